@@ -1,0 +1,11 @@
+// Time as records and deadlines need it.
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+double monotonic_seconds();        // since an arbitrary start; never goes back
+std::string utc_now();             // "2026-01-31T12:00:00.123Z"
+
+}  // namespace lockstep

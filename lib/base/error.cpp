@@ -1,0 +1,29 @@
+#include "base/error.hpp"
+
+#include <cerrno>
+#include <cstring>
+
+namespace lockstep {
+
+std::string_view name_of(ExitCode code) {
+  switch (code) {
+    case ExitCode::done: return "done";
+    case ExitCode::verdict: return "verdict";
+    case ExitCode::usage: return "usage";
+    case ExitCode::input: return "input";
+    case ExitCode::storage: return "storage";
+    case ExitCode::resources: return "resources";
+    case ExitCode::numerics: return "numerics";
+    case ExitCode::communication: return "communication";
+    case ExitCode::bug: return "bug";
+    case ExitCode::stopped: return "stopped";
+  }
+  return "unknown";
+}
+
+void fail_errno(std::string_view tried, const std::string& path) {
+  const int reason = errno;
+  fail(ExitCode::storage, "cannot {} {}: {}", tried, path, std::strerror(reason));
+}
+
+}  // namespace lockstep

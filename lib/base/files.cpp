@@ -1,0 +1,134 @@
+#include "base/files.hpp"
+
+#include "base/error.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <utility>
+
+namespace lockstep {
+
+FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
+  if (this != &other) {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = other.release();
+  }
+  return *this;
+}
+
+FileDescriptor::~FileDescriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+int FileDescriptor::release() { return std::exchange(fd_, -1); }
+
+void FileDescriptor::close(const Path& path) {
+  if (fd_ >= 0 && ::close(release()) != 0) fail_errno("close", path);
+}
+
+FileDescriptor open_file(const Path& path, int flags, int mode) {
+  const int fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
+  if (fd < 0) {
+    if (errno == ENOENT && (flags & O_ACCMODE) == O_RDONLY) fail(ExitCode::input, "cannot open {}: no such file", path.string());
+    fail_errno((flags & O_ACCMODE) == O_RDONLY ? "open" : "create", path);
+  }
+  return FileDescriptor(fd);
+}
+
+void write_at(const FileDescriptor& file, std::span<const std::byte> bytes, std::uint64_t offset, const Path& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(file.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail_errno("write", path);
+    if (written == 0) fail(ExitCode::storage, "cannot write {}: the system took no bytes", path.string());
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    offset += static_cast<std::uint64_t>(written);
+  }
+}
+
+void read_at(const FileDescriptor& file, std::span<std::byte> bytes, std::uint64_t offset, const Path& path) {
+  while (!bytes.empty()) {
+    const ssize_t got = ::pread(file.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_errno("read", path);
+    if (got == 0) fail(ExitCode::input, "{} ends at byte {}, {} bytes short of what is to be read", path.string(), offset, bytes.size());
+    bytes = bytes.subspan(static_cast<std::size_t>(got));
+    offset += static_cast<std::uint64_t>(got);
+  }
+}
+
+void sync_file(const FileDescriptor& file, const Path& path) {
+  if (::fsync(file.get()) != 0) fail_errno("synchronise", path);
+}
+
+std::string read_file(const Path& path) {
+  const FileDescriptor file = open_file(path, O_RDONLY);
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) fail_errno("read", path);
+  if (S_ISDIR(status.st_mode)) fail(ExitCode::input, "cannot read {}: it is a folder", path.string());
+  std::string content;
+  std::string block(1 << 16, '\0');
+  while (true) {
+    const ssize_t got = ::read(file.get(), block.data(), block.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_errno("read", path);
+    if (got == 0) return content;
+    content.append(block.data(), static_cast<std::size_t>(got));
+  }
+}
+
+void publish_file(const Path& path, std::string_view content) {
+  static std::atomic<unsigned> serial{0};
+  const Path staged = path.parent_path() / fmt::format(".{}.{}-{}", path.filename().string(), ::getpid(), serial++);
+  try {
+    FileDescriptor file = open_file(staged, O_WRONLY | O_CREAT | O_EXCL);
+    write_at(file, std::as_bytes(std::span(content)), 0, staged);
+    sync_file(file, staged);
+    file.close(staged);
+    publish_rename(staged, path);
+  } catch (...) {
+    ::unlink(staged.c_str());
+    throw;
+  }
+}
+
+void make_folder(const Path& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) fail(ExitCode::storage, "cannot create folder {}: {}", path.string(), error.message());
+}
+
+void sync_folder(const Path& path) {
+  const Path folder = path.empty() ? Path(".") : path;
+  const FileDescriptor file = open_file(folder, O_RDONLY | O_DIRECTORY);
+  if (::fsync(file.get()) != 0 && errno != EINVAL) fail_errno("synchronise folder", folder);
+}
+
+void publish_rename(const Path& from, const Path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) fail_errno(fmt::format("rename {} to", from.string()), to);
+  sync_folder(to.parent_path());
+}
+
+MappedFile::MappedFile(const Path& path) {
+  const FileDescriptor file = open_file(path, O_RDONLY);
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) fail_errno("map", path);
+  const auto size = static_cast<std::size_t>(status.st_size);
+  if (size == 0) return;
+  void* const address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
+  if (address == MAP_FAILED) fail_errno("map", path);
+  bytes_ = {static_cast<const std::byte*>(address), size};
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+// Small text work: splitting, suggestions for misspelt names, numbers with units as people write and read them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+std::vector<std::string> split(std::string_view text, char separator);
+std::string join(const std::vector<std::string>& parts, std::string_view separator);
+std::string_view trim(std::string_view text);
+
+/// The candidate nearest to `word` by edit distance, if it is near enough to be a misspelling.
+std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& candidates);
+
+std::string human_bytes(std::uint64_t bytes);      // "412 MiB", "3.1 KiB", "17 B"
+std::string human_count(double count);             // "124.4 M", "1.2 k", "65"
+std::string human_seconds(double seconds);         // "2 h 03 min", "4.1 s", "38 ms"
+
+/// A byte count such as "64MiB", "2 GiB", "512"; nothing if it is not one.
+std::optional<std::uint64_t> parse_bytes(std::string_view text);
+/// Seconds from "90", "90s", "15m", "2h", "1h30m"; nothing if it is not a duration.
+std::optional<double> parse_seconds(std::string_view text);
+
+/// The byte offset of the first byte that is not valid UTF-8; nothing if all of it is.
+std::optional<std::size_t> first_invalid_utf8(std::string_view text);
+
+}  // namespace lockstep

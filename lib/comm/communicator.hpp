@@ -1,0 +1,45 @@
+// A group of ranks that speak to each other. The MPI implementation is comm/mpi_communicator.hpp; with one rank nothing is sent or copied.
+// All members are Collective over the communicator unless they say Local: every rank of it calls them, in the same order.
+#pragma once
+
+#include "layout/dtype.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+enum class Reduce { sum, min, max };
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;   // Local. In this communicator; the world rank for the world communicator
+  virtual int size() const = 0;   // Local
+  virtual const std::string& name() const = 0;   // Local. "world", "dp_replicate", …: for messages and traces
+
+  virtual void barrier() = 0;
+  /// In place, over all ranks. bf16 and f16 are summed in fp32 in rank order and rounded once; fp32 and fp64 in an order that
+  /// depends on the number of ranks only. `bytes` holds elements of `dtype` (f64, f32, bf16, f16, i64, u64, i32).
+  virtual void all_reduce(std::span<std::byte> bytes, DType dtype, Reduce reduce) = 0;
+  virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
+  /// Every rank's bytes, by rank; lengths may differ.
+  virtual std::vector<std::string> all_gather(const std::string& bytes) = 0;
+  /// A new communicator of the ranks with the same colour, ordered by rank. Collective over this one.
+  virtual std::unique_ptr<Communicator> split(int colour, const std::string& name) = 0;
+
+  // Conveniences on the above.
+  double all_reduce(double value, Reduce reduce);
+  std::int64_t all_reduce(std::int64_t value, Reduce reduce);
+  void all_reduce(std::span<double> values, Reduce reduce);
+  std::string broadcast(const std::string& text, int root);
+};
+
+/// The communicator of one rank. Local.
+std::unique_ptr<Communicator> solo_communicator();
+
+}  // namespace lockstep

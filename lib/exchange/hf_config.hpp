@@ -1,0 +1,51 @@
+// A Hugging Face config.json read into typed values, for the families that Lockstep trains. The original text is kept, so that an export
+// can give it back with what changed.
+#pragma once
+
+#include "base/json_fwd.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace lockstep {
+
+enum class Family { gpt2, llama };
+enum class Norm { layer_norm, rms_norm };
+enum class Activation { gelu_tanh, gelu_erf, silu, relu };
+enum class Positions { learned, rotary };
+
+struct HfConfig {
+  Family family = Family::gpt2;
+  std::int64_t vocabulary = 0;       // V
+  std::int64_t channels = 0;         // C
+  std::int64_t layers = 0;           // L
+  std::int64_t heads = 0;            // H
+  std::int64_t kv_heads = 0;         // ≤ H, divides it
+  std::int64_t head_size = 0;        // D; H·D may differ from C for llama
+  std::int64_t feed_forward = 0;     // F
+  std::int64_t max_positions = 0;
+  Norm norm = Norm::layer_norm;
+  double norm_eps = 1e-5;
+  Activation activation = Activation::gelu_tanh;
+  bool gated_mlp = false;            // SwiGLU: down(act(gate x) · up x)
+  Positions positions = Positions::learned;
+  double rope_theta = 10000;
+  bool attention_bias = true;        // q, k, v and output
+  bool mlp_bias = true;
+  bool tied_head = true;
+  double dropout = 0;                // the largest of the config's dropout rates
+  double initializer_range = 0.02;
+  std::int64_t bos_token = -1;       // -1: none
+  std::int64_t eos_token = -1;
+  std::shared_ptr<const Json> original;   // the whole document
+};
+
+/// Throws Error(input) for a malformed document, Error(usage) for a family, activation or RoPE variant that is not supported, naming
+/// key, value and file; `origin` is the file's name.
+HfConfig parse_hf_config(const std::string& text, const std::string& origin);
+
+/// The document to write beside exported weights: the original with the values above, `dtype_name` as torch_dtype and dtype.
+Json to_json(const HfConfig& config, const std::string& dtype_name);
+
+}  // namespace lockstep

@@ -1,0 +1,55 @@
+// A layout says which box of a logical tensor each rank holds. It is a value: pure arithmetic, no communication, no
+// LibTorch. Everything that needs a shard offset asks here. What moves between two layouts: layout/redistribute.hpp.
+#pragma once
+
+#include "layout/dtype.hpp"
+#include "layout/mesh.hpp"
+#include "layout/shape.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Cuts one dimension over a set of mesh axes, as FSDP2 does: ceil-division into equal chunks, the last ones short or empty.
+struct Split {
+  std::vector<AxisName> axes;   // flattened, slowest first: one division over all of them, not one after the other
+  int dim = 0;
+  std::int64_t granule = 1;     // elements of dim that stay together: a head, a 128-tile, a quantisation group
+  std::int64_t parts = 0;       // 0: as many as ranks along the axes; fewer: neighbours share a part (KV heads)
+  bool operator==(const Split&) const = default;
+};
+
+/// Holds a tensor only at these coordinates of an axis: a stage's tensors, a tied embedding on pp 0 and last.
+struct Pin {
+  AxisName axis;
+  std::vector<int> coordinates;
+  bool operator==(const Pin&) const = default;
+};
+
+struct Layout {
+  Shape global;                 // of the logical tensor, without padding
+  DType dtype = DType::f32;
+  Mesh mesh;
+  std::vector<Split> splits;    // applied in order: tensor parallel outside, sharding inside
+  std::vector<Pin> pins;        // axes neither split nor pinned replicate
+  bool operator==(const Layout&) const = default;
+};
+
+/// The region of the logical tensor that `rank` holds; empty where the chunks run out or a pin excludes the rank.
+/// Local. Throws Usage if a split or pin names an axis that the mesh does not have, or a dim that the shape lacks.
+Box box_of(const Layout& layout, Rank rank);
+
+/// The ranks that hold exactly the box of `rank`, in order: its replicas. `rank` alone if its box is empty.
+std::vector<Rank> replicas_of(const Layout& layout, Rank rank);
+
+/// Axes along which holders have equal boxes (neither split nor pinned), of size 1 included.
+std::vector<AxisName> replicated_axes(const Layout& layout);
+
+Layout replicated(Shape global, DType dtype, Mesh mesh);               // every rank holds all of it
+Layout like(const Layout& layout, DType dtype);                         // moments: same boxes, another type
+Layout drop_dim(const Layout& layout, int dim);                         // row or column statistics
+Layout scale_dim(const Layout& layout, int dim, std::int64_t group);    // one scale a group of `group` elements of dim
+
+}  // namespace lockstep

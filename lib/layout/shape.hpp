@@ -1,0 +1,29 @@
+// Shapes and boxes: the half-open regions of a tensor that files, ranks and requests speak of.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+using Shape = std::vector<std::int64_t>;   // () is a scalar with one element
+
+std::int64_t elements(const Shape& shape);
+std::string to_text(const Shape& shape);   // "(3, 4)"
+
+/// A half-open region [begin, begin + extent) of a logical tensor; may be empty.
+struct Box {
+  Shape begin;
+  Shape extent;
+  bool operator==(const Box&) const = default;
+};
+
+Box whole(const Shape& shape);                       // the box that is all of it
+std::int64_t elements(const Box& box);
+bool empty(const Box& box);
+Box intersect(const Box& a, const Box& b);           // of equal rank; empty extents are 0, never negative
+bool contains(const Box& outer, const Box& inner);
+std::string to_text(const Box& box);                 // "[0:3, 4:8]"
+
+}  // namespace lockstep

@@ -1,0 +1,44 @@
+// Tensors by (logical name, box): the one way to read weights, whoever wrote them (checkpoint, safetensors), and to write them for
+// someone else. Serial; large tensors are read piecewise.
+#pragma once
+
+#include "layout/dtype.hpp"
+#include "layout/shape.hpp"
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+struct TensorDescription {
+  std::string name;             // logical: the Hugging Face name
+  Shape shape;
+  DType dtype = DType::f32;
+  bool operator==(const TensorDescription&) const = default;
+};
+
+class TensorSource {
+ public:
+  virtual ~TensorSource() = default;
+  /// All logical tensors, in the order of the source.
+  virtual const std::vector<TensorDescription>& list() const = 0;
+  /// Fills `out` with the box of the tensor, row-major, in the tensor's own dtype; out.size() = elements × size.
+  /// Throws Error(input) for an unknown name or a box outside; Error(storage) for I/O.
+  virtual void read(const std::string& name, const Box& box, std::span<std::byte> out) const = 0;
+};
+
+/// The description of `name` in a source. Throws Error(input) with the nearest name if it has none.
+const TensorDescription& find_tensor(const TensorSource& source, const std::string& name);
+
+class TensorSink {
+ public:
+  virtual ~TensorSink() = default;
+  /// Writes rows of a declared tensor: the box covers whole rows of dim 0, in order. Throws Error(storage).
+  virtual void write(const std::string& name, const Box& box, std::span<const std::byte> bytes) = 0;
+  /// Makes the result complete and current; nothing is visible before. Throws Error(storage), Error(bug) if rows are missing.
+  virtual void finish() = 0;
+};
+
+}  // namespace lockstep

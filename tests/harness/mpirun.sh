@@ -1,0 +1,12 @@
+#!/bin/sh
+# mpirun.sh RANKS PROGRAM [ARGUMENT …]: starts a test on this machine, whatever its cores, as any user, with a bound on its time.
+# The settings let more ranks than cores run without spinning; they are for tests, not for jobs.
+ranks=$1
+shift
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
+export OMPI_MCA_btl_vader_single_copy_mechanism=none
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+session=$(mktemp -d) || exit 1
+trap 'rm -rf "$session"' EXIT
+TMPDIR=$session ${MPIRUN:-mpirun} -n "$ranks" -quiet --timeout "${LOCKSTEP_TEST_TIMEOUT:-200}" "$@"

@@ -1,0 +1,79 @@
+#include "base/error.hpp"
+#include "base/files.hpp"
+#include "base/hash.hpp"
+#include "base/json.hpp"
+#include "base/text.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <unistd.h>
+
+#include <filesystem>
+
+using namespace lockstep;
+
+namespace {
+struct Folder {
+  Path path = std::filesystem::temp_directory_path() / fmt::format("lockstep-files-test-{}", ::getpid());
+  Folder() { make_folder(path); }
+  ~Folder() { std::filesystem::remove_all(path); }
+};
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(files)
+
+BOOST_FIXTURE_TEST_CASE(a_published_file_replaces_the_old_one_and_leaves_nothing_beside_it, Folder) {
+  publish_file(path / "a", "old");
+  publish_file(path / "a", "new");
+  BOOST_TEST(read_file(path / "a") == "new");
+  BOOST_TEST(std::distance(std::filesystem::directory_iterator(path), {}) == 1);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_file_that_cannot_be_published_leaves_the_target_untouched, Folder) {
+  make_folder(path / "a" / "not-empty");   // a folder cannot be replaced by a file
+  BOOST_CHECK_EXCEPTION(publish_file(path / "a", "new"), Error, [](const Error& error) { return error.code() == ExitCode::storage; });
+  BOOST_TEST(std::distance(std::filesystem::directory_iterator(path), {}) == 1);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_missing_file_is_an_input_error_that_names_it, Folder) {
+  BOOST_CHECK_EXCEPTION(read_file(path / "absent"), Error, [](const Error& error) {
+    return error.code() == ExitCode::input && std::string(error.what()).find("absent: no such file") != std::string::npos;
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_stream_of_pieces_hashes_like_the_whole) {
+  StreamHash stream;
+  stream.add("lock");
+  stream.add("step");
+  BOOST_TEST((stream.digest() == hash128("lockstep")));
+  BOOST_TEST((hash_from_hex(to_hex(stream.digest())) == stream.digest()));
+}
+
+BOOST_AUTO_TEST_CASE(json_errors_name_file_line_and_column) {
+  BOOST_CHECK_EXCEPTION(parse_json("{\n  \"a\": ?}", "x.json"), Error, [](const Error& error) {
+    return std::string(error.what()) == "x.json: line 2, column 8: not valid JSON";
+  });
+}
+
+BOOST_AUTO_TEST_CASE(durations_and_sizes_read_as_people_write_them) {
+  BOOST_TEST(parse_seconds("1h30m").value() == 5400);
+  BOOST_TEST(parse_seconds("90").value() == 90);
+  BOOST_TEST(!parse_seconds("90 parsecs").has_value());
+  BOOST_TEST(parse_bytes("64 MiB").value() == 64u << 20);
+  BOOST_TEST(!parse_bytes("many").has_value());
+  BOOST_TEST(human_bytes(412u << 20) == "412 MiB");
+}
+
+BOOST_AUTO_TEST_CASE(a_misspelt_name_finds_its_neighbour_and_a_strange_one_nothing) {
+  BOOST_TEST(nearest("weight_decy", {"lr", "weight_decay"}).value() == "weight_decay");
+  BOOST_TEST(!nearest("zebra", {"lr", "weight_decay"}).has_value());
+}
+
+BOOST_AUTO_TEST_CASE(invalid_utf8_is_found_at_its_byte) {
+  BOOST_TEST(!first_invalid_utf8("naïve ☃ 𝄞").has_value());
+  BOOST_TEST(first_invalid_utf8("ab\xC3(").value() == 2u);
+  BOOST_TEST(first_invalid_utf8("\xED\xA0\x80").value() == 0u);   // a surrogate
+  BOOST_TEST(first_invalid_utf8("\xC0\xAF").value() == 0u);       // an overlong slash
+}
+
+BOOST_AUTO_TEST_SUITE_END()
