@@ -1,0 +1,75 @@
+// A block made real: embedding, decoder layer or head, whose forward can be differentiated with autograd. Weights are read through their
+// Parameters at the moment of use and gradients of weights are added to their units during backward; autograd carries activations only.
+#pragma once
+
+#include "architecture/architecture.hpp"
+#include "data/batch.hpp"
+#include "tensor/parameter.hpp"
+#include "tensor/unit.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace lockstep {
+
+/// What blocks read of a batch, as tensors that saved state may hold on to.
+struct BatchTensors {
+  std::int64_t samples = 0;      // B
+  std::int64_t length = 0;       // T
+  at::Tensor tokens;             // (B·T) int32
+  at::Tensor labels;             // (B·T) int32, ignored_label where the label does not count
+  at::Tensor positions;          // (B·T) int32
+  at::Tensor segments;           // int64: starts of attention segments in the B·T tokens, then B·T
+  std::int64_t valid_tokens = 0; // labels that count
+};
+
+/// Copies what `batch` holds. Throws Error(input) for a token or label outside the vocabulary or a position outside the model's range,
+/// naming it.
+BatchTensors to_tensors(const Batch& batch, const HfConfig& config);
+
+class Block {
+ public:
+  virtual ~Block() = default;
+
+  /// The block's output for input `x`, recorded by autograd if grad mode is on (then x, which must require grad, receives its gradient
+  /// from torch::autograd::backward({output}, {gradient of output})).
+  ///   embedding: x is ignored, may be undefined     → (B·T, C) stream type
+  ///   decoder:   x (B·T, C) stream type             → (B·T, C) stream type
+  ///   head:      x (B·T, C) stream type             → () fp64: Σ of −log p(label) over the labels that count
+  /// Seed the head with 1 / (valid tokens of the whole step). Weight gradients land in the parameters' units. Local.
+  virtual at::Tensor forward(const at::Tensor& x, const BatchTensors& batch) = 0;
+
+  const BlockDescription& description() const { return description_; }
+  BlockDescription::Kind kind() const { return description_.kind; }
+  /// The unit of the block's own parameters; the head of a tied model may own only its norm.
+  Unit& unit() const { return *unit_; }
+  /// Every parameter that forward reads, the tied one included.
+  const std::vector<Parameter*>& parameters() const { return parameters_; }
+
+ protected:
+  Block(const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters);
+  Parameter* find(Role role) const;   // null if the block has none
+  Parameter& get(Role role) const;    // throws Error(bug) if the block has none
+
+ private:
+  BlockDescription description_;
+  Unit* unit_;
+  std::vector<Parameter*> parameters_;
+};
+
+/// The block that ends a model; also gives logits, for text generation.
+class HeadBlock : public Block {
+ public:
+  using Block::Block;
+  /// (N, V) fp32 (fp64 in fp64) for x (N, C) stream type; not recorded by autograd.
+  virtual at::Tensor logits(const at::Tensor& x) = 0;
+};
+
+std::unique_ptr<Block> make_embedding(const HfConfig& config, const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters);
+std::unique_ptr<Block> make_decoder(const HfConfig& config, const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters);
+std::unique_ptr<HeadBlock> make_head(const HfConfig& config, const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters);
+
+}  // namespace lockstep

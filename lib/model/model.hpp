@@ -1,0 +1,58 @@
+// An architecture made real on one rank: its units, its parameters by logical name and its blocks in order. Who runs the blocks and when:
+// engine/.
+#pragma once
+
+#include "model/block.hpp"
+#include "store/tensor_source.hpp"
+#include "tensor/precision.hpp"
+#include "tensor/unit.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+class Model {
+ public:
+  /// Zero weights; one unit a block, in block order ("embedding", "layer.0", …, "head"). A tied weight lives in the unit of the block
+  /// that owns its storage and is touched by the head as well. Local.
+  Model(const Architecture& architecture, Precision precision);
+
+  const Architecture& architecture() const { return architecture_; }
+  const HfConfig& config() const { return architecture_.config; }
+  Precision precision() const { return precision_; }
+
+  const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
+  /// Every stored parameter once, in block order.
+  const std::vector<Parameter*>& parameters() const { return parameters_; }
+  /// By logical name, aliases included. Throws Error(input) with the nearest name if there is none.
+  Parameter& parameter(std::string_view name) const;
+
+  std::size_t block_count() const { return blocks_.size(); }
+  Block& block(std::size_t index) const { return *blocks_[index]; }
+  HeadBlock& head() const { return *head_; }
+
+  /// Fresh weights: element i of a tensor is a function of (seed, name, i) alone. Refreshes the compute copies. Local.
+  void initialise(std::uint64_t seed);
+  /// Weights from a source (fp64, fp32, bf16 or fp16), read in pieces of bounded size. Refreshes the compute copies. A tied name may
+  /// be absent; a name that the model does not have is ignored. Throws Error(input) for a missing tensor or another shape, naming it.
+  void load(const TensorSource& source);
+
+  /// (B·T, V) fp32 (fp64 in fp64): the whole model without autograd, for text generation and tests.
+  at::Tensor logits(const BatchTensors& batch) const;
+
+ private:
+  Architecture architecture_;
+  Precision precision_;
+  std::vector<std::unique_ptr<Unit>> units_;
+  std::vector<std::unique_ptr<Block>> blocks_;
+  HeadBlock* head_ = nullptr;
+  std::vector<Parameter*> parameters_;
+};
+
+}  // namespace lockstep

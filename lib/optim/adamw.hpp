@@ -1,0 +1,41 @@
+// AdamW with decoupled weight decay (Loshchilov and Hutter, 2019), as torch.optim.AdamW computes it, in one pass over a unit's flat buffers:
+// clip factor, moments, weight and bf16 copy together. The moments live in the unit; the only other state is the number of steps.
+#pragma once
+
+#include "optim/groups.hpp"
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace lockstep {
+
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+};
+
+class AdamW {
+ public:
+  /// `settings` in the order of `parameters`.
+  AdamW(const AdamWOptions& options, const std::vector<Parameter*>& parameters, const std::vector<ParameterSettings>& settings);
+
+  /// Updates weights, moments and compute copy of one unit from gradient × gradient_scale (the clip factor). `step` is 0-based: the bias
+  /// corrections are 1 − β^(step + 1). Result independent of the number of threads. Local.
+  void update(Unit& unit, std::int64_t step, double lr, double gradient_scale) const;
+
+ private:
+  AdamWOptions options_;
+  std::map<const Parameter*, ParameterSettings> settings_;
+};
+
+/// Σ g² over the unit's gradient × scale², accumulated in fp64 over fixed blocks: the same bits for any number of threads. NaN or
+/// infinite if a gradient is. Local; the unit's gradients must be finished.
+double squared_norm(const Unit& unit);
+
+/// What gradients are multiplied with so that their norm does not exceed `max_norm`: min(1, max_norm / (norm + 1e-6)), as
+/// torch.nn.utils.clip_grad_norm_; 1 where max_norm is 0 (no clipping).
+double clip_factor(double norm, double max_norm);
+
+}  // namespace lockstep

@@ -1,0 +1,21 @@
+// The process as numerical code wants it: flush-to-zero, an allocator that keeps what it has, a fixed number of threads. Called once,
+// before the first parallel work, because worker threads inherit these settings when they start.
+#pragma once
+
+#include "base/json_fwd.hpp"
+
+#include <string>
+
+namespace lockstep {
+
+/// Threads for each of `local_ranks` ranks on this node: `asked` if it is positive, else the cores that this process may run on divided
+/// by the ranks (all of them if the launcher already bound the rank to its own cores), at least 1.
+int threads_per_rank(int asked, int local_ranks);
+
+/// Denormals are flushed to zero, freed memory is kept by the process, LibTorch and our kernels use `threads` threads. Local; idempotent.
+void set_up_runtime(int threads);
+
+/// What this process computes with: "avx512_bf16, mkl bf16 gemm, 2 threads"; for logs and --build-info.
+std::string describe_runtime();
+
+}  // namespace lockstep
