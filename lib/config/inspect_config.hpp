@@ -1,0 +1,29 @@
+// What checkpoint-inspect is asked. The declaration language: config/option.hpp.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+class Declaration;
+class Problems;
+struct Tool;
+
+/// How deeply a checkpoint is verified; each level includes those before it.
+enum class VerifyLevel { manifest, sizes, coverage, hashes, fingerprints };
+
+struct InspectConfig {
+  std::vector<std::string> subjects;                         // RUN or CKPT, then optionally a tensor's name; with diff: A B
+  bool tree = false;
+  std::optional<VerifyLevel> verify;                         // absent: not asked
+  bool diff = false;
+  bool show_config = false;
+};
+
+void describe(Declaration& visit, InspectConfig& config);
+Tool tool_of(const InspectConfig& config);
+void check(const InspectConfig& config, Problems& problems);   // Local, pure
+
+}  // namespace lockstep

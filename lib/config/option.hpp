@@ -1,0 +1,248 @@
+// The declaration of options. A typed struct says describe(visit, itself), one line an option; from that come the parser, help, manual,
+// completion, schema and provenance. Value types with a text form of their own: config/values.hpp. Reading files: config/document.hpp.
+#pragma once
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+/// What completes on the command line after an option.
+enum class Completes { nothing, files, folders };
+
+/// What is said about an option besides its name, type and built-in value.
+struct OptionFacts {
+  std::string help;                  // one or two sentences, lower-case start, no full stop at the end
+  std::string unit = {};             // "steps", "1/step"
+  std::optional<double> min = {};    // of a number, or of each number of a list
+  std::optional<double> max = {};
+  bool above_min = false;            // min itself is not allowed
+  std::string value_name = {};       // in help: "FILE"; empty: from the type
+  std::string bare = {};             // the value when the flag is given without one (--verify = --verify=sizes); a value then needs "="
+  char letter = '\0';                // a short spelling: -o
+  bool required = false;             // must be set by a file or the command line
+  bool hidden = false;               // in no help, manual or completion
+  bool fixed_on_resume = false;      // alters trajectory or shapes: a resumed run must not change it
+  bool positional = false;           // takes the arguments without a name; only outside sections
+  bool command_line_only = false;    // no file may set it, no file shows it
+  Completes completes = Completes::nothing;
+};
+
+struct Option;
+
+/// What values an option takes.
+struct OptionType {
+  enum class Kind { boolean, integer, number, text, choice, form, list, group };
+  Kind kind = Kind::text;
+  bool optional = false;                                  // null is a value: absent
+  std::vector<std::string> choices = {};                  // of choice
+  std::string form = {};                                  // of form: what the text looks like
+  std::function<void(const std::string&)> check = {};     // of form: throws Error(usage) with the reason
+  std::vector<OptionType> element = {};                   // of list: one type
+  std::optional<std::size_t> length = {};                 // of list: exactly so many
+  std::shared_ptr<const std::vector<Option>> fields = {}; // of group: those of one element, unbound
+};
+
+struct Option {
+  std::string path;                            // dotted; of a field of a group: its name alone
+  OptionType type;
+  OptionFacts facts;
+  Json built_in;
+  std::function<Json()> get;
+  std::function<void(const Json&)> set;        // takes what interpret() gives: cannot fail
+};
+
+class Declaration {
+ public:
+  struct Section {
+    std::string name;
+    std::string help;
+  };
+
+  /// Declares an option bound to `value`, whose present content is the built-in value. `value` outlives the declaration.
+  template <class T>
+  void field(const std::string& name, T& value, const OptionFacts& facts);
+
+  /// Names that `body` declares get the prefix "name.".
+  template <class Body>
+  void section(const std::string& name, const std::string& help, Body&& body) {
+    sections_.push_back({name, help});
+    prefix_ = name + ".";
+    std::forward<Body>(body)();
+    prefix_.clear();
+  }
+
+  const std::vector<Option>& options() const { return options_; }
+  const std::vector<Section>& sections() const { return sections_; }
+  const Option* find(std::string_view path) const;
+
+ private:
+  std::string prefix_;
+  std::vector<Option> options_;
+  std::vector<Section> sections_;
+};
+
+/// How a C++ type is an option: its OptionType, and to and from the JSON that stands for a value.
+template <class T>
+struct OptionValue;
+
+/// An enum is an option when choices_of(E) lists its values with their names.
+template <class E>
+using ChoiceList = std::vector<std::pair<E, std::string_view>>;
+
+template <class E>
+concept ChoiceOption = std::is_enum_v<E> && requires(E value) {
+  { choices_of(value) } -> std::convertible_to<ChoiceList<E>>;
+};
+
+template <class T>
+concept FormOption = requires(const T& value, const std::string& text) {
+  { T::form() } -> std::convertible_to<std::string>;
+  { T::parse(text) } -> std::convertible_to<T>;
+  { value.text() } -> std::convertible_to<std::string>;
+};
+
+template <class T>
+concept GroupOption = std::is_class_v<T> && !FormOption<T> && requires(Declaration& visit, T& value) { describe(visit, value); };
+
+/// A value that JSON holds as it is.
+template <class T, OptionType::Kind kind>
+struct PlainOptionValue {
+  static OptionType type() { return {.kind = kind}; }
+  static Json to_json(const T& value) { return value; }
+  static T from_json(const Json& json) { return json.get<T>(); }
+};
+template <> struct OptionValue<bool> : PlainOptionValue<bool, OptionType::Kind::boolean> {};
+template <> struct OptionValue<std::int64_t> : PlainOptionValue<std::int64_t, OptionType::Kind::integer> {};
+template <> struct OptionValue<double> : PlainOptionValue<double, OptionType::Kind::number> {};
+template <> struct OptionValue<std::string> : PlainOptionValue<std::string, OptionType::Kind::text> {};
+
+template <ChoiceOption E>
+struct OptionValue<E> {
+  static OptionType type() {
+    OptionType result{.kind = OptionType::Kind::choice};
+    for (const auto& [value, name] : choices_of(E{})) result.choices.emplace_back(name);
+    return result;
+  }
+  static Json to_json(E value) {
+    for (const auto& [candidate, name] : choices_of(E{})) {
+      if (candidate == value) return std::string(name);
+    }
+    throw Error(ExitCode::bug, "an enumerator is missing from its list of choices");
+  }
+  static E from_json(const Json& json) {
+    for (const auto& [value, name] : choices_of(E{})) {
+      if (json.get_ref<const std::string&>() == name) return value;
+    }
+    throw Error(ExitCode::bug, "a choice was not checked");
+  }
+};
+
+template <FormOption T>
+struct OptionValue<T> {
+  static OptionType type() {
+    return {.kind = OptionType::Kind::form, .form = T::form(), .check = [](const std::string& text) { (void)T::parse(text); }};
+  }
+  static Json to_json(const T& value) { return value.text(); }
+  static T from_json(const Json& json) { return T::parse(json.get_ref<const std::string&>()); }
+};
+
+template <class T>
+struct OptionValue<std::optional<T>> {
+  static OptionType type() {
+    OptionType result = OptionValue<T>::type();
+    result.optional = true;
+    return result;
+  }
+  static Json to_json(const std::optional<T>& value) { return value ? OptionValue<T>::to_json(*value) : Json(nullptr); }
+  static std::optional<T> from_json(const Json& json) {
+    if (json.is_null()) return std::nullopt;
+    return OptionValue<T>::from_json(json);
+  }
+};
+
+template <class T>
+struct OptionValue<std::vector<T>> {
+  static OptionType type() { return {.kind = OptionType::Kind::list, .element = {OptionValue<T>::type()}}; }
+  static Json to_json(const std::vector<T>& values) {
+    Json result = Json::array();
+    for (const T& value : values) result.push_back(OptionValue<T>::to_json(value));
+    return result;
+  }
+  static std::vector<T> from_json(const Json& json) {
+    std::vector<T> result;
+    for (const Json& item : json) result.push_back(OptionValue<T>::from_json(item));
+    return result;
+  }
+};
+
+template <class T, std::size_t count>
+struct OptionValue<std::array<T, count>> {
+  static OptionType type() {
+    return {.kind = OptionType::Kind::list, .element = {OptionValue<T>::type()}, .length = count};
+  }
+  static Json to_json(const std::array<T, count>& values) {
+    return OptionValue<std::vector<T>>::to_json({values.begin(), values.end()});
+  }
+  static std::array<T, count> from_json(const Json& json) {
+    std::array<T, count> result{};
+    for (std::size_t i = 0; i < count; ++i) result[i] = OptionValue<T>::from_json(json.at(i));
+    return result;
+  }
+};
+
+/// A struct with describe(): elements of an ordered list of groups.
+template <GroupOption T>
+struct OptionValue<T> {
+  static OptionType type() {
+    T prototype;
+    Declaration declaration;
+    describe(declaration, prototype);
+    std::vector<Option> fields = declaration.options();
+    for (Option& field : fields) {
+      field.get = nullptr;   // bound to the prototype, which dies here
+      field.set = nullptr;
+    }
+    return {.kind = OptionType::Kind::group, .fields = std::make_shared<const std::vector<Option>>(std::move(fields))};
+  }
+  static Json to_json(T value) {
+    Declaration declaration;
+    describe(declaration, value);
+    Json result = Json::object();
+    for (const Option& field : declaration.options()) result[field.path] = field.get();
+    return result;
+  }
+  static T from_json(const Json& json) {
+    T value;
+    Declaration declaration;
+    describe(declaration, value);
+    for (const Option& field : declaration.options()) {
+      if (json.contains(field.path)) field.set(json.at(field.path));
+    }
+    return value;
+  }
+};
+
+template <class T>
+void Declaration::field(const std::string& name, T& value, const OptionFacts& facts) {
+  options_.push_back({.path = prefix_ + name,
+                      .type = OptionValue<T>::type(),
+                      .facts = facts,
+                      .built_in = OptionValue<T>::to_json(value),
+                      .get = [&value] { return OptionValue<T>::to_json(value); },
+                      .set = [&value](const Json& json) { value = OptionValue<T>::from_json(json); }});
+}
+
+}  // namespace lockstep

@@ -1,0 +1,33 @@
+// What checkpoint-reshard is told. The declaration language: config/option.hpp.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep {
+
+class Declaration;
+class Problems;
+struct Tool;
+
+/// How the new checkpoint is laid out. "parts=4", or JSON: {"parts": 4}.
+struct ReshardTarget {
+  std::int64_t parts = 0;                                    // part files a component; 0: not said
+  static std::string form();
+  static ReshardTarget parse(const std::string& text);       // throws Error(usage) with the reason
+  std::string text() const;
+  bool operator==(const ReshardTarget&) const = default;
+};
+
+struct ReshardConfig {
+  std::string checkpoint;                                    // folder of the checkpoint to read
+  ReshardTarget to;
+  bool consolidate = false;                                  // one part file a component: the same as parts=1
+  std::string output;                                        // folder to create
+};
+
+void describe(Declaration& visit, ReshardConfig& config);
+Tool tool_of(const ReshardConfig& config);
+void check(const ReshardConfig& config, Problems& problems);   // Local, pure
+
+}  // namespace lockstep

@@ -1,0 +1,52 @@
+// What a program is called and takes besides its options, and the options that all programs share.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+class Declaration;
+
+enum class LogLevel { debug, info, warning, error };
+enum class When { automatic, always, never };              // automatic: on a terminal
+enum class PrintExtent { full, changed };                  // of --print-config
+enum class SchemaOf { records, config };                   // of --print-schema
+
+struct Tool {
+  enum class Arguments { options, config_files };          // positional arguments: options declared so, or files as --config takes
+  enum class DryRun { no, yes };
+  enum class Output { text, text_or_json, records };       // text_or_json: a question tool, with --json; records: training
+  std::string name;                                        // "checkpoint-inspect"
+  std::string summary;                                     // one line: what it does
+  std::vector<std::string> synopsis;                       // what follows the name, one line a form
+  Arguments arguments = Arguments::options;
+  DryRun dry_run = DryRun::no;
+  Output output = Output::text;
+};
+
+/// Options of the command line only: no configuration file holds them.
+struct CommonOptions {
+  bool help = false;
+  bool version = false;
+  bool build_info = false;
+  std::optional<PrintExtent> print_config;
+  std::optional<SchemaOf> print_schema;
+  std::vector<std::string> config;                         // files, in order
+  bool dry_run = false;
+  bool json = false;
+  LogLevel log_level = LogLevel::info;
+  When progress = When::automatic;
+  When color = When::automatic;
+};
+
+/// Declares those that `tool` has.
+void describe(Declaration& visit, CommonOptions& common, const Tool& tool);
+
+/// Whether standard error gets colour: as `color` says; automatic: on a terminal, unless NO_COLOR is set or TERM is dumb. Local.
+bool use_color(When color, int fd);
+/// Whether progress is drawn in place: as `progress` says; automatic: on a terminal. Local.
+bool draw_progress(When progress, int fd);
+
+}  // namespace lockstep

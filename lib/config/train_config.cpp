@@ -1,0 +1,163 @@
+#include "config/train_config.hpp"
+
+#include "config/option.hpp"
+#include "config/tool.hpp"
+
+namespace lockstep {
+
+ChoiceList<Precision> choices_of(Precision) {
+  return {{Precision::fp32, "fp32"}, {Precision::fp64, "fp64"}, {Precision::bf16, "bf16"}};
+}
+ChoiceList<OptimizerName> choices_of(OptimizerName) { return {{OptimizerName::adamw, "adamw"}}; }
+ChoiceList<Decay> choices_of(Decay) { return {{Decay::matrices, "matrices"}, {Decay::all, "all"}}; }
+ChoiceList<ScheduleName> choices_of(ScheduleName) {
+  return {{ScheduleName::linear, "linear"}, {ScheduleName::cosine, "cosine"}, {ScheduleName::constant, "constant"}};
+}
+ChoiceList<Recompute> choices_of(Recompute) { return {{Recompute::none, "none"}, {Recompute::block, "block"}}; }
+ChoiceList<Device> choices_of(Device) { return {{Device::cpu, "cpu"}, {Device::cuda, "cuda"}}; }
+ChoiceList<CallbackName> choices_of(CallbackName) { return {{CallbackName::sample, "sample"}}; }
+
+namespace {
+
+void describe(Declaration& visit, ModelOptions& model) {
+  visit.field("config", model.config, {.help = "a Hugging Face config.json, or its folder: the network, initialised from train.seed",
+                                       .value_name = "PATH", .completes = Completes::files});
+  visit.field("path", model.path, {.help = "a folder with config.json and safetensors: the network, starting from these weights",
+                                   .value_name = "DIR", .completes = Completes::folders});
+  visit.field("dropout", model.dropout, {.help = "dropout rate instead of those in the config; this version trains with 0 only",
+                                         .min = 0, .max = 1, .fixed_on_resume = true});
+}
+
+void describe(Declaration& visit, DataOptions& data) {
+  visit.field("path", data.path, {.help = "folder of token shards that prepare-data wrote", .value_name = "DIR", .required = true,
+                                  .completes = Completes::folders});
+  visit.field("train_split", data.train_split, {.help = "split to train on", .value_name = "NAME", .fixed_on_resume = true});
+  visit.field("validation_split", data.validation_split, {.help = "split to evaluate on", .value_name = "NAME"});
+  visit.field("sequence_length", data.sequence_length, {.help = "length of a sample", .unit = "tokens", .min = 1, .required = true,
+                                                        .fixed_on_resume = true});
+  visit.field("shuffle", data.shuffle, {.help = "permute the samples anew in each epoch", .fixed_on_resume = true});
+  visit.field("isolate_documents", data.isolate_documents, {.help = "attention does not cross document boundaries", .fixed_on_resume = true});
+}
+
+void describe(Declaration& visit, ParallelOptions& parallel) {
+  visit.field("dp_replicate", parallel.dp_replicate,
+              {.help = "ranks that each hold a whole copy of the model; must equal the number of ranks started", .unit = "ranks", .min = 1});
+}
+
+void describe(Declaration& visit, PrecisionOptions& precision) {
+  visit.field("dtype", precision.dtype, {.help = "arithmetic of the network; bf16 keeps fp32 master weights", .fixed_on_resume = true});
+}
+
+void describe(Declaration& visit, OptimizerOptions& optimizer) {
+  visit.field("name", optimizer.name, {.help = "update rule", .fixed_on_resume = true});
+  visit.field("lr", optimizer.lr, {.help = "peak learning rate, reached at the end of warm-up", .unit = "1/step", .min = 0, .max = 1,
+                                   .fixed_on_resume = true});
+  visit.field("betas", optimizer.betas, {.help = "decay rates of the first and second moment", .min = 0, .max = 1, .fixed_on_resume = true});
+  visit.field("eps", optimizer.eps, {.help = "added to the root of the second moment", .min = 0, .above_min = true, .fixed_on_resume = true});
+  visit.field("weight_decay", optimizer.weight_decay, {.help = "decoupled weight decay, multiplied by the learning rate", .min = 0,
+                                                       .fixed_on_resume = true});
+  visit.field("decay", optimizer.decay, {.help = "tensors that decay: matrices (two dimensions or more: no norms, no biases) or all",
+                                         .fixed_on_resume = true});
+  visit.field("decay_exclude", optimizer.decay_exclude, {.help = "tensors whose name matches one of these do not decay", .value_name = "REGEX",
+                                                         .fixed_on_resume = true});
+  visit.field("clip_norm", optimizer.clip_norm, {.help = "largest global norm of the gradient; null: no clipping", .min = 0, .above_min = true,
+                                                 .fixed_on_resume = true});
+  visit.field("groups", optimizer.groups, {.help = "tensors with a learning rate or decay of their own; the first group that matches counts",
+                                           .fixed_on_resume = true});
+}
+
+void describe(Declaration& visit, ScheduleOptions& schedule) {
+  visit.field("name", schedule.name, {.help = "how the learning rate falls after warm-up", .fixed_on_resume = true});
+  visit.field("warmup_steps", schedule.warmup_steps, {.help = "steps over which the learning rate rises linearly from 0", .unit = "steps",
+                                                      .min = 0, .fixed_on_resume = true});
+  visit.field("decay_steps", schedule.decay_steps, {.help = "step at which min_lr is reached; null: train.max_steps", .unit = "steps", .min = 1,
+                                                    .fixed_on_resume = true});
+  visit.field("min_lr", schedule.min_lr, {.help = "learning rate at the end of the decay, not a fraction of optimizer.lr", .unit = "1/step",
+                                          .min = 0, .max = 1, .fixed_on_resume = true});
+}
+
+void describe(Declaration& visit, TrainOptions& train) {
+  visit.field("run_dir", train.run_dir, {.help = "folder of this run: configuration, records, checkpoints; started again, it continues there",
+                                         .value_name = "DIR", .required = true, .completes = Completes::folders});
+  visit.field("max_steps", train.max_steps, {.help = "optimizer steps of the whole run", .unit = "steps", .min = 1, .required = true});
+  visit.field("global_batch", train.global_batch, {.help = "samples of one step over all ranks", .unit = "samples", .min = 1, .required = true,
+                                                   .fixed_on_resume = true});
+  visit.field("micro_batch", train.micro_batch, {.help = "samples that a rank computes at once; null: all of its samples of a step",
+                                                 .unit = "samples", .min = 1});
+  visit.field("recompute", train.recompute, {.help = "what backward computes again instead of keeping it from forward: nothing, or each block"});
+  visit.field("seed", train.seed, {.help = "of initial weights and sample order", .min = 0, .fixed_on_resume = true});
+  visit.field("device", train.device, {.help = "where the network runs; this version trains on cpu only"});
+  visit.field("max_time", train.max_time, {.help = "save and stop, with exit code 75, when the run has taken so long"});
+  visit.field("threads", train.threads, {.help = "threads of a rank; null: cores divided by the ranks of this machine", .min = 1});
+  visit.field("callbacks", train.callbacks, {.help = "what is called at evaluations and at the end: sample generates text from sample.prompts"});
+  visit.field("inject", train.inject, {.help = "bring a failure about: rank=R,phase=P,step=S,kind=K", .value_name = "SPEC", .hidden = true});
+  visit.field("watchdog", train.watchdog, {.help = "longest time that one phase of a rank may take before the job is ended; 0: no limit"});
+}
+
+void describe(Declaration& visit, EvalOptions& eval) {
+  visit.field("every", eval.every, {.help = "steps between evaluations; null: none during training", .unit = "steps", .min = 1});
+  visit.field("batches", eval.batches, {.help = "global batches of an evaluation; null: the whole validation split", .min = 1});
+  visit.field("at_end", eval.at_end, {.help = "evaluate after the last step"});
+}
+
+void describe(Declaration& visit, SampleOptions& sample) {
+  visit.field("prompts", sample.prompts, {.help = "texts that the sample callback continues", .value_name = "TEXT"});
+  visit.field("max_tokens", sample.max_tokens, {.help = "length of a continuation", .unit = "tokens", .min = 1});
+  visit.field("temperature", sample.temperature, {.help = "divides the logits; 0: always the most probable token", .min = 0});
+  visit.field("top_k", sample.top_k, {.help = "draw from so many most probable tokens; null: from all", .unit = "tokens", .min = 1});
+  visit.field("seed", sample.seed, {.help = "of the draws", .min = 0});
+}
+
+void describe(Declaration& visit, CheckpointOptions& checkpoint) {
+  visit.field("every", checkpoint.every, {.help = "steps between checkpoints; null: only when stopped and as at_end says", .unit = "steps", .min = 1});
+  visit.field("keep_last", checkpoint.keep_last, {.help = "checkpoints to keep; older ones are removed once a new one is complete", .min = 1});
+  visit.field("at_end", checkpoint.at_end, {.help = "save after the last step"});
+  visit.field("resume", checkpoint.resume, {.help = "where to start: auto continues from the newest valid checkpoint if there is one; a path "
+                                                    "names the folder of a checkpoint"});
+  visit.field("ranks_per_file", checkpoint.ranks_per_file, {.help = "neighbouring ranks that share one part file", .unit = "ranks", .min = 1});
+}
+
+void describe(Declaration& visit, LogOptions& log) {
+  visit.field("every", log.every, {.help = "steps between step records", .unit = "steps", .min = 1});
+  visit.field("tensorboard", log.tensorboard, {.help = "write event files to RUN/tensorboard"});
+}
+
+template <class Section>
+void section(Declaration& visit, const std::string& name, Section& options, const std::string& help) {
+  visit.section(name, help, [&] { describe(visit, options); });
+}
+
+}  // namespace
+
+void describe(Declaration& visit, OptimizerGroup& group) {
+  visit.field("match", group.match, {.help = "names of tensors", .value_name = "REGEX", .required = true});
+  visit.field("lr_scale", group.lr_scale, {.help = "multiplies the learning rate", .min = 0});
+  visit.field("weight_decay", group.weight_decay, {.help = "instead of optimizer.weight_decay and its exclusions", .min = 0});
+}
+
+void describe(Declaration& visit, TrainConfig& config) {
+  section(visit, "model", config.model, "the network");
+  section(visit, "data", config.data, "what is trained on");
+  section(visit, "parallel", config.parallel, "how ranks share the work");
+  section(visit, "precision", config.precision, "element types");
+  section(visit, "optimizer", config.optimizer, "how weights are updated");
+  section(visit, "schedule", config.schedule, "learning rate over time");
+  section(visit, "train", config.train, "the run");
+  section(visit, "eval", config.eval, "evaluation on the validation split");
+  section(visit, "sample", config.sample, "text generated by the sample callback");
+  section(visit, "checkpoint", config.checkpoint, "saving and resuming");
+  section(visit, "log", config.log, "records");
+  visit.field("print_program", config.print_program,
+              {.help = "print the step programs of all classes of ranks, or of one rank, and exit", .bare = "all", .command_line_only = true});
+}
+
+Tool tool_of(const TrainConfig&) {
+  return {.name = "train",
+          .summary = "train a transformer language model",
+          .synopsis = {"[OPTION...] CONFIG.yaml..."},
+          .arguments = Tool::Arguments::config_files,
+          .dry_run = Tool::DryRun::yes,
+          .output = Tool::Output::records};
+}
+
+}  // namespace lockstep

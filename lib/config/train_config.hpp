@@ -1,0 +1,155 @@
+// What a training run is told: the canonical sections, keys as in the files. describe() is the one declaration of them, from which the
+// parser, help, manual, completion and schema come (config/option.hpp). How a command line becomes a TrainConfig: config/command_line.hpp.
+#pragma once
+
+#include "config/values.hpp"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+class Declaration;
+class Problems;
+struct Tool;
+
+enum class Precision { fp32, fp64, bf16 };                   // bf16: fp32 master weights and moments
+enum class OptimizerName { adamw };
+enum class Decay { matrices, all };                          // matrices: tensors with at least two dimensions
+enum class ScheduleName { linear, cosine, constant };
+enum class Recompute { none, block };
+enum class Device { cpu, cuda };
+enum class CallbackName { sample };
+
+struct ModelOptions {
+  std::optional<std::string> config;                         // a Hugging Face config.json or its folder: initialised from train.seed
+  std::optional<std::string> path;                           // a folder with config.json and safetensors: start from these weights
+  std::optional<double> dropout;                             // instead of the rates in the config
+};
+
+struct DataOptions {
+  std::string path;                                          // a folder that prepare-data wrote
+  std::string train_split = "train";
+  std::string validation_split = "validation";
+  std::int64_t sequence_length = 0;                          // T, tokens a sample
+  bool shuffle = true;
+  bool isolate_documents = false;                            // attention does not cross document boundaries
+};
+
+struct ParallelOptions {
+  std::optional<std::int64_t> dp_replicate;                  // ranks that hold a whole copy; absent: all ranks
+};
+
+struct PrecisionOptions {
+  Precision dtype = Precision::fp32;
+};
+
+struct OptimizerGroup {
+  NamePattern match;
+  double lr_scale = 1;
+  std::optional<double> weight_decay;                        // absent: as optimizer.weight_decay and its exclusions say
+};
+
+struct OptimizerOptions {
+  OptimizerName name = OptimizerName::adamw;
+  double lr = 3e-4;
+  std::array<double, 2> betas{0.9, 0.95};
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  Decay decay = Decay::matrices;
+  std::vector<NamePattern> decay_exclude;
+  std::optional<double> clip_norm;                           // global gradient norm; absent: no clipping
+  std::vector<OptimizerGroup> groups;                        // ordered: the first whose pattern matches
+};
+
+struct ScheduleOptions {
+  ScheduleName name = ScheduleName::cosine;
+  std::int64_t warmup_steps = 0;
+  std::optional<std::int64_t> decay_steps;                   // step at which min_lr is reached; absent: train.max_steps
+  double min_lr = 0;                                         // absolute
+};
+
+struct TrainOptions {
+  std::string run_dir;
+  std::int64_t max_steps = 0;
+  std::int64_t global_batch = 0;                             // samples a step, over all ranks
+  std::optional<std::int64_t> micro_batch;                   // samples a rank computes at once; absent: all of its samples of a step
+  Recompute recompute = Recompute::none;
+  std::int64_t seed = 0;
+  Device device = Device::cpu;
+  std::optional<Seconds> max_time;
+  std::optional<std::int64_t> threads;                       // a rank; absent: cores / local ranks
+  std::vector<CallbackName> callbacks;
+  std::optional<std::string> inject;                         // a failure to bring about, for tests; parsed by comm
+  Seconds watchdog{600};                                     // 0: off
+};
+
+struct EvalOptions {
+  std::optional<std::int64_t> every;                         // steps; absent: only as at_end says
+  std::optional<std::int64_t> batches;                       // global batches an evaluation; absent: the whole split
+  bool at_end = true;
+};
+
+struct SampleOptions {
+  std::vector<std::string> prompts;
+  std::int64_t max_tokens = 100;
+  double temperature = 0.8;                                  // 0: the most probable token
+  std::optional<std::int64_t> top_k;                         // absent: all tokens
+  std::int64_t seed = 0;
+};
+
+struct CheckpointOptions {
+  std::optional<std::int64_t> every;                         // steps; absent: only when stopped and as at_end says
+  std::int64_t keep_last = 2;
+  bool at_end = true;
+  Resume resume;
+  std::int64_t ranks_per_file = 1;                           // neighbouring ranks that share one part file
+};
+
+struct LogOptions {
+  std::int64_t every = 10;                                   // steps between records
+  bool tensorboard = true;
+};
+
+struct TrainConfig {
+  ModelOptions model;
+  DataOptions data;
+  ParallelOptions parallel;
+  PrecisionOptions precision;
+  OptimizerOptions optimizer;
+  ScheduleOptions schedule;
+  TrainOptions train;
+  EvalOptions eval;
+  SampleOptions sample;
+  CheckpointOptions checkpoint;
+  LogOptions log;
+  std::optional<RankChoice> print_program;                   // command line only: print the step program and exit
+};
+
+/// Declares every option of a section, bound to the fields of `options`. Local.
+void describe(Declaration& visit, OptimizerGroup& group);
+void describe(Declaration& visit, TrainConfig& config);
+Tool tool_of(const TrainConfig& config);
+
+/// Adds what contradicts itself across options. Local, pure; opens no file.
+void check(const TrainConfig& config, Problems& problems);
+
+/// The step at which the schedule has decayed to min_lr: schedule.decay_steps, or train.max_steps. Local.
+std::int64_t decay_steps_of(const TrainConfig& config);
+
+/// An option that a resumed run must not change, with both values as the files spell them.
+struct Difference {
+  std::string option;   // "optimizer.lr"
+  std::string saved;
+  std::string now;
+};
+
+/// The options of `now` that alter trajectory or shapes and differ from those in the config.yaml that a run saved. Files are compared
+/// by content elsewhere (dataset hash, tensor shapes), not by the paths that name them. Local.
+/// Throws Error(input) naming `origin` if `saved_yaml` is not a configuration of train.
+std::vector<Difference> differing_fixed_options(const std::string& saved_yaml, const std::string& origin, const TrainConfig& now);
+
+}  // namespace lockstep

@@ -1,0 +1,92 @@
+// Option values with a form of their own: durations, byte counts, name patterns, and what a resume or a validation split may say.
+// Each parses its text once; afterwards nobody compares strings. How options are declared: config/option.hpp.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+// Every value type here has: form(), what it looks like, for help and messages; parse(text), which throws Error(usage) with the reason;
+// text(), which parse() reads back to an equal value.
+
+/// A duration. "90", "90s", "15m", "1h30m".
+struct Seconds {
+  double value = 0;
+  static std::string form();
+  static Seconds parse(const std::string& text);
+  std::string text() const;
+  auto operator<=>(const Seconds&) const = default;
+};
+
+/// A size of memory or files. "512", "64MiB", "5GB".
+struct ByteSize {
+  std::uint64_t bytes = 0;
+  static std::string form();
+  static ByteSize parse(const std::string& text);
+  std::string text() const;
+  auto operator<=>(const ByteSize&) const = default;
+};
+
+/// A regular expression (ECMAScript) that is looked for anywhere in a tensor's name; "^…$" for the whole name.
+class NamePattern {
+ public:
+  static std::string form();
+  static NamePattern parse(const std::string& text);
+  const std::string& text() const { return text_; }
+  /// Local. True if the expression is found in `name`; a pattern that was never parsed matches nothing.
+  bool matches(std::string_view name) const;
+  bool operator==(const NamePattern& other) const { return text_ == other.text_; }
+
+ private:
+  struct Compiled;
+  std::string text_;
+  std::shared_ptr<const Compiled> compiled_;
+};
+
+/// Where a run starts. "auto": the newest valid checkpoint, else from scratch; "never": from scratch; "latest", "best": that one or an
+/// error; a number: that step of this run; anything else: the folder of a checkpoint.
+struct Resume {
+  enum class From { automatic, never, latest, best, step, path } from = From::automatic;
+  std::int64_t step = 0;   // of From::step
+  std::string path;        // of From::path
+  static std::string form();
+  static Resume parse(const std::string& text);
+  std::string text() const;
+  bool operator==(const Resume&) const = default;
+};
+
+/// Which documents become the validation split. "hash:F": those whose content hash falls in a fraction F, whatever their order;
+/// "tail:F": the last fraction F of the stream; "none".
+struct ValidationSplit {
+  enum class By { none, hash, tail } by = By::none;
+  double fraction = 0;     // of documents (hash) or of the stream (tail), in (0, 1)
+  static std::string form();
+  static ValidationSplit parse(const std::string& text);
+  std::string text() const;
+  bool operator==(const ValidationSplit&) const = default;
+};
+
+/// What turns text into tokens. "bytes", "chars", or a path: a tokenizer.json, or a folder with one or with vocab.json and merges.txt.
+struct TokenizerChoice {
+  enum class Kind { bytes, chars, files } kind = Kind::bytes;
+  std::string path;        // of Kind::files
+  static std::string form();
+  static TokenizerChoice parse(const std::string& text);
+  std::string text() const;
+  bool operator==(const TokenizerChoice&) const = default;
+};
+
+/// The ranks whose step program is printed: "all" classes of equal ranks, or one rank.
+struct RankChoice {
+  std::int64_t rank = -1;  // -1: all
+  static std::string form();
+  static RankChoice parse(const std::string& text);
+  std::string text() const;
+  bool operator==(const RankChoice&) const = default;
+};
+
+}  // namespace lockstep
