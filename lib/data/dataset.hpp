@@ -1,0 +1,28 @@
+// A prepared dataset as training opens it: the manifest, the tokenizer it carries, and the token streams of its splits.
+// The files themselves: store/token_shards.hpp.
+#pragma once
+
+#include "base/files.hpp"
+#include "corpus/tokenizer.hpp"
+#include "store/token_shards.hpp"
+
+#include <memory>
+#include <string>
+
+namespace lockstep {
+
+struct Dataset {
+  Path folder;
+  DatasetManifest manifest;
+
+  /// Throws Error(input) if the split holds no tokens, with a hint on how to get one.
+  TokenStream open(DataSplit split) const;
+  /// The tokenizer that made the tokens. Throws Error(input) if it is missing or not the one that the manifest names.
+  std::unique_ptr<Tokenizer> tokenizer() const;
+};
+
+/// Local. Where `folder` holds no dataset: Error(input) whose hint is the command that makes it: `command`, or a general one if empty
+/// (data/prepare.hpp renders one).
+Dataset open_dataset(const Path& folder, const std::string& command = {});
+
+}  // namespace lockstep
