@@ -37,11 +37,16 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
-/// The region of the logical tensor that `rank` holds; empty where the chunks run out or a pin excludes the rank.
-/// Local. Throws Usage if a split or pin names an axis that the mesh does not have, or a dim that the shape lacks.
+/// Throws Usage if a split or pin names an axis that the mesh does not have, a dim that the shape lacks or a coordinate beyond the
+/// axis, or if an axis is named twice (elements would be held by nobody).
+void check(const Layout& layout);
+
+/// The region of the logical tensor that `rank` holds. Where the chunks run out it is empty along the split dim; if a pin excludes the
+/// rank it is nothing(global).
+/// Throws Usage as check().
 Box box_of(const Layout& layout, Rank rank);
 
-/// The ranks that hold exactly the box of `rank`, in order: its replicas. `rank` alone if its box is empty.
+/// The ranks that hold exactly the box of `rank`, ascending: its replicas. `rank` alone if its box is empty.
 std::vector<Rank> replicas_of(const Layout& layout, Rank rank);
 
 /// Axes along which holders have equal boxes (neither split nor pinned), of size 1 included.
@@ -49,7 +54,8 @@ std::vector<AxisName> replicated_axes(const Layout& layout);
 
 Layout replicated(Shape global, DType dtype, Mesh mesh);               // every rank holds all of it
 Layout like(const Layout& layout, DType dtype);                         // moments: same boxes, another type
-Layout drop_dim(const Layout& layout, int dim);                         // row or column statistics
-Layout scale_dim(const Layout& layout, int dim, std::int64_t group);    // one scale a group of `group` elements of dim
+Layout drop_dim(const Layout& layout, int dim);                         // row or column statistics: axes that cut dim now replicate
+/// One scale for each group of `group` elements of dim. Throws Usage if a split's granule would cut a group.
+Layout scale_dim(const Layout& layout, int dim, std::int64_t group);
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -30,6 +31,7 @@ int world_size(const Mesh& mesh);
 const Axis* find_axis(const Mesh& mesh, const AxisName& name);      // null if the mesh does not have it
 int coordinate(const Mesh& mesh, Rank rank, const AxisName& name);  // 0 if the mesh does not have the axis
 /// The ranks that agree with `rank` on every axis except those named, in order of the named coordinates (slowest first).
+/// Names that the mesh does not have count as axes of size 1.
 std::vector<Rank> group_along(const Mesh& mesh, Rank rank, const std::vector<AxisName>& axes);
 /// The name of the cell that `rank` belongs to when state is equal along `equal_along`: its other coordinates of axes larger than 1,
 /// "pp=0,tp=2"; "all" if none is left.

@@ -1,0 +1,168 @@
+#include "layout/layout.hpp"
+
+#include "base/error.hpp"
+
+#include <algorithm>
+
+namespace lockstep {
+
+namespace {
+
+std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+bool names(const std::vector<AxisName>& axes, const AxisName& axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+
+const Axis& axis_of(const Layout& layout, const AxisName& name) {
+  const Axis* axis = find_axis(layout.mesh, name);
+  if (axis == nullptr) fail(ExitCode::usage, "layout of a {} tensor names axis {}, which mesh {} does not have", to_text(layout.global), name, layout.mesh.id);
+  return *axis;
+}
+
+/// An axis may cut or pin a tensor once: cut twice, or cut and pinned, some elements would be held by nobody.
+void claim(std::vector<AxisName>& claimed, const Layout& layout, const AxisName& name) {
+  axis_of(layout, name);
+  if (names(claimed, name)) fail(ExitCode::usage, "layout of a {} tensor splits or pins axis {} twice", to_text(layout.global), name);
+  claimed.push_back(name);
+}
+
+void check_split(const Layout& layout, const Split& split) {
+  if (split.dim < 0 || static_cast<std::size_t>(split.dim) >= layout.global.size())
+    fail(ExitCode::usage, "layout splits dim {} of a {} tensor, which has {} dims", split.dim, to_text(layout.global), layout.global.size());
+  if (split.granule < 1) fail(ExitCode::usage, "layout of a {} tensor has granule {}, but a granule is at least 1", to_text(layout.global), split.granule);
+  if (split.parts < 0) fail(ExitCode::usage, "layout of a {} tensor has {} parts, but 0 (one a rank) is the least", to_text(layout.global), split.parts);
+}
+
+void check_pin(const Layout& layout, const Pin& pin) {
+  const Axis& axis = axis_of(layout, pin.axis);
+  if (pin.coordinates.empty()) fail(ExitCode::usage, "layout of a {} tensor pins axis {} to no coordinate", to_text(layout.global), pin.axis);
+  for (const int coordinate : pin.coordinates)
+    if (coordinate < 0 || coordinate >= axis.size)
+      fail(ExitCode::usage, "layout of a {} tensor pins axis {} to {}, but its size is {}", to_text(layout.global), pin.axis, coordinate, axis.size);
+}
+
+/// Which part of the split `rank` holds, of how many.
+struct Part {
+  std::int64_t index = 0;
+  std::int64_t count = 1;
+};
+
+std::int64_t ranks_along(const Layout& layout, const Split& split) {
+  std::int64_t ranks = 1;
+  for (const AxisName& name : split.axes) ranks *= axis_of(layout, name).size;
+  return ranks;
+}
+
+Part part_of(const Layout& layout, const Split& split, Rank rank) {
+  std::int64_t index = 0;
+  for (const AxisName& name : split.axes) {
+    const Axis& axis = axis_of(layout, name);
+    index = index * axis.size + rank / axis.stride % axis.size;
+  }
+  const std::int64_t ranks = ranks_along(layout, split);
+  const std::int64_t count = split.parts == 0 ? ranks : std::min(split.parts, ranks);
+  return {index * count / ranks, count};
+}
+
+bool excluded(const Layout& layout, Rank rank) {
+  return std::any_of(layout.pins.begin(), layout.pins.end(), [&](const Pin& pin) {
+    const int here = coordinate(layout.mesh, rank, pin.axis);
+    return std::find(pin.coordinates.begin(), pin.coordinates.end(), here) == pin.coordinates.end();
+  });
+}
+
+Box box_of_checked(const Layout& layout, Rank rank) {
+  if (excluded(layout, rank)) return nothing(layout.global);
+  Box box = whole(layout.global);
+  for (const Split& split : layout.splits) {
+    const Part part = part_of(layout, split, rank);
+    const auto dim = static_cast<std::size_t>(split.dim);
+    const std::int64_t length = box.extent[dim];
+    const std::int64_t chunk = ceil_divide(ceil_divide(length, split.granule), part.count) * split.granule;
+    const std::int64_t begin = std::min(part.index * chunk, length);
+    box.begin[dim] += begin;
+    box.extent[dim] = std::min(chunk, length - begin);
+  }
+  return box;
+}
+
+}  // namespace
+
+void check(const Layout& layout) {
+  std::vector<AxisName> claimed;
+  for (const Split& split : layout.splits) {
+    check_split(layout, split);
+    for (const AxisName& name : split.axes) claim(claimed, layout, name);
+  }
+  for (const Pin& pin : layout.pins) {
+    claim(claimed, layout, pin.axis);
+    check_pin(layout, pin);
+  }
+}
+
+Box box_of(const Layout& layout, Rank rank) {
+  check(layout);
+  invariant(rank >= 0 && rank < world_size(layout.mesh), "a rank that asks for its box is in the mesh");
+  return box_of_checked(layout, rank);
+}
+
+std::vector<Rank> replicas_of(const Layout& layout, Rank rank) {
+  const Box box = box_of(layout, rank);
+  if (empty(box)) return {rank};
+  // Different parts of a split never overlap, so only axes that do not cut, or whose ranks share parts, lead to replicas.
+  std::vector<AxisName> axes = replicated_axes(layout);
+  for (const Pin& pin : layout.pins) axes.push_back(pin.axis);
+  for (const Split& split : layout.splits)
+    if (split.parts != 0 && split.parts < ranks_along(layout, split)) axes.insert(axes.end(), split.axes.begin(), split.axes.end());
+  std::vector<Rank> replicas = group_along(layout.mesh, rank, axes);
+  std::erase_if(replicas, [&](Rank other) { return box_of_checked(layout, other) != box || excluded(layout, other); });
+  std::sort(replicas.begin(), replicas.end());
+  return replicas;
+}
+
+std::vector<AxisName> replicated_axes(const Layout& layout) {
+  std::vector<AxisName> used;
+  for (const Split& split : layout.splits) used.insert(used.end(), split.axes.begin(), split.axes.end());
+  for (const Pin& pin : layout.pins) used.push_back(pin.axis);
+  std::vector<AxisName> result;
+  for (const Axis& axis : layout.mesh.axes)
+    if (!names(used, axis.name)) result.push_back(axis.name);
+  return result;
+}
+
+Layout replicated(Shape global, DType dtype, Mesh mesh) { return {std::move(global), dtype, std::move(mesh), {}, {}}; }
+
+Layout like(const Layout& layout, DType dtype) {
+  Layout result = layout;
+  result.dtype = dtype;
+  return result;
+}
+
+Layout drop_dim(const Layout& layout, int dim) {
+  if (dim < 0 || static_cast<std::size_t>(dim) >= layout.global.size())
+    fail(ExitCode::usage, "cannot drop dim {} of a {} tensor", dim, to_text(layout.global));
+  Layout result = layout;
+  result.global.erase(result.global.begin() + dim);
+  std::erase_if(result.splits, [&](const Split& split) { return split.dim == dim; });
+  for (Split& split : result.splits)
+    if (split.dim > dim) --split.dim;
+  return result;
+}
+
+Layout scale_dim(const Layout& layout, int dim, std::int64_t group) {
+  if (dim < 0 || static_cast<std::size_t>(dim) >= layout.global.size() || group < 1)
+    fail(ExitCode::usage, "cannot take one scale for {} elements of dim {} of a {} tensor", group, dim, to_text(layout.global));
+  Layout result = layout;
+  auto& extent = result.global[static_cast<std::size_t>(dim)];
+  extent = ceil_divide(extent, group);
+  for (Split& split : result.splits) {
+    if (split.dim != dim) continue;
+    if (split.granule % group == 0) split.granule /= group;
+    else if (ranks_along(layout, split) == 1) split.granule = 1;
+    else
+      fail(ExitCode::usage, "groups of {} elements of dim {} of a {} tensor would be cut by a split with granule {}", group, dim,
+           to_text(layout.global), split.granule);
+  }
+  return result;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,200 @@
+#include "layout/layout.hpp"
+
+#include "base/error.hpp"
+#include "unit/layout/brute_force.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+using namespace lockstep;
+using brute_force::Dice;
+using brute_force::elements_of;
+using brute_force::holdings;
+
+namespace {
+
+std::vector<std::int64_t> rows_held(const Layout& layout) {
+  std::vector<std::int64_t> rows;
+  for (Rank rank = 0; rank < world_size(layout.mesh); ++rank) rows.push_back(box_of(layout, rank).extent.at(0));
+  return rows;
+}
+
+Layout rows(std::int64_t count, std::vector<Split> splits, const Mesh& mesh) { return {{count}, DType::f32, mesh, std::move(splits), {}}; }
+
+const Mesh four = make_mesh("world", {{"dp_shard", 4}});
+const Mesh two_by_two = make_mesh("world", {{"dp_replicate", 2}, {"dp_shard", 2}});
+
+bool is_usage(const Error& error, std::string_view part) {
+  return error.code() == ExitCode::usage && std::string_view(error.what()).find(part) != std::string_view::npos;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(layouts)
+
+BOOST_AUTO_TEST_CASE(uneven_rows_leave_the_last_ranks_short_and_then_empty) {
+  BOOST_TEST(rows_held(rows(9, {{{"dp_shard"}}}, four)) == (std::vector<std::int64_t>{3, 3, 3, 0}), boost::test_tools::per_element());
+  BOOST_TEST(rows_held(rows(2, {{{"dp_shard"}}}, four)) == (std::vector<std::int64_t>{1, 1, 0, 0}), boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(flattened_axes_divide_once_and_nested_ones_twice) {
+  const auto flat = rows_held(rows(9, {{{"dp_replicate", "dp_shard"}}}, two_by_two));
+  const auto nested = rows_held(rows(9, {{{"dp_replicate"}}, {{"dp_shard"}}}, two_by_two));
+  BOOST_TEST(flat == (std::vector<std::int64_t>{3, 3, 3, 0}), boost::test_tools::per_element());
+  BOOST_TEST(nested == (std::vector<std::int64_t>{3, 2, 2, 2}), boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(heads_are_never_cut_and_few_of_them_are_shared_by_neighbours) {
+  const auto whole_heads = rows_held(rows(3 * 64, {{{"dp_shard"}, 0, 64, 0}}, make_mesh("world", {{"dp_shard", 2}})));
+  BOOST_TEST(whole_heads == (std::vector<std::int64_t>{128, 64}), boost::test_tools::per_element());
+  const Layout shared = rows(2 * 64, {{{"dp_shard"}, 0, 64, 2}}, four);
+  BOOST_TEST(replicas_of(shared, 0) == (std::vector<Rank>{0, 1}), boost::test_tools::per_element());
+  BOOST_TEST(replicas_of(shared, 3) == (std::vector<Rank>{2, 3}), boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(a_pinned_scalar_is_nowhere_else) {
+  Layout scalar = replicated({}, DType::f32, four);
+  scalar.pins = {{"dp_shard", {0, 3}}};
+  BOOST_TEST(!empty(box_of(scalar, 0)));
+  BOOST_TEST(empty(box_of(scalar, 1)));
+  BOOST_TEST(replicas_of(scalar, 0) == (std::vector<Rank>{0, 3}), boost::test_tools::per_element());
+  BOOST_TEST(replicas_of(scalar, 1) == std::vector<Rank>{1}, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(random_layouts_hold_exactly_the_elements_that_dealing_them_out_one_by_one_gives) {
+  Dice dice(1);
+  for (int trial = 0; trial < 3000; ++trial) {
+    const Layout layout = dice.layout(dice.shape(dice.roll(0, 3)));
+    const auto truth = holdings(layout);
+    std::set<brute_force::Element> covered;
+    for (Rank rank = 0; rank < world_size(layout.mesh); ++rank) {
+      const auto& held = truth[static_cast<std::size_t>(rank)];
+      const Box box = box_of(layout, rank);
+      BOOST_REQUIRE((elements_of(box) == held));
+      BOOST_REQUIRE_EQUAL(elements(box), static_cast<std::int64_t>(held.size()));
+      covered.insert(held.begin(), held.end());
+    }
+    BOOST_REQUIRE((covered == elements_of(whole(layout.global))));   // nobody's element is lost
+  }
+}
+
+BOOST_AUTO_TEST_CASE(replicas_are_the_ranks_with_the_same_elements) {
+  Dice dice(2);
+  for (int trial = 0; trial < 2000; ++trial) {
+    const Layout layout = dice.layout(dice.shape(dice.roll(0, 2)));
+    const auto truth = holdings(layout);
+    for (Rank rank = 0; rank < world_size(layout.mesh); ++rank) {
+      std::vector<Rank> same;
+      for (Rank other = 0; other < world_size(layout.mesh); ++other)
+        if (truth[static_cast<std::size_t>(other)] == truth[static_cast<std::size_t>(rank)]) same.push_back(other);
+      if (truth[static_cast<std::size_t>(rank)].empty()) same = {rank};
+      BOOST_REQUIRE((replicas_of(layout, rank) == same));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(holders_are_equal_along_replicated_axes) {
+  Dice dice(3);
+  for (int trial = 0; trial < 1000; ++trial) {
+    const Layout layout = dice.layout(dice.shape(2));
+    const auto axes = replicated_axes(layout);
+    const auto truth = holdings(layout);
+    for (Rank rank = 0; rank < world_size(layout.mesh); ++rank)
+      for (const Rank other : group_along(layout.mesh, rank, axes))
+        BOOST_REQUIRE((truth[static_cast<std::size_t>(other)] == truth[static_cast<std::size_t>(rank)]));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(moments_have_the_same_boxes_in_another_type) {
+  Dice dice(4);
+  const Layout layout = dice.layout({7, 5});
+  BOOST_TEST((like(layout, DType::bf16).dtype == DType::bf16));
+  BOOST_TEST((like(like(layout, DType::bf16), layout.dtype) == layout));
+}
+
+BOOST_AUTO_TEST_CASE(statistics_along_a_dropped_dim_follow_the_elements_that_remain) {
+  Dice dice(5);
+  for (int trial = 0; trial < 1000; ++trial) {
+    const Shape shape = dice.shape(3);
+    const Layout layout = dice.layout(shape);
+    const int dim = dice.roll(0, 2);
+    Layout uncut = layout;   // the truth: the same layout with dim not cut, each element without that coordinate
+    std::erase_if(uncut.splits, [&](const Split& split) { return split.dim == dim; });
+    uncut.global[static_cast<std::size_t>(dim)] = 1;
+    const auto truth = holdings(uncut);
+    for (Rank rank = 0; rank < world_size(layout.mesh); ++rank) {
+      std::set<brute_force::Element> expected;
+      for (brute_force::Element element : truth[static_cast<std::size_t>(rank)]) {
+        element.erase(element.begin() + dim);
+        expected.insert(element);
+      }
+      BOOST_REQUIRE((elements_of(box_of(drop_dim(layout, dim), rank)) == expected));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_holds_the_scales_of_the_groups_it_holds) {
+  Dice dice(6);
+  int compared = 0;
+  for (int trial = 0; trial < 3000; ++trial) {
+    const Layout layout = dice.layout(dice.shape(2));
+    const int dim = dice.roll(0, 1);
+    const std::int64_t group = dice.roll(1, 4);
+    bool aligned = true;
+    bool refused = false;
+    for (const Split& split : layout.splits) {
+      int ranks = 1;
+      for (const AxisName& axis : split.axes) ranks *= find_axis(layout.mesh, axis)->size;
+      if (split.dim == dim && ranks > 1) aligned &= split.granule % group == 0;
+    }
+    Layout scales;
+    try {
+      scales = scale_dim(layout, dim, group);
+    } catch (const Error& error) {
+      refused = true;
+      BOOST_REQUIRE(is_usage(error, "would be cut"));
+    }
+    BOOST_REQUIRE_EQUAL(refused, !aligned);
+    if (refused) continue;
+    ++compared;
+    const auto truth = holdings(layout);
+    for (Rank rank = 0; rank < world_size(layout.mesh); ++rank) {
+      std::set<brute_force::Element> expected;
+      for (brute_force::Element element : truth[static_cast<std::size_t>(rank)]) {
+        element[static_cast<std::size_t>(dim)] /= group;
+        expected.insert(element);
+      }
+      BOOST_REQUIRE((elements_of(box_of(scales, rank)) == expected));
+    }
+  }
+  BOOST_TEST(compared > 1000);
+}
+
+BOOST_AUTO_TEST_CASE(boxes_intersect_and_contain_as_their_elements_do) {
+  Dice dice(7);
+  for (int trial = 0; trial < 2000; ++trial) {
+    const auto random_box = [&] { return Box{{dice.roll(0, 4), dice.roll(0, 4)}, {dice.roll(0, 3), dice.roll(0, 3)}}; };
+    const Box a = random_box();
+    const Box b = random_box();
+    std::set<brute_force::Element> both;
+    for (const auto& element : elements_of(a))
+      if (elements_of(b).contains(element)) both.insert(element);
+    BOOST_REQUIRE((elements_of(intersect(a, b)) == both));
+    BOOST_REQUIRE_EQUAL(contains(a, b), both == elements_of(b));
+  }
+  BOOST_TEST(empty(intersect(whole({}), nothing({}))));
+}
+
+BOOST_AUTO_TEST_CASE(layouts_that_would_lose_elements_are_refused_by_name) {
+  const auto refused = [](Layout layout, std::string_view part) {
+    BOOST_CHECK_EXCEPTION(box_of(layout, 0), Error, [&](const Error& error) { return is_usage(error, part); });
+  };
+  refused(rows(9, {{{"tp"}}}, four), "axis tp, which mesh world does not have");
+  refused(rows(9, {{{"dp_shard"}, 1}}, four), "splits dim 1 of a (9) tensor, which has 1 dims");
+  refused(rows(9, {{{"dp_shard"}}, {{"dp_shard"}}}, four), "axis dp_shard twice");
+  refused({{9}, DType::f32, four, {{{"dp_shard"}}}, {{"dp_shard", {0}}}}, "axis dp_shard twice");
+  refused({{9}, DType::f32, four, {}, {{"dp_shard", {}}}}, "to no coordinate");
+  refused({{9}, DType::f32, four, {}, {{"dp_shard", {4}}}}, "to 4, but its size is 4");
+  refused(rows(9, {{{"dp_shard"}, 0, 0}}, four), "granule 0");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
