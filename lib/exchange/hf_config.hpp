@@ -3,10 +3,12 @@
 #pragma once
 
 #include "base/json_fwd.hpp"
+#include "layout/dtype.hpp"
 
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace lockstep {
 
@@ -41,11 +43,18 @@ struct HfConfig {
   std::shared_ptr<const Json> original;   // the whole document
 };
 
-/// Throws Error(input) for a malformed document, Error(usage) for a family, activation or RoPE variant that is not supported, naming
-/// key, value and file; `origin` is the file's name.
+/// "gpt2", "llama": model_type as Hugging Face spells it.
+std::string_view name_of(Family family);
+
+/// Throws Error(input) for a malformed document, Error(usage) for a family, activation, RoPE variant or other mathematics that is not
+/// supported; one error with all problems, each naming key and value; `origin` is the file's name.
 HfConfig parse_hf_config(const std::string& text, const std::string& origin);
 
-/// The document to write beside exported weights: the original with the values above, `dtype_name` as torch_dtype and dtype.
+/// The document to write beside exported weights: the original with the values above, in the spellings of transformers 4 and 5;
+/// `dtype_name` ("bfloat16", see hf_dtype_name) as torch_dtype and dtype.
 Json to_json(const HfConfig& config, const std::string& dtype_name);
+
+/// "float32", "bfloat16", "float16", "float64": a type of weights as Hugging Face configs spell it. Throws Error(bug) for other types.
+std::string hf_dtype_name(DType dtype);
 
 }  // namespace lockstep
