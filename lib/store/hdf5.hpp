@@ -1,0 +1,74 @@
+// HDF5 as the project uses it: typed contiguous datasets at known byte offsets, a few attributes, nothing converted. The library lays a
+// file out; large payloads are written and read at the datasets' offsets with plain system calls. Serial; safe from several threads.
+// What is stored in such files: store/part_file.hpp (checkpoints), store/token_shards.hpp (tokens).
+#pragma once
+
+#include "base/error.hpp"
+#include "base/files.hpp"
+#include "layout/dtype.hpp"
+#include "layout/shape.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// A dataset of an open file. bf16 and fp16 are HDF5 float types; fp8 and bool are bytes with an attribute `dtype` that names them.
+struct Hdf5Dataset {
+  std::string path;               // "/model/wte.weight/0:8,0:4"
+  Shape shape;
+  DType dtype = DType::u8;
+  std::uint64_t offset = 0;       // of the first element in the file, bytes; 0 if the dataset has no element
+  std::uint64_t bytes = 0;
+};
+
+/// One open HDF5 file. Errors are Error(storage) when writing and Error(input) when reading, with the library's own innermost reason.
+class Hdf5File {
+ public:
+  /// A new file in the format of HDF5 1.10 (checksummed metadata, no time stamps: equal content gives equal bytes). Datasets of 4 KiB
+  /// and more start at multiples of 4096. Throws Error(storage), also if the file exists.
+  static Hdf5File create(const Path& path);
+  /// An existing file, read-only and without locks. Throws Error(input) if it is not HDF5 or incomplete.
+  static Hdf5File open(const Path& path);
+  Hdf5File(Hdf5File&& other) noexcept;
+  Hdf5File& operator=(Hdf5File&&) = delete;
+  ~Hdf5File();
+
+  /// A contiguous dataset whose space is reserved now and never filled; groups of the path are made as needed. The bytes may then be
+  /// written with `write`, or by pwrite at the offset once the file is closed.
+  Hdf5Dataset create_dataset(const std::string& path, DType dtype, const Shape& shape);
+  /// The whole dataset, row-major, little-endian, in its own type.
+  void write(const std::string& path, std::span<const std::byte> bytes);
+  /// A new dataset with this content.
+  Hdf5Dataset add(const std::string& path, DType dtype, const Shape& shape, std::span<const std::byte> bytes);
+
+  bool has(const std::string& path) const;
+  Hdf5Dataset dataset(const std::string& path) const;
+  /// All datasets below `group`, by path.
+  std::vector<Hdf5Dataset> datasets(const std::string& group = "/") const;
+  void read(const std::string& path, std::span<std::byte> out) const;
+  /// A dataset of bytes as text.
+  std::string read_text(const std::string& path) const;
+
+  /// Attributes of a dataset or group; "/" is the file itself.
+  void set_attribute(const std::string& path, const std::string& name, std::string_view value);
+  void set_attribute(const std::string& path, const std::string& name, std::int64_t value);
+  std::optional<std::string> text_attribute(const std::string& path, const std::string& name) const;
+  std::optional<std::int64_t> integer_attribute(const std::string& path, const std::string& name) const;
+
+  /// Writes the library's buffers out and closes; does not fsync. Throws Error(storage) where the destructor would keep silent.
+  void close();
+
+ private:
+  Hdf5File(Path path, std::int64_t id, ExitCode blame);
+  Path path_;
+  std::int64_t id_ = -1;          // hid_t
+  ExitCode blame_;                // of this file's errors
+};
+
+}  // namespace lockstep

@@ -1,0 +1,108 @@
+#include "base/error.hpp"
+#include "base/files.hpp"
+#include "store/hdf5.hpp"
+#include "temporary_folder.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <fcntl.h>
+
+using namespace lockstep;
+
+namespace {
+
+constexpr DType all_types[] = {DType::f64, DType::f32, DType::bf16, DType::f16, DType::f8_e4m3, DType::f8_e5m2, DType::i64, DType::i32,
+                               DType::i16, DType::i8,  DType::u64,  DType::u32, DType::u16,     DType::u8,      DType::boolean};
+
+std::vector<std::byte> counting(std::size_t size) {
+  std::vector<std::byte> bytes(size);
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(i * 37 + 11);
+  return bytes;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(hdf5)
+
+BOOST_FIXTURE_TEST_CASE(every_type_and_shape_comes_back_as_written, TemporaryFolder) {
+  const std::vector<Shape> shapes = {{}, {0}, {3, 0, 2}, {7}, {5, 3}, {2, 3, 4, 1, 2}};
+  {
+    Hdf5File file = Hdf5File::create(path / "a.h5");
+    for (const DType dtype : all_types) {
+      for (std::size_t i = 0; i < shapes.size(); ++i) {
+        const auto bytes = counting(static_cast<std::size_t>(elements(shapes[i])) * static_cast<std::size_t>(size_of(dtype)));
+        file.add(fmt::format("/{}/shape-{}", name_of(dtype), i), dtype, shapes[i], bytes);
+      }
+    }
+    file.close();
+  }
+  const Hdf5File file = Hdf5File::open(path / "a.h5");
+  BOOST_TEST(file.datasets().size() == std::size(all_types) * shapes.size());
+  for (const DType dtype : all_types) {
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      const Hdf5Dataset dataset = file.dataset(fmt::format("/{}/shape-{}", name_of(dtype), i));
+      BOOST_TEST((dataset.dtype == dtype));
+      BOOST_TEST((dataset.shape == shapes[i]));
+      std::vector<std::byte> bytes(dataset.bytes);
+      file.read(dataset.path, bytes);
+      BOOST_TEST((bytes == counting(static_cast<std::size_t>(elements(shapes[i])) * static_cast<std::size_t>(size_of(dtype)))));
+    }
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(bytes_written_past_the_library_at_the_offset_are_the_dataset, TemporaryFolder) {
+  Hdf5File file = Hdf5File::create(path / "a.h5");
+  const Hdf5Dataset small = file.create_dataset("/small", DType::u8, {10});
+  const Hdf5Dataset large = file.create_dataset("/group/large", DType::f32, {64, 64});
+  file.close();
+  BOOST_TEST(large.offset % 4096 == 0u);
+  const auto bytes = counting(large.bytes);
+  const FileDescriptor raw = open_file(path / "a.h5", O_RDWR);
+  write_at(raw, bytes, large.offset, path / "a.h5");
+  write_at(raw, std::span(bytes).first(10), small.offset, path / "a.h5");
+  const Hdf5File again = Hdf5File::open(path / "a.h5");
+  std::vector<std::byte> read(large.bytes);
+  again.read("/group/large", read);
+  BOOST_TEST((read == bytes));
+  BOOST_TEST(again.dataset("/group/large").offset == large.offset);
+}
+
+BOOST_FIXTURE_TEST_CASE(equal_content_gives_equal_files, TemporaryFolder) {
+  for (const char* name : {"a.h5", "b.h5"}) {
+    Hdf5File file = Hdf5File::create(path / name);
+    file.add("/x/y", DType::i32, {2000}, counting(8000));
+    file.set_attribute("/x/y", "unit", "tokens");
+    file.set_attribute("/", "count", 17);
+    file.close();
+  }
+  BOOST_TEST((read_file(path / "a.h5") == read_file(path / "b.h5")));
+}
+
+BOOST_FIXTURE_TEST_CASE(attributes_come_back_and_absent_ones_are_nothing, TemporaryFolder) {
+  Hdf5File file = Hdf5File::create(path / "a.h5");
+  file.add("/x", DType::u8, {1}, counting(1));
+  file.set_attribute("/x", "name", "größe");
+  file.set_attribute("/x", "empty", "");
+  file.set_attribute("/", "count", -5);
+  file.close();
+  const Hdf5File again = Hdf5File::open(path / "a.h5");
+  BOOST_TEST(again.text_attribute("/x", "name").value() == "größe");
+  BOOST_TEST(again.text_attribute("/x", "empty").value() == "");
+  BOOST_TEST(again.integer_attribute("/", "count").value() == -5);
+  BOOST_TEST(!again.integer_attribute("/", "absent").has_value());
+  BOOST_TEST(again.has("/x"));
+  BOOST_TEST(!again.has("/no/such/path"));
+}
+
+BOOST_FIXTURE_TEST_CASE(files_that_are_absent_foreign_or_in_the_way_are_errors_that_name_them, TemporaryFolder) {
+  publish_file(path / "text.h5", "this is no HDF5 file");
+  const auto says = [&](ExitCode code, const std::string& part) {
+    return [=](const Error& error) { return error.code() == code && std::string(error.what()).find(part) != std::string::npos; };
+  };
+  BOOST_CHECK_EXCEPTION(Hdf5File::open(path / "absent.h5"), Error, says(ExitCode::input, "absent.h5: no such file"));
+  BOOST_CHECK_EXCEPTION(Hdf5File::open(path / "text.h5"), Error, says(ExitCode::input, "text.h5"));
+  BOOST_CHECK_EXCEPTION(Hdf5File::create(path / "text.h5"), Error, says(ExitCode::storage, "text.h5"));
+  Hdf5File file = Hdf5File::create(path / "a.h5");
+  BOOST_CHECK_EXCEPTION(file.dataset("/x"), Error, says(ExitCode::storage, "open dataset /x of"));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
