@@ -2,31 +2,28 @@
 // clip factor, moments, weight and bf16 copy together. The moments live in the unit; the only other state is the number of steps.
 #pragma once
 
+#include "config/train_config.hpp"
 #include "optim/groups.hpp"
+#include "tensor/unit.hpp"
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 namespace lockstep {
 
-struct AdamWOptions {
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
-};
-
 class AdamW {
  public:
-  /// `settings` in the order of `parameters`.
-  AdamW(const AdamWOptions& options, const std::vector<Parameter*>& parameters, const std::vector<ParameterSettings>& settings);
+  /// For the `parameters` of a model with their settings (optim/groups.hpp). Throws Error(usage) as settings_of.
+  AdamW(const OptimizerOptions& options, const std::vector<Parameter*>& parameters);
 
   /// Updates weights, moments and compute copy of one unit from gradient × gradient_scale (the clip factor). `step` is 0-based: the bias
   /// corrections are 1 − β^(step + 1). Result independent of the number of threads. Local.
   void update(Unit& unit, std::int64_t step, double lr, double gradient_scale) const;
 
  private:
-  AdamWOptions options_;
+  OptimizerOptions options_;
   std::map<const Parameter*, ParameterSettings> settings_;
 };
 
@@ -35,7 +32,7 @@ class AdamW {
 double squared_norm(const Unit& unit);
 
 /// What gradients are multiplied with so that their norm does not exceed `max_norm`: min(1, max_norm / (norm + 1e-6)), as
-/// torch.nn.utils.clip_grad_norm_; 1 where max_norm is 0 (no clipping).
-double clip_factor(double norm, double max_norm);
+/// torch.nn.utils.clip_grad_norm_; 1 without a max_norm.
+double clip_factor(double norm, std::optional<double> max_norm);
 
 }  // namespace lockstep

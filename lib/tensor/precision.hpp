@@ -1,14 +1,13 @@
-// The number types of a run. Weights, gradients and optimizer state are kept in the master type; kernels read the compute type;
+// The number types of a run, by its Precision (config). Weights, gradients and optimizer state are kept in the master type; kernels read the compute type;
 // what flows between blocks has the stream type.
 #pragma once
 
+#include "config/train_config.hpp"
 #include "layout/dtype.hpp"
 
 #include <ATen/core/Tensor.h>
 
 namespace lockstep {
-
-enum class Precision { fp32, fp64, bf16 };   // bf16: bf16 compute copy and inner activations, fp32 master, gradients and residual stream
 
 at::ScalarType master_type(Precision precision);    // fp32, fp64, fp32
 at::ScalarType compute_type(Precision precision);   // fp32, fp64, bf16

@@ -1,0 +1,92 @@
+#include "tensor/kernels/cross_entropy.hpp"
+
+#include "tensor/parallel.hpp"
+
+#include <limits>
+
+namespace lockstep {
+
+namespace {
+
+template <class M>
+struct Normaliser {
+  M largest;   // of the row
+  M sum;       // Σ e^(logit − largest)
+};
+
+template <class M>
+LOCKSTEP_INLINE Normaliser<M> normaliser_of(const M* row, std::int64_t vocabulary) {
+  M largest = -std::numeric_limits<M>::infinity();
+#pragma omp simd reduction(max : largest)
+  for (std::int64_t v = 0; v < vocabulary; ++v) largest = row[v] > largest ? row[v] : largest;
+  M sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t v = 0; v < vocabulary; ++v) sum += exponential(row[v] - largest);
+  return {largest, sum};
+}
+
+template <class M>
+LOCKSTEP_INLINE double loss_of(const M* row, std::int32_t label, const Normaliser<M>& normaliser) {
+  return std::log(static_cast<double>(normaliser.sum)) + (static_cast<double>(normaliser.largest) - static_cast<double>(row[label]));
+}
+
+bool counts(std::int32_t label, std::int64_t vocabulary) { return label >= 0 && label < vocabulary; }
+
+template <class T>
+LOCKSTEP_CLONES void differentiate_rows(const Math<T>* logits, const std::int32_t* labels, std::int64_t begin, std::int64_t end,
+                                        std::int64_t vocabulary, double* losses, T* derivative) {
+  using M = Math<T>;
+  for (std::int64_t r = begin; r < end; ++r) {
+    const M* row = logits + r * vocabulary;
+    T* out = derivative + r * vocabulary;
+    if (!counts(labels[r], vocabulary)) {
+      losses[r] = 0;
+      for (std::int64_t v = 0; v < vocabulary; ++v) store(out[v], M{0});
+      continue;
+    }
+    const Normaliser<M> normaliser = normaliser_of(row, vocabulary);
+    losses[r] = loss_of(row, labels[r], normaliser);
+    const M scale = 1 / normaliser.sum;
+    const M largest = normaliser.largest;
+    const M at_label = exponential(row[labels[r]] - largest) * scale - 1;
+#pragma omp simd
+    for (std::int64_t v = 0; v < vocabulary; ++v) store(out[v], exponential(row[v] - largest) * scale);
+    store(out[labels[r]], at_label);
+  }
+}
+
+template <class M>
+LOCKSTEP_CLONES void loss_rows(const M* logits, const std::int32_t* labels, std::int64_t begin, std::int64_t end, std::int64_t vocabulary,
+                               double* losses) {
+  for (std::int64_t r = begin; r < end; ++r) {
+    const M* row = logits + r * vocabulary;
+    losses[r] = counts(labels[r], vocabulary) ? loss_of(row, labels[r], normaliser_of(row, vocabulary)) : 0;
+  }
+}
+
+std::int64_t row_grain(std::int64_t vocabulary) { return std::max<std::int64_t>(1, 8192 / std::max<std::int64_t>(1, vocabulary)); }
+
+}  // namespace
+
+template <class T>
+void cross_entropy(const Math<T>* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t vocabulary, double* losses,
+                   T* derivative) {
+  parallel_for(rows, row_grain(vocabulary), [=](std::int64_t begin, std::int64_t end) {
+    differentiate_rows<T>(logits, labels, begin, end, vocabulary, losses, derivative);
+  });
+}
+
+template <class M>
+void cross_entropy_loss(const M* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t vocabulary, double* losses) {
+  parallel_for(rows, row_grain(vocabulary), [=](std::int64_t begin, std::int64_t end) {
+    loss_rows<M>(logits, labels, begin, end, vocabulary, losses);
+  });
+}
+
+template void cross_entropy<float>(const float*, const std::int32_t*, std::int64_t, std::int64_t, double*, float*);
+template void cross_entropy<double>(const double*, const std::int32_t*, std::int64_t, std::int64_t, double*, double*);
+template void cross_entropy<Bf16>(const float*, const std::int32_t*, std::int64_t, std::int64_t, double*, Bf16*);
+template void cross_entropy_loss<float>(const float*, const std::int32_t*, std::int64_t, std::int64_t, double*);
+template void cross_entropy_loss<double>(const double*, const std::int32_t*, std::int64_t, std::int64_t, double*);
+
+}  // namespace lockstep
