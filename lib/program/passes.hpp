@@ -1,0 +1,45 @@
+// The passes that make a step program, in the order in which they are applied. Each takes a program and gives one; none communicates.
+// Which passes a run's programs go through: program/catalogue.hpp.
+#pragma once
+
+#include "program/model_plan.hpp"
+#include "program/step_program.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace lockstep {
+
+enum class RecomputePolicy { none, block };
+/// Whether the compute copy follows in an action of its own, or the optimizer writes it in its pass.
+enum class Refresh { separate, with_optimizer };
+
+/// Forward then backward of the only stage, one micro-batch after the other, on every rank of `mesh`.
+StepProgram schedule_training(const Mesh& mesh, int micro_batches);
+/// Forward only.
+StepProgram schedule_evaluation(const Mesh& mesh, int micro_batches);
+
+/// Replaces the stage by its blocks: forward in order, backward in reverse.
+StepProgram expand(const StepProgram& program, const ModelPlan& plan);
+
+/// Recomputes each recomputable block right before its backward.
+StepProgram economise(const StepProgram& program, const ModelPlan& plan, RecomputePolicy policy);
+
+/// Finishes each unit's gradient after its last backward and sums it over `axes` beside what follows. Axes of size 1 in all: nothing to sum.
+StepProgram data_parallel(const StepProgram& program, const ModelPlan& plan, const std::vector<AxisName>& axes);
+
+struct UpdateOptions {
+  bool clips = true;                       // the program has a clip action
+  Refresh refresh = Refresh::separate;
+  std::int64_t heartbeat_bytes = 0;
+};
+/// After all backwards: norm, heartbeat, clip, optimizer and refresh of each unit.
+StepProgram update(const StepProgram& program, const ModelPlan& plan, const UpdateOptions& options);
+
+/// After all forwards of an evaluation: one sum of losses over all ranks.
+StepProgram reduce_loss(const StepProgram& program, std::int64_t bytes);
+
+/// Gives memory to every action: what is acquired, read, written and released, with bytes.
+StepProgram allocate(const StepProgram& program, const ModelPlan& plan);
+
+}  // namespace lockstep

@@ -1,0 +1,77 @@
+// What every rank does in one step, decided before the first step: a pure value that is printed, hashed, compared, verified, simulated and
+// executed. How it is made: program/passes.hpp and program/catalogue.hpp.
+#pragma once
+
+#include "base/hash.hpp"
+#include "base/json_fwd.hpp"
+#include "layout/mesh.hpp"
+#include "program/action.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+enum class SlotKind : std::uint8_t {
+  master,              // weights that the optimizer updates            ┐
+  compute_copy,        // weights in the type that kernels read         │ of a unit, for the whole run
+  gradient,            //                                               │
+  optimizer_state,     // moments                                       ┘
+  stash,               // what a block keeps between forward and backward   ┐
+  boundary,            // what a block hands to the next                    │ of a block or boundary and a micro-batch, within a step
+  boundary_gradient,   // its gradient                                      │
+  workspace,           // temporaries of one action                         ┘
+};
+std::string_view name_of(SlotKind kind);
+bool lives_all_run(SlotKind kind);
+
+struct Slot {
+  SlotKind kind{};
+  Subject subject;
+  MicroBatch micro_batch = no_micro_batch;
+  std::int64_t bytes = 0;
+  bool operator==(const Slot&) const = default;
+};
+
+/// Ranks that do the same: they share one list.
+struct RankClass {
+  std::vector<Rank> ranks;       // ascending
+  std::vector<Slot> slots;
+  std::vector<Action> actions;   // in order of issue
+  bool operator==(const RankClass&) const = default;
+};
+
+struct StepProgram {
+  std::string name;                       // "train", "eval"
+  Mesh mesh;
+  int micro_batches = 0;                  // of each rank
+  std::vector<std::string> block_names;   // by index of a block subject
+  std::vector<std::string> unit_names;    // by index of a unit subject
+  std::vector<RankClass> classes;
+
+  /// The class of `rank`. Throws Error(usage) if the program has no such rank.
+  const RankClass& class_of(Rank rank) const;
+  /// What `rank` does, in order.
+  const std::vector<Action>& of(Rank rank) const { return class_of(rank).actions; }
+  bool operator==(const StepProgram&) const = default;
+};
+
+/// One action in words: "all_reduce unit layer.3 over dp_replicate, 412 KiB".
+std::string to_text(const StepProgram& program, const Action& action);
+/// Its subject in words: "block layer.3", "boundary 4"; empty for none.
+std::string to_text(const StepProgram& program, const Subject& subject);
+/// A table for people: a head, then for each class of ranks its actions with lane, waits and live bytes after each.
+std::string to_text(const StepProgram& program);
+/// The same for one rank. Throws Error(usage) if there is no such rank.
+std::string to_text(const StepProgram& program, Rank rank);
+
+Json to_json(const StepProgram& program);
+/// Equal programs have equal hashes, on every machine.
+Hash128 hash_of(const StepProgram& program);
+/// The first difference in words, naming class, position and both actions; nothing if the programs are equal.
+std::optional<std::string> difference(const StepProgram& a, const StepProgram& b);
+
+}  // namespace lockstep
