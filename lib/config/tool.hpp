@@ -1,6 +1,8 @@
 // What a program is called and takes besides its options, and the options that all programs share.
 #pragma once
 
+#include "report/log.hpp"
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,8 +11,6 @@ namespace lockstep {
 
 class Declaration;
 
-enum class LogLevel { debug, info, warning, error };
-enum class When { automatic, always, never };              // automatic: on a terminal
 enum class PrintExtent { full, changed };                  // of --print-config
 enum class SchemaOf { records, config };                   // of --print-schema
 
@@ -43,10 +43,5 @@ struct CommonOptions {
 
 /// Declares those that `tool` has.
 void describe(Declaration& visit, CommonOptions& common, const Tool& tool);
-
-/// Whether standard error gets colour: as `color` says; automatic: on a terminal, unless NO_COLOR is set or TERM is dumb. Local.
-bool use_color(When color, int fd);
-/// Whether progress is drawn in place: as `progress` says; automatic: on a terminal. Local.
-bool draw_progress(When progress, int fd);
 
 }  // namespace lockstep

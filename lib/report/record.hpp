@@ -1,0 +1,126 @@
+// What a run reports to programs: records, one JSON object each, with units in the names. The structs here are the only declaration of
+// their fields; text of a record, its JSON Schema and TensorBoard's scalars come from it. Where records go: report/record_sink.hpp.
+#pragma once
+
+#include "base/json_fwd.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+class RecordFields;
+
+constexpr std::string_view record_schema = "lockstep-record-1";   // the "schema" of each record; a new number when a field changes meaning
+
+// Numbers that are not finite, and absent ones, are null. Steps count from 1: the step after which the record holds.
+
+/// A process group starts or resumes.
+struct RunRecord {
+  static constexpr std::string_view kind = "run";
+  std::string tool;                              // "train"
+  std::string version;
+  std::shared_ptr<const Json> build;             // compiler, libraries
+  std::shared_ptr<const Json> config;            // as resolved
+  std::shared_ptr<const Json> mesh;              // axis name -> size
+  std::string run_dir;
+  std::int64_t ranks = 0;
+  std::vector<std::string> hosts;                // distinct names
+  std::int64_t threads_per_rank = 0;
+  std::int64_t parameters = 0;
+  std::int64_t global_batch = 0;                 // samples
+  std::int64_t tokens_per_step = 0;
+  std::optional<double> flops_per_step;
+  std::int64_t start_step = 0;                   // steps done before this start
+  std::optional<std::string> resumed_from;       // folder of the checkpoint
+};
+
+struct StepRecord {
+  static constexpr std::string_view kind = "step";
+  std::int64_t step = 0;
+  double loss = 0;                               // nats a token, over the global batch
+  double lr = 0;
+  double grad_norm = 0;                          // before clipping
+  std::int64_t tokens = 0;                       // valid tokens trained on since the run began
+  double tokens_per_s = 0;                       // over the steps since the last record
+  double step_ms = 0;                            // mean over the steps since the last record
+  std::optional<double> mfu;                     // model FLOPs per second by the peak of the machine
+  std::optional<double> eta_s;
+  double epoch = 0;
+};
+
+struct EvalRecord {
+  static constexpr std::string_view kind = "eval";
+  std::int64_t step = 0;
+  std::string split;
+  double loss = 0;                               // nats a token
+  double perplexity = 0;
+  std::int64_t tokens = 0;
+  double eval_ms = 0;
+  bool best = false;                             // the lowest loss of this run so far
+};
+
+struct SampleRecord {
+  static constexpr std::string_view kind = "sample";
+  std::int64_t step = 0;
+  std::string prompt;
+  std::string text;                              // the continuation
+  std::int64_t tokens = 0;
+};
+
+struct CheckpointRecord {
+  static constexpr std::string_view kind = "checkpoint";
+  std::int64_t step = 0;
+  std::string path;
+  std::int64_t bytes = 0;
+  double save_ms = 0;
+  std::vector<std::string> removed;              // folders that retention removed
+};
+
+/// Something that a reader of the records should know: a warning, a skipped step, a request to stop.
+struct EventRecord {
+  static constexpr std::string_view kind = "event";
+  std::optional<std::int64_t> step;
+  std::string name;                              // "stop_requested", "checkpoint_damaged"
+  std::string message;
+};
+
+/// The last record of a process group.
+struct SummaryRecord {
+  static constexpr std::string_view kind = "summary";
+  std::string reason;                            // "finished", "stopped", "failed"
+  std::int64_t exit_code = 0;
+  std::int64_t step = 0;                         // steps done
+  std::int64_t tokens = 0;
+  double wall_s = 0;                             // of this process group
+  std::optional<double> tokens_per_s;
+  std::optional<double> loss;                    // of the last step
+  std::optional<double> eval_loss;               // of the last evaluation
+  std::optional<std::string> checkpoint;         // folder of the last one saved
+};
+
+void describe(RecordFields& visit, RunRecord& record);
+void describe(RecordFields& visit, StepRecord& record);
+void describe(RecordFields& visit, EvalRecord& record);
+void describe(RecordFields& visit, SampleRecord& record);
+void describe(RecordFields& visit, CheckpointRecord& record);
+void describe(RecordFields& visit, EventRecord& record);
+void describe(RecordFields& visit, SummaryRecord& record);
+
+/// A record as an object: "schema", "kind", "time" (UTC), then its fields in order. Local.
+Json to_json(const RunRecord& record);
+Json to_json(const StepRecord& record);
+Json to_json(const EvalRecord& record);
+Json to_json(const SampleRecord& record);
+Json to_json(const CheckpointRecord& record);
+Json to_json(const EventRecord& record);
+Json to_json(const SummaryRecord& record);
+
+/// The JSON Schema (draft 2020-12) that each record of each kind meets. Local.
+Json record_json_schema();
+
+}  // namespace lockstep
