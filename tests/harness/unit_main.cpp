@@ -1,3 +1,22 @@
-// The main of the tests that run in one process.
-#define BOOST_TEST_MODULE lockstep
-#include <boost/test/unit_test.hpp>
+// The main of the tests that run in one process. Prints TAP; --run_test=SUITE/CASE and the framework's other options work as usual.
+#define BOOST_TEST_NO_MAIN
+#define BOOST_TEST_ALTERNATIVE_INIT_API
+#include "harness/tap.hpp"
+
+namespace {
+
+class UnitObserver final : public lockstep::test::TapObserver {
+ public:
+  void test_finish() override { print_plan(); }
+
+ private:
+  void case_started(const std::string&) override {}
+  void case_finished(const std::string& title, bool passed, const std::string& log) override { print_result(title, passed, log); }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  UnitObserver observer;
+  return lockstep::test::run_tests(observer, argc, argv);
+}

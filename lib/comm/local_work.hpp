@@ -1,0 +1,18 @@
+// Marks work that promised not to communicate, so that a collective called inside it fails at once instead of hanging the job.
+#pragma once
+
+namespace lockstep {
+
+/// While one lives, collectives of this thread throw Error(bug).
+class LocalWork {
+ public:
+  LocalWork();
+  ~LocalWork();
+  LocalWork(const LocalWork&) = delete;
+  LocalWork& operator=(const LocalWork&) = delete;
+
+  /// Throws Error(bug) if this thread is inside local work.
+  static void forbid_collective(const char* collective);
+};
+
+}  // namespace lockstep

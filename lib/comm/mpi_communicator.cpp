@@ -1,0 +1,169 @@
+#include "comm/mpi_communicator.hpp"
+
+#include "base/error.hpp"
+#include "comm/local_work.hpp"
+#include "comm/reduction.hpp"
+
+#include <mpi.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <exception>
+#include <limits>
+#include <numeric>
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t reduce_piece = std::size_t{1} << 20;      // bytes reduced at once: operands and result stay in cache
+constexpr std::size_t small_reduce = std::size_t{8} << 10;      // bytes up to which one exchange is cheaper than two
+constexpr std::size_t message_piece = std::size_t{64} << 20;    // bytes a message, far below MPI's limit of 2^31
+
+void check(int status, const std::string& communicator, const char* tried) {
+  if (status == MPI_SUCCESS) return;
+  std::string reason(MPI_MAX_ERROR_STRING, '\0');
+  int length = 0;
+  if (MPI_Error_string(status, reason.data(), &length) != MPI_SUCCESS) length = 0;
+  reason.resize(static_cast<std::size_t>(length));
+  fail(ExitCode::communication, "{} over {} failed: {}", tried, communicator, reason);
+}
+
+class MpiCommunicator final : public Communicator {
+ public:
+  /// Takes ownership of `handle`.
+  MpiCommunicator(MPI_Comm handle, std::string name) : handle_(handle), name_(std::move(name)) {
+    MPI_Comm_set_errhandler(handle_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(handle_, &rank_);
+    MPI_Comm_size(handle_, &size_);
+    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank_);
+  }
+
+  /// Releases the handle where that is safe: not after MPI has ended, and not while a failure unwinds past collectives in flight.
+  ~MpiCommunicator() override {
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (finalized == 0 && std::uncaught_exceptions() == 0) MPI_Comm_free(&handle_);
+  }
+  MpiCommunicator(const MpiCommunicator&) = delete;
+  MpiCommunicator& operator=(const MpiCommunicator&) = delete;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  const std::string& name() const override { return name_; }
+  int world_rank() const override { return world_rank_; }
+
+  void barrier() override {
+    LocalWork::forbid_collective("barrier");
+    check(MPI_Barrier(handle_), name_, "barrier");
+  }
+
+  void all_reduce(std::span<std::byte> bytes, DType dtype, Reduce reduce) override {
+    LocalWork::forbid_collective("all_reduce");
+    const auto width = static_cast<std::size_t>(size_of(dtype));
+    invariant(bytes.size() % width == 0, "all_reduce takes whole elements");
+    if (size_ == 1) return;
+    const std::size_t stride = static_cast<std::size_t>(size_) * width;   // one element for each rank
+    const std::size_t piece = std::max(reduce_piece / stride, std::size_t{1}) * stride;
+    while (bytes.size() > std::max(small_reduce, stride)) {
+      const std::size_t whole = std::min(piece, bytes.size() / stride * stride);
+      reduce_scattered(bytes.first(whole), dtype, reduce);
+      bytes = bytes.subspan(whole);
+    }
+    reduce_everywhere(bytes, dtype, reduce);
+  }
+
+  void broadcast(std::span<std::byte> bytes, int root) override {
+    LocalWork::forbid_collective("broadcast");
+    invariant(root >= 0 && root < size_, "the root of a broadcast is one of its ranks");
+    if (size_ == 1) return;
+    while (!bytes.empty()) {
+      const std::size_t piece = std::min(message_piece, bytes.size());
+      check(MPI_Bcast(bytes.data(), static_cast<int>(piece), MPI_BYTE, root, handle_), name_, "broadcast");
+      bytes = bytes.subspan(piece);
+    }
+  }
+
+  std::vector<std::string> all_gather(const std::string& bytes) override {
+    LocalWork::forbid_collective("all_gather");
+    if (size_ == 1) return {bytes};
+    const auto ranks = static_cast<std::size_t>(size_);
+    std::uint64_t length = bytes.size();
+    std::vector<std::uint64_t> lengths(ranks);
+    check(MPI_Allgather(&length, 1, MPI_UINT64_T, lengths.data(), 1, MPI_UINT64_T, handle_), name_, "all_gather of lengths");
+    const std::uint64_t total = std::accumulate(lengths.begin(), lengths.end(), std::uint64_t{0});
+    if (total > message_piece) return gather_by_broadcast(bytes, lengths);
+    std::vector<int> counts(lengths.begin(), lengths.end());
+    std::vector<int> begins(ranks);
+    std::exclusive_scan(counts.begin(), counts.end(), begins.begin(), 0);
+    std::string all(total, '\0');
+    check(MPI_Allgatherv(bytes.data(), static_cast<int>(length), MPI_BYTE, all.data(), counts.data(), begins.data(), MPI_BYTE, handle_),
+          name_, "all_gather");
+    std::vector<std::string> parts;
+    for (std::size_t r = 0; r < ranks; ++r) parts.push_back(all.substr(static_cast<std::size_t>(begins[r]), lengths[r]));
+    return parts;
+  }
+
+  std::unique_ptr<Communicator> split(int colour, const std::string& name) override {
+    LocalWork::forbid_collective("split");
+    invariant(colour >= 0, "the colour of a split is 0 or more");
+    MPI_Comm part = MPI_COMM_NULL;
+    check(MPI_Comm_split(handle_, colour, rank_, &part), name_, "split");
+    return std::make_unique<MpiCommunicator>(part, name);
+  }
+
+  void abort(int code) noexcept override {
+    std::signal(SIGALRM, SIG_DFL);
+    ::alarm(10);   // should MPI itself hang, this process still ends, and the launcher ends the others
+    MPI_Abort(MPI_COMM_WORLD, code);
+    ::_exit(code);
+  }
+
+ private:
+  /// Small or indivisible: every rank gets all operands and reduces them all.
+  void reduce_everywhere(std::span<std::byte> bytes, DType dtype, Reduce reduce) {
+    if (bytes.empty()) return;
+    operands_.resize(bytes.size() * static_cast<std::size_t>(size_));
+    const int count = static_cast<int>(bytes.size());
+    check(MPI_Allgather(bytes.data(), count, MPI_BYTE, operands_.data(), count, MPI_BYTE, handle_), name_, "all_reduce");
+    reduce_in_order(operands_, size_, bytes, dtype, reduce);
+  }
+
+  /// Each rank gets all operands of its slice, reduces them in rank order, and all exchange the results.
+  void reduce_scattered(std::span<std::byte> bytes, DType dtype, Reduce reduce) {
+    operands_.resize(bytes.size());
+    const std::size_t slice = bytes.size() / static_cast<std::size_t>(size_);
+    const int count = static_cast<int>(slice);
+    check(MPI_Alltoall(bytes.data(), count, MPI_BYTE, operands_.data(), count, MPI_BYTE, handle_), name_, "all_reduce (scatter)");
+    reduce_in_order(operands_, size_, bytes.subspan(static_cast<std::size_t>(rank_) * slice, slice), dtype, reduce);
+    check(MPI_Allgather(MPI_IN_PLACE, 0, MPI_BYTE, bytes.data(), count, MPI_BYTE, handle_), name_, "all_reduce (gather)");
+  }
+
+  std::vector<std::string> gather_by_broadcast(const std::string& bytes, const std::vector<std::uint64_t>& lengths) {
+    std::vector<std::string> parts;
+    for (int root = 0; root < size_; ++root) {
+      std::string& part = parts.emplace_back(root == rank_ ? bytes : std::string(lengths[static_cast<std::size_t>(root)], '\0'));
+      broadcast(std::as_writable_bytes(std::span<char>(part)), root);
+    }
+    return parts;
+  }
+
+  MPI_Comm handle_;
+  std::string name_;
+  int rank_ = 0;
+  int size_ = 1;
+  int world_rank_ = 0;
+  std::vector<std::byte> operands_;   // kept from call to call: fresh memory costs more than the reduction
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> mpi_world() {
+  MPI_Comm copy = MPI_COMM_NULL;
+  check(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "world", "duplication");
+  return std::make_unique<MpiCommunicator>(copy, "world");
+}
+
+}  // namespace lockstep
