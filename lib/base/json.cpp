@@ -15,6 +15,8 @@ Json parse_json(std::string_view text, const std::string& origin) {
     const std::size_t last = before.rfind('\n');
     const std::size_t column = before.size() - (last == std::string_view::npos ? 0 : last + 1) + 1;
     fail(ExitCode::input, "{}: line {}, column {}: not valid JSON", origin, line, column);
+  } catch (const nlohmann::json::out_of_range&) {
+    fail(ExitCode::input, "{}: a number is too large", origin);
   }
 }
 

@@ -1,0 +1,78 @@
+#include "base/json.hpp"
+#include "exchange/hf_config.hpp"
+
+namespace lockstep {
+
+namespace {
+
+std::string_view gpt2_activation(Activation activation) {
+  switch (activation) {
+    case Activation::gelu_tanh: return "gelu_new";
+    case Activation::gelu_erf: return "gelu";
+    case Activation::silu: return "silu";
+    case Activation::relu: return "relu";
+  }
+  return "gelu_new";
+}
+
+/// Writes a token id; a list of which it is the first stays, since all its members end a text.
+void write_token(Json& document, const char* key, std::int64_t token) {
+  const auto found = document.find(key);
+  if (found != document.end() && found->is_array() && !found->empty() && found->front() == token) return;
+  document[key] = token < 0 ? Json(nullptr) : Json(token);
+}
+
+void write_gpt2(Json& document, const HfConfig& config) {
+  for (const char* const alias : {"hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"}) document.erase(alias);
+  document["n_embd"] = config.channels;
+  document["n_layer"] = config.layers;
+  document["n_head"] = config.heads;
+  document["n_positions"] = config.max_positions;
+  document["n_inner"] = config.feed_forward == 4 * config.channels ? Json(nullptr) : Json(config.feed_forward);
+  document["layer_norm_epsilon"] = config.norm_eps;
+  const auto activation = document.find("activation_function");
+  const bool same = activation != document.end() && *activation == "gelu_pytorch_tanh" && config.activation == Activation::gelu_tanh;
+  if (!same) document["activation_function"] = gpt2_activation(config.activation);
+  for (const char* const key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) {
+    const auto rate = document.find(key);
+    if (rate == document.end() || !rate->is_number() || rate->get<double>() > config.dropout) document[key] = config.dropout;
+  }
+}
+
+void write_llama(Json& document, const HfConfig& config) {
+  document["hidden_size"] = config.channels;
+  document["intermediate_size"] = config.feed_forward;
+  document["num_hidden_layers"] = config.layers;
+  document["num_attention_heads"] = config.heads;
+  document["num_key_value_heads"] = config.kv_heads;
+  document["head_dim"] = config.head_size;
+  document["hidden_act"] = "silu";
+  document["max_position_embeddings"] = config.max_positions;
+  document["rms_norm_eps"] = config.norm_eps;
+  document["attention_bias"] = config.attention_bias;
+  document["mlp_bias"] = config.mlp_bias;
+  document["attention_dropout"] = config.dropout;
+  document.erase("rope_scaling");
+  document["rope_theta"] = config.rope_theta;                                                       // transformers 4
+  document["rope_parameters"] = Json{{"rope_type", "default"}, {"rope_theta", config.rope_theta}};   // transformers 5
+}
+
+}  // namespace
+
+Json to_json(const HfConfig& config, const std::string& dtype_name) {
+  Json document = config.original ? *config.original : Json::object();
+  document["architectures"] = Json::array({config.family == Family::gpt2 ? "GPT2LMHeadModel" : "LlamaForCausalLM"});
+  document["model_type"] = name_of(config.family);
+  document["vocab_size"] = config.vocabulary;
+  if (config.family == Family::gpt2) write_gpt2(document, config);
+  else write_llama(document, config);
+  document["initializer_range"] = config.initializer_range;
+  document["tie_word_embeddings"] = config.tied_head;
+  write_token(document, "bos_token_id", config.bos_token);
+  write_token(document, "eos_token_id", config.eos_token);
+  document["torch_dtype"] = dtype_name;
+  document["dtype"] = dtype_name;
+  return document;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,91 @@
+#include "architecture/architecture.hpp"
+
+#include "base/error.hpp"
+#include "unit/architecture/configs.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+#include <map>
+
+using namespace lockstep;
+
+namespace {
+const LogicalTensor& tensor_of(const Architecture& architecture, const std::string& name) {
+  for (const BlockDescription& block : architecture.blocks) {
+    for (const LogicalTensor& tensor : block.tensors) {
+      if (tensor.name == name) return tensor;
+    }
+  }
+  fail(ExitCode::bug, "the model has no tensor {}", name);
+}
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(architecture)
+
+BOOST_AUTO_TEST_CASE(gpt2_has_a_block_for_the_embedding_one_a_layer_and_one_for_the_head) {
+  const Architecture model = describe(tiny_gpt2());
+  BOOST_TEST(model.blocks.size() == 4u);
+  BOOST_TEST(model.blocks[2].layer == 1);
+  BOOST_TEST((tensor_of(model, "transformer.h.1.attn.c_attn.weight").shape == Shape{8, 24}));
+  BOOST_TEST((tensor_of(model, "transformer.h.0.mlp.c_fc.weight").shape == Shape{8, 32}));
+  BOOST_TEST((tensor_of(model, "transformer.h.0.mlp.c_proj.weight").shape == Shape{32, 8}));
+  BOOST_TEST((tensor_of(model, "transformer.wpe.weight").shape == Shape{6, 8}));
+}
+
+BOOST_AUTO_TEST_CASE(a_tied_head_is_an_alias_and_is_stored_once) {
+  const Architecture model = describe(tiny_gpt2());
+  BOOST_TEST(tensor_of(model, "lm_head.weight").alias_of == "transformer.wte.weight");
+  for (const LogicalTensor& tensor : stored_tensors(model)) BOOST_TEST(tensor.name != "lm_head.weight");
+  const std::int64_t layer = 2 * 8 + 8 * 24 + 24 + 8 * 8 + 8 + 2 * 8 + 8 * 32 + 32 + 32 * 8 + 8;
+  BOOST_TEST(parameter_count(model) == 11 * 8 + 6 * 8 + 2 * layer + 2 * 8);
+  BOOST_TEST(matmul_parameter_count(model) == 2 * (8 * 24 + 8 * 8 + 2 * 8 * 32) + 11 * 8);
+}
+
+BOOST_AUTO_TEST_CASE(llama_heads_may_be_wider_than_the_stream_and_key_value_heads_fewer) {
+  const Architecture model = describe(tiny_llama());
+  BOOST_TEST((tensor_of(model, "model.layers.2.self_attn.q_proj.weight").shape == Shape{24, 12}));
+  BOOST_TEST((tensor_of(model, "model.layers.2.self_attn.k_proj.weight").shape == Shape{12, 12}));
+  BOOST_TEST((tensor_of(model, "model.layers.2.self_attn.o_proj.weight").shape == Shape{12, 24}));
+  BOOST_TEST((tensor_of(model, "model.layers.0.mlp.down_proj.weight").shape == Shape{12, 20}));
+  BOOST_TEST(tensor_of(model, "lm_head.weight").alias_of == "");
+  BOOST_TEST(model.blocks[1].tensors.size() == 9u);   // no biases
+}
+
+BOOST_AUTO_TEST_CASE(biases_appear_where_the_config_asks_for_them) {
+  HfConfig config = tiny_llama();
+  config.attention_bias = true;
+  config.mlp_bias = true;
+  const Architecture model = describe(config);
+  BOOST_TEST((tensor_of(model, "model.layers.1.self_attn.v_proj.bias").shape == Shape{12}));
+  BOOST_TEST((tensor_of(model, "model.layers.1.mlp.gate_proj.bias").shape == Shape{20}));
+  BOOST_TEST(model.blocks[1].tensors.size() == 16u);
+}
+
+BOOST_AUTO_TEST_CASE(gpt2_scales_the_start_of_residual_projections_by_depth) {
+  const Architecture model = describe(tiny_gpt2());
+  BOOST_TEST(tensor_of(model, "transformer.h.0.attn.c_proj.weight").initial.std == 0.02 / 2, boost::test_tools::tolerance(1e-15));
+  BOOST_TEST(tensor_of(model, "transformer.h.0.mlp.c_proj.weight").initial.std == 0.02 / 2, boost::test_tools::tolerance(1e-15));
+  BOOST_TEST(tensor_of(model, "transformer.h.0.mlp.c_fc.weight").initial.std == 0.02);
+  BOOST_CHECK(tensor_of(model, "transformer.h.0.ln_1.weight").initial.kind == Initial::Kind::ones);
+  BOOST_CHECK(tensor_of(model, "transformer.h.0.attn.c_attn.bias").initial.kind == Initial::Kind::zeros);
+}
+
+BOOST_AUTO_TEST_CASE(dropout_is_refused_with_the_option_that_turns_it_off) {
+  HfConfig config = tiny_gpt2();
+  config.dropout = 0.1;
+  BOOST_CHECK_EXCEPTION(describe(config), Error, [](const Error& error) {
+    return error.code() == ExitCode::usage && error.hint() == "--model.dropout 0" && std::string(error.what()).find("0.1") != std::string::npos;
+  });
+}
+
+BOOST_AUTO_TEST_CASE(gpt2_small_has_124_439_808_parameters_and_the_flops_of_the_paper) {
+  const HfConfig config = parse_hf_config(R"({"model_type":"gpt2","vocab_size":50257,"n_embd":768,"n_layer":12,"n_head":12,
+    "n_positions":1024,"resid_pdrop":0,"embd_pdrop":0,"attn_pdrop":0})", "gpt2.json");
+  const Architecture model = describe(config);
+  BOOST_TEST(parameter_count(model) == 124439808);   // the published model
+  const double matrices = 12.0 * 12 * 768 * 768 + 50257.0 * 768;
+  BOOST_TEST(flops_per_token(model, 1024) == 6 * matrices + 12.0 * 12 * 768 * 1024);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

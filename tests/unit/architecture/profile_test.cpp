@@ -1,0 +1,50 @@
+#include "architecture/profile.hpp"
+
+#include "unit/architecture/configs.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+using namespace lockstep;
+
+BOOST_AUTO_TEST_SUITE(profiles)
+
+BOOST_AUTO_TEST_CASE(flops_of_all_blocks_and_passes_add_up_to_the_flops_of_the_tokens) {
+  for (const HfConfig& config : {tiny_gpt2(), tiny_llama()}) {
+    const Architecture model = describe(config);
+    const BatchShape batch{3, 5, DType::f32};
+    double sum = 0;
+    std::int64_t parameters = 0;
+    for (std::size_t block = 0; block < model.blocks.size(); ++block) {
+      const BlockProfile cost = profile(model, block, batch);
+      sum += cost.forward_flops + cost.backward_input_flops + cost.backward_weight_flops;
+      parameters += cost.parameter_elements;
+    }
+    BOOST_TEST(sum == 15 * flops_per_token(model, 5), boost::test_tools::tolerance(1e-12));
+    BOOST_TEST(parameters == parameter_count(model));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_gpt2_layer_keeps_what_its_backward_reads) {
+  const BlockProfile cost = profile(describe(tiny_gpt2()), 1, {2, 3, DType::bf16});
+  // rows 6, C 8, F 32, H 2: x, norm out, qkv, attention out, x2, norm out, activation in and out; statistics; row sums of attention
+  const std::int64_t stream = 6 * 2 * (8 + 8 + 24 + 8 + 8 + 8 + 32 + 32);
+  BOOST_TEST(cost.saved_bytes == stream + 2 * 6 * 2 * 4 + 2 * 2 * 3 * 4);
+  BOOST_TEST(cost.input_bytes == 6 * 8 * 2);
+  BOOST_TEST(cost.parameter_bytes == cost.parameter_elements * 2);
+}
+
+BOOST_AUTO_TEST_CASE(a_llama_layer_keeps_fewer_keys_than_queries_and_three_wide_rows_of_the_mlp) {
+  const BlockProfile cost = profile(describe(tiny_llama()), 1, {1, 4, DType::f32});
+  // rows 4, C 12, Q 24, KV 12, F 20: x, norm out, q, k, v, attention out, x2, norm out, gate, up, product
+  const std::int64_t stream = 4 * 4 * (12 + 12 + 24 + 12 + 12 + 24 + 12 + 12 + 20 + 20 + 20);
+  BOOST_TEST(cost.saved_bytes == stream + 2 * 4 * 4 + 4 * 4 * 4);
+}
+
+BOOST_AUTO_TEST_CASE(the_head_keeps_one_gradient_of_the_logits_and_gives_one_number) {
+  const BlockProfile cost = profile(describe(tiny_llama()), 4, {1, 4, DType::f32});
+  BOOST_TEST(cost.saved_bytes == 4 * 4 * (12 + 12 + 13) + 4 * 4);
+  BOOST_TEST(cost.output_bytes == 8);
+  BOOST_TEST(profile(describe(tiny_llama()), 0, {1, 4, DType::f32}).saved_bytes == 0);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
