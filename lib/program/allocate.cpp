@@ -1,0 +1,173 @@
+// The last pass: which memory each action begins, reads, writes and ends.
+//
+// The output of block i - 1 is boundary i. Autograd keeps it until the backward of block i - 1 has run; if that block is computed again,
+// only the input of block i is needed, until the backward of block i.
+#include "base/error.hpp"
+#include "program/passes.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace lockstep {
+
+namespace {
+
+class Allocation {
+ public:
+  Allocation(RankClass& ranks, const ModelPlan& plan) : ranks_(ranks), plan_(plan), blocks_(static_cast<int>(plan.blocks.size())) {
+    for (const Action& action : ranks.actions) {
+      if (action.op == Op::recompute) recomputed_.insert({action.subject.index, action.micro_batch});
+      if (action.op == Op::backward) trains_ = true;
+      if (action.op == Op::refresh) refreshed_.insert(action.subject.index);
+    }
+    for (std::size_t i = 0; i < plan.units.size(); ++i) hold_unit(static_cast<int>(i), plan.units[i]);
+  }
+
+  void give(Action& action) {
+    switch (action.op) {
+      case Op::forward: forward(action); return;
+      case Op::recompute: recompute(action); return;
+      case Op::backward: backward(action); return;
+      case Op::finish_gradient:
+      case Op::all_reduce: action.slots.writes = {held(SlotKind::gradient, action)}; return;
+      case Op::gradient_norm: action.slots.reads = {held(SlotKind::gradient, action)}; return;
+      case Op::optimizer: optimizer(action); return;
+      case Op::refresh:
+        action.slots.reads = {held(SlotKind::master, action)};
+        action.slots.writes = {held(SlotKind::compute_copy, action)};
+        return;
+      case Op::heartbeat:
+      case Op::clip:
+      case Op::reduce_loss: return;
+    }
+  }
+
+ private:
+  using Key = std::tuple<SlotKind, Subject, MicroBatch>;
+
+  int add(const Slot& slot) {
+    ranks_.slots.push_back(slot);
+    const int index = static_cast<int>(ranks_.slots.size()) - 1;
+    index_[{slot.kind, slot.subject, slot.micro_batch}] = index;
+    return index;
+  }
+
+  void hold_unit(int index, const UnitPlan& unit) {
+    const Subject subject = unit_subject(index);
+    add({SlotKind::master, subject, no_micro_batch, unit.master_bytes});
+    if (unit.compute_bytes > 0) add({SlotKind::compute_copy, subject, no_micro_batch, unit.compute_bytes});
+    if (!trains_) return;
+    add({SlotKind::gradient, subject, no_micro_batch, unit.gradient_bytes});
+    add({SlotKind::optimizer_state, subject, no_micro_batch, unit.optimizer_bytes});
+  }
+
+  int find(SlotKind kind, Subject subject, MicroBatch micro_batch) const {
+    const auto found = index_.find({kind, subject, micro_batch});
+    invariant(found != index_.end(), "memory that an action uses was given to an earlier one");
+    return found->second;
+  }
+  int held(SlotKind kind, const Action& action) const { return find(kind, action.subject, no_micro_batch); }
+  int boundary(SlotKind kind, int index, const Action& action) const { return find(kind, boundary_subject(index), action.micro_batch); }
+
+  const BlockPlan& block_of(const Action& action) const { return plan_.blocks[static_cast<std::size_t>(action.subject.index)]; }
+  bool recomputes(int block, MicroBatch micro_batch) const { return recomputed_.contains({block, micro_batch}); }
+  bool has_boundary(int index) const { return index > 0 && index < blocks_; }
+
+  void acquire(Action& action, SlotKind kind, Subject subject, std::int64_t bytes) {
+    action.slots.acquires.push_back(add({kind, subject, action.micro_batch, bytes}));
+  }
+
+  void work(Action& action) {
+    const std::int64_t bytes = block_of(action).workspace_bytes;
+    if (bytes == 0) return;
+    acquire(action, SlotKind::workspace, action.subject, bytes);
+    action.slots.releases.push_back(action.slots.acquires.back());
+  }
+
+  template <class Use>
+  void each_unit(const Action& action, Use&& use) const {
+    for (std::size_t i = 0; i < plan_.units.size(); ++i) {
+      const std::vector<int>& blocks = plan_.units[i].blocks;
+      if (std::find(blocks.begin(), blocks.end(), action.subject.index) != blocks.end()) use(static_cast<int>(i), plan_.units[i]);
+    }
+  }
+
+  void read_weights(Action& action) const {
+    each_unit(action, [&](int index, const UnitPlan& unit) {
+      const SlotKind kind = unit.compute_bytes > 0 ? SlotKind::compute_copy : SlotKind::master;
+      action.slots.reads.push_back(find(kind, unit_subject(index), no_micro_batch));
+    });
+  }
+
+  void forward(Action& action) {
+    const int block = action.subject.index;
+    read_weights(action);
+    if (has_boundary(block)) {
+      auto& uses = trains_ ? action.slots.reads : action.slots.releases;
+      uses.push_back(boundary(SlotKind::boundary, block, action));
+    }
+    if (has_boundary(block + 1)) acquire(action, SlotKind::boundary, boundary_subject(block + 1), block_of(action).output_bytes);
+    if (trains_ && !recomputes(block, action.micro_batch)) acquire(action, SlotKind::stash, action.subject, block_of(action).stash_bytes);
+    work(action);
+  }
+
+  void recompute(Action& action) {
+    const int block = action.subject.index;
+    read_weights(action);
+    if (has_boundary(block)) action.slots.reads.push_back(boundary(SlotKind::boundary, block, action));
+    acquire(action, SlotKind::stash, action.subject, block_of(action).stash_bytes + block_of(action).output_bytes);   // its output is new
+    work(action);
+  }
+
+  void backward(Action& action) {
+    const int block = action.subject.index;
+    const MicroBatch mb = action.micro_batch;
+    read_weights(action);
+    if (has_boundary(block)) {
+      auto& uses = recomputes(block - 1, mb) ? action.slots.releases : action.slots.reads;
+      uses.push_back(boundary(SlotKind::boundary, block, action));
+      acquire(action, SlotKind::boundary_gradient, boundary_subject(block), plan_.blocks[static_cast<std::size_t>(block - 1)].output_bytes);
+    }
+    if (has_boundary(block + 1)) {
+      if (!recomputes(block, mb)) action.slots.releases.push_back(boundary(SlotKind::boundary, block + 1, action));
+      action.slots.releases.push_back(boundary(SlotKind::boundary_gradient, block + 1, action));
+    }
+    action.slots.releases.push_back(find(SlotKind::stash, action.subject, mb));
+    each_unit(action, [&](int index, const UnitPlan&) {
+      action.slots.writes.push_back(find(SlotKind::gradient, unit_subject(index), no_micro_batch));
+    });
+    work(action);
+  }
+
+  void optimizer(Action& action) const {
+    action.slots.reads = {held(SlotKind::gradient, action)};
+    action.slots.writes = {held(SlotKind::master, action), held(SlotKind::optimizer_state, action)};
+    const int unit = action.subject.index;
+    if (plan_.units[static_cast<std::size_t>(unit)].compute_bytes > 0 && !refreshed_.contains(unit))
+      action.slots.writes.push_back(held(SlotKind::compute_copy, action));
+  }
+
+  RankClass& ranks_;
+  const ModelPlan& plan_;
+  int blocks_;
+  bool trains_ = false;
+  std::set<std::pair<int, MicroBatch>> recomputed_;
+  std::set<int> refreshed_;
+  std::map<Key, int> index_;
+};
+
+}  // namespace
+
+StepProgram allocate(const StepProgram& program, const ModelPlan& plan) {
+  StepProgram result = program;
+  for (RankClass& ranks : result.classes) {
+    invariant(ranks.slots.empty(), "memory is given once");
+    Allocation allocation(ranks, plan);
+    for (Action& action : ranks.actions) allocation.give(action);
+  }
+  return result;
+}
+
+}  // namespace lockstep

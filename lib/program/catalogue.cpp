@@ -1,0 +1,25 @@
+#include "program/catalogue.hpp"
+
+#include "base/error.hpp"
+
+namespace lockstep {
+
+const StepProgram& Catalogue::pick([[maybe_unused]] std::int64_t step, ProgramPhase phase) const {
+  return phase == ProgramPhase::training ? train : eval;
+}
+
+Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramOptions& options) {
+  Catalogue catalogue;
+  StepProgram train = expand(schedule_training(mesh, options.micro_batches), plan);
+  train = economise(train, plan, options.recompute);
+  train = data_parallel(train, plan, options.data_axes);
+  train = update(train, plan, options.update);
+  catalogue.train = allocate(train, plan);
+  if (options.eval_micro_batches > 0) {
+    const StepProgram eval = expand(schedule_evaluation(mesh, options.eval_micro_batches), plan);
+    catalogue.eval = allocate(reduce_loss(eval, options.eval_reduction_bytes), plan);
+  }
+  return catalogue;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+#include "program/model_plan.hpp"
+
+#include "base/error.hpp"
+
+#include <algorithm>
+
+namespace lockstep {
+
+namespace {
+
+std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+/// The unit of the parameters of the blocks [first, last].
+UnitPlan unit_of(const std::vector<BlockPlan>& blocks, const std::vector<ParameterPlan>& parameters, const UnitTypes& types, int first, int last) {
+  UnitPlan unit;
+  const auto name = [&](int block) { return blocks[static_cast<std::size_t>(block)].name; };
+  unit.name = first == last ? name(first) : fmt::format("{}..{}", name(first), name(last));
+  const std::int64_t alignment = unit_alignment_bytes / size_of(types.master);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const ParameterPlan& parameter = parameters[i];
+    if (parameter.blocks.front() < first || parameter.blocks.front() > last) continue;
+    unit.parameters.push_back(static_cast<int>(i));
+    unit.blocks.insert(unit.blocks.end(), parameter.blocks.begin(), parameter.blocks.end());
+    unit.elements += rounded_up(parameter.elements, alignment);
+  }
+  std::sort(unit.blocks.begin(), unit.blocks.end());
+  unit.blocks.erase(std::unique(unit.blocks.begin(), unit.blocks.end()), unit.blocks.end());
+  unit.master_bytes = unit.elements * size_of(types.master);
+  unit.compute_bytes = types.compute == types.master ? 0 : unit.elements * size_of(types.compute);
+  unit.gradient_bytes = unit.master_bytes;
+  unit.optimizer_bytes = unit.master_bytes * types.moments;
+  return unit;
+}
+
+}  // namespace
+
+std::vector<UnitPlan> make_units(const std::vector<BlockPlan>& blocks, const std::vector<ParameterPlan>& parameters, const UnitTypes& types,
+                                 std::int64_t bucket_bytes) {
+  for (const ParameterPlan& parameter : parameters)
+    for (const int block : parameter.blocks.empty() ? std::vector<int>{-1} : parameter.blocks)
+      invariant(block >= 0 && static_cast<std::size_t>(block) < blocks.size(), "every parameter belongs to a block of the model");
+  std::vector<UnitPlan> units;   // last first
+  int last = -1;                 // of the unit that is being filled
+  for (int block = static_cast<int>(blocks.size()) - 1; block >= 0; --block) {
+    if (unit_of(blocks, parameters, types, block, block).parameters.empty()) continue;
+    const bool joins = last >= 0 && unit_of(blocks, parameters, types, block, last).gradient_bytes <= bucket_bytes;
+    if (joins) units.back() = unit_of(blocks, parameters, types, block, last);
+    else {
+      last = block;
+      units.push_back(unit_of(blocks, parameters, types, block, block));
+    }
+  }
+  std::reverse(units.begin(), units.end());
+  return units;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,114 @@
+// How a step program reads: the words of an action and the table of --print-program.
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "program/step_program.hpp"
+
+#include <algorithm>
+
+namespace lockstep {
+
+namespace {
+
+std::string numbered(const std::vector<std::string>& names, int index) {
+  const auto at = static_cast<std::size_t>(index);
+  return index >= 0 && at < names.size() ? names[at] : fmt::format("#{}", index);
+}
+
+std::string human(std::int64_t bytes) { return human_bytes(static_cast<std::uint64_t>(bytes)); }
+
+/// "0-3, 8": ascending ranks, runs shortened.
+std::string ranges(const std::vector<Rank>& ranks) {
+  std::vector<std::string> runs;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    runs.push_back(last == i ? fmt::to_string(ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[last]));
+    i = last + 1;
+  }
+  return join(runs, ", ");
+}
+
+std::string head_of(const StepProgram& program) {
+  std::string mesh;
+  for (const Axis& axis : program.mesh.axes)
+    if (axis.size > 1) mesh += fmt::format("{}{} {}", mesh.empty() ? "" : " x ", axis.name, axis.size);
+  const int ranks = world_size(program.mesh);
+  return fmt::format("program {}: {} micro-batch{}, {} rank{}{}, hash {}\n", program.name, program.micro_batches,
+                     program.micro_batches == 1 ? "" : "es", ranks, ranks == 1 ? "" : "s", mesh.empty() ? "" : " (" + mesh + ")",
+                     to_hex(hash_of(program)).substr(0, 12));
+}
+
+/// Bytes of the slots that live within the step while the action runs, and what remains of them after it.
+class LiveBytes {
+ public:
+  explicit LiveBytes(const RankClass& ranks) : ranks_(&ranks) {}
+  std::int64_t during(const Action& action) {
+    for (const int slot : action.slots.acquires) live_ += ranks_->slots[static_cast<std::size_t>(slot)].bytes;
+    const std::int64_t now = live_;
+    for (const int slot : action.slots.releases) live_ -= ranks_->slots[static_cast<std::size_t>(slot)].bytes;
+    return now;
+  }
+
+ private:
+  const RankClass* ranks_;
+  std::int64_t live_ = 0;
+};
+
+std::string table_of(const StepProgram& program, const RankClass& ranks, const std::string& who) {
+  std::vector<std::string> words;
+  std::size_t width = 6;
+  for (const Action& action : ranks.actions) {
+    words.push_back(to_text(program, action));
+    width = std::max(width, words.back().size());
+  }
+  std::int64_t held = 0;
+  for (const Slot& slot : ranks.slots)
+    if (lives_all_run(slot.kind)) held += slot.bytes;
+  std::string text = fmt::format("{}: {} actions, {} held for the whole run\n", who, ranks.actions.size(), human(held));
+  text += fmt::format("{:>5}  {:<9}  {:<{}}  {:>10}  waits for\n", "#", "lane", "action", width, "step bytes");
+  LiveBytes live(ranks);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const Action& action = ranks.actions[i];
+    const std::string line = fmt::format("{:>5}  {:<9}  {:<{}}  {:>10}  {}", i, name_of(action.lane), words[i], width,
+                                         human(live.during(action)), fmt::join(action.waits, " "));
+    text += std::string(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(line.find_last_not_of(' ') + 1)) + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string to_text(const StepProgram& program, const Subject& subject) {
+  switch (subject.kind) {
+    case Subject::Kind::none: return "";
+    case Subject::Kind::block: return "block " + numbered(program.block_names, subject.index);
+    case Subject::Kind::unit: return "unit " + numbered(program.unit_names, subject.index);
+    case Subject::Kind::stage:
+    case Subject::Kind::boundary: return fmt::format("{} {}", name_of(subject.kind), subject.index);
+  }
+  throw Error(ExitCode::bug, "a kind of subject without words");
+}
+
+std::string to_text(const StepProgram& program, const Action& action) {
+  std::string text(name_of(action.op));
+  if (action.subject.kind != Subject::Kind::none) text += " " + to_text(program, action.subject);
+  if (action.micro_batch != no_micro_batch) text += fmt::format(" mb {}", action.micro_batch);
+  if (!action.group.empty()) text += " over " + join(action.group, "+");
+  if (action.bytes != 0) text += ", " + human(action.bytes);
+  return text;
+}
+
+std::string to_text(const StepProgram& program) {
+  std::string text = head_of(program);
+  for (const RankClass& ranks : program.classes) {
+    const std::string who = (ranks.ranks.size() == 1 ? "rank " : "each of ranks ") + ranges(ranks.ranks);
+    text += table_of(program, ranks, who);
+  }
+  return text;
+}
+
+std::string to_text(const StepProgram& program, Rank rank) {
+  return head_of(program) + table_of(program, program.class_of(rank), fmt::format("rank {}", rank));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,121 @@
+#include "program/step_program.hpp"
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+
+#include <algorithm>
+
+namespace lockstep {
+
+namespace {
+
+Json to_json(const RankClass& ranks);
+
+Json to_json(const Slots& slots) {
+  Json json = Json::object();
+  if (!slots.acquires.empty()) json["acquires"] = slots.acquires;
+  if (!slots.reads.empty()) json["reads"] = slots.reads;
+  if (!slots.writes.empty()) json["writes"] = slots.writes;
+  if (!slots.releases.empty()) json["releases"] = slots.releases;
+  return json;
+}
+
+void put_subject(Json& json, const Subject& subject, MicroBatch micro_batch) {
+  if (subject.kind != Subject::Kind::none) json[std::string(name_of(subject.kind))] = subject.index;
+  if (micro_batch != no_micro_batch) json["micro_batch"] = micro_batch;
+}
+
+Json to_json(const Action& action) {
+  Json json{{"op", name_of(action.op)}};
+  put_subject(json, action.subject, action.micro_batch);
+  json["lane"] = name_of(action.lane);
+  if (!action.group.empty()) json["group"] = action.group;
+  if (action.bytes != 0) json["bytes"] = action.bytes;
+  if (!action.waits.empty()) json["waits"] = action.waits;
+  if (action.slots != Slots{}) json["slots"] = to_json(action.slots);
+  return json;
+}
+
+Json to_json(const Slot& slot) {
+  Json json{{"kind", name_of(slot.kind)}};
+  put_subject(json, slot.subject, slot.micro_batch);
+  json["bytes"] = slot.bytes;
+  return json;
+}
+
+template <class Values>
+Json array_of(const Values& values) {
+  Json array = Json::array();
+  for (const auto& value : values) array.push_back(to_json(value));
+  return array;
+}
+
+Json to_json(const RankClass& ranks) {
+  return {{"ranks", ranks.ranks}, {"slots", array_of(ranks.slots)}, {"actions", array_of(ranks.actions)}};
+}
+
+std::optional<std::string> difference(const StepProgram& a, const RankClass& left, const StepProgram& b, const RankClass& right, std::size_t index) {
+  if (left.ranks != right.ranks) return fmt::format("class {} holds {} ranks in one program and {} in the other, or others", index, left.ranks.size(), right.ranks.size());
+  for (std::size_t i = 0; i < std::max(left.actions.size(), right.actions.size()); ++i) {
+    const auto text = [&](const StepProgram& program, const RankClass& ranks) {
+      return i < ranks.actions.size() ? to_text(program, ranks.actions[i]) : std::string("nothing");
+    };
+    if (i < left.actions.size() && i < right.actions.size() && left.actions[i] == right.actions[i]) continue;
+    const std::string one = text(a, left);
+    const std::string other = text(b, right);
+    if (one != other) return fmt::format("rank {}, action {}: {} in one program, {} in the other", left.ranks.front(), i, one, other);
+    return fmt::format("rank {}, action {} ({}): its waits or slots differ", left.ranks.front(), i, one);
+  }
+  if (left.slots != right.slots) return fmt::format("rank {}: slots differ", left.ranks.front());
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view name_of(SlotKind kind) {
+  switch (kind) {
+    case SlotKind::master: return "master";
+    case SlotKind::compute_copy: return "compute_copy";
+    case SlotKind::gradient: return "gradient";
+    case SlotKind::optimizer_state: return "optimizer_state";
+    case SlotKind::stash: return "stash";
+    case SlotKind::boundary: return "boundary";
+    case SlotKind::boundary_gradient: return "boundary_gradient";
+    case SlotKind::workspace: return "workspace";
+  }
+  throw Error(ExitCode::bug, "a kind of slot without a name");
+}
+
+bool lives_all_run(SlotKind kind) { return kind <= SlotKind::optimizer_state; }
+
+const RankClass& StepProgram::class_of(Rank rank) const {
+  for (const RankClass& ranks : classes)
+    if (std::binary_search(ranks.ranks.begin(), ranks.ranks.end(), rank)) return ranks;
+  fail(ExitCode::usage, "program {} has no rank {}: its ranks are 0 to {}", name, rank, world_size(mesh) - 1);
+}
+
+Json to_json(const StepProgram& program) {
+  Json axes = Json::array();
+  for (const Axis& axis : program.mesh.axes) axes.push_back({{"name", axis.name}, {"size", axis.size}, {"stride", axis.stride}});
+  return {{"name", program.name},
+          {"mesh", {{"id", program.mesh.id}, {"axes", axes}}},
+          {"micro_batches", program.micro_batches},
+          {"blocks", program.block_names},
+          {"units", program.unit_names},
+          {"classes", array_of(program.classes)}};
+}
+
+Hash128 hash_of(const StepProgram& program) { return hash128(to_text(to_json(program))); }
+
+std::optional<std::string> difference(const StepProgram& a, const StepProgram& b) {
+  if (a.name != b.name) return fmt::format("one program is {}, the other {}", a.name, b.name);
+  if (a.mesh != b.mesh) return std::string("the meshes differ");
+  if (a.micro_batches != b.micro_batches) return fmt::format("{} micro-batches in one program, {} in the other", a.micro_batches, b.micro_batches);
+  if (a.block_names != b.block_names || a.unit_names != b.unit_names) return std::string("the blocks or units differ");
+  if (a.classes.size() != b.classes.size()) return fmt::format("{} classes of ranks in one program, {} in the other", a.classes.size(), b.classes.size());
+  for (std::size_t i = 0; i < a.classes.size(); ++i)
+    if (auto found = difference(a, a.classes[i], b, b.classes[i], i)) return found;
+  return std::nullopt;
+}
+
+}  // namespace lockstep
