@@ -1,0 +1,51 @@
+#include "comm/heartbeat.hpp"
+
+#include "comm/failure.hpp"
+
+#include <array>
+
+namespace lockstep {
+
+namespace {
+constexpr std::size_t request_bits = 4;
+enum Place : std::size_t { loss, norm, non_finite, tokens, next_tokens, stop_after_step, stop_now, failures, first_request,
+                           places = first_request + request_bits };
+
+[[noreturn]] void throw_for_all(Communicator& ranks, const std::exception_ptr& mine) {
+  std::vector<Failure> failed;
+  for (const std::string& text : ranks.all_gather(mine ? encode(failure_of(mine, ranks)) : std::string())) {
+    if (!text.empty()) failed.push_back(decode_failure(text));
+  }
+  throw explain(failed, ranks.size(), {});
+}
+}  // namespace
+
+Beat heartbeat(Communicator& ranks, const Beat& mine) {
+  // Only sums: a level is the number of ranks that ask for it, a request or a failure the number of ranks that have it.
+  std::array<double, places> wire{};
+  wire[loss] = mine.loss_sum;
+  wire[norm] = mine.grad_norm_squared;
+  wire[non_finite] = static_cast<double>(mine.non_finite);
+  wire[tokens] = static_cast<double>(mine.tokens);
+  wire[next_tokens] = static_cast<double>(mine.next_tokens);
+  wire[stop_after_step] = mine.stop == StopLevel::after_step ? 1 : 0;
+  wire[stop_now] = mine.stop == StopLevel::now ? 1 : 0;
+  wire[failures] = mine.failure ? 1 : 0;
+  for (std::size_t bit = 0; bit < request_bits; ++bit) wire[first_request + bit] = static_cast<unsigned>(mine.requests) >> bit & 1u;
+  ranks.all_reduce(wire, Reduce::sum);
+  if (wire[failures] > 0) throw_for_all(ranks, mine.failure);
+
+  Beat all;
+  all.loss_sum = wire[loss];
+  all.grad_norm_squared = wire[norm];
+  all.non_finite = static_cast<std::int64_t>(wire[non_finite]);
+  all.tokens = static_cast<std::int64_t>(wire[tokens]);
+  all.next_tokens = static_cast<std::int64_t>(wire[next_tokens]);
+  all.stop = wire[stop_now] > 0 ? StopLevel::now : wire[stop_after_step] > 0 ? StopLevel::after_step : StopLevel::none;
+  for (std::size_t bit = 0; bit < request_bits; ++bit) {
+    if (wire[first_request + bit] > 0) all.requests = all.requests | static_cast<Request>(1u << bit);
+  }
+  return all;
+}
+
+}  // namespace lockstep

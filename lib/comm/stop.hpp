@@ -1,0 +1,49 @@
+// Every way to ask a running job to stop or save, merged on one rank: signals, the control file, the clock. The heartbeat merges the ranks:
+// any one suffices, and all leave at the same step.
+#pragma once
+
+#include "base/files.hpp"
+#include "comm/heartbeat.hpp"
+#include "comm/session.hpp"
+
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+class StopChannels {
+ public:
+  struct Settings {
+    Path control_file;                     // RUN/control: the word stop, save or abort; read and removed by rank 0. Empty: none
+    std::optional<double> max_time_s;      // of the session
+  };
+  /// `session` outlives it. Local.
+  StopChannels(Session& session, Settings settings);
+
+  struct Asked {
+    StopLevel stop = StopLevel::none;
+    Request requests = Request::none;
+    std::string reason;                    // of a stop: "signal", "control file", "max_time"; empty: none
+  };
+  /// What this rank has been asked so far, at the end of a step. Looks at the control file at most once a second; "save" is handed out
+  /// once. The clock asks as soon as another step and a save would not fit any more. Local. Throws Error(usage) if the control file holds
+  /// another word, Error(storage) if it cannot be read or removed.
+  Asked poll();
+  /// Tells how long a save took, so that the clock leaves time for the next one. Local.
+  void save_took(double seconds);
+
+ private:
+  void read_control_file();
+  bool out_of_time();
+
+  Session& session_;
+  Settings settings_;
+  double next_look_s_ = 0;
+  double last_poll_s_ = -1;
+  double longest_step_s_ = 0;
+  double longest_save_s_ = 0;
+  StopLevel from_file_ = StopLevel::none;
+  bool save_asked_ = false;
+};
+
+}  // namespace lockstep
