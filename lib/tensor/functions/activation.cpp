@@ -1,0 +1,79 @@
+#include "tensor/functions/activation.hpp"
+
+#include "tensor/functions/dispatch.hpp"
+#include "tensor/kernels/activation.hpp"
+#include "tensor/kernels/column_sums.hpp"
+#include "tensor/unit.hpp"
+
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace lockstep {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+namespace {
+
+void keep(AutogradContext* context, Activation activation) { context->saved_data["activation"] = static_cast<std::int64_t>(activation); }
+Activation activation_of(AutogradContext* context) { return static_cast<Activation>(context->saved_data["activation"].toInt()); }
+
+struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& u, Activation activation, Parameter* parameter) {
+    keep(context, activation);
+    context->saved_data["bias"] = reinterpret_cast<std::int64_t>(parameter);
+    context->save_for_backward({u});
+    const at::Tensor bias = parameter ? parameter->compute() : at::Tensor();
+    const at::Tensor y = at::empty(u.sizes(), u.options());
+    with_type(u.scalar_type(), [&](auto t) {
+      using T = decltype(t);
+      activation_forward<T>(activation, pointer<T>(u), pointer<T>(bias), u.size(0), u.size(1), pointer<T>(y));
+    });
+    return y;
+  }
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const at::Tensor u = context->get_saved_variables()[0];
+    auto* parameter = reinterpret_cast<Parameter*>(context->saved_data["bias"].toInt());
+    const at::Tensor bias = parameter ? parameter->compute() : at::Tensor();
+    const at::Tensor dy = gradients[0].contiguous();
+    const at::Tensor du = at::empty(u.sizes(), u.options());
+    with_type(u.scalar_type(), [&](auto t) {
+      using T = decltype(t);
+      activation_backward<T>(activation_of(context), pointer<T>(dy), pointer<T>(u), pointer<T>(bias), u.size(0), u.size(1), pointer<T>(du));
+      if (!parameter) return;
+      const Parameter::Accumulation target = parameter->touch();
+      column_sums<T>(pointer<T>(du), u.size(0), u.size(1), u.size(1), target.beta, pointer<Math<T>>(target.gradient));
+    });
+    return {du, at::Tensor(), at::Tensor()};
+  }
+};
+
+struct GatedFunction : torch::autograd::Function<GatedFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& gate_up, Activation activation) {
+    keep(context, activation);
+    context->save_for_backward({gate_up});
+    const at::Tensor y = fresh({gate_up.size(0), gate_up.size(1) / 2}, gate_up.scalar_type());
+    with_type(gate_up.scalar_type(), [&](auto t) {
+      using T = decltype(t);
+      gated_forward<T>(activation, pointer<T>(gate_up), y.size(0), y.size(1), pointer<T>(y));
+    });
+    return y;
+  }
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const at::Tensor gate_up = context->get_saved_variables()[0];
+    const at::Tensor dy = gradients[0].contiguous();
+    const at::Tensor dgate_up = at::empty(gate_up.sizes(), gate_up.options());
+    with_type(gate_up.scalar_type(), [&](auto t) {
+      using T = decltype(t);
+      gated_backward<T>(activation_of(context), pointer<T>(dy), pointer<T>(gate_up), dy.size(0), dy.size(1), pointer<T>(dgate_up));
+    });
+    return {dgate_up, at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor activate(const at::Tensor& u, Activation activation, Parameter* bias) { return ActivationFunction::apply(u, activation, bias); }
+
+at::Tensor activate_gated(const at::Tensor& gate_up, Activation activation) { return GatedFunction::apply(gate_up, activation); }
+
+}  // namespace lockstep

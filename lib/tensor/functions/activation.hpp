@@ -1,0 +1,17 @@
+// Activations between the linear layers of a feed-forward network.
+#pragma once
+
+#include "exchange/hf_config.hpp"
+#include "tensor/parameter.hpp"
+
+#include <ATen/core/Tensor.h>
+
+namespace lockstep {
+
+/// act(u + bias) for u (N, F) compute type; `bias` null: none. The bias is added here because it costs nothing on the way.
+at::Tensor activate(const at::Tensor& u, Activation activation, Parameter* bias);
+
+/// act(gate) · up for gate_up (N, 2F) = [gate, up] compute type → (N, F).
+at::Tensor activate_gated(const at::Tensor& gate_up, Activation activation);
+
+}  // namespace lockstep

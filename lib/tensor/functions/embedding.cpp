@@ -1,0 +1,62 @@
+#include "tensor/functions/embedding.hpp"
+
+#include "tensor/functions/dispatch.hpp"
+#include "tensor/kernels/embedding.hpp"
+#include "tensor/unit.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace lockstep {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+namespace {
+
+void add_gradient(Parameter& table, const at::Tensor& indices, const at::Tensor& dy) {
+  const Parameter::Accumulation target = table.touch();
+  with_type(dy.scalar_type(), [&](auto t) {
+    using M = Math<decltype(t)>;
+    embedding_backward<M>(pointer<M>(dy), pointer<std::int32_t>(indices), dy.size(0), dy.size(1), table.shape()[0], target.beta,
+                          pointer<M>(target.gradient));
+  });
+}
+
+struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
+  // The anchor makes autograd record a function that has no differentiable input.
+  static at::Tensor forward(AutogradContext* context, const at::Tensor&, Parameter* tokens, Parameter* positions,
+                            const at::Tensor& token_indices, const at::Tensor& position_indices, at::ScalarType type) {
+    context->saved_data["tokens"] = reinterpret_cast<std::int64_t>(tokens);
+    context->saved_data["positions"] = reinterpret_cast<std::int64_t>(positions);
+    context->save_for_backward({token_indices, position_indices});
+    const at::Tensor table = tokens->compute(), places = positions ? positions->compute() : at::Tensor();
+    const std::int64_t rows = token_indices.numel(), channels = table.size(1);
+    const at::Tensor y = fresh({rows, channels}, type);
+    with_type(table.scalar_type(), [&](auto t) {
+      using T = decltype(t);
+      embedding_forward<T>(pointer<T>(table), pointer<std::int32_t>(token_indices), rows, channels, Into::fresh, pointer<Math<T>>(y));
+      if (!positions) return;
+      embedding_forward<T>(pointer<T>(places), pointer<std::int32_t>(position_indices), rows, channels, Into::sum, pointer<Math<T>>(y));
+    });
+    return y;
+  }
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const auto indices = context->get_saved_variables();
+    const at::Tensor dy = gradients[0].contiguous();
+    add_gradient(*reinterpret_cast<Parameter*>(context->saved_data["tokens"].toInt()), indices[0], dy);
+    auto* positions = reinterpret_cast<Parameter*>(context->saved_data["positions"].toInt());
+    if (positions) add_gradient(*positions, indices[1], dy);
+    return variable_list(6);
+  }
+};
+
+}  // namespace
+
+at::Tensor embed(Parameter& token_table, Parameter* position_table, const at::Tensor& tokens, const at::Tensor& positions,
+                 at::ScalarType type) {
+  const at::Tensor anchor = at::empty({0}, at::TensorOptions().dtype(type)).requires_grad_(at::GradMode::is_enabled());
+  return EmbeddingFunction::apply(anchor, &token_table, position_table, tokens, positions, type);
+}
+
+}  // namespace lockstep

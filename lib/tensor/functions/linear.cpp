@@ -1,0 +1,187 @@
+#include "tensor/functions/linear.hpp"
+
+#include "tensor/functions/dispatch.hpp"
+#include "tensor/gemm.hpp"
+#include "tensor/kernels/bias.hpp"
+#include "tensor/kernels/column_sums.hpp"
+#include "tensor/unit.hpp"
+
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <type_traits>
+
+namespace lockstep {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+namespace {
+
+at::Tensor rounded(const at::Tensor& values, at::ScalarType type) {
+  if (values.scalar_type() == type) return values.contiguous();
+  return with_type(type, [&](auto t) {
+    using T = decltype(t);
+    const at::Tensor in = values.contiguous();
+    const at::Tensor out = at::empty(in.sizes(), in.options().dtype(type));
+    round_to<T>(pointer<Math<T>>(in), in.numel(), pointer<T>(out));
+    return out;
+  });
+}
+
+const Linear& linear_of(AutogradContext* context) { return *reinterpret_cast<const Linear*>(context->saved_data["linear"].toInt()); }
+void keep(AutogradContext* context, const Linear* linear) { context->saved_data["linear"] = reinterpret_cast<std::int64_t>(linear); }
+
+struct LinearFunction : torch::autograd::Function<LinearFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Linear* linear) {
+    keep(context, linear);
+    context->save_for_backward({x});
+    return linear->forward(x);
+  }
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const Linear& linear = linear_of(context);
+    const at::Tensor x = context->get_saved_variables()[0];
+    const at::Tensor dy = gradients[0].contiguous();
+    const at::Tensor dx = linear.backward_input(dy);
+    linear.backward_weight(x, dy);
+    linear.backward_bias(dy);
+    return {dx, at::Tensor()};
+  }
+};
+
+struct LinearOntoFunction : torch::autograd::Function<LinearOntoFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& residual, const at::Tensor& x, const Linear* linear) {
+    keep(context, linear);
+    context->save_for_backward({x});
+    return linear->forward_onto(residual, x);
+  }
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const Linear& linear = linear_of(context);
+    const at::Tensor x = context->get_saved_variables()[0];
+    const at::Tensor dy = gradients[0].contiguous();
+    const at::Tensor narrow = rounded(dy, x.scalar_type());
+    const at::Tensor dx = linear.backward_input(narrow);
+    linear.backward_weight(x, narrow);
+    linear.backward_bias(dy);
+    return {dy, dx, at::Tensor()};
+  }
+};
+
+bool adjacent(const Parameter& first, const Parameter& second) {
+  return &first.unit() == &second.unit() && first.offset() + first.elements() == second.offset();
+}
+
+}  // namespace
+
+Linear::Linear(std::vector<Parameter*> weights, std::vector<Parameter*> biases, WeightLayout layout)
+    : biases_(std::move(biases)), layout_(layout) {
+  invariant(!weights.empty() && weights.size() == biases_.size(), "a linear layer has a weight, and a bias or null for each");
+  const std::size_t out_dim = layout == WeightLayout::out_in ? 0 : 1;
+  in_ = weights[0]->shape()[1 - out_dim];
+  for (Parameter* weight : weights) {
+    invariant(weight->shape().size() == 2 && weight->shape()[1 - out_dim] == in_, "weights side by side have the same input");
+    const std::int64_t width = weight->shape()[out_dim];
+    if (!parts_.empty() && layout == WeightLayout::out_in && adjacent(*parts_.back().weights.back(), *weight)) {
+      parts_.back().weights.push_back(weight);
+      parts_.back().columns += width;
+    } else {
+      parts_.push_back({{weight}, out_, width});
+    }
+    widths_.push_back(width);
+    out_ += width;
+  }
+}
+
+at::Tensor Linear::forward(const at::Tensor& x) const {
+  const at::ScalarType type = x.scalar_type();
+  const std::int64_t rows = x.size(0);
+  const at::Tensor y = fresh({rows, out_}, type);
+  return with_type(type, [&](auto t) {
+    using T = decltype(t);
+    using M = Math<T>;
+    const at::Tensor wide = std::is_same_v<T, M> ? y : fresh({rows, out_}, math_type(type));
+    M* const product = pointer<M>(wide);
+    for (const Part& part : parts_) {
+      const T* weight = pointer<T>(part.weights[0]->compute());
+      const Factor<T> factor = layout_ == WeightLayout::out_in ? Factor<T>{weight, in_, Form::transposed} : Factor<T>{weight, part.columns};
+      gemm(rows, part.columns, in_, 1, Factor<T>{pointer<T>(x), in_}, factor, 0, product + part.offset, out_);
+    }
+    std::int64_t offset = 0;
+    for (std::size_t i = 0; i < widths_.size(); offset += widths_[i++]) {
+      const at::Tensor bias = biases_[i] ? biases_[i]->compute() : at::Tensor();
+      if (std::is_same_v<T, M> && !bias.defined()) continue;
+      finish_product<T>(product + offset, out_, pointer<T>(bias), rows, widths_[i], pointer<T>(y) + offset, out_);
+    }
+    return y;
+  });
+}
+
+at::Tensor Linear::forward_onto(const at::Tensor& residual, const at::Tensor& x) const {
+  invariant(widths_.size() == 1 && residual.size(1) == out_, "a linear layer onto a residual has one weight");
+  const std::int64_t rows = x.size(0);
+  const at::Tensor base = residual.contiguous();
+  const at::Tensor y = at::empty(base.sizes(), base.options());
+  return with_type(x.scalar_type(), [&](auto t) {
+    using T = decltype(t);
+    const at::Tensor bias = biases_[0] ? biases_[0]->compute() : at::Tensor();
+    add_bias<T>(pointer<Math<T>>(base), pointer<T>(bias), rows, out_, pointer<Math<T>>(y));
+    const T* weight = pointer<T>(parts_[0].weights[0]->compute());
+    const Factor<T> factor = layout_ == WeightLayout::out_in ? Factor<T>{weight, in_, Form::transposed} : Factor<T>{weight, out_};
+    gemm(rows, out_, in_, 1, Factor<T>{pointer<T>(x), in_}, factor, 1, pointer<Math<T>>(y), out_);
+    return y;
+  });
+}
+
+at::Tensor Linear::backward_input(const at::Tensor& dy) const {
+  const at::ScalarType type = dy.scalar_type();
+  const std::int64_t rows = dy.size(0);
+  const at::Tensor wide = fresh({rows, in_}, math_type(type));
+  return with_type(type, [&](auto t) {
+    using T = decltype(t);
+    for (const Part& part : parts_) {
+      const T* weight = pointer<T>(part.weights[0]->compute());
+      const Factor<T> factor = layout_ == WeightLayout::out_in ? Factor<T>{weight, in_} : Factor<T>{weight, part.columns, Form::transposed};
+      gemm(rows, in_, part.columns, 1, Factor<T>{pointer<T>(dy) + part.offset, out_}, factor, part.offset == 0 ? 0 : 1,
+           pointer<Math<T>>(wide), in_);
+    }
+    return rounded(wide, type);
+  });
+}
+
+void Linear::backward_weight(const at::Tensor& x, const at::Tensor& dy) const {
+  const std::int64_t rows = x.size(0);
+  with_type(x.scalar_type(), [&](auto t) {
+    using T = decltype(t);
+    for (const Part& part : parts_) {
+      Parameter::Accumulation target = part.weights[0]->touch();
+      for (std::size_t i = 1; i < part.weights.size(); ++i) {
+        invariant(part.weights[i]->touch().beta == target.beta, "weights that are multiplied at once are touched at once");
+      }
+      const Factor<T> in{pointer<T>(x), in_, layout_ == WeightLayout::out_in ? Form::plain : Form::transposed};
+      const Factor<T> out{pointer<T>(dy) + part.offset, out_, layout_ == WeightLayout::out_in ? Form::transposed : Form::plain};
+      Math<T>* const gradient = pointer<Math<T>>(target.gradient);
+      if (layout_ == WeightLayout::out_in) {
+        gemm(part.columns, in_, rows, 1, out, in, target.beta, gradient, in_);
+      } else {
+        gemm(in_, part.columns, rows, 1, in, out, target.beta, gradient, part.columns);
+      }
+    }
+  });
+}
+
+void Linear::backward_bias(const at::Tensor& dy) const {
+  std::int64_t offset = 0;
+  for (std::size_t i = 0; i < widths_.size(); offset += widths_[i++]) {
+    if (!biases_[i]) continue;
+    const Parameter::Accumulation target = biases_[i]->touch();
+    with_type(dy.scalar_type(), [&](auto t) {
+      using T = decltype(t);
+      column_sums<T>(pointer<T>(dy) + offset, dy.size(0), widths_[i], out_, target.beta, pointer<Math<T>>(target.gradient));
+    });
+  }
+}
+
+at::Tensor Linear::operator()(const at::Tensor& x) const { return LinearFunction::apply(x, this); }
+
+at::Tensor Linear::onto(const at::Tensor& residual, const at::Tensor& x) const { return LinearOntoFunction::apply(residual, x, this); }
+
+}  // namespace lockstep

@@ -1,0 +1,155 @@
+#include "tensor/functions/loss.hpp"
+
+#include "tensor/functions/dispatch.hpp"
+#include "tensor/gemm.hpp"
+#include "tensor/kernels/bias.hpp"
+#include "tensor/kernels/cross_entropy.hpp"
+#include "tensor/unit.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <type_traits>
+
+namespace lockstep {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+namespace {
+
+constexpr std::int64_t kept_bytes = std::int64_t{1} << 30;
+constexpr std::int64_t slice_values = std::int64_t{1} << 24;   // logits that exist at once where they are not kept
+
+struct Shape3 {
+  std::int64_t rows, channels, vocabulary;
+  std::int64_t slice() const { return std::clamp<std::int64_t>(slice_values / std::max<std::int64_t>(1, vocabulary), 1, std::max<std::int64_t>(1, rows)); }
+};
+
+Shape3 shape_of(const at::Tensor& x, const at::Tensor& weight) { return {x.size(0), x.size(1), weight.size(0)}; }
+
+template <class T>
+void slice_logits(const Shape3& shape, const T* x, const T* weight, std::int64_t rows, Math<T>* logits) {
+  gemm(rows, shape.vocabulary, shape.channels, 1, Factor<T>{x, shape.channels}, Factor<T>{weight, shape.channels, Form::transposed}, 0,
+       logits, shape.vocabulary);
+}
+
+/// Calls body(first row, rows, logits' derivative) for every slice; `kept` (N, V) holds all of them afterwards if it is defined.
+template <class T, class Body>
+void differentiate_slices(const Shape3& shape, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels, const at::Tensor& kept,
+                          double* losses, const Body& body) {
+  constexpr bool same = std::is_same_v<T, Math<T>>;
+  const std::int64_t slice = shape.slice();
+  const bool scratch_logits = !same || !kept.defined();
+  const at::Tensor wide = scratch_logits ? fresh({slice, shape.vocabulary}, math_type(x.scalar_type())) : at::Tensor();
+  const at::Tensor narrow = !same && !kept.defined() ? fresh({slice, shape.vocabulary}, x.scalar_type()) : at::Tensor();
+  for (std::int64_t first = 0; first < shape.rows; first += slice) {
+    const std::int64_t rows = std::min(slice, shape.rows - first);
+    T* derivative = nullptr;
+    Math<T>* logits = pointer<Math<T>>(wide);
+    if (kept.defined()) {
+      derivative = pointer<T>(kept) + first * shape.vocabulary;
+    } else if (narrow.defined()) {
+      derivative = pointer<T>(narrow);
+    }
+    if constexpr (same) {
+      if (kept.defined()) logits = derivative;
+      else derivative = logits;
+    }
+    slice_logits<T>(shape, pointer<T>(x) + first * shape.channels, pointer<T>(weight), rows, logits);
+    cross_entropy<T>(logits, pointer<std::int32_t>(labels) + first, rows, shape.vocabulary, losses + first, derivative);
+    body(first, rows, derivative);
+  }
+}
+
+template <class T>
+void loss_slices(const Shape3& shape, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels, double* losses) {
+  const std::int64_t slice = shape.slice();
+  const at::Tensor logits = fresh({slice, shape.vocabulary}, math_type(x.scalar_type()));
+  for (std::int64_t first = 0; first < shape.rows; first += slice) {
+    const std::int64_t rows = std::min(slice, shape.rows - first);
+    slice_logits<T>(shape, pointer<T>(x) + first * shape.channels, pointer<T>(weight), rows, pointer<Math<T>>(logits));
+    cross_entropy_loss<Math<T>>(pointer<Math<T>>(logits), pointer<std::int32_t>(labels) + first, rows, shape.vocabulary, losses + first);
+  }
+}
+
+struct LossFunction : torch::autograd::Function<LossFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, Parameter* head, const at::Tensor& labels, bool differentiable) {
+    const at::Tensor weight = head->compute();
+    const Shape3 shape = shape_of(x, weight);
+    std::vector<double> losses(static_cast<std::size_t>(shape.rows));
+    const bool keeps = differentiable && shape.rows * shape.vocabulary * x.element_size() <= kept_bytes;
+    const at::Tensor kept = keeps ? fresh({shape.rows, shape.vocabulary}, x.scalar_type()) : at::Tensor();
+    with_type(x.scalar_type(), [&](auto t) {
+      using T = decltype(t);
+      if (keeps) {
+        differentiate_slices<T>(shape, x, weight, labels, kept, losses.data(), [](std::int64_t, std::int64_t, const T*) {});
+      } else {
+        loss_slices<T>(shape, x, weight, labels, losses.data());
+      }
+    });
+    double sum = 0;
+    for (const double loss : losses) sum += loss;
+    if (differentiable) {
+      context->saved_data["head"] = reinterpret_cast<std::int64_t>(head);
+      context->save_for_backward({x, labels, kept});
+    }
+    return at::scalar_tensor(sum, at::TensorOptions().dtype(at::kDouble));
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &labels = saved[1], &kept = saved[2];
+    auto& head = *reinterpret_cast<Parameter*>(context->saved_data["head"].toInt());
+    const at::Tensor weight = head.compute();
+    const Shape3 shape = shape_of(x, weight);
+    const double seed = gradients[0].to(at::kDouble).item<double>();
+    const at::Tensor wide = fresh({shape.rows, shape.channels}, math_type(x.scalar_type()));
+    Parameter::Accumulation target = head.touch();
+    const at::Tensor dx = with_type(x.scalar_type(), [&](auto t) {
+      using T = decltype(t);
+      using M = Math<T>;
+      const auto propagate = [&](std::int64_t first, std::int64_t rows, const T* derivative) {
+        const Factor<T> input{pointer<T>(x) + first * shape.channels, shape.channels};
+        gemm(rows, shape.channels, shape.vocabulary, seed, Factor<T>{derivative, shape.vocabulary}, Factor<T>{pointer<T>(weight), shape.channels},
+             0, pointer<M>(wide) + first * shape.channels, shape.channels);
+        gemm(shape.vocabulary, shape.channels, rows, seed, Factor<T>{derivative, shape.vocabulary, Form::transposed}, input, target.beta,
+             pointer<M>(target.gradient), shape.channels);
+        target.beta = 1;
+      };
+      if (kept.defined()) {
+        propagate(0, shape.rows, pointer<T>(kept));
+      } else {
+        std::vector<double> losses(static_cast<std::size_t>(shape.rows));
+        differentiate_slices<T>(shape, x, weight, labels, at::Tensor(), losses.data(), propagate);
+      }
+      if (std::is_same_v<T, M>) return wide;
+      const at::Tensor narrow = at::empty(x.sizes(), x.options());
+      round_to<T>(pointer<M>(wide), wide.numel(), pointer<T>(narrow));
+      return narrow;
+    });
+    return {dx, at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor cross_entropy_sum(const at::Tensor& x, Parameter& head, const at::Tensor& labels) {
+  return LossFunction::apply(x, &head, labels, at::GradMode::is_enabled() && x.requires_grad());
+}
+
+at::Tensor head_logits(const at::Tensor& x, const Parameter& head) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor weight = head.compute();
+  const Shape3 shape = shape_of(x, weight);
+  const at::Tensor logits = fresh({shape.rows, shape.vocabulary}, math_type(x.scalar_type()));
+  with_type(x.scalar_type(), [&](auto t) {
+    using T = decltype(t);
+    slice_logits<T>(shape, pointer<T>(x), pointer<T>(weight), shape.rows, pointer<Math<T>>(logits));
+  });
+  return logits;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,82 @@
+#include "tensor/functions/norm.hpp"
+
+#include "tensor/functions/dispatch.hpp"
+#include "tensor/kernels/norm.hpp"
+#include "tensor/unit.hpp"
+
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace lockstep {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+namespace {
+
+struct NormFunction : torch::autograd::Function<NormFunction> {
+  static variable_list forward(AutogradContext* context, const at::Tensor& x, const Normalisation* norm) {
+    Normalisation::Saved saved;
+    const at::Tensor y = norm->forward(x, saved);
+    context->saved_data["norm"] = reinterpret_cast<std::int64_t>(norm);
+    context->saved_data["mean"] = saved.mean.defined() ? saved.mean : saved.rstd;
+    context->saved_data["rstd"] = saved.rstd;
+    context->save_for_backward({x});
+    return {x, y};
+  }
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const auto& norm = *reinterpret_cast<const Normalisation*>(context->saved_data["norm"].toInt());
+    const Normalisation::Saved saved{context->saved_data["mean"].toTensor(), context->saved_data["rstd"].toTensor()};
+    const at::Tensor residual = gradients[0].defined() ? gradients[0].contiguous() : at::Tensor();
+    return {norm.backward(gradients[1].contiguous(), residual, context->get_saved_variables()[0], saved), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+Normalisation::Output Normalisation::operator()(const at::Tensor& x) const {
+  const variable_list outputs = NormFunction::apply(x, this);
+  return {outputs[0], outputs[1]};
+}
+
+at::Tensor Normalisation::forward(const at::Tensor& x, Saved& saved) const {
+  const at::Tensor weight = weight_->compute();
+  const std::int64_t rows = x.size(0), channels = x.size(1);
+  const at::Tensor y = fresh({rows, channels}, weight.scalar_type());
+  saved.rstd = fresh({rows}, x.scalar_type());
+  if (kind_ == Norm::layer_norm) saved.mean = fresh({rows}, x.scalar_type());
+  with_type(weight.scalar_type(), [&](auto t) {
+    using T = decltype(t);
+    using M = Math<T>;
+    if (kind_ == Norm::layer_norm) {
+      const at::Tensor bias = bias_ ? bias_->compute() : at::Tensor();
+      layer_norm_forward<T>(pointer<M>(x), pointer<T>(weight), pointer<T>(bias), eps_, rows, channels, pointer<T>(y),
+                            pointer<M>(saved.mean), pointer<M>(saved.rstd));
+    } else {
+      rms_norm_forward<T>(pointer<M>(x), pointer<T>(weight), eps_, rows, channels, pointer<T>(y), pointer<M>(saved.rstd));
+    }
+  });
+  return y;
+}
+
+at::Tensor Normalisation::backward(const at::Tensor& dy, const at::Tensor& residual, const at::Tensor& x, const Saved& saved) const {
+  const at::Tensor weight = weight_->compute();
+  const std::int64_t rows = x.size(0), channels = x.size(1);
+  const at::Tensor dx = fresh({rows, channels}, x.scalar_type());
+  const Parameter::Accumulation dweight = weight_->touch();
+  const Parameter::Accumulation dbias = bias_ ? bias_->touch() : Parameter::Accumulation{};
+  with_type(weight.scalar_type(), [&](auto t) {
+    using T = decltype(t);
+    using M = Math<T>;
+    if (kind_ == Norm::layer_norm) {
+      layer_norm_backward<T>(pointer<T>(dy), pointer<M>(x), pointer<T>(weight), pointer<M>(saved.mean), pointer<M>(saved.rstd),
+                             pointer<M>(residual), rows, channels, pointer<M>(dx), pointer<M>(dweight.gradient), dweight.beta,
+                             pointer<M>(dbias.gradient), dbias.beta);
+    } else {
+      rms_norm_backward<T>(pointer<T>(dy), pointer<M>(x), pointer<T>(weight), pointer<M>(saved.rstd), pointer<M>(residual), rows, channels,
+                           pointer<M>(dx), pointer<M>(dweight.gradient), dweight.beta);
+    }
+  });
+  return dx;
+}
+
+}  // namespace lockstep

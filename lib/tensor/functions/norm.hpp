@@ -1,0 +1,41 @@
+// LayerNorm and RMSNorm whose weights are Parameters, on the residual stream.
+#pragma once
+
+#include "exchange/hf_config.hpp"
+#include "tensor/parameter.hpp"
+
+#include <ATen/core/Tensor.h>
+
+namespace lockstep {
+
+/// Stays at one address as long as autograd may call it.
+class Normalisation {
+ public:
+  /// `bias` null: none.
+  Normalisation(Norm kind, double eps, Parameter& weight, Parameter* bias) : kind_(kind), eps_(eps), weight_(&weight), bias_(bias) {}
+  Normalisation(const Normalisation&) = delete;
+  Normalisation& operator=(const Normalisation&) = delete;
+
+  struct Output {
+    at::Tensor residual;     // x itself: use it for what goes around the norm, so that both gradients are added in one pass
+    at::Tensor normalised;   // (N, C) compute type
+  };
+  /// x (N, C) stream type.
+  Output operator()(const at::Tensor& x) const;
+
+  // The plain functions behind it; no autograd.
+  struct Saved {
+    at::Tensor mean, rstd;   // (N); mean undefined for RMSNorm
+  };
+  at::Tensor forward(const at::Tensor& x, Saved& saved) const;
+  /// residual (N, C) or undefined; adds the gradients of weight and bias.
+  at::Tensor backward(const at::Tensor& dy, const at::Tensor& residual, const at::Tensor& x, const Saved& saved) const;
+
+ private:
+  Norm kind_;
+  double eps_;
+  Parameter* weight_;
+  Parameter* bias_;
+};
+
+}  // namespace lockstep

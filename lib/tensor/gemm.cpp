@@ -1,0 +1,98 @@
+#include "tensor/gemm.hpp"
+
+#include "base/error.hpp"
+#include "tensor/parallel.hpp"
+
+
+#include <limits>
+#include <utility>
+#include <vector>
+
+// Exported by LibTorch's CPU library, which links MKL (x86) or another BLAS.
+extern "C" {
+void sgemm_(const char*, const char*, const int*, const int*, const int*, const float*, const float*, const int*, const float*, const int*,
+            const float*, float*, const int*);
+void dgemm_(const char*, const char*, const int*, const int*, const int*, const double*, const double*, const int*, const double*,
+            const int*, const double*, double*, const int*);
+#ifdef LOCKSTEP_BF16_GEMM
+void cblas_gemm_bf16bf16f32(int, int, int, int, int, int, float, const std::uint16_t*, int, const std::uint16_t*, int, float, float*, int);
+#endif
+}
+
+namespace lockstep {
+
+namespace {
+
+int narrow(std::int64_t value) {
+  if (value > std::numeric_limits<int>::max()) fail(ExitCode::resources, "cannot multiply matrices with a side of {}: the limit is 2^31 - 1", value);
+  return static_cast<int>(value);
+}
+
+/// True if there is nothing to multiply; c is then β·c.
+template <class M>
+bool trivial(std::int64_t m, std::int64_t n, std::int64_t k, double beta, M* c, std::int64_t c_stride) {
+  if (m > 0 && n > 0 && k > 0) return false;
+  for (std::int64_t row = 0; row < m; ++row) {
+    for (std::int64_t column = 0; column < n; ++column) {
+      M& value = c[row * c_stride + column];
+      value = beta == 0 ? M{0} : static_cast<M>(beta) * value;
+    }
+  }
+  return true;
+}
+
+// A row-major product is the column-major product of the transposes in the other order.
+template <class M, class Routine>
+void column_major(Routine routine, std::int64_t m, std::int64_t n, std::int64_t k, double alpha, Factor<M> a, Factor<M> b, double beta,
+                  M* c, std::int64_t c_stride) {
+  if (trivial(m, n, k, beta, c, c_stride)) return;
+  const char form_a = a.form == Form::plain ? 'N' : 'T', form_b = b.form == Form::plain ? 'N' : 'T';
+  const int rows = narrow(m), columns = narrow(n), depth = narrow(k);
+  const int stride_a = narrow(a.stride), stride_b = narrow(b.stride), stride_c = narrow(c_stride);
+  const M scale = static_cast<M>(alpha), keep = static_cast<M>(beta);
+  routine(&form_b, &form_a, &columns, &rows, &depth, &scale, b.data, &stride_b, a.data, &stride_a, &keep, c, &stride_c);
+}
+
+}  // namespace
+
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, Factor<float> a, Factor<float> b, double beta, float* c,
+          std::int64_t c_stride) {
+  column_major(sgemm_, m, n, k, alpha, a, b, beta, c, c_stride);
+}
+
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, Factor<double> a, Factor<double> b, double beta, double* c,
+          std::int64_t c_stride) {
+  column_major(dgemm_, m, n, k, alpha, a, b, beta, c, c_stride);
+}
+
+#ifdef LOCKSTEP_BF16_GEMM
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, Factor<Bf16> a, Factor<Bf16> b, double beta, float* c,
+          std::int64_t c_stride) {
+  if (trivial(m, n, k, beta, c, c_stride)) return;
+  constexpr int row_major = 101, plain = 111, transposed = 112;   // CBLAS
+  cblas_gemm_bf16bf16f32(row_major, a.form == Form::plain ? plain : transposed, b.form == Form::plain ? plain : transposed, narrow(m),
+                         narrow(n), narrow(k), static_cast<float>(alpha), &a.data->bits, narrow(a.stride), &b.data->bits,
+                         narrow(b.stride), static_cast<float>(beta), c, narrow(c_stride));
+}
+#else
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, Factor<Bf16> a, Factor<Bf16> b, double beta, float* c,
+          std::int64_t c_stride) {
+  // Widened copies: exact, and every BLAS has the fp32 product.
+  const auto widened = [](const Factor<Bf16>& factor, std::int64_t rows, std::int64_t columns) {
+    if (factor.form == Form::transposed) std::swap(rows, columns);
+    std::vector<float> values(static_cast<std::size_t>(rows * columns));
+    float* const out = values.data();
+    parallel_for(rows, 64, [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        for (std::int64_t column = 0; column < columns; ++column) out[row * columns + column] = load(factor.data[row * factor.stride + column]);
+      }
+    });
+    return values;
+  };
+  const std::vector<float> wide_a = widened(a, m, k), wide_b = widened(b, k, n);
+  gemm(m, n, k, alpha, Factor<float>{wide_a.data(), a.form == Form::plain ? k : m, a.form},
+       Factor<float>{wide_b.data(), b.form == Form::plain ? n : k, b.form}, beta, c, c_stride);
+}
+#endif
+
+}  // namespace lockstep

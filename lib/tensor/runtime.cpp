@@ -1,0 +1,69 @@
+#include "tensor/runtime.hpp"
+
+#include "tensor/parallel.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <malloc.h>
+#include <sched.h>
+#include <unistd.h>
+#include <xmmintrin.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdlib>
+
+// MKL asks this function of its own whether the processor is Intel's, and takes its slowest path if not, whatever the processor can do. The
+// answer below makes it go by the processor's features: on an AMD EPYC with AVX-512, fp32 products are 2.4 times as fast, bf16 ones 4.5.
+// Without MKL nobody asks.
+extern "C" __attribute__((visibility("default"))) int mkl_serv_intel_cpu_true() { return 1; }
+
+namespace lockstep {
+
+namespace {
+
+int cores_of(pid_t process) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(process, sizeof cores, &cores) != 0) return 1;
+  return std::max(1, CPU_COUNT(&cores));
+}
+
+}  // namespace
+
+int threads_per_rank(int asked, int local_ranks) {
+  if (asked > 0) return asked;
+  if (const char* told = std::getenv("OMP_NUM_THREADS"); told && std::atoi(told) > 0) return std::atoi(told);
+  constexpr pid_t this_process = 0;
+  const int cores = cores_of(this_process);
+  const bool bound_by_launcher = cores < cores_of(getppid());
+  return bound_by_launcher ? cores : std::max(1, cores / std::max(1, local_ranks));
+}
+
+void set_up_runtime(int threads) {
+  // Memory that is freed stays with the process: returned pages would be zeroed and mapped again at every step. Large blocks come from
+  // the heap as well, which mallopt can only express as "no mappings".
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, INT_MAX);
+  mallopt(M_TOP_PAD, 64 << 20);
+  at::globalContext().setFlushDenormal(true);
+  at::set_num_threads(threads);
+  // Flush-to-zero is a register of each thread.
+  const unsigned control = _mm_getcsr();
+#pragma omp parallel num_threads(threads)
+  _mm_setcsr(control);
+}
+
+std::string describe_runtime() {
+  return fmt::format("{}, {}, {} threads", at::get_cpu_capability(),
+#ifdef LOCKSTEP_BF16_GEMM
+                     "bf16 products by MKL",
+#else
+                     "bf16 products widened to fp32",
+#endif
+                     at::get_num_threads());
+}
+
+}  // namespace lockstep
