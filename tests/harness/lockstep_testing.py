@@ -1,0 +1,89 @@
+"""What the Python tests share: where the programs are, how to run them on ranks, how to read what they wrote with other people's
+libraries. Nothing here computes what a program computes."""
+
+import json
+import os
+import pathlib
+import subprocess
+import unittest
+
+BUILD = pathlib.Path(os.environ["LOCKSTEP_BUILD"])
+SOURCE = pathlib.Path(os.environ["LOCKSTEP_SOURCE"])
+
+
+def program(name):
+    return str(BUILD / "tools" / name)
+
+
+def needs(module):
+    """The module, or a skip that says what is missing."""
+    try:
+        return __import__(module)
+    except ImportError as error:
+        raise unittest.SkipTest(f"{module} is not installed (make setup-test): {error}")
+
+
+def shared_data(name):
+    """A file of the real data beside the project, or a skip."""
+    for folder in [os.environ.get("LOCKSTEP_DATA"), SOURCE.parent / "shared" / "data"]:
+        if folder and (pathlib.Path(folder) / name).exists():
+            return pathlib.Path(folder) / name
+    raise unittest.SkipTest(f"{name} is not there (set LOCKSTEP_DATA to the folder that holds it)")
+
+
+def run(tool, *arguments, ranks=None, expect=0, timeout=180, env=None, cwd=None):
+    """Runs a tool, on `ranks` ranks if given; returns the completed process with text output. Fails unless the exit code is `expect`
+    (None: any)."""
+    command = [program(tool), *map(str, arguments)]
+    if ranks is not None:
+        command = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks), *command]
+    settings = dict(os.environ, LOCKSTEP_TEST_TIMEOUT=str(timeout), **(env or {}))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout + 30, env=settings, cwd=cwd)
+    if expect is not None and done.returncode != expect:
+        raise AssertionError(f"{' '.join(command)}\nreturned {done.returncode}, expected {expect}\n"
+                             f"--- stdout\n{done.stdout[-4000:]}\n--- stderr\n{done.stderr[-6000:]}")
+    return done
+
+
+def records(run_dir, kind=None):
+    lines = (pathlib.Path(run_dir) / "records.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    return [record for record in found if kind is None or record["kind"] == kind]
+
+
+def token_stream(dataset, split="train"):
+    """All tokens of a split in order, read by h5py."""
+    h5py = needs("h5py")
+    numpy = needs("numpy")
+    parts = []
+    for path in sorted((pathlib.Path(dataset) / split).glob("tokens-*.h5")):
+        with h5py.File(path) as file:
+            parts.append(file["tokens"][:])
+    return numpy.concatenate(parts).astype("int64")
+
+
+
+
+GPT2_TINY = {
+    "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "vocab_size": 257, "n_positions": 64, "n_embd": 48, "n_layer": 2,
+    "n_head": 4, "n_inner": None, "activation_function": "gelu_new", "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
+    "layer_norm_epsilon": 1e-5, "initializer_range": 0.02, "bos_token_id": 256, "eos_token_id": 256, "tie_word_embeddings": True,
+}
+LLAMA_TINY = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 257, "hidden_size": 48, "intermediate_size": 128,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "hidden_act": "silu",
+    "max_position_embeddings": 64, "initializer_range": 0.02, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "attention_bias": False,
+    "mlp_bias": False, "attention_dropout": 0.0, "tie_word_embeddings": False, "bos_token_id": 256, "eos_token_id": 256,
+}
+
+
+def write_config(folder, config):
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def sample_text():
+    """Real text that every checkout has: the project's own pages."""
+    return "\n\n".join(path.read_text() for path in [SOURCE / "README.md", SOURCE / "lib/README.md"])
