@@ -1,0 +1,101 @@
+"""Training equals PyTorch: transformers' own model, AdamW and clipping on the same weights and the same batches."""
+
+import numpy
+
+from checkpoint_files import read_tensor
+from lockstep_testing import GPT2_TINY, LLAMA_TINY, needs, records, run, sample_text, token_stream, write_config
+
+torch = needs("torch")
+transformers = needs("transformers")
+
+STEPS, SAMPLES, LENGTH, LR, BETAS, EPS, DECAY, CLIP = 20, 6, 32, 1e-3, (0.9, 0.95), 1e-8, 0.1, 1.0
+
+
+def random_model(folder, config):
+    """A transformers model with random weights of a size that makes every term of the gradient matter, saved as safetensors."""
+    torch.manual_seed(5)
+    write_config(folder, config)
+    model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.from_pretrained(folder), attn_implementation="eager")
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.02)
+    model.save_pretrained(folder, safe_serialization=True)
+    return model
+
+
+def torch_run(model, stream, dtype):
+    """Losses of each step, and the clipped gradients of the first by name."""
+    model = model.to(dtype).train()
+    decayed = [p for p in model.parameters() if p.dim() >= 2]
+    plain = [p for p in model.parameters() if p.dim() < 2]
+    optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": DECAY}, {"params": plain, "weight_decay": 0.0}],
+                                  lr=LR, betas=BETAS, eps=EPS)
+    losses, first = [], None
+    for step in range(STEPS):
+        rows = [stream[(step * SAMPLES + i) * LENGTH:][:LENGTH + 1] for i in range(SAMPLES)]
+        batch = torch.from_numpy(numpy.stack(rows))
+        logits = model(input_ids=batch[:, :-1]).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        if first is None:
+            first = {name: p.grad.double().numpy().copy() for name, p in model.named_parameters()}
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, first
+
+
+def lockstep_run(tmp, model_folder, dtype, ranks=None):
+    """The records of the run and the run directory; batches in the order of the text."""
+    run("train", "--model.path", model_folder, "--data.path", tmp / "data", "--data.sequence_length", LENGTH, "--data.shuffle", "false",
+        "--precision.dtype", dtype, "--optimizer.lr", LR, "--optimizer.betas", f"[{BETAS[0]}, {BETAS[1]}]", "--optimizer.eps", EPS,
+        "--optimizer.weight_decay", DECAY, "--optimizer.clip_norm", CLIP, "--schedule.name", "constant", "--schedule.warmup_steps", 0,
+        "--train.run_dir", tmp / "run", "--train.max_steps", STEPS, "--train.global_batch", SAMPLES, "--checkpoint.every", 1,
+        "--checkpoint.keep_last", STEPS, "--log.every", 1, ranks=ranks)
+    return [record["loss"] for record in records(tmp / "run", "step")]
+
+
+def first_gradients(tmp, names):
+    """After one step from zero moments, exp_avg = (1 - beta1) × clipped gradient."""
+    step = tmp / "run/checkpoints/step-0000000001"
+    return {name: read_tensor(step, "optimizer", f"exp_avg/{name}").astype("float64") / (1 - BETAS[0]) for name in names}
+
+
+def check_parity(tmp, config, dtype, loss_bound, gradient_bound):
+    text = tmp / "text.txt"
+    text.write_text(sample_text())
+    run("prepare-data", text, "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    model = random_model(tmp / "model", config)
+    losses, gradients = torch_run(model, token_stream(tmp / "data"), torch.float64 if dtype == "fp64" else torch.float32)
+    ours = lockstep_run(tmp, tmp / "model", dtype)
+    assert len(ours) == STEPS
+    for step, (a, b) in enumerate(zip(ours, losses)):
+        assert abs(a - b) <= loss_bound * abs(b), f"step {step}: loss {a} against {b}"
+    for name, got in first_gradients(tmp, gradients).items():
+        want = gradients[name]
+        if "c_attn.bias" in name:   # the key bias has no effect on the loss: its true gradient is 0
+            third = want.shape[0] // 3
+            got, want = (numpy.concatenate([x[:third], x[2 * third:]]) for x in (got, want))
+        error = numpy.linalg.norm(got - want) / numpy.linalg.norm(want)
+        assert error <= gradient_bound, f"{name}: gradient differs by {error:.2e} relative"
+
+
+def test_gpt2_in_fp32_gives_pytorch_losses_and_gradients(tmp):
+    check_parity(tmp, GPT2_TINY, "fp32", 1e-5, 1e-4)
+
+
+def test_llama_in_fp32_gives_pytorch_losses_and_gradients(tmp):
+    check_parity(tmp, LLAMA_TINY, "fp32", 1e-5, 1e-4)
+
+
+def test_llama_with_tied_head_gives_pytorch_losses_and_gradients(tmp):
+    check_parity(tmp, dict(LLAMA_TINY, tie_word_embeddings=True, num_key_value_heads=4), "fp32", 1e-5, 1e-4)
+
+
+def test_gpt2_in_fp64_is_exact_to_ten_digits(tmp):
+    check_parity(tmp, GPT2_TINY, "fp64", 1e-10, 1e-9)
+
+
+def test_bf16_gradients_stay_near_fp32(tmp):
+    check_parity(tmp, LLAMA_TINY, "bf16", 2e-2, 1.5e-2)
