@@ -1,0 +1,197 @@
+"""A run as its user sees it: stopped, killed, resumed, on other numbers of ranks, and what it leaves behind."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+from checkpoint_files import state_digest, step_folders
+from lockstep_testing import GPT2_TINY, LLAMA_TINY, SOURCE, needs, program, records, run, sample_text, write_config
+
+BASE = ["--data.sequence_length", 32, "--optimizer.lr", 1e-3, "--optimizer.clip_norm", 1.0, "--schedule.warmup_steps", 4,
+        "--train.global_batch", 6, "--log.every", 1]
+
+
+def prepare(tmp, config=LLAMA_TINY):
+    (tmp / "text.txt").write_text(sample_text())
+    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "tail:0.1")
+    write_config(tmp / "model", config)
+
+
+def train(tmp, run_dir, *more, ranks=None, expect=0, steps=12, env=None):
+    return run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", run_dir, "--train.max_steps",
+               steps, *BASE, *more, ranks=ranks, expect=expect, env=env)
+
+
+def losses(run_dir):
+    return {record["step"]: record["loss"] for record in records(run_dir, "step")}
+
+
+def newest(run_dir):
+    return step_folders(run_dir)[-1]
+
+
+def test_a_run_killed_half_way_and_resumed_ends_with_the_same_bits(tmp):
+    prepare(tmp)
+    for ranks in [1, 2]:
+        whole, broken = tmp / f"whole{ranks}", tmp / f"broken{ranks}"
+        train(tmp, whole, "--checkpoint.every", 6, ranks=ranks)
+        train(tmp, broken, "--checkpoint.every", 6, "--train.inject", "rank=0,phase=forward,step=8,kind=kill", ranks=ranks, expect=None)
+        assert step_folders(broken)[-1].name.endswith("0006"), step_folders(broken)
+        train(tmp, broken, "--checkpoint.every", 6, ranks=ranks)
+        assert state_digest(newest(whole)) == state_digest(newest(broken))
+        assert losses(whole) == losses(broken)
+
+
+def test_the_same_global_batches_on_any_number_of_ranks(tmp):
+    prepare(tmp, GPT2_TINY)
+    reference = None
+    for ranks in [1, 2, 3, 4]:
+        for micro_batch in [6, 1]:
+            folder = tmp / f"run-{ranks}-{micro_batch}"
+            train(tmp, folder, "--precision.dtype", "fp64", "--train.micro_batch", micro_batch, "--checkpoint.at_end", "false", ranks=ranks)
+            found = losses(folder)
+            reference = reference or found
+            for step in found:
+                bound = 1e-12 if step == min(found) else 1e-9
+                assert abs(found[step] - reference[step]) <= bound * abs(reference[step]), (ranks, micro_batch, step)
+
+
+def test_resume_on_other_numbers_of_ranks_continues_the_same_trajectory(tmp):
+    prepare(tmp)
+    train(tmp, tmp / "whole", "--precision.dtype", "fp64", ranks=2)
+    train(tmp, tmp / "moved", "--precision.dtype", "fp64", "--train.max_steps", 12, "--train.inject",
+          "rank=0,phase=forward,step=6,kind=kill", "--checkpoint.every", 6, ranks=4, expect=None)
+    train(tmp, tmp / "moved", "--precision.dtype", "fp64", ranks=3)
+    whole, moved = losses(tmp / "whole"), losses(tmp / "moved")
+    assert whole.keys() == moved.keys()
+    for step in whole:
+        assert abs(whole[step] - moved[step]) <= 1e-9 * whole[step], step
+
+
+def test_a_finished_run_started_again_does_nothing_and_returns_0(tmp):
+    prepare(tmp)
+    train(tmp, tmp / "run", steps=3)
+    before = state_digest(newest(tmp / "run"))
+    train(tmp, tmp / "run", steps=3)
+    assert state_digest(newest(tmp / "run")) == before
+
+
+def test_changed_options_that_alter_the_trajectory_are_refused_with_their_names(tmp):
+    prepare(tmp)
+    train(tmp, tmp / "run", steps=3)
+    done = train(tmp, tmp / "run", "--optimizer.weight_decay", 0.3, "--train.seed", 9, steps=6, expect=2)
+    assert "optimizer.weight_decay" in done.stderr and "train.seed" in done.stderr, done.stderr
+
+
+def start(tmp, run_dir, ranks, *more):
+    command = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks), program("train"), "--model.config", tmp / "model", "--data.path",
+               tmp / "data", "--train.run_dir", run_dir, "--train.max_steps", 100000, *BASE, *more]
+    return subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def wait_for_steps(run_dir, count, process):
+    limit = time.monotonic() + 60
+    while time.monotonic() < limit and process.poll() is None:
+        if (run_dir / "records.jsonl").exists() and len(records(run_dir, "step")) >= count:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"no {count} steps: {process.poll()} {process.stderr.read() if process.poll() is not None else ''}")
+
+
+def launcher_of(process):
+    """The mpirun below the wrapper script."""
+    children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return int(children[0])
+
+
+def finished(process, code):
+    error = process.communicate(timeout=60)[1]
+    assert process.returncode == code, (process.returncode, error)
+    return error
+
+
+def test_usr1_to_the_launcher_saves_and_returns_75(tmp):
+    prepare(tmp)
+    process = start(tmp, tmp / "run", 2)
+    wait_for_steps(tmp / "run", 3, process)
+    os.kill(launcher_of(process), signal.SIGUSR1)
+    finished(process, 75)
+    last = records(tmp / "run", "step")[-1]["step"]
+    assert int(newest(tmp / "run").name.removeprefix("step-")) == last
+    assert json.loads((tmp / "run/status.json").read_text())["code"] == 75
+
+
+def test_the_control_file_stops_a_run(tmp):
+    prepare(tmp)
+    process = start(tmp, tmp / "run", 2)
+    wait_for_steps(tmp / "run", 3, process)
+    (tmp / "run/control").write_text("stop\n")
+    finished(process, 75)
+    assert step_folders(tmp / "run")
+
+
+def test_the_clock_stops_a_run(tmp):
+    prepare(tmp)
+    process = start(tmp, tmp / "run", 2, "--train.max_time", "2s")
+    finished(process, 75)
+    assert step_folders(tmp / "run")
+
+
+def test_two_jobs_cannot_share_a_run_directory(tmp):
+    prepare(tmp)
+    process = start(tmp, tmp / "run", 1)
+    wait_for_steps(tmp / "run", 1, process)
+    done = train(tmp, tmp / "run", expect=None)
+    assert done.returncode in (2, 4, 5) and "run" in done.stderr, (done.returncode, done.stderr)
+    os.kill(launcher_of(process), signal.SIGUSR1)
+    finished(process, 75)
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp):
+    prepare(tmp)
+    train(tmp, tmp / "run", "--checkpoint.every", 2, steps=4)
+    part = sorted(newest(tmp / "run").rglob("part-*.h5"))[0]
+    part.write_bytes(part.read_bytes()[:-100])
+    done = train(tmp, tmp / "run", steps=6)
+    assert part.parent.parent.name in done.stderr, done.stderr
+    assert sorted(losses(tmp / "run")) == [1, 2, 3, 4, 5, 6]
+
+
+def test_recompute_gives_the_same_bits(tmp):
+    prepare(tmp)
+    train(tmp, tmp / "kept", steps=4)
+    train(tmp, tmp / "recomputed", "--train.recompute", "block", steps=4)
+    assert state_digest(newest(tmp / "kept")) == state_digest(newest(tmp / "recomputed"))
+
+
+def test_records_follow_the_printed_schema(tmp):
+    jsonschema = needs("jsonschema")
+    prepare(tmp)
+    train(tmp, tmp / "run", "--eval.every", 2, "--checkpoint.every", 2, "--sample.prompts", '["a"]', "--sample.max_tokens", 5,
+          "--train.callbacks", '["sample"]', steps=4)
+    schema = json.loads(run("train", "--print-schema").stdout)
+    found = records(tmp / "run")
+    for record in found:
+        jsonschema.validate(record, schema)
+    kinds = {record["kind"] for record in found}
+    assert {"run", "step", "eval", "sample", "checkpoint", "summary"} <= kinds, kinds
+    step = records(tmp / "run", "step")[0]
+    assert {"step", "loss", "lr", "grad_norm", "tokens", "tokens_per_s", "step_ms", "mfu", "eta_s"} <= step.keys(), step
+
+
+def test_tensorboard_reads_the_events(tmp):
+    needs("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    prepare(tmp)
+    train(tmp, tmp / "run", steps=4)
+    events = EventAccumulator(str(tmp / "run/tensorboard"))
+    events.Reload()
+    tags = events.Tags()["scalars"]
+    loss = next(tag for tag in tags if tag.endswith("loss") and "eval" not in tag)
+    wanted = losses(tmp / "run")
+    got = {event.step: event.value for event in events.Scalars(loss)}
+    assert got.keys() == wanted.keys()
+    assert all(abs(got[step] - wanted[step]) < 1e-5 for step in got)
