@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-struct Lane::State {
+struct CommunicationLane::State {
   std::unique_ptr<Communicator> ranks;
   mutable std::mutex mutex;                                // guards all below
   std::condition_variable changed;
@@ -53,12 +53,12 @@ struct Lane::State {
   }
 };
 
-Lane::Lane(Communicator& ranks, const std::string& name) : state_(std::make_shared<State>()) {
+CommunicationLane::CommunicationLane(Communicator& ranks, const std::string& name) : state_(std::make_shared<State>()) {
   state_->ranks = ranks.split(0, name);
   if (ranks.size() > 1) state_->thread = std::thread([state = state_] { state->serve(); });
 }
 
-Lane::~Lane() {
+CommunicationLane::~CommunicationLane() {
   if (!state_->thread.joinable()) return;
   std::unique_lock lock(state_->mutex);
   state_->over = true;
@@ -76,11 +76,11 @@ Lane::~Lane() {
   state_->thread.join();
 }
 
-Ticket Lane::all_reduce(std::span<std::byte> bytes, DType dtype, Reduce reduce) {
+Ticket CommunicationLane::all_reduce(std::span<std::byte> bytes, DType dtype, Reduce reduce) {
   return issue([bytes, dtype, reduce](Communicator& ranks) { ranks.all_reduce(bytes, dtype, reduce); });
 }
 
-Ticket Lane::issue(std::function<void(Communicator&)> work) {
+Ticket CommunicationLane::issue(std::function<void(Communicator&)> work) {
   if (!state_->thread.joinable()) {
     work(*state_->ranks);
     return {};
@@ -92,21 +92,21 @@ Ticket Lane::issue(std::function<void(Communicator&)> work) {
   return ticket;
 }
 
-void Lane::wait(Ticket ticket) {
+void CommunicationLane::wait(Ticket ticket) {
   std::unique_lock lock(state_->mutex);
   invariant(ticket.number <= state_->issued, "a ticket is waited for on the lane that gave it");
   state_->changed.wait(lock, [&] { return state_->done >= ticket.number || state_->failure; });
   if (state_->done < ticket.number) std::rethrow_exception(state_->failure);
 }
 
-void Lane::drain() {
+void CommunicationLane::drain() {
   std::unique_lock lock(state_->mutex);
   const Ticket last{state_->issued};
   lock.unlock();
   wait(last);
 }
 
-double Lane::busy_s() const {
+double CommunicationLane::busy_s() const {
   const std::lock_guard lock(state_->mutex);
   return state_->busy_s;
 }

@@ -17,15 +17,15 @@ struct Ticket {
   std::uint64_t number = 0;   // 0: nothing to wait for
 };
 
-class Lane {
+class CommunicationLane {
  public:
   /// A lane of its own over all ranks of `ranks`. Collective over `ranks`.
-  Lane(Communicator& ranks, const std::string& name);
+  CommunicationLane(Communicator& ranks, const std::string& name);
   /// Finishes what was issued. While an exception unwinds it gives that up after 2 s, for the other ranks may never come: then the thread
   /// is left to itself and the process is expected to end.
-  ~Lane();
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
+  ~CommunicationLane();
+  CommunicationLane(const CommunicationLane&) = delete;
+  CommunicationLane& operator=(const CommunicationLane&) = delete;
 
   /// Reduces `bytes` in place (Communicator::all_reduce) behind the caller, who leaves them alone until wait() returns. Local, but every
   /// rank issues the same.
