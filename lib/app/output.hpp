@@ -24,6 +24,8 @@ class Output {
   void print(std::string_view text);
   /// `value` on several lines, and a newline.
   void print_json(const Json& value);
+  /// No result follows. Throws Error(storage) if what was written may be lost. Local.
+  void close();
 
  private:
   CommonOptions common_;

@@ -2,31 +2,14 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "comm/launch.hpp"
 
 #include <mpi.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <thread>
 
 namespace lockstep {
-
-namespace {
-
-int number_from_environment(const char* name) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? 0 : std::atoi(text);
-}
-
-}  // namespace
-
-int launched_ranks() {
-  // mpirun's own variable first: inside an allocation its daemons are steps of srun, whose variables the ranks inherit.
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
-    if (const int ranks = number_from_environment(name); ranks > 0) return ranks;
-  }
-  return 1;
-}
 
 struct MpiSession::State {
   MPI_Comm last_words = MPI_COMM_NULL;
@@ -43,7 +26,7 @@ MpiSession::MpiSession() : state_(std::make_unique<State>()) {
   }
   int size = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  if (const int launched = launched_ranks(); size == 1 && launched > 1) {
+  if (const int launched = launch_of_process().ranks; size == 1 && launched > 1) {
     throw Error(ExitCode::communication, fmt::format("the launcher started {} processes, but MPI does not connect them", launched),
                 "with srun, give --mpi=pmix; with mpirun, use the one of the MPI that this program was built with");
   }

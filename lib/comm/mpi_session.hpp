@@ -1,4 +1,4 @@
-// How this process was started, and the life of MPI in it. A program that runs alone never starts MPI.
+// The life of MPI in a process. A program that runs alone never starts it: comm/launch.hpp tells.
 #pragma once
 
 #include "comm/communicator.hpp"
@@ -9,9 +9,6 @@
 #include <vector>
 
 namespace lockstep {
-
-/// The number of ranks that the launcher (mpirun, srun) says it started, from the environment; 1 without a launcher. Local.
-int launched_ranks();
 
 /// MPI from MPI_Init_thread to MPI_Finalize; one per process, made by the main of a parallel program or a test.
 class MpiSession {

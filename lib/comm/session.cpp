@@ -46,7 +46,7 @@ struct Session::State {
   Place place;
   double watchdog_s = 0;
   bool over = false;
-  std::function<void(const std::string&, int)> on_abort;
+  std::function<void(const std::string&, int)> on_end;
   std::condition_variable changed;
 
   std::optional<Injection> injection;        // taken when it has happened
@@ -62,19 +62,24 @@ struct Session::State {
     return place;
   }
 
-  /// Says it to on_abort and ends the job; of several threads the first one.
+  /// Says it to on_end and ends the job; of several threads the first one.
   [[noreturn]] void end(const std::string& explanation, int code) noexcept {
     if (ending.exchange(true)) {
       for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
     }
+    tell(explanation, code);
+    world->abort(code);
+    ::_exit(code);   // gcc 12 does not see that a virtual function never returns
+  }
+
+  void tell(const std::string& explanation, int code) noexcept {
     try {
       std::unique_lock lock(mutex);
-      const auto callback = on_abort;
+      const auto callback = on_end;
       lock.unlock();
       if (callback) callback(explanation, code);
     } catch (...) {   // status.json could not be written: the exit code still says it
     }
-    world->abort(code);
   }
 };
 
@@ -160,10 +165,12 @@ void Session::request_stop(StopLevel level) {
   }
 }
 
-void Session::on_abort(std::function<void(const std::string&, int)> callback) {
+void Session::on_end(std::function<void(const std::string&, int)> callback) {
   const std::lock_guard lock(state_->mutex);
-  state_->on_abort = std::move(callback);
+  state_->on_end = std::move(callback);
 }
+
+void Session::tell_end(const std::string& explanation, int code) noexcept { state_->tell(explanation, code); }
 
 void Session::last_word(const std::string& explanation, int code) noexcept {
   print_now(explanation + "\n");

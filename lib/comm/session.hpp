@@ -50,9 +50,12 @@ class Session {
   /// The strongest request that this process has received by signal or request_stop. Local.
   StopLevel stop_level() const;
   void request_stop(StopLevel level);                              // Local
-  /// Called with the last word before the process ends by the watchdog or last_word (status.json); must not communicate.
-  void on_abort(std::function<void(const std::string& explanation, int code)> callback);
-  /// Prints `explanation`, calls on_abort and ends the whole job with `code`, asking nobody: for a rank whose failure the others cannot
+  /// Called with the outcome when the job ends (status.json): where all ranks agree on it, on the one rank that explains it (with
+  /// success, rank 0); where a rank has to end the job alone, on that rank and perhaps on another thread. Must not communicate. Local.
+  void on_end(std::function<void(const std::string& explanation, int code)> callback);
+  /// Calls it; app does, when a tool has returned. Local.
+  void tell_end(const std::string& explanation, int code) noexcept;
+  /// Prints `explanation`, tells on_end and ends the whole job with `code`, asking nobody: for a rank whose failure the others cannot
   /// learn of otherwise. Local; from any thread; the first caller wins.
   [[noreturn]] void last_word(const std::string& explanation, int code) noexcept;
 

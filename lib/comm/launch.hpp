@@ -1,0 +1,12 @@
+// How this process was started, from the environment alone: without MPI, before MPI.
+#pragma once
+
+namespace lockstep {
+
+struct Launch {
+  int ranks = 1;   // processes that the launcher (mpirun, srun) started together
+  int rank = 0;    // which of them this is
+};
+Launch launch_of_process();
+
+}  // namespace lockstep
