@@ -23,6 +23,7 @@ struct BatchTensors {
   at::Tensor labels;             // (B·T) int32, ignored_label where the label does not count
   at::Tensor positions;          // (B·T) int32
   at::Tensor segments;           // int64: starts of attention segments in the B·T tokens, then B·T
+  std::int64_t largest_position_end = 0;   // largest position + 1
   std::int64_t valid_tokens = 0; // labels that count
 };
 
@@ -68,8 +69,12 @@ class HeadBlock : public Block {
   virtual at::Tensor logits(const at::Tensor& x) = 0;
 };
 
-std::unique_ptr<Block> make_embedding(const HfConfig& config, const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters);
-std::unique_ptr<Block> make_decoder(const HfConfig& config, const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters);
-std::unique_ptr<HeadBlock> make_head(const HfConfig& config, const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters);
+/// Blocks as the config describes them; `parameters` one for each tensor of the description, in its order. Throws Error(bug) for a
+/// description that lacks a role.
+std::unique_ptr<Block> make_embedding(const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters);
+std::unique_ptr<Block> make_decoder(const HfConfig& config, const BlockDescription& description, Unit& unit,
+                                    std::vector<Parameter*> parameters);
+std::unique_ptr<HeadBlock> make_head(const HfConfig& config, const BlockDescription& description, Unit& unit,
+                                     std::vector<Parameter*> parameters);
 
 }  // namespace lockstep

@@ -27,7 +27,7 @@ class AdamW {
   std::map<const Parameter*, ParameterSettings> settings_;
 };
 
-/// Σ g² over the unit's gradient × scale², accumulated in fp64 over fixed blocks: the same bits for any number of threads. NaN or
+/// Σ g² over the gradient of the unit, accumulated in fp64 over fixed blocks: the same bits for any number of threads. NaN or
 /// infinite if a gradient is. Local; the unit's gradients must be finished.
 double squared_norm(const Unit& unit);
 

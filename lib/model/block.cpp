@@ -1,0 +1,188 @@
+#include "model/block.hpp"
+
+#include "base/error.hpp"
+#include "tensor/functions/activation.hpp"
+#include "tensor/functions/attention.hpp"
+#include "tensor/functions/embedding.hpp"
+#include "tensor/functions/linear.hpp"
+#include "tensor/functions/loss.hpp"
+#include "tensor/functions/norm.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+
+namespace lockstep {
+
+namespace {
+
+template <class T>
+at::Tensor tensor_of(const std::vector<T>& values, at::ScalarType type) {
+  const at::Tensor tensor = at::empty({static_cast<std::int64_t>(values.size())}, at::TensorOptions().dtype(type));
+  std::copy(values.begin(), values.end(), static_cast<T*>(tensor.mutable_data_ptr()));
+  return tensor;
+}
+
+void check_range(const std::vector<std::int32_t>& values, std::int64_t limit, std::string_view what, std::string_view hint) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i] >= 0 && values[i] < limit) continue;
+    throw Error(ExitCode::input, fmt::format("{} {} at place {} of the batch is outside the model's range of {}", what, values[i], i, limit),
+                std::string(hint));
+  }
+}
+
+}  // namespace
+
+BatchTensors to_tensors(const Batch& batch, const HfConfig& config) {
+  const auto count = static_cast<std::size_t>(batch.samples * batch.length);
+  invariant(batch.tokens.size() == count && batch.labels.size() == count && batch.positions.size() == count, "a batch has B·T tokens, labels and positions");
+  invariant(!batch.documents.empty() && batch.documents.front() == 0 && batch.documents.back() == batch.samples * batch.length &&
+                std::is_sorted(batch.documents.begin(), batch.documents.end()),
+            "a batch's segments start at 0, rise and end at B·T");
+  check_range(batch.tokens, config.vocabulary, "token", "the dataset was made with another tokenizer than the model's");
+  for (const std::int32_t label : batch.labels) {
+    if (label != ignored_label && (label < 0 || label >= config.vocabulary)) fail(ExitCode::input, "label {} is outside the vocabulary of {}", label, config.vocabulary);
+  }
+  check_range(batch.positions, config.positions == Positions::learned ? config.max_positions : INT32_MAX, "position",
+              "use a data.sequence_length of at most the model's max_position_embeddings");
+  return {batch.samples,
+          batch.length,
+          tensor_of(batch.tokens, at::kInt),
+          tensor_of(batch.labels, at::kInt),
+          tensor_of(batch.positions, at::kInt),
+          tensor_of(batch.documents, at::kLong),
+          batch.positions.empty() ? 0 : *std::max_element(batch.positions.begin(), batch.positions.end()) + 1,
+          batch.valid_tokens};
+}
+
+Block::Block(const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters)
+    : description_(description), unit_(&unit), parameters_(std::move(parameters)) {
+  invariant(parameters_.size() == description_.tensors.size(), "a block has a parameter for each of its tensors");
+}
+
+Parameter* Block::find(Role role) const {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (description_.tensors[i].role == role) return parameters_[i];   // a tied parameter has the role of its owner
+  }
+  return nullptr;
+}
+
+Parameter& Block::get(Role role) const {
+  Parameter* parameter = find(role);
+  if (!parameter) fail(ExitCode::bug, "a block of the model has no {}", name_of(role));
+  return *parameter;
+}
+
+namespace {
+
+WeightLayout layout_of(const HfConfig& config) { return config.family == Family::gpt2 ? WeightLayout::in_out : WeightLayout::out_in; }
+
+class Embedding : public Block {
+ public:
+  Embedding(const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters)
+      : Block(description, unit, std::move(parameters)), tokens_(&get(Role::token_embedding)), positions_(find(Role::position_embedding)) {}
+
+  at::Tensor forward(const at::Tensor&, const BatchTensors& batch) override {
+    return embed(*tokens_, positions_, batch.tokens, batch.positions, stream_type(unit().precision()));
+  }
+
+ private:
+  Parameter* tokens_;
+  Parameter* positions_;
+};
+
+/// x + attention(norm(x)), then x + mlp(norm(x)).
+class Decoder : public Block {
+ public:
+  Decoder(const HfConfig& config, const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters)
+      : Block(description, unit, std::move(parameters)),
+        activation_(config.activation),
+        gated_(config.gated_mlp),
+        shape_{config.heads, config.kv_heads, config.head_size},
+        attention_norm_(config.norm, config.norm_eps, get(Role::attention_norm), find(Role::attention_norm_bias)),
+        qkv_(attention_inputs(), attention_input_biases(), layout_of(config)),
+        attention_output_({&get(Role::attention_output)}, {find(Role::attention_output_bias)}, layout_of(config)),
+        mlp_norm_(config.norm, config.norm_eps, get(Role::mlp_norm), find(Role::mlp_norm_bias)),
+        up_(mlp_inputs(), mlp_input_biases(), layout_of(config)),
+        up_bias_(gated_ ? nullptr : find(Role::up_bias)),
+        down_({&get(Role::down)}, {find(Role::down_bias)}, layout_of(config)) {
+    if (config.positions == Positions::rotary) rotary_.emplace(config.rope_theta, config.head_size, master_type(unit.precision()));
+  }
+
+  at::Tensor forward(const at::Tensor& x, const BatchTensors& batch) override {
+    const at::Tensor rotation = rotary_ ? rotary_->upto(batch.largest_position_end) : at::Tensor();
+    const Normalisation::Output first = attention_norm_(x);
+    const at::Tensor attended = causal_attention(qkv_(first.normalised), shape_, batch.segments, batch.positions, rotation);
+    const Normalisation::Output second = mlp_norm_(attention_output_.onto(first.residual, attended));
+    const at::Tensor raised = up_(second.normalised);
+    return down_.onto(second.residual, gated_ ? activate_gated(raised, activation_) : activate(raised, activation_, up_bias_));
+  }
+
+ private:
+  std::vector<Parameter*> attention_inputs() const {
+    if (Parameter* fused = find(Role::qkv)) return {fused};
+    return {&get(Role::query), &get(Role::key), &get(Role::value)};
+  }
+  std::vector<Parameter*> attention_input_biases() const {
+    if (find(Role::qkv)) return {find(Role::qkv_bias)};
+    return {find(Role::query_bias), find(Role::key_bias), find(Role::value_bias)};
+  }
+  std::vector<Parameter*> mlp_inputs() const {
+    if (!gated_) return {&get(Role::up)};
+    return {&get(Role::gate), &get(Role::up)};
+  }
+  /// Without a gate the activation adds the bias.
+  std::vector<Parameter*> mlp_input_biases() const {
+    if (!gated_) return {nullptr};
+    return {find(Role::gate_bias), find(Role::up_bias)};
+  }
+
+  Activation activation_;
+  bool gated_;
+  AttentionShape shape_;
+  std::optional<RotaryTable> rotary_;
+  Normalisation attention_norm_;
+  Linear qkv_, attention_output_;
+  Normalisation mlp_norm_;
+  Linear up_;
+  Parameter* up_bias_;
+  Linear down_;
+};
+
+class Head : public HeadBlock {
+ public:
+  Head(const HfConfig& config, const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters)
+      : HeadBlock(description, unit, std::move(parameters)),
+        norm_(config.norm, config.norm_eps, get(Role::final_norm), find(Role::final_norm_bias)),
+        weight_(&get(Role::head)) {}
+
+  at::Tensor forward(const at::Tensor& x, const BatchTensors& batch) override {
+    return cross_entropy_sum(norm_(x).normalised, *weight_, batch.labels);
+  }
+
+  at::Tensor logits(const at::Tensor& x) override {
+    const at::NoGradGuard no_grad;
+    return head_logits(norm_(x).normalised, *weight_);
+  }
+
+ private:
+  Normalisation norm_;
+  Parameter* weight_;
+};
+
+}  // namespace
+
+std::unique_ptr<Block> make_embedding(const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters) {
+  return std::make_unique<Embedding>(description, unit, std::move(parameters));
+}
+
+std::unique_ptr<Block> make_decoder(const HfConfig& config, const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters) {
+  return std::make_unique<Decoder>(config, description, unit, std::move(parameters));
+}
+
+std::unique_ptr<HeadBlock> make_head(const HfConfig& config, const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters) {
+  return std::make_unique<Head>(config, description, unit, std::move(parameters));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,109 @@
+#include "model/model.hpp"
+
+#include "architecture/initialise.hpp"
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "tensor/parallel.hpp"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+
+namespace lockstep {
+
+namespace {
+
+std::string unit_name(const BlockDescription& block) {
+  switch (block.kind) {
+    case BlockDescription::Kind::embedding: return "embedding";
+    case BlockDescription::Kind::decoder: return fmt::format("layer.{}", block.layer);
+    case BlockDescription::Kind::head: return "head";
+  }
+  return {};
+}
+
+Parameter* find_parameter(const std::vector<Parameter*>& parameters, std::string_view name) {
+  const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const Parameter* p) { return p->name() == name; });
+  return found == parameters.end() ? nullptr : *found;
+}
+
+/// The name of the tensor that stores what `name` names.
+std::string stored_name(const Architecture& architecture, std::string_view name) {
+  for (const BlockDescription& block : architecture.blocks) {
+    for (const LogicalTensor& tensor : block.tensors) {
+      if (tensor.name == name && !tensor.alias_of.empty()) return tensor.alias_of;
+    }
+  }
+  return std::string(name);
+}
+
+}  // namespace
+
+Model::Model(const Architecture& architecture, Precision precision) : architecture_(architecture), precision_(precision) {
+  for (const BlockDescription& block : architecture_.blocks) {
+    std::vector<LogicalTensor> stored;
+    std::copy_if(block.tensors.begin(), block.tensors.end(), std::back_inserter(stored), [](const LogicalTensor& t) { return t.alias_of.empty(); });
+    units_.push_back(std::make_unique<Unit>(unit_name(block), stored, precision));
+    for (const auto& parameter : units_.back()->parameters()) parameters_.push_back(parameter.get());
+  }
+  for (std::size_t i = 0; i < architecture_.blocks.size(); ++i) {
+    const BlockDescription& block = architecture_.blocks[i];
+    std::vector<Parameter*> own;
+    for (const LogicalTensor& tensor : block.tensors) own.push_back(&parameter(tensor.name));
+    switch (block.kind) {
+      case BlockDescription::Kind::embedding: blocks_.push_back(make_embedding(block, *units_[i], own)); break;
+      case BlockDescription::Kind::decoder: blocks_.push_back(make_decoder(config(), block, *units_[i], own)); break;
+      case BlockDescription::Kind::head: {
+        std::unique_ptr<HeadBlock> head = make_head(config(), block, *units_[i], own);
+        head_ = head.get();
+        blocks_.push_back(std::move(head));
+        break;
+      }
+    }
+  }
+  invariant(head_ != nullptr, "a model ends with a head");
+}
+
+Parameter& Model::parameter(std::string_view name) const {
+  if (Parameter* found = find_parameter(parameters_, stored_name(architecture_, name))) return *found;
+  std::vector<std::string> names;
+  for (const Parameter* p : parameters_) names.push_back(p->name());
+  const auto near = nearest(name, names);
+  throw Error(ExitCode::input, fmt::format("the model has no tensor '{}'", name), near ? fmt::format("did you mean '{}'?", *near) : std::string());
+}
+
+void Model::initialise(std::uint64_t seed) {
+  for (Parameter* p : parameters_) {
+    const at::Tensor master = p->master();
+    const auto fill = [&](auto values) {
+      // Boxes of whole rows; any cut gives the same values.
+      const Shape& shape = p->shape();
+      const std::int64_t rows = shape.empty() ? 1 : shape[0], row = rows == 0 ? 0 : p->elements() / rows;
+      parallel_for(rows, std::max<std::int64_t>(1, 4096 / std::max<std::int64_t>(1, row)), [&](std::int64_t begin, std::int64_t end) {
+        Box box = whole(shape);
+        if (!shape.empty()) {
+          box.begin[0] = begin;
+          box.extent[0] = end - begin;
+        }
+        lockstep::initialise(p->description(), seed, box, values.subspan(static_cast<std::size_t>(begin * row), static_cast<std::size_t>((end - begin) * row)));
+      });
+    };
+    if (precision_ == Precision::fp64) {
+      fill(values_of<double>(master));
+    } else {
+      fill(values_of<float>(master));
+    }
+  }
+  for (const auto& unit : units_) unit->refresh();
+}
+
+at::Tensor Model::logits(const BatchTensors& batch) const {
+  const at::NoGradGuard no_grad;
+  at::Tensor x;
+  for (const auto& block : blocks_) {
+    if (block.get() != head_) x = block->forward(x, batch);
+  }
+  return head_->logits(x);
+}
+
+}  // namespace lockstep
