@@ -1,0 +1,275 @@
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "corpus/bpe_files.hpp"
+#include "corpus/bpe_merges.hpp"
+#include "corpus/byte_level.hpp"
+#include "corpus/piece_pattern.hpp"
+#include "corpus/tokenizer_files.hpp"
+#include "corpus/tokenizers.hpp"
+#include "corpus/utf8.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <unordered_map>
+
+namespace lockstep {
+
+namespace {
+
+// What all threads share.
+struct Bpe {
+  explicit Bpe(const BpeDescription& description, const std::string& origin);
+
+  PieceRule pieces;
+  PrefixSpace prefix_space;
+  bool whole_pieces_first;
+  std::array<std::int32_t, 256> byte_ids{};
+  std::vector<std::string> bytes_of;                              // by id; empty where an id is not used
+  std::unordered_map<std::string, std::int32_t> id_of;            // by bytes; filled only for whole_pieces_first
+  MergeTable merges;
+  std::array<std::vector<AddedToken>, 2> added;                   // first the plain ones, then those marked normalized; longest first
+  PiecePattern pattern = PiecePattern::gpt2();
+};
+
+Bpe::Bpe(const BpeDescription& description, const std::string& origin)
+    : pieces(description.pieces), prefix_space(description.prefix_space), whole_pieces_first(description.whole_pieces_first),
+      merges(description.merges.size()) {
+  std::unordered_map<std::string, std::int32_t> ids;              // by the name in the byte-level alphabet
+  const auto name = [&](std::int32_t id, std::string bytes) {
+    if (id < 0 || id >= 1 << 24) fail(ExitCode::input, "{}: the id {} is out of range", origin, id);
+    if (static_cast<std::size_t>(id) >= bytes_of.size()) bytes_of.resize(static_cast<std::size_t>(id) + 1);
+    bytes_of[static_cast<std::size_t>(id)] = std::move(bytes);
+  };
+  for (const auto& [token, id] : description.vocabulary) {
+    ids[token] = id;
+    const std::string bytes = from_byte_level(token).value_or(token);   // others (special tokens) stand for themselves
+    if (whole_pieces_first) id_of[bytes] = id;
+    name(id, bytes);
+  }
+  for (int byte = 0; byte < 256; ++byte) {
+    const auto found = ids.find(to_byte_level(std::string(1, static_cast<char>(byte))));
+    if (found == ids.end()) fail(ExitCode::usage, "{}: the vocabulary lacks the byte 0x{:02X}; only byte-level BPE is supported", origin, byte);
+    byte_ids[static_cast<std::size_t>(byte)] = found->second;
+  }
+  const auto id_named = [&](const std::string& token) {
+    const auto found = ids.find(token);
+    if (found == ids.end()) fail(ExitCode::input, "{}: a merge names or makes '{}', which the vocabulary lacks", origin, token);
+    return found->second;
+  };
+  std::uint32_t rank = 0;
+  for (const auto& [left, right] : description.merges) merges.insert(id_named(left), id_named(right), {rank++, id_named(left + right)});
+  for (const AddedToken& token : description.added_tokens) {
+    name(token.id, token.content);
+    if (!token.content.empty()) added[token.normalized ? 1 : 0].push_back(token);
+  }
+  for (auto& tokens : added) std::ranges::stable_sort(tokens, std::greater{}, [](const AddedToken& token) { return token.content.size(); });
+}
+
+// Ids of short pieces seen before: a table of fixed size in which a newcomer takes its slot. One cache line a slot.
+class PieceCache {
+ public:
+  static constexpr std::size_t longest_piece = 23;   // bytes
+  static constexpr std::size_t most_ids = 9;
+  struct alignas(64) Slot {
+    std::array<char, 24> piece{};                    // padded with zeros, its length + 1 last; 0 there: empty
+    std::uint32_t ids = 0;
+    std::array<std::int32_t, most_ids> id{};
+  };
+  /// The slot for `piece`, which fits; `found` tells whether it holds it already. If not, the caller fills id and ids or empties it.
+  Slot& slot_of(std::string_view piece, bool& found) {
+    std::array<char, 24> key{};
+    std::memcpy(key.data(), piece.data(), piece.size());
+    key[23] = static_cast<char>(piece.size() + 1);
+    std::array<std::uint64_t, 3> words;
+    std::memcpy(words.data(), key.data(), sizeof words);
+    std::uint64_t mixed = (words[0] * 0x9E3779B97F4A7C15u) ^ (words[1] * 0xC2B2AE3D27D4EB4Fu) ^ (words[2] * 0x165667B19E3779F9u);
+    mixed ^= mixed >> 32;
+    Slot& slot = slots_[mixed * 0x9E3779B97F4A7C15u >> (64 - slot_bits)];
+    found = slot.piece == key;
+    if (!found) slot.piece = key;
+    return slot;
+  }
+
+ private:
+  static constexpr int slot_bits = 15;
+  std::vector<Slot> slots_ = std::vector<Slot>(std::size_t{1} << slot_bits);
+};
+
+class BpeEncoder : public Encoder {
+ public:
+  explicit BpeEncoder(const Bpe& bpe) : bpe_(&bpe), cutter_(bpe.pattern), merger_(bpe.merges) {}
+  void encode(std::string_view text, std::vector<std::int32_t>& ids) override { split_at_added(text, 0, ids); }
+
+ private:
+  void split_at_added(std::string_view text, std::size_t group, std::vector<std::int32_t>& ids);
+  void encode_plain(std::string_view text, std::vector<std::int32_t>& ids);
+  void encode_piece(std::string_view piece, std::vector<std::int32_t>& ids);
+  void merge_piece(std::string_view piece);
+
+  const Bpe* bpe_;
+  PieceCutter cutter_;
+  Merger merger_;
+  PieceCache cache_;
+  std::vector<std::int32_t> merged_;
+  std::string prefixed_;
+};
+
+// Added tokens are found leftmost, the longest first; the text between them goes to the next group and then to the pieces.
+void BpeEncoder::split_at_added(std::string_view text, std::size_t group, std::vector<std::int32_t>& ids) {
+  if (group == bpe_->added.size()) return encode_plain(text, ids);
+  const auto& tokens = bpe_->added[group];
+  if (tokens.empty()) return split_at_added(text, group + 1, ids);
+  std::string leads;
+  for (const AddedToken& token : tokens) leads.push_back(token.content.front());
+  std::size_t plain = 0;
+  std::size_t at = 0;
+  while ((at = text.find_first_of(leads, at)) != std::string_view::npos) {
+    const auto token = std::ranges::find_if(tokens, [&](const AddedToken& candidate) { return text.substr(at).starts_with(candidate.content); });
+    if (token == tokens.end()) {
+      ++at;
+      continue;
+    }
+    if (at > plain) split_at_added(text.substr(plain, at - plain), group + 1, ids);
+    ids.push_back(token->id);
+    at += token->content.size();
+    plain = at;
+  }
+  if (plain < text.size()) split_at_added(text.substr(plain), group + 1, ids);
+}
+
+void BpeEncoder::encode_plain(std::string_view text, std::vector<std::int32_t>& ids) {
+  if (text.empty()) return;
+  if (bpe_->prefix_space == PrefixSpace::add && text.front() != ' ') {
+    prefixed_.assign(1, ' ').append(text);
+    text = prefixed_;
+  }
+  if (bpe_->pieces == PieceRule::whole_text) return encode_piece(text, ids);
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = cutter_.end_of_piece(text, begin);
+    encode_piece(text.substr(begin, end - begin), ids);
+    begin = end;
+  }
+}
+
+void BpeEncoder::encode_piece(std::string_view piece, std::vector<std::int32_t>& ids) {
+  if (piece.size() > PieceCache::longest_piece) {
+    merge_piece(piece);
+    ids.insert(ids.end(), merged_.begin(), merged_.end());
+    return;
+  }
+  bool found = false;
+  PieceCache::Slot& slot = cache_.slot_of(piece, found);
+  if (found) {
+    ids.insert(ids.end(), slot.id.begin(), slot.id.begin() + slot.ids);
+    return;
+  }
+  merge_piece(piece);
+  ids.insert(ids.end(), merged_.begin(), merged_.end());
+  if (merged_.size() <= PieceCache::most_ids) {
+    std::ranges::copy(merged_, slot.id.begin());
+    slot.ids = static_cast<std::uint32_t>(merged_.size());
+  } else {
+    slot.piece = {};
+  }
+}
+
+void BpeEncoder::merge_piece(std::string_view piece) {
+  merged_.clear();
+  if (bpe_->whole_pieces_first) {
+    const auto whole = bpe_->id_of.find(std::string(piece));
+    if (whole != bpe_->id_of.end()) {
+      merged_.push_back(whole->second);
+      return;
+    }
+  }
+  for (const char byte : piece) merged_.push_back(bpe_->byte_ids[static_cast<std::uint8_t>(byte)]);
+  merger_.apply(merged_);
+}
+
+class BpeTokenizer : public Tokenizer {
+ public:
+  BpeTokenizer(BpeDescription description, const std::string& origin, const std::string& end_name)
+      : bpe_(description, origin), files_(std::move(description.files)) {
+    choose_end(end_name, description.end_name, origin);
+    cuttable_ = bpe_.pieces == PieceRule::gpt2_pattern;
+    for (const AddedToken& token : description.added_tokens) {
+      for (std::size_t position = 0; position < token.content.size();) {
+        if (is_white_space(next_code_point(token.content, position))) cuttable_ = false;
+      }
+    }
+  }
+  std::string name() const override { return "bpe"; }
+  std::int64_t vocabulary() const override { return static_cast<std::int64_t>(bpe_.bytes_of.size()); }
+  std::optional<std::int32_t> end_of_text() const override { return end_; }
+  std::unique_ptr<Encoder> encoder() const override { return std::make_unique<BpeEncoder>(bpe_); }
+  std::size_t last_cut(std::string_view text) const override;
+  const std::vector<TokenizerFile>& files() const override { return files_; }
+
+  std::string decode(std::span<const std::int32_t> ids) const override {
+    std::string text;
+    for (const std::int32_t id : ids) {
+      if (id < 0 || id >= vocabulary()) fail(ExitCode::input, "cannot decode id {}: the tokenizer has ids 0 to {}", id, vocabulary() - 1);
+      text += bpe_.bytes_of[static_cast<std::size_t>(id)];
+    }
+    return text;
+  }
+
+ private:
+  void choose_end(const std::string& wanted, const std::string& configured, const std::string& origin);
+
+  Bpe bpe_;
+  std::vector<TokenizerFile> files_;
+  std::optional<std::int32_t> end_;
+  bool cuttable_ = false;
+};
+
+// No piece of the pattern goes on from another character into white space, so a text may be cut between the two. A space, since
+// nothing is put before it; a line end would get a prefix space where the tokenizer adds one.
+std::size_t BpeTokenizer::last_cut(std::string_view text) const {
+  if (!cuttable_) return 0;
+  for (std::size_t cut = text.size(); cut-- > 1;) {
+    if (text[cut] != ' ' && (text[cut] != '\n' || bpe_.prefix_space == PrefixSpace::add)) continue;
+    std::size_t before = cut - 1;
+    while (before > 0 && (static_cast<std::uint8_t>(text[before]) & 0xC0) == 0x80) --before;
+    if (!is_white_space(next_code_point(text, before))) return cut;
+  }
+  return 0;
+}
+
+void BpeTokenizer::choose_end(const std::string& wanted, const std::string& configured, const std::string& origin) {
+  const auto id_of = [&](const std::string& name) -> std::optional<std::int32_t> {
+    const auto found = std::ranges::find(bpe_.bytes_of, name);
+    if (name.empty() || found == bpe_.bytes_of.end()) return std::nullopt;
+    return static_cast<std::int32_t>(found - bpe_.bytes_of.begin());
+  };
+  for (const std::string& name : {wanted, configured}) {
+    if (name.empty()) continue;
+    end_ = id_of(name);
+    if (!end_) fail(ExitCode::usage, "{}: the vocabulary has no token '{}' to end texts with", origin, name);
+    break;
+  }
+  std::string end_name = !wanted.empty() ? wanted : configured;
+  for (const char* const customary : {default_end_name, "<|end_of_text|>", "</s>"}) {
+    if (end_ || !(end_ = id_of(customary))) continue;
+    end_name = customary;
+  }
+  // The choice travels with the files, for us and for transformers.
+  const auto config = std::ranges::find(files_, "tokenizer_config.json", &TokenizerFile::name);
+  if (config == files_.end()) {
+    const bool has_json = std::ranges::find(files_, "tokenizer.json", &TokenizerFile::name) != files_.end();
+    files_.push_back({"tokenizer_config.json", tokenizer_config_json(has_json ? "PreTrainedTokenizerFast" : "GPT2Tokenizer", end_name)});
+  } else if (!wanted.empty() && wanted != configured) {
+    Json document = parse_json(config->content, origin);
+    document["eos_token"] = wanted;
+    config->content = to_text(document, 2) + "\n";
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> bpe_tokenizer(const Path& path, const std::string& end_name) {
+  return std::make_unique<BpeTokenizer>(read_bpe(path), path.string(), end_name);
+}
+
+}  // namespace lockstep

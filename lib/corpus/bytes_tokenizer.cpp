@@ -1,0 +1,66 @@
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "corpus/byte_level.hpp"
+#include "corpus/tokenizer_files.hpp"
+#include "corpus/tokenizers.hpp"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::int32_t end_id = 256;
+
+// The same ids for transformers: byte-level BPE without a single merge.
+std::string bytes_tokenizer_json(const std::string& end_name) {
+  Json vocabulary = Json::object();
+  for (int byte = 0; byte < 256; ++byte) vocabulary[to_byte_level(std::string(1, static_cast<char>(byte)))] = byte;
+  const Json byte_level{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+  return hf_tokenizer_json({added_token_json(end_id, end_name)}, byte_level, byte_level,
+                           Json{{"type", "BPE"}, {"dropout", nullptr}, {"unk_token", nullptr}, {"continuing_subword_prefix", nullptr},
+                                {"end_of_word_suffix", nullptr}, {"fuse_unk", false}, {"byte_fallback", false},
+                                {"ignore_merges", false}, {"vocab", vocabulary}, {"merges", Json::array()}});
+}
+
+class BytesEncoder : public Encoder {
+ public:
+  void encode(std::string_view text, std::vector<std::int32_t>& ids) override {
+    ids.reserve(ids.size() + text.size());
+    for (const char byte : text) ids.push_back(static_cast<std::uint8_t>(byte));
+  }
+};
+
+class BytesTokenizer : public Tokenizer {
+ public:
+  explicit BytesTokenizer(const std::string& end_name)
+      : end_name_(end_name),
+        files_{{"tokenizer.json", bytes_tokenizer_json(end_name)}, {"tokenizer_config.json", tokenizer_config_json("PreTrainedTokenizerFast", end_name)}} {}
+  std::string name() const override { return "bytes"; }
+  std::int64_t vocabulary() const override { return 257; }
+  std::optional<std::int32_t> end_of_text() const override { return end_id; }
+  std::unique_ptr<Encoder> encoder() const override { return std::make_unique<BytesEncoder>(); }
+  std::size_t last_cut(std::string_view text) const override { return text.size(); }
+  const std::vector<TokenizerFile>& files() const override { return files_; }
+
+  std::string decode(std::span<const std::int32_t> ids) const override {
+    std::string text;
+    for (const std::int32_t id : ids) {
+      if (id < 0 || id > end_id) fail(ExitCode::input, "cannot decode id {}: the bytes tokenizer has ids 0 to 256", id);
+      if (id == end_id) {
+        text += end_name_;
+      } else {
+        text.push_back(static_cast<char>(id));
+      }
+    }
+    return text;
+  }
+
+ private:
+  std::string end_name_;
+  std::vector<TokenizerFile> files_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> bytes_tokenizer(const std::string& end_name) { return std::make_unique<BytesTokenizer>(end_name); }
+
+}  // namespace lockstep
