@@ -1,0 +1,46 @@
+// Saving: all ranks write their share of the state into one staged folder, compare what should be equal, and commit it together, or
+// none of it. What is saved is declared in store/component.hpp; getting it back: checkpoint/load.hpp, checkpoint/resume.hpp.
+#pragma once
+
+#include "base/files.hpp"
+#include "base/hash.hpp"
+#include "comm/communicator.hpp"
+#include "comm/phase.hpp"
+#include "store/component.hpp"
+#include "store/run_directory.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+struct SaveRequest {
+  Path run;                            // the checkpoint becomes RUN/checkpoints/step-N
+  std::int64_t step = 0;
+  World world;                         // of the ranks of the communicator
+  std::vector<std::pair<std::string, double>> metrics = {};            // those of rank 0 count
+  std::vector<std::pair<std::string, std::string>> documents = {};     // "config.yaml", "config.json", …: those of rank 0 count
+  Retention retention = {};
+  int ranks_per_file = 1;              // neighbouring ranks that share one part
+  std::function<void(Phase)> enter = {};   // called as a rank enters save_plan … save_commit; may throw (injection). Local
+};
+
+struct SaveReport {
+  Path path;
+  std::int64_t step = 0;
+  std::uint64_t bytes = 0;             // of all parts
+  double seconds = 0;
+  Hash128 state_digest;
+  std::vector<std::int64_t> retired;   // steps that made room
+  std::string retention_problem;       // why older ones could not be removed; the new checkpoint is sound all the same
+};
+
+/// Commits a checkpoint of the components, each of which every rank names in the same order, and returns the same report on all ranks.
+/// Collective over `ranks`. On any failure all ranks throw one Error naming the failing rank, the staged folder is put aside as
+/// .failed-…, and the checkpoint that was current stays so. Ranks of a cell that hold different bytes: Error(verdict) naming tensor and ranks.
+SaveReport save(Communicator& ranks, const std::vector<Component>& components, const SaveRequest& request);
+
+}  // namespace lockstep

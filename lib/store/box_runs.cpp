@@ -1,0 +1,60 @@
+#include "store/box_runs.hpp"
+
+#include <fmt/format.h>
+
+namespace lockstep {
+
+void for_each_run(const Box& region, const Box& a, const Box& b, const std::function<void(const BoxRun&)>& visit) {
+  const std::size_t dims = region.extent.size();
+  std::int64_t length = elements(region);
+  if (length == 0) return;
+  if (dims == 0) return visit({0, 0, 1});
+
+  Shape stride_a(dims, 1);
+  Shape stride_b(dims, 1);
+  for (std::size_t d = dims - 1; d > 0; --d) {
+    stride_a[d - 1] = stride_a[d] * a.extent[d];
+    stride_b[d - 1] = stride_b[d] * b.extent[d];
+  }
+  std::size_t outer = dims - 1;   // dims [outer, end) make one run: all after the first of them are whole in both boxes
+  while (outer > 0 && region.extent[outer] == a.extent[outer] && region.extent[outer] == b.extent[outer]) --outer;
+  std::int64_t run = 1;
+  for (std::size_t d = outer; d < dims; ++d) run *= region.extent[d];
+
+  Shape at(outer, 0);   // the position of the run within the region, over the outer dims
+  std::int64_t in_a = 0;
+  std::int64_t in_b = 0;
+  for (std::size_t d = 0; d < dims; ++d) {
+    in_a += (region.begin[d] - a.begin[d]) * stride_a[d];
+    in_b += (region.begin[d] - b.begin[d]) * stride_b[d];
+  }
+  for (; length > 0; length -= run) {
+    visit({in_a, in_b, run});
+    for (std::size_t d = outer; d-- > 0;) {
+      in_a += stride_a[d];
+      in_b += stride_b[d];
+      if (++at[d] < region.extent[d]) break;
+      in_a -= at[d] * stride_a[d];
+      in_b -= at[d] * stride_b[d];
+      at[d] = 0;
+    }
+  }
+}
+
+Box rows_of(const Box& box, std::int64_t first, std::int64_t count) {
+  Box rows = box;
+  rows.begin[0] += first;
+  rows.extent[0] = count;
+  return rows;
+}
+
+std::string path_text(const Box& box) {
+  if (box.extent.empty()) return "scalar";
+  std::string text;
+  for (std::size_t d = 0; d < box.extent.size(); ++d) {
+    text += fmt::format("{}{}:{}", d == 0 ? "" : ",", box.begin[d], box.begin[d] + box.extent[d]);
+  }
+  return text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,28 @@
+// Walking a region that lies in two row-major arrays at once, run by run: what copying between pieces and what fingerprints need.
+#pragma once
+
+#include "layout/shape.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace lockstep {
+
+/// Consecutive elements in both arrays: `length` elements from `in_a` of the array that holds box a, and from `in_b` of the one of b.
+struct BoxRun {
+  std::int64_t in_a = 0;
+  std::int64_t in_b = 0;
+  std::int64_t length = 0;
+};
+
+/// Calls `visit` for each run of `region`, in row-major order, with runs as long as both boxes allow. `region` lies in both.
+void for_each_run(const Box& region, const Box& a, const Box& b, const std::function<void(const BoxRun&)>& visit);
+
+/// The rows [first, first + count) of dim 0 of a box of rank 1 or more.
+Box rows_of(const Box& box, std::int64_t first, std::int64_t count);
+
+/// The box as part of a dataset's path: "0:3,4:8"; "scalar" for a scalar.
+std::string path_text(const Box& box);
+
+}  // namespace lockstep

@@ -1,0 +1,104 @@
+#include "store/checkpoint_plan.hpp"
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+
+#include <algorithm>
+#include <map>
+
+namespace lockstep {
+
+namespace {
+
+std::uint64_t box_bytes(const StoredTensor& tensor, const Box& box) {
+  return static_cast<std::uint64_t>(elements(box)) * static_cast<std::uint64_t>(size_of(tensor.layout.dtype));
+}
+
+// The folder of a component's pieces that `writer` writes.
+std::string folder_of(const StoredComponent& component, Rank writer) {
+  if (component.pattern != Pattern::per_group) return std::string(name_of(component.pattern));
+  const auto cell = std::find_if(component.cells.begin(), component.cells.end(),
+                                 [&](const auto& entry) { return std::find(entry.second.begin(), entry.second.end(), writer) != entry.second.end(); });
+  return fmt::format("per_group/{}/{}", join(component.equal_along, "+"), cell == component.cells.end() ? "all" : cell->first);
+}
+
+}  // namespace
+
+CheckpointPlan plan_checkpoint(std::vector<StoredTensor> tensors, const std::vector<std::vector<Holding>>& holdings,
+                               const std::vector<StoredComponent>& components, int ranks, int ranks_per_file) {
+  CheckpointPlan plan;
+  plan.tensors = std::move(tensors);
+  plan.ranks = ranks;
+  std::uint64_t bytes = 0;
+  std::vector<int> element_bytes;
+  for (const StoredTensor& tensor : plan.tensors) {
+    bytes += box_bytes(tensor, whole(tensor.layout.global));
+    element_bytes.push_back(size_of(tensor.layout.dtype));
+  }
+  plan.pieces = plan_writes(holdings, element_bytes, ranks, piece_limit(bytes, ranks));
+
+  std::map<std::string, const StoredComponent*> by_key;
+  for (const StoredComponent& component : components) by_key[component.key] = &component;
+  std::map<std::string, PlannedFile> files;
+  for (std::size_t number = 0; number < plan.pieces.size(); ++number) {
+    const WriteItem& piece = plan.pieces[number];
+    const int part = piece.writer / ranks_per_file;
+    const std::string folder = folder_of(*by_key.at(plan.tensors[piece.tensor].component), piece.writer);
+    PlannedFile& file = files[fmt::format("{}/part-{:04}.h5", folder, part)];
+    if (file.pieces.empty() || piece.writer < file.leader) file.leader = piece.writer;
+    file.pieces.push_back(number);
+  }
+  plan.file_of_piece.resize(plan.pieces.size());
+  for (auto& [path, file] : files) {
+    file.path = path;
+    for (const std::size_t piece : file.pieces) plan.file_of_piece[piece] = plan.files.size();
+    plan.files.push_back(std::move(file));
+  }
+  return plan;
+}
+
+std::uint64_t total_bytes(const CheckpointPlan& plan) {
+  std::uint64_t bytes = 0;
+  for (const WriteItem& piece : plan.pieces) bytes += box_bytes(plan.tensors[piece.tensor], piece.box);
+  return bytes;
+}
+
+Hash128 hash_of(const CheckpointPlan& plan) {
+  StreamHash hash;
+  for (std::size_t i = 0; i < plan.pieces.size(); ++i) {
+    const WriteItem& piece = plan.pieces[i];
+    const StoredTensor& tensor = plan.tensors[piece.tensor];
+    hash.add(fmt::format("{} {} {} {} {} {}\n", full_name(tensor), to_text(tensor.layout.global), name_of(tensor.layout.dtype), to_text(piece.box), piece.writer,
+                         plan.files[plan.file_of_piece[i]].path));
+  }
+  return hash.digest();
+}
+
+PartPiece part_piece(const CheckpointPlan& plan, std::size_t piece) {
+  const StoredTensor& tensor = plan.tensors[plan.pieces[piece].tensor];
+  return {full_name(tensor), tensor.layout.global, tensor.layout.dtype, plan.pieces[piece].box};
+}
+
+std::vector<PartPiece> part_pieces(const CheckpointPlan& plan, const PlannedFile& file) {
+  std::vector<PartPiece> pieces;
+  for (const std::size_t piece : file.pieces) pieces.push_back(part_piece(plan, piece));
+  return pieces;
+}
+
+std::string describe_plan(const CheckpointPlan& plan) {
+  std::vector<std::uint64_t> load(static_cast<std::size_t>(plan.ranks), 0);
+  std::string text = fmt::format("{} tensors in {} pieces, {} in {} files by {} writers\n", plan.tensors.size(), plan.pieces.size(), human_bytes(total_bytes(plan)),
+                                 plan.files.size(), plan.ranks);
+  for (const PlannedFile& file : plan.files) {
+    std::uint64_t bytes = 0;
+    for (const std::size_t piece : file.pieces) bytes += box_bytes(plan.tensors[plan.pieces[piece].tensor], plan.pieces[piece].box);
+    text += fmt::format("  {}  {} pieces, {}\n", file.path, file.pieces.size(), human_bytes(bytes));
+  }
+  for (const WriteItem& piece : plan.pieces) load[static_cast<std::size_t>(piece.writer)] += box_bytes(plan.tensors[piece.tensor], piece.box);
+  const std::uint64_t most = *std::max_element(load.begin(), load.end());
+  const double mean = static_cast<double>(total_bytes(plan)) / plan.ranks;
+  text += fmt::format("largest writer / mean: {:.3f}\n", mean > 0 ? static_cast<double>(most) / mean : 1.0);
+  return text;
+}
+
+}  // namespace lockstep

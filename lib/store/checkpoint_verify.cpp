@@ -1,0 +1,158 @@
+#include "store/checkpoint_verify.hpp"
+
+#include "base/error.hpp"
+#include "store/checkpoint_reader.hpp"
+#include "store/write_plan.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+namespace lockstep {
+
+namespace {
+
+// The pieces of one file, as its hash needs them.
+struct FilePieces {
+  std::vector<std::size_t> numbers;   // in CheckpointReader::pieces()
+  std::vector<PartPiece> pieces;
+  std::vector<PieceRecord> records;
+};
+
+PartPiece as_part(const CheckpointReader& reader, const IndexedPiece& piece) {
+  const StoredTensor& tensor = reader.manifest().tensors[piece.tensor];
+  return {full_name(tensor), tensor.layout.global, tensor.layout.dtype, piece.box};
+}
+
+std::vector<FilePieces> pieces_by_file(const CheckpointReader& reader) {
+  std::vector<FilePieces> files(reader.manifest().files.size());
+  for (std::size_t i = 0; i < reader.pieces().size(); ++i) {
+    const IndexedPiece& piece = reader.pieces()[i];
+    files[piece.file].numbers.push_back(i);
+    files[piece.file].pieces.push_back(as_part(reader, piece));
+    files[piece.file].records.push_back(piece.record);
+  }
+  return files;
+}
+
+void check_sizes(const CheckpointReader& reader, Verification& result) {
+  for (const StoredFile& file : reader.manifest().files) {
+    struct stat status {};
+    if (::stat((reader.path() / file.path).c_str(), &status) != 0) {
+      result.defects.push_back({VerifyLevel::sizes, file.path, "", fmt::format("{} is missing", file.path)});
+    } else if (static_cast<std::uint64_t>(status.st_size) != file.bytes) {
+      result.defects.push_back({VerifyLevel::sizes, file.path, "", fmt::format("{} has {} bytes instead of {}", file.path, status.st_size, file.bytes)});
+    }
+  }
+}
+
+void check_coverage(const CheckpointReader& reader, Verification& result) {
+  for (std::size_t i = 0; i < reader.manifest().tensors.size(); ++i) {
+    const StoredTensor& tensor = reader.manifest().tensors[i];
+    std::vector<Box> boxes;
+    const auto [first, last] = reader.pieces_of(i);
+    for (std::size_t piece = first; piece < last; ++piece) boxes.push_back(reader.pieces()[piece].box);
+    if (const auto defect = coverage_defect(tensor.layout.global, boxes)) {
+      result.defects.push_back({VerifyLevel::coverage, "", full_name(tensor), fmt::format("{}: {}", full_name(tensor), *defect)});
+    }
+  }
+}
+
+// Reads every byte once: block hashes, file hashes and, if asked, the fingerprints of the pieces.
+class ContentCheck {
+ public:
+  ContentCheck(const CheckpointReader& reader, VerifyLevel level, Verification& result)
+      : reader_(reader), level_(level), result_(result), sums_(reader.pieces().size()) {}
+
+  void run() {
+    const std::vector<FilePieces> files = pieces_by_file(reader_);
+    for (std::size_t i = 0; i < files.size(); ++i) check_file(reader_.manifest().files[i], files[i]);
+    if (level_ == VerifyLevel::fingerprints) check_fingerprints();
+  }
+
+ private:
+  void check_file(const StoredFile& file, const FilePieces& held) {
+    const std::size_t before = result_.defects.size();
+    const auto check = [&](std::size_t piece, std::size_t block, std::span<const std::byte> bytes, const Hash128& hash) {
+      const PartPiece& part = held.pieces[piece];
+      result_.bytes += bytes.size();
+      if (level_ == VerifyLevel::fingerprints) {
+        sums_[held.numbers[piece]] += fingerprint(part.global, part.dtype, part.box, bytes, static_cast<std::int64_t>(block * block_bytes) / size_of(part.dtype));
+      }
+      if (hash == held.records[piece].blocks[block]) return;
+      const std::uint64_t begin = held.records[piece].offset + block * block_bytes;
+      result_.defects.push_back({VerifyLevel::hashes, file.path, part.tensor,
+                                 fmt::format("{} {} in {} does not match its hash (bytes {} to {} of the file)", part.tensor, to_text(part.box), file.path, begin, begin + bytes.size())});
+    };
+    try {
+      const Hash128 hash = part_hash(reader_.path() / file.path, held.pieces, held.records, check);
+      if (hash != file.hash && result_.defects.size() == before) {
+        result_.defects.push_back({VerifyLevel::hashes, file.path, "", fmt::format("{} does not match its hash, outside of its tensors", file.path)});
+      }
+    } catch (const Error& error) {   // cut short or unreadable: a finding like the others
+      result_.defects.push_back({VerifyLevel::hashes, file.path, "", error.what()});
+    }
+  }
+
+  void check_fingerprints() {
+    std::vector<StoredTensor> found = reader_.manifest().tensors;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      found[i].fingerprint = {};
+      const auto [first, last] = reader_.pieces_of(i);
+      for (std::size_t piece = first; piece < last; ++piece) {
+        found[i].fingerprint += sums_[piece];
+        const IndexedPiece& stored = reader_.pieces()[piece];
+        if (sums_[piece] == stored.record.fingerprint) continue;
+        const std::string& file = reader_.manifest().files[stored.file].path;
+        result_.defects.push_back({VerifyLevel::fingerprints, file, full_name(found[i]), fmt::format("{} {} in {} does not match its fingerprint", full_name(found[i]), to_text(stored.box), file)});
+      }
+      if (found[i].fingerprint == reader_.manifest().tensors[i].fingerprint) continue;
+      result_.defects.push_back({VerifyLevel::fingerprints, "", full_name(found[i]), fmt::format("{}: its pieces do not make up its fingerprint", full_name(found[i]))});
+    }
+    if (state_digest(found) == reader_.manifest().state_digest) return;
+    result_.defects.push_back({VerifyLevel::fingerprints, "", "", "the tensors do not make up the state digest"});
+  }
+
+  const CheckpointReader& reader_;
+  VerifyLevel level_;
+  Verification& result_;
+  std::vector<Fingerprint> sums_;
+};
+
+}  // namespace
+
+std::string_view name_of(VerifyLevel level) {
+  switch (level) {
+    case VerifyLevel::manifest: return "manifest";
+    case VerifyLevel::sizes: return "sizes";
+    case VerifyLevel::coverage: return "coverage";
+    case VerifyLevel::hashes: return "hashes";
+    case VerifyLevel::fingerprints: return "fingerprints";
+  }
+  return "unknown";
+}
+
+Verification verify_checkpoint(const Path& checkpoint, VerifyLevel level) {
+  Verification result;
+  std::unique_ptr<CheckpointReader> reader;
+  try {
+    reader = std::make_unique<CheckpointReader>(checkpoint);
+  } catch (const Error& error) {   // without manifest and index nothing else can be judged
+    result.defects.push_back({VerifyLevel::manifest, "", "", error.what()});
+    return result;
+  }
+  result.reached = level;
+  if (level >= VerifyLevel::sizes) check_sizes(*reader, result);
+  if (level >= VerifyLevel::coverage) check_coverage(*reader, result);
+  if (level >= VerifyLevel::hashes) ContentCheck(*reader, level, result).run();
+  return result;
+}
+
+std::optional<std::string> first_defect(const Path& checkpoint, VerifyLevel level) {
+  const Verification result = verify_checkpoint(checkpoint, level);
+  if (result.defects.empty()) return std::nullopt;
+  return result.defects.front().message;
+}
+
+}  // namespace lockstep

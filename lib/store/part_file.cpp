@@ -1,0 +1,221 @@
+#include "store/part_file.hpp"
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "store/box_runs.hpp"
+#include "store/hdf5.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <numeric>
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::uint64_t page_bytes = 4096;
+constexpr std::uint64_t direct_from = 1 << 20;   // bytes of a piece from which direct I/O pays
+constexpr std::string_view table_path = "/_index";
+constexpr std::array<unsigned char, 8> signature{0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
+
+std::string table_text(std::span<const PartPiece> pieces, std::span<const PieceRecord> records) {
+  Json entries = Json::array();
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    Json blocks = Json::array();
+    for (const Hash128& block : records[i].blocks) blocks.push_back(to_hex(block));
+    entries.push_back({{"tensor", pieces[i].tensor}, {"shape", pieces[i].global}, {"dtype", name_of(pieces[i].dtype)}, {"begin", pieces[i].box.begin},
+                       {"extent", pieces[i].box.extent}, {"offset", records[i].offset}, {"fingerprint", to_hex(records[i].fingerprint)}, {"blocks", std::move(blocks)}});
+  }
+  return to_text(Json{{"schema", "lockstep.part"}, {"version", 1}, {"block_bytes", block_bytes}, {"pieces", std::move(entries)}});
+}
+
+// The records before anything is written: as many blocks as there will be, so that the table has its final length.
+std::vector<PieceRecord> blank_records(std::span<const PartPiece> pieces, const std::vector<std::uint64_t>& offsets) {
+  std::vector<PieceRecord> records(pieces.size());
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    records[i].offset = offsets[i];
+    records[i].blocks.resize((bytes_of(pieces[i]) + block_bytes - 1) / block_bytes);
+  }
+  return records;
+}
+
+void write_head(const Path& path, const std::array<unsigned char, 8>& head) {
+  FileDescriptor file = open_file(path, O_WRONLY);
+  write_at(file, std::as_bytes(std::span(head)), 0, path);
+  sync_file(file, path);
+  file.close(path);
+}
+
+std::uint64_t size_of_file(const FileDescriptor& file, const Path& path) {
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) fail_errno("look at", path);
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+void add_hash(StreamHash& stream, const Hash128& hash) {
+  std::array<std::byte, 16> bytes;
+  for (int i = 0; i < 8; ++i) {
+    bytes[static_cast<std::size_t>(i)] = static_cast<std::byte>(hash.high >> (8 * i));
+    bytes[static_cast<std::size_t>(8 + i)] = static_cast<std::byte>(hash.low >> (8 * i));
+  }
+  stream.add(std::span<const std::byte>(bytes));
+}
+
+}  // namespace
+
+std::uint64_t bytes_of(const PartPiece& piece) { return static_cast<std::uint64_t>(elements(piece.box)) * static_cast<std::uint64_t>(size_of(piece.dtype)); }
+
+std::string dataset_of(const PartPiece& piece) { return fmt::format("/{}/{}", piece.tensor, path_text(piece.box)); }
+
+StampedPart stamp_part(const Path& path, std::span<const PartPiece> pieces) {
+  StampedPart stamped;
+  Hdf5File file = Hdf5File::create(path);
+  file.set_attribute("/", "format", "lockstep.part");
+  file.set_attribute("/", "version", 1);
+  for (const PartPiece& piece : pieces) stamped.offsets.push_back(file.create_dataset(dataset_of(piece), piece.dtype, piece.box.extent).offset);
+  const std::string table = table_text(pieces, blank_records(pieces, stamped.offsets));
+  stamped.table_offset = file.create_dataset(std::string(table_path), DType::u8, {static_cast<std::int64_t>(table.size())}).offset;
+  file.close();
+  write_head(path, {});   // withheld until the part is whole
+  return stamped;
+}
+
+PartWriter::PartWriter(Path path)
+    : path_(std::move(path)), buffered_(open_file(path_, O_WRONLY)), bounce_(nullptr, std::free) {
+  const int direct = ::open(path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);   // refused by some file systems: tmpfs, some FUSE
+  if (direct < 0) return;
+  direct_ = FileDescriptor(direct);
+  use_direct_ = true;
+}
+
+PartWriter::~PartWriter() = default;
+
+PieceRecord PartWriter::write(const PartPiece& piece, std::uint64_t offset, std::span<const std::byte> bytes) {
+  invariant(bytes.size() == bytes_of(piece), fmt::format("{} has the bytes of its box {}", piece.tensor, to_text(piece.box)));
+  PieceRecord record;
+  record.offset = offset;
+  const std::uint64_t element = static_cast<std::uint64_t>(size_of(piece.dtype));
+  const bool large = bytes.size() >= direct_from && offset % page_bytes == 0;
+  for (std::uint64_t done = 0; done < bytes.size(); done += block_bytes) {
+    const auto block = bytes.subspan(done, std::min<std::uint64_t>(block_bytes, bytes.size() - done));
+    record.blocks.push_back(hash128(block));
+    record.fingerprint += fingerprint(piece.global, piece.dtype, piece.box, block, static_cast<std::int64_t>(done / element));
+    if (large) {
+      write_block(block, offset + done);
+    } else {
+      write_at(buffered_, block, offset + done, path_);
+    }
+  }
+  return record;
+}
+
+// Whole pages go past the page cache; the last bytes go through it, since a padded page would overwrite the file's neighbouring objects.
+void PartWriter::write_block(std::span<const std::byte> block, std::uint64_t offset) {
+  std::uint64_t body = use_direct_ ? block.size() / page_bytes * page_bytes : 0;
+  if (body > 0 && !bounce_) {
+    bounce_.reset(static_cast<std::byte*>(std::aligned_alloc(page_bytes, block_bytes)));
+    if (!bounce_) throw std::bad_alloc();
+  }
+  for (std::uint64_t done = 0; done < body;) {
+    std::memcpy(bounce_.get(), block.data() + done, body - done);
+    const ssize_t written = ::pwrite(direct_.get(), bounce_.get(), body - done, static_cast<off_t>(offset + done));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno != EINVAL) fail_errno("write", path_);
+    if (written <= 0 || static_cast<std::uint64_t>(written) % page_bytes != 0) {   // larger alignment wanted, or a short write
+      use_direct_ = false;
+      body = done;
+      break;
+    }
+    done += static_cast<std::uint64_t>(written);
+  }
+  write_at(buffered_, block.subspan(body), offset + body, path_);
+}
+
+void PartWriter::finish() {
+  sync_file(buffered_, path_);
+  buffered_.close(path_);
+  if (direct_.get() >= 0) direct_.close(path_);
+}
+
+SealedPart seal_part(const Path& path, std::span<const PartPiece> pieces, std::span<const PieceRecord> records, std::uint64_t table_offset) {
+  const std::string table = table_text(pieces, records);
+  FileDescriptor file = open_file(path, O_RDWR);
+  write_at(file, std::as_bytes(std::span(table)), table_offset, path);
+  sync_file(file, path);
+  write_at(file, std::as_bytes(std::span(signature)), 0, path);
+  sync_file(file, path);
+  const std::uint64_t bytes = size_of_file(file, path);
+  file.close(path);
+  return {bytes, part_hash(path, pieces, records)};
+}
+
+Hash128 part_hash(const Path& path, std::span<const PartPiece> pieces, std::span<const PieceRecord> records, const BlockCheck& check) {
+  const FileDescriptor file = open_file(path, O_RDONLY);
+  const std::uint64_t size = size_of_file(file, path);
+  std::vector<std::size_t> order(pieces.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return records[a].offset < records[b].offset; });
+  StreamHash stream;
+  std::vector<std::byte> buffer;
+  std::uint64_t at = 0;
+  const auto read_next = [&](std::uint64_t bytes) {
+    buffer.resize(bytes);
+    read_at(file, buffer, at, path);
+    at += bytes;
+    return std::span<const std::byte>(buffer);
+  };
+  const auto add_rest = [&](std::uint64_t end) {
+    while (at < end) stream.add(read_next(std::min(block_bytes, end - at)));
+  };
+  for (const std::size_t number : order) {
+    const PieceRecord& record = records[number];
+    const std::uint64_t bytes = bytes_of(pieces[number]);
+    if (bytes == 0) continue;
+    if (record.offset < at) fail(ExitCode::input, "{}: the pieces of the index overlap", path.string());
+    if (record.offset + bytes > size) fail(ExitCode::input, "{} ends at byte {}, within {}", path.string(), size, pieces[number].tensor);
+    add_rest(record.offset);
+    for (std::size_t block = 0; block < record.blocks.size(); ++block) {
+      Hash128 hash = record.blocks[block];
+      const std::uint64_t length = std::min(block_bytes, record.offset + bytes - at);
+      if (check) {
+        const auto content = read_next(length);
+        hash = hash128(content);
+        check(number, block, content, hash);
+      } else {
+        at += length;
+      }
+      add_hash(stream, hash);
+    }
+  }
+  add_rest(size);
+  return stream.digest();
+}
+
+PartTable read_part_table(const Path& path) {
+  const std::string origin = path.string() + std::string(table_path);
+  const Json document = parse_json(Hdf5File::open(path).read_text(std::string(table_path)), origin);
+  try {
+    PartTable table;
+    for (const Json& entry : document.at("pieces")) {
+      const std::string dtype = entry.at("dtype");
+      const auto parsed = parse_dtype(dtype);
+      if (!parsed) fail(ExitCode::input, "{}: unknown element type '{}'", origin, dtype);
+      table.pieces.push_back({entry.at("tensor"), entry.at("shape"), *parsed, {entry.at("begin"), entry.at("extent")}});
+      PieceRecord record{entry.at("offset"), {}, fingerprint_from_hex(entry.at("fingerprint").get<std::string>())};
+      for (const Json& block : entry.at("blocks")) record.blocks.push_back(hash_from_hex(block.get<std::string>()));
+      table.records.push_back(std::move(record));
+    }
+    return table;
+  } catch (const nlohmann::json::exception& error) {
+    fail(ExitCode::input, "{}: malformed table: {}", origin, error.what());
+  }
+}
+
+}  // namespace lockstep

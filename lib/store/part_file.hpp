@@ -1,0 +1,86 @@
+// A part: one HDF5 file with pieces of tensors, each a typed contiguous dataset, and a table of itself in /_index. The library lays the
+// file out; the bytes are written at the datasets' offsets, hashed in the same pass; the eight bytes that make it an HDF5 file come last,
+// so a part that was cut short does not open. Several ranks may write one part. Which pieces go where: store/checkpoint_plan.hpp.
+#pragma once
+
+#include "base/files.hpp"
+#include "base/hash.hpp"
+#include "layout/dtype.hpp"
+#include "store/fingerprint.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+inline constexpr std::uint64_t block_bytes = 8 << 20;   // pieces are hashed, checked and read in blocks of this size
+
+struct PartPiece {
+  std::string tensor;             // full name: "model/wte.weight"
+  Shape global;                   // of the logical tensor
+  DType dtype = DType::f32;
+  Box box;                        // what of it this piece is
+};
+std::uint64_t bytes_of(const PartPiece& piece);
+std::string dataset_of(const PartPiece& piece);         // "/model/wte.weight/0:8,0:4"
+
+struct PieceRecord {
+  std::uint64_t offset = 0;       // of the piece in its file
+  std::vector<Hash128> blocks;    // XXH3-128 of each block_bytes of the piece
+  Fingerprint fingerprint;        // the piece's share
+};
+
+struct StampedPart {
+  std::vector<std::uint64_t> offsets;   // of each piece
+  std::uint64_t table_offset = 0;       // of /_index
+};
+/// Lays out a new part. The file is not HDF5 yet. Throws Error(storage).
+StampedPart stamp_part(const Path& path, std::span<const PartPiece> pieces);
+
+/// Writes pieces of a stamped part; each rank of a shared part has its own. Uses direct I/O for the whole pages of large pieces where the
+/// file system can.
+class PartWriter {
+ public:
+  explicit PartWriter(Path path);
+  ~PartWriter();
+  /// Throws Error(storage).
+  PieceRecord write(const PartPiece& piece, std::uint64_t offset, std::span<const std::byte> bytes);
+  /// Makes what was written durable. Throws Error(storage); the part is then lost, a second try would lie.
+  void finish();
+
+ private:
+  void write_block(std::span<const std::byte> block, std::uint64_t offset);
+  Path path_;
+  FileDescriptor buffered_;
+  FileDescriptor direct_;
+  bool use_direct_ = false;
+  std::unique_ptr<std::byte, void (*)(void*)> bounce_;
+};
+
+struct SealedPart {
+  std::uint64_t bytes = 0;
+  Hash128 hash;                   // part_hash
+};
+
+/// Writes the table, then the signature. All writers must have finished. Throws Error(storage).
+SealedPart seal_part(const Path& path, std::span<const PartPiece> pieces, std::span<const PieceRecord> records, std::uint64_t table_offset);
+
+/// XXH3-128 over the file in order, where each block of a piece is replaced by its own hash (16 bytes, little-endian, high half first).
+/// With `check`, pieces are read and their blocks hashed anew: it is called for each block with its true hash; without, the records count.
+/// Throws Error(input) if the file ends early.
+using BlockCheck = std::function<void(std::size_t piece, std::size_t block, std::span<const std::byte> bytes, const Hash128& hash)>;
+Hash128 part_hash(const Path& path, std::span<const PartPiece> pieces, std::span<const PieceRecord> records, const BlockCheck& check = {});
+
+struct PartTable {
+  std::vector<PartPiece> pieces;
+  std::vector<PieceRecord> records;
+};
+/// What a sealed part says of itself. Throws Error(input).
+PartTable read_part_table(const Path& path);
+
+}  // namespace lockstep

@@ -1,0 +1,125 @@
+#include "store/staging.hpp"
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "store/piece_index.hpp"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <set>
+
+namespace lockstep {
+
+namespace {
+
+std::uint64_t free_bytes(const Path& folder) {
+  struct statvfs status {};
+  if (::statvfs(folder.c_str(), &status) != 0) fail_errno("ask for the free space of", folder);
+  return static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
+}
+
+// Parts have the sizes that their sealers reported, every element is in one piece, and the pieces make up the tensors: a tensor's
+// fingerprint is then the sum of its pieces'.
+void complete_tensors(const CheckpointPlan& plan, const StagedState& state, std::vector<StoredTensor>& tensors) {
+  std::vector<std::vector<Box>> boxes(tensors.size());
+  for (std::size_t i = 0; i < plan.pieces.size(); ++i) {
+    boxes[plan.pieces[i].tensor].push_back(plan.pieces[i].box);
+    tensors[plan.pieces[i].tensor].fingerprint += state.pieces[i].fingerprint;
+  }
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (const auto defect = coverage_defect(tensors[i].layout.global, boxes[i])) fail(ExitCode::bug, "the pieces of {} do not make it up: {}", full_name(tensors[i]), *defect);
+  }
+}
+
+void check_size(const Path& path, std::uint64_t bytes) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) fail_errno("look at", path);
+  if (static_cast<std::uint64_t>(status.st_size) != bytes) fail(ExitCode::storage, "{} has {} bytes, its writer reported {}", path.string(), status.st_size, bytes);
+}
+
+}  // namespace
+
+std::string make_uuid() {
+  std::array<std::uint64_t, 2> bits{};
+  if (::getrandom(bits.data(), sizeof bits, 0) != static_cast<ssize_t>(sizeof bits)) fail_errno("draw random bits from", "the system");
+  return fmt::format("{:016x}{:016x}", bits[0], bits[1]);
+}
+
+std::string software_name() { return "lockstep 0.1.0"; }
+
+void make_staging(const Path& staging, const CheckpointPlan& plan) {
+  make_folder(staging.parent_path());
+  const std::uint64_t needed = total_bytes(plan) + total_bytes(plan) / 20 + (std::uint64_t{1} << 20);
+  const std::uint64_t available = free_bytes(staging.parent_path());
+  if (available < needed) {
+    throw Error(ExitCode::storage, fmt::format("cannot stage {}: needs {}, {} free", staging.string(), human_bytes(needed), human_bytes(available)), "free some space, or keep fewer checkpoints");
+  }
+  make_folder(staging);
+  std::set<Path> folders;
+  for (const PlannedFile& file : plan.files) folders.insert((staging / file.path).parent_path());
+  for (const Path& folder : folders) make_folder(folder);
+}
+
+Manifest seal_checkpoint(const Path& staging, const CheckpointPlan& plan, const StagedState& state, Manifest facts) {
+  facts.created = utc_now();
+  facts.software = software_name();
+  facts.tensors = plan.tensors;
+  complete_tensors(plan, state, facts.tensors);
+  facts.state_digest = state_digest(facts.tensors);
+  for (std::size_t i = 0; i < plan.files.size(); ++i) {
+    check_size(staging / plan.files[i].path, state.files[i].bytes);
+    facts.files.push_back({plan.files[i].path, state.files[i].bytes, state.files[i].hash});
+  }
+  std::vector<IndexedPiece> pieces;
+  for (std::size_t i = 0; i < plan.pieces.size(); ++i) pieces.push_back({plan.pieces[i].tensor, plan.file_of_piece[i], plan.pieces[i].box, state.pieces[i]});
+  const Path index = staging / index_file;
+  write_piece_index(index, pieces);
+  const std::string content = read_file(index);
+  facts.files.push_back({std::string(index_file), content.size(), hash128(content)});
+
+  std::set<Path> folders;   // the names in every folder are durable before the manifest is
+  for (const PlannedFile& file : plan.files) {
+    for (Path folder = (staging / file.path).parent_path(); folder != staging; folder = folder.parent_path()) folders.insert(folder);
+  }
+  for (const Path& folder : folders) sync_folder(folder);
+  publish_file(staging / manifest_file, manifest_text(facts));
+  return facts;
+}
+
+void publish_checkpoint(const Path& staging, const Path& checkpoint) {
+  if (std::filesystem::exists(std::filesystem::symlink_status(checkpoint))) fail(ExitCode::storage, "cannot publish {}: it exists", checkpoint.string());
+  publish_rename(staging, checkpoint);
+}
+
+void replace_checkpoint(const Path& staging, const Path& checkpoint) {
+  if (!std::filesystem::exists(std::filesystem::symlink_status(checkpoint))) return publish_rename(staging, checkpoint);
+  const Path trash = checkpoint.parent_path() / fmt::format(".trash-{}-{}", checkpoint.filename().string(), make_uuid());
+  if (::renameat2(AT_FDCWD, staging.c_str(), AT_FDCWD, checkpoint.c_str(), RENAME_EXCHANGE) == 0) {
+    sync_folder(checkpoint.parent_path());
+    publish_rename(staging, trash);
+  } else {
+    publish_rename(checkpoint, trash);
+    publish_rename(staging, checkpoint);
+  }
+  std::error_code ignored;   // what stays is trash, and is removed with the next save
+  std::filesystem::remove_all(trash, ignored);
+}
+
+void abandon_staging(const Path& staging) noexcept {
+  std::string name = staging.filename().string();
+  constexpr std::string_view staged = ".stage-";
+  if (name.starts_with(staged)) name.replace(0, staged.size(), ".failed-");
+  std::error_code ignored;
+  std::filesystem::rename(staging, staging.parent_path() / name, ignored);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,42 @@
+// A checkpoint in the making: a hidden folder that becomes the checkpoint in one rename, after its manifest was written last. Serial; the
+// ranks of a job share it (checkpoint/save.hpp), checkpoint-reshard does it alone.
+#pragma once
+
+#include "store/checkpoint_plan.hpp"
+#include "store/part_file.hpp"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+/// 32 random hexadecimal digits.
+std::string make_uuid();
+/// What goes into Manifest::software.
+std::string software_name();
+
+/// Creates the staging folder and the folders of the plan's parts. Throws Error(storage), Error(resources) if the file system has less
+/// than 1.05 times the plan's bytes free, naming both.
+void make_staging(const Path& staging, const CheckpointPlan& plan);
+
+/// What happened to each piece and file, by number; filled rank by rank.
+struct StagedState {
+  std::vector<PieceRecord> pieces;
+  std::vector<SealedPart> files;
+};
+
+/// Checks sizes, coverage and that pieces make up their tensors' fingerprints; writes INDEX.h5, then MANIFEST.json. `facts` brings step,
+/// uuid, mesh, components, metrics and documents; the rest is filled in. Throws Error(storage), Error(bug). Returns the manifest.
+Manifest seal_checkpoint(const Path& staging, const CheckpointPlan& plan, const StagedState& state, Manifest facts);
+
+/// Renames the staging folder into place. Throws Error(storage), also if the target exists.
+void publish_checkpoint(const Path& staging, const Path& checkpoint);
+/// The same, but an older checkpoint of that name gives way: it is exchanged in one step where the file system can, and removed.
+void replace_checkpoint(const Path& staging, const Path& checkpoint);
+
+/// Puts a failed save aside as .failed-…; never throws, for the error that led here is the one to tell.
+void abandon_staging(const Path& staging) noexcept;
+
+}  // namespace lockstep

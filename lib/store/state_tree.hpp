@@ -1,0 +1,53 @@
+// What a component has to save: named tensors, each as the box of a logical tensor that this rank holds in host memory, and small values.
+// The same tree is filled again by a load. Which ranks hold equal state: store/component.hpp.
+#pragma once
+
+#include "base/json_fwd.hpp"
+#include "layout/layout.hpp"
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+struct StateTensor {
+  std::string name;               // logical, within its component: "h.0.attn.c_attn.weight", "exp_avg/wte.weight"
+  Layout layout;
+  std::span<std::byte> bytes;     // the box of this rank, row-major; read by a save, filled by a load
+};
+
+struct StateAlias {
+  std::string name;               // "lm_head.weight"
+  std::string target;             // a tensor of the same tree, whose bytes are this one's: stored once
+};
+
+/// Entries keep the order in which they are added. Names are free text without control characters; two entries never share one.
+class StateTree {
+ public:
+  /// The bytes must stay valid until the save or load that asked for the tree has returned. Throws Error(bug) for a name taken or empty.
+  void add(std::string name, Layout layout, std::span<std::byte> bytes);
+  void add_alias(std::string name, std::string target);
+  /// A small value: a step count, a data position. Replaces one of the same name.
+  void set(const std::string& name, const Json& value);
+
+  const std::vector<StateTensor>& tensors() const { return tensors_; }
+  const std::vector<StateAlias>& aliases() const { return aliases_; }
+  bool has_value(const std::string& name) const;
+  /// Throws Error(input) if there is none.
+  Json value(const std::string& name) const;
+  /// All values as one JSON object, as stored; empty text without any.
+  std::string values_text() const;
+  /// Replaces all values by those of `text`. Throws Error(input) naming `origin`.
+  void set_values_text(const std::string& text, const std::string& origin);
+
+ private:
+  void claim(const std::string& name) const;
+  std::vector<StateTensor> tensors_;
+  std::vector<StateAlias> aliases_;
+  std::vector<std::pair<std::string, std::string>> values_;   // name, JSON text
+};
+
+}  // namespace lockstep
