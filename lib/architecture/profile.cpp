@@ -2,6 +2,8 @@
 
 #include "base/error.hpp"
 
+#include <algorithm>
+
 namespace lockstep {
 
 namespace {
@@ -25,6 +27,7 @@ void add_decoder(BlockProfile& result, const HfConfig& config, const BatchShape&
   const std::int64_t norms = 3 * config.channels;                                          // norm out, second norm in and out; the first's input is x
   result.saved_bytes += rows * (norms + attention + mlp) * size_of(batch.stream) + 2 * norm_statistics(config, rows) +
                         batch.samples * config.heads * batch.length * fp32_bytes;
+  result.workspace_bytes = rows * (std::max(attention, mlp) + 2 * config.channels) * size_of(batch.stream);
 }
 
 }  // namespace
@@ -50,6 +53,7 @@ BlockProfile profile(const Architecture& architecture, std::size_t block, const 
   result.saved_bytes = result.input_bytes;
   if (description.kind == Kind::decoder) add_decoder(result, config, batch);
   if (description.kind == Kind::head) {
+    result.workspace_bytes = 2 * stream_bytes;
     result.saved_bytes += stream_bytes + norm_statistics(config, rows) + rows * config.vocabulary * size_of(batch.stream);
   }
   result.recompute_flops = result.forward_flops;

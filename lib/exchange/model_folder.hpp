@@ -18,7 +18,8 @@ HfConfig read_hf_config(const Path& path);
 /// The types are the file's: fp32, bf16, fp16 or fp64. Throws Error(input) with all missing, unexpected and wrongly shaped tensors at once.
 std::unique_ptr<TensorSource> open_model_weights(const Path& folder, std::span<const TensorDescription> expected);
 
-/// Reads a box of a floating tensor of any type as fp32. Throws as TensorSource::read does, Error(input) for a tensor of integers.
-void read_as_float(const TensorSource& source, const std::string& name, const Box& box, std::span<float> out);
+/// Reads a box of a tensor of fp64, fp32, bf16 or fp16 as fp32. `tensor` is one of source.list(). Throws as TensorSource::read does,
+/// Error(input) for other types.
+void read_as_float(const TensorSource& source, const TensorDescription& tensor, const Box& box, std::span<float> out);
 
 }  // namespace lockstep

@@ -30,6 +30,7 @@ BOOST_AUTO_TEST_CASE(a_gpt2_layer_keeps_what_its_backward_reads) {
   const std::int64_t stream = 6 * 2 * (8 + 8 + 24 + 8 + 8 + 8 + 32 + 32);
   BOOST_TEST(cost.saved_bytes == stream + 2 * 6 * 2 * 4 + 2 * 2 * 3 * 4);
   BOOST_TEST(cost.input_bytes == 6 * 8 * 2);
+  BOOST_TEST(cost.workspace_bytes == 6 * 2 * (64 + 2 * 8));
   BOOST_TEST(cost.parameter_bytes == cost.parameter_elements * 2);
 }
 
