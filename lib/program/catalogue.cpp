@@ -1,6 +1,7 @@
 #include "program/catalogue.hpp"
 
-#include "base/error.hpp"
+#include "program/passes.hpp"
+#include "program/verify.hpp"
 
 namespace lockstep {
 
@@ -15,9 +16,11 @@ Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramO
   train = data_parallel(train, plan, options.data_axes);
   train = update(train, plan, options.update);
   catalogue.train = allocate(train, plan);
+  verify(catalogue.train, plan, ProgramPhase::training, options);
   if (options.eval_micro_batches > 0) {
     const StepProgram eval = expand(schedule_evaluation(mesh, options.eval_micro_batches), plan);
     catalogue.eval = allocate(reduce_loss(eval, options.eval_reduction_bytes), plan);
+    verify(catalogue.eval, plan, ProgramPhase::evaluation, options);
   }
   return catalogue;
 }

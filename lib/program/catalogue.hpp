@@ -2,25 +2,12 @@
 #pragma once
 
 #include "program/model_plan.hpp"
-#include "program/passes.hpp"
+#include "program/program_options.hpp"
 #include "program/step_program.hpp"
 
 #include <cstdint>
-#include <vector>
 
 namespace lockstep {
-
-struct ProgramOptions {
-  int micro_batches = 1;                   // of each rank in a training step: the accumulation
-  int eval_micro_batches = 0;              // of each rank in an evaluation; 0: the run does not evaluate
-  RecomputePolicy recompute = RecomputePolicy::none;
-  UpdateOptions update;
-  std::int64_t eval_reduction_bytes = 0;
-  std::vector<AxisName> data_axes{"dp_replicate", "dp_shard", "ring", "ulysses"};   // over which tokens differ; those of the mesh count
-  std::int64_t memory_limit_bytes = 0;     // a rank's; 0: no limit
-};
-
-enum class ProgramPhase { training, evaluation };
 
 struct Catalogue {
   StepProgram train;

@@ -3,16 +3,13 @@
 #pragma once
 
 #include "program/model_plan.hpp"
+#include "program/program_options.hpp"
 #include "program/step_program.hpp"
 
 #include <cstdint>
 #include <vector>
 
 namespace lockstep {
-
-enum class RecomputePolicy { none, block };
-/// Whether the compute copy follows in an action of its own, or the optimizer writes it in its pass.
-enum class Refresh { separate, with_optimizer };
 
 /// Forward then backward of the only stage, one micro-batch after the other, on every rank of `mesh`.
 StepProgram schedule_training(const Mesh& mesh, int micro_batches);
@@ -28,11 +25,6 @@ StepProgram economise(const StepProgram& program, const ModelPlan& plan, Recompu
 /// Finishes each unit's gradient after its last backward and sums it over `axes` beside what follows. Axes of size 1 in all: nothing to sum.
 StepProgram data_parallel(const StepProgram& program, const ModelPlan& plan, const std::vector<AxisName>& axes);
 
-struct UpdateOptions {
-  bool clips = true;                       // the program has a clip action
-  Refresh refresh = Refresh::separate;
-  std::int64_t heartbeat_bytes = 0;
-};
 /// After all backwards: norm, heartbeat, clip, optimizer and refresh of each unit.
 StepProgram update(const StepProgram& program, const ModelPlan& plan, const UpdateOptions& options);
 

@@ -1,0 +1,182 @@
+#include "program/order.hpp"
+#include "program/rules.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace lockstep::rules {
+
+namespace {
+
+struct Use {
+  int action = 0;
+  bool writes = false;
+};
+
+/// What happens to one slot, in the order of the list.
+struct Life {
+  std::vector<int> acquired;
+  std::vector<int> released;
+  std::vector<Use> uses;   // all four kinds
+};
+
+std::vector<Life> lives_of(const RankClass& ranks) {
+  std::vector<Life> lives(ranks.slots.size());
+  for (std::size_t i = 0; i < ranks.actions.size(); ++i) {
+    const auto position = static_cast<int>(i);
+    const Slots& slots = ranks.actions[i].slots;
+    const auto use = [&](const std::vector<int>& of, bool writes) {
+      for (const int slot : of) lives[static_cast<std::size_t>(slot)].uses.push_back({position, writes});
+    };
+    use(slots.acquires, true);
+    use(slots.writes, true);
+    use(slots.reads, false);
+    use(slots.releases, true);   // the memory may be another's afterwards
+    for (const int slot : slots.acquires) lives[static_cast<std::size_t>(slot)].acquired.push_back(position);
+    for (const int slot : slots.releases) lives[static_cast<std::size_t>(slot)].released.push_back(position);
+  }
+  return lives;
+}
+
+class SlotCheck {
+ public:
+  SlotCheck(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan, ProgramPhase phase)
+      : program_(program), ranks_(ranks), plan_(plan), phase_(phase), order_(ranks.actions), lives_(lives_of(ranks)) {}
+
+  void check() {
+    for (std::size_t i = 0; i < lives_.size(); ++i) {
+      lifetime(ranks_.slots[i], lives_[i]);
+      races(ranks_.slots[i], lives_[i]);
+    }
+    for (std::size_t i = 0; i < ranks_.actions.size(); ++i) needs(static_cast<int>(i));
+  }
+
+ private:
+  [[noreturn]] void reject(int action, const std::string& reason) const { throw Fault{ranks_.ranks.front(), action, reason}; }
+
+  std::string text_of(const Slot& slot) const {
+    const std::string of = slot.micro_batch == no_micro_batch ? "" : fmt::format(" mb {}", slot.micro_batch);
+    return fmt::format("{} of {}{}", name_of(slot.kind), to_text(program_, slot.subject), of);
+  }
+
+  void lifetime(const Slot& slot, const Life& life) const {
+    if (lives_all_run(slot.kind)) {
+      const bool written = std::any_of(life.uses.begin(), life.uses.end(), [](const Use& use) { return use.writes; });
+      if (phase_ == ProgramPhase::training && !written) reject(-1, fmt::format("nothing writes {}", text_of(slot)));
+      if (!life.acquired.empty()) reject(life.acquired.front(), fmt::format("acquires {}, which lives for the whole run", text_of(slot)));
+      if (!life.released.empty()) reject(life.released.front(), fmt::format("releases {}, which lives for the whole run", text_of(slot)));
+      return;
+    }
+    if (life.acquired.empty()) reject(life.uses.empty() ? -1 : life.uses.front().action, fmt::format("nothing acquires {}", text_of(slot)));
+    if (life.acquired.size() > 1) reject(life.acquired[1], fmt::format("acquires {}, as action {} did", text_of(slot), life.acquired[0]));
+    if (life.released.empty()) reject(life.acquired.front(), fmt::format("acquires {}, which nothing releases", text_of(slot)));
+    if (life.released.size() > 1) reject(life.released[1], fmt::format("releases {}, as action {} did", text_of(slot), life.released[0]));
+    for (const Use& use : life.uses) {
+      if (use.action != life.acquired.front() && !order_.before(life.acquired.front(), use.action))
+        reject(use.action, fmt::format("may use {} before action {} acquires it", text_of(slot), life.acquired.front()));
+      if (use.action != life.released.front() && !order_.before(use.action, life.released.front()))
+        reject(use.action, fmt::format("may use {} after action {} releases it", text_of(slot), life.released.front()));
+    }
+  }
+
+  /// A write is ordered with every other use. The list is one of the possible orders, so neighbours suffice.
+  void races(const Slot& slot, const Life& life) const {
+    std::vector<int> readers;
+    int writer = -1;
+    for (const Use& use : life.uses) {
+      const auto after = [&](int earlier) {
+        if (earlier != use.action && !order_.before(earlier, use.action))
+          reject(use.action, fmt::format("may run beside action {}, which also uses {}", earlier, text_of(slot)));
+      };
+      if (writer >= 0) after(writer);
+      if (!use.writes) {
+        readers.push_back(use.action);
+        continue;
+      }
+      for (const int reader : readers) after(reader);
+      readers.clear();
+      writer = use.action;
+    }
+  }
+
+  bool holds(const std::vector<int>& slots, SlotKind kind, Subject subject, MicroBatch micro_batch) const {
+    return std::any_of(slots.begin(), slots.end(), [&](int index) {
+      const Slot& slot = ranks_.slots[static_cast<std::size_t>(index)];
+      return slot.kind == kind && slot.subject == subject && slot.micro_batch == micro_batch;
+    });
+  }
+
+  /// Rejects the action unless one of its `lists` holds the slot.
+  void need(int position, std::initializer_list<const std::vector<int>*> lists, SlotKind kind, Subject subject, MicroBatch micro_batch) const {
+    for (const std::vector<int>* list : lists)
+      if (holds(*list, kind, subject, micro_batch)) return;
+    reject(position, fmt::format("must use {}", text_of({kind, subject, micro_batch, 0})));
+  }
+
+  void needs(int position) const {
+    const Action& action = ranks_.actions[static_cast<std::size_t>(position)];
+    if (action.subject.kind == Subject::Kind::block) block_needs(position, action);
+    if (action.subject.kind == Subject::Kind::unit) unit_needs(position, action);
+  }
+
+  void block_needs(int position, const Action& action) const {
+    const Slots& slots = action.slots;
+    const int block = action.subject.index;
+    const bool first = block == 0;
+    const bool last = block + 1 == static_cast<int>(plan_.blocks.size());
+    const bool forward = action.op != Op::backward;
+    weights_needs(position, action);
+    if (!first) need(position, {&slots.reads, &slots.releases}, SlotKind::boundary, boundary_subject(block), action.micro_batch);
+    if (!last && action.op == Op::forward) need(position, {&slots.acquires}, SlotKind::boundary, boundary_subject(block + 1), action.micro_batch);
+    if (forward) return;
+    need(position, {&slots.releases}, SlotKind::stash, action.subject, action.micro_batch);
+    if (!first) need(position, {&slots.acquires}, SlotKind::boundary_gradient, boundary_subject(block), action.micro_batch);
+    if (!last) need(position, {&slots.releases}, SlotKind::boundary_gradient, boundary_subject(block + 1), action.micro_batch);
+  }
+
+  void weights_needs(int position, const Action& action) const {
+    for (std::size_t i = 0; i < plan_.units.size(); ++i) {
+      const UnitPlan& unit = plan_.units[i];
+      if (std::find(unit.blocks.begin(), unit.blocks.end(), action.subject.index) == unit.blocks.end()) continue;
+      const Subject subject = unit_subject(static_cast<int>(i));
+      need(position, {&action.slots.reads}, unit.compute_bytes > 0 ? SlotKind::compute_copy : SlotKind::master, subject, no_micro_batch);
+      if (action.op == Op::backward) need(position, {&action.slots.writes}, SlotKind::gradient, subject, no_micro_batch);
+    }
+  }
+
+  void unit_needs(int position, const Action& action) const {
+    const Slots& slots = action.slots;
+    const auto reads = [&](SlotKind kind) { need(position, {&slots.reads, &slots.writes}, kind, action.subject, no_micro_batch); };
+    const auto writes = [&](SlotKind kind) { need(position, {&slots.writes}, kind, action.subject, no_micro_batch); };
+    switch (action.op) {
+      case Op::finish_gradient:
+      case Op::all_reduce: return writes(SlotKind::gradient);
+      case Op::gradient_norm: return reads(SlotKind::gradient);
+      case Op::optimizer:
+        reads(SlotKind::gradient);
+        writes(SlotKind::master);
+        return writes(SlotKind::optimizer_state);
+      case Op::refresh:
+        reads(SlotKind::master);
+        return writes(SlotKind::compute_copy);
+      default: return;
+    }
+  }
+
+  const StepProgram& program_;
+  const RankClass& ranks_;
+  const ModelPlan& plan_;
+  ProgramPhase phase_;
+  Order order_;
+  std::vector<Life> lives_;
+};
+
+}  // namespace
+
+void check_slots(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan, ProgramPhase phase) {
+  SlotCheck(program, ranks, plan, phase).check();
+}
+
+}  // namespace lockstep::rules

@@ -1,0 +1,145 @@
+#include "program/order.hpp"
+#include "program/rules.hpp"
+
+#include "base/text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace lockstep::rules {
+
+namespace {
+
+using Key = std::tuple<Op, Subject, MicroBatch>;
+
+class Step {
+ public:
+  Step(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan, const ProgramOptions& options)
+      : program_(program), ranks_(ranks), plan_(plan), options_(options), order_(ranks.actions), last_block_(static_cast<int>(plan.blocks.size()) - 1) {
+    for (std::size_t i = 0; i < ranks.actions.size(); ++i) {
+      const Action& action = ranks.actions[i];
+      positions_[{action.op, action.subject, action.micro_batch}].push_back(static_cast<int>(i));
+    }
+    for (const Axis& axis : program.mesh.axes) {
+      all_axes_.push_back(axis.name);
+      if (std::find(options.data_axes.begin(), options.data_axes.end(), axis.name) == options.data_axes.end()) continue;
+      data_axes_.push_back(axis.name);
+      data_ranks_ *= axis.size;
+    }
+  }
+
+  void check_training() {
+    for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb) {
+      forward(mb);
+      for (int block = last_block_; block >= 0; --block) backward(block, mb);
+    }
+    const int heartbeat = collective(Op::heartbeat, {}, all_axes_, options_.update.heartbeat_bytes);
+    for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb) ordered(at(Op::forward, block_subject(last_block_), mb), heartbeat);
+    int decision = heartbeat;
+    if (options_.update.clips) ordered(heartbeat, decision = at(Op::clip, {}));
+    for (std::size_t i = 0; i < plan_.units.size(); ++i) unit(static_cast<int>(i), heartbeat, decision);
+    nothing_else();
+  }
+
+  void check_evaluation() {
+    for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb) forward(mb);
+    const int reduced = collective(Op::reduce_loss, {}, all_axes_, options_.eval_reduction_bytes);
+    for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb) ordered(at(Op::forward, block_subject(last_block_), mb), reduced);
+    nothing_else();
+  }
+
+ private:
+  /// The position of the one action that does this.
+  int at(Op op, Subject subject, MicroBatch micro_batch = no_micro_batch) {
+    Action wanted;
+    wanted.op = op;
+    wanted.subject = subject;
+    wanted.micro_batch = micro_batch;
+    const auto found = positions_.find({op, subject, micro_batch});
+    if (found == positions_.end()) throw Fault{ranks_.ranks.front(), -1, "never does " + to_text(program_, wanted)};
+    if (found->second.size() > 1) throw Fault{ranks_.ranks.front(), found->second[1], fmt::format("was done before, by action {}", found->second[0])};
+    expected_.insert({{op, subject, micro_batch}, found->second.front()});
+    return found->second.front();
+  }
+
+  int collective(Op op, Subject subject, const std::vector<AxisName>& axes, std::int64_t bytes) {
+    const int position = at(op, subject);
+    const Action& action = ranks_.actions[static_cast<std::size_t>(position)];
+    if (action.group != axes) throw Fault{ranks_.ranks.front(), position, fmt::format("must be over {}", join(axes, "+"))};
+    if (action.bytes != bytes) throw Fault{ranks_.ranks.front(), position, fmt::format("carries {} bytes where {} are due", action.bytes, bytes)};
+    return position;
+  }
+
+  void ordered(int first, int second) const {
+    if (order_.before(first, second)) return;
+    const auto text = to_text(program_, ranks_.actions[static_cast<std::size_t>(first)]);
+    throw Fault{ranks_.ranks.front(), second, fmt::format("may start before action {} ({}) has ended", first, text)};
+  }
+
+  void forward(MicroBatch mb) {
+    for (int block = 0; block <= last_block_; ++block) {
+      const int here = at(Op::forward, block_subject(block), mb);
+      if (block > 0) ordered(at(Op::forward, block_subject(block - 1), mb), here);
+    }
+  }
+
+  void backward(int block, MicroBatch mb) {
+    const int here = at(Op::backward, block_subject(block), mb);
+    ordered(at(Op::forward, block_subject(last_block_), mb), here);
+    if (block < last_block_) ordered(at(Op::backward, block_subject(block + 1), mb), here);
+    if (options_.recompute == RecomputePolicy::none || !plan_.blocks[static_cast<std::size_t>(block)].recomputable) return;
+    const int recompute = at(Op::recompute, block_subject(block), mb);
+    ordered(at(Op::forward, block_subject(block), mb), recompute);
+    ordered(recompute, here);
+  }
+
+  void unit(int index, int heartbeat, int decision) {
+    const UnitPlan& unit = plan_.units[static_cast<std::size_t>(index)];
+    const Subject subject = unit_subject(index);
+    int complete = at(Op::finish_gradient, subject);
+    for (const int block : unit.blocks)
+      for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb) ordered(at(Op::backward, block_subject(block), mb), complete);
+    if (data_ranks_ > 1) {
+      const int reduced = collective(Op::all_reduce, subject, data_axes_, unit.gradient_bytes);
+      ordered(complete, reduced);
+      complete = reduced;
+    }
+    const int norm = at(Op::gradient_norm, subject);
+    ordered(complete, norm);
+    ordered(norm, heartbeat);
+    const int update = at(Op::optimizer, subject);
+    ordered(decision, update);
+    if (unit.compute_bytes == 0 || options_.update.refresh == Refresh::with_optimizer) return;
+    ordered(update, at(Op::refresh, subject));
+  }
+
+  void nothing_else() const {
+    for (const auto& [key, positions] : positions_)
+      if (!expected_.contains(key)) throw Fault{ranks_.ranks.front(), positions.front(), "is no part of this step"};
+  }
+
+  const StepProgram& program_;
+  const RankClass& ranks_;
+  const ModelPlan& plan_;
+  const ProgramOptions& options_;
+  Order order_;
+  int last_block_;
+  int data_ranks_ = 1;
+  std::vector<AxisName> all_axes_;
+  std::vector<AxisName> data_axes_;
+  std::map<Key, std::vector<int>> positions_;
+  std::map<Key, int> expected_;
+};
+
+}  // namespace
+
+void check_step(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan, ProgramPhase phase, const ProgramOptions& options) {
+  Step step(program, ranks, plan, options);
+  if (phase == ProgramPhase::training) step.check_training();
+  else step.check_evaluation();
+}
+
+}  // namespace lockstep::rules

@@ -1,0 +1,36 @@
+#include "program/verify.hpp"
+
+#include "base/error.hpp"
+#include "program/rules.hpp"
+
+namespace lockstep {
+
+std::string to_text(const StepProgram& program, const Fault& fault) {
+  std::string where = fmt::format("program {}, rank {}", program.name, fault.rank);
+  if (fault.action >= 0)
+    where += fmt::format(", action {} ({})", fault.action, to_text(program, program.of(fault.rank)[static_cast<std::size_t>(fault.action)]));
+  return where + ": " + fault.reason;
+}
+
+std::optional<Fault> find_fault(const StepProgram& program, const ModelPlan& plan, ProgramPhase phase, const ProgramOptions& options) {
+  try {
+    rules::check_form(program, plan);
+    for (const RankClass& ranks : program.classes) rules::check_step(program, ranks, plan, phase, options);
+    for (const RankClass& ranks : program.classes) rules::check_slots(program, ranks, plan, phase);
+    rules::check_matching(program);
+    for (const RankClass& ranks : program.classes) rules::check_memory(ranks, options.memory_limit_bytes);
+  } catch (const Fault& fault) {
+    return fault;
+  }
+  return std::nullopt;
+}
+
+void verify(const StepProgram& program, const ModelPlan& plan, ProgramPhase phase, const ProgramOptions& options) {
+  const std::optional<Fault> fault = find_fault(program, plan, phase, options);
+  if (!fault) return;
+  if (fault->memory)
+    throw Error(ExitCode::resources, to_text(program, *fault), "use smaller micro-batches, recompute blocks, or raise the memory limit");
+  throw Error(ExitCode::bug, to_text(program, *fault));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,294 @@
+// The slow truth about programs: plays all ranks in a random order of events on symbolic values (which contributions a gradient holds,
+// which version a weight has) and says what went wrong. It shares nothing with the verifier: no orders, no rules, only play.
+#pragma once
+
+#include "program/model_plan.hpp"
+#include "program/program_options.hpp"
+#include "program/step_program.hpp"
+
+#include <array>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+
+namespace lockstep::brute_force {
+
+class Play {
+ public:
+  Play(const StepProgram& program, const ModelPlan& plan, ProgramPhase phase, const ProgramOptions& options, unsigned seed)
+      : program_(program), plan_(plan), phase_(phase), options_(options), dice_(seed) {
+    data_axes_ = {"dp_replicate", "dp_shard"};
+    for (Rank rank = 0; rank < world_size(program.mesh); ++rank) {
+      Player player;
+      player.ranks = &program.class_of(rank);
+      player.state.assign(player.ranks->actions.size(), Progress::waiting);
+      player.weights.assign(plan.units.size(), 0);
+      player.copies.assign(plan.units.size(), 0);
+      player.gradients.resize(plan.units.size());
+      player.finished.assign(plan.units.size(), false);
+      players_.push_back(player);
+    }
+  }
+
+  /// What went wrong in this play; nothing if the step is right.
+  std::optional<std::string> wrong() {
+    try {
+      while (const auto event = pick()) event->begins ? begin(event->rank, event->action) : end(event->rank, event->action);
+      for (const Player& player : players_) {
+        for (const Progress progress : player.state)
+          if (progress != Progress::ended) return "deadlock";
+        judge(player);
+      }
+    } catch (const std::string& reason) {
+      return reason;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  enum class Progress { waiting, running, ended };
+  using Contribution = std::tuple<Rank, int, MicroBatch>;
+  using Gradient = std::map<Contribution, int>;
+  struct Player {
+    const RankClass* ranks = nullptr;
+    std::vector<Progress> state;
+    std::set<int> live;                          // slots
+    std::map<int, std::pair<int, int>> in_use;   // slot → readers and writers that run now
+    std::set<std::pair<int, MicroBatch>> outputs, stashes, output_gradients;
+    std::multiset<MicroBatch> losses;
+    std::vector<int> weights, copies;
+    std::vector<Gradient> gradients;
+    std::vector<bool> finished;
+    std::multiset<int> normed;
+    bool decided = false, clipped = false, reduced = false;
+  };
+  struct Event {
+    bool begins;
+    Rank rank;
+    int action;
+  };
+
+  static void expect(bool right, const char* reason) {
+    if (!right) throw std::string(reason);
+  }
+  Player& player(Rank rank) { return players_[static_cast<std::size_t>(rank)]; }
+  const Action& action(Rank rank, int index) { return player(rank).ranks->actions[static_cast<std::size_t>(index)]; }
+  static bool collective(const Action& a) { return a.op == Op::all_reduce || a.op == Op::heartbeat || a.op == Op::reduce_loss; }
+
+  bool may_begin(Rank rank, int index) {
+    const Player& who = player(rank);
+    if (who.state[static_cast<std::size_t>(index)] != Progress::waiting) return false;
+    for (int i = 0; i < index; ++i) {
+      const bool same_lane = action(rank, i).lane == action(rank, index).lane;
+      if (same_lane && who.state[static_cast<std::size_t>(i)] != Progress::ended) return false;
+      const bool issued_before = collective(action(rank, i)) && collective(action(rank, index));
+      if (issued_before && who.state[static_cast<std::size_t>(i)] == Progress::waiting) return false;
+    }
+    for (const int wait : action(rank, index).waits)
+      if (who.state[static_cast<std::size_t>(wait)] != Progress::ended) return false;
+    return true;
+  }
+
+  /// The running collective of each member of the group, if all of them have begun one over the same group.
+  std::optional<std::vector<std::pair<Rank, int>>> meeting(Rank rank, int index) {
+    std::vector<std::pair<Rank, int>> members;
+    for (const Rank member : group_along(program_.mesh, rank, action(rank, index).group)) {
+      std::optional<int> running;
+      for (std::size_t i = 0; i < player(member).state.size(); ++i) {
+        const Action& theirs = action(member, static_cast<int>(i));
+        if (player(member).state[i] == Progress::running && collective(theirs) && theirs.group == action(rank, index).group) running = static_cast<int>(i);
+      }
+      if (!running) return std::nullopt;
+      members.emplace_back(member, *running);
+    }
+    return members;
+  }
+
+  std::optional<Event> pick() {
+    std::vector<Event> possible;
+    for (Rank rank = 0; rank < static_cast<Rank>(players_.size()); ++rank) {
+      for (int i = 0; i < static_cast<int>(player(rank).state.size()); ++i) {
+        if (may_begin(rank, i)) possible.push_back({true, rank, i});
+        if (player(rank).state[static_cast<std::size_t>(i)] != Progress::running) continue;
+        if (!collective(action(rank, i)) || meeting(rank, i)) possible.push_back({false, rank, i});
+      }
+    }
+    if (possible.empty()) return std::nullopt;
+    return possible[std::uniform_int_distribution<std::size_t>(0, possible.size() - 1)(dice_)];
+  }
+
+  void begin(Rank rank, int index) {
+    Player& who = player(rank);
+    const Slots& slots = action(rank, index).slots;
+    for (const int slot : slots.acquires) expect(who.live.insert(slot).second, "memory that is in use is acquired");
+    const auto use = [&](int slot, bool writes) {
+      const bool whole_run = lives_all_run(who.ranks->slots[static_cast<std::size_t>(slot)].kind);
+      expect(whole_run || who.live.contains(slot), "dead memory is used");
+      auto& [readers, writers] = who.in_use[slot];
+      expect(writers == 0 && (!writes || readers == 0), "two actions race for memory");
+      (writes ? writers : readers) += 1;
+    };
+    for (const int slot : slots.reads) use(slot, false);
+    for (const int slot : slots.writes) use(slot, true);
+    for (const int slot : slots.releases) expect(who.live.contains(slot), "dead memory is released");
+    who.state[static_cast<std::size_t>(index)] = Progress::running;
+  }
+
+  void end(Rank rank, int index) {
+    if (!collective(action(rank, index))) {
+      perform(rank, action(rank, index));
+      finish(rank, index);
+      return;
+    }
+    const auto members = *meeting(rank, index);
+    const Action& mine = action(rank, index);
+    Gradient sum;
+    for (const auto& [member, position] : members) {
+      const Action& theirs = action(member, position);
+      expect(theirs.op == mine.op && theirs.subject == mine.subject && theirs.bytes == mine.bytes, "different collectives meet");
+      if (mine.op == Op::all_reduce)
+        for (const auto& [contribution, count] : player(member).gradients[static_cast<std::size_t>(mine.subject.index)]) sum[contribution] += count;
+    }
+    for (const auto& [member, position] : members) {
+      if (mine.op == Op::all_reduce) {
+        player(member).gradients[static_cast<std::size_t>(mine.subject.index)] = sum;
+        expect(player(member).finished[static_cast<std::size_t>(mine.subject.index)], "an unfinished gradient is reduced");
+      } else {
+        decide(member, mine.op, members.size());
+      }
+      finish(member, position);
+    }
+  }
+
+  void finish(Rank rank, int index) {
+    Player& who = player(rank);
+    const Slots& slots = action(rank, index).slots;
+    for (const int slot : slots.reads) --who.in_use[slot].first;
+    for (const int slot : slots.writes) --who.in_use[slot].second;
+    for (const int slot : slots.releases) expect(who.live.erase(slot) == 1, "dead memory is released");
+    who.state[static_cast<std::size_t>(index)] = Progress::ended;
+  }
+
+  int blocks() const { return static_cast<int>(plan_.blocks.size()); }
+  bool recomputed(int block) const { return options_.recompute == RecomputePolicy::block && plan_.blocks[static_cast<std::size_t>(block)].recomputable; }
+
+  template <class Use>
+  void each_unit(int block, Use&& use) const {
+    for (std::size_t unit = 0; unit < plan_.units.size(); ++unit)
+      for (const int user : plan_.units[unit].blocks)
+        if (user == block) use(unit);
+  }
+
+  void perform(Rank rank, const Action& a) {
+    Player& who = player(rank);
+    const int block = a.subject.index;
+    const auto unit = static_cast<std::size_t>(a.subject.index);
+    const std::pair<int, MicroBatch> here{block, a.micro_batch};
+    const auto weights_are_old = [&] {
+      each_unit(block, [&](std::size_t used) {
+        expect((plan_.units[used].compute_bytes > 0 ? who.copies : who.weights)[used] == 0, "a block reads new weights");
+      });
+    };
+    switch (a.op) {
+      case Op::forward:
+        weights_are_old();
+        expect(block == 0 || who.outputs.contains({block - 1, a.micro_batch}), "forward without input");
+        who.outputs.insert(here);
+        if (!recomputed(block)) who.stashes.insert(here);
+        if (block + 1 == blocks()) who.losses.insert(a.micro_batch);
+        return;
+      case Op::recompute:
+        weights_are_old();
+        expect(who.outputs.contains(here), "recompute before forward");
+        who.stashes.insert(here);
+        return;
+      case Op::backward:
+        weights_are_old();
+        expect(who.stashes.erase(here) == 1, "backward without stash");
+        expect(block + 1 == blocks() ? who.losses.contains(a.micro_batch) : who.output_gradients.contains(here), "backward without gradient of the output");
+        if (block > 0) who.output_gradients.insert({block - 1, a.micro_batch});
+        each_unit(block, [&](std::size_t used) {
+          expect(!who.finished[used], "a finished gradient grows");
+          ++who.gradients[used][{rank, block, a.micro_batch}];
+        });
+        return;
+      case Op::finish_gradient:
+        who.finished[unit] = true;
+        return;
+      case Op::gradient_norm:
+        expect(complete(rank, unit), "the norm of an incomplete gradient");
+        who.normed.insert(a.subject.index);
+        return;
+      case Op::clip:
+        expect(who.decided, "clipped before the heartbeat");
+        who.clipped = true;
+        return;
+      case Op::optimizer:
+        expect(who.decided && who.clipped == options_.update.clips, "an update before the decision");
+        expect(complete(rank, unit), "an update from an incomplete gradient");
+        ++who.weights[unit];
+        if (options_.update.refresh == Refresh::with_optimizer) who.copies[unit] = who.weights[unit];
+        return;
+      case Op::refresh:
+        who.copies[unit] = who.weights[unit];
+        return;
+      default: throw std::string("not of one rank");
+    }
+  }
+
+  /// Whether the gradient holds the contribution of every data rank, block and micro-batch once.
+  bool complete(Rank rank, std::size_t unit) {
+    Gradient expected;
+    for (const Rank member : group_along(program_.mesh, rank, data_axes_))
+      for (const int block : plan_.units[unit].blocks)
+        for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb) expected[{member, block, mb}] = 1;
+    return player(rank).finished[unit] && player(rank).gradients[unit] == expected;
+  }
+
+  void decide(Rank rank, Op op, std::size_t members) {
+    Player& who = player(rank);
+    std::multiset<MicroBatch> losses;
+    for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb) losses.insert(mb);
+    expect(members == players_.size(), "a decision without all ranks");
+    expect(who.losses == losses, "a decision without every loss once");
+    if (op == Op::reduce_loss) {
+      expect(!who.reduced, "losses are summed twice");
+      who.reduced = true;
+      return;
+    }
+    std::multiset<int> units;
+    for (std::size_t unit = 0; unit < plan_.units.size(); ++unit) units.insert(static_cast<int>(unit));
+    expect(who.normed == units, "a decision without every norm once");
+    expect(!who.decided, "two decisions");
+    who.decided = true;
+  }
+
+  void judge(const Player& who) const {
+    expect(who.live.empty(), "memory is left over");
+    if (phase_ == ProgramPhase::evaluation) return expect(who.reduced, "losses are not summed");
+    expect(who.decided, "nothing was decided");
+    for (std::size_t unit = 0; unit < plan_.units.size(); ++unit) {
+      expect(who.weights[unit] == 1, "a unit is not updated once");
+      expect(plan_.units[unit].compute_bytes == 0 || who.copies[unit] == 1, "a compute copy is old");
+    }
+  }
+
+  const StepProgram& program_;
+  const ModelPlan& plan_;
+  ProgramPhase phase_;
+  const ProgramOptions& options_;
+  std::mt19937 dice_;
+  std::vector<AxisName> data_axes_;
+  std::vector<Player> players_;
+};
+
+/// What goes wrong in any of `plays` random orders.
+inline std::optional<std::string> wrong(const StepProgram& program, const ModelPlan& plan, ProgramPhase phase, const ProgramOptions& options, unsigned plays) {
+  for (unsigned seed = 0; seed < plays; ++seed)
+    if (auto reason = Play(program, plan, phase, options, seed).wrong()) return reason;
+  return std::nullopt;
+}
+
+}  // namespace lockstep::brute_force

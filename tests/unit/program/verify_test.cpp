@@ -1,0 +1,258 @@
+#include "program/verify.hpp"
+
+#include "base/error.hpp"
+#include "unit/program/brute_force.hpp"
+#include "unit/program/models.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+
+using namespace lockstep;
+using models::Case;
+
+namespace {
+
+/// Lets the waits of a list follow its actions: new_position[i] is where action i went, −1 if it is gone.
+void follow(std::vector<Action>& actions, const std::vector<int>& new_position) {
+  for (Action& action : actions) {
+    for (int& wait : action.waits) wait = new_position[static_cast<std::size_t>(wait)];
+    std::erase(action.waits, -1);
+  }
+}
+
+class Mutator {
+ public:
+  explicit Mutator(std::mt19937& engine) : engine_(engine) {}
+
+  /// Damages the list of one class, or of one rank after giving it a class of its own.
+  StepProgram mutate(StepProgram program) {
+    if (roll(0, 2) == 0) split_off_a_rank(program);
+    RankClass& ranks = program.classes[roll(0, program.classes.size() - 1)];
+    switch (roll(0, 6)) {
+      case 0: remove(ranks.actions); break;
+      case 1: duplicate(ranks.actions); break;
+      case 2: swap(ranks.actions); break;
+      case 3: forget_a_wait(ranks.actions); break;
+      case 4: forget_a_slot(ranks.actions); break;
+      case 5: move(ranks.actions); break;
+      case 6: change_a_collective(ranks.actions); break;
+    }
+    return program;
+  }
+
+ private:
+  std::size_t roll(std::size_t low, std::size_t high) { return std::uniform_int_distribution<std::size_t>(low, high)(engine_); }
+  std::size_t any(const std::vector<Action>& actions) { return roll(0, actions.size() - 1); }
+
+  void split_off_a_rank(StepProgram& program) {
+    RankClass& all = program.classes.front();
+    if (all.ranks.size() < 2) return;
+    RankClass alone = all;
+    const auto chosen = static_cast<std::ptrdiff_t>(roll(0, all.ranks.size() - 1));
+    alone.ranks = {all.ranks[static_cast<std::size_t>(chosen)]};
+    all.ranks.erase(all.ranks.begin() + chosen);
+    program.classes.push_back(alone);
+  }
+
+  void remove(std::vector<Action>& actions) {
+    const std::size_t gone = any(actions);
+    std::vector<int> where;
+    for (std::size_t i = 0; i < actions.size(); ++i) where.push_back(i == gone ? -1 : static_cast<int>(i - (i > gone)));
+    follow(actions, where);
+    actions.erase(actions.begin() + static_cast<std::ptrdiff_t>(gone));
+  }
+
+  void duplicate(std::vector<Action>& actions) {
+    const Action copy = actions[any(actions)];
+    const std::size_t at = any(actions);
+    std::vector<int> where;
+    for (std::size_t i = 0; i < actions.size(); ++i) where.push_back(static_cast<int>(i + (i >= at)));
+    actions.push_back(copy);
+    follow(actions, where);
+    std::rotate(actions.begin() + static_cast<std::ptrdiff_t>(at), actions.end() - 1, actions.end());
+  }
+
+  void swap(std::vector<Action>& actions) {
+    const std::size_t a = any(actions);
+    const std::size_t b = roll(0, 1) == 0 ? any(actions) : std::min(a + 1, actions.size() - 1);
+    std::vector<int> where;
+    for (std::size_t i = 0; i < actions.size(); ++i) where.push_back(static_cast<int>(i == a ? b : i == b ? a : i));
+    follow(actions, where);
+    std::swap(actions[a], actions[b]);
+  }
+
+  void move(std::vector<Action>& actions) {
+    std::vector<std::size_t> old(actions.size());   // old position by new position
+    for (std::size_t i = 0; i < old.size(); ++i) old[i] = i;
+    const std::size_t from = any(actions);
+    const std::size_t to = any(actions);
+    old.erase(old.begin() + static_cast<std::ptrdiff_t>(from));
+    old.insert(old.begin() + static_cast<std::ptrdiff_t>(to), from);
+    std::vector<int> where(actions.size());
+    std::vector<Action> moved;
+    for (std::size_t i = 0; i < old.size(); ++i) {
+      where[old[i]] = static_cast<int>(i);
+      moved.push_back(actions[old[i]]);
+    }
+    follow(moved, where);
+    actions = moved;
+  }
+
+  void forget_a_wait(std::vector<Action>& actions) {
+    std::vector<Action*> waiting;
+    for (Action& action : actions)
+      if (!action.waits.empty()) waiting.push_back(&action);
+    if (!waiting.empty()) waiting[roll(0, waiting.size() - 1)]->waits.clear();
+  }
+
+  void forget_a_slot(std::vector<Action>& actions) {
+    Slots& slots = actions[any(actions)].slots;
+    std::vector<int>* const lists[] = {&slots.acquires, &slots.reads, &slots.writes, &slots.releases};
+    std::vector<int>& list = *lists[roll(0, 3)];
+    if (!list.empty()) list.erase(list.begin() + static_cast<std::ptrdiff_t>(roll(0, list.size() - 1)));
+  }
+
+  void change_a_collective(std::vector<Action>& actions) {
+    for (Action& action : actions) {
+      if (!is_collective(action.op) || roll(0, 2) != 0) continue;
+      if (roll(0, 1) == 0) action.bytes += 8;
+      else action.group.pop_back();
+      return;
+    }
+  }
+
+  std::mt19937& engine_;
+};
+
+struct Right {
+  Mesh mesh = make_mesh("world", {{"dp_replicate", 2}});
+  ModelPlan plan = models::tied({DType::f32, DType::bf16, 2});
+  ProgramOptions options;
+  StepProgram train;
+  Right() {
+    options.micro_batches = 2;
+    options.recompute = RecomputePolicy::block;
+    train = make_catalogue(mesh, plan, options).train;
+  }
+  std::vector<Action>& actions() { return train.classes.front().actions; }
+  int position(Op op, int index, MicroBatch mb = no_micro_batch) {
+    for (std::size_t i = 0; i < actions().size(); ++i)
+      if (actions()[i].op == op && actions()[i].subject.index == index && actions()[i].micro_batch == mb) return static_cast<int>(i);
+    return -1;
+  }
+  Action& at(Op op, int index, MicroBatch mb = no_micro_batch) { return actions().at(static_cast<std::size_t>(position(op, index, mb))); }
+  std::string fault() const {
+    const auto found = find_fault(train, plan, ProgramPhase::training, options);
+    return found ? to_text(train, *found) : "";
+  }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(verification)
+
+BOOST_AUTO_TEST_CASE(programs_of_random_models_pass_and_play_right_in_every_order_tried) {
+  std::mt19937 engine(1);
+  for (int trial = 0; trial < 200; ++trial) {
+    const Case made = models::random_case(engine);
+    const Catalogue programs = make_catalogue(made.mesh, made.plan, made.options);   // throws if a program does not pass
+    const auto judged = [&](const StepProgram& program, ProgramPhase phase) {
+      const auto reason = brute_force::wrong(program, made.plan, phase, made.options, 3);
+      BOOST_REQUIRE_MESSAGE(!reason, *reason << "\n" << to_text(program));
+    };
+    judged(programs.train, ProgramPhase::training);
+    if (made.options.eval_micro_batches > 0) judged(programs.eval, ProgramPhase::evaluation);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(every_mutation_that_plays_wrong_is_rejected) {
+  std::mt19937 engine(2);
+  Mutator mutator(engine);
+  int wrong = 0;
+  int harmless = 0;
+  int harmless_but_rejected = 0;
+  for (int trial = 0; trial < 6000; ++trial) {
+    const Case made = models::random_case(engine);
+    const Catalogue programs = make_catalogue(made.mesh, made.plan, made.options);
+    const bool trains = made.options.eval_micro_batches == 0 || trial % 4 != 0;
+    const ProgramPhase phase = trains ? ProgramPhase::training : ProgramPhase::evaluation;
+    const StepProgram mutated = mutator.mutate(programs.pick(0, phase));
+    const auto fault = find_fault(mutated, made.plan, phase, made.options);
+    if (fault) BOOST_REQUIRE(!to_text(mutated, *fault).empty());
+    const auto reason = brute_force::wrong(mutated, made.plan, phase, made.options, fault ? 1 : 4);
+    if (reason) {
+      ++wrong;
+      BOOST_REQUIRE_MESSAGE(fault, "accepted, but " << *reason << "\n" << to_text(mutated));
+    } else {
+      ++harmless;
+      harmless_but_rejected += fault.has_value();
+    }
+  }
+  BOOST_TEST(wrong > 2000);
+  BOOST_TEST(harmless - harmless_but_rejected > 200);   // the verifier does not simply reject what is not as the passes made it
+}
+
+BOOST_FIXTURE_TEST_CASE(a_reduction_that_does_not_wait_for_its_gradient_is_named, Right) {
+  at(Op::all_reduce, 3).waits.clear();
+  BOOST_TEST(fault() == "program train, rank 0, action 16 (all_reduce unit head over dp_replicate, 64 B): may start before action 15 (finish_gradient unit head) has ended");
+}
+
+BOOST_FIXTURE_TEST_CASE(a_dropped_stash_must_be_computed_again, Right) {
+  const int gone = position(Op::recompute, 2, 1);
+  actions().erase(actions().begin() + gone);
+  for (Action& action : actions())
+    for (int& wait : action.waits) wait -= wait > gone;
+  BOOST_TEST(fault() == "program train, rank 0: never does recompute block layer.1 mb 1");
+}
+
+BOOST_FIXTURE_TEST_CASE(memory_that_is_never_released_is_named_where_it_is_acquired, Right) {
+  at(Op::backward, 3, 0).slots.releases.clear();
+  BOOST_TEST(fault() == "program train, rank 0, action 2 (forward block layer.1 mb 0): acquires boundary of boundary 3 mb 0, which nothing releases");
+}
+
+BOOST_FIXTURE_TEST_CASE(ranks_that_reduce_in_another_order_are_caught_before_they_hang, Right) {
+  RankClass other = train.classes.front();
+  other.ranks = {1};
+  train.classes.front().ranks = {0};
+  const auto of_unit = [&](int unit) {
+    return std::find_if(other.actions.begin(), other.actions.end(), [&](const Action& a) { return a.op == Op::all_reduce && a.subject.index == unit; });
+  };
+  // The earlier reduction goes right behind the later one; each is still after its gradient.
+  const auto early = of_unit(3) - other.actions.begin();
+  const auto late = of_unit(2) - other.actions.begin();
+  std::rotate(other.actions.begin() + early, other.actions.begin() + early + 1, other.actions.begin() + late + 1);
+  const auto moved = [&](int position) {
+    if (position == early) return static_cast<int>(late);
+    if (position == late) return static_cast<int>(late) - 1;
+    return position > early && position < late ? position - 1 : position;
+  };
+  for (Action& action : other.actions)
+    for (int& wait : action.waits) wait = moved(wait);
+  train.classes.push_back(other);
+  BOOST_TEST(fault() == "program train, rank 1, action 19 (all_reduce unit layer.1 over dp_replicate, 128 B): "
+                        "meets action 16 of rank 0: all_reduce unit head over dp_replicate, 64 B");
+}
+
+BOOST_FIXTURE_TEST_CASE(a_rank_that_leaves_out_a_reduction_would_leave_the_others_waiting, Right) {
+  RankClass other = train.classes.front();
+  other.ranks = {1};
+  train.classes.front().ranks = {0};
+  other.actions.erase(other.actions.begin() + position(Op::heartbeat, 0), other.actions.end());
+  train.classes.push_back(other);
+  BOOST_TEST(fault() == "program train, rank 1: never does heartbeat");
+}
+
+BOOST_FIXTURE_TEST_CASE(a_peak_above_the_limit_is_a_matter_of_resources_not_a_bug, Right) {
+  options.memory_limit_bytes = 1;
+  BOOST_CHECK_EXCEPTION(make_catalogue(mesh, plan, options), Error, [](const Error& error) {
+    return error.code() == ExitCode::resources && std::string(error.what()).find("KiB, the limit is 1 B") != std::string::npos && !error.hint().empty();
+  });
+}
+
+BOOST_FIXTURE_TEST_CASE(a_program_that_lacks_a_rank_is_rejected, Right) {
+  train.classes.front().ranks = {0};
+  BOOST_TEST(fault() == "program train, rank 1: has 0 lists of actions");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
