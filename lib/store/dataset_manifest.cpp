@@ -1,0 +1,81 @@
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "store/token_shards.hpp"
+
+#include <filesystem>
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::int64_t format_version = 1;
+
+Json to_json(const SplitEntry& split) {
+  Json shards = Json::array();
+  for (const ShardEntry& shard : split.shards) {
+    shards.push_back({{"file", shard.file}, {"tokens", shard.tokens}, {"documents", shard.documents}, {"bytes", shard.bytes}, {"hash", to_hex(shard.hash)}});
+  }
+  return {{"tokens", split.tokens}, {"documents", split.documents}, {"text_bytes", split.text_bytes}, {"shards", shards}};
+}
+
+SplitEntry split_from(const Json& json) {
+  SplitEntry split{json.at("tokens"), json.at("documents"), json.at("text_bytes"), {}};
+  for (const Json& shard : json.at("shards")) {
+    split.shards.push_back({shard.at("file"), shard.at("tokens"), shard.at("documents"), shard.at("bytes"), hash_from_hex(shard.at("hash").get<std::string>())});
+  }
+  return split;
+}
+
+Json without_hash(const DatasetManifest& manifest) {
+  const Json end = manifest.end_of_text ? Json(*manifest.end_of_text) : Json();
+  return {{"format", "lockstep dataset"}, {"version", format_version},
+          {"tokenizer", {{"name", manifest.tokenizer}, {"hash", to_hex(manifest.tokenizer_hash)}, {"vocabulary", manifest.vocabulary}, {"end_of_text", end}}},
+          {"options", parse_json(manifest.options, "options")},
+          {"token_bytes", manifest.token_bytes()}, {"shard_tokens", manifest.shard_tokens},
+          {"splits", {{"train", to_json(manifest.train)}, {"validation", to_json(manifest.validation)}}}};
+}
+
+std::string hash_of(const Json& document) { return to_hex(hash128(to_text(document))); }
+
+DatasetManifest manifest_from(const Json& document) {
+  const Json& tokenizer = document.at("tokenizer");
+  DatasetManifest manifest;
+  manifest.tokenizer = tokenizer.at("name");
+  manifest.tokenizer_hash = hash_from_hex(tokenizer.at("hash").get<std::string>());
+  manifest.vocabulary = tokenizer.at("vocabulary");
+  if (!tokenizer.at("end_of_text").is_null()) manifest.end_of_text = tokenizer.at("end_of_text").get<std::int32_t>();
+  manifest.options = to_text(document.at("options"));
+  manifest.shard_tokens = document.at("shard_tokens");
+  manifest.train = split_from(document.at("splits").at("train"));
+  manifest.validation = split_from(document.at("splits").at("validation"));
+  return manifest;
+}
+
+}  // namespace
+
+std::string to_text(const DatasetManifest& manifest) {
+  Json document = without_hash(manifest);
+  document["self_hash"] = hash_of(document);
+  return to_text(document, 2) + "\n";
+}
+
+DatasetManifest read_dataset_manifest(const Path& folder) {
+  const Path path = folder / "DATASET.json";
+  Json document = parse_json(read_file(path), path.string());
+  if (!document.is_object() || document.value("format", Json()) != "lockstep dataset") fail(ExitCode::input, "{} is not the manifest of a dataset", path.string());
+  if (document.value("version", Json()) != format_version) {
+    fail(ExitCode::input, "{} has format version {}; this program reads version {}", path.string(), to_text(document["version"]), format_version);
+  }
+  const Json stored = document.value("self_hash", Json());
+  document.erase("self_hash");
+  if (!stored.is_string() || stored.get<std::string>() != hash_of(document)) {
+    throw Error(ExitCode::input, fmt::format("{} is damaged or was edited: its content does not match its self_hash", path.string()), "prepare the dataset again");
+  }
+  try {
+    return manifest_from(document);
+  } catch (const Json::exception&) {
+    fail(ExitCode::input, "{}: a member is missing or of another type than it should be", path.string());
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,119 @@
+#include "base/error.hpp"
+#include "base/files.hpp"
+#include "made_dataset.hpp"
+#include "store/token_shards.hpp"
+#include "temporary_folder.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <fcntl.h>
+
+#include <filesystem>
+
+using namespace lockstep;
+
+namespace {
+
+// An error of input data whose text names `part`.
+auto input_error_naming(const std::string& part) {
+  return [part](const Error& error) { return error.code() == ExitCode::input && std::string(error.what()).find(part) != std::string::npos; };
+}
+
+void flip_byte(const Path& path, std::uint64_t offset) {
+  const FileDescriptor file = open_file(path, O_RDWR);
+  std::byte byte{};
+  read_at(file, {&byte, 1}, offset, path);
+  byte ^= std::byte{1};
+  write_at(file, {&byte, 1}, offset, path);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(token_shards)
+
+BOOST_FIXTURE_TEST_CASE(every_range_of_a_stream_reads_as_written_across_shards_of_any_size, TemporaryFolder) {
+  int folders = 0;
+  for (const std::int64_t vocabulary : {std::int64_t{65536}, std::int64_t{70001}}) {
+    for (const std::int64_t shard_tokens : {1, 3, 16, 1000}) {
+      const auto split = test::made_split({5, 1, 1, 12, 2, 30}, vocabulary);
+      DatasetManifest manifest = test::manifest_for(vocabulary, shard_tokens);
+      const Path folder = path / std::to_string(folders++);
+      test::write_split(folder, manifest, DataSplit::train, split);
+      const TokenStream stream(folder, manifest, DataSplit::train);
+      const auto total = static_cast<std::int64_t>(split.tokens.size());
+      BOOST_TEST(stream.tokens() == total);
+      BOOST_TEST(stream.documents() == 6);
+      for (std::int64_t begin = 0; begin <= total; ++begin) {
+        for (std::int64_t end = begin; end <= total; ++end) {
+          std::vector<std::int32_t> read(static_cast<std::size_t>(end - begin));
+          stream.copy(begin, read);
+          BOOST_REQUIRE(std::ranges::equal(read, std::span(split.tokens).subspan(static_cast<std::size_t>(begin), read.size())));
+          std::vector<std::int64_t> starts;
+          std::ranges::copy_if(split.starts, std::back_inserter(starts), [&](std::int64_t start) { return start >= begin && start < end; });
+          BOOST_REQUIRE(stream.document_starts(begin, end) == starts);
+        }
+      }
+      stream.verify_hashes();
+    }
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(large_shards_are_read_in_place, TemporaryFolder) {
+  const auto split = test::made_split({5000, 5000}, 1000);
+  DatasetManifest manifest = test::manifest_for(1000, 1 << 20);
+  test::write_split(path, manifest, DataSplit::validation, split);
+  const TokenStream stream(path, manifest, DataSplit::validation);
+  const auto whole = std::get<std::span<const std::uint16_t>>(stream.run(0, 1 << 30));
+  BOOST_TEST(whole.size() == 10000u);
+  BOOST_TEST(std::get<std::span<const std::uint16_t>>(stream.run(77, 5)).data() == whole.data() + 77);
+}
+
+BOOST_FIXTURE_TEST_CASE(the_same_tokens_make_the_same_bytes, TemporaryFolder) {
+  for (const char* const name : {"a", "b"}) {
+    DatasetManifest manifest = test::manifest_for(1000, 64);
+    test::write_split(path / name, manifest, DataSplit::train, test::made_split({50, 50}, 1000));
+    publish_file(path / name / "DATASET.json", to_text(manifest));
+  }
+  for (const char* const file : {"DATASET.json", "train/tokens-00000.h5", "train/tokens-00001.h5"}) {
+    BOOST_TEST((read_file(path / "a" / file) == read_file(path / "b" / file)), file);
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(a_manifest_comes_back_and_a_changed_one_is_refused, TemporaryFolder) {
+  DatasetManifest manifest = test::manifest_for(257, 64);
+  manifest.end_of_text = 256;
+  manifest.tokenizer_hash = {1, 2};
+  test::write_split(path, manifest, DataSplit::train, test::made_split({50, 50}, 257));
+  const std::string text = to_text(manifest);
+  publish_file(path / "DATASET.json", text);
+  BOOST_TEST(to_text(read_dataset_manifest(path)) == text);
+  std::string edited = text;
+  edited.replace(edited.find("\"tokens\": 100"), 13, "\"tokens\": 101");
+  publish_file(path / "DATASET.json", edited);
+  BOOST_CHECK_EXCEPTION(read_dataset_manifest(path), Error, input_error_naming("does not match its self_hash"));
+  publish_file(path / "DATASET.json", R"({"format": "lockstep dataset", "version": 99})");
+  BOOST_CHECK_EXCEPTION(read_dataset_manifest(path), Error, input_error_naming("has format version 99; this program reads version 1"));
+  publish_file(path / "DATASET.json", "[]");
+  BOOST_CHECK_EXCEPTION(read_dataset_manifest(path), Error, input_error_naming("is not the manifest of a dataset"));
+}
+
+BOOST_FIXTURE_TEST_CASE(damage_to_a_shard_is_named, TemporaryFolder) {
+  DatasetManifest manifest = test::manifest_for(1000, 6000);
+  test::write_split(path, manifest, DataSplit::train, test::made_split({5000, 5000}, 1000));
+  const Path second = path / "train/tokens-00001.h5";
+  flip_byte(second, std::filesystem::file_size(second) / 2);
+  const TokenStream stream(path, manifest, DataSplit::train);   // sizes are right
+  BOOST_CHECK_EXCEPTION(stream.verify_hashes(), Error, input_error_naming("train/tokens-00001.h5 is damaged"));
+  std::filesystem::resize_file(second, 100);
+  BOOST_CHECK_EXCEPTION(TokenStream(path, manifest, DataSplit::train), Error, input_error_naming("train/tokens-00001.h5 has 100 bytes"));
+  std::filesystem::remove(second);
+  BOOST_CHECK_EXCEPTION(TokenStream(path, manifest, DataSplit::train), Error, input_error_naming("train/tokens-00001.h5: no such file"));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_shard_that_is_not_filled_is_not_finished, TemporaryFolder) {
+  ShardWriter writer(path / "a.h5", 2, 3, 0);
+  const std::uint32_t token = 1;
+  writer.append({&token, 1});
+  BOOST_CHECK_EXCEPTION(writer.finish(), Error, [](const Error& error) { return error.code() == ExitCode::bug; });
+}
+
+BOOST_AUTO_TEST_SUITE_END()
