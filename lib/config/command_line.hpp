@@ -4,6 +4,7 @@
 #pragma once
 
 #include "config/option.hpp"
+#include "config/problems.hpp"
 #include "config/settings.hpp"
 #include "config/tool.hpp"
 
@@ -32,7 +33,7 @@ struct ParsedLine {
 ParsedLine parse_arguments(const Tool& tool, Declaration& declaration, const std::vector<std::string>& arguments);
 
 /// Throws the one Error(usage) that lists `problems` with where each option came from. Returns if there is none.
-void raise(const Tool& tool, const Problems& problems, const Settings& settings);
+void raise(const Tool& tool, const Declaration& declaration, const Problems& problems, const Settings& settings);
 
 /// Local; needs no MPI, GPU or write access. `arguments` without the program's name. Throws Error(usage) listing every problem.
 template <class Config>
@@ -42,8 +43,8 @@ CommandLine<Config> parse_command_line(const std::vector<std::string>& arguments
   describe(declaration, line.config);
   const Tool tool = tool_of(line.config);
   ParsedLine parsed = parse_arguments(tool, declaration, arguments);
-  if (!parsed.answer) check(line.config, parsed.problems);
-  raise(tool, parsed.problems, parsed.settings);
+  if (!parsed.answer && parsed.problems.all_files_read()) check(line.config, parsed.problems);
+  raise(tool, declaration, parsed.problems, parsed.settings);
   line.common = std::move(parsed.common);
   line.settings = std::move(parsed.settings);
   line.answer = std::move(parsed.answer);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace lockstep {
@@ -12,7 +13,7 @@ struct Tool;
 
 /// How the new checkpoint is laid out. "parts=4", or JSON: {"parts": 4}.
 struct ReshardTarget {
-  std::int64_t parts = 0;                                    // part files a component; 0: not said
+  std::int64_t parts = 1;                                    // part files a component, at least 1
   static std::string form();
   static ReshardTarget parse(const std::string& text);       // throws Error(usage) with the reason
   std::string text() const;
@@ -21,7 +22,7 @@ struct ReshardTarget {
 
 struct ReshardConfig {
   std::string checkpoint;                                    // folder of the checkpoint to read
-  ReshardTarget to;
+  std::optional<ReshardTarget> to;                           // absent: consolidate
   bool consolidate = false;                                  // one part file a component: the same as parts=1
   std::string output;                                        // folder to create
 };

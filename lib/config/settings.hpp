@@ -2,7 +2,6 @@
 #pragma once
 
 #include "base/json_fwd.hpp"
-#include "config/problems.hpp"
 #include "config/tool.hpp"
 
 #include <memory>
@@ -13,17 +12,18 @@ namespace lockstep {
 
 struct Setting {
   std::string path;                       // "optimizer.lr"
-  std::string value;                      // as YAML on one line
+  std::shared_ptr<const Json> value;      // null: absent, or required and not set
   std::string origin;                     // "built-in", "tiny.yaml:4", "command line"
-  bool changed = false;                   // other than built in
-  bool hidden = false;
-  std::string unit;
+  enum class Shown { always, if_changed } shown = Shown::always;
 };
 
 using Settings = std::vector<Setting>;    // in the order of declaration
 
 /// "tiny.yaml:4", "command line", "built-in"; empty if there is no such option.
 std::string origin_of(const Settings& settings, const std::string& path);
+
+/// A value as YAML on one line, which any YAML reader takes as that value. Local.
+std::string to_yaml(const Json& value);
 
 /// YAML with a comment on each line saying where the value came from. PrintExtent::changed leaves out what is built in.
 std::string to_yaml(const Settings& settings, const Tool& tool, PrintExtent extent);

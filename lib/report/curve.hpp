@@ -26,7 +26,7 @@ std::string curve_svg(const CurveLabels& labels, const std::vector<Series>& seri
 
 enum class Charset { unicode, ascii };   // unicode: braille dots, 2 x 4 a character; ascii: a letter or mark a character
 
-/// A picture for a terminal: `columns` wide with the axis, `lines` high without the x axis and legend. Each line ends in a newline. Local.
+/// A picture for a terminal, braille curves all alike: `columns` wide with the axis, `lines` high without the x axis and legend. Each line ends in a newline. Local.
 std::string curve_text(const CurveLabels& labels, const std::vector<Series>& series, int columns, int lines, Charset charset);
 
 }  // namespace lockstep

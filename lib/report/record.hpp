@@ -103,13 +103,13 @@ struct SummaryRecord {
   std::optional<std::string> checkpoint;         // folder of the last one saved
 };
 
-void describe(RecordFields& visit, RunRecord& record);
-void describe(RecordFields& visit, StepRecord& record);
-void describe(RecordFields& visit, EvalRecord& record);
-void describe(RecordFields& visit, SampleRecord& record);
-void describe(RecordFields& visit, CheckpointRecord& record);
-void describe(RecordFields& visit, EventRecord& record);
-void describe(RecordFields& visit, SummaryRecord& record);
+void describe(RecordFields& visit, const RunRecord& record);
+void describe(RecordFields& visit, const StepRecord& record);
+void describe(RecordFields& visit, const EvalRecord& record);
+void describe(RecordFields& visit, const SampleRecord& record);
+void describe(RecordFields& visit, const CheckpointRecord& record);
+void describe(RecordFields& visit, const EventRecord& record);
+void describe(RecordFields& visit, const SummaryRecord& record);
 
 /// A record as an object: "schema", "kind", "time" (UTC), then its fields in order. Local.
 Json to_json(const RunRecord& record);

@@ -1,0 +1,273 @@
+#include "config/arguments.hpp"
+
+#include "base/text.hpp"
+#include "config/documented.hpp"
+#include "config/interpret.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cctype>
+
+namespace lockstep {
+
+namespace {
+
+using Kind = OptionType::Kind;
+
+constexpr const char* command_line = "command line";
+
+Node map_node() {
+  Node node;
+  node.kind = Node::Kind::map;
+  node.origin = command_line;
+  return node;
+}
+
+/// A word as the node that a file would have in its place: JSON for lists and groups, otherwise the text itself.
+Node word_node(const OptionType& type, const std::string& word, Problems& problems) {
+  const bool structured = type.kind == Kind::list || type.kind == Kind::group;
+  if (structured && (word.starts_with('[') || word.starts_with('{'))) {
+    Node node = parse_yaml(word, command_line, problems);
+    const auto strip = [](auto&& self, Node& inner) -> void {
+      inner.origin = command_line;
+      for (Node& item : inner.items) self(self, item);
+      for (auto& entry : inner.entries) self(self, entry.second);
+    };
+    strip(strip, node);
+    return node;
+  }
+  Node node;
+  const bool any_text = !type.optional && (type.kind == Kind::text || type.kind == Kind::form);
+  node.kind = word == "null" && !any_text ? Node::Kind::null : Node::Kind::scalar;
+  node.text = word;
+  node.origin = command_line;
+  return node;
+}
+
+Node& slot(Node& root, const std::string& path) {
+  Node* at = &root;
+  for (const std::string& part : split(path, '.')) {
+    if (at->kind != Node::Kind::map) *at = map_node();
+    if (at->find(part) == nullptr) at->entries.emplace_back(part, Node{});
+    at = at->find(part);
+  }
+  return *at;
+}
+
+class Sorter {
+ public:
+  Sorter(const Tool& tool, const Declaration& common, const Declaration& configuration, Problems& problems)
+      : tool_(tool), common_(common), configuration_(configuration), problems_(problems) {
+    sorted_.common = map_node();
+    sorted_.configuration = map_node();
+  }
+
+  SortedArguments sort(const std::vector<std::string>& arguments) {
+    bool only_words = false;
+    for (next_ = arguments.begin(), end_ = arguments.end(); next_ != end_;) {
+      const std::string& word = *next_++;
+      if (only_words || word == "-" || !word.starts_with('-')) {
+        words_.push_back(word);
+      } else if (word == "--") {
+        only_words = true;
+      } else if (word.starts_with("--")) {
+        long_option(word.substr(2));
+      } else {
+        short_option(word);
+      }
+    }
+    place_words();
+    return std::move(sorted_);
+  }
+
+ private:
+  struct Found {
+    const Option* option = nullptr;
+    Node* root = nullptr;
+  };
+
+  Found find(const std::string& name) {
+    for (const auto& [declaration, root] : {std::pair(&common_, &sorted_.common), std::pair(&configuration_, &sorted_.configuration)}) {
+      for (const Option& option : declaration->options()) {
+        if (spelling_of(option.path).substr(2) == name) return {&option, root};
+      }
+    }
+    return {};
+  }
+
+  /// The list option that `name` is an element of: "optimizer.groups" for "optimizer.groups.0.lr_scale".
+  const Option* list_of(const std::string& name) const {
+    for (const Option& option : configuration_.options()) {
+      const std::size_t size = option.path.size();
+      if (option.type.kind == Kind::list && name.starts_with(option.path + ".") && name.size() > size + 1 &&
+          std::isdigit(static_cast<unsigned char>(name[size + 1])) != 0) {
+        return &option;
+      }
+    }
+    return nullptr;
+  }
+
+  void problem(const std::string& option, const std::string& text) { problems_.add_at(command_line, option, text); }
+
+  void long_option(const std::string& word) {
+    const std::size_t equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    const std::optional<std::string> value = equals == std::string::npos ? std::nullopt : std::optional(word.substr(equals + 1));
+    if (const Found found = find(name); found.option != nullptr) return take(found, "--" + name, value);
+    if (const Found found = name.starts_with("no-") ? find(name.substr(3)) : Found{};
+        found.option != nullptr && found.option->type.kind == Kind::boolean && !value) {
+      return set(found, "--" + name, "false");
+    }
+    if (const Option* const list = list_of(name)) return element(*list, name, value);
+    unknown(name, value);
+  }
+
+  void short_option(const std::string& word) {
+    for (const auto& [declaration, root] : {std::pair(&common_, &sorted_.common), std::pair(&configuration_, &sorted_.configuration)}) {
+      for (const Option& option : declaration->options()) {
+        if (option.facts.letter != '\0' && word.size() == 2 && word[1] == option.facts.letter) return take({&option, root}, word, std::nullopt);
+      }
+    }
+    problem("", fmt::format("unknown option {}", word));
+  }
+
+  void take(const Found& found, const std::string& spelled, const std::optional<std::string>& value) {
+    const Option& option = *found.option;
+    if (value) return set(found, spelled, *value);
+    if (!option.facts.bare.empty()) return set(found, spelled, option.facts.bare);
+    if (option.type.kind == Kind::boolean) {
+      const bool next_is_value = takes_next_word(option) && next_ != end_ && boolean_word(*next_);
+      return set(found, spelled, next_is_value ? *next_++ : "true");
+    }
+    if (next_ == end_ || next_->starts_with("--")) return problem(option.path, fmt::format("{} needs a value", spelled));
+    set(found, spelled, *next_++);
+  }
+
+  void set(const Found& found, const std::string& spelled, const std::string& word) {
+    const Option& option = *found.option;
+    Node node = word_node(option.type, word, problems_);
+    Node& place = slot(*found.root, option.path);
+    if (place.origin.empty()) {
+      place = std::move(node);
+    } else if (option.type.kind == Kind::list && node.kind != Node::Kind::list && place.kind != Node::Kind::null) {
+      append(place, std::move(node));
+    } else if (place.text != node.text || place.kind != node.kind || node.kind == Node::Kind::list) {
+      problem(option.path, fmt::format("{} is given twice: {} and {}", spelled, place.kind == Node::Kind::scalar ? place.text : "a list", word));
+    }
+  }
+
+  static void append(Node& place, Node node) {
+    if (place.kind != Node::Kind::list) {
+      Node first = std::move(place);
+      place = Node{};
+      place.kind = Node::Kind::list;
+      place.origin = command_line;
+      place.items.push_back(std::move(first));
+    }
+    place.items.push_back(std::move(node));
+  }
+
+  void element(const Option& list, const std::string& name, const std::optional<std::string>& value) {
+    if (!value && (next_ == end_ || next_->starts_with("--"))) return problem(list.path, fmt::format("--{} needs a value", name));
+    const OptionType& type = list.type.element.front();
+    const bool key_of_group = type.kind == Kind::group && split(name.substr(list.path.size() + 1), '.').size() > 1;
+    sorted_.elements.emplace_back(name, word_node(key_of_group ? OptionType{.optional = true} : type, value ? *value : *next_++, problems_));
+  }
+
+  void unknown(const std::string& name, const std::optional<std::string>& value) {
+    const auto is_section = [&](const Declaration::Section& section) { return section.name == name; };
+    if (std::ranges::any_of(configuration_.sections(), is_section)) {
+      problem("", fmt::format("{} is a section: name one of its options, as in --{}.KEY VALUE", name, name));
+    } else {
+      const std::optional<std::string> meant = meaning_of(name);
+      problem("", fmt::format("unknown option --{}{}", name, meant ? fmt::format(": did you mean {}?", *meant) : ""));
+    }
+    const bool may_have_value = !value && next_ != end_ && !next_->starts_with("-") && name.find('.') != std::string::npos;
+    if (may_have_value) ++next_;   // its value, not an argument of its own
+  }
+
+  std::optional<std::string> meaning_of(const std::string& name) const {
+    std::string path = name;
+    std::ranges::replace(path, '-', '_');
+    std::vector<std::string> shared;
+    for (const Option& option : common_.options()) shared.push_back(spelling_of(option.path));
+    if (const std::optional<std::string> meant = nearest("--" + name, shared)) return meant;
+    const std::optional<std::string> own = suggestion(configuration_, path);
+    return own ? std::optional(spelling_of(*own)) : std::nullopt;
+  }
+
+  /// Gives the words without a name to those who take them.
+  void place_words() {
+    auto word = words_.begin();
+    if (tool_.arguments == Tool::Arguments::config_files) {
+      for (; word != words_.end(); ++word) set({common_.find("config"), &sorted_.common}, "CONFIG", *word);
+    }
+    for (const Option& option : configuration_.options()) {
+      if (!option.facts.positional) continue;
+      const bool all = option.type.kind == Kind::list;
+      while (word != words_.end()) {
+        set({&option, &sorted_.configuration}, value_name_of(option), *word++);
+        if (!all) break;
+      }
+    }
+    for (; word != words_.end(); ++word) problem("", fmt::format("unexpected argument \"{}\"", *word));
+  }
+
+  const Tool& tool_;
+  const Declaration& common_;
+  const Declaration& configuration_;
+  Problems& problems_;
+  SortedArguments sorted_;
+  std::vector<std::string> words_;
+  std::vector<std::string>::const_iterator next_;
+  std::vector<std::string>::const_iterator end_;
+};
+
+}  // namespace
+
+std::string spelling_of(const std::string& path) {
+  std::string spelled = "--" + path;
+  if (path.find('.') == std::string::npos) std::ranges::replace(spelled, '_', '-');
+  return spelled;
+}
+
+bool takes_next_word(const Option& option) {
+  if (!option.facts.bare.empty()) return false;
+  return option.type.kind != Kind::boolean || option.path.find('.') != std::string::npos;
+}
+
+SortedArguments sort_arguments(const Tool& tool, const Declaration& common, const Declaration& configuration,
+                               const std::vector<std::string>& arguments, Problems& problems) {
+  return Sorter(tool, common, configuration, problems).sort(arguments);
+}
+
+void set_element(Node& document, const Declaration& declaration, const std::string& path, const Node& value, Problems& problems) {
+  const auto is_list = [&](const Option& option) { return path.starts_with(option.path + "."); };
+  const auto list = std::ranges::find_if(declaration.options(), is_list);
+  invariant(list != declaration.options().end(), "an element without a list");
+  Node& node = slot(document, list->path);
+  if (node.origin.empty()) {
+    node = parse_yaml(to_text(list->built_in), "built-in", problems);
+    node.origin = "built-in";
+  }
+  const std::vector<std::string> rest = split(path.substr(list->path.size() + 1), '.');
+  std::size_t index = 0;
+  const auto [end, error] = std::from_chars(rest.front().data(), rest.front().data() + rest.front().size(), index);
+  const bool is_index = error == std::errc{} && end == rest.front().data() + rest.front().size();
+  if (!is_index || rest.size() > 2 || (node.kind == Node::Kind::list && index > node.items.size())) {
+    problems.add_at(command_line, list->path, fmt::format("there is no element {}: {} has {}", join(rest, "."), list->path,
+                                                          node.kind == Node::Kind::list ? node.items.size() : 1));
+    return;
+  }
+  if (node.kind != Node::Kind::list) {
+    Node only = node;
+    node = Node{.kind = Node::Kind::list, .text = {}, .quoted = false, .items = {}, .entries = {}, .origin = only.origin};
+    if (only.kind != Node::Kind::null) node.items.push_back(std::move(only));
+  }
+  if (index == node.items.size()) node.items.emplace_back();
+  (rest.size() == 1 ? node.items[index] : slot(node.items[index], rest[1])) = value;
+  if (node.items[index].origin.empty()) node.items[index].origin = command_line;
+  if (node.origin != command_line) node.origin += ", command line";
+}
+
+}  // namespace lockstep

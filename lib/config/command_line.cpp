@@ -1,0 +1,84 @@
+#include "config/command_line.hpp"
+
+#include "base/text.hpp"
+#include "config/arguments.hpp"
+#include "config/documented.hpp"
+#include "config/faces.hpp"
+#include "config/interpret.hpp"
+#include "report/build_info.hpp"
+#include "report/record.hpp"
+
+namespace lockstep {
+
+namespace {
+
+std::string build_info_text() {
+  std::string text;
+  for (const auto& [key, value] : build_info()) text += fmt::format("{:<12} {}\n", key, value);
+  return text;
+}
+
+/// What is answered before any file is read.
+std::optional<std::string> answer_at_once(const Tool& tool, const CommonOptions& common, const Declaration& declaration) {
+  if (common.help) return help_text(document(tool, declaration));
+  if (common.version) return fmt::format("lockstep {} {}\n", tool.name, version());
+  if (common.build_info) return build_info_text();
+  if (!common.print_schema) return std::nullopt;
+  return to_text(*common.print_schema == SchemaOf::records ? record_json_schema() : config_json_schema(tool, declaration), 2) + "\n";
+}
+
+/// One problem as a line, with the places of the options that contradict each other.
+std::string explain(const Problems::Entry& entry, const Settings& settings) {
+  std::vector<std::string> places;
+  if (entry.where.empty()) {
+    for (const std::string& option : entry.options) {
+      const std::string origin = origin_of(settings, option);
+      if (!origin.empty() && origin != "built-in") places.push_back(fmt::format("{} from {}", option, origin));
+    }
+    return entry.text + (places.empty() ? "" : fmt::format(" ({})", join(places, ", ")));
+  }
+  return fmt::format("{}: {}{}", entry.where, entry.options.empty() ? "" : entry.options.front() + ": ", entry.text);
+}
+
+}  // namespace
+
+ParsedLine parse_arguments(const Tool& tool, Declaration& declaration, const std::vector<std::string>& arguments) {
+  ParsedLine line;
+  Declaration common;
+  describe(common, line.common, tool);
+  SortedArguments sorted = sort_arguments(tool, common, declaration, arguments, line.problems);
+  apply(common, sorted.common, line.problems);
+  line.answer = answer_at_once(tool, line.common, declaration);
+  if (line.answer) {
+    line.problems = {};
+    return line;
+  }
+  Node document;
+  document.kind = Node::Kind::map;
+  for (const std::string& file : line.common.config) merge(document, load_document(file, line.problems));
+  merge(document, sorted.configuration);
+  for (const auto& [path, value] : sorted.elements) set_element(document, declaration, path, value, line.problems);
+  line.settings = apply(declaration, document, line.problems);
+  if (line.common.print_config) {
+    line.answer = to_yaml(line.settings, tool, *line.common.print_config);
+  } else if (line.problems.all_files_read()) {
+    require(declaration, document, line.problems);
+  }
+  return line;
+}
+
+void raise(const Tool& tool, const Declaration& declaration, const Problems& problems, const Settings& settings) {
+  if (problems.empty()) return;
+  const std::vector<Problems::Entry>& entries = problems.entries();
+  std::string hint = fmt::format("{} --help lists the options", tool.name);
+  if (entries.size() == 1) {
+    const Option* const option = entries.front().options.size() == 1 ? declaration.find(entries.front().options.front()) : nullptr;
+    if (option != nullptr) hint = one_line_help(*option);
+    throw Error(ExitCode::usage, explain(entries.front(), settings), hint);
+  }
+  std::string message = fmt::format("{} problems in the configuration", entries.size());
+  for (const Problems::Entry& entry : entries) message += "\n" + explain(entry, settings);
+  throw Error(ExitCode::usage, message, hint);
+}
+
+}  // namespace lockstep

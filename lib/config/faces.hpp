@@ -1,0 +1,25 @@
+// The texts made from a declaration: help, the option list of a manual page, completion for bash and zsh, JSON Schema. All Local and pure.
+#pragma once
+
+#include "base/json_fwd.hpp"
+#include "config/documented.hpp"
+
+#include <string>
+
+namespace lockstep {
+
+/// For --help: usage, then the options by section, at most 100 columns wide.
+std::string help_text(const DocumentedTool& tool);
+
+/// The SYNOPSIS lines and the option lists of an mdoc(7) page.
+std::string mdoc_synopsis(const DocumentedTool& tool);
+std::string mdoc_options(const DocumentedTool& tool);
+
+/// Files for the completion folders of bash and zsh.
+std::string bash_completion(const DocumentedTool& tool);
+std::string zsh_completion(const DocumentedTool& tool);
+
+/// The JSON Schema (draft 2020-12) of a configuration file.
+Json config_json_schema(const Tool& tool, const Declaration& declaration);
+
+}  // namespace lockstep

@@ -1,0 +1,44 @@
+#include "config/inspect_config.hpp"
+
+#include "config/option.hpp"
+#include "config/problems.hpp"
+#include "config/tool.hpp"
+
+namespace lockstep {
+
+ChoiceList<VerifyLevel> choices_of(VerifyLevel) {
+  return {{VerifyLevel::manifest, "manifest"},
+          {VerifyLevel::sizes, "sizes"},
+          {VerifyLevel::coverage, "coverage"},
+          {VerifyLevel::hashes, "hashes"},
+          {VerifyLevel::fingerprints, "fingerprints"}};
+}
+
+void describe(Declaration& visit, InspectConfig& config) {
+  visit.field("subjects", config.subjects, {.help = "folder of a run or of a checkpoint, then optionally the name of one tensor; with --diff two checkpoints",
+                                            .value_name = "RUN|CKPT", .required = true, .positional = true, .completes = Completes::folders});
+  visit.field("tree", config.tree, {.help = "list components, tensors and their pieces"});
+  visit.field("verify", config.verify, {.help = "check that the checkpoint is whole; each level includes those before it", .bare = "sizes"});
+  visit.field("diff", config.diff, {.help = "compare two checkpoints by fingerprint; exit 1 if they differ"});
+  visit.field("show_config", config.show_config, {.help = "print the configuration that the checkpoint was saved with"});
+}
+
+Tool tool_of(const InspectConfig&) {
+  return {.name = "checkpoint-inspect",
+          .summary = "list, show, verify and compare checkpoints",
+          .synopsis = {"[OPTION...] RUN", "[OPTION...] CKPT [TENSOR]", "--diff [OPTION...] CKPT CKPT"},
+          .arguments = Tool::Arguments::options,
+          .dry_run = Tool::DryRun::no,
+          .output = Tool::Output::text_or_json};
+}
+
+void check(const InspectConfig& config, Problems& problems) {
+  const std::size_t subjects = config.subjects.size();
+  if (config.diff && subjects != 2 && subjects != 0) problems.add({"subjects", "diff"}, "--diff compares two checkpoints: name both");
+  if (!config.diff && subjects > 2) problems.add({"subjects"}, "at most a checkpoint and the name of one of its tensors can be given");
+  const int questions = (config.tree ? 1 : 0) + (config.verify ? 1 : 0) + (config.diff ? 1 : 0) + (config.show_config ? 1 : 0);
+  if (questions > 1) problems.add({"tree", "verify", "diff", "show_config"}, "--tree, --verify, --diff and --show-config are separate questions: ask one");
+  if (!config.diff && subjects == 2 && questions > 0) problems.add({"subjects"}, "the question is about the whole checkpoint, but a tensor is named too");
+}
+
+}  // namespace lockstep

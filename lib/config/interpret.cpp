@@ -1,0 +1,295 @@
+#include "config/interpret.hpp"
+
+#include "base/text.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+
+namespace lockstep {
+
+namespace {
+
+using Kind = OptionType::Kind;
+
+std::string without_digit_separators(const std::string& text) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto digit = [&](std::size_t k) { return k < text.size() && std::isdigit(static_cast<unsigned char>(text[k])) != 0; };
+    const bool separator = text[i] == '_' && i > 0 && digit(i - 1) && digit(i + 1);
+    if (!separator) result += text[i];
+  }
+  return result.starts_with('+') && result.size() > 1 && result[1] != '-' ? result.substr(1) : result;
+}
+
+std::optional<double> number_of(const std::string& text) {
+  const std::string digits = without_digit_separators(text);
+  double value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc{} || end != digits.data() + digits.size() || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+std::optional<std::int64_t> integer_of(const std::string& text) {
+  const std::string digits = without_digit_separators(text);
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error == std::errc{} && end == digits.data() + digits.size()) return value;
+  constexpr double exact = 9007199254740992.0;   // beyond 2^53 a double is no exact count
+  const std::optional<double> number = number_of(text);
+  if (!number || *number != std::floor(*number) || std::abs(*number) > exact) return std::nullopt;
+  return static_cast<std::int64_t>(*number);
+}
+
+std::string expected(const OptionType& type) {
+  switch (type.kind) {
+    case Kind::boolean: return "true or false";
+    case Kind::integer: return "a whole number";
+    case Kind::number: return "a number";
+    case Kind::text: return "text";
+    case Kind::choice: return fmt::format("one of {}", join(type.choices, ", "));
+    case Kind::form: return type.form;
+    case Kind::list: return "a list";
+    case Kind::group: return "a map of keys";
+  }
+  throw Error(ExitCode::bug, "a kind of option without a description");
+}
+
+std::string shape_of(const Node& node) {
+  switch (node.kind) {
+    case Node::Kind::null: return "null";
+    case Node::Kind::scalar: return fmt::format("\"{}\"", node.text);
+    case Node::Kind::list: return "a list";
+    case Node::Kind::map: return "a map of keys";
+  }
+  throw Error(ExitCode::bug, "a kind of node without a description");
+}
+
+/// Interprets one option's node; collects problems under the option's name.
+class Interpreter {
+ public:
+  Interpreter(const OptionFacts& facts, std::string path, Problems& problems) : facts_(facts), path_(std::move(path)), problems_(problems) {}
+
+  std::optional<Json> value(const OptionType& type, const Node& node) {
+    switch (type.kind) {
+      case Kind::list: return list(type, node);
+      case Kind::group: return group(type, node);
+      default: break;
+    }
+    if (node.kind != Node::Kind::scalar) return refuse(node, fmt::format("{} is given where {} is expected", shape_of(node), expected(type)));
+    const bool is_text = type.kind == Kind::text || type.kind == Kind::choice || type.kind == Kind::form;
+    if (node.quoted && !is_text) {
+      return refuse(node, fmt::format("\"{}\" is in quotes, so it is text; {} is expected", node.text, expected(type)));
+    }
+    return scalar(type, node);
+  }
+
+ private:
+  std::nullopt_t refuse(const Node& node, const std::string& text) {
+    problems_.add_at(node.origin, path_, text);
+    return std::nullopt;
+  }
+
+  std::optional<Json> scalar(const OptionType& type, const Node& node) {
+    const auto no_value = [&] { return refuse(node, fmt::format("\"{}\" is not {}", node.text, expected(type))); };
+    if (type.kind == Kind::boolean) {
+      const std::optional<bool> truth = boolean_word(node.text);
+      if (!truth) return no_value();
+      return Json(*truth);
+    }
+    if (type.kind == Kind::integer) {
+      const std::optional<std::int64_t> integer = integer_of(node.text);
+      if (!integer) return no_value();
+      return in_range(node, static_cast<double>(*integer)) ? std::optional<Json>(*integer) : std::nullopt;
+    }
+    if (type.kind == Kind::number) {
+      const std::optional<double> number = number_of(node.text);
+      if (!number) return no_value();
+      return in_range(node, *number) ? std::optional<Json>(*number) : std::nullopt;
+    }
+    return text(type, node);
+  }
+
+  std::optional<Json> text(const OptionType& type, const Node& node) {
+    if (type.kind == Kind::choice && std::ranges::find(type.choices, node.text) == type.choices.end()) {
+      const std::optional<std::string> meant = nearest(node.text, type.choices);
+      return refuse(node, fmt::format("\"{}\" is not {}{}", node.text, expected(type), meant ? fmt::format(": did you mean \"{}\"?", *meant) : ""));
+    }
+    if (type.kind == Kind::form) {
+      try {
+        type.check(node.text);
+      } catch (const Error& error) {
+        return refuse(node, error.what());
+      }
+    }
+    return Json(node.text);
+  }
+
+  bool in_range(const Node& node, double value) {
+    const bool low = facts_.min && (value < *facts_.min || (facts_.above_min && value == *facts_.min));
+    const bool high = facts_.max && value > *facts_.max;
+    if (!low && !high) return true;
+    problems_.add_at(node.origin, path_, fmt::format("{} is out of range: it must be {}", node.text, range_text(facts_)));
+    return false;
+  }
+
+  std::optional<Json> list(const OptionType& type, const Node& node) {
+    Json result = Json::array();
+    bool complete = true;
+    const std::vector<Node>& items = node.kind == Node::Kind::list ? node.items : std::vector{node};   // one value is a list of one
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      Interpreter item(facts_, fmt::format("{}.{}", path_, i), problems_);
+      std::optional<Json> json = item.value(type.element.front(), items[i]);
+      if (json) result.push_back(std::move(*json));
+      complete = complete && json;
+    }
+    if (type.length && items.size() != *type.length) {
+      return refuse(node, fmt::format("{} {} given, {} are expected", items.size(), items.size() == 1 ? "value is" : "values are", *type.length));
+    }
+    return complete ? std::optional(std::move(result)) : std::nullopt;
+  }
+
+  std::optional<Json> group(const OptionType& type, const Node& node) {
+    if (node.kind != Node::Kind::map) return refuse(node, fmt::format("{} is given where {} is expected", shape_of(node), expected(type)));
+    Json result = Json::object();
+    bool complete = true;
+    for (const auto& [key, value] : node.entries) {
+      const auto field = std::ranges::find_if(*type.fields, [&](const Option& candidate) { return candidate.path == key; });
+      if (field == type.fields->end()) {
+        complete = false;
+        unknown_field(type, key, value);
+        continue;
+      }
+      if (value.kind == Node::Kind::null) continue;
+      Interpreter inner(field->facts, fmt::format("{}.{}", path_, key), problems_);
+      std::optional<Json> json = inner.value(field->type, value);
+      if (json) result[key] = std::move(*json);
+      complete = complete && json;
+    }
+    for (const Option& field : *type.fields) {
+      const Node* const given = node.find(field.path);
+      if (field.facts.required && (given == nullptr || given->kind == Node::Kind::null)) {
+        complete = false;
+        problems_.add_at(node.origin, path_, fmt::format("the key \"{}\" is missing", field.path));
+      }
+    }
+    return complete ? std::optional(std::move(result)) : std::nullopt;
+  }
+
+  void unknown_field(const OptionType& type, const std::string& key, const Node& value) {
+    std::vector<std::string> names;
+    for (const Option& field : *type.fields) names.push_back(field.path);
+    const std::optional<std::string> meant = nearest(key, names);
+    problems_.add_at(value.origin, path_, fmt::format("unknown key \"{}\"{}", key, meant ? fmt::format(": did you mean \"{}\"?", *meant)
+                                                                                            : fmt::format("; its keys are {}", join(names, ", "))));
+  }
+
+  const OptionFacts& facts_;
+  std::string path_;
+  Problems& problems_;
+};
+
+void unknown_key(const Declaration& declaration, const std::string& path, const Node& node, Problems& problems) {
+  const std::optional<std::string> meant = suggestion(declaration, path);
+  if (meant && *meant == path) {   // a dotted name as a key of a file
+    const std::size_t dot = path.find('.');
+    problems.add_at(node.origin, "", fmt::format("in a file, \"{}\" is written as \"{}\" below \"{}:\"", path, path.substr(dot + 1), path.substr(0, dot)));
+    return;
+  }
+  problems.add_at(node.origin, "", fmt::format("unknown key \"{}\"{}", path, meant ? fmt::format(": did you mean \"{}\"?", *meant) : ""));
+}
+
+/// Calls visit(dotted name, node) for each key of the document that may be an option.
+template <class Visit>
+void for_each_key(const Declaration& declaration, const Node& document, Problems& problems, const Visit& visit) {
+  for (const auto& [key, node] : document.entries) {
+    const auto is_it = [&, name = key](const Declaration::Section& section) { return section.name == name; };
+    if (std::ranges::none_of(declaration.sections(), is_it)) {
+      visit(key, node);
+    } else if (node.kind == Node::Kind::map) {
+      for (const auto& [inner, value] : node.entries) visit(key + "." + inner, value);
+    } else if (node.kind != Node::Kind::null) {
+      problems.add_at(node.origin, "", fmt::format("\"{}\" is a section: {} is given where its keys are expected", key, shape_of(node)));
+    }
+  }
+}
+
+const Node* node_of(const Node& document, const std::string& path) {
+  const std::size_t dot = path.find('.');
+  if (dot == std::string::npos) return document.find(path);
+  const Node* const section = document.find(path.substr(0, dot));
+  return section == nullptr ? nullptr : section->find(path.substr(dot + 1));
+}
+
+bool is_set(const Node* node) { return node != nullptr && node->kind != Node::Kind::null; }
+
+}  // namespace
+
+Settings apply(Declaration& declaration, const Node& document, Problems& problems) {
+  for_each_key(declaration, document, problems, [&](const std::string& path, const Node& node) {
+    const Option* const option = declaration.find(path);
+    if (option == nullptr || (option->facts.command_line_only && node.origin != "command line")) {
+      unknown_key(declaration, path, node, problems);
+    } else if (node.kind == Node::Kind::null) {
+      if (option->type.optional) option->set(nullptr);
+    } else if (const std::optional<Json> value = interpret(option->type, option->facts, node, path, problems)) {
+      option->set(*value);
+    }
+  });
+  Settings settings;
+  for (const Option& option : declaration.options()) {
+    if (option.facts.command_line_only) continue;
+    const Node* const node = node_of(document, option.path);
+    const bool from_outside = is_set(node) || (node != nullptr && option.type.optional);
+    const bool missing = option.facts.required && !from_outside;
+    settings.push_back({.path = option.path,
+                        .value = std::make_shared<const Json>(missing ? Json(nullptr) : option.get()),
+                        .origin = from_outside ? node->origin : "built-in",
+                        .shown = option.facts.hidden ? Setting::Shown::if_changed : Setting::Shown::always});
+  }
+  return settings;
+}
+
+void require(const Declaration& declaration, const Node& document, Problems& problems) {
+  for (const Option& option : declaration.options()) {
+    if (option.facts.required && !is_set(node_of(document, option.path))) problems.add({option.path}, fmt::format("{} is needed: {}", option.path, option.facts.help));
+  }
+}
+
+std::optional<Json> interpret(const OptionType& type, const OptionFacts& facts, const Node& node, const std::string& path, Problems& problems) {
+  return Interpreter(facts, path, problems).value(type, node);
+}
+
+std::optional<std::string> suggestion(const Declaration& declaration, const std::string& name) {
+  std::vector<std::string> paths;
+  std::vector<std::string> last_parts;
+  for (const Option& option : declaration.options()) {
+    if (option.facts.hidden) continue;
+    paths.push_back(option.path);
+    last_parts.push_back(option.path.substr(option.path.rfind('.') + 1));
+  }
+  if (const auto same = std::ranges::find(last_parts, name); same != last_parts.end()) return paths[static_cast<std::size_t>(same - last_parts.begin())];
+  if (const std::optional<std::string> path = nearest(name, paths)) return path;
+  const std::string last = name.substr(name.rfind('.') + 1);
+  const std::optional<std::string> part = nearest(last, last_parts);
+  if (!part) return std::nullopt;
+  return paths[static_cast<std::size_t>(std::ranges::find(last_parts, *part) - last_parts.begin())];
+}
+
+std::string range_text(const OptionFacts& facts) {
+  const std::string low = facts.min ? fmt::format("{} {}", facts.above_min ? "greater than" : "at least", *facts.min) : "";
+  if (facts.min && facts.max) return facts.above_min ? fmt::format("{} and at most {}", low, *facts.max) : fmt::format("from {} to {}", *facts.min, *facts.max);
+  if (facts.max) return fmt::format("at most {}", *facts.max);
+  return low;
+}
+
+std::optional<bool> boolean_word(const std::string& text) {
+  std::string lower;
+  for (const char c : text) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (lower == "true" || lower == "yes" || lower == "on") return true;
+  if (lower == "false" || lower == "no" || lower == "off") return false;
+  return std::nullopt;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,107 @@
+#include "base/json.hpp"
+#include "config/interpret.hpp"
+#include "config/option.hpp"
+#include "config/train_config.hpp"
+
+namespace lockstep {
+
+namespace {
+
+void check_model(const TrainConfig& config, Problems& problems) {
+  const ModelOptions& model = config.model;
+  if (!model.config && !model.path) problems.add({"model.config", "model.path"}, "model.config or model.path is needed: which network to train");
+  if (model.config && model.path) {
+    problems.add({"model.config", "model.path"}, "model.config and model.path both name a network: a folder of weights brings its own config.json");
+  }
+  if (model.dropout && *model.dropout != 0) {
+    problems.add({"model.dropout"}, "this version trains without dropout: model.dropout must be 0");
+  }
+}
+
+void check_schedule(const TrainConfig& config, Problems& problems) {
+  const ScheduleOptions& schedule = config.schedule;
+  const std::int64_t end = decay_steps_of(config);
+  if (schedule.name != ScheduleName::constant && schedule.warmup_steps > end) {
+    problems.add({"schedule.warmup_steps", schedule.decay_steps ? "schedule.decay_steps" : "train.max_steps"},
+                 fmt::format("warm-up takes {} steps, but the decay ends at step {}", schedule.warmup_steps, end));
+  }
+  if (schedule.min_lr > config.optimizer.lr) {
+    problems.add({"schedule.min_lr", "optimizer.lr"},
+                 fmt::format("schedule.min_lr {} is above the peak, optimizer.lr {}", schedule.min_lr, config.optimizer.lr));
+  }
+  if (schedule.name == ScheduleName::constant && (schedule.decay_steps || schedule.min_lr != 0)) {
+    problems.add({"schedule.name", schedule.decay_steps ? "schedule.decay_steps" : "schedule.min_lr"},
+                 "a constant schedule does not decay: schedule.decay_steps and schedule.min_lr would have no effect");
+  }
+}
+
+void check_run(const TrainConfig& config, Problems& problems) {
+  const TrainOptions& train = config.train;
+  if (train.device == Device::cuda) problems.add({"train.device"}, "this version trains on the CPU only: train.device cuda is not supported yet");
+  if (train.micro_batch && train.global_batch > 0 && *train.micro_batch > train.global_batch) {
+    problems.add({"train.micro_batch", "train.global_batch"},
+                 fmt::format("train.micro_batch {} is more than train.global_batch {}", *train.micro_batch, train.global_batch));
+  }
+  const std::int64_t ranks = config.parallel.dp_replicate.value_or(1);
+  if (train.global_batch > 0 && ranks > train.global_batch) {
+    problems.add({"parallel.dp_replicate", "train.global_batch"},
+                 fmt::format("{} ranks cannot share {} samples a step: some would have none", ranks, train.global_batch));
+  }
+  if (train.max_time && train.max_time->value <= 0) problems.add({"train.max_time"}, "train.max_time 0 leaves no time for a step");
+  for (const double beta : config.optimizer.betas) {
+    if (beta >= 1) problems.add({"optimizer.betas"}, "with a decay rate of 1 a moment never changes: optimizer.betas must be below 1");
+  }
+  if (!train.callbacks.empty() && config.sample.prompts.empty()) {
+    problems.add({"train.callbacks", "sample.prompts"}, "the sample callback has nothing to continue: sample.prompts is empty");
+  }
+  if (!config.eval.every && !config.eval.at_end && !train.callbacks.empty()) {
+    problems.add({"train.callbacks", "eval.every", "eval.at_end"}, "the sample callback runs at evaluations and at the end, and there are none");
+  }
+}
+
+/// A configuration and the declaration that is bound to it.
+struct Bound {
+  TrainConfig config;
+  Declaration declaration;
+  explicit Bound(const TrainConfig& values) : config(values) { describe(declaration, config); }
+};
+
+/// The options that a resumed run must keep, those that follow others filled in.
+Json fixed_value(const Option& option, const TrainConfig& config) {
+  const bool decays = config.schedule.name != ScheduleName::constant;
+  if (option.path == "schedule.decay_steps" && decays) return decay_steps_of(config);
+  return option.get();
+}
+
+}  // namespace
+
+std::int64_t decay_steps_of(const TrainConfig& config) { return config.schedule.decay_steps.value_or(config.train.max_steps); }
+
+void check(const TrainConfig& config, Problems& problems) {
+  check_model(config, problems);
+  check_schedule(config, problems);
+  check_run(config, problems);
+}
+
+std::vector<Difference> differing_fixed_options(const std::string& saved_yaml, const std::string& origin, const TrainConfig& now) {
+  Problems problems;
+  Bound saved{TrainConfig{}};
+  Bound current{now};
+  Node document = parse_yaml(saved_yaml, origin, problems);
+  std::erase_if(document.entries, [](const auto& entry) { return entry.first == "dialect"; });
+  apply(saved.declaration, document, problems);
+  if (!problems.empty()) {
+    const Problems::Entry& first = problems.entries().front();
+    fail(ExitCode::input, "{}: {} is not a configuration that this version of train wrote", first.where.empty() ? origin : first.where, first.text);
+  }
+  std::vector<Difference> differences;
+  for (const Option& option : current.declaration.options()) {
+    if (!option.facts.fixed_on_resume) continue;
+    const Json before = fixed_value(*saved.declaration.find(option.path), saved.config);
+    const Json after = fixed_value(option, current.config);
+    if (before != after) differences.push_back({option.path, to_yaml(before), to_yaml(after)});
+  }
+  return differences;
+}
+
+}  // namespace lockstep

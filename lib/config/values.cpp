@@ -1,0 +1,157 @@
+#include "config/values.hpp"
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+
+#include <charconv>
+#include <cmath>
+#include <regex>
+
+namespace lockstep {
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& text, const std::string& form) {
+  fail(ExitCode::usage, "\"{}\" is not of the form {}", text, form);
+}
+
+bool whole_number(const std::string& text, std::int64_t& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() && value >= 0;
+}
+
+}  // namespace
+
+std::string Seconds::form() { return "DURATION: 90s, 15m or 1h30m"; }
+
+Seconds Seconds::parse(const std::string& text) {
+  const std::optional<double> seconds = parse_seconds(text);
+  if (!seconds || !std::isfinite(*seconds)) refuse(text, form());
+  return {*seconds};
+}
+
+std::string Seconds::text() const {
+  const auto whole = static_cast<std::int64_t>(value);
+  if (static_cast<double>(whole) != value) return fmt::format("{}s", value);
+  if (whole == 0 || whole % 60 != 0) return fmt::format("{}s", whole);
+  if (whole % 3600 != 0) return whole > 3600 ? fmt::format("{}h{}m", whole / 3600, whole % 3600 / 60) : fmt::format("{}m", whole / 60);
+  return fmt::format("{}h", whole / 3600);
+}
+
+std::string ByteSize::form() { return "SIZE: 512, 64MiB or 5GB"; }
+
+ByteSize ByteSize::parse(const std::string& text) {
+  const bool number_first = !text.empty() && text.front() >= '0' && text.front() <= '9';
+  const std::optional<std::uint64_t> bytes = number_first ? parse_bytes(text) : std::nullopt;
+  if (!bytes) refuse(text, form());
+  return {*bytes};
+}
+
+std::string ByteSize::text() const {
+  constexpr std::uint64_t mebibyte = 1024 * 1024;
+  if (bytes != 0 && bytes % mebibyte == 0) return fmt::format("{}MiB", bytes / mebibyte);
+  return fmt::format("{}", bytes);
+}
+
+struct NamePattern::Compiled {
+  std::regex regex;
+};
+
+std::string NamePattern::form() { return "REGEX"; }
+
+NamePattern NamePattern::parse(const std::string& text) {
+  NamePattern pattern;
+  pattern.text_ = text;
+  try {
+    pattern.compiled_ = std::make_shared<const Compiled>(Compiled{std::regex(text, std::regex::ECMAScript | std::regex::optimize)});
+  } catch (const std::regex_error&) {
+    fail(ExitCode::usage, "\"{}\" is not a regular expression", text);
+  }
+  return pattern;
+}
+
+bool NamePattern::matches(std::string_view name) const {
+  return compiled_ && std::regex_search(name.begin(), name.end(), compiled_->regex);
+}
+
+std::string Resume::form() { return "auto|never|latest|best|STEP|PATH"; }
+
+Resume Resume::parse(const std::string& text) {
+  if (text == "auto") return {From::automatic, 0, {}};
+  if (text == "never") return {From::never, 0, {}};
+  if (text == "latest") return {From::latest, 0, {}};
+  if (text == "best") return {From::best, 0, {}};
+  std::int64_t step = 0;
+  if (whole_number(text, step)) return {From::step, step, {}};
+  if (text.find('/') != std::string::npos || text.starts_with('.') || text.starts_with("step-")) return {From::path, 0, text};
+  fail(ExitCode::usage, "\"{}\" is none of {}; a path contains \"/\"", text, form());
+}
+
+std::string Resume::text() const {
+  switch (from) {
+    case From::automatic: return "auto";
+    case From::never: return "never";
+    case From::latest: return "latest";
+    case From::best: return "best";
+    case From::step: return fmt::format("{}", step);
+    case From::path: return path;
+  }
+  throw Error(ExitCode::bug, "a kind of resume without a text");
+}
+
+std::string ValidationSplit::form() { return "hash:FRACTION|tail:FRACTION|none"; }
+
+ValidationSplit ValidationSplit::parse(const std::string& text) {
+  if (text == "none") return {};
+  ValidationSplit split;
+  const std::size_t colon = text.find(':');
+  if (text.starts_with("hash:")) {
+    split.by = By::hash;
+  } else if (text.starts_with("tail:")) {
+    split.by = By::tail;
+  } else {
+    refuse(text, form());
+  }
+  const char* const begin = text.data() + colon + 1;
+  const char* const end = text.data() + text.size();
+  const auto [read, error] = std::from_chars(begin, end, split.fraction);
+  if (error != std::errc{} || read != end || !(split.fraction > 0 && split.fraction < 1)) {
+    fail(ExitCode::usage, "\"{}\": the fraction must be a number between 0 and 1", text);
+  }
+  return split;
+}
+
+std::string ValidationSplit::text() const {
+  if (by == By::none) return "none";
+  return fmt::format("{}:{}", by == By::hash ? "hash" : "tail", fraction);
+}
+
+std::string TokenizerChoice::form() { return "bytes|chars|PATH"; }
+
+TokenizerChoice TokenizerChoice::parse(const std::string& text) {
+  if (text == "bytes") return {Kind::bytes, {}};
+  if (text == "chars") return {Kind::chars, {}};
+  if (text.empty()) refuse(text, form());
+  return {Kind::files, text};
+}
+
+std::string TokenizerChoice::text() const {
+  switch (kind) {
+    case Kind::bytes: return "bytes";
+    case Kind::chars: return "chars";
+    case Kind::files: return path;
+  }
+  throw Error(ExitCode::bug, "a kind of tokenizer without a text");
+}
+
+std::string RankChoice::form() { return "all|RANK"; }
+
+RankChoice RankChoice::parse(const std::string& text) {
+  RankChoice choice;
+  if (text != "all" && !whole_number(text, choice.rank)) refuse(text, form());
+  return choice;
+}
+
+std::string RankChoice::text() const { return rank < 0 ? "all" : fmt::format("{}", rank); }
+
+}  // namespace lockstep

@@ -1,0 +1,126 @@
+#include "report/log.hpp"
+
+#include "base/text.hpp"
+#include "report/table.hpp"
+
+#include <spdlog/logger.h>
+#include <spdlog/sinks/base_sink.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <ctime>
+#include <mutex>
+
+namespace lockstep {
+
+namespace {
+
+spdlog::level::level_enum spdlog_level(LogLevel level) {
+  switch (level) {
+    case LogLevel::debug: return spdlog::level::debug;
+    case LogLevel::info: return spdlog::level::info;
+    case LogLevel::warning: return spdlog::level::warn;
+    case LogLevel::error: return spdlog::level::err;
+  }
+  throw Error(ExitCode::bug, "a log level without a counterpart");
+}
+
+/// A standard error that cannot be written to is nobody's failure: what was to be said there is lost.
+void write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+std::string clock_text(std::chrono::system_clock::time_point time) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+  std::tm parts{};
+  ::localtime_r(&seconds, &parts);
+  return fmt::format("{:02}:{:02}:{:02}", parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
+
+/// Writes lines above the status line, one write(2) each, so that lines of several ranks do not mix.
+class LineSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  LineSink(std::string program, int fd, bool color) : program_(std::move(program)), name_(program_), fd_(fd), color_(color) {}
+
+  void set_rank(int rank) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    name_ = fmt::format("{}[{}]", program_, rank);
+  }
+
+  void set_status(const std::string& text) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (text == status_) return;
+    const std::string before = status_.empty() ? "" : "\r\x1b[K";
+    status_ = text;
+    write_all(fd_, before + status_);
+  }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    const auto paint = [&](const char* code, const std::string& text) { return color_ ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text; };
+    std::string level;
+    if (message.level == spdlog::level::err) level = paint("1;31", "error:") + " ";
+    if (message.level == spdlog::level::warn) level = paint("1;33", "warning:") + " ";
+    if (message.level == spdlog::level::debug) level = paint("2", "debug:") + " ";
+    std::string text(message.payload.data(), message.payload.size());
+    for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', end + 3)) text.replace(end, 1, "\n  ");
+    const std::string line = fmt::format("{} {}: {}{}\n", paint("2", clock_text(message.time)), name_, level, text);
+    write_all(fd_, status_.empty() ? line : "\r\x1b[K" + line + status_);
+  }
+  void flush_() override {}
+
+ private:
+  std::string program_;
+  std::string name_;
+  std::string status_;
+  int fd_;
+  bool color_;
+};
+
+}  // namespace
+
+struct Log::State {
+  std::shared_ptr<LineSink> sink;
+  spdlog::logger logger;
+  int fd;
+
+  explicit State(const Settings& settings)
+      : sink(std::make_shared<LineSink>(settings.program, settings.fd, use_color(settings.color, settings.fd))),
+        logger(settings.program, sink),
+        fd(settings.fd) {
+    logger.set_level(spdlog_level(settings.level));
+  }
+};
+
+Log::Log(const Settings& settings) : state_(std::make_unique<State>(settings)) {}
+
+Log::~Log() {
+  if (state_) state_->sink->set_status("");
+}
+
+Log::Log(Log&&) noexcept = default;
+Log& Log::operator=(Log&&) noexcept = default;
+
+void Log::set_rank(int rank) { state_->sink->set_rank(rank); }
+
+void Log::line(LogLevel level, const std::string& text) { state_->logger.log(spdlog_level(level), spdlog::string_view_t(text)); }
+
+void Log::failure(const Error& error) {
+  line(LogLevel::error, error.hint().empty() ? error.what() : fmt::format("{}\nhint: {}", error.what(), error.hint()));
+}
+
+void Log::status(const std::string& text) {
+  const auto columns = static_cast<std::size_t>(columns_of(state_->fd));
+  std::string shown = text;
+  while (width_of(shown) >= columns) shown.pop_back();   // a line that wraps cannot be rewritten in place
+  state_->sink->set_status(shown);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,127 @@
+#include "report/record.hpp"
+
+#include "base/clock.hpp"
+#include "report/record_fields.hpp"
+
+namespace lockstep {
+
+void describe(RecordFields& visit, const RunRecord& record) {
+  visit.field("tool", record.tool, "the program");
+  visit.field("version", record.version, "of lockstep");
+  visit.field("build", record.build, "compiler and libraries");
+  visit.field("config", record.config, "every option as resolved");
+  visit.field("mesh", record.mesh, "mesh axes with their sizes");
+  visit.field("run_dir", record.run_dir, "folder of the run");
+  visit.field("ranks", record.ranks, "processes of the job");
+  visit.field("hosts", record.hosts, "names of the machines, each once");
+  visit.field("threads_per_rank", record.threads_per_rank, "threads that a rank computes with");
+  visit.field("parameters", record.parameters, "elements of all weights, tied ones once");
+  visit.field("global_batch", record.global_batch, "samples of one step over all ranks");
+  visit.field("tokens_per_step", record.tokens_per_step, "positions of one step over all ranks");
+  visit.field("flops_per_step", record.flops_per_step, "floating-point operations of forward and backward of one step");
+  visit.field("start_step", record.start_step, "steps done before this start");
+  visit.field("resumed_from", record.resumed_from, "folder of the checkpoint that it continues from; null: from scratch");
+}
+
+void describe(RecordFields& visit, const StepRecord& record) {
+  visit.field("step", record.step, "steps done, this one included");
+  visit.field("loss", record.loss, "mean over the valid tokens of the global batch, in nats");
+  visit.field("lr", record.lr, "learning rate of the step");
+  visit.field("grad_norm", record.grad_norm, "global norm of the gradient before clipping");
+  visit.field("tokens", record.tokens, "valid tokens trained on since the run began");
+  visit.field("tokens_per_s", record.tokens_per_s, "since the step record before");
+  visit.field("step_ms", record.step_ms, "mean duration of a step since the step record before");
+  visit.field("mfu", record.mfu, "model FLOPs per second divided by the machine's peak; null: the peak is not known");
+  visit.field("eta_s", record.eta_s, "seconds until the last step at the present rate");
+  visit.field("epoch", record.epoch, "passes over the training split");
+}
+
+void describe(RecordFields& visit, const EvalRecord& record) {
+  visit.field("step", record.step, "steps done before the evaluation");
+  visit.field("split", record.split, "what was evaluated on");
+  visit.field("loss", record.loss, "mean over the valid tokens, in nats");
+  visit.field("perplexity", record.perplexity, "exp(loss)");
+  visit.field("tokens", record.tokens, "valid tokens evaluated");
+  visit.field("eval_ms", record.eval_ms, "duration");
+  visit.field("best", record.best, "the lowest loss of the run so far");
+}
+
+void describe(RecordFields& visit, const SampleRecord& record) {
+  visit.field("step", record.step, "steps done before");
+  visit.field("prompt", record.prompt, "text that was continued");
+  visit.field("text", record.text, "the continuation, without the prompt");
+  visit.field("tokens", record.tokens, "length of the continuation");
+}
+
+void describe(RecordFields& visit, const CheckpointRecord& record) {
+  visit.field("step", record.step, "steps done that it holds");
+  visit.field("path", record.path, "its folder");
+  visit.field("bytes", record.bytes, "size of its files");
+  visit.field("save_ms", record.save_ms, "duration of the save");
+  visit.field("removed", record.removed, "folders of older checkpoints that were removed");
+}
+
+void describe(RecordFields& visit, const EventRecord& record) {
+  visit.field("step", record.step, "steps done; null: before training");
+  visit.field("name", record.name, "what happened, as one word");
+  visit.field("message", record.message, "for people");
+}
+
+void describe(RecordFields& visit, const SummaryRecord& record) {
+  visit.field("reason", record.reason, "finished, stopped or failed");
+  visit.field("exit_code", record.exit_code, "that every rank returns");
+  visit.field("step", record.step, "steps done");
+  visit.field("tokens", record.tokens, "valid tokens trained on since the run began");
+  visit.field("wall_s", record.wall_s, "duration since this start");
+  visit.field("tokens_per_s", record.tokens_per_s, "over the steps since this start");
+  visit.field("loss", record.loss, "of the last step");
+  visit.field("eval_loss", record.eval_loss, "of the last evaluation");
+  visit.field("checkpoint", record.checkpoint, "folder of the last checkpoint saved");
+}
+
+namespace {
+
+template <class R>
+RecordFields fields_of(const R& record) {
+  RecordFields fields;
+  describe(fields, record);
+  return fields;
+}
+
+template <class R>
+Json json_of(const R& record) {
+  Json json = {{"schema", record_schema}, {"kind", R::kind}, {"time", utc_now()}};
+  json.update(fields_of(record).values());
+  return json;
+}
+
+template <class R>
+Json schema_of() {
+  Json properties = {{"schema", {{"const", record_schema}}},
+                     {"kind", {{"const", R::kind}}},
+                     {"time", {{"type", "string"}, {"description", "UTC, ISO 8601 with milliseconds"},
+                               {"pattern", "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z$"}}}};
+  properties.update(fields_of(R{}).schemas());
+  Json required = Json::array();
+  for (const auto& item : properties.items()) required.push_back(item.key());
+  return {{"title", R::kind}, {"type", "object"}, {"properties", properties}, {"required", required}, {"additionalProperties", false}};
+}
+
+}  // namespace
+
+Json to_json(const RunRecord& record) { return json_of(record); }
+Json to_json(const StepRecord& record) { return json_of(record); }
+Json to_json(const EvalRecord& record) { return json_of(record); }
+Json to_json(const SampleRecord& record) { return json_of(record); }
+Json to_json(const CheckpointRecord& record) { return json_of(record); }
+Json to_json(const EventRecord& record) { return json_of(record); }
+Json to_json(const SummaryRecord& record) { return json_of(record); }
+
+Json record_json_schema() {
+  return {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+          {"title", "records of lockstep train, one JSON object a line"},
+          {"oneOf", {schema_of<RunRecord>(), schema_of<StepRecord>(), schema_of<EvalRecord>(), schema_of<SampleRecord>(),
+                     schema_of<CheckpointRecord>(), schema_of<EventRecord>(), schema_of<SummaryRecord>()}}};
+}
+
+}  // namespace lockstep

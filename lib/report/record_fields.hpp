@@ -1,0 +1,59 @@
+// The visitor behind the record structs: one line a field gives its JSON and its schema. Only report/record.cpp needs it.
+#pragma once
+
+#include "base/json.hpp"
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+class RecordFields {
+ public:
+  template <class T>
+  void field(std::string_view name, const T& value, std::string_view meaning) {
+    values_[std::string(name)] = json_of(value);
+    Json schema = schema_of(value);
+    schema["description"] = meaning;
+    schemas_[std::string(name)] = std::move(schema);
+  }
+
+  const Json& values() const { return values_; }
+  const Json& schemas() const { return schemas_; }
+
+ private:
+  using Object = std::shared_ptr<const Json>;
+
+  static Json json_of(const Object& value) { return value ? *value : Json::object(); }
+  static Json json_of(double value) { return value - value == 0 ? Json(value) : Json(nullptr); }   // inf and nan are null
+  static Json json_of(std::int64_t value) { return value; }
+  static Json json_of(bool value) { return value; }
+  static Json json_of(const std::string& value) { return value; }
+  static Json json_of(const std::vector<std::string>& value) { return value; }
+  template <class T>
+  static Json json_of(const std::optional<T>& value) {
+    return value ? json_of(*value) : Json(nullptr);
+  }
+
+  static Json schema_of(const Object&) { return {{"type", "object"}}; }
+  static Json schema_of(double) { return {{"type", {"number", "null"}}}; }
+  static Json schema_of(std::int64_t) { return {{"type", "integer"}}; }
+  static Json schema_of(bool) { return {{"type", "boolean"}}; }
+  static Json schema_of(const std::string&) { return {{"type", "string"}}; }
+  static Json schema_of(const std::vector<std::string>&) { return {{"type", "array"}, {"items", {{"type", "string"}}}}; }
+  template <class T>
+  static Json schema_of(const std::optional<T>&) {
+    const Json inner = schema_of(T{});
+    return inner.at("type").is_array() ? inner : Json{{"type", {inner.at("type"), "null"}}};
+  }
+
+  Json values_ = Json::object();
+  Json schemas_ = Json::object();
+};
+
+}  // namespace lockstep
