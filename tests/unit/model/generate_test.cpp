@@ -1,0 +1,84 @@
+#include "model/generate.hpp"
+
+#include "base/error.hpp"
+#include "small_models.hpp"
+
+#include <ATen/ATen.h>
+
+#include <boost/test/unit_test.hpp>
+
+#include <set>
+
+using namespace lockstep;
+
+namespace {
+
+/// All weights 0: all logits are equal.
+Model even_model() {
+  Model model(small_gpt2(), Precision::fp32);
+  for (const auto& unit : model.units()) unit->master().zero_();
+  return model;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(generation)
+
+BOOST_AUTO_TEST_CASE(temperature_0_takes_the_most_likely_token_of_the_logits) {
+  Model model(small_llama(), Precision::fp32);
+  model.initialise(3);
+  for (const auto& unit : model.units()) unit->master().mul_(5);   // logits that differ
+  SampleOptions options;
+  options.max_tokens = 6;
+  options.temperature = 0;
+  const std::vector<std::int32_t> text = generate(model, {1, 7}, options);
+  BOOST_TEST(text.size() == 8u);
+  for (std::size_t seen = 2; seen < text.size(); ++seen) {
+    Batch batch = counting_batch(1, static_cast<std::int64_t>(seen), 29);
+    batch.tokens.assign(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(seen));
+    const at::Tensor logits = model.logits(to_tensors(batch, model.config()));
+    BOOST_TEST(logits[-1].argmax().item<std::int64_t>() == text[seen]);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_draw_depends_on_seed_and_prompt_and_continues_a_shorter_one) {
+  Model model(small_gpt2(), Precision::fp32);
+  model.initialise(3);
+  SampleOptions options;
+  options.max_tokens = 12;
+  options.temperature = 1;
+  const auto text = generate(model, {1, 7}, options);
+  BOOST_TEST(text == generate(model, {1, 7}, options));
+  options.seed = 1;
+  BOOST_TEST(text != generate(model, {1, 7}, options));
+  options.seed = 0;
+  options.max_tokens = 5;
+  BOOST_TEST(std::vector<std::int32_t>(text.begin(), text.begin() + 7) == generate(model, {1, 7}, options));
+}
+
+BOOST_AUTO_TEST_CASE(equal_logits_are_drawn_evenly_among_the_top_k) {
+  const Model model = even_model();
+  SampleOptions options;
+  options.max_tokens = 400;
+  options.top_k = 4;
+  std::vector<int> counts(23);
+  const auto text = generate(model, {5}, options);
+  for (std::size_t i = 1; i < text.size(); ++i) ++counts[static_cast<std::size_t>(text[i])];
+  for (std::size_t token = 0; token < 4; ++token) BOOST_TEST((counts[token] > 60 && counts[token] < 140));
+  BOOST_TEST(counts[0] + counts[1] + counts[2] + counts[3] == 400);
+}
+
+BOOST_AUTO_TEST_CASE(text_longer_than_the_context_goes_on_and_the_stop_token_ends_it) {
+  const Model model = even_model();
+  SampleOptions options;
+  options.max_tokens = 50;   // the context is 32
+  options.temperature = 0;
+  BOOST_TEST(generate(model, {5, 6}, options).size() == 52u);
+  BOOST_TEST(generate(model, {5, 6}, options, 0) == (std::vector<std::int32_t>{5, 6, 0}));
+}
+
+BOOST_AUTO_TEST_CASE(an_empty_prompt_is_an_error) {
+  BOOST_CHECK_THROW(generate(even_model(), {}, SampleOptions{}), Error);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,237 @@
+#include "model/model.hpp"
+
+#include "base/error.hpp"
+#include "small_models.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <boost/test/unit_test.hpp>
+
+#include <cstring>
+#include <map>
+
+using namespace lockstep;
+
+namespace {
+
+/// The sum of losses over `batch`; gradients are added to the units.
+double run(Model& model, const Batch& batch, double seed) {
+  const BatchTensors tensors = to_tensors(batch, model.config());
+  std::vector<at::Tensor> inputs(model.block_count()), outputs(model.block_count());
+  for (std::size_t i = 0; i < model.block_count(); ++i) {
+    if (i > 0) inputs[i] = outputs[i - 1].detach().requires_grad_(true);
+    outputs[i] = model.block(i).forward(inputs[i], tensors);
+  }
+  at::Tensor gradient = at::scalar_tensor(seed, at::kDouble);
+  for (std::size_t i = model.block_count(); i-- > 0;) {
+    torch::autograd::backward({outputs[i]}, {gradient});
+    if (i > 0) gradient = inputs[i].grad();
+  }
+  return outputs.back().item<double>();
+}
+
+std::map<std::string, at::Tensor> gradients(Model& model, const std::vector<Batch>& batches, double seed) {
+  for (const auto& unit : model.units()) unit->start_gradients();
+  for (const Batch& batch : batches) run(model, batch, seed);
+  for (const auto& unit : model.units()) unit->finish_gradients();
+  std::map<std::string, at::Tensor> result;
+  for (const Parameter* parameter : model.parameters()) result[parameter->name()] = parameter->gradient().clone();
+  return result;
+}
+
+double worst_difference(const std::map<std::string, at::Tensor>& a, const std::map<std::string, at::Tensor>& b) {
+  double worst = 0;
+  for (const auto& [name, value] : a) worst = std::max(worst, (value - b.at(name)).abs().max().item<double>());
+  return worst;
+}
+
+/// Weights in memory, as fp32 or bf16.
+class MemorySource : public TensorSource {
+ public:
+  MemorySource(const Model& model, at::ScalarType type) {
+    for (const Parameter* p : model.parameters()) {
+      tensors_[p->name()] = p->master().to(type).contiguous();
+      list_.push_back({p->name(), p->shape(), type == at::kBFloat16 ? DType::bf16 : DType::f32});
+    }
+  }
+  void rename(const std::string& from, const std::string& to) {
+    tensors_[to] = tensors_.at(from);
+    for (TensorDescription& t : list_) {
+      if (t.name == from) t.name = to;
+    }
+  }
+  void reshape(const std::string& name, Shape shape) {
+    for (TensorDescription& t : list_) {
+      if (t.name == name) t.shape = shape;
+    }
+  }
+  const std::vector<TensorDescription>& list() const override { return list_; }
+  void read(const std::string& name, const Box& box, std::span<std::byte> out) const override {
+    const at::Tensor rows = box.begin.empty() ? tensors_.at(name) : tensors_.at(name).slice(0, box.begin[0], box.begin[0] + box.extent[0]);
+    BOOST_REQUIRE(out.size() == static_cast<std::size_t>(rows.nbytes()));
+    std::memcpy(out.data(), rows.contiguous().const_data_ptr(), out.size());
+  }
+
+ private:
+  std::map<std::string, at::Tensor> tensors_;
+  std::vector<TensorDescription> list_;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(models)
+
+BOOST_AUTO_TEST_CASE(a_tied_head_shares_the_embeddings_parameter_and_both_touch_it) {
+  Model model(small_gpt2(), Precision::fp64);
+  model.initialise(1);
+  BOOST_TEST(&model.parameter("lm_head.weight") == &model.parameter("transformer.wte.weight"));
+  BOOST_TEST(model.head().parameters().size() == 3u);
+  BOOST_TEST(model.head().unit().parameters().size() == 2u);
+  BOOST_TEST(model.units().size() == model.block_count());
+  for (const auto& unit : model.units()) unit->start_gradients();
+  run(model, counting_batch(1, 5, 23), 1);
+  BOOST_TEST(model.parameter("transformer.wte.weight").touches() == 2);
+  for (const Parameter* parameter : model.parameters()) BOOST_TEST(parameter->touches() >= 1);
+}
+
+BOOST_AUTO_TEST_CASE(an_unknown_name_is_an_error_that_suggests_the_nearest) {
+  const Model model(small_gpt2(), Precision::fp32);
+  BOOST_CHECK_EXCEPTION(model.parameter("transformer.wpe.weights"), Error,
+                        [](const Error& error) { return error.hint().find("transformer.wpe.weight") != std::string::npos; });
+}
+
+BOOST_AUTO_TEST_CASE(micro_batches_add_up_to_the_whole_batch) {
+  for (const Architecture& architecture : {small_gpt2(), small_llama()}) {
+    Model model(architecture, Precision::fp64);
+    model.initialise(4);
+    const std::int64_t vocabulary = model.config().vocabulary;
+    Batch last = counting_batch(1, 7, vocabulary);
+    for (std::int32_t& token : last.tokens) token = static_cast<std::int32_t>((token + 2) % vocabulary);
+    for (std::int32_t& label : last.labels) label = static_cast<std::int32_t>((label + 2) % vocabulary);
+    const auto whole = gradients(model, {counting_batch(3, 7, vocabulary)}, 1.0 / 21);
+    const auto parts = gradients(model, {counting_batch(2, 7, vocabulary), last}, 1.0 / 21);
+    BOOST_TEST(worst_difference(whole, parts) < 1e-15);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(gradients_are_slopes_of_the_loss) {
+  for (const Architecture& architecture : {small_gpt2(), small_llama()}) {
+    Model model(architecture, Precision::fp64);
+    model.initialise(4);
+    const Batch batch = counting_batch(2, 6, model.config().vocabulary);
+    const auto exact = gradients(model, {batch}, 1);
+    for (Parameter* parameter : model.parameters()) {
+      const at::Tensor values = parameter->master().flatten();
+      const std::int64_t place = parameter->elements() / 2;
+      constexpr double step = 1e-5;
+      const double centre = values[place].item<double>();
+      values[place].fill_(centre + step);
+      const double above = run(model, batch, 0);
+      values[place].fill_(centre - step);
+      const double below = run(model, batch, 0);
+      values[place].fill_(centre);
+      const double slope = exact.at(parameter->name()).flatten()[place].item<double>();
+      BOOST_TEST(std::abs((above - below) / (2 * step) - slope) < 1e-7 * (1 + std::abs(slope)), parameter->name());
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(isolated_documents_give_the_gradients_of_separate_samples) {
+  for (const Architecture& architecture : {small_gpt2(), small_llama()}) {
+    Model model(architecture, Precision::fp64);
+    model.initialise(4);
+    const std::int64_t vocabulary = model.config().vocabulary;
+    const Batch separate = counting_batch(2, 6, vocabulary);
+    Batch packed = separate;
+    packed.samples = 1;
+    packed.length = 12;
+    BOOST_TEST(worst_difference(gradients(model, {separate}, 1), gradients(model, {packed}, 1)) < 1e-14);
+    packed.documents = {0, 12};
+    BOOST_TEST(worst_difference(gradients(model, {separate}, 1), gradients(model, {packed}, 1)) > 1e-6);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_batch_in_which_no_label_counts_gives_loss_0_and_gradients_0_without_nan) {
+  for (const Precision precision : {Precision::fp32, Precision::fp64, Precision::bf16}) {
+    Model model(small_llama(), precision);
+    model.initialise(4);
+    Batch batch = counting_batch(1, 6, 29);
+    batch.labels.assign(6, ignored_label);
+    for (const auto& [name, gradient] : gradients(model, {batch}, 1)) BOOST_TEST(gradient.eq(0).all().item<bool>(), name);
+    BOOST_TEST(run(model, batch, 1) == 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(runs_are_equal_bit_for_bit) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    Model first(small_gpt2(), precision), second(small_gpt2(), precision);
+    first.initialise(4);
+    second.initialise(4);
+    const std::vector<Batch> batches{counting_batch(3, 17, 23), counting_batch(2, 9, 23)};
+    BOOST_TEST(worst_difference(gradients(first, batches, 0.1), gradients(second, batches, 0.1)) == 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_forward_that_is_run_again_has_the_same_bits) {
+  Model model(small_llama(), Precision::fp32);
+  model.initialise(4);
+  const BatchTensors batch = to_tensors(counting_batch(3, 17, 29), model.config());
+  const at::Tensor x = model.block(0).forward({}, batch).detach().requires_grad_(true);
+  const at::Tensor recorded = model.block(1).forward(x, batch);
+  const at::NoGradGuard no_grad;
+  BOOST_TEST(model.block(1).forward(x, batch).equal(recorded));
+  BOOST_TEST(!model.block(1).forward(x, batch).requires_grad());
+}
+
+BOOST_AUTO_TEST_CASE(loaded_weights_equal_those_of_the_source_whatever_its_type) {
+  Model original(small_gpt2(), Precision::fp32);
+  original.initialise(9);
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const Precision precision : {Precision::fp32, Precision::fp64, Precision::bf16}) {
+      Model model(small_gpt2(), precision);
+      model.load(MemorySource(original, type));
+      for (const Parameter* p : model.parameters()) {
+        BOOST_TEST(p->master().to(at::kFloat).equal(original.parameter(p->name()).master().to(type).to(at::kFloat)), p->name());
+        BOOST_TEST(p->compute().equal(p->master().to(compute_type(precision))), p->name());
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_tied_weight_may_be_stored_under_either_name) {
+  Model original(small_gpt2(), Precision::fp32), model(small_gpt2(), Precision::fp32);
+  original.initialise(9);
+  MemorySource source(original, at::kFloat);
+  source.rename("transformer.wte.weight", "lm_head.weight");
+  model.load(source);
+  BOOST_TEST(model.parameter("transformer.wte.weight").master().equal(original.parameter("transformer.wte.weight").master()));
+}
+
+BOOST_AUTO_TEST_CASE(a_missing_tensor_and_another_shape_are_errors_that_name_the_tensor) {
+  Model original(small_gpt2(), Precision::fp32), model(small_gpt2(), Precision::fp32);
+  const auto names = [](const Error& error) { return error.code() == ExitCode::input && std::string(error.what()).find("transformer.wpe.weight") != std::string::npos; };
+  MemorySource missing(original, at::kFloat);
+  missing.rename("transformer.wpe.weight", "other");
+  BOOST_CHECK_EXCEPTION(model.load(missing), Error, names);
+  MemorySource reshaped(original, at::kFloat);
+  reshaped.reshape("transformer.wpe.weight", {16, 32});
+  BOOST_CHECK_EXCEPTION(model.load(reshaped), Error, names);
+}
+
+BOOST_AUTO_TEST_CASE(tokens_outside_the_vocabulary_and_positions_outside_the_table_are_errors) {
+  const HfConfig config = small_gpt2().config;
+  const auto says = [](const char* text) {
+    return [=](const Error& error) { return error.code() == ExitCode::input && std::string(error.what()).find(text) != std::string::npos; };
+  };
+  Batch batch = counting_batch(1, 4, 23);
+  batch.tokens[2] = 23;
+  BOOST_CHECK_EXCEPTION(to_tensors(batch, config), Error, says("token 23"));
+  batch = counting_batch(1, 4, 23);
+  batch.labels[2] = -1;
+  BOOST_CHECK_EXCEPTION(to_tensors(batch, config), Error, says("label -1"));
+  BOOST_CHECK_EXCEPTION(to_tensors(counting_batch(1, 33, 23), config), Error, says("position 32"));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
