@@ -1,10 +1,14 @@
 // Which checkpoint a job goes on from: chosen by rank 0, agreed by all.
 #pragma once
 
+#include "checkpoint/load.hpp"
 #include "comm/communicator.hpp"
+#include "store/component.hpp"
 #include "store/run_directory.hpp"
 
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -13,5 +17,16 @@ namespace lockstep {
 /// Collective over `ranks`; the same on all. Throws Error(input) if a named checkpoint is absent or damaged, or if the run has checkpoints
 /// but none is sound: a job never starts anew over them.
 Found find_resume(Communicator& ranks, const Path& run, const std::string& which, const std::string& metric = "validation_loss");
+
+struct Resumed {
+  std::optional<CheckpointEntry> checkpoint;   // nothing: the run has none, and no component was touched
+  std::vector<std::string> rejected;           // newer ones that are damaged, each with the reason
+  LoadReport loaded;
+};
+
+/// find_resume and load in one. With "latest", a checkpoint whose damage only shows while it is read is passed over as well.
+/// Collective over `ranks`. Throws as the two do.
+Resumed resume(Communicator& ranks, const World& world, const Path& run, const std::string& which, const std::vector<Component>& components,
+               const std::string& metric = "validation_loss");
 
 }  // namespace lockstep

@@ -25,9 +25,9 @@ class Communicator {
   virtual int world_rank() const { return rank(); }   // Local. As messages name a rank
 
   virtual void barrier() = 0;
-  /// In place, over all ranks. bf16 and f16 are summed in fp32 in rank order and rounded once; fp32 and fp64 are summed in rank order
+  /// In place, over all ranks. bf16 is summed in fp32 in rank order and rounded once; fp32 and fp64 are summed in rank order
   /// in their own precision. So the result is the same on all ranks and in every run, and depends on the number of ranks only.
-  /// A minimum or maximum with a NaN among its operands is NaN. `bytes` holds elements of `dtype` (f64, f32, bf16, f16, i64, u64, i32).
+  /// A minimum or maximum with a NaN among its operands is NaN. `bytes` holds elements of `dtype` (f64, f32, bf16, i64, u64, i32).
   virtual void all_reduce(std::span<std::byte> bytes, DType dtype, Reduce reduce) = 0;
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
   /// Every rank's bytes, by rank; lengths may differ.

@@ -4,7 +4,6 @@
 #include "quant/bfloat16.hpp"
 
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -37,12 +36,6 @@ struct Bf16 {
   using Sum = float;
   static Sum load(Stored value) { return from_bf16(value); }
   static Stored store(Sum value) { return to_bf16(value); }
-};
-struct F16 {
-  using Stored = std::uint16_t;
-  using Sum = float;
-  static Sum load(Stored value) { return from_f16(value); }
-  static Stored store(Sum value) { return to_f16(value); }
 };
 
 template <class Element>
@@ -77,36 +70,11 @@ void reduce_in_order(std::span<const std::byte> operands, int parts, std::span<s
     case DType::f64: return reduce_elements<Plain<double>>(operands.data(), parts, into, reduce);
     case DType::f32: return reduce_elements<Plain<float>>(operands.data(), parts, into, reduce);
     case DType::bf16: return reduce_elements<Bf16>(operands.data(), parts, into, reduce);
-    case DType::f16: return reduce_elements<F16>(operands.data(), parts, into, reduce);
     case DType::i64: return reduce_elements<Plain<std::int64_t>>(operands.data(), parts, into, reduce);
     case DType::u64: return reduce_elements<Plain<std::uint64_t>>(operands.data(), parts, into, reduce);
     case DType::i32: return reduce_elements<Plain<std::int32_t>>(operands.data(), parts, into, reduce);
     default: fail(ExitCode::bug, "no reduction of {} elements", name_of(dtype));
   }
-}
-
-float from_f16(std::uint16_t bits) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16;
-  const std::uint32_t exponent = (bits >> 10) & 0x1fU;
-  const std::uint32_t fraction = bits & 0x3ffU;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000U | fraction << 13);
-  if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
-  const float small = std::ldexp(static_cast<float>(fraction), -24);
-  return sign != 0 ? -small : small;
-}
-
-std::uint16_t to_f16(float value) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t sign = bits >> 16 & 0x8000U;
-  const std::uint32_t magnitude = bits & 0x7fffffffU;
-  if (magnitude > 0x7f800000U) return static_cast<std::uint16_t>(sign | 0x7e00U);
-  if (magnitude >= 0x477ff000U) return static_cast<std::uint16_t>(sign | 0x7c00U);   // 65520 and above round to infinity
-  if (magnitude < 0x38800000U) {   // below 2^-14: a subnormal; nearbyint rounds to nearest, ties to even
-    const float scaled = std::nearbyint(std::ldexp(std::bit_cast<float>(magnitude), 24));
-    return static_cast<std::uint16_t>(sign | static_cast<std::uint32_t>(scaled));
-  }
-  const std::uint32_t rebased = magnitude - (112U << 23);
-  return static_cast<std::uint16_t>(sign | (rebased + 0xfffU + (rebased >> 13 & 1U)) >> 13);
 }
 
 }  // namespace lockstep

@@ -6,11 +6,8 @@
 namespace lockstep {
 
 /// Reduces `parts` operands that lie one after the other in `operands`, each `into.size()` bytes long, in their order, into `into`;
-/// `into` is not inside `operands`. bf16 and f16 accumulate in fp32 and are rounded once.
+/// `into` is not inside `operands`. bf16 accumulates in fp32 and is rounded once.
 /// Local. Throws Error(bug) for a type that reductions do not know.
 void reduce_in_order(std::span<const std::byte> operands, int parts, std::span<std::byte> into, DType dtype, Reduce reduce);
-
-float from_f16(std::uint16_t bits);
-std::uint16_t to_f16(float value);   // to nearest, ties to even; beyond the range infinity, NaN stays NaN
 
 }  // namespace lockstep

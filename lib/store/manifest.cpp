@@ -2,7 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
-#include "store/layout_json.hpp"
+#include "layout/json.hpp"
 
 #include <algorithm>
 

@@ -1,0 +1,51 @@
+# The face of the build: every target is the one command that it prints. Settings: BUILD=FOLDER, DEPS=FOLDER (where LibTorch and the
+# test oracles are or go; clones may share one), MESON_OPTIONS='-Doption=value …' (of a new build folder).
+BUILD ?= build
+export LOCKSTEP_BUILD_FOLDER := $(BUILD)
+ifneq ($(shell command -v mold 2>/dev/null),)
+export CXX_LD ?= mold
+endif
+export CCACHE_SLOPPINESS ?= pch_defines,time_macros
+.PHONY: help setup setup-test build quickstart check test test-full bench docs install clean
+.DEFAULT_GOAL := help
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+setup:  ## install what building and running need: Debian packages, and LibTorch into deps/ (DEPS=FOLDER shares it)
+	scripts/setup
+
+setup-test:  ## the same, and what the tests compare with: PyTorch, transformers, h5py, tokenizers, …
+	scripts/setup --test
+
+$(BUILD)/build.ninja:
+	meson setup $(BUILD) $(MESON_OPTIONS)
+
+build: $(BUILD)/build.ninja  ## compile everything; the programs are build/tools/*
+	meson compile -C $(BUILD)
+
+quickstart:  ## set up and build if need be, then train, stop, resume, inspect, reshard and export a small model (3 min)
+	@[ -e deps ] || $(MAKE) --no-print-directory setup
+	@$(MAKE) --no-print-directory build
+	TOOLS=$(BUILD)/tools scripts/quickstart
+
+check: $(BUILD)/build.ninja  ## the quick tests: all but whole jobs (5 min)
+	scripts/test --no-suite full --no-suite e2e
+
+test: $(BUILD)/build.ninja  ## all tests but the campaigns (15 min); the last line is "N passed, N failed"
+	scripts/test --no-suite full
+
+test-full: $(BUILD)/build.ninja  ## everything, campaigns included
+	scripts/test
+
+bench: $(BUILD)/build.ninja  ## a training step against tuned PyTorch (needs setup-test)
+	meson test -C $(BUILD) --benchmark --verbose
+
+docs: $(BUILD)/build.ninja  ## manual pages and completions, from the declarations, into build/man
+	meson compile -C $(BUILD) docs
+
+install: build  ## into the prefix of the build folder (MESON_OPTIONS=--prefix=FOLDER), under DESTDIR if set
+	meson install -C $(BUILD) --no-rebuild
+
+clean:  ## remove the build folder
+	rm -rf $(BUILD)

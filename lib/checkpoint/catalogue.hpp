@@ -1,0 +1,44 @@
+// The state of a job as all ranks agree on it: every tensor of every component with its holders, and this rank's own bytes of each. Both
+// saving and loading begin with it. What is done with it: checkpoint/save.hpp, checkpoint/load.hpp.
+#pragma once
+
+#include "comm/communicator.hpp"
+#include "store/component.hpp"
+#include "store/manifest.hpp"
+#include "store/write_plan.hpp"
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// What this rank has of a tensor.
+struct LocalBox {
+  Box box;
+  std::span<std::byte> bytes;          // empty if the rank holds nothing of it
+};
+
+struct Catalogue {
+  std::vector<StoredTensor> tensors;                 // equal on all ranks, as are the next two
+  std::vector<std::vector<Holding>> holdings;        // by tensor
+  std::vector<StoredComponent> components;
+  std::vector<LocalBox> local;                       // by tensor
+  std::vector<StateTree> trees;                      // by component: of this rank
+  std::deque<std::string> values;                    // bytes of this rank's values entries; `local` points into it
+};
+
+enum class Contents { tensors, tensors_and_values };
+
+/// Collective over `ranks`. Throws on all ranks: usage (a pattern or shape that contradicts, another order of components), verdict (values
+/// declared replicated that differ), and what `collect` threw. `before` runs first on each rank, within the agreement.
+Catalogue collect_state(Communicator& ranks, const World& world, const std::vector<Component>& components, Contents contents, const std::function<void()>& before);
+
+/// Compares the holders of each box as deeply as its component says and returns, by tensor, the fingerprints of its boxes added up (zero
+/// where the component is not compared by fingerprint). Collective over `ranks`. Throws Error(verdict) on all ranks, naming tensor and ranks.
+std::vector<Fingerprint> compare_holders(Communicator& ranks, const Catalogue& catalogue);
+
+}  // namespace lockstep

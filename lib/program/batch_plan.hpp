@@ -1,0 +1,35 @@
+// How a step's global batch is divided: samples over ranks, a rank's samples over micro-batches. The global batch is what a run keeps;
+// everything here follows from it and the number of ranks. Which samples these are: data/order.hpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace lockstep {
+
+/// A contiguous part of a step's samples.
+struct SampleRange {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+  bool operator==(const SampleRange&) const = default;
+};
+
+struct BatchPlan {
+  std::int64_t global_batch = 0;   // samples a step, over all ranks
+  std::int64_t ranks = 1;          // that share the data
+  std::int64_t micro_batch = 0;    // samples a rank computes at once, at most
+  std::int64_t accumulation = 1;   // micro-batches of every rank: the largest share needs so many
+  bool operator==(const BatchPlan&) const = default;
+};
+
+/// Without `micro_batch` a rank computes all of its samples at once. Throws Error(usage) if there are more ranks than samples, naming
+/// both, or for sizes below 1.
+BatchPlan plan_batch(std::int64_t global_batch, std::int64_t ranks, std::optional<std::int64_t> micro_batch);
+
+/// The samples of `rank`: as even as possible, the first ranks have one more.
+SampleRange samples_of(const BatchPlan& plan, std::int64_t rank);
+
+/// Those of one of its micro-batches: full ones first, then what is left, then none.
+SampleRange samples_of(const BatchPlan& plan, std::int64_t rank, std::int64_t micro_batch_index);
+
+}  // namespace lockstep

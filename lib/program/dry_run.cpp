@@ -1,0 +1,143 @@
+#include "program/dry_run.hpp"
+
+#include "base/json.hpp"
+#include "base/text.hpp"
+#include "program/memory.hpp"
+#include "report/table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lockstep {
+
+namespace {
+
+std::string human(std::int64_t bytes) { return human_bytes(static_cast<std::uint64_t>(bytes)); }
+
+class Rows {
+ public:
+  void section(std::string name) { section_ = std::move(name); }
+  void count(std::string key, std::string label, std::int64_t value) {
+    rows_.push_back({section_, std::move(key), std::move(label), value, fmt::to_string(value)});
+  }
+  void bytes(std::string key, std::string label, std::int64_t value) { rows_.push_back({section_, std::move(key), std::move(label), value, human(value)}); }
+  void row(Row row) {
+    row.section = section_;
+    rows_.push_back(std::move(row));
+  }
+  std::vector<Row> take() && { return std::move(rows_); }
+
+ private:
+  std::string section_;
+  std::vector<Row> rows_;
+};
+
+void mesh_rows(Rows& rows, const Mesh& mesh) {
+  rows.section("mesh");
+  rows.count("ranks", "ranks", world_size(mesh));
+  for (const Axis& axis : mesh.axes) rows.count(axis.name, axis.name, axis.size);
+}
+
+void batch_rows(Rows& rows, const DryRunFacts& facts) {
+  const BatchPlan& batch = facts.batch;
+  rows.section("batch");
+  rows.count("global_batch_samples", "global batch, samples", batch.global_batch);
+  const std::int64_t most = samples_of(batch, 0).count;
+  const std::int64_t least = samples_of(batch, batch.ranks - 1).count;
+  rows.row({"", "rank_samples_max", "samples a rank", most, most == least ? fmt::to_string(most) : fmt::format("{} or {}", most, least)});
+  rows.count("micro_batch_samples", "micro-batch, samples", batch.micro_batch);
+  rows.count("accumulation", "micro-batches a step", batch.accumulation);
+  rows.count("length_tokens", "tokens a sample", facts.length);
+  rows.count("step_tokens", "tokens a step", batch.global_batch * facts.length);
+}
+
+void model_rows(Rows& rows, const DryRunFacts& facts, const ModelPlan& plan) {
+  rows.section("model");
+  rows.row({"", "parameters", "parameters", facts.parameters, human_count(static_cast<double>(facts.parameters))});
+  rows.count("blocks", "blocks", static_cast<std::int64_t>(plan.blocks.size()));
+  rows.count("units", "units", static_cast<std::int64_t>(plan.units.size()));
+}
+
+/// The memory of the class of ranks that needs most, the first of several, and what it does then.
+struct Peak {
+  MemoryUse use;
+  std::string at;
+};
+
+Peak peak_of(const StepProgram& program) {
+  Peak peak;
+  for (const RankClass& ranks : program.classes) {
+    const MemoryUse use = memory_of(ranks);
+    if (use.peak_action < 0 || (!peak.at.empty() && use.peak_bytes <= peak.use.peak_bytes)) continue;
+    peak = {use, to_text(program, ranks.actions[static_cast<std::size_t>(use.peak_action)])};
+  }
+  return peak;
+}
+
+void memory_rows(Rows& rows, const Catalogue& programs) {
+  const auto [use, at] = peak_of(programs.train);
+  const auto of = [&bytes = use.bytes](SlotKind kind) {
+    const auto found = bytes.find(kind);
+    return found == bytes.end() ? 0 : found->second;
+  };
+  rows.section("memory per rank");
+  rows.bytes("master_bytes", "master weights", of(SlotKind::master));
+  rows.bytes("compute_copy_bytes", "compute copy", of(SlotKind::compute_copy));
+  rows.bytes("gradient_bytes", "gradients", of(SlotKind::gradient));
+  rows.bytes("optimizer_state_bytes", "optimizer state", of(SlotKind::optimizer_state));
+  rows.bytes("activation_bytes", "activations", of(SlotKind::stash));
+  rows.bytes("buffer_bytes", "buffers", of(SlotKind::boundary) + of(SlotKind::boundary_gradient) + of(SlotKind::workspace));
+  rows.bytes("peak_bytes", "peak", use.peak_bytes);
+  rows.row({"", "peak_action", "reached at", at, at});
+}
+
+void work_rows(Rows& rows, const DryRunFacts& facts) {
+  rows.section("work");
+  const double flops = facts.flops_per_token * static_cast<double>(facts.batch.global_batch * facts.length);
+  rows.row({"", "token_flops", "FLOPs a token", facts.flops_per_token, human_count(facts.flops_per_token)});
+  rows.row({"", "step_flops", "FLOPs a step", flops, human_count(flops)});
+}
+
+void checkpoint_rows(Rows& rows, const DryRunFacts& facts) {
+  rows.section("checkpoint");
+  rows.bytes("weight_bytes", "weights", facts.weight_bytes);
+  rows.bytes("optimizer_state_bytes", "optimizer state", facts.optimizer_state_bytes);
+  rows.bytes("total_bytes", "total", facts.weight_bytes + facts.optimizer_state_bytes);
+}
+
+}  // namespace
+
+std::vector<Row> dry_run(const DryRunFacts& facts, const ModelPlan& plan, const Catalogue& programs) {
+  Rows rows;
+  mesh_rows(rows, facts.mesh);
+  batch_rows(rows, facts);
+  model_rows(rows, facts, plan);
+  memory_rows(rows, programs);
+  work_rows(rows, facts);
+  checkpoint_rows(rows, facts);
+  return std::move(rows).take();
+}
+
+std::string to_text(const std::vector<Row>& rows) {
+  Table table({{"", Table::Align::left}, {"", Table::Align::left}});
+  std::string section;
+  for (const Row& row : rows) {
+    if (row.section != section) table.add({row.section, ""});
+    section = row.section;
+    table.add({"  " + row.label, row.text});
+  }
+  return table.text();
+}
+
+Json to_json(const std::vector<Row>& rows) {
+  Json json = Json::object();
+  for (const Row& row : rows) {
+    std::string section = row.section;
+    std::replace(section.begin(), section.end(), ' ', '_');
+    std::visit([&](const auto& value) { json[section][row.key] = value; }, row.value);
+  }
+  return json;
+}
+
+}  // namespace lockstep

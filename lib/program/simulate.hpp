@@ -1,0 +1,52 @@
+// When everything would happen: the time line of a program under given costs. Pure; a measured time line has the same shape.
+#pragma once
+
+#include "base/json_fwd.hpp"
+#include "program/model_plan.hpp"
+#include "program/step_program.hpp"
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace lockstep {
+
+/// Seconds that an action takes once it runs; of a collective, once its last rank has come.
+using CostOf = std::function<double(const StepProgram&, const Action&)>;
+
+struct Hardware {
+  double flops_per_s = 1e12;         // that a rank reaches in blocks
+  double memory_bytes_per_s = 1e10;  // for what streams over a unit's buffers: norm, optimizer, refresh
+  double link_bytes_per_s = 1e9;     // that a rank sends
+  double latency_s = 1e-5;           // of one message
+};
+
+/// Analytic costs: FLOPs of blocks, bytes of unit buffers, ring all-reduces (2·(n − 1) messages of 1/n of the bytes).
+CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware);
+
+struct Interval {
+  int action = 0;        // position in the rank's list
+  double begin_s = 0;
+  double end_s = 0;
+};
+
+struct RankTimeline {
+  std::vector<Interval> intervals;                // in the order of the list
+  std::array<double, lane_count> busy_s{};        // of each lane
+  double overlap_s = 0;                           // both lanes at once
+  std::int64_t peak_bytes = 0;                    // slots, memory ended when actions end
+};
+
+struct Timeline {
+  std::vector<RankTimeline> ranks;
+  double end_s = 0;                               // of the last action of any rank
+};
+
+/// Every action as early as its lane, its waits and the other ranks of its group allow. The program must be verified.
+Timeline simulate(const StepProgram& program, const CostOf& cost_of);
+
+/// For chrome://tracing and Perfetto: a process a rank, a thread a lane.
+Json to_chrome_trace(const StepProgram& program, const Timeline& timeline);
+
+}  // namespace lockstep

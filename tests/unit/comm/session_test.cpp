@@ -1,0 +1,149 @@
+#include "comm/session.hpp"
+
+#include "base/error.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <thread>
+
+using namespace lockstep;
+
+namespace {
+
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+/// The exit code of `work` in a process of its own, which ends quietly with 0 if `work` returns.
+int code_of_child(const std::function<void()>& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    (void)!std::freopen("/dev/null", "w", stderr);
+    work();
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+Session::Settings injected(const std::string& text) { return {.watchdog_s = 0, .injection = parse_injection(text)}; }
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(session)
+
+BOOST_AUTO_TEST_CASE(it_says_what_the_process_does) {
+  Session session(solo_communicator());
+  BOOST_TEST(session.where() == "start-up");
+  session.enter(Phase::forward, 7);
+  BOOST_TEST(session.where() == "forward of step 7");
+  BOOST_TEST(session.step() == 7);
+}
+
+BOOST_AUTO_TEST_CASE(an_injected_error_is_thrown_once_at_its_phase_and_step) {
+  Session session(solo_communicator());
+  session.configure(injected("kind=throw,phase=backward,step=2,code=4"));
+  session.enter(Phase::backward, 1);
+  session.enter(Phase::forward, 2);
+  BOOST_CHECK_EXCEPTION(session.enter(Phase::backward, 2), Error, [](const Error& error) {
+    return error.code() == ExitCode::storage && std::string(error.what()) == "injected failure in backward of step 2";
+  });
+  BOOST_CHECK_NO_THROW(session.enter(Phase::backward, 2));
+}
+
+BOOST_AUTO_TEST_CASE(a_failure_injected_into_another_rank_does_not_happen_here) {
+  Session session(solo_communicator());
+  session.configure(injected("kind=throw,rank=1,phase=data"));
+  BOOST_CHECK_NO_THROW(session.enter(Phase::data, 0));
+}
+
+BOOST_AUTO_TEST_CASE(an_injected_nan_is_handed_out_once) {
+  Session session(solo_communicator());
+  session.configure(injected("kind=nan,phase=forward"));
+  BOOST_TEST(!session.take_injected_nan());
+  session.enter(Phase::forward, 0);
+  BOOST_TEST(session.take_injected_nan());
+  BOOST_TEST(!session.take_injected_nan());
+}
+
+BOOST_AUTO_TEST_CASE(injected_exits_and_kills_end_the_process_without_a_word) {
+  BOOST_TEST(code_of_child([] {
+    Session session(solo_communicator());
+    session.configure(injected("kind=exit,phase=data,code=9"));
+    session.enter(Phase::data);
+  }) == 9);
+  BOOST_TEST(code_of_child([] {
+    Session session(solo_communicator());
+    session.configure(injected("kind=kill,phase=data"));
+    session.enter(Phase::data);
+  }) == 1000 + SIGKILL);
+}
+
+BOOST_AUTO_TEST_CASE(a_phase_that_takes_too_long_ends_the_process_with_code_7_after_telling) {
+  BOOST_TEST(code_of_child([] {
+    Session session(solo_communicator());
+    session.on_end([](const std::string& explanation, int code) {
+      const bool told = explanation.find("forward of step 3 takes longer than 0.2 s") != std::string::npos && code == 7;
+      if (!told) ::_exit(99);
+    });
+    session.configure({.watchdog_s = 0.2, .injection = parse_injection("kind=stall,phase=forward,step=3")});
+    session.enter(Phase::forward, 3);
+  }) == 7);
+}
+
+BOOST_AUTO_TEST_CASE(phases_that_change_in_time_go_on) {
+  BOOST_TEST(code_of_child([] {
+    Session session(solo_communicator());
+    session.configure({.watchdog_s = 0.4, .injection = {}});
+    for (int step = 0; step < 8; ++step) {
+      session.enter(Phase::forward, step);
+      sleep_ms(100);
+    }
+  }) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(the_first_signal_stops_after_the_step_the_second_now_and_the_third_at_once) {
+  BOOST_TEST(code_of_child([] {
+    Session session(solo_communicator());
+    session.accept_stop_signals();
+    if (session.stop_level() != StopLevel::none) ::_exit(1);
+    ::raise(SIGUSR1);
+    ::raise(SIGUSR1);   // the same request, sent twice
+    if (session.stop_level() != StopLevel::after_step) ::_exit(2);
+    sleep_ms(250);
+    ::raise(SIGTERM);
+    if (session.stop_level() != StopLevel::now) ::_exit(3);
+    sleep_ms(250);
+    ::raise(SIGINT);
+    ::_exit(4);
+  }) == 128 + SIGINT);
+}
+
+BOOST_AUTO_TEST_CASE(signals_are_given_back_at_the_end_and_left_alone_unless_asked_for) {
+  BOOST_TEST(code_of_child([] {
+    { Session session(solo_communicator()); session.accept_stop_signals(); }
+    ::raise(SIGTERM);
+  }) == 1000 + SIGTERM);
+  BOOST_TEST(code_of_child([] {
+    Session session(solo_communicator());
+    ::raise(SIGINT);
+  }) == 1000 + SIGINT);
+}
+
+BOOST_AUTO_TEST_CASE(the_firmest_request_counts) {
+  Session session(solo_communicator());
+  session.request_stop(StopLevel::now);
+  session.request_stop(StopLevel::after_step);
+  BOOST_TEST((session.stop_level() == StopLevel::now));
+}
+
+BOOST_AUTO_TEST_CASE(a_last_word_ends_the_process_with_its_code) {
+  BOOST_TEST(code_of_child([] { Session(solo_communicator()).last_word("over", 6); }) == 6);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,109 @@
+#include "program/dry_run.hpp"
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "program/memory.hpp"
+#include "unit/program/models.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+using namespace lockstep;
+
+BOOST_AUTO_TEST_SUITE(batches)
+
+BOOST_AUTO_TEST_CASE(every_sample_is_computed_once_in_micro_batches_of_at_most_the_asked_size) {
+  for (std::int64_t global = 1; global <= 24; ++global)
+    for (std::int64_t ranks = 1; ranks <= global; ++ranks)
+      for (std::int64_t micro = 1; micro <= global + 1; ++micro) {
+        const BatchPlan plan = plan_batch(global, ranks, micro);
+        std::vector<int> computed(static_cast<std::size_t>(global), 0);
+        std::int64_t largest = 0;
+        std::int64_t busy = 0;   // micro-batches that some rank needs
+        for (std::int64_t rank = 0; rank < ranks; ++rank) {
+          const SampleRange share = samples_of(plan, rank);
+          largest = std::max(largest, share.count);
+          BOOST_REQUIRE(share.count == global / ranks || share.count == global / ranks + 1);
+          for (std::int64_t index = 0; index < plan.accumulation; ++index) {
+            const SampleRange range = samples_of(plan, rank, index);
+            BOOST_REQUIRE(range.count <= micro);
+            if (range.count > 0) busy = std::max(busy, index + 1);
+            for (std::int64_t i = 0; i < range.count; ++i) {
+              BOOST_REQUIRE(range.begin + i >= share.begin && range.begin + i < share.begin + share.count);
+              ++computed[static_cast<std::size_t>(range.begin + i)];
+            }
+          }
+        }
+        BOOST_REQUIRE(std::all_of(computed.begin(), computed.end(), [](int times) { return times == 1; }));
+        BOOST_REQUIRE_EQUAL(busy, plan.accumulation);                                  // not one round too many
+        BOOST_REQUIRE(plan.micro_batch * (plan.accumulation - 1) < largest);           // nor one that a fuller batch would save
+      }
+}
+
+BOOST_AUTO_TEST_CASE(without_a_micro_batch_a_rank_computes_all_of_its_samples_at_once) {
+  BOOST_TEST((plan_batch(10, 4, std::nullopt) == BatchPlan{10, 4, 3, 1}));
+  BOOST_TEST((samples_of(plan_batch(10, 4, std::nullopt), 3) == SampleRange{8, 2}));
+}
+
+BOOST_AUTO_TEST_CASE(more_ranks_than_samples_are_refused_with_both_numbers) {
+  BOOST_CHECK_EXCEPTION(plan_batch(3, 4, std::nullopt), Error, [](const Error& error) {
+    return error.code() == ExitCode::usage && std::string(error.what()) == "cannot divide a global batch of 3 samples among 4 ranks: 1 of them would have none" &&
+           error.hint() == "start at most 3 ranks, or raise the global batch";
+  });
+  BOOST_CHECK_THROW(plan_batch(3, 1, 0), Error);
+  BOOST_CHECK_THROW(plan_batch(0, 1, std::nullopt), Error);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_AUTO_TEST_SUITE(dry_runs)
+
+BOOST_AUTO_TEST_CASE(a_dry_run_adds_up_what_the_program_needs) {
+  const Mesh mesh = make_mesh("world", {{"dp_replicate", 2}});
+  const ModelPlan plan = models::tied({DType::f32, DType::bf16, 2});
+  const Catalogue programs = make_catalogue(mesh, plan, {});
+  DryRunFacts facts;
+  facts.mesh = mesh;
+  facts.batch = plan_batch(5, 2, 2);
+  facts.length = 8;
+  facts.parameters = 144;
+  facts.flops_per_token = 1e6;
+  facts.weight_bytes = 576;
+  facts.optimizer_state_bytes = 1152;
+  const Json json = to_json(dry_run(facts, plan, programs));
+  BOOST_TEST(json["mesh"]["ranks"] == 2);
+  BOOST_TEST(json["batch"]["rank_samples_max"] == 3);
+  BOOST_TEST(json["batch"]["accumulation"] == 2);
+  BOOST_TEST(json["batch"]["step_tokens"] == 40);
+  BOOST_TEST(json["work"]["step_flops"] == 40e6);
+  BOOST_TEST(json["checkpoint"]["total_bytes"] == 1728);
+  // 144 elements in buffers of 4 bytes, two moments, a copy of 2 bytes.
+  const Json& memory = json["memory_per_rank"];
+  BOOST_TEST(memory["master_bytes"] == 576);
+  BOOST_TEST(memory["compute_copy_bytes"] == 288);
+  BOOST_TEST(memory["gradient_bytes"] == 576);
+  BOOST_TEST(memory["optimizer_state_bytes"] == 1152);
+  // Most is held where the head's backward begins: all stashes, three outputs, a gradient of one and the head's workspace.
+  BOOST_TEST(memory["peak_action"] == "backward block head mb 0");
+  BOOST_TEST(memory["activation_bytes"] == 10 + 1000 + 1000 + 500);
+  BOOST_TEST(memory["buffer_bytes"] == 3 * 100 + 100 + 3);
+  BOOST_TEST(memory["peak_bytes"] == 576 + 288 + 576 + 1152 + 2510 + 403);
+}
+
+BOOST_AUTO_TEST_CASE(rows_print_in_sections_with_aligned_values) {
+  const std::vector<Row> rows{{"mesh", "ranks", "ranks", std::int64_t{4}, "4"}, {"memory per rank", "peak_bytes", "peak", std::int64_t{2048}, "2.0 KiB"}};
+  BOOST_TEST(to_text(rows) == "mesh\n  ranks          4\nmemory per rank\n  peak           2.0 KiB\n");
+  BOOST_TEST(to_text(to_json(rows)) == R"({"mesh":{"ranks":4},"memory_per_rank":{"peak_bytes":2048}})");
+}
+
+BOOST_AUTO_TEST_CASE(recompute_trades_stashes_for_one_at_a_time) {
+  const Mesh mesh = make_mesh("world", {{"dp_replicate", 1}});
+  const ModelPlan plan = models::tied();
+  ProgramOptions options;
+  const std::int64_t kept = memory_of(make_catalogue(mesh, plan, options).train.classes.front()).bytes.at(SlotKind::stash);
+  options.recompute = RecomputePolicy::block;
+  const std::int64_t recomputed = memory_of(make_catalogue(mesh, plan, options).train.classes.front()).bytes.at(SlotKind::stash);
+  BOOST_TEST(kept == 2510);
+  BOOST_TEST(recomputed == 10 + 1000 + 100);   // the embedding's, and one layer's with its new output
+}
+
+BOOST_AUTO_TEST_SUITE_END()
