@@ -54,6 +54,15 @@ Node& slot(Node& root, const std::string& path) {
   return *at;
 }
 
+/// One value becomes a list of one, none an empty list.
+void make_list(Node& node) {
+  Node list;
+  list.kind = Node::Kind::list;
+  list.origin = node.origin.empty() ? command_line : node.origin;
+  if (node.kind != Node::Kind::null) list.items.push_back(std::move(node));
+  node = std::move(list);
+}
+
 class Sorter {
  public:
   Sorter(const Tool& tool, const Declaration& common, const Declaration& configuration, Problems& problems)
@@ -157,13 +166,7 @@ class Sorter {
   }
 
   static void append(Node& place, Node node) {
-    if (place.kind != Node::Kind::list) {
-      Node first = std::move(place);
-      place = Node{};
-      place.kind = Node::Kind::list;
-      place.origin = command_line;
-      place.items.push_back(std::move(first));
-    }
+    if (place.kind != Node::Kind::list) make_list(place);
     place.items.push_back(std::move(node));
   }
 
@@ -259,15 +262,15 @@ void set_element(Node& document, const Declaration& declaration, const std::stri
                                                           node.kind == Node::Kind::list ? node.items.size() : 1));
     return;
   }
-  if (node.kind != Node::Kind::list) {
-    Node only = node;
-    node = Node{.kind = Node::Kind::list, .text = {}, .quoted = false, .items = {}, .entries = {}, .origin = only.origin};
-    if (only.kind != Node::Kind::null) node.items.push_back(std::move(only));
-  }
+  if (node.kind != Node::Kind::list) make_list(node);
   if (index == node.items.size()) node.items.emplace_back();
   (rest.size() == 1 ? node.items[index] : slot(node.items[index], rest[1])) = value;
   if (node.items[index].origin.empty()) node.items[index].origin = command_line;
-  if (node.origin != command_line) node.origin += ", command line";
+  if (node.origin == "built-in") {
+    node.origin = command_line;
+  } else if (node.origin != command_line) {
+    node.origin += ", command line";
+  }
 }
 
 }  // namespace lockstep

@@ -16,7 +16,7 @@ constexpr std::size_t comment_column = 44;
 
 /// Text that every YAML reader takes as text without quotes: names and paths, not the words and numbers that mean something else.
 bool is_plain(const std::string& text) {
-  static constexpr std::array<std::string_view, 13> words{"true", "false", "yes", "no", "on", "off", "null", "y", "n", "none", "nan", "inf", "infinity"};
+  static constexpr std::array<std::string_view, 12> words{"true", "false", "yes", "no", "on", "off", "null", "y", "n", "nan", "inf", "infinity"};
   if (text.empty()) return false;
   const auto letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; };
   const bool starts_well = letter(text.front()) || (text.size() > 1 && (text.front() == '/' || text.starts_with("./") || text.starts_with("../")));
