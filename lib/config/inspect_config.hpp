@@ -20,6 +20,7 @@ struct InspectConfig {
   std::optional<VerifyLevel> verify;                         // absent: not asked
   bool diff = false;
   bool show_config = false;
+  bool curve = false;                                        // of a run: its losses, as a picture
 };
 
 void describe(Declaration& visit, InspectConfig& config);

@@ -66,13 +66,6 @@ struct Bound {
   explicit Bound(const TrainConfig& values) : config(values) { describe(declaration, config); }
 };
 
-/// The options that a resumed run must keep, those that follow others filled in.
-Json fixed_value(const Option& option, const TrainConfig& config) {
-  const bool decays = config.schedule.name != ScheduleName::constant;
-  if (option.path == "schedule.decay_steps" && decays) return decay_steps_of(config);
-  return option.get();
-}
-
 }  // namespace
 
 std::int64_t decay_steps_of(const TrainConfig& config) { return config.schedule.decay_steps.value_or(config.train.max_steps); }
@@ -97,8 +90,8 @@ std::vector<Difference> differing_fixed_options(const std::string& saved_yaml, c
   std::vector<Difference> differences;
   for (const Option& option : current.declaration.options()) {
     if (!option.facts.fixed_on_resume) continue;
-    const Json before = fixed_value(*saved.declaration.find(option.path), saved.config);
-    const Json after = fixed_value(option, current.config);
+    const Json before = saved.declaration.find(option.path)->get();
+    const Json after = option.get();
     if (before != after) differences.push_back({option.path, to_yaml(before), to_yaml(after)});
   }
   return differences;

@@ -148,7 +148,8 @@ struct Difference {
 };
 
 /// The options of `now` that alter trajectory or shapes and differ from those in the config.yaml that a run saved. Files are compared
-/// by content elsewhere (dataset hash, tensor shapes), not by the paths that name them. Local.
+/// by content elsewhere (dataset hash, tensor shapes), not by the paths that name them; train.max_steps may grow, and a decay that follows
+/// it then ends later. Local.
 /// Throws Error(input) naming `origin` if `saved_yaml` is not a configuration of train.
 std::vector<Difference> differing_fixed_options(const std::string& saved_yaml, const std::string& origin, const TrainConfig& now);
 

@@ -1,0 +1,61 @@
+#include "base/text.hpp"
+#include "report/curve.hpp"
+#include "report/curve_scale.hpp"
+#include "report/table.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <limits>
+
+using namespace lockstep;
+
+namespace {
+
+std::vector<Series> falling_line() { return {{"loss", {{0, 4}, {10, 2}, {20, 0}}}}; }
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(curve)
+
+BOOST_AUTO_TEST_CASE(ticks_are_round_numbers_within_the_range) {
+  BOOST_TEST(ticks({0, 1000}, 5) == (std::vector<double>{0, 200, 400, 600, 800, 1000}), boost::test_tools::per_element());
+  BOOST_TEST(ticks({-3, 3}, 3) == (std::vector<double>{-2, 0, 2}), boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(the_svg_path_runs_through_the_corners_of_the_frame) {
+  const std::string svg = curve_svg({"t <1>", "step", "loss"}, falling_line());
+  BOOST_TEST(svg.find("d=\"M80.0 40.0L430.0 220.0L780.0 400.0\"") != std::string::npos);
+  BOOST_TEST(svg.find("t &lt;1&gt;") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_point_that_is_not_finite_leaves_a_gap) {
+  std::vector<Series> series = falling_line();
+  series[0].points.insert(series[0].points.begin() + 1, {5, std::numeric_limits<double>::quiet_NaN()});
+  BOOST_TEST(curve_svg({}, series).find("d=\"M80.0 40.0M430.0 220.0L780.0 400.0\"") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(the_ascii_picture_of_a_falling_line_is_a_diagonal) {
+  const std::string expected =
+      "t\n"
+      "       4 |**\n"
+      "         |  **\n"
+      "       2 |    **\n"
+      "         |      **\n"
+      "       0 |        **\n"
+      "         +----------\n"
+      "          0  20 step\n";
+  BOOST_TEST(curve_text({"t", "step", "loss"}, falling_line(), 20, 5, Charset::ascii) == expected);
+}
+
+BOOST_AUTO_TEST_CASE(the_unicode_picture_stays_within_the_columns) {
+  const std::string text = curve_text({"t", "step", "loss"}, falling_line(), 60, 10, Charset::unicode);
+  for (const std::string& line : split(text, '\n')) BOOST_TEST(width_of(line) <= 60U);
+  BOOST_TEST(text.find("\xE2\xA0") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_curve_of_one_point_or_none_has_axes_still) {
+  BOOST_TEST(curve_text({"t", "x", "y"}, {{"loss", {{3, 2}}}}, 30, 4, Charset::ascii).find('*') != std::string::npos);
+  BOOST_TEST(curve_svg({"t", "x", "y"}, {}).find("</svg>") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

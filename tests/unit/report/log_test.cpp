@@ -1,0 +1,129 @@
+#include "report/log.hpp"
+#include "report/progress.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+using namespace lockstep;
+
+namespace {
+
+/// A pipe whose content is read back.
+class Capture {
+ public:
+  Capture() {
+    BOOST_REQUIRE(::pipe(ends_.data()) == 0);
+    BOOST_REQUIRE(::fcntl(ends_[0], F_SETFL, O_NONBLOCK) == 0);
+  }
+  ~Capture() {
+    ::close(ends_[0]);
+    ::close(ends_[1]);
+  }
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+  int fd() const { return ends_[1]; }
+  std::string text() {
+    std::string result(65536, '\0');
+    const ssize_t got = ::read(ends_[0], result.data(), result.size());
+    result.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+    return result;
+  }
+  /// The lines without the clock that opens each.
+  std::vector<std::string> lines() {
+    std::vector<std::string> result;
+    std::string rest = text();
+    for (std::size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n')) {
+      result.push_back(rest[0] == ' ' ? rest.substr(0, end) : rest.substr(9, end - 9));
+      rest.erase(0, end + 1);
+    }
+    return result;
+  }
+
+ private:
+  std::array<int, 2> ends_{};
+};
+
+Log log_to(const Capture& capture, LogLevel level = LogLevel::info) {
+  return Log({.program = "train", .level = level, .color = When::never, .fd = capture.fd()});
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(log_lines)
+
+BOOST_AUTO_TEST_CASE(lines_name_program_rank_and_level_and_those_below_the_level_are_dropped) {
+  Capture capture;
+  Log log = log_to(capture);
+  log.info("{} steps", 3);
+  log.debug("not shown");
+  log.set_rank(2);
+  log.warning("a braced {{word}} stays");
+  const std::vector<std::string> expected{"train: 3 steps", "train[2]: warning: a braced {word} stays"};
+  BOOST_TEST(capture.lines() == expected, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(a_failure_is_its_message_indented_and_its_hint) {
+  Capture capture;
+  Log log = log_to(capture, LogLevel::error);
+  log.failure(Error(ExitCode::usage, "2 problems\nfirst", "try --help"));
+  const std::vector<std::string> expected{"train: error: 2 problems", "  first", "  hint: try --help"};
+  BOOST_TEST(capture.lines() == expected, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(a_log_line_is_written_above_the_status_line) {
+  Capture capture;
+  Log log = log_to(capture);
+  log.status("12 %");
+  log.info("saved");
+  log.status("");
+  const std::string text = capture.text();
+  BOOST_TEST(text.starts_with("12 %\r\x1b[K"));
+  BOOST_TEST(text.find("train: saved\n12 %\r\x1b[K") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(colour_is_off_where_no_color_says_so_and_on_when_asked_for) {
+  ::setenv("NO_COLOR", "1", 1);
+  BOOST_TEST(!use_color(When::automatic, 2));
+  BOOST_TEST(use_color(When::always, 2));
+  ::unsetenv("NO_COLOR");
+  Capture pipe;
+  BOOST_TEST(!use_color(When::automatic, pipe.fd()));
+}
+
+BOOST_AUTO_TEST_CASE(progress_in_a_log_comes_at_growing_intervals) {
+  Capture capture;
+  Log log = log_to(capture);
+  double now = 0;
+  std::vector<double> shown;
+  Progress progress(log, {.what = "train", .unit = "steps", .total = 4000.0, .style = Progress::Style::lines}, [&] { return now; });
+  for (; now < 4000; now += 1) {
+    progress.update(now);
+    if (!capture.text().empty()) shown.push_back(now);
+  }
+  BOOST_TEST_REQUIRE(shown.size() > 8U);
+  BOOST_TEST(shown.size() < 25U);
+  for (std::size_t i = 2; i < shown.size(); ++i) BOOST_TEST(shown[i] - shown[i - 1] >= shown[i - 1] - shown[i - 2]);
+  BOOST_TEST(shown.front() == 5);
+  BOOST_TEST(shown.back() - shown[shown.size() - 2] == 600);
+}
+
+BOOST_AUTO_TEST_CASE(the_time_left_of_a_resumed_job_counts_its_own_steps_only) {
+  Capture capture;
+  Log log = log_to(capture);
+  double now = 0;
+  Progress progress(log, {.what = "train", .unit = "steps", .total = 1000.0, .style = Progress::Style::lines}, [&] { return now; });
+  progress.update(900);
+  now = 10;
+  progress.update(910, "loss 2.5");
+  const std::vector<std::string> expected{"train: train: 910/1.0 k steps (91 %), loss 2.5, 1 min 30 s left"};
+  BOOST_TEST(capture.lines() == expected, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
