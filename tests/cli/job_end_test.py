@@ -1,0 +1,133 @@
+"""All ranks or none: however a job ends, it ends within a bound, with the right exit code and one explanation. The job is steps-job, a
+training loop without training."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+from lockstep_testing import BUILD, SOURCE
+
+PROGRAM = str(BUILD / "tests/steps-job")
+RANKS = [1, 2, 3, 4]
+
+
+def job(folder, ranks, steps=5, injection="", watchdog=60, bound=30):
+    """(exit code, stdout, explanations on stderr, status.json) of a job that must end within `bound` seconds."""
+    command = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks), PROGRAM, str(folder), str(steps), injection, str(watchdog)]
+    start = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=bound + 60, env=dict(os.environ, LOCKSTEP_TEST_TIMEOUT="80"))
+    took = time.monotonic() - start
+    assert took < bound, f"took {took:.1f} s\n{done.stderr}"
+    status = folder / "status.json"
+    return done.returncode, done.stdout, done.stderr, json.loads(status.read_text()) if status.exists() else None
+
+
+def explanations(stderr, what):
+    return [line for line in stderr.splitlines() if what in line]
+
+
+def test_a_job_without_trouble_ends_with_0_on_all_ranks(tmp):
+    for ranks in RANKS:
+        code, out, err, status = job(tmp, ranks)
+        assert code == 0, err
+        assert sorted(out.split("\n")[:-1]) == [f"rank {rank} left after step 4" for rank in range(ranks)]
+        assert (status["reason"], status["code"]) == ("done", 0)
+
+
+def test_an_error_in_a_step_ends_all_ranks_with_its_code_and_one_explanation_that_names_rank_and_phase(tmp):
+    for ranks in RANKS:
+        phase = ["forward", "backward"][ranks % 2]
+        code, out, err, status = job(tmp, ranks, injection=f"rank={ranks - 1},phase={phase},step=2,kind=throw,code=4")
+        assert code == 4, (ranks, phase, code, err)
+        told = explanations(err, "injected failure")
+        assert len(told) == 1, err
+        assert f"injected failure in {phase} of step 2" in told[0]
+        if ranks > 1:
+            assert re.search(rf"rank {ranks - 1} \(.+\): injected", told[0]), told
+        assert "left" not in out
+        assert (status["reason"], status["code"], status["rank"]) == ("storage", 4, ranks - 1), status
+
+
+def test_an_error_before_the_first_step_is_agreed_as_well(tmp):
+    for ranks in RANKS:
+        code, _, err, _ = job(tmp, ranks, injection="phase=start-up,kind=throw,code=5")
+        assert code == 5 and len(explanations(err, "injected failure in start-up")) == 1, err
+
+
+def test_an_error_that_the_others_cannot_learn_of_is_explained_by_its_rank_with_what_it_was_doing(tmp):
+    for ranks in RANKS[1:]:
+        code, _, err, status = job(tmp, ranks, injection="rank=1,phase=optimizer,step=3,kind=throw,code=6", bound=20)
+        assert code == 6, (code, err)
+        told = explanations(err, "injected failure")
+        assert len(told) == 1 and re.search(r"rank 1 \(.+\), optimizer of step 3: injected failure", told[0]), err
+        assert (status["phase"], status["step"], status["rank"]) == ("optimizer", 3, 1)
+
+
+def test_an_error_that_all_ranks_have_is_explained_once_without_a_rank(tmp):
+    for ranks in RANKS:
+        code, _, err, _ = job(tmp, ranks, injection="kind=explode")
+        told = explanations(err, "there is no kind 'explode'")
+        assert code == 2 and len(told) == 1 and "rank " not in told[0], err
+
+
+def test_numbers_that_are_not_finite_end_all_ranks_with_6(tmp):
+    for ranks in RANKS:
+        code, _, err, _ = job(tmp, ranks, injection=f"rank={ranks - 1},phase=forward,step=1,kind=nan")
+        assert code == 6 and len(explanations(err, "loss is not finite in step 1")) == 1, err
+
+
+def test_a_rank_that_stalls_ends_the_job_with_7_and_every_rank_says_where_it_was(tmp):
+    for ranks in RANKS:
+        code, _, err, status = job(tmp, ranks, injection=f"rank={ranks - 1},phase=forward,step=2,kind=stall", watchdog=2, bound=15)
+        assert code == 7, (code, err)
+        told = explanations(err, "watchdog:")
+        assert len(told) == ranks, err
+        assert len(explanations(err, "forward of step 2 takes longer than 2 s")) == 1, err
+        assert len(explanations(err, "reduction of step 2 takes longer than 2 s")) == ranks - 1, err
+        assert (status["reason"], status["code"]) == ("communication", 7)
+
+
+def test_a_rank_that_exits_or_is_killed_ends_the_job_soon_and_not_with_0(tmp):
+    for ranks, kind, expected in [(1, "exit", 9), (2, "kill", 137), (3, "exit", 9), (4, "kill", 137)]:
+        code, out, err, status = job(tmp, ranks, injection=f"rank={ranks - 1},phase=backward,step=2,kind={kind}", bound=15)
+        assert code == expected, (kind, code, err)
+        assert "left" not in out
+        assert status["reason"] == "running"   # nobody was there to say more
+
+
+def test_a_stop_request_on_one_rank_makes_all_leave_after_the_same_step_with_75(tmp):
+    for ranks in RANKS:
+        code, out, err, status = job(tmp, ranks, steps=500, injection=f"rank={ranks - 1},phase=forward,step=3,kind=stop")
+        assert code == 75, err
+        assert sorted(out.split("\n")[:-1]) == [f"rank {rank} left after step 3" for rank in range(ranks)], out
+        assert (status["reason"], status["code"]) == ("stopped", 75)
+
+
+def leaves_together(out, ranks):
+    steps = re.findall(r"rank \d+ left after step (\d+)", out)
+    return len(steps) == ranks and len(set(steps)) == 1
+
+
+def test_usr1_to_the_launcher_and_the_word_stop_in_the_control_file_make_all_leave_together(tmp):
+    for channel in ["signal", "file"]:
+        folder = tmp / channel
+        folder.mkdir()
+        environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1",
+                           OMPI_MCA_mpi_yield_when_idle="1", OMPI_MCA_hwloc_base_binding_policy="none",
+                           OMPI_MCA_btl_vader_single_copy_mechanism="none", TMPDIR=str(folder))
+        running = subprocess.Popen(["mpirun", "-n", "3", "--timeout", "60", PROGRAM, str(folder), "3000"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, env=environment)
+        deadline = time.monotonic() + 30
+        while not (folder / "status.json").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        if channel == "signal":
+            running.send_signal(signal.SIGUSR1)
+        else:
+            (folder / "control").write_text("stop\n")
+        out, err = running.communicate(timeout=60)
+        assert running.returncode == 75, (channel, running.returncode, err)
+        assert leaves_together(out, 3), out
