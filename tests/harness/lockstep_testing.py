@@ -45,6 +45,14 @@ def run(tool, *arguments, ranks=None, expect=0, timeout=180, env=None, cwd=None)
     return done
 
 
+def run_command(*words, expect=0, timeout=60):
+    """Runs any command; returns the completed process with text output. Fails unless the exit code is `expect` (None: any)."""
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=timeout)
+    if expect is not None and done.returncode != expect:
+        raise AssertionError(f"{words}\nreturned {done.returncode}, expected {expect}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
+    return done
+
+
 def records(run_dir, kind=None):
     lines = (pathlib.Path(run_dir) / "records.jsonl").read_text().splitlines()
     found = [json.loads(line) for line in lines]

@@ -1,0 +1,91 @@
+"""The house keeps its order: which room includes which, who may touch which library, what is registered and how large a main is."""
+
+import re
+import unittest
+
+from lockstep_testing import BUILD, SOURCE, run_command
+
+ROOMS = ("base report config layout program quant store exchange architecture corpus comm app reshard data artifact "
+         "tensor model optim engine checkpoint train").split()
+# Headers of a library, and the only rooms whose sources include them.
+LIBRARIES = {
+    r"mpi\.h": ["comm"],
+    r"(hdf5|H5\w+)\.h": ["store"],
+    r"(torch|ATen|c10)/.*": ["tensor", "model", "optim", "engine", "checkpoint", "train"],
+    r"yaml-cpp/.*": ["config"],
+    r"CLI/.*": ["config"],
+    r"spdlog/.*": ["report"],
+    r"simdjson\.h": ["exchange", "corpus"],
+    r"pcre2\.h": ["corpus", "config", "optim"],
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
+
+
+def sources():
+    for room in ROOMS:
+        for path in sorted((SOURCE / "lib" / room).glob("**/*")):
+            if path.suffix in (".hpp", ".cpp", ".cu"):
+                yield room, path, INCLUDE.findall(path.read_text())
+
+
+def test_every_folder_of_lib_is_a_known_room():
+    known = set(ROOMS) | {"pch"}
+    assert not [path.name for path in (SOURCE / "lib").iterdir() if path.is_dir() and path.name not in known]
+
+
+def test_each_room_includes_only_rooms_above_it():
+    wrong = []
+    for room, path, includes in sources():
+        for kind, name in includes:
+            other = name.split("/")[0]
+            if kind == '"' and (other not in ROOMS or ROOMS.index(other) > ROOMS.index(room)):
+                wrong.append(f"{path.relative_to(SOURCE)} includes {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_libraries_are_touched_only_where_they_belong():
+    wrong = []
+    for room, path, includes in sources():
+        for _, name in includes:
+            for pattern, rooms in LIBRARIES.items():
+                if re.fullmatch(pattern, name) and room not in rooms:
+                    wrong.append(f"{path.relative_to(SOURCE)} includes {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_headers_that_others_include_do_not_show_mpi():
+    shown = [str(path.relative_to(SOURCE)) for _, path, includes in sources() if path.suffix == ".hpp" and ("<", "mpi.h") in includes]
+    assert not shown
+
+
+def test_a_main_fits_on_a_screen():
+    long = [f"{path.name}: {count} lines" for path in sorted((SOURCE / "tools").glob("*.cpp")) if (count := len(path.read_text().splitlines())) > 60]
+    assert not long
+
+
+def test_every_source_is_compiled_and_every_test_file_registered():
+    missing = []
+    for pattern in ["lib/*/*.cpp", "tests/unit/*/*_test.cpp", "tests/mpi/*/*_test.cpp", "tests/cli/*_test.py", "tests/e2e/*_test.py", "tests/meta/*_test.py"]:
+        for path in sorted(SOURCE.glob(pattern)):
+            listing = path.parent / "meson.build"
+            if not listing.exists() or f"'{path.name}'" not in listing.read_text():
+                missing.append(str(path.relative_to(SOURCE)))
+    assert not missing, f"not in the meson.build beside them: {missing}"
+
+
+def linked_libraries(name):
+    path = BUILD / "tools" / name
+    if not path.exists():
+        raise unittest.SkipTest(f"{name} is not built")
+    return run_command("ldd", path).stdout
+
+
+def test_serial_programs_carry_neither_mpi_nor_libtorch():
+    for name in ["checkpoint-inspect", "checkpoint-reshard", "finalize-quantize"]:
+        libraries = linked_libraries(name)
+        assert "libmpi" not in libraries and "libtorch" not in libraries and "libc10" not in libraries, libraries
+
+
+def test_preparing_data_needs_no_libtorch():
+    libraries = linked_libraries("prepare-data")
+    assert "libtorch" not in libraries and "libc10" not in libraries, libraries
