@@ -13,7 +13,6 @@ namespace lockstep {
 namespace {
 
 bool cell_owned(Pattern pattern) { return pattern == Pattern::per_rank || pattern == Pattern::per_node; }
-bool has_cells(Pattern pattern) { return pattern != Pattern::global && pattern != Pattern::replicated; }
 
 std::vector<std::string> cell_names(const StoredComponent& component) {
   std::vector<std::string> names;
@@ -73,10 +72,12 @@ Way Load::way_of(const Component& component, const StoredComponent* stored) {
     notes_.push_back(fmt::format("the checkpoint holds no component '{}': it starts afresh", component.key));
     return Way::absent;
   }
-  if (cell_owned(component.pattern) != cell_owned(stored->pattern) || (has_cells(component.pattern) != has_cells(stored->pattern))) {
+  if (cell_owned(component.pattern) != cell_owned(stored->pattern)) {
     fail(ExitCode::usage, "component '{}' was saved {} in {} and is now declared {}", component.key, name_of(stored->pattern), place, name_of(component.pattern));
   }
-  if (!has_cells(component.pattern)) return Way::direct;
+  const auto owned = [&](const StoredTensor& tensor) { return tensor.component == component.key && !tensor.cell.empty(); };
+  const std::vector<StoredTensor>& tensors = reader_.manifest().tensors;
+  if (std::none_of(tensors.begin(), tensors.end(), owned)) return Way::direct;   // all of it is addressed by name and box
   const auto now = std::find_if(catalogue_.components.begin(), catalogue_.components.end(), [&](const StoredComponent& candidate) { return candidate.key == component.key; });
   if (cell_names(*now) == cell_names(*stored)) return Way::direct;
   switch (component.remap_policy) {

@@ -2,7 +2,7 @@
 #include "data/dataset.hpp"
 #include "data/feed.hpp"
 #include "unit/store/made_dataset.hpp"
-#include "unit/store/temporary_folder.hpp"
+#include "harness/temporary_folder.hpp"
 
 #include <boost/test/unit_test.hpp>
 

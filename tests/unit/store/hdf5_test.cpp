@@ -1,7 +1,7 @@
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "store/hdf5.hpp"
-#include "temporary_folder.hpp"
+#include "harness/temporary_folder.hpp"
 
 #include <boost/test/unit_test.hpp>
 #include <fcntl.h>

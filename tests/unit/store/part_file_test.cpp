@@ -2,7 +2,7 @@
 #include "base/random.hpp"
 #include "store/hdf5.hpp"
 #include "store/part_file.hpp"
-#include "temporary_folder.hpp"
+#include "harness/temporary_folder.hpp"
 
 #include <boost/test/unit_test.hpp>
 

@@ -2,7 +2,7 @@
 #include "base/files.hpp"
 #include "made_dataset.hpp"
 #include "store/token_shards.hpp"
-#include "temporary_folder.hpp"
+#include "harness/temporary_folder.hpp"
 
 #include <boost/test/unit_test.hpp>
 #include <fcntl.h>

@@ -1,0 +1,301 @@
+#include "base/error.hpp"
+#include "checkpoint/load.hpp"
+#include "checkpoint/save.hpp"
+#include "harness/temporary_folder.hpp"
+#include "store/checkpoint_verify.hpp"
+#include "test_job.hpp"
+#include "thread_ranks.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+struct Shape4 {
+  std::vector<std::pair<AxisName, int>> axes;
+  std::vector<AxisName> equal_along;
+};
+
+const std::vector<Shape4> meshes{
+    {{{"dp_replicate", 1}}, {"dp_replicate"}},
+    {{{"dp_replicate", 3}}, {"dp_replicate"}},
+    {{{"dp_replicate", 2}, {"dp_shard", 2}}, {"dp_replicate"}},
+    {{{"dp_replicate", 1}, {"dp_shard", 7}}, {"dp_replicate"}},
+    {{{"pp", 2}, {"dp_replicate", 2}, {"tp", 2}}, {"dp_replicate"}},
+    {{{"pp", 3}, {"dp_replicate", 1}, {"dp_shard", 2}, {"tp", 1}}, {"dp_replicate"}},
+};
+
+Job job_on(const Shape4& shape, Rank rank) {
+  const Mesh mesh = make_mesh("world", shape.axes);
+  return {{mesh, {}}, rank, sharded_model(mesh), Pattern::per_group, shape.equal_along};
+}
+
+std::string message_of(const std::exception_ptr& problem, ExitCode code) {
+  BOOST_REQUIRE(problem);
+  try {
+    std::rethrow_exception(problem);
+  } catch (const Error& error) {
+    BOOST_TEST((error.code() == code));
+    return error.what();
+  }
+  return {};
+}
+
+bool says(const std::string& text, const std::string& part) {
+  const bool found = text.find(part) != std::string::npos;
+  if (!found) BOOST_TEST_MESSAGE("'" << text << "' does not say '" << part << "'");
+  return found;
+}
+
+Job replica(int ranks, Rank rank) {
+  const World world = single_axis_world(ranks);
+  return {world, rank, replicated_model(world.mesh)};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(save_and_load)
+
+BOOST_FIXTURE_TEST_CASE(what_any_layout_saves_any_other_loads_bit_for_bit_with_one_digest, TemporaryFolder) {
+  std::vector<Hash128> digests;
+  for (std::size_t from = 0; from < meshes.size(); ++from) {
+    const Path run = path / fmt::format("run-{}", from);
+    const int writers = world_size(make_mesh("world", meshes[from].axes));
+    std::vector<Hash128> digest(static_cast<std::size_t>(writers));
+    on_ranks(writers, [&](Communicator& ranks) {
+      Job job = job_on(meshes[from], ranks.rank());
+      job.advance_to(7);
+      SaveRequest request = job.request(run);
+      request.ranks_per_file = from % 2 == 0 ? 1 : 2;
+      digest[static_cast<std::size_t>(ranks.rank())] = save(ranks, job.components(), request).state_digest;
+    });
+    digests.insert(digests.end(), digest.begin(), digest.end());
+    BOOST_TEST(verify_checkpoint(checkpoint_folder(run, 7), VerifyLevel::fingerprints).defects.empty());
+    for (const Shape4& to : meshes) {
+      on_ranks(world_size(make_mesh("world", to.axes)), [&](Communicator& ranks) {
+        Job job = job_on(to, ranks.rank());
+        const CheckpointReader reader(checkpoint_folder(run, 7));
+        const LoadReport report = load(ranks, job.world(), reader, job.components());
+        if (job.wrong_bytes(7) != 0) fail(ExitCode::bug, "rank {} has {} wrong bytes", ranks.rank(), job.wrong_bytes(7));
+        if (report.state_digest != digests.front()) fail(ExitCode::bug, "another digest");
+      });
+    }
+  }
+  for (const Hash128& digest : digests) BOOST_TEST((digest == digests.front()));
+}
+
+BOOST_FIXTURE_TEST_CASE(state_of_each_rank_comes_back_to_the_same_rank, TemporaryFolder) {
+  on_ranks(4, [&](Communicator& ranks) {
+    Job job = replica(4, ranks.rank());
+    job.advance_to(3);
+    auto components = job.components();
+    components.push_back(job.rng_component());
+    save(ranks, components, job.request(path));
+    const std::vector<std::byte> right = job.rng;
+    std::fill(job.rng.begin(), job.rng.end(), std::byte{0});
+    load(ranks, job.world(), CheckpointReader(checkpoint_folder(path, 3)), components);
+    if (job.rng != right || job.restored_rank != ranks.rank()) fail(ExitCode::bug, "rank {} got the state of rank {}", ranks.rank(), job.restored_rank);
+  });
+}
+
+BOOST_FIXTURE_TEST_CASE(state_of_each_rank_follows_its_policy_where_the_ranks_change, TemporaryFolder) {
+  on_ranks(3, [&](Communicator& ranks) {
+    Job job = replica(3, ranks.rank());
+    job.advance_to(3);
+    auto components = job.components();
+    components.push_back(job.rng_component());
+    save(ranks, components, job.request(path));
+  });
+  const auto load_on_two = [&](Remap remap) {
+    std::vector<int> remapped(2, -9);
+    const auto problems = attempt_on_ranks(2, [&](Communicator& ranks) {
+      Job job = replica(2, ranks.rank());
+      auto components = job.components();
+      components.push_back(job.rng_component(remap));
+      load(ranks, job.world(), CheckpointReader(checkpoint_folder(path, 3)), components);
+      if (job.wrong_bytes(3) != 0) fail(ExitCode::bug, "wrong bytes");
+      remapped[static_cast<std::size_t>(ranks.rank())] = job.remapped_cells;
+    });
+    return std::pair(problems, remapped);
+  };
+  const auto refused = load_on_two(Remap::exact).first;
+  for (const auto& problem : refused) BOOST_TEST(says(message_of(problem, ExitCode::usage), "component 'rng' was saved by 3 cells and is loaded by 2"));
+  for (const auto& [remap, cells] : {std::pair(Remap::drop, -1), std::pair(Remap::derive, 0), std::pair(Remap::redistribute, 3)}) {
+    const auto [problems, remapped] = load_on_two(remap);
+    BOOST_TEST(!problems[0]);
+    BOOST_TEST(!problems[1]);
+    BOOST_TEST((remapped == std::vector<int>{cells, cells}));
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(one_flipped_bit_in_one_replica_is_named_and_nothing_is_saved, TemporaryFolder) {
+  on_ranks(3, [&](Communicator& ranks) {
+    Job job = replica(3, ranks.rank());
+    job.advance_to(1);
+    save(ranks, job.components(), job.request(path));
+  });
+  const auto problems = attempt_on_ranks(3, [&](Communicator& ranks) {
+    Job job = replica(3, ranks.rank());
+    job.advance_to(2);
+    if (ranks.rank() == 1) job.buffer(0)[333] ^= std::byte{16};
+    save(ranks, job.components(), job.request(path));
+  });
+  for (const auto& problem : problems) BOOST_TEST(says(message_of(problem, ExitCode::verdict), "replicas differ in model/wte.weight [0:37, 0:8]: rank 1 against ranks 0,2"));
+  BOOST_TEST(list_checkpoints(path).size() == 1u);
+  BOOST_TEST(list_checkpoints(path).front().step == 1);
+}
+
+BOOST_FIXTURE_TEST_CASE(replicated_values_that_differ_are_named, TemporaryFolder) {
+  for (const std::string other : {"b", "longer"}) {
+    const auto problems = attempt_on_ranks(3, [&](Communicator& ranks) {
+      Component component;
+      component.key = "schedule";
+      component.collect = [&] {
+        StateTree tree;
+        tree.set("name", ranks.rank() == 2 ? other : "a");
+        return tree;
+      };
+      save(ranks, {component}, {path, 1, single_axis_world(3)});
+    });
+    for (const auto& problem : problems) {
+      const std::string message = message_of(problem, ExitCode::verdict);
+      BOOST_TEST(says(message, "the values of component 'schedule'"));
+      BOOST_TEST(says(message, "rank 2"));
+    }
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(a_rank_that_fails_in_any_phase_fails_all_and_leaves_the_old_checkpoint, TemporaryFolder) {
+  on_ranks(3, [&](Communicator& ranks) {
+    Job job = replica(3, ranks.rank());
+    job.advance_to(1);
+    save(ranks, job.components(), job.request(path));
+  });
+  for (const Phase phase : {Phase::save_plan, Phase::save_stage, Phase::save_write, Phase::save_seal, Phase::save_commit}) {
+    for (const int victim : {0, 2}) {
+      const auto problems = attempt_on_ranks(3, [&](Communicator& ranks) {
+        Job job = replica(3, ranks.rank());
+        job.advance_to(2);
+        SaveRequest request = job.request(path);
+        request.enter = [&](Phase now) {
+          if (now == phase && ranks.rank() == victim) fail(ExitCode::storage, "no space left on device in {}", name_of(phase));
+        };
+        save(ranks, job.components(), request);
+      });
+      for (const auto& problem : problems) {
+        const std::string message = message_of(problem, ExitCode::storage);
+        BOOST_TEST(says(message, fmt::format("rank {}", victim)));
+        BOOST_TEST(says(message, fmt::format("no space left on device in {}", name_of(phase))));
+      }
+      BOOST_TEST(list_checkpoints(path).size() == 1u);
+      BOOST_TEST(!first_defect(checkpoint_folder(path, 1), VerifyLevel::fingerprints).has_value());
+      for (const auto& entry : std::filesystem::directory_iterator(checkpoints_folder(path))) BOOST_TEST(!entry.path().filename().string().starts_with(".stage-"));
+    }
+  }
+  on_ranks(3, [&](Communicator& ranks) {   // and the next save goes through
+    Job job = replica(3, ranks.rank());
+    job.advance_to(2);
+    save(ranks, job.components(), job.request(path));
+  });
+  BOOST_TEST(list_checkpoints(path).size() == 2u);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_declaration_that_contradicts_the_layouts_names_the_right_group, TemporaryFolder) {
+  const auto problem_with = [&](Pattern pattern, std::vector<AxisName> equal_along) {
+    return attempt_on_ranks(4, [&](Communicator& ranks) {
+      const Mesh mesh = make_mesh("world", {{"dp_replicate", 2}, {"tp", 2}});
+      Job job({mesh, {}}, ranks.rank(), sharded_model(mesh), pattern, equal_along);
+      save(ranks, job.components(), job.request(path));
+    })[0];
+  };
+  try {
+    std::rethrow_exception(problem_with(Pattern::per_group, {"tp"}));
+  } catch (const Error& error) {
+    BOOST_TEST(says(error.what(), "component 'model' is declared per_group(tp), but ranks that differ along tp hold different boxes of 'wte.weight'"));
+    BOOST_TEST(says(error.hint(), "per_group(dp_replicate)"));
+  }
+  BOOST_TEST(says(message_of(problem_with(Pattern::replicated, {}), ExitCode::usage), "is declared replicated, but ranks that differ along tp"));
+  BOOST_TEST(says(message_of(problem_with(Pattern::per_rank, {}), ExitCode::usage), "each cell owns its tensors whole, but 'wte.weight' is cut over the ranks"));
+  BOOST_TEST(!problem_with(Pattern::per_group, {"dp_replicate"}));
+}
+
+BOOST_FIXTURE_TEST_CASE(what_a_load_and_a_checkpoint_do_not_share_is_an_error, TemporaryFolder) {
+  const auto ranks = solo_communicator();
+  Job saved = replica(1, 0);
+  saved.advance_to(1);
+  save(*ranks, saved.components(), saved.request(path));
+  const CheckpointReader reader(checkpoint_folder(path, 1));
+  const auto problem_with = [&](const std::function<void(std::vector<Tensor>&)>& change) -> std::exception_ptr {
+    try {
+      const World world = single_axis_world(1);
+      std::vector<Tensor> tensors = replicated_model(world.mesh);
+      change(tensors);
+      Job job(world, 0, tensors);
+      load(*ranks, world, reader, job.components());
+    } catch (...) {
+      return std::current_exception();
+    }
+    return nullptr;
+  };
+  BOOST_TEST(says(message_of(problem_with([](auto& tensors) { tensors[0].layout.global = {38, 8}; }), ExitCode::usage), "model/wte.weight is fp32 (37, 8)"));
+  BOOST_TEST(says(message_of(problem_with([](auto& tensors) { tensors[1].layout.dtype = DType::f16; }), ExitCode::usage), "model/h.0/bias is bf16 (5)"));
+  BOOST_TEST(says(message_of(problem_with([](auto& tensors) { tensors[2].name = "scole"; }), ExitCode::input), "holds no 'model/scole'"));
+  BOOST_TEST(says(message_of(problem_with([](auto& tensors) { tensors.pop_back(); }), ExitCode::usage), "holds model/mask, which nobody asked for"));
+  std::vector<Component> more = saved.components();
+  more.push_back(saved.rng_component());
+  BOOST_CHECK_EXCEPTION(load(*ranks, saved.world(), reader, more), Error, [](const Error& error) { return says(error.what(), "holds no component 'rng'"); });
+  more.back().required = false;
+  BOOST_TEST(load(*ranks, saved.world(), reader, more).notes.front() == "the checkpoint holds no component 'rng': it starts afresh");
+}
+
+BOOST_FIXTURE_TEST_CASE(replicas_share_the_files_and_each_pattern_has_its_folder, TemporaryFolder) {
+  on_ranks(4, [&](Communicator& ranks) {
+    Job job = replica(4, ranks.rank());
+    auto components = job.components();
+    components.push_back(job.rng_component());
+    SaveRequest request = job.request(path);
+    save(ranks, components, request);
+    job.advance_to(1);
+    request.step = 1;
+    request.ranks_per_file = 3;
+    request.documents = {{"config.yaml", "model: tiny\n"}};
+    request.metrics = {{"validation_loss", 1.5}};
+    save(ranks, components, request);
+  });
+  const auto count = [&](std::int64_t step, const char* folder) {
+    return std::distance(std::filesystem::directory_iterator(checkpoint_folder(path, step) / folder), {});
+  };
+  BOOST_TEST(count(0, "replicated") == 3);   // the fourth rank has its share with the global state
+  BOOST_TEST(count(0, "per_rank") == 4);
+  BOOST_TEST(count(0, "global") == 1);
+  BOOST_TEST(count(1, "replicated") == 2);
+  BOOST_TEST(count(1, "per_rank") == 2);
+  const Manifest manifest = read_manifest(checkpoint_folder(path, 1));
+  BOOST_TEST(manifest.documents.front().second == "model: tiny\n");
+  BOOST_TEST(manifest.metrics.front().second == 1.5);
+  BOOST_TEST(read_file(checkpoints_folder(path) / "LATEST") == "step-0000000001\n");
+}
+
+BOOST_FIXTURE_TEST_CASE(the_model_opens_under_its_own_names_with_its_aliases, TemporaryFolder) {
+  on_ranks(2, [&](Communicator& ranks) {
+    Job job = replica(2, ranks.rank());
+    job.advance_to(1);
+    save(ranks, job.components(), job.request(path));
+  });
+  const auto model = open_model(checkpoint_folder(path, 1));
+  BOOST_TEST((find_tensor(*model, "wte.weight").shape == Shape{37, 8}));
+  BOOST_TEST((find_tensor(*model, "tied").shape == Shape{37, 8}));
+  std::vector<std::byte> row(3 * 5 * 4);
+  model->read("tied", {{30, 2}, {3, 5}}, row);
+  for (std::int64_t r = 0; r < 3; ++r) {
+    for (std::int64_t c = 0; c < 5; ++c) {
+      for (int b = 0; b < 4; ++b) BOOST_TEST((row[static_cast<std::size_t>((r * 5 + c) * 4 + b)] == expected_byte("wte.weight", (30 + r) * 8 + 2 + c, b, 1)));
+    }
+  }
+  BOOST_CHECK_THROW(find_tensor(*model, "wte.weigth"), Error);
+  BOOST_CHECK_THROW(model->read("wte.weight", {{30, 0}, {8, 8}}, std::span<std::byte>()), Error);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

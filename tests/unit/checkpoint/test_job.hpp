@@ -1,0 +1,149 @@
+// A job whose every byte is known: element i of a tensor is a function of the tensor's name, i and the step, whatever rank holds it.
+#pragma once
+
+#include "base/files.hpp"
+#include "base/json.hpp"
+#include "base/random.hpp"
+#include "checkpoint/save.hpp"
+#include "store/component.hpp"
+
+#include <cstring>
+#include <list>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::test {
+
+struct Tensor {
+  std::string name;
+  Layout layout;
+};
+
+inline std::byte expected_byte(const std::string& name, std::int64_t element, int byte, std::int64_t step) {
+  return static_cast<std::byte>(RandomStream(static_cast<std::uint64_t>(step), name).bits(static_cast<std::uint64_t>(element)) >> (8 * byte));
+}
+
+/// The state of one rank.
+class Job {
+ public:
+  Job(World world, Rank rank, std::vector<Tensor> tensors, Pattern pattern = Pattern::replicated, std::vector<AxisName> equal_along = {})
+      : world_(std::move(world)), rank_(rank), tensors_(std::move(tensors)), pattern_(pattern), equal_along_(std::move(equal_along)) {
+    for (const Tensor& tensor : tensors_) {
+      buffers_.emplace_back(static_cast<std::size_t>(elements(box_of(tensor.layout, rank))) * static_cast<std::size_t>(size_of(tensor.layout.dtype)));
+    }
+  }
+
+  /// The state after `step` steps.
+  void advance_to(std::int64_t target) {
+    step = target;
+    auto buffer = buffers_.begin();
+    for (const Tensor& tensor : tensors_) visit(tensor, *buffer++, step, [](std::byte& have, std::byte want) { have = want; });
+    for (int i = 0; i < 16; ++i) rng[static_cast<std::size_t>(i)] = static_cast<std::byte>(step + 16 * rank_ + i);
+  }
+  /// How many bytes differ from the state after `right` steps.
+  std::int64_t wrong_bytes(std::int64_t right) {
+    std::int64_t wrong = step == right ? 0 : 1;
+    auto buffer = buffers_.begin();
+    for (const Tensor& tensor : tensors_) visit(tensor, *buffer++, right, [&](std::byte& have, std::byte want) { wrong += have != want; });
+    return wrong;
+  }
+  std::vector<std::byte>& buffer(std::size_t number) { return *std::next(buffers_.begin(), static_cast<std::ptrdiff_t>(number)); }
+
+  std::vector<Component> components() {
+    Component model;
+    model.key = "model";
+    model.pattern = pattern_;
+    model.equal_along = equal_along_;
+    model.collect = [this] {
+      StateTree tree;
+      auto buffer = buffers_.begin();
+      for (const Tensor& tensor : tensors_) tree.add(tensor.name, tensor.layout, *buffer++);
+      if (!tensors_.empty()) tree.add_alias("tied", tensors_.front().name);
+      return tree;
+    };
+    Component trainer;
+    trainer.key = "trainer";
+    trainer.pattern = Pattern::global;
+    trainer.collect = [this] {
+      StateTree tree;
+      tree.set("step", step);
+      tree.set("text", "größe\n");
+      return tree;
+    };
+    trainer.restore = [this](const StateTree& tree) { step = tree.value("step").get<std::int64_t>(); };
+    return {model, trainer};
+  }
+  Component rng_component(Remap remap = Remap::exact) {
+    Component component;
+    component.key = "rng";
+    component.pattern = Pattern::per_rank;
+    component.remap_policy = remap;
+    component.collect = [this] {
+      StateTree tree;
+      tree.add("state", replicated({16}, DType::u8, world_.mesh), rng);
+      tree.set("rank", rank_);
+      return tree;
+    };
+    component.restore = [this](const StateTree& tree) { restored_rank = tree.value("rank").get<int>(); };
+    component.remap = [this](const std::vector<StoredCell>& cells) { remapped_cells = static_cast<int>(cells.size()); };
+    return component;
+  }
+  SaveRequest request(const Path& run) const { return {run, step, world_}; }
+  const World& world() const { return world_; }
+
+  std::int64_t step = 0;
+  std::vector<std::byte> rng = std::vector<std::byte>(16);
+  int restored_rank = -1;
+  int remapped_cells = -1;
+
+ private:
+  template <class Action>
+  void visit(const Tensor& tensor, std::vector<std::byte>& bytes, std::int64_t at_step, const Action& action) const {
+    const Box box = box_of(tensor.layout, rank_);
+    const int size = size_of(tensor.layout.dtype);
+    for (std::int64_t i = 0; i < elements(box); ++i) {
+      std::int64_t rest = i;
+      std::int64_t global = 0;
+      std::int64_t stride = 1;
+      for (std::size_t d = box.extent.size(); d-- > 0; rest /= box.extent[d]) {
+        global += (box.begin[d] + rest % box.extent[d]) * stride;
+        stride *= tensor.layout.global[d];
+      }
+      for (int byte = 0; byte < size; ++byte) action(bytes[static_cast<std::size_t>(i * size + byte)], expected_byte(tensor.name, global, byte, at_step));
+    }
+  }
+  World world_;
+  Rank rank_;
+  std::vector<Tensor> tensors_;
+  Pattern pattern_;
+  std::vector<AxisName> equal_along_;
+  std::list<std::vector<std::byte>> buffers_;
+};
+
+/// A small model over the ranks of a mesh: every tensor replicated.
+inline std::vector<Tensor> replicated_model(const Mesh& mesh) {
+  return {{"wte.weight", replicated({37, 8}, DType::f32, mesh)}, {"h.0/bias", replicated({5}, DType::bf16, mesh)}, {"scale", replicated({}, DType::f64, mesh)},
+          {"none", replicated({0, 3}, DType::f32, mesh)}, {"mask", replicated({3, 3}, DType::boolean, mesh)}};
+}
+
+/// The same tensors cut over whichever of tp, dp_shard and pp the mesh has.
+inline std::vector<Tensor> sharded_model(const Mesh& mesh) {
+  std::vector<Tensor> tensors = replicated_model(mesh);
+  const auto has = [&](const char* axis) { return find_axis(mesh, axis) != nullptr; };
+  if (has("tp")) tensors[0].layout.splits.push_back({{"tp"}, 1, 2, 0});
+  if (has("dp_shard")) {
+    tensors[0].layout.splits.push_back({{"dp_shard"}, 0, 1, 0});
+    tensors[1].layout.splits.push_back({{"dp_shard"}, 0, 1, 0});
+    tensors[3].layout.splits.push_back({{"dp_shard"}, 0, 1, 0});
+  }
+  if (has("pp")) {
+    tensors[0].layout.pins.push_back({"pp", {0}});
+    tensors[1].layout.pins.push_back({"pp", {find_axis(mesh, "pp")->size - 1}});
+    tensors[2].layout.pins.push_back({"pp", {0}});
+  }
+  return tensors;
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,108 @@
+// Ranks as threads of one process: enough of a communicator to test what ranks agree on, at any number of them and without a launcher.
+#pragma once
+
+#include "comm/communicator.hpp"
+#include "comm/local_work.hpp"
+
+#include <algorithm>
+#include <barrier>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace lockstep::test {
+
+class ThreadRanks final : public Communicator {
+ public:
+  struct Shared {
+    explicit Shared(int size) : barrier(size), texts(static_cast<std::size_t>(size)) {}
+    std::barrier<> barrier;
+    std::vector<std::string> texts;
+  };
+  ThreadRanks(std::shared_ptr<Shared> shared, int rank) : shared_(std::move(shared)), rank_(rank) {}
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(shared_->texts.size()); }
+  const std::string& name() const override { return name_; }
+  void barrier() override {
+    LocalWork::forbid_collective("a collective");
+    shared_->barrier.arrive_and_wait();
+  }
+  std::vector<std::string> all_gather(const std::string& bytes) override {
+    shared_->texts[static_cast<std::size_t>(rank_)] = bytes;
+    barrier();
+    std::vector<std::string> result = shared_->texts;
+    barrier();
+    return result;
+  }
+  void broadcast(std::span<std::byte> bytes, int root) override {
+    const auto all = all_gather(rank_ == root ? std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()) : std::string());
+    std::memcpy(bytes.data(), all[static_cast<std::size_t>(root)].data(), bytes.size());
+  }
+  void all_reduce(std::span<std::byte> bytes, DType dtype, Reduce reduce) override {
+    const auto all = all_gather(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    for (std::size_t at = 0; at < bytes.size(); at += 8) {
+      if (dtype == DType::f64) {
+        combine<double>(all, at, reduce, bytes);
+      } else if (dtype == DType::i64) {
+        combine<std::int64_t>(all, at, reduce, bytes);
+      } else {
+        combine<std::uint64_t>(all, at, reduce, bytes);
+      }
+    }
+  }
+  std::unique_ptr<Communicator> split(int, const std::string&) override { return nullptr; }
+  using Communicator::all_reduce;
+  using Communicator::broadcast;
+
+ private:
+  template <class Value>
+  static void combine(const std::vector<std::string>& all, std::size_t at, Reduce reduce, std::span<std::byte> out) {
+    Value result{};
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      Value value{};
+      std::memcpy(&value, all[rank].data() + at, sizeof value);
+      if (rank == 0) {
+        result = value;
+      } else if (reduce == Reduce::sum) {
+        result += value;
+      } else {
+        result = reduce == Reduce::min ? std::min(result, value) : std::max(result, value);
+      }
+    }
+    std::memcpy(out.data() + at, &result, sizeof result);
+  }
+  std::shared_ptr<Shared> shared_;
+  int rank_;
+  std::string name_ = "world";
+};
+
+/// Runs `work` on `size` ranks at once and gives each rank's exception, or null.
+inline std::vector<std::exception_ptr> attempt_on_ranks(int size, const std::function<void(Communicator&)>& work) {
+  const auto shared = std::make_shared<ThreadRanks::Shared>(size);
+  std::vector<std::exception_ptr> problems(static_cast<std::size_t>(size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      ThreadRanks ranks(shared, rank);
+      try {
+        work(ranks);
+      } catch (...) {
+        problems[static_cast<std::size_t>(rank)] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return problems;
+}
+
+/// The same; throws the first exception.
+inline void on_ranks(int size, const std::function<void(Communicator&)>& work) {
+  for (const std::exception_ptr& problem : attempt_on_ranks(size, work)) {
+    if (problem) std::rethrow_exception(problem);
+  }
+}
+
+}  // namespace lockstep::test
