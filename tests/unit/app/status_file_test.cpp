@@ -1,0 +1,47 @@
+#include "app/status_file.hpp"
+
+#include "base/json.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+using namespace lockstep;
+
+namespace {
+struct Folder {
+  Path path = std::filesystem::temp_directory_path() / fmt::format("lockstep-status-test-{}", ::getpid());
+  Folder() { make_folder(path); }
+  ~Folder() { std::filesystem::remove_all(path); }
+  Json status() const { return parse_json(read_file(path / "status.json"), "status.json"); }
+};
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(status_file)
+
+BOOST_FIXTURE_TEST_CASE(it_says_running_and_then_how_the_run_ended, Folder) {
+  Session session(solo_communicator());
+  keep_status(session, path);
+  BOOST_TEST(status()["reason"] == "running");
+  BOOST_TEST(status()["code"].is_null());
+  session.enter(Phase::save_write, 12);
+  session.tell_end("no space left", 4);
+  const Json told = status();
+  BOOST_TEST(told["reason"] == "storage");
+  BOOST_TEST(told["code"] == 4);
+  BOOST_TEST(told["explanation"] == "no space left");
+  BOOST_TEST(told["phase"] == "save.write");
+  BOOST_TEST(told["step"] == 12);
+  BOOST_TEST(told["rank"] == 0);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_status_that_cannot_be_written_at_the_end_does_not_change_the_end, Folder) {
+  Session session(solo_communicator());
+  keep_status(session, path);
+  std::filesystem::remove_all(path);
+  BOOST_CHECK_NO_THROW(session.tell_end("", 0));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
