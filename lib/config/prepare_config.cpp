@@ -11,6 +11,7 @@ void describe(Declaration& visit, PrepareConfig& config) {
                                         .value_name = "INPUT", .required = true, .positional = true, .completes = Completes::files});
   visit.field("output", config.output, {.help = "folder to create, with token shards and their description", .value_name = "DIR", .letter = 'o',
                                         .required = true, .completes = Completes::folders});
+  visit.field("overwrite", config.overwrite, {.help = "replace a dataset that is there; anything else is never replaced"});
   visit.field("threads", config.threads, {.help = "threads of a rank; null: cores divided by the ranks of this machine", .min = 1});
   visit.section("data", "how text becomes tokens", [&] {
     PrepareDataOptions& data = config.data;

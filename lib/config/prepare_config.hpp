@@ -26,6 +26,7 @@ struct PrepareDataOptions {
 struct PrepareConfig {
   std::vector<std::string> inputs;                           // files, globs, folders
   std::string output;                                        // folder to create
+  bool overwrite = false;                                    // replace a dataset that is there
   std::optional<std::int64_t> threads;                       // a rank; absent: cores / local ranks
   PrepareDataOptions data;
 };

@@ -230,9 +230,8 @@ std::size_t BpeTokenizer::last_cut(std::string_view text) const {
   if (!cuttable_) return 0;
   for (std::size_t cut = text.size(); cut-- > 1;) {
     if (text[cut] != ' ' && (text[cut] != '\n' || bpe_.prefix_space == PrefixSpace::add)) continue;
-    std::size_t before = cut - 1;
-    while (before > 0 && (static_cast<std::uint8_t>(text[before]) & 0xC0) == 0x80) --before;
-    if (!is_white_space(next_code_point(text, before))) return cut;
+    const auto before = last_code_point(text.substr(0, cut));
+    if (before && !is_white_space(*before)) return cut;
   }
   return 0;
 }

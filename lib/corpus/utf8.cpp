@@ -17,6 +17,16 @@ char32_t next_code_point(std::string_view text, std::size_t& position) {
   return value;
 }
 
+std::optional<char32_t> last_code_point(std::string_view text) {
+  std::size_t begin = text.size();
+  while (begin > 0 && text.size() - begin < 4) {
+    if (continues(byte_at(text, --begin))) continue;
+    if (begin + sequence_length(byte_at(text, begin)) != text.size()) return std::nullopt;
+    return next_code_point(text, begin);
+  }
+  return std::nullopt;
+}
+
 void append_code_point(std::string& text, char32_t code_point) {
   const auto put = [&](char32_t byte) { text.push_back(static_cast<char>(byte)); };
   if (code_point < 0x80) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -9,6 +10,9 @@ namespace lockstep {
 
 /// The code point at `position`, which moves behind it. The text must be valid.
 char32_t next_code_point(std::string_view text, std::size_t& position);
+
+/// The last code point of `text`; nothing if it ends in bytes that are none.
+std::optional<char32_t> last_code_point(std::string_view text);
 
 void append_code_point(std::string& text, char32_t code_point);
 

@@ -1,0 +1,90 @@
+#include "corpus/block_reader.hpp"
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "corpus/utf8.hpp"
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep {
+
+BlockReader::BlockReader(const std::vector<InputFile>& files, LastCut last_cut) : files_(files), last_cut_(std::move(last_cut)) {}
+BlockReader::~BlockReader() = default;
+
+bool BlockReader::open_next_file() {
+  if (bytes_) consumed_before_ += file_->bytes;
+  bytes_.reset();
+  if (next_file_ == files_.size()) return false;
+  file_ = &files_[next_file_++];
+  bytes_ = open_bytes(*file_);
+  at_end_ = false;
+  begun_ = false;
+  line_ = 1;
+  hash_ = StreamHash();
+  return true;
+}
+
+std::uint64_t BlockReader::consumed() const { return consumed_before_ + (bytes_ ? bytes_->consumed() : 0); }
+
+// Reads until `bytes` are pending or the file ends.
+void BlockReader::grow(std::size_t bytes) {
+  std::size_t size = pending_.size();
+  pending_.resize(std::max(bytes, size));
+  while (size < bytes) {
+    const std::size_t got = bytes_->read(std::span(pending_).subspan(size));
+    if (got == 0) {
+      at_end_ = true;
+      break;
+    }
+    size += got;
+  }
+  pending_.resize(size);
+}
+
+// Where the pending text may be cut; 0 if nowhere.
+std::size_t BlockReader::cut_of_pending() const {
+  const std::string_view text = pending_;
+  if (file_->format == TextFormat::text) return last_cut_(text.substr(0, whole_code_points(text)));
+  return text.rfind('\n') + 1;   // npos + 1 is 0
+}
+
+bool BlockReader::next(TextBlock& block) {
+  while (!bytes_ || (at_end_ && pending_.empty())) {
+    if (bytes_ && !begun_) fail(ExitCode::input, "{} is empty: its compressed data holds nothing", file_->path.string());
+    if (!open_next_file()) return false;
+    grow(block_bytes);
+  }
+  std::size_t cut = 0;
+  while (!at_end_ && (cut = cut_of_pending()) == 0) grow(2 * pending_.size());   // doubled: looking for a cut stays linear
+  cut_block(block, cut == 0 ? pending_.size() : cut);
+  return true;
+}
+
+void BlockReader::cut_block(TextBlock& block, std::size_t size) {
+  const bool is_text = file_->format == TextFormat::text;
+  block.index = index_++;
+  block.file = file_;
+  block.first_line = line_;
+  block.text.assign(pending_, 0, size);
+  pending_.erase(0, size);
+  line_ += std::ranges::count(block.text, '\n');
+  if (!at_end_) grow(block_bytes);   // so that the last block knows that it is
+  block.begins_document = is_text && !begun_;
+  block.ends_document = is_text && at_end_ && pending_.empty();
+  if (is_text) hash_.add(block.text);
+  block.document_hash = block.ends_document ? hash_.digest() : Hash128{};
+  begun_ = true;
+}
+
+void require_utf8(const TextBlock& block) {
+  if (simdjson::validate_utf8(block.text.data(), block.text.size())) return;
+  const std::size_t bad = first_invalid_utf8(block.text).value_or(0);
+  const auto lines = std::count(block.text.begin(), block.text.begin() + static_cast<std::ptrdiff_t>(bad), '\n');
+  throw Error(ExitCode::input, fmt::format("{}:{}: not valid UTF-8 (byte 0x{:02X})", block.file->path.string(), block.first_line + lines,
+                                           static_cast<unsigned char>(block.text[bad])), "convert the file, for example with iconv");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,146 @@
+#include "corpus/byte_reader.hpp"
+
+#include "base/error.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <cerrno>
+#include <limits>
+#include <new>
+#include <vector>
+
+namespace lockstep {
+
+namespace {
+
+class PlainReader : public ByteReader {
+ public:
+  explicit PlainReader(const Path& path) : path_(path), file_(open_file(path, O_RDONLY)) {}
+  std::size_t read(std::span<char> out) override {
+    while (true) {
+      const ssize_t got = ::read(file_.get(), out.data(), out.size());
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) fail_errno("read", path_);
+      consumed_ += static_cast<std::uint64_t>(got);
+      return static_cast<std::size_t>(got);
+    }
+  }
+  std::uint64_t consumed() const override { return consumed_; }
+
+ private:
+  Path path_;
+  FileDescriptor file_;
+  std::uint64_t consumed_ = 0;
+};
+
+// The compressed bytes that a decoder has not taken yet.
+class CompressedInput {
+ public:
+  explicit CompressedInput(const Path& path) : path_(path), plain_(path), buffer_(std::size_t{1} << 17) {}
+  /// False at the end of the file.
+  bool refill() {
+    if (begin_ < end_) return true;
+    begin_ = 0;
+    end_ = plain_.read(buffer_);
+    return end_ > 0;
+  }
+  std::span<char> left() { return {buffer_.data() + begin_, end_ - begin_}; }
+  void take(std::size_t bytes) { begin_ += bytes; }
+  std::uint64_t consumed() const { return plain_.consumed(); }
+  [[noreturn]] void fail_damaged(const std::string& reason) const { fail(ExitCode::input, "{}: cannot decompress: {}", path_.string(), reason); }
+  [[noreturn]] void fail_short() const { fail(ExitCode::input, "{}: the compressed data ends too early; the file is cut off", path_.string()); }
+
+ private:
+  Path path_;
+  PlainReader plain_;
+  std::vector<char> buffer_;
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+};
+
+class GzipReader : public ByteReader {
+ public:
+  explicit GzipReader(const Path& path) : input_(path) {
+    if (inflateInit2(&stream_, 16 + MAX_WBITS) != Z_OK) throw std::bad_alloc();   // 16: with a gzip header
+  }
+  GzipReader(const GzipReader&) = delete;
+  GzipReader& operator=(const GzipReader&) = delete;
+  ~GzipReader() override { inflateEnd(&stream_); }
+
+  std::size_t read(std::span<char> out) override {
+    stream_.next_out = reinterpret_cast<Bytef*>(out.data());
+    stream_.avail_out = static_cast<uInt>(std::min<std::size_t>(out.size(), std::numeric_limits<uInt>::max()));
+    const uInt wanted = stream_.avail_out;
+    while (stream_.avail_out == wanted) {
+      if (!input_.refill()) {
+        if (within_member_) input_.fail_short();
+        return 0;
+      }
+      within_member_ = true;
+      stream_.next_in = reinterpret_cast<Bytef*>(input_.left().data());
+      stream_.avail_in = static_cast<uInt>(input_.left().size());
+      const int state = inflate(&stream_, Z_NO_FLUSH);
+      input_.take(input_.left().size() - stream_.avail_in);
+      if (state == Z_STREAM_END) {   // members may follow each other
+        inflateReset(&stream_);
+        within_member_ = false;
+      } else if (state != Z_OK) {
+        input_.fail_damaged(stream_.msg != nullptr ? stream_.msg : "not gzip data");
+      }
+    }
+    return wanted - stream_.avail_out;
+  }
+  std::uint64_t consumed() const override { return input_.consumed(); }
+
+ private:
+  CompressedInput input_;
+  z_stream stream_{};
+  bool within_member_ = false;
+};
+
+class ZstdReader : public ByteReader {
+ public:
+  explicit ZstdReader(const Path& path) : input_(path), stream_(ZSTD_createDStream()) {
+    if (stream_ == nullptr) throw std::bad_alloc();
+  }
+  ZstdReader(const ZstdReader&) = delete;
+  ZstdReader& operator=(const ZstdReader&) = delete;
+  ~ZstdReader() override { ZSTD_freeDStream(stream_); }
+
+  std::size_t read(std::span<char> out) override {
+    ZSTD_outBuffer decoded{out.data(), out.size(), 0};
+    while (decoded.pos == 0) {
+      const bool more = input_.refill();
+      if (!more && !within_frame_) return 0;
+      ZSTD_inBuffer encoded{input_.left().data(), input_.left().size(), 0};
+      const std::size_t left = ZSTD_decompressStream(stream_, &decoded, &encoded);
+      if (ZSTD_isError(left) != 0) input_.fail_damaged(ZSTD_getErrorName(left));
+      input_.take(encoded.pos);
+      within_frame_ = left != 0;
+      if (!more && decoded.pos == 0 && within_frame_) input_.fail_short();
+    }
+    return decoded.pos;
+  }
+  std::uint64_t consumed() const override { return input_.consumed(); }
+
+ private:
+  CompressedInput input_;
+  ZSTD_DStream* stream_;
+  bool within_frame_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<ByteReader> open_bytes(const InputFile& file) {
+  switch (file.compression) {
+    case Compression::none: return std::make_unique<PlainReader>(file.path);
+    case Compression::gzip: return std::make_unique<GzipReader>(file.path);
+    case Compression::zstd: return std::make_unique<ZstdReader>(file.path);
+  }
+  fail(ExitCode::bug, "unknown compression");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,62 @@
+#include "corpus/json_lines.hpp"
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+
+#include <simdjson.h>
+
+namespace lockstep {
+
+namespace {
+constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+}
+
+struct JsonLines::State {
+  std::string field;
+  simdjson::dom::parser parser;
+  std::string padded;   // the block with the room behind it that simdjson reads
+
+  [[noreturn]] void refuse(const TextBlock& block, std::int64_t line, const std::string& reason, std::string hint = {}) const {
+    throw Error(ExitCode::input, fmt::format("{}:{}: {}", block.file->path.string(), line, reason), std::move(hint));
+  }
+
+  [[noreturn]] void refuse_field(const TextBlock& block, std::int64_t line, const simdjson::dom::object& object) const {
+    std::vector<std::string> keys;
+    for (const auto& member : object) keys.emplace_back(member.key);
+    const auto near = nearest(field, keys);
+    const std::string has = keys.empty() ? "it has none" : fmt::format("it has {}", join(keys, ", ").substr(0, 200));
+    refuse(block, line, fmt::format("no field '{}'; {}", field, has), "--data.text_field " + near.value_or("NAME"));
+  }
+
+  std::string_view text_of(const TextBlock& block, std::int64_t line, const char* begin, std::size_t size) {
+    simdjson::dom::element value;
+    if (const auto error = parser.parse(begin, size, false).get(value)) {
+      refuse(block, line, error == simdjson::UTF8_ERROR ? "not valid UTF-8" : fmt::format("not valid JSON ({})", simdjson::error_message(error)));
+    }
+    simdjson::dom::object object;
+    if (value.get(object) != simdjson::SUCCESS) refuse(block, line, "not a JSON object");
+    simdjson::dom::element member;
+    if (object.at_key(field).get(member) != simdjson::SUCCESS) refuse_field(block, line, object);
+    std::string_view text;
+    if (member.get(text) != simdjson::SUCCESS) refuse(block, line, fmt::format("the field '{}' is not text", field));
+    return text;
+  }
+};
+
+JsonLines::JsonLines(std::string field) : state_(std::make_unique<State>()) { state_->field = std::move(field); }
+JsonLines::~JsonLines() = default;
+
+void JsonLines::for_each(const TextBlock& block, const std::function<void(std::string_view)>& document) {
+  state_->padded.assign(block.text).append(simdjson::SIMDJSON_PADDING, ' ');
+  const std::string_view text = std::string_view(state_->padded).substr(0, block.text.size());
+  std::int64_t line = block.first_line;
+  for (std::size_t begin = 0; begin < text.size(); ++line) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    std::string_view body = text.substr(begin, end - begin);
+    if (line == 1 && body.starts_with(byte_order_mark)) body.remove_prefix(byte_order_mark.size());
+    if (!trim(body).empty()) document(state_->text_of(block, line, body.data(), body.size()));
+    begin = end + 1;
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,96 @@
+#include "data/staged_folder.hpp"
+
+#include "base/error.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+
+namespace lockstep {
+
+namespace {
+
+// Without the slash that a user may put at its end.
+Path named(const Path& folder) {
+  const Path normal = std::filesystem::absolute(folder).lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
+void refuse_unless_free(const Path& target, Existing existing) {
+  std::error_code error;
+  if (!std::filesystem::exists(target)) return;
+  const bool is_folder = std::filesystem::is_directory(target);
+  if (is_folder && std::filesystem::is_empty(target, error)) return;
+  if (!is_folder || !std::filesystem::exists(target / "DATASET.json")) {
+    throw Error(ExitCode::usage, fmt::format("cannot create the dataset {}: {} that is not a dataset is there", target.string(), is_folder ? "a folder" : "a file"),
+                "choose another --output");
+  }
+  if (existing == Existing::refuse) {
+    throw Error(ExitCode::usage, fmt::format("cannot create the dataset {}: there is one already", target.string()),
+                "replace it with --overwrite, or choose another --output");
+  }
+}
+
+void remove_folder(const Path& folder) {
+  std::error_code error;
+  std::filesystem::remove_all(folder, error);
+  if (error) fail(ExitCode::storage, "cannot remove {}: {}", folder.string(), error.message());
+}
+
+}  // namespace
+
+Path StagedFolder::path_for(const Path& target) {
+  const Path folder = named(target);
+  return folder.parent_path() / fmt::format(".{}.stage", folder.filename().string());
+}
+
+StagedFolder::StagedFolder(const Path& target, Existing existing) : target_(named(target)), path_(path_for(target)) {
+  refuse_unless_free(target_, existing);
+  if (std::filesystem::exists(path_)) {
+    lock();                      // fails if its maker is alive
+    remove_folder(path_);
+  }
+  make_folder(path_);
+  lock();
+}
+
+StagedFolder::~StagedFolder() {
+  std::error_code ignored;
+  if (!published_) std::filesystem::remove_all(path_, ignored);
+}
+
+void StagedFolder::lock() {
+  lock_ = open_file(path_ / ".lock", O_RDWR | O_CREAT);
+  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return;
+  throw Error(ExitCode::resources, fmt::format("cannot create the dataset {}: another prepare-data is making it", target_.string()),
+              fmt::format("wait for it; if there is none, remove {}", path_.string()));
+}
+
+void StagedFolder::publish() {
+  std::error_code ignored;
+  std::filesystem::remove(path_ / ".lock", ignored);
+  sync_folder(path_);
+  const bool replaces = std::filesystem::exists(target_) && !std::filesystem::is_empty(target_);
+  if (!replaces) {
+    publish_rename(path_, target_);
+    published_ = true;
+    return;
+  }
+  if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) {
+    sync_folder(target_.parent_path());
+    published_ = true;
+    remove_folder(path_);           // the old one
+    return;
+  }
+  const Path old = target_.parent_path() / fmt::format(".{}.old", target_.filename().string());
+  remove_folder(old);
+  publish_rename(target_, old);  // this file system cannot exchange
+  publish_rename(path_, target_);
+  published_ = true;
+  remove_folder(old);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,79 @@
+#include "data/token_spill.hpp"
+
+#include "base/error.hpp"
+
+#include <fcntl.h>
+
+#include <cstring>
+#include <utility>
+
+namespace lockstep {
+
+namespace {
+constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
+
+Path tokens_file(const Path& folder, int rank) { return folder / fmt::format("tokens-{}", rank); }
+Path fragments_file(const Path& folder, int rank) { return folder / fmt::format("fragments-{}", rank); }
+FileDescriptor create(const Path& path) { return open_file(path, O_WRONLY | O_CREAT | O_EXCL); }
+}  // namespace
+
+void SpillWriter::Stream::put(std::span<const std::byte> bytes) {
+  buffer.insert(buffer.end(), bytes.begin(), bytes.end());
+  if (buffer.size() >= buffer_bytes) flush();
+}
+
+void SpillWriter::Stream::flush() {
+  write_at(file, buffer, written, path);
+  written += buffer.size();
+  buffer.clear();
+}
+
+SpillWriter::SpillWriter(const Path& folder, int rank, int token_bytes)
+    : token_bytes_(token_bytes), tokens_{tokens_file(folder, rank), create(tokens_file(folder, rank)), 0, {}},
+      fragments_{fragments_file(folder, rank), create(fragments_file(folder, rank)), 0, {}} {}
+
+void SpillWriter::append(TokenizedBlock& block, std::span<const std::int32_t> tokens, std::span<const Fragment> fragments) {
+  block.first_token = std::exchange(token_count_, token_count_ + tokens.size());
+  block.tokens = tokens.size();
+  block.first_fragment = std::exchange(fragment_count_, fragment_count_ + fragments.size());
+  block.fragments = fragments.size();
+  fragments_.put(std::as_bytes(fragments));
+  if (token_bytes_ == 4) {
+    tokens_.put(std::as_bytes(tokens));
+  } else {
+    std::vector<std::uint16_t> narrow(tokens.begin(), tokens.end());
+    tokens_.put(std::as_bytes(std::span(narrow)));
+  }
+}
+
+void SpillWriter::finish() {
+  tokens_.flush();
+  fragments_.flush();
+  tokens_.file.close(tokens_.path);
+  fragments_.file.close(fragments_.path);
+}
+
+SpillReader::SpillReader(const Path& folder, int rank, int token_bytes)
+    : token_bytes_(token_bytes), tokens_(tokens_file(folder, rank)), fragments_(fragments_file(folder, rank)) {}
+
+void SpillReader::copy_tokens(std::uint64_t first, std::span<std::uint32_t> out) const {
+  const auto bytes = tokens_.bytes().subspan(first * static_cast<std::uint64_t>(token_bytes_), out.size() * static_cast<std::size_t>(token_bytes_));
+  if (token_bytes_ == 4) {
+    std::memcpy(out.data(), bytes.data(), bytes.size());
+    return;
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    std::uint16_t token = 0;
+    std::memcpy(&token, bytes.data() + 2 * i, sizeof token);
+    out[i] = token;
+  }
+}
+
+Fragment SpillReader::fragment(std::uint64_t index) const {
+  Fragment fragment;
+  const auto bytes = fragments_.bytes().subspan(index * sizeof fragment, sizeof fragment);
+  std::memcpy(&fragment, bytes.data(), sizeof fragment);
+  return fragment;
+}
+
+}  // namespace lockstep

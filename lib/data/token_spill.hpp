@@ -1,0 +1,72 @@
+// Tokens between the two halves of preparation: each rank writes those of its blocks to a file of its own, in the order of its blocks;
+// the shards are then put together from all of them. Lives in the staging folder of the dataset.
+#pragma once
+
+#include "base/files.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// A document, or the part of one that a block holds.
+struct Fragment {
+  std::uint64_t tokens = 0;
+  std::uint64_t text_bytes = 0;
+  std::uint64_t draw = 0;          // of the whole document's content: decides hash:FRACTION; of a part: only in the document's last
+};
+
+/// A block of the corpus, tokenized. Fragments of JSON lines are whole documents; a block of .txt has one fragment.
+struct TokenizedBlock {
+  std::int64_t index = 0;          // within the corpus
+  std::int64_t rank = 0;           // whose spill holds it
+  std::uint64_t first_token = 0;   // within the spill
+  std::uint64_t tokens = 0;
+  std::uint64_t first_fragment = 0;
+  std::uint64_t fragments = 0;
+  bool whole_documents = false;    // else a part of a .txt document:
+  bool begins_document = false;
+  bool ends_document = false;
+};
+
+class SpillWriter {
+ public:
+  /// New files for `rank` in `folder`; tokens of `token_bytes`, 2 or 4. Throws Error(storage).
+  SpillWriter(const Path& folder, int rank, int token_bytes);
+  /// Fills in the block's place in the spill. Throws Error(storage).
+  void append(TokenizedBlock& block, std::span<const std::int32_t> tokens, std::span<const Fragment> fragments);
+  /// Hands the rest to the system. Throws Error(storage).
+  void finish();
+
+ private:
+  struct Stream {
+    Path path;
+    FileDescriptor file;
+    std::uint64_t written = 0;
+    std::vector<std::byte> buffer;
+    void put(std::span<const std::byte> bytes);
+    void flush();
+  };
+  int token_bytes_;
+  Stream tokens_;
+  Stream fragments_;
+  std::uint64_t token_count_ = 0;
+  std::uint64_t fragment_count_ = 0;
+};
+
+/// The finished spill of a rank.
+class SpillReader {
+ public:
+  SpillReader(const Path& folder, int rank, int token_bytes);
+  void copy_tokens(std::uint64_t first, std::span<std::uint32_t> out) const;
+  Fragment fragment(std::uint64_t index) const;
+
+ private:
+  int token_bytes_;
+  MappedFile tokens_;
+  MappedFile fragments_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,166 @@
+#include "data/tokenize.hpp"
+
+#include "base/error.hpp"
+#include "corpus/json_lines.hpp"
+#include "corpus/utf8.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t code_points = 0x110000;
+
+struct ScannedBlock {
+  std::vector<char32_t> characters;   // sorted
+  std::int64_t documents = 0;
+};
+
+// What a thread needs to find the characters of one block after the other.
+class Scanner {
+ public:
+  explicit Scanner(const std::string& text_field) : lines_(text_field) {}
+
+  ScannedBlock scan(const TextBlock& block) {
+    ScannedBlock result;
+    if (block.file->format == TextFormat::text) {
+      require_utf8(block);
+      mark(block.text);
+      result.documents = block.begins_document ? 1 : 0;
+    } else {
+      lines_.for_each(block, [&](std::string_view text) {
+        mark(text);
+        result.documents += text.empty() ? 0 : 1;
+      });
+    }
+    result.characters = std::exchange(found_, {});
+    for (const char32_t character : result.characters) seen_[character] = false;
+    return result;
+  }
+
+ private:
+  void mark(std::string_view text) {
+    for (std::size_t position = 0; position < text.size();) {
+      const char32_t character = next_code_point(text, position);
+      if (!seen_[character]) found_.push_back(character);
+      seen_[character] = true;
+    }
+  }
+
+  JsonLines lines_;
+  std::vector<bool> seen_ = std::vector<bool>(code_points);
+  std::vector<char32_t> found_;
+};
+
+struct EncodedBlock {
+  TokenizedBlock block;
+  std::vector<std::int32_t> tokens;
+  std::vector<Fragment> fragments;
+  std::int64_t empty_documents = 0;
+};
+
+std::uint64_t draw_of(const Hash128& content, std::int64_t seed) {
+  return seed == 0 ? content.low : hash128(fmt::format("{} {}", seed, to_hex(content))).low;
+}
+
+// What a thread needs to encode one block after the other.
+class BlockEncoder {
+ public:
+  BlockEncoder(const Tokenizer& tokenizer, const TokenizeSettings& settings, int rank)
+      : encoder_(tokenizer.encoder()), lines_(settings.text_field), seed_(settings.seed), rank_(rank) {}
+
+  EncodedBlock encode(const TextBlock& block) {
+    EncodedBlock result;
+    result.block = {block.index, rank_, 0, 0, 0, 0, block.file->format == TextFormat::json_lines, block.begins_document, block.ends_document};
+    if (result.block.whole_documents) {
+      lines_.for_each(block, [&](std::string_view text) {
+        if (text.empty()) {
+          ++result.empty_documents;
+        } else {
+          encode_fragment(text, hash128(text), result);
+        }
+      });
+    } else {
+      require_utf8(block);
+      encode_fragment(block.text, block.document_hash, result);
+    }
+    return result;
+  }
+
+ private:
+  void encode_fragment(std::string_view text, const Hash128& content, EncodedBlock& result) {
+    const std::size_t before = result.tokens.size();
+    encoder_->encode(text, result.tokens);
+    result.fragments.push_back({result.tokens.size() - before, text.size(), draw_of(content, seed_)});
+  }
+
+  std::unique_ptr<Encoder> encoder_;
+  JsonLines lines_;
+  std::int64_t seed_;
+  int rank_;
+};
+
+// The blocks of all ranks, in order. Collective.
+std::vector<TokenizedBlock> gather_blocks(Communicator& world, const std::vector<TokenizedBlock>& own) {
+  const std::string bytes(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(TokenizedBlock));
+  std::vector<TokenizedBlock> all;
+  for (const std::string& part : world.all_gather(bytes)) {
+    const std::size_t before = all.size();
+    all.resize(before + part.size() / sizeof(TokenizedBlock));
+    if (!part.empty()) std::memcpy(all.data() + before, part.data(), part.size());
+  }
+  std::ranges::sort(all, {}, &TokenizedBlock::index);
+  return all;
+}
+
+}  // namespace
+
+CorpusCharacters scan_characters(const BlockPass& pass, const std::string& text_field) {
+  std::vector<bool> seen(code_points);
+  std::int64_t documents = 0;
+  for_own_blocks<ScannedBlock>(
+      pass, [&] { return [scanner = std::make_shared<Scanner>(text_field)](TextBlock& block) { return scanner->scan(block); }; },
+      [&](ScannedBlock&& block) {
+        for (const char32_t character : block.characters) seen[character] = true;
+        documents += block.documents;
+      });
+  std::string own;
+  for (char32_t character = 0; character < code_points; ++character) {
+    if (seen[character]) append_code_point(own, character);
+  }
+  Communicator& world = pass.session.world();
+  for (const std::string& part : world.all_gather(own)) {
+    for (std::size_t position = 0; position < part.size();) seen[next_code_point(part, position)] = true;
+  }
+  CorpusCharacters result;
+  for (char32_t character = 0; character < code_points; ++character) {
+    if (seen[character]) result.characters.push_back(character);
+  }
+  result.documents = world.all_reduce(documents, Reduce::sum);
+  return result;
+}
+
+TokenizedCorpus tokenize(const BlockPass& pass, const Tokenizer& tokenizer, const TokenizeSettings& settings) {
+  Communicator& world = pass.session.world();
+  std::unique_ptr<SpillWriter> spill;
+  together(world, pass.what, [&] { spill = std::make_unique<SpillWriter>(settings.spill_folder, world.rank(), settings.token_bytes); });
+  std::vector<TokenizedBlock> own;
+  std::int64_t empty_documents = 0;
+  const auto make_work = [&] {
+    return [encoder = std::make_shared<BlockEncoder>(tokenizer, settings, world.rank())](TextBlock& block) { return encoder->encode(block); };
+  };
+  for_own_blocks<EncodedBlock>(pass, make_work, [&](EncodedBlock&& encoded) {
+    spill->append(encoded.block, encoded.tokens, encoded.fragments);
+    own.push_back(encoded.block);
+    empty_documents += encoded.empty_documents;
+  });
+  together(world, pass.what, [&] { spill->finish(); });
+  return {gather_blocks(world, own), world.all_reduce(empty_documents, Reduce::sum)};
+}
+
+}  // namespace lockstep
