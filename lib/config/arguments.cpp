@@ -268,7 +268,7 @@ void set_element(Node& document, const Declaration& declaration, const std::stri
   if (node.items[index].origin.empty()) node.items[index].origin = command_line;
   if (node.origin == "built-in") {
     node.origin = command_line;
-  } else if (node.origin != command_line) {
+  } else if (!node.origin.ends_with(command_line)) {
     node.origin += ", command line";
   }
 }

@@ -192,11 +192,6 @@ class Interpreter {
 
 void unknown_key(const Declaration& declaration, const std::string& path, const Node& node, Problems& problems) {
   const std::optional<std::string> meant = suggestion(declaration, path);
-  if (meant && *meant == path) {   // a dotted name as a key of a file
-    const std::size_t dot = path.find('.');
-    problems.add_at(node.origin, "", fmt::format("in a file, \"{}\" is written as \"{}\" below \"{}:\"", path, path.substr(dot + 1), path.substr(0, dot)));
-    return;
-  }
   problems.add_at(node.origin, "", fmt::format("unknown key \"{}\"{}", path, meant ? fmt::format(": did you mean \"{}\"?", *meant) : ""));
 }
 
@@ -206,7 +201,11 @@ void for_each_key(const Declaration& declaration, const Node& document, Problems
   for (const auto& [key, node] : document.entries) {
     const auto is_it = [&, name = key](const Declaration::Section& section) { return section.name == name; };
     if (std::ranges::none_of(declaration.sections(), is_it)) {
-      visit(key, node);
+      if (const std::size_t dot = key.find('.'); dot != std::string::npos && declaration.find(key) != nullptr) {
+        problems.add_at(node.origin, "", fmt::format("in a file, \"{}\" is written as \"{}\" below \"{}:\"", key, key.substr(dot + 1), key.substr(0, dot)));
+      } else {
+        visit(key, node);
+      }
     } else if (node.kind == Node::Kind::map) {
       for (const auto& [inner, value] : node.entries) visit(key + "." + inner, value);
     } else if (node.kind != Node::Kind::null) {
@@ -229,8 +228,10 @@ bool is_set(const Node* node) { return node != nullptr && node->kind != Node::Ki
 Settings apply(Declaration& declaration, const Node& document, Problems& problems) {
   for_each_key(declaration, document, problems, [&](const std::string& path, const Node& node) {
     const Option* const option = declaration.find(path);
-    if (option == nullptr || (option->facts.command_line_only && node.origin != "command line")) {
+    if (option == nullptr) {
       unknown_key(declaration, path, node, problems);
+    } else if (option->facts.command_line_only && node.origin != "command line") {
+      problems.add_at(node.origin, path, "this option belongs on the command line, not in a file");
     } else if (node.kind == Node::Kind::null) {
       if (option->type.optional) option->set(nullptr);
     } else if (const std::optional<Json> value = interpret(option->type, option->facts, node, path, problems)) {

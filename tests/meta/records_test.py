@@ -1,0 +1,52 @@
+"""Records and event files, read by readers that are not ours."""
+
+import json
+import subprocess
+
+from lockstep_testing import BUILD, needs
+
+
+def written(folder):
+    """The records that write-records printed, and the folder that it filled."""
+    done = subprocess.run([BUILD / "tests/meta/write-records", folder], capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_record_of_every_kind_meets_the_printed_schema(tmp):
+    jsonschema = needs("jsonschema")
+    records = written(tmp)
+    schema = json.loads((tmp / "schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    for record in records:
+        validator.validate(record)
+    assert {record["kind"] for record in records} == {"run", "step", "eval", "sample", "checkpoint", "event", "summary"}
+    # the schema is no rubber stamp
+    assert not validator.is_valid({**records[1], "loss": "low"})
+    assert not validator.is_valid({**records[1], "extra": 1})
+    assert not validator.is_valid({key: value for key, value in records[1].items() if key != "lr"})
+
+
+def test_the_file_holds_what_was_printed(tmp):
+    records = written(tmp)
+    assert [json.loads(line) for line in (tmp / "records.jsonl").read_text().splitlines()] == records
+
+
+def test_tensorboard_reads_the_scalars_and_texts(tmp):
+    needs("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    records = written(tmp)
+    events = EventAccumulator(str(tmp / "tensorboard"), size_guidance={"scalars": 0, "tensors": 0})
+    events.Reload()
+    tags = events.Tags()
+    assert {"step/loss", "step/lr", "step/tokens_per_s", "eval/loss", "eval/perplexity"} <= set(tags["scalars"]), tags
+    steps = [record for record in records if record["kind"] == "step"]
+    losses = [(event.step, event.value) for event in events.Scalars("step/loss")]
+    finite = [record for record in steps if record["loss"] is not None]
+    assert [step for step, _ in losses] == [record["step"] for record in finite]
+    for (_, value), record in zip(losses, finite):
+        assert abs(value - record["loss"]) <= 1e-6 * abs(record["loss"])
+    sample = next(record for record in records if record["kind"] == "sample")
+    (text,) = events.Tensors("sample/" + sample["prompt"])
+    assert text.step == sample["step"]
+    assert text.tensor_proto.string_val[0].decode() == sample["prompt"] + sample["text"]

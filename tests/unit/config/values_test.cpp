@@ -1,0 +1,68 @@
+#include "base/error.hpp"
+#include "config/reshard_config.hpp"
+#include "config/values.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <string>
+#include <vector>
+
+using namespace lockstep;
+
+namespace {
+
+template <class T>
+bool refused(const std::string& text) {
+  try {
+    T::parse(text);
+    return false;
+  } catch (const Error& error) {
+    return error.code() == ExitCode::usage;
+  }
+}
+
+template <class T>
+void round_trips(const std::vector<std::string>& texts) {
+  for (const std::string& text : texts) {
+    const T value = T::parse(text);
+    BOOST_TEST((T::parse(value.text()) == value), text);
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(values)
+
+BOOST_AUTO_TEST_CASE(the_text_of_a_value_reads_back_to_it) {
+  round_trips<Seconds>({"0", "0.25", "59", "90s", "15m", "1h", "1h30m", "2h15m10s", "1d"});
+  round_trips<ByteSize>({"0", "512", "64MiB", "5GB", "1.5KiB"});
+  round_trips<Resume>({"auto", "never", "latest", "best", "0", "1200", "runs/a/checkpoints/step-5", "./x"});
+  round_trips<ValidationSplit>({"none", "hash:0.01", "tail:0.1"});
+  round_trips<TokenizerChoice>({"bytes", "chars", "gpt2/tokenizer.json"});
+  round_trips<RankChoice>({"all", "0", "7"});
+  round_trips<ReshardTarget>({"parts=4", "{\"parts\": 2}"});
+  round_trips<NamePattern>({"lm_head", "^h\\.[0-9]+\\.mlp"});
+}
+
+BOOST_AUTO_TEST_CASE(texts_of_another_form_are_refused) {
+  for (const char* const text : {"", "soon", "-5s", "inf", "5 parsecs"}) BOOST_TEST(refused<Seconds>(text), text);
+  for (const char* const text : {"", "big", "-1", "inf", "5 apples"}) BOOST_TEST(refused<ByteSize>(text), text);
+  for (const char* const text : {"", "newest", "-1", "1.5"}) BOOST_TEST(refused<Resume>(text), text);
+  for (const char* const text : {"", "hash", "hash:", "hash:1", "tail:0", "tail:-0.1", "tail:nan", "head:0.1", "tail:0.1x"}) {
+    BOOST_TEST(refused<ValidationSplit>(text), text);
+  }
+  for (const char* const text : {"", "parts=0", "parts=", "4", "{\"parts\": 0}", "{\"parts\": \"2\"}", "{", "{\"pieces\": 2}"}) {
+    BOOST_TEST(refused<ReshardTarget>(text), text);
+  }
+  BOOST_TEST(refused<RankChoice>("-1"));
+  BOOST_TEST(refused<NamePattern>("(unclosed"));
+}
+
+BOOST_AUTO_TEST_CASE(a_pattern_is_looked_for_anywhere_in_a_name) {
+  BOOST_TEST(NamePattern::parse("mlp").matches("model.layers.0.mlp.up_proj.weight"));
+  BOOST_TEST(!NamePattern::parse("^mlp").matches("model.layers.0.mlp.up_proj.weight"));
+  BOOST_TEST(NamePattern::parse("bias$|norm").matches("ln_f.norm.weight"));
+  BOOST_TEST(!NamePattern().matches("anything"));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
