@@ -120,8 +120,9 @@ class TensorboardSink : public RecordSink {
     if (kind == "step" || kind == "eval") {
       write_scalars(kind, record);
     } else if (kind == "sample") {
-      const std::string prompt = record.at("prompt").get<std::string>();
-      file_.append(framed(text_event(unix_seconds(), record.at("step").get<std::int64_t>(), "sample/" + prompt, prompt + record.at("text").get<std::string>())));
+      const Json clean = parse_json(to_text(record), "sample record");   // bytes that are no UTF-8 replaced, as in the other sinks
+      const std::string prompt = clean.at("prompt").get<std::string>();
+      file_.append(framed(text_event(unix_seconds(), clean.at("step").get<std::int64_t>(), "sample/" + prompt, prompt + clean.at("text").get<std::string>())));
     }
   }
 
