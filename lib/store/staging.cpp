@@ -31,6 +31,7 @@ std::uint64_t free_bytes(const Path& folder) {
 // fingerprint is then the sum of its pieces'.
 void complete_tensors(const CheckpointPlan& plan, const StagedState& state, std::vector<StoredTensor>& tensors) {
   std::vector<std::vector<Box>> boxes(tensors.size());
+  for (StoredTensor& tensor : tensors) tensor.fingerprint = {};
   for (std::size_t i = 0; i < plan.pieces.size(); ++i) {
     boxes[plan.pieces[i].tensor].push_back(plan.pieces[i].box);
     tensors[plan.pieces[i].tensor].fingerprint += state.pieces[i].fingerprint;

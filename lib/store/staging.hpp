@@ -17,8 +17,8 @@ std::string make_uuid();
 /// What goes into Manifest::software.
 std::string software_name();
 
-/// Creates the staging folder and the folders of the plan's parts. Throws Error(storage), Error(resources) if the file system has less
-/// than 1.05 times the plan's bytes free, naming both.
+/// Creates the staging folder and the folders of the plan's parts. Throws Error(storage), also if the file system has less than 1.05 times
+/// the plan's bytes free, naming both.
 void make_staging(const Path& staging, const CheckpointPlan& plan);
 
 /// What happened to each piece and file, by number; filled rank by rank.
@@ -27,7 +27,7 @@ struct StagedState {
   std::vector<SealedPart> files;
 };
 
-/// Checks sizes, coverage and that pieces make up their tensors' fingerprints; writes INDEX.h5, then MANIFEST.json. `facts` brings step,
+/// Checks sizes and coverage, adds the pieces' fingerprints up to the tensors', writes INDEX.h5, then MANIFEST.json. `facts` brings step,
 /// uuid, mesh, components, metrics and documents; the rest is filled in. Throws Error(storage), Error(bug). Returns the manifest.
 Manifest seal_checkpoint(const Path& staging, const CheckpointPlan& plan, const StagedState& state, Manifest facts);
 

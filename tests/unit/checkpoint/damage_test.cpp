@@ -2,9 +2,9 @@
 #include "checkpoint/resume.hpp"
 #include "checkpoint/save.hpp"
 #include "harness/temporary_folder.hpp"
+#include "harness/thread_ranks.hpp"
 #include "store/checkpoint_verify.hpp"
-#include "test_job.hpp"
-#include "thread_ranks.hpp"
+#include "harness/test_job.hpp"
 
 #include <boost/test/unit_test.hpp>
 #include <sys/wait.h>

@@ -1,0 +1,81 @@
+#include "reshard/reshard.hpp"
+
+#include "store/checkpoint_verify.hpp"
+#include "store/run_directory.hpp"
+#include "store/staging.hpp"
+
+#include <vector>
+
+namespace lockstep {
+
+namespace {
+
+void write_part(const CheckpointReader& source, const CheckpointPlan& plan, std::size_t number, const Path& staging, StagedState& state) {
+  const PlannedFile& file = plan.files[number];
+  const Path path = staging / file.path;
+  const std::vector<PartPiece> pieces = part_pieces(plan, file);
+  const StampedPart stamped = stamp_part(path, pieces);
+  PartWriter writer(path);
+  std::vector<PieceRecord> records;
+  std::vector<std::byte> bytes;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    bytes.resize(bytes_of(pieces[i]));
+    source.read(plan.pieces[file.pieces[i]].tensor, pieces[i].box, bytes);
+    records.push_back(writer.write(pieces[i], stamped.offsets[i], bytes));
+    state.pieces[file.pieces[i]] = records.back();
+  }
+  writer.finish();
+  state.files[number] = seal_part(path, pieces, records, stamped.table_offset);
+}
+
+}  // namespace
+
+CheckpointPlan plan_reshard(const CheckpointReader& source, int parts) {
+  std::vector<Rank> writers;
+  for (Rank writer = 0; writer < parts; ++writer) writers.push_back(writer);
+  std::vector<std::vector<Holding>> holdings;
+  for (const StoredTensor& tensor : source.manifest().tensors) {
+    const Box box = whole(tensor.layout.global);
+    holdings.push_back(empty(box) ? std::vector<Holding>{} : std::vector<Holding>{{box, writers}});
+  }
+  return plan_checkpoint(source.manifest().tensors, holdings, source.manifest().components, parts, 1);
+}
+
+Resharded reshard(const CheckpointReader& source, const CheckpointPlan& plan, const Path& output) {
+  const Path target = std::filesystem::absolute(output).lexically_normal();
+  const Path place = target.has_filename() ? target : target.parent_path();   // "out/" names the same folder as "out"
+  if (std::filesystem::exists(std::filesystem::symlink_status(place))) {
+    throw Error(ExitCode::usage, fmt::format("the output {} exists", output.string()), "choose another folder, or remove this one");
+  }
+  const Path staging = place.parent_path() / fmt::format(".stage-{}-{}", place.filename().string(), make_uuid());
+  Manifest facts = source.manifest();
+  facts.files.clear();
+  facts.uuid = make_uuid();
+  StagedState state;
+  state.pieces.resize(plan.pieces.size());
+  state.files.resize(plan.files.size());
+  Resharded result{source.manifest().state_digest, {}, total_bytes(plan)};
+  try {
+    make_staging(staging, plan);
+    for (std::size_t i = 0; i < plan.files.size(); ++i) write_part(source, plan, i, staging, state);
+    result.after = seal_checkpoint(staging, plan, state, std::move(facts)).state_digest;
+    if (result.after != result.before) {
+      fail(ExitCode::input, "the state digest changed from {} to {}: {} does not hold what its manifest says", to_hex(result.before), to_hex(result.after), source.path().string());
+    }
+    publish_checkpoint(staging, place);
+  } catch (...) {
+    std::error_code ignored;   // nothing of a failed copy is worth keeping: the source is whole
+    std::filesystem::remove_all(staging, ignored);
+    throw;
+  }
+  return result;
+}
+
+Path source_of(const ReshardConfig& config) {
+  const Found found = find_checkpoint(config.checkpoint, config.checkpoint, "validation_loss", [](const Path& path) { return first_defect(path, VerifyLevel::sizes); });
+  return found.checkpoint->path;
+}
+
+int parts_of(const ReshardConfig& config) { return config.consolidate || !config.to ? 1 : static_cast<int>(config.to->parts); }
+
+}  // namespace lockstep

@@ -1,0 +1,136 @@
+#include "store/inspect.hpp"
+
+#include "base/text.hpp"
+#include "report/curve.hpp"
+#include "report/table.hpp"
+#include "report/terminal.hpp"
+#include "store/checkpoint_reader.hpp"
+#include "store/checkpoint_verify.hpp"
+
+#include <algorithm>
+
+namespace lockstep {
+
+namespace {
+
+std::string validity(const Path& checkpoint) { return first_defect(checkpoint, VerifyLevel::sizes).value_or("sound"); }
+
+std::uint64_t bytes_on_disk(const Manifest& manifest) {
+  std::uint64_t bytes = 0;
+  for (const StoredFile& file : manifest.files) bytes += file.bytes;
+  return bytes;
+}
+
+Json metrics_json(const Manifest& manifest) {
+  Json result = Json::object();
+  for (const auto& [name, value] : manifest.metrics) result[name] = value;
+  return result;
+}
+
+std::string metrics_text(const Manifest& manifest) {
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : manifest.metrics) parts.push_back(fmt::format("{} {:.6g}", name, value));
+  return join(parts, ", ");
+}
+
+// A subject is a checkpoint, or a run, which stands for its newest sound one.
+Path checkpoint_of(const std::string& subject) {
+  const Found found = find_checkpoint(subject, subject, "validation_loss", [](const Path& path) { return first_defect(path, VerifyLevel::manifest); });
+  return found.checkpoint->path;
+}
+
+bool is_run(const Path& path) {
+  if (!std::filesystem::exists(path)) fail(ExitCode::input, "cannot inspect {}: no such file or folder", path.string());
+  return std::filesystem::is_directory(checkpoints_folder(path)) && !std::filesystem::exists(path / manifest_file);
+}
+
+std::vector<Path> checkpoints_of(const std::string& subject) {
+  if (!is_run(subject)) return {subject};
+  std::vector<Path> paths;
+  for (const CheckpointEntry& entry : list_checkpoints(subject)) paths.push_back(entry.path);
+  if (paths.empty()) fail(ExitCode::input, "{} has no checkpoints", subject);
+  return paths;
+}
+
+}  // namespace
+
+InspectAnswer inspect(const InspectConfig& config) {
+  const std::string& subject = config.subjects.at(0);
+  if (config.diff) return compare(CheckpointReader(checkpoint_of(subject)), CheckpointReader(checkpoint_of(config.subjects.at(1))));
+  if (config.curve) return show_curve(subject);
+  if (config.verify) return verify(checkpoints_of(subject), *config.verify);
+  const bool run = is_run(subject);
+  const bool whole_run = run && config.subjects.size() == 1 && !config.tree && !config.show_config;
+  if (whole_run) return list_run(subject);
+  const CheckpointReader checkpoint(checkpoint_of(subject));
+  if (config.tree) return show_tree(checkpoint);
+  if (config.show_config) return show_config(checkpoint);
+  return config.subjects.size() == 2 ? show_tensor(checkpoint, config.subjects[1]) : summarise(checkpoint);
+}
+
+InspectAnswer list_run(const Path& run) {
+  InspectAnswer answer{ExitCode::done, "", {{"run", run.string()}, {"checkpoints", Json::array()}}};
+  Table table({{"step", Table::Align::right}, {"saved"}, {"size", Table::Align::right}, {"ranks", Table::Align::right}, {"metrics"}, {"state"}});
+  for (const CheckpointEntry& entry : list_checkpoints(run)) {
+    const std::string state = validity(entry.path);
+    Json row = {{"step", entry.step}, {"path", entry.path.string()}, {"sound", state == "sound"}};
+    if (state != "sound") row["defect"] = state;
+    Manifest manifest;
+    try {
+      manifest = read_manifest(entry.path);
+    } catch (const Error&) {   // told as the state
+      table.add({fmt::format("{}", entry.step), "?", "?", "?", "", state});
+      answer.json["checkpoints"].push_back(std::move(row));
+      continue;
+    }
+    row.update(Json{{"created", manifest.created}, {"bytes", bytes_on_disk(manifest)}, {"ranks", world_size(manifest.mesh)}, {"state_digest", to_hex(manifest.state_digest)}, {"metrics", metrics_json(manifest)}});
+    table.add({fmt::format("{}", entry.step), manifest.created, human_bytes(bytes_on_disk(manifest)), fmt::format("{}", world_size(manifest.mesh)), metrics_text(manifest), state});
+    answer.json["checkpoints"].push_back(std::move(row));
+  }
+  answer.text = answer.json["checkpoints"].empty() ? fmt::format("{} has no checkpoints\n", run.string()) : table.text();
+  return answer;
+}
+
+InspectAnswer verify(const std::vector<Path>& checkpoints, VerifyLevel level) {
+  InspectAnswer answer{ExitCode::done, "", {{"level", name_of(level)}, {"sound", true}, {"checkpoints", Json::array()}}};
+  for (const Path& checkpoint : checkpoints) {
+    const Verification found = verify_checkpoint(checkpoint, level);
+    Json row = {{"path", checkpoint.string()}, {"sound", found.defects.empty()}, {"level", name_of(found.reached)}, {"bytes_read", found.bytes}, {"defects", Json::array()}};
+    answer.text += fmt::format("{}: {}\n", checkpoint.string(), found.defects.empty() ? fmt::format("sound ({})", name_of(level)) : fmt::format("{} defects", found.defects.size()));
+    for (const Defect& defect : found.defects) {
+      answer.text += fmt::format("  {}: {}\n", name_of(defect.level), defect.message);
+      row["defects"].push_back({{"level", name_of(defect.level)}, {"file", defect.file}, {"tensor", defect.tensor}, {"message", defect.message}});
+    }
+    if (!found.defects.empty()) answer.code = ExitCode::verdict;
+    answer.json["checkpoints"].push_back(std::move(row));
+  }
+  answer.json["sound"] = answer.code == ExitCode::done;
+  return answer;
+}
+
+InspectAnswer show_curve(const Path& run) {
+  const Path file = run / "records.jsonl";
+  std::vector<Series> series;
+  Json json = {{"run", run.string()}, {"series", Json::object()}};
+  const auto add = [&](const std::string& name, double step, double loss) {
+    const auto known = std::find_if(series.begin(), series.end(), [&](const Series& candidate) { return candidate.name == name; });
+    Series& target = known == series.end() ? series.emplace_back(Series{name, {}}) : *known;
+    while (!target.points.empty() && target.points.back().x >= step) target.points.pop_back();   // a resumed run goes back
+    target.points.push_back({step, loss});
+  };
+  for (const std::string& line : split(read_file(file), '\n')) {
+    const Json record = Json::parse(line, nullptr, false);   // the last line of a running job may be cut short
+    if (!record.is_object() || !record.contains("loss") || !record["loss"].is_number() || !record.contains("step")) continue;
+    const std::string kind = record.value("kind", "");
+    if (kind == "step") add("training", record["step"].get<double>(), record["loss"].get<double>());
+    if (kind == "eval") add(record.value("split", "evaluation"), record["step"].get<double>(), record["loss"].get<double>());
+  }
+  if (series.empty()) fail(ExitCode::input, "{} holds no losses", file.string());
+  for (const Series& one : series) {
+    for (const Series::Point& point : one.points) json["series"][one.name].push_back({point.x, point.y});
+  }
+  const Charset charset = takes_unicode() && series.size() == 1 ? Charset::unicode : Charset::ascii;   // braille curves look all alike
+  return {ExitCode::done, curve_text({"loss of " + run.string(), "step", "loss"}, series, 100, 20, charset), std::move(json)};
+}
+
+}  // namespace lockstep

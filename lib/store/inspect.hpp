@@ -1,0 +1,37 @@
+// The body of checkpoint-inspect: questions about a run, a checkpoint or one of its tensors. Reads, never writes; one block of memory.
+#pragma once
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "config/inspect_config.hpp"
+#include "store/run_directory.hpp"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+class CheckpointReader;
+
+struct InspectAnswer {
+  ExitCode code = ExitCode::done;      // verdict: what was asked does not hold
+  std::string text;
+  Json json;
+};
+
+/// The answer to the question that `config` asks. Local. Throws Error(input) if a subject is absent or too damaged to answer from.
+InspectAnswer inspect(const InspectConfig& config);
+
+// The single questions.
+InspectAnswer list_run(const Path& run);
+InspectAnswer summarise(const CheckpointReader& checkpoint);
+InspectAnswer show_tree(const CheckpointReader& checkpoint);
+InspectAnswer show_config(const CheckpointReader& checkpoint);
+/// `name` as in the checkpoint ("optimizer/exp_avg/wte.weight"), or a weight's own name, or a component, whose values are shown.
+InspectAnswer show_tensor(const CheckpointReader& checkpoint, const std::string& name);
+InspectAnswer verify(const std::vector<Path>& checkpoints, VerifyLevel level);
+InspectAnswer compare(const CheckpointReader& a, const CheckpointReader& b);
+InspectAnswer show_curve(const Path& run);
+
+}  // namespace lockstep

@@ -1,0 +1,236 @@
+#include "store/inspect.hpp"
+
+#include "base/text.hpp"
+#include "layout/json.hpp"
+#include "report/table.hpp"
+#include "store/box_runs.hpp"
+#include "store/checkpoint_reader.hpp"
+#include "store/element_values.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+namespace lockstep {
+
+namespace {
+
+std::uint64_t bytes_of(const StoredTensor& tensor) { return static_cast<std::uint64_t>(elements(tensor.layout.global)) * static_cast<std::uint64_t>(size_of(tensor.layout.dtype)); }
+
+std::string mesh_text(const Mesh& mesh) {
+  std::vector<std::string> parts;
+  for (const Axis& axis : mesh.axes) parts.push_back(fmt::format("{} {}", axis.name, axis.size));
+  return join(parts, " x ");
+}
+
+std::string pattern_text(const StoredComponent& component) {
+  return component.equal_along.empty() ? std::string(name_of(component.pattern)) : fmt::format("{}({})", name_of(component.pattern), join(component.equal_along, ", "));
+}
+
+std::string layout_text(const Layout& layout) {
+  std::vector<std::string> parts;
+  for (const Split& split : layout.splits) parts.push_back(fmt::format("dim {} over {}", split.dim, join(split.axes, "+")));
+  for (const Pin& pin : layout.pins) parts.push_back(fmt::format("on {} {}", pin.axis, fmt::join(pin.coordinates, ",")));
+  return parts.empty() ? "whole" : join(parts, "; ");
+}
+
+// Elements and bytes of a component, tensors and values apart.
+struct Totals {
+  std::int64_t tensors = 0;
+  std::int64_t elements = 0;
+  std::uint64_t bytes = 0;
+};
+
+std::map<std::string, Totals> totals_of(const Manifest& manifest) {
+  std::map<std::string, Totals> totals;
+  for (const StoredTensor& tensor : manifest.tensors) {
+    Totals& sum = totals[tensor.component];
+    sum.bytes += bytes_of(tensor);
+    if (is_values(tensor)) continue;
+    ++sum.tensors;
+    sum.elements += elements(tensor.layout.global);
+  }
+  return totals;
+}
+
+std::string number_text(double value) { return fmt::format("{:.9g}", value); }
+
+Json number_json(double value) { return value == value && value - value == 0 ? Json(value) : Json(fmt::format("{}", value)); }
+
+// All elements of a tensor, a few rows at a time.
+void for_each_element(const CheckpointReader& checkpoint, std::size_t number, const std::function<void(std::span<const std::byte>)>& visit) {
+  const StoredTensor& tensor = checkpoint.manifest().tensors[number];
+  const Box all = whole(tensor.layout.global);
+  const auto size = static_cast<std::size_t>(size_of(tensor.layout.dtype));
+  const std::int64_t count = elements(all);
+  if (count == 0) return;
+  const std::int64_t rows = all.extent.empty() ? 1 : all.extent[0];
+  const std::int64_t at_once = std::max<std::int64_t>(1, static_cast<std::int64_t>(block_bytes / size) * rows / count);
+  std::vector<std::byte> bytes;
+  for (std::int64_t row = 0; row < rows; row += at_once) {
+    const Box part = all.extent.empty() ? all : rows_of(all, row, std::min(at_once, rows - row));
+    bytes.resize(static_cast<std::size_t>(elements(part)) * size);
+    checkpoint.read(number, part, bytes);
+    for (std::size_t at = 0; at < bytes.size(); at += size) visit(std::span<const std::byte>(bytes).subspan(at, size));
+  }
+}
+
+InspectAnswer show_values(const CheckpointReader& checkpoint, const std::string& component) {
+  InspectAnswer answer{ExitCode::done, "", {{"component", component}, {"values", Json::object()}}};
+  for (const StoredTensor& tensor : checkpoint.manifest().tensors) {
+    if (tensor.component != component || !is_values(tensor)) continue;
+    const std::string cell = tensor.cell.empty() ? "all" : tensor.cell;
+    const Json values = parse_json(checkpoint.values_text(component, cell), checkpoint.path().string());
+    answer.json["values"][cell] = values;
+    answer.text += (cell == "all" ? "" : cell + ": ") + to_text(values, 2) + "\n";
+  }
+  if (answer.text.empty()) answer.text = fmt::format("component '{}' has no values, only tensors\n", component);
+  return answer;
+}
+
+std::size_t find_number(const CheckpointReader& checkpoint, const std::string& name) {
+  const StoredComponent* const model = find_component(checkpoint.manifest(), "model");
+  if (model != nullptr) {   // a weight goes by its own name too
+    for (std::size_t i = 0; i < checkpoint.manifest().tensors.size(); ++i) {
+      const StoredTensor& tensor = checkpoint.manifest().tensors[i];
+      const bool alias = std::find(tensor.aliases.begin(), tensor.aliases.end(), name) != tensor.aliases.end();
+      if (tensor.component == "model" && (tensor.name == name || alias)) return i;
+    }
+  }
+  return checkpoint.number_of(name);
+}
+
+}  // namespace
+
+InspectAnswer summarise(const CheckpointReader& checkpoint) {
+  const Manifest& manifest = checkpoint.manifest();
+  std::uint64_t bytes = 0;
+  for (const StoredFile& file : manifest.files) bytes += file.bytes;
+  Table facts({{""}, {""}});
+  facts.add({"step", fmt::format("{}", manifest.step)});
+  facts.add({"saved", fmt::format("{} by {}", manifest.created, manifest.software)});
+  facts.add({"ranks", fmt::format("{} ({})", world_size(manifest.mesh), mesh_text(manifest.mesh))});
+  facts.add({"files", fmt::format("{}, {}", manifest.files.size(), human_bytes(bytes))});
+  facts.add({"digest", to_hex(manifest.state_digest)});
+  for (const auto& [name, value] : manifest.metrics) facts.add({name, number_text(value)});
+  for (const auto& [name, text] : manifest.documents) facts.add({"document", fmt::format("{}, {}", name, human_bytes(text.size()))});
+
+  InspectAnswer answer;
+  answer.json = {{"path", checkpoint.path().string()}, {"step", manifest.step}, {"uuid", manifest.uuid}, {"created", manifest.created}, {"software", manifest.software},
+                 {"mesh", to_json(manifest.mesh)}, {"files", manifest.files.size()}, {"bytes", bytes}, {"state_digest", to_hex(manifest.state_digest)}, {"components", Json::array()}, {"metrics", Json::object()}};
+  for (const auto& [name, value] : manifest.metrics) answer.json["metrics"][name] = value;
+  std::map<std::string, Totals> totals = totals_of(manifest);
+  Table components({{"component"}, {"pattern"}, {"tensors", Table::Align::right}, {"elements", Table::Align::right}, {"bytes", Table::Align::right}});
+  for (const StoredComponent& component : manifest.components) {
+    const Totals& sum = totals[component.key];
+    components.add({component.key, pattern_text(component), fmt::format("{}", sum.tensors), human_count(static_cast<double>(sum.elements)), human_bytes(sum.bytes)});
+    answer.json["components"].push_back({{"key", component.key}, {"pattern", pattern_text(component)}, {"tensors", sum.tensors}, {"elements", sum.elements}, {"bytes", sum.bytes}});
+  }
+  answer.text = facts.text() + "\n" + components.text();
+  return answer;
+}
+
+InspectAnswer show_tree(const CheckpointReader& checkpoint) {
+  InspectAnswer answer{ExitCode::done, "", {{"path", checkpoint.path().string()}, {"tensors", Json::array()}}};
+  const Manifest& manifest = checkpoint.manifest();
+  std::string component;
+  for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
+    const StoredTensor& tensor = manifest.tensors[i];
+    if (tensor.component != component) {
+      component = tensor.component;
+      answer.text += fmt::format("{} ({})\n", component, pattern_text(*find_component(manifest, component)));
+    }
+    const std::string name = tensor.cell.empty() ? tensor.name : tensor.cell + "/" + tensor.name;
+    answer.text += fmt::format("  {}  {} {}  {}{}\n", name, name_of(tensor.layout.dtype), to_text(tensor.layout.global), layout_text(tensor.layout), tensor.aliases.empty() ? "" : "; also " + join(tensor.aliases, ", "));
+    Json row = to_json(tensor.layout);
+    row.update(Json{{"name", full_name(tensor)}, {"aliases", tensor.aliases}, {"fingerprint", to_hex(tensor.fingerprint)}, {"pieces", Json::array()}});
+    const auto [first, last] = checkpoint.pieces_of(i);
+    for (std::size_t piece = first; piece < last; ++piece) {
+      const IndexedPiece& stored = checkpoint.pieces()[piece];
+      const std::string& file = manifest.files[stored.file].path;
+      answer.text += fmt::format("    {}  {}\n", to_text(stored.box), file);
+      row["pieces"].push_back({{"begin", stored.box.begin}, {"extent", stored.box.extent}, {"file", file}, {"offset", stored.record.offset}});
+    }
+    answer.json["tensors"].push_back(std::move(row));
+  }
+  return answer;
+}
+
+InspectAnswer show_config(const CheckpointReader& checkpoint) {
+  const auto& documents = checkpoint.manifest().documents;
+  const auto config = std::find_if(documents.begin(), documents.end(), [](const auto& document) { return document.first == "config.yaml"; });
+  if (config == documents.end()) fail(ExitCode::input, "{} was saved without a configuration", checkpoint.path().string());
+  const bool ends = config->second.ends_with('\n');
+  return {ExitCode::done, ends ? config->second : config->second + "\n", {{"path", checkpoint.path().string()}, {"config", config->second}}};
+}
+
+InspectAnswer show_tensor(const CheckpointReader& checkpoint, const std::string& name) {
+  if (find_component(checkpoint.manifest(), name) != nullptr) return show_values(checkpoint, name);
+  const std::size_t number = find_number(checkpoint, name);
+  const StoredTensor& tensor = checkpoint.manifest().tensors[number];
+  Statistics statistics;
+  std::vector<double> head;
+  for_each_element(checkpoint, number, [&](std::span<const std::byte> bytes) {
+    const double value = value_of(tensor.layout.dtype, bytes);
+    statistics.add(value);
+    if (head.size() < 8) head.push_back(value);
+  });
+  std::vector<std::string> first;
+  Json first_json = Json::array();
+  for (const double value : head) {
+    first.push_back(number_text(value));
+    first_json.push_back(number_json(value));
+  }
+  Table table({{""}, {""}});
+  table.add({"tensor", fmt::format("{}  {} {}", full_name(tensor), name_of(tensor.layout.dtype), to_text(tensor.layout.global))});
+  table.add({"layout", layout_text(tensor.layout)});
+  table.add({"range", fmt::format("{} to {}", number_text(statistics.min()), number_text(statistics.max()))});
+  table.add({"mean", number_text(statistics.mean())});
+  table.add({"deviation", number_text(statistics.deviation())});
+  table.add({"nan", fmt::format("{}", statistics.nan())});
+  table.add({"infinite", fmt::format("{}", statistics.infinite())});
+  table.add({"zeros", fmt::format("{}", statistics.zeros())});
+  table.add({"first", join(first, " ")});
+  table.add({"fingerprint", to_hex(tensor.fingerprint)});
+  Json json = to_json(tensor.layout);
+  json.update(Json{{"name", full_name(tensor)}, {"elements", elements(tensor.layout.global)}, {"min", statistics.min()}, {"max", statistics.max()}, {"mean", statistics.mean()}, {"std", statistics.deviation()},
+                   {"nan", statistics.nan()}, {"inf", statistics.infinite()}, {"zeros", statistics.zeros()}, {"head", first_json}, {"fingerprint", to_hex(tensor.fingerprint)}});
+  return {ExitCode::done, table.text(), std::move(json)};
+}
+
+InspectAnswer compare(const CheckpointReader& a, const CheckpointReader& b) {
+  std::map<std::string, const StoredTensor*> in_b;
+  for (const StoredTensor& tensor : b.manifest().tensors) in_b[full_name(tensor)] = &tensor;
+  InspectAnswer answer{ExitCode::done, "", {{"a", a.path().string()}, {"b", b.path().string()}, {"equal", 0}, {"differences", Json::array()}}};
+  std::int64_t equal = 0;
+  const auto differ = [&](const std::string& name, const std::string& how) {
+    answer.text += fmt::format("{}: {}\n", name, how);
+    answer.json["differences"].push_back({{"name", name}, {"difference", how}});
+  };
+  for (const StoredTensor& tensor : a.manifest().tensors) {
+    const std::string name = full_name(tensor);
+    const auto other = in_b.find(name);
+    if (other == in_b.end()) {
+      differ(name, "only in A");
+      continue;
+    }
+    const Layout& left = tensor.layout;
+    const Layout& right = other->second->layout;
+    if (!is_values(tensor) && (left.global != right.global || left.dtype != right.dtype)) {
+      differ(name, fmt::format("{} {} against {} {}", name_of(left.dtype), to_text(left.global), name_of(right.dtype), to_text(right.global)));
+    } else if (tensor.fingerprint != other->second->fingerprint) {
+      differ(name, "other content");
+    } else {
+      ++equal;
+    }
+    in_b.erase(other);
+  }
+  for (const auto& [name, tensor] : in_b) differ(name, "only in B");
+  const std::size_t differences = answer.json["differences"].size();
+  answer.json["equal"] = equal;
+  answer.code = differences == 0 ? ExitCode::done : ExitCode::verdict;
+  answer.text += fmt::format("{} equal, {} different\n", equal, differences);
+  return answer;
+}
+
+}  // namespace lockstep

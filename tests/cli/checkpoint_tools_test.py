@@ -1,0 +1,169 @@
+"""checkpoint-inspect and checkpoint-reshard on checkpoints of a known state (checkpoint_job.cpp), with h5py as the second reader."""
+
+import json
+import pathlib
+import shutil
+
+from lockstep_testing import BUILD, needs, program, run, run_command
+
+
+def saved(folder, *steps, ranks=3):
+    run_command(BUILD / "tests/cli/checkpoint-job", folder / "run", ranks, *steps)
+    return [folder / "run" / "checkpoints" / f"step-{step:010d}" for step in steps]
+
+
+def answer(*arguments, expect=0):
+    return json.loads(run("checkpoint-inspect", *arguments, "--json", expect=expect).stdout)
+
+
+def damage(path, offset):
+    content = bytearray(path.read_bytes())
+    content[offset] ^= 4
+    path.write_bytes(content)
+
+
+def test_a_run_lists_its_checkpoints_by_step_with_their_state(tmp):
+    saved(tmp, 2, 10, 100)
+    (tmp / "run/checkpoints/.stage-0000000200-abc").mkdir()
+    (tmp / "run/checkpoints/step-0000000010/global").exists()
+    next((tmp / "run/checkpoints/step-0000000010/replicated").iterdir()).unlink()
+    listed = answer(tmp / "run")["checkpoints"]
+    assert [entry["step"] for entry in listed] == [2, 10, 100], listed
+    assert [entry["sound"] for entry in listed] == [True, False, True], listed
+    text = run("checkpoint-inspect", tmp / "run").stdout
+    assert "is missing" in text and len(text.splitlines()) == 4, text
+
+
+def test_a_checkpoint_is_summarised(tmp):
+    [checkpoint] = saved(tmp, 5)
+    summary = answer(checkpoint)
+    assert summary["step"] == 5 and summary["metrics"] == {"validation_loss": 0.6}
+    assert {c["key"]: (c["pattern"], c["tensors"], c["elements"]) for c in summary["components"]} == {
+        "model": ("replicated", 3, 37 * 8 + 5 + 4), "optimizer": ("replicated", 1, 6), "rng": ("per_rank", 0, 0)}
+    assert answer(tmp / "run", "wte.weight")["name"] == "model/wte.weight"   # a run stands for its newest checkpoint
+    tree = run("checkpoint-inspect", "--tree", checkpoint).stdout
+    assert "wte.weight  fp32 (37, 8)  whole; also lm_head.weight" in tree, tree
+    assert run("checkpoint-inspect", "--show-config", checkpoint).stdout == "model:\n  path: tiny\n"
+
+
+def test_statistics_of_a_tensor_agree_with_numpy(tmp):
+    numpy = needs("numpy")
+    [checkpoint] = saved(tmp, 5)
+    expected = numpy.arange(37 * 8) / 2 + 5
+    for name in ["model/wte.weight", "wte.weight", "lm_head.weight"]:
+        found = answer(checkpoint, name)
+        assert found["min"] == 5 and found["max"] == expected.max() and found["head"] == list(expected[:8])
+        assert abs(found["mean"] - expected.mean()) < 1e-9 and abs(found["std"] - expected.std()) < 1e-9
+    norm = answer(checkpoint, "norm.weight")
+    assert (norm["nan"], norm["inf"], norm["min"], norm["max"]) == (1, 1, -2.5, 1.0), norm
+    codes = answer(checkpoint, "codes")
+    assert (codes["head"], codes["nan"]) == ([1.0, 448.0, "nan", -1.0], 1), codes
+    assert answer(checkpoint, "optimizer")["values"] == {"all": {"step": 5}}
+    assert answer(checkpoint, "rng")["values"]["rank=2"] == {"rank": 2}
+    missing = run("checkpoint-inspect", checkpoint, "wte.wieght", expect=3).stderr
+    assert "holds no 'wte.wieght'" in missing, missing
+
+
+def test_verification_names_what_is_damaged_at_the_level_that_finds_it(tmp):
+    [checkpoint] = saved(tmp, 5)
+    for level in ["manifest", "sizes", "coverage", "hashes", "fingerprints"]:
+        assert answer(checkpoint, f"--verify={level}")["sound"]
+    tree = answer(checkpoint, "--tree")
+    piece = next(t for t in tree["tensors"] if t["name"] == "model/wte.weight")["pieces"][0]
+    damage(checkpoint / piece["file"], piece["offset"] + 9)
+    assert answer(checkpoint, "--verify")["sound"]   # sizes: the default
+    found = answer(checkpoint, "--verify=hashes", expect=1)["checkpoints"][0]["defects"]
+    assert [(d["level"], d["tensor"], d["file"]) for d in found] == [("hashes", "model/wte.weight", piece["file"])], found
+    run("checkpoint-inspect", checkpoint, "wte.weight", expect=3)   # never shows damaged numbers
+    (checkpoint / piece["file"]).unlink()
+    found = answer(checkpoint, "--verify", expect=1)["checkpoints"][0]["defects"]
+    assert [d["level"] for d in found] == ["sizes"], found
+    damage(checkpoint / "MANIFEST.json", 300)
+    found = answer(checkpoint, "--verify", expect=1)["checkpoints"][0]["defects"]
+    assert [d["level"] for d in found] == ["manifest"], found
+
+
+def test_a_difference_is_found_by_fingerprint_whatever_the_ranks(tmp):
+    [a] = saved(tmp / "a", 5, ranks=1)
+    [b] = saved(tmp / "b", 5, ranks=3)
+    [c] = saved(tmp / "c", 6, ranks=1)
+    same = answer("--diff", a, b, expect=1)["differences"]
+    assert {d["name"] for d in same} == {"rank=1/rng/_values", "rank=2/rng/_values"}, same   # ranks that only b has
+    changed = answer("--diff", a, c, expect=1)["differences"]
+    assert {d["name"]: d["difference"] for d in changed} == {"model/wte.weight": "other content", "optimizer/_values": "other content"}
+    assert run("checkpoint-inspect", "--diff", a, a).stdout == "7 equal, 0 different\n".replace("7", str(len(answer("--tree", a)["tensors"])))
+
+
+def test_h5py_reads_every_piece_of_every_type(tmp):
+    h5py = needs("h5py")
+    numpy = needs("numpy")
+    [checkpoint] = saved(tmp, 5)
+    wte = numpy.full((37, 8), numpy.nan, dtype="float32")
+    found = {}
+    for path in checkpoint.rglob("part-*.h5"):
+        with h5py.File(path) as file:
+            assert file.attrs["format"] in ("lockstep.part", b"lockstep.part")
+            table = json.loads(bytes(file["_index"][:]))
+            for piece in table["pieces"]:
+                box = ",".join(f"{b}:{b + e}" for b, e in zip(piece["begin"], piece["extent"])) or "scalar"
+                found.setdefault(piece["tensor"], []).append(file[f"{piece['tensor']}/{box}"][()])
+                if piece["tensor"] == "model/wte.weight":
+                    rows = slice(piece["begin"][0], piece["begin"][0] + piece["extent"][0])
+                    wte[rows] = found[piece["tensor"]][-1]
+    assert (wte == (numpy.arange(37 * 8) / 2 + 5).reshape(37, 8)).all()
+    norm = found["model/norm.weight"][0]
+    assert norm.dtype == numpy.float32, norm.dtype   # bf16 opens as what holds its values
+    assert norm[0] == 1 and norm[1] == -2.5 and numpy.isposinf(norm[2]) and numpy.isnan(norm[3]) and norm[4] == 2.0 ** -133
+    assert found["model/codes"][0].dtype == numpy.uint8 and found["model/codes"][0].flatten().tolist() == [0x38, 0x7E, 0x7F, 0xB8]
+    assert found["optimizer/exp_avg/wte.weight"][0].tolist() == [[0.25] * 3] * 2
+    assert json.loads(bytes(found["optimizer/_values"][0])) == {"step": 5}
+
+
+def test_resharding_keeps_every_digest_and_only_changes_the_parts(tmp):
+    [source] = saved(tmp, 5, ranks=3)
+    digest = answer(source)["state_digest"]
+    for name, arguments, parts in [("one", ["--consolidate"], 1), ("five", ["--to", "parts=5"], None), ("two", ["--to", '{"parts": 2}'], None)]:
+        done = json.loads(run("checkpoint-reshard", source, *arguments, "--output", tmp / name, "--json").stdout)
+        assert done["digest_before"] == done["digest_after"] == digest
+        assert answer(tmp / name, "--verify=fingerprints")["sound"]
+        assert answer("--diff", source, tmp / name)["differences"] == []
+        if parts:
+            assert [len(list((tmp / name / folder).iterdir())) for folder in ["replicated", "per_rank"]] == [parts, parts]
+        assert run("checkpoint-inspect", "--show-config", tmp / name).stdout == "model:\n  path: tiny\n"
+    again = run("checkpoint-reshard", tmp / "one", "--to", "parts=3", "--output", tmp / "back").stdout
+    assert again.count(digest) == 2, again
+    assert not list(tmp.glob(".stage-*"))
+
+
+def test_resharding_refuses_to_overwrite_and_never_publishes_damage(tmp):
+    [source] = saved(tmp, 5)
+    (tmp / "there").mkdir()
+    assert "exists" in run("checkpoint-reshard", source, "--consolidate", "--output", tmp / "there", expect=2).stderr
+    plan = run("checkpoint-reshard", source, "--to", "parts=2", "--output", tmp / "new", "--dry-run").stdout
+    assert "largest writer / mean" in plan and not (tmp / "new").exists(), plan
+    tree = answer(source, "--tree")
+    piece = next(t for t in tree["tensors"] if t["name"] == "model/wte.weight")["pieces"][0]
+    damage(source / piece["file"], piece["offset"])
+    assert "does not match its hash" in run("checkpoint-reshard", source, "--consolidate", "--output", tmp / "new", expect=3).stderr
+    assert not (tmp / "new").exists() and not list(tmp.glob(".stage-*"))
+
+
+def test_a_copied_checkpoint_is_whole_and_a_renamed_one_too(tmp):
+    [source] = saved(tmp, 5)
+    shutil.copytree(source, tmp / "elsewhere")
+    assert answer(tmp / "elsewhere", "--verify=fingerprints")["sound"]
+
+
+def test_losses_of_a_run_are_drawn_and_a_resumed_run_goes_back(tmp):
+    lines = [{"kind": "step", "step": step, "loss": 10 - step} for step in [1, 2, 3, 2, 3]] + [{"kind": "eval", "step": 3, "split": "validation", "loss": 8.5}]
+    pathlib.Path(tmp / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"kind": "st')
+    found = answer("--curve", tmp)["series"]
+    assert found == {"training": [[1, 9], [2, 8], [3, 7]], "validation": [[3, 8.5]]}, found
+    assert "training" in run("checkpoint-inspect", "--curve", tmp).stdout
+    run("checkpoint-inspect", "--curve", tmp / "absent", expect=3)
+
+
+def test_the_tools_carry_neither_mpi_nor_libtorch():
+    for name in ["checkpoint-inspect", "checkpoint-reshard"]:
+        libraries = run_command("ldd", program(name)).stdout
+        assert "libmpi" not in libraries and "torch" not in libraries, libraries

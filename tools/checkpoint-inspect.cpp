@@ -1,0 +1,16 @@
+// checkpoint-inspect(1): lists, shows, verifies and compares checkpoints.
+#include "app/tool.hpp"
+#include "store/inspect.hpp"
+
+int main(int argc, char** argv) {
+  using namespace lockstep;
+  return run_tool<InspectConfig>(argc, argv, serial_job, [](const InspectConfig& config, Session&, Output& output) {
+    const InspectAnswer answer = inspect(config);
+    if (output.common().json) {
+      output.print_json(answer.json);
+    } else {
+      output.print(answer.text);
+    }
+    return static_cast<int>(answer.code);
+  });
+}
