@@ -31,7 +31,7 @@ Node word_node(const OptionType& type, const std::string& word, Problems& proble
     const auto strip = [](auto&& self, Node& inner) -> void {
       inner.origin = command_line;
       for (Node& item : inner.items) self(self, item);
-      for (auto& entry : inner.entries) self(self, entry.second);
+      for (Node::Entry& entry : inner.entries) self(self, entry.value);
     };
     strip(strip, node);
     return node;
@@ -48,7 +48,7 @@ Node& slot(Node& root, const std::string& path) {
   Node* at = &root;
   for (const std::string& part : split(path, '.')) {
     if (at->kind != Node::Kind::map) *at = map_node();
-    if (at->find(part) == nullptr) at->entries.emplace_back(part, Node{});
+    if (at->find(part) == nullptr) at->entries.push_back({part, Node{}});
     at = at->find(part);
   }
   return *at;

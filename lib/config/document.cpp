@@ -6,12 +6,15 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <cstdint>
 
 namespace lockstep {
 
 namespace {
 
 constexpr std::size_t max_nested_presets = 16;
+constexpr int max_depth = 32;                 // levels of lists and maps
+constexpr std::int64_t max_nodes = 100'000;   // values, those that aliases repeat included
 
 std::string place(const std::string& source, const YAML::Mark& mark) {
   return mark.line < 0 ? source : fmt::format("{}:{}", source, mark.line + 1);
@@ -25,6 +28,25 @@ class Reader {
   Node read(const YAML::Node& yaml) {
     Node node;
     node.origin = place(source_, yaml.Mark());
+    if (!within_limits(node)) return node;
+    ++depth_;
+    read_content(yaml, node);
+    --depth_;
+    return node;
+  }
+
+ private:
+  /// An alias may stand inside its own anchor, or anchors multiply: neither may exhaust stack or memory.
+  bool within_limits(const Node& node) {
+    if (refused_) return false;
+    refused_ = depth_ > max_depth || ++nodes_ > max_nodes;
+    if (!refused_) return true;
+    const bool deep = depth_ > max_depth;
+    problems_.add_unread(node.origin, deep ? fmt::format("more than {} levels of lists and maps", max_depth) : fmt::format("more than {} values", max_nodes));
+    return false;
+  }
+
+  void read_content(const YAML::Node& yaml, Node& node) {
     switch (yaml.Type()) {
       case YAML::NodeType::Undefined:
       case YAML::NodeType::Null: break;
@@ -38,10 +60,8 @@ class Reader {
         for (const auto& entry : yaml) read_entry(entry.first, entry.second, node);
         break;
     }
-    return node;
   }
 
- private:
   static void read_scalar(const YAML::Node& yaml, Node& node) {
     node.text = yaml.Scalar();
     node.quoted = yaml.Tag() == "!";
@@ -61,18 +81,21 @@ class Reader {
       problems_.add_at(where, "", fmt::format("\"{}\" is given twice, first at {}", key.Scalar(), before->origin));
       return;
     }
-    map.entries.emplace_back(key.Scalar(), std::move(node));
+    map.entries.push_back({key.Scalar(), std::move(node)});
   }
 
   std::string source_;
   Problems& problems_;
+  int depth_ = 0;
+  std::int64_t nodes_ = 0;
+  bool refused_ = false;
 };
 
 /// The value of a key, taken out of the map.
 Node take(Node& map, const std::string& key) {
-  const auto entry = std::ranges::find_if(map.entries, [&](const auto& candidate) { return candidate.first == key; });
+  const auto entry = std::ranges::find_if(map.entries, [&](const Node::Entry& candidate) { return candidate.key == key; });
   if (entry == map.entries.end()) return {};
-  Node value = std::move(entry->second);
+  Node value = std::move(entry->value);
   map.entries.erase(entry);
   return value;
 }
@@ -82,8 +105,8 @@ void lower(Node& document, Problems& problems) {
   const Node dialect = take(document, "dialect");
   if (dialect.kind == Node::Kind::null || dialect.text == "lockstep") return;
   if (dialect.text == "forgather" || dialect.text == "xorl" || dialect.text == "transformers") {
-    problems.add_unread(dialect.origin, fmt::format("this version does not read files in the dialect \"{}\": write the options under their names in lockstep's own",
-                                                    dialect.text));
+    problems.add_unread(dialect.origin, fmt::format("this version does not read files in the dialect \"{}\": write the options under their names "
+                                                    "in lockstep's own", dialect.text));
   } else {
     problems.add_unread(dialect.origin, fmt::format("there is no dialect \"{}\": the only one is lockstep", dialect.text));
   }
@@ -141,13 +164,13 @@ Node load(const std::string& path, const std::vector<std::string>& outer, Proble
 }  // namespace
 
 Node* Node::find(const std::string& key) {
-  const auto entry = std::ranges::find_if(entries, [&](const auto& candidate) { return candidate.first == key; });
-  return entry == entries.end() ? nullptr : &entry->second;
+  const auto entry = std::ranges::find_if(entries, [&](const Node::Entry& candidate) { return candidate.key == key; });
+  return entry == entries.end() ? nullptr : &entry->value;
 }
 
 const Node* Node::find(const std::string& key) const {
-  const auto entry = std::ranges::find_if(entries, [&](const auto& candidate) { return candidate.first == key; });
-  return entry == entries.end() ? nullptr : &entry->second;
+  const auto entry = std::ranges::find_if(entries, [&](const Node::Entry& candidate) { return candidate.key == key; });
+  return entry == entries.end() ? nullptr : &entry->value;
 }
 
 Node parse_yaml(const std::string& text, const std::string& source, Problems& problems) {
@@ -170,7 +193,7 @@ void merge(Node& base, const Node& over) {
     if (Node* const below = base.find(key)) {
       merge(*below, value);
     } else {
-      base.entries.emplace_back(key, value);
+      base.entries.push_back({key, value});
     }
   }
 }

@@ -5,22 +5,27 @@
 #include "config/problems.hpp"
 
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace lockstep {
 
 struct Node {
+  struct Entry;
   enum class Kind { null, scalar, list, map };
   Kind kind = Kind::null;
   std::string text;                                       // of a scalar
   bool quoted = false;                                    // a quoted scalar is text, whatever it looks like
   std::vector<Node> items;                                // of a list
-  std::vector<std::pair<std::string, Node>> entries;      // of a map, in order, keys distinct
+  std::vector<Entry> entries;                             // of a map, in order, keys distinct
   std::string origin;                                     // "tiny.yaml:4", "command line"
 
   Node* find(const std::string& key);
   const Node* find(const std::string& key) const;
+};
+
+struct Node::Entry {
+  std::string key;
+  Node value;
 };
 
 /// A YAML document (JSON is one). Syntax errors and keys given twice become problems; what could be read is returned. `source` names it.

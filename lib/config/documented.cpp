@@ -38,7 +38,11 @@ std::string notes_of(const Option& option) {
   if (const std::string range = range_text(facts); !range.empty()) notes.push_back(range);
   const std::string& form = option.type.kind == Kind::list ? option.type.element.front().form : option.type.form;
   if (const std::size_t colon = form.find(": "); colon != std::string::npos) notes.push_back(form.substr(colon + 2));
-  if (option.type.kind == Kind::list && !facts.positional) notes.push_back(option.type.length ? fmt::format("{} values", *option.type.length) : "a list: repeat the option, or give JSON");
+  if (option.type.length) {
+    notes.push_back(fmt::format("{} values", *option.type.length));
+  } else if (option.type.kind == Kind::list && !facts.positional) {
+    notes.emplace_back("a list: repeat the option, or give JSON");
+  }
   if (facts.required) notes.emplace_back("required");
   if (const std::string text = built_in_text(option); !text.empty()) notes.push_back(text);
   return join(notes, "; ");

@@ -155,7 +155,7 @@ class Interpreter {
     Json result = Json::object();
     bool complete = true;
     for (const auto& [key, value] : node.entries) {
-      const auto field = std::ranges::find_if(*type.fields, [&](const Option& candidate) { return candidate.path == key; });
+      const auto field = std::ranges::find_if(*type.fields, [&, name = key](const Option& candidate) { return candidate.path == name; });
       if (field == type.fields->end()) {
         complete = false;
         unknown_field(type, key, value);
@@ -272,7 +272,9 @@ std::optional<std::string> suggestion(const Declaration& declaration, const std:
   }
   if (const auto same = std::ranges::find(last_parts, name); same != last_parts.end()) return paths[static_cast<std::size_t>(same - last_parts.begin())];
   if (const std::optional<std::string> path = nearest(name, paths)) return path;
+  constexpr std::size_t too_short_to_guess = 3;
   const std::string last = name.substr(name.rfind('.') + 1);
+  if (last.size() < too_short_to_guess) return std::nullopt;
   const std::optional<std::string> part = nearest(last, last_parts);
   if (!part) return std::nullopt;
   return paths[static_cast<std::size_t>(std::ranges::find(last_parts, *part) - last_parts.begin())];
@@ -280,7 +282,8 @@ std::optional<std::string> suggestion(const Declaration& declaration, const std:
 
 std::string range_text(const OptionFacts& facts) {
   const std::string low = facts.min ? fmt::format("{} {}", facts.above_min ? "greater than" : "at least", *facts.min) : "";
-  if (facts.min && facts.max) return facts.above_min ? fmt::format("{} and at most {}", low, *facts.max) : fmt::format("from {} to {}", *facts.min, *facts.max);
+  if (facts.min && facts.max && !facts.above_min) return fmt::format("from {} to {}", *facts.min, *facts.max);
+  if (facts.min && facts.max) return fmt::format("{} and at most {}", low, *facts.max);
   if (facts.max) return fmt::format("at most {}", *facts.max);
   return low;
 }

@@ -20,7 +20,8 @@ bool is_plain(const std::string& text) {
   if (text.empty()) return false;
   const auto letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; };
   const bool starts_well = letter(text.front()) || (text.size() > 1 && (text.front() == '/' || text.starts_with("./") || text.starts_with("../")));
-  const bool of_names = std::ranges::all_of(text, [&](char c) { return letter(c) || std::isdigit(static_cast<unsigned char>(c)) != 0 || std::string_view("_-./").find(c) != std::string_view::npos; });
+  const auto mark_of_names = [](char c) { return std::string_view("_-./0123456789").find(c) != std::string_view::npos; };
+  const bool of_names = std::ranges::all_of(text, [&](char c) { return letter(c) || mark_of_names(c); });
   std::string lower = text;
   std::ranges::transform(lower, lower.begin(), [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
   return starts_well && of_names && std::ranges::find(words, lower) == words.end();

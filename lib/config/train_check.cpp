@@ -81,7 +81,7 @@ std::vector<Difference> differing_fixed_options(const std::string& saved_yaml, c
   Bound saved{TrainConfig{}};
   Bound current{now};
   Node document = parse_yaml(saved_yaml, origin, problems);
-  std::erase_if(document.entries, [](const auto& entry) { return entry.first == "dialect"; });
+  std::erase_if(document.entries, [](const Node::Entry& entry) { return entry.key == "dialect"; });
   apply(saved.declaration, document, problems);
   if (!problems.empty()) {
     const Problems::Entry& first = problems.entries().front();

@@ -162,6 +162,20 @@ BOOST_AUTO_TEST_CASE(other_dialects_and_their_presets_are_refused_by_name) {
   BOOST_TEST(yaml_problem("preset: c.yaml\n") == "c.yaml:1: preset c.yaml leads back to itself");
 }
 
+BOOST_AUTO_TEST_CASE(aliases_repeat_values_but_can_exhaust_neither_stack_nor_memory) {
+  const SampleConfig config = from_yaml("all: {pair: &p [4, 5], limit: 1, names: *p}\n");
+  BOOST_TEST(config.all.names == (std::vector<std::string>{"4", "5"}), boost::test_tools::per_element());
+  BOOST_TEST(yaml_problem("all: &a [*a]\n").find("more than 32 levels of lists and maps") != std::string::npos);
+  BOOST_TEST(yaml_problem("all: &a {count: *a}\n").find("more than 32 levels of lists and maps") != std::string::npos);
+  std::string bomb = "a: &a [x, x, x, x, x, x, x, x, x]\n";
+  for (char c = 'b'; c < 'l'; ++c) {
+    const std::string alias = std::string("*") + static_cast<char>(c - 1);
+    bomb += fmt::format("{0}: &{0} [{1}, {1}, {1}, {1}, {1}, {1}, {1}, {1}, {1}]\n", c, alias);
+  }
+  BOOST_TEST(yaml_problem(bomb).find("more than 100000 values") != std::string::npos);
+  BOOST_TEST(yaml_problem("all: " + std::string(100000, '[')).find("not valid YAML") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(a_missing_file_is_the_only_problem_reported) {
   BOOST_TEST(problem({"--config", "/nowhere/x.yaml"}) == "cannot open /nowhere/x.yaml: no such file");
 }
