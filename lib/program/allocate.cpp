@@ -58,7 +58,6 @@ class Allocation {
     const Subject subject = unit_subject(index);
     add({SlotKind::master, subject, no_micro_batch, unit.master_bytes});
     if (unit.compute_bytes > 0) add({SlotKind::compute_copy, subject, no_micro_batch, unit.compute_bytes});
-    if (!trains_) return;
     add({SlotKind::gradient, subject, no_micro_batch, unit.gradient_bytes});
     add({SlotKind::optimizer_state, subject, no_micro_batch, unit.optimizer_bytes});
   }

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "layout/json.hpp"
 
 #include <algorithm>
 
@@ -95,10 +96,8 @@ const RankClass& StepProgram::class_of(Rank rank) const {
 }
 
 Json to_json(const StepProgram& program) {
-  Json axes = Json::array();
-  for (const Axis& axis : program.mesh.axes) axes.push_back({{"name", axis.name}, {"size", axis.size}, {"stride", axis.stride}});
   return {{"name", program.name},
-          {"mesh", {{"id", program.mesh.id}, {"axes", axes}}},
+          {"mesh", to_json(program.mesh)},
           {"micro_batches", program.micro_batches},
           {"blocks", program.block_names},
           {"units", program.unit_names},

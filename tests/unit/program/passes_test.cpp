@@ -134,7 +134,7 @@ BOOST_AUTO_TEST_CASE(the_printed_program_reads_as_a_table) {
   const std::string text = to_text(programs.eval, 1);
   BOOST_TEST(text.find(", hash ") != std::string::npos);
   BOOST_TEST(text.substr(text.find('\n') + 1) ==
-             "rank 1: 3 actions, 64 B held for the whole run\n"
+             "rank 1: 3 actions, 256 B held for the whole run\n"
              "    #  lane       action                               step bytes  waits for\n"
              "    0  compute    forward block in mb 0                       4 B\n"
              "    1  compute    forward block out mb 0                      6 B\n"
