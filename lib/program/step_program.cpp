@@ -89,7 +89,7 @@ std::string_view name_of(SlotKind kind) {
 
 bool lives_all_run(SlotKind kind) { return kind <= SlotKind::optimizer_state; }
 
-const RankClass& StepProgram::class_of(Rank rank) const {
+const RankClass& StepProgram::class_of(Rank rank) const& {
   for (const RankClass& ranks : classes)
     if (std::binary_search(ranks.ranks.begin(), ranks.ranks.end(), rank)) return ranks;
   fail(ExitCode::usage, "program {} has no rank {}: its ranks are 0 to {}", name, rank, world_size(mesh) - 1);

@@ -53,9 +53,11 @@ struct StepProgram {
   std::vector<RankClass> classes;
 
   /// The class of `rank`. Throws Error(usage) if the program has no such rank.
-  const RankClass& class_of(Rank rank) const;
+  const RankClass& class_of(Rank rank) const&;
   /// What `rank` does, in order.
-  const std::vector<Action>& of(Rank rank) const { return class_of(rank).actions; }
+  const std::vector<Action>& of(Rank rank) const& { return class_of(rank).actions; }
+  const RankClass& class_of(Rank rank) const&& = delete;   // it would outlive the program
+  const std::vector<Action>& of(Rank rank) const&& = delete;
   bool operator==(const StepProgram&) const = default;
 };
 

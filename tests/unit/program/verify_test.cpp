@@ -159,7 +159,7 @@ BOOST_AUTO_TEST_CASE(programs_of_random_models_pass_and_play_right_in_every_orde
     const Catalogue programs = make_catalogue(made.mesh, made.plan, made.options);   // throws if a program does not pass
     const auto judged = [&](const StepProgram& program, ProgramPhase phase) {
       const auto reason = brute_force::wrong(program, made.plan, phase, made.options, 3);
-      BOOST_REQUIRE_MESSAGE(!reason, *reason << "\n" << to_text(program));
+      if (reason) BOOST_FAIL(*reason << "\n" << to_text(program));
     };
     judged(programs.train, ProgramPhase::training);
     if (made.options.eval_micro_batches > 0) judged(programs.eval, ProgramPhase::evaluation);
@@ -183,7 +183,7 @@ BOOST_AUTO_TEST_CASE(every_mutation_that_plays_wrong_is_rejected) {
     const auto reason = brute_force::wrong(mutated, made.plan, phase, made.options, fault ? 1 : 4);
     if (reason) {
       ++wrong;
-      BOOST_REQUIRE_MESSAGE(fault, "accepted, but " << *reason << "\n" << to_text(mutated));
+      if (!fault) BOOST_FAIL("accepted, but " << *reason << "\n" << to_text(mutated));
     } else {
       ++harmless;
       harmless_but_rejected += fault.has_value();
