@@ -1,0 +1,111 @@
+#include "artifact/finalize.hpp"
+
+#include "architecture/architecture.hpp"
+#include "artifact/compressed_tensors.hpp"
+#include "artifact/export_report.hpp"
+#include "artifact/output_folder.hpp"
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "base/text.hpp"
+#include "report/progress.hpp"
+
+#include <algorithm>
+
+namespace lockstep {
+
+namespace {
+
+constexpr const char* generation_config_file = "generation_config.json";
+
+Existing existing_of(const FinalizeConfig& config) { return config.overwrite ? Existing::replace_earlier_export : Existing::refuse; }
+
+void check_request(const FinalizeConfig& config, const ModelSource& source) {
+  if (config.recipe == Recipe::int8 && source.config.family != Family::llama) {
+    throw Error(ExitCode::usage, fmt::format("recipe int8 is not possible for {}: its weights belong to Conv1D modules, and compressed-tensors quantises Linear ones", name_of(source.config.family)),
+                "--recipe none");
+  }
+  std::error_code ignored;
+  if (std::filesystem::equivalent(config.output, source.folder, ignored)) fail(ExitCode::usage, "output {} is the model that is read", config.output);
+  check_place(config.output, existing_of(config), export_report_file);
+}
+
+Json config_document(const FinalizeConfig& config, const ModelSource& source) {
+  Json document = to_json(source.config, hf_dtype_name(config.dtype == ExportDtype::bf16 ? DType::bf16 : DType::f32));
+  if (config.recipe == Recipe::int8) document["quantization_config"] = int8_quantization_config();
+  return document;
+}
+
+/// What transformers would derive from the config; ids that end a text may be several.
+Json generation_document(const Json& config) {
+  Json document{{"_from_model_config", true}};
+  for (const char* const key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+    const auto found = config.find(key);
+    if (found != config.end() && !found->is_null()) document[key] = *found;
+  }
+  return document;
+}
+
+std::vector<std::string> names_in(const Path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+Exported finalize(const FinalizeConfig& config, const ModelSource& source, const std::function<void(std::int64_t)>& advance) {
+  check_request(config, source);
+  OutputFolder folder(config.output, existing_of(config), export_report_file);
+  const Json document = config_document(config, source);
+  bool generation = false;
+  for (const Path& companion : source.companions) {
+    publish_file(folder.staged() / companion.filename(), read_file(companion));
+    generation = generation || companion.filename() == generation_config_file;
+  }
+  if (!generation) publish_file(folder.staged() / generation_config_file, to_text(generation_document(document), 2) + "\n");
+  publish_file(folder.staged() / "config.json", to_text(document, 2) + "\n");
+  Exported exported{config.output, export_weights(source, config.recipe, config.dtype, folder.staged(), advance), {}};
+  publish_file(folder.staged() / export_report_file, to_text(export_report(config, source, exported.weights), 2) + "\n");
+  exported.files = names_in(folder.staged());
+  folder.publish();
+  return exported;
+}
+
+namespace {
+
+std::string summary(const FinalizeConfig& config, const ModelSource& source, double parameters, std::uint64_t bytes) {
+  return fmt::format("{}: {} parameters in {}, from {}{}\n", config.output, human_count(parameters), human_bytes(bytes), source.folder.string(),
+                     source.step ? fmt::format(" (step {})", *source.step) : "");
+}
+
+}  // namespace
+
+int finalize_quantize(const FinalizeConfig& config, Session&, Output& output) {
+  const std::optional<Path> tokenizer = config.tokenizer ? std::optional<Path>(*config.tokenizer) : std::nullopt;
+  const ModelSource source = open_model_source(config.checkpoint, tokenizer);
+  for (const std::string& reason : source.rejected) output.log().warning("passed over {}", reason);
+  check_request(config, source);
+  double total = 0;
+  for (const LogicalTensor& tensor : source.tensors) total += static_cast<double>(elements(tensor.shape));
+  if (output.common().dry_run) {
+    const ExportedWeights plan = plan_export(source.tensors, config.recipe, config.dtype);
+    if (output.common().json) output.print_json(plan_json(config, source, plan));
+    else output.print(plan_table(plan) + summary(config, source, total, plan.bytes));
+    return static_cast<int>(ExitCode::done);
+  }
+  Progress progress(output.log(), {"export", "parameters", total, progress_style(output.common().progress, 2)});
+  const Exported exported = finalize(config, source, [&](std::int64_t done) { progress.update(static_cast<double>(done)); });
+  progress.finish(total);
+  if (output.common().json) {
+    Json report = export_report(config, source, exported.weights);
+    report["output"] = config.output;
+    report["files"] = exported.files;
+    output.print_json(report);
+  } else {
+    output.print(error_table(exported.weights) + summary(config, source, total, exported.weights.bytes) + "  " + join(exported.files, "  ") + "\n");
+  }
+  return static_cast<int>(ExitCode::done);
+}
+
+}  // namespace lockstep

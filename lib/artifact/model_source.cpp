@@ -1,0 +1,130 @@
+#include "artifact/model_source.hpp"
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "base/text.hpp"
+#include "exchange/model_folder.hpp"
+#include "exchange/safetensors.hpp"
+#include "store/checkpoint_reader.hpp"
+#include "store/checkpoint_verify.hpp"
+#include "store/run_directory.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::array<std::string_view, 9> tokenizer_files{"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
+                                                          "merges.txt", "tokenizer.model", "chat_template.jinja", "chat_template.json"};
+constexpr const char* generation_config = "generation_config.json";
+
+bool present(const Path& path) {
+  std::error_code ignored;   // what cannot be looked at is not there
+  return std::filesystem::exists(path, ignored);
+}
+
+void add_tokenizer(ModelSource& source, const Path& folder) {
+  for (const std::string_view name : tokenizer_files) {
+    if (present(folder / name)) source.companions.push_back(folder / name);
+  }
+}
+
+/// All files of RUN/tokenizer: the trainer put nothing else there.
+void add_all(ModelSource& source, const Path& folder) {
+  if (!present(folder)) return;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.is_regular_file()) source.companions.push_back(entry.path());
+  }
+  std::sort(source.companions.begin(), source.companions.end());
+}
+
+/// Dropout says how a model is trained further; a file of its weights is the same with any.
+std::vector<LogicalTensor> tensors_of(HfConfig config) {
+  config.dropout = 0;
+  return stored_tensors(describe(config));
+}
+
+/// The model's config.json: a document of the manifest, or a value of the trainer.
+std::string config_text(const CheckpointReader& reader) {
+  for (const auto& [name, text] : reader.manifest().documents) {
+    if (name == "config.json") return text;
+  }
+  if (find_component(reader.manifest(), "trainer") != nullptr) {
+    const Json values = parse_json(reader.values_text("trainer", "all"), reader.path().string());
+    if (const auto found = values.find("hf_config"); found != values.end()) return to_text(*found);
+  }
+  fail(ExitCode::input, "{} does not hold the model's config.json", reader.path().string());
+}
+
+void check_shapes(const ModelSource& source) {
+  std::vector<std::string> problems;
+  for (const LogicalTensor& tensor : source.tensors) {
+    const auto& list = source.weights->list();
+    const auto found = std::find_if(list.begin(), list.end(), [&](const TensorDescription& other) { return other.name == tensor.name; });
+    if (found == list.end()) problems.push_back(fmt::format("{} is missing", tensor.name));
+    else if (found->shape != tensor.shape) problems.push_back(fmt::format("{} is {}, not {}", tensor.name, to_text(found->shape), to_text(tensor.shape)));
+  }
+  if (!problems.empty()) fail(ExitCode::input, "{}: the weights are not those of the model's configuration:\n  {}", source.folder.string(), join(problems, "\n  "));
+}
+
+ModelSource open_checkpoint(const Path& folder) {
+  ModelSource source;
+  source.folder = folder;
+  const CheckpointReader reader(folder);
+  source.config = parse_hf_config(config_text(reader), (folder / manifest_file).string() + ": config.json");
+  source.step = reader.manifest().step;
+  source.state_digest = to_hex(reader.manifest().state_digest);
+  source.tensors = tensors_of(source.config);
+  source.weights = open_model(folder);
+  check_shapes(source);
+  return source;
+}
+
+ModelSource open_run(const Path& run) {
+  Found found = find_latest(run, [](const Path& checkpoint) { return first_defect(checkpoint, VerifyLevel::sizes); });
+  if (!found.checkpoint) {
+    throw Error(ExitCode::input, fmt::format("{} has no sound checkpoint{}", run.string(), found.rejected.empty() ? "" : ":\n  " + join(found.rejected, "\n  ")));
+  }
+  ModelSource source = open_checkpoint(found.checkpoint->path);
+  source.rejected = std::move(found.rejected);
+  return source;
+}
+
+ModelSource open_hf_folder(const Path& folder) {
+  ModelSource source;
+  source.folder = folder;
+  source.config = read_hf_config(folder);
+  source.tensors = tensors_of(source.config);
+  std::vector<TensorDescription> expected;
+  for (const LogicalTensor& tensor : source.tensors) expected.push_back({tensor.name, tensor.shape, DType::f32});
+  source.weights = open_model_weights(folder, expected);
+  if (present(folder / generation_config)) source.companions.push_back(folder / generation_config);
+  return source;
+}
+
+}  // namespace
+
+ModelSource open_model_source(const Path& path, const std::optional<Path>& tokenizer) {
+  if (!present(path)) fail(ExitCode::input, "{} does not exist", path.string());
+  const bool checkpoint = present(path / manifest_file);
+  const bool run = !checkpoint && present(checkpoints_folder(path));
+  if (!checkpoint && !run && !has_safetensors(path)) {
+    throw Error(ExitCode::input, fmt::format("{} is neither a checkpoint nor a run nor a folder with safetensors", path.string()),
+                "give RUN, RUN/checkpoints/step-N, or a folder with config.json and model.safetensors");
+  }
+  ModelSource source = checkpoint ? open_checkpoint(path) : run ? open_run(path) : open_hf_folder(path);
+  if (tokenizer) {
+    const std::size_t before = source.companions.size();
+    add_tokenizer(source, *tokenizer);
+    if (source.companions.size() == before) fail(ExitCode::input, "{} holds no tokenizer files ({})", tokenizer->string(), fmt::join(tokenizer_files, ", "));
+  } else if (checkpoint || run) {
+    add_all(source, std::filesystem::absolute(source.folder).lexically_normal().parent_path().parent_path() / "tokenizer");   // RUN/checkpoints/step-N
+  } else {
+    add_tokenizer(source, path);
+  }
+  return source;
+}
+
+}  // namespace lockstep

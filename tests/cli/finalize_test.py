@@ -1,0 +1,276 @@
+"""finalize-quantize against the libraries that read its folders: transformers, safetensors, compressed-tensors."""
+
+import json
+import resource
+import subprocess
+
+from lockstep_testing import needs, program, run
+
+needs("transformers")
+numpy = needs("numpy")
+torch = needs("torch")
+import safetensors  # noqa: E402
+import transformers  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
+
+transformers.utils.logging.set_verbosity_error()
+transformers.utils.logging.disable_progress_bar()
+
+GPT2 = {"vocab_size": 61, "n_embd": 24, "n_layer": 2, "n_head": 3, "n_positions": 32, "bos_token_id": 60, "eos_token_id": 60}
+LLAMA = {"vocab_size": 67, "hidden_size": 40, "intermediate_size": 50, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5}
+VARIANTS = {
+    "gpt2": ("gpt2", {}),
+    "gpt2_untied_narrow_relu": ("gpt2", {"tie_word_embeddings": False, "n_inner": 40, "activation_function": "relu"}),
+    "llama": ("llama", {}),
+    "llama_tied_wide_heads": ("llama", {"tie_word_embeddings": True, "head_dim": 12}),
+    "llama_all_biases_one_kv_head": ("llama", {"attention_bias": True, "mlp_bias": True, "num_key_value_heads": 1,
+                                               "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}}),
+}
+
+
+def model_of(family, changes):
+    """A transformers model whose every parameter is random, biases and norms too."""
+    torch.manual_seed(1)
+    if family == "gpt2":
+        model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**{**GPT2, **changes}))
+    else:
+        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**LLAMA, **changes}))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def logits(model):
+    torch.manual_seed(2)
+    with torch.no_grad():
+        return model(torch.randint(0, 60, (2, 17))).logits
+
+
+def load(folder):
+    """The model of a folder, as transformers reads it; fails if it lacks a tensor or meets one that it does not know."""
+    model, info = transformers.AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+    assert not any(info[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
+    return model.eval()
+
+
+def finalize(source, output, *more, expect=0):
+    return run("finalize-quantize", source, "--output", output, *more, expect=expect)
+
+
+def report_of(folder):
+    report = json.loads((folder / "quantization-report.json").read_text())
+    return report, {entry["name"]: entry for entry in report["tensors"]}
+
+
+def left_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_fp32_exports_of_all_variants_give_the_same_logits_bit_for_bit(tmp):
+    for name, (family, changes) in VARIANTS.items():
+        model = model_of(family, changes)
+        model.save_pretrained(tmp / name)
+        finalize(tmp / name, tmp / f"{name}-out", "--dtype", "fp32")
+        loaded = load(tmp / f"{name}-out")
+        assert loaded.dtype == torch.float32
+        assert torch.equal(logits(loaded), logits(model)), name
+
+
+def test_the_exported_weights_are_a_file_for_the_safetensors_library_with_the_tied_head_once(tmp):
+    for name, (family, changes) in VARIANTS.items():
+        model = model_of(family, changes)
+        model.save_pretrained(tmp / name)
+        finalize(tmp / name, tmp / f"{name}-out")
+        expected = {key: value for key, value in model.state_dict().items() if not (key == "lm_head.weight" and model.config.tie_word_embeddings)}
+        with safetensors.safe_open(tmp / f"{name}-out" / "model.safetensors", "pt") as file:
+            assert file.metadata() == {"format": "pt"}
+            assert set(file.keys()) == set(expected)
+            for key, value in expected.items():
+                assert torch.equal(file.get_tensor(key), value.to(torch.bfloat16)), key
+
+
+def test_the_reported_errors_of_bf16_are_those_of_numpy(tmp):
+    model = model_of("llama", {})
+    model.save_pretrained(tmp / "model")
+    finalize(tmp / "model", tmp / "out")
+    _, tensors = report_of(tmp / "out")
+    for name, value in model.state_dict().items():
+        exact = value.double().numpy()
+        error = value.to(torch.bfloat16).double().numpy() - exact
+        assert numpy.isclose(tensors[name]["max_abs_error"], numpy.abs(error).max(), rtol=1e-12)
+        assert numpy.isclose(tensors[name]["relative_l2_error"], numpy.linalg.norm(error) / numpy.linalg.norm(exact), rtol=1e-9)
+
+
+def test_sharded_files_of_every_type_are_read(tmp):
+    model = model_of("llama", {})
+    model.save_pretrained(tmp / "shards", max_shard_size="20KB")
+    assert len(list((tmp / "shards").glob("*.safetensors"))) > 2
+    finalize(tmp / "shards", tmp / "out", "--dtype", "fp32")
+    assert torch.equal(logits(load(tmp / "out")), logits(model))
+    for dtype in [torch.float16, torch.bfloat16, torch.float64]:
+        half = model_of("llama", {}).to(dtype)
+        half.save_pretrained(tmp / str(dtype))
+        finalize(tmp / str(dtype), tmp / f"{dtype}-out", "--dtype", "fp32")
+        ours = load_file(tmp / f"{dtype}-out" / "model.safetensors")
+        for name, value in half.state_dict().items():
+            assert torch.equal(ours[name], value.float()), (dtype, name)
+
+
+def test_a_base_model_without_the_prefix_and_with_old_buffers_is_read(tmp):
+    model = model_of("gpt2", {})
+    weights = {name.removeprefix("transformer."): value.contiguous() for name, value in model.state_dict().items() if name != "lm_head.weight"}
+    weights["h.0.attn.bias"] = torch.ones(1, 1, 32, 32, dtype=torch.bool)
+    weights["h.1.attn.masked_bias"] = torch.tensor(-1e4)
+    model.save_pretrained(tmp / "model")
+    save_file(weights, tmp / "model" / "model.safetensors", {"format": "pt"})
+    finalize(tmp / "model", tmp / "out", "--dtype", "fp32")
+    assert torch.equal(logits(load(tmp / "out")), logits(model))
+
+
+def test_int8_unpacks_by_compressed_tensors_to_the_values_that_are_reported(tmp):
+    needs("compressed_tensors")
+    from compressed_tensors.compressors.pack_quantized import PackedQuantizationCompressor
+    from compressed_tensors.quantization import QuantizationConfig
+    from compressed_tensors.quantization.lifecycle.forward import quantize
+    from compressed_tensors.quantization.utils import calculate_qparams
+    for name in ["llama_tied_wide_heads", "llama_all_biases_one_kv_head"]:
+        model = model_of(*VARIANTS[name])
+        with torch.no_grad():
+            model.model.layers[0].mlp.up_proj.weight[3] = 0   # a channel of zeros
+        model.save_pretrained(tmp / name)
+        finalize(tmp / name, tmp / f"{name}-out", "--recipe", "int8")
+        _, tensors = report_of(tmp / f"{name}-out")
+        config = json.loads((tmp / f"{name}-out" / "config.json").read_text())
+        scheme = QuantizationConfig.model_validate(config["quantization_config"]).config_groups["group_0"]
+        ours = load_file(tmp / f"{name}-out" / "model.safetensors")
+        packed = {key.removesuffix("_packed") for key in ours if key.endswith("_packed")}
+        expected = {f"model.layers.{layer}.{part}.weight" for layer in range(2)
+                    for part in ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]}
+        assert packed == expected
+        for key in packed:
+            weight = model.state_dict()[key]
+            state = {"weight_packed": ours[key + "_packed"], "weight_scale": ours[key + "_scale"], "weight_shape": ours[key + "_shape"]}
+            low, high = weight.amin(1, keepdim=True), weight.amax(1, keepdim=True)
+            scale, zero_point = calculate_qparams(low, high, scheme.weights)
+            zero = (weight == 0).all(1)
+            assert torch.equal(state["weight_scale"][~zero], scale.to(torch.bfloat16)[~zero]), key
+            codes = quantize(weight, state["weight_scale"].float(), zero_point, scheme.weights, dtype=torch.int8)
+            theirs = PackedQuantizationCompressor.compress({"weight": weight, "weight_scale": state["weight_scale"].float()}, scheme)
+            assert torch.equal(state["weight_packed"], theirs["weight_packed"]), key
+            assert torch.equal(state["weight_shape"], theirs["weight_shape"]), key
+            unpacked = PackedQuantizationCompressor.decompress(state, scheme)["weight"]
+            assert unpacked.dtype == torch.bfloat16
+            assert torch.equal(unpacked, (codes.float() * state["weight_scale"].float()).to(torch.bfloat16)), key
+            error = (unpacked.double() - weight.double()).numpy()
+            entry = tensors[key]
+            assert entry["stored_as"] == "int8"
+            assert entry["max_abs_error"] == numpy.abs(error).max(), key
+            assert numpy.isclose(entry["relative_l2_error"], numpy.linalg.norm(error) / weight.double().norm().item(), rtol=1e-9), key
+            assert entry["sqnr_db"] > 40, entry
+
+
+def test_int8_loads_in_transformers_which_computes_with_the_unpacked_weights(tmp):
+    needs("compressed_tensors")
+    model = model_of("llama", {})
+    model.save_pretrained(tmp / "model")
+    finalize(tmp / "model", tmp / "out", "--recipe", "int8")
+    loaded = load(tmp / "out")
+    found = logits(loaded)   # unpacks
+    ours = load_file(tmp / "out" / "model.safetensors")
+    twin = model_of("llama", {}).to(torch.bfloat16)
+    with torch.no_grad():
+        for name, parameter in twin.named_parameters():
+            if name + "_packed" in ours:
+                codes = torch.from_numpy(ours[name + "_packed"].numpy().view("uint8")[:, :parameter.shape[1]].astype("float32") - 128)
+                parameter.copy_((codes * ours[name + "_scale"].float()).to(torch.bfloat16))
+            assert torch.equal(loaded.get_parameter(name), parameter), name
+    assert torch.allclose(found.float(), logits(twin).float(), atol=0.02)   # transformers rounds the weights once more, in bf16
+
+
+def test_the_config_reads_back_equal_in_transformers_and_in_both_spellings(tmp):
+    model = model_of(*VARIANTS["llama_all_biases_one_kv_head"])
+    model.save_pretrained(tmp / "model")
+    finalize(tmp / "model", tmp / "out")
+    ours = json.loads((tmp / "out" / "config.json").read_text())
+    assert ours["rope_theta"] == ours["rope_parameters"]["rope_theta"] == 500000.0   # transformers 4 reads the one, 5 the other
+    assert ours["torch_dtype"] == ours["dtype"] == "bfloat16"
+    loaded = transformers.AutoConfig.from_pretrained(tmp / "out").to_dict()
+    for key, value in model.config.to_dict().items():
+        if key not in ("dtype", "torch_dtype", "transformers_version", "_name_or_path"):
+            assert loaded[key] == value, key
+
+
+def test_tokenizer_files_and_a_generation_config_with_several_end_tokens_go_along(tmp):
+    model = model_of("llama", {"eos_token_id": [5, 7]})
+    model.generation_config.eos_token_id = [5, 7]
+    model.save_pretrained(tmp / "model")
+    (tmp / "model" / "tokenizer.json").write_text('{"version": "1.0"}')
+    (tmp / "model" / "chat_template.jinja").write_text("{{ x }}")
+    (tmp / "model" / "training_args.bin").write_text("not for export")
+    finalize(tmp / "model", tmp / "out")
+    assert left_in(tmp / "out") == ["chat_template.jinja", "config.json", "generation_config.json", "model.safetensors", "quantization-report.json", "tokenizer.json"]
+    assert transformers.GenerationConfig.from_pretrained(tmp / "out").eos_token_id == [5, 7]
+    (tmp / "model" / "generation_config.json").unlink()
+    (tmp / "other").mkdir()
+    (tmp / "other" / "vocab.json").write_text("{}")
+    finalize(tmp / "model", tmp / "again", "--tokenizer", tmp / "other")
+    assert left_in(tmp / "again") == ["config.json", "generation_config.json", "model.safetensors", "quantization-report.json", "vocab.json"]
+    assert transformers.GenerationConfig.from_pretrained(tmp / "again").eos_token_id == [5, 7]
+
+
+def test_equal_inputs_give_equal_bytes(tmp):
+    model_of("llama", {}).save_pretrained(tmp / "model")
+    finalize(tmp / "model", tmp / "a", "--recipe", "int8")
+    finalize(tmp / "model", tmp / "b", "--recipe", "int8")
+    assert left_in(tmp / "a") == left_in(tmp / "b")
+    for path in (tmp / "a").iterdir():
+        assert path.read_bytes() == (tmp / "b" / path.name).read_bytes(), path.name
+
+
+def test_what_cannot_be_done_is_refused_with_the_reason_and_leaves_nothing(tmp):
+    model_of("gpt2", {}).save_pretrained(tmp / "gpt2")
+    model_of("llama", {}).save_pretrained(tmp / "llama")
+    before = left_in(tmp)
+    assert "Conv1D" in finalize(tmp / "gpt2", tmp / "out", "--recipe", "int8", expect=2).stderr
+    assert "neither a checkpoint nor a run" in finalize(tmp, tmp / "out", expect=3).stderr
+    assert "exists and is not empty" in finalize(tmp / "llama", tmp / "gpt2", expect=2).stderr
+    assert "not an earlier export" in finalize(tmp / "llama", tmp / "gpt2", "--overwrite", expect=2).stderr
+    weights = tmp / "llama" / "model.safetensors"
+    good = weights.read_bytes()
+    weights.write_bytes(good[:-100])
+    assert "truncated" in finalize(tmp / "llama", tmp / "out", expect=3).stderr
+    tensors = load_file(tmp / "gpt2" / "model.safetensors")
+    save_file(tensors, weights)
+    error = finalize(tmp / "llama", tmp / "out", expect=3).stderr
+    assert "missing: model.embed_tokens.weight" in error and "unexpected: transformer.h.0" in error
+    weights.write_bytes(good)
+    broken = load_file(weights)
+    broken["model.layers.1.mlp.up_proj.weight"][4, 5] = float("nan")
+    save_file(broken, weights)
+    assert "tensor 'model.layers.1.mlp.up_proj.weight': nan in row 4" in finalize(tmp / "llama", tmp / "out", expect=6).stderr
+    assert left_in(tmp) == before
+
+
+def test_an_earlier_export_is_replaced_when_asked_and_a_dry_run_writes_nothing(tmp):
+    model_of("llama", {}).save_pretrained(tmp / "model")
+    plan = json.loads(finalize(tmp / "model", tmp / "out", "--recipe", "int8", "--dry-run", "--json").stdout)
+    assert left_in(tmp) == ["model"]
+    done = json.loads(finalize(tmp / "model", tmp / "out", "--recipe", "int8", "--json").stdout)
+    assert plan["bytes"] == done["bytes"] and [entry["name"] for entry in plan["tensors"]] == [entry["name"] for entry in done["tensors"]]
+    finalize(tmp / "model", tmp / "out", expect=2)
+    assert "quantization_config" in json.loads((tmp / "out" / "config.json").read_text())
+    finalize(tmp / "model", tmp / "out", "--overwrite")
+    assert "quantization_config" not in json.loads((tmp / "out" / "config.json").read_text())
+    assert left_in(tmp) == ["model", "out"]
+
+
+def test_a_model_larger_than_the_memory_allowed_is_exported(tmp):
+    big = {"vocab_size": 64, "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 8}
+    model_of("llama", big).save_pretrained(tmp / "model")
+    assert (tmp / "model" / "model.safetensors").stat().st_size > 120 << 20
+    command = [program("finalize-quantize"), tmp / "model", "--recipe", "int8", "--output", tmp / "out"]
+    limit = 64 << 20   # of memory that is not a mapped file
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,6 @@
+#include "app/tool.hpp"
+#include "artifact/finalize.hpp"
+
+int main(int argc, char** argv) {
+  return lockstep::run_tool<lockstep::FinalizeConfig>(argc, argv, lockstep::serial_job, lockstep::finalize_quantize);
+}
