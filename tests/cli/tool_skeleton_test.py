@@ -1,0 +1,72 @@
+"""What all programs share: answers without MPI, one explanation of a failure however many ranks, results that are never lost in silence."""
+
+import subprocess
+import time
+
+from lockstep_testing import program, run
+
+SERIAL = ["checkpoint-inspect", "checkpoint-reshard", "finalize-quantize"]
+ALL = ["prepare-data", *SERIAL]
+
+
+def test_answers_come_from_one_rank_only_and_need_no_mpi(tmp):
+    for name in ALL:
+        for flag in ["--help", "--version", "--build-info"]:
+            alone = run(name, flag).stdout
+            assert alone and run(name, flag, ranks=3).stdout == alone, (name, flag)
+
+
+def test_answers_come_at_once():
+    for name in ALL:
+        times = []
+        for _ in range(5):
+            start = time.monotonic()
+            run(name, "--help")
+            times.append(time.monotonic() - start)
+        assert min(times) < 0.1, (name, times)
+
+
+def test_wrong_options_are_explained_once_on_any_number_of_ranks():
+    for ranks in [None, 2, 4]:
+        done = run("prepare-data", "--nope", ranks=ranks, expect=2)
+        assert done.stderr.count("unknown option --nope") == 1, done.stderr
+        assert done.stdout == ""
+
+
+def test_an_input_that_is_missing_is_explained_once_on_any_number_of_ranks(tmp):
+    for ranks in [None, 1, 3]:
+        done = run("prepare-data", tmp / "absent.txt", "--output", tmp / "data", ranks=ranks, expect=3)
+        assert done.stderr.count("absent.txt") == 1, done.stderr
+        assert not (tmp / "data").exists()
+
+
+def test_serial_programs_refuse_to_run_in_several_processes(tmp):
+    for name in SERIAL:
+        more = [] if name == "checkpoint-inspect" else ["--output", tmp / "out"]
+        more += ["--consolidate"] if name == "checkpoint-reshard" else []
+        done = run(name, tmp, *more, ranks=3, expect=2)
+        assert done.stderr.count(f"{name} runs in one process, but 3 were launched") == 1, done.stderr
+
+
+def shell(line):
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60)
+
+
+def test_results_that_cannot_be_written_are_never_a_success():
+    for name in ALL:
+        for target, reason in [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")]:
+            done = shell(f"{program(name)} --help {target}")
+            assert done.returncode == 4, (name, target, done.returncode)
+            assert f"cannot write standard output: {reason}" in done.stderr, done.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure():
+    for name in ALL:
+        done = shell(f"set -o pipefail; {program(name)} --help | head -n 1")
+        assert done.returncode == 0 and done.stdout.startswith("usage: "), (name, done)
+
+
+def test_standard_error_that_is_closed_does_not_become_a_file_of_ours(tmp):
+    done = shell(f"{program('prepare-data')} {tmp}/absent.txt --output {tmp}/data 2>&-")
+    assert done.returncode == 3
+    assert list(tmp.iterdir()) == []
