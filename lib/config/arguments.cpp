@@ -234,6 +234,8 @@ std::string spelling_of(const std::string& path) {
   return spelled;
 }
 
+std::string name_in_messages(const std::string& path) { return path.find('.') == std::string::npos ? spelling_of(path) : path; }
+
 bool takes_next_word(const Option& option) {
   if (!option.facts.bare.empty()) return false;
   return option.type.kind != Kind::boolean || option.path.find('.') != std::string::npos;

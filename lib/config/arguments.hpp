@@ -16,6 +16,9 @@ namespace lockstep {
 /// How an option is written on a command line: "--optimizer.lr" in a section, "--dry-run" outside.
 std::string spelling_of(const std::string& path);
 
+/// How messages name an option: "optimizer.lr", as files and command lines have it, or "--dry-run".
+std::string name_in_messages(const std::string& path);
+
 /// Whether the word after the option is its value. Others take a value after "=" only.
 bool takes_next_word(const Option& option);
 

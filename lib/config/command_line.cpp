@@ -27,17 +27,19 @@ std::optional<std::string> answer_at_once(const Tool& tool, const CommonOptions&
   return to_text(*common.print_schema == SchemaOf::records ? record_json_schema() : config_json_schema(tool, declaration), 2) + "\n";
 }
 
-/// One problem as a line, with the places of the options that contradict each other.
+/// One problem as a line, with the places in files of the options that contradict each other.
 std::string explain(const Problems::Entry& entry, const Settings& settings) {
   std::vector<std::string> places;
   if (entry.where.empty()) {
     for (const std::string& option : entry.options) {
       const std::string origin = origin_of(settings, option);
-      if (!origin.empty() && origin != "built-in") places.push_back(fmt::format("{} from {}", option, origin));
+      if (!origin.empty() && origin != "built-in" && origin != "command line") places.push_back(fmt::format("{} from {}", name_in_messages(option), origin));
     }
     return entry.text + (places.empty() ? "" : fmt::format(" ({})", join(places, ", ")));
   }
-  return fmt::format("{}: {}{}", entry.where, entry.options.empty() ? "" : entry.options.front() + ": ", entry.text);
+  const std::string name = entry.options.empty() ? "" : name_in_messages(entry.options.front());
+  const bool says_so_itself = name.empty() || entry.text.find(name) != std::string::npos;
+  return fmt::format("{}: {}{}", entry.where, says_so_itself ? "" : name + ": ", entry.text);
 }
 
 }  // namespace
@@ -73,7 +75,7 @@ void raise(const Tool& tool, const Declaration& declaration, const Problems& pro
   std::string hint = fmt::format("{} --help lists the options", tool.name);
   if (entries.size() == 1) {
     const Option* const option = entries.front().options.size() == 1 ? declaration.find(entries.front().options.front()) : nullptr;
-    if (option != nullptr) hint = one_line_help(*option);
+    if (option != nullptr && entries.front().text.find(option->facts.help) == std::string::npos) hint = one_line_help(*option);
     throw Error(ExitCode::usage, explain(entries.front(), settings), hint);
   }
   std::string message = fmt::format("{} problems in the configuration", entries.size());

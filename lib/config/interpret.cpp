@@ -1,6 +1,7 @@
 #include "config/interpret.hpp"
 
 #include "base/text.hpp"
+#include "config/arguments.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -254,7 +255,9 @@ Settings apply(Declaration& declaration, const Node& document, Problems& problem
 
 void require(const Declaration& declaration, const Node& document, Problems& problems) {
   for (const Option& option : declaration.options()) {
-    if (option.facts.required && !is_set(node_of(document, option.path))) problems.add({option.path}, fmt::format("{} is needed: {}", option.path, option.facts.help));
+    if (!option.facts.required || is_set(node_of(document, option.path))) continue;
+    const std::string name = option.facts.positional ? option.facts.value_name : name_in_messages(option.path);
+    problems.add({option.path}, fmt::format("{} is needed: {}", name, option.facts.help));
   }
 }
 

@@ -42,8 +42,8 @@ BOOST_AUTO_TEST_CASE(what_a_run_cannot_do_without_is_asked_for_at_once) {
 
 BOOST_AUTO_TEST_CASE(contradictions_are_refused_with_both_options_named) {
   BOOST_TEST(train_problem({"--model.path", "w"}).find("both name a network") != std::string::npos);
-  BOOST_TEST(train_problem({"--model.path", "w"}).find("model.config from c.yaml:1, model.path from command line") != std::string::npos);
-  BOOST_TEST(train_problem({"--model.dropout", "0.1"}) == "this version trains without dropout: model.dropout must be 0 (model.dropout from command line)");
+  BOOST_TEST(train_problem({"--model.path", "w"}).find("(model.config from c.yaml:1)") != std::string::npos);
+  BOOST_TEST(train_problem({"--model.dropout", "0.1"}) == "this version trains without dropout: model.dropout must be 0");
   BOOST_TEST(train_problem({"--model.dropout", "0"}).empty());
   BOOST_TEST(train_problem({"--train.device", "cuda"}).find("trains on the CPU only") != std::string::npos);
   BOOST_TEST(train_problem({"--schedule.warmup_steps", "11"}).find("warm-up takes 11 steps, but the decay ends at step 10") != std::string::npos);
@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE(hidden_and_command_line_options_are_in_no_printed_configura
   BOOST_TEST(*train_line({"--train.inject", "rank=1,kind=nan"}).config.train.inject == "rank=1,kind=nan");
   Files files;
   files.write("p.yaml", "print_program: all\n");
-  BOOST_TEST(message_of<TrainConfig>({"p.yaml"}).find("p.yaml:1: print_program: this option belongs on the command line") != std::string::npos);
+  BOOST_TEST(message_of<TrainConfig>({"p.yaml"}).find("p.yaml:1: --print-program: this option belongs on the command line") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(a_resumed_run_may_change_what_does_not_alter_its_trajectory) {
@@ -109,7 +109,8 @@ BOOST_AUTO_TEST_CASE(the_other_programs_take_flags_and_arguments) {
 }
 
 BOOST_AUTO_TEST_CASE(the_other_programs_refuse_contradictions) {
-  BOOST_TEST(message_of<PrepareConfig>({}).find("inputs is needed") != std::string::npos);
+  BOOST_TEST(message_of<PrepareConfig>({}).find("INPUT is needed: text (.txt)") != std::string::npos);
+  BOOST_TEST(message_of<PrepareConfig>({"a"}) == "--output is needed: folder to create, with token shards and their description");
   BOOST_TEST(message_of<InspectConfig>({"a", "--diff"}).find("--diff compares two checkpoints") != std::string::npos);
   BOOST_TEST(message_of<InspectConfig>({"a", "--tree", "--verify"}).find("separate questions") != std::string::npos);
   BOOST_TEST(message_of<InspectConfig>({"a", "b", "c"}).find("at most a checkpoint") != std::string::npos);
