@@ -10,6 +10,7 @@ namespace {
 constexpr std::size_t request_bits = 4;
 enum Place : std::size_t { loss, norm, non_finite, tokens, next_tokens, stop_after_step, stop_now, failures, first_request,
                            places = first_request + request_bits };
+static_assert(places * sizeof(double) == heartbeat_bytes);
 
 [[noreturn]] void throw_for_all(Communicator& ranks, const std::exception_ptr& mine) {
   std::vector<Failure> failed;

@@ -27,6 +27,9 @@ struct Beat {
   std::exception_ptr failure;            // in: what this rank failed with since the last beat; the numbers then do not matter
 };
 
+/// What each rank puts into the reduction.
+constexpr std::int64_t heartbeat_bytes = 12 * sizeof(double);
+
 /// Sums the numbers and merges the rest. If any rank brought a failure, all ranks throw the same AgreedError: that of the worst, lowest
 /// rank. Counts are exact up to 2^53. Collective over `ranks`.
 Beat heartbeat(Communicator& ranks, const Beat& mine);

@@ -120,6 +120,8 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
 void describe(Declaration& visit, LogOptions& log) {
   visit.field("every", log.every, {.help = "steps between step records", .unit = "steps", .min = 1});
   visit.field("tensorboard", log.tensorboard, {.help = "write event files to RUN/tensorboard"});
+  visit.field("peak_tflops", log.peak_tflops, {.help = "dense peak of the hardware of one rank in the type of precision.dtype: what mfu divides by; "
+              "null: mfu is not known", .unit = "TFLOP/s", .min = 0, .above_min = true});
 }
 
 template <class Section>

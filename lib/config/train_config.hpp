@@ -112,6 +112,7 @@ struct CheckpointOptions {
 struct LogOptions {
   std::int64_t every = 10;                                   // steps between records
   bool tensorboard = true;
+  std::optional<double> peak_tflops;                         // of the hardware of one rank; absent: mfu is not known
 };
 
 struct TrainConfig {

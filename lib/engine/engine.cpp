@@ -1,0 +1,243 @@
+#include "engine/engine.hpp"
+
+#include "base/error.hpp"
+#include "comm/failure.hpp"
+
+#include <ATen/ops/full.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <utility>
+
+namespace lockstep {
+
+/// One execution of a program: what it was given, the memory of its slots, its tickets, and the first failure of this rank.
+struct Engine::Run {
+  Run(const RankClass& of, const SlotIndex& index, std::int64_t number, const StepOrder* given)
+      : ranks(of), order(given), slots(index), tickets(of.actions.size()), step(number) {
+    if (given != nullptr) failure = given->failure;
+  }
+
+  const RankClass& ranks;
+  const StepOrder* order;                      // null in an evaluation
+  std::vector<BatchTensors> batches;           // by micro-batch
+  SlotStore slots;
+  std::vector<Ticket> tickets;                 // by position; of actions on the reduction lane
+  std::exception_ptr failure;
+  std::int64_t step;
+  double loss_sum = 0;                         // of this rank; after reduce_loss of all ranks
+  double squared_norm = 0;
+  double gradient_scale = 1;
+  std::int64_t tokens = 0;                     // of this rank; after reduce_loss of all ranks
+  StepOutcome outcome;
+
+  /// Runs Local work unless this rank has failed; what it throws is the rank's failure.
+  template <class Work>
+  void attempt(Work&& work) {
+    if (failure) return;
+    try {
+      std::forward<Work>(work)();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
+
+  void take(const std::vector<Batch>& micro_batches, const StepProgram& program, const HfConfig& config) {
+    attempt([&] {
+      invariant(static_cast<int>(micro_batches.size()) == program.micro_batches, "a rank has the micro-batches of its program");
+      for (const Batch& batch : micro_batches) {
+        batches.push_back(to_tensors(batch, config));
+        tokens += batch.valid_tokens;
+      }
+    });
+  }
+};
+
+namespace {
+
+bool acquires_stash(const RankClass& ranks, const Action& action) {
+  return std::ranges::any_of(action.slots.acquires,
+                             [&](int slot) { return ranks.slots[static_cast<std::size_t>(slot)].kind == SlotKind::stash; });
+}
+
+Phase phase_of(const Action& action, bool training) {
+  switch (action.op) {
+    case Op::forward: return training ? Phase::forward : Phase::evaluation;
+    case Op::recompute:
+    case Op::backward: return Phase::backward;
+    case Op::finish_gradient:
+    case Op::all_reduce: return Phase::reduction;
+    case Op::gradient_norm:
+    case Op::clip:
+    case Op::optimizer:
+    case Op::refresh: return Phase::optimizer;
+    case Op::heartbeat: return Phase::heartbeat;
+    case Op::reduce_loss: return Phase::evaluation;
+  }
+  return Phase::forward;
+}
+
+}  // namespace
+
+Engine::Engine(Model& model, const AdamW& optimizer, const Catalogue& programs, Session& session, CommunicationLane& lane,
+               std::optional<double> clip_norm)
+    : model_(model), optimizer_(optimizer), programs_(programs), session_(session), lane_(lane), clip_norm_(clip_norm) {
+  for (const StepProgram* program : {&programs.train, &programs.eval}) {
+    if (program->classes.empty()) continue;
+    const bool same_blocks = program->block_names.size() == model.block_count();
+    bool same_units = program->unit_names.size() == model.units().size();
+    for (std::size_t i = 0; same_units && i < model.units().size(); ++i) same_units = program->unit_names[i] == model.units()[i]->name();
+    invariant(same_blocks && same_units, "blocks and units of the step programs are those of the model");
+    const RankClass& ranks = program->class_of(session.world().rank());
+    slots_.emplace(&ranks, SlotIndex(ranks));
+  }
+}
+
+StepOutcome Engine::run_step(const StepBatch& batch, const StepOrder& order) {
+  const StepProgram& program = programs_.pick(order.step, ProgramPhase::training);
+  const RankClass& ranks = program.class_of(session_.world().rank());
+  Run run(ranks, slots_.at(&ranks), order.step, &order);
+  for (const auto& unit : model_.units()) unit->start_gradients();
+  run.take(batch.micro_batches, program, model_.config());
+  execute(run);
+  return run.outcome;
+}
+
+EvaluationOutcome Engine::evaluate(const std::vector<Batch>& micro_batches, std::int64_t step) {
+  const StepProgram& program = programs_.pick(step, ProgramPhase::evaluation);
+  const RankClass& ranks = program.class_of(session_.world().rank());
+  Run run(ranks, slots_.at(&ranks), step, nullptr);
+  run.take(micro_batches, program, model_.config());
+  execute(run);
+  return {run.loss_sum, run.tokens};
+}
+
+void Engine::execute(Run& run) {
+  for (std::size_t position = 0; position < run.ranks.actions.size(); ++position) {
+    const Action& action = run.ranks.actions[position];
+    // A rank that failed drains: it computes nothing more, but takes part in what remains of the communication, so that no other rank
+    // waits for it. The heartbeat then tells all ranks.
+    run.attempt([&] { session_.enter(phase_of(action, run.order != nullptr), run.step); });
+    if (is_collective(action.op)) {
+      communicate(run, action, position);
+    } else {
+      run.attempt([&] { perform(run, action); });
+    }
+    run.slots.release(action);
+  }
+}
+
+void Engine::wait_for(Run& run, const Action& action) {
+  for (const int earlier : action.waits) lane_.wait(run.tickets[static_cast<std::size_t>(earlier)]);
+}
+
+void Engine::communicate(Run& run, const Action& action, std::size_t position) {
+  wait_for(run, action);
+  switch (action.op) {
+    case Op::all_reduce: {
+      const Unit& unit = *model_.units()[static_cast<std::size_t>(action.subject.index)];
+      run.tickets[position] = lane_.all_reduce(bytes_of(unit.gradient()), master_dtype(unit.precision()), Reduce::sum);
+      return;
+    }
+    case Op::heartbeat: return heartbeat(run);
+    case Op::reduce_loss: return reduce_loss(run);
+    default: invariant(false, "the engine knows every collective");
+  }
+}
+
+void Engine::perform(Run& run, const Action& action) {
+  wait_for(run, action);
+  const auto unit = [&]() -> Unit& { return *model_.units()[static_cast<std::size_t>(action.subject.index)]; };
+  switch (action.op) {
+    case Op::forward: return forward(run, action);
+    case Op::recompute: return recompute(run, action);
+    case Op::backward: return backward(run, action);
+    case Op::finish_gradient: return unit().finish_gradients();
+    case Op::gradient_norm: run.squared_norm += squared_norm(unit()); return;
+    case Op::clip: run.gradient_scale = clip_factor(run.outcome.gradient_norm, clip_norm_); return;
+    case Op::optimizer: return optimizer_.update(unit(), run.order->step, run.order->lr, run.gradient_scale);
+    case Op::refresh: return unit().refresh();
+    default: invariant(false, "the engine knows every action");
+  }
+}
+
+void Engine::forward(Run& run, const Action& action) {
+  const int index = action.subject.index;
+  const MicroBatch mb = action.micro_batch;
+  const bool keeps = acquires_stash(run.ranks, action);
+  Block& block = model_.block(static_cast<std::size_t>(index));
+  at::Tensor input;
+  if (index > 0) input = run.slots.at(SlotKind::boundary, boundary_subject(index), mb).value;
+  const c10::AutoGradMode grad_mode(keeps);
+  if (keeps && index > 0) input = input.detach().requires_grad_(true);
+  const at::Tensor output = block.forward(input, run.batches[static_cast<std::size_t>(mb)]);
+  if (keeps) run.slots.at(SlotKind::stash, action.subject, mb) = {input, output};
+  if (block.kind() == BlockDescription::Kind::head) {
+    run.loss_sum += output.item<double>();
+  } else {
+    run.slots.at(SlotKind::boundary, boundary_subject(index + 1), mb).value = output.detach();
+  }
+}
+
+void Engine::recompute(Run& run, const Action& action) {
+  const int index = action.subject.index;
+  const MicroBatch mb = action.micro_batch;
+  const at::Tensor input = run.slots.at(SlotKind::boundary, boundary_subject(index), mb).value.detach().requires_grad_(true);
+  const c10::AutoGradMode grad_mode(true);
+  const at::Tensor output = model_.block(static_cast<std::size_t>(index)).forward(input, run.batches[static_cast<std::size_t>(mb)]);
+  run.slots.at(SlotKind::stash, action.subject, mb) = {input, output};
+}
+
+void Engine::backward(Run& run, const Action& action) {
+  const int index = action.subject.index;
+  const MicroBatch mb = action.micro_batch;
+  SlotContent& stash = run.slots.at(SlotKind::stash, action.subject, mb);
+  at::Tensor seed;
+  if (model_.block(static_cast<std::size_t>(index)).kind() == BlockDescription::Kind::head) {
+    const auto valid_tokens = static_cast<double>(run.order->valid_tokens);
+    seed = at::full({}, valid_tokens > 0 ? 1 / valid_tokens : 0, stash.value.options());
+  } else {
+    seed = run.slots.at(SlotKind::boundary_gradient, boundary_subject(index + 1), mb).value;
+  }
+  torch::autograd::backward({stash.value}, {seed});
+  if (index > 0) run.slots.at(SlotKind::boundary_gradient, boundary_subject(index), mb).value = stash.input.grad();
+}
+
+void Engine::heartbeat(Run& run) {
+  Beat mine;
+  mine.loss_sum = session_.take_injected_nan() ? std::nan("") : run.loss_sum;
+  mine.grad_norm_squared = session_.world().rank() == 0 ? run.squared_norm : 0;   // replicas hold the same gradient: one answers for it
+  mine.next_tokens = run.order->next_valid_tokens;
+  mine.stop = run.order->stop;
+  mine.requests = run.order->requests;
+  mine.failure = run.failure;
+  const Beat all = lockstep::heartbeat(session_.world(), mine);
+  const auto valid_tokens = static_cast<double>(run.order->valid_tokens);
+  run.outcome = {.loss = valid_tokens > 0 ? all.loss_sum / valid_tokens : 0,
+                 .gradient_norm = std::sqrt(all.grad_norm_squared),
+                 .next_valid_tokens = all.next_tokens,
+                 .stop = all.stop,
+                 .requests = all.requests};
+  if (!std::isfinite(run.outcome.loss) || !std::isfinite(run.outcome.gradient_norm)) {
+    throw AgreedError(Error(ExitCode::numerics,
+                            fmt::format("step {}: loss {} or gradient norm {} is not finite; no weight was changed", run.step + 1,
+                                        run.outcome.loss, run.outcome.gradient_norm),
+                            "lower optimizer.lr, set optimizer.clip_norm, or look at the data of this step"),
+                      0);
+  }
+}
+
+void Engine::reduce_loss(Run& run) {
+  Beat mine;
+  mine.loss_sum = run.loss_sum;
+  mine.tokens = run.tokens;
+  mine.failure = run.failure;
+  const Beat all = lockstep::heartbeat(session_.world(), mine);
+  run.loss_sum = all.loss_sum;
+  run.tokens = all.tokens;
+}
+
+}  // namespace lockstep

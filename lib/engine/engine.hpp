@@ -1,0 +1,83 @@
+// Runs a step program on one rank: each action of the list in its order, whatever passes made the list. It knows blocks, units, slots and
+// lanes, and nothing of what parallelism the program expresses. Who makes programs: program/catalogue.hpp. Who calls: train/loop.hpp.
+#pragma once
+
+#include "comm/heartbeat.hpp"
+#include "comm/lane.hpp"
+#include "comm/session.hpp"
+#include "data/batch.hpp"
+#include "engine/slot_store.hpp"
+#include "model/model.hpp"
+#include "optim/adamw.hpp"
+#include "program/catalogue.hpp"
+
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <optional>
+#include <vector>
+
+namespace lockstep {
+
+/// What a training step is told.
+struct StepOrder {
+  std::int64_t step = 0;               // 0-based
+  std::int64_t valid_tokens = 0;       // labels that count, over all ranks: normalises loss and gradient
+  double lr = 0;
+  std::int64_t next_valid_tokens = 0;  // of this rank in the following step: the heartbeat adds them up
+  StopLevel stop = StopLevel::none;    // what this rank was asked
+  Request requests = Request::none;    // what its callbacks and stop channels ask for
+  std::exception_ptr failure;          // of this rank since the last heartbeat: it takes part without computing
+};
+
+/// What every rank knows after it; equal on all ranks.
+struct StepOutcome {
+  double loss = 0;                     // nats a token over the global batch
+  double gradient_norm = 0;            // before clipping
+  std::int64_t next_valid_tokens = 0;  // over all ranks
+  StopLevel stop = StopLevel::none;    // the strongest of any rank
+  Request requests = Request::none;    // those of all ranks
+};
+
+struct EvaluationOutcome {
+  double loss_sum = 0;                 // nats, over all ranks
+  std::int64_t tokens = 0;
+};
+
+class Engine {
+ public:
+  /// Local. All arguments outlive the engine. Without a `clip_norm` gradients are not scaled.
+  /// Throws Error(bug) if the programs' units are not those of the model.
+  Engine(Model& model, const AdamW& optimizer, const Catalogue& programs, Session& session, CommunicationLane& lane,
+         std::optional<double> clip_norm);
+
+  /// One optimizer step. Collective over the world. A rank that fails goes on communicating up to the heartbeat, where all ranks learn
+  /// of it and throw the same Error; weights are then those of before the step. Throws Error(numerics) on all ranks if loss or gradient
+  /// is not finite, again before any weight changes.
+  StepOutcome run_step(const StepBatch& batch, const StepOrder& order);
+
+  /// Sums of loss and tokens over all ranks of as many micro-batches as the evaluation program has. Collective over the world.
+  EvaluationOutcome evaluate(const std::vector<Batch>& micro_batches, std::int64_t step);
+
+ private:
+  struct Run;   // the state of one execution of a program
+  void execute(Run& run);
+  void perform(Run& run, const Action& action);
+  void communicate(Run& run, const Action& action, std::size_t position);
+  void wait_for(Run& run, const Action& action);
+  void forward(Run& run, const Action& action);
+  void recompute(Run& run, const Action& action);
+  void backward(Run& run, const Action& action);
+  void heartbeat(Run& run);
+  void reduce_loss(Run& run);
+
+  Model& model_;
+  const AdamW& optimizer_;
+  const Catalogue& programs_;
+  Session& session_;
+  CommunicationLane& lane_;
+  std::optional<double> clip_norm_;
+  std::map<const RankClass*, SlotIndex> slots_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,46 @@
+// The memory of one execution of a program: what each slot holds, filled and emptied as the program says. Slots that live all run are the
+// units' buffers and are not kept here.
+#pragma once
+
+#include "program/step_program.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <tuple>
+#include <vector>
+
+namespace lockstep {
+
+/// Finds a slot of a rank class by what it is for.
+class SlotIndex {
+ public:
+  explicit SlotIndex(const RankClass& ranks);
+  /// Throws Error(bug) naming the slot if the program has none.
+  std::size_t find(SlotKind kind, Subject subject, MicroBatch micro_batch) const;
+  std::size_t size() const { return size_; }
+
+ private:
+  std::map<std::tuple<SlotKind, Subject, MicroBatch>, std::size_t> index_;
+  std::size_t size_ = 0;
+};
+
+/// A stash holds a block's input and output; a boundary or its gradient holds one tensor.
+struct SlotContent {
+  at::Tensor input;
+  at::Tensor value;
+};
+
+class SlotStore {
+ public:
+  explicit SlotStore(const SlotIndex& index) : index_(&index), contents_(index.size()) {}
+  SlotContent& at(SlotKind kind, Subject subject, MicroBatch micro_batch) { return contents_[index_->find(kind, subject, micro_batch)]; }
+  /// Empties what `action` releases.
+  void release(const Action& action);
+
+ private:
+  const SlotIndex* index_;
+  std::vector<SlotContent> contents_;
+};
+
+}  // namespace lockstep

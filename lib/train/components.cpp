@@ -1,0 +1,101 @@
+#include "train/components.hpp"
+
+#include "base/json.hpp"
+#include "tensor/precision.hpp"
+#include "tensor/unit.hpp"
+
+namespace lockstep {
+
+namespace {
+
+Layout layout_of(const Parameter& parameter, const Model& model, const Mesh& mesh) {
+  return replicated(parameter.shape(), master_dtype(model.precision()), mesh);
+}
+
+Component model_component(const Model& model, const Mesh& mesh) {
+  return {.key = "model", .pattern = Pattern::replicated, .collect = [&model, mesh] {
+            StateTree state;
+            for (const Parameter* parameter : model.parameters()) {
+              state.add(parameter->name(), layout_of(*parameter, model, mesh), bytes_of(parameter->master()));
+            }
+            for (const BlockDescription& block : model.architecture().blocks) {
+              for (const LogicalTensor& tensor : block.tensors) {
+                if (!tensor.alias_of.empty()) state.add_alias(tensor.name, tensor.alias_of);
+              }
+            }
+            return state;
+          }};
+}
+
+Component optimizer_component(const Model& model, const Trajectory& trajectory, const Mesh& mesh) {
+  return {.key = "optimizer", .pattern = Pattern::replicated, .collect = [&model, &trajectory, mesh] {
+            StateTree state;
+            for (const Parameter* parameter : model.parameters()) {
+              state.add("exp_avg/" + parameter->name(), layout_of(*parameter, model, mesh), bytes_of(parameter->first_moment()));
+            }
+            for (const Parameter* parameter : model.parameters()) {
+              state.add("exp_avg_sq/" + parameter->name(), layout_of(*parameter, model, mesh), bytes_of(parameter->second_moment()));
+            }
+            state.set("steps", trajectory.step);
+            return state;
+          }};
+}
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+std::optional<double> optional_number(const StateTree& state, const std::string& name) {
+  const Json value = state.value(name);
+  return value.is_number() ? std::optional<double>(value.get<double>()) : std::nullopt;
+}
+
+Component trainer_component(Trajectory& trajectory, const Json& hf_config) {
+  return {.key = "trainer",
+          .pattern = Pattern::global,
+          .collect =
+              [&trajectory, config = std::make_shared<Json>(hf_config)] {
+                StateTree state;
+                state.set("step", trajectory.step);
+                state.set("tokens", trajectory.tokens);
+                state.set("loss", or_null(trajectory.loss));
+                state.set("eval_loss", or_null(trajectory.eval_loss));
+                state.set("best_eval_loss", or_null(trajectory.best_eval_loss));
+                state.set("hf_config", *config);
+                return state;
+              },
+          .restore =
+              [&trajectory](const StateTree& state) {
+                trajectory.step = state.value("step").get<std::int64_t>();
+                trajectory.tokens = state.value("tokens").get<std::int64_t>();
+                trajectory.loss = optional_number(state, "loss");
+                trajectory.eval_loss = optional_number(state, "eval_loss");
+                trajectory.best_eval_loss = optional_number(state, "best_eval_loss");
+              }};
+}
+
+Component data_component(Trajectory& trajectory) {
+  return {.key = "data",
+          .pattern = Pattern::global,
+          .collect =
+              [&trajectory] {
+                StateTree state;
+                state.set("epoch", trajectory.position.epoch);
+                state.set("sample", trajectory.position.sample);
+                return state;
+              },
+          .restore =
+              [&trajectory](const StateTree& state) {
+                trajectory.position = {state.value("epoch").get<std::int64_t>(), state.value("sample").get<std::int64_t>()};
+              }};
+}
+
+}  // namespace
+
+std::vector<Component> components_of(const Model& model, Trajectory& trajectory, const Mesh& mesh, const Json& hf_config) {
+  return {model_component(model, mesh), optimizer_component(model, trajectory, mesh), trainer_component(trajectory, hf_config),
+          data_component(trajectory)};
+}
+
+}  // namespace lockstep

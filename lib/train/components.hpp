@@ -1,0 +1,20 @@
+// The state of a run as checkpoint components: model and optimizer replicated, trainer and data position global.
+// How components are saved and loaded: checkpoint/.
+#pragma once
+
+#include "base/json_fwd.hpp"
+#include "layout/mesh.hpp"
+#include "model/model.hpp"
+#include "store/component.hpp"
+#include "train/trajectory.hpp"
+
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// `model` and `trajectory` outlive the components. `hf_config` is what the export of a checkpoint starts from. After a load the
+/// trajectory is that of the checkpoint; the caller refreshes the compute copies. Local.
+std::vector<Component> components_of(const Model& model, Trajectory& trajectory, const Mesh& mesh, const Json& hf_config);
+
+}  // namespace lockstep

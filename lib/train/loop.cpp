@@ -1,0 +1,190 @@
+#include "train/loop.hpp"
+
+#include "base/clock.hpp"
+#include "base/text.hpp"
+#include "checkpoint/save.hpp"
+#include "comm/together.hpp"
+#include "optim/schedule.hpp"
+
+#include <unistd.h>
+
+#include <cmath>
+
+namespace lockstep {
+
+namespace {
+
+Meter::Settings meter_settings(const TrainConfig& config, const TrainPlan& plan) {
+  Meter::Settings settings{.last_step = config.train.max_steps, .flops_per_token = plan.flops_per_token, .peak_flops_per_s = {}};
+  if (config.log.peak_tflops) settings.peak_flops_per_s = *config.log.peak_tflops * 1e12 * plan.ranks;
+  return settings;
+}
+
+}  // namespace
+
+TrainingLoop::TrainingLoop(const LoopParts& parts)
+    : parts_(parts),
+      feed_(*parts.plan.training, parts.plan.feed(parts.config, parts.session.world().rank())),
+      stop_(parts.session, {.control_file = parts.files.folder() / "control",
+                            .max_time_s = parts.config.train.max_time ? std::optional(parts.config.train.max_time->value) : std::nullopt}),
+      meter_(meter_settings(parts.config, parts.plan), monotonic_seconds()),
+      callbacks_(make_callbacks(parts.config)),
+      saved_step_(parts.trajectory.step) {
+  if (parts.session.world().rank() != 0) return;
+  const Progress::Settings settings{.what = "train",
+                                    .unit = "steps",
+                                    .total = static_cast<double>(parts.config.train.max_steps),
+                                    .style = progress_style(parts.output.common().progress, STDERR_FILENO)};
+  progress_ = std::make_unique<Progress>(parts.output.log(), settings);
+}
+
+TrainingLoop::~TrainingLoop() = default;
+
+LoopEnd TrainingLoop::run() {
+  Trajectory& now = parts_.trajectory;
+  if (finished()) return LoopEnd::finished;
+  parts_.session.enter(Phase::data, now.step);
+  together(parts_.session.world(), "read the samples of the first step", [&] { batch_ = feed_.make_step(now.step, now.position); });
+  valid_tokens_ = parts_.session.world().all_reduce(batch_.valid_tokens, Reduce::sum);
+  while (!finished()) {
+    const StepOutcome outcome = step();
+    const bool last = finished();
+    if (due(parts_.config.eval.every) || (last && parts_.config.eval.at_end) || asks(outcome.requests, Request::evaluate)) evaluate();
+    if (outcome.stop == StopLevel::now) return LoopEnd::stopped_now;
+    const bool stopping = outcome.stop == StopLevel::after_step && !last;
+    if (stopping || due(parts_.config.checkpoint.every) || (last && parts_.config.checkpoint.at_end) || asks(outcome.requests, Request::save)) save();
+    if (stopping) return LoopEnd::stopped_saved;
+  }
+  together(parts_.session.world(), "end the run", [&] {
+    if (failure_) std::rethrow_exception(failure_);
+  });
+  return LoopEnd::finished;
+}
+
+void TrainingLoop::attempt(const std::function<void()>& work) {
+  if (failure_) return;
+  try {
+    work();
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+}
+
+StepOutcome TrainingLoop::step() {
+  Trajectory& now = parts_.trajectory;
+  parts_.session.enter(Phase::data, now.step);
+  const DataPosition next_position = feed_.next(now.position);
+  StepBatch next;
+  StopChannels::Asked asked;
+  attempt([&] {
+    if (now.step + 1 < parts_.config.train.max_steps) next = feed_.make_step(now.step + 1, next_position);
+    asked = stop_.poll();
+  });
+  const StepOrder order{.step = now.step,
+                        .valid_tokens = valid_tokens_,
+                        .lr = learning_rate(parts_.config, now.step),
+                        .next_valid_tokens = next.valid_tokens,
+                        .stop = asked.stop,
+                        .requests = asked.requests | wishes_,
+                        .failure = failure_};
+  const StepOutcome outcome = parts_.engine.run_step(batch_, order);
+  ++now.step;
+  now.position = next_position;
+  now.tokens += valid_tokens_;
+  now.loss = outcome.loss;
+  meter_.count(valid_tokens_);
+  batch_ = std::move(next);
+  valid_tokens_ = outcome.next_valid_tokens;
+  wishes_ = Request::none;
+  attempt([&] {
+    for (const auto& callback : callbacks_) wishes_ = wishes_ | callback->after_step(view());
+  });
+  if (now.step % parts_.config.log.every == 0 || finished() || outcome.stop != StopLevel::none || asks(outcome.requests, Request::log)) {
+    attempt([&] { record_step(outcome, order.lr); });
+  }
+  return outcome;
+}
+
+void TrainingLoop::record_step(const StepOutcome& outcome, double lr) {
+  if (!progress_) return;
+  const Trajectory& now = parts_.trajectory;
+  const Meter::Reading reading = meter_.read(monotonic_seconds(), now.step);
+  const double epoch = static_cast<double>(now.position.epoch) +
+                       static_cast<double>(now.position.sample) / static_cast<double>(parts_.plan.samples_per_epoch);
+  parts_.files.records().write(StepRecord{.step = now.step,
+                                          .loss = outcome.loss,
+                                          .lr = lr,
+                                          .grad_norm = outcome.gradient_norm,
+                                          .tokens = now.tokens,
+                                          .tokens_per_s = reading.tokens_per_s,
+                                          .step_ms = reading.step_ms,
+                                          .mfu = reading.mfu,
+                                          .eta_s = reading.eta_s,
+                                          .epoch = epoch});
+  const std::string detail = fmt::format("loss {:.4f}, {} tokens/s, {:.0f} ms a step", outcome.loss, human_count(reading.tokens_per_s), reading.step_ms);
+  progress_->update(static_cast<double>(now.step), detail);
+}
+
+void TrainingLoop::evaluate() {
+  Trajectory& now = parts_.trajectory;
+  const double start_s = monotonic_seconds();
+  if (parts_.plan.validation) {
+    parts_.session.enter(Phase::evaluation, now.step);
+    const EvaluationOutcome outcome = lockstep::evaluate(parts_.engine, parts_.config, parts_.plan, parts_.session, now.step);
+    const double loss = outcome.loss_sum / static_cast<double>(outcome.tokens);
+    const bool best = !now.best_eval_loss || loss < *now.best_eval_loss;
+    now.eval_loss = loss;
+    if (best) now.best_eval_loss = loss;
+    evaluated_step_ = now.step;
+    if (progress_) attempt([&] {
+      parts_.files.records().write(EvalRecord{.step = now.step,
+                                              .split = parts_.config.data.validation_split,
+                                              .loss = loss,
+                                              .perplexity = std::exp(loss),
+                                              .tokens = outcome.tokens,
+                                              .eval_ms = (monotonic_seconds() - start_s) * 1e3,
+                                              .best = best});
+      parts_.output.log().info("step {}: validation loss {:.4f}{}", now.step, loss, best ? ", the best so far" : "");
+    });
+  }
+  for (const auto& callback : callbacks_) callback->after_evaluation(view());
+  meter_.exclude(monotonic_seconds() - start_s);
+}
+
+void TrainingLoop::save() {
+  const Trajectory& now = parts_.trajectory;
+  if (saved_step_ == now.step) return;
+  SaveRequest request{.run = parts_.files.folder(),
+                      .step = now.step,
+                      .world = {.mesh = parts_.plan.mesh},
+                      .documents = parts_.documents,
+                      .retention = {.keep_last = parts_.config.checkpoint.keep_last},
+                      .ranks_per_file = static_cast<int>(parts_.config.checkpoint.ranks_per_file),
+                      .enter = [this](Phase phase) { parts_.session.enter(phase, parts_.trajectory.step); }};
+  if (evaluated_step_ == now.step) request.metrics.emplace_back("validation_loss", *now.eval_loss);
+  const double start_s = monotonic_seconds();
+  const SaveReport report = lockstep::save(parts_.session.world(), parts_.components, request);
+  const double seconds = monotonic_seconds() - start_s;
+  stop_.save_took(seconds);
+  meter_.exclude(seconds);
+  saved_step_ = now.step;
+  last_checkpoint_ = report.path.string();
+  if (!progress_) return;
+  CheckpointRecord record{.step = now.step,
+                          .path = report.path.string(),
+                          .bytes = static_cast<std::int64_t>(report.bytes),
+                          .save_ms = seconds * 1e3,
+                          .removed = {}};
+  for (const std::int64_t step : report.retired) record.removed.push_back(checkpoint_folder(parts_.files.folder(), step).string());
+  attempt([&] { parts_.files.records().write(record); });
+  parts_.output.log().info("saved {} ({} in {})", report.path.string(), human_bytes(report.bytes), human_seconds(seconds));
+  if (!report.retention_problem.empty()) parts_.output.log().warning("older checkpoints stay: {}", report.retention_problem);
+}
+
+bool TrainingLoop::due(const std::optional<std::int64_t>& every) const { return every && parts_.trajectory.step % *every == 0; }
+
+RunView TrainingLoop::view() const {
+  return {parts_.session, parts_.model, parts_.tokenizer, parts_.trajectory, parts_.files.records()};
+}
+
+}  // namespace lockstep

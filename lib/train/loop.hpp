@@ -1,0 +1,85 @@
+// The loop of training: steps, records, evaluation, callbacks, saving, stopping. Each decision is taken from what the heartbeat made
+// equal on all ranks. What one step does: engine/engine.hpp.
+#pragma once
+
+#include "app/output.hpp"
+#include "comm/stop.hpp"
+#include "config/train_config.hpp"
+#include "data/feed.hpp"
+#include "engine/engine.hpp"
+#include "report/progress.hpp"
+#include "store/component.hpp"
+#include "train/callbacks.hpp"
+#include "train/evaluation.hpp"
+#include "train/meter.hpp"
+#include "train/run_files.hpp"
+#include "train/train_plan.hpp"
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+/// Everything that the loop works with; all of it outlives the loop.
+struct LoopParts {
+  const TrainConfig& config;
+  const TrainPlan& plan;
+  Session& session;
+  Output& output;
+  RunFiles& files;
+  Engine& engine;
+  const Model& model;
+  const Tokenizer& tokenizer;
+  const std::vector<Component>& components;
+  const std::vector<std::pair<std::string, std::string>>& documents;   // saved with each checkpoint
+  Trajectory& trajectory;
+};
+
+enum class LoopEnd {
+  finished,        // train.max_steps are done
+  stopped_saved,   // on request, after a checkpoint
+  stopped_now,     // on a second request: what came after the last checkpoint is lost
+};
+
+class TrainingLoop {
+ public:
+  explicit TrainingLoop(const LoopParts& parts);
+  ~TrainingLoop();
+
+  /// Runs to the last step or to a request to stop. Collective over the world.
+  LoopEnd run();
+  /// The folder of the last checkpoint of this process group. Local.
+  const std::optional<std::string>& last_checkpoint() const { return last_checkpoint_; }
+
+ private:
+  bool finished() const { return parts_.trajectory.step >= parts_.config.train.max_steps; }
+  StepOutcome step();
+  /// Runs Local work whose failure the next heartbeat, or the end of the loop, makes the failure of all ranks.
+  void attempt(const std::function<void()>& work);
+  void record_step(const StepOutcome& outcome, double lr);
+  void evaluate();
+  void save();
+  bool due(const std::optional<std::int64_t>& every) const;
+  RunView view() const;
+
+  LoopParts parts_;
+  TrainingFeed feed_;
+  StopChannels stop_;
+  Meter meter_;
+  std::vector<std::unique_ptr<Callback>> callbacks_;
+  std::unique_ptr<Progress> progress_;          // on rank 0
+  StepBatch batch_;                             // of the next step
+  std::int64_t valid_tokens_ = 0;               // of the next step, over all ranks
+  std::int64_t evaluated_step_ = -1;
+  std::int64_t saved_step_ = -1;
+  std::optional<std::string> last_checkpoint_;
+  Request wishes_ = Request::none;              // of this rank's callbacks, for the next heartbeat
+  std::exception_ptr failure_;                  // of this rank between heartbeats: the next one tells all ranks
+};
+
+}  // namespace lockstep

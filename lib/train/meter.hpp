@@ -1,0 +1,41 @@
+// Speed and progress of a run: what step records say of time. Performance definitions: tokens per second counts labels that the
+// optimizer trained on; model FLOPs of a token are 6N + 12·L·H·D·T (architecture/architecture.hpp); mfu divides by the stated peak.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace lockstep {
+
+class Meter {
+ public:
+  struct Settings {
+    std::int64_t last_step = 0;                  // steps of the whole run
+    double flops_per_token = 0;
+    std::optional<double> peak_flops_per_s;      // of all ranks together; absent: mfu is not known
+  };
+  struct Reading {
+    double step_ms = 0;                          // mean over the steps since the last reading
+    double tokens_per_s = 0;
+    std::optional<double> mfu;
+    std::optional<double> eta_s;
+  };
+  /// `now_s` of a clock that never goes back.
+  Meter(const Settings& settings, double now_s) : settings_(settings), since_s_(now_s) {}
+
+  /// A step of so many labels has ended. Local.
+  void count(std::int64_t tokens);
+  /// Time that is no step's: evaluation, saving, generation. Local.
+  void exclude(double seconds) { excluded_s_ += seconds; }
+  /// What happened since the last reading, after `steps_done` steps of the run; starts a new interval. Local.
+  Reading read(double now_s, std::int64_t steps_done);
+
+ private:
+  Settings settings_;
+  double since_s_ = 0;
+  double excluded_s_ = 0;
+  std::int64_t steps_ = 0;
+  std::int64_t tokens_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,189 @@
+#include "train/train_job.hpp"
+
+#include "app/status_file.hpp"
+#include "base/clock.hpp"
+#include "base/json.hpp"
+#include "base/text.hpp"
+#include "comm/lane.hpp"
+#include "comm/together.hpp"
+#include "exchange/model_folder.hpp"
+#include "report/build_info.hpp"
+#include "tensor/runtime.hpp"
+#include "train/components.hpp"
+#include "train/loop.hpp"
+#include "train/resume.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+namespace lockstep {
+
+namespace {
+
+/// Host of every rank, by rank. Collective over `world`.
+std::vector<std::string> hosts_of(Communicator& world) {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return world.all_gather(std::string(name.data()));
+}
+
+/// What --dry-run and --print-program answer: for as many ranks as parallel.dp_replicate says, or as were started.
+int answer_without_training(const TrainConfig& config, Session& session, Output& output) {
+  const int ranks = static_cast<int>(config.parallel.dp_replicate.value_or(session.world().size()));
+  const TrainPlan plan = make_train_plan(config, ranks);
+  if (session.world().rank() != 0) return 0;
+  if (!config.print_program) {
+    output.print(describe_plan(config, plan));
+  } else if (config.print_program->rank < 0) {
+    output.print(to_text(plan.programs.train));
+    if (plan.evaluation_rounds > 0) output.print(to_text(plan.programs.eval));
+  } else {
+    output.print(to_text(plan.programs.train, static_cast<Rank>(config.print_program->rank)));
+    if (plan.evaluation_rounds > 0) output.print(to_text(plan.programs.eval, static_cast<Rank>(config.print_program->rank)));
+  }
+  return 0;
+}
+
+std::vector<TensorDescription> expected_tensors(const Architecture& architecture) {
+  std::vector<TensorDescription> tensors;
+  for (const LogicalTensor& tensor : stored_tensors(architecture)) tensors.push_back({tensor.name, tensor.shape, DType::f32});
+  return tensors;
+}
+
+/// Weights of a run that does not resume. Local.
+void fill_weights(const TrainConfig& config, Model& model) {
+  if (config.model.path) {
+    model.load(*open_model_weights(*config.model.path, expected_tensors(model.architecture())));
+  } else {
+    model.initialise(static_cast<std::uint64_t>(config.train.seed));
+  }
+}
+
+AdamW make_optimizer(const OptimizerOptions& options, const Model& model) {
+  return {options, model.parameters()};
+}
+
+RunRecord run_record(const TrainConfig& config, const TrainPlan& plan, const Output& output, const std::vector<std::string>& hosts, int threads,
+                     const Trajectory& start, const std::optional<Path>& resumed) {
+  Json build = Json::object();
+  for (const auto& [key, value] : build_info()) build[key] = value;
+  Json mesh = Json::object();
+  for (const Axis& axis : plan.mesh.axes) mesh[axis.name] = axis.size;
+  const std::set<std::string> distinct(hosts.begin(), hosts.end());
+  const std::int64_t tokens_per_step = config.train.global_batch * config.data.sequence_length;
+  return {.tool = "train",
+          .version = std::string(version()),
+          .build = std::make_shared<Json>(std::move(build)),
+          .config = std::make_shared<Json>(to_json(output.settings())),
+          .mesh = std::make_shared<Json>(std::move(mesh)),
+          .run_dir = config.train.run_dir,
+          .ranks = plan.ranks,
+          .hosts = {distinct.begin(), distinct.end()},
+          .threads_per_rank = threads,
+          .parameters = parameter_count(plan.architecture),
+          .global_batch = config.train.global_batch,
+          .tokens_per_step = tokens_per_step,
+          .flops_per_step = plan.flops_per_token * static_cast<double>(tokens_per_step),
+          .start_step = start.step,
+          .resumed_from = resumed ? std::optional(resumed->string()) : std::nullopt};
+}
+
+int exit_code_of(LoopEnd end) {
+  switch (end) {
+    case LoopEnd::finished: return static_cast<int>(ExitCode::done);
+    case LoopEnd::stopped_saved: return static_cast<int>(ExitCode::stopped);
+    case LoopEnd::stopped_now: return static_cast<int>(ExitCode::verdict);
+  }
+  return static_cast<int>(ExitCode::bug);
+}
+
+SummaryRecord summary(LoopEnd end, const Trajectory& start, const Trajectory& now, double wall_s, const std::optional<std::string>& checkpoint) {
+  SummaryRecord record{.reason = end == LoopEnd::finished ? "finished" : "stopped",
+                       .exit_code = exit_code_of(end),
+                       .step = now.step,
+                       .tokens = now.tokens,
+                       .wall_s = wall_s,
+                       .tokens_per_s = {},
+                       .loss = now.loss,
+                       .eval_loss = now.eval_loss,
+                       .checkpoint = checkpoint};
+  if (now.tokens > start.tokens) record.tokens_per_s = static_cast<double>(now.tokens - start.tokens) / wall_s;
+  return record;
+}
+
+void log_end(Log& log, const SummaryRecord& record) {
+  log.info("{} at step {}: loss {}{}, {} tokens in {}{}", record.reason, record.step, record.loss ? fmt::format("{:.4f}", *record.loss) : "unknown",
+           record.eval_loss ? fmt::format(", validation loss {:.4f}", *record.eval_loss) : "", human_count(static_cast<double>(record.tokens)),
+           human_seconds(record.wall_s), record.checkpoint ? ", last checkpoint " + *record.checkpoint : "");
+  if (record.exit_code == static_cast<int>(ExitCode::stopped)) log.info("the same command goes on from here");
+}
+
+}  // namespace
+
+int train(const TrainConfig& config, Session& session, Output& output) {
+  if (config.print_program || output.common().dry_run) return answer_without_training(config, session, output);
+
+  Communicator& world = session.world();
+  const double start_s = monotonic_seconds();
+  Session::Settings watch{.watchdog_s = config.train.watchdog.value, .injection = {}};
+  if (config.train.inject) watch.injection = parse_injection(*config.train.inject);
+  session.configure(watch);
+  session.accept_stop_signals();
+  session.enter(Phase::start_up);
+  const std::vector<std::string> hosts = hosts_of(world);
+  const auto local_ranks = std::ranges::count(hosts, hosts[static_cast<std::size_t>(world.rank())]);
+  const int threads = threads_per_rank(static_cast<int>(config.train.threads.value_or(0)), static_cast<int>(local_ranks));
+  set_up_runtime(threads);
+
+  TrainPlan plan;
+  together(world, "plan the run", [&] { plan = make_train_plan(config, world.size()); });
+  agree_equal(world, "the step program", to_hex(hash_of(plan.programs.train)) + to_hex(hash_of(plan.programs.eval)));
+  RunFiles files(world, config.train.run_dir);
+  keep_status(session, config.train.run_dir);
+
+  std::optional<Model> model;
+  std::optional<AdamW> optimizer;
+  std::unique_ptr<Tokenizer> tokenizer;
+  together(world, "make the model", [&] {
+    model.emplace(plan.architecture, config.precision.dtype);
+    optimizer.emplace(make_optimizer(config.optimizer, *model));
+    tokenizer = plan.dataset.tokenizer();
+  });
+  Trajectory trajectory;
+  const std::vector<Component> components = components_of(*model, trajectory, plan.mesh, *plan.architecture.config.original);
+  const std::optional<Path> resumed = resume(config, plan, session, output.log(), components);
+  together(world, "fill the weights", [&] {
+    if (!resumed) fill_weights(config, *model);
+    for (const auto& unit : model->units()) unit->refresh();
+  });
+  const Trajectory start = trajectory;
+
+  const std::string config_yaml = to_yaml(output.settings(), tool_of(config), PrintExtent::full);
+  const std::vector<std::pair<std::string, std::string>> documents{
+      {"config.yaml", config_yaml}, {"config.json", to_text(*plan.architecture.config.original)}, {"dataset", dataset_identity(plan.dataset)}};
+  files.open(world, config, config_yaml, *tokenizer);
+  if (world.rank() == 0) {
+    if (resumed) output.log().info("goes on from {}", resumed->string());
+    output.log().info("{} threads a rank; this run:\n{}", threads, describe_plan(config, plan));
+    files.records().write(run_record(config, plan, output, hosts, threads, start, resumed));
+  }
+
+  CommunicationLane lane(world, "reduction");
+  Engine engine(*model, *optimizer, plan.programs, session, lane, config.optimizer.clip_norm);
+  TrainingLoop loop({config, plan, session, output, files, engine, *model, *tokenizer, components, documents, trajectory});
+  const LoopEnd end = loop.run();
+
+  session.enter(Phase::shutdown, trajectory.step);
+  const SummaryRecord record = summary(end, start, trajectory, monotonic_seconds() - start_s, loop.last_checkpoint());
+  if (world.rank() == 0) {
+    files.records().write(record);
+    log_end(output.log(), record);
+  }
+  files.close(world);
+  return exit_code_of(end);
+}
+
+}  // namespace lockstep

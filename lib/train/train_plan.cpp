@@ -1,0 +1,116 @@
+#include "train/train_plan.hpp"
+
+#include "base/error.hpp"
+#include "comm/heartbeat.hpp"
+#include "exchange/model_folder.hpp"
+
+#include <algorithm>
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::int64_t evaluation_chunk = 16;   // micro-batches in one evaluation program, at most: keeps the list short on long splits
+
+HfConfig read_model_config(const ModelOptions& options) {
+  HfConfig config = read_hf_config(Path(options.path ? *options.path : *options.config));
+  if (options.dropout) config.dropout = *options.dropout;
+  return config;
+}
+
+/// The prepare-data command that would make what the configuration asks for.
+std::string prepare_command(const TrainConfig& config) {
+  return fmt::format("prepare-data INPUT… --output {} --data.tokenizer bytes|chars|TOKENIZER --data.validation tail:0.1", config.data.path);
+}
+
+DataSplit split_named(const std::string& name, std::string_view option) {
+  for (const DataSplit split : {DataSplit::train, DataSplit::validation}) {
+    if (name_of(split) == name) return split;
+  }
+  throw Error(ExitCode::usage, fmt::format("{} is '{}', but a dataset has the splits train and validation", option, name));
+}
+
+/// What the model must be able to take from the data.
+void check_fit(const TrainConfig& config, const HfConfig& model, const DatasetManifest& data) {
+  if (data.vocabulary > model.vocabulary) {
+    fail(ExitCode::usage, "the dataset {} has {} token ids ({}), but the model's vocab_size is {}", config.data.path, data.vocabulary,
+         data.tokenizer, model.vocabulary);
+  }
+  if (model.max_positions > 0 && config.data.sequence_length > model.max_positions) {
+    fail(ExitCode::usage, "data.sequence_length is {}, but the model has {} positions", config.data.sequence_length, model.max_positions);
+  }
+}
+
+bool evaluates(const TrainConfig& config) { return config.eval.every || config.eval.at_end; }
+
+void plan_batches(const TrainConfig& config, TrainPlan& plan) {
+  const std::int64_t samples = config.train.global_batch;
+  if (plan.ranks > samples) {
+    throw Error(ExitCode::resources, fmt::format("{} ranks are more than the {} samples of a step", plan.ranks, samples),
+                fmt::format("start at most {} ranks, or set train.global_batch to at least {}", samples, plan.ranks));
+  }
+  const std::int64_t share = share_of(samples, plan.ranks, 0).count;   // the first rank's is the largest
+  plan.micro_batch = std::min(config.train.micro_batch.value_or(share), share);
+  plan.accumulation = accumulation_of(samples, plan.ranks, plan.micro_batch);
+}
+
+/// Micro-batches of an evaluation program; sets how often it is executed.
+std::int64_t plan_evaluation(const TrainConfig& config, TrainPlan& plan) {
+  if (!plan.validation) return 0;
+  const EvaluationFeed feed(*plan.validation, plan.feed(config, 0));
+  std::int64_t total = feed.micro_batches();
+  if (config.eval.batches) total = std::min(total, *config.eval.batches * plan.accumulation);
+  plan.evaluation_rounds = (total + evaluation_chunk - 1) / evaluation_chunk;
+  return (total + plan.evaluation_rounds - 1) / plan.evaluation_rounds;
+}
+
+}  // namespace
+
+FeedSettings TrainPlan::feed(const TrainConfig& config, Rank rank) const {
+  return {.length = config.data.sequence_length,
+          .global_batch = config.train.global_batch,
+          .micro_batch = micro_batch,
+          .rank = rank,
+          .world = ranks,
+          .seed = static_cast<std::uint64_t>(config.train.seed),
+          .shuffle = config.data.shuffle ? Shuffle::every_epoch : Shuffle::never,
+          .documents = config.data.isolate_documents ? Documents::isolated : Documents::joined};
+}
+
+TrainPlan make_train_plan(const TrainConfig& config, int ranks) {
+  TrainPlan plan;
+  plan.ranks = ranks;
+  if (config.parallel.dp_replicate && *config.parallel.dp_replicate != ranks) {
+    throw Error(ExitCode::usage,
+                fmt::format("cannot lay out {} ranks as dp_replicate={}: the only axis of this version takes all ranks", ranks,
+                            *config.parallel.dp_replicate),
+                fmt::format("leave parallel.dp_replicate out, or start {} ranks", *config.parallel.dp_replicate));
+  }
+  plan.mesh = make_mesh("world", {{"dp_replicate", ranks}});
+  plan.architecture = describe(read_model_config(config.model));
+  plan.dataset = open_dataset(config.data.path, prepare_command(config));
+  check_fit(config, plan.architecture.config, plan.dataset.manifest);
+  plan.training = std::make_shared<const TokenStream>(plan.dataset.open(split_named(config.data.train_split, "data.train_split")));
+  const DataSplit validation = split_named(config.data.validation_split, "data.validation_split");
+  if (evaluates(config) && plan.dataset.manifest.of(validation).tokens > 1) {
+    plan.validation = std::make_shared<const TokenStream>(plan.dataset.open(validation));
+  } else if (config.eval.every) {
+    throw Error(ExitCode::usage, fmt::format("eval.every is set, but {} has no validation split", config.data.path),
+                "prepare the data with data.validation, or leave eval.every out");
+  }
+  plan_batches(config, plan);
+  plan.samples_per_epoch = TrainingFeed(*plan.training, plan.feed(config, 0)).samples_per_epoch();
+  plan.flops_per_token = flops_per_token(plan.architecture, config.data.sequence_length);
+  plan.model = plan_of(plan.architecture, config.precision.dtype, {plan.micro_batch, config.data.sequence_length});
+  const ProgramOptions options{
+      .micro_batches = static_cast<int>(plan.accumulation),
+      .eval_micro_batches = static_cast<int>(plan_evaluation(config, plan)),
+      .recompute = config.train.recompute == Recompute::block ? RecomputePolicy::block : RecomputePolicy::none,
+      .update = {.clips = config.optimizer.clip_norm.has_value(), .refresh = Refresh::with_optimizer, .heartbeat_bytes = heartbeat_bytes},
+      .eval_reduction_bytes = heartbeat_bytes,
+  };
+  plan.programs = make_catalogue(plan.mesh, plan.model, options);
+  return plan;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,8 @@
+// train: transformer language models on any number of ranks. What it does is lib/train/train_job.hpp.
+#include "app/tool.hpp"
+#include "config/train_config.hpp"
+#include "train/train_job.hpp"
+
+int main(int argc, char** argv) {
+  return lockstep::run_tool<lockstep::TrainConfig>(argc, argv, lockstep::parallel_job, lockstep::train);
+}
