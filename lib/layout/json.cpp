@@ -41,7 +41,8 @@ Mesh read_mesh(const Json& json) {
   Mesh mesh{json.at("id").get<std::string>(), {}};
   for (const Json& axis : json.at("axes")) {
     const Axis read{axis.at("name").get<std::string>(), axis.at("size").get<int>(), axis.at("stride").get<int>()};
-    if (read.size < 1 || read.stride < 1) fail(ExitCode::input, "axis {} has size {} and stride {}, but both are at least 1", read.name, read.size, read.stride);
+    if (read.size < 1 || read.stride < 1)
+      fail(ExitCode::input, "axis {} has size {} and stride {}, but both are at least 1", read.name, read.size, read.stride);
     if (find_axis(mesh, read.name) != nullptr) fail(ExitCode::input, "mesh {} names axis {} twice", mesh.id, read.name);
     mesh.axes.push_back(read);
   }

@@ -14,7 +14,8 @@ bool names(const std::vector<AxisName>& axes, const AxisName& axis) { return std
 
 const Axis& axis_of(const Layout& layout, const AxisName& name) {
   const Axis* axis = find_axis(layout.mesh, name);
-  if (axis == nullptr) fail(ExitCode::usage, "layout of a {} tensor names axis {}, which mesh {} does not have", to_text(layout.global), name, layout.mesh.id);
+  if (axis == nullptr)
+    fail(ExitCode::usage, "layout of a {} tensor names axis {}, which mesh {} does not have", to_text(layout.global), name, layout.mesh.id);
   return *axis;
 }
 
@@ -28,8 +29,10 @@ void claim(std::vector<AxisName>& claimed, const Layout& layout, const AxisName&
 void check_split(const Layout& layout, const Split& split) {
   if (split.dim < 0 || static_cast<std::size_t>(split.dim) >= layout.global.size())
     fail(ExitCode::usage, "layout splits dim {} of a {} tensor, which has {} dims", split.dim, to_text(layout.global), layout.global.size());
-  if (split.granule < 1) fail(ExitCode::usage, "layout of a {} tensor has granule {}, but a granule is at least 1", to_text(layout.global), split.granule);
-  if (split.parts < 0) fail(ExitCode::usage, "layout of a {} tensor has {} parts, but 0 (one a rank) is the least", to_text(layout.global), split.parts);
+  if (split.granule < 1)
+    fail(ExitCode::usage, "layout of a {} tensor has granule {}, but a granule is at least 1", to_text(layout.global), split.granule);
+  if (split.parts < 0)
+    fail(ExitCode::usage, "layout of a {} tensor has {} parts, but 0 (one a rank) is the least", to_text(layout.global), split.parts);
 }
 
 void check_pin(const Layout& layout, const Pin& pin) {

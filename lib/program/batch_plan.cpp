@@ -11,7 +11,8 @@ BatchPlan plan_batch(std::int64_t global_batch, std::int64_t ranks, std::optiona
   if (global_batch < 1) fail(ExitCode::usage, "a global batch of {} samples is no batch: it needs at least 1", global_batch);
   if (micro_batch && *micro_batch < 1) fail(ExitCode::usage, "a micro-batch of {} samples is no batch: it needs at least 1", *micro_batch);
   if (ranks > global_batch)
-    throw Error(ExitCode::usage, fmt::format("cannot divide a global batch of {} samples among {} ranks: {} of them would have none", global_batch, ranks, ranks - global_batch),
+    throw Error(ExitCode::usage, fmt::format("cannot divide a global batch of {} samples among {} ranks: {} of them would have none",
+                                               global_batch, ranks, ranks - global_batch),
                 fmt::format("start at most {} ranks, or raise the global batch", global_batch));
   const std::int64_t largest_share = (global_batch + ranks - 1) / ranks;
   const std::int64_t at_once = std::min(micro_batch.value_or(largest_share), largest_share);

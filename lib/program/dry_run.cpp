@@ -21,7 +21,9 @@ class Rows {
   void count(std::string key, std::string label, std::int64_t value) {
     rows_.push_back({section_, std::move(key), std::move(label), value, fmt::to_string(value)});
   }
-  void bytes(std::string key, std::string label, std::int64_t value) { rows_.push_back({section_, std::move(key), std::move(label), value, human(value)}); }
+  void bytes(std::string key, std::string label, std::int64_t value) {
+    rows_.push_back({section_, std::move(key), std::move(label), value, human(value)});
+  }
   void row(Row row) {
     row.section = section_;
     rows_.push_back(std::move(row));

@@ -8,7 +8,7 @@ namespace lockstep::rules {
 /// Classes hold every rank once; subjects, micro-batches, lanes, groups and slot numbers make sense; waits point backwards.
 void check_form(const StepProgram& program, const ModelPlan& plan);
 
-/// Collectives of all ranks meet with equal payload, and no rank waits for ever. Every action is well formed.
+/// Collectives of all ranks meet, and no rank waits for ever.
 void check_matching(const StepProgram& program);
 
 /// The list holds exactly the actions that the step is made of, and what depends on each other is ordered.

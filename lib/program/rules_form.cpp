@@ -35,7 +35,8 @@ void check_ranks(const StepProgram& program) {
     if (ranks.ranks.empty()) throw Fault{0, -1, "a class of ranks is empty"};
     if (!std::is_sorted(ranks.ranks.begin(), ranks.ranks.end())) throw Fault{ranks.ranks.front(), -1, "the ranks of its class are not ascending"};
     for (const Rank rank : ranks.ranks) {
-      if (rank < 0 || rank >= world_size(program.mesh)) throw Fault{ranks.ranks.front(), -1, fmt::format("its class holds rank {}, which the mesh does not have", rank)};
+      if (rank < 0 || rank >= world_size(program.mesh))
+        throw Fault{ranks.ranks.front(), -1, fmt::format("its class holds rank {}, which the mesh does not have", rank)};
       ++lists[static_cast<std::size_t>(rank)];
     }
   }
@@ -74,9 +75,11 @@ void check_list(const StepProgram& program, const RankClass& ranks, const ModelP
     const std::string reason = objection(program, plan, action);
     if (!reason.empty()) throw Fault{ranks.ranks.front(), position, reason};
     for (const int wait : action.waits)
-      if (wait < 0 || wait >= position) throw Fault{ranks.ranks.front(), position, fmt::format("waits for action {}, which does not come before it", wait)};
+      if (wait < 0 || wait >= position)
+        throw Fault{ranks.ranks.front(), position, fmt::format("waits for action {}, which does not come before it", wait)};
     const Slots& slots = action.slots;
-    if (!slots_exist(ranks, slots.acquires) || !slots_exist(ranks, slots.reads) || !slots_exist(ranks, slots.writes) || !slots_exist(ranks, slots.releases))
+    if (!slots_exist(ranks, slots.acquires) || !slots_exist(ranks, slots.reads) ||
+        !slots_exist(ranks, slots.writes) || !slots_exist(ranks, slots.releases))
       throw Fault{ranks.ranks.front(), position, "uses a slot that its class does not have"};
   }
 }

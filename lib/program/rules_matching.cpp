@@ -52,7 +52,9 @@ class Walk {
     }
   }
 
-  static int head(const State& state, std::size_t lane) { return state.next[lane] < state.lanes[lane].size() ? state.lanes[lane][state.next[lane]] : -1; }
+  static int head(const State& state, std::size_t lane) {
+    return state.next[lane] < state.lanes[lane].size() ? state.lanes[lane][state.next[lane]] : -1;
+  }
 
   /// Everything on this rank allows the action to start: its waits, and the collectives issued before it.
   static bool ready(const State& state, int position) {
@@ -82,7 +84,7 @@ class Walk {
       if (theirs < 0 || !ready(state(member), theirs)) return false;
       const Action& other = (*state(member).actions)[static_cast<std::size_t>(theirs)];
       if (other.group != action.group) return false;
-      if (other.op != action.op || other.subject != action.subject || other.bytes != action.bytes)
+      if (other.op != action.op || other.subject != action.subject)   // then the payload is equal too: check_step
         throw Fault{rank, position, fmt::format("meets action {} of rank {}: {}", theirs, member, to_text(program_, other))};
     }
     for (const Rank member : members) end(state(member), head(state(member), lane));

@@ -18,7 +18,8 @@ using Key = std::tuple<Op, Subject, MicroBatch>;
 class Step {
  public:
   Step(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan, const ProgramOptions& options)
-      : program_(program), ranks_(ranks), plan_(plan), options_(options), order_(ranks.actions), last_block_(static_cast<int>(plan.blocks.size()) - 1) {
+      : program_(program), ranks_(ranks), plan_(plan), options_(options), order_(ranks.actions),
+        last_block_(static_cast<int>(plan.blocks.size()) - 1) {
     for (std::size_t i = 0; i < ranks.actions.size(); ++i) {
       const Action& action = ranks.actions[i];
       positions_[{action.op, action.subject, action.micro_batch}].push_back(static_cast<int>(i));

@@ -56,7 +56,9 @@ Json to_json(const RankClass& ranks) {
 }
 
 std::optional<std::string> difference(const StepProgram& a, const RankClass& left, const StepProgram& b, const RankClass& right, std::size_t index) {
-  if (left.ranks != right.ranks) return fmt::format("class {} holds {} ranks in one program and {} in the other, or others", index, left.ranks.size(), right.ranks.size());
+  if (left.ranks != right.ranks)
+    return fmt::format("class {} holds {} ranks in one program and {} in the other, or others",
+                       index, left.ranks.size(), right.ranks.size());
   for (std::size_t i = 0; i < std::max(left.actions.size(), right.actions.size()); ++i) {
     const auto text = [&](const StepProgram& program, const RankClass& ranks) {
       return i < ranks.actions.size() ? to_text(program, ranks.actions[i]) : std::string("nothing");
@@ -111,7 +113,8 @@ std::optional<std::string> difference(const StepProgram& a, const StepProgram& b
   if (a.mesh != b.mesh) return std::string("the meshes differ");
   if (a.micro_batches != b.micro_batches) return fmt::format("{} micro-batches in one program, {} in the other", a.micro_batches, b.micro_batches);
   if (a.block_names != b.block_names || a.unit_names != b.unit_names) return std::string("the blocks or units differ");
-  if (a.classes.size() != b.classes.size()) return fmt::format("{} classes of ranks in one program, {} in the other", a.classes.size(), b.classes.size());
+  if (a.classes.size() != b.classes.size())
+    return fmt::format("{} classes of ranks in one program, {} in the other", a.classes.size(), b.classes.size());
   for (std::size_t i = 0; i < a.classes.size(); ++i)
     if (auto found = difference(a, a.classes[i], b, b.classes[i], i)) return found;
   return std::nullopt;

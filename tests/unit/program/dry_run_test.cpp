@@ -46,7 +46,8 @@ BOOST_AUTO_TEST_CASE(without_a_micro_batch_a_rank_computes_all_of_its_samples_at
 
 BOOST_AUTO_TEST_CASE(more_ranks_than_samples_are_refused_with_both_numbers) {
   BOOST_CHECK_EXCEPTION(plan_batch(3, 4, std::nullopt), Error, [](const Error& error) {
-    return error.code() == ExitCode::usage && std::string(error.what()) == "cannot divide a global batch of 3 samples among 4 ranks: 1 of them would have none" &&
+    return error.code() == ExitCode::usage && std::string(error.what()) ==
+               "cannot divide a global batch of 3 samples among 4 ranks: 1 of them would have none" &&
            error.hint() == "start at most 3 ranks, or raise the global batch";
   });
   BOOST_CHECK_THROW(plan_batch(3, 1, 0), Error);
@@ -104,6 +105,21 @@ BOOST_AUTO_TEST_CASE(recompute_trades_stashes_for_one_at_a_time) {
   const std::int64_t recomputed = memory_of(make_catalogue(mesh, plan, options).train.classes.front()).bytes.at(SlotKind::stash);
   BOOST_TEST(kept == 2510);
   BOOST_TEST(recomputed == 10 + 1000 + 100);   // the embedding's, and one layer's with its new output
+}
+
+BOOST_AUTO_TEST_CASE(memory_that_another_lane_releases_counts_until_an_action_certainly_comes_after_it) {
+  RankClass ranks;
+  for (int i = 0; i < 3; ++i) ranks.slots.push_back({SlotKind::stash, block_subject(i), 0, 100});
+  ranks.actions.resize(4);
+  ranks.actions[0].slots.acquires = {0};
+  ranks.actions[1].lane = Lane::reduction;
+  ranks.actions[1].waits = {0};
+  ranks.actions[1].slots.releases = {0};
+  ranks.actions[2].slots = {{1}, {}, {}, {1}};
+  ranks.actions[3].slots = {{2}, {}, {}, {2}};
+  BOOST_TEST(memory_of(ranks).peak_bytes == 200);   // slot 0 may still be held beside slot 1 or slot 2
+  ranks.actions[2].waits = {1};
+  BOOST_TEST(memory_of(ranks).peak_bytes == 100);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

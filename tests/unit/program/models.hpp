@@ -7,7 +7,8 @@
 
 namespace lockstep::models {
 
-inline ModelPlan plan_of(std::vector<BlockPlan> blocks, const std::vector<ParameterPlan>& parameters, const UnitTypes& types = {}, std::int64_t bucket_bytes = 0) {
+inline ModelPlan plan_of(std::vector<BlockPlan> blocks, const std::vector<ParameterPlan>& parameters, const UnitTypes& types = {},
+                         std::int64_t bucket_bytes = 0) {
   ModelPlan plan{std::move(blocks), {}};
   plan.units = make_units(plan.blocks, parameters, types, bucket_bytes);
   return plan;
@@ -34,7 +35,8 @@ inline Case random_case(std::mt19937& engine) {
   std::vector<BlockPlan> blocks;
   std::vector<ParameterPlan> parameters;
   for (int block = 0; block < count; ++block) {
-    blocks.push_back({"block." + std::to_string(block), roll(0, 50), block + 1 == count ? 0 : roll(1, 20), roll(0, 1) * 30, 1.0 * roll(1, 5), 1.0 * roll(1, 5), roll(0, 2) > 0});
+    blocks.push_back({"block." + std::to_string(block), roll(0, 50), block + 1 == count ? 0 : roll(1, 20), roll(0, 1) * 30,
+                      1.0 * roll(1, 5), 1.0 * roll(1, 5), roll(0, 2) > 0});
     for (int i = roll(block == 0, 2); i > 0; --i) parameters.push_back({"p" + std::to_string(parameters.size()), roll(0, 60), {block}});
   }
   if (count > 1 && roll(0, 1) == 0) parameters.front().blocks.push_back(count - 1);

@@ -195,7 +195,8 @@ BOOST_AUTO_TEST_CASE(every_mutation_that_plays_wrong_is_rejected) {
 
 BOOST_FIXTURE_TEST_CASE(a_reduction_that_does_not_wait_for_its_gradient_is_named, Right) {
   at(Op::all_reduce, 3).waits.clear();
-  BOOST_TEST(fault() == "program train, rank 0, action 16 (all_reduce unit head over dp_replicate, 64 B): may start before action 15 (finish_gradient unit head) has ended");
+  BOOST_TEST(fault() == "program train, rank 0, action 16 (all_reduce unit head over dp_replicate, 64 B): "
+                        "may start before action 15 (finish_gradient unit head) has ended");
 }
 
 BOOST_FIXTURE_TEST_CASE(a_dropped_stash_must_be_computed_again, Right) {
@@ -206,9 +207,40 @@ BOOST_FIXTURE_TEST_CASE(a_dropped_stash_must_be_computed_again, Right) {
   BOOST_TEST(fault() == "program train, rank 0: never does recompute block layer.1 mb 1");
 }
 
+BOOST_FIXTURE_TEST_CASE(a_block_must_be_recomputed_before_its_backward_reads_the_stash, Right) {
+  const auto first = static_cast<std::size_t>(position(Op::recompute, 2, 0));
+  std::swap(actions()[first], actions()[first + 1]);
+  BOOST_TEST(fault() == "program train, rank 0, action 5 (backward block layer.1 mb 0): "
+                        "may start before action 6 (recompute block layer.1 mb 0) has ended");
+}
+
+BOOST_FIXTURE_TEST_CASE(an_action_that_the_options_do_not_ask_for_is_rejected, Right) {
+  options.update.clips = false;
+  BOOST_TEST(fault() == "program train, rank 0, action 33 (clip): is no part of this step");
+}
+
+BOOST_FIXTURE_TEST_CASE(two_lanes_must_not_touch_the_same_memory_at_once, Right) {
+  const std::vector<int> gradient = at(Op::all_reduce, 2).slots.writes;   // of layer.1, whose backward runs beside the head's reduction
+  Slots& slots = at(Op::all_reduce, 3).slots;
+  const Slots right = slots;
+  slots.reads = gradient;
+  const std::string expected = "program train, rank 0, action 18 (backward block layer.1 mb 1): "
+                               "may run beside action 16, which also uses gradient of unit layer.1";
+  BOOST_TEST(fault() == expected);
+  slots = right;
+  slots.writes.push_back(gradient.front());
+  BOOST_TEST(fault() == expected);
+}
+
+BOOST_FIXTURE_TEST_CASE(an_action_that_leaves_out_memory_it_needs_is_named_with_it, Right) {
+  at(Op::forward, 1, 0).slots.reads = at(Op::forward, 0, 0).slots.reads;
+  BOOST_TEST(fault() == "program train, rank 0, action 1 (forward block layer.0 mb 0): must use compute_copy of unit layer.0");
+}
+
 BOOST_FIXTURE_TEST_CASE(memory_that_is_never_released_is_named_where_it_is_acquired, Right) {
   at(Op::backward, 3, 0).slots.releases.clear();
-  BOOST_TEST(fault() == "program train, rank 0, action 2 (forward block layer.1 mb 0): acquires boundary of boundary 3 mb 0, which nothing releases");
+  BOOST_TEST(fault() == "program train, rank 0, action 2 (forward block layer.1 mb 0): "
+                        "acquires boundary of boundary 3 mb 0, which nothing releases");
 }
 
 BOOST_FIXTURE_TEST_CASE(ranks_that_reduce_in_another_order_are_caught_before_they_hang, Right) {
