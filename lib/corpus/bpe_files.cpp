@@ -60,6 +60,7 @@ void read_model(const Tree& model, const std::string& origin, BpeDescription& bp
   require_idle(model, "dropout", {0.0, 0}, where);
   require_idle(model, "continuing_subword_prefix", {""}, where);
   require_idle(model, "end_of_word_suffix", {""}, where);
+  if (!model.at("vocab").is_object() || !model.at("merges").is_array()) fail(ExitCode::input, "{}: vocab is not an object, or merges not a list", where);
   bpe.whole_pieces_first = model.value("ignore_merges", false);
   for (const auto& [token, id] : model.at("vocab").items()) bpe.vocabulary.emplace_back(token, id.get<std::int32_t>());
   for (const Tree& merge : model.at("merges")) {
@@ -136,6 +137,7 @@ BpeDescription read_bpe(const Path& path) {
       read_tokenizer_json(parse_tree(take("tokenizer.json"), json.string()), json.string(), bpe);
     } else if (std::filesystem::exists(folder / "vocab.json") && std::filesystem::exists(folder / "merges.txt")) {
       const Tree vocabulary = parse_tree(take("vocab.json"), (folder / "vocab.json").string());
+      if (!vocabulary.is_object()) fail(ExitCode::input, "{} is not an object", (folder / "vocab.json").string());
       for (const auto& [token, id] : vocabulary.items()) bpe.vocabulary.emplace_back(token, id.get<std::int32_t>());
       read_merges_txt(take("merges.txt"), (folder / "merges.txt").string(), bpe);
     } else {

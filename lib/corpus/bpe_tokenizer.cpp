@@ -58,7 +58,11 @@ Bpe::Bpe(const BpeDescription& description, const std::string& origin)
     return found->second;
   };
   std::uint32_t rank = 0;
-  for (const auto& [left, right] : description.merges) merges.insert(id_named(left), id_named(right), {rank++, id_named(left + right)});
+  for (const auto& [left, right] : description.merges) {
+    const std::int32_t left_id = id_named(left);
+    const std::int32_t right_id = id_named(right);
+    merges.insert(left_id, right_id, {rank++, id_named(left + right)});
+  }
   for (const AddedToken& token : description.added_tokens) {
     name(token.id, token.content);
     if (!token.content.empty()) added[token.normalized ? 1 : 0].push_back(token);

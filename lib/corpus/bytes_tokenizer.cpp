@@ -15,7 +15,7 @@ std::string bytes_tokenizer_json(const std::string& end_name) {
   Json vocabulary = Json::object();
   for (int byte = 0; byte < 256; ++byte) vocabulary[to_byte_level(std::string(1, static_cast<char>(byte)))] = byte;
   const Json byte_level{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
-  return hf_tokenizer_json({added_token_json(end_id, end_name)}, byte_level, byte_level,
+  return hf_tokenizer_json(Json::array({added_token_json(end_id, end_name)}), byte_level, byte_level,
                            Json{{"type", "BPE"}, {"dropout", nullptr}, {"unk_token", nullptr}, {"continuing_subword_prefix", nullptr},
                                 {"end_of_word_suffix", nullptr}, {"fuse_unk", false}, {"byte_fallback", false},
                                 {"ignore_merges", false}, {"vocab", vocabulary}, {"merges", Json::array()}});

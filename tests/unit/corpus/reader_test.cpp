@@ -1,0 +1,211 @@
+#include "base/error.hpp"
+#include "corpus/block_reader.hpp"
+#include "corpus/input_files.hpp"
+#include "corpus/json_lines.hpp"
+#include "harness/temporary_folder.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <random>
+
+using namespace lockstep;
+
+namespace {
+
+std::string gzipped(const std::string& text) {
+  z_stream stream{};
+  BOOST_REQUIRE(deflateInit2(&stream, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  std::string out(deflateBound(&stream, text.size()) + 64, '\0');
+  std::string in = text;
+  stream.next_in = reinterpret_cast<Bytef*>(in.data());
+  stream.avail_in = static_cast<uInt>(in.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  BOOST_REQUIRE(deflate(&stream, Z_FINISH) == Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+std::string zstandard(const std::string& text) {
+  std::string out(ZSTD_compressBound(text.size()), '\0');
+  out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 1));
+  return out;
+}
+
+std::string many_lines(std::size_t bytes) {
+  std::string text;
+  std::mt19937 random(1);
+  while (text.size() < bytes) text += std::string(random() % 200, static_cast<char>('a' + random() % 26)) + "é\n";
+  return text;
+}
+
+struct Read {
+  std::string text;
+  std::vector<TextBlock> blocks;
+};
+
+// Everything that the reader gives for one file, cut anywhere.
+Read read_all(const Path& path, const LastCut& last_cut = [](std::string_view text) { return text.size(); }) {
+  const auto inputs = find_inputs({path.string()});
+  BlockReader reader(inputs.files, last_cut);
+  Read read;
+  for (TextBlock block; reader.next(block);) {
+    read.text += block.text;
+    block.file = nullptr;
+    read.blocks.push_back(block);
+  }
+  BOOST_TEST(reader.consumed() == std::filesystem::file_size(path));
+  return read;
+}
+
+auto input_error(const std::string& part) {
+  return [part](const Error& error) {
+    if (error.code() == ExitCode::input && std::string(error.what()).find(part) != std::string::npos) return true;
+    BOOST_TEST_MESSAGE("got: " << error.what());
+    return false;
+  };
+}
+
+std::vector<std::string> documents_of(const Path& path, const std::string& field = "text") {
+  const auto inputs = find_inputs({path.string()});
+  BlockReader reader(inputs.files, [](std::string_view text) { return text.size(); });
+  JsonLines lines(field);
+  std::vector<std::string> documents;
+  for (TextBlock block; reader.next(block);) lines.for_each(block, [&](std::string_view text) { documents.emplace_back(text); });
+  return documents;
+}
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(readers, TemporaryFolder)
+
+BOOST_AUTO_TEST_CASE(a_text_reads_equal_plain_and_compressed_in_the_same_blocks) {
+  const std::string text = many_lines(900000);
+  publish_file(path / "a.txt", text);
+  publish_file(path / "b.txt.gz", gzipped(text.substr(0, 1000)) + gzipped(text.substr(1000)));   // two members
+  publish_file(path / "c.txt.zst", zstandard(text.substr(0, 500000)) + zstandard(text.substr(500000)));
+  const Read plain = read_all(path / "a.txt");
+  BOOST_TEST((plain.text == text));
+  BOOST_TEST(plain.blocks.size() == 4u);
+  for (const char* const name : {"b.txt.gz", "c.txt.zst"}) {
+    const Read other = read_all(path / name);
+    BOOST_REQUIRE(other.blocks.size() == plain.blocks.size());
+    for (std::size_t i = 0; i < plain.blocks.size(); ++i) BOOST_TEST((other.blocks[i].text == plain.blocks[i].text));
+    BOOST_TEST((other.blocks.back().document_hash == hash128(text)));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(blocks_of_a_text_tell_document_lines_and_hash_and_never_cut_a_character) {
+  for (const std::size_t size : {1ul, 262143ul, 262144ul, 262145ul, 700000ul}) {
+    std::string text = "é";
+    while (text.size() + 3 <= size) text += text.size() % 7 == 0 ? "\né" : "日";
+    text.resize(std::max(text.size(), size), 'x');
+    publish_file(path / "a.txt", text);
+    const Read read = read_all(path / "a.txt");
+    BOOST_TEST((read.text == text));
+    std::int64_t lines = 1;
+    for (const TextBlock& block : read.blocks) {
+      BOOST_TEST((static_cast<unsigned char>(block.text.front()) & 0xC0) != 0x80);
+      BOOST_TEST(block.first_line == lines);
+      BOOST_TEST(block.begins_document == (&block == &read.blocks.front()));
+      BOOST_TEST(block.ends_document == (&block == &read.blocks.back()));
+      lines += std::ranges::count(block.text, '\n');
+    }
+    BOOST_TEST((read.blocks.back().document_hash == hash128(text)));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_text_without_a_cut_is_one_block) {
+  const std::string text(1000000, 'a');
+  publish_file(path / "a.txt", text);
+  const Read read = read_all(path / "a.txt", [](std::string_view) { return std::size_t{0}; });
+  BOOST_TEST(read.blocks.size() == 1u);
+  BOOST_TEST((read.text == text));
+}
+
+BOOST_AUTO_TEST_CASE(json_lines_give_their_field_whatever_their_length_and_place) {
+  std::string lines = "\xEF\xBB\xBF";   // a byte order mark
+  std::vector<std::string> expected;
+  std::mt19937 random(2);
+  for (int i = 0; i < 3000; ++i) {
+    const std::string text = i % 500 == 7 ? std::string(400000, 'x') : fmt::format("document {} é \" \\ {}", i, std::string(random() % 300, 'y'));
+    expected.push_back(text);
+    std::string escaped;
+    for (const char c : text) escaped += c == '"' ? "\\u0022" : c == '\\' ? "\\\\" : std::string(1, c);
+    lines += fmt::format("{{\"id\": {}, \"text\": \"{}\", \"more\": [1, {{}}]}}{}", i, escaped, i % 3 == 0 ? "\r\n" : "\n");
+    if (i % 100 == 0) lines += "  \n";
+  }
+  lines.pop_back();   // no line end at the end
+  publish_file(path / "a.jsonl", lines);
+  BOOST_TEST((documents_of(path / "a.jsonl") == expected));
+  publish_file(path / "a.jsonl.zst", zstandard(lines));
+  BOOST_TEST((documents_of(path / "a.jsonl.zst") == expected));
+}
+
+BOOST_AUTO_TEST_CASE(a_bad_line_is_named_with_its_reason) {
+  const std::string good = "{\"text\": \"" + std::string(300000, 'a') + "\"}\n";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"({"text": "a)", "not valid JSON"}, {R"({"text": "a"} x)", "not valid JSON"}, {R"(["text"])", "not a JSON object"},
+      {R"({"texts": "a", "id": 1})", "no field 'text'; it has texts, id"}, {R"({})", "no field 'text'; it has none"},
+      {R"({"text": 3})", "the field 'text' is not text"}, {R"({"text": null})", "the field 'text' is not text"},
+      {"{\"text\": \"a\xFF\"}", "not valid UTF-8"}, {R"({"text": "\ud800"})", "not valid JSON"}};
+  for (const auto& [line, reason] : cases) {
+    publish_file(path / "bad.jsonl", good + "\n" + good + line + "\n" + good);
+    BOOST_CHECK_EXCEPTION(documents_of(path / "bad.jsonl"), Error, input_error("bad.jsonl:4: " + reason));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(invalid_utf8_in_a_text_is_named_with_its_line) {
+  publish_file(path / "a.txt", many_lines(600000) + "\xC3(\n");
+  const auto inputs = find_inputs({(path / "a.txt").string()});
+  const auto lines = std::ranges::count(read_file(path / "a.txt"), '\n');
+  BlockReader reader(inputs.files, [](std::string_view text) { return text.size(); });
+  const auto check_all = [&] {
+    for (TextBlock block; reader.next(block);) require_utf8(block);
+  };
+  BOOST_CHECK_EXCEPTION(check_all(), Error, input_error(fmt::format("a.txt:{}: not valid UTF-8 (byte 0xC3)", lines)));
+}
+
+BOOST_AUTO_TEST_CASE(compressed_files_that_are_cut_off_damaged_or_hold_nothing_are_named) {
+  const std::string text = many_lines(300000);
+  for (const auto& [name, whole] : {std::pair<std::string, std::string>{"a.txt.gz", gzipped(text)}, {"a.txt.zst", zstandard(text)}}) {
+    publish_file(path / name, whole.substr(0, whole.size() - 5));
+    BOOST_CHECK_EXCEPTION(read_all(path / name), Error, input_error(name + ": the compressed data ends too early"));
+    publish_file(path / name, "this is no compressed data at all");
+    BOOST_CHECK_EXCEPTION(read_all(path / name), Error, input_error(name + ": cannot decompress"));
+  }
+  publish_file(path / "n.txt.gz", gzipped(""));
+  BOOST_CHECK_EXCEPTION(read_all(path / "n.txt.gz"), Error, input_error("n.txt.gz is empty"));
+}
+
+BOOST_AUTO_TEST_CASE(folders_and_globs_give_their_files_sorted_and_pass_over_others_with_a_note) {
+  for (const char* const name : {"d/b.txt", "d/a/z.jsonl.gz", "d/a/y.txt", "d/picture.png", "d/.hidden.txt", "d/.git/x.txt", "d/c.jsonl"}) {
+    make_folder((path / name).parent_path());
+    publish_file(path / name, "x");
+  }
+  const auto names = [&](const std::vector<std::string>& words, std::size_t notes) {
+    std::vector<std::string> rooted;
+    for (const std::string& word : words) rooted.push_back((path / word).string());
+    const InputFiles inputs = find_inputs(rooted);
+    BOOST_TEST(inputs.notes.size() == notes);
+    std::vector<std::string> found;
+    for (const InputFile& file : inputs.files) found.push_back(file.path.lexically_relative(path).string());
+    return found;
+  };
+  using Names = std::vector<std::string>;
+  BOOST_TEST((names({"d"}, 1) == Names{"d/a/y.txt", "d/a/z.jsonl.gz", "d/b.txt", "d/c.jsonl"}));
+  BOOST_TEST((names({"d/c.jsonl", "d/*.txt"}, 0) == Names{"d/c.jsonl", "d/b.txt"}));
+  BOOST_TEST((names({"d/*"}, 1) == Names{"d/a/y.txt", "d/a/z.jsonl.gz", "d/b.txt", "d/c.jsonl"}));
+  BOOST_CHECK_EXCEPTION(names({"d/picture.png"}, 0), Error, input_error("d/picture.png as a corpus: its type is not known"));
+  BOOST_CHECK_EXCEPTION(names({"d/absent.txt"}, 0), Error, input_error("d/absent.txt: no such file or folder"));
+  BOOST_CHECK_EXCEPTION(names({"d/*.csv"}, 0), Error, input_error("no file matches"));
+  make_folder(path / "none");
+  BOOST_CHECK_EXCEPTION(names({"none"}, 0), Error, input_error("none holds no text to prepare"));
+  publish_file(path / "none/empty.txt", "");
+  BOOST_CHECK_EXCEPTION(names({"none"}, 0), Error, input_error("none/empty.txt is empty"));
+}
+
+BOOST_AUTO_TEST_SUITE_END()

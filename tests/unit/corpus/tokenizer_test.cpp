@@ -1,0 +1,171 @@
+#include "base/error.hpp"
+#include "corpus/tokenizers.hpp"
+#include "made_bpe.hpp"
+#include "harness/temporary_folder.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+using namespace lockstep;
+
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+void write_json(const Path& folder, const Json& document) {
+  make_folder(folder);
+  publish_file(folder / "tokenizer.json", to_text(document));
+}
+
+std::string random_text(std::mt19937& random, const std::vector<std::string>& parts, int length) {
+  std::string text;
+  for (int i = 0; i < length; ++i) text += parts[random() % parts.size()];
+  return text;
+}
+
+const std::vector<std::string> oddities = {"a", "b", "ab", " ", "  ", "\n", "\t", "'s", "'", ".", "1", "é", "日", "\u00A0", "\u2003", "\u3000", "\u200B", "…", "\r\n"};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(tokenizers)
+
+BOOST_AUTO_TEST_CASE(bytes_are_ids_and_the_end_of_text_is_256) {
+  const auto tokenizer = bytes_tokenizer();
+  BOOST_TEST((tokenizer->encode("aé") == Ids{97, 0xC3, 0xA9}));
+  BOOST_TEST(tokenizer->vocabulary() == 257);
+  BOOST_TEST(tokenizer->end_of_text().value() == 256);
+  BOOST_TEST(tokenizer->decode(Ids{97, 256, 0xC3, 0xA9}) == "a<|endoftext|>é");
+}
+
+BOOST_AUTO_TEST_CASE(characters_are_numbered_in_order_and_others_are_refused_by_name) {
+  const auto tokenizer = chars_tokenizer({U'\n', U'a', U'é', U'日', U'𝄞'}, "");
+  BOOST_TEST((tokenizer->encode("日a\né𝄞") == Ids{3, 1, 0, 2, 4}));
+  BOOST_TEST(tokenizer->decode(Ids{3, 1, 0, 2, 4}) == "日a\né𝄞");
+  BOOST_TEST(tokenizer->vocabulary() == 5);
+  BOOST_TEST(!tokenizer->end_of_text().has_value());
+  BOOST_CHECK_EXCEPTION(tokenizer->encode("aß"), Error, [](const Error& error) {
+    return error.code() == ExitCode::input && std::string(error.what()).starts_with("cannot tokenize 'ß' (U+00DF)");
+  });
+  const auto joining = chars_tokenizer({U'a', U'b'}, "<end>");
+  BOOST_TEST(joining->vocabulary() == 3);
+  BOOST_TEST(joining->end_of_text().value() == 2);
+  BOOST_TEST(joining->decode(Ids{0, 2, 1}) == "a<end>b");
+}
+
+BOOST_AUTO_TEST_CASE(ids_outside_the_vocabulary_and_invalid_text_are_refused) {
+  const auto tokenizer = bytes_tokenizer();
+  for (const std::int32_t id : {-1, 257}) BOOST_CHECK_THROW(tokenizer->decode(Ids{id}), Error);
+  BOOST_CHECK_EXCEPTION(tokenizer->encode("ab\xFF"), Error, [](const Error& error) {
+    return error.code() == ExitCode::input && std::string(error.what()) == "cannot tokenize text: byte 2 is not valid UTF-8";
+  });
+}
+
+BOOST_FIXTURE_TEST_CASE(merges_of_short_and_long_pieces_follow_the_definition, TemporaryFolder) {
+  for (unsigned seed = 0; seed < 4; ++seed) {
+    const test::MadeBpe bpe("abc", 60, seed);
+    const Path folder = path / std::to_string(seed);
+    write_json(folder, bpe.tokenizer_json(false));   // the whole text is one piece
+    const auto tokenizer = bpe_tokenizer(folder);
+    const auto encoder = tokenizer->encoder();
+    std::mt19937 random(seed);
+    for (int round = 0; round < 300; ++round) {
+      const std::string text = random_text(random, {"a", "b", "c", "ab", "cc"}, 1 + static_cast<int>(random() % 200));
+      Ids ids;
+      encoder->encode(text, ids);
+      BOOST_REQUIRE(ids == bpe.ids_of_piece(text));
+      BOOST_REQUIRE_EQUAL(tokenizer->decode(ids), text);
+    }
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(a_text_cut_at_its_last_cut_has_the_same_ids_in_parts_whatever_follows, TemporaryFolder) {
+  write_json(path / "bpe", test::MadeBpe("ab .'s1\n", 80, 1).tokenizer_json(true));
+  std::vector<std::unique_ptr<Tokenizer>> all;
+  all.push_back(bpe_tokenizer(path / "bpe"));
+  all.push_back(bytes_tokenizer());
+  std::mt19937 random(7);
+  for (const auto& tokenizer : all) {
+    int cuts = 0;
+    for (int round = 0; round < 3000; ++round) {
+      const std::string text = random_text(random, oddities, 12);
+      const std::size_t cut = tokenizer->last_cut(text);
+      BOOST_REQUIRE_LE(cut, text.size());
+      if (cut == 0) continue;
+      ++cuts;
+      const std::string whole = text + random_text(random, oddities, 6);
+      Ids parts = tokenizer->encode(whole.substr(0, cut));
+      const Ids rest = tokenizer->encode(whole.substr(cut));
+      parts.insert(parts.end(), rest.begin(), rest.end());
+      BOOST_REQUIRE(parts == tokenizer->encode(whole));
+    }
+    BOOST_TEST(cuts > 1000);
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(a_tokenizer_whose_pieces_or_added_tokens_span_spaces_has_no_cut, TemporaryFolder) {
+  const test::MadeBpe bpe("ab ", 20, 1);
+  write_json(path / "whole", bpe.tokenizer_json(false));
+  BOOST_TEST(bpe_tokenizer(path / "whole")->last_cut("a b a b") == 0u);
+  Json spanning = bpe.tokenizer_json(true);
+  spanning["added_tokens"] = Json::array({Json{{"id", 300}, {"content", "a b"}}});
+  write_json(path / "spanning", spanning);
+  BOOST_TEST(bpe_tokenizer(path / "spanning")->last_cut("a b a b") == 0u);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_saved_tokenizer_comes_back_with_equal_ids_and_hash, TemporaryFolder) {
+  write_json(path / "bpe", test::MadeBpe("ab .", 40, 1).tokenizer_json(true));
+  std::vector<std::unique_ptr<Tokenizer>> all;
+  all.push_back(bytes_tokenizer());
+  all.push_back(chars_tokenizer({U' ', U'"', U'\'', U'a', U'b', U'é', U'日', U'𝄞'}, ""));
+  all.push_back(chars_tokenizer({U'a', U'b'}, "<end>"));
+  all.push_back(bpe_tokenizer(path / "bpe"));
+  all.push_back(bpe_tokenizer(path / "bpe", "a"));
+  std::set<Hash128> hashes;
+  for (const auto& tokenizer : all) {
+    const Path folder = path / ("saved" + std::to_string(hashes.size()));
+    save_tokenizer(*tokenizer, folder);
+    const auto loaded = load_tokenizer(folder);
+    BOOST_TEST(loaded->name() == tokenizer->name());
+    BOOST_TEST(loaded->vocabulary() == tokenizer->vocabulary());
+    BOOST_TEST((loaded->end_of_text() == tokenizer->end_of_text()));
+    BOOST_TEST((loaded->hash() == tokenizer->hash()));
+    BOOST_TEST((loaded->encode("abba") == tokenizer->encode("abba")));
+    hashes.insert(tokenizer->hash());
+  }
+  BOOST_TEST(hashes.size() == all.size());
+}
+
+BOOST_FIXTURE_TEST_CASE(the_end_of_text_is_the_one_asked_for_else_the_configured_else_a_customary_one, TemporaryFolder) {
+  Json document = test::MadeBpe("ab", 5, 1).tokenizer_json(true);
+  document["added_tokens"] = Json::array({Json{{"id", 300}, {"content", "</s>"}}, Json{{"id", 301}, {"content", "<e>"}}, Json{{"id", 302}, {"content", "<f>"}}});
+  write_json(path, document);
+  BOOST_TEST(bpe_tokenizer(path)->end_of_text().value() == 300);
+  publish_file(path / "tokenizer_config.json", R"({"eos_token": {"content": "<e>"}})");
+  BOOST_TEST(bpe_tokenizer(path)->end_of_text().value() == 301);
+  BOOST_TEST(bpe_tokenizer(path, "<f>")->end_of_text().value() == 302);
+  BOOST_CHECK_EXCEPTION(bpe_tokenizer(path, "<g>"), Error, [](const Error& error) {
+    return error.code() == ExitCode::usage && std::string(error.what()).ends_with("the vocabulary has no token '<g>' to end texts with");
+  });
+}
+
+BOOST_FIXTURE_TEST_CASE(folders_without_a_tokenizer_and_malformed_ones_are_refused_by_name, TemporaryFolder) {
+  const auto refused = [&](const Path& where, const std::string& part) {
+    BOOST_CHECK_EXCEPTION(make_tokenizer(where.string()), Error, [&](const Error& error) {
+      return error.code() == ExitCode::input && std::string(error.what()).find(part) != std::string::npos;
+    });
+  };
+  refused(path / "absent", "neither bytes nor chars, and no such file or folder");
+  make_folder(path / "empty");
+  refused(path / "empty", "holds no tokenizer");
+  make_folder(path / "half");
+  publish_file(path / "half/vocab.json", "{\"a\": 0,\n \"b\" 1}");
+  publish_file(path / "half/merges.txt", "");
+  refused(path / "half", "half/vocab.json: line 2");
+  Json document = test::MadeBpe("ab", 5, 1).tokenizer_json(true);
+  document["model"]["merges"].push_back({"a", "zz"});
+  write_json(path / "merge", document);
+  refused(path / "merge", "a merge names or makes 'zz', which the vocabulary lacks");
+  write_json(path / "typed", {{"pre_tokenizer", {{"type", "ByteLevel"}}}, {"model", {{"type", "BPE"}, {"vocab", 3}, {"merges", "x"}}}});
+  refused(path / "typed", "vocab is not an object, or merges not a list");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
