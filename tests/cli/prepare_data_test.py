@@ -1,0 +1,303 @@
+"""prepare-data as a user meets it: what it writes, read by h5py and transformers; the same bytes on any threads and ranks; its refusals."""
+
+import gzip
+import hashlib
+import json
+import random
+import subprocess
+import time
+import unittest
+
+from lockstep_testing import SOURCE, needs, program, run, shared_data, token_stream
+
+JOINT = 256   # of the bytes tokenizer
+
+
+def documents_text(count, seed=1):
+    """Documents whose lengths and characters vary."""
+    rng = random.Random(seed)
+    words = "the of and naïve 日本語 don't x² 1234 … \n  lockstep".split(" ") + ["\n", "  "]
+    return [f"{i}: " + " ".join(rng.choice(words) for _ in range(rng.randrange(1, 200))) for i in range(count)]
+
+
+def write_jsonl(path, documents, field="text"):
+    opener = gzip.open if str(path).endswith(".gz") else open
+    with opener(path, "wt", encoding="utf-8") as file:
+        for number, text in enumerate(documents):
+            file.write(json.dumps({"id": number, field: text}, ensure_ascii=number % 2 == 0) + "\n")
+
+
+def prepare(*arguments, **settings):
+    return run("prepare-data", *arguments, **settings)
+
+
+def manifest(dataset):
+    return json.loads((dataset / "DATASET.json").read_text())
+
+
+def documents(dataset, split):
+    """The documents of a split as lists of tokens, by h5py."""
+    h5py = needs("h5py")
+    tokens, starts, first = [], [], 0
+    for path in sorted((dataset / split).glob("tokens-*.h5")):
+        with h5py.File(path) as file:
+            starts += [first + int(start) for start in file["documents"][:]]
+            tokens += file["tokens"][:].tolist()
+            first = len(tokens)
+    return [tokens[a:b] for a, b in zip(starts, starts[1:] + [len(tokens)])]
+
+
+def joined(texts):
+    """By definition: bytes of the documents with the end-of-text token between them."""
+    tokens = []
+    for number, text in enumerate(texts):
+        tokens += ([JOINT] if number else []) + list(text.encode())
+    return tokens
+
+
+def digest(folder):
+    """Of every file's name and bytes."""
+    state = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        state.update(str(path.relative_to(folder)).encode())
+        if path.is_file():
+            state.update(path.read_bytes())
+    return state.hexdigest()
+
+
+def only(folder, *names):
+    assert sorted(path.name for path in folder.iterdir()) == sorted(names), [path.name for path in folder.iterdir()]
+
+
+def test_documents_are_joined_in_input_order_and_none_is_lost(tmp):
+    texts = documents_text(300)
+    (tmp / "in").mkdir()
+    (tmp / "in/a.txt").write_text(texts[0])
+    write_jsonl(tmp / "in/b.jsonl", texts[1:100])
+    write_jsonl(tmp / "in/c.jsonl.gz", texts[100:])
+    (tmp / "in/d.csv").write_text("passed,over")
+    done = prepare(tmp / "in", "--output", tmp / "out", "--data.validation", "none", "--data.shard_tokens", 5000)
+    assert token_stream(tmp / "out").tolist() == joined(texts)
+    found = documents(tmp / "out", "train")
+    assert [bytes(tokens[:-1] if i < 299 else tokens).decode() for i, tokens in enumerate(found)] == texts
+    assert "passed over 1 file of other types" in done.stderr and "d.csv" in done.stderr
+    assert not (tmp / "out/validation").exists()
+    counts = manifest(tmp / "out")["splits"]["train"]
+    assert counts["documents"] == 300 and counts["tokens"] == len(joined(texts)) == sum(s["tokens"] for s in counts["shards"])
+    assert all(shard["tokens"] == 5000 for shard in counts["shards"][:-1])
+
+
+def test_the_tail_of_shakespeare_is_nanogpts_validation_split(tmp):
+    text = shared_data("tinyshakespeare.txt").read_bytes().decode()
+    prepare(shared_data("tinyshakespeare.txt"), "--output", tmp / "out", "--data.tokenizer", "chars", "--data.validation", "tail:0.1")
+    ids = {c: i for i, c in enumerate(sorted(set(text)))}
+    n = len(text)
+    assert token_stream(tmp / "out", "train").tolist() == [ids[c] for c in text[: int(n * 0.9)]]
+    assert token_stream(tmp / "out", "validation").tolist() == [ids[c] for c in text[int(n * 0.9):]]
+    assert manifest(tmp / "out")["tokenizer"]["vocabulary"] == 65
+
+
+def test_gpt2_shards_hold_the_ids_of_the_tokenizers_library(tmp):
+    tokenizers = needs("tokenizers")
+    folder = shared_data("tokenizers/gpt2")
+    theirs = tokenizers.Tokenizer(tokenizers.models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
+    theirs.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    for name in ["tinyshakespeare.txt", "wikitext2-valid.txt", "wikitext2-test.txt"]:
+        prepare(shared_data(name), "--output", tmp / name, "--data.tokenizer", folder, "--data.validation", "none", "--threads", 2)
+        expected = theirs.encode(shared_data(name).read_bytes().decode()).ids
+        assert token_stream(tmp / name).tolist() == expected, name
+
+
+def test_any_number_of_threads_and_ranks_writes_the_same_bytes(tmp):
+    texts = documents_text(3000)
+    (tmp / "in").mkdir()
+    write_jsonl(tmp / "in/a.jsonl", texts)
+    (tmp / "in/b.txt").write_text("\n".join(documents_text(900, seed=2)))
+    common = [tmp / "in", "--data.shard_tokens", 77777]
+    variants = {"bytes": ["--data.validation", "hash:0.1"], "chars": ["--data.tokenizer", "chars", "--data.validation", "tail:0.3"]}
+    try:
+        variants["gpt2"] = ["--data.tokenizer", shared_data("tokenizers/gpt2"), "--data.validation", "hash:0.2", "--data.seed", 5]
+    except unittest.SkipTest as absent:
+        print("#", absent)
+    for name, options in variants.items():
+        expected = None
+        worlds = [(None, 1), (None, 2), (None, 3), (None, 4), (1, 1), (2, 1), (3, 2), (4, 1)]
+        for ranks, threads in worlds if name == "bytes" else [(None, 1), (None, 4), (3, 1)]:
+            out = tmp / f"{name}-{ranks}-{threads}"
+            prepare(*common, *options, "--output", out, "--threads", threads, ranks=ranks)
+            expected = expected or digest(out)
+            assert digest(out) == expected, f"{name} on {ranks} ranks with {threads} threads"
+
+
+def test_the_hash_split_depends_on_content_alone(tmp):
+    texts = documents_text(2000)
+    chosen = {}
+    for name, order, seed in [("a", 1, 0), ("b", -1, 0), ("c", 1, 1)]:
+        write_jsonl(tmp / f"{name}.jsonl", texts[::order])
+        prepare(tmp / f"{name}.jsonl", "--output", tmp / name, "--data.validation", "hash:0.1", "--data.seed", seed)
+        parts = {split: {bytes(t for t in tokens if t != JOINT).decode() for tokens in documents(tmp / name, split)} for split in ("train", "validation")}
+        assert parts["train"] | parts["validation"] == set(texts) and not parts["train"] & parts["validation"]
+        chosen[name] = parts["validation"]
+    assert chosen["a"] == chosen["b"] and chosen["a"] != chosen["c"]
+    assert 140 < len(chosen["a"]) < 260, len(chosen["a"])   # 200 ± 4.5 deviations
+
+
+def test_the_tail_may_cut_a_document_and_loses_nothing(tmp):
+    texts = documents_text(50)
+    write_jsonl(tmp / "a.jsonl", texts)
+    for fraction in [0.001, 0.25, 0.5, 0.999]:
+        out = tmp / str(fraction)
+        prepare(tmp / "a.jsonl", "--output", out, "--data.validation", f"tail:{fraction}", "--data.shard_tokens", 999)
+        train, validation = (token_stream(out, split).tolist() for split in ("train", "validation"))
+        assert train + validation == joined(texts)
+        assert len(train) == int(len(joined(texts)) * (1 - fraction))
+        assert [t for d in documents(out, "validation") for t in d] == validation, "validation begins with a document"
+
+
+def test_other_libraries_read_the_tokenizers_that_a_dataset_carries(tmp):
+    tokenizers = needs("tokenizers")
+    texts = ["naïve\n日本 don't", "second one"]
+    write_jsonl(tmp / "a.jsonl", texts)
+    for name in ["bytes", "chars"]:
+        prepare(tmp / "a.jsonl", "--output", tmp / name, "--data.tokenizer", name, "--data.validation", "none")
+        theirs = tokenizers.Tokenizer.from_file(str(tmp / name / "tokenizer/tokenizer.json"))
+        described = manifest(tmp / name)["tokenizer"]
+        assert theirs.get_vocab_size() == described["vocabulary"]
+        end = described["end_of_text"]
+        assert theirs.token_to_id("<|endoftext|>") == end
+        assert token_stream(tmp / name).tolist() == theirs.encode(texts[0]).ids + [end] + theirs.encode(texts[1]).ids
+        assert theirs.decode(theirs.encode(texts[0]).ids) == texts[0]
+        transformers = needs("transformers")
+        auto = transformers.AutoTokenizer.from_pretrained(tmp / name / "tokenizer")
+        assert auto.eos_token_id == end and auto.encode(texts[0]) == theirs.encode(texts[0]).ids
+
+
+def test_one_document_of_characters_has_no_end_of_text_and_several_have_one(tmp):
+    (tmp / "a.txt").write_text("abc")
+    (tmp / "b.txt").write_text("cd")
+    prepare(tmp / "a.txt", "--output", tmp / "one", "--data.tokenizer", "chars", "--data.validation", "none")
+    assert manifest(tmp / "one")["tokenizer"] | {"hash": 0} == {"name": "chars", "hash": 0, "vocabulary": 3, "end_of_text": None}
+    prepare(tmp / "a.txt", tmp / "b.txt", "--output", tmp / "two", "--data.tokenizer", "chars", "--data.validation", "none")
+    assert token_stream(tmp / "two").tolist() == [0, 1, 2, 4, 2, 3]
+    prepare(tmp / "a.txt", "--output", tmp / "asked", "--data.tokenizer", "chars", "--data.validation", "none", "--data.end_of_text", "<e>")
+    assert manifest(tmp / "asked")["tokenizer"]["end_of_text"] == 3
+
+
+def test_bad_input_is_named_by_file_and_line_and_leaves_nothing(tmp):
+    good = [{"text": "a" * 400} for _ in range(3000)]   # several blocks, so that several ranks have some
+    cases = {
+        "malformed.jsonl": ('{"text": "a"', "malformed.jsonl:2001: not valid JSON"),
+        "list.jsonl": ('["text"]', "list.jsonl:2001: not a JSON object"),
+        "missing.jsonl": ('{"texts": "a"}', "missing.jsonl:2001: no field 'text'; it has texts"),
+        "number.jsonl": ('{"text": 1}', "number.jsonl:2001: the field 'text' is not text"),
+    }
+    inputs = tmp / "in"
+    inputs.mkdir()
+    for name, (line, message) in cases.items():
+        lines = [json.dumps(row) for row in good]
+        (inputs / name).write_text("\n".join(lines[:2000] + [line] + lines[2000:]) + "\n")
+    (inputs / "latin.txt").write_bytes("fine\n".encode() * 100000 + "caf\xe9\n".encode("latin-1"))
+    cases["latin.txt"] = ("", "latin.txt:100001: not valid UTF-8 (byte 0xE9)")
+    (inputs / "empty.txt").write_text("")
+    cases["empty.txt"] = ("", "empty.txt is empty")
+    cases["absent.txt"] = ("", "absent.txt: no such file or folder")
+    (inputs / "image.png").write_bytes(b"\x89PNG")
+    cases["image.png"] = ("", "image.png as a corpus: its type is not known")
+    (inputs / "short.txt.gz").write_bytes(gzip.compress(random.Random(1).randbytes(3000).hex().encode())[:-20])
+    cases["short.txt.gz"] = ("", "short.txt.gz: the compressed data ends too early")
+    (inputs / "blank.jsonl").write_text("\n\n")
+    cases["blank.jsonl"] = ("", "leaves nothing for training: the corpus has 0 documents")
+    for name, (_, message) in cases.items():
+        for ranks in [None, 3] if name in ("malformed.jsonl", "latin.txt", "absent.txt") else [None]:
+            done = prepare(inputs / name, "--output", tmp / "out/d", expect=3, ranks=ranks)
+            assert message in done.stderr, done.stderr
+            assert done.stderr.count(message) == 1, done.stderr
+            assert done.stdout == ""
+            assert not (tmp / "out").exists() or list((tmp / "out").iterdir()) == []
+
+
+def test_a_split_that_would_be_empty_is_refused_with_a_way_out(tmp):
+    (tmp / "a.txt").write_text("one document")
+    done = prepare(tmp / "a.txt", "--output", tmp / "out", "--data.validation", "hash:0.01", expect=3)
+    assert "data.validation hash:0.01 leaves nothing for validation: the corpus has 1 document" in done.stderr and "tail:FRACTION" in done.stderr
+    only(tmp, "a.txt")
+
+
+def test_what_is_there_is_replaced_only_if_it_is_a_dataset_and_asked_for(tmp):
+    (tmp / "a.txt").write_text("first text")
+    (tmp / "b.txt").write_text("second, longer text")
+    options = ["--output", tmp / "out", "--data.validation", "none"]
+    prepare(tmp / "a.txt", *options)
+    before = digest(tmp / "out")
+    done = prepare(tmp / "b.txt", *options, expect=2)
+    assert "there is one already" in done.stderr and "--overwrite" in done.stderr and digest(tmp / "out") == before
+    prepare(tmp / "b.txt", *options, "--overwrite")
+    assert bytes(token_stream(tmp / "out").tolist()) == b"second, longer text"
+    prepare(tmp / "absent.txt", *options, "--overwrite", expect=3)
+    assert bytes(token_stream(tmp / "out").tolist()) == b"second, longer text", "a failure leaves the old one"
+    only(tmp, "a.txt", "b.txt", "out")
+    (tmp / "mine").mkdir()
+    (tmp / "mine/thesis.tex").write_text("years of work")
+    done = prepare(tmp / "a.txt", "--output", tmp / "mine", "--overwrite", "--data.validation", "none", expect=2)
+    assert "not a dataset" in done.stderr and (tmp / "mine/thesis.tex").exists()
+
+
+def test_a_disk_that_fills_up_is_a_storage_error_and_leaves_nothing(tmp):
+    (tmp / "a.txt").write_text("some text to tokenize\n" * 1500000)
+    # No file may grow beyond 16 MiB (blocks of 512 bytes); a rank's tokens do. MPI's own files are smaller.
+    limited = ["sh", "-c", "trap '' XFSZ; ulimit -f 32768; exec \"$@\"", "sh"]
+    command = [*limited, program("prepare-data"), str(tmp / "a.txt"), "--output", str(tmp / "out"), "--data.validation", "none"]
+    for ranks in [1, 2]:
+        launcher = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks)] if ranks > 1 else []
+        done = subprocess.run([*launcher, *command], capture_output=True, text=True, timeout=100)
+        assert done.returncode == 4, (done.returncode, done.stderr)
+        assert "cannot write" in done.stderr and ".out.stage/.spill/tokens-" in done.stderr and "File too large" in done.stderr, done.stderr
+        only(tmp, "a.txt")
+
+
+def test_a_killed_run_leaves_nothing_that_looks_complete_and_the_next_one_cleans_up(tmp):
+    (tmp / "a.txt").write_text("some text to tokenize\n" * 2000000)
+    command = [program("prepare-data"), str(tmp / "a.txt"), "--output", str(tmp / "out"), "--data.validation", "none", "--threads", "1"]
+    killed = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 30
+    while not (tmp / ".out.stage/.spill/tokens-0").exists() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    busy = prepare(tmp / "a.txt", "--output", tmp / "out", expect=None)
+    killed.kill()
+    killed.wait()
+    assert busy.returncode == 5 and "another prepare-data is making it" in busy.stderr, busy.stderr
+    assert not (tmp / "out").exists()
+    (tmp / "a.txt").write_text("less")
+    prepare(tmp / "a.txt", "--output", tmp / "out", "--data.validation", "none")
+    only(tmp, "a.txt", "out")
+
+
+def test_the_summary_says_what_was_made_as_text_or_json_and_a_dry_run_makes_nothing(tmp):
+    write_jsonl(tmp / "a.jsonl", documents_text(200) + ["", ""])
+    done = prepare(tmp / "a.jsonl", "--output", tmp / "out", "--data.validation", "tail:0.5", "--json")
+    summary = json.loads(done.stdout)
+    splits = manifest(tmp / "out")["splits"]
+    for split in ("train", "validation"):
+        for key in ("documents", "tokens", "text_bytes"):
+            assert summary[split][key] == splits[split][key]
+        assert abs(summary[split]["bytes_per_token"] * summary[split]["tokens"] - summary[split]["text_bytes"]) < 1
+    assert summary["train"]["text_bytes"] + summary["validation"]["text_bytes"] == sum(len(text.encode()) for text in documents_text(200))
+    assert summary["megabytes_per_second"] > 0 and "left out 2 empty documents" in done.stderr
+    text = prepare(tmp / "a.jsonl", "--output", tmp / "text", "--data.validation", "tail:0.5").stdout
+    assert str(splits["train"]["tokens"]) in text and "MB/s" in text
+    dry = prepare(tmp / "a.jsonl", "--output", tmp / "dry", "--dry-run")
+    assert "would prepare" in dry.stdout and not (tmp / "dry").exists()
+
+
+def test_another_field_and_another_end_of_text_are_used(tmp):
+    write_jsonl(tmp / "a.jsonl", ["a", "b"], field="content")
+    prepare(tmp / "a.jsonl", "--output", tmp / "out", "--data.text_field", "content", "--data.validation", "none")
+    assert token_stream(tmp / "out").tolist() == [97, JOINT, 98]
+    folder = shared_data("tokenizers/gpt2")
+    options = ["--data.text_field", "content", "--data.validation", "none", "--data.tokenizer", folder]
+    prepare(tmp / "a.jsonl", "--output", tmp / "gpt2", *options)
+    assert token_stream(tmp / "gpt2").tolist() == [64, 50256, 65]
+    prepare(tmp / "a.jsonl", "--output", tmp / "other", *options, "--data.end_of_text", "!")
+    assert token_stream(tmp / "other").tolist() == [64, 0, 65]
+    done = prepare(tmp / "a.jsonl", "--output", tmp / "none", *options, "--data.end_of_text", "<nothing>", expect=2)
+    assert "the vocabulary has no token '<nothing>'" in done.stderr
