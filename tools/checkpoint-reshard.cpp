@@ -11,7 +11,11 @@ int main(int argc, char** argv) {
     const CheckpointPlan plan = plan_reshard(source, parts_of(config));
     const bool json = output.common().json;
     if (output.common().dry_run) {
-      if (json) output.print_json({{"source", source.path().string()}, {"files", plan.files.size()}, {"pieces", plan.pieces.size()}, {"bytes", total_bytes(plan)}});
+      if (json)
+        output.print_json({{"source", source.path().string()},
+                           {"files", plan.files.size()},
+                           {"pieces", plan.pieces.size()},
+                           {"bytes", total_bytes(plan)}});
       else output.print(describe_plan(plan));
       return 0;
     }
@@ -20,8 +24,8 @@ int main(int argc, char** argv) {
       output.print_json({{"source", source.path().string()}, {"output", config.output}, {"files", plan.files.size()}, {"bytes", result.bytes},
                          {"digest_before", to_hex(result.before)}, {"digest_after", to_hex(result.after)}});
     } else {
-      output.print(fmt::format("{} in {} part files\nstate digest before  {}\nstate digest after   {}\n", human_bytes(result.bytes), plan.files.size(),
-                               to_hex(result.before), to_hex(result.after)));
+      output.print(fmt::format("{} in {} part files\nstate digest before  {}\nstate digest after   {}\n", human_bytes(result.bytes),
+                               plan.files.size(), to_hex(result.before), to_hex(result.after)));
     }
     return 0;
   });

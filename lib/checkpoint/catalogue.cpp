@@ -28,7 +28,8 @@ std::string owner_of_values(const Component& component, const World& world, Rank
 }
 
 StoredComponent stored(const Component& component, const World& world) {
-  StoredComponent result{component.key, component.pattern, component.equal_along, component.required, component.validation, component.remap_policy, {}};
+  StoredComponent result{
+      component.key, component.pattern, component.equal_along, component.required, component.validation, component.remap_policy, {}};
   if (component.pattern == Pattern::global || component.pattern == Pattern::replicated) return result;
   for (const std::vector<Rank>& cell : cells_of(component, world)) result.cells.emplace_back(cell_of(component, world, cell.front()), cell);
   return result;
@@ -73,7 +74,8 @@ class Contribution {
     values.push_back(tree.values_text());
     StoredTensor entry{component.key, owner_of_values(component, world_, rank_), std::string(values_entry), {}, {}, {}};
     entry.layout = replicated({static_cast<std::int64_t>(values.back().size())}, DType::u8, entry.cell.empty() ? world_.mesh : cell_mesh);
-    place(component, std::move(entry), std::as_writable_bytes(std::span(values.back())), whole({static_cast<std::int64_t>(values.back().size())}));
+    place(component, std::move(entry), std::as_writable_bytes(std::span(values.back())),
+          whole({static_cast<std::int64_t>(values.back().size())}));
   }
 
   const std::vector<StoredTensor>& common() const { return common_; }   // of components that all ranks describe
@@ -88,7 +90,8 @@ class Contribution {
     check(tensor.layout);
     if (tensor.name == values_entry) fail(ExitCode::bug, "component '{}' names a tensor {}, which is reserved", component.key, values_entry);
     if (!cell_owned(component) && world_size(tensor.layout.mesh) != world_size(world_.mesh)) {
-      fail(ExitCode::usage, "'{}' of component '{}' is laid out over {} ranks in a job of {}", tensor.name, component.key, world_size(tensor.layout.mesh), world_size(world_.mesh));
+      fail(ExitCode::usage, "'{}' of component '{}' is laid out over {} ranks in a job of {}", tensor.name, component.key,
+           world_size(tensor.layout.mesh), world_size(world_.mesh));
     }
     StoredTensor entry{component.key, "", tensor.name, tensor.layout, {}, {}};
     if (cell_owned(component)) {
@@ -101,7 +104,8 @@ class Contribution {
     const Box box = cell_owned(component) ? whole(tensor.layout.global) : box_of(tensor.layout, rank_);
     const auto bytes = static_cast<std::size_t>(elements(box)) * static_cast<std::size_t>(size_of(tensor.layout.dtype));
     if (tensor.bytes.size() != bytes) {
-      fail(ExitCode::bug, "'{}' of component '{}' brings {} bytes for its box {} of {}, which has {}", tensor.name, component.key, tensor.bytes.size(), to_text(box), name_of(tensor.layout.dtype), bytes);
+      fail(ExitCode::bug, "'{}' of component '{}' brings {} bytes for its box {} of {}, which has {}", tensor.name, component.key,
+           tensor.bytes.size(), to_text(box), name_of(tensor.layout.dtype), bytes);
     }
     place(component, std::move(entry), tensor.bytes, box);
   }
@@ -135,7 +139,8 @@ class Contribution {
 std::vector<Descriptor> decode(const std::vector<std::string>& texts) {
   std::vector<Descriptor> result;
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    for (const Json& entry : parse_json(texts[rank], "a rank's description")) result.push_back({tensor_from_json(entry), static_cast<Rank>(rank)});
+    for (const Json& entry : parse_json(texts[rank], "a rank's description"))
+      result.push_back({tensor_from_json(entry), static_cast<Rank>(rank)});
   }
   return result;
 }
@@ -154,11 +159,14 @@ std::vector<StoredTensor> merge(const std::vector<Descriptor>& descriptors) {
     const auto [first, first_rank] = entry->second;
     if (result[first].layout == descriptor.tensor.layout && result[first].aliases == descriptor.tensor.aliases) continue;
     if (is_values(descriptor.tensor)) {
-      throw Error(ExitCode::verdict, fmt::format("the values of component '{}' are declared replicated, but rank {} has others than rank {}", descriptor.tensor.component, descriptor.rank, first_rank),
+      throw Error(ExitCode::verdict,
+                  fmt::format("the values of component '{}' are declared replicated, but rank {} has others than rank {}",
+                              descriptor.tensor.component, descriptor.rank, first_rank),
                   "declare the component per_rank, or find out why the ranks diverged");
     }
-    fail(ExitCode::usage, "ranks {} and {} lay out {} differently: {} {} against {} {}", first_rank, descriptor.rank, name, name_of(result[first].layout.dtype),
-         to_text(result[first].layout.global), name_of(descriptor.tensor.layout.dtype), to_text(descriptor.tensor.layout.global));
+    fail(ExitCode::usage, "ranks {} and {} lay out {} differently: {} {} against {} {}", first_rank, descriptor.rank, name,
+         name_of(result[first].layout.dtype), to_text(result[first].layout.global), name_of(descriptor.tensor.layout.dtype),
+         to_text(descriptor.tensor.layout.global));
   }
   return result;
 }
@@ -188,7 +196,8 @@ std::vector<std::vector<Holding>> holders_of_all(const Catalogue& catalogue, int
     const StoredTensor& tensor = catalogue.tensors[i];
     const StoredComponent& component = *by_key.at(tensor.component);
     // Neighbours mostly share a layout, and the holders of a layout cost a pass over all ranks.
-    const bool like_last = i > 0 && tensor.cell.empty() && !is_values(tensor) && catalogue.tensors[i - 1].component == tensor.component && catalogue.tensors[i - 1].layout == tensor.layout;
+    const bool like_last = i > 0 && tensor.cell.empty() && !is_values(tensor) && catalogue.tensors[i - 1].component == tensor.component &&
+                           catalogue.tensors[i - 1].layout == tensor.layout;
     result.push_back(like_last ? result.back() : holders(tensor, component, ranks));
   }
   return result;
@@ -196,13 +205,15 @@ std::vector<std::vector<Holding>> holders_of_all(const Catalogue& catalogue, int
 
 }  // namespace
 
-Catalogue collect_state(Communicator& ranks, const World& world, const std::vector<Component>& components, Contents contents, const std::function<void()>& before) {
+Catalogue collect_state(Communicator& ranks, const World& world, const std::vector<Component>& components, Contents contents,
+                        const std::function<void()>& before) {
   Catalogue catalogue;
   Contribution mine(world, ranks.rank(), contents);
   std::string keys;
   together(ranks, "collecting the state", [&] {
     before();
-    if (world_size(world.mesh) != ranks.size()) fail(ExitCode::bug, "a mesh of {} ranks for a communicator of {}", world_size(world.mesh), ranks.size());
+    if (world_size(world.mesh) != ranks.size())
+      fail(ExitCode::bug, "a mesh of {} ranks for a communicator of {}", world_size(world.mesh), ranks.size());
     for (const Component& component : components) {
       catalogue.trees.push_back(component.collect());
       check(component, catalogue.trees.back());
@@ -216,7 +227,8 @@ Catalogue collect_state(Communicator& ranks, const World& world, const std::vect
   std::vector<std::string> described{common};
   const std::string digest = to_hex(hash128(common));
   const std::vector<std::string> digests = ranks.all_gather(digest);
-  if (std::any_of(digests.begin(), digests.end(), [&](const std::string& other) { return other != digests.front(); })) described = ranks.all_gather(common);
+  if (std::any_of(digests.begin(), digests.end(), [&](const std::string& other) { return other != digests.front(); }))
+    described = ranks.all_gather(common);
   const std::vector<std::string> owned = ranks.all_gather(encode(mine.own()));
   together(ranks, "agreeing on the state", [&] {
     std::vector<Descriptor> descriptors = decode(described);

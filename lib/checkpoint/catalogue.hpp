@@ -35,7 +35,8 @@ enum class Contents { tensors, tensors_and_values };
 
 /// Collective over `ranks`. Throws on all ranks: usage (a pattern or shape that contradicts, another order of components), verdict (values
 /// declared replicated that differ), and what `collect` threw. `before` runs first on each rank, within the agreement.
-Catalogue collect_state(Communicator& ranks, const World& world, const std::vector<Component>& components, Contents contents, const std::function<void()>& before);
+Catalogue collect_state(Communicator& ranks, const World& world, const std::vector<Component>& components, Contents contents,
+                        const std::function<void()>& before);
 
 /// Compares the holders of each box as deeply as its component says and returns, by tensor, the fingerprints of its boxes added up (zero
 /// where the component is not compared by fingerprint). Collective over `ranks`. Throws Error(verdict) on all ranks, naming tensor and ranks.

@@ -67,7 +67,8 @@ std::string divergence(const Catalogue& catalogue, const Slot& slot, const std::
   }
   std::sort(wrong.begin(), wrong.end());
   const StoredTensor& tensor = catalogue.tensors[slot.tensor];
-  const std::string what = is_values(tensor) ? fmt::format("the values of component '{}'", tensor.component) : fmt::format("{} {}", full_name(tensor), to_text(slot.holding->box));
+  const std::string what = is_values(tensor) ? fmt::format("the values of component '{}'", tensor.component)
+                                             : fmt::format("{} {}", full_name(tensor), to_text(slot.holding->box));
   return fmt::format("replicas differ in {}: {} against {}", what, ranks_text(wrong), ranks_text(right->second));
 }
 

@@ -58,7 +58,8 @@ Way Load::way(const std::string& key) const {
 void Load::prepare() {
   for (const Component& component : components_) ways_.push_back(way_of(component, find_component(reader_.manifest(), component.key)));
   for (const StoredComponent& stored : reader_.manifest().components) {
-    const bool asked = std::any_of(components_.begin(), components_.end(), [&](const Component& component) { return component.key == stored.key; });
+    const bool asked =
+        std::any_of(components_.begin(), components_.end(), [&](const Component& component) { return component.key == stored.key; });
     if (!asked) notes_.push_back(fmt::format("component '{}' of the checkpoint is not used", stored.key));
   }
   match_tensors();
@@ -73,19 +74,28 @@ Way Load::way_of(const Component& component, const StoredComponent* stored) {
     return Way::absent;
   }
   if (cell_owned(component.pattern) != cell_owned(stored->pattern)) {
-    fail(ExitCode::usage, "component '{}' was saved {} in {} and is now declared {}", component.key, name_of(stored->pattern), place, name_of(component.pattern));
+    fail(ExitCode::usage, "component '{}' was saved {} in {} and is now declared {}", component.key, name_of(stored->pattern), place,
+         name_of(component.pattern));
   }
   const auto owned = [&](const StoredTensor& tensor) { return tensor.component == component.key && !tensor.cell.empty(); };
   const std::vector<StoredTensor>& tensors = reader_.manifest().tensors;
   if (std::none_of(tensors.begin(), tensors.end(), owned)) return Way::direct;   // all of it is addressed by name and box
-  const auto now = std::find_if(catalogue_.components.begin(), catalogue_.components.end(), [&](const StoredComponent& candidate) { return candidate.key == component.key; });
+  const auto now = std::find_if(catalogue_.components.begin(), catalogue_.components.end(),
+                                [&](const StoredComponent& candidate) { return candidate.key == component.key; });
   if (cell_names(*now) == cell_names(*stored)) return Way::direct;
   switch (component.remap_policy) {
     case Remap::exact:
-      throw Error(ExitCode::usage, fmt::format("component '{}' was saved by {} cells and is loaded by {}, which its remap policy (exact) does not allow", component.key, stored->cells.size(), now->cells.size()),
+      throw Error(ExitCode::usage,
+                  fmt::format("component '{}' was saved by {} cells and is loaded by {}, which its remap policy (exact) does not allow",
+                              component.key, stored->cells.size(), now->cells.size()),
                   fmt::format("start {} ranks as the checkpoint had", world_size(reader_.manifest().mesh)));
-    case Remap::derive: notes_.push_back(fmt::format("component '{}' is derived anew for {} cells", component.key, now->cells.size())); return Way::derive;
-    case Remap::redistribute: notes_.push_back(fmt::format("component '{}' is redistributed from {} to {} cells", component.key, stored->cells.size(), now->cells.size())); return Way::redistribute;
+    case Remap::derive:
+      notes_.push_back(fmt::format("component '{}' is derived anew for {} cells", component.key, now->cells.size()));
+      return Way::derive;
+    case Remap::redistribute:
+      notes_.push_back(
+          fmt::format("component '{}' is redistributed from {} to {} cells", component.key, stored->cells.size(), now->cells.size()));
+      return Way::redistribute;
     case Remap::drop: notes_.push_back(fmt::format("component '{}' of the checkpoint is dropped: other cells", component.key)); return Way::drop;
   }
   return Way::drop;
@@ -100,7 +110,9 @@ void Load::match_tensors() {
     if (!read) continue;
     const Layout& stored = reader_.manifest().tensors[static_cast<std::size_t>(source_.back())].layout;
     if (stored.global == wanted.layout.global && stored.dtype == wanted.layout.dtype) continue;
-    throw Error(ExitCode::usage, fmt::format("{} is {} {} in {} and {} {} here", full_name(wanted), name_of(stored.dtype), to_text(stored.global), reader_.path().string(), name_of(wanted.layout.dtype), to_text(wanted.layout.global)),
+    throw Error(ExitCode::usage,
+                fmt::format("{} is {} {} in {} and {} {} here", full_name(wanted), name_of(stored.dtype), to_text(stored.global),
+                            reader_.path().string(), name_of(wanted.layout.dtype), to_text(wanted.layout.global)),
                 "the model or its precision differs from the one that was saved");
   }
 }
@@ -111,13 +123,15 @@ void Load::check_nothing_left() const {
   std::vector<std::string> left;
   for (std::size_t i = 0; i < reader_.manifest().tensors.size(); ++i) {
     const StoredTensor& tensor = reader_.manifest().tensors[i];
-    const bool asked = std::any_of(components_.begin(), components_.end(), [&](const Component& component) { return component.key == tensor.component; });
+    const bool asked =
+        std::any_of(components_.begin(), components_.end(), [&](const Component& component) { return component.key == tensor.component; });
     if (!asked || is_values(tensor) || used.count(static_cast<std::ptrdiff_t>(i)) > 0) continue;
     if (!tensor.cell.empty() && way(tensor.component) != Way::direct) continue;
     left.push_back(full_name(tensor));
   }
   if (left.empty()) return;
-  fail(ExitCode::usage, "{} holds {}{}, which nobody asked for", reader_.path().string(), left.front(), left.size() > 1 ? fmt::format(" and {} more tensors", left.size() - 1) : "");
+  fail(ExitCode::usage, "{} holds {}{}, which nobody asked for", reader_.path().string(), left.front(),
+       left.size() > 1 ? fmt::format(" and {} more tensors", left.size() - 1) : "");
 }
 
 void Load::read(LoadReport& report) {
@@ -133,7 +147,8 @@ void Load::check_fingerprints(const std::vector<Fingerprint>& sums) const {
   for (std::size_t i = 0; i < source_.size(); ++i) {
     if (source_[i] < 0) continue;
     const StoredTensor& stored = reader_.manifest().tensors[static_cast<std::size_t>(source_[i])];
-    if (stored.fingerprint != sums[i]) fail(ExitCode::input, "{} in {}: what was loaded does not match its fingerprint", full_name(stored), reader_.path().string());
+    if (stored.fingerprint != sums[i])
+      fail(ExitCode::input, "{} in {}: what was loaded does not match its fingerprint", full_name(stored), reader_.path().string());
   }
 }
 

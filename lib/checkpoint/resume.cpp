@@ -26,7 +26,8 @@ Found find(Communicator& ranks, const Path& run, const std::string& which, const
   const std::string told = rank0_tells(ranks, "looking for a checkpoint", [&] {
     const Found found = find_checkpoint(run, which, metric, defect);
     if (!found.checkpoint && !found.rejected.empty()) {
-      throw Error(ExitCode::input, fmt::format("{} has checkpoints, but none is sound: {}", run.string(), join(found.rejected, "; ")), "move them away to start anew, or name one to inspect");
+      throw Error(ExitCode::input, fmt::format("{} has checkpoints, but none is sound: {}", run.string(), join(found.rejected, "; ")),
+                  "move them away to start anew, or name one to inspect");
     }
     Json result = {{"path", nullptr}, {"rejected", found.rejected}};
     if (found.checkpoint) {
@@ -37,15 +38,19 @@ Found find(Communicator& ranks, const Path& run, const std::string& which, const
   });
   const Json result = parse_json(told, "the answer of rank 0");
   Found found{{}, result.at("rejected").get<std::vector<std::string>>()};
-  if (!result.at("path").is_null()) found.checkpoint = CheckpointEntry{result.at("path").get<std::string>(), result.at("step").get<std::int64_t>()};
+  if (!result.at("path").is_null())
+    found.checkpoint = CheckpointEntry{result.at("path").get<std::string>(), result.at("step").get<std::int64_t>()};
   return found;
 }
 
 }  // namespace
 
-Found find_resume(Communicator& ranks, const Path& run, const std::string& which, const std::string& metric) { return find(ranks, run, which, metric, {}); }
+Found find_resume(Communicator& ranks, const Path& run, const std::string& which, const std::string& metric) {
+  return find(ranks, run, which, metric, {});
+}
 
-Resumed resume(Communicator& ranks, const World& world, const Path& run, const std::string& which, const std::vector<Component>& components, const std::string& metric) {
+Resumed resume(Communicator& ranks, const World& world, const Path& run, const std::string& which, const std::vector<Component>& components,
+               const std::string& metric) {
   Damaged damaged;
   while (true) {
     const Found found = find(ranks, run, which, metric, damaged);

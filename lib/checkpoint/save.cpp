@@ -145,8 +145,9 @@ void Save::check_unchanged() const {
   std::vector<Fingerprint> written(plan_.tensors.size());
   for (std::size_t i = 0; i < plan_.pieces.size(); ++i) written[plan_.pieces[i].tensor] += state_.pieces[i].fingerprint;
   for (std::size_t i = 0; i < plan_.tensors.size(); ++i) {
-    const StoredComponent& component = *std::find_if(catalogue_.components.begin(), catalogue_.components.end(),
-                                                     [&](const StoredComponent& candidate) { return candidate.key == plan_.tensors[i].component; });
+    const StoredComponent& component =
+        *std::find_if(catalogue_.components.begin(), catalogue_.components.end(),
+                      [&](const StoredComponent& candidate) { return candidate.key == plan_.tensors[i].component; });
     if (component.validation == Validation::none || component.validation == Validation::quick) continue;
     if (written[i] != fingerprints_[i]) fail(ExitCode::bug, "{} changed while it was being saved", full_name(plan_.tensors[i]));
   }
@@ -220,7 +221,8 @@ SaveReport save(Communicator& ranks, const std::vector<Component>& components, c
   const double start = monotonic_seconds();
   const Catalogue catalogue = collect_state(ranks, request.world, components, Contents::tensors_and_values, [&] {
     if (request.enter) request.enter(Phase::save_plan);
-    if (request.step < 0 || request.ranks_per_file < 1) fail(ExitCode::bug, "a save of step {} with {} ranks to a file", request.step, request.ranks_per_file);
+    if (request.step < 0 || request.ranks_per_file < 1)
+      fail(ExitCode::bug, "a save of step {} with {} ranks to a file", request.step, request.ranks_per_file);
   });
   Save save(ranks, request, catalogue);
   SaveReport report{checkpoint_folder(request.run, request.step), request.step, 0, 0, {}, {}, {}};

@@ -60,7 +60,8 @@ Resharded reshard(const CheckpointReader& source, const CheckpointPlan& plan, co
     for (std::size_t i = 0; i < plan.files.size(); ++i) write_part(source, plan, i, staging, state);
     result.after = seal_checkpoint(staging, plan, state, std::move(facts)).state_digest;
     if (result.after != result.before) {
-      fail(ExitCode::input, "the state digest changed from {} to {}: {} does not hold what its manifest says", to_hex(result.before), to_hex(result.after), source.path().string());
+      fail(ExitCode::input, "the state digest changed from {} to {}: {} does not hold what its manifest says", to_hex(result.before),
+           to_hex(result.after), source.path().string());
     }
     publish_checkpoint(staging, place);
   } catch (...) {
@@ -72,7 +73,7 @@ Resharded reshard(const CheckpointReader& source, const CheckpointPlan& plan, co
 }
 
 Path source_of(const ReshardConfig& config) {
-  const Found found = find_checkpoint(config.checkpoint, config.checkpoint, "validation_loss", [](const Path& path) { return first_defect(path, VerifyLevel::sizes); });
+  const Found found = find_at(config.checkpoint, [](const Path& path) { return first_defect(path, VerifyLevel::sizes); });
   return found.checkpoint->path;
 }
 

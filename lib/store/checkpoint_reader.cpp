@@ -19,16 +19,19 @@ struct CheckpointReader::Block {
   FileDescriptor descriptor;           // of `file`; kept open, for the next block is mostly in the same one
 };
 
-CheckpointReader::CheckpointReader(Path checkpoint) : path_(std::move(checkpoint)), manifest_(read_manifest(path_)), last_(std::make_unique<Block>()) {
+CheckpointReader::CheckpointReader(Path checkpoint)
+    : path_(std::move(checkpoint)), manifest_(read_manifest(path_)), last_(std::make_unique<Block>()) {
   const Path index = path_ / index_file;
-  const auto listed = std::find_if(manifest_.files.begin(), manifest_.files.end(), [](const StoredFile& file) { return file.path == index_file; });
+  const auto listed =
+      std::find_if(manifest_.files.begin(), manifest_.files.end(), [](const StoredFile& file) { return file.path == index_file; });
   if (listed == manifest_.files.end()) fail(ExitCode::input, "{} lists no {}", (path_ / manifest_file).string(), index_file);
   if (hash128(read_file(index)) != listed->hash) fail(ExitCode::input, "{}: its content does not match the hash in the manifest", index.string());
   pieces_ = read_piece_index(index);
   first_piece_.assign(manifest_.tensors.size() + 1, pieces_.size());
   for (std::size_t i = pieces_.size(); i-- > 0;) {
     const IndexedPiece& piece = pieces_[i];
-    const bool ordered = piece.tensor < manifest_.tensors.size() && piece.file < manifest_.files.size() && (i == 0 || pieces_[i - 1].tensor <= piece.tensor);
+    const bool ordered =
+        piece.tensor < manifest_.tensors.size() && piece.file < manifest_.files.size() && (i == 0 || pieces_[i - 1].tensor <= piece.tensor);
     if (!ordered) fail(ExitCode::input, "{}: piece {} is not of this checkpoint", index.string(), i);
     first_piece_[piece.tensor] = i;
   }
@@ -45,7 +48,9 @@ CheckpointReader::CheckpointReader(Path checkpoint) : path_(std::move(checkpoint
 
 CheckpointReader::~CheckpointReader() = default;
 
-std::pair<std::size_t, std::size_t> CheckpointReader::pieces_of(std::size_t tensor) const { return {first_piece_[tensor], first_piece_[tensor + 1]}; }
+std::pair<std::size_t, std::size_t> CheckpointReader::pieces_of(std::size_t tensor) const {
+  return {first_piece_[tensor], first_piece_[tensor + 1]};
+}
 
 std::size_t CheckpointReader::number_of(const std::string& name) const {
   const auto found = number_.find(name);
@@ -63,7 +68,8 @@ void CheckpointReader::read(std::size_t tensor, const Box& box, std::span<std::b
   if (box.extent.size() != stored.layout.global.size() || (!empty(box) && !contains(whole(stored.layout.global), box))) {
     fail(ExitCode::input, "the box {} lies outside of {} {}", to_text(box), full_name(stored), to_text(stored.layout.global));
   }
-  invariant(out.size() == static_cast<std::size_t>(elements(box)) * static_cast<std::size_t>(size_of(stored.layout.dtype)), "the output has the bytes of the box");
+  invariant(out.size() == static_cast<std::size_t>(elements(box)) * static_cast<std::size_t>(size_of(stored.layout.dtype)),
+            "the output has the bytes of the box");
   if (empty(box)) return;
   std::int64_t found = 0;
   const auto [first, last] = pieces_of(tensor);
@@ -73,7 +79,9 @@ void CheckpointReader::read(std::size_t tensor, const Box& box, std::span<std::b
     copy_piece(pieces_[i], box, out);
     found += elements(part);
   }
-  if (found != elements(box)) fail(ExitCode::input, "{}: {} of {} elements of {} {} are in no piece", path_.string(), elements(box) - found, elements(box), full_name(stored), to_text(box));
+  if (found != elements(box))
+    fail(ExitCode::input, "{}: {} of {} elements of {} {} are in no piece", path_.string(), elements(box) - found, elements(box),
+         full_name(stored), to_text(box));
 }
 
 std::string CheckpointReader::values_text(const std::string& component, const std::string& cell) const {
@@ -117,12 +125,15 @@ const std::vector<std::byte>& CheckpointReader::block_of(const IndexedPiece& pie
   }
   const std::uint64_t bytes = bytes_of({full_name(tensor), tensor.layout.global, tensor.layout.dtype, piece.box});
   const std::uint64_t begin = block * block_bytes;
-  if (block >= piece.record.blocks.size() || begin >= bytes) fail(ExitCode::input, "{}: the index lacks block {} of {} {}", path_.string(), block, full_name(tensor), to_text(piece.box));
+  if (block >= piece.record.blocks.size() || begin >= bytes)
+    fail(ExitCode::input, "{}: the index lacks block {} of {} {}", path_.string(), block, full_name(tensor), to_text(piece.box));
   last_->bytes.resize(std::min(block_bytes, bytes - begin));
   const std::uint64_t offset = piece.record.offset + begin;
   read_at(last_->descriptor, last_->bytes, offset, file);
   if (hash128(last_->bytes) != piece.record.blocks[block]) {
-    throw Error(ExitCode::input, fmt::format("{} is damaged: {} {} does not match its hash (bytes {} to {} of the file)", file.string(), full_name(tensor), to_text(piece.box), offset, offset + last_->bytes.size()),
+    throw Error(ExitCode::input,
+                fmt::format("{} is damaged: {} {} does not match its hash (bytes {} to {} of the file)", file.string(), full_name(tensor),
+                            to_text(piece.box), offset, offset + last_->bytes.size()),
                 "checkpoint-inspect --verify=hashes lists all damage");
   }
   last_->piece = &piece;
@@ -136,7 +147,8 @@ namespace {
 class ComponentSource final : public TensorSource {
  public:
   ComponentSource(const Path& checkpoint, std::string component) : reader_(checkpoint), prefix_(component + "/") {
-    if (find_component(reader_.manifest(), component) == nullptr) fail(ExitCode::input, "{} holds no component '{}'", checkpoint.string(), component);
+    if (find_component(reader_.manifest(), component) == nullptr)
+      fail(ExitCode::input, "{} holds no component '{}'", checkpoint.string(), component);
     for (const StoredTensor& tensor : reader_.manifest().tensors) {
       if (tensor.component != component || !tensor.cell.empty() || is_values(tensor)) continue;
       descriptions_.push_back({tensor.name, tensor.layout.global, tensor.layout.dtype});
@@ -154,7 +166,9 @@ class ComponentSource final : public TensorSource {
 
 }  // namespace
 
-std::unique_ptr<TensorSource> open_component(const Path& checkpoint, const std::string& component) { return std::make_unique<ComponentSource>(checkpoint, component); }
+std::unique_ptr<TensorSource> open_component(const Path& checkpoint, const std::string& component) {
+  return std::make_unique<ComponentSource>(checkpoint, component);
+}
 std::unique_ptr<TensorSource> open_model(const Path& checkpoint) { return open_component(checkpoint, "model"); }
 
 }  // namespace lockstep

@@ -42,7 +42,8 @@ void check_sizes(const CheckpointReader& reader, Verification& result) {
     if (::stat((reader.path() / file.path).c_str(), &status) != 0) {
       result.defects.push_back({VerifyLevel::sizes, file.path, "", fmt::format("{} is missing", file.path)});
     } else if (static_cast<std::uint64_t>(status.st_size) != file.bytes) {
-      result.defects.push_back({VerifyLevel::sizes, file.path, "", fmt::format("{} has {} bytes instead of {}", file.path, status.st_size, file.bytes)});
+      result.defects.push_back(
+          {VerifyLevel::sizes, file.path, "", fmt::format("{} has {} bytes instead of {}", file.path, status.st_size, file.bytes)});
     }
   }
 }
@@ -78,17 +79,20 @@ class ContentCheck {
       const PartPiece& part = held.pieces[piece];
       result_.bytes += bytes.size();
       if (level_ == VerifyLevel::fingerprints) {
-        sums_[held.numbers[piece]] += fingerprint(part.global, part.dtype, part.box, bytes, static_cast<std::int64_t>(block * block_bytes) / size_of(part.dtype));
+        sums_[held.numbers[piece]] +=
+            fingerprint(part.global, part.dtype, part.box, bytes, static_cast<std::int64_t>(block * block_bytes) / size_of(part.dtype));
       }
       if (hash == held.records[piece].blocks[block]) return;
       const std::uint64_t begin = held.records[piece].offset + block * block_bytes;
       result_.defects.push_back({VerifyLevel::hashes, file.path, part.tensor,
-                                 fmt::format("{} {} in {} does not match its hash (bytes {} to {} of the file)", part.tensor, to_text(part.box), file.path, begin, begin + bytes.size())});
+                                 fmt::format("{} {} in {} does not match its hash (bytes {} to {} of the file)", part.tensor,
+                                             to_text(part.box), file.path, begin, begin + bytes.size())});
     };
     try {
       const Hash128 hash = part_hash(reader_.path() / file.path, held.pieces, held.records, check);
       if (hash != file.hash && result_.defects.size() == before) {
-        result_.defects.push_back({VerifyLevel::hashes, file.path, "", fmt::format("{} does not match its hash, outside of its tensors", file.path)});
+        result_.defects.push_back(
+            {VerifyLevel::hashes, file.path, "", fmt::format("{} does not match its hash, outside of its tensors", file.path)});
       }
     } catch (const Error& error) {   // cut short or unreadable: a finding like the others
       result_.defects.push_back({VerifyLevel::hashes, file.path, "", error.what()});
@@ -105,10 +109,13 @@ class ContentCheck {
         const IndexedPiece& stored = reader_.pieces()[piece];
         if (sums_[piece] == stored.record.fingerprint) continue;
         const std::string& file = reader_.manifest().files[stored.file].path;
-        result_.defects.push_back({VerifyLevel::fingerprints, file, full_name(found[i]), fmt::format("{} {} in {} does not match its fingerprint", full_name(found[i]), to_text(stored.box), file)});
+        result_.defects.push_back(
+            {VerifyLevel::fingerprints, file, full_name(found[i]),
+             fmt::format("{} {} in {} does not match its fingerprint", full_name(found[i]), to_text(stored.box), file)});
       }
       if (found[i].fingerprint == reader_.manifest().tensors[i].fingerprint) continue;
-      result_.defects.push_back({VerifyLevel::fingerprints, "", full_name(found[i]), fmt::format("{}: its pieces do not make up its fingerprint", full_name(found[i]))});
+      result_.defects.push_back({VerifyLevel::fingerprints, "", full_name(found[i]),
+                                 fmt::format("{}: its pieces do not make up its fingerprint", full_name(found[i]))});
     }
     if (state_digest(found) == reader_.manifest().state_digest) return;
     result_.defects.push_back({VerifyLevel::fingerprints, "", "", "the tensors do not make up the state digest"});

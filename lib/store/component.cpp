@@ -50,7 +50,8 @@ std::string right_group(const StateTree& state) {
     });
     if (everywhere) equal.push_back(axis.name);
   }
-  return equal.empty() ? "per_group with axes along which nothing differs (add an axis dp_replicate of size 1)" : fmt::format("per_group({})", join(equal, ", "));
+  return equal.empty() ? "per_group with axes along which nothing differs (add an axis dp_replicate of size 1)"
+                       : fmt::format("per_group({})", join(equal, ", "));
 }
 
 void check_logical(const Component& component, const StateTree& state) {
@@ -61,7 +62,8 @@ void check_logical(const Component& component, const StateTree& state) {
       const std::string declared = component.pattern == Pattern::per_group ? fmt::format("per_group({})", join(component.equal_along, ", "))
                                                                            : std::string(name_of(component.pattern));
       throw Error(ExitCode::usage,
-                  fmt::format("component '{}' is declared {}, but ranks that differ along {} hold different boxes of '{}'", component.key, declared, axis.name, tensor.name),
+                  fmt::format("component '{}' is declared {}, but ranks that differ along {} hold different boxes of '{}'", component.key,
+                              declared, axis.name, tensor.name),
                   fmt::format("declare it {}", right_group(state)));
     }
   }
@@ -71,7 +73,8 @@ void check_cell_owned(const Component& component, const StateTree& state) {
   for (const StateTensor& tensor : state.tensors()) {
     if (tensor.layout.splits.empty() && tensor.layout.pins.empty()) continue;
     throw Error(ExitCode::usage,
-                fmt::format("component '{}' is declared {}, so each cell owns its tensors whole, but '{}' is cut over the ranks", component.key, name_of(component.pattern), tensor.name),
+                fmt::format("component '{}' is declared {}, so each cell owns its tensors whole, but '{}' is cut over the ranks",
+                            component.key, name_of(component.pattern), tensor.name),
                 fmt::format("declare it {}", right_group(state)));
   }
 }
@@ -116,7 +119,8 @@ void check(const Component& component, const StateTree& state) {
   invariant(component.pattern != Pattern::per_group || !component.equal_along.empty(),
             fmt::format("component '{}' names the axes along which its state is equal", component.key));
   for (const StateAlias& alias : state.aliases()) {
-    const bool found = std::any_of(state.tensors().begin(), state.tensors().end(), [&](const StateTensor& tensor) { return tensor.name == alias.target; });
+    const bool found =
+        std::any_of(state.tensors().begin(), state.tensors().end(), [&](const StateTensor& tensor) { return tensor.name == alias.target; });
     invariant(found, fmt::format("the target '{}' of the alias '{}' is a tensor of component '{}'", alias.target, alias.name, component.key));
   }
   if (component.pattern == Pattern::per_rank || component.pattern == Pattern::per_node) {

@@ -136,7 +136,8 @@ Hdf5Dataset describe(const Handle& dataset, const std::string& path, ExitCode bl
   if (result.dtype == DType::u8) {
     if (const auto name = read_text_attribute(dataset.get(), "dtype")) {
       const auto named = parse_dtype(*name);
-      if (!named || size_of(*named) != 1) fail(blame, "dataset {} of {} has the attribute dtype '{}', which is no byte type", path, where.string(), *name);
+      if (!named || size_of(*named) != 1)
+        fail(blame, "dataset {} of {} has the attribute dtype '{}', which is no byte type", path, where.string(), *name);
       result.dtype = *named;
     }
   }
@@ -198,10 +199,12 @@ void Hdf5File::write(const std::string& path, std::span<const std::byte> bytes) 
   be_quiet();
   const Handle dataset = open_dataset(id_, path, blame_, path_);
   const Hdf5Dataset target = describe(dataset, path, blame_, path_);
-  if (bytes.size() != target.bytes) fail(ExitCode::bug, "{} bytes for dataset {} of {}, which takes {}", bytes.size(), path, path_.string(), target.bytes);
+  if (bytes.size() != target.bytes)
+    fail(ExitCode::bug, "{} bytes for dataset {} of {}, which takes {}", bytes.size(), path, path_.string(), target.bytes);
   if (bytes.empty()) return;
   const Handle type(H5Dget_type(dataset.get()), H5Tclose);
-  if (H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) < 0) fail_hdf5(blame_, fmt::format("write {} of", path), path_);
+  if (H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) < 0)
+    fail_hdf5(blame_, fmt::format("write {} of", path), path_);
 }
 
 Hdf5Dataset Hdf5File::add(const std::string& path, DType dtype, const Shape& shape, std::span<const std::byte> bytes) {
@@ -243,10 +246,12 @@ void Hdf5File::read(const std::string& path, std::span<std::byte> out) const {
   be_quiet();
   const Handle dataset = open_dataset(id_, path, blame_, path_);
   const Hdf5Dataset source = describe(dataset, path, blame_, path_);
-  if (out.size() != source.bytes) fail(ExitCode::bug, "{} bytes to read dataset {} of {}, which has {}", out.size(), path, path_.string(), source.bytes);
+  if (out.size() != source.bytes)
+    fail(ExitCode::bug, "{} bytes to read dataset {} of {}, which has {}", out.size(), path, path_.string(), source.bytes);
   if (out.empty()) return;
   const Handle type(H5Dget_type(dataset.get()), H5Tclose);
-  if (H5Dread(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, out.data()) < 0) fail_hdf5(blame_, fmt::format("read {} of", path), path_);
+  if (H5Dread(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, out.data()) < 0)
+    fail_hdf5(blame_, fmt::format("read {} of", path), path_);
 }
 
 std::string Hdf5File::read_text(const std::string& path) const {
@@ -265,7 +270,8 @@ void Hdf5File::set_attribute(const std::string& path, const std::string& name, s
   const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
   const Handle attribute(H5Acreate2(object.get(), name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
   const std::string padded = value.empty() ? std::string(1, '\0') : std::string(value);
-  if (!attribute || H5Awrite(attribute.get(), type.get(), padded.data()) < 0) fail_hdf5(blame_, fmt::format("set attribute {} on {} of", name, path), path_);
+  if (!attribute || H5Awrite(attribute.get(), type.get(), padded.data()) < 0)
+    fail_hdf5(blame_, fmt::format("set attribute {} on {} of", name, path), path_);
 }
 
 void Hdf5File::set_attribute(const std::string& path, const std::string& name, std::int64_t value) {
@@ -273,7 +279,8 @@ void Hdf5File::set_attribute(const std::string& path, const std::string& name, s
   const Handle object = open_object(id_, path, blame_, path_);
   const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
   const Handle attribute(H5Acreate2(object.get(), name.c_str(), H5T_STD_I64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
-  if (!attribute || H5Awrite(attribute.get(), H5T_NATIVE_INT64, &value) < 0) fail_hdf5(blame_, fmt::format("set attribute {} on {} of", name, path), path_);
+  if (!attribute || H5Awrite(attribute.get(), H5T_NATIVE_INT64, &value) < 0)
+    fail_hdf5(blame_, fmt::format("set attribute {} on {} of", name, path), path_);
 }
 
 std::optional<std::string> Hdf5File::text_attribute(const std::string& path, const std::string& name) const {

@@ -35,7 +35,7 @@ std::string metrics_text(const Manifest& manifest) {
 
 // A subject is a checkpoint, or a run, which stands for its newest sound one.
 Path checkpoint_of(const std::string& subject) {
-  const Found found = find_checkpoint(subject, subject, "validation_loss", [](const Path& path) { return first_defect(path, VerifyLevel::manifest); });
+  const Found found = find_at(subject, [](const Path& path) { return first_defect(path, VerifyLevel::manifest); });
   return found.checkpoint->path;
 }
 
@@ -83,8 +83,13 @@ InspectAnswer list_run(const Path& run) {
       answer.json["checkpoints"].push_back(std::move(row));
       continue;
     }
-    row.update(Json{{"created", manifest.created}, {"bytes", bytes_on_disk(manifest)}, {"ranks", world_size(manifest.mesh)}, {"state_digest", to_hex(manifest.state_digest)}, {"metrics", metrics_json(manifest)}});
-    table.add({fmt::format("{}", entry.step), manifest.created, human_bytes(bytes_on_disk(manifest)), fmt::format("{}", world_size(manifest.mesh)), metrics_text(manifest), state});
+    row.update(Json{{"created", manifest.created},
+                    {"bytes", bytes_on_disk(manifest)},
+                    {"ranks", world_size(manifest.mesh)},
+                    {"state_digest", to_hex(manifest.state_digest)},
+                    {"metrics", metrics_json(manifest)}});
+    table.add({fmt::format("{}", entry.step), manifest.created, human_bytes(bytes_on_disk(manifest)),
+               fmt::format("{}", world_size(manifest.mesh)), metrics_text(manifest), state});
     answer.json["checkpoints"].push_back(std::move(row));
   }
   answer.text = answer.json["checkpoints"].empty() ? fmt::format("{} has no checkpoints\n", run.string()) : table.text();
@@ -95,8 +100,14 @@ InspectAnswer verify(const std::vector<Path>& checkpoints, VerifyLevel level) {
   InspectAnswer answer{ExitCode::done, "", {{"level", name_of(level)}, {"sound", true}, {"checkpoints", Json::array()}}};
   for (const Path& checkpoint : checkpoints) {
     const Verification found = verify_checkpoint(checkpoint, level);
-    Json row = {{"path", checkpoint.string()}, {"sound", found.defects.empty()}, {"level", name_of(found.reached)}, {"bytes_read", found.bytes}, {"defects", Json::array()}};
-    answer.text += fmt::format("{}: {}\n", checkpoint.string(), found.defects.empty() ? fmt::format("sound ({})", name_of(level)) : fmt::format("{} defects", found.defects.size()));
+    Json row = {{"path", checkpoint.string()},
+                {"sound", found.defects.empty()},
+                {"level", name_of(found.reached)},
+                {"bytes_read", found.bytes},
+                {"defects", Json::array()}};
+    answer.text +=
+        fmt::format("{}: {}\n", checkpoint.string(),
+                    found.defects.empty() ? fmt::format("sound ({})", name_of(level)) : fmt::format("{} defects", found.defects.size()));
     for (const Defect& defect : found.defects) {
       answer.text += fmt::format("  {}: {}\n", name_of(defect.level), defect.message);
       row["defects"].push_back({{"level", name_of(defect.level)}, {"file", defect.file}, {"tensor", defect.tensor}, {"message", defect.message}});

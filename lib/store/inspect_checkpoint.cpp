@@ -15,7 +15,9 @@ namespace lockstep {
 
 namespace {
 
-std::uint64_t bytes_of(const StoredTensor& tensor) { return static_cast<std::uint64_t>(elements(tensor.layout.global)) * static_cast<std::uint64_t>(size_of(tensor.layout.dtype)); }
+std::uint64_t bytes_of(const StoredTensor& tensor) {
+  return static_cast<std::uint64_t>(elements(tensor.layout.global)) * static_cast<std::uint64_t>(size_of(tensor.layout.dtype));
+}
 
 std::string mesh_text(const Mesh& mesh) {
   std::vector<std::string> parts;
@@ -24,7 +26,8 @@ std::string mesh_text(const Mesh& mesh) {
 }
 
 std::string pattern_text(const StoredComponent& component) {
-  return component.equal_along.empty() ? std::string(name_of(component.pattern)) : fmt::format("{}({})", name_of(component.pattern), join(component.equal_along, ", "));
+  return component.equal_along.empty() ? std::string(name_of(component.pattern))
+                                       : fmt::format("{}({})", name_of(component.pattern), join(component.equal_along, ", "));
 }
 
 std::string layout_text(const Layout& layout) {
@@ -116,15 +119,30 @@ InspectAnswer summarise(const CheckpointReader& checkpoint) {
   for (const auto& [name, text] : manifest.documents) facts.add({"document", fmt::format("{}, {}", name, human_bytes(text.size()))});
 
   InspectAnswer answer;
-  answer.json = {{"path", checkpoint.path().string()}, {"step", manifest.step}, {"uuid", manifest.uuid}, {"created", manifest.created}, {"software", manifest.software},
-                 {"mesh", to_json(manifest.mesh)}, {"files", manifest.files.size()}, {"bytes", bytes}, {"state_digest", to_hex(manifest.state_digest)}, {"components", Json::array()}, {"metrics", Json::object()}};
+  answer.json = {{"path", checkpoint.path().string()},
+                 {"step", manifest.step},
+                 {"uuid", manifest.uuid},
+                 {"created", manifest.created},
+                 {"software", manifest.software},
+                 {"mesh", to_json(manifest.mesh)},
+                 {"files", manifest.files.size()},
+                 {"bytes", bytes},
+                 {"state_digest", to_hex(manifest.state_digest)},
+                 {"components", Json::array()},
+                 {"metrics", Json::object()}};
   for (const auto& [name, value] : manifest.metrics) answer.json["metrics"][name] = value;
   std::map<std::string, Totals> totals = totals_of(manifest);
-  Table components({{"component"}, {"pattern"}, {"tensors", Table::Align::right}, {"elements", Table::Align::right}, {"bytes", Table::Align::right}});
+  Table components(
+      {{"component"}, {"pattern"}, {"tensors", Table::Align::right}, {"elements", Table::Align::right}, {"bytes", Table::Align::right}});
   for (const StoredComponent& component : manifest.components) {
     const Totals& sum = totals[component.key];
-    components.add({component.key, pattern_text(component), fmt::format("{}", sum.tensors), human_count(static_cast<double>(sum.elements)), human_bytes(sum.bytes)});
-    answer.json["components"].push_back({{"key", component.key}, {"pattern", pattern_text(component)}, {"tensors", sum.tensors}, {"elements", sum.elements}, {"bytes", sum.bytes}});
+    components.add({component.key, pattern_text(component), fmt::format("{}", sum.tensors), human_count(static_cast<double>(sum.elements)),
+                    human_bytes(sum.bytes)});
+    answer.json["components"].push_back({{"key", component.key},
+                                         {"pattern", pattern_text(component)},
+                                         {"tensors", sum.tensors},
+                                         {"elements", sum.elements},
+                                         {"bytes", sum.bytes}});
   }
   answer.text = facts.text() + "\n" + components.text();
   return answer;
@@ -141,9 +159,11 @@ InspectAnswer show_tree(const CheckpointReader& checkpoint) {
       answer.text += fmt::format("{} ({})\n", component, pattern_text(*find_component(manifest, component)));
     }
     const std::string name = tensor.cell.empty() ? tensor.name : tensor.cell + "/" + tensor.name;
-    answer.text += fmt::format("  {}  {} {}  {}{}\n", name, name_of(tensor.layout.dtype), to_text(tensor.layout.global), layout_text(tensor.layout), tensor.aliases.empty() ? "" : "; also " + join(tensor.aliases, ", "));
+    answer.text += fmt::format("  {}  {} {}  {}{}\n", name, name_of(tensor.layout.dtype), to_text(tensor.layout.global),
+                               layout_text(tensor.layout), tensor.aliases.empty() ? "" : "; also " + join(tensor.aliases, ", "));
     Json row = to_json(tensor.layout);
-    row.update(Json{{"name", full_name(tensor)}, {"aliases", tensor.aliases}, {"fingerprint", to_hex(tensor.fingerprint)}, {"pieces", Json::array()}});
+    row.update(Json{
+        {"name", full_name(tensor)}, {"aliases", tensor.aliases}, {"fingerprint", to_hex(tensor.fingerprint)}, {"pieces", Json::array()}});
     const auto [first, last] = checkpoint.pieces_of(i);
     for (std::size_t piece = first; piece < last; ++piece) {
       const IndexedPiece& stored = checkpoint.pieces()[piece];
@@ -193,8 +213,17 @@ InspectAnswer show_tensor(const CheckpointReader& checkpoint, const std::string&
   table.add({"first", join(first, " ")});
   table.add({"fingerprint", to_hex(tensor.fingerprint)});
   Json json = to_json(tensor.layout);
-  json.update(Json{{"name", full_name(tensor)}, {"elements", elements(tensor.layout.global)}, {"min", statistics.min()}, {"max", statistics.max()}, {"mean", statistics.mean()}, {"std", statistics.deviation()},
-                   {"nan", statistics.nan()}, {"inf", statistics.infinite()}, {"zeros", statistics.zeros()}, {"head", first_json}, {"fingerprint", to_hex(tensor.fingerprint)}});
+  json.update(Json{{"name", full_name(tensor)},
+                   {"elements", elements(tensor.layout.global)},
+                   {"min", statistics.min()},
+                   {"max", statistics.max()},
+                   {"mean", statistics.mean()},
+                   {"std", statistics.deviation()},
+                   {"nan", statistics.nan()},
+                   {"inf", statistics.infinite()},
+                   {"zeros", statistics.zeros()},
+                   {"head", first_json},
+                   {"fingerprint", to_hex(tensor.fingerprint)}});
   return {ExitCode::done, table.text(), std::move(json)};
 }
 

@@ -92,7 +92,8 @@ Json to_json(const Manifest& manifest) {
   result["components"] = Json::array();
   for (const StoredComponent& component : manifest.components) result["components"].push_back(to_json(component));
   result["files"] = Json::array();
-  for (const StoredFile& file : manifest.files) result["files"].push_back({{"path", file.path}, {"bytes", file.bytes}, {"hash", to_hex(file.hash)}});
+  for (const StoredFile& file : manifest.files)
+    result["files"].push_back({{"path", file.path}, {"bytes", file.bytes}, {"hash", to_hex(file.hash)}});
   result["tensors"] = Json::array();
   for (const StoredTensor& tensor : manifest.tensors) result["tensors"].push_back(to_json(tensor));
   result["documents"] = Json::object();
@@ -130,7 +131,8 @@ Manifest from_json(const Json& value, const std::string& origin) {
 }  // namespace
 
 std::string full_name(const StoredTensor& tensor) {
-  return tensor.cell.empty() ? fmt::format("{}/{}", tensor.component, tensor.name) : fmt::format("{}/{}/{}", tensor.cell, tensor.component, tensor.name);
+  return tensor.cell.empty() ? fmt::format("{}/{}", tensor.component, tensor.name)
+                             : fmt::format("{}/{}/{}", tensor.cell, tensor.component, tensor.name);
 }
 
 bool is_values(const StoredTensor& tensor) { return tensor.name == values_entry; }
@@ -138,7 +140,8 @@ bool is_values(const StoredTensor& tensor) { return tensor.name == values_entry;
 Hash128 state_digest(const std::vector<StoredTensor>& tensors) {
   std::vector<std::string> lines;
   for (const StoredTensor& tensor : tensors) {
-    lines.push_back(fmt::format("{} {} {} {}\n", full_name(tensor), to_text(tensor.layout.global), name_of(tensor.layout.dtype), to_hex(tensor.fingerprint)));
+    lines.push_back(fmt::format("{} {} {} {}\n", full_name(tensor), to_text(tensor.layout.global), name_of(tensor.layout.dtype),
+                                to_hex(tensor.fingerprint)));
   }
   std::sort(lines.begin(), lines.end());
   StreamHash hash;
@@ -160,7 +163,8 @@ Manifest parse_manifest(const std::string& text, const std::string& origin) {
   if (at == std::string::npos || text.size() != digits + 32 + hash_closing.size() || !text.ends_with(hash_closing)) {
     fail(ExitCode::input, "{}: truncated, or not the manifest of a checkpoint", origin);
   }
-  if (to_hex(hash128(std::string_view(text).substr(0, at))) != text.substr(digits, 32)) fail(ExitCode::input, "{}: its content does not match its own hash", origin);
+  if (to_hex(hash128(std::string_view(text).substr(0, at))) != text.substr(digits, 32))
+    fail(ExitCode::input, "{}: its content does not match its own hash", origin);
   try {
     return from_json(parse_json(text, origin), origin);
   } catch (const nlohmann::json::exception& error) {
@@ -174,7 +178,8 @@ Manifest read_manifest(const Path& checkpoint) {
 }
 
 const StoredComponent* find_component(const Manifest& manifest, const std::string& key) {
-  const auto found = std::find_if(manifest.components.begin(), manifest.components.end(), [&](const StoredComponent& component) { return component.key == key; });
+  const auto found = std::find_if(manifest.components.begin(), manifest.components.end(),
+                                  [&](const StoredComponent& component) { return component.key == key; });
   return found == manifest.components.end() ? nullptr : &*found;
 }
 

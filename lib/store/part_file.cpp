@@ -30,8 +30,14 @@ std::string table_text(std::span<const PartPiece> pieces, std::span<const PieceR
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     Json blocks = Json::array();
     for (const Hash128& block : records[i].blocks) blocks.push_back(to_hex(block));
-    entries.push_back({{"tensor", pieces[i].tensor}, {"shape", pieces[i].global}, {"dtype", name_of(pieces[i].dtype)}, {"begin", pieces[i].box.begin},
-                       {"extent", pieces[i].box.extent}, {"offset", records[i].offset}, {"fingerprint", to_hex(records[i].fingerprint)}, {"blocks", std::move(blocks)}});
+    entries.push_back({{"tensor", pieces[i].tensor},
+                       {"shape", pieces[i].global},
+                       {"dtype", name_of(pieces[i].dtype)},
+                       {"begin", pieces[i].box.begin},
+                       {"extent", pieces[i].box.extent},
+                       {"offset", records[i].offset},
+                       {"fingerprint", to_hex(records[i].fingerprint)},
+                       {"blocks", std::move(blocks)}});
   }
   return to_text(Json{{"schema", "lockstep.part"}, {"version", 1}, {"block_bytes", block_bytes}, {"pieces", std::move(entries)}});
 }
@@ -70,7 +76,9 @@ void add_hash(StreamHash& stream, const Hash128& hash) {
 
 }  // namespace
 
-std::uint64_t bytes_of(const PartPiece& piece) { return static_cast<std::uint64_t>(elements(piece.box)) * static_cast<std::uint64_t>(size_of(piece.dtype)); }
+std::uint64_t bytes_of(const PartPiece& piece) {
+  return static_cast<std::uint64_t>(elements(piece.box)) * static_cast<std::uint64_t>(size_of(piece.dtype));
+}
 
 std::string dataset_of(const PartPiece& piece) { return fmt::format("/{}/{}", piece.tensor, path_text(piece.box)); }
 

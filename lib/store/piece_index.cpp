@@ -19,7 +19,8 @@ void add_table(Hdf5File& file, const std::string& path, DType dtype, const Shape
 template <class Value>
 std::vector<Value> read_table(const Hdf5File& file, const std::string& path, DType dtype, std::size_t rank, const Path& where) {
   const Hdf5Dataset dataset = file.dataset(path);
-  if (dataset.dtype != dtype || dataset.shape.size() != rank) fail(ExitCode::input, "{}: {} is no table of {}", where.string(), path, name_of(dtype));
+  if (dataset.dtype != dtype || dataset.shape.size() != rank)
+    fail(ExitCode::input, "{}: {} is no table of {}", where.string(), path, name_of(dtype));
   std::vector<Value> values(dataset.bytes / sizeof(Value));
   file.read(path, std::as_writable_bytes(std::span(values)));
   return values;
@@ -74,13 +75,16 @@ std::vector<IndexedPiece> read_piece_index(const Path& path) {
   const auto boxes = read_table<std::int64_t>(file, "/boxes", DType::i64, 1, path);
   const auto blocks = read_table<std::uint64_t>(file, "/blocks", DType::u64, 2, path);
   const std::size_t count = tensors.size();
-  if (files.size() != count || offsets.size() != count || fingerprints.size() != 2 * count || first_box.size() != count + 1 || first_block.size() != count + 1) {
+  if (files.size() != count || offsets.size() != count || fingerprints.size() != 2 * count || first_box.size() != count + 1 ||
+      first_block.size() != count + 1) {
     fail(ExitCode::input, "{}: the tables have different lengths", path.string());
   }
   std::vector<IndexedPiece> pieces(count);
   for (std::size_t i = 0; i < count; ++i) {
-    const bool ordered = first_box[i] <= first_box[i + 1] && first_box[i + 1] <= boxes.size() && first_block[i] <= first_block[i + 1] && first_block[i + 1] <= blocks.size() / 2;
-    if (!ordered || (first_box[i + 1] - first_box[i]) % 2 != 0) fail(ExitCode::input, "{}: piece {} points outside of the tables", path.string(), i);
+    const bool ordered = first_box[i] <= first_box[i + 1] && first_box[i + 1] <= boxes.size() && first_block[i] <= first_block[i + 1] &&
+                         first_block[i + 1] <= blocks.size() / 2;
+    if (!ordered || (first_box[i + 1] - first_box[i]) % 2 != 0)
+      fail(ExitCode::input, "{}: piece {} points outside of the tables", path.string(), i);
     const std::size_t dims = (first_box[i + 1] - first_box[i]) / 2;
     const auto box = boxes.begin() + static_cast<std::ptrdiff_t>(first_box[i]);
     const auto middle = box + static_cast<std::ptrdiff_t>(dims);
@@ -89,7 +93,8 @@ std::vector<IndexedPiece> read_piece_index(const Path& path) {
     pieces[i].box = {Shape(box, middle), Shape(middle, middle + static_cast<std::ptrdiff_t>(dims))};
     pieces[i].record.offset = offsets[i];
     pieces[i].record.fingerprint = {fingerprints[2 * i], fingerprints[2 * i + 1]};
-    for (std::size_t block = first_block[i]; block < first_block[i + 1]; ++block) pieces[i].record.blocks.push_back({blocks[2 * block], blocks[2 * block + 1]});
+    for (std::size_t block = first_block[i]; block < first_block[i + 1]; ++block)
+      pieces[i].record.blocks.push_back({blocks[2 * block], blocks[2 * block + 1]});
   }
   return pieces;
 }

@@ -96,7 +96,9 @@ std::string read_holder(const FileDescriptor& file) {
 
 Path checkpoints_folder(const Path& run) { return run / "checkpoints"; }
 Path checkpoint_folder(const Path& run, std::int64_t step) { return checkpoints_folder(run) / fmt::format("{}{:010}", step_prefix, step); }
-Path staging_folder(const Path& run, std::int64_t step, const std::string& uuid) { return checkpoints_folder(run) / fmt::format(".stage-{:010}-{}", step, uuid); }
+Path staging_folder(const Path& run, std::int64_t step, const std::string& uuid) {
+  return checkpoints_folder(run) / fmt::format(".stage-{:010}-{}", step, uuid);
+}
 
 std::vector<CheckpointEntry> list_checkpoints(const Path& run) {
   std::vector<CheckpointEntry> entries;
@@ -123,7 +125,8 @@ Found find_latest(const Path& run, const std::function<std::optional<std::string
   return found;
 }
 
-Found find_checkpoint(const Path& run, const std::string& which, const std::string& metric, const std::function<std::optional<std::string>(const Path&)>& defect) {
+Found find_checkpoint(const Path& run, const std::string& which, const std::string& metric,
+                      const std::function<std::optional<std::string>(const Path&)>& defect) {
   if (which == "latest") return find_latest(run, defect);
   if (which == "best") return best_of(run, metric, defect);
   if (const auto step = parse_number(which)) {
@@ -131,9 +134,13 @@ Found find_checkpoint(const Path& run, const std::string& which, const std::stri
     if (std::filesystem::exists(path)) return exactly({path, *step}, defect);
     std::vector<std::string> steps;
     for (const CheckpointEntry& entry : list_checkpoints(run)) steps.push_back(fmt::format("{}", entry.step));
-    throw Error(ExitCode::input, fmt::format("{} has no checkpoint of step {}", run.string(), *step), steps.empty() ? "it has none at all" : fmt::format("it has {}", join(steps, ", ")));
+    throw Error(ExitCode::input, fmt::format("{} has no checkpoint of step {}", run.string(), *step),
+                steps.empty() ? "it has none at all" : fmt::format("it has {}", join(steps, ", ")));
   }
-  const Path path(which);
+  return find_at(which, defect);
+}
+
+Found find_at(const Path& path, const std::function<std::optional<std::string>(const Path&)>& defect) {
   if (std::filesystem::exists(path / manifest_file)) {
     Found found = exactly({path, 0}, defect);
     found.checkpoint->step = read_manifest(path).step;
@@ -141,7 +148,8 @@ Found find_checkpoint(const Path& run, const std::string& which, const std::stri
   }
   Found found = find_latest(path, defect);
   if (!found.checkpoint) {
-    fail(ExitCode::input, "{} is neither a checkpoint (no {}) nor a run with a sound one{}", path.string(), manifest_file, found.rejected.empty() ? "" : "; " + join(found.rejected, "; "));
+    fail(ExitCode::input, "{} is neither a checkpoint (no {}) nor a run with a sound one{}", path.string(), manifest_file,
+         found.rejected.empty() ? "" : "; " + join(found.rejected, "; "));
   }
   return found;
 }
@@ -196,7 +204,8 @@ RunLock::RunLock(const Path& run) {
   file_ = open_file(path, O_RDWR | O_CREAT);
   if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) fail_errno("lock", path);
-    throw Error(ExitCode::usage, fmt::format("the run folder {} is in use by {}", run.string(), read_holder(file_)), "wait for that job, stop it, or choose another run folder");
+    throw Error(ExitCode::usage, fmt::format("the run folder {} is in use by {}", run.string(), read_holder(file_)),
+                "wait for that job, stop it, or choose another run folder");
   }
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);

@@ -32,8 +32,11 @@ struct Found {
 };
 /// The newest checkpoint for which `defect` finds nothing. Local.
 Found find_latest(const Path& run, const std::function<std::optional<std::string>(const Path&)>& defect);
+/// The checkpoint in this folder, or the newest sound one of the run in it. Throws Error(input) if there is none, or it is damaged.
+Found find_at(const Path& path, const std::function<std::optional<std::string>(const Path&)>& defect);
 /// As `which` says; "best": by the smallest value of `metric` among sound ones. Throws Error(input) if a named one is absent or damaged.
-Found find_checkpoint(const Path& run, const std::string& which, const std::string& metric, const std::function<std::optional<std::string>(const Path&)>& defect);
+Found find_checkpoint(const Path& run, const std::string& which, const std::string& metric,
+                      const std::function<std::optional<std::string>(const Path&)>& defect);
 
 /// What a save keeps of older checkpoints, besides the newest.
 struct Retention {

@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "report/build_info.hpp"
 #include "store/piece_index.hpp"
 
 #include <fcntl.h>
@@ -37,14 +38,16 @@ void complete_tensors(const CheckpointPlan& plan, const StagedState& state, std:
     tensors[plan.pieces[i].tensor].fingerprint += state.pieces[i].fingerprint;
   }
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (const auto defect = coverage_defect(tensors[i].layout.global, boxes[i])) fail(ExitCode::bug, "the pieces of {} do not make it up: {}", full_name(tensors[i]), *defect);
+    if (const auto defect = coverage_defect(tensors[i].layout.global, boxes[i]))
+      fail(ExitCode::bug, "the pieces of {} do not make it up: {}", full_name(tensors[i]), *defect);
   }
 }
 
 void check_size(const Path& path, std::uint64_t bytes) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) fail_errno("look at", path);
-  if (static_cast<std::uint64_t>(status.st_size) != bytes) fail(ExitCode::storage, "{} has {} bytes, its writer reported {}", path.string(), status.st_size, bytes);
+  if (static_cast<std::uint64_t>(status.st_size) != bytes)
+    fail(ExitCode::storage, "{} has {} bytes, its writer reported {}", path.string(), status.st_size, bytes);
 }
 
 }  // namespace
@@ -55,14 +58,16 @@ std::string make_uuid() {
   return fmt::format("{:016x}{:016x}", bits[0], bits[1]);
 }
 
-std::string software_name() { return "lockstep 0.1.0"; }
+std::string software_name() { return fmt::format("lockstep {}", version()); }
 
 void make_staging(const Path& staging, const CheckpointPlan& plan) {
   make_folder(staging.parent_path());
   const std::uint64_t needed = total_bytes(plan) + total_bytes(plan) / 20 + (std::uint64_t{1} << 20);
   const std::uint64_t available = free_bytes(staging.parent_path());
   if (available < needed) {
-    throw Error(ExitCode::storage, fmt::format("cannot stage {}: needs {}, {} free", staging.string(), human_bytes(needed), human_bytes(available)), "free some space, or keep fewer checkpoints");
+    throw Error(ExitCode::storage,
+                fmt::format("cannot stage {}: needs {}, {} free", staging.string(), human_bytes(needed), human_bytes(available)),
+                "free some space, or keep fewer checkpoints");
   }
   make_folder(staging);
   std::set<Path> folders;
@@ -81,7 +86,8 @@ Manifest seal_checkpoint(const Path& staging, const CheckpointPlan& plan, const 
     facts.files.push_back({plan.files[i].path, state.files[i].bytes, state.files[i].hash});
   }
   std::vector<IndexedPiece> pieces;
-  for (std::size_t i = 0; i < plan.pieces.size(); ++i) pieces.push_back({plan.pieces[i].tensor, plan.file_of_piece[i], plan.pieces[i].box, state.pieces[i]});
+  for (std::size_t i = 0; i < plan.pieces.size(); ++i)
+    pieces.push_back({plan.pieces[i].tensor, plan.file_of_piece[i], plan.pieces[i].box, state.pieces[i]});
   const Path index = staging / index_file;
   write_piece_index(index, pieces);
   const std::string content = read_file(index);
@@ -97,7 +103,8 @@ Manifest seal_checkpoint(const Path& staging, const CheckpointPlan& plan, const 
 }
 
 void publish_checkpoint(const Path& staging, const Path& checkpoint) {
-  if (std::filesystem::exists(std::filesystem::symlink_status(checkpoint))) fail(ExitCode::storage, "cannot publish {}: it exists", checkpoint.string());
+  if (std::filesystem::exists(std::filesystem::symlink_status(checkpoint)))
+    fail(ExitCode::storage, "cannot publish {}: it exists", checkpoint.string());
   publish_rename(staging, checkpoint);
 }
 

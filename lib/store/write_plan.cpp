@@ -12,7 +12,9 @@ namespace lockstep {
 
 namespace {
 
-std::uint64_t bytes_of(const Box& box, int element_bytes) { return static_cast<std::uint64_t>(elements(box)) * static_cast<std::uint64_t>(element_bytes); }
+std::uint64_t bytes_of(const Box& box, int element_bytes) {
+  return static_cast<std::uint64_t>(elements(box)) * static_cast<std::uint64_t>(element_bytes);
+}
 
 // The box in pieces of whole rows, as equal as they can be.
 std::vector<Box> cut(const Box& box, int element_bytes, std::uint64_t limit) {
@@ -50,11 +52,13 @@ std::vector<Holding> holdings_of(const Layout& layout) {
   }
   std::vector<Box> boxes;
   for (const Holding& holding : holdings) boxes.push_back(holding.box);
-  if (const auto defect = coverage_defect(layout.global, boxes)) fail(ExitCode::usage, "the ranks do not hold a tensor of shape {} once: {}", to_text(layout.global), *defect);
+  if (const auto defect = coverage_defect(layout.global, boxes))
+    fail(ExitCode::usage, "the ranks do not hold a tensor of shape {} once: {}", to_text(layout.global), *defect);
   return holdings;
 }
 
-std::vector<WriteItem> plan_writes(std::span<const std::vector<Holding>> tensors, std::span<const int> element_bytes, int ranks, std::uint64_t limit) {
+std::vector<WriteItem> plan_writes(std::span<const std::vector<Holding>> tensors, std::span<const int> element_bytes, int ranks,
+                                   std::uint64_t limit) {
   std::vector<Candidate> candidates;
   for (std::size_t tensor = 0; tensor < tensors.size(); ++tensor) {
     for (const Holding& holding : tensors[tensor]) {
@@ -93,7 +97,8 @@ std::optional<std::string> coverage_defect(const Shape& shape, std::span<const B
   std::int64_t covered = 0;
   for (const Box& box : boxes) {
     if (empty(box)) continue;
-    if (box.extent.size() != shape.size() || !contains(whole(shape), box)) return fmt::format("{} lies outside of {}", to_text(box), to_text(shape));
+    if (box.extent.size() != shape.size() || !contains(whole(shape), box))
+      return fmt::format("{} lies outside of {}", to_text(box), to_text(shape));
     covered += elements(box);
   }
   // Boxes sorted by their first row: a box can only overlap those before it that still reach its first row.

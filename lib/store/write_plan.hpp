@@ -31,7 +31,8 @@ struct WriteItem {
 /// Each holding, cut along dim 0 into pieces of at most `limit` bytes (a row is never cut), each piece given to the least-loaded of its
 /// holders, pieces with the fewest holders and the most bytes first. A tensor without elements has no piece.
 /// Items are ordered by tensor, then by their place in it. Deterministic.
-std::vector<WriteItem> plan_writes(std::span<const std::vector<Holding>> tensors, std::span<const int> element_bytes, int ranks, std::uint64_t limit);
+std::vector<WriteItem> plan_writes(std::span<const std::vector<Holding>> tensors, std::span<const int> element_bytes, int ranks,
+                                   std::uint64_t limit);
 
 /// The piece size that lets `writers` share `bytes` evenly: an eighth of a writer's share, between 1 MiB and 64 MiB.
 std::uint64_t piece_limit(std::uint64_t bytes, int writers);

@@ -31,7 +31,8 @@ class Job {
   Job(World world, Rank rank, std::vector<Tensor> tensors, Pattern pattern = Pattern::replicated, std::vector<AxisName> equal_along = {})
       : world_(std::move(world)), rank_(rank), tensors_(std::move(tensors)), pattern_(pattern), equal_along_(std::move(equal_along)) {
     for (const Tensor& tensor : tensors_) {
-      buffers_.emplace_back(static_cast<std::size_t>(elements(box_of(tensor.layout, rank))) * static_cast<std::size_t>(size_of(tensor.layout.dtype)));
+      buffers_.emplace_back(static_cast<std::size_t>(elements(box_of(tensor.layout, rank))) *
+                            static_cast<std::size_t>(size_of(tensor.layout.dtype)));
     }
   }
 
@@ -111,7 +112,8 @@ class Job {
         global += (box.begin[d] + rest % box.extent[d]) * stride;
         stride *= tensor.layout.global[d];
       }
-      for (int byte = 0; byte < size; ++byte) action(bytes[static_cast<std::size_t>(i * size + byte)], expected_byte(tensor.name, global, byte, at_step));
+      for (int byte = 0; byte < size; ++byte)
+        action(bytes[static_cast<std::size_t>(i * size + byte)], expected_byte(tensor.name, global, byte, at_step));
     }
   }
   World world_;
@@ -124,8 +126,11 @@ class Job {
 
 /// A small model over the ranks of a mesh: every tensor replicated.
 inline std::vector<Tensor> replicated_model(const Mesh& mesh) {
-  return {{"wte.weight", replicated({37, 8}, DType::f32, mesh)}, {"h.0/bias", replicated({5}, DType::bf16, mesh)}, {"scale", replicated({}, DType::f64, mesh)},
-          {"none", replicated({0, 3}, DType::f32, mesh)}, {"mask", replicated({3, 3}, DType::boolean, mesh)}};
+  return {{"wte.weight", replicated({37, 8}, DType::f32, mesh)},
+          {"h.0/bias", replicated({5}, DType::bf16, mesh)},
+          {"scale", replicated({}, DType::f64, mesh)},
+          {"none", replicated({0, 3}, DType::f32, mesh)},
+          {"mask", replicated({3, 3}, DType::boolean, mesh)}};
 }
 
 /// The same tensors cut over whichever of tp, dp_shard and pp the mesh has.

@@ -143,7 +143,9 @@ BOOST_FIXTURE_TEST_CASE(a_checkpoint_is_named_by_latest_best_step_or_folder, Sav
   BOOST_TEST(resumed_step(path.string()) == 30);
   BOOST_CHECK_EXCEPTION(resumed_step("15"), Error, [](const Error& error) { return error.hint() == "it has 10, 20, 30"; });
   std::filesystem::remove(checkpoint_folder(path, 10) / "global" / "part-0000.h5");
-  BOOST_CHECK_EXCEPTION(resumed_step("10"), Error, [](const Error& error) { return std::string(error.what()).find("global/part-0000.h5 is missing") != std::string::npos; });
+  BOOST_CHECK_EXCEPTION(resumed_step("10"), Error, [](const Error& error) {
+    return std::string(error.what()).find("global/part-0000.h5 is missing") != std::string::npos;
+  });
 }
 
 BOOST_FIXTURE_TEST_CASE(a_run_without_checkpoints_starts_anew, TemporaryFolder) {
@@ -197,7 +199,8 @@ BOOST_FIXTURE_TEST_CASE(a_run_folder_has_one_job_at_a_time_and_a_dead_one_does_n
   {
     const RunLock first(path);
     BOOST_CHECK_EXCEPTION(RunLock{path}, Error, [](const Error& error) {
-      return error.code() == ExitCode::usage && std::string(error.what()).find(fmt::format("is in use by process {} on ", ::getpid())) != std::string::npos;
+      return error.code() == ExitCode::usage &&
+             std::string(error.what()).find(fmt::format("is in use by process {} on ", ::getpid())) != std::string::npos;
     });
   }
   const pid_t child = ::fork();

@@ -96,7 +96,8 @@ BOOST_FIXTURE_TEST_CASE(state_of_each_rank_comes_back_to_the_same_rank, Temporar
     const std::vector<std::byte> right = job.rng;
     std::fill(job.rng.begin(), job.rng.end(), std::byte{0});
     load(ranks, job.world(), CheckpointReader(checkpoint_folder(path, 3)), components);
-    if (job.rng != right || job.restored_rank != ranks.rank()) fail(ExitCode::bug, "rank {} got the state of rank {}", ranks.rank(), job.restored_rank);
+    if (job.rng != right || job.restored_rank != ranks.rank())
+      fail(ExitCode::bug, "rank {} got the state of rank {}", ranks.rank(), job.restored_rank);
   });
 }
 
@@ -121,7 +122,8 @@ BOOST_FIXTURE_TEST_CASE(state_of_each_rank_follows_its_policy_where_the_ranks_ch
     return std::pair(problems, remapped);
   };
   const auto refused = load_on_two(Remap::exact).first;
-  for (const auto& problem : refused) BOOST_TEST(says(message_of(problem, ExitCode::usage), "component 'rng' was saved by 3 cells and is loaded by 2"));
+  for (const auto& problem : refused)
+    BOOST_TEST(says(message_of(problem, ExitCode::usage), "component 'rng' was saved by 3 cells and is loaded by 2"));
   for (const auto& [remap, cells] : {std::pair(Remap::drop, -1), std::pair(Remap::derive, 0), std::pair(Remap::redistribute, 3)}) {
     const auto [problems, remapped] = load_on_two(remap);
     BOOST_TEST(!problems[0]);
@@ -142,9 +144,64 @@ BOOST_FIXTURE_TEST_CASE(one_flipped_bit_in_one_replica_is_named_and_nothing_is_s
     if (ranks.rank() == 1) job.buffer(0)[333] ^= std::byte{16};
     save(ranks, job.components(), job.request(path));
   });
-  for (const auto& problem : problems) BOOST_TEST(says(message_of(problem, ExitCode::verdict), "replicas differ in model/wte.weight [0:37, 0:8]: rank 1 against ranks 0,2"));
+  for (const auto& problem : problems)
+    BOOST_TEST(says(message_of(problem, ExitCode::verdict), "replicas differ in model/wte.weight [0:37, 0:8]: rank 1 against ranks 0,2"));
   BOOST_TEST(list_checkpoints(path).size() == 1u);
   BOOST_TEST(list_checkpoints(path).front().step == 1);
+}
+
+BOOST_FIXTURE_TEST_CASE(each_validation_level_compares_as_much_as_it_says, TemporaryFolder) {
+  const World all = single_axis_world(2);
+  const auto differs_at = [&](Validation validation, std::size_t byte) {
+    const auto problems = attempt_on_ranks(2, [&](Communicator& ranks) {
+      std::vector<std::byte> state(100000);
+      if (ranks.rank() == 1) state[byte] = std::byte{1};
+      Component component;
+      component.key = "model";
+      component.validation = validation;
+      component.collect = [&] {
+        StateTree tree;
+        tree.add("x", replicated({100000}, DType::u8, all.mesh), state);
+        return tree;
+      };
+      save(ranks, {component}, {path, 1, all});
+    });
+    return problems[0] != nullptr && problems[1] != nullptr;
+  };
+  for (const std::size_t end : {std::size_t{5}, std::size_t{99999}}) BOOST_TEST(differs_at(Validation::quick, end));
+  BOOST_TEST(!differs_at(Validation::quick, 50000));
+  BOOST_TEST(differs_at(Validation::tensor, 50000));
+  BOOST_TEST(differs_at(Validation::full, 50000));
+  BOOST_TEST(!differs_at(Validation::none, 5));
+}
+
+BOOST_FIXTURE_TEST_CASE(pieces_of_several_blocks_are_read_by_any_box, TemporaryFolder) {
+  const World all = single_axis_world(1);
+  const Shape shape{9000, 2100};   // 75.6 MB: pieces of more than a block, whose ends fall within rows
+  std::vector<std::uint32_t> values(static_cast<std::size_t>(elements(shape)));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint32_t>(i * 2654435761u);
+  Component component;
+  component.key = "model";
+  component.collect = [&] {
+    StateTree tree;
+    tree.add("x", replicated(shape, DType::u32, all.mesh), std::as_writable_bytes(std::span(values)));
+    return tree;
+  };
+  save(*solo_communicator(), {component}, {path, 1, all});
+  const CheckpointReader reader(checkpoint_folder(path, 1));
+  std::size_t most_blocks = 0;
+  for (const IndexedPiece& piece : reader.pieces()) most_blocks = std::max(most_blocks, piece.record.blocks.size());
+  BOOST_TEST(most_blocks > 1u);
+  for (const Box& box : std::vector<Box>{{{0, 2099}, {9000, 1}}, {{990, 0}, {30, 2100}}, {{4321, 17}, {1500, 3}}, {{8999, 2099}, {1, 1}}}) {
+    std::vector<std::uint32_t> read(static_cast<std::size_t>(elements(box)));
+    reader.read("model/x", box, std::as_writable_bytes(std::span(read)));
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < elements(box); ++i) {
+      const std::int64_t at = (box.begin[0] + i / box.extent[1]) * shape[1] + box.begin[1] + i % box.extent[1];
+      wrong += read[static_cast<std::size_t>(i)] != values[static_cast<std::size_t>(at)];
+    }
+    BOOST_TEST(wrong == 0);
+  }
 }
 
 BOOST_FIXTURE_TEST_CASE(replicated_values_that_differ_are_named, TemporaryFolder) {
@@ -191,7 +248,8 @@ BOOST_FIXTURE_TEST_CASE(a_rank_that_fails_in_any_phase_fails_all_and_leaves_the_
       }
       BOOST_TEST(list_checkpoints(path).size() == 1u);
       BOOST_TEST(!first_defect(checkpoint_folder(path, 1), VerifyLevel::fingerprints).has_value());
-      for (const auto& entry : std::filesystem::directory_iterator(checkpoints_folder(path))) BOOST_TEST(!entry.path().filename().string().starts_with(".stage-"));
+      for (const auto& entry : std::filesystem::directory_iterator(checkpoints_folder(path)))
+        BOOST_TEST(!entry.path().filename().string().starts_with(".stage-"));
     }
   }
   on_ranks(3, [&](Communicator& ranks) {   // and the next save goes through
@@ -213,11 +271,13 @@ BOOST_FIXTURE_TEST_CASE(a_declaration_that_contradicts_the_layouts_names_the_rig
   try {
     std::rethrow_exception(problem_with(Pattern::per_group, {"tp"}));
   } catch (const Error& error) {
-    BOOST_TEST(says(error.what(), "component 'model' is declared per_group(tp), but ranks that differ along tp hold different boxes of 'wte.weight'"));
+    BOOST_TEST(says(error.what(),
+                    "component 'model' is declared per_group(tp), but ranks that differ along tp hold different boxes of 'wte.weight'"));
     BOOST_TEST(says(error.hint(), "per_group(dp_replicate)"));
   }
   BOOST_TEST(says(message_of(problem_with(Pattern::replicated, {}), ExitCode::usage), "is declared replicated, but ranks that differ along tp"));
-  BOOST_TEST(says(message_of(problem_with(Pattern::per_rank, {}), ExitCode::usage), "each cell owns its tensors whole, but 'wte.weight' is cut over the ranks"));
+  BOOST_TEST(says(message_of(problem_with(Pattern::per_rank, {}), ExitCode::usage),
+                  "each cell owns its tensors whole, but 'wte.weight' is cut over the ranks"));
   BOOST_TEST(!problem_with(Pattern::per_group, {"dp_replicate"}));
 }
 
@@ -239,13 +299,20 @@ BOOST_FIXTURE_TEST_CASE(what_a_load_and_a_checkpoint_do_not_share_is_an_error, T
     }
     return nullptr;
   };
-  BOOST_TEST(says(message_of(problem_with([](auto& tensors) { tensors[0].layout.global = {38, 8}; }), ExitCode::usage), "model/wte.weight is fp32 (37, 8)"));
-  BOOST_TEST(says(message_of(problem_with([](auto& tensors) { tensors[1].layout.dtype = DType::f16; }), ExitCode::usage), "model/h.0/bias is bf16 (5)"));
+  BOOST_TEST(says(message_of(problem_with([](auto& tensors) {
+                               tensors[0].layout.global = {38, 8};
+                             }),
+                             ExitCode::usage),
+                  "model/wte.weight is fp32 (37, 8)"));
+  BOOST_TEST(says(message_of(problem_with([](auto& tensors) { tensors[1].layout.dtype = DType::f16; }), ExitCode::usage),
+                  "model/h.0/bias is bf16 (5)"));
   BOOST_TEST(says(message_of(problem_with([](auto& tensors) { tensors[2].name = "scole"; }), ExitCode::input), "holds no 'model/scole'"));
-  BOOST_TEST(says(message_of(problem_with([](auto& tensors) { tensors.pop_back(); }), ExitCode::usage), "holds model/mask, which nobody asked for"));
+  BOOST_TEST(says(message_of(problem_with([](auto& tensors) { tensors.pop_back(); }), ExitCode::usage),
+                  "holds model/mask, which nobody asked for"));
   std::vector<Component> more = saved.components();
   more.push_back(saved.rng_component());
-  BOOST_CHECK_EXCEPTION(load(*ranks, saved.world(), reader, more), Error, [](const Error& error) { return says(error.what(), "holds no component 'rng'"); });
+  BOOST_CHECK_EXCEPTION(load(*ranks, saved.world(), reader, more), Error,
+                        [](const Error& error) { return says(error.what(), "holds no component 'rng'"); });
   more.back().required = false;
   BOOST_TEST(load(*ranks, saved.world(), reader, more).notes.front() == "the checkpoint holds no component 'rng': it starts afresh");
 }
@@ -291,7 +358,8 @@ BOOST_FIXTURE_TEST_CASE(the_model_opens_under_its_own_names_with_its_aliases, Te
   model->read("tied", {{30, 2}, {3, 5}}, row);
   for (std::int64_t r = 0; r < 3; ++r) {
     for (std::int64_t c = 0; c < 5; ++c) {
-      for (int b = 0; b < 4; ++b) BOOST_TEST((row[static_cast<std::size_t>((r * 5 + c) * 4 + b)] == expected_byte("wte.weight", (30 + r) * 8 + 2 + c, b, 1)));
+      for (int b = 0; b < 4; ++b)
+        BOOST_TEST((row[static_cast<std::size_t>((r * 5 + c) * 4 + b)] == expected_byte("wte.weight", (30 + r) * 8 + 2 + c, b, 1)));
     }
   }
   BOOST_CHECK_THROW(find_tensor(*model, "wte.weigth"), Error);

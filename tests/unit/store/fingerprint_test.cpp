@@ -118,7 +118,8 @@ BOOST_AUTO_TEST_CASE(one_changed_bit_two_changed_signs_and_a_swap_show_in_both_s
     }
     for (std::size_t i = 1; i < 3000; i += 37) {
       auto swapped = bytes;
-      std::swap_ranges(swapped.begin(), swapped.begin() + static_cast<std::ptrdiff_t>(size), swapped.begin() + static_cast<std::ptrdiff_t>(i * size));
+      std::swap_ranges(swapped.begin(), swapped.begin() + static_cast<std::ptrdiff_t>(size),
+                       swapped.begin() + static_cast<std::ptrdiff_t>(i * size));
       if (swapped != bytes) BOOST_TEST(differs(swapped));
     }
   }
@@ -127,7 +128,8 @@ BOOST_AUTO_TEST_CASE(one_changed_bit_two_changed_signs_and_a_swap_show_in_both_s
 BOOST_AUTO_TEST_CASE(zeros_count_so_that_missing_ones_show) {
   const std::vector<std::byte> zeros(4000);
   BOOST_TEST((fingerprint({1000}, DType::f32, whole({1000}), zeros) != Fingerprint{}));
-  BOOST_TEST((fingerprint({1000}, DType::f32, whole({1000}), zeros) != fingerprint({1000}, DType::f32, {{0}, {999}}, std::span(zeros).first(3996))));
+  BOOST_TEST((fingerprint({1000}, DType::f32, whole({1000}), zeros) !=
+              fingerprint({1000}, DType::f32, {{0}, {999}}, std::span(zeros).first(3996))));
 }
 
 BOOST_AUTO_TEST_CASE(runs_visit_each_common_element_once_at_its_place_in_both_boxes) {

@@ -47,7 +47,8 @@ Written write(const Path& path, const Content& content) {
   Written written;
   const StampedPart stamped = stamp_part(path, content.pieces);
   PartWriter writer(path);
-  for (std::size_t i = 0; i < content.pieces.size(); ++i) written.records.push_back(writer.write(content.pieces[i], stamped.offsets[i], content.bytes[i]));
+  for (std::size_t i = 0; i < content.pieces.size(); ++i)
+    written.records.push_back(writer.write(content.pieces[i], stamped.offsets[i], content.bytes[i]));
   writer.finish();
   written.sealed = seal_part(path, content.pieces, written.records, stamped.table_offset);
   return written;
@@ -108,6 +109,27 @@ BOOST_FIXTURE_TEST_CASE(equal_content_gives_equal_parts_and_the_order_of_writing
   }
   seal_part(path / "b.h5", given.pieces, records, stamped.table_offset);
   BOOST_TEST((read_file(path / "a.h5") == read_file(path / "b.h5")));
+}
+
+BOOST_FIXTURE_TEST_CASE(direct_and_buffered_writing_and_the_library_itself_give_the_same_datasets, TemporaryFolder) {
+  const Content given = content();
+  write(path / "direct.h5", given);   // direct where the file system can
+  const Path memory("/dev/shm");
+  if (std::filesystem::is_directory(memory)) {   // tmpfs refuses direct I/O on most kernels
+    const Path buffered = memory / path.filename();
+    write(buffered, given);
+    BOOST_TEST((read_file(buffered) == read_file(path / "direct.h5")));
+    std::filesystem::remove(buffered);
+  }
+  Hdf5File plain = Hdf5File::create(path / "plain.h5");
+  plain.set_attribute("/", "format", "lockstep.part");
+  plain.set_attribute("/", "version", 1);
+  for (std::size_t i = 0; i < given.pieces.size(); ++i)
+    plain.add(dataset_of(given.pieces[i]), given.pieces[i].dtype, given.pieces[i].box.extent, given.bytes[i]);
+  const std::string table = Hdf5File::open(path / "direct.h5").read_text("/_index");
+  plain.add("/_index", DType::u8, {static_cast<std::int64_t>(table.size())}, std::as_bytes(std::span(table)));
+  plain.close();
+  BOOST_TEST((read_file(path / "plain.h5") == read_file(path / "direct.h5")));
 }
 
 BOOST_FIXTURE_TEST_CASE(every_flipped_byte_changes_the_hash_of_the_part, TemporaryFolder) {

@@ -68,7 +68,9 @@ void check_against_elements(const std::vector<Layout>& layouts, std::uint64_t li
 
 const Mesh mesh = make_mesh("world", {{"pp", 2}, {"dp_replicate", 2}, {"dp_shard", 3}, {"tp", 2}});
 
-Layout laid_out(Shape shape, std::vector<Split> splits, std::vector<Pin> pins = {}) { return {std::move(shape), DType::f32, mesh, std::move(splits), std::move(pins)}; }
+Layout laid_out(Shape shape, std::vector<Split> splits, std::vector<Pin> pins = {}) {
+  return {std::move(shape), DType::f32, mesh, std::move(splits), std::move(pins)};
+}
 
 }  // namespace
 
@@ -101,7 +103,9 @@ BOOST_AUTO_TEST_CASE(random_layouts_are_written_once_too) {
   std::uint64_t draw = 0;
   const auto below = [&](std::uint64_t bound) { return static_cast<std::int64_t>(random.below(draw++, bound)); };
   for (int trial = 0; trial < 60; ++trial) {
-    const Mesh small = make_mesh("world", {{"dp_replicate", 1 + static_cast<int>(below(3))}, {"dp_shard", 1 + static_cast<int>(below(4))}, {"tp", 1 + static_cast<int>(below(3))}});
+    const Mesh small = make_mesh("world", {{"dp_replicate", 1 + static_cast<int>(below(3))},
+                                           {"dp_shard", 1 + static_cast<int>(below(4))},
+                                           {"tp", 1 + static_cast<int>(below(3))}});
     std::vector<Layout> layouts;
     for (int tensor = 0; tensor < 4; ++tensor) {
       Layout layout{{below(8), 1 + below(8), 1 + below(4)}, below(2) == 0 ? DType::bf16 : DType::f64, small, {}, {}};
@@ -150,7 +154,8 @@ BOOST_AUTO_TEST_CASE(sharded_state_is_written_where_it_is) {
   const auto holdings = holdings_of(layout);
   BOOST_TEST(holdings.size() == 3u);   // 3, 3, 3 rows and nothing
   const int size = 4;
-  for (const WriteItem& item : plan_writes(std::span(&holdings, 1), std::span(&size, 1), 4, 1 << 20)) BOOST_TEST((item.box == box_of(layout, item.writer)));
+  for (const WriteItem& item : plan_writes(std::span(&holdings, 1), std::span(&size, 1), 4, 1 << 20))
+    BOOST_TEST((item.box == box_of(layout, item.writer)));
 }
 
 BOOST_AUTO_TEST_CASE(holes_overlaps_and_strays_are_named) {
