@@ -11,7 +11,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t block = 64;   // elements reduced at once: a constant trip count, so that the inner loops become vector instructions
+constexpr std::size_t block = 64;   // elements whose sums are kept at once
 
 template <class T>
 T combine(T a, T b, Reduce reduce) {
@@ -38,29 +38,42 @@ struct Bf16 {
   static Stored store(Sum value) { return to_bf16(value); }
 };
 
+template <class Stored>
+Stored read_at(const std::byte* at, std::size_t index) {
+  Stored value;
+  std::memcpy(&value, at + index * sizeof(Stored), sizeof(Stored));
+  return value;
+}
+
+/// Reduces `count` elements at `first` of each operand into `into`. Inlined with a constant count it becomes vector instructions.
+template <class Element>
+inline void reduce_some(const std::byte* first, int parts, std::size_t stride, std::byte* into, std::size_t count, Reduce reduce) {
+  using Stored = typename Element::Stored;
+  std::array<typename Element::Sum, block> sums;
+  for (std::size_t i = 0; i < count; ++i) sums[i] = Element::load(read_at<Stored>(first, i));
+  for (int part = 1; part < parts; ++part) {
+    const std::byte* operand = first + static_cast<std::size_t>(part) * stride;
+    if (reduce == Reduce::sum) {
+      for (std::size_t i = 0; i < count; ++i) sums[i] += Element::load(read_at<Stored>(operand, i));
+    } else {
+      for (std::size_t i = 0; i < count; ++i) sums[i] = combine(sums[i], Element::load(read_at<Stored>(operand, i)), reduce);
+    }
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const Stored value = Element::store(sums[i]);
+    std::memcpy(into + i * sizeof(Stored), &value, sizeof(Stored));
+  }
+}
+
 template <class Element>
 void reduce_elements(const std::byte* operands, int parts, std::span<std::byte> into, Reduce reduce) {
-  using Stored = typename Element::Stored;
-  using Sum = typename Element::Sum;
-  const std::size_t count = into.size() / sizeof(Stored);
-  std::array<Stored, block> stored;
-  std::array<Sum, block> sums;
-  for (std::size_t begin = 0; begin < count; begin += block) {
-    const std::size_t bytes = std::min(block, count - begin) * sizeof(Stored);
-    stored.fill(Stored{});
-    std::memcpy(stored.data(), operands + begin * sizeof(Stored), bytes);
-    for (std::size_t i = 0; i < block; ++i) sums[i] = Element::load(stored[i]);
-    for (int part = 1; part < parts; ++part) {
-      std::memcpy(stored.data(), operands + static_cast<std::size_t>(part) * into.size() + begin * sizeof(Stored), bytes);
-      if (reduce == Reduce::sum) {
-        for (std::size_t i = 0; i < block; ++i) sums[i] += Element::load(stored[i]);
-      } else {
-        for (std::size_t i = 0; i < block; ++i) sums[i] = combine<Sum>(sums[i], Element::load(stored[i]), reduce);
-      }
-    }
-    for (std::size_t i = 0; i < block; ++i) stored[i] = Element::store(sums[i]);
-    std::memcpy(into.data() + begin * sizeof(Stored), stored.data(), bytes);
+  constexpr std::size_t width = sizeof(typename Element::Stored);
+  const std::size_t count = into.size() / width;
+  std::size_t begin = 0;
+  for (; begin + block <= count; begin += block) {
+    reduce_some<Element>(operands + begin * width, parts, into.size(), into.data() + begin * width, block, reduce);
   }
+  if (begin < count) reduce_some<Element>(operands + begin * width, parts, into.size(), into.data() + begin * width, count - begin, reduce);
 }
 
 }  // namespace
