@@ -2,7 +2,9 @@
 // on the number of threads; whoever sums partial results does it over blocks of fixed size.
 #pragma once
 
+#ifdef _OPENMP   // else loops run on the calling thread
 #include <omp.h>
+#endif
 
 #include <algorithm>
 #include <cstdint>
@@ -14,19 +16,24 @@ namespace lockstep {
 template <class Body>
 void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
   if (count <= 0) return;
+#ifdef _OPENMP
   const std::int64_t wanted = std::max<std::int64_t>(1, count / std::max<std::int64_t>(1, grain));
   const int threads = static_cast<int>(std::min<std::int64_t>(omp_in_parallel() ? 1 : omp_get_max_threads(), wanted));
-  if (threads <= 1) {
-    body(std::int64_t{0}, count);
+  if (threads > 1) {
+#pragma omp parallel num_threads(threads)
+    {
+      const int granted = omp_get_num_threads();   // may be fewer than asked for
+      const std::int64_t share = (count + granted - 1) / granted;
+      const std::int64_t begin = std::min(count, omp_get_thread_num() * share);
+      const std::int64_t end = std::min(count, begin + share);
+      if (begin < end) body(begin, end);
+    }
     return;
   }
-#pragma omp parallel num_threads(threads)
-  {
-    const std::int64_t share = (count + threads - 1) / threads;
-    const std::int64_t begin = std::min(count, omp_get_thread_num() * share);
-    const std::int64_t end = std::min(count, begin + share);
-    if (begin < end) body(begin, end);
-  }
+#else
+  static_cast<void>(grain);
+#endif
+  body(std::int64_t{0}, count);
 }
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include <omp.h>
+#include <ATen/Parallel.h>
 
 #include <cmath>
 #include <limits>
@@ -87,15 +87,15 @@ BOOST_AUTO_TEST_CASE(seven_steps_equal_the_published_algorithm_in_every_precisio
 
 BOOST_AUTO_TEST_CASE(updates_and_norms_have_the_same_bits_for_any_number_of_threads) {
   const auto run = [](int threads) {
-    const int before = omp_get_max_threads();
-    omp_set_num_threads(threads);
+    const int before = at::get_num_threads();
+    at::set_num_threads(threads);
     Unit unit("u", {{"w", Role::up, {300, 301}, {}, {}}}, Precision::fp32);
     fill<float>(unit.parameters()[0]->master(), "w");
     fill<float>(unit.parameters()[0]->gradient(), "g");
     AdamW(OptimizerOptions{}, {unit.parameters()[0].get()}).update(unit, 0, 0.01, 1);
     const auto values = values_of<float>(unit.master());
     std::pair<std::vector<float>, double> result{{values.begin(), values.end()}, squared_norm(unit)};
-    omp_set_num_threads(before);
+    at::set_num_threads(before);
     return result;
   };
   BOOST_TEST((run(1) == run(3)));

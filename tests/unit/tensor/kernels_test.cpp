@@ -7,7 +7,7 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include <omp.h>
+#include <ATen/Parallel.h>
 
 #include <limits>
 
@@ -18,12 +18,12 @@ namespace {
 /// Runs `compute` with 1 and with 3 threads and says whether the results have the same bits.
 template <class Compute>
 bool same_with_other_threads(const Compute& compute) {
-  const int before = omp_get_max_threads();
-  omp_set_num_threads(1);
+  const int before = at::get_num_threads();
+  at::set_num_threads(1);
   const auto first = compute();
-  omp_set_num_threads(3);
+  at::set_num_threads(3);
   const auto second = compute();
-  omp_set_num_threads(before);
+  at::set_num_threads(before);
   return first == second;
 }
 
