@@ -9,7 +9,9 @@ namespace lockstep {
 PackedInt8 packed_int8(const std::string& weight_name, const Shape& shape) {
   invariant(shape.size() == 2 && weight_name.ends_with(".weight"), "int8 of a matrix that is a module's weight");
   const auto words = static_cast<std::int64_t>(int8_packed_words(static_cast<std::size_t>(shape[1])));
-  return {{weight_name + "_packed", {shape[0], words}, DType::i32}, {weight_name + "_scale", {shape[0], 1}, DType::bf16}, {weight_name + "_shape", {2}, DType::i64}};
+  return {{weight_name + "_packed", {shape[0], words}, DType::i32},
+          {weight_name + "_scale", {shape[0], 1}, DType::bf16},
+          {weight_name + "_shape", {2}, DType::i64}};
 }
 
 Json int8_quantization_config() {

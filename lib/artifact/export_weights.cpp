@@ -137,14 +137,17 @@ ExportedWeights plan_export(const std::vector<LogicalTensor>& tensors, Recipe re
   ExportedWeights plan;
   for (const LogicalTensor& tensor : tensors) {
     ExportedTensor entry{tensor.name, tensor.shape, storage_of(tensor, recipe, dtype), 0, {}};
-    for (const TensorDescription& part : stored_as(tensor, entry.storage)) entry.bytes += static_cast<std::uint64_t>(elements(part.shape) * size_of(part.dtype));
+    for (const TensorDescription& part : stored_as(tensor, entry.storage)) {
+      entry.bytes += static_cast<std::uint64_t>(elements(part.shape) * size_of(part.dtype));
+    }
     plan.bytes += entry.bytes;
     plan.tensors.push_back(std::move(entry));
   }
   return plan;
 }
 
-ExportedWeights export_weights(const ModelSource& source, Recipe recipe, ExportDtype dtype, const Path& folder, const std::function<void(std::int64_t)>& advance) {
+ExportedWeights export_weights(const ModelSource& source, Recipe recipe, ExportDtype dtype, const Path& folder,
+                               const std::function<void(std::int64_t)>& advance) {
   std::unordered_map<std::string, const TensorDescription*> stored;
   for (const TensorDescription& tensor : source.weights->list()) stored.emplace(tensor.name, &tensor);
   std::vector<TensorDescription> declared;

@@ -38,6 +38,7 @@ ExportedWeights plan_export(const std::vector<LogicalTensor>& tensors, Recipe re
 
 /// Writes the safetensors of `source` into the existing folder. `advance(elements)` is called after each piece with the elements done.
 /// Throws Error(numerics) for a value that is not finite, naming tensor and row; Error(input), Error(storage). Local.
-ExportedWeights export_weights(const ModelSource& source, Recipe recipe, ExportDtype dtype, const Path& folder, const std::function<void(std::int64_t)>& advance);
+ExportedWeights export_weights(const ModelSource& source, Recipe recipe, ExportDtype dtype, const Path& folder,
+                               const std::function<void(std::int64_t)>& advance);
 
 }  // namespace lockstep

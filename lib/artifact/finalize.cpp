@@ -21,8 +21,8 @@ Existing existing_of(const FinalizeConfig& config) { return config.overwrite ? E
 
 void check_request(const FinalizeConfig& config, const ModelSource& source) {
   if (config.recipe == Recipe::int8 && source.config.family != Family::llama) {
-    throw Error(ExitCode::usage, fmt::format("recipe int8 is not possible for {}: its weights belong to Conv1D modules, and compressed-tensors quantises Linear ones", name_of(source.config.family)),
-                "--recipe none");
+    const std::string reason = "its weights belong to Conv1D modules, and compressed-tensors quantises Linear ones";
+    throw Error(ExitCode::usage, fmt::format("recipe int8 is not possible for {}: {}", name_of(source.config.family), reason), "--recipe none");
   }
   std::error_code ignored;
   if (std::filesystem::equivalent(config.output, source.folder, ignored)) fail(ExitCode::usage, "output {} is the model that is read", config.output);

@@ -16,8 +16,9 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::array<std::string_view, 9> tokenizer_files{"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-                                                          "merges.txt", "tokenizer.model", "chat_template.jinja", "chat_template.json"};
+constexpr std::array<std::string_view, 9> tokenizer_files{
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",  "vocab.json",
+    "merges.txt",     "tokenizer.model",       "chat_template.jinja",     "chat_template.json"};
 constexpr const char* generation_config = "generation_config.json";
 
 bool present(const Path& path) {
@@ -66,7 +67,9 @@ void check_shapes(const ModelSource& source) {
     if (found == list.end()) problems.push_back(fmt::format("{} is missing", tensor.name));
     else if (found->shape != tensor.shape) problems.push_back(fmt::format("{} is {}, not {}", tensor.name, to_text(found->shape), to_text(tensor.shape)));
   }
-  if (!problems.empty()) fail(ExitCode::input, "{}: the weights are not those of the model's configuration:\n  {}", source.folder.string(), join(problems, "\n  "));
+  if (!problems.empty()) {
+    fail(ExitCode::input, "{}: the weights are not those of the model's configuration:\n  {}", source.folder.string(), join(problems, "\n  "));
+  }
 }
 
 ModelSource open_checkpoint(const Path& folder) {
@@ -85,7 +88,8 @@ ModelSource open_checkpoint(const Path& folder) {
 ModelSource open_run(const Path& run) {
   Found found = find_latest(run, [](const Path& checkpoint) { return first_defect(checkpoint, VerifyLevel::sizes); });
   if (!found.checkpoint) {
-    throw Error(ExitCode::input, fmt::format("{} has no sound checkpoint{}", run.string(), found.rejected.empty() ? "" : ":\n  " + join(found.rejected, "\n  ")));
+    const std::string reasons = found.rejected.empty() ? "" : ":\n  " + join(found.rejected, "\n  ");
+    fail(ExitCode::input, "{} has no sound checkpoint{}", run.string(), reasons);
   }
   ModelSource source = open_checkpoint(found.checkpoint->path);
   source.rejected = std::move(found.rejected);

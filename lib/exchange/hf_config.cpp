@@ -114,9 +114,13 @@ void read_rope(HfKeys& keys, HfConfig& config, const std::string& origin) {
     HfKeys inner(*value, origin);
     const Json* kind = inner.find("rope_type");
     if (kind == nullptr) kind = inner.find("type");
-    if (kind != nullptr && *kind != "default") keys.unsupported(fmt::format("{}.rope_type", key), fmt::format("{} is not supported (only \"default\")", excerpt(*kind)));
+    if (kind != nullptr && *kind != "default") {
+      keys.unsupported(fmt::format("{}.rope_type", key), fmt::format("{} is not supported (only \"default\")", excerpt(*kind)));
+    }
     const Json* const factor = inner.find("partial_rotary_factor");
-    if (factor != nullptr && *factor != 1.0) keys.unsupported(fmt::format("{}.partial_rotary_factor", key), fmt::format("{} is not supported (only 1.0)", excerpt(*factor)));
+    if (factor != nullptr && *factor != 1.0) {
+      keys.unsupported(fmt::format("{}.partial_rotary_factor", key), fmt::format("{} is not supported (only 1.0)", excerpt(*factor)));
+    }
     const Json* const theta = inner.find("rope_theta");
     if (theta == nullptr) continue;
     const double number = theta->is_number() ? theta->get<double>() : std::nan("");

@@ -94,7 +94,9 @@ std::unique_ptr<TensorSource> open_index(const Path& path) {
     for (std::size_t i = before; i < source->list().size(); ++i) {
       const std::string& name = source->list()[i].name;
       const auto found = weight_map.find(name);
-      if (found == weight_map.end() || found->second != file) fail(ExitCode::input, "{}: tensor '{}' lies in {}, which the index does not say", path.string(), name, file);
+      if (found == weight_map.end() || found->second != file) {
+        fail(ExitCode::input, "{}: tensor '{}' lies in {}, which the index does not say", path.string(), name, file);
+      }
     }
   }
   for (const auto& [name, file] : weight_map) {
@@ -118,7 +120,8 @@ std::unique_ptr<TensorSource> open_safetensors(const Path& path) {
   if (std::filesystem::is_directory(path, ignored)) {
     if (std::filesystem::exists(path / single_name, ignored)) return open_safetensors(path / single_name);
     if (std::filesystem::exists(path / index_name, ignored)) return open_index(path / index_name);
-    const bool pickled = std::filesystem::exists(path / "pytorch_model.bin", ignored) || std::filesystem::exists(path / "pytorch_model.bin.index.json", ignored);
+    const bool pickled = std::filesystem::exists(path / "pytorch_model.bin", ignored) ||
+                         std::filesystem::exists(path / "pytorch_model.bin.index.json", ignored);
     throw Error(ExitCode::input, fmt::format("{} has neither {} nor {}", path.string(), single_name, index_name),
                 pickled ? "pytorch_model.bin is a pickle, which can run code and is never read: save it again with safe_serialization=True" : "");
   }

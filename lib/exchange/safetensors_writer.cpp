@@ -159,7 +159,10 @@ void SafetensorsWriter::write(const std::string& name, const Box& box, std::span
     expected.extent.front() = rows;
   }
   const bool fits = box == expected && progress.written + rows <= progress.rows && bytes.size() == static_cast<std::uint64_t>(rows) * progress.row_bytes;
-  if (!fits) fail(ExitCode::bug, "rows of tensor '{}' are written out of order or of the wrong size: box {}, {} bytes, after {} rows", name, to_text(box), bytes.size(), progress.written);
+  if (!fits) {
+    fail(ExitCode::bug, "rows of tensor '{}' are written out of order or of the wrong size: box {}, {} bytes, after {} rows", name, to_text(box),
+         bytes.size(), progress.written);
+  }
   Shard& shard = state_->shards[progress.shard];
   write_at(shard.file, bytes, progress.offset + static_cast<std::uint64_t>(progress.written) * progress.row_bytes, shard.staged);
   progress.written += rows;

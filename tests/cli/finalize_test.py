@@ -2,6 +2,7 @@
 
 import json
 import resource
+import signal
 import subprocess
 
 from lockstep_testing import needs, program, run
@@ -167,7 +168,8 @@ def test_int8_unpacks_by_compressed_tensors_to_the_values_that_are_reported(tmp)
             entry = tensors[key]
             assert entry["stored_as"] == "int8"
             assert entry["max_abs_error"] == numpy.abs(error).max(), key
-            assert numpy.isclose(entry["relative_l2_error"], numpy.linalg.norm(error) / weight.double().norm().item(), rtol=1e-9), key
+            relative = numpy.linalg.norm(error) / weight.double().norm().item()
+            assert numpy.isclose(entry["relative_l2_error"], relative, rtol=1e-9), key
             assert entry["sqnr_db"] > 40, entry
 
 
@@ -210,7 +212,8 @@ def test_tokenizer_files_and_a_generation_config_with_several_end_tokens_go_alon
     (tmp / "model" / "chat_template.jinja").write_text("{{ x }}")
     (tmp / "model" / "training_args.bin").write_text("not for export")
     finalize(tmp / "model", tmp / "out")
-    assert left_in(tmp / "out") == ["chat_template.jinja", "config.json", "generation_config.json", "model.safetensors", "quantization-report.json", "tokenizer.json"]
+    assert left_in(tmp / "out") == ["chat_template.jinja", "config.json", "generation_config.json", "model.safetensors",
+                                    "quantization-report.json", "tokenizer.json"]
     assert transformers.GenerationConfig.from_pretrained(tmp / "out").eos_token_id == [5, 7]
     (tmp / "model" / "generation_config.json").unlink()
     (tmp / "other").mkdir()
@@ -264,6 +267,20 @@ def test_an_earlier_export_is_replaced_when_asked_and_a_dry_run_writes_nothing(t
     finalize(tmp / "model", tmp / "out", "--overwrite")
     assert "quantization_config" not in json.loads((tmp / "out" / "config.json").read_text())
     assert left_in(tmp) == ["model", "out"]
+
+
+def test_a_full_disk_ends_with_code_4_and_leaves_nothing(tmp):
+    model_of("llama", {}).save_pretrained(tmp / "model")
+
+    def small_files():   # a write beyond the limit fails as one on a full disk does
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+
+    command = [program("finalize-quantize"), tmp / "model", "--output", tmp / "out"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, preexec_fn=small_files)
+    assert done.returncode == 4, done
+    assert "cannot write" in done.stderr
+    assert left_in(tmp) == ["model"]
 
 
 def test_a_model_larger_than_the_memory_allowed_is_exported(tmp):
