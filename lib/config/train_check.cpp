@@ -90,9 +90,14 @@ std::vector<Difference> differing_fixed_options(const std::string& saved_yaml, c
   std::vector<Difference> differences;
   for (const Option& option : current.declaration.options()) {
     if (!option.facts.fixed_on_resume) continue;
+    if (option.path == "schedule.decay_steps") continue;   // by its effect, below
     const Json before = saved.declaration.find(option.path)->get();
     const Json after = option.get();
     if (before != after) differences.push_back({option.path, to_yaml(before), to_yaml(after)});
+  }
+  // Without decay_steps the decay ends at train.max_steps, which a run may extend: then its learning rates would not be what they were.
+  if (now.schedule.name != ScheduleName::constant && decay_steps_of(saved.config) != decay_steps_of(now)) {
+    differences.push_back({"schedule.decay_steps", std::to_string(decay_steps_of(saved.config)), std::to_string(decay_steps_of(now))});
   }
   return differences;
 }

@@ -116,16 +116,19 @@ EvaluationOutcome Engine::evaluate(const std::vector<Batch>& micro_batches, std:
 }
 
 void Engine::execute(Run& run) {
+  trace_.clear();
   for (std::size_t position = 0; position < run.ranks.actions.size(); ++position) {
     const Action& action = run.ranks.actions[position];
     // A rank that failed drains: it computes nothing more, but takes part in what remains of the communication, so that no other rank
     // waits for it. The heartbeat then tells all ranks.
     run.attempt([&] { session_.enter(phase_of(action, run.order != nullptr), run.step); });
+    TraceEntry did{.op = action.op, .subject = action.subject, .micro_batch = action.micro_batch, .group = action.group};
     if (is_collective(action.op)) {
-      communicate(run, action, position);
+      did.bytes = communicate(run, action, position);
     } else {
       run.attempt([&] { perform(run, action); });
     }
+    if (!run.failure) trace_.push_back(std::move(did));
     run.slots.release(action);
   }
 }
@@ -134,17 +137,18 @@ void Engine::wait_for(Run& run, const Action& action) {
   for (const int earlier : action.waits) lane_.wait(run.tickets[static_cast<std::size_t>(earlier)]);
 }
 
-void Engine::communicate(Run& run, const Action& action, std::size_t position) {
+std::int64_t Engine::communicate(Run& run, const Action& action, std::size_t position) {
   wait_for(run, action);
   switch (action.op) {
     case Op::all_reduce: {
       const Unit& unit = *model_.units()[static_cast<std::size_t>(action.subject.index)];
-      run.tickets[position] = lane_.all_reduce(bytes_of(unit.gradient()), master_dtype(unit.precision()), Reduce::sum);
-      return;
+      const std::span<std::byte> gradient = bytes_of(unit.gradient());
+      run.tickets[position] = lane_.all_reduce(gradient, master_dtype(unit.precision()), Reduce::sum);
+      return static_cast<std::int64_t>(gradient.size());
     }
-    case Op::heartbeat: return heartbeat(run);
-    case Op::reduce_loss: return reduce_loss(run);
-    default: invariant(false, "the engine knows every collective");
+    case Op::heartbeat: heartbeat(run); return heartbeat_bytes;
+    case Op::reduce_loss: reduce_loss(run); return heartbeat_bytes;
+    default: throw Error(ExitCode::bug, fmt::format("the engine does not know the collective {}", name_of(action.op)));
   }
 }
 

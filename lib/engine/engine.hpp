@@ -10,6 +10,7 @@
 #include "model/model.hpp"
 #include "optim/adamw.hpp"
 #include "program/catalogue.hpp"
+#include "program/trace.hpp"
 
 #include <cstdint>
 #include <exception>
@@ -59,11 +60,15 @@ class Engine {
   /// Sums of loss and tokens over all ranks of as many micro-batches as the evaluation program has. Collective over the world.
   EvaluationOutcome evaluate(const std::vector<Batch>& micro_batches, std::int64_t step);
 
+  /// What this rank did in the last run_step or evaluate: what it should be is expect_trace of program/trace.hpp.
+  const std::vector<TraceEntry>& trace() const { return trace_; }
+
  private:
   struct Run;   // the state of one execution of a program
   void execute(Run& run);
   void perform(Run& run, const Action& action);
-  void communicate(Run& run, const Action& action, std::size_t position);
+  /// Returns the bytes that this rank put in.
+  std::int64_t communicate(Run& run, const Action& action, std::size_t position);
   void wait_for(Run& run, const Action& action);
   void forward(Run& run, const Action& action);
   void recompute(Run& run, const Action& action);
@@ -78,6 +83,7 @@ class Engine {
   CommunicationLane& lane_;
   std::optional<double> clip_norm_;
   std::map<const RankClass*, SlotIndex> slots_;
+  std::vector<TraceEntry> trace_;
 };
 
 }  // namespace lockstep

@@ -20,7 +20,7 @@ EvaluationOutcome evaluate(Engine& engine, const TrainConfig& config, const Trai
   const EvaluationFeed feed(*plan.validation, plan.feed(config, session.world().rank()));
   const std::int64_t chunk = plan.programs.eval.micro_batches;
   std::int64_t limit = feed.micro_batches();
-  if (config.eval.batches) limit = std::min(limit, *config.eval.batches * plan.accumulation);
+  if (config.eval.batches) limit = std::min(limit, *config.eval.batches * plan.batch.accumulation);
   EvaluationOutcome total;
   for (std::int64_t round = 0; round < plan.evaluation_rounds; ++round) {
     std::vector<Batch> batches;

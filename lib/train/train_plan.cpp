@@ -43,23 +43,12 @@ void check_fit(const TrainConfig& config, const HfConfig& model, const DatasetMa
 
 bool evaluates(const TrainConfig& config) { return config.eval.every || config.eval.at_end; }
 
-void plan_batches(const TrainConfig& config, TrainPlan& plan) {
-  const std::int64_t samples = config.train.global_batch;
-  if (plan.ranks > samples) {
-    throw Error(ExitCode::resources, fmt::format("{} ranks are more than the {} samples of a step", plan.ranks, samples),
-                fmt::format("start at most {} ranks, or set train.global_batch to at least {}", samples, plan.ranks));
-  }
-  const std::int64_t share = share_of(samples, plan.ranks, 0).count;   // the first rank's is the largest
-  plan.micro_batch = std::min(config.train.micro_batch.value_or(share), share);
-  plan.accumulation = accumulation_of(samples, plan.ranks, plan.micro_batch);
-}
-
 /// Micro-batches of an evaluation program; sets how often it is executed.
 std::int64_t plan_evaluation(const TrainConfig& config, TrainPlan& plan) {
   if (!plan.validation) return 0;
   const EvaluationFeed feed(*plan.validation, plan.feed(config, 0));
   std::int64_t total = feed.micro_batches();
-  if (config.eval.batches) total = std::min(total, *config.eval.batches * plan.accumulation);
+  if (config.eval.batches) total = std::min(total, *config.eval.batches * plan.batch.accumulation);
   plan.evaluation_rounds = (total + evaluation_chunk - 1) / evaluation_chunk;
   return (total + plan.evaluation_rounds - 1) / plan.evaluation_rounds;
 }
@@ -69,7 +58,7 @@ std::int64_t plan_evaluation(const TrainConfig& config, TrainPlan& plan) {
 FeedSettings TrainPlan::feed(const TrainConfig& config, Rank rank) const {
   return {.length = config.data.sequence_length,
           .global_batch = config.train.global_batch,
-          .micro_batch = micro_batch,
+          .micro_batch = batch.micro_batch,
           .rank = rank,
           .world = ranks,
           .seed = static_cast<std::uint64_t>(config.train.seed),
@@ -98,12 +87,12 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks) {
     throw Error(ExitCode::usage, fmt::format("eval.every is set, but {} has no validation split", config.data.path),
                 "prepare the data with data.validation, or leave eval.every out");
   }
-  plan_batches(config, plan);
+  plan.batch = plan_batch(config.train.global_batch, ranks, config.train.micro_batch);
   plan.samples_per_epoch = TrainingFeed(*plan.training, plan.feed(config, 0)).samples_per_epoch();
   plan.flops_per_token = flops_per_token(plan.architecture, config.data.sequence_length);
-  plan.model = plan_of(plan.architecture, config.precision.dtype, {plan.micro_batch, config.data.sequence_length});
+  plan.model = plan_of(plan.architecture, config.precision.dtype, {plan.batch.micro_batch, config.data.sequence_length});
   const ProgramOptions options{
-      .micro_batches = static_cast<int>(plan.accumulation),
+      .micro_batches = static_cast<int>(plan.batch.accumulation),
       .eval_micro_batches = static_cast<int>(plan_evaluation(config, plan)),
       .recompute = config.train.recompute == Recompute::block ? RecomputePolicy::block : RecomputePolicy::none,
       .update = {.clips = config.optimizer.clip_norm.has_value(), .refresh = Refresh::with_optimizer, .heartbeat_bytes = heartbeat_bytes},

@@ -9,6 +9,7 @@
 #include "data/feed.hpp"
 #include "engine/model_plan.hpp"
 #include "layout/mesh.hpp"
+#include "program/batch_plan.hpp"
 #include "program/catalogue.hpp"
 
 #include <cstdint>
@@ -25,8 +26,7 @@ struct TrainPlan {
   std::shared_ptr<const TokenStream> validation;   // null if the run does not evaluate
   Mesh mesh;
   int ranks = 1;
-  std::int64_t micro_batch = 0;                    // samples a rank computes at once, at most
-  std::int64_t accumulation = 0;                   // micro-batches of each rank in a step
+  BatchPlan batch;                                 // samples of a step over ranks and micro-batches
   std::int64_t samples_per_epoch = 0;
   ModelPlan model;
   Catalogue programs;                              // verified over all ranks

@@ -1,0 +1,251 @@
+// Steps of the engine: the same numbers on any number of ranks, with any accumulation, ragged masks included; and what a failure does.
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "comm/failure.hpp"
+#include "engine/engine.hpp"
+#include "engine/model_plan.hpp"
+#include "exchange/hf_config.hpp"
+#include "harness/mpi_test.hpp"
+#include "program/batch_plan.hpp"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <vector>
+
+using namespace lockstep;
+
+namespace {
+
+constexpr std::int64_t length = 12;
+constexpr std::int64_t global_batch = 6;
+constexpr std::int64_t vocabulary = 29;
+
+Architecture architecture_of(const std::string& family) {
+  const std::string gpt2 = R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 29, "n_positions": 16, "n_embd": 16,
+    "n_layer": 2, "n_head": 2, "initializer_range": 0.2, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0})";
+  const std::string llama = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 29, "hidden_size": 16,
+    "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 16,
+    "initializer_range": 0.2, "tie_word_embeddings": false})";
+  return describe(parse_hf_config(family == "gpt2" ? gpt2 : llama, "test"));
+}
+
+/// One sample of a step: random tokens; labels that count in a ragged pattern, none at all in samples 0 and 4.
+Batch sample(std::int64_t step, std::int64_t index) {
+  const RandomStream random(99, "samples");
+  Batch batch;
+  batch.samples = 1;
+  batch.length = length;
+  for (std::int64_t t = 0; t < length; ++t) {
+    const auto at = static_cast<std::uint64_t>((step * global_batch + index) * length + t);
+    batch.tokens.push_back(static_cast<std::int32_t>(random.below(2 * at, vocabulary)));
+    const bool counts = index % 4 != 0 && random.uniform(2 * at + 1) < 0.6;
+    batch.labels.push_back(counts ? static_cast<std::int32_t>(random.below(3 * at + 1, vocabulary)) : ignored_label);
+    batch.mask.push_back(counts ? 1 : 0);
+    batch.positions.push_back(static_cast<std::int32_t>(t));
+    batch.valid_tokens += counts ? 1 : 0;
+  }
+  return batch;
+}
+
+Batch joined(std::int64_t step, const SampleRange& range) {
+  Batch all;
+  all.samples = std::max<std::int64_t>(range.count, 1);
+  all.length = length;
+  for (std::int64_t i = 0; i < all.samples; ++i) {
+    Batch one = sample(step, range.count == 0 ? 0 : range.begin + i);   // sample 0 has no label that counts
+    all.tokens.insert(all.tokens.end(), one.tokens.begin(), one.tokens.end());
+    all.labels.insert(all.labels.end(), one.labels.begin(), one.labels.end());
+    all.mask.insert(all.mask.end(), one.mask.begin(), one.mask.end());
+    all.positions.insert(all.positions.end(), one.positions.begin(), one.positions.end());
+    all.documents.push_back(i * length);
+    all.valid_tokens += one.valid_tokens;
+  }
+  all.documents.push_back(all.samples * length);
+  return all;
+}
+
+std::int64_t valid_tokens(std::int64_t step) {
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < global_batch; ++i) count += sample(step, i).valid_tokens;
+  return count;
+}
+
+/// A whole training set-up on the ranks of a communicator.
+struct Job {
+  Job(std::unique_ptr<Communicator> ranks, const std::string& family, Precision precision, std::int64_t micro_batch,
+      RecomputePolicy recompute = RecomputePolicy::none)
+      : session(std::move(ranks)),
+        architecture(architecture_of(family)),
+        batches(plan_batch(global_batch, session.world().size(), micro_batch)),
+        model(architecture, precision),
+        optimizer(optimizer_options(), model.parameters()),
+        programs(make_catalogue(make_mesh("world", {{"dp_replicate", session.world().size()}}),
+                                plan_of(architecture, precision, {batches.micro_batch, length}),
+                                {.micro_batches = static_cast<int>(batches.accumulation),
+                                 .eval_micro_batches = static_cast<int>(batches.accumulation),
+                                 .recompute = recompute,
+                                 .update = {.clips = true, .refresh = Refresh::with_optimizer, .heartbeat_bytes = heartbeat_bytes},
+                                 .eval_reduction_bytes = heartbeat_bytes})),
+        lane(session.world(), "test"),
+        engine(model, optimizer, programs, session, lane, 0.5) {
+    model.initialise(7);
+  }
+
+  static OptimizerOptions optimizer_options() {
+    OptimizerOptions options;
+    options.eps = 1e-4;   // keeps Adam's first steps from turning rounding of tiny gradients into steps of full size
+    return options;
+  }
+
+  std::vector<Batch> part(std::int64_t step) const {
+    std::vector<Batch> parts;
+    for (std::int64_t i = 0; i < batches.accumulation; ++i) parts.push_back(joined(step, samples_of(batches, session_rank(), i)));
+    return parts;
+  }
+
+  StepOutcome step(std::int64_t number, const std::exception_ptr& failure = nullptr) {
+    const StepBatch batch{.step = number, .micro_batches = part(number), .valid_tokens = 0};
+    return engine.run_step(batch, {.step = number, .valid_tokens = valid_tokens(number), .lr = 1e-3, .failure = failure});
+  }
+
+  Rank session_rank() const { return rank; }
+
+  Session session;
+  Rank rank = session.world().rank();
+  Architecture architecture;
+  BatchPlan batches;
+  Model model;
+  AdamW optimizer;
+  Catalogue programs;
+  CommunicationLane lane;
+  Engine engine;
+};
+
+std::unique_ptr<Communicator> all_ranks() { return test::world().split(0, "world"); }
+
+double relative_l2(const at::Tensor& got, const at::Tensor& want) {
+  const at::Tensor difference = at::sub(got, want).to(at::kDouble);
+  return std::sqrt(at::dot(difference.flatten(), difference.flatten()).item<double>()) /
+         (std::sqrt(at::dot(want.flatten().to(at::kDouble), want.flatten().to(at::kDouble)).item<double>()) + 1e-300);
+}
+
+void check_equal_to_one_rank(const std::string& family, Precision precision, double first_loss, double first_gradient, double later_loss) {
+  for (const std::int64_t micro_batch : {global_batch, std::int64_t{2}, std::int64_t{1}}) {
+    Job one(solo_communicator(), family, precision, global_batch);
+    Job many(all_ranks(), family, precision, micro_batch);
+    for (std::int64_t step = 0; step < 20; ++step) {
+      const StepOutcome want = one.step(step);
+      const StepOutcome got = many.step(step);
+      const double bound = step == 0 ? first_loss : later_loss;
+      BOOST_TEST(std::abs(got.loss - want.loss) <= bound * want.loss, family << ", micro-batch " << micro_batch << ", step " << step << ": "
+                                                                             << got.loss << " against " << want.loss);
+      if (step > 0) continue;
+      for (std::size_t i = 0; i < one.model.parameters().size(); ++i) {
+        const Parameter& expected = *one.model.parameters()[i];
+        if (expected.name().find("c_attn.bias") != std::string::npos) continue;   // its key part has no gradient but rounding
+        const double error = relative_l2(many.model.parameters()[i]->gradient(), expected.gradient());
+        BOOST_TEST(error <= first_gradient, family << " " << expected.name() << ": gradient differs by " << error);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(engine)
+
+BOOST_AUTO_TEST_CASE(in_fp64_no_number_of_ranks_and_no_accumulation_changes_losses_or_gradients) {
+  check_equal_to_one_rank("gpt2", Precision::fp64, 1e-12, 1e-12, 1e-9);
+  check_equal_to_one_rank("llama", Precision::fp64, 1e-12, 1e-12, 1e-9);
+}
+
+BOOST_AUTO_TEST_CASE(in_fp32_ranks_and_accumulation_change_rounding_only) {
+  check_equal_to_one_rank("gpt2", Precision::fp32, 1e-6, 2e-6, 1e-5);
+  check_equal_to_one_rank("llama", Precision::fp32, 1e-6, 2e-6, 1e-5);
+}
+
+BOOST_AUTO_TEST_CASE(every_rank_does_what_its_program_says) {
+  for (const RecomputePolicy recompute : {RecomputePolicy::none, RecomputePolicy::block}) {
+    Job job(all_ranks(), "llama", Precision::bf16, 1, recompute);
+    job.step(0);
+    const auto train = difference(job.programs.train, expect_trace(job.programs.train, job.rank), job.engine.trace());
+    BOOST_TEST(!train.has_value(), train.value_or(""));
+    job.engine.evaluate(job.part(1), 1);
+    const auto eval = difference(job.programs.eval, expect_trace(job.programs.eval, job.rank), job.engine.trace());
+    BOOST_TEST(!eval.has_value(), eval.value_or(""));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(recomputed_blocks_give_the_same_bits) {
+  Job kept(all_ranks(), "gpt2", Precision::fp32, 2);
+  Job recomputed(all_ranks(), "gpt2", Precision::fp32, 2, RecomputePolicy::block);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    kept.step(step);
+    recomputed.step(step);
+  }
+  for (std::size_t i = 0; i < kept.model.units().size(); ++i) {
+    BOOST_TEST(at::equal(kept.model.units()[i]->master(), recomputed.model.units()[i]->master()));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(replicas_hold_the_same_bits_after_every_step) {
+  Job job(all_ranks(), "llama", Precision::bf16, 2);
+  for (std::int64_t step = 0; step < 5; ++step) {
+    job.step(step);
+    for (const auto& unit : job.model.units()) {
+      const std::span<std::byte> bytes = bytes_of(unit->master());
+      const std::string mine(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      for (const std::string& other : test::world().all_gather(mine)) BOOST_TEST((other == mine));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(evaluation_sums_loss_and_tokens_over_all_ranks) {
+  Job one(solo_communicator(), "gpt2", Precision::fp64, global_batch);
+  Job many(all_ranks(), "gpt2", Precision::fp64, 1);
+  const EvaluationOutcome want = one.engine.evaluate(one.part(3), 0);
+  const EvaluationOutcome got = many.engine.evaluate(many.part(3), 0);
+  BOOST_TEST(got.tokens == want.tokens);
+  BOOST_TEST(got.tokens == valid_tokens(3));
+  BOOST_TEST(std::abs(got.loss_sum - want.loss_sum) <= 1e-12 * want.loss_sum);
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_failed_tells_all_ranks_and_no_weight_changes) {
+  Job job(all_ranks(), "gpt2", Precision::fp32, 1);
+  const at::Tensor before = job.model.units()[1]->master().clone();
+  const Rank last = test::world().size() - 1;
+  std::exception_ptr failure;
+  if (job.rank == last) failure = std::make_exception_ptr(Error(ExitCode::input, "shard 7 is damaged"));
+  try {
+    job.step(0, failure);
+    BOOST_TEST(false, "the step ended as if nothing had failed");
+  } catch (const AgreedError& error) {
+    BOOST_TEST(error.owner() == last);
+    BOOST_TEST((error.code() == ExitCode::input));
+    BOOST_TEST(std::string(error.what()).find("shard 7 is damaged") != std::string::npos);
+  }
+  BOOST_TEST(at::equal(job.model.units()[1]->master(), before));
+  job.step(0);   // the lane and the ranks are still in step
+}
+
+BOOST_AUTO_TEST_CASE(a_batch_that_one_rank_cannot_use_is_everybodys_error) {
+  Job job(all_ranks(), "gpt2", Precision::fp32, global_batch);
+  StepBatch batch{.step = 0, .micro_batches = job.part(0), .valid_tokens = 0};
+  if (job.rank == 0) batch.micro_batches[0].tokens[3] = vocabulary + 5;
+  BOOST_CHECK_EXCEPTION(job.engine.run_step(batch, {.step = 0, .valid_tokens = valid_tokens(0), .lr = 1e-3, .failure = nullptr}), AgreedError,
+                        [](const AgreedError& error) { return error.owner() == 0 && error.code() == ExitCode::input; });
+}
+
+BOOST_AUTO_TEST_CASE(a_loss_that_is_not_finite_ends_all_ranks_before_any_weight_changes) {
+  Job job(all_ranks(), "llama", Precision::fp32, 2);
+  const at::Tensor before = job.model.units()[1]->master().clone();
+  if (job.rank == 0) values_of<float>(job.model.units()[1]->master())[0] = std::numeric_limits<float>::quiet_NaN();
+  const at::Tensor poisoned = job.model.units()[1]->master().clone();
+  BOOST_CHECK_EXCEPTION(job.step(0), AgreedError, [](const AgreedError& error) { return error.code() == ExitCode::numerics; });
+  BOOST_TEST(at::equal(job.model.units()[1]->master().slice(0, 1), poisoned.slice(0, 1)));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
