@@ -66,7 +66,7 @@ std::vector<std::int32_t> generate(const Model& model, const std::vector<std::in
   std::vector<std::int32_t> text = prompt;
   for (std::int64_t drawn = 0; drawn < options.max_tokens; ++drawn) {
     const std::vector<std::int32_t> seen(text.end() - static_cast<std::ptrdiff_t>(std::min(context, text.size())), text.end());
-    const at::Tensor last = model.logits(batch_of(seen, model.config())).select(0, static_cast<std::int64_t>(seen.size()) - 1).to(at::kDouble).contiguous();
+    const at::Tensor last = model.last_logits(batch_of(seen, model.config())).to(at::kDouble);
     const double* values = last.const_data_ptr<double>();
     const std::vector<double> logits(values, values + last.numel());
     const std::int32_t token = draw(logits, options, random.uniform(text.size()));

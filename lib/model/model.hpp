@@ -45,8 +45,11 @@ class Model {
 
   /// (B·T, V) fp32 (fp64 in fp64): the whole model without autograd, for text generation and tests.
   at::Tensor logits(const BatchTensors& batch) const;
+  /// (V): what logits() has in its last row, alone.
+  at::Tensor last_logits(const BatchTensors& batch) const;
 
  private:
+  at::Tensor run_to_head(const BatchTensors& batch) const;
   Architecture architecture_;
   Precision precision_;
   std::vector<std::unique_ptr<Unit>> units_;
