@@ -27,7 +27,8 @@ at::Tensor tensor_of(const std::vector<T>& values, at::ScalarType type) {
 void check_range(const std::vector<std::int32_t>& values, std::int64_t limit, std::string_view what, std::string_view hint) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i] >= 0 && values[i] < limit) continue;
-    throw Error(ExitCode::input, fmt::format("{} {} at place {} of the batch is outside the model's range of {}", what, values[i], i, limit),
+    throw Error(ExitCode::input,
+                fmt::format("{} {} at place {} of the batch is outside the model's range of {}", what, values[i], i, limit),
                 std::string(hint));
   }
 }
@@ -36,13 +37,15 @@ void check_range(const std::vector<std::int32_t>& values, std::int64_t limit, st
 
 BatchTensors to_tensors(const Batch& batch, const HfConfig& config) {
   const auto count = static_cast<std::size_t>(batch.samples * batch.length);
-  invariant(batch.tokens.size() == count && batch.labels.size() == count && batch.positions.size() == count, "a batch has B·T tokens, labels and positions");
+  invariant(batch.tokens.size() == count && batch.labels.size() == count && batch.positions.size() == count,
+            "a batch has B·T tokens, labels and positions");
   invariant(!batch.documents.empty() && batch.documents.front() == 0 && batch.documents.back() == batch.samples * batch.length &&
                 std::is_sorted(batch.documents.begin(), batch.documents.end()),
             "a batch's segments start at 0, rise and end at B·T");
   check_range(batch.tokens, config.vocabulary, "token", "the dataset was made with another tokenizer than the model's");
   for (const std::int32_t label : batch.labels) {
-    if (label != ignored_label && (label < 0 || label >= config.vocabulary)) fail(ExitCode::input, "label {} is outside the vocabulary of {}", label, config.vocabulary);
+    if (label != ignored_label && (label < 0 || label >= config.vocabulary))
+      fail(ExitCode::input, "label {} is outside the vocabulary of {}", label, config.vocabulary);
   }
   check_range(batch.positions, config.positions == Positions::learned ? config.max_positions : INT32_MAX, "position",
               "use a data.sequence_length of at most the model's max_position_embeddings");
@@ -177,11 +180,13 @@ std::unique_ptr<Block> make_embedding(const BlockDescription& description, Unit&
   return std::make_unique<Embedding>(description, unit, std::move(parameters));
 }
 
-std::unique_ptr<Block> make_decoder(const HfConfig& config, const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters) {
+std::unique_ptr<Block> make_decoder(const HfConfig& config, const BlockDescription& description, Unit& unit,
+                                    std::vector<Parameter*> parameters) {
   return std::make_unique<Decoder>(config, description, unit, std::move(parameters));
 }
 
-std::unique_ptr<HeadBlock> make_head(const HfConfig& config, const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters) {
+std::unique_ptr<HeadBlock> make_head(const HfConfig& config, const BlockDescription& description, Unit& unit,
+                                     std::vector<Parameter*> parameters) {
   return std::make_unique<Head>(config, description, unit, std::move(parameters));
 }
 

@@ -45,7 +45,8 @@ std::int32_t draw(const std::vector<double>& logits, const SampleOptions& option
   if (candidates.size() == 1) return candidates[0];
   std::vector<double> weights;
   const double largest = logits[static_cast<std::size_t>(candidates[0])];
-  for (const std::int32_t token : candidates) weights.push_back(std::exp((logits[static_cast<std::size_t>(token)] - largest) / options.temperature));
+  for (const std::int32_t token : candidates)
+    weights.push_back(std::exp((logits[static_cast<std::size_t>(token)] - largest) / options.temperature));
   double left = uniform * std::accumulate(weights.begin(), weights.end(), 0.0);
   for (std::size_t i = 0; i < weights.size(); ++i) {
     if (left < weights[i]) return candidates[i];

@@ -19,15 +19,19 @@ at::ScalarType scalar_type(const TensorDescription& tensor) {
     case DType::bf16: return at::kBFloat16;
     case DType::f16: return at::kHalf;
     default:
-      throw Error(ExitCode::input, fmt::format("cannot load tensor '{}' of type {}: weights are fp64, fp32, bf16 or fp16", tensor.name, name_of(tensor.dtype)),
-                  "convert the file to one of these types");
+      throw Error(
+          ExitCode::input,
+          fmt::format("cannot load tensor '{}' of type {}: weights are fp64, fp32, bf16 or fp16", tensor.name, name_of(tensor.dtype)),
+          "convert the file to one of these types");
   }
 }
 
 /// Rows of dim 0 at a time, so that a large tensor never exists twice.
 void load_parameter(const TensorSource& source, const TensorDescription& tensor, Parameter& parameter) {
   if (tensor.shape != parameter.shape()) {
-    throw Error(ExitCode::input, fmt::format("cannot load tensor '{}': its shape is {}, the model's is {}", tensor.name, to_text(tensor.shape), to_text(parameter.shape())),
+    throw Error(ExitCode::input,
+                fmt::format("cannot load tensor '{}': its shape is {}, the model's is {}", tensor.name, to_text(tensor.shape),
+                            to_text(parameter.shape())),
                 "these weights belong to another config.json");
   }
   if (parameter.elements() == 0) return;

@@ -42,7 +42,8 @@ std::string stored_name(const Architecture& architecture, std::string_view name)
 Model::Model(const Architecture& architecture, Precision precision) : architecture_(architecture), precision_(precision) {
   for (const BlockDescription& block : architecture_.blocks) {
     std::vector<LogicalTensor> stored;
-    std::copy_if(block.tensors.begin(), block.tensors.end(), std::back_inserter(stored), [](const LogicalTensor& t) { return t.alias_of.empty(); });
+    std::copy_if(block.tensors.begin(), block.tensors.end(), std::back_inserter(stored),
+                 [](const LogicalTensor& t) { return t.alias_of.empty(); });
     units_.push_back(std::make_unique<Unit>(unit_name(block), stored, precision));
     for (const auto& parameter : units_.back()->parameters()) parameters_.push_back(parameter.get());
   }
@@ -69,7 +70,8 @@ Parameter& Model::parameter(std::string_view name) const {
   std::vector<std::string> names;
   for (const Parameter* p : parameters_) names.push_back(p->name());
   const auto near = nearest(name, names);
-  throw Error(ExitCode::input, fmt::format("the model has no tensor '{}'", name), near ? fmt::format("did you mean '{}'?", *near) : std::string());
+  throw Error(ExitCode::input, fmt::format("the model has no tensor '{}'", name),
+              near ? fmt::format("did you mean '{}'?", *near) : std::string());
 }
 
 void Model::initialise(std::uint64_t seed) {
@@ -85,7 +87,8 @@ void Model::initialise(std::uint64_t seed) {
           box.begin[0] = begin;
           box.extent[0] = end - begin;
         }
-        lockstep::initialise(p->description(), seed, box, values.subspan(static_cast<std::size_t>(begin * row), static_cast<std::size_t>((end - begin) * row)));
+        lockstep::initialise(p->description(), seed, box,
+                             values.subspan(static_cast<std::size_t>(begin * row), static_cast<std::size_t>((end - begin) * row)));
       });
     };
     if (precision_ == Precision::fp64) {

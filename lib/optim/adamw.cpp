@@ -29,13 +29,15 @@ void update_unit(Unit& unit, const std::vector<Stretch<M>>& stretches) {
     for (const Stretch<M>& stretch : stretches) {
       const std::int64_t from = std::max(begin, stretch.begin), to = std::min(end, stretch.end);
       if (from >= to) continue;
-      adamw_update<M>(stretch.factors, to - from, gradient + from, weight + from, first + from, second + from, compute ? compute + from : nullptr);
+      adamw_update<M>(stretch.factors, to - from, gradient + from, weight + from, first + from, second + from,
+                      compute ? compute + from : nullptr);
     }
   });
 }
 
 template <class M>
-AdamWFactors<M> factors_of(const OptimizerOptions& options, const ParameterSettings& settings, std::int64_t step, double lr, double gradient_scale) {
+AdamWFactors<M> factors_of(const OptimizerOptions& options, const ParameterSettings& settings, std::int64_t step, double lr,
+                           double gradient_scale) {
   const auto [beta1, beta2] = options.betas;
   const auto count = static_cast<double>(step + 1);
   const double rate = lr * settings.lr_scale;

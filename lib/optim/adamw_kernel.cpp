@@ -64,7 +64,8 @@ double sum_of_squares(const M* values, std::int64_t count) {
   std::vector<double> sums(static_cast<std::size_t>(blocks));
   double* const out = sums.data();
   parallel_for(blocks, 4, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t b = begin; b < end; ++b) out[b] = block_sum<M>(values + b * block_values, std::min(block_values, count - b * block_values));
+    for (std::int64_t b = begin; b < end; ++b)
+      out[b] = block_sum<M>(values + b * block_values, std::min(block_values, count - b * block_values));
   });
   double sum = 0;
   for (const double block : sums) sum += block;

@@ -12,7 +12,8 @@ void require_match(const NamePattern& pattern, const std::vector<Parameter*>& pa
   const auto matches = [&](const Parameter* p) { return pattern.matches(p->name()); };
   if (std::any_of(parameters.begin(), parameters.end(), matches)) return;
   const std::string example = parameters.empty() ? std::string() : fmt::format("; the first is '{}'", parameters.front()->name());
-  throw Error(ExitCode::usage, fmt::format("{}: pattern '{}' matches none of the model's {} parameters", option, pattern.text(), parameters.size()),
+  throw Error(ExitCode::usage,
+              fmt::format("{}: pattern '{}' matches none of the model's {} parameters", option, pattern.text(), parameters.size()),
               fmt::format("patterns are searched for in Hugging Face names{}", example));
 }
 

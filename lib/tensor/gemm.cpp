@@ -24,7 +24,8 @@ namespace lockstep {
 namespace {
 
 int narrow(std::int64_t value) {
-  if (value > std::numeric_limits<int>::max()) fail(ExitCode::resources, "cannot multiply matrices with a side of {}: the limit is 2^31 - 1", value);
+  if (value > std::numeric_limits<int>::max())
+    fail(ExitCode::resources, "cannot multiply matrices with a side of {}: the limit is 2^31 - 1", value);
   return static_cast<int>(value);
 }
 
@@ -84,7 +85,8 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, Factor<B
     float* const out = values.data();
     parallel_for(rows, 64, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
-        for (std::int64_t column = 0; column < columns; ++column) out[row * columns + column] = load(factor.data[row * factor.stride + column]);
+        for (std::int64_t column = 0; column < columns; ++column)
+          out[row * columns + column] = load(factor.data[row * factor.stride + column]);
       }
     });
     return values;

@@ -1,5 +1,5 @@
-// The number types of a run, by its Precision (config). Weights, gradients and optimizer state are kept in the master type; kernels read the compute type;
-// what flows between blocks has the stream type.
+// The number types of a run, by its Precision (config). Weights, gradients and optimizer state are kept in the master type; kernels read
+// the compute type; what flows between blocks has the stream type.
 #pragma once
 
 #include "config/train_config.hpp"

@@ -27,7 +27,8 @@ at::Tensor buffer(std::int64_t length, at::ScalarType type, const std::string& u
 
 }  // namespace
 
-Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precision precision) : name_(std::move(name)), precision_(precision) {
+Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precision precision)
+    : name_(std::move(name)), precision_(precision) {
   constexpr std::int64_t aligned_bytes = 64;
   const std::int64_t granule = aligned_bytes / size_of(master_dtype(precision));
   std::vector<std::int64_t> offsets;

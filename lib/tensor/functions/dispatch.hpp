@@ -15,7 +15,8 @@ namespace lockstep {
 template <class T>
 T* pointer(const at::Tensor& tensor) {
   if (!tensor.defined()) return nullptr;
-  invariant(tensor.is_contiguous() && tensor.element_size() == static_cast<std::int64_t>(sizeof(T)), "kernels get contiguous tensors of their type");
+  invariant(tensor.is_contiguous() && tensor.element_size() == static_cast<std::int64_t>(sizeof(T)),
+            "kernels get contiguous tensors of their type");
   return static_cast<T*>(tensor.mutable_data_ptr());
 }
 

@@ -25,7 +25,9 @@ constexpr std::int64_t slice_values = std::int64_t{1} << 24;   // logits that ex
 
 struct Shape3 {
   std::int64_t rows, channels, vocabulary;
-  std::int64_t slice() const { return std::clamp<std::int64_t>(slice_values / std::max<std::int64_t>(1, vocabulary), 1, std::max<std::int64_t>(1, rows)); }
+  std::int64_t slice() const {
+    return std::clamp<std::int64_t>(slice_values / std::max<std::int64_t>(1, vocabulary), 1, std::max<std::int64_t>(1, rows));
+  }
 };
 
 Shape3 shape_of(const at::Tensor& x, const at::Tensor& weight) { return {x.size(0), x.size(1), weight.size(0)}; }
@@ -38,8 +40,8 @@ void slice_logits(const Shape3& shape, const T* x, const T* weight, std::int64_t
 
 /// Calls body(first row, rows, logits' derivative) for every slice; `kept` (N, V) holds all of them afterwards if it is defined.
 template <class T, class Body>
-void differentiate_slices(const Shape3& shape, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels, const at::Tensor& kept,
-                          double* losses, const Body& body) {
+void differentiate_slices(const Shape3& shape, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels,
+                          const at::Tensor& kept, double* losses, const Body& body) {
   constexpr bool same = std::is_same_v<T, Math<T>>;
   const std::int64_t slice = shape.slice();
   const bool scratch_logits = !same || !kept.defined();
@@ -113,8 +115,8 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
       using M = Math<T>;
       const auto propagate = [&](std::int64_t first, std::int64_t rows, const T* derivative) {
         const Factor<T> input{pointer<T>(x) + first * shape.channels, shape.channels};
-        gemm(rows, shape.channels, shape.vocabulary, seed, Factor<T>{derivative, shape.vocabulary}, Factor<T>{pointer<T>(weight), shape.channels},
-             0, pointer<M>(wide) + first * shape.channels, shape.channels);
+        gemm(rows, shape.channels, shape.vocabulary, seed, Factor<T>{derivative, shape.vocabulary},
+             Factor<T>{pointer<T>(weight), shape.channels}, 0, pointer<M>(wide) + first * shape.channels, shape.channels);
         gemm(shape.vocabulary, shape.channels, rows, seed, Factor<T>{derivative, shape.vocabulary, Form::transposed}, input, target.beta,
              pointer<M>(target.gradient), shape.channels);
         target.beta = 1;

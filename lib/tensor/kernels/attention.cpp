@@ -191,7 +191,8 @@ void differentiate(const Task& task, const T* dy, const T* qkv, const Math<T>* l
       pack_head<T>(tokens + first * stride + head * size, stride, rows, size, rotation, tile_places, scale, work.queries.data());
       pack_head<T>(dy + (task.begin + first) * shape.heads * size + head * size, shape.heads * size, rows, size, {}, nullptr, M{1},
                    gradient.outputs.data());
-      gemm(rows, width, size, 1, Factor<M>{work.queries.data(), size}, Factor<M>{work.keys.data(), size, Form::transposed}, 0, scores, width);
+      gemm(rows, width, size, 1, Factor<M>{work.queries.data(), size}, Factor<M>{work.keys.data(), size, Form::transposed}, 0, scores,
+           width);
       gemm(rows, width, size, 1, Factor<M>{gradient.outputs.data(), size}, Factor<M>{work.values.data(), size, Form::transposed}, 0,
            dscores, width);
       differentiate_soft_max<M>(scores, dscores, rows, width, first, log_sums + (task.begin + first) * shape.heads + head, shape.heads);
