@@ -14,7 +14,7 @@ Launch launch_of_process() {
     const char* ranks = std::getenv(size);
     if (ranks == nullptr || std::atoi(ranks) < 1) continue;
     const char* mine = std::getenv(rank);
-    return {std::atoi(ranks), mine == nullptr ? 0 : std::atoi(mine)};
+    return {std::atoi(ranks), mine == nullptr ? 0 : std::atoi(mine), Launch::By::launcher};
   }
   return {};
 }

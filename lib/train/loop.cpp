@@ -31,7 +31,7 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
       callbacks_(make_callbacks(parts.config)),
       saved_step_(parts.trajectory.step) {
   if (parts.session.world().rank() != 0) return;
-  const Progress::Settings settings{.what = "train",
+  const Progress::Settings settings{.what = "progress",
                                     .unit = "steps",
                                     .total = static_cast<double>(parts.config.train.max_steps),
                                     .style = progress_style(parts.output.common().progress, STDERR_FILENO)};

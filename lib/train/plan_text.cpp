@@ -14,7 +14,7 @@ Row model_row(const HfConfig& model) {
   const std::string text =
       fmt::format("{}, {} layers, {} channels, {} heads ({} for keys and values), vocabulary {}", model.family == Family::gpt2 ? "gpt2" : "llama",
                   model.layers, model.channels, model.heads, model.kv_heads, model.vocabulary);
-  return {.section = "model", .key = "architecture", .label = "architecture", .value = text, .text = text};
+  return {.section = "network", .key = "architecture", .label = "architecture", .value = text, .text = text};
 }
 
 Row data_row(const TrainConfig& config, const TrainPlan& plan) {

@@ -1,6 +1,6 @@
 #include "train/run_files.hpp"
 
-
+#include "comm/launch.hpp"
 #include "comm/together.hpp"
 #include "corpus/tokenizers.hpp"
 #include "report/run_curve.hpp"
@@ -22,7 +22,7 @@ void RunFiles::open(Communicator& world, const TrainConfig& config, const std::s
     save_tokenizer(tokenizer, folder_ / "tokenizer");
     records_.add(file_sink(folder_ / "records.jsonl"));
     // Open MPI gives ranks a terminal of its own as stdout, whatever the user's is: under a launcher records always go there.
-    if (world.size() > 1 || ::isatty(STDOUT_FILENO) == 0) records_.add(line_sink(STDOUT_FILENO, "standard output"));
+    if (launch_of_process().by == Launch::By::launcher || ::isatty(STDOUT_FILENO) == 0) records_.add(line_sink(STDOUT_FILENO, "standard output"));
     if (config.log.tensorboard) records_.add(tensorboard_sink(folder_ / "tensorboard"));
   });
 }
