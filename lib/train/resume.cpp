@@ -34,6 +34,18 @@ void refuse_to_overwrite(const TrainConfig& config, std::int64_t start_step) {
               "give the new run a train.run_dir of its own");
 }
 
+/// Damaged checkpoints newer than the one that the run goes on from stand where it will save again: they become .failed-….
+void put_aside_damaged(const TrainConfig& config, std::int64_t start_step, Log& log) {
+  for (const CheckpointEntry& entry : list_checkpoints(config.train.run_dir)) {
+    if (entry.step <= start_step) continue;
+    const Path aside = entry.path.parent_path() / fmt::format(".failed-{}", entry.path.filename().string());
+    std::error_code ignored;   // an older one of this name only stands in the way
+    std::filesystem::remove_all(aside, ignored);
+    publish_rename(entry.path, aside);
+    log.warning("the damaged {} is now {}", entry.path.string(), aside.filename().string());
+  }
+}
+
 void compare(std::vector<std::string>& problems, const std::string& what, const std::string& saved, const std::string& now) {
   if (saved != now) problems.push_back(fmt::format("{}: saved {}, now {}", what, saved, now));
 }
@@ -101,7 +113,9 @@ std::optional<Path> resume(const TrainConfig& config, const TrainPlan& plan, Ses
   together(world, "open the checkpoint", [&] {
     reader.emplace(found.checkpoint->path);
     check_same_trajectory(config, plan, *reader);
-    refuse_to_overwrite(config, found.checkpoint->step);
+    const bool newest = wanted.from == Resume::From::automatic || wanted.from == Resume::From::latest;
+    if (!newest) refuse_to_overwrite(config, found.checkpoint->step);
+    if (newest && world.rank() == 0) put_aside_damaged(config, found.checkpoint->step, log);
   });
   const World ranks{.mesh = plan.mesh};
   load(world, ranks, *reader, components);

@@ -10,8 +10,8 @@ import time
 from checkpoint_files import state_digest, step_folders
 from lockstep_testing import GPT2_TINY, LLAMA_TINY, SOURCE, needs, program, records, run, sample_text, write_config
 
-BASE = ["--data.sequence_length", 32, "--optimizer.lr", 1e-3, "--optimizer.clip_norm", 1.0, "--schedule.warmup_steps", 4,
-        "--train.global_batch", 6, "--log.every", 1]
+BASE = ["--data.sequence_length", 32, "--optimizer.lr", 1e-3, "--optimizer.clip_norm", 1.0, "--schedule.warmup_steps", 2,
+        "--schedule.decay_steps", 20, "--train.global_batch", 6, "--log.every", 1]
 
 
 def prepare(tmp, config=LLAMA_TINY):
@@ -158,6 +158,43 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp):
     done = train(tmp, tmp / "run", steps=6)
     assert part.parent.parent.name in done.stderr, done.stderr
     assert sorted(losses(tmp / "run")) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_decay_that_follows_max_steps_may_not_move(tmp):
+    prepare(tmp)
+    train(tmp, tmp / "run", "--schedule.decay_steps", "null", steps=3)
+    done = train(tmp, tmp / "run", "--schedule.decay_steps", "null", steps=6, expect=2)
+    assert "schedule.decay_steps: saved 3, now 6" in done.stderr, done.stderr
+    train(tmp, tmp / "run", "--schedule.decay_steps", 3, steps=6)
+
+
+def test_resume_says_what_it_will_not_do(tmp):
+    prepare(tmp)
+    train(tmp, tmp / "run", "--checkpoint.every", 2, steps=4)
+    assert "own" in train(tmp, tmp / "run", "--checkpoint.resume", "never", steps=6, expect=2).stderr
+    assert "up to step 4" in train(tmp, tmp / "run", "--checkpoint.resume", 2, steps=6, expect=2).stderr
+    train(tmp, tmp / "empty", "--checkpoint.resume", "latest", steps=2, expect=3)
+    train(tmp, tmp / "branch", "--checkpoint.resume", newest(tmp / "run"), steps=6)
+    assert sorted(losses(tmp / "branch")) == [5, 6]
+
+
+def test_dry_run_and_print_program_need_no_ranks_and_write_nothing(tmp):
+    prepare(tmp)
+    done = train(tmp, tmp / "run", "--dry-run", "--parallel.dp_replicate", 3)
+    assert "dp_replicate" in done.stdout and "peak" in done.stdout, done.stdout
+    done = train(tmp, tmp / "run", "--print-program=1", "--parallel.dp_replicate", 3)
+    assert "all_reduce" in done.stdout and "heartbeat" in done.stdout, done.stdout
+    assert not (tmp / "run").exists()
+
+
+def test_more_ranks_than_samples_and_cuda_are_refused(tmp):
+    prepare(tmp)
+    done = train(tmp, tmp / "run", "--train.global_batch", 2, ranks=3, expect=None)
+    assert done.returncode in (2, 5) and "3" in done.stderr and "2" in done.stderr, done.stderr
+    done = train(tmp, tmp / "run", "--train.device", "cuda", expect=2)
+    assert "cuda" in done.stderr.lower() and "CPU" in done.stderr, done.stderr
+    done = train(tmp, tmp / "run", "--model.dropout", 0.1, expect=2)
+    assert "dropout" in done.stderr, done.stderr
 
 
 def test_recompute_gives_the_same_bits(tmp):
