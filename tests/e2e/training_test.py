@@ -11,7 +11,7 @@ from checkpoint_files import state_digest, step_folders
 from lockstep_testing import GPT2_TINY, LLAMA_TINY, SOURCE, needs, program, records, run, sample_text, write_config
 
 BASE = ["--data.sequence_length", 32, "--optimizer.lr", 1e-3, "--optimizer.clip_norm", 1.0, "--schedule.warmup_steps", 2,
-        "--schedule.decay_steps", 20, "--train.global_batch", 6, "--log.every", 1]
+        "--train.global_batch", 6, "--log.every", 1]
 
 
 def prepare(tmp, config=LLAMA_TINY):
@@ -20,9 +20,9 @@ def prepare(tmp, config=LLAMA_TINY):
     write_config(tmp / "model", config)
 
 
-def train(tmp, run_dir, *more, ranks=None, expect=0, steps=12, env=None):
+def train(tmp, run_dir, *more, ranks=None, expect=0, steps=12, decay=20, env=None):
     return run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", run_dir, "--train.max_steps",
-               steps, *BASE, *more, ranks=ranks, expect=expect, env=env)
+               steps, "--schedule.decay_steps", decay, *BASE, *more, ranks=ranks, expect=expect, env=env)
 
 
 def losses(run_dir):
@@ -162,10 +162,10 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp):
 
 def test_a_decay_that_follows_max_steps_may_not_move(tmp):
     prepare(tmp)
-    train(tmp, tmp / "run", "--schedule.decay_steps", "null", steps=3)
-    done = train(tmp, tmp / "run", "--schedule.decay_steps", "null", steps=6, expect=2)
+    train(tmp, tmp / "run", steps=3, decay="null")
+    done = train(tmp, tmp / "run", steps=6, decay="null", expect=2)
     assert "schedule.decay_steps: saved 3, now 6" in done.stderr, done.stderr
-    train(tmp, tmp / "run", "--schedule.decay_steps", 3, steps=6)
+    train(tmp, tmp / "run", steps=6, decay=3)
 
 
 def test_resume_says_what_it_will_not_do(tmp):
