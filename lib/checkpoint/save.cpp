@@ -24,7 +24,7 @@ std::string encode(const Numbers& numbers) { return {reinterpret_cast<const char
 
 Numbers decode(const std::string& bytes) {
   Numbers numbers(bytes.size() / sizeof(std::uint64_t));
-  std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(std::uint64_t));
+  if (!numbers.empty()) std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(std::uint64_t));
   return numbers;
 }
 
