@@ -50,15 +50,18 @@ Found find_resume(Communicator& ranks, const Path& run, const std::string& which
 }
 
 Resumed resume(Communicator& ranks, const World& world, const Path& run, const std::string& which, const std::vector<Component>& components,
-               const std::string& metric) {
+               const Accept& accept, const std::string& metric) {
   Damaged damaged;
   while (true) {
     const Found found = find(ranks, run, which, metric, damaged);
     if (!found.checkpoint) return {{}, found.rejected, {}};
     const std::string path = found.checkpoint->path.string();
     std::unique_ptr<CheckpointReader> reader;
-    together(ranks, "opening " + path, [&] { reader = std::make_unique<CheckpointReader>(path); });
     try {
+      together(ranks, "opening " + path, [&] {
+        reader = std::make_unique<CheckpointReader>(path);
+        if (accept) accept(*reader);
+      });
       return {found.checkpoint, found.rejected, load(ranks, world, *reader, components)};
     } catch (const AgreedError& error) {   // the same on all ranks, so all take the same next step
       if (which != "latest" || error.code() != ExitCode::input) throw;

@@ -7,6 +7,7 @@
 #include "store/run_directory.hpp"
 
 #include <optional>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,9 +25,12 @@ struct Resumed {
   LoadReport loaded;
 };
 
-/// find_resume and load in one. With "latest", a checkpoint whose damage only shows while it is read is passed over as well.
-/// Collective over `ranks`. Throws as the two do.
+/// Looks at a checkpoint before anything is loaded from it, and throws if the run cannot go on from it. Local.
+using Accept = std::function<void(const CheckpointReader&)>;
+
+/// find_resume and load in one. With "latest", a checkpoint whose damage only shows while it is read (an Error(input)) is passed over as
+/// well. `accept` may be empty. Collective over `ranks`. Throws as the two do, and what `accept` throws.
 Resumed resume(Communicator& ranks, const World& world, const Path& run, const std::string& which, const std::vector<Component>& components,
-               const std::string& metric = "validation_loss");
+               const Accept& accept = {}, const std::string& metric = "validation_loss");
 
 }  // namespace lockstep

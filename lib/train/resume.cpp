@@ -2,7 +2,6 @@
 
 #include "base/json.hpp"
 #include "base/text.hpp"
-#include "checkpoint/load.hpp"
 #include "checkpoint/resume.hpp"
 #include "comm/together.hpp"
 
@@ -91,8 +90,8 @@ std::string dataset_identity(const Dataset& dataset) {
   return to_hex(hash.digest());
 }
 
-std::optional<Path> resume(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
-                           const std::vector<Component>& components) {
+std::optional<Path> go_on(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
+                          const std::vector<Component>& components) {
   Communicator& world = session.world();
   session.enter(Phase::load);
   const Resume& wanted = config.checkpoint.resume;
@@ -100,26 +99,23 @@ std::optional<Path> resume(const TrainConfig& config, const TrainPlan& plan, Ses
     together(world, "start from scratch", [&] { refuse_to_overwrite(config, 0); });
     return std::nullopt;
   }
-  const Found found = find_resume(world, config.train.run_dir, meaning(wanted));
+  const bool newest = wanted.from == Resume::From::automatic || wanted.from == Resume::From::latest;
+  const Resumed resumed = resume(world, {.mesh = plan.mesh}, config.train.run_dir, meaning(wanted), components, [&](const CheckpointReader& reader) {
+    check_same_trajectory(config, plan, reader);
+    if (!newest) refuse_to_overwrite(config, reader.manifest().step);
+  });
   if (world.rank() == 0) {
-    for (const std::string& reason : found.rejected) log.warning("passed over a damaged checkpoint: {}", reason);
+    for (const std::string& reason : resumed.rejected) log.warning("passed over a damaged checkpoint: {}", reason);
   }
-  if (!found.checkpoint) {
+  if (!resumed.checkpoint) {
     if (wanted.from == Resume::From::automatic) return std::nullopt;
     throw Error(ExitCode::input, fmt::format("checkpoint.resume is {}, but {} has no checkpoint", wanted.text(), config.train.run_dir),
                 "checkpoint.resume: auto starts from scratch where there is none");
   }
-  std::optional<CheckpointReader> reader;
-  together(world, "open the checkpoint", [&] {
-    reader.emplace(found.checkpoint->path);
-    check_same_trajectory(config, plan, *reader);
-    const bool newest = wanted.from == Resume::From::automatic || wanted.from == Resume::From::latest;
-    if (!newest) refuse_to_overwrite(config, found.checkpoint->step);
-    if (newest && world.rank() == 0) put_aside_damaged(config, found.checkpoint->step, log);
+  together(world, "put damaged checkpoints aside", [&] {
+    if (newest && world.rank() == 0) put_aside_damaged(config, resumed.checkpoint->step, log);
   });
-  const World ranks{.mesh = plan.mesh};
-  load(world, ranks, *reader, components);
-  return found.checkpoint->path;
+  return resumed.checkpoint->path;
 }
 
 }  // namespace lockstep

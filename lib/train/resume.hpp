@@ -20,7 +20,7 @@ std::string dataset_identity(const Dataset& dataset);
 /// Fills model, moments and trajectory through the components from the checkpoint that the configuration means; its folder, or nothing if
 /// the run starts from scratch. Damaged checkpoints that were passed over are logged. Collective over the world.
 /// Throws Error(usage) listing the options that differ from the saved ones, Error(input) for an absent or damaged checkpoint.
-std::optional<Path> resume(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
-                           const std::vector<Component>& components);
+std::optional<Path> go_on(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
+                          const std::vector<Component>& components);
 
 }  // namespace lockstep

@@ -154,7 +154,7 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   });
   Trajectory trajectory;
   const std::vector<Component> components = components_of(*model, trajectory, plan.mesh, *plan.architecture.config.original);
-  const std::optional<Path> resumed = resume(config, plan, session, output.log(), components);
+  const std::optional<Path> resumed = go_on(config, plan, session, output.log(), components);
   together(world, "fill the weights", [&] {
     if (!resumed) fill_weights(config, *model);
     for (const auto& unit : model->units()) unit->refresh();

@@ -160,6 +160,18 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp):
     assert sorted(losses(tmp / "run")) == [1, 2, 3, 4, 5, 6]
 
 
+def test_a_flipped_bit_that_shows_only_while_loading_is_fallen_back_from(tmp):
+    prepare(tmp)
+    train(tmp, tmp / "run", "--checkpoint.every", 2, steps=4)
+    part = next((newest(tmp / "run") / "replicated").glob("part-*.h5"))
+    content = bytearray(part.read_bytes())
+    content[len(content) // 2] ^= 4
+    part.write_bytes(content)
+    done = train(tmp, tmp / "run", steps=5)
+    assert "passed over" in done.stderr and "step-0000000004" in done.stderr, done.stderr
+    assert sorted(losses(tmp / "run")) == [1, 2, 3, 4, 5]
+
+
 def test_a_decay_that_follows_max_steps_may_not_move(tmp):
     prepare(tmp)
     train(tmp, tmp / "run", steps=3, decay="null")

@@ -1,0 +1,159 @@
+"""No option of train is accepted and ignored: each has an effect test here, which fails if changing the option leaves everything as it was:
+program, plan, numbers, records and files."""
+
+import json
+import time
+
+from checkpoint_files import state_digest, step_folders
+from lockstep_testing import GPT2_TINY, records, run, sample_text, write_config
+
+# What every run here is told; a test changes one option of it.
+BASE = {
+    "data.sequence_length": 16, "optimizer.lr": 3e-3, "schedule.warmup_steps": 1, "train.max_steps": 4, "train.global_batch": 4,
+    "checkpoint.every": 2, "log.every": 1, "eval.batches": 2, "train.callbacks": '["sample"]', "sample.prompts": '["The "]',
+    "sample.max_tokens": 6, "optimizer.clip_norm": 0.5,
+}
+
+
+def prepare(tmp):
+    (tmp / "text.txt").write_text(sample_text())
+    (tmp / "other").mkdir()
+    (tmp / "other/text.txt").write_text(sample_text().upper())
+    (tmp / "docs.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in sample_text().splitlines() if len(line) > 30))
+    for name, source in [("data", tmp / "text.txt"), ("data2", tmp / "other/text.txt"), ("data3", tmp / "docs.jsonl")]:
+        run("prepare-data", source, "--output", tmp / name, "--data.tokenizer", "bytes", "--data.validation", "tail:0.3")
+    write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=2, n_head=2))
+    write_config(tmp / "model2", dict(GPT2_TINY, n_embd=16, n_layer=3, n_head=2))
+
+
+def observe(tmp, name, options, ranks=None):
+    """Everything that a run shows of itself, without times and names of its own folder."""
+    folder = tmp / name
+    settings = {"model.config": tmp / "model", "data.path": tmp / "data", "train.run_dir": folder, **BASE, **options}
+    settings = {key: value for key, value in settings.items() if value is not None}
+    arguments = [part for key, value in settings.items() for part in (f"--{key}", str(value))]
+    plan = run("train", *arguments, "--dry-run").stdout + run("train", *arguments, "--print-program").stdout
+    done = run("train", *arguments, ranks=ranks)
+    numbers = [{key: value for key, value in record.items() if not key.endswith(("time", "_ms", "_s", "path", "build", "config", "run_dir",
+                                                                                 "removed", "checkpoint", "resumed_from"))}
+               for record in records(folder)]
+    checkpoints = {path.name: state_digest(path) for path in step_folders(folder)}
+    parts = sorted(str(path.relative_to(folder)) for path in folder.rglob("part-*.h5"))
+    return {"plan": plan, "numbers": numbers, "checkpoints": checkpoints, "parts": parts, "tensorboard": (folder / "tensorboard").exists(),
+            "mfu": [record["mfu"] is None for record in records(folder, "step")], "log": "watchdog" in done.stderr}
+
+
+# option: the values to compare with the base run, and on how many ranks it shows.
+EFFECTS = {
+    "model.config": lambda tmp: {"model.config": tmp / "model2"},
+    "data.path": lambda tmp: {"data.path": tmp / "data2"},
+    "data.train_split": lambda tmp: {"data.train_split": "validation"},
+    "data.validation_split": lambda tmp: {"data.validation_split": "train"},
+    "data.sequence_length": lambda tmp: {"data.sequence_length": 12},
+    "data.shuffle": lambda tmp: {"data.shuffle": "false"},
+    "precision.dtype": lambda tmp: {"precision.dtype": "bf16"},
+    "optimizer.lr": lambda tmp: {"optimizer.lr": 1e-3},
+    "optimizer.betas": lambda tmp: {"optimizer.betas": "[0.8, 0.95]"},
+    "optimizer.eps": lambda tmp: {"optimizer.eps": 1e-3},
+    "optimizer.weight_decay": lambda tmp: {"optimizer.weight_decay": 0.5},
+    "optimizer.decay": lambda tmp: {"optimizer.decay": "all"},
+    "optimizer.decay_exclude": lambda tmp: {"optimizer.decay_exclude": '["wte"]'},
+    "optimizer.clip_norm": lambda tmp: {"optimizer.clip_norm": None},
+    "optimizer.groups": lambda tmp: {"optimizer.groups": '[{"match": "mlp", "lr_scale": 0.1}]'},
+    "schedule.name": lambda tmp: {"schedule.name": "linear"},
+    "schedule.warmup_steps": lambda tmp: {"schedule.warmup_steps": 3},
+    "schedule.decay_steps": lambda tmp: {"schedule.decay_steps": 9},
+    "schedule.min_lr": lambda tmp: {"schedule.min_lr": 1e-3},
+    "train.max_steps": lambda tmp: {"train.max_steps": 5},
+    "train.global_batch": lambda tmp: {"train.global_batch": 5},
+    "train.micro_batch": lambda tmp: {"train.micro_batch": 1},
+    "train.recompute": lambda tmp: {"train.recompute": "block"},
+    "train.seed": lambda tmp: {"train.seed": 5},
+    "train.callbacks": lambda tmp: {"train.callbacks": "[]", "sample.prompts": None},
+    "train.threads": lambda tmp: {"train.threads": 2},
+    "eval.every": lambda tmp: {"eval.every": 1},
+    "eval.batches": lambda tmp: {"eval.batches": 1},
+    "eval.at_end": lambda tmp: {"eval.at_end": "false", "eval.every": 3},
+    "sample.prompts": lambda tmp: {"sample.prompts": '["A", "B"]'},
+    "sample.max_tokens": lambda tmp: {"sample.max_tokens": 9},
+    "sample.temperature": lambda tmp: {"sample.temperature": 0},
+    "sample.top_k": lambda tmp: {"sample.top_k": 1},
+    "sample.seed": lambda tmp: {"sample.seed": 3},
+    "checkpoint.every": lambda tmp: {"checkpoint.every": 3},
+    "checkpoint.keep_last": lambda tmp: {"checkpoint.keep_last": 1},
+    "checkpoint.at_end": lambda tmp: {"checkpoint.at_end": "false", "train.max_steps": 5},
+    "log.every": lambda tmp: {"log.every": 3},
+    "log.tensorboard": lambda tmp: {"log.tensorboard": "false"},
+    "log.peak_tflops": lambda tmp: {"log.peak_tflops": 1},
+}
+BASES = {   # where the effect is against another base
+    "eval.at_end": {"eval.every": 3},
+    "checkpoint.at_end": {"train.max_steps": 5},
+}
+# Options whose effect is a test of its own, below or elsewhere.
+OWN_TESTS = {"model.path", "model.dropout", "data.isolate_documents", "parallel.dp_replicate", "optimizer.name", "train.run_dir", "train.device",
+             "train.max_time", "train.watchdog", "checkpoint.resume", "checkpoint.ranks_per_file", "dialect", "preset"}
+
+
+def test_every_option_is_listed_here():
+    schema = json.loads(run("train", "--print-schema=config").stdout)
+    options = set()
+    for name, section in schema["properties"].items():
+        options |= {f"{name}.{key}" for key in section["properties"]} if "properties" in section else {name}
+    assert options == set(EFFECTS) | OWN_TESTS, (options - set(EFFECTS) - OWN_TESTS, set(EFFECTS) | OWN_TESTS - options)
+
+
+def test_changing_an_option_changes_what_a_run_does(tmp):
+    prepare(tmp)
+    base = observe(tmp, "base", {})
+    assert observe(tmp, "again", {}) == base, "the same options twice give the same run"
+    silent = []
+    for number, (option, change) in enumerate(EFFECTS.items()):
+        against = observe(tmp, f"base{number}", BASES[option]) if option in BASES else base
+        if observe(tmp, f"run{number}", change(tmp)) == against:
+            silent.append(option)
+    assert not silent, f"no effect: {silent}"
+
+
+def test_weights_of_model_path_are_where_training_starts(tmp):
+    prepare(tmp)
+    observe(tmp, "first", {})
+    run("finalize-quantize", tmp / "first", "--recipe", "none", "--dtype", "fp32", "--output", tmp / "exported")
+    found = observe(tmp, "second", {"model.config": None, "model.path": tmp / "exported"})
+    losses = [[record["loss"] for record in records(tmp / name, "step")] for name in ["first", "second"]]
+    assert losses[1][0] < losses[0][0] - 0.01, losses
+    assert found["checkpoints"]
+
+
+def test_documents_can_be_isolated(tmp):
+    prepare(tmp)
+    joined = observe(tmp, "joined", {"data.path": tmp / "data3"})
+    isolated = observe(tmp, "isolated", {"data.path": tmp / "data3", "data.isolate_documents": "true"})
+    assert joined["numbers"] != isolated["numbers"]
+
+
+def test_parts_are_shared_by_neighbouring_ranks(tmp):
+    prepare(tmp)
+    alone = observe(tmp, "alone", {}, ranks=2)
+    shared = observe(tmp, "shared", {"checkpoint.ranks_per_file": 2}, ranks=2)
+    assert len(shared["parts"]) < len(alone["parts"]), (alone["parts"], shared["parts"])
+    assert shared["checkpoints"] == alone["checkpoints"]
+
+
+def test_the_number_of_ranks_is_checked_against_dp_replicate(tmp):
+    prepare(tmp)
+    settings = ["--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / "run"]
+    settings += [part for key, value in BASE.items() for part in (f"--{key}", value)]
+    done = run("train", *settings, "--parallel.dp_replicate", 3, ranks=2, expect=2)
+    assert "dp_replicate=3" in done.stderr, done.stderr
+
+
+def test_a_stalled_phase_ends_at_the_watchdogs_deadline(tmp):
+    prepare(tmp)
+    settings = ["--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / "run"]
+    settings += [part for key, value in BASE.items() for part in (f"--{key}", value)]
+    start = time.monotonic()
+    done = run("train", *settings, "--train.watchdog", "2s", "--train.inject", "rank=1,phase=forward,step=1,kind=stall", ranks=2, expect=7)
+    assert time.monotonic() - start < 30
+    assert "rank 1" in done.stderr and "forward" in done.stderr, done.stderr
+    assert json.loads((tmp / "run/status.json").read_text())["code"] == 7
