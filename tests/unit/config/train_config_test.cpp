@@ -74,8 +74,23 @@ BOOST_AUTO_TEST_CASE(a_resumed_run_may_change_what_does_not_alter_its_trajectory
   TrainConfig later = train_line({"--train.micro_batch", "1", "--log.every", "1", "--eval.every", "5", "--train.recompute",
                                   "block"}).config;
   later.train.max_steps = 20;
+  later.schedule.decay_steps = decay_steps_of(train_line().config);   // without it the decay would move with max_steps
   later.data.path = "moved";
   BOOST_TEST(differing_fixed_options(saved, "config.yaml", later).empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_decay_that_ends_at_max_steps_may_not_move_unless_the_rate_is_constant) {
+  const std::string saved = to_yaml(train_line().settings, tool_of(TrainConfig{}), PrintExtent::full);
+  TrainConfig later = train_line().config;
+  later.train.max_steps += 10;
+  const std::vector<Difference> differences = differing_fixed_options(saved, "config.yaml", later);
+  BOOST_REQUIRE(differences.size() == 1u);
+  BOOST_TEST(differences[0].option == "schedule.decay_steps");
+  BOOST_TEST(differences[0].now == std::to_string(later.train.max_steps));
+  const CommandLine<TrainConfig> constant = train_line({"--schedule.name", "constant"});
+  TrainConfig longer = constant.config;
+  longer.train.max_steps += 10;
+  BOOST_TEST(differing_fixed_options(to_yaml(constant.settings, tool_of(TrainConfig{}), PrintExtent::full), "config.yaml", longer).empty());
 }
 
 BOOST_AUTO_TEST_CASE(a_resumed_run_must_not_change_what_does) {
