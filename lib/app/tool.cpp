@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <functional>
 #include <optional>
+#include <thread>
 
 namespace lockstep {
 
@@ -121,7 +123,9 @@ int run_job(const Tool& tool, const CommonOptions& common, const StartJob& start
   try {
     job = start(tool.name);
   } catch (const Error& error) {
+    // No agreement without a job: the first process explains, and the others leave later, for a launcher ends all as soon as one fails.
     if (launch_of_process().rank == 0) log.failure(error);
+    else std::this_thread::sleep_for(std::chrono::seconds(1));
     return static_cast<int>(error.code());
   }
   int code = 0;
