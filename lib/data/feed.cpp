@@ -90,7 +90,7 @@ TrainingFeed::TrainingFeed(const TokenStream& stream, const FeedSettings& settin
 }
 
 StepBatch TrainingFeed::make_step(std::int64_t step, DataPosition position) const {
-  const Share share = share_of(settings_.global_batch, settings_.world, settings_.rank);
+  const SampleRange share = share_of(settings_.global_batch, settings_.world, settings_.rank);
   StepBatch result;
   result.step = step;
   for (std::int64_t micro = 0; micro < accumulation_; ++micro) {
@@ -123,7 +123,7 @@ std::int64_t EvaluationFeed::valid_tokens() const {
 }
 
 Batch EvaluationFeed::batch(std::int64_t index) const {
-  const Share share = share_of(windows_, settings_.world, settings_.rank);
+  const SampleRange share = share_of(windows_, settings_.world, settings_.rank);
   BatchBuilder builder(*stream_, settings_.length, settings_.documents);
   const std::int64_t begin = index * settings_.micro_batch;
   const std::int64_t end = std::min(begin + settings_.micro_batch, share.count);

@@ -4,6 +4,7 @@
 
 #include "data/batch.hpp"
 #include "data/order.hpp"
+#include "program/batch_plan.hpp"
 #include "store/token_shards.hpp"
 
 #include <cstdint>

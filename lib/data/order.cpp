@@ -34,14 +34,4 @@ DataPosition SampleOrder::advance(DataPosition position, std::int64_t samples) c
   return {position.epoch + sample / samples_, sample % samples_};
 }
 
-Share share_of(std::int64_t total, std::int64_t world, std::int64_t rank) {
-  const std::int64_t each = total / world;
-  const std::int64_t more = total % world;   // ranks that get one more
-  return {rank * each + std::min(rank, more), each + (rank < more ? 1 : 0)};
-}
-
-std::int64_t accumulation_of(std::int64_t total, std::int64_t world, std::int64_t micro_batch) {
-  return (share_of(total, world, 0).count + micro_batch - 1) / micro_batch;
-}
-
 }  // namespace lockstep

@@ -49,17 +49,4 @@ class SampleOrder {
   Shuffle shuffle_ = Shuffle::every_epoch;
 };
 
-/// A contiguous part of a step's samples.
-struct Share {
-  std::int64_t begin = 0;
-  std::int64_t count = 0;
-  bool operator==(const Share&) const = default;
-};
-
-/// The part of `rank` when `total` samples are divided among `world` ranks as evenly as possible; the first ranks get one more.
-Share share_of(std::int64_t total, std::int64_t world, std::int64_t rank);
-
-/// Micro-batches that every rank runs so that the largest share fits in batches of at most `micro_batch` samples.
-std::int64_t accumulation_of(std::int64_t total, std::int64_t world, std::int64_t micro_batch);
-
 }  // namespace lockstep

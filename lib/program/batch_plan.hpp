@@ -22,11 +22,17 @@ struct BatchPlan {
   bool operator==(const BatchPlan&) const = default;
 };
 
+/// The part of `rank` when `total` samples are divided among `ranks` as evenly as possible: the first ranks get one more. Local, pure.
+SampleRange share_of(std::int64_t total, std::int64_t ranks, std::int64_t rank);
+
+/// Micro-batches that every rank runs so that the largest share fits in batches of at most `micro_batch` samples. Local, pure.
+std::int64_t accumulation_of(std::int64_t total, std::int64_t ranks, std::int64_t micro_batch);
+
 /// Without `micro_batch` a rank computes all of its samples at once. Throws Error(usage) if there are more ranks than samples, naming
 /// both, or for sizes below 1.
 BatchPlan plan_batch(std::int64_t global_batch, std::int64_t ranks, std::optional<std::int64_t> micro_batch);
 
-/// The samples of `rank`: as even as possible, the first ranks have one more.
+/// The samples of `rank`.
 SampleRange samples_of(const BatchPlan& plan, std::int64_t rank);
 
 /// Those of one of its micro-batches: full ones first, then what is left, then none.

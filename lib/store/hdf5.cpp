@@ -177,11 +177,26 @@ Hdf5File Hdf5File::open(const Path& path) {
   return {path, id, ExitCode::input};
 }
 
+namespace {
+
+/// The groups on the way to `path`. Not left to the library: those that it makes by itself carry the time of day.
+void make_groups(hid_t file, const std::string& path, hid_t links) {
+  const Handle creation(H5Pcreate(H5P_GROUP_CREATE), H5Pclose);
+  H5Pset_obj_track_times(creation.get(), false);
+  for (std::size_t end = path.find('/', 1); end != std::string::npos; end = path.find('/', end + 1)) {
+    const std::string group = path.substr(0, end);
+    if (H5Lexists(file, group.c_str(), H5P_DEFAULT) > 0) continue;
+    const Handle made(H5Gcreate2(file, group.c_str(), links, creation.get(), H5P_DEFAULT), H5Gclose);   // a failure shows at the dataset
+  }
+}
+
+}  // namespace
+
 Hdf5Dataset Hdf5File::create_dataset(const std::string& path, DType dtype, const Shape& shape) {
   be_quiet();
   const Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
-  H5Pset_create_intermediate_group(links.get(), 1);
   H5Pset_char_encoding(links.get(), H5T_CSET_UTF8);
+  make_groups(id_, path, links.get());
   const Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
   H5Pset_layout(creation.get(), H5D_CONTIGUOUS);
   H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);

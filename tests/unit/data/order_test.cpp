@@ -1,5 +1,6 @@
 #include "base/error.hpp"
 #include "data/order.hpp"
+#include "program/batch_plan.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -61,14 +62,14 @@ BOOST_AUTO_TEST_CASE(positions_advance_over_epochs_as_if_sample_by_sample) {
 }
 
 BOOST_AUTO_TEST_CASE(shares_are_contiguous_and_differ_by_at_most_one_the_first_ranks_having_more) {
-  BOOST_TEST((share_of(7, 3, 0) == Share{0, 3}));
-  BOOST_TEST((share_of(7, 3, 1) == Share{3, 2}));
-  BOOST_TEST((share_of(7, 3, 2) == Share{5, 2}));
+  BOOST_TEST((share_of(7, 3, 0) == SampleRange{0, 3}));
+  BOOST_TEST((share_of(7, 3, 1) == SampleRange{3, 2}));
+  BOOST_TEST((share_of(7, 3, 2) == SampleRange{5, 2}));
   for (std::int64_t total = 0; total <= 30; ++total) {
     for (std::int64_t world = 1; world <= 9; ++world) {
       std::int64_t next = 0;
       for (std::int64_t rank = 0; rank < world; ++rank) {
-        const Share share = share_of(total, world, rank);
+        const SampleRange share = share_of(total, world, rank);
         BOOST_REQUIRE_EQUAL(share.begin, next);
         BOOST_REQUIRE(share.count == total / world || share.count == total / world + 1);
         if (rank > 0) BOOST_REQUIRE_LE(share.count, share_of(total, world, rank - 1).count);

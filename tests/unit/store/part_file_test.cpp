@@ -6,7 +6,9 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 using namespace lockstep;
 
@@ -130,6 +132,14 @@ BOOST_FIXTURE_TEST_CASE(direct_and_buffered_writing_and_the_library_itself_give_
   plain.add("/_index", DType::u8, {static_cast<std::int64_t>(table.size())}, std::as_bytes(std::span(table)));
   plain.close();
   BOOST_TEST((read_file(path / "plain.h5") == read_file(path / "direct.h5")));
+}
+
+BOOST_FIXTURE_TEST_CASE(the_bytes_of_a_part_do_not_depend_on_the_time_of_day, TemporaryFolder) {
+  const Content given = content();
+  write(path / "now.h5", given);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));   // HDF5 keeps whole seconds
+  write(path / "later.h5", given);
+  BOOST_TEST((read_file(path / "now.h5") == read_file(path / "later.h5")));
 }
 
 BOOST_FIXTURE_TEST_CASE(every_flipped_byte_changes_the_hash_of_the_part, TemporaryFolder) {
