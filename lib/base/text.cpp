@@ -94,13 +94,13 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text) {
   text = trim(text);
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || value < 0) return std::nullopt;
+  if (error != std::errc{} || !(value >= 0 && value < 0x1p63)) return std::nullopt;
   const std::string_view unit = trim(text.substr(static_cast<std::size_t>(end - text.data())));
   static constexpr std::array<std::pair<std::string_view, double>, 10> units{
       {{"", 1}, {"B", 1}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
        {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}}};
   for (const auto& [name, factor] : units) {
-    if (unit == name) return static_cast<std::uint64_t>(value * factor);
+    if (unit == name && value * factor < 0x1p64) return static_cast<std::uint64_t>(value * factor);
   }
   return std::nullopt;
 }
@@ -112,7 +112,7 @@ std::optional<double> parse_seconds(std::string_view text) {
   while (!text.empty()) {
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || value < 0) return std::nullopt;
+    if (error != std::errc{} || !(value >= 0 && value < 0x1p63)) return std::nullopt;
     text = trim(text.substr(static_cast<std::size_t>(end - text.data())));
     double factor = 1;
     if (!text.empty()) {

@@ -61,6 +61,10 @@ BOOST_AUTO_TEST_CASE(durations_and_sizes_read_as_people_write_them) {
   BOOST_TEST(!parse_seconds("90 parsecs").has_value());
   BOOST_TEST(parse_bytes("64 MiB").value() == 64u << 20);
   BOOST_TEST(!parse_bytes("many").has_value());
+  BOOST_TEST(!parse_bytes("inf").has_value());
+  BOOST_TEST(!parse_bytes("nan").has_value());
+  BOOST_TEST(!parse_bytes("9e30").has_value());
+  BOOST_TEST(!parse_bytes("9e15 TiB").has_value());
   BOOST_TEST(human_bytes(412u << 20) == "412 MiB");
 }
 
