@@ -52,6 +52,7 @@ ModelPlan plan_of(const Architecture& architecture, Precision precision, const M
     plan.blocks.push_back({.name = block_name(block),
                            .stash_bytes = std::max<std::int64_t>(costs.saved_bytes - costs.input_bytes, 0),
                            .output_bytes = last ? 0 : boundary_bytes,
+                           .workspace_bytes = costs.workspace_bytes,
                            .forward_flops = costs.forward_flops,
                            .backward_flops = costs.backward_input_flops + costs.backward_weight_flops,
                            .recomputable = block.kind == BlockDescription::Kind::decoder});

@@ -50,7 +50,7 @@ LoopEnd TrainingLoop::run() {
     const StepOutcome outcome = step();
     const bool last = finished();
     if (due(parts_.config.eval.every) || (last && parts_.config.eval.at_end) || asks(outcome.requests, Request::evaluate)) evaluate();
-    if (outcome.stop == StopLevel::now) return LoopEnd::stopped_now;
+    if (outcome.stop == StopLevel::now || (outcome.stop != StopLevel::none && asked_again())) return LoopEnd::stopped_now;
     const bool stopping = outcome.stop == StopLevel::after_step && !last;
     if (stopping || due(parts_.config.checkpoint.every) || (last && parts_.config.checkpoint.at_end) || asks(outcome.requests, Request::save)) save();
     if (stopping) return LoopEnd::stopped_saved;
@@ -59,6 +59,11 @@ LoopEnd TrainingLoop::run() {
     if (failure_) std::rethrow_exception(failure_);
   });
   return LoopEnd::finished;
+}
+
+bool TrainingLoop::asked_again() const {
+  const auto level = static_cast<std::int64_t>(parts_.session.stop_level());
+  return parts_.session.world().all_reduce(level, Reduce::max) >= static_cast<std::int64_t>(StopLevel::now);
 }
 
 void TrainingLoop::attempt(const std::function<void()>& work) {

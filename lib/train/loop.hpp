@@ -58,6 +58,8 @@ class TrainingLoop {
 
  private:
   bool finished() const { return parts_.trajectory.step >= parts_.config.train.max_steps; }
+  /// Whether a second request came in while the step that the first one ends was still running. Collective over the world.
+  bool asked_again() const;
   StepOutcome step();
   /// Runs Local work whose failure the next heartbeat, or the end of the loop, makes the failure of all ranks.
   void attempt(const std::function<void()>& work);

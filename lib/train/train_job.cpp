@@ -119,6 +119,7 @@ void log_end(Log& log, const SummaryRecord& record) {
            record.eval_loss ? fmt::format(", validation loss {:.4f}", *record.eval_loss) : "", human_count(static_cast<double>(record.tokens)),
            human_seconds(record.wall_s), record.checkpoint ? ", last checkpoint " + *record.checkpoint : "");
   if (record.exit_code == static_cast<int>(ExitCode::stopped)) log.info("the same command goes on from here");
+  if (record.exit_code == static_cast<int>(ExitCode::verdict)) log.warning("asked to stop a second time: what came after the last checkpoint is not saved");
 }
 
 }  // namespace

@@ -86,9 +86,14 @@ def test_changed_options_that_alter_the_trajectory_are_refused_with_their_names(
     assert "optimizer.weight_decay" in done.stderr and "train.seed" in done.stderr, done.stderr
 
 
+def without(base, more):
+    """`base` less the options that `more` sets."""
+    return [part for key, value in zip(base[::2], base[1::2]) if key not in more for part in (key, value)]
+
+
 def start(tmp, run_dir, ranks, *more):
     command = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks), program("train"), "--model.config", tmp / "model", "--data.path",
-               tmp / "data", "--train.run_dir", run_dir, "--train.max_steps", 100000, *BASE, *more]
+               tmp / "data", "--train.run_dir", run_dir, "--train.max_steps", 100000, *without(BASE, more), *more]
     return subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
@@ -122,6 +127,36 @@ def test_usr1_to_the_launcher_saves_and_returns_75(tmp):
     last = records(tmp / "run", "step")[-1]["step"]
     assert int(newest(tmp / "run").name.removeprefix("step-")) == last
     assert json.loads((tmp / "run/status.json").read_text())["code"] == 75
+
+
+def test_a_second_signal_leaves_unsaved_and_says_so(tmp):
+    prepare(tmp)
+    # long steps: both signals fall into one
+    process = start(tmp, tmp / "run", 2, "--train.global_batch", 3000, "--train.micro_batch", 1)
+    wait_for_steps(tmp / "run", 1, process)
+    os.kill(launcher_of(process), signal.SIGUSR1)
+    time.sleep(0.4)
+    os.kill(launcher_of(process), signal.SIGUSR1)
+    finished(process, 1)
+    assert not step_folders(tmp / "run")
+    assert json.loads((tmp / "run/status.json").read_text())["code"] == 1
+
+
+def test_a_signal_to_one_rank_stops_all(tmp):
+    prepare(tmp)
+    process = start(tmp, tmp / "run", 2)
+    wait_for_steps(tmp / "run", 2, process)
+    ranks = pathlib.Path(f"/proc/{launcher_of(process)}/task/{launcher_of(process)}/children").read_text().split()
+    os.kill(int(ranks[-1]), signal.SIGTERM)
+    finished(process, 75)
+    assert step_folders(tmp / "run")
+
+
+def test_resume_from_the_best_checkpoint_goes_on_where_it_is_the_newest(tmp):
+    prepare(tmp)
+    train(tmp, tmp / "run", "--eval.every", 2, "--checkpoint.every", 2, steps=4)
+    train(tmp, tmp / "run", "--eval.every", 2, "--checkpoint.every", 2, "--checkpoint.resume", "best", steps=6)
+    assert sorted(losses(tmp / "run")) == [1, 2, 3, 4, 5, 6]   # the newest was the best: training lowers the loss
 
 
 def test_the_control_file_stops_a_run(tmp):
