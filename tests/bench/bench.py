@@ -1,4 +1,4 @@
-"""bench.py [--rounds N] [--only small|124m]: milliseconds of a training step against tuned PyTorch eager of the same wheel, the same threads,
+"""bench.py [--rounds N] [--only CASE]: milliseconds of a training step against tuned PyTorch eager of the same wheel, the same threads,
 the same run. Rounds are interleaved; the figure is the minimum of a round's median, because a shared machine only ever adds time.
 Prints one JSON line a case and a table; needs what `make setup-test` installs."""
 
@@ -23,6 +23,8 @@ SMALL = json.loads((SOURCE / "configs/models/shakespeare-char.json").read_text()
 CASES = {   # name: model, B, T, steps a round
     "small": (SMALL, 12, 64, 60),
     "124m": (GPT2_124M, 4, 64, 8),
+    "t512": (GPT2_124M, 1, 512, 6),
+    "t1024": (GPT2_124M, 1, 1024, 5),
 }
 TUNED = {   # what makes eager fair: memory that is never given back, huge pages
     "MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "68719476736", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",

@@ -1,0 +1,112 @@
+"""system.py: what surrounds a step, each against a baseline in the same run: two ranks of one thread against one rank of two, start-up against a
+bare MPI and LibTorch program, saving against raw O_DIRECT writes, tokenizing in MB/s. Prints one JSON line a figure."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+from bench import BUILD, GPT2_124M, SMALL, SOURCE
+
+ROUNDS = 5
+DATA = next((place for place in [pathlib.Path(os.environ.get("LOCKSTEP_DATA", "absent")), SOURCE.parent / "shared/data"] if place.exists()), None)
+
+
+def mpirun(ranks, *command, threads=1):
+    env = dict(os.environ, OMP_NUM_THREADS=str(threads), LOCKSTEP_TEST_TIMEOUT="300")
+    return [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks), *map(str, command)], env
+
+
+def run(ranks, *command, threads=1):
+    command, env = mpirun(ranks, *command, threads=threads)
+    start = time.monotonic()
+    subprocess.run(command, check=True, capture_output=True, env=env)
+    return time.monotonic() - start
+
+
+def train(folder, config, *more):
+    """A command line of train in a new run folder, and the folder."""
+    place = pathlib.Path(tempfile.mkdtemp(dir=folder)) / "run"
+    return place, [BUILD / "tools/train", "--model.config", config, "--data.path", folder / "data", "--train.run_dir", place, "--optimizer.clip_norm",
+                   1.0, "--log.tensorboard", "false", "--eval.at_end", "false", *more]
+
+
+def records(place, kind):
+    return [r for r in map(json.loads, (place / "records.jsonl").read_text().splitlines()) if r["kind"] == kind]
+
+
+def show(name, **figures):
+    print(json.dumps({"figure": name, **{key: round(value, 3) if isinstance(value, float) else value for key, value in figures.items()}}), flush=True)
+
+
+def data_parallel(folder, name, config, batch, steps):
+    best = {}
+    for _ in range(ROUNDS):
+        for ranks, threads in [(1, 2), (2, 1)]:
+            place, command = train(folder, config, "--data.sequence_length", 64, "--train.global_batch", batch, "--train.max_steps", steps, "--log.every",
+                                   1, "--checkpoint.at_end", "false", "--train.threads", threads)
+            run(ranks, *command, threads=threads)
+            middle = sorted(r["step_ms"] for r in records(place, "step")[2:])
+            best[ranks] = min(best.get(ranks, 1e9), middle[len(middle) // 2])
+    show(f"data parallel, {name}", one_rank_two_threads_ms=best[1], two_ranks_one_thread_ms=best[2], ratio=best[1] / best[2])
+
+
+def start_up(folder, config):
+    bare, ours = [], []
+    for _ in range(ROUNDS):
+        bare.append(run(8, BUILD / "tests/bench/bare-start"))
+        _, command = train(folder, config, "--data.sequence_length", 64, "--train.global_batch", 8, "--train.max_steps", 1, "--checkpoint.at_end", "false")
+        ours.append(run(8, *command))
+    show("start-up of 8 ranks to the end of one step", bare_s=min(bare), train_s=min(ours), ratio=min(ours) / min(bare))
+
+
+def saving(folder, config):
+    place, command = train(folder, config, "--data.sequence_length", 64, "--train.global_batch", 2, "--train.max_steps", 3, "--checkpoint.every", 1)
+    run(1, *command, threads=2)
+    saves = records(place, "checkpoint")
+    ours = max(record["bytes"] / record["save_ms"] / 1e6 for record in saves)
+    raw = []
+    for _ in range(3):
+        start = time.monotonic()
+        subprocess.run(["dd", "if=/dev/zero", f"of={folder / 'raw'}", "bs=16M", f"count={saves[0]['bytes'] // (16 << 20)}", "oflag=direct", "conv=fsync"],
+                       check=True, capture_output=True)
+        raw.append(saves[0]["bytes"] // (16 << 20) * (16 << 20) / (time.monotonic() - start) / 1e9)
+        (folder / "raw").unlink()
+    show("saving of GPT-2 124M, one rank", bytes=saves[0]["bytes"], save_gb_per_s=ours, raw_o_direct_gb_per_s=max(raw), ratio=ours / max(raw))
+
+
+def tokenizing(folder):
+    if DATA is None:
+        return
+    text = folder / "large.txt"
+    text.write_bytes((DATA / "wikitext2-valid.txt").read_bytes() * 30)
+    best = 1e9
+    for _ in range(3):
+        start = time.monotonic()
+        subprocess.run([BUILD / "tools/prepare-data", text, "--output", pathlib.Path(tempfile.mkdtemp(dir=folder)) / "out", "--data.tokenizer",
+                        DATA / "tokenizers/gpt2", "--data.validation", "none", "--threads", "1"], check=True, capture_output=True)
+        best = min(best, time.monotonic() - start)
+    show("prepare-data, gpt2 tokenizer, one thread, whole program", mb_per_s=text.stat().st_size / best / 1e6)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "text.txt").write_text("To be, or not to be: that is the question.\n" * 8000)
+        subprocess.run([BUILD / "tools/prepare-data", folder / "text.txt", "--output", folder / "data", "--data.tokenizer", "chars", "--data.validation",
+                        "none"], check=True, capture_output=True)
+        small, large = folder / "small.json", folder / "large.json"
+        small.write_text(json.dumps(SMALL))
+        large.write_text(json.dumps(GPT2_124M))
+        data_parallel(folder, "small recipe", small, 12, 60)
+        data_parallel(folder, "GPT-2 124M", large, 4, 8)
+        start_up(folder, small)
+        saving(folder, large)
+        tokenizing(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
