@@ -50,7 +50,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-std::string scaled(double value, double step, const std::array<const char*, 5>& units) {
+std::string scaled(double value, double step, const std::array<const char*, 7>& units) {
   std::size_t unit = 0;
   while (std::abs(value) >= step && unit + 1 < units.size()) {
     value /= step;
@@ -77,10 +77,10 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
 }
 
 std::string human_bytes(std::uint64_t bytes) {
-  return scaled(static_cast<double>(bytes), 1024, {"B", "KiB", "MiB", "GiB", "TiB"});
+  return scaled(static_cast<double>(bytes), 1024, {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"});
 }
 
-std::string human_count(double count) { return scaled(count, 1000, {"", "k", "M", "G", "T"}); }
+std::string human_count(double count) { return scaled(count, 1000, {"", "k", "M", "G", "T", "P", "E"}); }
 
 std::string human_seconds(double seconds) {
   if (seconds < 1) return fmt::format("{:.0f} ms", seconds * 1e3);

@@ -96,9 +96,13 @@ void memory_rows(Rows& rows, const Catalogue& programs) {
 
 void work_rows(Rows& rows, const DryRunFacts& facts) {
   rows.section("work");
-  const double flops = facts.flops_per_token * static_cast<double>(facts.batch.global_batch * facts.length);
+  const double step_tokens = static_cast<double>(facts.batch.global_batch * facts.length);
+  const double step_flops = facts.flops_per_token * step_tokens;
+  const auto steps = static_cast<double>(facts.steps);
   rows.row({"", "token_flops", "FLOPs a token", facts.flops_per_token, human_count(facts.flops_per_token)});
-  rows.row({"", "step_flops", "FLOPs a step", flops, human_count(flops)});
+  rows.row({"", "step_flops", "FLOPs a step", step_flops, human_count(step_flops)});
+  rows.row({"", "run_tokens", "tokens of the run", steps * step_tokens, human_count(steps * step_tokens)});
+  rows.row({"", "run_flops", "FLOPs of the run", steps * step_flops, human_count(steps * step_flops)});
 }
 
 void checkpoint_rows(Rows& rows, const DryRunFacts& facts) {

@@ -26,6 +26,7 @@ struct DryRunFacts {
   Mesh mesh;
   BatchPlan batch;
   std::int64_t length = 0;                // T, tokens a sample
+  std::int64_t steps = 0;                 // of the whole run
   std::int64_t parameters = 0;            // stored elements, padding left out
   double flops_per_token = 0;             // model FLOPs, forward and backward
   std::int64_t weight_bytes = 0;          // of the parameters in the type that a checkpoint stores

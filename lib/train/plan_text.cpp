@@ -35,6 +35,7 @@ std::string describe_plan(const TrainConfig& config, const TrainPlan& plan) {
   const DryRunFacts facts{.mesh = plan.mesh,
                           .batch = plan.batch,
                           .length = config.data.sequence_length,
+                          .steps = config.train.max_steps,
                           .parameters = parameters,
                           .flops_per_token = plan.flops_per_token,
                           .weight_bytes = weight_bytes,

@@ -1,0 +1,49 @@
+"""The configurations of the tree: what each says of its cost is what a dry run says."""
+
+import pathlib
+import re
+import tempfile
+
+from lockstep_testing import SOURCE, records, run
+
+WITH_COST = ["shakespeare-char", "llama-tiny", "gpt2-124m", "gpt2-124m-bf16"]
+ROWS = {"parameters": "parameters", "tokens": "tokens of the run", "FLOPs": "FLOPs of the run", "memory a rank": "peak", "checkpoint": "total"}
+SUFFIX = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+
+made = tempfile.TemporaryDirectory(prefix="lockstep-configs-")
+
+
+def dataset(tokenizer="chars"):
+    """A dataset of few characters, whose tokens every model of the tree has."""
+    text, folder = pathlib.Path(made.name) / "text.txt", pathlib.Path(made.name) / tokenizer
+    if not folder.exists():
+        text.write_text("to be, or not to be: that is the question.\n" * 400)
+        run("prepare-data", text, "--output", folder, "--data.tokenizer", tokenizer, "--data.validation", "tail:0.1")
+    return folder
+
+
+def stated(text):
+    """The comment about cost: ranks, tokens a second, and its rows."""
+    head = re.search(r"^# Cost on (\d+) ranks? .*?at ([\d.]+) (k?) ?tokens/s.*:$", text, re.M)
+    assert head, text
+    rows = dict(re.findall(r"^#   ([A-Za-z ]+?)  +(\S.*)$", text[head.end():], re.M))
+    return int(head[1]), float(head[2]) * SUFFIX[head[3]], rows
+
+
+def test_the_cost_in_each_configuration_is_that_of_a_dry_run():
+    for name in WITH_COST:
+        path = SOURCE / f"configs/{name}.yaml"
+        ranks, rate, cost = stated(path.read_text())
+        plan = run("train", path, "--data.path", dataset(), "--parallel.dp_replicate", ranks, "--dry-run", cwd=SOURCE).stdout
+        shown = dict(re.findall(r"^  (\S.*?)  +(\S.*)$", plan, re.M))
+        shown["total"] = re.findall(r"^  total +(\S.*)$", plan, re.M)[-1]
+        assert {label: cost[label] for label in ROWS} == {label: shown[row] for label, row in ROWS.items()}, f"{name}\n{plan}"
+        number, suffix = shown["tokens of the run"].split()
+        hours = float(number) * SUFFIX[suffix] / rate / 3600
+        assert abs(float(cost["hours"]) - hours) <= 0.01 * hours + 0.005, (name, hours)
+
+
+def test_the_small_llama_trains_on_bytes(tmp):
+    run("train", SOURCE / "configs/llama-tiny.yaml", "--data.path", dataset("bytes"), "--train.run_dir", tmp / "run", "--train.max_steps", 2,
+        "--schedule.decay_steps", 2000, "--train.global_batch", 2, "--eval.batches", 1, "--sample.max_tokens", 5, cwd=SOURCE)
+    assert [record["step"] for record in records(tmp / "run", "sample")] == [2]
