@@ -1,7 +1,10 @@
-// Writes what is made from the declarations: generate man TEMPLATE | bash TOOL | zsh TOOL > FILE. A template is an mdoc page in which the
-// lines "@SYNOPSIS@" and "@OPTIONS@" stand for what the declaration of its program says; its name is TOOL.1.in.
+// Writes what is made from the declarations: generate man TEMPLATE | bash TOOL | zsh TOOL > FILE. A template is an mdoc page, NAME.SECTION.in,
+// in which some lines stand for what declarations say: @SYNOPSIS@ and @OPTIONS@ (of the program NAME), @KEYS TOOL@ (what its configuration
+// files hold), @RECORD KIND@ (the fields of a kind of record).
 #include "base/error.hpp"
 #include "base/files.hpp"
+#include "base/json.hpp"
+#include "base/text.hpp"
 #include "config/faces.hpp"
 #include "config/finalize_config.hpp"
 #include "config/inspect_config.hpp"
@@ -10,6 +13,7 @@
 #include "config/reshard_config.hpp"
 #include "config/tool.hpp"
 #include "config/train_config.hpp"
+#include "report/record.hpp"
 
 #include <iostream>
 #include <optional>
@@ -39,14 +43,43 @@ DocumentedTool tool_named(const std::string& name) {
   return *found;
 }
 
-std::string page(const Path& source) {
-  const DocumentedTool tool = tool_named(source.stem().stem().string());   // train.1.in
-  std::string text = read_file(source);
-  for (const auto& [mark, content] : {std::pair("@SYNOPSIS@\n", mdoc_synopsis(tool)), std::pair("@OPTIONS@\n", mdoc_options(tool))}) {
-    const std::size_t at = text.find(mark);
-    if (at == std::string::npos) fail(ExitCode::input, "{} has no line {}", source.string(), mark);
-    text.replace(at, std::string(mark).size(), content);
+/// The fields of a kind of record, from its schema.
+std::string record_fields(const std::string& kind) {
+  const Json schemas = record_json_schema();
+  for (const Json& schema : schemas.at("oneOf")) {
+    if (schema.at("title") != kind) continue;
+    std::string text = ".Bl -tag -width Ds -compact\n";
+    for (const auto& [name, field] : schema.at("properties").items()) {
+      if (!field.contains("type") || name == "time") continue;   // on every record: the page says it once
+      const Json& type = field.at("type");
+      const std::string types = type.is_array() ? fmt::format("{} or {}", type[0].get<std::string>(), type[1].get<std::string>()) : type.get<std::string>();
+      text += fmt::format(".It Va {} Pq {}\n{}\n", name, types, mdoc_text(field.at("description")));
+    }
+    return text + ".El\n";
   }
+  fail(ExitCode::usage, "there is no record of the kind \"{}\"", kind);
+}
+
+/// What a mark of the page of `name` stands for.
+std::string expansion(const std::string& name, const std::string& mark) {
+  const std::size_t blank = mark.find(' ');
+  const std::string word = mark.substr(0, blank);
+  const std::string argument = blank == std::string::npos ? name : mark.substr(blank + 1);
+  if (word == "SYNOPSIS") return mdoc_synopsis(tool_named(argument));
+  if (word == "OPTIONS") return mdoc_options(tool_named(argument));
+  if (word == "KEYS") return mdoc_keys(tool_named(argument));
+  if (word == "RECORD") return record_fields(argument);
+  fail(ExitCode::usage, "there is no mark @{}@", mark);
+}
+
+std::string page(const Path& source) {
+  const std::string name = source.stem().stem().string();   // train.1.in
+  std::string text;
+  for (const std::string& line : split(read_file(source), '\n')) {
+    const bool mark = line.size() > 2 && line.starts_with('@') && line.ends_with('@');
+    text += mark ? expansion(name, line.substr(1, line.size() - 2)) : line + "\n";
+  }
+  text.pop_back();   // the line behind the last line end
   return text;
 }
 

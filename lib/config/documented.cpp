@@ -48,11 +48,12 @@ std::string notes_of(const Option& option) {
   return join(notes, "; ");
 }
 
-DocumentedOption documented(const Option& option, const std::string& spelling) {
+DocumentedOption documented(const Option& option, const std::string& spelling, const std::string& key) {
   const bool list = option.type.kind == Kind::list;
   const OptionType& type = list ? option.type.element.front() : option.type;
   DocumentedOption result;
   result.spelling = spelling;
+  if (!option.facts.command_line_only) result.key = key;
   result.letter = option.facts.letter;
   if (!option.facts.bare.empty()) {
     result.value = DocumentedOption::Value::after_equals;
@@ -67,15 +68,18 @@ DocumentedOption documented(const Option& option, const std::string& spelling) {
   result.notes = notes_of(option);
   result.completes = option.facts.completes;
   result.repeatable = list;
+  result.fixed_on_resume = option.facts.fixed_on_resume;
   return result;
 }
 
 void add_documented(std::vector<DocumentedOption>& options, const Option& option) {
-  options.push_back(documented(option, spelling_of(option.path)));
+  options.push_back(documented(option, spelling_of(option.path), option.path));
   if (option.type.kind != Kind::list || option.type.element.front().kind != Kind::group) return;
   for (const Option& field : *option.type.element.front().fields) {
-    options.push_back(documented(field, fmt::format("--{}.N.{}", option.path, field.path)));
+    const std::string key = fmt::format("{}.N.{}", option.path, field.path);
+    options.push_back(documented(field, "--" + key, key));
     options.back().value = DocumentedOption::Value::next_word;
+    options.back().fixed_on_resume = option.facts.fixed_on_resume;
   }
 }
 
@@ -91,7 +95,7 @@ DocumentedTool document(const Tool& tool, const Declaration& declaration) {
   for (const Option& option : declaration.options()) {
     if (option.facts.hidden || option.path.find('.') != std::string::npos) continue;
     if (option.facts.positional) {
-      result.positionals.push_back(documented(option, value_name_of(option)));
+      result.positionals.push_back(documented(option, value_name_of(option), option.path));
     } else {
       add_documented(own.options, option);
     }
@@ -107,12 +111,14 @@ DocumentedTool document(const Tool& tool, const Declaration& declaration) {
   Declaration common;
   describe(common, values, tool);
   result.sections.push_back({.title = "all programs", .options = {}});
-  for (const Option& option : common.options()) add_documented(result.sections.back().options, option);
+  for (const Option& option : common.options()) {
+    result.sections.back().options.push_back(documented(option, spelling_of(option.path), ""));
+  }
   return result;
 }
 
 std::string one_line_help(const Option& option) {
-  const DocumentedOption text = documented(option, option.facts.positional ? value_name_of(option) : spelling_of(option.path));
+  const DocumentedOption text = documented(option, option.facts.positional ? value_name_of(option) : spelling_of(option.path), option.path);
   const char* const joint = text.value == DocumentedOption::Value::after_equals ? "=" : " ";
   const std::string value = text.value == DocumentedOption::Value::none || option.facts.positional ? "" : joint + text.value_name;
   return fmt::format("{}{}: {}{}", text.spelling, value, text.help, text.notes.empty() ? "" : fmt::format(" ({})", text.notes));

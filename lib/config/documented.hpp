@@ -13,6 +13,7 @@ namespace lockstep {
 struct DocumentedOption {
   enum class Value { none, next_word, after_equals };     // after_equals: optional, and only as --option=VALUE
   std::string spelling;                                   // "--optimizer.lr", "--optimizer.groups.N.match" of a list's element N
+  std::string key;                                        // in files: "optimizer.lr"; empty: no file may set it
   char letter = '\0';
   Value value = Value::none;
   std::string value_name;                                 // "NUMBER", "fp32|fp64|bf16"
@@ -21,6 +22,7 @@ struct DocumentedOption {
   std::vector<std::string> choices;                       // what the value may be, if that is a list
   Completes completes = Completes::nothing;
   bool repeatable = false;                                // given again, it adds a value
+  bool fixed_on_resume = false;                           // a resumed run must not change it
 };
 
 struct DocumentedSection {

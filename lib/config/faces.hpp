@@ -14,6 +14,10 @@ std::string help_text(const DocumentedTool& tool);
 /// The SYNOPSIS lines and the option lists of an mdoc(7) page.
 std::string mdoc_synopsis(const DocumentedTool& tool);
 std::string mdoc_options(const DocumentedTool& tool);
+/// What a configuration file may say, by section, as lists of an mdoc(7) page.
+std::string mdoc_keys(const DocumentedTool& tool);
+/// Text as a line of an mdoc(7) page: no character and no beginning of it is taken for a macro or an escape.
+std::string mdoc_text(const std::string& text);
 
 /// Files for the completion folders of bash and zsh.
 std::string bash_completion(const DocumentedTool& tool);

@@ -9,8 +9,48 @@ namespace lockstep {
 
 namespace {
 
-/// Text as mdoc reads it: backslashes, hyphens and quotes kept as they are, no line taken for a macro.
-std::string escaped(const std::string& text) {
+/// An argument of a macro: quoted if it has blanks or marks that macros treat as punctuation.
+std::string argument(const std::string& text) {
+  const bool plain = text.find_first_of(" \t|()[]{}.,:;!?\"") == std::string::npos;
+  return plain ? mdoc_text(text) : "\"" + mdoc_text(text) + "\"";
+}
+
+std::string flag(const DocumentedOption& option) {
+  std::string line = fmt::format("Fl {}", argument(option.spelling.substr(1)));
+  if (option.value == DocumentedOption::Value::next_word) line += " Ar " + argument(option.value_name);
+  if (option.value == DocumentedOption::Value::after_equals) line += fmt::format(" Ns Oo = Ns Ar {} Oc", argument(option.value_name));
+  return option.letter == '\0' ? line : fmt::format("Fl {} , {}", option.letter, line);
+}
+
+std::string sentence(std::string text) {
+  if (!text.empty()) text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
+  return mdoc_text(text) + ".\n";
+}
+
+std::string item(const std::string& head, const DocumentedOption& option) {
+  return fmt::format(".It {}\n{}{}", head, sentence(option.help), option.notes.empty() ? "" : sentence(option.notes));
+}
+
+/// What stands behind the key in a file, where a flag has a value as well.
+std::string value_of(const DocumentedOption& option) {
+  if (!option.value_name.empty()) return option.value_name;
+  return option.spelling.starts_with("--") ? "BOOL" : option.spelling;   // a positional is shown as its value
+}
+
+/// The options of a section that files may set, or nothing.
+std::string keys_of(const DocumentedSection& section) {
+  std::string text;
+  for (const DocumentedOption& option : section.options) {
+    if (option.key.empty()) continue;
+    text += item(fmt::format("Cm {} : Ar {}", argument(option.key), argument(value_of(option))), option);
+    if (option.fixed_on_resume) text += "Fixed on resume.\n";
+  }
+  return text.empty() ? "" : fmt::format("{}.Bl -tag -width Ds\n{}.El\n", section.title.empty() ? "" : fmt::format(".Ss {}\n", mdoc_text(section.title)), text);
+}
+
+}  // namespace
+
+std::string mdoc_text(const std::string& text) {
   std::string result;
   for (const char c : text) {
     if (c == '\\') {
@@ -23,30 +63,6 @@ std::string escaped(const std::string& text) {
   }
   return result.starts_with('.') || result.starts_with('\'') ? "\\&" + result : result;
 }
-
-/// An argument of a macro: quoted if it has blanks or marks that macros treat as punctuation.
-std::string argument(const std::string& text) {
-  const bool plain = text.find_first_of(" \t|()[]{}.,:;!?\"") == std::string::npos;
-  return plain ? escaped(text) : "\"" + escaped(text) + "\"";
-}
-
-std::string flag(const DocumentedOption& option) {
-  std::string line = fmt::format("Fl {}", argument(option.spelling.substr(1)));
-  if (option.value == DocumentedOption::Value::next_word) line += " Ar " + argument(option.value_name);
-  if (option.value == DocumentedOption::Value::after_equals) line += fmt::format(" Ns Oo = Ns Ar {} Oc", argument(option.value_name));
-  return option.letter == '\0' ? line : fmt::format("Fl {} , {}", option.letter, line);
-}
-
-std::string sentence(std::string text) {
-  if (!text.empty()) text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
-  return escaped(text) + ".\n";
-}
-
-std::string item(const std::string& head, const DocumentedOption& option) {
-  return fmt::format(".It {}\n{}{}", head, sentence(option.help), option.notes.empty() ? "" : sentence(option.notes));
-}
-
-}  // namespace
 
 std::string mdoc_synopsis(const DocumentedTool& tool) {
   std::string text;
@@ -70,11 +86,17 @@ std::string mdoc_options(const DocumentedTool& tool) {
     text += ".El\n";
   }
   for (const DocumentedSection& section : tool.sections) {
-    if (!section.title.empty()) text += fmt::format(".Ss {}\n", escaped(section.title));
+    if (!section.title.empty()) text += fmt::format(".Ss {}\n", mdoc_text(section.title));
     text += ".Bl -tag -width Ds\n";
     for (const DocumentedOption& option : section.options) text += item(flag(option), option);
     text += ".El\n";
   }
+  return text;
+}
+
+std::string mdoc_keys(const DocumentedTool& tool) {
+  std::string text = keys_of({.title = "", .options = tool.positionals});
+  for (const DocumentedSection& section : tool.sections) text += keys_of(section);
   return text;
 }
 
