@@ -1,10 +1,13 @@
 #include "tensor/gemm.hpp"
 
 #include "base/error.hpp"
+#include "tensor/kernels/amx_gemm.hpp"
+#include "tensor/kernels/bias.hpp"
 #include "tensor/parallel.hpp"
 
-
+#include <algorithm>
 #include <limits>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -66,17 +69,18 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, Factor<d
   column_major(dgemm_, m, n, k, alpha, a, b, beta, c, c_stride);
 }
 
+namespace {
+
 #ifdef LOCKSTEP_BF16_GEMM
-void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, Factor<Bf16> a, Factor<Bf16> b, double beta, float* c,
+void library_gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, Factor<Bf16> a, Factor<Bf16> b, double beta, float* c,
           std::int64_t c_stride) {
-  if (trivial(m, n, k, beta, c, c_stride)) return;
   constexpr int row_major = 101, plain = 111, transposed = 112;   // CBLAS
   cblas_gemm_bf16bf16f32(row_major, a.form == Form::plain ? plain : transposed, b.form == Form::plain ? plain : transposed, narrow(m),
                          narrow(n), narrow(k), static_cast<float>(alpha), &a.data->bits, narrow(a.stride), &b.data->bits,
                          narrow(b.stride), static_cast<float>(beta), c, narrow(c_stride));
 }
 #else
-void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, Factor<Bf16> a, Factor<Bf16> b, double beta, float* c,
+void library_gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, Factor<Bf16> a, Factor<Bf16> b, double beta, float* c,
           std::int64_t c_stride) {
   // Widened copies: exact, and every BLAS has the fp32 product.
   const auto widened = [](const Factor<Bf16>& factor, std::int64_t rows, std::int64_t columns) {
@@ -96,5 +100,48 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, Factor<B
        Factor<float>{wide_b.data(), b.form == Form::plain ? n : k, b.form}, beta, c, c_stride);
 }
 #endif
+
+}  // namespace
+
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, Factor<Bf16> a, Factor<Bf16> b, double beta, float* c,
+          std::int64_t c_stride) {
+  if (trivial(m, n, k, beta, c, c_stride)) return;
+  if (!has_matrix_unit()) return library_gemm(m, n, k, alpha, a, b, beta, c, c_stride);
+  const auto scale = static_cast<float>(alpha), keep = static_cast<float>(beta);
+  amx_gemm(m, n, k, a, b, {.alpha = scale, .beta = keep, .base = beta == 0 ? nullptr : c, .bias = nullptr, .y = c, .stride = c_stride});
+}
+
+template <class T>
+void gemm_rounded(std::int64_t m, std::int64_t n, std::int64_t k, Factor<T> a, Factor<T> b, const T* bias, T* y, std::int64_t y_stride) {
+  if constexpr (std::is_same_v<T, Math<T>>) {
+    gemm(m, n, k, 1, a, b, 0, y, y_stride);
+    finish_product<T>(y, y_stride, bias, m, n, y, y_stride);
+  } else if (has_matrix_unit() && m > 0 && n > 0 && k > 0 && k <= amx_longest_depth(m, n)) {
+    amx_gemm_rounded(m, n, k, a, b, bias, y, y_stride);
+  } else {
+    thread_local std::vector<Math<T>> sums;   // kept from product to product
+    sums.resize(std::max(sums.size(), static_cast<std::size_t>(m * n)));
+    gemm(m, n, k, 1, a, b, 0, sums.data(), n);
+    finish_product<T>(sums.data(), n, bias, m, n, y, y_stride);
+  }
+}
+
+template <class T>
+void gemm_onto(std::int64_t m, std::int64_t n, std::int64_t k, Factor<T> a, Factor<T> b, const Math<T>* base, const T* bias, Math<T>* y) {
+  if constexpr (!std::is_same_v<T, Math<T>>) {
+    if (has_matrix_unit() && m > 0 && n > 0 && k > 0)
+      return amx_gemm(m, n, k, a, b, {.alpha = 1, .beta = 1, .base = base, .bias = bias, .y = y, .stride = n});
+  }
+  add_bias<T>(base, bias, m, n, y);
+  gemm(m, n, k, 1, a, b, 1, y, n);
+}
+
+#define LOCKSTEP_INSTANTIATE(T)                                                                                                           \
+  template void gemm_rounded<T>(std::int64_t, std::int64_t, std::int64_t, Factor<T>, Factor<T>, const T*, T*, std::int64_t);              \
+  template void gemm_onto<T>(std::int64_t, std::int64_t, std::int64_t, Factor<T>, Factor<T>, const Math<T>*, const T*, Math<T>*);
+LOCKSTEP_INSTANTIATE(float)
+LOCKSTEP_INSTANTIATE(double)
+LOCKSTEP_INSTANTIATE(Bf16)
+#undef LOCKSTEP_INSTANTIATE
 
 }  // namespace lockstep

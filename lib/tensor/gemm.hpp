@@ -1,22 +1,13 @@
 // Matrix products on row-major data, adding into fp32 or fp64: c = α·op(a)·op(b) + β·c. Uses all threads, one inside a parallel region.
-// Needs no LibTorch headers; the library behind it is the BLAS that LibTorch carries.
+// Needs no LibTorch headers. Behind it are the BLAS that LibTorch carries and, for bf16, the processor's matrix unit where it has one.
 #pragma once
 
+#include "tensor/kernels/factor.hpp"
 #include "tensor/kernels/number.hpp"
 
 #include <cstdint>
 
 namespace lockstep {
-
-enum class Form { plain, transposed };
-
-/// A factor as stored: rows of `stride` elements. Form::transposed: the product takes the transpose of what is stored.
-template <class T>
-struct Factor {
-  const T* data;
-  std::int64_t stride;
-  Form form = Form::plain;
-};
 
 /// c (m, n; c_stride between rows) = alpha · op(a) (m, k) · op(b) (k, n) + beta · c. With beta = 0, c is not read.
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, Factor<float> a, Factor<float> b, double beta, float* c,
@@ -26,5 +17,13 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, Factor<d
 /// Products of bf16 values, exact in fp32, are summed in fp32.
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, Factor<Bf16> a, Factor<Bf16> b, double beta, float* c,
           std::int64_t c_stride);
+
+/// y (m, n; y_stride between rows) = op(a) · op(b) + bias (n, or nullptr): summed as above, rounded to T once.
+template <class T>
+void gemm_rounded(std::int64_t m, std::int64_t n, std::int64_t k, Factor<T> a, Factor<T> b, const T* bias, T* y, std::int64_t y_stride);
+
+/// y (m, n) = op(a) · op(b) + base (m, n) + bias (n, or nullptr), in the type of the sums. Rows of y and base follow each other.
+template <class T>
+void gemm_onto(std::int64_t m, std::int64_t n, std::int64_t k, Factor<T> a, Factor<T> b, const Math<T>* base, const T* bias, Math<T>* y);
 
 }  // namespace lockstep

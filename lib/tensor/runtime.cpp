@@ -1,5 +1,7 @@
 #include "tensor/runtime.hpp"
 
+#include "tensor/kernels/amx_gemm.hpp"
+#include "tensor/memory.hpp"
 #include "tensor/parallel.hpp"
 
 #include <ATen/Context.h>
@@ -7,13 +9,11 @@
 #include <ATen/Version.h>
 #include <fmt/format.h>
 
-#include <malloc.h>
 #include <sched.h>
 #include <unistd.h>
 #include <xmmintrin.h>
 
 #include <algorithm>
-#include <climits>
 #include <cstdlib>
 
 // MKL asks this function of its own whether the processor is Intel's, and takes its slowest path if not, whatever the processor can do. The
@@ -44,11 +44,7 @@ int threads_per_rank(int asked, int local_ranks) {
 }
 
 void set_up_runtime(int threads) {
-  // Memory that is freed stays with the process: returned pages would be zeroed and mapped again at every step. Large blocks come from
-  // the heap as well, which mallopt can only express as "no mappings".
-  mallopt(M_MMAP_MAX, 0);
-  mallopt(M_TRIM_THRESHOLD, INT_MAX);
-  mallopt(M_TOP_PAD, 64 << 20);
+  keep_memory();
   at::globalContext().setFlushDenormal(true);
   at::set_num_threads(threads);
   // Flush-to-zero is a register of each thread.
@@ -58,12 +54,12 @@ void set_up_runtime(int threads) {
 }
 
 std::string describe_runtime() {
-  return fmt::format("{}, {}, {} threads", at::get_cpu_capability(),
 #ifdef LOCKSTEP_BF16_GEMM
-                     "bf16 products by MKL",
+  const char* const library = "bf16 products by MKL";
 #else
-                     "bf16 products widened to fp32",
+  const char* const library = "bf16 products widened to fp32";
 #endif
+  return fmt::format("{}, {}, {} threads", at::get_cpu_capability(), has_matrix_unit() ? "bf16 products on the matrix unit" : library,
                      at::get_num_threads());
 }
 

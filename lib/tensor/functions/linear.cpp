@@ -77,14 +77,16 @@ Linear::Linear(std::vector<Parameter*> weights, std::vector<Parameter*> biases, 
   invariant(!weights.empty() && weights.size() == biases_.size(), "a linear layer has a weight, and a bias or null for each");
   const std::size_t out_dim = layout == WeightLayout::out_in ? 0 : 1;
   in_ = weights[0]->shape()[1 - out_dim];
-  for (Parameter* weight : weights) {
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    Parameter* const weight = weights[i];
     invariant(weight->shape().size() == 2 && weight->shape()[1 - out_dim] == in_, "weights side by side have the same input");
     const std::int64_t width = weight->shape()[out_dim];
-    if (!parts_.empty() && layout == WeightLayout::out_in && adjacent(*parts_.back().weights.back(), *weight)) {
+    const bool joins = !parts_.empty() && !parts_.back().bias && !biases_[i] && layout == WeightLayout::out_in;
+    if (joins && adjacent(*parts_.back().weights.back(), *weight)) {
       parts_.back().weights.push_back(weight);
       parts_.back().columns += width;
     } else {
-      parts_.push_back({{weight}, out_, width});
+      parts_.push_back({{weight}, biases_[i], out_, width});
     }
     widths_.push_back(width);
     out_ += width;
@@ -92,24 +94,15 @@ Linear::Linear(std::vector<Parameter*> weights, std::vector<Parameter*> biases, 
 }
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
-  const at::ScalarType type = x.scalar_type();
   const std::int64_t rows = x.size(0);
-  const at::Tensor y = fresh({rows, out_}, type);
-  return with_type(type, [&](auto t) {
+  const at::Tensor y = fresh({rows, out_}, x.scalar_type());
+  return with_type(x.scalar_type(), [&](auto t) {
     using T = decltype(t);
-    using M = Math<T>;
-    const at::Tensor wide = std::is_same_v<T, M> ? y : fresh({rows, out_}, math_type(type));
-    M* const product = pointer<M>(wide);
     for (const Part& part : parts_) {
       const T* weight = pointer<T>(part.weights[0]->compute());
+      const at::Tensor bias = part.bias ? part.bias->compute() : at::Tensor();
       const Factor<T> factor = layout_ == WeightLayout::out_in ? Factor<T>{weight, in_, Form::transposed} : Factor<T>{weight, part.columns};
-      gemm(rows, part.columns, in_, 1, Factor<T>{pointer<T>(x), in_}, factor, 0, product + part.offset, out_);
-    }
-    std::int64_t offset = 0;
-    for (std::size_t i = 0; i < widths_.size(); offset += widths_[i++]) {
-      const at::Tensor bias = biases_[i] ? biases_[i]->compute() : at::Tensor();
-      if (std::is_same_v<T, M> && !bias.defined()) continue;
-      finish_product<T>(product + offset, out_, pointer<T>(bias), rows, widths_[i], pointer<T>(y) + offset, out_);
+      gemm_rounded<T>(rows, part.columns, in_, Factor<T>{pointer<T>(x), in_}, factor, pointer<T>(bias), pointer<T>(y) + part.offset, out_);
     }
     return y;
   });
@@ -123,10 +116,9 @@ at::Tensor Linear::forward_onto(const at::Tensor& residual, const at::Tensor& x)
   return with_type(x.scalar_type(), [&](auto t) {
     using T = decltype(t);
     const at::Tensor bias = biases_[0] ? biases_[0]->compute() : at::Tensor();
-    add_bias<T>(pointer<Math<T>>(base), pointer<T>(bias), rows, out_, pointer<Math<T>>(y));
     const T* weight = pointer<T>(parts_[0].weights[0]->compute());
     const Factor<T> factor = layout_ == WeightLayout::out_in ? Factor<T>{weight, in_, Form::transposed} : Factor<T>{weight, out_};
-    gemm(rows, out_, in_, 1, Factor<T>{pointer<T>(x), in_}, factor, 1, pointer<Math<T>>(y), out_);
+    gemm_onto<T>(rows, out_, in_, Factor<T>{pointer<T>(x), in_}, factor, pointer<Math<T>>(base), pointer<T>(bias), pointer<Math<T>>(y));
     return y;
   });
 }
@@ -134,13 +126,20 @@ at::Tensor Linear::forward_onto(const at::Tensor& residual, const at::Tensor& x)
 at::Tensor Linear::backward_input(const at::Tensor& dy) const {
   const at::ScalarType type = dy.scalar_type();
   const std::int64_t rows = dy.size(0);
-  const at::Tensor wide = fresh({rows, in_}, math_type(type));
   return with_type(type, [&](auto t) {
     using T = decltype(t);
-    for (const Part& part : parts_) {
+    const auto weight_of = [&](const Part& part) {
       const T* weight = pointer<T>(part.weights[0]->compute());
-      const Factor<T> factor = layout_ == WeightLayout::out_in ? Factor<T>{weight, in_} : Factor<T>{weight, part.columns, Form::transposed};
-      gemm(rows, in_, part.columns, 1, Factor<T>{pointer<T>(dy) + part.offset, out_}, factor, part.offset == 0 ? 0 : 1,
+      return layout_ == WeightLayout::out_in ? Factor<T>{weight, in_} : Factor<T>{weight, part.columns, Form::transposed};
+    };
+    if (parts_.size() == 1) {
+      const at::Tensor dx = fresh({rows, in_}, type);
+      gemm_rounded<T>(rows, in_, out_, Factor<T>{pointer<T>(dy), out_}, weight_of(parts_[0]), nullptr, pointer<T>(dx), in_);
+      return dx;
+    }
+    const at::Tensor wide = fresh({rows, in_}, math_type(type));
+    for (const Part& part : parts_) {
+      gemm(rows, in_, part.columns, 1, Factor<T>{pointer<T>(dy) + part.offset, out_}, weight_of(part), part.offset == 0 ? 0 : 1,
            pointer<Math<T>>(wide), in_);
     }
     return rounded(wide, type);

@@ -13,8 +13,8 @@ namespace lockstep {
 /// How a weight is stored: Hugging Face's (out, in), or (in, out) as GPT-2's Conv1D. Never copied or transposed.
 enum class WeightLayout { out_in, in_out };
 
-/// One or several weights applied to the same input, their outputs side by side: y = [x·W0 + b0, x·W1 + b1, …]. Several weights that lie
-/// next to each other in their unit are multiplied at once. Stays at one address as long as autograd may call it.
+/// One or several weights applied to the same input, their outputs side by side: y = [x·W0 + b0, x·W1 + b1, …]. Weights without biases that
+/// lie next to each other in their unit are multiplied at once. Stays at one address as long as autograd may call it.
 class Linear {
  public:
   /// `biases` has one entry a weight; null: none.
@@ -40,6 +40,7 @@ class Linear {
  private:
   struct Part {   // weights that are multiplied at once
     std::vector<Parameter*> weights;
+    Parameter* bias = nullptr;              // only of a single weight
     std::int64_t offset = 0, columns = 0;   // of the output
   };
   std::vector<Parameter*> biases_;

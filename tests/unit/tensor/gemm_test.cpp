@@ -4,7 +4,9 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <cmath>
 #include <limits>
+#include <type_traits>
 
 using namespace lockstep;
 
@@ -42,6 +44,55 @@ double worst_error(std::int64_t m, std::int64_t n, std::int64_t k, double beta) 
   return worst;
 }
 
+struct Shape2 {
+  std::int64_t m, n;
+};
+
+template <class T>
+double sum_at(const std::vector<T>& a, const std::vector<T>& b, const Shape2& shape, std::int64_t k, std::int64_t i, std::int64_t j) {
+  double sum = 0;
+  for (std::int64_t l = 0; l < k; ++l) sum += element(a, Form::plain, k, i, l) * element(b, Form::plain, shape.n, l, j);
+  return sum;
+}
+
+/// The largest distance of gemm_rounded from sums in double plus bias, in units of the last place of T at the sums' own scale.
+template <class T>
+double worst_rounding(const Shape2& shape, std::int64_t k) {
+  const auto a = random_values<T>(shape.m * k, "a"), b = random_values<T>(k * shape.n, "b"), bias = random_values<T>(shape.n, "bias");
+  std::vector<T> y(static_cast<std::size_t>(shape.m * shape.n));
+  gemm_rounded<T>(shape.m, shape.n, k, Factor<T>{a.data(), k}, Factor<T>{b.data(), shape.n}, bias.data(), y.data(), shape.n);
+  constexpr int digits = std::is_same_v<T, Bf16> ? 8 : std::numeric_limits<Math<T>>::digits;
+  const double noise = 1e-6 * static_cast<double>(k);   // of sums in fp32
+  double worst = 0;
+  for (std::int64_t i = 0; i < shape.m; ++i) {
+    for (std::int64_t j = 0; j < shape.n; ++j) {
+      const double expected = sum_at(a, b, shape, k, i, j) + static_cast<double>(load(bias[static_cast<std::size_t>(j)]));
+      const double unit = std::ldexp(1.0, std::ilogb(std::max(1e-3, std::abs(expected))) + 1 - digits);
+      const double error = std::abs(static_cast<double>(load(y[static_cast<std::size_t>(i * shape.n + j)])) - expected);
+      worst = std::isnan(error) ? error : std::max(worst, (error - (std::is_same_v<T, Bf16> ? noise : 0)) / unit);
+    }
+  }
+  return worst;
+}
+
+template <class T>
+double worst_sum_onto(const Shape2& shape, std::int64_t k) {
+  const auto a = random_values<T>(std::max<std::int64_t>(1, shape.m * k), "a"), b = random_values<T>(std::max<std::int64_t>(1, k * shape.n), "b");
+  const auto bias = random_values<T>(shape.n, "bias");
+  const auto base = random_values<Math<T>>(shape.m * shape.n, "base");
+  std::vector<Math<T>> y(base.size());
+  gemm_onto<T>(shape.m, shape.n, k, Factor<T>{a.data(), k}, Factor<T>{b.data(), shape.n}, base.data(), bias.data(), y.data());
+  double worst = 0;
+  for (std::int64_t i = 0; i < shape.m; ++i) {
+    for (std::int64_t j = 0; j < shape.n; ++j) {
+      const auto place = static_cast<std::size_t>(i * shape.n + j);
+      const double expected = sum_at(a, b, shape, k, i, j) + static_cast<double>(base[place]) + static_cast<double>(load(bias[static_cast<std::size_t>(j)]));
+      worst = std::max(worst, std::abs(static_cast<double>(y[place]) - expected));
+    }
+  }
+  return worst;
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(matrix_products)
@@ -54,6 +105,32 @@ BOOST_AUTO_TEST_CASE(products_of_all_forms_and_types_equal_sums_in_double) {
     BOOST_TEST(worst_error<Bf16>(33, 65, 128, beta) < 1e-4);
     BOOST_TEST(worst_error<Bf16>(1, 1, 1, beta) < 1e-6);
   }
+}
+
+// Beyond one strip, one block and one packed panel of the matrix unit in each direction, with remainders; a depth that is summed in parts.
+BOOST_AUTO_TEST_CASE(large_products_of_bf16_equal_sums_in_double) {
+  BOOST_TEST(worst_error<Bf16>(70, 413, 801, 1) < 1e-3);
+  BOOST_TEST(worst_error<Bf16>(413, 70, 801, 0) < 1e-3);
+  BOOST_TEST(worst_error<Bf16>(261, 300, 40, 0) < 1e-4);
+  BOOST_TEST(worst_error<Bf16>(34, 33, 70000, 1) < 1e-2);
+}
+
+BOOST_AUTO_TEST_CASE(a_rounded_product_is_the_sum_with_its_bias_rounded_once) {
+  for (const Shape2& shape : {Shape2{33, 65}, Shape2{300, 200}}) {
+    for (const std::int64_t k : {std::int64_t{31}, std::int64_t{900}}) {
+      BOOST_TEST(worst_rounding<Bf16>(shape, k) <= 0.51);
+      BOOST_TEST(worst_rounding<float>(shape, k) < 200);   // sums of fp32 are themselves rounded
+    }
+  }
+  BOOST_TEST(worst_rounding<Bf16>({16, 16}, 140000) <= 0.51);
+}
+
+BOOST_AUTO_TEST_CASE(a_product_onto_a_residual_adds_residual_and_bias) {
+  BOOST_TEST(worst_sum_onto<Bf16>({33, 65}, 128) < 1e-4);
+  BOOST_TEST(worst_sum_onto<Bf16>({300, 40}, 800) < 1e-3);
+  BOOST_TEST(worst_sum_onto<float>({33, 65}, 128) < 1e-4);
+  BOOST_TEST(worst_sum_onto<double>({33, 65}, 128) < 1e-12);
+  BOOST_TEST(worst_sum_onto<Bf16>({3, 5}, 0) < 1e-6);
 }
 
 BOOST_AUTO_TEST_CASE(a_product_without_terms_is_beta_times_what_was_there) {

@@ -1,0 +1,133 @@
+#include "tensor/memory.hpp"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <malloc.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <new>
+#include <unordered_map>
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+constexpr std::size_t region_bytes = std::size_t{64} << 20;   // taken from the system at once for blocks that are smaller
+constexpr std::size_t smallest_block = std::size_t{64} << 10;
+constexpr std::size_t block_alignment = 4096;                 // direct I/O reads and writes tensors in place
+
+constexpr std::size_t rounded_up(std::size_t bytes, std::size_t granule) { return (bytes + granule - 1) / granule * granule; }
+
+/// Eight sizes an octave, so that blocks are found again; large blocks, which parameters own for the whole run, waste no more than a page.
+std::size_t size_class(std::size_t bytes) {
+  if (bytes >= region_bytes / 2) return rounded_up(bytes, huge_page);
+  return rounded_up(bytes, std::max(block_alignment, std::bit_floor(bytes) / 8));
+}
+
+/// Address space in huge pages where the system has them; aligned to them.
+std::byte* map_region(std::size_t bytes) {
+  void* const start = mmap(nullptr, bytes + huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (start == MAP_FAILED) throw std::bad_alloc();
+  const auto address = rounded_up(reinterpret_cast<std::uintptr_t>(start), huge_page);
+  auto* const region = reinterpret_cast<std::byte*>(address);
+  madvise(region, bytes, MADV_HUGEPAGE);   // a wish: without huge pages the region still works
+  return region;
+}
+
+/// Free blocks wait in a list by size; a block that is a little larger than asked for will do.
+class KeptMemory {
+ public:
+  void* take(std::size_t bytes) {
+    const std::size_t size = size_class(bytes);
+    const std::lock_guard lock(mutex_);
+    const auto free = free_.lower_bound(size);
+    if (free != free_.end() && free->first <= size + size / 8) {
+      void* const block = free->second;
+      sizes_.emplace(block, free->first);
+      free_.erase(free);
+      return block;
+    }
+    void* const block = size >= region_bytes / 2 ? map_region(size) : carve(size);
+    sizes_.emplace(block, size);
+    return block;
+  }
+
+  /// False if the block is not one of these.
+  bool give(void* block) {
+    const std::lock_guard lock(mutex_);
+    const auto found = sizes_.find(block);
+    if (found == sizes_.end()) return false;
+    free_.emplace(found->second, block);
+    sizes_.erase(found);
+    return true;
+  }
+
+ private:
+  std::byte* carve(std::size_t size) {
+    if (left_ < size) {
+      region_ = map_region(region_bytes);
+      left_ = region_bytes;
+    }
+    std::byte* const block = region_;
+    region_ += size;
+    left_ -= size;
+    return block;
+  }
+
+  std::mutex mutex_;
+  std::multimap<std::size_t, void*> free_;
+  std::unordered_map<void*, std::size_t> sizes_;   // of blocks in use
+  std::byte* region_ = nullptr;
+  std::size_t left_ = 0;
+};
+
+// Tensors with static storage may die after everything else: never destroyed.
+KeptMemory& kept_memory() {
+  static auto* const memory = new KeptMemory;
+  return *memory;
+}
+
+void release(void* block) {
+  if (block != nullptr && !kept_memory().give(block)) std::free(block);
+}
+
+class KeepingAllocator : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t bytes) override {
+    void* const block = bytes >= smallest_block ? kept_memory().take(bytes) : small(bytes);
+    return {block, block, &release, c10::Device(c10::DeviceType::CPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* target, const void* source, std::size_t bytes) const override { std::memcpy(target, source, bytes); }
+
+ private:
+  static void* small(std::size_t bytes) {
+    if (bytes == 0) return nullptr;
+    void* const block = std::aligned_alloc(c10::gAlignment, rounded_up(bytes, c10::gAlignment));
+    if (block == nullptr) throw std::bad_alloc();
+    return block;
+  }
+};
+
+}  // namespace
+
+void keep_memory() {
+  // What malloc gets stays with the process, and large blocks come from its heap as well, which mallopt can only express as "no mappings".
+  mallopt(M_MMAP_MAX, 0);
+  constexpr int never = -1;
+  mallopt(M_TRIM_THRESHOLD, never);
+  mallopt(M_TOP_PAD, 64 << 20);
+  static KeepingAllocator allocator;
+  constexpr std::uint8_t above_default = 1;
+  c10::SetCPUAllocator(&allocator, above_default);
+}
+
+}  // namespace lockstep
