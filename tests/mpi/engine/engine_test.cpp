@@ -7,10 +7,15 @@
 #include "exchange/hf_config.hpp"
 #include "harness/mpi_test.hpp"
 #include "program/batch_plan.hpp"
+#include "tensor/runtime.hpp"
 
 #include <ATen/ATen.h>
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -26,10 +31,12 @@ constexpr std::int64_t vocabulary = 29;
 Architecture architecture_of(const std::string& family) {
   const std::string gpt2 = R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 29, "n_positions": 16, "n_embd": 16,
     "n_layer": 2, "n_head": 2, "initializer_range": 0.2, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0})";
+  const std::string wide = R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 997, "n_positions": 16, "n_embd": 256,
+    "n_layer": 3, "n_head": 4, "initializer_range": 0.02, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0})";
   const std::string llama = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 29, "hidden_size": 16,
     "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 16,
     "initializer_range": 0.2, "tie_word_embeddings": false})";
-  return describe(parse_hf_config(family == "gpt2" ? gpt2 : llama, "test"));
+  return describe(parse_hf_config(family == "wide gpt2" ? wide : family == "gpt2" ? gpt2 : llama, "test"));
 }
 
 /// One sample of a step: random tokens; labels that count in a ragged pattern, none at all in samples 0 and 4.
@@ -153,6 +160,31 @@ void check_equal_to_one_rank(const std::string& family, Precision precision, dou
   }
 }
 
+/// While it lives the process cannot enlarge its address space: a mapping or a larger heap fails.
+class NoMoreMemory {
+ public:
+  NoMoreMemory() {
+    getrlimit(RLIMIT_AS, &before_);
+    std::ifstream sizes("/proc/self/statm");
+    rlim_t pages = 0;
+    sizes >> pages;
+    const rlimit now{pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)), before_.rlim_max};
+    BOOST_REQUIRE(setrlimit(RLIMIT_AS, &now) == 0);
+  }
+  ~NoMoreMemory() { setrlimit(RLIMIT_AS, &before_); }
+  NoMoreMemory(const NoMoreMemory&) = delete;
+  NoMoreMemory& operator=(const NoMoreMemory&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+std::int64_t minor_faults() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(engine)
@@ -246,6 +278,23 @@ BOOST_AUTO_TEST_CASE(a_loss_that_is_not_finite_ends_all_ranks_before_any_weight_
   const at::Tensor poisoned = job.model.units()[1]->master().clone();
   BOOST_CHECK_EXCEPTION(job.step(0), AgreedError, [](const AgreedError& error) { return error.code() == ExitCode::numerics; });
   BOOST_TEST(at::equal(job.model.units()[1]->master().slice(0, 1), poisoned.slice(0, 1)));
+}
+
+// Steps 20 to 120: what a step needs it has by then.
+BOOST_AUTO_TEST_CASE(a_step_in_the_steady_state_takes_no_memory_from_the_system) {
+  set_up_runtime(1);
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    Job job(all_ranks(), "wide gpt2", precision, 1);
+    std::int64_t step = 0;
+    while (step < 20) job.step(step++);
+    const std::int64_t before = minor_faults();
+    {
+      const NoMoreMemory limit;
+      while (step < 120) job.step(step++);
+    }
+    const auto faults_a_step = static_cast<double>(minor_faults() - before) / 100;
+    BOOST_TEST(faults_a_step <= 10);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()
