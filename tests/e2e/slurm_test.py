@@ -109,13 +109,24 @@ def test_only_code_75_is_requeued_and_not_for_ever(tmp):
     assert [record["step"] for record in records(folder / "runs/job", "summary")] == [1, 2]
 
 
-def test_a_cancelled_job_saves_and_stays_cancelled(tmp):
+def cancelled_job(tmp, launcher):
     folder = clone_like(tmp)
     with SlurmCluster(tmp / "slurm") as cluster:
         prepared(cluster, folder)
-        number = train_job(cluster, folder, LAUNCH="srun", OPTIONS="--train.max_steps 100000")
+        number = train_job(cluster, folder, LAUNCH=launcher, OPTIONS="--train.max_steps 100000")
         wait_for_training(cluster, folder, number)
         cluster.command("scancel", number)
         end = cluster.wait_for_end(number, 60)
         assert (end["JobState"], end["Restarts"]) == ("CANCELLED", "0"), (end, log_of(folder, "train", number))
-    assert records(folder / "runs/job", "summary")[-1]["exit_code"] == 75
+        run_dir = folder / "runs/job"
+        cluster.wait_for(lambda: records(run_dir, "summary"), 30, "the ranks to end")
+    assert records(run_dir, "summary")[-1]["exit_code"] == 75
+    assert (run_dir / "checkpoints/LATEST").exists()
+
+
+def test_a_job_cancelled_under_srun_saves_and_stays_cancelled(tmp):
+    cancelled_job(tmp, "srun")
+
+
+def test_a_job_cancelled_under_mpirun_saves_and_stays_cancelled(tmp):
+    cancelled_job(tmp, "mpirun")
