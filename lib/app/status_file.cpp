@@ -4,20 +4,23 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 
+#include <unistd.h>
+
 #include <optional>
 
 namespace lockstep {
 
 namespace {
 
-void write_status(const Session& session, int rank, const Path& path, std::optional<int> code, const std::string& explanation) {
-  Json status = {{"schema", 1}, {"reason", code ? name_of(static_cast<ExitCode>(*code)) : "running"}};
+void write_status(const Path& path, std::string_view reason, std::optional<int> code, const Session::End& how) {
+  Json status = {{"schema", 1}, {"reason", reason}};
   status["code"] = code ? Json(*code) : Json(nullptr);
-  status["explanation"] = explanation;
-  status["rank"] = rank;
-  status["host"] = host_name();
-  status["phase"] = name_of(session.phase());
-  status["step"] = session.step() < 0 ? Json(nullptr) : Json(session.step());
+  status["explanation"] = how.explanation;
+  status["rank"] = how.rank;
+  status["host"] = how.host;
+  status["process"] = code ? Json(nullptr) : Json(::getpid());
+  status["phase"] = name_of(how.phase);
+  status["step"] = how.step < 0 ? Json(nullptr) : Json(how.step);
   status["time"] = utc_now();
   publish_file(path, to_text(status, 2) + "\n");
 }
@@ -26,9 +29,23 @@ void write_status(const Session& session, int rank, const Path& path, std::optio
 
 void keep_status(Session& session, const Path& run_dir) {
   const Path path = run_dir / "status.json";
-  const int rank = session.world().rank();
-  if (rank == 0) write_status(session, rank, path, std::nullopt, {});
-  session.on_end([&session, rank, path](const std::string& explanation, int code) { write_status(session, rank, path, code, explanation); });
+  if (session.world().rank() == 0) write_status(path, "running", std::nullopt, {.host = host_name(), .phase = session.phase()});
+  session.on_end([path](const Session::End& how) { write_status(path, name_of(static_cast<ExitCode>(how.code)), how.code, how); });
+}
+
+std::optional<std::string> unexplained_end(const Path& run_dir) {
+  const Path path = run_dir / "status.json";
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  Json status;
+  try {
+    status = parse_json(read_file(path), path.string());
+  } catch (const Error& error) {
+    return fmt::format("how the job before this one ended is not known: {}", error.what());
+  }
+  if (status.value("reason", "") != "running") return std::nullopt;
+  return fmt::format("the job before this one ended without a word: process {} on {}, at work since {}",
+                     status.contains("process") ? to_text(status.at("process")) : "unknown", status.value("host", "unknown"),
+                     status.value("time", "unknown"));
 }
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include "comm/failure.hpp"
 #include "comm/launch.hpp"
+#include "comm/waiting.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -58,11 +59,17 @@ void explain_once(const Tool& tool, const CommonOptions& common, Session& sessio
   session.tell_end(error.what(), static_cast<int>(error.code()));
 }
 
+std::optional<std::vector<std::uint64_t>> gather(Job& job, std::uint64_t word, double patience) {
+  const Waiting waiting;
+  return job.gather_last_words(word, patience);
+}
+
 /// Makes the ranks' outcomes one: returns the code that all return, after the rank it belongs to has explained it.
 int agree(const Tool& tool, const CommonOptions& common, Job& job, Session& session, const Outcome& mine) {
   const int rank = session.world().rank();
   const double patience = mine.owner ? agreed_patience_s : mine.failure ? patience_s : -1;
-  const auto words = job.gather_last_words(word_of(mine), patience);
+  if (mine.failure) session.will_explain();
+  const auto words = gather(job, word_of(mine), patience);
   if (!words) {
     const Failure failure = mine.failure.value_or(
         Failure{.code = ExitCode::communication, .message = "the other ranks do not answer at the end", .hint = {}, .host = {}});

@@ -16,7 +16,7 @@ const std::map<std::string, Injection::Kind, std::less<>> kinds = {
 
 [[noreturn]] void refuse(const std::string& text, const std::string& reason) {
   throw Error(ExitCode::usage, fmt::format("cannot read the injected failure '{}': {}", text, reason),
-              fmt::format("rank=N,phase=PHASE[,step=N],kind=KIND[,code=N] with KIND one of throw, exit, stall, nan, kill, stop "
+              fmt::format("rank=N,phase=PHASE[,step=N][,steps=N],kind=KIND[,code=N] with KIND one of throw, exit, stall, nan, kill, stop "
                           "and PHASE one of {}", phase_names()));
 }
 
@@ -44,6 +44,8 @@ Injection parse_injection(const std::string& text) {
       injection.rank = static_cast<int>(number(text, key, value));
     } else if (key == "step") {
       injection.step = number(text, key, value);
+    } else if (key == "steps") {
+      injection.steps = number(text, key, value);
     } else if (key == "code") {
       injection.code = static_cast<int>(number(text, key, value));
       has_code = true;

@@ -14,6 +14,7 @@ struct Injection {
   int rank = 0;                  // world rank
   Phase phase = Phase::start_up;
   std::int64_t step = -1;        // -1: the first time the phase is entered
+  std::int64_t steps = 1;        // that it happens in, once each, one after the other
   int code = 9;                  // of kinds exit and throw; throw without a code is a bug (70)
 };
 

@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "comm/waiting.hpp"
 
 #include <chrono>
 #include <condition_variable>
@@ -95,7 +96,10 @@ Ticket CommunicationLane::issue(std::function<void(Communicator&)> work) {
 void CommunicationLane::wait(Ticket ticket) {
   std::unique_lock lock(state_->mutex);
   invariant(ticket.number <= state_->issued, "a ticket is waited for on the lane that gave it");
-  state_->changed.wait(lock, [&] { return state_->done >= ticket.number || state_->failure; });
+  if (state_->done < ticket.number && !state_->failure) {
+    const Waiting waiting;
+    state_->changed.wait(lock, [&] { return state_->done >= ticket.number || state_->failure; });
+  }
   if (state_->done < ticket.number) std::rethrow_exception(state_->failure);
 }
 

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "comm/local_work.hpp"
 #include "comm/reduction.hpp"
+#include "comm/waiting.hpp"
 
 #include <mpi.h>
 
@@ -57,6 +58,7 @@ class MpiCommunicator final : public Communicator {
 
   void barrier() override {
     LocalWork::forbid_collective("barrier");
+    const Waiting waiting;
     check(MPI_Barrier(handle_), name_, "barrier");
   }
 
@@ -65,6 +67,7 @@ class MpiCommunicator final : public Communicator {
     const auto width = static_cast<std::size_t>(size_of(dtype));
     invariant(bytes.size() % width == 0, "all_reduce takes whole elements");
     if (size_ == 1) return;
+    const Waiting waiting;
     const std::size_t stride = static_cast<std::size_t>(size_) * width;   // one element for each rank
     const std::size_t piece = std::max(reduce_piece / stride, std::size_t{1}) * stride;
     while (bytes.size() > std::max(small_reduce, stride)) {
@@ -79,6 +82,7 @@ class MpiCommunicator final : public Communicator {
     LocalWork::forbid_collective("broadcast");
     invariant(root >= 0 && root < size_, "the root of a broadcast is one of its ranks");
     if (size_ == 1) return;
+    const Waiting waiting;
     while (!bytes.empty()) {
       const std::size_t piece = std::min(message_piece, bytes.size());
       check(MPI_Bcast(bytes.data(), static_cast<int>(piece), MPI_BYTE, root, handle_), name_, "broadcast");
@@ -89,6 +93,7 @@ class MpiCommunicator final : public Communicator {
   std::vector<std::string> all_gather(const std::string& bytes) override {
     LocalWork::forbid_collective("all_gather");
     if (size_ == 1) return {bytes};
+    const Waiting waiting;
     const auto ranks = static_cast<std::size_t>(size_);
     std::uint64_t length = bytes.size();
     std::vector<std::uint64_t> lengths(ranks);
@@ -108,6 +113,7 @@ class MpiCommunicator final : public Communicator {
 
   std::unique_ptr<Communicator> split(int colour, const std::string& name) override {
     LocalWork::forbid_collective("split");
+    const Waiting waiting;
     invariant(colour >= 0, "the colour of a split is 0 or more");
     MPI_Comm part = MPI_COMM_NULL;
     check(MPI_Comm_split(handle_, colour, rank_, &part), name_, "split");

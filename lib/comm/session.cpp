@@ -2,14 +2,17 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "comm/place_table.hpp"
+#include "comm/places.hpp"
 #include "comm/stop_signals.hpp"
 
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <csignal>
 #include <mutex>
 #include <thread>
@@ -19,110 +22,164 @@ namespace lockstep {
 
 namespace {
 
-/// What a rank does and since when. Small enough to be copied under a lock every time a phase begins.
-struct Place {
-  Phase phase = Phase::start_up;
-  std::int64_t step = -1;
-  double since_s = 0;
-};
-
-std::string place_text(const Place& place) {
-  if (place.step < 0) return std::string(name_of(place.phase));
-  return fmt::format("{} of step {}", name_of(place.phase), place.step);
-}
+constexpr double hold_s = 15;                  // for whoever claimed the last word to say it and end the job
 
 void print_now(const std::string& line) {
   [[maybe_unused]] const auto written = ::write(2, line.data(), line.size());   // a lost last word is no reason to fail differently
 }
 
+void sleep_s(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
 }  // namespace
 
 struct Session::State {
+  explicit State(std::unique_ptr<Communicator> ranks) : world(std::move(ranks)), places(*world) {}
+
   std::unique_ptr<Communicator> world;
+  Places places;
   std::string host = host_name();
   double begin_s = monotonic_seconds();
 
-  mutable std::mutex mutex;                  // guards what follows up to the blank line
-  Place place;
-  double watchdog_s = 0;
-  bool over = false;
-  std::function<void(const std::string&, int)> on_end;
-  std::condition_variable changed;
+  std::mutex mutex;                            // guards on_end
+  std::function<void(const End&)> on_end;
+  double watchdog_s = 0;                       // constant while the watchdog runs, as the next
+  std::map<Phase, double> phase_limits_s;
+  FileDescriptor wake;                         // readable when the session is over
+  std::thread watchdog;
 
-  std::optional<Injection> injection;        // taken when it has happened
+  std::optional<Injection> injection;          // taken when it has happened
   bool nan_due = false;
+  std::atomic<bool> explains{false};           // the claim to the last word is this rank's
   std::atomic<int> requested{0};
   std::atomic<bool> ending{false};
   std::optional<StopSignals> signals;
-  std::thread watchdog;
 
   std::string who() const { return world->size() == 1 ? "" : fmt::format("rank {} ({}), ", world->world_rank(), host); }
-  Place current() const {
-    const std::lock_guard lock(mutex);
-    return place;
+  std::string place_text() const {
+    const Place mine = places.mine();
+    return text_of(mine.phase, mine.step);
+  }
+  double limit_of(Phase phase) const {
+    const auto own = phase_limits_s.find(phase);
+    return own == phase_limits_s.end() ? watchdog_s : own->second;
+  }
+  End end_at(const Place& place, const std::string& explanation, int code) const {
+    return {.explanation = explanation, .code = code, .rank = place.rank, .host = place.host, .phase = place.phase, .step = place.step};
   }
 
-  /// Says it to on_end and ends the job; of several threads the first one.
-  [[noreturn]] void end(const std::string& explanation, int code) noexcept {
+  void watch();
+  /// Waits for the session's end, or so long; looks after the other ranks' processes meanwhile. True when the session is over.
+  bool wait(double seconds, std::vector<Places::Neighbour>& neighbours);
+  void tell_of_death(const Place& dead);
+  [[noreturn]] void tell_of_hang(double limit_s);
+
+  /// Prints `text`, tells on_end and ends the job; of several threads the first one.
+  [[noreturn]] void end(const End& how, const std::string& text) noexcept {
     if (ending.exchange(true)) {
-      for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+      for (;;) sleep_s(1);
     }
-    tell(explanation, code);
+    print_now(text);
+    const int code = how.code;
+    std::thread([this, code] {                 // a file system that hangs must not keep the job from ending
+      sleep_s(hold_s);
+      world->abort(code);
+    }).detach();
+    tell(how);
     world->abort(code);
     ::_exit(code);   // gcc 12 does not see that a virtual function never returns
   }
 
-  void tell(const std::string& explanation, int code) noexcept {
+  void tell(const End& how) noexcept {
     try {
       std::unique_lock lock(mutex);
       const auto callback = on_end;
       lock.unlock();
-      if (callback) callback(explanation, code);
+      if (callback) callback(how);
     } catch (...) {   // status.json could not be written: the exit code still says it
     }
   }
 };
 
-Session::Session(std::unique_ptr<Communicator> world) : state_(std::make_unique<State>()) {
-  state_->world = std::move(world);
-  state_->place.since_s = monotonic_seconds();
+bool Session::State::wait(double seconds, std::vector<Places::Neighbour>& neighbours) {
+  std::vector<pollfd> watched{{wake.get(), POLLIN, 0}};
+  for (const Places::Neighbour& neighbour : neighbours) watched.push_back({neighbour.descriptor, POLLIN, 0});
+  if (::poll(watched.data(), watched.size(), static_cast<int>(seconds * 1e3) + 1) <= 0) return false;
+  if (watched[0].revents != 0) return true;
+  for (std::size_t i = watched.size() - 1; i > 0; --i) {
+    if (watched[i].revents == 0) continue;
+    const int rank = neighbours[i - 1].rank;
+    neighbours.erase(neighbours.begin() + static_cast<std::ptrdiff_t>(i) - 1);
+    if (!places.has_left(rank)) tell_of_death(places.neighbour(rank));
+  }
+  return false;
 }
 
-Session::~Session() {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->over = true;
+/// The launcher knows how the process ended, returns that code and ends the other ranks, within a second or two.
+void Session::State::tell_of_death(const Place& dead) {
+  if (!places.claim_last_word() || ending.exchange(true)) return;
+  const std::string explanation = fmt::format("rank {} ({}) ended without a word in {}", dead.rank, dead.host, text_of(dead.phase, dead.step));
+  print_now(explanation + "\n");
+  constexpr int code = static_cast<int>(ExitCode::communication);
+  tell(end_at(dead, explanation, code));
+  sleep_s(hold_s);
+  world->abort(code);
+}
+
+void Session::State::tell_of_hang(double limit_s) {
+  places.tell_machine();
+  const std::vector<Place> all = places.all(std::clamp(limit_s / 2, 1.0, 10.0));
+  const std::vector<Place> guilty = culprits(all);
+  const std::string who = guilty.empty() ? "every rank waits for another" : headline(guilty);
+  const std::string explanation = fmt::format("watchdog: {}: longer than the limit of {} s, the job ends", who, limit_s);
+  places.tidy();
+  end(end_at(guilty.empty() ? places.mine() : guilty.front(), explanation, static_cast<int>(ExitCode::communication)),
+      fmt::format("{}\n{}", explanation, all.size() > 1 ? table_of(all) : ""));
+}
+
+void Session::State::watch() {
+  std::vector<Places::Neighbour> neighbours = places.neighbours();
+  double look_s = 1;                           // between looks: a tenth of the shortest limit, at most this
+  if (watchdog_s > 0) look_s = std::min(look_s, watchdog_s / 10);
+  for (const auto& [phase, own_s] : phase_limits_s) {
+    if (own_s > 0) look_s = std::min(look_s, own_s / 10);
   }
-  state_->changed.notify_all();
-  if (state_->watchdog.joinable()) state_->watchdog.join();
+  double held_since_s = 0;                     // when the deadline passed and somebody else had the last word
+  for (;;) {
+    if (wait(look_s, neighbours)) return;
+    const Place now = places.mine();
+    const double now_limit_s = limit_of(now.phase);
+    if (now_limit_s <= 0 || now.seconds < now_limit_s / 2) continue;
+    if (places.claimed_elsewhere()) places.tell_machine();
+    if (now.seconds < now_limit_s) {
+      held_since_s = 0;
+      continue;
+    }
+    if (places.claim_last_word()) tell_of_hang(now_limit_s);
+    if (held_since_s == 0) held_since_s = monotonic_seconds();
+    if (monotonic_seconds() - held_since_s > hold_s) tell_of_hang(now_limit_s);
+  }
+}
+
+Session::Session(std::unique_ptr<Communicator> world) : state_(std::make_unique<State>(std::move(world))) {}
+
+Session::~Session() {
+  state_->places.leave();
+  if (!state_->watchdog.joinable()) return;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(state_->wake.get(), &one, sizeof one);
+  state_->watchdog.join();
 }
 
 Communicator& Session::world() { return *state_->world; }
 
 void Session::configure(const Settings& settings) {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->watchdog_s = settings.watchdog_s;
-    state_->place.since_s = monotonic_seconds();
-  }
   state_->injection = settings.injection;
-  if (settings.watchdog_s <= 0 || state_->watchdog.joinable()) return;
-  state_->watchdog = std::thread([this] {
-    std::unique_lock lock(state_->mutex);
-    while (!state_->over) {
-      const double limit = state_->watchdog_s;
-      state_->changed.wait_for(lock, std::chrono::duration<double>(limit > 0 ? std::min(1.0, limit / 10) : 1.0));
-      const double elapsed = monotonic_seconds() - state_->place.since_s;
-      if (state_->over || limit <= 0 || elapsed < limit) continue;
-      const std::string explanation = fmt::format("watchdog: {}{} takes longer than {} s ({:.1f} s so far), the job ends", state_->who(),
-                                                  place_text(state_->place), limit, elapsed);
-      lock.unlock();
-      print_now(explanation + "\n");
-      // The others reach their deadlines about now: what each of them says tells who waited for whom.
-      std::this_thread::sleep_for(std::chrono::duration<double>(std::min(3.0, limit / 2)));
-      state_->end(explanation, static_cast<int>(ExitCode::communication));
-    }
-  });
+  if (state_->watchdog.joinable()) return;
+  state_->watchdog_s = settings.watchdog_s;
+  state_->phase_limits_s = settings.phase_limits_s;
+  state_->places.share(world(), settings.folder);
+  state_->wake = FileDescriptor(::eventfd(0, EFD_CLOEXEC));
+  state_->watchdog = std::thread([this] { state_->watch(); });
 }
 
 void Session::accept_stop_signals() {
@@ -130,15 +187,14 @@ void Session::accept_stop_signals() {
 }
 
 void Session::enter(Phase phase, std::int64_t step) {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->place = {phase, step, monotonic_seconds()};
-  }
+  state_->places.enter(phase, step);
   std::optional<Injection>& due = state_->injection;
   if (!due || due->rank != state_->world->world_rank() || due->phase != phase || (due->step >= 0 && due->step != step)) return;
-  const Injection injection = *std::exchange(due, std::nullopt);
+  const Injection injection = *due;
+  if (--due->steps > 0) due->step = step + 1;
+  else due.reset();
   switch (injection.kind) {
-    case Injection::Kind::raise: fail(static_cast<ExitCode>(injection.code), "injected failure in {}", place_text(state_->current()));
+    case Injection::Kind::raise: fail(static_cast<ExitCode>(injection.code), "injected failure in {}", state_->place_text());
     case Injection::Kind::exit: ::_exit(injection.code);
     case Injection::Kind::stall: std::this_thread::sleep_for(std::chrono::hours(24 * 365)); break;
     case Injection::Kind::nan: state_->nan_due = true; break;
@@ -147,10 +203,10 @@ void Session::enter(Phase phase, std::int64_t step) {
   }
 }
 
-Phase Session::phase() const { return state_->current().phase; }
-std::int64_t Session::step() const { return state_->current().step; }
+Phase Session::phase() const { return state_->places.mine().phase; }
+std::int64_t Session::step() const { return state_->places.mine().step; }
 double Session::seconds() const { return monotonic_seconds() - state_->begin_s; }
-std::string Session::where() const { return state_->who() + place_text(state_->current()); }
+std::string Session::where() const { return state_->who() + state_->place_text(); }
 
 bool Session::take_injected_nan() { return std::exchange(state_->nan_due, false); }
 
@@ -165,16 +221,21 @@ void Session::request_stop(StopLevel level) {
   }
 }
 
-void Session::on_end(std::function<void(const std::string&, int)> callback) {
+void Session::on_end(std::function<void(const End&)> callback) {
   const std::lock_guard lock(state_->mutex);
   state_->on_end = std::move(callback);
 }
 
-void Session::tell_end(const std::string& explanation, int code) noexcept { state_->tell(explanation, code); }
+void Session::tell_end(const std::string& explanation, int code) noexcept { state_->tell(state_->end_at(state_->places.mine(), explanation, code)); }
+
+void Session::will_explain() {
+  if (state_->places.claim_last_word()) state_->explains = true;
+}
 
 void Session::last_word(const std::string& explanation, int code) noexcept {
-  print_now(explanation + "\n");
-  state_->end(explanation, code);
+  will_explain();
+  if (!state_->explains) sleep_s(hold_s);
+  state_->end(state_->end_at(state_->places.mine(), explanation, code), explanation + "\n");
 }
 
 }  // namespace lockstep

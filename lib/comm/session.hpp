@@ -3,12 +3,14 @@
 // Failures to bring about for tests: comm/injection.hpp. From all stop requests to one decision: comm/stop.hpp and comm/heartbeat.hpp.
 #pragma once
 
+#include "base/files.hpp"
 #include "comm/communicator.hpp"
 #include "comm/injection.hpp"
 #include "comm/phase.hpp"
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,8 +23,19 @@ enum class StopLevel : int { none = 0, after_step = 1, now = 2 };
 class Session {
  public:
   struct Settings {
-    double watchdog_s = 600;                                       // deadline of a phase; 0 switches the watchdog off
-    std::optional<Injection> injection;
+    double watchdog_s = 600;                                       // deadline of a phase; 0: none
+    std::map<Phase, double> phase_limits_s = {};                   // of phases whose deadline is another one
+    Path folder = {};                                              // where several machines tell each other of a hang: the run directory
+    std::optional<Injection> injection = {};
+  };
+  /// How a job ended, in the words of the rank that explains it.
+  struct End {
+    std::string explanation = {};                                  // empty after success
+    int code = 0;
+    int rank = 0;                                                  // that it is about; with its place
+    std::string host = {};
+    Phase phase = Phase::start_up;
+    std::int64_t step = -1;
   };
   /// Local. `world` as MPI (or a test) gave it.
   explicit Session(std::unique_ptr<Communicator> world);
@@ -31,8 +44,9 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   Communicator& world();
-  /// Starts or re-arms the watchdog thread. At the deadline of a phase it prints rank, host, phase, step and how long, gives the other
-  /// ranks a moment to print theirs, and ends the job with code 7. Local.
+  /// Shares the ranks' places and starts the watchdog. At the deadline of a phase the first rank to reach it prints who holds up the job
+  /// and where every rank is, also one that cannot speak any more, and ends the job with code 7. Where the process of another rank of this
+  /// machine ends without leaving the job in order, one rank says so and leaves the end to the launcher. Collective over the world.
   void configure(const Settings& settings);
   /// From now until the end of the session USR1, TERM and INT are requests to stop: the first after the step, the second now, the third
   /// ends the process. A repetition within 0.2 s is the same request, sent by both launcher and queue. Local.
@@ -52,11 +66,14 @@ class Session {
   void request_stop(StopLevel level);                              // Local
   /// Called with the outcome when the job ends (status.json): where all ranks agree on it, on the one rank that explains it (with
   /// success, rank 0); where a rank has to end the job alone, on that rank and perhaps on another thread. Must not communicate. Local.
-  void on_end(std::function<void(const std::string& explanation, int code)> callback);
+  void on_end(std::function<void(const End&)> callback);
   /// Calls it; app does, when a tool has returned. Local.
   void tell_end(const std::string& explanation, int code) noexcept;
+  /// This rank has a failure that it will explain, alone or agreed with the others: watchdogs that it sets off elsewhere leave the word to
+  /// it for 15 s. Local.
+  void will_explain();
   /// Prints `explanation`, tells on_end and ends the whole job with `code`, asking nobody: for a rank whose failure the others cannot
-  /// learn of otherwise. Local; from any thread; the first caller wins.
+  /// learn of otherwise. A rank that comes after another's claim to explain gives that one 15 s to end the job. Local.
   [[noreturn]] void last_word(const std::string& explanation, int code) noexcept;
 
  private:

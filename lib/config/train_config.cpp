@@ -16,6 +16,11 @@ ChoiceList<ScheduleName> choices_of(ScheduleName) {
 ChoiceList<Recompute> choices_of(Recompute) { return {{Recompute::none, "none"}, {Recompute::block, "block"}}; }
 ChoiceList<Device> choices_of(Device) { return {{Device::cpu, "cpu"}, {Device::cuda, "cuda"}}; }
 ChoiceList<CallbackName> choices_of(CallbackName) { return {{CallbackName::sample, "sample"}}; }
+ChoiceList<OnNonfinite> choices_of(OnNonfinite) { return {{OnNonfinite::skip, "skip"}, {OnNonfinite::stop, "stop"}}; }
+ChoiceList<WatchedPhase> choices_of(WatchedPhase) {
+  return {{WatchedPhase::start_up, "start-up"}, {WatchedPhase::load, "load"}, {WatchedPhase::step, "step"}, {WatchedPhase::evaluation, "evaluation"},
+          {WatchedPhase::sample, "sample"}, {WatchedPhase::save, "save"}, {WatchedPhase::shutdown, "shutdown"}};
+}
 
 namespace {
 
@@ -91,7 +96,11 @@ void describe(Declaration& visit, TrainOptions& train) {
   visit.field("threads", train.threads, {.help = "threads of a rank; null: cores divided by the ranks of this machine", .min = 1});
   visit.field("callbacks", train.callbacks, {.help = "what is called at evaluations and at the end: sample generates text from sample.prompts"});
   visit.field("inject", train.inject, {.help = "bring a failure about: rank=R,phase=P,step=S,kind=K", .value_name = "SPEC", .hidden = true});
-  visit.field("watchdog", train.watchdog, {.help = "longest time that one phase of a rank may take before the job is ended; 0: no limit"});
+  visit.field("on_nonfinite", train.on_nonfinite, {.help = "a step whose loss or gradient is not finite never changes weights or moments: skip "
+              "goes on with the next step's samples and ends with code 6 at the fourth such step in a row, stop ends with code 6 at the first"});
+  visit.field("watchdog", train.watchdog, {.help = "longest time that a rank may be in one phase before the job ends with code 7 and a table of where "
+              "every rank is; 0: no limit"});
+  visit.field("watchdog_phases", train.watchdog_phases, {.help = "phases with a limit of their own: save takes long on a slow file system"});
 }
 
 void describe(Declaration& visit, EvalOptions& eval) {
@@ -135,6 +144,12 @@ void describe(Declaration& visit, OptimizerGroup& group) {
   visit.field("match", group.match, {.help = "names of tensors", .value_name = "REGEX", .required = true});
   visit.field("lr_scale", group.lr_scale, {.help = "multiplies the learning rate", .min = 0});
   visit.field("weight_decay", group.weight_decay, {.help = "instead of optimizer.weight_decay and its exclusions", .min = 0});
+}
+
+void describe(Declaration& visit, PhaseLimit& limit) {
+  visit.field("phase", limit.phase, {.help = "what the rank is doing; step: data, forward, backward, reduction, update; save: each part of it",
+                                     .required = true});
+  visit.field("limit", limit.limit, {.help = "instead of train.watchdog; 0: no limit", .required = true});
 }
 
 void describe(Declaration& visit, TrainConfig& config) {

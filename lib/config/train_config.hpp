@@ -23,6 +23,8 @@ enum class ScheduleName { linear, cosine, constant };
 enum class Recompute { none, block };
 enum class Device { cpu, cuda };
 enum class CallbackName { sample };
+enum class OnNonfinite { skip, stop };
+enum class WatchedPhase { start_up, load, step, evaluation, sample, save, shutdown };
 
 struct ModelOptions {
   std::optional<std::string> config;                         // a Hugging Face config.json or its folder: initialised from train.seed
@@ -72,6 +74,11 @@ struct ScheduleOptions {
   double min_lr = 0;                                         // absolute
 };
 
+struct PhaseLimit {
+  WatchedPhase phase{};
+  Seconds limit;                                             // instead of train.watchdog; 0: none
+};
+
 struct TrainOptions {
   std::string run_dir;
   std::int64_t max_steps = 0;
@@ -84,7 +91,9 @@ struct TrainOptions {
   std::optional<std::int64_t> threads;                       // a rank; absent: cores / local ranks
   std::vector<CallbackName> callbacks;
   std::optional<std::string> inject;                         // a failure to bring about, for tests; parsed by comm
-  Seconds watchdog{600};                                     // 0: off
+  OnNonfinite on_nonfinite = OnNonfinite::skip;              // a step whose loss or gradient is not finite
+  Seconds watchdog{600};                                     // deadline of each phase; 0: none
+  std::vector<PhaseLimit> watchdog_phases;                   // where it is another one
 };
 
 struct EvalOptions {
@@ -132,6 +141,7 @@ struct TrainConfig {
 
 /// Declares every option of a section, bound to the fields of `options`. Local.
 void describe(Declaration& visit, OptimizerGroup& group);
+void describe(Declaration& visit, PhaseLimit& limit);
 void describe(Declaration& visit, TrainConfig& config);
 Tool tool_of(const TrainConfig& config);
 

@@ -1,15 +1,16 @@
 #include "engine/engine.hpp"
 
 #include "base/error.hpp"
-#include "comm/failure.hpp"
 
 #include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <limits>
 #include <utility>
 
 namespace lockstep {
@@ -33,6 +34,7 @@ struct Engine::Run {
   double gradient_scale = 1;
   std::int64_t tokens = 0;                     // of this rank; after reduce_loss of all ranks
   StepOutcome outcome;
+  bool skips_update = false;                   // the heartbeat found that loss or gradient is not finite
 
   /// Runs Local work unless this rank has failed; what it throws is the rank's failure.
   template <class Work>
@@ -80,6 +82,10 @@ Phase phase_of(const Action& action, bool training) {
   return Phase::forward;
 }
 
+bool is_update(Op op) { return op == Op::clip || op == Op::optimizer || op == Op::refresh; }
+
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
 }  // namespace
 
 Engine::Engine(Model& model, const AdamW& optimizer, const Catalogue& programs, Session& session, CommunicationLane& lane,
@@ -121,6 +127,10 @@ void Engine::execute(Run& run) {
     const Action& action = run.ranks.actions[position];
     // A rank that failed drains: it computes nothing more, but takes part in what remains of the communication, so that no other rank
     // waits for it. The heartbeat then tells all ranks.
+    if (run.skips_update && is_update(action.op)) {
+      run.slots.release(action);
+      continue;
+    }
     run.attempt([&] { session_.enter(phase_of(action, run.order != nullptr), run.step); });
     TraceEntry did{.op = action.op, .subject = action.subject, .micro_batch = action.micro_batch, .group = action.group};
     if (is_collective(action.op)) {
@@ -159,10 +169,13 @@ void Engine::perform(Run& run, const Action& action) {
     case Op::forward: return forward(run, action);
     case Op::recompute: return recompute(run, action);
     case Op::backward: return backward(run, action);
-    case Op::finish_gradient: return unit().finish_gradients();
+    case Op::finish_gradient:
+      unit().finish_gradients();
+      if (session_.take_injected_nan()) unit().gradient().fill_(not_a_number);
+      return;
     case Op::gradient_norm: run.squared_norm += squared_norm(unit()); return;
     case Op::clip: run.gradient_scale = clip_factor(run.outcome.gradient_norm, clip_norm_); return;
-    case Op::optimizer: return optimizer_.update(unit(), run.order->step, run.order->lr, run.gradient_scale);
+    case Op::optimizer: return optimizer_.update(unit(), run.order->step - run.order->skipped, run.order->lr, run.gradient_scale);
     case Op::refresh: return unit().refresh();
     default: invariant(false, "the engine knows every action");
   }
@@ -180,7 +193,7 @@ void Engine::forward(Run& run, const Action& action) {
   const at::Tensor output = block.forward(input, run.batches[static_cast<std::size_t>(mb)]);
   if (keeps) run.slots.at(SlotKind::stash, action.subject, mb) = {input, output};
   if (block.kind() == BlockDescription::Kind::head) {
-    run.loss_sum += output.item<double>();
+    run.loss_sum += session_.take_injected_nan() ? not_a_number : output.item<double>();
   } else {
     run.slots.at(SlotKind::boundary, boundary_subject(index + 1), mb).value = output.detach();
   }
@@ -206,14 +219,16 @@ void Engine::backward(Run& run, const Action& action) {
   } else {
     seed = run.slots.at(SlotKind::boundary_gradient, boundary_subject(index + 1), mb).value;
   }
+  if (session_.take_injected_nan()) seed = at::full_like(seed, not_a_number);
   torch::autograd::backward({stash.value}, {seed});
   if (index > 0) run.slots.at(SlotKind::boundary_gradient, boundary_subject(index), mb).value = stash.input.grad();
 }
 
 void Engine::heartbeat(Run& run) {
   Beat mine;
-  mine.loss_sum = session_.take_injected_nan() ? std::nan("") : run.loss_sum;
+  mine.loss_sum = run.loss_sum;
   mine.grad_norm_squared = session_.world().rank() == 0 ? run.squared_norm : 0;   // replicas hold the same gradient: one answers for it
+  if (session_.take_injected_nan()) mine.grad_norm_squared = not_a_number;
   mine.next_tokens = run.order->next_valid_tokens;
   mine.stop = run.order->stop;
   mine.requests = run.order->requests;
@@ -222,16 +237,11 @@ void Engine::heartbeat(Run& run) {
   const auto valid_tokens = static_cast<double>(run.order->valid_tokens);
   run.outcome = {.loss = valid_tokens > 0 ? all.loss_sum / valid_tokens : 0,
                  .gradient_norm = std::sqrt(all.grad_norm_squared),
+                 .updated = std::isfinite(all.loss_sum) && std::isfinite(all.grad_norm_squared),
                  .next_valid_tokens = all.next_tokens,
                  .stop = all.stop,
                  .requests = all.requests};
-  if (!std::isfinite(run.outcome.loss) || !std::isfinite(run.outcome.gradient_norm)) {
-    throw AgreedError(Error(ExitCode::numerics,
-                            fmt::format("step {}: loss {} or gradient norm {} is not finite; no weight was changed", run.step + 1,
-                                        run.outcome.loss, run.outcome.gradient_norm),
-                            "lower optimizer.lr, set optimizer.clip_norm, or look at the data of this step"),
-                      0);
-  }
+  run.skips_update = !run.outcome.updated;
 }
 
 void Engine::reduce_loss(Run& run) {

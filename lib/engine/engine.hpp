@@ -25,6 +25,7 @@ struct StepOrder {
   std::int64_t step = 0;               // 0-based
   std::int64_t valid_tokens = 0;       // labels that count, over all ranks: normalises loss and gradient
   double lr = 0;
+  std::int64_t skipped = 0;            // earlier steps without an update: the optimizer's bias corrections do not count them
   std::int64_t next_valid_tokens = 0;  // of this rank in the following step: the heartbeat adds them up
   StopLevel stop = StopLevel::none;    // what this rank was asked
   Request requests = Request::none;    // what its callbacks and stop channels ask for
@@ -35,6 +36,7 @@ struct StepOrder {
 struct StepOutcome {
   double loss = 0;                     // nats a token over the global batch
   double gradient_norm = 0;            // before clipping
+  bool updated = false;                // false: loss or gradient was not finite, so the step changed no weight and no moment
   std::int64_t next_valid_tokens = 0;  // over all ranks
   StopLevel stop = StopLevel::none;    // the strongest of any rank
   Request requests = Request::none;    // those of all ranks
@@ -53,8 +55,8 @@ class Engine {
          std::optional<double> clip_norm);
 
   /// One optimizer step. Collective over the world. A rank that fails goes on communicating up to the heartbeat, where all ranks learn
-  /// of it and throw the same Error; weights are then those of before the step. Throws Error(numerics) on all ranks if loss or gradient
-  /// is not finite, again before any weight changes.
+  /// of it and throw the same Error; weights are then those of before the step. If loss or gradient norm is not finite on
+  /// any rank, all ranks leave weights and moments as they are, and say so in the outcome.
   StepOutcome run_step(const StepBatch& batch, const StepOrder& order);
 
   /// Sums of loss and tokens over all ranks of as many micro-batches as the evaluation program has. Collective over the world.

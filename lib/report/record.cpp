@@ -65,6 +65,10 @@ void describe(RecordFields& visit, const EventRecord& record) {
   visit.field("step", record.step, "steps done; null: before training");
   visit.field("name", record.name, "what happened, as one word");
   visit.field("message", record.message, "for people");
+  visit.field("loss", record.loss, "of the step or evaluation; null: not finite, or not what the event is about");
+  visit.field("grad_norm", record.grad_norm, "of the step; null: not finite, or not what the event is about");
+  visit.field("in_a_row", record.in_a_row, "skipped steps up to this one without another between them");
+  visit.field("limit", record.limit, "what the loss of a spike is beyond: mean + 6 standard deviations of the last 100 finite losses");
 }
 
 void describe(RecordFields& visit, const SummaryRecord& record) {
@@ -72,9 +76,10 @@ void describe(RecordFields& visit, const SummaryRecord& record) {
   visit.field("exit_code", record.exit_code, "that every rank returns");
   visit.field("step", record.step, "steps done");
   visit.field("tokens", record.tokens, "valid tokens trained on since the run began");
+  visit.field("skipped", record.skipped, "steps of the run whose loss or gradient was not finite: they changed nothing");
   visit.field("wall_s", record.wall_s, "duration since this start");
   visit.field("tokens_per_s", record.tokens_per_s, "over the steps since this start");
-  visit.field("loss", record.loss, "of the last step");
+  visit.field("loss", record.loss, "of the last step that was not skipped");
   visit.field("eval_loss", record.eval_loss, "of the last evaluation");
   visit.field("checkpoint", record.checkpoint, "folder of the last checkpoint saved");
 }

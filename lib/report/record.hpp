@@ -81,12 +81,16 @@ struct CheckpointRecord {
   std::vector<std::string> removed;              // folders that retention removed
 };
 
-/// Something that a reader of the records should know: a warning, a skipped step, a request to stop.
+/// Something that a reader of the records should know: a skipped step, a spike of the loss. Fields that say nothing of it are absent.
 struct EventRecord {
   static constexpr std::string_view kind = "event";
-  std::optional<std::int64_t> step;
-  std::string name;                              // "stop_requested", "checkpoint_damaged"
-  std::string message;
+  std::optional<std::int64_t> step = {};
+  std::string name = {};                         // "nonfinite_step", "nonfinite_validation", "loss_spike", "unexplained_end"
+  std::string message = {};
+  std::optional<double> loss = {};
+  std::optional<double> grad_norm = {};
+  std::optional<std::int64_t> in_a_row = {};     // such steps up to this one
+  std::optional<double> limit = {};              // that the loss is beyond
 };
 
 /// The last record of a process group.
@@ -96,9 +100,10 @@ struct SummaryRecord {
   std::int64_t exit_code = 0;
   std::int64_t step = 0;                         // steps done
   std::int64_t tokens = 0;
+  std::int64_t skipped = 0;                      // steps of the run that changed nothing: loss or gradient was not finite
   double wall_s = 0;                             // of this process group
   std::optional<double> tokens_per_s;
-  std::optional<double> loss;                    // of the last step
+  std::optional<double> loss;                    // of the last step that was not skipped
   std::optional<double> eval_loss;               // of the last evaluation
   std::optional<std::string> checkpoint;         // folder of the last one saved
 };

@@ -36,7 +36,7 @@ Component optimizer_component(const Model& model, const Trajectory& trajectory, 
             for (const Parameter* parameter : model.parameters()) {
               state.add("exp_avg_sq/" + parameter->name(), layout_of(*parameter, model, mesh), bytes_of(parameter->second_moment()));
             }
-            state.set("steps", trajectory.step);
+            state.set("steps", trajectory.step - trajectory.skipped);   // updates: what the bias corrections count
             return state;
           }};
 }
@@ -51,6 +51,11 @@ std::optional<double> optional_number(const StateTree& state, const std::string&
   return value.is_number() ? std::optional<double>(value.get<double>()) : std::nullopt;
 }
 
+/// A count that checkpoints of earlier versions do not carry: none then.
+std::int64_t count_of(const StateTree& state, const std::string& name) {
+  return state.has_value(name) ? state.value(name).get<std::int64_t>() : 0;
+}
+
 Component trainer_component(Trajectory& trajectory, const Json& hf_config) {
   return {.key = "trainer",
           .pattern = Pattern::global,
@@ -59,6 +64,8 @@ Component trainer_component(Trajectory& trajectory, const Json& hf_config) {
                 StateTree state;
                 state.set("step", trajectory.step);
                 state.set("tokens", trajectory.tokens);
+                state.set("skipped", trajectory.skipped);
+                state.set("skipped_in_a_row", trajectory.skipped_in_a_row);
                 state.set("loss", or_null(trajectory.loss));
                 state.set("eval_loss", or_null(trajectory.eval_loss));
                 state.set("best_eval_loss", or_null(trajectory.best_eval_loss));
@@ -69,6 +76,8 @@ Component trainer_component(Trajectory& trajectory, const Json& hf_config) {
               [&trajectory](const StateTree& state) {
                 trajectory.step = state.value("step").get<std::int64_t>();
                 trajectory.tokens = state.value("tokens").get<std::int64_t>();
+                trajectory.skipped = count_of(state, "skipped");
+                trajectory.skipped_in_a_row = count_of(state, "skipped_in_a_row");
                 trajectory.loss = optional_number(state, "loss");
                 trajectory.eval_loss = optional_number(state, "eval_loss");
                 trajectory.best_eval_loss = optional_number(state, "best_eval_loss");

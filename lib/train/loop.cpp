@@ -3,8 +3,10 @@
 #include "base/clock.hpp"
 #include "base/text.hpp"
 #include "checkpoint/save.hpp"
+#include "comm/failure.hpp"
 #include "comm/together.hpp"
 #include "optim/schedule.hpp"
+#include "train/nonfinite.hpp"
 
 #include <unistd.h>
 
@@ -88,6 +90,7 @@ StepOutcome TrainingLoop::step() {
   const StepOrder order{.step = now.step,
                         .valid_tokens = valid_tokens_,
                         .lr = learning_rate(parts_.config, now.step),
+                        .skipped = now.skipped,
                         .next_valid_tokens = next.valid_tokens,
                         .stop = asked.stop,
                         .requests = asked.requests | wishes_,
@@ -95,9 +98,17 @@ StepOutcome TrainingLoop::step() {
   const StepOutcome outcome = parts_.engine.run_step(batch_, order);
   ++now.step;
   now.position = next_position;
-  now.tokens += valid_tokens_;
-  now.loss = outcome.loss;
-  meter_.count(valid_tokens_);
+  meter_.count(outcome.updated ? valid_tokens_ : 0);
+  if (outcome.updated) {
+    now.tokens += valid_tokens_;
+    now.loss = outcome.loss;
+    now.skipped_in_a_row = 0;
+    look_for_spike(outcome.loss);
+  } else {
+    ++now.skipped;
+    ++now.skipped_in_a_row;
+    skip_step(outcome);
+  }
   batch_ = std::move(next);
   valid_tokens_ = outcome.next_valid_tokens;
   wishes_ = Request::none;
@@ -130,6 +141,36 @@ void TrainingLoop::record_step(const StepOutcome& outcome, double lr) {
   progress_->update(static_cast<double>(now.step), detail);
 }
 
+void TrainingLoop::skip_step(const StepOutcome& outcome) {
+  const SkippedStep skipped{.step = parts_.trajectory.step,
+                            .loss = outcome.loss,
+                            .gradient_norm = outcome.gradient_norm,
+                            .in_a_row = parts_.trajectory.skipped_in_a_row};
+  const EventRecord event = event_of(skipped);
+  record_event(event);
+  refuse_to_go_on(skipped, parts_.config.train.on_nonfinite, parts_.model, parts_.session.world());
+  warn_of(event);   // not before: what ends the run is explained once
+}
+
+void TrainingLoop::look_for_spike(double loss) {
+  const std::optional<double> limit = recent_losses_.limit();
+  recent_losses_.add(loss);
+  if (!limit || loss <= *limit) return;
+  const std::string message = fmt::format("loss {:.4f} is far beyond the last {} ones: mean + {} standard deviations is {:.4f}", loss,
+                                          LossWindow::capacity, LossWindow::deviations, *limit);
+  const EventRecord event{.step = parts_.trajectory.step, .name = "loss_spike", .message = message, .loss = loss, .limit = limit};
+  record_event(event);
+  warn_of(event);
+}
+
+void TrainingLoop::record_event(const EventRecord& event) {
+  if (progress_) attempt([&] { parts_.files.records().write(event); });
+}
+
+void TrainingLoop::warn_of(const EventRecord& event) {
+  if (progress_) parts_.output.log().warning("step {}: {}", *event.step, event.message);
+}
+
 void TrainingLoop::evaluate() {
   Trajectory& now = parts_.trajectory;
   const double start_s = monotonic_seconds();
@@ -137,10 +178,11 @@ void TrainingLoop::evaluate() {
     parts_.session.enter(Phase::evaluation, now.step);
     const EvaluationOutcome outcome = lockstep::evaluate(parts_.engine, parts_.config, parts_.plan, parts_.session, now.step);
     const double loss = outcome.loss_sum / static_cast<double>(outcome.tokens);
-    const bool best = !now.best_eval_loss || loss < *now.best_eval_loss;
-    now.eval_loss = loss;
+    const bool finite = std::isfinite(loss);
+    const bool best = finite && (!now.best_eval_loss || loss < *now.best_eval_loss);
+    now.eval_loss = finite ? std::optional(loss) : std::nullopt;
     if (best) now.best_eval_loss = loss;
-    evaluated_step_ = now.step;
+    if (finite) evaluated_step_ = now.step;
     if (progress_) attempt([&] {
       parts_.files.records().write(EvalRecord{.step = now.step,
                                               .split = parts_.config.data.validation_split,
@@ -151,6 +193,11 @@ void TrainingLoop::evaluate() {
                                               .best = best});
       parts_.output.log().info("step {}: validation loss {:.4f}{}", now.step, loss, best ? ", the best so far" : "");
     });
+    if (!finite) {
+      const EventRecord event{.step = now.step, .name = "nonfinite_validation", .message = fmt::format("validation loss {} is not finite", loss)};
+      record_event(event);
+      warn_of(event);
+    }
   }
   for (const auto& callback : callbacks_) callback->after_evaluation(view());
   meter_.exclude(monotonic_seconds() - start_s);

@@ -11,6 +11,7 @@
 #include "store/component.hpp"
 #include "train/callbacks.hpp"
 #include "train/evaluation.hpp"
+#include "train/loss_window.hpp"
 #include "train/meter.hpp"
 #include "train/run_files.hpp"
 #include "train/train_plan.hpp"
@@ -64,6 +65,11 @@ class TrainingLoop {
   /// Runs Local work whose failure the next heartbeat, or the end of the loop, makes the failure of all ranks.
   void attempt(const std::function<void()>& work);
   void record_step(const StepOutcome& outcome, double lr);
+  /// Throws AgreedError(numerics) on all ranks unless the run may go on behind the step, which changed nothing. Collective over the world.
+  void skip_step(const StepOutcome& outcome);
+  void look_for_spike(double loss);
+  void record_event(const EventRecord& event);   // on the rank that has the records, as the next
+  void warn_of(const EventRecord& event);
   void evaluate();
   void save();
   bool due(const std::optional<std::int64_t>& every) const;
@@ -73,6 +79,7 @@ class TrainingLoop {
   TrainingFeed feed_;
   StopChannels stop_;
   Meter meter_;
+  LossWindow recent_losses_;                    // of this process group
   std::vector<std::unique_ptr<Callback>> callbacks_;
   std::unique_ptr<Progress> progress_;          // on rank 0
   StepBatch batch_;                             // of the next step

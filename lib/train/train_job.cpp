@@ -30,6 +30,39 @@ std::vector<std::string> hosts_of(Communicator& world) {
   return world.all_gather(std::string(name.data()));
 }
 
+std::vector<Phase> phases_of(WatchedPhase watched) {
+  switch (watched) {
+    case WatchedPhase::start_up: return {Phase::start_up};
+    case WatchedPhase::load: return {Phase::load};
+    case WatchedPhase::step: return {Phase::data, Phase::forward, Phase::backward, Phase::reduction, Phase::optimizer, Phase::heartbeat};
+    case WatchedPhase::evaluation: return {Phase::evaluation};
+    case WatchedPhase::sample: return {Phase::sample};
+    case WatchedPhase::save: return {Phase::save_plan, Phase::save_stage, Phase::save_write, Phase::save_seal, Phase::save_commit};
+    case WatchedPhase::shutdown: return {Phase::shutdown};
+  }
+  return {};
+}
+
+Session::Settings session_settings(const TrainConfig& config) {
+  Session::Settings settings{.watchdog_s = config.train.watchdog.value, .folder = config.train.run_dir};
+  for (const PhaseLimit& own : config.train.watchdog_phases) {
+    for (const Phase phase : phases_of(own.phase)) settings.phase_limits_s[phase] = own.limit.value;
+  }
+  if (config.train.inject) settings.injection = parse_injection(*config.train.inject);
+  return settings;
+}
+
+/// A failure that passes here may leave other ranks waiting in the middle of a step, and unwinding takes a while: their watchdogs must not
+/// explain it.
+LoopEnd run_loop(TrainingLoop& loop, Session& session) {
+  try {
+    return loop.run();
+  } catch (...) {
+    session.will_explain();
+    throw;
+  }
+}
+
 /// What --dry-run and --print-program answer: for as many ranks as parallel.dp_replicate says, or as were started.
 int answer_without_training(const TrainConfig& config, Session& session, Output& output) {
   const int ranks = static_cast<int>(config.parallel.dp_replicate.value_or(session.world().size()));
@@ -105,6 +138,7 @@ SummaryRecord summary(LoopEnd end, const Trajectory& start, const Trajectory& no
                        .exit_code = exit_code_of(end),
                        .step = now.step,
                        .tokens = now.tokens,
+                       .skipped = now.skipped,
                        .wall_s = wall_s,
                        .tokens_per_s = {},
                        .loss = now.loss,
@@ -129,11 +163,8 @@ int train(const TrainConfig& config, Session& session, Output& output) {
 
   Communicator& world = session.world();
   const double start_s = monotonic_seconds();
-  Session::Settings watch{.watchdog_s = config.train.watchdog.value, .injection = {}};
-  if (config.train.inject) watch.injection = parse_injection(*config.train.inject);
-  session.configure(watch);
+  session.configure(session_settings(config));
   session.accept_stop_signals();
-  session.enter(Phase::start_up);
   const std::vector<std::string> hosts = hosts_of(world);
   const auto local_ranks = std::ranges::count(hosts, hosts[static_cast<std::size_t>(world.rank())]);
   const int threads = threads_per_rank(static_cast<int>(config.train.threads.value_or(0)), static_cast<int>(local_ranks));
@@ -143,7 +174,9 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   together(world, "plan the run", [&] { plan = make_train_plan(config, world.size()); });
   agree_equal(world, "the step program", to_hex(hash_of(plan.programs.train)) + to_hex(hash_of(plan.programs.eval)));
   RunFiles files(world, config.train.run_dir);
+  const std::string unexplained = rank0_tells(world, "read status.json", [&] { return unexplained_end(config.train.run_dir).value_or(""); });
   keep_status(session, config.train.run_dir);
+  together(world, "start", [&] { session.enter(Phase::start_up); });
 
   std::optional<Model> model;
   std::optional<AdamW> optimizer;
@@ -170,14 +203,19 @@ int train(const TrainConfig& config, Session& session, Output& output) {
     if (resumed) output.log().info("goes on from {}", resumed->string());
     output.log().info("{} threads a rank; this run:\n{}", threads, describe_plan(config, plan));
     files.records().write(run_record(config, plan, output, hosts, threads, start, resumed));
+    if (!unexplained.empty()) {
+      output.log().warning("{}", unexplained);
+      files.records().write(EventRecord{.step = start.step, .name = "unexplained_end", .message = unexplained});
+    }
   }
 
   CommunicationLane lane(world, "reduction");
   Engine engine(*model, *optimizer, plan.programs, session, lane, config.optimizer.clip_norm);
   TrainingLoop loop({config, plan, session, output, files, engine, *model, *tokenizer, components, documents, trajectory});
-  const LoopEnd end = loop.run();
+  const LoopEnd end = run_loop(loop, session);
 
   session.enter(Phase::shutdown, trajectory.step);
+  output.log().debug("left the loop after step {}", trajectory.step);
   const SummaryRecord record = summary(end, start, trajectory, monotonic_seconds() - start_s, loop.last_checkpoint());
   if (world.rank() == 0) {
     files.records().write(record);

@@ -10,11 +10,13 @@
 namespace lockstep {
 
 struct Trajectory {
-  std::int64_t step = 0;                  // optimizer steps done; the next step's 0-based number
+  std::int64_t step = 0;                  // steps done, skipped ones included; the next step's 0-based number
   DataPosition position;                  // of the next step's first sample
   std::int64_t tokens = 0;                // labels trained on
-  std::optional<double> loss;             // of the last step, nats a token
-  std::optional<double> eval_loss;        // of the last evaluation
+  std::int64_t skipped = 0;               // steps that changed no weight and no moment: loss or gradient was not finite
+  std::int64_t skipped_in_a_row = 0;      // since the last step that was not; survives a resume, so that it counts the same trajectory
+  std::optional<double> loss;             // of the last step that was not skipped, nats a token
+  std::optional<double> eval_loss;        // of the last evaluation; absent if it was not finite
   std::optional<double> best_eval_loss;
 };
 

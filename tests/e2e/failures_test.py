@@ -1,82 +1,217 @@
 """All ranks or none, in real training: whatever phase one rank fails in, the job ends in time with one explanation that names it, the right
-code and a true status.json; and the run goes on afterwards from its newest checkpoint. The skeleton's own matrix: tests/cli/job_end_test.py."""
+code and a true status.json; and the run goes on afterwards. What holds of each kind of failure: failure_cells.py. The skeleton's own
+matrix: tests/cli/job_end_test.py."""
 
+import concurrent.futures
 import json
+import os
+import pathlib
+import signal
+import subprocess
 import time
 
-from checkpoint_files import step_folders
-from lockstep_testing import GPT2_TINY, records, run, sample_text, write_config
+from checkpoint_files import read_tensor, step_folders
+from failure_cells import KINDS, PHASES, RANKS, prepare, run_cell, run_cells, train
+from lockstep_testing import SOURCE, needs, program, records, run
 
-STEP = ["forward", "backward", "reduction", "optimizer", "heartbeat", "data"]
-SAVE = ["save.plan", "save.stage", "save.write", "save.seal", "save.commit"]
-ONCE = ["start-up", "load", "evaluation", "sample", "shutdown"]
-
-
-def prepare(tmp):
-    (tmp / "text.txt").write_text(sample_text())
-    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "tail:0.1")
-    write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
+# A choice of the matrix in which every phase meets several kinds, and every kind every number of ranks.
+CHOSEN = [(RANKS[(i + j) % 4], phase, kind) for i, kind in enumerate(KINDS) for j, phase in enumerate(PHASES) if (i + 2 * j) % 5 in (0, 2)]
 
 
-def train(tmp, folder, injection, ranks, watchdog="60s"):
-    """(exit code, stderr, status.json or None) of a run of 5 steps that must end within 40 s."""
-    start = time.monotonic()
-    done = run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", folder,
-               "--train.max_steps", 5, "--schedule.decay_steps", 9, "--train.global_batch", 4, "--checkpoint.every", 2, "--log.every", 1,
-               "--eval.every", 3, "--eval.batches", 1, "--train.callbacks", '["sample"]', "--sample.prompts", '["a"]', "--sample.max_tokens", 3,
-               "--train.watchdog", watchdog, *(["--train.inject", injection] if injection else []), ranks=ranks, expect=None)
-    assert time.monotonic() - start < 40, (injection, done.stderr)
-    status = folder / "status.json"
-    return done.returncode, done.stderr, json.loads(status.read_text()) if status.exists() else None
+def test_a_choice_of_the_matrix_ends_as_it_should(tmp):
+    assert {phase for _, phase, _ in CHOSEN} == set(PHASES)
+    assert {(ranks, kind) for ranks, _, kind in CHOSEN} == {(ranks, kind) for ranks in RANKS for kind in KINDS}
+    run_cells(tmp, CHOSEN)
 
 
-def check_throw(tmp, phase, ranks, step):
-    folder = tmp / f"{phase}-{ranks}"
-    rank = ranks - 1 if phase != "sample" else 0
-    injection = f"rank={rank},phase={phase},{step}kind=throw,code=4"
-    code, err, status = train(tmp, folder, injection, ranks)
-    told = [line for line in err.splitlines() if "injected failure" in line]
-    assert code == 4, (injection, code, err)
-    assert len(told) == 1 and phase in told[0], (injection, err)
-    assert ranks == 1 or f"rank {rank} (" in told[0], (injection, told)
-    if phase not in ("start-up",):
-        assert status and status["code"] == 4 and status["rank"] == rank, (injection, status)
-    # nothing is lost: the same command finishes the run, from the newest checkpoint if there is one
-    saved = [int(path.name.removeprefix("step-")) for path in step_folders(folder)]
-    code, err, status = train(tmp, folder, None, ranks)
-    assert code == 0 and status["code"] == 0, err
-    starts = [record["start_step"] for record in records(folder, "run")]
-    assert starts[-1] == (saved[-1] if saved else 0), (injection, starts, saved)
-
-
-def test_an_error_in_any_phase_of_a_step_is_everybodys(tmp):
+def test_the_same_command_finishes_a_run_that_failed(tmp):
     prepare(tmp)
-    for number, phase in enumerate(STEP):
-        check_throw(tmp, phase, 1 + number % 4, "step=2,")
+    for ranks, phase, kind in [(1, "optimizer", "throw"), (2, "heartbeat", "kill"), (3, "forward", "exit"), (2, "save.commit", "kill")]:
+        failed = run_cell(tmp, ranks, phase, kind)
+        saved = [int(path.name.removeprefix("step-")) for path in step_folders(failed.folder)]
+        again = train(tmp, failed.folder, ranks=ranks)
+        assert again.code == 0 and again.status["code"] == 0, again.err
+        assert records(failed.folder, "run")[-1]["start_step"] == (saved[-1] if saved else 0)
 
 
-def test_an_error_in_any_phase_of_a_save_leaves_the_previous_checkpoint_current(tmp):
+def test_a_job_that_nobody_explained_is_told_of_by_the_next_one(tmp):
     prepare(tmp)
-    for number, phase in enumerate(SAVE):
-        check_throw(tmp, phase, 1 + number % 4, "step=4,")
+    killed = run_cell(tmp, 1, "forward", "kill")
+    again = train(tmp, killed.folder, ranks=1)
+    told = f"the job before this one ended without a word: process {killed.status['process']} on {killed.status['host']}"
+    assert again.code == 0 and told in again.err, again.err
+    assert [event["message"].startswith(told) for event in again.events("unexplained_end")] == [True]
 
 
-def test_an_error_around_the_steps_is_everybodys(tmp):
+def losses(folder):
+    return {record["step"]: record["loss"] for record in records(folder, "step")}
+
+
+def test_a_skipped_step_uses_up_its_samples_and_changes_nothing_else(tmp):
+    """Skipping step 3 equals training on the other steps' samples: the weights after it are those after step 2, bit for bit."""
     prepare(tmp)
-    for number, phase in enumerate(ONCE):
-        check_throw(tmp, phase, 1 + (number + 1) % 4, "")
+    plain = train(tmp, tmp / "plain", "--train.max_steps", 2, ranks=2)
+    skipped = train(tmp, tmp / "skipped", "--train.max_steps", 3, "--checkpoint.every", 1, "--checkpoint.keep_last", 9, ranks=2,
+                    injection="rank=1,phase=backward,step=2,kind=nan")
+    assert plain.code == 0 and skipped.code == 0, skipped.err
+    assert "step 3: loss" in skipped.err and "no weight was changed" in skipped.err, skipped.err
+    for name in ["wte.weight", "h.0.attn.c_attn.weight"]:
+        for component, prefix in [("model", "transformer."), ("optimizer", "exp_avg/transformer."), ("optimizer", "exp_avg_sq/transformer.")]:
+            tensors = [stored(folder, step, component, prefix + name) for folder, step in [(plain.folder, 2), (skipped.folder, 2), (skipped.folder, 3)]]
+            assert all((tensor == tensors[0]).all() for tensor in tensors), (component, name)
+    (event,) = skipped.events("nonfinite_step")
+    assert (event["step"], event["grad_norm"], event["in_a_row"]) == (3, None, 1) and event["loss"] > 0, event
+    summary = records(skipped.folder, "summary")[-1]
+    steps = records(skipped.folder, "step")
+    assert summary["skipped"] == 1 and summary["tokens"] == steps[1]["tokens"] == steps[2]["tokens"] and steps[2]["grad_norm"] is None
 
 
-def test_nan_exit_kill_stop_and_stall_end_as_they_should(tmp):
+def stored(folder, step, component, name):
+    return read_tensor(folder / f"checkpoints/step-{step:010}", component, name)
+
+
+def test_weights_that_are_not_finite_end_the_run_at_once_and_are_never_saved(tmp):
+    safetensors = needs("safetensors.numpy").numpy
     prepare(tmp)
-    code, err, status = train(tmp, tmp / "nan", "rank=1,phase=forward,step=2,kind=nan", 3)
-    assert code == 6 and "not finite" in err and status["code"] == 6, err
-    code, err, _ = train(tmp, tmp / "exit", "rank=1,phase=backward,step=2,kind=exit,code=9", 3)
-    assert code == 9, err
-    code, err, _ = train(tmp, tmp / "kill", "rank=0,phase=optimizer,step=3,kind=kill", 2)
-    assert code == 137, err
-    code, err, status = train(tmp, tmp / "stop", "rank=2,phase=forward,step=1,kind=stop", 3)
-    assert code == 75 and status["code"] == 75, err
-    assert step_folders(tmp / "stop")
-    code, err, status = train(tmp, tmp / "stall", "rank=0,phase=reduction,step=2,kind=stall", 2, watchdog="3s")
-    assert code == 7 and "rank 0" in err and "reduction" in err and status["code"] == 7, err
+    first = train(tmp, tmp / "first", ranks=1)
+    assert first.code == 0, first.err
+    run("finalize-quantize", first.folder, "--recipe", "none", "--dtype", "fp32", "--output", tmp / "weights")
+    (path,) = (tmp / "weights").glob("*.safetensors")
+    tensors = {name: tensor.copy() for name, tensor in safetensors.load_file(path).items()}
+    name = next(name for name in tensors if name.endswith("mlp.c_fc.weight"))
+    tensors[name].flat[7] = float("nan")
+    safetensors.save_file(tensors, path)
+    for ranks in [1, 3]:
+        folder = tmp / f"run-{ranks}"
+        done = run("train", "--model.path", tmp / "weights", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", folder,
+                   "--train.max_steps", 9, "--train.global_batch", 4, "--checkpoint.every", 1, ranks=ranks, expect=6)
+        assert f"{name} holds a value that is not finite" in done.stderr, done.stderr
+        assert not step_folders(folder)
+
+
+def test_the_fourth_skipped_step_in_a_row_ends_the_run_with_6_and_a_resume_counts_on(tmp):
+    prepare(tmp)
+
+    def skipping(name, steps, *more):
+        done = train(tmp, tmp / name, "--train.max_steps", 8, "--checkpoint.every", 1, *more, ranks=2, injection=f"rank=1,phase=forward,{steps},kind=nan")
+        return done, [(event["step"], event["in_a_row"]) for event in done.events("nonfinite_step")]
+
+    three, events = skipping("three", "step=2,steps=3")
+    assert three.code == 0 and events == [(3, 1), (4, 2), (5, 3)], (events, three.err)
+    four, events = skipping("four", "step=2,steps=4")
+    assert four.code == 6 and events == [(3, 1), (4, 2), (5, 3), (6, 4)], (events, four.err)
+    assert four.status["code"] == 6 and "nor by the 3 steps before" in four.status["explanation"], four.status
+    assert step_folders(four.folder)[-1].name.endswith("05")
+
+    parted, events = skipping("parted", "step=2,steps=2", "--train.max_steps", 4)
+    assert parted.code == 0 and events == [(3, 1), (4, 2)], parted.err
+    parted, events = skipping("parted", "step=4,steps=2")
+    assert parted.code == 6 and events == [(3, 1), (4, 2), (5, 3), (6, 4)], (events, parted.err)
+
+
+def test_a_spike_is_a_loss_beyond_mean_and_six_deviations_of_the_last_hundred_as_numpy_computes_them(tmp):
+    numpy = needs("numpy")
+    prepare(tmp)
+    quiet, loud = "ab" * 32 * 130, "".join(chr(33 + 7919 * i * i % 90) for i in range(64 * 200))
+    (tmp / "spiky.txt").write_text(quiet + loud)
+    run("prepare-data", tmp / "spiky.txt", "--output", tmp / "spiky", "--data.tokenizer", "bytes", "--data.validation", "none")
+    done = train(tmp, tmp / "run", "--data.path", tmp / "spiky", "--data.shuffle", "false", "--train.max_steps", 150, "--schedule.decay_steps", 1000,
+                 "--optimizer.lr", 1e-2, "--checkpoint.every", 100, "--eval.at_end", "false", "--eval.every", "null", "--train.callbacks", "[]",
+                 "--sample.prompts", "[]", ranks=2)
+    assert done.code == 0, done.err
+    found = {event["step"]: event for event in done.events("loss_spike")}
+    known, expected = [], {}
+    for step, loss in losses(tmp / "run").items():
+        if len(known) >= 20:
+            limit = numpy.mean(known[-100:], dtype="float64") + 6 * numpy.std(known[-100:], dtype="float64")
+            if loss > limit:
+                expected[step] = limit
+        known.append(loss)
+    assert max(expected, default=0) > 120, "the text of the test has a spike behind the hundredth step"
+    assert found.keys() == expected.keys(), (found, expected)
+    for step, limit in expected.items():
+        assert abs(found[step]["limit"] - limit) <= 1e-12 * limit and found[step]["loss"] == losses(tmp / "run")[step]
+    assert done.err.count("is far beyond the last") == len(expected)
+
+
+def start(tmp, folder, ranks, *more):
+    """A run that goes on until it is asked to stop, in which every rank says at which step it left."""
+    command = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks), program("train"), "--model.config", tmp / "model", "--data.path", tmp / "data",
+               "--data.sequence_length", 16, "--train.run_dir", folder, "--train.max_steps", 100000, "--train.global_batch", 4, "--log.every", 1,
+               "--log-level", "debug", *more]
+    return subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def children(process):
+    return [int(child) for child in pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def processes_of_ranks(wrapper):
+    """Process of every rank, by rank: the children of mpirun below the wrapper script."""
+    found = {}
+    for process in children(children(wrapper.pid)[0]):
+        for variable in pathlib.Path(f"/proc/{process}/environ").read_text().split("\0"):
+            if variable.startswith("OMPI_COMM_WORLD_RANK="):
+                found[int(variable.partition("=")[2])] = process
+    return found
+
+
+def wait_for_steps(folder, count, process):
+    limit = time.monotonic() + 60
+    while time.monotonic() < limit and process.poll() is None:
+        if (folder / "records.jsonl").exists() and len(records(folder, "step")) >= count:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"no {count} steps: {process.poll()} {process.stderr.read() if process.poll() is not None else ''}")
+
+
+def stop_by(tmp, name, rank, signal_name):
+    """Asks a run on 3 ranks to stop, by a signal to one rank, the control file or the clock, and checks that all leave together."""
+    folder = tmp / f"{name}-{rank}"
+    process = start(tmp, folder, 3, *(["--train.max_time", "4s"] if name == "clock" else []))
+    wait_for_steps(folder, 3, process)
+    if name == "control":
+        (folder / "control").write_text("stop\n")
+    elif name != "clock":
+        os.kill(processes_of_ranks(process)[rank], signal_name)
+    err = process.communicate(timeout=60)[1]
+    assert process.returncode == 75, (name, rank, err)
+    left = {line.split("train[")[1].split("]")[0]: int(line.rsplit(" ", 1)[1]) for line in err.splitlines() if "left the loop after step" in line}
+    assert left.keys() == {"0", "1", "2"} and len(set(left.values())) == 1, (name, rank, left, err)
+    assert json.loads((folder / "status.json").read_text())["code"] == 75
+    assert int(step_folders(folder)[-1].name.removeprefix("step-")) == left["0"] == records(folder, "step")[-1]["step"], name
+
+
+def test_a_request_to_any_one_rank_by_any_channel_makes_all_ranks_leave_after_the_same_step_with_75(tmp):
+    prepare(tmp)
+    channels = [(number.name, rank, number) for number in [signal.SIGUSR1, signal.SIGTERM, signal.SIGINT] for rank in range(3)]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda channel: stop_by(tmp, *channel), [*channels, ("control", 0, None), ("clock", 0, None)]))
+
+
+def test_a_stopped_process_is_named_by_the_ranks_that_wait_for_it(tmp):
+    prepare(tmp)
+    for stopped in [0, 2]:
+        folder = tmp / f"stopped-{stopped}"
+        process = start(tmp, folder, 3, "--train.watchdog", "3s", "--train.watchdog_phases", '[{"phase": "start-up", "limit": "60s"}]')
+        wait_for_steps(folder, 3, process)
+        os.kill(processes_of_ranks(process)[stopped], signal.SIGSTOP)
+        begin = time.monotonic()
+        err = process.communicate(timeout=60)[1]
+        assert time.monotonic() - begin < 20, err
+        told = [line for line in err.splitlines() if line.startswith("watchdog: ")]
+        assert process.returncode == 7 and len(told) == 1, (process.returncode, err)
+        assert told[0].startswith(f"watchdog: rank {stopped} (") and "the process is stopped" in told[0] and "limit of 3 s" in told[0], told
+        table = [line for line in err.splitlines() if line.startswith("  rank")]
+        assert len(table) >= 2 and any("waiting for other ranks" in line for line in table), err
+        status = json.loads((folder / "status.json").read_text())
+        assert status["code"] == 7 and status["rank"] == stopped and status["explanation"] == told[0], status
+
+
+def test_a_rank_that_fails_alone_explains_itself_before_impatient_watchdogs_do(tmp):
+    prepare(tmp)
+    for ranks in [2, 4]:
+        outcome = train(tmp, tmp / f"alone-{ranks}", "--train.watchdog_phases", '[{"phase": "start-up", "limit": "60s"}]', ranks=ranks, watchdog="1s",
+                        injection=f"rank={ranks - 1},phase=load,code=4,kind=throw")
+        assert outcome.code == 4 and len(outcome.explanations) == 1 and "injected failure in load" in outcome.explanations[0], outcome.err
+        assert "watchdog:" not in outcome.err and outcome.status["code"] == 4

@@ -92,7 +92,7 @@ BASES = {   # where the effect is against another base
 }
 # Options whose effect is a test of its own, below or elsewhere.
 OWN_TESTS = {"model.path", "model.dropout", "data.isolate_documents", "parallel.dp_replicate", "optimizer.name", "train.run_dir", "train.device",
-             "train.max_time", "train.watchdog", "checkpoint.resume", "checkpoint.ranks_per_file", "dialect", "preset"}
+             "train.max_time", "train.watchdog", "train.watchdog_phases", "train.on_nonfinite", "checkpoint.resume", "checkpoint.ranks_per_file", "dialect", "preset"}
 
 
 def test_every_option_is_listed_here():
@@ -146,6 +146,24 @@ def test_the_number_of_ranks_is_checked_against_dp_replicate(tmp):
     settings += [part for key, value in BASE.items() for part in (f"--{key}", value)]
     done = run("train", *settings, "--parallel.dp_replicate", 3, ranks=2, expect=2)
     assert "dp_replicate=3" in done.stderr, done.stderr
+
+
+def test_what_a_step_without_a_finite_loss_does_can_be_chosen(tmp):
+    prepare(tmp)
+    settings = ["--model.config", tmp / "model", "--data.path", tmp / "data", "--train.inject", "phase=forward,step=1,kind=nan"]
+    settings += [part for key, value in BASE.items() for part in (f"--{key}", value)]
+    run("train", *settings, "--train.run_dir", tmp / "skip", expect=0)
+    run("train", *settings, "--train.run_dir", tmp / "stop", "--train.on_nonfinite", "stop", expect=6)
+
+
+def test_a_phase_can_have_a_limit_of_its_own(tmp):
+    prepare(tmp)
+    settings = ["--model.config", tmp / "model", "--data.path", tmp / "data", "--train.inject", "phase=save.write,kind=stall"]
+    settings += [part for key, value in BASE.items() for part in (f"--{key}", value)]
+    done = run("train", *settings, "--train.run_dir", tmp / "run", "--train.watchdog_phases", '[{"phase": "save", "limit": "1s"}]', expect=7)
+    assert "in save.write of step 2" in done.stderr and "limit of 1 s" in done.stderr, done.stderr
+    done = run("train", *settings, "--train.run_dir", tmp / "run", "--train.watchdog_phases", '[{"phase": "lunch", "limit": "1s"}]', expect=2)
+    assert "lunch" in done.stderr and "start-up" in done.stderr, done.stderr
 
 
 def test_a_stalled_phase_ends_at_the_watchdogs_deadline(tmp):

@@ -29,12 +29,7 @@ std::exception_ptr compute(Session& session, std::int64_t step, double& value) {
   }
 }
 
-int run_steps(Session& session, const Path& folder, std::int64_t steps) {
-  session.accept_stop_signals();
-  keep_status(session, folder);
-  StopChannels channels(session, {.control_file = folder / "control", .max_time_s = {}});
-  CommunicationLane lane(session.world(), "gradients");
-  together(session.world(), "start", [&] { session.enter(Phase::start_up); });
+int run_steps(Session& session, StopChannels& channels, CommunicationLane& lane, std::int64_t steps) {
   for (std::int64_t step = 0; step < steps; ++step) {
     double value = 0;
     const std::exception_ptr failure = compute(session, step, value);
@@ -55,6 +50,20 @@ int run_steps(Session& session, const Path& folder, std::int64_t steps) {
   return 0;
 }
 
+int run_job_of_steps(Session& session, const Path& folder, std::int64_t steps) {
+  session.accept_stop_signals();
+  keep_status(session, folder);
+  StopChannels channels(session, {.control_file = folder / "control", .max_time_s = {}});
+  CommunicationLane lane(session.world(), "gradients");
+  together(session.world(), "start", [&] { session.enter(Phase::start_up); });
+  try {
+    return run_steps(session, channels, lane, steps);
+  } catch (...) {
+    session.will_explain();
+    throw;
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -63,9 +72,9 @@ int main(int argc, char** argv) {
   tool.name = "steps-job";
   return run_job(tool, {}, parallel_job, [&](Session& session, Log&) {
     if (arguments.size() < 2) throw Error(ExitCode::usage, "too few arguments", "FOLDER STEPS [INJECTION] [WATCHDOG_S]");
-    Session::Settings settings{.watchdog_s = arguments.size() > 3 ? std::stod(arguments[3]) : 60, .injection = {}};
+    Session::Settings settings{.watchdog_s = arguments.size() > 3 ? std::stod(arguments[3]) : 60, .folder = arguments[0]};
     if (arguments.size() > 2 && !arguments[2].empty()) settings.injection = parse_injection(arguments[2]);
     session.configure(settings);
-    return run_steps(session, arguments[0], std::stoll(arguments[1]));
+    return run_job_of_steps(session, arguments[0], std::stoll(arguments[1]));
   });
 }

@@ -44,8 +44,10 @@ void write_all(Recorder& recorder) {
   CheckpointRecord checkpoint;
   checkpoint.removed = {"step-100"};
   recorder.write(checkpoint);
-  recorder.write(EventRecord{.step = {}, .name = "stop_requested", .message = "signal"});
-  recorder.write(SummaryRecord{.reason = "finished", .exit_code = 0, .step = 300, .tokens = 5, .wall_s = 1, .tokens_per_s = {}, .loss = 1.5,
+  recorder.write(EventRecord{.name = "started", .message = "before any step"});
+  recorder.write(EventRecord{.step = 14, .name = "nonfinite_step", .message = "skipped", .loss = std::numeric_limits<double>::quiet_NaN(),
+                             .grad_norm = 2.5, .in_a_row = 1});
+  recorder.write(SummaryRecord{.reason = "finished", .exit_code = 0, .step = 300, .tokens = 5, .skipped = 1, .wall_s = 1, .tokens_per_s = {}, .loss = 1.5,
                                .eval_loss = {}, .checkpoint = "step-300"});
 }
 

@@ -37,6 +37,18 @@ BOOST_FIXTURE_TEST_CASE(it_says_running_and_then_how_the_run_ended, Folder) {
   BOOST_TEST(told["rank"] == 0);
 }
 
+BOOST_FIXTURE_TEST_CASE(a_job_that_left_running_behind_is_told_with_its_host_and_process, Folder) {
+  BOOST_TEST(!unexplained_end(path).has_value());
+  Session session(solo_communicator());
+  keep_status(session, path);
+  const std::string told = unexplained_end(path).value_or("");
+  BOOST_TEST(told.starts_with(fmt::format("the job before this one ended without a word: process {} on {}, at work since 2", ::getpid(), host_name())), told);
+  session.tell_end("", 0);
+  BOOST_TEST(!unexplained_end(path).has_value());
+  publish_file(path / "status.json", "{\"reason");
+  BOOST_TEST(unexplained_end(path).value_or("").starts_with("how the job before this one ended is not known: "));
+}
+
 BOOST_FIXTURE_TEST_CASE(a_status_that_cannot_be_written_at_the_end_does_not_change_the_end, Folder) {
   Session session(solo_communicator());
   keep_status(session, path);

@@ -71,6 +71,19 @@ BOOST_AUTO_TEST_CASE(an_injected_nan_is_handed_out_once) {
   BOOST_TEST(!session.take_injected_nan());
 }
 
+BOOST_AUTO_TEST_CASE(an_injected_failure_may_happen_in_several_steps_once_in_each) {
+  Session session(solo_communicator());
+  session.configure(injected("kind=nan,phase=forward,step=1,steps=2"));
+  std::vector<int> poisoned;
+  for (int step = 0; step < 5; ++step) {
+    for (int block = 0; block < 3; ++block) {
+      session.enter(Phase::forward, step);
+      if (session.take_injected_nan()) poisoned.push_back(step);
+    }
+  }
+  BOOST_TEST(poisoned == (std::vector<int>{1, 2}), boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(injected_exits_and_kills_end_the_process_without_a_word) {
   BOOST_TEST(code_of_child([] {
     Session session(solo_communicator());
@@ -87,19 +100,35 @@ BOOST_AUTO_TEST_CASE(injected_exits_and_kills_end_the_process_without_a_word) {
 BOOST_AUTO_TEST_CASE(a_phase_that_takes_too_long_ends_the_process_with_code_7_after_telling) {
   BOOST_TEST(code_of_child([] {
     Session session(solo_communicator());
-    session.on_end([](const std::string& explanation, int code) {
-      const bool told = explanation.find("forward of step 3 takes longer than 0.2 s") != std::string::npos && code == 7;
-      if (!told) ::_exit(99);
+    session.on_end([](const Session::End& end) {
+      const std::string expected = "watchdog: rank 0 (" + host_name() + ") in forward of step 3 for 0.2 s: longer than the limit of 0.2 s, the job ends";
+      if (end.explanation != expected || end.code != 7 || end.phase != Phase::forward || end.step != 3) ::_exit(99);
     });
     session.configure({.watchdog_s = 0.2, .injection = parse_injection("kind=stall,phase=forward,step=3")});
     session.enter(Phase::forward, 3);
   }) == 7);
 }
 
+BOOST_AUTO_TEST_CASE(a_phase_may_have_a_deadline_of_its_own) {
+  const auto code_with = [](double general_s, double own_s, Phase phase) {
+    return code_of_child([=] {
+      Session session(solo_communicator());
+      session.configure({.watchdog_s = general_s, .phase_limits_s = {{Phase::save_write, own_s}}});
+      session.enter(phase);
+      sleep_ms(600);
+    });
+  };
+  BOOST_TEST(code_with(0.2, 5, Phase::save_write) == 0);
+  BOOST_TEST(code_with(0.2, 5, Phase::save_seal) == 7);
+  BOOST_TEST(code_with(5, 0.2, Phase::save_write) == 7);
+  BOOST_TEST(code_with(0, 0.2, Phase::save_write) == 7);
+  BOOST_TEST(code_with(0.2, 0, Phase::save_write) == 0);
+}
+
 BOOST_AUTO_TEST_CASE(phases_that_change_in_time_go_on) {
   BOOST_TEST(code_of_child([] {
     Session session(solo_communicator());
-    session.configure({.watchdog_s = 0.4, .injection = {}});
+    session.configure({.watchdog_s = 0.4});
     for (int step = 0; step < 8; ++step) {
       session.enter(Phase::forward, step);
       sleep_ms(100);

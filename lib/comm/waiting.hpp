@@ -1,0 +1,21 @@
+// Marks that a thread waits for other ranks, so that a watchdog can tell who holds up whom: comm/places.hpp.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace lockstep {
+
+/// While one lives, this thread waits for other ranks. Communicators and lanes make one where they block.
+class Waiting {
+ public:
+  Waiting();
+  ~Waiting();
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+  /// Counts the Waiting objects of this thread in `count` from now on; null: nowhere. Not while one lives.
+  static void counts_in(std::atomic<std::int32_t>* count);
+};
+
+}  // namespace lockstep

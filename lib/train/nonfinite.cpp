@@ -1,0 +1,47 @@
+#include "train/nonfinite.hpp"
+
+#include "base/error.hpp"
+#include "comm/failure.hpp"
+#include "comm/together.hpp"
+
+#include <ATen/ATen.h>
+
+namespace lockstep {
+
+namespace {
+
+std::string text_of(const SkippedStep& skipped) {
+  return fmt::format("loss {} or gradient norm {} is not finite; no weight was changed", skipped.loss, skipped.gradient_norm);
+}
+
+void require_finite_weights(const Model& model) {
+  for (const Parameter* parameter : model.parameters()) {
+    if (at::isfinite(parameter->master()).all().item<bool>()) continue;
+    throw Error(ExitCode::numerics, fmt::format("{} holds a value that is not finite", parameter->name()),
+                "start from other weights, or go on from an earlier checkpoint");
+  }
+}
+
+}  // namespace
+
+EventRecord event_of(const SkippedStep& skipped) {
+  return {.step = skipped.step,
+          .name = "nonfinite_step",
+          .message = fmt::format("{} ({} in a row)", text_of(skipped), skipped.in_a_row),
+          .loss = skipped.loss,
+          .grad_norm = skipped.gradient_norm,
+          .in_a_row = skipped.in_a_row};
+}
+
+void refuse_to_go_on(const SkippedStep& skipped, OnNonfinite policy, const Model& model, Communicator& world) {
+  const bool too_many = skipped.in_a_row >= skipped_steps_to_end;
+  if (policy == OnNonfinite::stop || too_many) {
+    const std::string before = too_many ? fmt::format(", nor by the {} steps before", skipped.in_a_row - 1) : "";
+    throw AgreedError(Error(ExitCode::numerics, fmt::format("step {}: {}{}", skipped.step, text_of(skipped), before),
+                            "lower optimizer.lr, set optimizer.clip_norm, or look at the data of this step"),
+                      0);
+  }
+  together(world, fmt::format("the weights after step {}", skipped.step), [&] { require_finite_weights(model); });
+}
+
+}  // namespace lockstep

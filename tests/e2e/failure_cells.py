@@ -1,0 +1,147 @@
+"""One failure brought about in a small real training job, and what must come of it: the matrix of rank counts, phases and kinds that
+failures_test.py samples and failures_full_test.py runs whole."""
+
+import concurrent.futures
+import json
+import re
+import time
+
+from checkpoint_files import step_folders
+from lockstep_testing import GPT2_TINY, records, run, sample_text, write_config
+
+RANKS = [1, 2, 3, 4]
+STEP = ["data", "forward", "backward", "reduction", "optimizer", "heartbeat"]
+SAVE = ["save.plan", "save.stage", "save.write", "save.seal", "save.commit"]
+PHASES = ["start-up", "load", *STEP, "evaluation", "sample", *SAVE, "shutdown"]
+KINDS = ["throw", "exit", "stall", "nan", "kill", "stop"]
+BOUND_S = 60   # of a cell, on a busy machine
+
+
+def prepare(tmp):
+    (tmp / "text.txt").write_text(sample_text())
+    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "tail:0.1")
+    write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
+
+
+class Outcome:
+    def __init__(self, folder, done):
+        self.folder, self.code, self.err = folder, done.returncode, done.stderr
+        status = folder / "status.json"
+        self.status = json.loads(status.read_text()) if status.exists() else {}
+        explanation = re.compile(r"\d\d:\d\d:\d\d train(\[\d\])?: error: |train: |watchdog: |rank \d+ .* ended without a word")
+        self.explanations = [line for line in self.err.splitlines() if explanation.match(line)]   # a log line says the time, a last word does not
+
+    def events(self, name):
+        return [record for record in records(self.folder, "event") if record["name"] == name]
+
+
+def train(tmp, folder, *more, ranks, injection=None, watchdog="60s"):
+    """5 steps; saves after 2, 4 and 5, evaluates and samples after 3 and 5."""
+    start = time.monotonic()
+    options = {"model.config": tmp / "model", "data.path": tmp / "data", "data.sequence_length": 16, "train.run_dir": folder, "train.max_steps": 5,
+               "schedule.decay_steps": 9, "train.global_batch": 4, "checkpoint.every": 2, "log.every": 1, "eval.every": 3, "eval.batches": 1,
+               "train.callbacks": '["sample"]', "sample.prompts": '["a"]', "sample.max_tokens": 3, "train.watchdog": watchdog,
+               "log.tensorboard": "false"}
+    if injection:
+        options["train.inject"] = injection
+    options |= {key.removeprefix("--"): value for key, value in zip(more[::2], more[1::2])}
+    done = run("train", *(part for key, value in options.items() for part in (f"--{key}", value)), ranks=ranks, expect=None)
+    assert time.monotonic() - start < BOUND_S, (injection, done.stderr)
+    return Outcome(folder, done)
+
+
+def step_of(phase, kind):
+    if phase in STEP:
+        return "step=2,"
+    if phase in SAVE:
+        return "step=2," if kind in ("nan", "stop") else "step=4,"
+    return "step=3," if phase in ("evaluation", "sample") else ""
+
+
+def run_cell(tmp, ranks, phase, kind):
+    """Brings the failure about on the last rank and checks everything that holds of every cell."""
+    rank = 0 if phase == "sample" and kind == "throw" else ranks - 1
+    folder = tmp / f"{phase}-{kind}-{ranks}"
+    code = {"throw": "code=4,", "exit": "code=9,"}.get(kind, "")
+    more = []
+    if kind == "stall" and phase != "start-up":
+        more = ["--train.watchdog_phases", '[{"phase": "start-up", "limit": "60s"}]']
+    if kind == "nan":
+        more = ["--train.on_nonfinite", "stop" if ranks % 2 else "skip"]
+    outcome = train(tmp, folder, *more, ranks=ranks, injection=f"rank={rank},phase={phase},{step_of(phase, kind)}{code}kind={kind}",
+                    watchdog="3s" if kind == "stall" else "60s")
+    where = (ranks, phase, kind, outcome.code, outcome.status, outcome.err)
+    CHECKS[kind](outcome, ranks, rank, phase, where)
+    return outcome
+
+
+def explained_once(outcome, ranks, rank, phase, where):
+    assert len(outcome.explanations) == 1, where
+    assert ranks == 1 or f"rank {rank} (" in outcome.explanations[0], where
+    assert phase in outcome.explanations[0], where
+    assert outcome.status["explanation"] and outcome.status["rank"] == rank and outcome.status["phase"] == phase, where
+
+
+def check_throw(outcome, ranks, rank, phase, where):
+    assert outcome.code == 4 and outcome.status["code"] == 4, where
+    assert len(outcome.explanations) == 1 and f"injected failure in {phase}" in outcome.explanations[0], where
+    assert ranks == 1 or f"rank {rank} (" in outcome.explanations[0], where
+    assert "injected failure" in outcome.status["explanation"] and outcome.status["rank"] == rank, where
+
+
+def check_death(code):
+    def check(outcome, ranks, rank, phase, where):
+        assert outcome.code == code, where
+        if ranks == 1:   # nobody is left to say so
+            assert not outcome.explanations and outcome.status["reason"] == "running" and outcome.status["process"] > 0, where
+            return
+        explained_once(outcome, ranks, rank, phase, where)
+        assert outcome.status["code"] == 7 and "ended without a word" in outcome.status["explanation"], where
+    return check
+
+
+def check_stall(outcome, ranks, rank, phase, where):
+    assert outcome.code == 7 and outcome.status["code"] == 7, where
+    explained_once(outcome, ranks, rank, phase, where)
+    assert outcome.explanations[0].startswith("watchdog: "), where
+    if ranks > 1:   # and a table of all ranks
+        waiting = [line for line in outcome.err.splitlines() if line.startswith("  rank") and "waiting for other ranks" in line]
+        assert waiting, where
+
+
+def check_nan(outcome, ranks, rank, phase, where):
+    skipped, validation = outcome.events("nonfinite_step"), outcome.events("nonfinite_validation")
+    if phase == "evaluation":
+        assert outcome.code == 0 and len(validation) == 1 and not skipped, where
+    elif phase == "shutdown":
+        assert outcome.code == 0 and not skipped and not validation, where
+    elif ranks % 2:
+        assert outcome.code == 6 and outcome.status["code"] == 6, where
+        assert len(outcome.explanations) == 1 and "is not finite" in outcome.explanations[0], where
+        assert len(skipped) == 1, where
+    else:
+        assert outcome.code == 0 and outcome.status["code"] == 0 and not outcome.explanations, where
+        assert len(skipped) == 1 and skipped[0]["in_a_row"] == 1 and records(outcome.folder, "summary")[-1]["skipped"] == 1, where
+
+
+def check_stop(outcome, ranks, rank, phase, where):
+    code = 0 if phase == "shutdown" else 75
+    assert outcome.code == code and outcome.status["code"] == code and not outcome.explanations, where
+    last = records(outcome.folder, "summary")[-1]["step"]
+    assert int(step_folders(outcome.folder)[-1].name.removeprefix("step-")) == last, where
+
+
+CHECKS = {"throw": check_throw, "exit": check_death(9), "kill": check_death(137), "stall": check_stall, "nan": check_nan, "stop": check_stop}
+
+
+def run_cells(tmp, cells, workers=3):
+    """All cells, some at a time (a stalled job needs no processor); fails with all that failed."""
+    prepare(tmp)
+    problems = []
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        for future in concurrent.futures.as_completed([pool.submit(run_cell, tmp, *cell) for cell in cells]):
+            try:
+                future.result()
+            except AssertionError as problem:
+                problems.append(problem)
+    assert not problems, f"{len(problems)} of {len(cells)} cells:\n" + "\n".join(map(str, problems))

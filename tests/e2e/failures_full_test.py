@@ -1,0 +1,13 @@
+"""The whole matrix of failures: every rank count, phase and kind. Part of the campaigns; failures_test.py runs a choice of it."""
+
+from failure_cells import KINDS, PHASES, RANKS, run_cells
+
+
+def campaign(kind):
+    def test(tmp):
+        run_cells(tmp, [(ranks, phase, kind) for phase in PHASES for ranks in RANKS])
+    return test
+
+
+for one_kind in KINDS:
+    globals()[f"test_every_phase_on_every_number_of_ranks_ends_as_it_should_after_{one_kind}"] = campaign(one_kind)
