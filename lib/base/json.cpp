@@ -1,12 +1,14 @@
 #include "base/json.hpp"
 
 #include "base/error.hpp"
+#include "base/nesting.hpp"
 
 #include <algorithm>
 
 namespace lockstep {
 
 Json parse_json(std::string_view text, const std::string& origin) {
+  refuse_deep_nesting(text, origin);
   try {
     return Json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {

@@ -67,6 +67,8 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
   std::optional<std::string> best;
   std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
+    const std::size_t difference = std::max(word.size(), candidate.size()) - std::min(word.size(), candidate.size());
+    if (difference >= best_distance) continue;   // as many edits at least
     const std::size_t distance = edit_distance(word, candidate);
     if (distance < best_distance) {
       best_distance = distance;

@@ -2,11 +2,15 @@
 
 #include "base/error.hpp"
 #include "base/files.hpp"
+#include "base/text.hpp"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <sstream>
 
 namespace lockstep {
 
@@ -14,7 +18,7 @@ namespace {
 
 constexpr std::size_t max_nested_presets = 16;
 constexpr int max_depth = 32;                 // levels of lists and maps
-constexpr std::int64_t max_nodes = 100'000;   // values, those that aliases repeat included
+constexpr std::int64_t max_nodes = 10'000;   // values, those that aliases repeat included
 
 std::string place(const std::string& source, const YAML::Mark& mark) {
   return mark.line < 0 ? source : fmt::format("{}:{}", source, mark.line + 1);
@@ -90,6 +94,30 @@ class Reader {
   std::int64_t nodes_ = 0;
   bool refused_ = false;
 };
+
+/// Sees where documents begin, and nothing else.
+class DocumentStart : public YAML::EventHandler {
+ public:
+  YAML::Mark mark;
+  void OnDocumentStart(const YAML::Mark& at) override { mark = at; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+};
+
+/// Where a second document begins. Not asked of yaml-cpp's LoadAll, which never ends where a stray bracket follows the first.
+std::optional<YAML::Mark> second_document(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  DocumentStart start;
+  if (!parser.HandleNextDocument(start) || !parser.HandleNextDocument(start)) return std::nullopt;
+  return start.mark;
+}
 
 /// The value of a key, taken out of the map.
 Node take(Node& map, const std::string& key) {
@@ -174,10 +202,14 @@ const Node* Node::find(const std::string& key) const {
 }
 
 Node parse_yaml(const std::string& text, const std::string& source, Problems& problems) {
+  if (const std::optional<std::size_t> bad = first_invalid_utf8(text)) {
+    const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(*bad), '\n');
+    problems.add_unread(fmt::format("{}:{}", source, line), "not valid UTF-8");
+    return {};
+  }
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    if (documents.size() > 1) problems.add_at(place(source, documents[1].Mark()), "", "a configuration file holds one document, here a second one begins");
-    return documents.empty() ? Node{} : Reader(source, problems).read(documents.front());
+    if (const auto second = second_document(text)) problems.add_at(place(source, *second), "", "a configuration file holds one document, here a second one begins");
+    return Reader(source, problems).read(YAML::Load(text));
   } catch (const YAML::Exception& error) {
     problems.add_unread(place(source, error.mark), fmt::format("not valid YAML: {}", error.msg));
     return {};

@@ -31,13 +31,13 @@ struct ByteSize {
   auto operator<=>(const ByteSize&) const = default;
 };
 
-/// A regular expression (ECMAScript) that is looked for anywhere in a tensor's name; "^…$" for the whole name.
+/// A regular expression (PCRE2) that is looked for anywhere in a tensor's name; "^…$" for the whole name.
 class NamePattern {
  public:
   static std::string form();
   static NamePattern parse(const std::string& text);
   const std::string& text() const { return text_; }
-  /// Local. True if the expression is found in `name`; a pattern that was never parsed matches nothing.
+  /// Local. True if it is found in `name`; a pattern never parsed matches nothing. Throws Error(usage) for one that searches on and on.
   bool matches(std::string_view name) const;
   bool operator==(const NamePattern& other) const { return text_ == other.text_; }
 

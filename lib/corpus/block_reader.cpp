@@ -11,7 +11,8 @@
 
 namespace lockstep {
 
-BlockReader::BlockReader(const std::vector<InputFile>& files, LastCut last_cut) : files_(files), last_cut_(std::move(last_cut)) {}
+BlockReader::BlockReader(const std::vector<InputFile>& files, LastCut last_cut, std::size_t longest)
+    : files_(files), last_cut_(std::move(last_cut)), longest_(longest) {}
 BlockReader::~BlockReader() = default;
 
 bool BlockReader::open_next_file() {
@@ -58,7 +59,13 @@ bool BlockReader::next(TextBlock& block) {
     grow(block_bytes);
   }
   std::size_t cut = 0;
-  while (!at_end_ && (cut = cut_of_pending()) == 0) grow(2 * pending_.size());   // doubled: looking for a cut stays linear
+  while (!at_end_ && (cut = cut_of_pending()) == 0) {
+    if (pending_.size() >= longest_) {
+      const char* const what = file_->format == TextFormat::json_lines ? "a line" : "text that its tokenizer cannot take in parts";
+      fail(ExitCode::input, "{}:{}: {} has more than {}", file_->path.string(), line_, what, human_bytes(longest_));
+    }
+    grow(2 * pending_.size());   // doubled: looking for a cut stays linear
+  }
   cut_block(block, cut == 0 ? pending_.size() : cut);
   return true;
 }

@@ -34,10 +34,12 @@ class BlockReader {
  public:
   static constexpr std::size_t block_bytes = std::size_t{1} << 18;   // of a block, unless a line or an uncuttable document is longer
 
+  static constexpr std::size_t most_bytes = std::size_t{1} << 30;    // of a line or a document that cannot be cut: all of it is held
+
   /// `files` outlive the reader and its blocks.
-  BlockReader(const std::vector<InputFile>& files, LastCut last_cut);
+  BlockReader(const std::vector<InputFile>& files, LastCut last_cut, std::size_t longest = most_bytes);
   ~BlockReader();
-  /// The next block; false at the end. Throws as ByteReader does.
+  /// The next block; false at the end. Throws as ByteReader does, and Error(input) "FILE:LINE: …" for more than `longest` bytes without a cut.
   bool next(TextBlock& block);
   /// Bytes on disk read so far, of all files.
   std::uint64_t consumed() const;
@@ -50,6 +52,7 @@ class BlockReader {
 
   const std::vector<InputFile>& files_;
   LastCut last_cut_;
+  std::size_t longest_;
   std::size_t next_file_ = 0;
   const InputFile* file_ = nullptr;
   std::unique_ptr<ByteReader> bytes_;

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/nesting.hpp"
 #include "base/text.hpp"
 
 #include <algorithm>
@@ -15,20 +16,29 @@ namespace {
 using Tree = nlohmann::json;
 
 Tree parse_tree(const std::string& text, const std::string& origin) {
+  refuse_deep_nesting(text, origin);
   Tree tree = Tree::parse(text, nullptr, false);
   if (tree.is_discarded()) parse_json(text, origin);   // throws, naming the place
   return tree;
-}
-
-[[noreturn]] void refuse(const std::string& origin, const std::string& what) {
-  throw Error(ExitCode::usage, fmt::format("{}: {} is not supported", origin, what),
-              "supported are byte-level BPE tokenizers as GPT-2 has them: model BPE, pre_tokenizer ByteLevel, no normalizer");
 }
 
 std::string shown(const Tree& value) {
   if (value.is_object() && value.contains("type")) return value["type"].dump();
   const std::string text = value.dump();
   return text.size() <= 40 ? text : text.substr(0, 37) + "...";
+}
+
+/// An id that an integer holds and a vocabulary may have.
+std::int32_t id_from(const Tree& value, const std::string& where) {
+  constexpr std::int64_t most = std::int64_t{1} << 22;   // memory is taken for every id up to the largest
+  const bool fits = value.is_number_unsigned() && value.get<std::uint64_t>() < most;
+  if (!fits) fail(ExitCode::input, "{}: the id {} is not a whole number from 0 to {}", where, shown(value), most - 1);
+  return value.get<std::int32_t>();
+}
+
+[[noreturn]] void refuse(const std::string& origin, const std::string& what) {
+  throw Error(ExitCode::usage, fmt::format("{}: {} is not supported", origin, what),
+              "supported are byte-level BPE tokenizers as GPT-2 has them: model BPE, pre_tokenizer ByteLevel, no normalizer");
 }
 
 // A member that must be absent, null or one of the listed values.
@@ -62,7 +72,7 @@ void read_model(const Tree& model, const std::string& origin, BpeDescription& bp
   require_idle(model, "end_of_word_suffix", {""}, where);
   if (!model.at("vocab").is_object() || !model.at("merges").is_array()) fail(ExitCode::input, "{}: vocab is not an object, or merges not a list", where);
   bpe.whole_pieces_first = model.value("ignore_merges", false);
-  for (const auto& [token, id] : model.at("vocab").items()) bpe.vocabulary.emplace_back(token, id.get<std::int32_t>());
+  for (const auto& [token, id] : model.at("vocab").items()) bpe.vocabulary.emplace_back(token, id_from(id, where));
   for (const Tree& merge : model.at("merges")) {
     if (merge.is_string()) {
       const auto parts = split(merge.get<std::string>(), ' ');
@@ -80,7 +90,7 @@ void read_added_tokens(const Tree& tokens, const std::string& origin, BpeDescrip
     require_idle(token, "single_word", {false}, where);
     require_idle(token, "lstrip", {false}, where);
     require_idle(token, "rstrip", {false}, where);
-    bpe.added_tokens.push_back({token.at("id").get<std::int32_t>(), token.at("content").get<std::string>(), token.value("normalized", true)});
+    bpe.added_tokens.push_back({id_from(token.at("id"), where), token.at("content").get<std::string>(), token.value("normalized", true)});
   }
 }
 
@@ -138,7 +148,7 @@ BpeDescription read_bpe(const Path& path) {
     } else if (std::filesystem::exists(folder / "vocab.json") && std::filesystem::exists(folder / "merges.txt")) {
       const Tree vocabulary = parse_tree(take("vocab.json"), (folder / "vocab.json").string());
       if (!vocabulary.is_object()) fail(ExitCode::input, "{} is not an object", (folder / "vocab.json").string());
-      for (const auto& [token, id] : vocabulary.items()) bpe.vocabulary.emplace_back(token, id.get<std::int32_t>());
+      for (const auto& [token, id] : vocabulary.items()) bpe.vocabulary.emplace_back(token, id_from(id, (folder / "vocab.json").string()));
       read_merges_txt(take("merges.txt"), (folder / "merges.txt").string(), bpe);
     } else {
       fail(ExitCode::input, "{} holds no tokenizer: neither tokenizer.json nor vocab.json with merges.txt", folder.string());

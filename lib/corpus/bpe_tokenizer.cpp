@@ -37,7 +37,6 @@ Bpe::Bpe(const BpeDescription& description, const std::string& origin)
       merges(description.merges.size()) {
   std::unordered_map<std::string, std::int32_t> ids;              // by the name in the byte-level alphabet
   const auto name = [&](std::int32_t id, std::string bytes) {
-    if (id < 0 || id >= 1 << 24) fail(ExitCode::input, "{}: the id {} is out of range", origin, id);
     if (static_cast<std::size_t>(id) >= bytes_of.size()) bytes_of.resize(static_cast<std::size_t>(id) + 1);
     bytes_of[static_cast<std::size_t>(id)] = std::move(bytes);
   };

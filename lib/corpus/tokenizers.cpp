@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/nesting.hpp"
 #include "corpus/utf8.hpp"
 
 #include <filesystem>
@@ -58,7 +59,9 @@ void save_tokenizer(const Tokenizer& tokenizer, const Path& folder) {
 std::unique_ptr<Tokenizer> load_tokenizer(const Path& folder) {
   const Path json = folder / "tokenizer.json";
   if (std::filesystem::exists(json)) {
-    const Tree document = Tree::parse(read_file(json), nullptr, false);   // bpe_tokenizer explains what is malformed
+    const std::string text = read_file(json);
+    refuse_deep_nesting(text, json.string());
+    const Tree document = Tree::parse(text, nullptr, false);   // bpe_tokenizer explains what is malformed
     try {
       if (auto tokenizer = recognised(document)) return tokenizer;
     } catch (const Tree::exception&) {

@@ -18,27 +18,8 @@ constexpr std::int64_t most_channels = std::int64_t{1} << 20;
 constexpr std::int64_t most_features = 4 * most_channels;
 constexpr std::int64_t most_layers = 4096;
 constexpr std::int64_t most_tokens = std::int64_t{1} << 31;
-constexpr int deepest = 32;                                  // nesting of the document
 constexpr std::size_t longest = std::size_t{16} << 20;       // bytes of the document
 constexpr const char* hint = "families gpt2 and llama with their standard mathematics are supported";
-
-void refuse_deep_nesting(const std::string& text, const std::string& origin) {
-  int depth = 0;
-  bool quoted = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted) {
-      if (c == '\\') ++i;
-      else if (c == '"') quoted = false;
-    } else if (c == '"') {
-      quoted = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth > deepest) fail(ExitCode::input, "{}: values nest deeper than {} levels", origin, deepest);
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-}
 
 Family read_family(HfKeys& keys) {
   std::string type = keys.string("model_type", "");
@@ -217,7 +198,6 @@ std::string hf_dtype_name(DType dtype) {
 
 HfConfig parse_hf_config(const std::string& text, const std::string& origin) {
   if (text.size() > longest) fail(ExitCode::input, "{}: {} bytes are too many for a model's configuration (at most {})", origin, text.size(), longest);
-  refuse_deep_nesting(text, origin);
   auto document = std::make_shared<const Json>(parse_json(text, origin));
   if (!document->is_object()) fail(ExitCode::input, "{}: cannot use it as a model's configuration: it is not a JSON object", origin);
   HfKeys keys(*document, origin);

@@ -21,8 +21,7 @@ Split split_from_json(const Json& json) {
 Layout read_layout(const Json& json, const std::vector<Mesh>& meshes) {
   Layout layout;
   layout.global = json.at("global").get<Shape>();
-  if (std::any_of(layout.global.begin(), layout.global.end(), [](std::int64_t extent) { return extent < 0; }))
-    fail(ExitCode::input, "shape {} has a negative extent", to_text(layout.global));
+  check_shape(layout.global);
   const auto dtype = json.at("dtype").get<std::string>();
   const auto parsed = parse_dtype(dtype);
   if (!parsed) fail(ExitCode::input, "unknown dtype {}", dtype);
@@ -33,17 +32,23 @@ Layout read_layout(const Json& json, const std::vector<Mesh>& meshes) {
   layout.mesh = *mesh;
   for (const Json& split : json.at("splits")) layout.splits.push_back(split_from_json(split));
   for (const Json& pin : json.at("pins")) layout.pins.push_back({pin.at("axis").get<std::string>(), pin.at("coordinates").get<std::vector<int>>()});
+  constexpr std::int64_t largest_granule = std::int64_t{1} << 40;   // so that rounding up to it does not overflow
+  for (const Split& split : layout.splits) {
+    if (split.granule > largest_granule) fail(ExitCode::input, "a split has granule {}, which is too large", split.granule);
+  }
   check(layout);
   return layout;
 }
 
 Mesh read_mesh(const Json& json) {
   Mesh mesh{json.at("id").get<std::string>(), {}};
+  int ranks = 1;
   for (const Json& axis : json.at("axes")) {
     const Axis read{axis.at("name").get<std::string>(), axis.at("size").get<int>(), axis.at("stride").get<int>()};
     if (read.size < 1 || read.stride < 1)
       fail(ExitCode::input, "axis {} has size {} and stride {}, but both are at least 1", read.name, read.size, read.stride);
     if (find_axis(mesh, read.name) != nullptr) fail(ExitCode::input, "mesh {} names axis {} twice", mesh.id, read.name);
+    if (__builtin_mul_overflow(ranks, read.size, &ranks)) fail(ExitCode::input, "mesh {} has too many ranks", mesh.id);
     mesh.axes.push_back(read);
   }
   return mesh;
@@ -62,6 +67,14 @@ auto read_from(const std::string& origin, Read&& read) {
 }
 
 }  // namespace
+
+void check_shape(const Shape& shape) {
+  std::int64_t bytes = 8;
+  for (const std::int64_t extent : shape) {
+    if (extent < 0) fail(ExitCode::input, "shape {} has a negative extent", to_text(shape));
+    if (extent > 0 && __builtin_mul_overflow(bytes, extent, &bytes)) fail(ExitCode::input, "shape {} has too many elements", to_text(shape));
+  }
+}
 
 Json to_json(const Mesh& mesh) {
   Json axes = Json::array();

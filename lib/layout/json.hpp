@@ -16,6 +16,9 @@ Json to_json(const Mesh& mesh);
 ///  "pins": [{"axis": "pp", "coordinates": [0]}, …]}
 Json to_json(const Layout& layout);
 
+/// Throws Error(input), without an origin, for a shape that no tensor has: a negative extent, or bytes that 63 bits do not count.
+void check_shape(const Shape& shape);
+
 /// The inverses. Throw Error(input) "<origin>: …" for what is missing, unknown or inconsistent (checked as by check()).
 Mesh mesh_from_json(const Json& json, const std::string& origin);
 Layout layout_from_json(const Json& json, const std::vector<Mesh>& meshes, const std::string& origin);

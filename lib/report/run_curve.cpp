@@ -4,28 +4,36 @@
 #include "base/json.hpp"
 #include "base/text.hpp"
 
-#include <map>
+#include <algorithm>
 
 namespace lockstep {
 
+namespace {
+
+/// A point behind those that a resumed run has gone back from.
+void add_point(std::vector<Series>& series, const std::string& name, Series::Point point) {
+  const auto known = std::ranges::find(series, name, &Series::name);
+  Series& target = known == series.end() ? series.emplace_back(Series{name, {}}) : *known;
+  while (!target.points.empty() && target.points.back().x >= point.x) target.points.pop_back();
+  target.points.push_back(point);
+}
+
+}  // namespace
+
 std::vector<Series> loss_series(const Path& run) {
   const Path path = run / "records.jsonl";
-  std::map<std::string, std::map<double, double>> losses;
-  const std::vector<std::string> lines = split(read_file(path), '\n');
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const bool last = i + 1 == lines.size();   // without its newline: a record that a killed run could not finish
-    if (lines[i].empty() || last) continue;
-    const Json record = parse_json(lines[i], fmt::format("{}:{}", path.string(), i + 1));
-    const std::string kind = record.value("kind", "");
-    if ((kind != "step" && kind != "eval") || !record.contains("loss") || !record["loss"].is_number()) continue;
-    losses[kind][record.at("step").get<double>()] = record["loss"].get<double>();
-  }
   std::vector<Series> series;
-  for (const auto& [kind, name] : {std::pair("step", "training"), std::pair("eval", "validation")}) {
-    if (!losses.contains(kind)) continue;
-    Series one{.name = name, .points = {}};
-    for (const auto& [step, loss] : losses[kind]) one.points.push_back({step, loss});
-    series.push_back(std::move(one));
+  const std::vector<std::string> lines = split(read_file(path), '\n');
+  for (std::size_t i = 0; i + 1 < lines.size(); ++i) {   // the last one lacks its newline: a record that a killed run could not finish
+    if (lines[i].empty()) continue;
+    const Json record = parse_json(lines[i], fmt::format("{}:{}", path.string(), i + 1));
+    const auto member = [&](const char* key) { return record.is_object() ? record.value(key, Json()) : Json(); };
+    const Json kind = member("kind");
+    const Json step = member("step");
+    const Json loss = member("loss");
+    if (!step.is_number() || !loss.is_number()) continue;
+    if (kind == "step") add_point(series, "training", {step.get<double>(), loss.get<double>()});
+    if (kind == "eval") add_point(series, "validation", {step.get<double>(), loss.get<double>()});
   }
   return series;
 }

@@ -41,6 +41,16 @@ void for_each_run(const Box& region, const Box& a, const Box& b, const std::func
   }
 }
 
+bool lies_in(const Box& box, const Shape& global) {
+  if (box == nothing(global)) return true;
+  if (box.begin.size() != global.size() || box.extent.size() != global.size()) return false;
+  for (std::size_t d = 0; d < global.size(); ++d) {
+    const bool inside = box.begin[d] >= 0 && box.begin[d] <= global[d] && box.extent[d] >= 0 && box.extent[d] <= global[d] - box.begin[d];
+    if (!inside) return false;
+  }
+  return true;
+}
+
 Box rows_of(const Box& box, std::int64_t first, std::int64_t count) {
   Box rows = box;
   rows.begin[0] += first;

@@ -19,6 +19,10 @@ struct BoxRun {
 /// Calls `visit` for each run of `region`, in row-major order, with runs as long as both boxes allow. `region` lies in both.
 void for_each_run(const Box& region, const Box& a, const Box& b, const std::function<void(const BoxRun&)>& visit);
 
+/// Whether a box that was read from a file is one of a tensor of this shape: as many dimensions, nothing negative, nothing outside. Of a
+/// scalar also the empty box nothing(). Pure; overflows nowhere.
+bool lies_in(const Box& box, const Shape& global);
+
 /// The rows [first, first + count) of dim 0 of a box of rank 1 or more.
 Box rows_of(const Box& box, std::int64_t first, std::int64_t count);
 

@@ -33,6 +33,7 @@ CheckpointReader::CheckpointReader(Path checkpoint)
     const bool ordered =
         piece.tensor < manifest_.tensors.size() && piece.file < manifest_.files.size() && (i == 0 || pieces_[i - 1].tensor <= piece.tensor);
     if (!ordered) fail(ExitCode::input, "{}: piece {} is not of this checkpoint", index.string(), i);
+    check_piece(index, i);
     first_piece_[piece.tensor] = i;
   }
   for (std::size_t i = manifest_.tensors.size(); i-- > 0;) first_piece_[i] = std::min(first_piece_[i], first_piece_[i + 1]);
@@ -43,6 +44,19 @@ CheckpointReader::CheckpointReader(Path checkpoint)
     if (is_values(tensor)) continue;
     descriptions_.push_back({name, tensor.layout.global, tensor.layout.dtype});
     for (const std::string& alias : tensor.aliases) number_[name.substr(0, name.size() - tensor.name.size()) + alias] = i;
+  }
+}
+
+// A piece lies in its tensor and in its file, with a hash for each of its blocks: whoever reads on may rely on it.
+void CheckpointReader::check_piece(const Path& index, std::size_t number) const {
+  const IndexedPiece& piece = pieces_[number];
+  const Layout& layout = manifest_.tensors[piece.tensor].layout;
+  const StoredFile& file = manifest_.files[piece.file];
+  if (!lies_in(piece.box, layout.global)) fail(ExitCode::input, "{}: piece {} lies outside of {}", index.string(), number, full_name(manifest_.tensors[piece.tensor]));
+  const auto bytes = static_cast<std::uint64_t>(elements(piece.box)) * static_cast<std::uint64_t>(size_of(layout.dtype));
+  const bool in_file = bytes == 0 || (piece.record.offset <= file.bytes && bytes <= file.bytes - piece.record.offset);
+  if (!in_file || piece.record.blocks.size() != (bytes + block_bytes - 1) / block_bytes) {
+    fail(ExitCode::input, "{}: piece {} of {} bytes at {} does not fit {} of {} bytes", index.string(), number, bytes, piece.record.offset, file.path, file.bytes);
   }
 }
 
@@ -88,7 +102,10 @@ std::string CheckpointReader::values_text(const std::string& component, const st
   for (std::size_t i = 0; i < manifest_.tensors.size(); ++i) {
     const StoredTensor& tensor = manifest_.tensors[i];
     if (!is_values(tensor) || tensor.component != component || tensor.cell != (cell == "all" ? "" : cell)) continue;
-    std::string text(static_cast<std::size_t>(elements(tensor.layout.global)), '\0');
+    constexpr std::int64_t most = std::int64_t{1} << 30;   // small values: a damaged shape must not become an allocation
+    const std::int64_t size = elements(tensor.layout.global);
+    if (size > most || size_of(tensor.layout.dtype) != 1) fail(ExitCode::input, "{}: {} is no text of values", path_.string(), full_name(tensor));
+    std::string text(static_cast<std::size_t>(size), '\0');
     read(i, whole(tensor.layout.global), std::as_writable_bytes(std::span(text)));
     return text;
   }

@@ -41,6 +41,7 @@ class CheckpointReader final : public TensorSource {
 
  private:
   struct Block;
+  void check_piece(const Path& index, std::size_t number) const;
   void copy_piece(const IndexedPiece& piece, const Box& box, std::span<std::byte> out) const;
   const std::vector<std::byte>& block_of(const IndexedPiece& piece, std::size_t block) const;
   Path path_;

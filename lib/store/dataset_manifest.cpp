@@ -1,5 +1,6 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "store/listed_path.hpp"
 #include "store/token_shards.hpp"
 
 #include <filesystem>
@@ -37,6 +38,29 @@ Json without_hash(const DatasetManifest& manifest) {
 
 std::string hash_of(const Json& document) { return to_hex(hash128(to_text(document))); }
 
+/// Throws Error(input), without the file's name, for numbers that no dataset has.
+void check_split(const SplitEntry& split) {
+  std::int64_t tokens = 0;
+  std::int64_t documents = 0;
+  for (const ShardEntry& shard : split.shards) {
+    const bool counts = shard.tokens >= 0 && shard.documents >= 0 && !__builtin_add_overflow(tokens, shard.tokens, &tokens) &&
+                        !__builtin_add_overflow(documents, shard.documents, &documents);
+    if (!counts) fail(ExitCode::input, "the shard {} has {} tokens and {} documents", shard.file, shard.tokens, shard.documents);
+    if (!stays_below(shard.file)) fail(ExitCode::input, "the shard '{}' does not lie in the dataset's folder", shard.file);
+  }
+}
+
+void check_numbers(const DatasetManifest& manifest) {
+  constexpr std::int64_t most_ids = std::int64_t{1} << 31;
+  if (manifest.vocabulary < 1 || manifest.vocabulary > most_ids) fail(ExitCode::input, "a vocabulary of {} tokens", manifest.vocabulary);
+  if (manifest.end_of_text && (*manifest.end_of_text < 0 || *manifest.end_of_text >= manifest.vocabulary)) {
+    fail(ExitCode::input, "the end-of-text token {} lies outside the vocabulary of {}", *manifest.end_of_text, manifest.vocabulary);
+  }
+  if (manifest.shard_tokens < 1) fail(ExitCode::input, "shards of {} tokens", manifest.shard_tokens);
+  check_split(manifest.train);
+  check_split(manifest.validation);
+}
+
 DatasetManifest manifest_from(const Json& document) {
   const Json& tokenizer = document.at("tokenizer");
   DatasetManifest manifest;
@@ -48,6 +72,7 @@ DatasetManifest manifest_from(const Json& document) {
   manifest.shard_tokens = document.at("shard_tokens");
   manifest.train = split_from(document.at("splits").at("train"));
   manifest.validation = split_from(document.at("splits").at("validation"));
+  check_numbers(manifest);
   return manifest;
 }
 
@@ -73,6 +98,8 @@ DatasetManifest read_dataset_manifest(const Path& folder) {
   }
   try {
     return manifest_from(document);
+  } catch (const Error& error) {
+    fail(ExitCode::input, "{}: {}", path.string(), error.what());
   } catch (const Json::exception&) {
     fail(ExitCode::input, "{}: a member is missing or of another type than it should be", path.string());
   }

@@ -107,15 +107,27 @@ Handle open_object(hid_t file, const std::string& path, ExitCode blame, const Pa
   return object;
 }
 
+/// Whether an attribute holds one element: more would be read beyond the place for one.
+bool is_single(const Handle& attribute) {
+  const Handle space(H5Aget_space(attribute.get()), H5Sclose);
+  return space && H5Sget_simple_extent_npoints(space.get()) == 1;
+}
+
 std::optional<std::string> read_text_attribute(hid_t object, const std::string& name) {
   if (H5Aexists(object, name.c_str()) <= 0) return std::nullopt;
   const Handle attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT), H5Aclose);
   const Handle type(H5Aget_type(attribute.get()), H5Tclose);
-  if (!attribute || !type || H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) > 0) return std::nullopt;
+  if (!attribute || !type || H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) > 0 || !is_single(attribute)) return std::nullopt;
   std::string value(H5Tget_size(type.get()), '\0');
   if (H5Aread(attribute.get(), type.get(), value.data()) < 0) return std::nullopt;
   value.resize(std::min(value.size(), value.find('\0')));
   return value;
+}
+
+std::uint64_t bytes_of_file(const Handle& object) {
+  const Handle file(H5Iget_file_id(object.get()), H5Fclose);
+  hsize_t bytes = 0;
+  return file && H5Fget_filesize(file.get(), &bytes) >= 0 ? bytes : 0;
 }
 
 Hdf5Dataset describe(const Handle& dataset, const std::string& path, ExitCode blame, const Path& where) {
@@ -141,12 +153,15 @@ Hdf5Dataset describe(const Handle& dataset, const std::string& path, ExitCode bl
       result.dtype = *named;
     }
   }
-  result.bytes = H5Tget_size(type.get());
-  for (const hsize_t size : extent) result.bytes *= size;
-  if (result.bytes == 0) return result;
+  if (std::find(extent.begin(), extent.end(), 0) != extent.end()) return result;
   const haddr_t offset = H5Dget_offset(dataset.get());
   if (offset == HADDR_UNDEF) fail(blame, "dataset {} of {} is not contiguous", path, where.string());
   result.offset = offset;
+  result.bytes = H5Tget_size(type.get());
+  bool fits = true;
+  for (const hsize_t size : extent) fits = fits && !__builtin_mul_overflow(result.bytes, size, &result.bytes);
+  const std::uint64_t end = bytes_of_file(dataset);
+  if (!fits || offset > end || result.bytes > end - offset) fail(blame, "dataset {} of {} is larger than the file", path, where.string());
   return result;
 }
 
@@ -309,7 +324,7 @@ std::optional<std::int64_t> Hdf5File::integer_attribute(const std::string& path,
   if (H5Aexists(object.get(), name.c_str()) <= 0) return std::nullopt;
   const Handle attribute(H5Aopen(object.get(), name.c_str(), H5P_DEFAULT), H5Aclose);
   std::int64_t value = 0;
-  if (!attribute || H5Aread(attribute.get(), H5T_NATIVE_INT64, &value) < 0) return std::nullopt;
+  if (!attribute || !is_single(attribute) || H5Aread(attribute.get(), H5T_NATIVE_INT64, &value) < 0) return std::nullopt;
   return value;
 }
 

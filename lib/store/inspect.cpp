@@ -1,7 +1,7 @@
 #include "store/inspect.hpp"
 
 #include "base/text.hpp"
-#include "report/curve.hpp"
+#include "report/run_curve.hpp"
 #include "report/table.hpp"
 #include "report/terminal.hpp"
 #include "store/checkpoint_reader.hpp"
@@ -120,23 +120,9 @@ InspectAnswer verify(const std::vector<Path>& checkpoints, VerifyLevel level) {
 }
 
 InspectAnswer show_curve(const Path& run) {
-  const Path file = run / "records.jsonl";
-  std::vector<Series> series;
+  const std::vector<Series> series = loss_series(run);
   Json json = {{"run", run.string()}, {"series", Json::object()}};
-  const auto add = [&](const std::string& name, double step, double loss) {
-    const auto known = std::find_if(series.begin(), series.end(), [&](const Series& candidate) { return candidate.name == name; });
-    Series& target = known == series.end() ? series.emplace_back(Series{name, {}}) : *known;
-    while (!target.points.empty() && target.points.back().x >= step) target.points.pop_back();   // a resumed run goes back
-    target.points.push_back({step, loss});
-  };
-  for (const std::string& line : split(read_file(file), '\n')) {
-    const Json record = Json::parse(line, nullptr, false);   // the last line of a running job may be cut short
-    if (!record.is_object() || !record.contains("loss") || !record["loss"].is_number() || !record.contains("step")) continue;
-    const std::string kind = record.value("kind", "");
-    if (kind == "step") add("training", record["step"].get<double>(), record["loss"].get<double>());
-    if (kind == "eval") add(record.value("split", "evaluation"), record["step"].get<double>(), record["loss"].get<double>());
-  }
-  if (series.empty()) fail(ExitCode::input, "{} holds no losses", file.string());
+  if (series.empty()) fail(ExitCode::input, "{} holds no losses", (run / "records.jsonl").string());
   for (const Series& one : series) {
     for (const Series::Point& point : one.points) json["series"][one.name].push_back({point.x, point.y});
   }

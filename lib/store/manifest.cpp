@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "layout/json.hpp"
+#include "store/listed_path.hpp"
 
 #include <algorithm>
 
@@ -49,20 +50,20 @@ Json to_json(const StoredTensor& tensor) {
 }
 
 template <class Value>
-Value parsed(std::optional<Value> value, const std::string& word, const std::string& origin) {
-  if (!value) fail(ExitCode::input, "{}: unknown word '{}'", origin, word);
+Value parsed(std::optional<Value> value, const std::string& word) {
+  if (!value) fail(ExitCode::input, "unknown word '{}'", word);
   return *value;
 }
 
-StoredComponent component_from_json(const Json& value, const std::string& origin) {
+StoredComponent component_from_json(const Json& value) {
   StoredComponent component;
   component.key = value.at("key");
   const std::string pattern = value.at("pattern");
   const std::string validation = value.at("validation");
   const std::string remap = value.at("remap");
-  component.pattern = parsed(parse_pattern(pattern), pattern, origin);
-  component.validation = parsed(parse_validation(validation), validation, origin);
-  component.remap_policy = parsed(parse_remap(remap), remap, origin);
+  component.pattern = parsed(parse_pattern(pattern), pattern);
+  component.validation = parsed(parse_validation(validation), validation);
+  component.remap_policy = parsed(parse_remap(remap), remap);
   component.equal_along = value.value("equal_along", std::vector<AxisName>{});
   component.required = value.at("required");
   if (const auto cells = value.find("cells"); cells != value.end()) {
@@ -71,12 +72,12 @@ StoredComponent component_from_json(const Json& value, const std::string& origin
   return component;
 }
 
-StoredTensor tensor_from_json(const Json& value, const std::vector<Mesh>& meshes, const std::string& origin) {
+StoredTensor tensor_from_json(const Json& value, const std::vector<Mesh>& meshes) {
   StoredTensor tensor;
   tensor.component = value.at("component");
   tensor.cell = value.value("cell", "");
   tensor.name = value.at("name");
-  tensor.layout = layout_from_json(value, meshes, origin);
+  tensor.layout = layout_from_json(value, meshes, fmt::format("tensor '{}'", tensor.name));
   tensor.aliases = value.value("aliases", std::vector<std::string>{});
   tensor.fingerprint = fingerprint_from_hex(value.at("fingerprint").get<std::string>());
   return tensor;
@@ -101,10 +102,20 @@ Json to_json(const Manifest& manifest) {
   return result;
 }
 
-Manifest from_json(const Json& value, const std::string& origin) {
-  if (value.value("schema", "") != schema) fail(ExitCode::input, "{}: not the manifest of a checkpoint", origin);
+void check_names(const Manifest& manifest) {
+  for (const StoredTensor& tensor : manifest.tensors) {
+    if (find_component(manifest, tensor.component) == nullptr) fail(ExitCode::input, "tensor '{}' is of component '{}', which is not listed", tensor.name, tensor.component);
+  }
+  for (const StoredFile& file : manifest.files) {
+    if (!stays_below(file.path)) fail(ExitCode::input, "the file '{}' does not lie in the checkpoint", file.path);
+  }
+}
+
+/// What is wrong is thrown without the origin.
+Manifest from_json(const Json& value) {
+  if (value.value("schema", "") != schema) fail(ExitCode::input, "not the manifest of a checkpoint");
   if (value.at("version") != version) {
-    fail(ExitCode::input, "{}: checkpoint format {} is not known; this program reads format {}", origin, to_text(value.at("version")), version);
+    fail(ExitCode::input, "checkpoint format {} is not known; this program reads format {}", to_text(value.at("version")), version);
   }
   Manifest manifest;
   manifest.step = value.at("step");
@@ -116,15 +127,16 @@ Manifest from_json(const Json& value, const std::string& origin) {
   }
   manifest.state_digest = hash_from_hex(value.at("state_digest").get<std::string>());
   std::vector<Mesh> meshes;
-  for (const Json& mesh : value.at("meshes")) meshes.push_back(mesh_from_json(mesh, origin));
-  if (meshes.empty()) fail(ExitCode::input, "{}: no mesh is described", origin);
+  for (const Json& mesh : value.at("meshes")) meshes.push_back(mesh_from_json(mesh, "a mesh"));
+  if (meshes.empty()) fail(ExitCode::input, "no mesh is described");
   manifest.mesh = meshes.front();
-  for (const Json& component : value.at("components")) manifest.components.push_back(component_from_json(component, origin));
+  for (const Json& component : value.at("components")) manifest.components.push_back(component_from_json(component));
   for (const Json& file : value.at("files")) {
     manifest.files.push_back({file.at("path"), file.at("bytes"), hash_from_hex(file.at("hash").get<std::string>())});
   }
-  for (const Json& tensor : value.at("tensors")) manifest.tensors.push_back(tensor_from_json(tensor, meshes, origin));
+  for (const Json& tensor : value.at("tensors")) manifest.tensors.push_back(tensor_from_json(tensor, meshes));
   for (const auto& [name, text] : value.at("documents").items()) manifest.documents.emplace_back(name, text.get<std::string>());
+  check_names(manifest);
   return manifest;
 }
 
@@ -165,8 +177,11 @@ Manifest parse_manifest(const std::string& text, const std::string& origin) {
   }
   if (to_hex(hash128(std::string_view(text).substr(0, at))) != text.substr(digits, 32))
     fail(ExitCode::input, "{}: its content does not match its own hash", origin);
+  const Json document = parse_json(text, origin);
   try {
-    return from_json(parse_json(text, origin), origin);
+    return from_json(document);
+  } catch (const Error& error) {
+    fail(ExitCode::input, "{}: {}", origin, error.what());
   } catch (const nlohmann::json::exception& error) {
     fail(ExitCode::input, "{}: malformed manifest: {}", origin, error.what());
   }

@@ -48,6 +48,8 @@ class Shard {
     return elements<std::uint32_t>(tokens_).subspan(offset, length);
   }
 
+  [[noreturn]] void fail_damaged(const std::string& how) const { fail(ExitCode::input, "{} is damaged: {}", path_.string(), how); }
+
   void verify_hash() const {
     const Hash128 actual = hash128(file_.bytes());
     if (actual != entry_.hash) {
@@ -59,7 +61,8 @@ class Shard {
   std::span<const std::byte> view(const Hdf5File& hdf5, const char* name, DType dtype, std::int64_t count, std::vector<std::uint64_t>& copy) const {
     const Hdf5Dataset dataset = hdf5.has(name) ? hdf5.dataset(name) : Hdf5Dataset{};
     const Shape expected{count};
-    if (dataset.path.empty() || dataset.dtype != dtype || dataset.shape != expected || dataset.offset + dataset.bytes > file_.bytes().size()) {
+    if (dataset.path.empty() || dataset.dtype != dtype || dataset.shape != expected || dataset.offset > file_.bytes().size() ||
+        dataset.bytes > file_.bytes().size() - dataset.offset) {
       fail(ExitCode::input, "{}: {} is not a whole dataset of {} elements of {}, as DATASET.json says", path_.string(), name, count, name_of(dtype));
     }
     const std::span<const std::byte> bytes = file_.bytes().subspan(dataset.offset, dataset.bytes);
@@ -90,12 +93,15 @@ struct TokenStream::State {
   std::int64_t tokens = 0;
   std::int64_t documents = 0;
 
+  std::int64_t vocabulary = 0;
+
   const Shard& at(std::int64_t position) const { return *shards[static_cast<std::size_t>(position / shard_tokens)]; }
 };
 
 TokenStream::TokenStream(const Path& folder, const DatasetManifest& manifest, DataSplit split) : state_(std::make_unique<State>()) {
   const SplitEntry& entry = manifest.of(split);
   state_->shard_tokens = manifest.shard_tokens;
+  state_->vocabulary = manifest.vocabulary;
   for (const ShardEntry& shard : entry.shards) {
     const bool last = &shard == &entry.shards.back();
     if (shard.tokens > manifest.shard_tokens || (!last && shard.tokens != manifest.shard_tokens)) {
@@ -127,7 +133,13 @@ void TokenStream::copy(std::int64_t begin, std::span<std::int32_t> out) const {
   invariant(begin >= 0 && begin + static_cast<std::int64_t>(out.size()) <= state_->tokens, "tokens are read within the stream");
   while (!out.empty()) {
     const std::size_t copied = std::visit([&](const auto& tokens) {
-      std::ranges::transform(tokens, out.begin(), [](auto token) { return static_cast<std::int32_t>(token); });
+      const auto vocabulary = static_cast<std::uint64_t>(state_->vocabulary);
+      std::uint32_t highest = 0;
+      std::ranges::transform(tokens, out.begin(), [&highest](auto token) {
+        highest = std::max<std::uint32_t>(highest, token);
+        return static_cast<std::int32_t>(token);
+      });
+      if (highest >= vocabulary) state_->at(begin).fail_damaged(fmt::format("it holds the token {}, the vocabulary has {}", highest, vocabulary));
       return tokens.size();
     }, run(begin, static_cast<std::int64_t>(out.size())));
     out = out.subspan(copied);
@@ -143,8 +155,10 @@ std::vector<std::int64_t> TokenStream::document_starts(std::int64_t begin, std::
     const Shard& shard = state_->at(begin);
     const std::span<const std::uint64_t> documents = shard.documents();
     for (auto at = std::ranges::lower_bound(documents, static_cast<std::uint64_t>(begin - shard.first())); at != documents.end(); ++at) {
+      if (*at >= static_cast<std::uint64_t>(shard.end() - shard.first())) shard.fail_damaged("a document starts behind its end");
       const std::int64_t start = shard.first() + static_cast<std::int64_t>(*at);
       if (start >= end) break;
+      if (start < begin || (!starts.empty() && start <= starts.back())) shard.fail_damaged("its documents do not start one after the other");
       starts.push_back(start);
     }
     begin = shard.end();

@@ -1,5 +1,6 @@
 """system.py: what surrounds a step, each against a baseline in the same run: two ranks of one thread against one rank of two, start-up against a
-bare MPI and LibTorch program, saving against raw O_DIRECT writes, tokenizing in MB/s. Prints one JSON line a figure."""
+bare MPI and LibTorch program, saving against raw O_DIRECT writes, tokenizing in MB/s. Prints one JSON line a figure;
+with words (parallel, start-up, saving, tokenizing) only those."""
 
 import json
 import os
@@ -10,6 +11,11 @@ import tempfile
 import time
 
 from bench import BUILD, GPT2_124M, SMALL, SOURCE
+
+sys.path.append(str(SOURCE / "tests/harness"))
+os.environ.setdefault("LOCKSTEP_BUILD", str(BUILD))
+os.environ.setdefault("LOCKSTEP_SOURCE", str(SOURCE))
+from lockstep_testing import token_stream  # noqa: E402
 
 ROUNDS = 5
 DATA = next((place for place in [pathlib.Path(os.environ.get("LOCKSTEP_DATA", "absent")), SOURCE.parent / "shared/data"] if place.exists()), None)
@@ -78,18 +84,42 @@ def saving(folder, config):
     show("saving of GPT-2 124M, one rank", bytes=saves[0]["bytes"], save_gb_per_s=ours, raw_o_direct_gb_per_s=max(raw), ratio=ours / max(raw))
 
 
-def tokenizing(folder):
-    if DATA is None:
-        return
-    text = folder / "large.txt"
-    text.write_bytes((DATA / "wikitext2-valid.txt").read_bytes() * 30)
+def prepared(folder, text, tokenizer):
+    """The best of three runs in seconds, and the token stream."""
     best = 1e9
     for _ in range(3):
+        output = pathlib.Path(tempfile.mkdtemp(dir=folder)) / "out"
         start = time.monotonic()
-        subprocess.run([BUILD / "tools/prepare-data", text, "--output", pathlib.Path(tempfile.mkdtemp(dir=folder)) / "out", "--data.tokenizer",
-                        DATA / "tokenizers/gpt2", "--data.validation", "none", "--threads", "1"], check=True, capture_output=True)
+        subprocess.run([BUILD / "tools/prepare-data", text, "--output", output, "--data.tokenizer", tokenizer, "--data.validation", "none", "--threads", "1"],
+                       check=True, capture_output=True)
         best = min(best, time.monotonic() - start)
-    show("prepare-data, gpt2 tokenizer, one thread, whole program", mb_per_s=text.stat().st_size / best / 1e6)
+    return best, token_stream(output)
+
+
+def tokenizing(folder):
+    """Against the tokenizers package on one thread, by documents of one line each, as it is fastest; ids must be equal."""
+    if DATA is None:
+        return
+    from tokenizers import ByteLevelBPETokenizer
+    lines = (DATA / "wikitext2-valid.txt").read_text().splitlines(keepends=True) * 8
+    large, documents = folder / "large.txt", folder / "documents.jsonl"
+    large.write_text("".join(lines) * 4)
+    documents.write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
+    gpt2 = DATA / "tokenizers/gpt2"
+    for name, tokenizer in [("gpt2", gpt2), ("chars", "chars"), ("bytes", "bytes")]:
+        seconds, _ = prepared(folder, large, tokenizer)
+        show(f"prepare-data, {name}, one thread, whole program, one document", mb_per_s=large.stat().st_size / seconds / 1e6)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    theirs = ByteLevelBPETokenizer(str(gpt2 / "vocab.json"), str(gpt2 / "merges.txt"))
+    start = time.monotonic()
+    encoded = theirs.encode_batch(lines)
+    seconds_of_theirs = time.monotonic() - start
+    seconds, ids = prepared(folder, documents, gpt2)
+    end = theirs.token_to_id("<|endoftext|>")
+    equal = [token for token in ids.tolist() if token != end] == [token for one in encoded for token in one.ids]
+    size = sum(len(line.encode()) for line in lines) / 1e6
+    show("prepare-data, gpt2, one thread, documents of a line, against tokenizers", mb_per_s=size / seconds, tokenizers_mb_per_s=size / seconds_of_theirs,
+         ratio=seconds_of_theirs / seconds, ids_equal=equal)
 
 
 def main():
@@ -101,11 +131,14 @@ def main():
         small, large = folder / "small.json", folder / "large.json"
         small.write_text(json.dumps(SMALL))
         large.write_text(json.dumps(GPT2_124M))
-        data_parallel(folder, "small recipe", small, 12, 60)
-        data_parallel(folder, "GPT-2 124M", large, 4, 8)
-        start_up(folder, small)
-        saving(folder, large)
-        tokenizing(folder)
+        figures = {
+            "parallel": lambda: (data_parallel(folder, "small recipe", small, 12, 60), data_parallel(folder, "GPT-2 124M", large, 4, 8)),
+            "start-up": lambda: start_up(folder, small),
+            "saving": lambda: saving(folder, large),
+            "tokenizing": lambda: tokenizing(folder),
+        }
+        for name in sys.argv[1:] or figures:
+            figures[name]()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
 """Records and event files, read by readers that are not ours."""
 
 import json
+import math
+import re
+import struct
 import subprocess
 
 from lockstep_testing import BUILD, needs
@@ -30,6 +33,37 @@ def test_a_record_of_every_kind_meets_the_printed_schema(tmp):
 def test_the_file_holds_what_was_printed(tmp):
     records = written(tmp)
     assert [json.loads(line) for line in (tmp / "records.jsonl").read_text().splitlines()] == records
+
+
+def replaced(text):
+    """One mark for each run of bytes that are no UTF-8: readers may count such bytes otherwise."""
+    return re.sub("\ufffd+", "\ufffd", text)
+
+
+def check_random_records(folder, seed, count):
+    subprocess.run([BUILD / "tests/meta/write-records", folder, str(seed), str(count)], check=True)
+    lines = (folder / "records.jsonl").read_bytes().decode("utf-8").split("\n")   # strict: the file is UTF-8 whatever went in
+    expected = (folder / "expected.txt").read_text().splitlines()
+    assert lines.pop() == "" and len(lines) == len(expected) == count
+    for line, words in zip(lines, map(str.split, expected)):
+        record = json.loads(line)
+        assert (record["kind"], record["step"]) == (words[0], int(words[1])), (line, words)
+        if words[0] == "sample":
+            for field, digits in [("prompt", words[2]), ("text", words[3])]:
+                raw = bytes.fromhex(digits[1:])
+                try:
+                    assert record[field] == raw.decode("utf-8"), (line, raw)
+                except UnicodeDecodeError:
+                    assert replaced(record[field]) == replaced(raw.decode("utf-8", "replace")), (line, raw)
+        else:
+            for field, digits in [("loss", words[2]), ("eta_s", words[3])]:
+                (number,) = struct.unpack(">d", bytes.fromhex(digits))
+                same = record[field] is None if not math.isfinite(number) else record[field] == number and math.copysign(1, record[field]) == math.copysign(1, number)
+                assert same, (line, number)
+
+
+def test_any_text_and_any_number_survives_a_reader_that_is_not_ours(tmp):
+    check_random_records(tmp, seed=1, count=4000)
 
 
 def test_tensorboard_reads_the_scalars_and_texts(tmp):

@@ -86,6 +86,8 @@ def test_serial_programs_carry_neither_mpi_nor_libtorch():
         assert "libmpi" not in libraries and "libtorch" not in libraries and "libc10" not in libraries, libraries
 
 
-def test_preparing_data_needs_no_libtorch():
-    libraries = linked_libraries("prepare-data")
-    assert "libtorch" not in libraries and "libc10" not in libraries, libraries
+def test_only_the_job_of_training_needs_libtorch():
+    for name in ["prepare-data", "train"]:
+        libraries = linked_libraries(name)
+        assert "libtorch" not in libraries and "libc10" not in libraries, libraries
+    assert "libtorch" in linked_libraries("train-job")

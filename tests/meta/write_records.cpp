@@ -1,10 +1,14 @@
 // write-records FOLDER: a record of every kind through every sink, and the schema, for readers that are not ours to check.
+// write-records FOLDER SEED COUNT: records of random texts and numbers in records.jsonl, and what they hold in expected.txt, in hexadecimal.
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/random.hpp"
 #include "report/build_info.hpp"
 #include "report/record.hpp"
 #include "report/record_sink.hpp"
 
+#include <array>
+#include <bit>
 #include <iostream>
 #include <limits>
 
@@ -51,12 +55,66 @@ void write_all(Recorder& recorder) {
                                .eval_loss = {}, .checkpoint = "step-300"});
 }
 
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : stream_(seed, "records") {}
+  std::uint64_t bits() { return stream_.bits(next_++); }
+  std::size_t below(std::size_t bound) { return stream_.below(next_++, bound); }
+  /// Any double: finite, denormal, infinite, nan.
+  double number() {
+    const std::array<double, 8> extremes{0.0, -0.0, 5e-324, 1.7976931348623157e308, 0.1, -1e-7, std::numeric_limits<double>::infinity(), 9007199254740993.0};
+    return below(3) == 0 ? extremes[below(extremes.size())] : std::bit_cast<double>(bits());
+  }
+  /// Bytes that are text, nearly text or none.
+  std::string text() {
+    static const std::vector<std::string> parts{"a", "\"", "\\", "/", std::string(1, '\0'), "\n", "\r", "\t", "\x1b[31m", "\x7f", "é", "\xE2\x80\xA8", "\xF0\x9F\x98\x80", "\xEF\xBF\xBF",
+                                                "\xFF", "\xC3", "\xED\xA0\x80", "\xC0\x80", "\xF4\x90\x80\x80", "\xE2\x82", "\\u0041", "</script>"};
+    std::string text;
+    for (std::size_t left = below(12); left > 0; --left) text += below(5) == 0 ? std::string(1, static_cast<char>(bits())) : parts[below(parts.size())];
+    return text;
+  }
+
+ private:
+  RandomStream stream_;
+  std::uint64_t next_ = 0;
+};
+
+std::string hexadecimal(const std::string& bytes) {
+  std::string digits = "x";
+  for (const char byte : bytes) digits += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return digits;
+}
+
+void write_random(const Path& folder, std::uint64_t seed, int count) {
+  Random random(seed);
+  Recorder recorder;
+  recorder.add(file_sink(folder / "records.jsonl"));
+  std::string expected;
+  for (int i = 0; i < count; ++i) {
+    if (i % 2 == 0) {
+      const SampleRecord record{.step = static_cast<std::int64_t>(random.bits()), .prompt = random.text(), .text = random.text(), .tokens = i};
+      recorder.write(record);
+      expected += fmt::format("sample {} {} {}\n", record.step, hexadecimal(record.prompt), hexadecimal(record.text));
+    } else {
+      const StepRecord record{.step = static_cast<std::int64_t>(random.bits()), .loss = random.number(), .eta_s = random.number()};
+      recorder.write(record);
+      expected += fmt::format("step {} {:016x} {:016x}\n", record.step, std::bit_cast<std::uint64_t>(record.loss), std::bit_cast<std::uint64_t>(*record.eta_s));
+    }
+  }
+  recorder.close();
+  publish_file(folder / "expected.txt", expected);
+}
+
 }  // namespace
 
 int main(int count, char** words) {
   try {
-    if (count != 2) fail(ExitCode::usage, "usage: write-records FOLDER");
+    if (count != 2 && count != 4) fail(ExitCode::usage, "usage: write-records FOLDER [SEED COUNT]");
     const Path folder = words[1];
+    if (count == 4) {
+      write_random(folder, std::stoull(words[2]), std::stoi(words[3]));
+      return 0;
+    }
     publish_file(folder / "schema.json", to_text(record_json_schema()));
     Recorder recorder;
     recorder.add(line_sink(1, "standard output"));

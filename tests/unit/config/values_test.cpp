@@ -56,6 +56,8 @@ BOOST_AUTO_TEST_CASE(texts_of_another_form_are_refused) {
   }
   BOOST_TEST(refused<RankChoice>("-1"));
   BOOST_TEST(refused<NamePattern>("(unclosed"));
+  BOOST_TEST(refused<NamePattern>(std::string(2000, '(') + std::string(2000, ')')));   // no stack is exhausted
+  BOOST_TEST(refused<NamePattern>(std::string(5000, 'a')));
 }
 
 BOOST_AUTO_TEST_CASE(a_pattern_is_looked_for_anywhere_in_a_name) {
@@ -63,6 +65,13 @@ BOOST_AUTO_TEST_CASE(a_pattern_is_looked_for_anywhere_in_a_name) {
   BOOST_TEST(!NamePattern::parse("^mlp").matches("model.layers.0.mlp.up_proj.weight"));
   BOOST_TEST(NamePattern::parse("bias$|norm").matches("ln_f.norm.weight"));
   BOOST_TEST(!NamePattern().matches("anything"));
+  BOOST_TEST(NamePattern::parse("^h\\.(?:[0-3]|1[01])\\.[[:alpha:]]+").matches("h.11.attn"));
+}
+
+BOOST_AUTO_TEST_CASE(a_pattern_that_would_search_for_ever_is_an_error) {
+  const NamePattern pattern = NamePattern::parse("(.+.+)+[!?]");
+  BOOST_CHECK_EXCEPTION(pattern.matches("model.layers.0.mlp.up_proj.weight.of.a.name.that.is.long"), Error,
+                        [](const Error& error) { return error.code() == ExitCode::usage && std::string(error.what()).find("too many steps") != std::string::npos; });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -98,6 +98,20 @@ BOOST_AUTO_TEST_CASE(a_text_reads_equal_plain_and_compressed_in_the_same_blocks)
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_line_without_an_end_is_refused_before_it_fills_the_memory) {
+  constexpr std::size_t limit = std::size_t{1} << 20;
+  publish_file(path / "a.jsonl.gz", gzipped("{}\n" + std::string(limit * 20, 'x')));   // a small file
+  publish_file(path / "b.txt", std::string(limit * 3, 'x'));
+  const auto refused = [&](const char* name, const LastCut& last_cut, const std::string& message) {
+    const auto inputs = find_inputs({(path / name).string()});
+    BlockReader reader(inputs.files, last_cut, limit);
+    TextBlock block;
+    BOOST_CHECK_EXCEPTION(while (reader.next(block)) continue, Error, input_error(message));
+  };
+  refused("a.jsonl.gz", [](std::string_view text) { return text.size(); }, "a.jsonl.gz:2: a line has more than 1.0 MiB");
+  refused("b.txt", [](std::string_view) { return std::size_t{0}; }, "b.txt:1: text that its tokenizer cannot take in parts has more than 1.0 MiB");
+}
+
 BOOST_AUTO_TEST_CASE(blocks_of_a_text_tell_document_lines_and_hash_and_never_cut_a_character) {
   for (const std::size_t size : {1ul, 262143ul, 262144ul, 262145ul, 700000ul}) {
     std::string text = "é";

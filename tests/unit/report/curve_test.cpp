@@ -1,6 +1,9 @@
+#include "base/error.hpp"
 #include "base/text.hpp"
+#include "harness/temporary_folder.hpp"
 #include "report/curve.hpp"
 #include "report/curve_scale.hpp"
+#include "report/run_curve.hpp"
 #include "report/table.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -51,6 +54,17 @@ BOOST_AUTO_TEST_CASE(the_unicode_picture_stays_within_the_columns) {
   const std::string text = curve_text({"t", "step", "loss"}, falling_line(), 60, 10, Charset::unicode);
   for (const std::string& line : split(text, '\n')) BOOST_TEST(width_of(line) <= 60U);
   BOOST_TEST(text.find("\xE2\xA0") != std::string::npos);
+}
+
+BOOST_FIXTURE_TEST_CASE(losses_are_read_back_past_a_resume_other_records_and_a_torn_end, TemporaryFolder) {
+  publish_file(path / "records.jsonl", "{\"kind\":\"step\",\"step\":1,\"loss\":4}\n{\"kind\":\"step\",\"step\":5,\"loss\":3}\n7\n{\"kind\":[],\"loss\":1}\n"
+                                     "{\"kind\":\"step\",\"loss\":1}\n{\"kind\":\"step\",\"step\":3,\"loss\":2}\n{\"kind\":\"eval\",\"step\":3,\"loss\":null}\n{\"kind\":\"st");
+  const std::vector<Series> series = loss_series(path);
+  BOOST_REQUIRE(series.size() == 1);
+  BOOST_REQUIRE(series[0].points.size() == 2);   // a run that resumed at step 2 went back from step 5
+  BOOST_TEST((series[0].points[0].y == 4 && series[0].points[1].x == 3 && series[0].points[1].y == 2));
+  publish_file(path / "records.jsonl", "{}\n{\n");
+  BOOST_CHECK_EXCEPTION(loss_series(path), Error, [](const Error& error) { return std::string(error.what()).find("records.jsonl:2") != std::string::npos; });
 }
 
 BOOST_AUTO_TEST_CASE(a_curve_of_one_point_or_none_has_axes_still) {

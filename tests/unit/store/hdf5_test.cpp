@@ -5,6 +5,7 @@
 
 #include <boost/test/unit_test.hpp>
 #include <fcntl.h>
+#include <hdf5.h>
 
 using namespace lockstep;
 
@@ -91,6 +92,25 @@ BOOST_FIXTURE_TEST_CASE(attributes_come_back_and_absent_ones_are_nothing, Tempor
   BOOST_TEST(!again.integer_attribute("/", "absent").has_value());
   BOOST_TEST(again.has("/x"));
   BOOST_TEST(!again.has("/no/such/path"));
+}
+
+BOOST_FIXTURE_TEST_CASE(attributes_of_several_elements_are_none_and_datasets_larger_than_their_file_are_refused, TemporaryFolder) {
+  const hid_t file = H5Fcreate((path / "a.h5").c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hsize_t many = 1000;
+  const hid_t list = H5Screate_simple(1, &many, nullptr);
+  const hid_t letters = H5Tcopy(H5T_C_S1);
+  H5Tset_size(letters, 4);
+  for (const auto& [name, type] : {std::pair("numbers", H5T_STD_I64LE), std::pair("texts", letters)}) {
+    H5Aclose(H5Acreate2(file, name, type, list, H5P_DEFAULT, H5P_DEFAULT));
+  }
+  const hsize_t vast = hsize_t{1} << 62;
+  const hid_t space = H5Screate_simple(1, &vast, nullptr);
+  H5Dclose(H5Dcreate2(file, "vast", H5T_STD_U64LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  H5Fclose(file);
+  const Hdf5File read = Hdf5File::open(path / "a.h5");
+  BOOST_TEST(!read.integer_attribute("/", "numbers"));
+  BOOST_TEST(!read.text_attribute("/", "texts"));
+  BOOST_CHECK_EXCEPTION(read.dataset("/vast"), Error, [](const Error& error) { return error.code() == ExitCode::input; });
 }
 
 BOOST_FIXTURE_TEST_CASE(files_that_are_absent_foreign_or_in_the_way_are_errors_that_name_them, TemporaryFolder) {

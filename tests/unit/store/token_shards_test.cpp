@@ -1,6 +1,7 @@
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "made_dataset.hpp"
+#include "store/hdf5.hpp"
 #include "store/token_shards.hpp"
 #include "harness/temporary_folder.hpp"
 
@@ -107,6 +108,23 @@ BOOST_FIXTURE_TEST_CASE(damage_to_a_shard_is_named, TemporaryFolder) {
   BOOST_CHECK_EXCEPTION(TokenStream(path, manifest, DataSplit::train), Error, input_error_naming("train/tokens-00001.h5 has 100 bytes"));
   std::filesystem::remove(second);
   BOOST_CHECK_EXCEPTION(TokenStream(path, manifest, DataSplit::train), Error, input_error_naming("train/tokens-00001.h5: no such file"));
+}
+
+BOOST_FIXTURE_TEST_CASE(tokens_beyond_the_vocabulary_and_documents_out_of_place_are_named, TemporaryFolder) {
+  DatasetManifest manifest = test::manifest_for(1000, 6000);
+  test::write_split(path, manifest, DataSplit::train, test::made_split({100, 100, 100}, 1000));
+  std::vector<std::int32_t> tokens(300);
+  TokenStream(path, manifest, DataSplit::train).copy(0, tokens);
+  DatasetManifest smaller = manifest;
+  smaller.vocabulary = 998;   // the highest of the stream
+  BOOST_CHECK_EXCEPTION(TokenStream(path, smaller, DataSplit::train).copy(0, tokens), Error, input_error_naming("it holds the token 998"));
+  const Path shard = path / "train/tokens-00000.h5";
+  const Hdf5Dataset documents = Hdf5File::open(shard).dataset("/documents");
+  for (const std::uint64_t place : {std::uint64_t{300}, ~std::uint64_t{0}, std::uint64_t{250}}) {   // behind the end, far behind, behind the next
+    const FileDescriptor file = open_file(shard, O_RDWR);
+    write_at(file, std::as_bytes(std::span(&place, 1)), documents.offset + 8, shard);
+    BOOST_CHECK_EXCEPTION(TokenStream(path, manifest, DataSplit::train).document_starts(0, 300), Error, input_error_naming("tokens-00000.h5 is damaged"));
+  }
 }
 
 BOOST_FIXTURE_TEST_CASE(a_shard_that_is_not_filled_is_not_finished, TemporaryFolder) {

@@ -1,0 +1,12 @@
+// How deeply JSON text nests: looked at before it becomes a tree, for printing and copying one recurses.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// Throws Error(input) naming the line if lists and objects in `text` nest deeper than in any file of ours or of models. Local.
+void refuse_deep_nesting(std::string_view text, const std::string& origin);
+
+}  // namespace lockstep
