@@ -156,6 +156,13 @@ def test_what_a_step_without_a_finite_loss_does_can_be_chosen(tmp):
     run("train", *settings, "--train.run_dir", tmp / "stop", "--train.on_nonfinite", "stop", expect=6)
 
 
+def test_threads_wait_awake_for_a_short_time_unless_the_user_says_otherwise():
+    """As the OpenMP run-time itself reports it when it is loaded."""
+    for said, seen in [({}, "10000"), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "passive"}, "0")]:
+        done = run("train", "--no-such-option", env=dict(said, OMP_DISPLAY_ENV="VERBOSE"), expect=2)
+        assert f"GOMP_SPINCOUNT = '{seen}'" in done.stderr, (said, done.stderr)
+
+
 def test_a_phase_can_have_a_limit_of_its_own(tmp):
     prepare(tmp)
     settings = ["--model.config", tmp / "model", "--data.path", tmp / "data", "--train.inject", "phase=save.write,kind=stall"]
