@@ -78,6 +78,18 @@ Place::Process process_state(std::int32_t process) {
   return state == 'T' || state == 't' ? Place::Process::stopped : Place::Process::runs;
 }
 
+constexpr std::string_view last_words = ".last-words-";   // and what tells jobs apart: the names of their folders
+
+/// Of earlier jobs. They cannot do it themselves: until its last process has ended, a job must not explain itself a second time.
+void remove_last_words(const Path& folder) {
+  std::error_code ignored;
+  std::vector<Path> found;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (entry.path().filename().string().starts_with(last_words)) found.push_back(entry.path());
+  }
+  for (const Path& path : found) std::filesystem::remove_all(path, ignored);
+}
+
 Json to_json(const Place& place) {
   return {place.rank, static_cast<int>(place.phase), place.step, place.seconds, place.waits, static_cast<int>(place.process)};
 }
@@ -158,6 +170,7 @@ Places::~Places() {
 }
 
 void Places::share(Communicator& world, const Path& folder) {
+  if (world.rank() == 0) remove_last_words(folder);
   if (world.size() == 1) return;
   State& state = *state_;
   // Every rank offers memory; that of a machine's lowest rank is used. It has no name that a killed job could leave behind.
@@ -177,7 +190,7 @@ void Places::share(Communicator& world, const Path& folder) {
     state.machine_of.push_back(machines.try_emplace(offer.at(0).get<std::string>(), rank).first->second);
     if (offer.at(0) == mine.at(0)) state.ranks.push_back(rank);
   }
-  if (machines.size() > 1) state.folder = folder / fmt::format(".last-words-{}-{}", offers[0].at(4).get<std::string>(), offers[0].at(2).get<int>());
+  if (machines.size() > 1) state.folder = folder / fmt::format("{}{}-{}", last_words, offers[0].at(4).get<std::string>(), offers[0].at(2).get<int>());
   const Json& lowest = offers[static_cast<std::size_t>(state.machine())];
   Waiting::counts_in(nullptr);
   const bool shares = lowest.at(3).get<int>() >= 0 && state.map(fmt::format("/proc/{}/fd/{}", lowest.at(2).get<int>(), lowest.at(3).get<int>()));
@@ -268,11 +281,6 @@ std::vector<Place> Places::all(double patience_s) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   return places;
-}
-
-void Places::tidy() noexcept {
-  std::error_code ignored;
-  if (!state_->folder.empty()) std::filesystem::remove_all(state_->folder, ignored);
 }
 
 const std::vector<Places::Neighbour>& Places::neighbours() const { return state_->neighbours; }

@@ -38,7 +38,8 @@ class Places {
   Places(const Places&) = delete;
   Places& operator=(const Places&) = delete;
 
-  /// Shares the places of all ranks. `folder` is one that all machines see (it need not exist yet). Once. Collective over `world`.
+  /// Shares the places of all ranks. `folder` is one that all machines see (it need not exist yet); what an earlier
+  /// job said there when it ended is removed. Once. Collective over `world`.
   void share(Communicator& world, const Path& folder);
 
   /// The rank goes on to another phase. Local, of the thread that made the object: its waiting counts.
@@ -55,8 +56,6 @@ class Places {
   void tell_machine();
   /// The places of all ranks: those of this machine, and what others tell within `patience_s`. Local; does not throw.
   std::vector<Place> all(double patience_s);
-  /// Takes back what was written into the folder, as far as that is possible. Local.
-  void tidy() noexcept;
 
   struct Neighbour {
     int rank;

@@ -131,7 +131,6 @@ void Session::State::tell_of_hang(double limit_s) {
   const std::vector<Place> guilty = culprits(all);
   const std::string who = guilty.empty() ? "every rank waits for another" : headline(guilty);
   const std::string explanation = fmt::format("watchdog: {}: longer than the limit of {} s, the job ends", who, limit_s);
-  places.tidy();
   end(end_at(guilty.empty() ? places.mine() : guilty.front(), explanation, static_cast<int>(ExitCode::communication)),
       fmt::format("{}\n{}", explanation, all.size() > 1 ? table_of(all) : ""));
 }

@@ -175,7 +175,7 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   agree_equal(world, "the step program", to_hex(hash_of(plan.programs.train)) + to_hex(hash_of(plan.programs.eval)));
   RunFiles files(world, config.train.run_dir);
   const std::string unexplained = rank0_tells(world, "read status.json", [&] { return unexplained_end(config.train.run_dir).value_or(""); });
-  keep_status(session, config.train.run_dir);
+  together(world, "write status.json", [&] { keep_status(session, config.train.run_dir); });
   together(world, "start", [&] { session.enter(Phase::start_up); });
 
   std::optional<Model> model;

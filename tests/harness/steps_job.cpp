@@ -52,7 +52,7 @@ int run_steps(Session& session, StopChannels& channels, CommunicationLane& lane,
 
 int run_job_of_steps(Session& session, const Path& folder, std::int64_t steps) {
   session.accept_stop_signals();
-  keep_status(session, folder);
+  together(session.world(), "write status.json", [&] { keep_status(session, folder); });
   StopChannels channels(session, {.control_file = folder / "control", .max_time_s = {}});
   CommunicationLane lane(session.world(), "gradients");
   together(session.world(), "start", [&] { session.enter(Phase::start_up); });
