@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "checkpoint/catalogue.hpp"
+#include "comm/failure.hpp"
 #include "comm/together.hpp"
 #include "store/box_runs.hpp"
 #include "store/checkpoint_plan.hpp"
@@ -51,6 +52,8 @@ class Save {
   }
   bool leads(const PlannedFile& file) const { return file.leader == ranks_.rank(); }
   std::span<const std::byte> bytes_of_piece(std::size_t piece) const;
+  void write(const PlannedFile& file, Numbers& written) const;
+  void make_room() const;
   void check_unchanged() const;
 
   Communicator& ranks_;
@@ -72,6 +75,14 @@ void Save::agree() {
   staging_ = staging_folder(request_.run, request_.step, uuid_);
 }
 
+// What killed jobs left behind must not be what a save fails for.
+void Save::make_room() const {
+  try {
+    sweep(request_.run);
+  } catch (const Error&) {   // what cannot be removed is told after the commit, by which it is tried again
+  }
+}
+
 // Rank 0 makes the folders, then each part's leader lays it out and tells the others where their pieces go.
 void Save::stage(std::vector<Fingerprint> fingerprints) {
   fingerprints_ = std::move(fingerprints);
@@ -81,7 +92,9 @@ void Save::stage(std::vector<Fingerprint> fingerprints) {
   Numbers offsets;
   together(ranks_, fmt::format("staging the checkpoint of step {}", request_.step), [&] {
     enter(Phase::save_stage);
-    if (ranks_.rank() == 0) make_staging(staging_, plan_);
+    if (ranks_.rank() != 0) return;
+    make_room();
+    make_staging(staging_, plan_);
   });
   together(ranks_, fmt::format("laying out the checkpoint of step {}", request_.step), [&] {
     for (std::size_t i = 0; i < plan_.files.size(); ++i) {
@@ -109,21 +122,32 @@ std::span<const std::byte> Save::bytes_of_piece(std::size_t piece) const {
   return local.bytes.subspan(begin * size, static_cast<std::size_t>(elements(item.box)) * size);
 }
 
+// The pieces that this rank writes of a part.
+void Save::write(const PlannedFile& file, Numbers& written) const {
+  std::optional<PartWriter> part;
+  std::uint64_t needed = 0;
+  for (const std::size_t piece : file.pieces) {
+    if (plan_.pieces[piece].writer == ranks_.rank()) needed += bytes_of_piece(piece).size();
+  }
+  try {
+    for (const std::size_t piece : file.pieces) {
+      if (plan_.pieces[piece].writer != ranks_.rank()) continue;
+      if (!part) part.emplace(staging_ / file.path);
+      const PieceRecord record = part->write(part_piece(plan_, piece), state_.pieces[piece].offset, bytes_of_piece(piece));
+      written.insert(written.end(), {piece, record.fingerprint.first, record.fingerprint.second, record.blocks.size()});
+      for (const Hash128& block : record.blocks) written.insert(written.end(), {block.high, block.low});
+    }
+    if (part) part->finish();
+  } catch (const Error& error) {
+    throw with_room(error, staging_, needed);
+  }
+}
+
 void Save::write() {
   Numbers written;
   together(ranks_, fmt::format("writing the checkpoint of step {}", request_.step), [&] {
     enter(Phase::save_write);
-    for (const PlannedFile& file : plan_.files) {
-      std::optional<PartWriter> part;
-      for (const std::size_t piece : file.pieces) {
-        if (plan_.pieces[piece].writer != ranks_.rank()) continue;
-        if (!part) part.emplace(staging_ / file.path);
-        const PieceRecord record = part->write(part_piece(plan_, piece), state_.pieces[piece].offset, bytes_of_piece(piece));
-        written.insert(written.end(), {piece, record.fingerprint.first, record.fingerprint.second, record.blocks.size()});
-        for (const Hash128& block : record.blocks) written.insert(written.end(), {block.high, block.low});
-      }
-      if (part) part->finish();
-    }
+    for (const PlannedFile& file : plan_.files) write(file, written);
   });
   for (const std::string& text : ranks_.all_gather(encode(written))) {
     const Numbers numbers = decode(text);
@@ -232,6 +256,11 @@ SaveReport save(Communicator& ranks, const std::vector<Component>& components, c
     save.write();
     save.seal();
     report.state_digest = save.commit();
+  } catch (const AgreedError& error) {
+    save.abandon();
+    if (error.code() != ExitCode::input) throw;
+    // What a save reads are files that it has just written: where they are gone or changed, storage failed.
+    throw AgreedError(Error(ExitCode::storage, error.what(), error.hint()), error.owner());
   } catch (...) {
     save.abandon();
     throw;

@@ -124,6 +124,9 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
   visit.field("resume", checkpoint.resume, {.help = "where to start: auto continues from the newest valid checkpoint if there is one; a path "
                                                     "names the folder of a checkpoint"});
   visit.field("ranks_per_file", checkpoint.ranks_per_file, {.help = "neighbouring ranks that share one part file", .unit = "ranks", .min = 1});
+  visit.field("max_failures", checkpoint.max_failures,
+              {.help = "failed saves in a row that end the run; after fewer the checkpoint before stays current and training goes on", .unit = "saves",
+               .min = 1});
 }
 
 void describe(Declaration& visit, LogOptions& log) {

@@ -116,6 +116,7 @@ struct CheckpointOptions {
   bool at_end = true;
   Resume resume;
   std::int64_t ranks_per_file = 1;                           // neighbouring ranks that share one part file
+  std::int64_t max_failures = 3;                             // failed saves in a row that end the run
 };
 
 struct LogOptions {

@@ -57,6 +57,7 @@ void describe(RecordFields& visit, const CheckpointRecord& record) {
   visit.field("step", record.step, "steps done that it holds");
   visit.field("path", record.path, "its folder");
   visit.field("bytes", record.bytes, "size of its files");
+  visit.field("state_digest", record.state_digest, "hash of all that it holds, whatever ranks and files it is spread over: 32 hexadecimal digits");
   visit.field("save_ms", record.save_ms, "duration of the save");
   visit.field("removed", record.removed, "folders of older checkpoints that were removed");
 }

@@ -77,6 +77,7 @@ struct CheckpointRecord {
   std::int64_t step = 0;
   std::string path;
   std::int64_t bytes = 0;
+  std::string state_digest;                      // as in its manifest
   double save_ms = 0;
   std::vector<std::string> removed;              // folders that retention removed
 };
@@ -85,7 +86,7 @@ struct CheckpointRecord {
 struct EventRecord {
   static constexpr std::string_view kind = "event";
   std::optional<std::int64_t> step = {};
-  std::string name = {};                         // "nonfinite_step", "nonfinite_validation", "loss_spike", "unexplained_end"
+  std::string name = {};                         // "nonfinite_step", "nonfinite_validation", "loss_spike", "unexplained_end", "save_failed"
   std::string message = {};
   std::optional<double> loss = {};
   std::optional<double> grad_norm = {};

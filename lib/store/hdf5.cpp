@@ -41,7 +41,11 @@ std::string innermost_reason() {
     return 1;   // the walk starts at the innermost call
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, visit, &reason);
-  return reason;
+  constexpr std::string_view opening = "error message = '";   // the system's own reason, where the library quotes one among much else
+  const std::size_t quoted = reason.find(opening);
+  if (quoted == std::string::npos) return reason;
+  const std::size_t begin = quoted + opening.size();
+  return reason.substr(begin, reason.find('\'', begin) - begin);
 }
 
 [[noreturn]] void fail_hdf5(ExitCode code, std::string_view tried, const Path& path) {

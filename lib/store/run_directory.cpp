@@ -184,14 +184,18 @@ std::vector<std::int64_t> retire(const Path& run, const Retention& retention) {
     publish_rename(victim.path, folder / fmt::format(".trash-{}-{}", victim.path.filename().string(), make_uuid()));
     removed.push_back(victim.step);
   }
+  sweep(run);
+  return removed;
+}
+
+void sweep(const Path& run) {
   std::vector<Path> failed;
-  for (const Path& path : names_in(folder)) {
+  for (const Path& path : names_in(checkpoints_folder(run))) {
     const std::string name = path.filename().string();
     if (name.starts_with(".trash-") || name.starts_with(".stage-")) remove_tree(path);
     if (name.starts_with(".failed-")) failed.push_back(path);
   }
   for (std::size_t i = 0; i + 1 < failed.size(); ++i) remove_tree(failed[i]);
-  return removed;
 }
 
 void advise_latest(const Path& run, std::int64_t step) {

@@ -48,9 +48,11 @@ struct Retention {
 std::vector<CheckpointEntry> superfluous(const std::vector<CheckpointEntry>& entries, const Retention& retention,
                                          const std::function<bool(const CheckpointEntry&)>& sound,
                                          const std::function<std::optional<double>(const CheckpointEntry&)>& metric);
-/// Renames each victim to .trash-…, then deletes it, and what earlier jobs left staged, failed or in the trash (failed: all but the last).
-/// Returns the removed steps. Throws Error(storage).
+/// Renames each victim to .trash-…, then sweeps. Returns the removed steps. Throws Error(storage).
 std::vector<std::int64_t> retire(const Path& run, const Retention& retention);
+/// Deletes what earlier saves and jobs left staged or in the trash, and all but the last of the damaged checkpoints put aside as .failed-….
+/// No save may be under way. Throws Error(storage).
+void sweep(const Path& run);
 
 /// Writes the advice RUN/checkpoints/LATEST. Throws Error(storage).
 void advise_latest(const Path& run, std::int64_t step);

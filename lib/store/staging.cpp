@@ -22,10 +22,23 @@ namespace lockstep {
 
 namespace {
 
+std::uint64_t room(const struct statvfs& status) { return static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize; }
+
 std::uint64_t free_bytes(const Path& folder) {
   struct statvfs status {};
   if (::statvfs(folder.c_str(), &status) != 0) fail_errno("ask for the free space of", folder);
-  return static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
+  return room(status);
+}
+
+// A name that may not survive a crash is taken back: the save has failed, and what was current stays so.
+void publish_folder(const Path& from, const Path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) fail_errno(fmt::format("rename {} to", from.string()), to);
+  try {
+    sync_folder(to.parent_path());
+  } catch (...) {
+    ::rename(to.c_str(), from.c_str());
+    throw;
+  }
 }
 
 // Parts have the sizes that their sealers reported, every element is in one piece, and the pieces make up the tensors: a tensor's
@@ -105,29 +118,46 @@ Manifest seal_checkpoint(const Path& staging, const CheckpointPlan& plan, const 
 void publish_checkpoint(const Path& staging, const Path& checkpoint) {
   if (std::filesystem::exists(std::filesystem::symlink_status(checkpoint)))
     fail(ExitCode::storage, "cannot publish {}: it exists", checkpoint.string());
-  publish_rename(staging, checkpoint);
+  publish_folder(staging, checkpoint);
 }
 
 void replace_checkpoint(const Path& staging, const Path& checkpoint) {
-  if (!std::filesystem::exists(std::filesystem::symlink_status(checkpoint))) return publish_rename(staging, checkpoint);
+  if (!std::filesystem::exists(std::filesystem::symlink_status(checkpoint))) return publish_folder(staging, checkpoint);
+  const auto exchange = [&] { return ::renameat2(AT_FDCWD, staging.c_str(), AT_FDCWD, checkpoint.c_str(), RENAME_EXCHANGE) == 0; };
+  if (exchange()) {
+    try {
+      sync_folder(checkpoint.parent_path());
+    } catch (...) {
+      exchange();
+      throw;
+    }
+    return abandon_staging(staging);   // which holds the older one now
+  }
   const Path trash = checkpoint.parent_path() / fmt::format(".trash-{}-{}", checkpoint.filename().string(), make_uuid());
-  if (::renameat2(AT_FDCWD, staging.c_str(), AT_FDCWD, checkpoint.c_str(), RENAME_EXCHANGE) == 0) {
-    sync_folder(checkpoint.parent_path());
-    publish_rename(staging, trash);
-  } else {
-    publish_rename(checkpoint, trash);
-    publish_rename(staging, checkpoint);
+  publish_folder(checkpoint, trash);
+  try {
+    publish_folder(staging, checkpoint);
+  } catch (...) {
+    ::rename(trash.c_str(), checkpoint.c_str());
+    throw;
   }
   std::error_code ignored;   // what stays is trash, and is removed with the next save
   std::filesystem::remove_all(trash, ignored);
 }
 
 void abandon_staging(const Path& staging) noexcept {
-  std::string name = staging.filename().string();
-  constexpr std::string_view staged = ".stage-";
-  if (name.starts_with(staged)) name.replace(0, staged.size(), ".failed-");
+  const Path trash = staging.parent_path() / fmt::format(".trash-{}", staging.filename().string().substr(1));
   std::error_code ignored;
-  std::filesystem::rename(staging, staging.parent_path() / name, ignored);
+  std::filesystem::rename(staging, trash, ignored);
+  std::filesystem::remove_all(trash, ignored);
+}
+
+Error with_room(const Error& error, const Path& folder, std::uint64_t needed) {
+  struct statvfs status {};
+  if (error.code() != ExitCode::storage || ::statvfs(folder.c_str(), &status) != 0) return error;
+  const std::uint64_t available = room(status);
+  if (available >= needed) return error;
+  return {error.code(), fmt::format("{} (needs {}, {} free)", error.what(), human_bytes(needed), human_bytes(available)), error.hint()};
 }
 
 }  // namespace lockstep

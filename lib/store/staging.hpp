@@ -2,6 +2,7 @@
 // ranks of a job share it (checkpoint/save.hpp), checkpoint-reshard does it alone.
 #pragma once
 
+#include "base/error.hpp"
 #include "store/checkpoint_plan.hpp"
 #include "store/part_file.hpp"
 
@@ -33,10 +34,16 @@ Manifest seal_checkpoint(const Path& staging, const CheckpointPlan& plan, const 
 
 /// Renames the staging folder into place. Throws Error(storage), also if the target exists.
 void publish_checkpoint(const Path& staging, const Path& checkpoint);
-/// The same, but an older checkpoint of that name gives way: it is exchanged in one step where the file system can, and removed.
+/// The same, but an older checkpoint of that name gives way: it is exchanged in one step where the file system can, and removed. Where this
+/// throws, the older one is in its place again.
 void replace_checkpoint(const Path& staging, const Path& checkpoint);
 
-/// Puts a failed save aside as .failed-…; never throws, for the error that led here is the one to tell.
+/// Removes what a failed save has staged, so that failures do not fill the disk; never throws, for the error that led here is the one to
+/// tell. What cannot be removed is left as .trash-….
 void abandon_staging(const Path& staging) noexcept;
+
+/// The error of a write, with the room that was needed and the room there is, where the one exceeds the other: "… (needs 412 MiB, 96 MiB
+/// free)". Local.
+Error with_room(const Error& error, const Path& folder, std::uint64_t needed);
 
 }  // namespace lockstep

@@ -2,7 +2,6 @@
 
 #include "base/clock.hpp"
 #include "base/text.hpp"
-#include "checkpoint/save.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
 #include "optim/schedule.hpp"
@@ -31,7 +30,8 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
                             .max_time_s = parts.config.train.max_time ? std::optional(parts.config.train.max_time->value) : std::nullopt}),
       meter_(meter_settings(parts.config, parts.plan), monotonic_seconds()),
       callbacks_(make_callbacks(parts.config)),
-      saved_step_(parts.trajectory.step) {
+      saved_step_(parts.trajectory.step),
+      failed_saves_(parts.config) {
   if (parts.session.world().rank() != 0) return;
   const Progress::Settings settings{.what = "progress",
                                     .unit = "steps",
@@ -54,7 +54,9 @@ LoopEnd TrainingLoop::run() {
     if (due(parts_.config.eval.every) || (last && parts_.config.eval.at_end) || asks(outcome.requests, Request::evaluate)) evaluate();
     if (outcome.stop == StopLevel::now || (outcome.stop != StopLevel::none && asked_again())) return LoopEnd::stopped_now;
     const bool stopping = outcome.stop == StopLevel::after_step && !last;
-    if (stopping || due(parts_.config.checkpoint.every) || (last && parts_.config.checkpoint.at_end) || asks(outcome.requests, Request::save)) save();
+    if (stopping || due(parts_.config.checkpoint.every) || (last && parts_.config.checkpoint.at_end) || asks(outcome.requests, Request::save)) {
+      save(stopping || last ? AfterSave::nothing : AfterSave::more_steps);
+    }
     if (stopping) return LoopEnd::stopped_saved;
   }
   together(parts_.session.world(), "end the run", [&] {
@@ -203,9 +205,29 @@ void TrainingLoop::evaluate() {
   meter_.exclude(monotonic_seconds() - start_s);
 }
 
-void TrainingLoop::save() {
+void TrainingLoop::save(AfterSave after) {
   const Trajectory& now = parts_.trajectory;
   if (saved_step_ == now.step) return;
+  const double start_s = monotonic_seconds();
+  std::optional<SaveReport> report;
+  try {
+    report = lockstep::save(parts_.session.world(), parts_.components, save_request());
+  } catch (const AgreedError& error) {   // the same on all ranks, so all go on or none
+    if (error.code() != ExitCode::storage) throw;
+    tell_failed_save(error, after);
+  }
+  const double seconds = monotonic_seconds() - start_s;
+  stop_.save_took(seconds);
+  meter_.exclude(seconds);
+  if (!report) return;
+  failed_saves_.forget();
+  saved_step_ = now.step;
+  last_checkpoint_ = report->path.string();
+  if (progress_) record_save(*report, seconds);
+}
+
+SaveRequest TrainingLoop::save_request() const {
+  const Trajectory& now = parts_.trajectory;
   SaveRequest request{.run = parts_.files.folder(),
                       .step = now.step,
                       .world = {.mesh = parts_.plan.mesh},
@@ -214,17 +236,21 @@ void TrainingLoop::save() {
                       .ranks_per_file = static_cast<int>(parts_.config.checkpoint.ranks_per_file),
                       .enter = [this](Phase phase) { parts_.session.enter(phase, parts_.trajectory.step); }};
   if (evaluated_step_ == now.step) request.metrics.emplace_back("validation_loss", *now.eval_loss);
-  const double start_s = monotonic_seconds();
-  const SaveReport report = lockstep::save(parts_.session.world(), parts_.components, request);
-  const double seconds = monotonic_seconds() - start_s;
-  stop_.save_took(seconds);
-  meter_.exclude(seconds);
-  saved_step_ = now.step;
-  last_checkpoint_ = report.path.string();
-  if (!progress_) return;
-  CheckpointRecord record{.step = now.step,
+  return request;
+}
+
+void TrainingLoop::tell_failed_save(const AgreedError& error, AfterSave after) {
+  const std::int64_t step = parts_.trajectory.step;
+  const std::string message = failed_saves_.outlive(error, step, saved_step_, after);
+  if (parts_.session.world().rank() == error.owner()) parts_.output.log().warning("{}", message);
+  record_event({.step = step, .name = "save_failed", .message = message});
+}
+
+void TrainingLoop::record_save(const SaveReport& report, double seconds) {
+  CheckpointRecord record{.step = report.step,
                           .path = report.path.string(),
                           .bytes = static_cast<std::int64_t>(report.bytes),
+                          .state_digest = to_hex(report.state_digest),
                           .save_ms = seconds * 1e3,
                           .removed = {}};
   for (const std::int64_t step : report.retired) record.removed.push_back(checkpoint_folder(parts_.files.folder(), step).string());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "app/output.hpp"
+#include "checkpoint/save.hpp"
 #include "comm/stop.hpp"
 #include "config/train_config.hpp"
 #include "data/feed.hpp"
@@ -11,6 +12,7 @@
 #include "store/component.hpp"
 #include "train/callbacks.hpp"
 #include "train/evaluation.hpp"
+#include "train/failed_saves.hpp"
 #include "train/loss_window.hpp"
 #include "train/meter.hpp"
 #include "train/run_files.hpp"
@@ -71,7 +73,10 @@ class TrainingLoop {
   void record_event(const EventRecord& event);   // on the rank that has the records, as the next
   void warn_of(const EventRecord& event);
   void evaluate();
-  void save();
+  void save(AfterSave after);
+  SaveRequest save_request() const;
+  void tell_failed_save(const AgreedError& error, AfterSave after);
+  void record_save(const SaveReport& report, double seconds);
   bool due(const std::optional<std::int64_t>& every) const;
   RunView view() const;
 
@@ -85,7 +90,8 @@ class TrainingLoop {
   StepBatch batch_;                             // of the next step
   std::int64_t valid_tokens_ = 0;               // of the next step, over all ranks
   std::int64_t evaluated_step_ = -1;
-  std::int64_t saved_step_ = -1;
+  std::int64_t saved_step_ = -1;                // of the newest checkpoint; 0: there is none
+  FailedSaves failed_saves_;
   std::optional<std::string> last_checkpoint_;
   Request wishes_ = Request::none;              // of this rank's callbacks, for the next heartbeat
   std::exception_ptr failure_;                  // of this rank between heartbeats: the next one tells all ranks

@@ -1,0 +1,156 @@
+"""Storage that fails while a run saves: full disks, errors of writes, fsync, rename and open, short writes. The checkpoint before stays
+current, training goes on, and what is on disk is whole. The faults are made by tests/harness/storage_faults.cpp."""
+
+import errno
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import unittest
+
+from checkpoint_files import state_digest, step_folders
+from lockstep_testing import BUILD, GPT2_TINY, SOURCE, program, records, run, run_command, sample_text, write_config
+
+STEPS = 12
+
+
+def prepare(tmp):
+    (tmp / "text.txt").write_text(sample_text())
+    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
+
+
+def options(tmp, folder, *more, steps=STEPS):
+    return ["--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", folder, "--train.max_steps",
+            steps, "--schedule.decay_steps", 99, "--train.global_batch", 6, "--log.every", 1, "--log.tensorboard", "false", "--checkpoint.keep_last", 99,
+            *more]
+
+
+def faults(call, code, first, period=0, rank=0, path="/checkpoints/"):
+    """The environment in which these calls fail."""
+    words = [call, errno.errorcode and getattr(errno, code) if code else 0, first, period, rank, path]
+    return {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": " ".join(map(str, words))}
+
+
+def events(folder, name="save_failed"):
+    return [record for record in records(folder, "event") if record["name"] == name]
+
+
+def left_over(folder):
+    return sorted(path.name for path in (folder / "checkpoints").iterdir() if not path.name.startswith("step-") and path.name != "LATEST")
+
+
+def reference(tmp, ranks, steps=STEPS):
+    """The state digest of every step of an undisturbed run."""
+    folder = tmp / f"reference-{ranks}-{steps}"
+    if not folder.exists():
+        run("train", *options(tmp, folder, "--checkpoint.every", 1, steps=steps), ranks=ranks)
+    found = {record["step"]: record["state_digest"] for record in records(folder, "checkpoint")}
+    assert sorted(found) == list(range(1, steps + 1))
+    return found
+
+
+def check_whole(folder, digests):
+    """Every checkpoint there is verifies and is bit for bit what an undisturbed run saved; nothing lies around."""
+    for checkpoint in step_folders(folder):
+        run("checkpoint-inspect", checkpoint, "--verify=fingerprints")
+        assert state_digest(checkpoint) == digests[int(checkpoint.name.removeprefix("step-"))], checkpoint
+    assert left_over(folder) == [], left_over(folder)
+
+
+def check_outlived(tmp, name, call, code, first, period, ranks, rank, more=()):
+    """A run of which some saves fail: exit 0, an event for each failure, the other checkpoints whole, the losses those of the reference."""
+    folder = tmp / name
+    digests = reference(tmp, ranks)
+    settings = options(tmp, folder, "--checkpoint.every", 1, "--checkpoint.max_failures", 99, *more)
+    done = run("train", *settings, ranks=ranks, env=faults(call, code, first, period, rank), expect=None)
+    failed, saved = events(folder), records(folder, "checkpoint")
+    steps = {event["step"] for event in failed}
+    assert steps and steps.isdisjoint(record["step"] for record in saved), (name, failed)
+    assert done.returncode == (4 if STEPS in steps else 0), (name, done.stderr)
+    reason = os.strerror(getattr(errno, code))
+    for event in failed:
+        assert reason in event["message"] and "training goes on, next attempt at step" in event["message"], (name, event)
+        assert ranks == 1 or f"rank {rank} (" in event["message"], (name, event)
+        assert event["message"].splitlines()[0] in done.stderr, (name, event, done.stderr)
+    assert {int(path.name.removeprefix("step-")) for path in step_folders(folder)} == {record["step"] for record in saved}
+    assert len(records(folder, "step")) == STEPS
+    check_whole(folder, digests)
+    return len(failed)
+
+
+def test_a_call_that_fails_once_fails_one_save_and_training_goes_on(tmp):
+    prepare(tmp)
+    for name, call, code, first, ranks, rank in [("write", "pwrite", "ENOSPC", 70, 1, 0), ("sync", "fsync", "EIO", 12, 2, 1),
+                                                 ("rename", "rename", "EDQUOT", 5, 2, 0), ("open", "open", "EIO", 25, 3, 2),
+                                                 ("folder", "mkdir", "ENOSPC", 5, 3, 0)]:
+        assert check_outlived(tmp, name, call, code, first, 0, ranks, rank) == 1, name
+
+
+def test_whichever_call_fails_nothing_partial_is_ever_current(tmp):
+    prepare(tmp)
+    failed = check_outlived(tmp, "often", "fsync", "EIO", 4, 7, 2, 0)
+    assert failed >= 5, failed
+
+
+def test_short_writes_are_continued(tmp):
+    prepare(tmp)
+    digests = reference(tmp, 2, 4)
+    run("train", *options(tmp, tmp / "run", "--checkpoint.every", 1, steps=4), ranks=2, env=faults("pwrite", "", 1, 2, 1))
+    assert len(step_folders(tmp / "run")) == 4 and not events(tmp / "run")
+    check_whole(tmp / "run", digests)
+    for here, there in zip(step_folders(tmp / "run"), step_folders(tmp / "reference-2-4")):
+        for part in sorted(here.rglob("part-*.h5")):
+            assert part.read_bytes() == (there / part.relative_to(here)).read_bytes(), part
+
+
+def test_as_many_failed_saves_in_a_row_as_allowed_end_the_run(tmp):
+    prepare(tmp)
+    arguments = options(tmp, tmp / "run", "--checkpoint.every", 2, "--checkpoint.max_failures", 2)
+    done = run("train", *arguments, ranks=2, env=faults("fsync", "EIO", 12, 1, 1), expect=4)
+    told = [line for line in done.stderr.splitlines() if "failed saves in a row: 2, checkpoint.max_failures is 2" in line]
+    assert len(told) == 1 and "rank 1 (" in told[0], done.stderr
+    assert len(events(tmp / "run")) == 1
+    status = json.loads((tmp / "run/status.json").read_text())
+    assert status["code"] == 4 and status["rank"] == 1, status
+    saved = [int(path.name.removeprefix("step-")) for path in step_folders(tmp / "run")]
+    run("train", *arguments, ranks=2)   # the storage is sound again: the same command goes on from the newest checkpoint
+    assert records(tmp / "run", "run")[-1]["start_step"] == (saved[-1] if saved else 0)
+    check_whole(tmp / "run", reference(tmp, 2))
+
+
+def test_a_save_that_nothing_follows_must_succeed(tmp):
+    prepare(tmp)
+    for name, more, first, step in [("final", [], 1, STEPS), ("stop", ["--train.inject", "rank=0,phase=forward,step=4,kind=stop"], 1, 5)]:
+        done = run("train", *options(tmp, tmp / name, *more), ranks=2, env=faults("pwrite", "ENOSPC", first, 1, 1), expect=4)
+        assert f"hint: step {step} is not saved, and no other save follows; the run has no checkpoint yet" in done.stderr, done.stderr
+        assert done.stderr.count("No space left on device") == 1, done.stderr
+        assert not events(tmp / name) and not step_folders(tmp / name) and left_over(tmp / name) == []
+
+
+def test_a_full_disk_is_seen_before_anything_is_written_and_room_is_used_again(tmp):
+    if run_command("unshare", "-m", "true", expect=None).returncode != 0:
+        raise unittest.SkipTest("no mount namespace of its own is permitted here")
+    prepare(tmp)
+    (tmp / "disk").mkdir()
+    # a disk of 6 MB, filled up but for 800 kB, less than a save asks for; the filler goes when the first save has failed
+    script = """
+        mount -t tmpfs -o size=6m tmpfs "$1" || exit 99
+        cd "$1" && mkdir run && head -c 5000000 /dev/zero > filler
+        (until grep -q save_failed run/records.jsonl 2>/dev/null; do sleep 0.02; done; rm filler) & helper=$!
+        shift; "$@"; code=$?; kill $helper 2>/dev/null
+        cp -r run ..; exit $code
+    """
+    command = [SOURCE / "tests/harness/mpirun.sh", 2, program("train"),
+               *options(tmp, tmp / "disk/run", "--checkpoint.every", 4, "--checkpoint.max_failures", 9999, "--checkpoint.keep_last", 1, steps=400)]
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", *map(str, [tmp / "disk", *command])], capture_output=True, text=True, timeout=120,
+                          cwd=tmp)
+    if done.returncode == 99:
+        raise unittest.SkipTest(f"no tmpfs can be mounted here: {done.stderr}")
+    assert done.returncode == 0, done.stderr
+    failed = events(tmp / "run")
+    assert failed and "needs " in failed[0]["message"] and " free" in failed[0]["message"], failed
+    assert "the run has no checkpoint yet; training goes on, next attempt at step 8" in failed[0]["message"], failed
+    assert [path.name for path in step_folders(tmp / "run")] == ["step-0000000400"] and left_over(tmp / "run") == []
+    run("checkpoint-inspect", tmp / "run/checkpoints/step-0000000400", "--verify=fingerprints")

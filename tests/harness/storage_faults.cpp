@@ -1,0 +1,120 @@
+// Storage that fails on demand: preloaded into a program (LD_PRELOAD), it makes chosen system calls of one rank on files of one folder
+// fail. LOCKSTEP_TEST_FAULTS="CALL ERRNO FIRST PERIOD RANK PATH": CALL is pwrite, fsync, rename, mkdir or open (for writing); its calls on
+// paths that contain PATH are counted, and number FIRST, FIRST + PERIOD, FIRST + 2 PERIOD, … fail with ERRNO (PERIOD 0: only FIRST).
+// ERRNO 0 is for pwrite: it takes half of the bytes, as a disk that is about to be full does.
+#undef _FILE_OFFSET_BITS   // with it the names of both widths would be one here
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace {
+
+struct Order {
+  char call[16] = "";
+  int error = 0;
+  long first = 0;
+  long period = 0;
+  char path[256] = "";
+};
+
+Order read_order() {
+  Order order;
+  int rank = 0;
+  const char* const text = std::getenv("LOCKSTEP_TEST_FAULTS");
+  const char* const own = std::getenv("OMPI_COMM_WORLD_RANK");
+  const bool whole = text != nullptr && std::sscanf(text, "%15s %d %ld %ld %d %255s", order.call, &order.error, &order.first, &order.period, &rank,
+                                                    order.path) == 6;
+  if (!whole || rank != (own == nullptr ? 0 : std::atoi(own))) order.call[0] = '\0';
+  return order;
+}
+
+bool due(const char* call, const char* path) {
+  static const Order order = read_order();
+  static std::atomic<long> calls{0};
+  if (std::strcmp(order.call, call) != 0 || std::strstr(path, order.path) == nullptr) return false;
+  const long number = ++calls;
+  const bool now = number == order.first || (order.period > 0 && number > order.first && (number - order.first) % order.period == 0);
+  if (now) errno = order.error;
+  return now;
+}
+
+bool due(const char* call, int fd) {
+  char link[64];
+  char path[4096];
+  std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  const int before = errno;
+  const ssize_t length = ::readlink(link, path, sizeof path - 1);
+  errno = before;
+  if (length < 0) return false;
+  path[length] = '\0';
+  return due(call, path);
+}
+
+template <class Function>
+Function next(const char* name) {
+  return reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name));
+}
+
+ssize_t faulty_pwrite(const char* name, int fd, const void* bytes, size_t count, off_t offset) {
+  static const auto real = next<ssize_t (*)(int, const void*, size_t, off_t)>(name);
+  if (!due("pwrite", fd)) return real(fd, bytes, count, offset);
+  if (errno != 0) return -1;
+  return real(fd, bytes, count > 1 ? count / 2 : count, offset);
+}
+
+int faulty_open(const char* name, const char* path, int flags, mode_t mode) {
+  const auto real = next<int (*)(const char*, int, ...)>(name);
+  if ((flags & O_ACCMODE) != O_RDONLY && due("open", path)) return -1;
+  return real(path, flags, mode);
+}
+
+mode_t mode_of(int flags, va_list& more) { return (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(more, mode_t) : 0; }
+
+}  // namespace
+
+extern "C" {
+
+ssize_t pwrite(int fd, const void* bytes, size_t count, off_t offset) { return faulty_pwrite("pwrite", fd, bytes, count, offset); }
+ssize_t pwrite64(int fd, const void* bytes, size_t count, off_t offset) { return faulty_pwrite("pwrite64", fd, bytes, count, offset); }
+
+int fsync(int fd) {
+  static const auto real = next<int (*)(int)>("fsync");
+  return due("fsync", fd) ? -1 : real(fd);
+}
+
+int rename(const char* from, const char* to) noexcept {
+  static const auto real = next<int (*)(const char*, const char*)>("rename");
+  return due("rename", to) ? -1 : real(from, to);
+}
+
+int mkdir(const char* path, mode_t mode) noexcept {
+  static const auto real = next<int (*)(const char*, mode_t)>("mkdir");
+  return due("mkdir", path) ? -1 : real(path, mode);
+}
+
+int open(const char* path, int flags, ...) {
+  va_list more;
+  va_start(more, flags);
+  const mode_t mode = mode_of(flags, more);
+  va_end(more);
+  return faulty_open("open", path, flags, mode);
+}
+
+int open64(const char* path, int flags, ...) {
+  va_list more;
+  va_start(more, flags);
+  const mode_t mode = mode_of(flags, more);
+  va_end(more);
+  return faulty_open("open64", path, flags, mode);
+}
+
+}  // extern "C"
