@@ -2,12 +2,14 @@
 
 #include "base/error.hpp"
 #include "store/checkpoint_reader.hpp"
+#include "store/run_directory.hpp"
 #include "store/write_plan.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <set>
 
 namespace lockstep {
 
@@ -46,6 +48,28 @@ void check_sizes(const CheckpointReader& reader, Verification& result) {
           {VerifyLevel::sizes, file.path, "", fmt::format("{} has {} bytes instead of {}", file.path, status.st_size, file.bytes)});
     }
   }
+}
+
+// A folder that was renamed, or a manifest from elsewhere.
+void check_step(const CheckpointReader& reader, Verification& result) {
+  const auto step = step_of(reader.path());
+  if (!step || *step == reader.manifest().step) return;
+  result.defects.push_back({VerifyLevel::manifest, std::string(manifest_file), "",
+                            fmt::format("{} in {} is of step {}", manifest_file, reader.path().filename().string(), reader.manifest().step)});
+}
+
+// Nothing reads such files, but a folder that was verified holds what was saved and nothing else.
+void check_strangers(const CheckpointReader& reader, Verification& result) {
+  std::set<std::string> known{std::string(manifest_file)};
+  for (const StoredFile& file : reader.manifest().files) known.insert(file.path);
+  std::error_code error;
+  std::filesystem::recursive_directory_iterator at(reader.path(), error);
+  for (; !error && at != std::filesystem::recursive_directory_iterator(); at.increment(error)) {
+    const std::string path = at->path().lexically_relative(reader.path()).string();
+    if (at->is_directory(error) || known.contains(path)) continue;
+    result.defects.push_back({VerifyLevel::hashes, path, "", fmt::format("{} is not in the manifest; nothing reads it", path)});
+  }
+  if (error) result.defects.push_back({VerifyLevel::hashes, "", "", fmt::format("cannot list {}: {}", reader.path().string(), error.message())});
 }
 
 void check_coverage(const CheckpointReader& reader, Verification& result) {
@@ -150,9 +174,13 @@ Verification verify_checkpoint(const Path& checkpoint, VerifyLevel level) {
     return result;
   }
   result.reached = level;
+  check_step(*reader, result);
   if (level >= VerifyLevel::sizes) check_sizes(*reader, result);
   if (level >= VerifyLevel::coverage) check_coverage(*reader, result);
-  if (level >= VerifyLevel::hashes) ContentCheck(*reader, level, result).run();
+  if (level >= VerifyLevel::hashes) {
+    ContentCheck(*reader, level, result).run();
+    check_strangers(*reader, result);
+  }
   return result;
 }
 

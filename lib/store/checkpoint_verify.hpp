@@ -28,9 +28,9 @@ struct Verification {
   std::vector<Defect> defects;
 };
 
-/// Looks at all levels up to `level`: manifest (it and the index match their hashes), sizes (all files are there with their lengths),
-/// coverage (each element of each tensor is in exactly one piece), hashes (every block and every other byte), fingerprints (elements make up
-/// pieces, pieces tensors, tensors the state digest). Goes on after a defect as far as it can; never throws for damage. Local.
+/// Looks at all levels up to `level`: manifest (it and the index match their hashes, and it is of the step that the folder is named by),
+/// sizes (all files are there with their lengths), coverage (each element of each tensor is in exactly one piece), hashes (every block and
+/// every other byte, and no file besides), fingerprints (elements make up pieces, pieces tensors, tensors the state digest). Goes on after a defect as far as it can; never throws for damage. Local.
 Verification verify_checkpoint(const Path& checkpoint, VerifyLevel level);
 
 /// The first defect as one line, if there is one: what decides whether a job resumes from it.

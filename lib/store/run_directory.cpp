@@ -100,12 +100,15 @@ Path staging_folder(const Path& run, std::int64_t step, const std::string& uuid)
   return checkpoints_folder(run) / fmt::format(".stage-{:010}-{}", step, uuid);
 }
 
+std::optional<std::int64_t> step_of(const Path& checkpoint) {
+  const std::string name = checkpoint.filename().string();
+  return name.starts_with(step_prefix) ? parse_number(std::string_view(name).substr(step_prefix.size())) : std::nullopt;
+}
+
 std::vector<CheckpointEntry> list_checkpoints(const Path& run) {
   std::vector<CheckpointEntry> entries;
   for (const Path& path : names_in(checkpoints_folder(run))) {
-    const std::string name = path.filename().string();
-    if (!name.starts_with(step_prefix)) continue;
-    if (const auto step = parse_number(std::string_view(name).substr(step_prefix.size()))) entries.push_back({path, *step});
+    if (const auto step = step_of(path)) entries.push_back({path, *step});
   }
   std::sort(entries.begin(), entries.end(), [](const CheckpointEntry& a, const CheckpointEntry& b) { return a.step < b.step; });
   return entries;

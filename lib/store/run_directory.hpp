@@ -21,6 +21,8 @@ struct CheckpointEntry {
 Path checkpoints_folder(const Path& run);                              // RUN/checkpoints
 Path checkpoint_folder(const Path& run, std::int64_t step);            // RUN/checkpoints/step-0000012000
 Path staging_folder(const Path& run, std::int64_t step, const std::string& uuid);   // RUN/checkpoints/.stage-0000012000-UUID
+/// The step that the name of a checkpoint's folder says; nothing if it is no such name.
+std::optional<std::int64_t> step_of(const Path& checkpoint);
 
 /// The committed checkpoints of a run in the order of their steps; sound or not, complete names only. Empty if there is no run.
 std::vector<CheckpointEntry> list_checkpoints(const Path& run);
