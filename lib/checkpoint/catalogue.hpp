@@ -38,8 +38,4 @@ enum class Contents { tensors, tensors_and_values };
 Catalogue collect_state(Communicator& ranks, const World& world, const std::vector<Component>& components, Contents contents,
                         const std::function<void()>& before);
 
-/// Compares the holders of each box as deeply as its component says and returns, by tensor, the fingerprints of its boxes added up (zero
-/// where the component is not compared by fingerprint). Collective over `ranks`. Throws Error(verdict) on all ranks, naming tensor and ranks.
-std::vector<Fingerprint> compare_holders(Communicator& ranks, const Catalogue& catalogue);
-
 }  // namespace lockstep

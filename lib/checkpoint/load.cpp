@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "checkpoint/catalogue.hpp"
+#include "checkpoint/compare_holders.hpp"
 #include "comm/together.hpp"
 
 #include <algorithm>
@@ -173,6 +174,26 @@ void Load::restore(Rank rank) {
   }
 }
 
+// Of each tensor, from the boxes of all ranks, whose holders are compared: what was loaded is always proven.
+std::vector<Fingerprint> fingerprints_over_ranks(Communicator& ranks, const Catalogue& catalogue) {
+  std::vector<HeldBox> boxes;
+  together(ranks, "comparing replicas", [&] {
+    for (std::size_t tensor = 0; tensor < catalogue.tensors.size(); ++tensor) {
+      const Layout& layout = catalogue.tensors[tensor].layout;
+      for (const Holding& holding : catalogue.holdings[tensor]) {
+        boxes.push_back({tensor, holding.box, {}});
+        if (std::find(holding.ranks.begin(), holding.ranks.end(), ranks.rank()) == holding.ranks.end()) continue;
+        const Fingerprint sum = fingerprint(layout.global, layout.dtype, holding.box, catalogue.local[tensor].bytes);
+        boxes.back().evidence = Evidence{sum.first, sum.second, 0, 0};
+      }
+    }
+  });
+  const std::vector<Evidence> shared = compare_holders(ranks, catalogue, boxes);
+  std::vector<Fingerprint> sums(catalogue.tensors.size());
+  for (std::size_t i = 0; i < boxes.size(); ++i) sums[boxes[i].tensor] += Fingerprint{shared[i][0], shared[i][1]};
+  return sums;
+}
+
 }  // namespace
 
 LoadReport load(Communicator& ranks, const World& world, const CheckpointReader& reader, const std::vector<Component>& components) {
@@ -186,8 +207,7 @@ LoadReport load(Communicator& ranks, const World& world, const CheckpointReader&
     load.prepare();
     load.read(report);
   });
-  for (StoredComponent& component : catalogue.components) component.validation = Validation::tensor;   // what was loaded is always proven
-  const std::vector<Fingerprint> sums = compare_holders(ranks, catalogue);
+  const std::vector<Fingerprint> sums = fingerprints_over_ranks(ranks, catalogue);
   together(ranks, what, [&] {
     load.check_fingerprints(sums);
     load.restore(ranks.rank());

@@ -4,15 +4,17 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "checkpoint/catalogue.hpp"
+#include "checkpoint/compare_holders.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
 #include "store/box_runs.hpp"
 #include "store/checkpoint_plan.hpp"
+#include "store/piece_pass.hpp"
 #include "store/staging.hpp"
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
+#include <memory>
 
 namespace lockstep {
 
@@ -34,10 +36,16 @@ class Save {
  public:
   Save(Communicator& ranks, const SaveRequest& request, const Catalogue& catalogue)
       : ranks_(ranks), request_(request), catalogue_(catalogue),
-        plan_(plan_checkpoint(catalogue.tensors, catalogue.holdings, catalogue.components, ranks.size(), request.ranks_per_file)) {}
+        plan_(plan_checkpoint(catalogue.tensors, catalogue.holdings, catalogue.components, ranks.size(), request.ranks_per_file)) {
+    for (const StoredTensor& tensor : catalogue.tensors) {
+      const auto component = std::find_if(catalogue.components.begin(), catalogue.components.end(),
+                                          [&](const StoredComponent& candidate) { return candidate.key == tensor.component; });
+      component_.push_back(static_cast<std::size_t>(component - catalogue.components.begin()));
+    }
+  }
 
   void agree();
-  void stage(std::vector<Fingerprint> fingerprints);
+  void stage();
   void write();
   void seal();
   Hash128 commit();
@@ -51,16 +59,18 @@ class Save {
     if (request_.enter) request_.enter(phase);
   }
   bool leads(const PlannedFile& file) const { return file.leader == ranks_.rank(); }
+  Validation compared(std::size_t piece) const { return catalogue_.components[component_[plan_.pieces[piece].tensor]].validation; }
+  bool holds(std::size_t piece) const;
   std::span<const std::byte> bytes_of_piece(std::size_t piece) const;
-  void write(const PlannedFile& file, Numbers& written) const;
   void make_room() const;
-  void check_unchanged() const;
+  std::vector<HeldBox> pass();
+  Evidence evidence(std::size_t piece) const;
 
   Communicator& ranks_;
   const SaveRequest& request_;
   const Catalogue& catalogue_;
   CheckpointPlan plan_;
-  std::vector<Fingerprint> fingerprints_;        // by tensor, of what the holders had before writing
+  std::vector<std::size_t> component_;           // by tensor: number in Catalogue::components
   std::string uuid_;
   Path staging_;
   std::vector<std::uint64_t> table_offsets_;     // by file, on its leader
@@ -84,8 +94,7 @@ void Save::make_room() const {
 }
 
 // Rank 0 makes the folders, then each part's leader lays it out and tells the others where their pieces go.
-void Save::stage(std::vector<Fingerprint> fingerprints) {
-  fingerprints_ = std::move(fingerprints);
+void Save::stage() {
   state_.pieces.resize(plan_.pieces.size());
   state_.files.resize(plan_.files.size());
   table_offsets_.resize(plan_.files.size());
@@ -110,6 +119,17 @@ void Save::stage(std::vector<Fingerprint> fingerprints) {
   }
 }
 
+// Whether this rank is one of those that hold a piece as the layout says; others may have bytes of that name which do not count.
+bool Save::holds(std::size_t piece) const {
+  const WriteItem& item = plan_.pieces[piece];
+  const LocalBox& local = catalogue_.local[item.tensor];
+  if (local.bytes.empty() || !contains(local.box, item.box)) return false;
+  const auto& holdings = catalogue_.holdings[item.tensor];
+  return std::any_of(holdings.begin(), holdings.end(), [&](const Holding& holding) {
+    return contains(holding.box, item.box) && std::find(holding.ranks.begin(), holding.ranks.end(), ranks_.rank()) != holding.ranks.end();
+  });
+}
+
 // A piece is rows of this rank's box, so its bytes are consecutive there.
 std::span<const std::byte> Save::bytes_of_piece(std::size_t piece) const {
   const WriteItem& item = plan_.pieces[piece];
@@ -122,33 +142,71 @@ std::span<const std::byte> Save::bytes_of_piece(std::size_t piece) const {
   return local.bytes.subspan(begin * size, static_cast<std::size_t>(elements(item.box)) * size);
 }
 
-// The pieces that this rank writes of a part.
-void Save::write(const PlannedFile& file, Numbers& written) const {
-  std::optional<PartWriter> part;
-  std::uint64_t needed = 0;
-  for (const std::size_t piece : file.pieces) {
-    if (plan_.pieces[piece].writer == ranks_.rank()) needed += bytes_of_piece(piece).size();
+// One pass over all that this rank holds: its own pieces are written, those that other ranks write are fingerprinted.
+std::vector<HeldBox> Save::pass() {
+  std::vector<HeldBox> boxes;
+  for (const WriteItem& item : plan_.pieces) boxes.push_back({item.tensor, item.box, {}});
+  std::vector<std::unique_ptr<PartFile>> parts(plan_.files.size());
+  std::vector<std::size_t> numbers;
+  std::vector<HeldPiece> held;
+  std::uint64_t written = 0;
+  for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
+    const bool writes = plan_.pieces[i].writer == ranks_.rank();
+    if (!writes && (compared(i) < Validation::tensor || !holds(i))) continue;
+    const std::size_t file = plan_.file_of_piece[i];
+    numbers.push_back(i);
+    held.push_back({part_piece(plan_, i), bytes_of_piece(i), {}});
+    if (!writes) continue;
+    if (!parts[file]) parts[file] = std::make_unique<PartFile>(staging_ / plan_.files[file].path);
+    held.back().place = {parts[file].get(), state_.pieces[i].offset};
+    written += held.back().bytes.size();
   }
   try {
-    for (const std::size_t piece : file.pieces) {
-      if (plan_.pieces[piece].writer != ranks_.rank()) continue;
-      if (!part) part.emplace(staging_ / file.path);
-      const PieceRecord record = part->write(part_piece(plan_, piece), state_.pieces[piece].offset, bytes_of_piece(piece));
-      written.insert(written.end(), {piece, record.fingerprint.first, record.fingerprint.second, record.blocks.size()});
-      for (const Hash128& block : record.blocks) written.insert(written.end(), {block.high, block.low});
+    const std::vector<PieceRecord> records = pass_over(held);
+    for (std::size_t k = 0; k < held.size(); ++k) {
+      state_.pieces[numbers[k]].blocks = records[k].blocks;
+      state_.pieces[numbers[k]].fingerprint = records[k].fingerprint;
     }
-    if (part) part->finish();
+    for (const auto& part : parts) {
+      if (part) part->finish();
+    }
   } catch (const Error& error) {
-    throw with_room(error, staging_, needed);
+    throw with_room(error, staging_, written);
   }
+  for (std::size_t i = 0; i < boxes.size(); ++i) {
+    if (compared(i) != Validation::none && holds(i)) boxes[i].evidence = evidence(i);
+  }
+  return boxes;
+}
+
+// What this rank knows of a piece that it holds, as deeply as the component wants it compared.
+Evidence Save::evidence(std::size_t piece) const {
+  const auto bytes = bytes_of_piece(piece);
+  if (compared(piece) == Validation::quick) {   // the ends: enough to see another step or another seed
+    constexpr std::size_t sample = 4096;
+    const Hash128 first = hash128(bytes.first(std::min(sample, bytes.size())));
+    const Hash128 last = hash128(bytes.last(std::min(sample, bytes.size())));
+    return {first.high, first.low, last.high, last.low};
+  }
+  const Fingerprint& sum = state_.pieces[piece].fingerprint;
+  const Hash128 content = compared(piece) == Validation::full ? hash128(bytes) : Hash128{};
+  return {sum.first, sum.second, content.high, content.low};
 }
 
 void Save::write() {
-  Numbers written;
+  std::vector<HeldBox> boxes;
   together(ranks_, fmt::format("writing the checkpoint of step {}", request_.step), [&] {
     enter(Phase::save_write);
-    for (const PlannedFile& file : plan_.files) write(file, written);
+    boxes = pass();
   });
+  compare_holders(ranks_, catalogue_, boxes);
+  Numbers written;
+  for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
+    if (plan_.pieces[i].writer != ranks_.rank()) continue;
+    const PieceRecord& record = state_.pieces[i];
+    written.insert(written.end(), {i, record.fingerprint.first, record.fingerprint.second, record.blocks.size()});
+    for (const Hash128& block : record.blocks) written.insert(written.end(), {block.high, block.low});
+  }
   for (const std::string& text : ranks_.all_gather(encode(written))) {
     const Numbers numbers = decode(text);
     for (std::size_t i = 0; i < numbers.size();) {
@@ -161,19 +219,6 @@ void Save::write() {
         i += 2;
       }
     }
-  }
-}
-
-// What was compared between the ranks is what was written.
-void Save::check_unchanged() const {
-  std::vector<Fingerprint> written(plan_.tensors.size());
-  for (std::size_t i = 0; i < plan_.pieces.size(); ++i) written[plan_.pieces[i].tensor] += state_.pieces[i].fingerprint;
-  for (std::size_t i = 0; i < plan_.tensors.size(); ++i) {
-    const StoredComponent& component =
-        *std::find_if(catalogue_.components.begin(), catalogue_.components.end(),
-                      [&](const StoredComponent& candidate) { return candidate.key == plan_.tensors[i].component; });
-    if (component.validation == Validation::none || component.validation == Validation::quick) continue;
-    if (written[i] != fingerprints_[i]) fail(ExitCode::bug, "{} changed while it was being saved", full_name(plan_.tensors[i]));
   }
 }
 
@@ -199,7 +244,6 @@ void Save::seal() {
 Hash128 Save::commit() {
   together(ranks_, fmt::format("committing the checkpoint of step {}", request_.step), [&] {
     enter(Phase::save_commit);
-    check_unchanged();
   });
   const std::string digest = rank0_tells(ranks_, fmt::format("committing the checkpoint of step {}", request_.step), [&] {
     Manifest facts;
@@ -252,7 +296,7 @@ SaveReport save(Communicator& ranks, const std::vector<Component>& components, c
   SaveReport report{checkpoint_folder(request.run, request.step), request.step, 0, 0, {}, {}, {}};
   try {
     save.agree();
-    save.stage(compare_holders(ranks, catalogue));
+    save.stage();
     save.write();
     save.seal();
     report.state_digest = save.commit();

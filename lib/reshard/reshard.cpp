@@ -1,6 +1,7 @@
 #include "reshard/reshard.hpp"
 
 #include "store/checkpoint_verify.hpp"
+#include "store/piece_pass.hpp"
 #include "store/run_directory.hpp"
 #include "store/staging.hpp"
 
@@ -15,16 +16,17 @@ void write_part(const CheckpointReader& source, const CheckpointPlan& plan, std:
   const Path path = staging / file.path;
   const std::vector<PartPiece> pieces = part_pieces(plan, file);
   const StampedPart stamped = stamp_part(path, pieces);
-  PartWriter writer(path);
+  PartFile part(path);
   std::vector<PieceRecord> records;
   std::vector<std::byte> bytes;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     bytes.resize(bytes_of(pieces[i]));
     source.read(plan.pieces[file.pieces[i]].tensor, pieces[i].box, bytes);
-    records.push_back(writer.write(pieces[i], stamped.offsets[i], bytes));
+    const HeldPiece held{pieces[i], bytes, PiecePlace{&part, stamped.offsets[i]}};
+    records.push_back(pass_over(std::span(&held, 1)).front());
     state.pieces[file.pieces[i]] = records.back();
   }
-  writer.finish();
+  part.finish();
   state.files[number] = seal_part(path, pieces, records, stamped.table_offset);
 }
 

@@ -12,17 +12,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <new>
 #include <numeric>
 
 namespace lockstep {
 
 namespace {
 
-constexpr std::uint64_t page_bytes = 4096;
-constexpr std::uint64_t direct_from = 1 << 20;   // bytes of a piece from which direct I/O pays
 constexpr std::string_view table_path = "/_index";
 constexpr std::array<unsigned char, 8> signature{0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
 
@@ -66,6 +61,17 @@ std::uint64_t size_of_file(const FileDescriptor& file, const Path& path) {
   return static_cast<std::uint64_t>(status.st_size);
 }
 
+// What memory must be aligned to for direct I/O at whole pages of the file; 0 where there is none. Older kernels and some file systems do
+// not tell: then a page is, and a file system that wants more refuses the write.
+std::uint64_t direct_memory_alignment(const FileDescriptor& file) {
+#ifdef STATX_DIOALIGN
+  struct statx status {};
+  if (::statx(file.get(), "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) == 0 && (status.stx_mask & STATX_DIOALIGN) != 0)
+    return status.stx_dio_offset_align == 0 || page_bytes % status.stx_dio_offset_align != 0 ? 0 : status.stx_dio_mem_align;
+#endif
+  return page_bytes;
+}
+
 void add_hash(StreamHash& stream, const Hash128& hash) {
   std::array<std::byte, 16> bytes;
   for (int i = 0; i < 8; ++i) {
@@ -96,58 +102,38 @@ StampedPart stamp_part(const Path& path, std::span<const PartPiece> pieces) {
   return stamped;
 }
 
-PartWriter::PartWriter(Path path)
-    : path_(std::move(path)), buffered_(open_file(path_, O_WRONLY)), bounce_(nullptr, std::free) {
-  const int direct = ::open(path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);   // refused by some file systems: tmpfs, some FUSE
+PartFile::PartFile(Path path, Cache cache) : path_(std::move(path)), buffered_(open_file(path_, O_WRONLY)) {
+  if (cache == Cache::through) return;
+  const std::uint64_t alignment = direct_memory_alignment(buffered_);
+  if (alignment == 0) return;
+  const int direct = ::open(path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);   // refused by some file systems
   if (direct < 0) return;
   direct_ = FileDescriptor(direct);
-  use_direct_ = true;
+  direct_alignment_ = alignment;
 }
 
-PartWriter::~PartWriter() = default;
-
-PieceRecord PartWriter::write(const PartPiece& piece, std::uint64_t offset, std::span<const std::byte> bytes) {
-  invariant(bytes.size() == bytes_of(piece), fmt::format("{} has the bytes of its box {}", piece.tensor, to_text(piece.box)));
-  PieceRecord record;
-  record.offset = offset;
-  const std::uint64_t element = static_cast<std::uint64_t>(size_of(piece.dtype));
-  const bool large = bytes.size() >= direct_from && offset % page_bytes == 0;
-  for (std::uint64_t done = 0; done < bytes.size(); done += block_bytes) {
-    const auto block = bytes.subspan(done, std::min<std::uint64_t>(block_bytes, bytes.size() - done));
-    record.blocks.push_back(hash128(block));
-    record.fingerprint += fingerprint(piece.global, piece.dtype, piece.box, block, static_cast<std::int64_t>(done / element));
-    if (large) {
-      write_block(block, offset + done);
-    } else {
-      write_at(buffered_, block, offset + done, path_);
-    }
-  }
-  return record;
+// The last bytes go through the page cache: a padded page would overwrite the file's neighbouring objects.
+void PartFile::write(std::span<const std::byte> bytes, std::uint64_t offset) const {
+  const bool aligned = direct_alignment_ > 0 && offset % page_bytes == 0 && reinterpret_cast<std::uintptr_t>(bytes.data()) % direct_alignment_ == 0;
+  const std::uint64_t body = aligned ? write_pages(bytes.first(bytes.size() / page_bytes * page_bytes), offset) : 0;
+  write_at(buffered_, bytes.subspan(body), offset + body, path_);
 }
 
-// Whole pages go past the page cache; the last bytes go through it, since a padded page would overwrite the file's neighbouring objects.
-void PartWriter::write_block(std::span<const std::byte> block, std::uint64_t offset) {
-  std::uint64_t body = use_direct_ ? block.size() / page_bytes * page_bytes : 0;
-  if (body > 0 && !bounce_) {
-    bounce_.reset(static_cast<std::byte*>(std::aligned_alloc(page_bytes, block_bytes)));
-    if (!bounce_) throw std::bad_alloc();
-  }
-  for (std::uint64_t done = 0; done < body;) {
-    std::memcpy(bounce_.get(), block.data() + done, body - done);
-    const ssize_t written = ::pwrite(direct_.get(), bounce_.get(), body - done, static_cast<off_t>(offset + done));
+// Returns how many bytes it has written: all, unless the file system takes a part of a page or wants another alignment after all.
+std::uint64_t PartFile::write_pages(std::span<const std::byte> bytes, std::uint64_t offset) const {
+  std::uint64_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t written = ::pwrite(direct_.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0 && errno != EINVAL) fail_errno("write", path_);
-    if (written <= 0 || static_cast<std::uint64_t>(written) % page_bytes != 0) {   // larger alignment wanted, or a short write
-      use_direct_ = false;
-      body = done;
-      break;
-    }
-    done += static_cast<std::uint64_t>(written);
+    if (written < 0 && errno == EINVAL) return done;
+    if (written < 0) fail_errno("write", path_);
+    done += static_cast<std::uint64_t>(written) / page_bytes * page_bytes;
+    if (written == 0 || static_cast<std::uint64_t>(written) % page_bytes != 0) return done;
   }
-  write_at(buffered_, block.subspan(body), offset + body, path_);
+  return done;
 }
 
-void PartWriter::finish() {
+void PartFile::finish() {
   sync_file(buffered_, path_);
   buffered_.close(path_);
   if (direct_.get() >= 0) direct_.close(path_);

@@ -1,6 +1,7 @@
 // A part: one HDF5 file with pieces of tensors, each a typed contiguous dataset, and a table of itself in /_index. The library lays the
-// file out; the bytes are written at the datasets' offsets, hashed in the same pass; the eight bytes that make it an HDF5 file come last,
-// so a part that was cut short does not open. Several ranks may write one part. Which pieces go where: store/checkpoint_plan.hpp.
+// file out; the bytes are written at the datasets' offsets; the eight bytes that make it an HDF5 file come last, so a part that was cut
+// short does not open. Several ranks may write one part. Which pieces go where: store/checkpoint_plan.hpp; the pass over their bytes:
+// store/piece_pass.hpp.
 #pragma once
 
 #include "base/files.hpp"
@@ -11,13 +12,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace lockstep {
 
+inline constexpr std::uint64_t page_bytes = 4096;       // pieces of a page and more begin at a multiple of it
 inline constexpr std::uint64_t block_bytes = 8 << 20;   // pieces are hashed, checked and read in blocks of this size
 
 struct PartPiece {
@@ -42,24 +43,26 @@ struct StampedPart {
 /// Lays out a new part. The file is not HDF5 yet. Throws Error(storage).
 StampedPart stamp_part(const Path& path, std::span<const PartPiece> pieces);
 
-/// Writes pieces of a stamped part; each rank of a shared part has its own. Uses direct I/O for the whole pages of large pieces where the
-/// file system can.
-class PartWriter {
+/// A stamped part, open for the bytes of its pieces. Each rank of a shared part has its own.
+class PartFile {
  public:
-  explicit PartWriter(Path path);
-  ~PartWriter();
+  /// Whether whole pages of aligned memory go around the page cache, where the file system can. The bytes of the file are the same.
+  enum class Cache { around, through };
   /// Throws Error(storage).
-  PieceRecord write(const PartPiece& piece, std::uint64_t offset, std::span<const std::byte> bytes);
+  explicit PartFile(Path path, Cache cache = Cache::around);
+  /// The alignment that memory must have to go around the page cache; 0 where nothing does.
+  std::uint64_t direct_alignment() const { return direct_alignment_; }
+  /// Writes all of `bytes`. Safe from several threads. Throws Error(storage).
+  void write(std::span<const std::byte> bytes, std::uint64_t offset) const;
   /// Makes what was written durable. Throws Error(storage); the part is then lost, a second try would lie.
   void finish();
 
  private:
-  void write_block(std::span<const std::byte> block, std::uint64_t offset);
+  std::uint64_t write_pages(std::span<const std::byte> bytes, std::uint64_t offset) const;
   Path path_;
   FileDescriptor buffered_;
   FileDescriptor direct_;
-  bool use_direct_ = false;
-  std::unique_ptr<std::byte, void (*)(void*)> bounce_;
+  std::uint64_t direct_alignment_ = 0;
 };
 
 struct SealedPart {

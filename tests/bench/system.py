@@ -81,7 +81,9 @@ def saving(folder, config):
                        check=True, capture_output=True)
         raw.append(saves[0]["bytes"] // (16 << 20) * (16 << 20) / (time.monotonic() - start) / 1e9)
         (folder / "raw").unlink()
-    show("saving of GPT-2 124M, one rank", bytes=saves[0]["bytes"], save_gb_per_s=ours, raw_o_direct_gb_per_s=max(raw), ratio=ours / max(raw))
+    show("saving of GPT-2 124M in train, one rank", bytes=saves[0]["bytes"], save_gb_per_s=ours, raw_o_direct_gb_per_s=max(raw), ratio=ours / max(raw))
+    alone = subprocess.run([BUILD / "tests/bench/save-bandwidth", folder, str(ROUNDS)], check=True, capture_output=True, text=True).stdout
+    show("saving of its size and shapes, nothing else running", **json.loads(alone))
 
 
 def prepared(folder, text, tokenizer):

@@ -93,7 +93,7 @@ LOCKSTEP_MPI_TEST(a_failing_writer_fails_all_ranks_with_its_error_and_the_old_ch
   BOOST_TEST(job.wrong_bytes(1) == 0);
 }
 
-LOCKSTEP_MPI_TEST(one_bit_of_one_replica_is_found_before_anything_is_written, at_least(2)) {
+LOCKSTEP_MPI_TEST(one_bit_of_one_replica_is_found_before_anything_is_current, at_least(2)) {
   const SharedFolder folder;
   Job job = replica(world());
   job.advance_to(1);
