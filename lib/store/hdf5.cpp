@@ -183,7 +183,8 @@ Hdf5File Hdf5File::create(const Path& path) {
   open_file(path, O_WRONLY | O_CREAT | O_EXCL);   // the system's own reason, which the library would not give; then ours to truncate
   const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   H5Pset_obj_track_times(creation.get(), false);
-  const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), file_settings().get());
+  const Handle settings = file_settings();   // named: closing it before the reason is read would clear the reason
+  const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), settings.get());
   if (id < 0) fail_hdf5(ExitCode::storage, "create", path);
   return {path, id, ExitCode::storage};
 }
@@ -191,7 +192,8 @@ Hdf5File Hdf5File::create(const Path& path) {
 Hdf5File Hdf5File::open(const Path& path) {
   be_quiet();
   open_file(path, O_RDONLY);   // the system's own reason where there is one
-  const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, file_settings().get());
+  const Handle settings = file_settings();
+  const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, settings.get());
   if (id < 0) fail_hdf5(ExitCode::input, "open", path);
   return {path, id, ExitCode::input};
 }
@@ -223,7 +225,8 @@ Hdf5Dataset Hdf5File::create_dataset(const std::string& path, DType dtype, const
   H5Pset_obj_track_times(creation.get(), false);
   const std::vector<hsize_t> extent(shape.begin(), shape.end());
   const Handle space(shape.empty() ? H5Screate(H5S_SCALAR) : H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr), H5Sclose);
-  const Handle dataset(H5Dcreate2(id_, path.c_str(), type_of(dtype).get(), space.get(), links.get(), creation.get(), H5P_DEFAULT), H5Dclose);
+  const Handle type = type_of(dtype);
+  const Handle dataset(H5Dcreate2(id_, path.c_str(), type.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT), H5Dclose);
   if (!space || !dataset) fail_hdf5(blame_, fmt::format("create dataset {} {} in", path, to_text(shape)), path_);
   if (needs_name(dtype)) set_attribute(path, "dtype", name_of(dtype));
   return describe(dataset, path, blame_, path_);
