@@ -1,13 +1,15 @@
 // save_bandwidth FOLDER ROUNDS: saves a state of the size and shapes of GPT-2 124M with its moments from one rank, again and again, each
 // time beside raw O_DIRECT writes of as many bytes, and prints the least times as one JSON line.
 #include "base/clock.hpp"
+#include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/json.hpp"
 #include "checkpoint/save.hpp"
-#include "comm/solo_communicator.hpp"
+#include "comm/communicator.hpp"
 #include "store/piece_pass.hpp"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
