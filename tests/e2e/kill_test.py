@@ -1,0 +1,121 @@
+"""kill -9 of a real run at random moments: whatever is killed and when, the newest checkpoint is complete, verifies, holds bit for bit what an
+undisturbed run has at that step, and the run goes on from it. Seeds are printed; LOCKSTEP_TEST_SEED repeats one, LOCKSTEP_TEST_KILLS sets the number."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import time
+
+from checkpoint_files import state_digest, step_folders
+from lockstep_testing import GPT2_TINY, SOURCE, program, run, sample_text, write_config
+
+STEPS = 120
+
+
+def prepare(tmp):
+    (tmp / "text.txt").write_text(sample_text())
+    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
+
+
+def arguments(tmp, folder, every, steps=STEPS):
+    return ["--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", folder, "--train.max_steps",
+            steps, "--schedule.decay_steps", STEPS, "--train.global_batch", 6, "--log.every", 1, "--log.tensorboard", "false", "--checkpoint.every", every]
+
+
+def records(folder, kind):
+    """The whole records of a kind; a killed run may leave half a line at the end."""
+    path = folder / "records.jsonl"
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    return [record for record in map(json.loads, lines) if record["kind"] == kind]
+
+
+def start(tmp, folder, ranks, every):
+    command = [SOURCE / "tests/harness/mpirun.sh", ranks, program("train"), *arguments(tmp, folder, every)]
+    return subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def children(pid):
+    try:
+        return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def ranks_of(process):
+    """The processes of the ranks, below the wrapper script and mpirun."""
+    return [rank for launcher in children(process.pid) for rank in children(launcher)]
+
+
+def wait_for(condition, process):
+    limit = time.monotonic() + 60
+    while time.monotonic() < limit and process.poll() is None:
+        if condition():
+            return
+        time.sleep(0.01)
+
+
+def kill_once(tmp, folder, ranks, every, draw, before):
+    """Starts the run, lets it train a moment, and kills all its ranks or one of them. Returns what was killed, or nothing if it had ended."""
+    process = start(tmp, folder, ranks, every)
+    wait_for(lambda: len(records(folder, "run")) > before, process)
+    time.sleep(draw.uniform(0, 0.25))
+    victims = ranks_of(process)
+    everyone = draw.random() < 0.5
+    for victim in victims if everyone else draw.sample(victims, min(1, len(victims))):
+        try:
+            os.kill(victim, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    process.communicate(timeout=60)
+    return victims and ("all ranks" if everyone else "one rank")
+
+
+def check_newest(folder, digests, acknowledged):
+    """The newest checkpoint is sound, is the last acknowledged one or the one after it, and is what it must be. Returns its step."""
+    found = step_folders(folder)
+    if not found:
+        assert not acknowledged, "an acknowledged checkpoint has gone"
+        return 0
+    step = int(found[-1].name.removeprefix("step-"))
+    for checkpoint in found:
+        run("checkpoint-inspect", checkpoint, "--verify=fingerprints")
+        assert state_digest(checkpoint) == digests[int(checkpoint.name.removeprefix("step-"))], checkpoint
+    assert step >= max(acknowledged, default=0), (step, acknowledged)
+    return step
+
+
+def campaign(tmp, kills):
+    seed = int(os.environ.get("LOCKSTEP_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
+    draw = random.Random(seed)
+    print(f"# LOCKSTEP_TEST_SEED={seed}", flush=True)
+    prepare(tmp)
+    digests, folders, count, ended = {}, dict.fromkeys([1, 2, 3], 0), {}, 0
+    for ranks in [1, 2, 3]:
+        run("train", *arguments(tmp, tmp / f"whole{ranks}", 1), "--checkpoint.keep_last", 1, ranks=ranks)
+        digests[ranks] = {record["step"]: record["state_digest"] for record in records(tmp / f"whole{ranks}", "checkpoint")}
+        assert len(digests[ranks]) == STEPS
+    for kill in range(kills):
+        ranks = 1 + kill % 3
+        folder = tmp / f"run{ranks}-{folders[ranks]}"
+        killed = kill_once(tmp, folder, ranks, draw.choice([1, 2]), draw, len(records(folder, "run")))
+        count[killed] = count.get(killed, 0) + 1
+        step = check_newest(folder, digests[ranks], [record["step"] for record in records(folder, "checkpoint")])
+        if step == STEPS:   # too late: the next kill is of a new run
+            ended += 1
+            folders[ranks] += 1
+    for ranks in [1, 2, 3]:   # what was killed last goes on to the end, with the same bits
+        folder = tmp / f"run{ranks}-{folders[ranks]}"
+        found = step_folders(folder)
+        run("train", *arguments(tmp, folder, 2), ranks=ranks)
+        start_step = records(folder, "run")[-1]["start_step"]
+        assert start_step == (int(found[-1].name.removeprefix("step-")) if found else 0)
+        assert state_digest(step_folders(folder)[-1]) == digests[ranks][STEPS]
+    print(f"# {kills} kills ({', '.join(f'{number} of {what}' for what, number in count.items())}), {ended} runs had come to their end, 0 wrong", flush=True)
+
+
+def test_whatever_is_killed_and_when_the_newest_checkpoint_is_whole_and_the_run_goes_on(tmp):
+    campaign(tmp, int(os.environ.get("LOCKSTEP_TEST_KILLS", 10)))
