@@ -117,6 +117,13 @@ def test_the_page_of_the_records_has_exactly_the_kinds_and_fields_of_the_schema(
     assert len(re.findall(r"^\.Ss \w+\n(?:.*\n)*?@RECORD", sources()["lockstep-records(5)"], re.M)) == 7
 
 
+def test_the_page_of_the_records_has_exactly_the_events_of_the_sources():
+    part = sources()["lockstep-records(5)"].partition(".Ss event\n")[2].partition("@RECORD")[0]
+    listed = re.findall(r"^\.It Ql (\w+)$", part, re.M)
+    recorded = {name for path in (SOURCE / "lib/train").glob("*.cpp") for name in re.findall(r'\.name = "([a-z_]+)"', path.read_text())}
+    assert set(listed) == recorded and listed == sorted(listed)
+
+
 def quoted(text):
     """The messages of the troubleshooting page: ours, and the launcher's."""
     ours, theirs = text.split('\n.\\" of Open MPI\n')
