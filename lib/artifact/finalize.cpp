@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* generation_config_file = "generation_config.json";
 
-Existing existing_of(const FinalizeConfig& config) { return config.overwrite ? Existing::replace_earlier_export : Existing::refuse; }
+ExistingExport existing_of(const FinalizeConfig& config) { return config.overwrite ? ExistingExport::replace : ExistingExport::refuse; }
 
 void check_request(const FinalizeConfig& config, const ModelSource& source) {
   if (config.recipe == Recipe::int8 && source.config.family != Family::llama) {

@@ -19,19 +19,19 @@ Path without_trailing_slash(const Path& path) {
 
 }  // namespace
 
-void check_place(const Path& place, Existing existing, const std::string& marker) {
+void check_place(const Path& place, ExistingExport existing, const std::string& marker) {
   std::error_code ignored;   // what cannot be looked at fails when it is written
   const auto status = std::filesystem::symlink_status(place, ignored);
   if (!std::filesystem::exists(status)) return;
   if (!std::filesystem::is_directory(status)) fail(ExitCode::usage, "{} exists and is not a folder", place.string());
   if (std::filesystem::is_empty(place, ignored)) return;
-  if (existing == Existing::refuse) throw Error(ExitCode::usage, fmt::format("{} exists and is not empty", place.string()), "--overwrite, or another --output");
+  if (existing == ExistingExport::refuse) throw Error(ExitCode::usage, fmt::format("{} exists and is not empty", place.string()), "--overwrite, or another --output");
   if (!std::filesystem::exists(place / marker, ignored)) {
     throw Error(ExitCode::usage, fmt::format("{} is not an earlier export (it has no {}): it is not overwritten", place.string(), marker), "another --output");
   }
 }
 
-OutputFolder::OutputFolder(Path place, Existing existing, std::string marker)
+OutputFolder::OutputFolder(Path place, ExistingExport existing, std::string marker)
     : place_(without_trailing_slash(place)), existing_(existing), marker_(std::move(marker)) {
   staged_ = place_.parent_path() / fmt::format(".{}.unfinished", place_.filename().string());
   check_place(place_, existing_, marker_);

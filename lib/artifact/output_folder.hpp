@@ -8,16 +8,16 @@
 namespace lockstep {
 
 /// What happens if the folder is there already. An earlier export is one that holds `marker`; other folders are never replaced.
-enum class Existing { refuse, replace_earlier_export };
+enum class ExistingExport { refuse, replace };
 
 /// Throws Error(usage) if the place is taken. Writes nothing. Local.
-void check_place(const Path& place, Existing existing, const std::string& marker);
+void check_place(const Path& place, ExistingExport existing, const std::string& marker);
 
 class OutputFolder {
  public:
   /// Creates the hidden folder, after removing what a killed export left in it. Throws Error(usage) if the place is taken or another
   /// process is writing there, Error(storage). Local.
-  OutputFolder(Path place, Existing existing, std::string marker);
+  OutputFolder(Path place, ExistingExport existing, std::string marker);
   /// Removes the hidden folder unless it was published.
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
@@ -30,7 +30,7 @@ class OutputFolder {
  private:
   Path place_;
   Path staged_;
-  Existing existing_;
+  ExistingExport existing_;
   std::string marker_;
   FileDescriptor lock_;
 };

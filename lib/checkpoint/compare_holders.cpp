@@ -22,7 +22,7 @@ std::string to_text(const std::optional<Evidence>& evidence) {
 }
 
 // The majority is right, the lowest rank's side where there is none. `seen` holds the evidence of every rank, in text; empty: it has none.
-std::string divergence(const Catalogue& catalogue, const HeldBox& held, const std::vector<std::string>& seen) {
+std::string divergence(const CollectedState& state, const HeldBox& held, const std::vector<std::string>& seen) {
   std::map<std::string, std::vector<int>> sides;
   for (std::size_t rank = 0; rank < seen.size(); ++rank) {
     if (!seen[rank].empty()) sides[seen[rank]].push_back(static_cast<int>(rank));
@@ -37,7 +37,7 @@ std::string divergence(const Catalogue& catalogue, const HeldBox& held, const st
     if (side != right) wrong.insert(wrong.end(), side->second.begin(), side->second.end());
   }
   std::sort(wrong.begin(), wrong.end());
-  const StoredTensor& tensor = catalogue.tensors[held.tensor];
+  const StoredTensor& tensor = state.tensors[held.tensor];
   const std::string what = is_values(tensor) ? fmt::format("the values of component '{}'", tensor.component)
                                              : fmt::format("{} {}", full_name(tensor), to_text(held.box));
   return fmt::format("replicas differ in {}: {} against {}", what, ranks_text(wrong), ranks_text(right->second));
@@ -45,7 +45,7 @@ std::string divergence(const Catalogue& catalogue, const HeldBox& held, const st
 
 }  // namespace
 
-std::vector<Evidence> compare_holders(Communicator& ranks, const Catalogue& catalogue, std::span<const HeldBox> boxes) {
+std::vector<Evidence> compare_holders(Communicator& ranks, const CollectedState& state, std::span<const HeldBox> boxes) {
   constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   constexpr Evidence above_all{most, most, most, most};
   std::vector<Evidence> least_seen(boxes.size(), above_all);
@@ -65,7 +65,7 @@ std::vector<Evidence> compare_holders(Communicator& ranks, const Catalogue& cata
   const HeldBox& first = boxes[different.front()];
   const std::vector<std::string> seen = ranks.all_gather(to_text(first.evidence));
   together(ranks, "", [&] {
-    std::string message = divergence(catalogue, first, seen);
+    std::string message = divergence(state, first, seen);
     if (different.size() > 1) message += fmt::format(", and in {} more", different.size() - 1);
     throw Error(ExitCode::verdict, message, "the ranks no longer hold the same state: nothing was saved; go on from the last checkpoint");
   });

@@ -2,7 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "checkpoint/catalogue.hpp"
+#include "checkpoint/collected_state.hpp"
 #include "checkpoint/compare_holders.hpp"
 #include "comm/together.hpp"
 
@@ -27,8 +27,8 @@ enum class Way { absent, direct, derive, redistribute, drop };
 
 class Load {
  public:
-  Load(const World& world, const CheckpointReader& reader, const std::vector<Component>& components, Catalogue& catalogue)
-      : world_(world), reader_(reader), components_(components), catalogue_(catalogue) {}
+  Load(const World& world, const CheckpointReader& reader, const std::vector<Component>& components, CollectedState& state)
+      : world_(world), reader_(reader), components_(components), state_(state) {}
 
   void prepare();                      // pure: the same on all ranks
   void read(LoadReport& report);
@@ -45,9 +45,9 @@ class Load {
   const World& world_;
   const CheckpointReader& reader_;
   const std::vector<Component>& components_;
-  Catalogue& catalogue_;
+  CollectedState& state_;
   std::vector<Way> ways_;                        // by component
-  std::vector<std::ptrdiff_t> source_;           // by tensor of the catalogue: its number in the checkpoint, -1 where nothing is read
+  std::vector<std::ptrdiff_t> source_;           // by tensor of the state: its number in the checkpoint, -1 where nothing is read
   std::vector<std::string> notes_;
 };
 
@@ -81,7 +81,7 @@ Way Load::way_of(const Component& component, const StoredComponent* stored) {
   const auto owned = [&](const StoredTensor& tensor) { return tensor.component == component.key && !tensor.cell.empty(); };
   const std::vector<StoredTensor>& tensors = reader_.manifest().tensors;
   if (std::none_of(tensors.begin(), tensors.end(), owned)) return Way::direct;   // all of it is addressed by name and box
-  const auto now = std::find_if(catalogue_.components.begin(), catalogue_.components.end(),
+  const auto now = std::find_if(state_.components.begin(), state_.components.end(),
                                 [&](const StoredComponent& candidate) { return candidate.key == component.key; });
   if (cell_names(*now) == cell_names(*stored)) return Way::direct;
   switch (component.remap_policy) {
@@ -104,7 +104,7 @@ Way Load::way_of(const Component& component, const StoredComponent* stored) {
 
 // Finds each tensor in the checkpoint, by its name or an alias; shapes and types must be equal.
 void Load::match_tensors() {
-  for (const StoredTensor& wanted : catalogue_.tensors) {
+  for (const StoredTensor& wanted : state_.tensors) {
     const Way how = way(wanted.component);
     const bool read = how == Way::direct || (how != Way::absent && wanted.cell.empty());   // logical tensors do not care for cells
     source_.push_back(read ? static_cast<std::ptrdiff_t>(reader_.number_of(full_name(wanted))) : -1);
@@ -137,7 +137,7 @@ void Load::check_nothing_left() const {
 
 void Load::read(LoadReport& report) {
   for (std::size_t i = 0; i < source_.size(); ++i) {
-    const LocalBox& local = catalogue_.local[i];
+    const LocalBox& local = state_.local[i];
     if (source_[i] < 0 || local.bytes.empty()) continue;
     reader_.read(static_cast<std::size_t>(source_[i]), local.box, local.bytes);
     report.bytes += local.bytes.size();
@@ -156,7 +156,7 @@ void Load::check_fingerprints(const std::vector<Fingerprint>& sums) const {
 void Load::restore(Rank rank) {
   for (std::size_t i = 0; i < components_.size(); ++i) {
     const Component& component = components_[i];
-    StateTree& tree = catalogue_.trees[i];
+    StateTree& tree = state_.trees[i];
     if (ways_[i] == Way::direct) {
       tree.set_values_text(reader_.values_text(component.key, cell_of(component, world_, rank)), reader_.path().string());
       if (component.restore) component.restore(tree);
@@ -175,21 +175,21 @@ void Load::restore(Rank rank) {
 }
 
 // Of each tensor, from the boxes of all ranks, whose holders are compared: what was loaded is always proven.
-std::vector<Fingerprint> fingerprints_over_ranks(Communicator& ranks, const Catalogue& catalogue) {
+std::vector<Fingerprint> fingerprints_over_ranks(Communicator& ranks, const CollectedState& state) {
   std::vector<HeldBox> boxes;
   together(ranks, "comparing replicas", [&] {
-    for (std::size_t tensor = 0; tensor < catalogue.tensors.size(); ++tensor) {
-      const Layout& layout = catalogue.tensors[tensor].layout;
-      for (const Holding& holding : catalogue.holdings[tensor]) {
+    for (std::size_t tensor = 0; tensor < state.tensors.size(); ++tensor) {
+      const Layout& layout = state.tensors[tensor].layout;
+      for (const Holding& holding : state.holdings[tensor]) {
         boxes.push_back({tensor, holding.box, {}});
         if (std::find(holding.ranks.begin(), holding.ranks.end(), ranks.rank()) == holding.ranks.end()) continue;
-        const Fingerprint sum = fingerprint(layout.global, layout.dtype, holding.box, catalogue.local[tensor].bytes);
+        const Fingerprint sum = fingerprint(layout.global, layout.dtype, holding.box, state.local[tensor].bytes);
         boxes.back().evidence = Evidence{sum.first, sum.second, 0, 0};
       }
     }
   });
-  const std::vector<Evidence> shared = compare_holders(ranks, catalogue, boxes);
-  std::vector<Fingerprint> sums(catalogue.tensors.size());
+  const std::vector<Evidence> shared = compare_holders(ranks, state, boxes);
+  std::vector<Fingerprint> sums(state.tensors.size());
   for (std::size_t i = 0; i < boxes.size(); ++i) sums[boxes[i].tensor] += Fingerprint{shared[i][0], shared[i][1]};
   return sums;
 }
@@ -198,16 +198,16 @@ std::vector<Fingerprint> fingerprints_over_ranks(Communicator& ranks, const Cata
 
 LoadReport load(Communicator& ranks, const World& world, const CheckpointReader& reader, const std::vector<Component>& components) {
   const std::string what = fmt::format("loading {}", reader.path().string());
-  Catalogue catalogue = collect_state(ranks, world, components, Contents::tensors, [] {});
+  CollectedState state = collect_state(ranks, world, components, Contents::tensors, [] {});
   agree_equal(ranks, "the checkpoint to load", reader.manifest().uuid);
   LoadReport report;
   report.state_digest = reader.manifest().state_digest;
-  Load load(world, reader, components, catalogue);
+  Load load(world, reader, components, state);
   together(ranks, what, [&] {
     load.prepare();
     load.read(report);
   });
-  const std::vector<Fingerprint> sums = fingerprints_over_ranks(ranks, catalogue);
+  const std::vector<Fingerprint> sums = fingerprints_over_ranks(ranks, state);
   together(ranks, what, [&] {
     load.check_fingerprints(sums);
     load.restore(ranks.rank());

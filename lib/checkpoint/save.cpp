@@ -3,7 +3,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
-#include "checkpoint/catalogue.hpp"
+#include "checkpoint/collected_state.hpp"
 #include "checkpoint/compare_holders.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
@@ -34,13 +34,13 @@ Numbers decode(const std::string& bytes) {
 // One save from the plan to the commit. Its members are called in order, by all ranks.
 class Save {
  public:
-  Save(Communicator& ranks, const SaveRequest& request, const Catalogue& catalogue)
-      : ranks_(ranks), request_(request), catalogue_(catalogue),
-        plan_(plan_checkpoint(catalogue.tensors, catalogue.holdings, catalogue.components, ranks.size(), request.ranks_per_file)) {
-    for (const StoredTensor& tensor : catalogue.tensors) {
-      const auto component = std::find_if(catalogue.components.begin(), catalogue.components.end(),
+  Save(Communicator& ranks, const SaveRequest& request, const CollectedState& collected)
+      : ranks_(ranks), request_(request), collected_(collected),
+        plan_(plan_checkpoint(collected.tensors, collected.holdings, collected.components, ranks.size(), request.ranks_per_file)) {
+    for (const StoredTensor& tensor : collected.tensors) {
+      const auto component = std::find_if(collected.components.begin(), collected.components.end(),
                                           [&](const StoredComponent& candidate) { return candidate.key == tensor.component; });
-      component_.push_back(static_cast<std::size_t>(component - catalogue.components.begin()));
+      component_.push_back(static_cast<std::size_t>(component - collected.components.begin()));
     }
   }
 
@@ -59,7 +59,7 @@ class Save {
     if (request_.enter) request_.enter(phase);
   }
   bool leads(const PlannedFile& file) const { return file.leader == ranks_.rank(); }
-  Validation compared(std::size_t piece) const { return catalogue_.components[component_[plan_.pieces[piece].tensor]].validation; }
+  Validation compared(std::size_t piece) const { return collected_.components[component_[plan_.pieces[piece].tensor]].validation; }
   bool holds(std::size_t piece) const;
   std::span<const std::byte> bytes_of_piece(std::size_t piece) const;
   void make_room() const;
@@ -68,9 +68,9 @@ class Save {
 
   Communicator& ranks_;
   const SaveRequest& request_;
-  const Catalogue& catalogue_;
+  const CollectedState& collected_;
   CheckpointPlan plan_;
-  std::vector<std::size_t> component_;           // by tensor: number in Catalogue::components
+  std::vector<std::size_t> component_;           // by tensor: number in CollectedState::components
   std::string uuid_;
   Path staging_;
   std::vector<std::uint64_t> table_offsets_;     // by file, on its leader
@@ -122,9 +122,9 @@ void Save::stage() {
 // Whether this rank is one of those that hold a piece as the layout says; others may have bytes of that name which do not count.
 bool Save::holds(std::size_t piece) const {
   const WriteItem& item = plan_.pieces[piece];
-  const LocalBox& local = catalogue_.local[item.tensor];
+  const LocalBox& local = collected_.local[item.tensor];
   if (local.bytes.empty() || !contains(local.box, item.box)) return false;
-  const auto& holdings = catalogue_.holdings[item.tensor];
+  const auto& holdings = collected_.holdings[item.tensor];
   return std::any_of(holdings.begin(), holdings.end(), [&](const Holding& holding) {
     return contains(holding.box, item.box) && std::find(holding.ranks.begin(), holding.ranks.end(), ranks_.rank()) != holding.ranks.end();
   });
@@ -133,8 +133,8 @@ bool Save::holds(std::size_t piece) const {
 // A piece is rows of this rank's box, so its bytes are consecutive there.
 std::span<const std::byte> Save::bytes_of_piece(std::size_t piece) const {
   const WriteItem& item = plan_.pieces[piece];
-  const LocalBox& local = catalogue_.local[item.tensor];
-  const auto size = static_cast<std::size_t>(size_of(catalogue_.tensors[item.tensor].layout.dtype));
+  const LocalBox& local = collected_.local[item.tensor];
+  const auto size = static_cast<std::size_t>(size_of(collected_.tensors[item.tensor].layout.dtype));
   std::size_t begin = 0;
   for_each_run(item.box, local.box, item.box, [&](const BoxRun& run) {
     if (run.in_b == 0) begin = static_cast<std::size_t>(run.in_a);
@@ -199,7 +199,7 @@ void Save::write() {
     enter(Phase::save_write);
     boxes = pass();
   });
-  compare_holders(ranks_, catalogue_, boxes);
+  compare_holders(ranks_, collected_, boxes);
   Numbers written;
   for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
     if (plan_.pieces[i].writer != ranks_.rank()) continue;
@@ -250,7 +250,7 @@ Hash128 Save::commit() {
     facts.step = request_.step;
     facts.uuid = uuid_;
     facts.mesh = request_.world.mesh;
-    facts.components = catalogue_.components;
+    facts.components = collected_.components;
     facts.metrics = request_.metrics;
     facts.documents = request_.documents;
     const Manifest manifest = seal_checkpoint(staging_, plan_, state_, std::move(facts));
@@ -287,12 +287,12 @@ void tidy_up(Communicator& ranks, const SaveRequest& request, SaveReport& report
 
 SaveReport save(Communicator& ranks, const std::vector<Component>& components, const SaveRequest& request) {
   const double start = monotonic_seconds();
-  const Catalogue catalogue = collect_state(ranks, request.world, components, Contents::tensors_and_values, [&] {
+  const CollectedState collected = collect_state(ranks, request.world, components, Contents::tensors_and_values, [&] {
     if (request.enter) request.enter(Phase::save_plan);
     if (request.step < 0 || request.ranks_per_file < 1)
       fail(ExitCode::bug, "a save of step {} with {} ranks to a file", request.step, request.ranks_per_file);
   });
-  Save save(ranks, request, catalogue);
+  Save save(ranks, request, collected);
   SaveReport report{checkpoint_folder(request.run, request.step), request.step, 0, 0, {}, {}, {}};
   try {
     save.agree();

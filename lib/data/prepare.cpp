@@ -84,7 +84,7 @@ class Preparation {
     staging_ = StagedFolder::path_for(config_.output);
     together(world_, "start", [&] {
       if (!is_root()) return;
-      staged = std::make_unique<StagedFolder>(config_.output, config_.overwrite ? Existing::replace_dataset : Existing::refuse);
+      staged = std::make_unique<StagedFolder>(config_.output, config_.overwrite ? ExistingDataset::replace : ExistingDataset::refuse);
       make_folder(spill());
     });
     make_tokenizer();

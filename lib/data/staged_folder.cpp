@@ -19,7 +19,7 @@ Path named(const Path& folder) {
   return normal.has_filename() ? normal : normal.parent_path();
 }
 
-void refuse_unless_free(const Path& target, Existing existing) {
+void refuse_unless_free(const Path& target, ExistingDataset existing) {
   std::error_code error;
   if (!std::filesystem::exists(target)) return;
   const bool is_folder = std::filesystem::is_directory(target);
@@ -28,7 +28,7 @@ void refuse_unless_free(const Path& target, Existing existing) {
     throw Error(ExitCode::usage, fmt::format("cannot create the dataset {}: {} that is not a dataset is there", target.string(), is_folder ? "a folder" : "a file"),
                 "choose another --output");
   }
-  if (existing == Existing::refuse) {
+  if (existing == ExistingDataset::refuse) {
     throw Error(ExitCode::usage, fmt::format("cannot create the dataset {}: there is one already", target.string()),
                 "replace it with --overwrite, or choose another --output");
   }
@@ -47,7 +47,7 @@ Path StagedFolder::path_for(const Path& target) {
   return folder.parent_path() / fmt::format(".{}.stage", folder.filename().string());
 }
 
-StagedFolder::StagedFolder(const Path& target, Existing existing) : target_(named(target)), path_(path_for(target)) {
+StagedFolder::StagedFolder(const Path& target, ExistingDataset existing) : target_(named(target)), path_(path_for(target)) {
   refuse_unless_free(target_, existing);
   if (std::filesystem::exists(path_)) {
     lock();                      // fails if its maker is alive

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-enum class Existing { refuse, replace_dataset };
+enum class ExistingDataset { refuse, replace };
 
 class StagedFolder {
  public:
@@ -14,7 +14,7 @@ class StagedFolder {
 
   /// Makes the hidden folder, after removing one that a killed process left behind. Throws Error(usage) if the target exists and may not
   /// be replaced (only datasets and empty folders ever are), Error(resources) if another process is making it, Error(storage).
-  StagedFolder(const Path& target, Existing existing);
+  StagedFolder(const Path& target, ExistingDataset existing);
   /// Removes the hidden folder unless it was published.
   ~StagedFolder();
   StagedFolder(const StagedFolder&) = delete;

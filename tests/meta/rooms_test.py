@@ -53,6 +53,17 @@ def test_libraries_are_touched_only_where_they_belong():
     assert not wrong, "\n".join(wrong)
 
 
+def test_a_type_of_a_header_has_its_name_for_itself():
+    """All share one namespace: two types of one name would break the one-definition rule without a word from the compiler."""
+    places = {}
+    for _, path, _ in sources():
+        if path.suffix == ".hpp":
+            for name in re.findall(r"^(?:struct|class|enum class) (\w+)\b(?![^{;]*;)", path.read_text(), re.MULTILINE):
+                places.setdefault(name, set()).add(str(path.relative_to(SOURCE)))
+    assert len(places) > 100, places
+    assert not {name: where for name, where in places.items() if len(where) > 1}
+
+
 def test_headers_that_others_include_do_not_show_mpi():
     shown = [str(path.relative_to(SOURCE)) for _, path, includes in sources() if path.suffix == ".hpp" and ("<", "mpi.h") in includes]
     assert not shown

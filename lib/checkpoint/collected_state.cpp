@@ -1,4 +1,4 @@
-#include "checkpoint/catalogue.hpp"
+#include "checkpoint/collected_state.hpp"
 
 #include "base/error.hpp"
 #include "base/json.hpp"
@@ -188,16 +188,16 @@ std::vector<Holding> holders(const StoredTensor& tensor, const StoredComponent& 
   return {{box, cell->second}};
 }
 
-std::vector<std::vector<Holding>> holders_of_all(const Catalogue& catalogue, int ranks) {
+std::vector<std::vector<Holding>> holders_of_all(const CollectedState& state, int ranks) {
   std::map<std::string, const StoredComponent*> by_key;
-  for (const StoredComponent& component : catalogue.components) by_key[component.key] = &component;
+  for (const StoredComponent& component : state.components) by_key[component.key] = &component;
   std::vector<std::vector<Holding>> result;
-  for (std::size_t i = 0; i < catalogue.tensors.size(); ++i) {
-    const StoredTensor& tensor = catalogue.tensors[i];
+  for (std::size_t i = 0; i < state.tensors.size(); ++i) {
+    const StoredTensor& tensor = state.tensors[i];
     const StoredComponent& component = *by_key.at(tensor.component);
     // Neighbours mostly share a layout, and the holders of a layout cost a pass over all ranks.
-    const bool like_last = i > 0 && tensor.cell.empty() && !is_values(tensor) && catalogue.tensors[i - 1].component == tensor.component &&
-                           catalogue.tensors[i - 1].layout == tensor.layout;
+    const bool like_last = i > 0 && tensor.cell.empty() && !is_values(tensor) && state.tensors[i - 1].component == tensor.component &&
+                           state.tensors[i - 1].layout == tensor.layout;
     result.push_back(like_last ? result.back() : holders(tensor, component, ranks));
   }
   return result;
@@ -205,9 +205,9 @@ std::vector<std::vector<Holding>> holders_of_all(const Catalogue& catalogue, int
 
 }  // namespace
 
-Catalogue collect_state(Communicator& ranks, const World& world, const std::vector<Component>& components, Contents contents,
+CollectedState collect_state(Communicator& ranks, const World& world, const std::vector<Component>& components, Contents contents,
                         const std::function<void()>& before) {
-  Catalogue catalogue;
+  CollectedState state;
   Contribution mine(world, ranks.rank(), contents);
   std::string keys;
   together(ranks, "collecting the state", [&] {
@@ -215,10 +215,10 @@ Catalogue collect_state(Communicator& ranks, const World& world, const std::vect
     if (world_size(world.mesh) != ranks.size())
       fail(ExitCode::bug, "a mesh of {} ranks for a communicator of {}", world_size(world.mesh), ranks.size());
     for (const Component& component : components) {
-      catalogue.trees.push_back(component.collect());
-      check(component, catalogue.trees.back());
-      mine.add(component, catalogue.trees.back(), catalogue.values);
-      catalogue.components.push_back(stored(component, world));
+      state.trees.push_back(component.collect());
+      check(component, state.trees.back());
+      mine.add(component, state.trees.back(), state.values);
+      state.components.push_back(stored(component, world));
       keys += fmt::format("{} {} {}; ", component.key, name_of(component.pattern), name_of(component.validation));
     }
   });
@@ -233,14 +233,14 @@ Catalogue collect_state(Communicator& ranks, const World& world, const std::vect
   together(ranks, "agreeing on the state", [&] {
     std::vector<Descriptor> descriptors = decode(described);
     for (Descriptor& descriptor : decode(owned)) descriptors.push_back(std::move(descriptor));
-    catalogue.tensors = merge(descriptors);
-    catalogue.holdings = holders_of_all(catalogue, ranks.size());
-    for (const StoredTensor& tensor : catalogue.tensors) {
+    state.tensors = merge(descriptors);
+    state.holdings = holders_of_all(state, ranks.size());
+    for (const StoredTensor& tensor : state.tensors) {
       const LocalBox* const local = mine.find(full_name(tensor));
-      catalogue.local.push_back(local != nullptr ? *local : LocalBox{});
+      state.local.push_back(local != nullptr ? *local : LocalBox{});
     }
   });
-  return catalogue;
+  return state;
 }
 
 }  // namespace lockstep

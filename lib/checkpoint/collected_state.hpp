@@ -22,7 +22,7 @@ struct LocalBox {
   std::span<std::byte> bytes;          // empty if the rank holds nothing of it
 };
 
-struct Catalogue {
+struct CollectedState {
   std::vector<StoredTensor> tensors;                 // equal on all ranks, as are the next two
   std::vector<std::vector<Holding>> holdings;        // by tensor
   std::vector<StoredComponent> components;
@@ -35,7 +35,7 @@ enum class Contents { tensors, tensors_and_values };
 
 /// Collective over `ranks`. Throws on all ranks: usage (a pattern or shape that contradicts, another order of components), verdict (values
 /// declared replicated that differ), and what `collect` threw. `before` runs first on each rank, within the agreement.
-Catalogue collect_state(Communicator& ranks, const World& world, const std::vector<Component>& components, Contents contents,
+CollectedState collect_state(Communicator& ranks, const World& world, const std::vector<Component>& components, Contents contents,
                         const std::function<void()>& before);
 
 }  // namespace lockstep
