@@ -6,6 +6,7 @@
 #include "store/listed_path.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace lockstep {
 
@@ -103,7 +104,9 @@ Json to_json(const Manifest& manifest) {
 }
 
 void check_names(const Manifest& manifest) {
+  std::set<std::string> names;
   for (const StoredTensor& tensor : manifest.tensors) {
+    if (!names.insert(full_name(tensor)).second) fail(ExitCode::input, "two tensors are called '{}'", full_name(tensor));
     if (find_component(manifest, tensor.component) == nullptr) fail(ExitCode::input, "tensor '{}' is of component '{}', which is not listed", tensor.name, tensor.component);
   }
   for (const StoredFile& file : manifest.files) {
