@@ -66,6 +66,20 @@ struct Bound {
   explicit Bound(const TrainConfig& values) : config(values) { describe(declaration, config); }
 };
 
+void check_profile(const TrainConfig& config, Problems& problems) {
+  constexpr std::int64_t most_steps = 1000;   // the times of every action of every rank are kept until the last
+  const std::optional<std::int64_t>& start = config.log.profile_start_step;
+  const std::optional<std::int64_t>& end = config.log.profile_end_step;
+  const std::vector<std::string> both{"log.profile_start_step", "log.profile_end_step"};
+  if (end && !start) problems.add(both, "log.profile_end_step has no effect without log.profile_start_step");
+  if (!start || !end) return;
+  if (*end < *start) {
+    problems.add(both, fmt::format("log.profile_end_step {} lies before log.profile_start_step {}", *end, *start));
+  } else if (*end - *start >= most_steps) {
+    problems.add(both, fmt::format("a profile covers at most {} steps, not {} to {}", most_steps, *start, *end));
+  }
+}
+
 }  // namespace
 
 std::int64_t decay_steps_of(const TrainConfig& config) { return config.schedule.decay_steps.value_or(config.train.max_steps); }
@@ -74,6 +88,7 @@ void check(const TrainConfig& config, Problems& problems) {
   check_model(config, problems);
   check_schedule(config, problems);
   check_run(config, problems);
+  check_profile(config, problems);
 }
 
 std::vector<Difference> differing_fixed_options(const std::string& saved_yaml, const std::string& origin, const TrainConfig& now) {

@@ -132,6 +132,9 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
 void describe(Declaration& visit, LogOptions& log) {
   visit.field("every", log.every, {.help = "steps between step records", .unit = "steps", .min = 1});
   visit.field("tensorboard", log.tensorboard, {.help = "write event files to RUN/tensorboard"});
+  visit.field("profile_start_step", log.profile_start_step, {.help = "first step that is profiled: time by kind of work in records and as a table, each "
+              "action in RUN/profile.json for Perfetto; null: none", .unit = "steps", .min = 1});
+  visit.field("profile_end_step", log.profile_end_step, {.help = "last step that is profiled; null: the first", .unit = "steps", .min = 1});
   visit.field("peak_tflops", log.peak_tflops, {.help = "dense peak of the hardware of one rank in the type of precision.dtype: what mfu divides by; "
               "null: mfu is not known", .unit = "TFLOP/s", .min = 0, .above_min = true});
 }

@@ -122,6 +122,8 @@ struct CheckpointOptions {
 struct LogOptions {
   std::int64_t every = 10;                                   // steps between records
   bool tensorboard = true;
+  std::optional<std::int64_t> profile_start_step;            // counted from 1; absent: no profile
+  std::optional<std::int64_t> profile_end_step;              // included; absent: profile_start_step
   std::optional<double> peak_tflops;                         // of the hardware of one rank; absent: mfu is not known
 };
 

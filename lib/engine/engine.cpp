@@ -1,5 +1,6 @@
 #include "engine/engine.hpp"
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 
 #include <ATen/ops/full.h>
@@ -20,6 +21,7 @@ struct Engine::Run {
   Run(const RankClass& of, const SlotIndex& index, std::int64_t number, const StepOrder* given)
       : ranks(of), order(given), slots(index), tickets(of.actions.size()), step(number) {
     if (given != nullptr) failure = given->failure;
+    if (given != nullptr) times = given->times;
   }
 
   const RankClass& ranks;
@@ -27,6 +29,7 @@ struct Engine::Run {
   std::vector<BatchTensors> batches;           // by micro-batch
   SlotStore slots;
   std::vector<Ticket> tickets;                 // by position; of actions on the reduction lane
+  std::shared_ptr<std::vector<Interval>> times;   // where the step is measured
   std::exception_ptr failure;
   std::int64_t step;
   double loss_sum = 0;                         // of this rank; after reduce_loss of all ranks
@@ -47,6 +50,13 @@ struct Engine::Run {
     }
   }
 
+  Interval& time_of(const Action& action) {
+    const auto position = &action - ranks.actions.data();
+    Interval& interval = (*times)[static_cast<std::size_t>(position)];
+    interval.action = static_cast<int>(position);
+    return interval;
+  }
+
   void take(const std::vector<Batch>& micro_batches, const StepProgram& program, const HfConfig& config) {
     attempt([&] {
       invariant(static_cast<int>(micro_batches.size()) == program.micro_batches, "a rank has the micro-batches of its program");
@@ -64,6 +74,9 @@ bool acquires_stash(const RankClass& ranks, const Action& action) {
   return std::ranges::any_of(action.slots.acquires,
                              [&](int slot) { return ranks.slots[static_cast<std::size_t>(slot)].kind == SlotKind::stash; });
 }
+
+/// Reductions of gradients are issued to the lane's thread; all else, the heartbeat included, runs on the calling one.
+bool runs_here(const Action& action) { return action.op != Op::all_reduce; }
 
 Phase phase_of(const Action& action, bool training) {
   switch (action.op) {
@@ -128,6 +141,7 @@ void Engine::execute(Run& run) {
     // A rank that failed drains: it computes nothing more, but takes part in what remains of the communication, so that no other rank
     // waits for it. The heartbeat then tells all ranks.
     if (run.skips_update && is_update(action.op)) {
+      if (run.times) run.time_of(action).begin_s = run.time_of(action).end_s = monotonic_seconds();
       run.slots.release(action);
       continue;
     }
@@ -138,6 +152,7 @@ void Engine::execute(Run& run) {
     } else {
       run.attempt([&] { perform(run, action); });
     }
+    if (run.times && runs_here(action)) run.time_of(action).end_s = monotonic_seconds();
     if (!run.failure) trace_.push_back(std::move(did));
     run.slots.release(action);
   }
@@ -145,6 +160,16 @@ void Engine::execute(Run& run) {
 
 void Engine::wait_for(Run& run, const Action& action) {
   for (const int earlier : action.waits) lane_.wait(run.tickets[static_cast<std::size_t>(earlier)]);
+  if (run.times && runs_here(action)) run.time_of(action).begin_s = monotonic_seconds();
+}
+
+Ticket Engine::issue_measured(Run& run, const Action& action, std::span<std::byte> bytes, DType dtype) {
+  Interval& interval = run.time_of(action);
+  return lane_.issue([times = run.times, &interval, bytes, dtype](Communicator& ranks) {   // `times` owns the interval, whoever ends first
+    interval.begin_s = monotonic_seconds();
+    ranks.all_reduce(bytes, dtype, Reduce::sum);
+    interval.end_s = monotonic_seconds();
+  });
 }
 
 std::int64_t Engine::communicate(Run& run, const Action& action, std::size_t position) {
@@ -153,7 +178,8 @@ std::int64_t Engine::communicate(Run& run, const Action& action, std::size_t pos
     case Op::all_reduce: {
       const Unit& unit = *model_.units()[static_cast<std::size_t>(action.subject.index)];
       const std::span<std::byte> gradient = bytes_of(unit.gradient());
-      run.tickets[position] = lane_.all_reduce(gradient, master_dtype(unit.precision()), Reduce::sum);
+      const DType dtype = master_dtype(unit.precision());
+      run.tickets[position] = run.times ? issue_measured(run, action, gradient, dtype) : lane_.all_reduce(gradient, dtype, Reduce::sum);
       return static_cast<std::int64_t>(gradient.size());
     }
     case Op::heartbeat: heartbeat(run); return heartbeat_bytes;

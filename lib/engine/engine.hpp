@@ -10,12 +10,15 @@
 #include "model/model.hpp"
 #include "optim/adamw.hpp"
 #include "program/catalogue.hpp"
+#include "program/simulate.hpp"
 #include "program/trace.hpp"
 
 #include <cstdint>
 #include <exception>
 #include <map>
+#include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace lockstep {
@@ -30,6 +33,7 @@ struct StepOrder {
   StopLevel stop = StopLevel::none;    // what this rank was asked
   Request requests = Request::none;    // what its callbacks and stop channels ask for
   std::exception_ptr failure;          // of this rank since the last heartbeat: it takes part without computing
+  std::shared_ptr<std::vector<Interval>> times = {};   // one for each action of this rank, to be filled with monotonic seconds; null: not measured
 };
 
 /// What every rank knows after it; equal on all ranks.
@@ -72,6 +76,8 @@ class Engine {
   /// Returns the bytes that this rank put in.
   std::int64_t communicate(Run& run, const Action& action, std::size_t position);
   void wait_for(Run& run, const Action& action);
+  /// all_reduce on the lane, with the times at which it runs there.
+  Ticket issue_measured(Run& run, const Action& action, std::span<std::byte> bytes, DType dtype);
   void forward(Run& run, const Action& action);
   void recompute(Run& run, const Action& action);
   void backward(Run& run, const Action& action);

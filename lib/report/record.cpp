@@ -62,6 +62,16 @@ void describe(RecordFields& visit, const CheckpointRecord& record) {
   visit.field("removed", record.removed, "folders of older checkpoints that were removed");
 }
 
+void describe(RecordFields& visit, const ProfileRecord& record) {
+  visit.field("first_step", record.first_step, "first step that was profiled");
+  visit.field("last_step", record.last_step, "last step that was profiled");
+  visit.field("work", record.work, "kind of work; reduction runs beside the others, waiting is the part of it that they do not hide");
+  visit.field("mean_ms", record.mean_ms, "time a step, mean over ranks");
+  visit.field("min_ms", record.min_ms, "of the rank that took least");
+  visit.field("max_ms", record.max_ms, "of the rank that took most");
+  visit.field("imbalance", record.imbalance, "max_ms divided by mean_ms");
+}
+
 void describe(RecordFields& visit, const EventRecord& record) {
   visit.field("step", record.step, "steps done; null: before training");
   visit.field("name", record.name, "what happened, as one word");
@@ -120,6 +130,7 @@ Json to_json(const StepRecord& record) { return json_of(record); }
 Json to_json(const EvalRecord& record) { return json_of(record); }
 Json to_json(const SampleRecord& record) { return json_of(record); }
 Json to_json(const CheckpointRecord& record) { return json_of(record); }
+Json to_json(const ProfileRecord& record) { return json_of(record); }
 Json to_json(const EventRecord& record) { return json_of(record); }
 Json to_json(const SummaryRecord& record) { return json_of(record); }
 
@@ -127,7 +138,7 @@ Json record_json_schema() {
   return {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
           {"title", "records of lockstep train, one JSON object a line"},
           {"oneOf", {schema_of<RunRecord>(), schema_of<StepRecord>(), schema_of<EvalRecord>(), schema_of<SampleRecord>(),
-                     schema_of<CheckpointRecord>(), schema_of<EventRecord>(), schema_of<SummaryRecord>()}}};
+                     schema_of<CheckpointRecord>(), schema_of<ProfileRecord>(), schema_of<EventRecord>(), schema_of<SummaryRecord>()}}};
 }
 
 }  // namespace lockstep

@@ -82,6 +82,18 @@ struct CheckpointRecord {
   std::vector<std::string> removed;              // folders that retention removed
 };
 
+/// One kind of work in the profiled steps: its time a step on each rank. Written once for each kind.
+struct ProfileRecord {
+  static constexpr std::string_view kind = "profile";
+  std::int64_t first_step = 0;
+  std::int64_t last_step = 0;
+  std::string work;                              // "backward", "reduction": program/work_times.hpp; or of the loop: "data", "save"
+  double mean_ms = 0;                            // over ranks
+  double min_ms = 0;
+  double max_ms = 0;
+  double imbalance = 0;                          // max / mean
+};
+
 /// Something that a reader of the records should know: a skipped step, a spike of the loss. Fields that say nothing of it are absent.
 struct EventRecord {
   static constexpr std::string_view kind = "event";
@@ -114,6 +126,7 @@ void describe(RecordFields& visit, const StepRecord& record);
 void describe(RecordFields& visit, const EvalRecord& record);
 void describe(RecordFields& visit, const SampleRecord& record);
 void describe(RecordFields& visit, const CheckpointRecord& record);
+void describe(RecordFields& visit, const ProfileRecord& record);
 void describe(RecordFields& visit, const EventRecord& record);
 void describe(RecordFields& visit, const SummaryRecord& record);
 
@@ -123,6 +136,7 @@ Json to_json(const StepRecord& record);
 Json to_json(const EvalRecord& record);
 Json to_json(const SampleRecord& record);
 Json to_json(const CheckpointRecord& record);
+Json to_json(const ProfileRecord& record);
 Json to_json(const EventRecord& record);
 Json to_json(const SummaryRecord& record);
 

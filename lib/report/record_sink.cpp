@@ -155,6 +155,7 @@ void Recorder::write(const StepRecord& record) { write_json(to_json(record)); }
 void Recorder::write(const EvalRecord& record) { write_json(to_json(record)); }
 void Recorder::write(const SampleRecord& record) { write_json(to_json(record)); }
 void Recorder::write(const CheckpointRecord& record) { write_json(to_json(record)); }
+void Recorder::write(const ProfileRecord& record) { write_json(to_json(record)); }
 void Recorder::write(const EventRecord& record) { write_json(to_json(record)); }
 void Recorder::write(const SummaryRecord& record) { write_json(to_json(record)); }
 

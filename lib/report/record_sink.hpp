@@ -40,6 +40,7 @@ class Recorder {
   void write(const EvalRecord& record);
   void write(const SampleRecord& record);
   void write(const CheckpointRecord& record);
+  void write(const ProfileRecord& record);
   void write(const EventRecord& record);
   void write(const SummaryRecord& record);
   void close();

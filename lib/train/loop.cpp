@@ -32,6 +32,10 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
       callbacks_(make_callbacks(parts.config)),
       saved_step_(parts.trajectory.step),
       failed_saves_(parts.config) {
+  const LogOptions& log = parts.config.log;
+  if (log.profile_start_step) {
+    profile_.emplace(parts.plan.programs.train, parts.session.world().rank(), *log.profile_start_step, log.profile_end_step.value_or(*log.profile_start_step));
+  }
   if (parts.session.world().rank() != 0) return;
   const Progress::Settings settings{.what = "progress",
                                     .unit = "steps",
@@ -57,6 +61,7 @@ LoopEnd TrainingLoop::run() {
     if (stopping || due(parts_.config.checkpoint.every) || (last && parts_.config.checkpoint.at_end) || asks(outcome.requests, Request::save)) {
       save(stopping || last ? AfterSave::nothing : AfterSave::more_steps);
     }
+    if (profile_ && (profile_->ends_with(now.step) || last || stopping)) end_profile();
     if (stopping) return LoopEnd::stopped_saved;
   }
   together(parts_.session.world(), "end the run", [&] {
@@ -85,7 +90,9 @@ StepOutcome TrainingLoop::step() {
   const DataPosition next_position = feed_.next(now.position);
   StepBatch next;
   StopChannels::Asked asked;
+  Profile* const profile = profile_of(now.step + 1);
   attempt([&] {
+    const ProfiledScope scope(profile, "data");
     if (now.step + 1 < parts_.config.train.max_steps) next = feed_.make_step(now.step + 1, next_position);
     asked = stop_.poll();
   });
@@ -96,7 +103,8 @@ StepOutcome TrainingLoop::step() {
                         .next_valid_tokens = next.valid_tokens,
                         .stop = asked.stop,
                         .requests = asked.requests | wishes_,
-                        .failure = failure_};
+                        .failure = failure_,
+                        .times = profile == nullptr ? nullptr : profile->start_step(now.step + 1)};
   const StepOutcome outcome = parts_.engine.run_step(batch_, order);
   ++now.step;
   now.position = next_position;
@@ -114,6 +122,7 @@ StepOutcome TrainingLoop::step() {
   batch_ = std::move(next);
   valid_tokens_ = outcome.next_valid_tokens;
   wishes_ = Request::none;
+  const ProfiledScope scope(profile, "records");
   attempt([&] {
     for (const auto& callback : callbacks_) wishes_ = wishes_ | callback->after_step(view());
   });
@@ -175,6 +184,7 @@ void TrainingLoop::warn_of(const EventRecord& event) {
 
 void TrainingLoop::evaluate() {
   Trajectory& now = parts_.trajectory;
+  const ProfiledScope scope(profile_of(now.step), "evaluation");
   const double start_s = monotonic_seconds();
   if (parts_.plan.validation) {
     parts_.session.enter(Phase::evaluation, now.step);
@@ -208,6 +218,7 @@ void TrainingLoop::evaluate() {
 void TrainingLoop::save(AfterSave after) {
   const Trajectory& now = parts_.trajectory;
   if (saved_step_ == now.step) return;
+  const ProfiledScope scope(profile_of(now.step), "save");
   const double start_s = monotonic_seconds();
   std::optional<SaveReport> report;
   try {
@@ -257,6 +268,14 @@ void TrainingLoop::record_save(const SaveReport& report, double seconds) {
   attempt([&] { parts_.files.records().write(record); });
   parts_.output.log().info("saved {} ({} in {})", report.path.string(), human_bytes(report.bytes), human_seconds(seconds));
   if (!report.retention_problem.empty()) parts_.output.log().warning("older checkpoints stay: {}", report.retention_problem);
+}
+
+Profile* TrainingLoop::profile_of(std::int64_t step) { return profile_ && profile_->covers(step) ? &*profile_ : nullptr; }
+
+void TrainingLoop::end_profile() {
+  profile_->gather(parts_.session.world());
+  if (progress_) attempt([&] { profile_->report(parts_.files.records(), parts_.output.log(), parts_.files.folder()); });
+  profile_.reset();
 }
 
 bool TrainingLoop::due(const std::optional<std::int64_t>& every) const { return every && parts_.trajectory.step % *every == 0; }

@@ -15,6 +15,7 @@
 #include "train/failed_saves.hpp"
 #include "train/loss_window.hpp"
 #include "train/meter.hpp"
+#include "train/profile.hpp"
 #include "train/run_files.hpp"
 #include "train/train_plan.hpp"
 
@@ -79,6 +80,10 @@ class TrainingLoop {
   void record_save(const SaveReport& report, double seconds);
   bool due(const std::optional<std::int64_t>& every) const;
   RunView view() const;
+  /// The profile if it covers this step, else null.
+  Profile* profile_of(std::int64_t step);
+  /// Reports the profile, if there is one, and drops it. Collective over the world.
+  void end_profile();
 
   LoopParts parts_;
   TrainingFeed feed_;
@@ -86,6 +91,7 @@ class TrainingLoop {
   Meter meter_;
   LossWindow recent_losses_;                    // of this process group
   std::vector<std::unique_ptr<Callback>> callbacks_;
+  std::optional<Profile> profile_;              // until its last step is done
   std::unique_ptr<Progress> progress_;          // on rank 0
   StepBatch batch_;                             // of the next step
   std::int64_t valid_tokens_ = 0;               // of the next step, over all ranks

@@ -93,7 +93,7 @@ BASES = {   # where the effect is against another base
 # Options whose effect is a test of its own, below or elsewhere.
 OWN_TESTS = {"model.path", "model.dropout", "data.isolate_documents", "parallel.dp_replicate", "optimizer.name", "train.run_dir", "train.device",
              "train.max_time", "train.watchdog", "train.watchdog_phases", "train.on_nonfinite", "checkpoint.resume", "checkpoint.ranks_per_file", "checkpoint.max_failures",
-             "dialect", "preset"}
+             "log.profile_start_step", "log.profile_end_step", "dialect", "preset"}
 
 
 def test_every_option_is_listed_here():
@@ -139,6 +139,49 @@ def test_parts_are_shared_by_neighbouring_ranks(tmp):
     shared = observe(tmp, "shared", {"checkpoint.ranks_per_file": 2}, ranks=2)
     assert len(shared["parts"]) < len(alone["parts"]), (alone["parts"], shared["parts"])
     assert shared["checkpoints"] == alone["checkpoints"]
+
+
+def tracks_of(events):
+    """The complete events of a Chrome trace by process and thread, each as (begin, end, name), in order."""
+    tracks = {}
+    for event in events:
+        if event["ph"] == "X":
+            assert event["dur"] >= 0 and event["ts"] >= 0, event
+            tracks.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"], event["name"]))
+    return {track: sorted(spans) for track, spans in tracks.items()}
+
+
+def test_profiled_steps_end_as_records_a_table_and_a_trace_of_every_rank_and_lane(tmp):
+    prepare(tmp)
+    plain = observe(tmp, "plain", {}, ranks=2)
+    found = observe(tmp, "profiled", {"log.profile_start_step": 2, "log.profile_end_step": 4}, ranks=2)
+    rows = records(tmp / "profiled", "profile")
+    found["numbers"] = [record for record in found["numbers"] if record["kind"] != "profile"]
+    assert found == plain, "a profile changes nothing else"
+    assert {(row["first_step"], row["last_step"]) for row in rows} == {(2, 4)}
+    work = {row["work"]: row for row in rows}
+    assert {"forward", "backward", "head", "gradient", "waiting", "norm", "optimizer", "heartbeat", "reduction", "data", "records", "evaluation",
+            "save"} == set(work), sorted(work)
+    for row in rows:
+        assert 0 <= row["min_ms"] <= row["mean_ms"] <= row["max_ms"] and row["imbalance"] >= 1, row
+    trace = json.loads((tmp / "profiled/profile.json").read_text())
+    names = {(event["pid"], event["tid"], event["args"]["name"]) for event in trace["traceEvents"] if event["ph"] == "M"}
+    assert names == {(rank, tid, name) for rank in range(2) for tid, name in [(0, f"rank {rank}"), (0, "compute"), (1, "reduction"), (2, "loop")]}, names
+    tracks = tracks_of(trace["traceEvents"])
+    assert set(tracks) == {(rank, tid) for rank in range(2) for tid in range(3)}
+    for track, spans in tracks.items():
+        for before, after in zip(spans, spans[1:]):
+            assert after[0] >= before[1] - 0.5, (track, before, after)   # microseconds; one thing at a time
+    actions = [event for event in trace["traceEvents"] if event["ph"] == "X" and event["pid"] == 0 and event["tid"] == 0]
+    assert {event["args"]["step"] for event in actions} == {2, 3, 4}
+    backward_ms = sum(event["dur"] for event in actions if event["cat"] == "backward") / 1e3 / 3   # of the head as well
+    assert backward_ms >= work["backward"]["min_ms"] * 0.99
+
+
+def test_a_run_that_ends_early_leaves_the_profile_of_what_it_did(tmp):
+    prepare(tmp)
+    observe(tmp, "short", {"log.profile_start_step": 3, "log.profile_end_step": 40})
+    assert {row["last_step"] for row in records(tmp / "short", "profile")} == {4}
 
 
 def test_the_number_of_ranks_is_checked_against_dp_replicate(tmp):

@@ -23,7 +23,7 @@ def test_a_record_of_every_kind_meets_the_printed_schema(tmp):
     validator = jsonschema.Draft202012Validator(schema)
     for record in records:
         validator.validate(record)
-    assert {record["kind"] for record in records} == {"run", "step", "eval", "sample", "checkpoint", "event", "summary"}
+    assert {record["kind"] for record in records} == {"run", "step", "eval", "sample", "checkpoint", "profile", "event", "summary"}
     # the schema is no rubber stamp
     assert not validator.is_valid({**records[1], "loss": "low"})
     assert not validator.is_valid({**records[1], "extra": 1})

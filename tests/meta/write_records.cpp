@@ -48,6 +48,7 @@ void write_all(Recorder& recorder) {
   CheckpointRecord checkpoint;
   checkpoint.removed = {"step-100"};
   recorder.write(checkpoint);
+  recorder.write(ProfileRecord{.first_step = 10, .last_step = 20, .work = "backward", .mean_ms = 2, .min_ms = 1, .max_ms = 3, .imbalance = 1.5});
   recorder.write(EventRecord{.name = "started", .message = "before any step"});
   recorder.write(EventRecord{.step = 14, .name = "nonfinite_step", .message = "skipped", .loss = std::numeric_limits<double>::quiet_NaN(),
                              .grad_norm = 2.5, .in_a_row = 1});

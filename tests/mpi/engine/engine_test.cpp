@@ -7,6 +7,7 @@
 #include "exchange/hf_config.hpp"
 #include "harness/mpi_test.hpp"
 #include "program/batch_plan.hpp"
+#include "program/work_times.hpp"
 #include "tensor/runtime.hpp"
 
 #include <ATen/ATen.h>
@@ -116,6 +117,13 @@ struct Job {
   StepOutcome step(std::int64_t number, const std::exception_ptr& failure = nullptr) {
     const StepBatch batch{.step = number, .micro_batches = part(number), .valid_tokens = 0};
     return engine.run_step(batch, {.step = number, .valid_tokens = valid_tokens(number), .lr = 1e-3, .failure = failure});
+  }
+
+  std::vector<Interval> measured_step(std::int64_t number) {
+    const auto times = std::make_shared<std::vector<Interval>>(programs.train.of(rank).size());
+    const StepBatch batch{.step = number, .micro_batches = part(number), .valid_tokens = 0};
+    engine.run_step(batch, {.step = number, .valid_tokens = valid_tokens(number), .lr = 1e-3, .failure = nullptr, .times = times});
+    return *times;
   }
 
   Rank session_rank() const { return rank; }
@@ -331,6 +339,51 @@ BOOST_AUTO_TEST_CASE(steps_that_were_skipped_do_not_count_in_the_bias_correction
   for (std::size_t i = 0; i < straight.model.units().size(); ++i) {
     BOOST_TEST(at::equal(straight.model.units()[i]->master(), skipping.model.units()[i]->master()));
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_measured_step_has_the_times_of_every_action_in_its_order) {
+  for (const std::string family : {"gpt2", "wide gpt2"}) {
+    Job job(all_ranks(), family, Precision::fp32, 2);
+    const std::vector<Action>& actions = job.programs.train.of(job.rank);
+    const std::vector<Interval> times = job.measured_step(0);
+    double free_s = 0;
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      BOOST_TEST(times[i].action == static_cast<int>(i));
+      BOOST_TEST((times[i].begin_s > 0 && times[i].end_s >= times[i].begin_s), to_text(job.programs.train, actions[i]));
+      for (const int earlier : actions[i].waits) BOOST_TEST(times[i].begin_s >= times[static_cast<std::size_t>(earlier)].end_s);
+      if (actions[i].lane != Lane::compute) continue;
+      BOOST_TEST(times[i].begin_s >= free_s);   // one after the other
+      free_s = times[i].end_s;
+    }
+    const WorkTimes work = work_times(job.programs.train, job.rank, times);
+    double total_s = 0;
+    for (const auto& [kind, seconds] : work) total_s += kind == "reduction" ? 0 : seconds;
+    BOOST_TEST(total_s <= free_s - times.front().begin_s + 1e-9);   // kinds share out the compute lane's time
+  }
+}
+
+/// Whether a step takes less from the first backward to the last reduction than all that happens in between would one after the other.
+bool overlaps(const std::vector<Action>& actions, const std::vector<Interval>& times) {
+  double begin_s = std::numeric_limits<double>::max();
+  double end_s = 0;
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    if (actions[i].op == Op::backward) begin_s = std::min(begin_s, times[i].begin_s);
+    if (actions[i].op == Op::all_reduce) end_s = std::max(end_s, times[i].end_s);
+  }
+  double sum_s = 0;
+  for (const Interval& time : times) sum_s += std::max(0.0, std::min(time.end_s, end_s) - std::max(time.begin_s, begin_s));
+  return end_s - begin_s < sum_s;
+}
+
+BOOST_AUTO_TEST_CASE(gradients_are_reduced_while_earlier_blocks_are_still_in_backward) {
+  if (test::world().size() == 1) return;       // nothing to reduce
+  Job job(all_ranks(), "wide gpt2", Precision::fp32, global_batch);
+  std::int64_t ranks_that_overlap = 0;
+  for (std::int64_t step = 0; step < 8 && ranks_that_overlap == 0; ++step) {   // on a busy machine the lane's thread may get its turn late
+    const std::int64_t mine = overlaps(job.programs.train.of(job.rank), job.measured_step(step)) ? 1 : 0;
+    ranks_that_overlap = test::world().all_reduce(mine, Reduce::sum);
+  }
+  BOOST_TEST(ranks_that_overlap > 0);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,50 @@
+#include "program/work_times.hpp"
+
+#include "base/error.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::array<std::string_view, 10> kinds{"forward", "recompute", "backward", "head", "gradient", "waiting", "norm", "optimizer", "heartbeat", "reduction"};
+
+std::string_view kind_of(const StepProgram& program, const Action& action) {
+  const bool head = action.subject == block_subject(static_cast<int>(program.block_names.size()) - 1);
+  switch (action.op) {
+    case Op::forward: return head ? "head" : "forward";
+    case Op::recompute: return "recompute";
+    case Op::backward: return head ? "head" : "backward";
+    case Op::finish_gradient: return "gradient";
+    case Op::all_reduce: return "reduction";
+    case Op::gradient_norm:
+    case Op::clip: return "norm";
+    case Op::optimizer:
+    case Op::refresh: return "optimizer";
+    case Op::heartbeat:
+    case Op::reduce_loss: return "heartbeat";
+  }
+  return "forward";
+}
+
+}  // namespace
+
+WorkTimes work_times(const StepProgram& program, Rank rank, const std::vector<Interval>& times) {
+  const std::vector<Action>& actions = program.of(rank);
+  invariant(times.size() == actions.size(), "a measured step has a time for each action");
+  WorkTimes result;
+  for (const std::string_view kind : kinds) result.emplace_back(kind, 0.0);
+  const auto add = [&](std::string_view kind, double seconds) { std::ranges::find(result, kind, &WorkTimes::value_type::first)->second += seconds; };
+  double free_s = 0;                 // when what came before, reductions aside, had ended
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    add(kind_of(program, actions[i]), times[i].end_s - times[i].begin_s);
+    if (actions[i].op == Op::all_reduce) continue;
+    if (i > 0 && !actions[i].waits.empty()) add("waiting", times[i].begin_s - free_s);
+    free_s = times[i].end_s;
+  }
+  return result;
+}
+
+}  // namespace lockstep
