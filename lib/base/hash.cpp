@@ -2,7 +2,11 @@
 
 #include "base/error.hpp"
 
+#if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
+#include <xxh_x86dispatch.h>   // the same hashes by the widest vectors that the processor has
+#else
 #include <xxhash.h>
+#endif
 
 #include <charconv>
 #include <new>

@@ -1,6 +1,7 @@
 #include "store/fingerprint.hpp"
 
 #include "base/hash.hpp"
+#include "base/vector_clones.hpp"
 #include "store/box_runs.hpp"
 
 #include <algorithm>
@@ -37,7 +38,7 @@ std::uint64_t factor(std::uint64_t seed, std::uint64_t block) { return mix(seed 
 // (bits + 1) · weight summed over `count` units at `bytes`, whose weights begin at table place `begin`. As bits · weight + weight: the
 // product of two 32-bit numbers is one vector instruction.
 template <class Unit>
-std::array<std::uint64_t, 2> add_up(const std::byte* bytes, std::size_t begin, std::size_t count) {
+inline __attribute__((always_inline)) std::array<std::uint64_t, 2> add_up(const std::byte* bytes, std::size_t begin, std::size_t count) {
   std::array<std::uint64_t, 2> sum{};
   for (std::size_t j = 0; j < count; ++j) {
     Unit unit;
@@ -49,14 +50,19 @@ std::array<std::uint64_t, 2> add_up(const std::byte* bytes, std::size_t begin, s
   return sum;
 }
 
+// The whole table with bounds that the compiler knows, so that it uses vectors.
+template <class Unit>
+LOCKSTEP_CLONES std::array<std::uint64_t, 2> add_up_table(const std::byte* bytes) {
+  return add_up<Unit>(bytes, 0, table_size);
+}
+
 // `count` units of type Unit at `bytes`; the first is number `index` of the logical tensor.
 template <class Unit>
 void add_run(Fingerprint& sum, const std::byte* bytes, std::uint64_t index, std::uint64_t count) {
   while (count > 0) {
     const std::uint64_t begin = index % table_size;
     const std::uint64_t units = std::min(count, table_size - begin);
-    // The whole table with bounds that the compiler knows, so that it may use vectors.
-    const auto part = units == table_size ? add_up<Unit>(bytes, 0, table_size) : add_up<Unit>(bytes, begin, units);
+    const auto part = units == table_size ? add_up_table<Unit>(bytes) : add_up<Unit>(bytes, begin, units);
     sum.first += part[0] * factor(first_seed, index / table_size);
     sum.second += part[1] * factor(second_seed, index / table_size);
     bytes += units * sizeof(Unit);

@@ -2,16 +2,12 @@
 // Kernels know raw pointers and sizes only; no LibTorch.
 #pragma once
 
+#include "base/vector_clones.hpp"
+
 #include <bit>
 #include <cmath>
 #include <cstdint>
 
-// One body, compiled for three instruction sets, chosen when the program starts. Sanitizers run before that choice can be made.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define LOCKSTEP_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define LOCKSTEP_CLONES
-#endif
 #define LOCKSTEP_INLINE inline __attribute__((always_inline))
 
 namespace lockstep {
