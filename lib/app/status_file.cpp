@@ -25,6 +25,11 @@ void write_status(const Path& path, std::string_view reason, std::optional<int> 
   publish_file(path, to_text(status, 2) + "\n");
 }
 
+std::string text_of(const Json& status, const char* member, const Path& path) {
+  if (!status.is_object() || !status.contains(member) || !status.at(member).is_string()) fail(ExitCode::input, "{}: '{}' is missing or no text", path.string(), member);
+  return status.at(member);
+}
+
 }  // namespace
 
 void keep_status(Session& session, const Path& run_dir) {
@@ -36,16 +41,14 @@ void keep_status(Session& session, const Path& run_dir) {
 std::optional<std::string> unexplained_end(const Path& run_dir) {
   const Path path = run_dir / "status.json";
   if (!std::filesystem::exists(path)) return std::nullopt;
-  Json status;
   try {
-    status = parse_json(read_file(path), path.string());
+    const Json status = parse_json(read_file(path), path.string());
+    if (text_of(status, "reason", path) != "running") return std::nullopt;
+    return fmt::format("the job before this one ended without a word: process {} on {}, at work since {}",
+                       status.contains("process") ? to_text(status.at("process")) : "unknown", text_of(status, "host", path), text_of(status, "time", path));
   } catch (const Error& error) {
     return fmt::format("how the job before this one ended is not known: {}", error.what());
   }
-  if (status.value("reason", "") != "running") return std::nullopt;
-  return fmt::format("the job before this one ended without a word: process {} on {}, at work since {}",
-                     status.contains("process") ? to_text(status.at("process")) : "unknown", status.value("host", "unknown"),
-                     status.value("time", "unknown"));
 }
 
 }  // namespace lockstep

@@ -4,6 +4,8 @@
 #include <hdf5.h>
 
 #include <array>
+#include <cstring>
+#include <string_view>
 
 namespace lockstep::test {
 
@@ -100,7 +102,91 @@ void put_something(hid_t file, const std::string& name, Dice& dice) {
   H5Pclose(links);
 }
 
+/// Bob Jenkins' lookup3 with initial value 0, which HDF5 puts behind each block of metadata.
+std::uint32_t lookup3(std::string_view bytes) {
+  const auto turn = [](std::uint32_t value, int by) { return (value << by) | (value >> (32 - by)); };
+  std::array<std::uint32_t, 3> state{};
+  state.fill(0xdeadbeef + static_cast<std::uint32_t>(bytes.size()));
+  auto& [a, b, c] = state;
+  const auto add = [&](std::string_view part) {
+    std::array<std::uint32_t, 3> words{};
+    std::memcpy(words.data(), part.data(), part.size());
+    for (std::size_t i = 0; i < 3; ++i) state[i] += words[i];
+  };
+  for (; bytes.size() > 12; bytes.remove_prefix(12)) {
+    add(bytes.substr(0, 12));
+    a -= c; a ^= turn(c, 4); c += b;
+    b -= a; b ^= turn(a, 6); a += c;
+    c -= b; c ^= turn(b, 8); b += a;
+    a -= c; a ^= turn(c, 16); c += b;
+    b -= a; b ^= turn(a, 19); a += c;
+    c -= b; c ^= turn(b, 4); b += a;
+  }
+  if (bytes.empty()) return c;
+  add(bytes);
+  c ^= b; c -= turn(b, 14);
+  a ^= c; a -= turn(c, 11);
+  b ^= a; b -= turn(a, 25);
+  c ^= b; c -= turn(b, 16);
+  a ^= c; a -= turn(c, 4);
+  b ^= a; b -= turn(a, 14);
+  c ^= b; c -= turn(b, 24);
+  return c;
+}
+
+/// What an object header says of its dataset: its shape, its type, where it lies, an attribute.
+struct Statement {
+  std::size_t begin = 0;
+  std::size_t size = 0;
+  std::size_t header = 0;                                            // from here to its checksum
+  std::size_t checksum = 0;
+};
+
+std::uint64_t little_endian(const std::string& file, std::size_t at, std::size_t size) {
+  std::uint64_t value = 0;
+  for (std::size_t i = size; i-- > 0;) value = value << 8 | static_cast<unsigned char>(file.at(at + i));
+  return value;
+}
+
+/// The statements of a header of version 2.
+void add_statements(const std::string& file, std::size_t header, std::vector<Statement>& statements) {
+  const std::uint64_t flags = little_endian(file, header + 5, 1);
+  const std::size_t width = std::size_t{1} << (flags & 3);           // of the number that says how long the messages are
+  const std::size_t length = header + 6 + ((flags & 0x20) != 0 ? 16 : 0) + ((flags & 0x10) != 0 ? 4 : 0);
+  const std::size_t end = length + width + little_endian(file, length, width);
+  if (lookup3(std::string_view(file).substr(header, end - header)) != little_endian(file, end, 4)) return;   // no header
+  for (std::size_t at = length + width; at + 4 <= end;) {
+    const std::uint64_t kind = little_endian(file, at, 1);
+    const std::size_t begin = at + 4 + ((flags & 4) != 0 ? 2 : 0);
+    const std::size_t size = little_endian(file, at + 1, 2);
+    if (size > 0 && (kind == 1 || kind == 3 || kind == 8 || kind == 12)) statements.push_back({begin, size, header, end});
+    at = begin + size;
+  }
+}
+
 }  // namespace
+
+std::function<std::string(Dice&)> damaged_headers(std::string sound) {
+  std::vector<Statement> statements;
+  for (std::size_t at = sound.find("OHDR"); at != std::string::npos; at = sound.find("OHDR", at + 1)) add_statements(sound, at, statements);
+  require(statements.size() >= 3, "the headers of datasets are found");
+  return [sound = std::move(sound), statements](Dice& dice) {
+    std::string file = sound;
+    for (std::size_t faults = 1 + dice.below(3); faults > 0; --faults) {
+      const Statement& statement = dice.pick(statements);
+      std::string content = file.substr(statement.begin, statement.size);
+      overwrite(content, dice);
+      file.replace(statement.begin, statement.size, content);
+      const std::uint32_t checksum = lookup3(std::string_view(file).substr(statement.header, statement.checksum - statement.header));
+      std::memcpy(file.data() + statement.checksum, &checksum, sizeof checksum);
+    }
+    return file;
+  };
+}
+
+std::function<std::string(Dice&)> either(std::function<std::string(Dice&)> one, std::function<std::string(Dice&)> other) {
+  return [one = std::move(one), other = std::move(other)](Dice& dice) { return dice.one_in(2) ? one(dice) : other(dice); };
+}
 
 std::function<std::string(Dice&)> strange_hdf5(const Path& scratch, std::vector<std::string> names) {
   return [scratch, names = std::move(names)](Dice& dice) {

@@ -90,6 +90,17 @@ Json strange_value(Dice& dice) {
 
 Dice::Dice(std::uint64_t seed, std::string_view target, std::uint64_t number) : stream_(seed, fmt::format("{} {}", target, number)) {}
 
+void overwrite(std::string& text, Dice& dice) {
+  if (text.empty()) return;
+  char& byte = text[dice.below(text.size())];
+  switch (dice.below(4)) {
+    case 0:
+    case 1: byte = static_cast<char>(byte ^ (1 << dice.below(8))); break;
+    case 2: byte = static_cast<char>(dice.bits()); break;
+    default: overwrite_integer(text, dice); break;
+  }
+}
+
 Mutator::Mutator(std::vector<std::string> seeds, std::vector<std::string> words) : words_(std::move(words)) {
   for (std::string& text : seeds) {
     Json tree = Json::parse(text, nullptr, false);
@@ -112,8 +123,9 @@ std::string Mutator::with_faulty_bytes(std::string text, Dice& dice) const {
     const std::size_t size = dice.length(text.size() - at);
     switch (dice.below(16)) {
       case 0:
-      case 1: if (at < text.size()) text[at] = static_cast<char>(text[at] ^ (1 << dice.below(8))); break;
-      case 2: if (at < text.size()) text[at] = static_cast<char>(dice.bits()); break;
+      case 1:
+      case 2:
+      case 9: overwrite(text, dice); break;
       case 3: text.resize(at); break;
       case 4: text.erase(at, size); break;
       case 5: text.insert(dice.below(text.size() + 1), text.substr(at, size)); break;
@@ -124,7 +136,6 @@ std::string Mutator::with_faulty_bytes(std::string text, Dice& dice) const {
       }
       case 7:
       case 8: replace_number(text, dice); break;
-      case 9: overwrite_integer(text, dice); break;
       case 10: insert_nesting(text, dice); break;
       case 11: text.insert(at, dice.pick(strange_text)); break;
       case 12: text.insert(at, dice.one_in(8) ? 300'000 : dice.length(2000), "x 9\n\"\\\0a"[dice.below(8)]); break;

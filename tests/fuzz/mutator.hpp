@@ -31,6 +31,9 @@ class Dice {
   std::uint64_t next_ = 0;
 };
 
+/// A fault that keeps the length: a bit, a byte or an integer is another.
+void overwrite(std::string& text, Dice& dice);
+
 class Mutator {
  public:
   /// `seeds` are valid inputs; `words` mean something to the reader and are put in anywhere.

@@ -1,19 +1,21 @@
-// The files of datasets, checkpoints and runs.
+// The files of datasets and checkpoints, and the names in a folder of checkpoints.
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "fuzz/targets.hpp"
 #include "harness/test_job.hpp"
 #include "harness/thread_ranks.hpp"
-#include "report/curve.hpp"
-#include "report/run_curve.hpp"
 #include "store/checkpoint_reader.hpp"
 #include "store/checkpoint_verify.hpp"
+#include "store/hdf5.hpp"
 #include "store/inspect.hpp"
 #include "store/part_file.hpp"
 #include "store/run_directory.hpp"
 #include "store/token_shards.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
 
 namespace lockstep::test {
 
@@ -108,7 +110,8 @@ Target token_shard_target(const Path& folder) {
   DatasetManifest manifest = make_dataset(folder);
   const std::string shard = read_file(folder / "train/tokens-00001.h5");
   manifest.train = {.tokens = 50, .documents = 2, .text_bytes = 0, .shards = {manifest.train.shards.back()}};
-  Target target{.name = "token shard", .seeds = {shard}, .names = {"tokens-00001.h5"}, .made = strange_hdf5(folder / "made.h5", {"/tokens", "/documents"}), .read = {}};
+  Target target{.name = "token shard", .seeds = {shard}, .names = {"tokens-00001.h5"}, 
+                .made = either(strange_hdf5(folder / "made.h5", {"/tokens", "/documents"}), damaged_headers(shard)), .read = {}};
   target.read = [folder, manifest](const std::string& bytes) mutable {
     put_file(folder / "train/tokens-00001.h5", bytes);
     manifest.train.shards.front().bytes = bytes.size();
@@ -203,7 +206,8 @@ Target checkpoint_file_target(const std::string& name, const Path& run, const st
   require(listed != manifest.files.end(), "the checkpoint has a file " + ending);
   const auto number = static_cast<std::size_t>(listed - manifest.files.begin());
   const Path file = folder / listed->path;
-  Target target{.name = name, .seeds = {read_file(file)}, .names = {folder.string()}, .made = strange_hdf5(run / "made.h5", std::move(objects)), .read = {}};
+  Target target{.name = name, .seeds = {read_file(file)}, .names = {folder.string()},
+                .made = either(strange_hdf5(run / "made.h5", std::move(objects)), damaged_headers(read_file(file))), .read = {}};
   target.read = [folder, file, manifest, number, is_part = ending != index_file](const std::string& bytes) mutable {
     put_file(file, bytes);
     manifest.files[number].bytes = bytes.size();
@@ -211,6 +215,95 @@ Target checkpoint_file_target(const std::string& name, const Path& run, const st
     put_file(folder / manifest_file, manifest_text(manifest));
     if (is_part) (void)read_part_table(file);
     read_checkpoint(folder);
+  };
+  return target;
+}
+
+struct Table {
+  const char* path;
+  DType dtype;
+  std::int64_t columns;                                          // 1: a list
+};
+constexpr std::array<Table, 8> index_tables{{{"/pieces/tensor", DType::u32, 1}, {"/pieces/file", DType::u32, 1}, {"/pieces/offset", DType::u64, 1},
+                                             {"/pieces/fingerprint", DType::u64, 2}, {"/pieces/first_box", DType::u64, 1}, {"/pieces/first_block", DType::u64, 1},
+                                             {"/boxes", DType::i64, 1}, {"/blocks", DType::u64, 2}}};
+
+/// The numbers of an index by table, to be damaged one by one.
+Json numbers_of_index(const Path& index) {
+  const Hdf5File file = Hdf5File::open(index);
+  Json numbers = Json::object();
+  for (const Table& table : index_tables) {
+    const auto size = static_cast<std::size_t>(size_of(table.dtype));
+    std::vector<std::byte> bytes(file.dataset(table.path).bytes);
+    file.read(table.path, bytes);
+    Json& list = numbers[table.path] = Json::array();
+    for (std::size_t at = 0; at < bytes.size(); at += size) {
+      std::uint64_t number = 0;
+      std::memcpy(&number, bytes.data() + at, size);
+      list.push_back(number);
+    }
+  }
+  return numbers;
+}
+
+std::uint64_t as_integer(const Json& value) {
+  if (value.is_number_float()) return std::abs(value.get<double>()) < 1e18 ? static_cast<std::uint64_t>(value.get<std::int64_t>()) : 0;
+  return value.is_number() ? value.get<std::uint64_t>() : 0;
+}
+
+/// A sound HDF5 file of these numbers, whatever they are; what is no list is left out.
+void write_index(const Path& index, const Json& numbers) {
+  std::filesystem::remove(index);
+  Hdf5File file = Hdf5File::create(index);
+  for (const Table& table : index_tables) {
+    if (!numbers.is_object() || !numbers.contains(table.path) || !numbers[table.path].is_array()) continue;
+    const auto size = static_cast<std::size_t>(size_of(table.dtype));
+    const std::int64_t rows = static_cast<std::int64_t>(numbers[table.path].size()) / table.columns;
+    std::vector<std::byte> bytes(static_cast<std::size_t>(rows * table.columns) * size);
+    for (std::size_t i = 0; i < bytes.size() / size; ++i) {
+      const std::uint64_t number = as_integer(numbers[table.path][i]);
+      std::memcpy(bytes.data() + i * size, &number, size);
+    }
+    file.add(table.path, table.dtype, table.columns == 1 ? Shape{rows} : Shape{rows, table.columns}, bytes);
+  }
+  file.close();
+}
+
+/// An index of wrong numbers, with hashes that fit.
+Target index_numbers_target(const Path& run) {
+  const Path folder = make_checkpoint(run);
+  const Path index = folder / index_file;
+  Manifest manifest = read_manifest(folder);
+  const auto listed = std::ranges::find(manifest.files, std::string(index_file), &StoredFile::path);
+  const auto number = static_cast<std::size_t>(listed - manifest.files.begin());
+  Target target{.name = "numbers in INDEX.h5", .seeds = {to_text(numbers_of_index(index), 1)}, .names = {folder.string()}, .read = {}};
+  target.read = [folder, index, manifest, number](const std::string& text) mutable {
+    write_index(index, Json::parse(text, nullptr, false));
+    const std::string bytes = read_file(index);
+    manifest.files[number].bytes = bytes.size();
+    manifest.files[number].hash = hash128(bytes);
+    put_file(folder / manifest_file, manifest_text(manifest));
+    read_checkpoint(folder);
+  };
+  return target;
+}
+
+/// The table that a part holds of itself, in a sound HDF5 file.
+Target part_table_target(const Path& run) {
+  const Path checkpoint = make_checkpoint(run);
+  const Manifest manifest = read_manifest(checkpoint);
+  const auto listed = std::ranges::find_if(manifest.files, [](const StoredFile& file) { return file.path.ends_with("part-0000.h5"); });
+  require(listed != manifest.files.end(), "the checkpoint has a part");
+  const Path part = checkpoint / listed->path;
+  Target target{.name = "table of a part", .seeds = {Hdf5File::open(part).read_text("/_index")}, .words = {"\"shape\":[", "\"bf16\"", "\"blocks\":[]", "18446744073709551615"},
+                .names = {part.string()}, .read = {}};
+  target.read = [part](const std::string& text) {
+    std::filesystem::remove(part);
+    Hdf5File file = Hdf5File::create(part);
+    file.add("/_index", DType::u8, {static_cast<std::int64_t>(text.size())}, std::as_bytes(std::span(text)));
+    file.close();
+    const PartTable table = read_part_table(part);
+    (void)part_hash(part, table.pieces, table.records);
   };
   return target;
 }
@@ -254,22 +347,6 @@ Target run_directory_target(const Path& run) {
   return target;
 }
 
-Target records_target(const Path& run) {
-  make_folder(run);
-  Target target{.name = "records.jsonl",
-                .seeds = {R"({"schema":"lockstep-record-1","kind":"step","step":1,"loss":4.5})" "\n" R"({"kind":"step","step":2,"loss":null})" "\n"
-                          R"({"kind":"eval","step":2,"loss":4.1})" "\n" R"({"kind":"step","step":3,"loss":1e300})" "\n" R"({"kind":"step","ste)"},
-                .words = {"\"kind\":\"eval\",", "\"loss\":-1e308", "\"step\":\"x\"", "[]\n", "7\n"}, .names = {"records.jsonl:"}, .read = {}};
-  target.read = [run](const std::string& text) {
-    put_file(run / "records.jsonl", text);
-    const std::vector<Series> series = loss_series(run);
-    require(!curve_svg(loss_labels(), series).empty(), "a picture is never empty");
-    (void)curve_text(loss_labels(), series, 60, 10, Charset::unicode);
-    (void)curve_text(loss_labels(), series, 60, 10, Charset::ascii);
-  };
-  return target;
-}
-
 }  // namespace
 
 std::vector<Target> store_targets(const Path& folder) {
@@ -278,8 +355,9 @@ std::vector<Target> store_targets(const Path& folder) {
           checkpoint_manifest_target(folder / "manifest"),
           checkpoint_file_target("INDEX.h5", folder / "index", std::string(index_file), {"/pieces/tensor", "/pieces/file", "/pieces/offset", "/boxes", "/blocks"}),
           checkpoint_file_target("part file", folder / "part", "part-0000.h5", {"/_index", "/model/wte.weight/0:37,0:8"}),
-          run_directory_target(folder / "run"),
-          records_target(folder / "records")};
+          index_numbers_target(folder / "numbers"),
+          part_table_target(folder / "table"),
+          run_directory_target(folder / "run")};
 }
 
 }  // namespace lockstep::test

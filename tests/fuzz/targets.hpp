@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep::test {
@@ -30,6 +31,7 @@ void require(bool holds, const std::string& what);
 std::vector<Target> config_targets(const Path& folder);
 std::vector<Target> corpus_targets(const Path& folder);
 std::vector<Target> exchange_targets(const Path& folder);
+std::vector<Target> run_targets(const Path& folder);
 std::vector<Target> store_targets(const Path& folder);
 
 /// Writes without synchronising: inputs need not survive.
@@ -37,5 +39,11 @@ void put_file(const Path& path, std::string_view content);
 
 /// HDF5 files that other programs might have made, with something at each of `names`: other types, shapes, storage, links. `scratch`: a file.
 std::function<std::string(Dice&)> strange_hdf5(const Path& scratch, std::vector<std::string> names);
+
+/// The HDF5 file `sound` with faults in what it says of its datasets, and checksums that fit: what lies behind them.
+std::function<std::string(Dice&)> damaged_headers(std::string sound);
+
+/// One of the two, at equal odds.
+std::function<std::string(Dice&)> either(std::function<std::string(Dice&)> one, std::function<std::string(Dice&)> other);
 
 }  // namespace lockstep::test
