@@ -3,37 +3,75 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/nesting.hpp"
-#include "base/text.hpp"
+
+#include <simdjson.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 namespace lockstep {
 
 namespace {
 
-// Vocabularies are large objects: looked up by key in O(log n), unlike Json, which keeps the order of keys.
-using Tree = nlohmann::json;
+// Vocabularies are large: read by simdjson, and explained by parse_json where they are malformed.
+using Value = simdjson::dom::element;
+using Object = simdjson::dom::object;
 
-Tree parse_tree(const std::string& text, const std::string& origin) {
+Value parse_document(simdjson::dom::parser& parser, const std::string& text, const std::string& origin) {
   refuse_deep_nesting(text, origin);
-  Tree tree = Tree::parse(text, nullptr, false);
-  if (tree.is_discarded()) parse_json(text, origin);   // throws, naming the place
-  return tree;
+  Value value;
+  const auto error = parser.parse(text).get(value);
+  if (error == simdjson::SUCCESS) return value;
+  parse_json(text, origin);   // throws, naming the place
+  fail(ExitCode::input, "{}: {}", origin, simdjson::error_message(error));
 }
 
-std::string shown(const Tree& value) {
-  if (value.is_object() && value.contains("type")) return value["type"].dump();
-  const std::string text = value.dump();
+/// The member; nothing if it is absent or null.
+std::optional<Value> member(const Object& object, std::string_view key) {
+  Value value;
+  if (object.at_key(key).get(value) != simdjson::SUCCESS || value.is_null()) return std::nullopt;
+  return value;
+}
+
+std::string text_or(const Object& object, std::string_view key, std::string_view otherwise) {
+  const auto value = member(object, key);
+  return std::string(value ? value->get_string().value() : otherwise);
+}
+
+bool is_set(const Object& object, std::string_view key, bool otherwise) {
+  const auto value = member(object, key);
+  return value ? value->get_bool().value() : otherwise;
+}
+
+std::string shown(const Value& value) {
+  Value type;
+  if (value.is_object() && value["type"].get(type) == simdjson::SUCCESS) return simdjson::minify(type);
+  const std::string text = simdjson::minify(value);
   return text.size() <= 40 ? text : text.substr(0, 37) + "...";
 }
 
 /// An id that an integer holds and a vocabulary may have.
-std::int32_t id_from(const Tree& value, const std::string& where) {
-  constexpr std::int64_t most = std::int64_t{1} << 22;   // memory is taken for every id up to the largest
-  const bool fits = value.is_number_unsigned() && value.get<std::uint64_t>() < most;
-  if (!fits) fail(ExitCode::input, "{}: the id {} is not a whole number from 0 to {}", where, shown(value), most - 1);
-  return value.get<std::int32_t>();
+std::int32_t id_from(const Value& value, const std::string& where) {
+  constexpr std::uint64_t most = std::uint64_t{1} << 22;   // memory is taken for every id up to the largest
+  std::uint64_t id = most;
+  if (value.get_uint64().get(id) != simdjson::SUCCESS || id >= most) {
+    fail(ExitCode::input, "{}: the id {} is not a whole number from 0 to {}", where, shown(value), most - 1);
+  }
+  return static_cast<std::int32_t>(id);
+}
+
+void read_vocabulary(const Object& vocabulary, const std::string& where, BpeDescription& bpe) {
+  bpe.vocabulary.reserve(vocabulary.size());
+  for (const auto& [token, id] : vocabulary) bpe.vocabulary.emplace_back(token, id_from(id, where));
+}
+
+/// A merge of the two tokens that `text` names with a space between them; false if it does not.
+bool add_merge(std::string_view text, BpeDescription& bpe) {
+  const std::size_t space = text.find(' ');
+  if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) return false;
+  bpe.merges.emplace_back(text.substr(0, space), text.substr(space + 1));
+  return true;
 }
 
 [[noreturn]] void refuse(const std::string& origin, const std::string& what) {
@@ -41,90 +79,99 @@ std::int32_t id_from(const Tree& value, const std::string& where) {
               "supported are byte-level BPE tokenizers as GPT-2 has them: model BPE, pre_tokenizer ByteLevel, no normalizer");
 }
 
-// A member that must be absent, null or one of the listed values.
-void require_idle(const Tree& object, const std::string& key, const std::vector<Tree>& idle, const std::string& where) {
-  const auto member = object.find(key);
-  if (member == object.end() || member->is_null() || std::ranges::find(idle, *member) != idle.end()) return;
-  refuse(where, fmt::format("{} = {}", key, shown(*member)));
+// Values that change no ids.
+bool is_zero(const Value& value) { return value.is_number() && value.get_double().value() == 0; }
+bool is_false(const Value& value) { return value.is_bool() && !value.get_bool().value(); }
+bool is_empty_text(const Value& value) { return value.is_string() && value.get_string().value().empty(); }
+bool never(const Value&) { return false; }
+
+// A member that must be absent, null or idle.
+void require_idle(const Object& object, const std::string& key, bool (*is_idle)(const Value&), const std::string& where) {
+  const auto value = member(object, key);
+  if (value && !is_idle(*value)) refuse(where, fmt::format("{} = {}", key, shown(*value)));
 }
 
-void require_known_keys(const Tree& object, const std::vector<std::string>& known, const std::string& where) {
-  for (const auto& [key, value] : object.items()) {
+void require_known_keys(const Object& object, const std::vector<std::string_view>& known, const std::string& where) {
+  for (const auto& [key, value] : object) {
     if (std::ranges::find(known, key) == known.end()) refuse(where, fmt::format("the key '{}'", key));
   }
 }
 
-void read_pre_tokenizer(const Tree& rule, const std::string& origin, BpeDescription& bpe) {
-  const std::string where = origin + ": pre_tokenizer";
-  if (!rule.is_object() || rule.value("type", "") != "ByteLevel") refuse(origin, fmt::format("pre_tokenizer {}", shown(rule)));
-  require_known_keys(rule, {"type", "add_prefix_space", "trim_offsets", "use_regex"}, where);
-  bpe.prefix_space = rule.value("add_prefix_space", true) ? PrefixSpace::add : PrefixSpace::never;
-  bpe.pieces = rule.value("use_regex", true) ? PieceRule::gpt2_pattern : PieceRule::whole_text;
+void read_pre_tokenizer(const Value& rule, const std::string& origin, BpeDescription& bpe) {
+  if (!rule.is_object() || text_or(rule, "type", "") != "ByteLevel") refuse(origin, fmt::format("pre_tokenizer {}", shown(rule)));
+  require_known_keys(rule, {"type", "add_prefix_space", "trim_offsets", "use_regex"}, origin + ": pre_tokenizer");
+  bpe.prefix_space = is_set(rule, "add_prefix_space", true) ? PrefixSpace::add : PrefixSpace::never;
+  bpe.pieces = is_set(rule, "use_regex", true) ? PieceRule::gpt2_pattern : PieceRule::whole_text;
 }
 
-void read_model(const Tree& model, const std::string& origin, BpeDescription& bpe) {
+void read_merge(const Value& merge, const std::string& where, BpeDescription& bpe) {
+  std::string_view text;
+  if (merge.get(text) != simdjson::SUCCESS) {
+    bpe.merges.emplace_back(merge.at(0).get_string().value(), merge.at(1).get_string().value());
+  } else if (!add_merge(text, bpe)) {
+    fail(ExitCode::input, "{}: the merge '{}' does not name two tokens", where, text);
+  }
+}
+
+void read_model(const Value& model, const std::string& origin, BpeDescription& bpe) {
   const std::string where = origin + ": model";
-  if (model.value("type", "BPE") != "BPE") refuse(origin, fmt::format("model {}", shown(model)));
+  if (text_or(model, "type", "BPE") != "BPE") refuse(origin, fmt::format("model {}", shown(model)));
   require_known_keys(model, {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback",
                              "ignore_merges", "vocab", "merges"}, where);
-  require_idle(model, "dropout", {0.0, 0}, where);
-  require_idle(model, "continuing_subword_prefix", {""}, where);
-  require_idle(model, "end_of_word_suffix", {""}, where);
-  if (!model.at("vocab").is_object() || !model.at("merges").is_array()) fail(ExitCode::input, "{}: vocab is not an object, or merges not a list", where);
-  bpe.whole_pieces_first = model.value("ignore_merges", false);
-  for (const auto& [token, id] : model.at("vocab").items()) bpe.vocabulary.emplace_back(token, id_from(id, where));
-  for (const Tree& merge : model.at("merges")) {
-    if (merge.is_string()) {
-      const auto parts = split(merge.get<std::string>(), ' ');
-      if (parts.size() != 2) fail(ExitCode::input, "{}: the merge '{}' does not name two tokens", where, merge.get<std::string>());
-      bpe.merges.emplace_back(parts[0], parts[1]);
-    } else {
-      bpe.merges.emplace_back(merge.at(0).get<std::string>(), merge.at(1).get<std::string>());
-    }
+  require_idle(model, "dropout", is_zero, where);
+  require_idle(model, "continuing_subword_prefix", is_empty_text, where);
+  require_idle(model, "end_of_word_suffix", is_empty_text, where);
+  const Value vocabulary = model["vocab"];
+  const Value merges = model["merges"];
+  if (!vocabulary.is_object() || !merges.is_array()) fail(ExitCode::input, "{}: vocab is not an object, or merges not a list", where);
+  bpe.whole_pieces_first = is_set(model, "ignore_merges", false);
+  read_vocabulary(vocabulary, where, bpe);
+  for (const Value merge : merges.get_array()) read_merge(merge, where, bpe);
+}
+
+void read_added_tokens(const Value& tokens, const std::string& origin, BpeDescription& bpe) {
+  for (const Object token : tokens.get_array()) {
+    const std::string where = fmt::format("{}: added token {}", origin, shown(token["content"]));
+    require_idle(token, "single_word", is_false, where);
+    require_idle(token, "lstrip", is_false, where);
+    require_idle(token, "rstrip", is_false, where);
+    bpe.added_tokens.push_back({id_from(token["id"], where), std::string(token["content"].get_string().value()), is_set(token, "normalized", true)});
   }
 }
 
-void read_added_tokens(const Tree& tokens, const std::string& origin, BpeDescription& bpe) {
-  for (const Tree& token : tokens) {
-    const std::string where = fmt::format("{}: added token {}", origin, shown(token.at("content")));
-    require_idle(token, "single_word", {false}, where);
-    require_idle(token, "lstrip", {false}, where);
-    require_idle(token, "rstrip", {false}, where);
-    bpe.added_tokens.push_back({id_from(token.at("id"), where), token.at("content").get<std::string>(), token.value("normalized", true)});
-  }
-}
-
-void read_tokenizer_json(const Tree& document, const std::string& origin, BpeDescription& bpe) {
+void read_tokenizer_json(const Object& document, const std::string& origin, BpeDescription& bpe) {
   require_known_keys(document, {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder",
                                 "model"}, origin);
-  for (const char* const key : {"truncation", "padding", "normalizer"}) require_idle(document, key, {}, origin);
+  for (const char* const key : {"truncation", "padding", "normalizer"}) require_idle(document, key, never, origin);
   for (const char* const key : {"post_processor", "decoder"}) {   // a ByteLevel one moves offsets, no ids
-    const Tree value = document.value(key, Tree());
-    if (!value.is_null() && value.value("type", "") != "ByteLevel") refuse(origin, fmt::format("{} {}", key, shown(value)));
+    const auto value = member(document, key);
+    if (value && text_or(*value, "type", "") != "ByteLevel") refuse(origin, fmt::format("{} {}", key, shown(*value)));
   }
-  read_pre_tokenizer(document.at("pre_tokenizer"), origin, bpe);
-  read_model(document.at("model"), origin, bpe);
-  if (document.contains("added_tokens") && !document["added_tokens"].is_null()) read_added_tokens(document["added_tokens"], origin, bpe);
+  read_pre_tokenizer(document["pre_tokenizer"], origin, bpe);
+  read_model(document["model"], origin, bpe);
+  if (const auto added = member(document, "added_tokens")) read_added_tokens(*added, origin, bpe);
 }
 
-void read_merges_txt(const std::string& text, const std::string& origin, BpeDescription& bpe) {
-  std::size_t number = 0;
-  for (const std::string& line : split(text, '\n')) {
-    ++number;
-    const std::string_view body = line.ends_with('\r') ? std::string_view(line).substr(0, line.size() - 1) : std::string_view(line);
-    if (body.empty() || body.starts_with("#version")) continue;
-    const auto parts = split(body, ' ');
-    if (parts.size() != 2) fail(ExitCode::input, "{}:{}: '{}' does not name two tokens to merge", origin, number, body);
-    bpe.merges.emplace_back(parts[0], parts[1]);
+void read_merges_txt(std::string_view text, const std::string& origin, BpeDescription& bpe) {
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty() || line.starts_with("#version") || add_merge(line, bpe)) continue;
+    fail(ExitCode::input, "{}:{}: '{}' does not name two tokens to merge", origin, number, line);
   }
 }
 
 // The end-of-text name of a tokenizer_config.json: a string, or an added token's content.
 std::string end_name_of(const std::string& config, const std::string& origin) {
-  const Tree document = parse_tree(config, origin);
-  const Tree end = document.is_object() ? document.value("eos_token", Tree()) : Tree();
-  if (end.is_string()) return end.get<std::string>();
-  return end.is_object() && end.contains("content") && end["content"].is_string() ? end["content"].get<std::string>() : "";
+  simdjson::dom::parser parser;
+  const Value document = parse_document(parser, config, origin);
+  const auto end = document.is_object() ? member(document, "eos_token") : std::nullopt;
+  if (!end) return "";
+  if (end->is_string()) return std::string(end->get_string().value());
+  const auto content = end->is_object() ? member(*end, "content") : std::nullopt;
+  return content && content->is_string() ? std::string(content->get_string().value()) : "";
 }
 
 }  // namespace
@@ -142,18 +189,20 @@ BpeDescription read_bpe(const Path& path) {
                 "name a folder with tokenizer.json, or with vocab.json and merges.txt, or a file tokenizer.json");
   }
   const Path json = folder / "tokenizer.json";
+  simdjson::dom::parser parser;
   try {
     if (!is_folder || std::filesystem::exists(json)) {
-      read_tokenizer_json(parse_tree(take("tokenizer.json"), json.string()), json.string(), bpe);
+      read_tokenizer_json(parse_document(parser, take("tokenizer.json"), json.string()), json.string(), bpe);
     } else if (std::filesystem::exists(folder / "vocab.json") && std::filesystem::exists(folder / "merges.txt")) {
-      const Tree vocabulary = parse_tree(take("vocab.json"), (folder / "vocab.json").string());
-      if (!vocabulary.is_object()) fail(ExitCode::input, "{} is not an object", (folder / "vocab.json").string());
-      for (const auto& [token, id] : vocabulary.items()) bpe.vocabulary.emplace_back(token, id_from(id, (folder / "vocab.json").string()));
+      const std::string origin = (folder / "vocab.json").string();
+      const Value vocabulary = parse_document(parser, take("vocab.json"), origin);
+      if (!vocabulary.is_object()) fail(ExitCode::input, "{} is not an object", origin);
+      read_vocabulary(vocabulary, origin, bpe);
       read_merges_txt(take("merges.txt"), (folder / "merges.txt").string(), bpe);
     } else {
       fail(ExitCode::input, "{} holds no tokenizer: neither tokenizer.json nor vocab.json with merges.txt", folder.string());
     }
-  } catch (const Tree::exception&) {
+  } catch (const simdjson::simdjson_error&) {
     fail(ExitCode::input, "{}: not a tokenizer: a member is missing or of another type than it should be", folder.string());
   }
   if (std::filesystem::exists(folder / "tokenizer_config.json")) {

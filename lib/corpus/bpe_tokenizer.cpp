@@ -3,6 +3,7 @@
 #include "corpus/bpe_files.hpp"
 #include "corpus/bpe_merges.hpp"
 #include "corpus/byte_level.hpp"
+#include "corpus/piece_cache.hpp"
 #include "corpus/piece_pattern.hpp"
 #include "corpus/tokenizer_files.hpp"
 #include "corpus/tokenizers.hpp"
@@ -10,8 +11,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <unordered_map>
+#include <utility>
 
 namespace lockstep {
 
@@ -35,32 +36,36 @@ struct Bpe {
 Bpe::Bpe(const BpeDescription& description, const std::string& origin)
     : pieces(description.pieces), prefix_space(description.prefix_space), whole_pieces_first(description.whole_pieces_first),
       merges(description.merges.size()) {
-  std::unordered_map<std::string, std::int32_t> ids;              // by the name in the byte-level alphabet
+  std::unordered_map<std::string_view, std::int32_t> ids;         // by the name in the byte-level alphabet
+  ids.reserve(description.vocabulary.size());
+  bytes_of.reserve(description.vocabulary.size());
   const auto name = [&](std::int32_t id, std::string bytes) {
     if (static_cast<std::size_t>(id) >= bytes_of.size()) bytes_of.resize(static_cast<std::size_t>(id) + 1);
     bytes_of[static_cast<std::size_t>(id)] = std::move(bytes);
   };
   for (const auto& [token, id] : description.vocabulary) {
-    ids[token] = id;
-    const std::string bytes = from_byte_level(token).value_or(token);   // others (special tokens) stand for themselves
+    if (!ids.emplace(token, id).second) fail(ExitCode::input, "{}: the vocabulary names '{}' twice", origin, token);
+    std::string bytes = from_byte_level(token).value_or(token);   // others (special tokens) stand for themselves
     if (whole_pieces_first) id_of[bytes] = id;
-    name(id, bytes);
+    name(id, std::move(bytes));
   }
   for (int byte = 0; byte < 256; ++byte) {
     const auto found = ids.find(to_byte_level(std::string(1, static_cast<char>(byte))));
     if (found == ids.end()) fail(ExitCode::usage, "{}: the vocabulary lacks the byte 0x{:02X}; only byte-level BPE is supported", origin, byte);
     byte_ids[static_cast<std::size_t>(byte)] = found->second;
   }
-  const auto id_named = [&](const std::string& token) {
+  const auto id_named = [&](std::string_view token) {
     const auto found = ids.find(token);
     if (found == ids.end()) fail(ExitCode::input, "{}: a merge names or makes '{}', which the vocabulary lacks", origin, token);
     return found->second;
   };
   std::uint32_t rank = 0;
+  std::string joined;
   for (const auto& [left, right] : description.merges) {
     const std::int32_t left_id = id_named(left);
     const std::int32_t right_id = id_named(right);
-    merges.insert(left_id, right_id, {rank++, id_named(left + right)});
+    joined.assign(left).append(right);
+    merges.insert(left_id, right_id, {rank++, id_named(joined)});
   }
   for (const AddedToken& token : description.added_tokens) {
     name(token.id, token.content);
@@ -68,36 +73,6 @@ Bpe::Bpe(const BpeDescription& description, const std::string& origin)
   }
   for (auto& tokens : added) std::ranges::stable_sort(tokens, std::greater{}, [](const AddedToken& token) { return token.content.size(); });
 }
-
-// Ids of short pieces seen before: a table of fixed size in which a newcomer takes its slot. One cache line a slot.
-class PieceCache {
- public:
-  static constexpr std::size_t longest_piece = 23;   // bytes
-  static constexpr std::size_t most_ids = 9;
-  struct alignas(64) Slot {
-    std::array<char, 24> piece{};                    // padded with zeros, its length + 1 last; 0 there: empty
-    std::uint32_t ids = 0;
-    std::array<std::int32_t, most_ids> id{};
-  };
-  /// The slot for `piece`, which fits; `found` tells whether it holds it already. If not, the caller fills id and ids or empties it.
-  Slot& slot_of(std::string_view piece, bool& found) {
-    std::array<char, 24> key{};
-    std::memcpy(key.data(), piece.data(), piece.size());
-    key[23] = static_cast<char>(piece.size() + 1);
-    std::array<std::uint64_t, 3> words;
-    std::memcpy(words.data(), key.data(), sizeof words);
-    std::uint64_t mixed = (words[0] * 0x9E3779B97F4A7C15u) ^ (words[1] * 0xC2B2AE3D27D4EB4Fu) ^ (words[2] * 0x165667B19E3779F9u);
-    mixed ^= mixed >> 32;
-    Slot& slot = slots_[mixed * 0x9E3779B97F4A7C15u >> (64 - slot_bits)];
-    found = slot.piece == key;
-    if (!found) slot.piece = key;
-    return slot;
-  }
-
- private:
-  static constexpr int slot_bits = 15;
-  std::vector<Slot> slots_ = std::vector<Slot>(std::size_t{1} << slot_bits);
-};
 
 class BpeEncoder : public Encoder {
  public:
@@ -107,7 +82,8 @@ class BpeEncoder : public Encoder {
  private:
   void split_at_added(std::string_view text, std::size_t group, std::vector<std::int32_t>& ids);
   void encode_plain(std::string_view text, std::vector<std::int32_t>& ids);
-  void encode_piece(std::string_view piece, std::vector<std::int32_t>& ids);
+  /// Of the piece `text[begin, end)`.
+  void encode_piece(std::string_view text, std::size_t begin, std::size_t end, std::vector<std::int32_t>& ids);
   void merge_piece(std::string_view piece);
 
   const Bpe* bpe_;
@@ -147,34 +123,30 @@ void BpeEncoder::encode_plain(std::string_view text, std::vector<std::int32_t>& 
     prefixed_.assign(1, ' ').append(text);
     text = prefixed_;
   }
-  if (bpe_->pieces == PieceRule::whole_text) return encode_piece(text, ids);
+  if (bpe_->pieces == PieceRule::whole_text) return encode_piece(text, 0, text.size(), ids);
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = cutter_.end_of_piece(text, begin);
-    encode_piece(text.substr(begin, end - begin), ids);
+    encode_piece(text, begin, end, ids);
     begin = end;
   }
 }
 
-void BpeEncoder::encode_piece(std::string_view piece, std::vector<std::int32_t>& ids) {
-  if (piece.size() > PieceCache::longest_piece) {
-    merge_piece(piece);
-    ids.insert(ids.end(), merged_.begin(), merged_.end());
-    return;
+void BpeEncoder::encode_piece(std::string_view text, std::size_t begin, std::size_t end, std::vector<std::int32_t>& ids) {
+  const bool fits = end - begin <= PieceKey::longest_piece;
+  PieceCache::Entry entry;
+  if (fits) {
+    entry.key = key_of_piece(text, begin, end);
+    if (const PieceCache::Entry* const known = cache_.find(entry.key)) {
+      for (std::size_t i = 0; i < known->ids; ++i) ids.push_back(known->id[i]);
+      return;
+    }
   }
-  bool found = false;
-  PieceCache::Slot& slot = cache_.slot_of(piece, found);
-  if (found) {
-    ids.insert(ids.end(), slot.id.begin(), slot.id.begin() + slot.ids);
-    return;
-  }
-  merge_piece(piece);
+  merge_piece(text.substr(begin, end - begin));
   ids.insert(ids.end(), merged_.begin(), merged_.end());
-  if (merged_.size() <= PieceCache::most_ids) {
-    std::ranges::copy(merged_, slot.id.begin());
-    slot.ids = static_cast<std::uint32_t>(merged_.size());
-  } else {
-    slot.piece = {};
-  }
+  if (!fits || merged_.size() > PieceCache::most_ids) return;
+  entry.ids = static_cast<std::uint32_t>(merged_.size());
+  std::ranges::copy(merged_, entry.id.begin());
+  cache_.insert(entry);
 }
 
 void BpeEncoder::merge_piece(std::string_view piece) {

@@ -1,10 +1,12 @@
 #include "corpus/piece_pattern.hpp"
 
 #include "base/error.hpp"
+#include "corpus/utf8.hpp"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <array>
 #include <new>
 #include <string>
 
@@ -26,13 +28,6 @@ constexpr const char* newer_numbers =
 // Unicode's White_Space; PCRE2's own \s has one character more.
 constexpr const char* space = R"(\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
 
-// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+   with possessive repeats, which match the same and never go back.
-std::string gpt2_pattern() {
-  const std::string letter = fmt::format("\\p{{L}}{}", newer_letters);
-  const std::string number = fmt::format("\\p{{N}}{}", newer_numbers);
-  return fmt::format("'(?:[stmd]|re|ve|ll)| ?[{0}]++| ?[{1}]++| ?[^{2}{0}{1}]++|[{2}]+(?![^{2}])|[{2}]++", letter, number, space);
-}
-
 PCRE2_SPTR units(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
 
 std::string reason_of(int error) {
@@ -42,52 +37,104 @@ std::string reason_of(int error) {
   return text;
 }
 
+// Of a character that is none of these, a mark, nothing matches.
+std::string class_expression() {
+  return fmt::format("([\\p{{L}}{}])|([\\p{{N}}{}])|([{}])", newer_letters, newer_numbers, space);
+}
+
+// The length of a contraction that `text` begins with: 's 't 'm 'd 're 've 'll; 0 if there is none. text[0] is the apostrophe.
+std::size_t contraction_length(std::string_view text) {
+  if (text.size() < 2) return 0;
+  switch (text[1]) {
+    case 's': case 't': case 'm': case 'd': return 2;
+    case 'r': case 'v': return text.size() > 2 && text[2] == 'e' ? 3 : 0;
+    case 'l': return text.size() > 2 && text[2] == 'l' ? 3 : 0;
+    default: return 0;
+  }
+}
+
 }  // namespace
 
 struct PiecePattern::Code {
   pcre2_code* regex = nullptr;
-  bool compiled = false;   // to machine code; elsewhere PCRE2 interprets
-  explicit Code(const std::string& pattern) {
+  explicit Code(const std::string& expression) {
     int error = 0;
     PCRE2_SIZE where = 0;
-    regex = pcre2_compile(units(pattern), pattern.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK, &error, &where, nullptr);
-    if (regex == nullptr) fail(ExitCode::bug, "the piece pattern does not compile at {}: {}", where, reason_of(error));
-    compiled = pcre2_jit_compile(regex, PCRE2_JIT_COMPLETE) == 0;
+    regex = pcre2_compile(units(expression), expression.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK | PCRE2_ANCHORED, &error, &where, nullptr);
+    if (regex == nullptr) fail(ExitCode::bug, "the classes of characters do not compile at {}: {}", where, reason_of(error));
   }
   Code(const Code&) = delete;
   Code& operator=(const Code&) = delete;
   ~Code() { pcre2_code_free(regex); }
+
+  Classes page(char32_t first) const {
+    const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(pcre2_match_data_create(4, nullptr), pcre2_match_data_free);
+    if (!match) throw std::bad_alloc();
+    Classes classes{};
+    for (char32_t i = 0; i < page_size; ++i) {
+      std::string character;
+      append_code_point(character, first + i);
+      const int found = pcre2_match(regex, units(character), character.size(), 0, PCRE2_NO_UTF_CHECK, match.get(), nullptr);
+      if (found < 0 && found != PCRE2_ERROR_NOMATCH) fail(ExitCode::bug, "the class of U+{:04X} is not found: {}", static_cast<unsigned>(first + i), reason_of(found));
+      constexpr std::array by_group{CharacterClass::letter, CharacterClass::number, CharacterClass::space};
+      classes[i] = found < 0 ? CharacterClass::mark : by_group[static_cast<std::size_t>(found) - 2];   // found: one more than the group
+    }
+    return classes;
+  }
 };
 
-PiecePattern PiecePattern::gpt2() { return PiecePattern(std::make_unique<Code>(gpt2_pattern())); }
+PiecePattern PiecePattern::gpt2() { return PiecePattern(std::make_unique<Code>(class_expression())); }
 PiecePattern::PiecePattern(std::unique_ptr<Code> code) : code_(std::move(code)) {}
 PiecePattern::PiecePattern(PiecePattern&&) noexcept = default;
 PiecePattern::~PiecePattern() = default;
+PiecePattern::Classes PiecePattern::classes_of_page(char32_t first) const { return code_->page(first); }
 
-struct PieceCutter::State {
-  const pcre2_code* regex;
-  bool compiled;
-  pcre2_match_data* match;
-  State(const pcre2_code* code, bool is_compiled) : regex(code), compiled(is_compiled), match(pcre2_match_data_create(1, nullptr)) {
-    if (match == nullptr) throw std::bad_alloc();
+PieceCutter::PieceCutter(const PiecePattern& pattern) : pattern_(&pattern), ascii_(pattern.classes_of_page(0)) {}
+
+inline CharacterClass PieceCutter::take(std::string_view text, std::size_t& at) {
+  const auto byte = static_cast<unsigned char>(text[at]);
+  if (byte >= 0x80) return take_beyond_ascii(text, at);
+  ++at;
+  return ascii_[byte];
+}
+
+CharacterClass PieceCutter::take_beyond_ascii(std::string_view text, std::size_t& at) {
+  const char32_t character = next_code_point(text, at);
+  auto& page = pages_[character / PiecePattern::page_size];
+  if (!page) page = std::make_unique<PiecePattern::Classes>(pattern_->classes_of_page(character - character % PiecePattern::page_size));
+  return (*page)[character % PiecePattern::page_size];
+}
+
+std::size_t PieceCutter::end_of_run(std::string_view text, std::size_t at, CharacterClass of) {
+  while (at < text.size()) {
+    std::size_t behind = at;
+    if (take(text, behind) != of) break;
+    at = behind;
   }
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-  ~State() { pcre2_match_data_free(match); }
-};
+  return at;
+}
 
-PieceCutter::PieceCutter(const PiecePattern& pattern) : state_(std::make_unique<State>(pattern.code_->regex, pattern.code_->compiled)) {}
-PieceCutter::~PieceCutter() = default;
+// All white space at the end of the text; elsewhere without its last character, unless that is the only one.
+std::size_t PieceCutter::end_of_spaces(std::string_view text, std::size_t begin) {
+  std::size_t last = begin;
+  std::size_t at = begin;
+  while (at < text.size()) {
+    std::size_t behind = at;
+    if (take(text, behind) != CharacterClass::space) return last == begin ? at : last;
+    last = at;
+    at = behind;
+  }
+  return at;
+}
 
 std::size_t PieceCutter::end_of_piece(std::string_view text, std::size_t begin) {
-  const int found = state_->compiled
-                        ? pcre2_jit_match(state_->regex, units(text), text.size(), begin, PCRE2_NO_UTF_CHECK, state_->match, nullptr)
-                        : pcre2_match(state_->regex, units(text), text.size(), begin, PCRE2_NO_UTF_CHECK, state_->match, nullptr);
-  const PCRE2_SIZE* const range = pcre2_get_ovector_pointer(state_->match);
-  if (found < 0 || range[0] != begin || range[1] <= begin) {
-    fail(ExitCode::bug, "the piece pattern fails at byte {} of {}: {}", begin, text.size(), found < 0 ? reason_of(found) : "it skips text");
+  if (text[begin] == '\'') {
+    if (const std::size_t length = contraction_length(text.substr(begin))) return begin + length;
   }
-  return range[1];
+  std::size_t at = begin;
+  CharacterClass first = take(text, at);
+  if (text[begin] == ' ' && at < text.size()) first = take(text, at);   // a space goes with what follows
+  return first == CharacterClass::space ? end_of_spaces(text, begin) : end_of_run(text, at, first);
 }
 
 }  // namespace lockstep
