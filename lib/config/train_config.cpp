@@ -51,6 +51,8 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
 
 void describe(Declaration& visit, PrecisionOptions& precision) {
   visit.field("dtype", precision.dtype, {.help = "arithmetic of the network; bf16 keeps fp32 master weights", .fixed_on_resume = true});
+  visit.field("matrix_unit", precision.matrix_unit, {.help = "products on the processor's matrix unit (Intel AMX) where it has one, those of fp32 as "
+              "six of three bf16 parts, no less exact; false: by the library's own routines"});
 }
 
 void describe(Declaration& visit, OptimizerOptions& optimizer) {

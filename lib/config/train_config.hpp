@@ -47,6 +47,7 @@ struct ParallelOptions {
 
 struct PrecisionOptions {
   Precision dtype = Precision::fp32;
+  bool matrix_unit = true;                                   // where the processor has one
 };
 
 struct OptimizerGroup {

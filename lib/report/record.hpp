@@ -31,6 +31,7 @@ struct RunRecord {
   std::int64_t ranks = 0;
   std::vector<std::string> hosts;                // distinct names
   std::int64_t threads_per_rank = 0;
+  std::string arithmetic;                        // what rank 0 computes with
   std::int64_t parameters = 0;
   std::int64_t global_batch = 0;                 // samples
   std::int64_t tokens_per_step = 0;

@@ -6,6 +6,7 @@
 #include "tensor/parallel.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -57,10 +58,32 @@ void column_major(Routine routine, std::int64_t m, std::int64_t n, std::int64_t 
   routine(&form_b, &form_a, &columns, &rows, &depth, &scale, b.data, &stride_b, a.data, &stride_a, &keep, c, &stride_c);
 }
 
+// Packing costs more than it gains for small products of fp32.
+template <class T>
+bool on_matrix_unit(std::int64_t m, std::int64_t n, std::int64_t k) {
+  if (m <= 0 || n <= 0 || k <= 0 || !uses_matrix_unit()) return false;
+  if constexpr (std::is_same_v<T, float>) return std::min({m, n, k}) >= 64 && m * n * k >= std::int64_t{1} << 20;
+  return std::is_same_v<T, Bf16>;
+}
+
+/// c = alpha · op(a) · op(b) + beta · c.
+template <class T>
+void matrix_unit_gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, Factor<T> a, Factor<T> b, double beta, float* c,
+                      std::int64_t c_stride) {
+  const auto scale = static_cast<float>(alpha), keep = static_cast<float>(beta);
+  amx_gemm<T>(m, n, k, a, b, {.alpha = scale, .beta = keep, .base = beta == 0 ? nullptr : c, .bias = nullptr, .y = c, .stride = c_stride});
+}
+
+std::atomic<bool> matrix_unit_wanted{true};
+
 }  // namespace
+
+void want_matrix_unit(bool wanted) { matrix_unit_wanted = wanted; }
+bool uses_matrix_unit() { return matrix_unit_wanted && has_matrix_unit(); }
 
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, Factor<float> a, Factor<float> b, double beta, float* c,
           std::int64_t c_stride) {
+  if (on_matrix_unit<float>(m, n, k)) return matrix_unit_gemm(m, n, k, alpha, a, b, beta, c, c_stride);
   column_major(sgemm_, m, n, k, alpha, a, b, beta, c, c_stride);
 }
 
@@ -106,31 +129,33 @@ void library_gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, 
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, Factor<Bf16> a, Factor<Bf16> b, double beta, float* c,
           std::int64_t c_stride) {
   if (trivial(m, n, k, beta, c, c_stride)) return;
-  if (!has_matrix_unit()) return library_gemm(m, n, k, alpha, a, b, beta, c, c_stride);
-  const auto scale = static_cast<float>(alpha), keep = static_cast<float>(beta);
-  amx_gemm(m, n, k, a, b, {.alpha = scale, .beta = keep, .base = beta == 0 ? nullptr : c, .bias = nullptr, .y = c, .stride = c_stride});
+  if (on_matrix_unit<Bf16>(m, n, k)) return matrix_unit_gemm(m, n, k, alpha, a, b, beta, c, c_stride);
+  library_gemm(m, n, k, alpha, a, b, beta, c, c_stride);
 }
 
 template <class T>
 void gemm_rounded(std::int64_t m, std::int64_t n, std::int64_t k, Factor<T> a, Factor<T> b, const T* bias, T* y, std::int64_t y_stride) {
-  if constexpr (std::is_same_v<T, Math<T>>) {
-    gemm(m, n, k, 1, a, b, 0, y, y_stride);
-    finish_product<T>(y, y_stride, bias, m, n, y, y_stride);
-  } else if (has_matrix_unit() && m > 0 && n > 0 && k > 0 && k <= amx_longest_depth(m, n)) {
-    amx_gemm_rounded(m, n, k, a, b, bias, y, y_stride);
-  } else {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    if (on_matrix_unit<T>(m, n, k) && k <= amx_longest_depth(m, n)) return amx_gemm_rounded(m, n, k, a, b, bias, y, y_stride);
     thread_local std::vector<Math<T>> sums;   // kept from product to product
     sums.resize(std::max(sums.size(), static_cast<std::size_t>(m * n)));
     gemm(m, n, k, 1, a, b, 0, sums.data(), n);
     finish_product<T>(sums.data(), n, bias, m, n, y, y_stride);
+  } else {
+    if constexpr (std::is_same_v<T, float>) {
+      if (on_matrix_unit<T>(m, n, k))
+        return amx_gemm<T>(m, n, k, a, b, {.alpha = 1, .beta = 0, .base = nullptr, .bias = bias, .y = y, .stride = y_stride});
+    }
+    gemm(m, n, k, 1, a, b, 0, y, y_stride);
+    finish_product<T>(y, y_stride, bias, m, n, y, y_stride);
   }
 }
 
 template <class T>
 void gemm_onto(std::int64_t m, std::int64_t n, std::int64_t k, Factor<T> a, Factor<T> b, const Math<T>* base, const T* bias, Math<T>* y) {
-  if constexpr (!std::is_same_v<T, Math<T>>) {
-    if (has_matrix_unit() && m > 0 && n > 0 && k > 0)
-      return amx_gemm(m, n, k, a, b, {.alpha = 1, .beta = 1, .base = base, .bias = bias, .y = y, .stride = n});
+  if constexpr (std::is_same_v<Math<T>, float>) {
+    if (on_matrix_unit<T>(m, n, k))
+      return amx_gemm<T>(m, n, k, a, b, {.alpha = 1, .beta = 1, .base = base, .bias = bias, .y = y, .stride = n});
   }
   add_bias<T>(base, bias, m, n, y);
   gemm(m, n, k, 1, a, b, 1, y, n);

@@ -1,5 +1,6 @@
 // Matrix products on row-major data, adding into fp32 or fp64: c = α·op(a)·op(b) + β·c. Uses all threads, one inside a parallel region.
-// Needs no LibTorch headers. Behind it are the BLAS that LibTorch carries and, for bf16, the processor's matrix unit where it has one.
+// Needs no LibTorch headers. Behind it are the BLAS that LibTorch carries and, where the processor has one, its matrix unit: for bf16, and
+// for fp32 in three parts (tensor/kernels/amx_gemm.hpp).
 #pragma once
 
 #include "tensor/kernels/factor.hpp"
@@ -25,5 +26,9 @@ void gemm_rounded(std::int64_t m, std::int64_t n, std::int64_t k, Factor<T> a, F
 /// y (m, n) = op(a) · op(b) + base (m, n) + bias (n, or nullptr), in the type of the sums. Rows of y and base follow each other.
 template <class T>
 void gemm_onto(std::int64_t m, std::int64_t n, std::int64_t k, Factor<T> a, Factor<T> b, const Math<T>* base, const T* bias, Math<T>* y);
+
+/// Whether products use the matrix unit where the processor has one (they do unless told otherwise); not while products run.
+void want_matrix_unit(bool wanted);
+bool uses_matrix_unit();
 
 }  // namespace lockstep

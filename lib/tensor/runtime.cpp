@@ -1,6 +1,6 @@
 #include "tensor/runtime.hpp"
 
-#include "tensor/kernels/amx_gemm.hpp"
+#include "tensor/gemm.hpp"
 #include "tensor/memory.hpp"
 #include "tensor/parallel.hpp"
 
@@ -53,14 +53,13 @@ void set_up_runtime(int threads) {
   _mm_setcsr(control);
 }
 
-std::string describe_runtime() {
+std::string describe_arithmetic() {
 #ifdef LOCKSTEP_BF16_GEMM
   const char* const library = "bf16 products by MKL";
 #else
   const char* const library = "bf16 products widened to fp32";
 #endif
-  return fmt::format("{}, {}, {} threads", at::get_cpu_capability(), has_matrix_unit() ? "bf16 products on the matrix unit" : library,
-                     at::get_num_threads());
+  return fmt::format("{}, {}", at::get_cpu_capability(), uses_matrix_unit() ? "products on the matrix unit" : library);
 }
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@ int threads_per_rank(int asked, int local_ranks);
 /// Denormals are flushed to zero, freed memory is kept by the process, LibTorch and our kernels use `threads` threads. Local; idempotent.
 void set_up_runtime(int threads);
 
-/// What this process computes with: "avx512_bf16, mkl bf16 gemm, 2 threads"; for logs and --build-info.
-std::string describe_runtime();
+/// What this process computes with, for logs and records: "AVX512, products on the matrix unit".
+std::string describe_arithmetic();
 
 }  // namespace lockstep

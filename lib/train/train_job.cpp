@@ -8,6 +8,7 @@
 #include "comm/together.hpp"
 #include "exchange/model_folder.hpp"
 #include "report/build_info.hpp"
+#include "tensor/gemm.hpp"
 #include "tensor/runtime.hpp"
 #include "train/components.hpp"
 #include "train/loop.hpp"
@@ -116,6 +117,7 @@ RunRecord run_record(const TrainConfig& config, const TrainPlan& plan, const Out
           .ranks = plan.ranks,
           .hosts = {distinct.begin(), distinct.end()},
           .threads_per_rank = threads,
+          .arithmetic = describe_arithmetic(),
           .parameters = parameter_count(plan.architecture),
           .global_batch = config.train.global_batch,
           .tokens_per_step = tokens_per_step,
@@ -169,6 +171,7 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   const auto local_ranks = std::ranges::count(hosts, hosts[static_cast<std::size_t>(world.rank())]);
   const int threads = threads_per_rank(static_cast<int>(config.train.threads.value_or(0)), static_cast<int>(local_ranks));
   set_up_runtime(threads);
+  want_matrix_unit(config.precision.matrix_unit);
 
   TrainPlan plan;
   together(world, "plan the run", [&] { plan = make_train_plan(config, world.size()); });
@@ -201,7 +204,7 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   files.open(world, config, config_yaml, *tokenizer);
   if (world.rank() == 0) {
     if (resumed) output.log().info("goes on from {}", resumed->string());
-    output.log().info("{} threads a rank; this run:\n{}", threads, describe_plan(config, plan));
+    output.log().info("{} threads a rank, {}; this run:\n{}", threads, describe_arithmetic(), describe_plan(config, plan));
     files.records().write(run_record(config, plan, output, hosts, threads, start, resumed));
     if (!unexplained.empty()) {
       output.log().warning("{}", unexplained);

@@ -2,6 +2,7 @@
 program, plan, numbers, records and files."""
 
 import json
+import pathlib
 import time
 
 from checkpoint_files import state_digest, step_folders
@@ -93,7 +94,7 @@ BASES = {   # where the effect is against another base
 # Options whose effect is a test of its own, below or elsewhere.
 OWN_TESTS = {"model.path", "model.dropout", "data.isolate_documents", "parallel.dp_replicate", "optimizer.name", "train.run_dir", "train.device",
              "train.max_time", "train.watchdog", "train.watchdog_phases", "train.on_nonfinite", "checkpoint.resume", "checkpoint.ranks_per_file", "checkpoint.max_failures",
-             "log.profile_start_step", "log.profile_end_step", "dialect", "preset"}
+             "log.profile_start_step", "log.profile_end_step", "precision.matrix_unit", "dialect", "preset"}
 
 
 def test_every_option_is_listed_here():
@@ -124,6 +125,19 @@ def test_weights_of_model_path_are_where_training_starts(tmp):
     losses = [[record["loss"] for record in records(tmp / name, "step")] for name in ["first", "second"]]
     assert losses[1][0] < losses[0][0] - 0.01, losses
     assert found["checkpoints"]
+
+
+def test_the_matrix_unit_can_be_left_alone(tmp):
+    prepare(tmp)
+    bf16 = {"precision.dtype": "bf16"}
+    used, unused = (observe(tmp, name, {**bf16, "precision.matrix_unit": name}) for name in ["true", "false"])
+    runs = [records(tmp / name, "run")[0]["arithmetic"] for name in ["true", "false"]]
+    has_unit = "amx_bf16" in pathlib.Path("/proc/cpuinfo").read_text()
+    assert ["matrix unit" in arithmetic for arithmetic in runs] == [has_unit, False], runs
+    if not has_unit:
+        assert used["checkpoints"] == unused["checkpoints"]
+    losses = [[record["loss"] for record in records(tmp / name, "step")] for name in ["true", "false"]]
+    assert all(abs(a - b) < 0.02 for a, b in zip(*losses)), losses
 
 
 def test_documents_can_be_isolated(tmp):

@@ -97,7 +97,7 @@ void write_random(const Path& folder, std::uint64_t seed, int count) {
       recorder.write(record);
       expected += fmt::format("sample {} {} {}\n", record.step, hexadecimal(record.prompt), hexadecimal(record.text));
     } else {
-      const StepRecord record{.step = static_cast<std::int64_t>(random.bits()), .loss = random.number(), .eta_s = random.number()};
+      const StepRecord record{.step = static_cast<std::int64_t>(random.bits()), .loss = random.number(), .mfu = std::nullopt, .eta_s = random.number()};
       recorder.write(record);
       expected += fmt::format("step {} {:016x} {:016x}\n", record.step, std::bit_cast<std::uint64_t>(record.loss), std::bit_cast<std::uint64_t>(*record.eta_s));
     }
