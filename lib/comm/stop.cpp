@@ -11,7 +11,7 @@ namespace lockstep {
 StopChannels::StopChannels(Session& session, Settings settings) : session_(session), settings_(std::move(settings)) {}
 
 StopChannels::Asked StopChannels::poll() {
-  if (!settings_.control_file.empty() && session_.world().rank() == 0 && session_.seconds() >= next_look_s_) {
+  if (!settings_.control_file.empty() && session_.seconds() >= next_look_s_) {
     next_look_s_ = session_.seconds() + 1;
     read_control_file();
   }

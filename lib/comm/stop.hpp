@@ -14,7 +14,7 @@ namespace lockstep {
 class StopChannels {
  public:
   struct Settings {
-    Path control_file;                     // RUN/control: the word stop, save or abort; read and removed by rank 0. Empty: none
+    Path control_file;                     // RUN/control: the word stop, save or abort; read and removed by the one rank that is told. Empty: none
     std::optional<double> max_time_s;      // of the session
   };
   /// `session` outlives it. Local.

@@ -72,6 +72,9 @@ void check_profile(const TrainConfig& config, Problems& problems) {
   const std::optional<std::int64_t>& end = config.log.profile_end_step;
   const std::vector<std::string> both{"log.profile_start_step", "log.profile_end_step"};
   if (end && !start) problems.add(both, "log.profile_end_step has no effect without log.profile_start_step");
+  if (config.profile && start) problems.add({"profile", "log.profile_start_step"}, "--profile and log.profile_start_step each say which steps to profile");
+  if (config.profile && *config.profile > most_steps)
+    problems.add({"profile"}, fmt::format("a profile covers at most {} steps, not {}", most_steps, *config.profile));
   if (!start || !end) return;
   if (*end < *start) {
     problems.add(both, fmt::format("log.profile_end_step {} lies before log.profile_start_step {}", *end, *start));
@@ -81,6 +84,14 @@ void check_profile(const TrainConfig& config, Problems& problems) {
 }
 
 }  // namespace
+
+std::optional<ProfiledSteps> profiled_steps(const TrainConfig& config, std::int64_t done) {
+  constexpr std::int64_t warming_up = 2;
+  if (config.profile) return ProfiledSteps{done + warming_up + 1, done + warming_up + *config.profile};
+  const auto& start = config.log.profile_start_step;
+  if (!start) return std::nullopt;
+  return ProfiledSteps{*start, config.log.profile_end_step.value_or(*start)};
+}
 
 std::int64_t decay_steps_of(const TrainConfig& config) { return config.schedule.decay_steps.value_or(config.train.max_steps); }
 

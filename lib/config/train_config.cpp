@@ -174,6 +174,9 @@ void describe(Declaration& visit, TrainConfig& config) {
   section(visit, "log", config.log, "records");
   visit.field("print_program", config.print_program,
               {.help = "print the step programs of all classes of ranks, or of one rank, and exit", .bare = "all", .command_line_only = true});
+  visit.field("profile", config.profile,
+              {.help = "profile so many steps (10 if it is not said) after the first two of this start, as log.profile_start_step and log.profile_end_step would",
+               .unit = "steps", .min = 1, .bare = "10", .command_line_only = true});
 }
 
 Tool tool_of(const TrainConfig&) {

@@ -141,7 +141,15 @@ struct TrainConfig {
   CheckpointOptions checkpoint;
   LogOptions log;
   std::optional<RankChoice> print_program;                   // command line only: print the step program and exit
+  std::optional<std::int64_t> profile;                       // command line only: steps to profile, soon after the start
 };
+
+/// The steps that are profiled in a run that goes on after `done` steps; absent: none.
+struct ProfiledSteps {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+};
+std::optional<ProfiledSteps> profiled_steps(const TrainConfig& config, std::int64_t done);
 
 /// Declares every option of a section, bound to the fields of `options`. Local.
 void describe(Declaration& visit, OptimizerGroup& group);

@@ -26,16 +26,14 @@ Meter::Settings meter_settings(const TrainConfig& config, const TrainPlan& plan)
 TrainingLoop::TrainingLoop(const LoopParts& parts)
     : parts_(parts),
       feed_(*parts.plan.training, parts.plan.feed(parts.config, parts.session.world().rank())),
-      stop_(parts.session, {.control_file = parts.files.folder() / "control",
+      stop_(parts.session, {.control_file = parts.session.world().rank() == 0 ? parts.files.folder() / "control" : Path(),
                             .max_time_s = parts.config.train.max_time ? std::optional(parts.config.train.max_time->value) : std::nullopt}),
       meter_(meter_settings(parts.config, parts.plan), monotonic_seconds()),
       callbacks_(make_callbacks(parts.config)),
       saved_step_(parts.trajectory.step),
       failed_saves_(parts.config) {
-  const LogOptions& log = parts.config.log;
-  if (log.profile_start_step) {
-    profile_.emplace(parts.plan.programs.train, parts.session.world().rank(), *log.profile_start_step, log.profile_end_step.value_or(*log.profile_start_step));
-  }
+  if (const auto steps = profiled_steps(parts.config, parts.trajectory.step))
+    profile_.emplace(parts.plan.programs.train, parts.session.world().rank(), steps->first, steps->last);
   if (parts.session.world().rank() != 0) return;
   const Progress::Settings settings{.what = "progress",
                                     .unit = "steps",

@@ -14,9 +14,9 @@ PROGRAM = str(BUILD / "tests/steps-job")
 RANKS = [1, 2, 3, 4]
 
 
-def job(folder, ranks, steps=5, injection="", watchdog=60, bound=30):
+def job(folder, ranks, steps=5, injection="", watchdog=60, bound=30, channel=""):
     """(exit code, stdout, explanations on stderr, status.json) of a job that must end within `bound` seconds."""
-    command = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks), PROGRAM, str(folder), str(steps), injection, str(watchdog)]
+    command = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks), PROGRAM, str(folder), str(steps), injection, str(watchdog), channel]
     start = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, timeout=bound + 60, env=dict(os.environ, LOCKSTEP_TEST_TIMEOUT="80"))
     took = time.monotonic() - start
@@ -146,3 +146,14 @@ def test_usr1_to_the_launcher_and_the_word_stop_in_the_control_file_make_all_lea
         out, err = running.communicate(timeout=60)
         assert running.returncode == 75, (channel, running.returncode, err)
         assert leaves_together(out, 3), out
+
+
+def test_the_clock_or_the_control_file_of_any_one_rank_makes_all_leave_together(tmp):
+    for rank in range(3):
+        for channel in ["clock", "control"]:
+            folder = tmp / f"{channel}{rank}"
+            folder.mkdir()
+            if channel == "control":
+                (folder / "control").write_text("stop\n")
+            code, out, err, _ = job(folder, 3, steps=3000, channel=f"{channel}:{rank}")
+            assert code == 75 and leaves_together(out, 3), (channel, rank, code, out, err)

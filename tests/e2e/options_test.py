@@ -27,12 +27,12 @@ def prepare(tmp):
     write_config(tmp / "model2", dict(GPT2_TINY, n_embd=16, n_layer=3, n_head=2))
 
 
-def observe(tmp, name, options, ranks=None):
+def observe(tmp, name, options, *switches, ranks=None):
     """Everything that a run shows of itself, without times and names of its own folder."""
     folder = tmp / name
     settings = {"model.config": tmp / "model", "data.path": tmp / "data", "train.run_dir": folder, **BASE, **options}
     settings = {key: value for key, value in settings.items() if value is not None}
-    arguments = [part for key, value in settings.items() for part in (f"--{key}", str(value))]
+    arguments = [*switches, *(part for key, value in settings.items() for part in (f"--{key}", str(value)))]
     plan = run("train", *arguments, "--dry-run").stdout + run("train", *arguments, "--print-program").stdout
     done = run("train", *arguments, ranks=ranks)
     numbers = [{key: value for key, value in record.items() if not key.endswith(("time", "_ms", "_s", "path", "build", "config", "run_dir",
@@ -190,6 +190,15 @@ def test_profiled_steps_end_as_records_a_table_and_a_trace_of_every_rank_and_lan
     assert {event["args"]["step"] for event in actions} == {2, 3, 4}
     backward_ms = sum(event["dur"] for event in actions if event["cat"] == "backward") / 1e3 / 3   # of the head as well
     assert backward_ms >= work["backward"]["min_ms"] * 0.99
+
+
+def test_the_switch_profile_takes_the_steps_after_the_first_two(tmp):
+    prepare(tmp)
+    observe(tmp, "whole", {})
+    observe(tmp, "switch", {}, "--profile=2")
+    assert {(row["first_step"], row["last_step"]) for row in records(tmp / "switch", "profile")} == {(3, 4)}
+    refused = run("train", "--profile", "--log.profile_start_step", 3, expect=2).stderr
+    assert "--profile and log.profile_start_step each say which steps" in refused, refused
 
 
 def test_a_run_that_ends_early_leaves_the_profile_of_what_it_did(tmp):

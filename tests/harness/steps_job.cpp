@@ -1,5 +1,6 @@
-// steps-job FOLDER STEPS [INJECTION] [WATCHDOG_S]: a training loop without training, for the tests of what ends a job: steps with phases, a
+// steps-job FOLDER STEPS [INJECTION] [WATCHDOG_S] [CHANNEL]: a training loop without training, for the tests of what ends a job: steps with phases, a
 // lane, a heartbeat, stop channels and a status file in FOLDER. Every rank that leaves in good order says so: "rank 1 left after step 3".
+// CHANNEL control:RANK or clock:RANK: that rank alone looks at FOLDER/control (else rank 0), or has a clock that runs out in half a second.
 // A failure in "forward" or "backward" drains to the heartbeat, as an engine does; one in "optimizer" is nobody's.
 #include "app/status_file.hpp"
 #include "app/tool.hpp"
@@ -50,10 +51,18 @@ int run_steps(Session& session, StopChannels& channels, CommunicationLane& lane,
   return 0;
 }
 
-int run_job_of_steps(Session& session, const Path& folder, std::int64_t steps) {
+/// Which ways to stop this rank has, of those that one rank alone has.
+StopChannels::Settings channels_of(const std::string& channel, int rank, const Path& folder) {
+  const auto ends_with_me = channel.ends_with(fmt::format(":{}", rank));
+  if (channel.starts_with("clock")) return {.control_file = {}, .max_time_s = ends_with_me ? std::optional(0.5) : std::nullopt};
+  const bool looks = channel.starts_with("control") ? ends_with_me : rank == 0;
+  return {.control_file = looks ? folder / "control" : Path(), .max_time_s = {}};
+}
+
+int run_job_of_steps(Session& session, const Path& folder, std::int64_t steps, const std::string& channel) {
   session.accept_stop_signals();
   together(session.world(), "write status.json", [&] { keep_status(session, folder); });
-  StopChannels channels(session, {.control_file = folder / "control", .max_time_s = {}});
+  StopChannels channels(session, channels_of(channel, session.world().rank(), folder));
   CommunicationLane lane(session.world(), "gradients");
   together(session.world(), "start", [&] { session.enter(Phase::start_up); });
   try {
@@ -71,10 +80,10 @@ int main(int argc, char** argv) {
   Tool tool;
   tool.name = "steps-job";
   return run_job(tool, {}, parallel_job, [&](Session& session, Log&) {
-    if (arguments.size() < 2) throw Error(ExitCode::usage, "too few arguments", "FOLDER STEPS [INJECTION] [WATCHDOG_S]");
+    if (arguments.size() < 2) throw Error(ExitCode::usage, "too few arguments", "FOLDER STEPS [INJECTION] [WATCHDOG_S] [CHANNEL]");
     Session::Settings settings{.watchdog_s = arguments.size() > 3 ? std::stod(arguments[3]) : 60, .folder = arguments[0]};
     if (arguments.size() > 2 && !arguments[2].empty()) settings.injection = parse_injection(arguments[2]);
     session.configure(settings);
-    return run_job_of_steps(session, arguments[0], std::stoll(arguments[1]));
+    return run_job_of_steps(session, arguments[0], std::stoll(arguments[1]), arguments.size() > 4 ? arguments[4] : "");
   });
 }
