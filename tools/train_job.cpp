@@ -1,8 +1,9 @@
 // What train becomes once it is to train: tools/train.cpp says why. What it does is lib/train/train_job.hpp.
+#include "app/leave.hpp"
 #include "app/tool.hpp"
 #include "config/train_config.hpp"
 #include "train/train_job.hpp"
 
 int main(int argc, char** argv) {
-  return lockstep::run_tool<lockstep::TrainConfig>(argc, argv, lockstep::parallel_job, lockstep::train);
+  lockstep::leave(lockstep::run_tool<lockstep::TrainConfig>(argc, argv, lockstep::parallel_job, lockstep::train));
 }
