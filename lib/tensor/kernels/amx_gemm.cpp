@@ -38,6 +38,7 @@ constexpr std::int64_t tile_elements = tile_rows * tile_depth;
 constexpr std::int64_t block_side = 32;         // 2 × 2 tiles of sums in registers
 constexpr std::int64_t block_values = block_side * block_side;
 constexpr std::int64_t widest_strip = 384;      // columns (or rows) of the larger factor that a thread packs at once
+constexpr std::int64_t little_elements = std::int64_t{128} << 10;   // packed ones that are read again from a core's own cache
 constexpr std::int64_t streamed_bytes = std::int64_t{2} << 20;  // results from this size on bypass the cache
 
 constexpr std::int64_t divided_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
@@ -468,9 +469,11 @@ template <class T>
 Plan<T> plan_of(std::int64_t m, std::int64_t n, std::int64_t k, Factor<T> a, Factor<T> b) {
   const Side<T> rows{a, m, Side<T>::Packs::rows}, columns{b, n, Side<T>::Packs::columns};
   Plan<T> plan{n >= m ? rows : columns, n >= m ? columns : rows, k, 0, 0, 0, threads_for(m, n, k)};
-  const std::int64_t share = divided_up(plan.stripped.outer, plan.threads);
-  plan.strip = rounded_up(divided_up(share, divided_up(share, widest_strip)), block_side);
   plan.depth_chunk = std::min(k, longest_depth<T>(plan.shared.outer));
+  const std::int64_t share = divided_up(plan.stripped.outer, plan.threads);
+  // Every strip reads all of the smaller factor again; where that is little, more strips let a thread that is ahead take another.
+  const std::int64_t least_strips = plan.shared.outer * plan.depth_chunk * parts_of<T> <= little_elements ? 3 : 1;
+  plan.strip = rounded_up(divided_up(share, std::max(least_strips, divided_up(share, widest_strip))), block_side);
   plan.chunk = std::max(least_chunk, kept_elements<T> / plan.depth_chunk / block_side * block_side);
   return plan;
 }
