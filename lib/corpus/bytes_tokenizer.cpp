@@ -24,8 +24,8 @@ std::string bytes_tokenizer_json(const std::string& end_name) {
 class BytesEncoder : public Encoder {
  public:
   void encode(std::string_view text, std::vector<std::int32_t>& ids) override {
-    ids.reserve(ids.size() + text.size());
-    for (const char byte : text) ids.push_back(static_cast<std::uint8_t>(byte));
+    const std::span bytes(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
+    ids.insert(ids.end(), bytes.begin(), bytes.end());
   }
 };
 

@@ -210,18 +210,18 @@ void ShardWriter::start_document() { state_->documents.push_back(static_cast<std
 void ShardWriter::append(std::span<const std::uint32_t> tokens) {
   constexpr std::size_t flush_bytes = std::size_t{1} << 20;
   invariant(state_->appended() + static_cast<std::int64_t>(tokens.size()) <= state_->tokens, "a shard holds the tokens that were announced");
-  const auto put = [&](auto element) {
-    const auto bytes = std::as_bytes(std::span(&element, 1));
-    state_->buffer.insert(state_->buffer.end(), bytes.begin(), bytes.end());
-    if (state_->buffer.size() >= flush_bytes) state_->flush();
-  };
-  for (const std::uint32_t token : tokens) {
-    if (state_->token_bytes == 2) {
-      put(static_cast<std::uint16_t>(token));
-    } else {
-      put(token);
+  const std::size_t before = state_->buffer.size();
+  state_->buffer.resize(before + tokens.size() * static_cast<std::size_t>(state_->token_bytes));
+  std::byte* const out = state_->buffer.data() + before;
+  if (state_->token_bytes == 4) {
+    std::memcpy(out, tokens.data(), tokens.size_bytes());
+  } else {
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const auto narrow = static_cast<std::uint16_t>(tokens[i]);
+      std::memcpy(out + i * sizeof narrow, &narrow, sizeof narrow);
     }
   }
+  if (state_->buffer.size() >= flush_bytes) state_->flush();
 }
 
 ShardEntry ShardWriter::finish() {
