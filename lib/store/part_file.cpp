@@ -48,17 +48,20 @@ std::vector<PieceRecord> blank_records(std::span<const PartPiece> pieces, const 
   return records;
 }
 
-void write_head(const Path& path, const std::array<unsigned char, 8>& head) {
-  FileDescriptor file = open_file(path, O_WRONLY);
-  write_at(file, std::as_bytes(std::span(head)), 0, path);
-  sync_file(file, path);
-  file.close(path);
-}
-
 std::uint64_t size_of_file(const FileDescriptor& file, const Path& path) {
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) fail_errno("look at", path);
   return static_cast<std::uint64_t>(status.st_size);
+}
+
+// Takes the file's room on the disk now and in one go where the file system can: what does not fit fails here, and writers need not wait for
+// one another to find room.
+void reserve_room(const FileDescriptor& file, const Path& path) {
+  const auto bytes = static_cast<off_t>(size_of_file(file, path));
+  while (::fallocate(file.get(), 0, 0, bytes) != 0) {
+    if (errno == EOPNOTSUPP || errno == ENOSYS) return;
+    if (errno != EINTR) fail_errno("reserve the room of", path);
+  }
 }
 
 // What memory must be aligned to for direct I/O at whole pages of the file; 0 where there is none. Older kernels and some file systems do
@@ -98,7 +101,11 @@ StampedPart stamp_part(const Path& path, std::span<const PartPiece> pieces) {
   const std::string table = table_text(pieces, blank_records(pieces, stamped.offsets));
   stamped.table_offset = file.create_dataset(std::string(table_path), DType::u8, {static_cast<std::int64_t>(table.size())}).offset;
   file.close();
-  write_head(path, {});   // withheld until the part is whole
+  FileDescriptor bare = open_file(path, O_WRONLY);
+  constexpr std::array<std::byte, signature.size()> withheld{};   // until the part is whole
+  write_at(bare, withheld, 0, path);
+  reserve_room(bare, path);
+  bare.close(path);
   return stamped;
 }
 
@@ -112,18 +119,14 @@ PartFile::PartFile(Path path, Cache cache) : path_(std::move(path)), buffered_(o
   direct_alignment_ = alignment;
 }
 
-// The last bytes go through the page cache: a padded page would overwrite the file's neighbouring objects.
-void PartFile::write(std::span<const std::byte> bytes, std::uint64_t offset) const {
+// Only whole pages: a padded one would overwrite the file's neighbouring objects. Fewer than these where the file system takes a part of a
+// page or wants another alignment after all.
+std::uint64_t PartFile::write_around(std::span<const std::byte> bytes, std::uint64_t offset) const {
   const bool aligned = direct_alignment_ > 0 && offset % page_bytes == 0 && reinterpret_cast<std::uintptr_t>(bytes.data()) % direct_alignment_ == 0;
-  const std::uint64_t body = aligned ? write_pages(bytes.first(bytes.size() / page_bytes * page_bytes), offset) : 0;
-  write_at(buffered_, bytes.subspan(body), offset + body, path_);
-}
-
-// Returns how many bytes it has written: all, unless the file system takes a part of a page or wants another alignment after all.
-std::uint64_t PartFile::write_pages(std::span<const std::byte> bytes, std::uint64_t offset) const {
+  const std::uint64_t whole = aligned ? bytes.size() / page_bytes * page_bytes : 0;
   std::uint64_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t written = ::pwrite(direct_.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+  while (done < whole) {
+    const ssize_t written = ::pwrite(direct_.get(), bytes.data() + done, whole - done, static_cast<off_t>(offset + done));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EINVAL) return done;
     if (written < 0) fail_errno("write", path_);
@@ -143,7 +146,6 @@ SealedPart seal_part(const Path& path, std::span<const PartPiece> pieces, std::s
   const std::string table = table_text(pieces, records);
   FileDescriptor file = open_file(path, O_RDWR);
   write_at(file, std::as_bytes(std::span(table)), table_offset, path);
-  sync_file(file, path);
   write_at(file, std::as_bytes(std::span(signature)), 0, path);
   sync_file(file, path);
   const std::uint64_t bytes = size_of_file(file, path);

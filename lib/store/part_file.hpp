@@ -40,7 +40,7 @@ struct StampedPart {
   std::vector<std::uint64_t> offsets;   // of each piece
   std::uint64_t table_offset = 0;       // of /_index
 };
-/// Lays out a new part. The file is not HDF5 yet. Throws Error(storage).
+/// Lays out a new part and takes its room on the disk. The file is not HDF5 yet, nor durable. Throws Error(storage).
 StampedPart stamp_part(const Path& path, std::span<const PartPiece> pieces);
 
 /// A stamped part, open for the bytes of its pieces. Each rank of a shared part has its own.
@@ -52,13 +52,15 @@ class PartFile {
   explicit PartFile(Path path, Cache cache = Cache::around);
   /// The alignment that memory must have to go around the page cache; 0 where nothing does.
   std::uint64_t direct_alignment() const { return direct_alignment_; }
-  /// Writes all of `bytes`. Safe from several threads. Throws Error(storage).
-  void write(std::span<const std::byte> bytes, std::uint64_t offset) const;
+  /// Writes as many of `bytes` as can go around the page cache, and returns that number: the whole pages of aligned memory. The others go
+  /// through it, best later: a write through the cache waits for those around it that are under way. Safe from several threads. Both throw
+  /// Error(storage).
+  std::uint64_t write_around(std::span<const std::byte> bytes, std::uint64_t offset) const;
+  void write_through(std::span<const std::byte> bytes, std::uint64_t offset) const { write_at(buffered_, bytes, offset, path_); }
   /// Makes what was written durable. Throws Error(storage); the part is then lost, a second try would lie.
   void finish();
 
  private:
-  std::uint64_t write_pages(std::span<const std::byte> bytes, std::uint64_t offset) const;
   Path path_;
   FileDescriptor buffered_;
   FileDescriptor direct_;

@@ -17,9 +17,9 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t most_threads = 3;            // one computes while the others wait for the storage
-constexpr std::uint64_t chunk_bytes = 1 << 18;     // stays in a core's own cache while it is copied, hashed and fingerprinted
-constexpr std::uint64_t direct_from = 1 << 20;     // bytes of a piece from which direct I/O pays
+constexpr std::size_t most_threads = 5;            // one or two compute while the others wait for the storage
+constexpr std::uint64_t chunk_bytes = 1 << 16;     // stays in a core's own cache while it is copied, hashed and fingerprinted
+constexpr std::uint64_t direct_from = 1 << 16;     // bytes of a piece from which direct I/O pays
 
 // A part of a piece: what one thread does at once.
 struct Block {
@@ -27,6 +27,7 @@ struct Block {
   std::size_t number = 0;                          // in its piece
   Hash128 hash;
   Fingerprint fingerprint;
+  std::vector<std::byte> rest;                     // its last bytes as they were hashed, which cannot go around the page cache
 };
 
 struct Free {
@@ -40,6 +41,10 @@ AlignedMemory block_of_memory() {
   return memory;
 }
 
+bool goes_around(const HeldPiece& held) {
+  return held.place && held.bytes.size() >= direct_from && held.place->part->direct_alignment() > 0;
+}
+
 class Pass {
  public:
   explicit Pass(std::span<const HeldPiece> pieces);
@@ -48,6 +53,8 @@ class Pass {
  private:
   void work() noexcept;
   void take(Block& block, AlignedMemory& bounce) const;
+  void write(Block& block, std::span<const std::byte> bytes) const;
+  void write_rests() const;
 
   std::span<const HeldPiece> pieces_;
   std::vector<Block> blocks_;
@@ -56,18 +63,22 @@ class Pass {
   std::exception_ptr failure_;
 };
 
-// Written and merely fingerprinted blocks take turns, in proportion: the one kind keeps the storage busy, the other the processor.
+// Blocks that are written around the page cache and merely fingerprinted ones take turns, in proportion: the one kind keeps the storage busy,
+// the other the processor. Those that go through the cache come last, for each would wait until all writes around it are done.
 Pass::Pass(std::span<const HeldPiece> pieces) : pieces_(pieces) {
-  std::vector<Block> kinds[2];
+  std::vector<Block> around, read, through;
   for (std::size_t piece = 0; piece < pieces.size(); ++piece) {
     const std::size_t count = (pieces[piece].bytes.size() + block_bytes - 1) / block_bytes;
-    for (std::size_t number = 0; number < count; ++number) kinds[pieces[piece].place ? 0 : 1].push_back({piece, number, {}, {}});
+    std::vector<Block>& kind = !pieces[piece].place ? read : goes_around(pieces[piece]) ? around : through;
+    for (std::size_t number = 0; number < count; ++number) kind.push_back({piece, number, {}, {}, {}});
   }
-  std::size_t taken[2] = {0, 0};
-  while (taken[0] + taken[1] < kinds[0].size() + kinds[1].size()) {
-    const int kind = taken[0] * kinds[1].size() <= taken[1] * kinds[0].size() && taken[0] < kinds[0].size() ? 0 : 1;
-    blocks_.push_back(kinds[kind][taken[kind]++]);
+  std::size_t taken = 0;
+  for (std::size_t i = 0; i < read.size(); ++i) {
+    while (taken * read.size() < (i + 1) * around.size()) blocks_.push_back(around[taken++]);
+    blocks_.push_back(read[i]);
   }
+  blocks_.insert(blocks_.end(), around.begin() + static_cast<std::ptrdiff_t>(taken), around.end());
+  blocks_.insert(blocks_.end(), through.begin(), through.end());
 }
 
 std::vector<PieceRecord> Pass::run() {
@@ -81,6 +92,7 @@ std::vector<PieceRecord> Pass::run() {
   work();
   helpers.clear();
   if (failure_) std::rethrow_exception(failure_);
+  write_rests();
   std::vector<PieceRecord> records(pieces_.size());
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
     if (!pieces_[i].place) continue;
@@ -111,8 +123,7 @@ void Pass::take(Block& block, AlignedMemory& bounce) const {
   const std::uint64_t begin = block.number * block_bytes;
   const auto bytes = held.bytes.subspan(begin, std::min<std::uint64_t>(block_bytes, held.bytes.size() - begin));
   const auto element = static_cast<std::uint64_t>(size_of(held.piece.dtype));
-  const std::uint64_t alignment = held.place && held.bytes.size() >= direct_from ? held.place->part->direct_alignment() : 0;
-  const bool copies = alignment > 0 && reinterpret_cast<std::uintptr_t>(bytes.data()) % alignment != 0;
+  const bool copies = goes_around(held) && reinterpret_cast<std::uintptr_t>(bytes.data()) % held.place->part->direct_alignment() != 0;
   if (copies && !bounce) bounce = block_of_memory();
   StreamHash hash;
   for (std::uint64_t done = 0; done < bytes.size(); done += chunk_bytes) {
@@ -126,7 +137,27 @@ void Pass::take(Block& block, AlignedMemory& bounce) const {
   }
   if (!held.place) return;
   block.hash = hash.digest();
-  held.place->part->write(copies ? std::span<const std::byte>(bounce.get(), bytes.size()) : bytes, held.place->offset + begin);
+  write(block, copies ? std::span<const std::byte>(bounce.get(), bytes.size()) : bytes);
+}
+
+void Pass::write(Block& block, std::span<const std::byte> bytes) const {
+  const PiecePlace& place = *pieces_[block.piece].place;
+  const std::uint64_t offset = place.offset + block.number * block_bytes;
+  const std::uint64_t done = goes_around(pieces_[block.piece]) ? place.part->write_around(bytes, offset) : 0;
+  const auto rest = bytes.subspan(done);
+  if (done > 0 && rest.size() < page_bytes) {
+    block.rest.assign(rest.begin(), rest.end());
+  } else {
+    place.part->write_through(rest, offset + done);
+  }
+}
+
+void Pass::write_rests() const {
+  for (const Block& block : blocks_) {
+    if (block.rest.empty()) continue;
+    const HeldPiece& held = pieces_[block.piece];
+    held.place->part->write_through(block.rest, held.place->offset + held.bytes.size() - block.rest.size());
+  }
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ def test_short_writes_are_continued(tmp):
 def test_as_many_failed_saves_in_a_row_as_allowed_end_the_run(tmp):
     prepare(tmp)
     arguments = options(tmp, tmp / "run", "--checkpoint.every", 2, "--checkpoint.max_failures", 2)
-    done = run("train", *arguments, ranks=2, env=faults("fsync", "EIO", 12, 1, 1), expect=4)
+    done = run("train", *arguments, ranks=2, env=faults("fsync", "EIO", 6, 1, 1), expect=4)
     told = [line for line in done.stderr.splitlines() if "failed saves in a row: 2, checkpoint.max_failures is 2" in line]
     assert len(told) == 1 and "rank 1 (" in told[0], done.stderr
     assert len(events(tmp / "run")) == 1
