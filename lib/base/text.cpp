@@ -129,6 +129,7 @@ std::optional<double> parse_seconds(std::string_view text) {
     }
     total += value * factor;
   }
+  if (total >= 0x1p63) return std::nullopt;
   return total;
 }
 

@@ -34,7 +34,8 @@ Seconds Seconds::parse(const std::string& text) {
 }
 
 std::string Seconds::text() const {
-  const auto whole = static_cast<std::int64_t>(value);
+  constexpr double most_whole = 1e15;   // seconds: doubles of this size are whole numbers and fit 64 bits
+  const auto whole = std::abs(value) < most_whole ? static_cast<std::int64_t>(value) : 0;
   if (static_cast<double>(whole) != value) return fmt::format("{}s", value);
   if (whole == 0 || whole % 60 != 0) return fmt::format("{}s", whole);
   if (whole % 3600 != 0) return whole > 3600 ? fmt::format("{}h{}m", whole / 3600, whole % 3600 / 60) : fmt::format("{}m", whole / 60);

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/json_integer.hpp"
 
 #include <algorithm>
 
@@ -14,13 +15,13 @@ Json to_json(const Split& split) { return {{"axes", split.axes}, {"dim", split.d
 Json to_json(const Pin& pin) { return {{"axis", pin.axis}, {"coordinates", pin.coordinates}}; }
 
 Split split_from_json(const Json& json) {
-  return {json.at("axes").get<std::vector<AxisName>>(), json.at("dim").get<int>(), json.at("granule").get<std::int64_t>(),
-          json.at("parts").get<std::int64_t>()};
+  return {json.at("axes").get<std::vector<AxisName>>(), integer_from<int>(json.at("dim")), integer_from<std::int64_t>(json.at("granule")),
+          integer_from<std::int64_t>(json.at("parts"))};
 }
 
 Layout read_layout(const Json& json, const std::vector<Mesh>& meshes) {
   Layout layout;
-  layout.global = json.at("global").get<Shape>();
+  layout.global = integers_from<std::int64_t>(json.at("global"));
   check_shape(layout.global);
   const auto dtype = json.at("dtype").get<std::string>();
   const auto parsed = parse_dtype(dtype);
@@ -31,7 +32,7 @@ Layout read_layout(const Json& json, const std::vector<Mesh>& meshes) {
   if (mesh == meshes.end()) fail(ExitCode::input, "unknown mesh {}", id);
   layout.mesh = *mesh;
   for (const Json& split : json.at("splits")) layout.splits.push_back(split_from_json(split));
-  for (const Json& pin : json.at("pins")) layout.pins.push_back({pin.at("axis").get<std::string>(), pin.at("coordinates").get<std::vector<int>>()});
+  for (const Json& pin : json.at("pins")) layout.pins.push_back({pin.at("axis").get<std::string>(), integers_from<int>(pin.at("coordinates"))});
   constexpr std::int64_t largest_granule = std::int64_t{1} << 40;   // so that rounding up to it does not overflow
   for (const Split& split : layout.splits) {
     if (split.granule > largest_granule) fail(ExitCode::input, "a split has granule {}, which is too large", split.granule);
@@ -44,7 +45,7 @@ Mesh read_mesh(const Json& json) {
   Mesh mesh{json.at("id").get<std::string>(), {}};
   int ranks = 1;
   for (const Json& axis : json.at("axes")) {
-    const Axis read{axis.at("name").get<std::string>(), axis.at("size").get<int>(), axis.at("stride").get<int>()};
+    const Axis read{axis.at("name").get<std::string>(), integer_from<int>(axis.at("size")), integer_from<int>(axis.at("stride"))};
     if (read.size < 1 || read.stride < 1)
       fail(ExitCode::input, "axis {} has size {} and stride {}, but both are at least 1", read.name, read.size, read.stride);
     if (find_axis(mesh, read.name) != nullptr) fail(ExitCode::input, "mesh {} names axis {} twice", mesh.id, read.name);

@@ -1,5 +1,6 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/json_integer.hpp"
 #include "store/listed_path.hpp"
 #include "store/token_shards.hpp"
 
@@ -20,9 +21,11 @@ Json to_json(const SplitEntry& split) {
 }
 
 SplitEntry split_from(const Json& json) {
-  SplitEntry split{json.at("tokens"), json.at("documents"), json.at("text_bytes"), {}};
+  SplitEntry split{integer_from<std::int64_t>(json.at("tokens")), integer_from<std::int64_t>(json.at("documents")),
+                   integer_from<std::uint64_t>(json.at("text_bytes")), {}};
   for (const Json& shard : json.at("shards")) {
-    split.shards.push_back({shard.at("file"), shard.at("tokens"), shard.at("documents"), shard.at("bytes"), hash_from_hex(shard.at("hash").get<std::string>())});
+    split.shards.push_back({shard.at("file"), integer_from<std::int64_t>(shard.at("tokens")), integer_from<std::int64_t>(shard.at("documents")),
+                            integer_from<std::uint64_t>(shard.at("bytes")), hash_from_hex(shard.at("hash").get<std::string>())});
   }
   return split;
 }
@@ -66,10 +69,10 @@ DatasetManifest manifest_from(const Json& document) {
   DatasetManifest manifest;
   manifest.tokenizer = tokenizer.at("name");
   manifest.tokenizer_hash = hash_from_hex(tokenizer.at("hash").get<std::string>());
-  manifest.vocabulary = tokenizer.at("vocabulary");
-  if (!tokenizer.at("end_of_text").is_null()) manifest.end_of_text = tokenizer.at("end_of_text").get<std::int32_t>();
+  manifest.vocabulary = integer_from<std::int64_t>(tokenizer.at("vocabulary"));
+  if (!tokenizer.at("end_of_text").is_null()) manifest.end_of_text = integer_from<std::int32_t>(tokenizer.at("end_of_text"));
   manifest.options = to_text(document.at("options"));
-  manifest.shard_tokens = document.at("shard_tokens");
+  manifest.shard_tokens = integer_from<std::int64_t>(document.at("shard_tokens"));
   manifest.train = split_from(document.at("splits").at("train"));
   manifest.validation = split_from(document.at("splits").at("validation"));
   check_numbers(manifest);

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/json_integer.hpp"
 #include "layout/json.hpp"
 #include "store/listed_path.hpp"
 
@@ -68,7 +69,7 @@ StoredComponent component_from_json(const Json& value) {
   component.equal_along = value.value("equal_along", std::vector<AxisName>{});
   component.required = value.at("required");
   if (const auto cells = value.find("cells"); cells != value.end()) {
-    for (const auto& [name, ranks] : cells->items()) component.cells.emplace_back(name, ranks.get<std::vector<Rank>>());
+    for (const auto& [name, ranks] : cells->items()) component.cells.emplace_back(name, integers_from<Rank>(ranks));
   }
   return component;
 }
@@ -121,7 +122,7 @@ Manifest from_json(const Json& value) {
     fail(ExitCode::input, "checkpoint format {} is not known; this program reads format {}", to_text(value.at("version")), version);
   }
   Manifest manifest;
-  manifest.step = value.at("step");
+  manifest.step = integer_from<std::int64_t>(value.at("step"));
   manifest.uuid = value.at("uuid");
   manifest.created = value.at("created");
   manifest.software = value.at("software");
@@ -135,7 +136,7 @@ Manifest from_json(const Json& value) {
   manifest.mesh = meshes.front();
   for (const Json& component : value.at("components")) manifest.components.push_back(component_from_json(component));
   for (const Json& file : value.at("files")) {
-    manifest.files.push_back({file.at("path"), file.at("bytes"), hash_from_hex(file.at("hash").get<std::string>())});
+    manifest.files.push_back({file.at("path"), integer_from<std::uint64_t>(file.at("bytes")), hash_from_hex(file.at("hash").get<std::string>())});
   }
   for (const Json& tensor : value.at("tensors")) manifest.tensors.push_back(tensor_from_json(tensor, meshes));
   for (const auto& [name, text] : value.at("documents").items()) manifest.documents.emplace_back(name, text.get<std::string>());

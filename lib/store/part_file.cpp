@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/json_integer.hpp"
 #include "layout/json.hpp"
 #include "store/box_runs.hpp"
 #include "store/hdf5.hpp"
@@ -204,10 +205,11 @@ PartTable read_part_table(const Path& path) {
       const std::string dtype = entry.at("dtype");
       const auto parsed = parse_dtype(dtype);
       if (!parsed) fail(ExitCode::input, "unknown element type '{}'", dtype);
-      table.pieces.push_back({entry.at("tensor"), entry.at("shape"), *parsed, {entry.at("begin"), entry.at("extent")}});
+      table.pieces.push_back({entry.at("tensor"), integers_from<std::int64_t>(entry.at("shape")), *parsed,
+                              {integers_from<std::int64_t>(entry.at("begin")), integers_from<std::int64_t>(entry.at("extent"))}});
       check_shape(table.pieces.back().global);
       if (!lies_in(table.pieces.back().box, table.pieces.back().global)) fail(ExitCode::input, "a piece of '{}' lies outside of it", table.pieces.back().tensor);
-      PieceRecord record{entry.at("offset"), {}, fingerprint_from_hex(entry.at("fingerprint").get<std::string>())};
+      PieceRecord record{integer_from<std::uint64_t>(entry.at("offset")), {}, fingerprint_from_hex(entry.at("fingerprint").get<std::string>())};
       for (const Json& block : entry.at("blocks")) record.blocks.push_back(hash_from_hex(block.get<std::string>()));
       table.records.push_back(std::move(record));
     }

@@ -93,6 +93,9 @@ Target dataset_manifest_target(const Path& folder) {
   refuse("/splits/train/shards/1/tokens", -50);
   refuse("/splits/train/shards/1/documents", std::int64_t{1} << 62);
   refuse("/splits/train/shards/0/file", "../elsewhere.h5");
+  refuse("/splits/train/shards/0/bytes", -1.0);
+  refuse("/tokenizer/end_of_text", 18446744073709551616.0);
+  refuse("/shard_tokens", 1e26);
   target.refused.push_back(std::string(100'000, '['));
   target.read = [folder](const std::string& text) {
     put_file(folder / "DATASET.json", text);
@@ -187,6 +190,9 @@ Target checkpoint_manifest_target(const Path& run) {
   refuse("/files/0/path", "../MANIFEST.json");
   refuse("/files/0/hash", 7);
   refuse("/meshes/0/axes/0/size", std::int64_t{1} << 31);
+  refuse("/meshes/0/axes/0/size", (std::int64_t{1} << 32) + 2);
+  refuse("/step", 7.5);
+  refuse("/files/0/bytes", -1);
   refuse("/tensors/1", Json::parse(target.seeds.front())["tensors"][0]);
   target.read = [folder](const std::string& text) {
     put_file(folder / manifest_file, text);
