@@ -71,7 +71,9 @@ def kill_once(tmp, folder, ranks, every, draw, before):
         except ProcessLookupError:
             pass
     process.communicate(timeout=60)
-    return victims and ("all ranks" if everyone else "one rank")
+    if not victims:
+        return None
+    return "all ranks" if everyone else "one rank"
 
 
 def check_newest(folder, digests, acknowledged):
@@ -98,11 +100,12 @@ def campaign(tmp, kills):
         run("train", *arguments(tmp, tmp / f"whole{ranks}", 1), "--checkpoint.keep_last", 1, ranks=ranks)
         digests[ranks] = {record["step"]: record["state_digest"] for record in records(tmp / f"whole{ranks}", "checkpoint")}
         assert len(digests[ranks]) == STEPS
-    for kill in range(kills):
-        ranks = 1 + kill % 3
+    while sum(count.values()) < kills:
+        ranks = draw.randint(1, 3)
         folder = tmp / f"run{ranks}-{folders[ranks]}"
         killed = kill_once(tmp, folder, ranks, draw.choice([1, 2]), draw, len(records(folder, "run")))
-        count[killed] = count.get(killed, 0) + 1
+        if killed:
+            count[killed] = count.get(killed, 0) + 1
         step = check_newest(folder, digests[ranks], [record["step"] for record in records(folder, "checkpoint")])
         if step == STEPS:   # too late: the next kill is of a new run
             ended += 1
