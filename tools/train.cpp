@@ -9,10 +9,10 @@
 namespace {
 
 /// The threads of LibTorch's OpenMP run-time wait for work by spinning, for milliseconds if nobody says otherwise: with more runnable threads
-/// than cores steps took fifty times as long. Some two milliseconds bridge the gaps of a step; with a tenth of it, threads of a virtual
+/// than cores steps took fifty times as long. Some milliseconds bridge the gaps of a step; with a twentieth of them, threads of a virtual
 /// machine slept and were woken slowly, for a third of the step. Read when the run-time is loaded.
 void let_threads_spin_briefly() {
-  if (!std::getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", "60000", 0);
+  if (!std::getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", "200000", 0);
 }
 
 }  // namespace

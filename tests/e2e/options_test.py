@@ -225,7 +225,7 @@ def test_what_a_step_without_a_finite_loss_does_can_be_chosen(tmp):
 
 def test_threads_wait_awake_for_a_short_time_unless_the_user_says_otherwise():
     """As the OpenMP run-time itself reports it when it is loaded."""
-    for said, seen in [({}, "60000"), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "passive"}, "0")]:
+    for said, seen in [({}, "200000"), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "passive"}, "0")]:
         done = run("train", "--no-such-option", env=dict(said, OMP_DISPLAY_ENV="VERBOSE"), expect=2)
         assert f"GOMP_SPINCOUNT = '{seen}'" in done.stderr, (said, done.stderr)
 
