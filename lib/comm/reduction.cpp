@@ -45,14 +45,15 @@ Stored read_at(const std::byte* at, std::size_t index) {
   return value;
 }
 
-/// Reduces `count` elements at `first` of each operand into `into`. Inlined with a constant count it becomes vector instructions.
+/// Reduces `count` elements from `begin` of each operand into `into`. Inlined with a constant count it becomes vector instructions.
 template <class Element>
-inline void reduce_some(const std::byte* first, int parts, std::size_t stride, std::byte* into, std::size_t count, Reduce reduce) {
+inline void reduce_some(std::span<const std::byte* const> operands, std::size_t begin, std::byte* into, std::size_t count, Reduce reduce) {
   using Stored = typename Element::Stored;
+  const std::size_t offset = begin * sizeof(Stored);
   std::array<typename Element::Sum, block> sums;
-  for (std::size_t i = 0; i < count; ++i) sums[i] = Element::load(read_at<Stored>(first, i));
-  for (int part = 1; part < parts; ++part) {
-    const std::byte* operand = first + static_cast<std::size_t>(part) * stride;
+  for (std::size_t i = 0; i < count; ++i) sums[i] = Element::load(read_at<Stored>(operands[0] + offset, i));
+  for (std::size_t part = 1; part < operands.size(); ++part) {
+    const std::byte* operand = operands[part] + offset;
     if (reduce == Reduce::sum) {
       for (std::size_t i = 0; i < count; ++i) sums[i] += Element::load(read_at<Stored>(operand, i));
     } else {
@@ -61,31 +62,28 @@ inline void reduce_some(const std::byte* first, int parts, std::size_t stride, s
   }
   for (std::size_t i = 0; i < count; ++i) {
     const Stored value = Element::store(sums[i]);
-    std::memcpy(into + i * sizeof(Stored), &value, sizeof(Stored));
+    std::memcpy(into + offset + i * sizeof(Stored), &value, sizeof(Stored));
   }
 }
 
 template <class Element>
-void reduce_elements(const std::byte* operands, int parts, std::span<std::byte> into, Reduce reduce) {
-  constexpr std::size_t width = sizeof(typename Element::Stored);
-  const std::size_t count = into.size() / width;
+void reduce_elements(std::span<const std::byte* const> operands, std::span<std::byte> into, Reduce reduce) {
+  const std::size_t count = into.size() / sizeof(typename Element::Stored);
   std::size_t begin = 0;
-  for (; begin + block <= count; begin += block) {
-    reduce_some<Element>(operands + begin * width, parts, into.size(), into.data() + begin * width, block, reduce);
-  }
-  if (begin < count) reduce_some<Element>(operands + begin * width, parts, into.size(), into.data() + begin * width, count - begin, reduce);
+  for (; begin + block <= count; begin += block) reduce_some<Element>(operands, begin, into.data(), block, reduce);
+  if (begin < count) reduce_some<Element>(operands, begin, into.data(), count - begin, reduce);
 }
 
 }  // namespace
 
-void reduce_in_order(std::span<const std::byte> operands, int parts, std::span<std::byte> into, DType dtype, Reduce reduce) {
+void reduce_in_order(std::span<const std::byte* const> operands, std::span<std::byte> into, DType dtype, Reduce reduce) {
   switch (dtype) {
-    case DType::f64: return reduce_elements<Plain<double>>(operands.data(), parts, into, reduce);
-    case DType::f32: return reduce_elements<Plain<float>>(operands.data(), parts, into, reduce);
-    case DType::bf16: return reduce_elements<Bf16>(operands.data(), parts, into, reduce);
-    case DType::i64: return reduce_elements<Plain<std::int64_t>>(operands.data(), parts, into, reduce);
-    case DType::u64: return reduce_elements<Plain<std::uint64_t>>(operands.data(), parts, into, reduce);
-    case DType::i32: return reduce_elements<Plain<std::int32_t>>(operands.data(), parts, into, reduce);
+    case DType::f64: return reduce_elements<Plain<double>>(operands, into, reduce);
+    case DType::f32: return reduce_elements<Plain<float>>(operands, into, reduce);
+    case DType::bf16: return reduce_elements<Bf16>(operands, into, reduce);
+    case DType::i64: return reduce_elements<Plain<std::int64_t>>(operands, into, reduce);
+    case DType::u64: return reduce_elements<Plain<std::uint64_t>>(operands, into, reduce);
+    case DType::i32: return reduce_elements<Plain<std::int32_t>>(operands, into, reduce);
     default: fail(ExitCode::bug, "no reduction of {} elements", name_of(dtype));
   }
 }

@@ -18,13 +18,14 @@ namespace lockstep {
 
 /// One execution of a program: what it was given, the memory of its slots, its tickets, and the first failure of this rank.
 struct Engine::Run {
-  Run(const RankClass& of, const SlotIndex& index, std::int64_t number, const StepOrder* given)
-      : ranks(of), order(given), slots(index), tickets(of.actions.size()), step(number) {
+  Run(const StepProgram& whole, const RankClass& of, const SlotIndex& index, std::int64_t number, const StepOrder* given)
+      : program(whole), ranks(of), order(given), slots(index), tickets(of.actions.size()), step(number) {
     if (given != nullptr) failure = given->failure;
     if (given != nullptr) times = given->times;
   }
 
-  const RankClass& ranks;
+  const StepProgram& program;
+  const RankClass& ranks;                      // its class of this rank
   const StepOrder* order;                      // null in an evaluation
   std::vector<BatchTensors> batches;           // by micro-batch
   SlotStore slots;
@@ -57,7 +58,7 @@ struct Engine::Run {
     return interval;
   }
 
-  void take(const std::vector<Batch>& micro_batches, const StepProgram& program, const HfConfig& config) {
+  void take(const std::vector<Batch>& micro_batches, const HfConfig& config) {
     attempt([&] {
       invariant(static_cast<int>(micro_batches.size()) == program.micro_batches, "a rank has the micro-batches of its program");
       for (const Batch& batch : micro_batches) {
@@ -118,9 +119,9 @@ Engine::Engine(Model& model, const AdamW& optimizer, const Catalogue& programs, 
 StepOutcome Engine::run_step(const StepBatch& batch, const StepOrder& order) {
   const StepProgram& program = programs_.pick(order.step, ProgramPhase::training);
   const RankClass& ranks = program.class_of(session_.world().rank());
-  Run run(ranks, slots_.at(&ranks), order.step, &order);
+  Run run(program, ranks, slots_.at(&ranks), order.step, &order);
   for (const auto& unit : model_.units()) unit->start_gradients();
-  run.take(batch.micro_batches, program, model_.config());
+  run.take(batch.micro_batches, model_.config());
   execute(run);
   return run.outcome;
 }
@@ -128,8 +129,8 @@ StepOutcome Engine::run_step(const StepBatch& batch, const StepOrder& order) {
 EvaluationOutcome Engine::evaluate(const std::vector<Batch>& micro_batches, std::int64_t step) {
   const StepProgram& program = programs_.pick(step, ProgramPhase::evaluation);
   const RankClass& ranks = program.class_of(session_.world().rank());
-  Run run(ranks, slots_.at(&ranks), step, nullptr);
-  run.take(micro_batches, program, model_.config());
+  Run run(program, ranks, slots_.at(&ranks), step, nullptr);
+  run.take(micro_batches, model_.config());
   execute(run);
   return {run.loss_sum, run.tokens};
 }
@@ -199,7 +200,12 @@ void Engine::perform(Run& run, const Action& action) {
       unit().finish_gradients();
       if (session_.take_injected_nan()) unit().gradient().fill_(not_a_number);
       return;
-    case Op::gradient_norm: run.squared_norm += squared_norm(unit()); return;
+    case Op::gradient_norm: {
+      const std::vector<Rank> holders = group_along(run.program.mesh, session_.world().rank(), action.group);
+      const auto share = std::ranges::find(holders, session_.world().rank()) - holders.begin();
+      run.squared_norm += squared_norm(unit(), static_cast<int>(share), static_cast<int>(holders.size()));
+      return;
+    }
     case Op::clip: run.gradient_scale = clip_factor(run.outcome.gradient_norm, clip_norm_); return;
     case Op::optimizer: return optimizer_.update(unit(), run.order->step - run.order->skipped, run.order->lr, run.gradient_scale);
     case Op::refresh: return unit().refresh();
@@ -253,7 +259,7 @@ void Engine::backward(Run& run, const Action& action) {
 void Engine::heartbeat(Run& run) {
   Beat mine;
   mine.loss_sum = run.loss_sum;
-  mine.grad_norm_squared = session_.world().rank() == 0 ? run.squared_norm : 0;   // replicas hold the same gradient: one answers for it
+  mine.grad_norm_squared = run.squared_norm;
   if (session_.take_injected_nan()) mine.grad_norm_squared = not_a_number;
   mine.next_tokens = run.order->next_valid_tokens;
   mine.stop = run.order->stop;

@@ -75,9 +75,10 @@ void AdamW::update(Unit& unit, std::int64_t step, double lr, double gradient_sca
   }
 }
 
-double squared_norm(const Unit& unit) {
-  if (unit.precision() == Precision::fp64) return sum_of_squares<double>(values_of<double>(unit.gradient()).data(), unit.length());
-  return sum_of_squares<float>(values_of<float>(unit.gradient()).data(), unit.length());
+double squared_norm(const Unit& unit, int part, int parts) {
+  const std::int64_t begin = unit.length() * part / parts, end = unit.length() * (part + 1) / parts;
+  if (unit.precision() == Precision::fp64) return sum_of_squares<double>(values_of<double>(unit.gradient()).data() + begin, end - begin);
+  return sum_of_squares<float>(values_of<float>(unit.gradient()).data() + begin, end - begin);
 }
 
 double clip_factor(double norm, std::optional<double> max_norm) {

@@ -16,7 +16,7 @@ enum class Op : std::uint8_t {
   backward,          // of a block: gradients of its input and, added to their units, of its parameters
   finish_gradient,   // of a unit: its local gradient is complete; what nothing touched becomes zero
   all_reduce,        // of a unit's gradient over `group`, summed
-  gradient_norm,     // of a unit: adds its share of the squared norm
+  gradient_norm,     // of a unit: adds to the squared norm; of a gradient that the ranks along `group` hold alike, each adds its share
   heartbeat,         // one small reduction over all ranks: loss, norm, tokens, stop, failure; every decision is taken from it
   clip,              // the factor that gradients are scaled with, from the reduced norm
   optimizer,         // of a unit: one update of weights and moments
@@ -62,7 +62,7 @@ struct Action {
   Subject subject;
   MicroBatch micro_batch = no_micro_batch;
   Lane lane = Lane::compute;
-  std::vector<AxisName> group;   // of a collective: over the ranks along these axes of the program's mesh; empty otherwise
+  std::vector<AxisName> group;   // of a collective or a shared norm: the ranks along these axes of the program's mesh; empty otherwise
   std::int64_t bytes = 0;        // of a collective: what each rank puts in
   Waits waits;
   Slots slots;

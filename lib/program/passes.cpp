@@ -178,18 +178,27 @@ StepProgram data_parallel(const StepProgram& program, const ModelPlan& plan, con
 
 StepProgram update(const StepProgram& program, const ModelPlan& plan, const UpdateOptions& options) {
   return rewritten(program, [&](const std::vector<Action>& actions) {
-    std::vector<Action> list = actions;
+    Rewriter out;
+    std::vector<Action> norms;   // of reduced gradients, in the order in which these become complete
+    for (const Action& action : actions) {
+      const int position = out.keep(action);
+      if (action.op == Op::finish_gradient) {
+        const bool reduced = std::ranges::any_of(
+            actions, [&](const Action& other) { return other.op == Op::all_reduce && other.subject == action.subject; });
+        if (!reduced) out.add(make(Op::gradient_norm, action.subject));   // at once: what was just written is still in cache
+      } else if (action.op == Op::all_reduce) {
+        Action norm = make(Op::gradient_norm, action.subject);
+        norm.group = action.group;
+        norm.waits = {position};
+        norms.push_back(std::move(norm));
+      }
+    }
+    for (Action& norm : norms) out.add(std::move(norm));
+    std::vector<Action> list = std::move(out).list();
     const auto add = [&](Action action) {
       list.push_back(std::move(action));
       return static_cast<int>(list.size()) - 1;
     };
-    for (std::size_t i = 0; i < actions.size(); ++i) {   // norms in the order in which gradients become complete
-      if (actions[i].op != Op::finish_gradient) continue;
-      Action norm = make(Op::gradient_norm, actions[i].subject);
-      for (std::size_t j = i; j < actions.size(); ++j)
-        if (actions[j].op == Op::all_reduce && actions[j].subject == actions[i].subject) norm.waits = {static_cast<int>(j)};
-      add(std::move(norm));
-    }
     const int heartbeat =
         add(make_collective(Op::heartbeat, {}, all_axes(program.mesh), options.heartbeat_bytes, after_compute(list)));
     Waits decided{heartbeat};   // what comes first on the compute lane waits, the rest follows it

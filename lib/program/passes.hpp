@@ -25,7 +25,8 @@ StepProgram economise(const StepProgram& program, const ModelPlan& plan, Recompu
 /// Finishes each unit's gradient after its last backward and sums it over `axes` beside what follows. Axes of size 1 in all: nothing to sum.
 StepProgram data_parallel(const StepProgram& program, const ModelPlan& plan, const std::vector<AxisName>& axes);
 
-/// After all backwards: norm, heartbeat, clip, optimizer and refresh of each unit.
+/// The norm of each gradient as soon as it is complete or, where ranks reduce it, after all backwards, each rank its share; then heartbeat,
+/// clip, optimizer and refresh of each unit.
 StepProgram update(const StepProgram& program, const ModelPlan& plan, const UpdateOptions& options);
 
 /// After all forwards of an evaluation: one sum of losses over all ranks.

@@ -56,7 +56,8 @@ std::string objection(const StepProgram& program, const ModelPlan& plan, const A
     return fmt::format("is of micro-batch {} of {}", action.micro_batch, program.micro_batches);
   if (!of_micro_batch && action.micro_batch != no_micro_batch) return "is of a micro-batch, but belongs to the step";
   if (is_collective(action.op) != (action.lane == Lane::reduction)) return fmt::format("is on the {} lane", name_of(action.lane));
-  if (!is_collective(action.op) && !(action.group.empty() && action.bytes == 0)) return "has a group or a payload, but is no collective";
+  if (!is_collective(action.op) && action.bytes != 0) return "has a payload, but is no collective";
+  if (!is_collective(action.op) && action.op != Op::gradient_norm && !action.group.empty()) return "has a group, but is nothing that ranks share";
   for (const AxisName& axis : action.group) {
     if (find_axis(program.mesh, axis) == nullptr) return fmt::format("is over axis {}, which the mesh does not have", axis);
     if (std::count(action.group.begin(), action.group.end(), axis) > 1) return fmt::format("is over axis {} twice", axis);

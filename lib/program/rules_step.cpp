@@ -66,10 +66,17 @@ class Step {
     return found->second.front();
   }
 
-  int collective(Op op, Subject subject, const std::vector<AxisName>& axes, std::int64_t bytes) {
+  /// The position of the one action that does this, which ranks along `axes` share.
+  int shared(Op op, Subject subject, const std::vector<AxisName>& axes) {
     const int position = at(op, subject);
+    if (ranks_.actions[static_cast<std::size_t>(position)].group != axes)
+      throw Fault{ranks_.ranks.front(), position, axes.empty() ? "must be of each rank" : fmt::format("must be over {}", join(axes, "+"))};
+    return position;
+  }
+
+  int collective(Op op, Subject subject, const std::vector<AxisName>& axes, std::int64_t bytes) {
+    const int position = shared(op, subject, axes);
     const Action& action = ranks_.actions[static_cast<std::size_t>(position)];
-    if (action.group != axes) throw Fault{ranks_.ranks.front(), position, fmt::format("must be over {}", join(axes, "+"))};
     if (action.bytes != bytes) throw Fault{ranks_.ranks.front(), position, fmt::format("carries {} bytes where {} are due", action.bytes, bytes)};
     return position;
   }
@@ -108,7 +115,7 @@ class Step {
       ordered(complete, reduced);
       complete = reduced;
     }
-    const int norm = at(Op::gradient_norm, subject);
+    const int norm = shared(Op::gradient_norm, subject, data_ranks_ > 1 ? data_axes_ : std::vector<AxisName>{});
     ordered(complete, norm);
     ordered(norm, heartbeat);
     const int update = at(Op::optimizer, subject);

@@ -9,7 +9,7 @@ namespace lockstep {
 
 namespace {
 
-double cost_of_unit(const UnitPlan& unit, Op op) {
+double bytes_moved(const UnitPlan& unit, Op op) {
   const double gradient = static_cast<double>(unit.gradient_bytes);
   const double master = static_cast<double>(unit.master_bytes);
   switch (op) {
@@ -173,7 +173,8 @@ CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware) {
         const BlockPlan& block = plan.blocks[index];
         return (action.op == Op::backward ? block.backward_flops : block.forward_flops) / hardware.flops_per_s;
       }
-      case Subject::Kind::unit: return cost_of_unit(plan.units[index], action.op) / hardware.memory_bytes_per_s;
+      case Subject::Kind::unit:
+        return bytes_moved(plan.units[index], action.op) / ranks_along(program.mesh, action.group) / hardware.memory_bytes_per_s;
       default: return 0.0;
     }
   };

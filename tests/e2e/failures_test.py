@@ -12,7 +12,7 @@ import time
 
 from checkpoint_files import read_tensor, step_folders
 from failure_cells import KINDS, PHASES, RANKS, prepare, run_cell, run_cells, train
-from lockstep_testing import SOURCE, needs, program, records, run
+from lockstep_testing import GPT2_TINY, SOURCE, needs, program, records, run, write_config
 
 # A choice of the matrix in which every phase meets several kinds, and every kind every number of ranks.
 CHOSEN = [(RANKS[(i + j) % 4], phase, kind) for i, kind in enumerate(KINDS) for j, phase in enumerate(PHASES) if (i + 2 * j) % 5 in (0, 2)]
@@ -22,6 +22,14 @@ def test_a_choice_of_the_matrix_ends_as_it_should(tmp):
     assert {phase for _, phase, _ in CHOSEN} == set(PHASES)
     assert {(ranks, kind) for ranks, _, kind in CHOSEN} == {(ranks, kind) for ranks in RANKS for kind in KINDS}
     run_cells(tmp, CHOSEN)
+
+
+def test_failures_amid_reductions_that_read_other_ranks_memory_end_as_all_others(tmp):
+    prepare(tmp)
+    write_config(tmp / "model", dict(GPT2_TINY, n_embd=336, n_layer=2, n_head=4))   # 5 MB of gradients a layer: too much for messages
+    for ranks, phase, kind in [(2, "reduction", "kill"), (3, "backward", "kill"), (4, "reduction", "throw"), (3, "reduction", "stall"),
+                               (2, "reduction", "nan"), (4, "backward", "exit")]:
+        run_cell(tmp, ranks, phase, kind)
 
 
 def test_the_same_command_finishes_a_run_that_failed(tmp):

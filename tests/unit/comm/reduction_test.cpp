@@ -8,22 +8,46 @@
 
 using namespace lockstep;
 
+namespace {
+
+/// The sum of one element each.
+template <class T>
+T sum_of(const std::vector<T>& operands, DType dtype) {
+  std::vector<const std::byte*> places;
+  for (const T& operand : operands) places.push_back(reinterpret_cast<const std::byte*>(&operand));
+  T sum{};
+  reduce_in_order(places, std::as_writable_bytes(std::span(&sum, 1)), dtype, Reduce::sum);
+  return sum;
+}
+
+}  // namespace
+
 BOOST_AUTO_TEST_SUITE(reduction)
 
 BOOST_AUTO_TEST_CASE(bf16_accumulates_in_fp32) {
   // 256 + 1 is 256 in bf16 at every step; in fp32 the four ones add up to 4, and 260 is a bf16 number.
   const std::vector<std::uint16_t> operands = {to_bf16(256), to_bf16(1), to_bf16(1), to_bf16(1), to_bf16(1)};
-  std::uint16_t sum = 0;
-  reduce_in_order(std::as_bytes(std::span(operands)), 5, std::as_writable_bytes(std::span(&sum, 1)), DType::bf16, Reduce::sum);
-  BOOST_TEST(from_bf16(sum) == 260.0f);
+  BOOST_TEST(from_bf16(sum_of(operands, DType::bf16)) == 260.0f);
 }
 
 BOOST_AUTO_TEST_CASE(fp32_keeps_the_order_of_the_operands) {
   // In this order 1 is lost against 2^25 before -2^25 takes it away; in another it would survive.
   const std::vector<float> operands = {33554432.0f, 1.0f, -33554432.0f};
-  float sum = -1;
-  reduce_in_order(std::as_bytes(std::span(operands)), 3, std::as_writable_bytes(std::span(&sum, 1)), DType::f32, Reduce::sum);
-  BOOST_TEST(sum == 0.0f);
+  BOOST_TEST(sum_of(operands, DType::f32) == 0.0f);
+}
+
+BOOST_AUTO_TEST_CASE(the_result_may_take_the_place_of_an_operand) {
+  for (std::size_t place = 0; place < 3; ++place) {
+    std::vector<std::vector<float>> operands(3);
+    for (std::size_t i = 0; i < 3; ++i)
+      for (std::size_t j = 0; j < 200; ++j) operands[i].push_back(static_cast<float>((i + 1) * j));
+    std::vector<const std::byte*> places;
+    for (const auto& operand : operands) places.push_back(std::as_bytes(std::span(operand)).data());
+    reduce_in_order(places, std::as_writable_bytes(std::span(operands[place])), DType::f32, Reduce::sum);
+    bool right = true;
+    for (std::size_t j = 0; j < 200; ++j) right = right && operands[place][j] == static_cast<float>(6 * j);
+    BOOST_TEST(right, "in place of operand " << place);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

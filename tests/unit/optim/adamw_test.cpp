@@ -110,6 +110,16 @@ BOOST_AUTO_TEST_CASE(the_norm_is_that_of_all_gradients_and_shows_what_is_not_fin
   BOOST_TEST(std::isnan(squared_norm(unit)));
 }
 
+BOOST_AUTO_TEST_CASE(shares_of_a_norm_add_up_to_it_for_any_number_of_ranks) {
+  Unit unit("u", tensors(), Precision::fp32);
+  unit.gradient().fill_(2);   // padding too: sums of these are exact
+  for (const int parts : {1, 2, 3, 7, 500}) {
+    double sum = 0;
+    for (int part = 0; part < parts; ++part) sum += squared_norm(unit, part, parts);
+    BOOST_TEST(sum == 4.0 * static_cast<double>(unit.length()), "in " << parts << " shares");
+  }
+}
+
 BOOST_AUTO_TEST_CASE(clipping_scales_down_to_the_limit_and_never_up) {
   BOOST_TEST(clip_factor(0.5, 1.0) == 1);
   BOOST_TEST(std::abs(clip_factor(4, 1.0) - 0.25) < 1e-6);

@@ -219,6 +219,7 @@ class Play {
         return;
       case Op::gradient_norm:
         expect(complete(rank, unit), "the norm of an incomplete gradient");
+        expect(group_along(program_.mesh, rank, a.group) == group_along(program_.mesh, rank, data_axes_), "shares of a norm that do not add up to it");
         who.normed.insert(a.subject.index);
         return;
       case Op::clip:
