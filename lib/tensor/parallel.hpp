@@ -7,12 +7,36 @@
 #endif
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <exception>
+#include <utility>
 
 namespace lockstep {
 
+/// The first failure in a parallel region, which no exception may leave: memory may run out on any thread.
+class RegionFailure {
+ public:
+  template <class Work>
+  void attempt(Work&& work) noexcept {
+    try {
+      std::forward<Work>(work)();
+    } catch (...) {
+      if (!taken_.exchange(true)) what_ = std::current_exception();
+    }
+  }
+  /// After the region.
+  void rethrow() const {
+    if (what_) std::rethrow_exception(what_);
+  }
+
+ private:
+  std::atomic<bool> taken_{false};
+  std::exception_ptr what_;
+};
+
 /// Calls body(begin, end) on disjoint ranges that cover [0, count); each range but the last has at least `grain` iterations.
-/// The body must not throw. Serial inside another parallel region.
+/// Throws what a body threw, after all have ended. Serial inside another parallel region.
 template <class Body>
 void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
   if (count <= 0) return;
@@ -20,14 +44,16 @@ void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
   const std::int64_t wanted = std::max<std::int64_t>(1, count / std::max<std::int64_t>(1, grain));
   const int threads = static_cast<int>(std::min<std::int64_t>(omp_in_parallel() ? 1 : omp_get_max_threads(), wanted));
   if (threads > 1) {
+    RegionFailure failure;
 #pragma omp parallel num_threads(threads)
     {
       const int granted = omp_get_num_threads();   // may be fewer than asked for
       const std::int64_t share = (count + granted - 1) / granted;
       const std::int64_t begin = std::min(count, omp_get_thread_num() * share);
       const std::int64_t end = std::min(count, begin + share);
-      if (begin < end) body(begin, end);
+      if (begin < end) failure.attempt([&] { body(begin, end); });
     }
+    failure.rethrow();
     return;
   }
 #else

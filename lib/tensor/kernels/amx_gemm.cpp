@@ -2,6 +2,7 @@
 
 #include "tensor/kernels/amx_packing.hpp"
 #include "tensor/kernels/amx_tiles.hpp"
+#include "tensor/parallel.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -208,6 +209,7 @@ void multiply_chunk(const Plan<T>& plan, std::int64_t first, std::int64_t begin,
   const std::int64_t panel = divided_up(end - begin, tile_depth) * place_elements<T>;
   Bf16* const shared = packed.upto(panels * panel);
   const std::int64_t strips = divided_up(plan.stripped.outer, plan.strip);
+  RegionFailure failure;
 #ifdef _OPENMP
 #pragma omp parallel num_threads(plan.threads)
 #endif
@@ -220,9 +222,11 @@ void multiply_chunk(const Plan<T>& plan, std::int64_t first, std::int64_t begin,
 #ifdef _OPENMP
 #pragma omp for schedule(dynamic) nowait
 #endif
-    for (std::int64_t s = 0; s < strips; ++s) multiply_strip(plan, shared, first, count, s * plan.strip, begin, end, finish);
+    for (std::int64_t s = 0; s < strips; ++s)
+      failure.attempt([&] { multiply_strip(plan, shared, first, count, s * plan.strip, begin, end, finish); });
     _mm_sfence();
   }
+  failure.rethrow();
 }
 
 }  // namespace

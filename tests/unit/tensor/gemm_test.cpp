@@ -4,11 +4,31 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <malloc.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include <atomic>
 #include <cmath>
 #include <limits>
+#include <new>
+#include <thread>
 #include <type_traits>
 
 using namespace lockstep;
+
+#if defined(_OPENMP) && !defined(__SANITIZE_ADDRESS__)
+namespace {
+constexpr int unlimited = 1 << 30;
+std::atomic<int> aligned_allocations_left{unlimited};
+}  // namespace
+
+/// Takes the place of the C library's in this program, so that memory can be made to run out at any allocation of the kernels.
+extern "C" void* aligned_alloc(std::size_t alignment, std::size_t size) noexcept {
+  return aligned_allocations_left-- > 0 ? memalign(alignment, size) : nullptr;
+}
+#endif
 
 namespace {
 
@@ -205,5 +225,30 @@ BOOST_AUTO_TEST_CASE(a_product_without_terms_is_beta_times_what_was_there) {
   BOOST_TEST(worst_error<float>(0, 4, 3, 0) == 0);
   BOOST_TEST(worst_error<float>(4, 0, 3, 0) == 0);
 }
+
+#if defined(_OPENMP) && !defined(__SANITIZE_ADDRESS__)
+BOOST_AUTO_TEST_CASE(memory_that_runs_out_on_any_thread_of_a_product_is_an_exception) {
+  if (!uses_matrix_unit()) {
+    BOOST_TEST_MESSAGE("skipped: this processor has no matrix unit");
+    return;
+  }
+  const auto a = random_values<Bf16>(600 * 700, "a"), b = random_values<Bf16>(700 * 900, "b");
+  int failures = 0;
+  for (int granted = 0; failures == granted; ++granted) {   // until there is enough
+    std::thread([&, granted] {                              // with threads of its own, whose scratch memory is yet to be allocated
+      std::vector<float> c(600 * 900);
+      omp_set_num_threads(2);
+      aligned_allocations_left = granted;
+      try {
+        gemm(600, 900, 700, 1, Factor<Bf16>{a.data(), 700}, Factor<Bf16>{b.data(), 900}, 0, c.data(), 900);
+      } catch (const std::bad_alloc&) {
+        ++failures;
+      }
+      aligned_allocations_left = unlimited;
+    }).join();
+  }
+  BOOST_TEST(failures >= 3);   // the shared factor, and the strips and sums of at least one thread
+}
+#endif
 
 BOOST_AUTO_TEST_SUITE_END()

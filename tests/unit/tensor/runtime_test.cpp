@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <limits>
+#include <stdexcept>
 #include <vector>
 
 using namespace lockstep;
@@ -45,6 +46,18 @@ BOOST_AUTO_TEST_CASE(a_loop_visits_every_iteration_once_for_every_size) {
     });
     BOOST_TEST(visits == std::vector<int>(visits.size(), 1));
   }
+}
+
+BOOST_AUTO_TEST_CASE(what_the_body_of_a_parallel_loop_throws_arrives_after_all_have_ended) {
+  std::vector<int> done(8);
+  const auto loop = [&] {
+    parallel_for(8, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) done[static_cast<std::size_t>(i)] = 1;
+      if (begin == 0) throw std::runtime_error("first");
+    });
+  };
+  BOOST_CHECK_THROW(loop(), std::runtime_error);
+  BOOST_TEST(done == std::vector<int>(8, 1), boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_SUITE_END()
