@@ -31,9 +31,9 @@ TUNED = {   # what makes eager fair: memory that is never given back, huge pages
 }
 
 
-def torch_step(config, batch, length, dtype, steps, threads):
+def torch_step(config, batch, length, dtype, steps, threads, ranks=1):
     command = [sys.executable, str(SOURCE / "tests/bench/torch_step.py"), str(config), "--batch", str(batch), "--length", str(length),
-               "--dtype", dtype, "--steps", str(steps), "--threads", str(threads)]
+               "--dtype", dtype, "--steps", str(steps), "--threads", str(threads), "--ranks", str(ranks)]
     out = subprocess.run(command, check=True, capture_output=True, text=True, env=dict(os.environ, **TUNED)).stdout
     return json.loads(out)["step_ms"]
 

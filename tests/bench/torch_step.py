@@ -1,9 +1,12 @@
 """torch_step.py CONFIG.json --batch B --length T --dtype fp32|bf16 --steps N: the baseline. One training step (forward, loss, backward,
 clip by norm, AdamW) of a GPT-2 in plain PyTorch eager, tuned: fused attention and optimizer, flush-to-zero, real initialisation.
-The caller sets the allocator's environment (see bench.py). Prints one JSON object with the milliseconds of each step."""
+With --ranks R as many processes train by DistributedDataParallel over gloo, each on its share of the batch. The caller sets the
+allocator's environment (see bench.py). Prints one JSON object with the milliseconds of each step, on the first rank."""
 
 import argparse
 import json
+import pathlib
+import tempfile
 import time
 
 import torch
@@ -58,7 +61,16 @@ def main():
     parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--ranks", type=int, default=1)
     settings = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        if settings.ranks == 1:
+            train(0, settings, None)
+        else:
+            torch.multiprocessing.spawn(train, (settings, pathlib.Path(folder) / "meeting"), settings.ranks)
+
+
+def train(rank, settings, meeting):
     torch.set_num_threads(settings.threads)
     torch.set_flush_denormal(True)
     torch.manual_seed(1)
@@ -66,20 +78,27 @@ def main():
         config = json.load(file)
     model = Gpt2(config)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.99), weight_decay=0.1, fused=True)
+    if meeting:
+        torch.distributed.init_process_group("gloo", init_method=meeting.as_uri(), rank=rank, world_size=settings.ranks)
+        settings.batch //= settings.ranks
+    forward = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True) if meeting else model
     data = torch.randint(config["vocab_size"], (64, settings.batch, settings.length + 1))
     times = []
     for step in range(settings.steps):
         start = time.perf_counter()
         batch = data[step % len(data)]
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=settings.dtype == "bf16"):
-            loss = model(batch[:, :-1], batch[:, 1:])
+            loss = forward(batch[:, :-1], batch[:, 1:])
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         loss.item()
         times.append((time.perf_counter() - start) * 1e3)
-    print(json.dumps({"step_ms": times}))
+    if meeting:
+        torch.distributed.destroy_process_group()
+    if rank == 0:
+        print(json.dumps({"step_ms": times}))
 
 
 if __name__ == "__main__":
