@@ -87,9 +87,11 @@ LOCKSTEP_WIDE inline __m512i load_units(const std::byte* bytes) {   // sixteen, 
 template <class Unit>
 LOCKSTEP_WIDE Sums add_up_wide(const std::byte* bytes, std::size_t begin, std::size_t count) {
   constexpr std::size_t units = 16;
+  constexpr std::size_t ahead_bytes = 1 << 16;   // what follows is on its way while this is summed: callers pass over memory in such chunks
   __m512i first_even = _mm512_setzero_si512(), first_odd = first_even, second_even = first_even, second_odd = first_even;
   std::size_t j = 0;
   for (; j + units <= count; j += units) {
+    _mm_prefetch(reinterpret_cast<const char*>(bytes + j * sizeof(Unit)) + ahead_bytes, _MM_HINT_T1);
     const __m512i even = load_units<Unit>(bytes + j * sizeof(Unit)), odd = _mm512_srli_epi64(even, 32);
     const __m512i first = _mm512_loadu_si512(&first_table[begin + j]), second = _mm512_loadu_si512(&second_table[begin + j]);
     first_even = _mm512_add_epi64(first_even, _mm512_mul_epu32(even, first));
