@@ -6,17 +6,13 @@
 namespace lockstep {
 
 Parameter::Parameter(Unit& unit, LogicalTensor description, std::int64_t offset)
-    : unit_(&unit), description_(std::move(description)), elements_(lockstep::elements(description_.shape)), offset_(offset) {}
+    : unit_(&unit), description_(std::move(description)), elements_(lockstep::elements(description_.shape)), offset_(offset),
+      master_(view(unit.master())), compute_(view(unit.compute())), gradient_(view(unit.gradient())), first_moment_(view(unit.first_moment())),
+      second_moment_(view(unit.second_moment())) {}
 
 at::Tensor Parameter::view(const at::Tensor& flat) const { return flat.narrow(0, offset_, elements_).view(description_.shape); }
 
-at::Tensor Parameter::master() const { return view(unit_->master()); }
-at::Tensor Parameter::compute() const { return view(unit_->compute()); }
-at::Tensor Parameter::gradient() const { return view(unit_->gradient()); }
-at::Tensor Parameter::first_moment() const { return view(unit_->first_moment()); }
-at::Tensor Parameter::second_moment() const { return view(unit_->second_moment()); }
-
-Parameter::Accumulation Parameter::touch() { return {gradient(), touches_++ == 0 ? 0.0 : 1.0}; }
+Parameter::Accumulation Parameter::touch() { return {gradient_, touches_++ == 0 ? 0.0 : 1.0}; }
 
 void Parameter::accumulate(const at::Tensor& contribution) {
   invariant(contribution.sizes() == at::IntArrayRef(description_.shape), "a gradient has the shape of its parameter");

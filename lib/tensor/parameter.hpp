@@ -15,6 +15,7 @@ class Unit;
 
 class Parameter {
  public:
+  /// The unit has its buffers.
   Parameter(Unit& unit, LogicalTensor description, std::int64_t offset);
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;
@@ -29,11 +30,11 @@ class Parameter {
   bool decays() const { return shape().size() >= 2; }   // matrices decay; biases and norms do not
 
   /// Views of `shape()`, valid as long as the unit. Local.
-  at::Tensor master() const;         // fp32; fp64 in fp64
-  at::Tensor compute() const;        // what kernels read: the master's own storage, or its bf16 copy
-  at::Tensor gradient() const;       // master type; meaningful when touches() > 0 or after Unit::finish_gradients()
-  at::Tensor first_moment() const;   // master type
-  at::Tensor second_moment() const;
+  const at::Tensor& master() const { return master_; }       // fp32; fp64 in fp64
+  const at::Tensor& compute() const { return compute_; }     // what kernels read: the master's own storage, or its bf16 copy
+  const at::Tensor& gradient() const { return gradient_; }   // master type; meaningful when touches() > 0 or after Unit::finish_gradients()
+  const at::Tensor& first_moment() const { return first_moment_; }   // master type
+  const at::Tensor& second_moment() const { return second_moment_; }
 
   /// Where one contribution to the gradient goes: written as gradient ← contribution + β·gradient, where β is 0 at the first touch
   /// since Unit::start_gradients() (what the buffer held is not read) and 1 afterwards.
@@ -53,6 +54,7 @@ class Parameter {
   LogicalTensor description_;
   std::int64_t elements_ = 0;
   std::int64_t offset_ = 0;
+  at::Tensor master_, compute_, gradient_, first_moment_, second_moment_;   // made once: a view costs as much as a small kernel
   int touches_ = 0;
 };
 
