@@ -8,7 +8,7 @@ namespace lockstep {
 
 namespace {
 constexpr std::size_t request_bits = 4;
-enum Place : std::size_t { loss, norm, non_finite, tokens, next_tokens, stop_after_step, stop_now, failures, first_request,
+enum Place : std::size_t { loss, norm, tokens, next_tokens, stop_after_step, stop_now, failures, first_request,
                            places = first_request + request_bits };
 static_assert(places * sizeof(double) == heartbeat_bytes);
 
@@ -26,7 +26,6 @@ Beat heartbeat(Communicator& ranks, const Beat& mine) {
   std::array<double, places> wire{};
   wire[loss] = mine.loss_sum;
   wire[norm] = mine.grad_norm_squared;
-  wire[non_finite] = static_cast<double>(mine.non_finite);
   wire[tokens] = static_cast<double>(mine.tokens);
   wire[next_tokens] = static_cast<double>(mine.next_tokens);
   wire[stop_after_step] = mine.stop == StopLevel::after_step ? 1 : 0;
@@ -39,7 +38,6 @@ Beat heartbeat(Communicator& ranks, const Beat& mine) {
   Beat all;
   all.loss_sum = wire[loss];
   all.grad_norm_squared = wire[norm];
-  all.non_finite = static_cast<std::int64_t>(wire[non_finite]);
   all.tokens = static_cast<std::int64_t>(wire[tokens]);
   all.next_tokens = static_cast<std::int64_t>(wire[next_tokens]);
   all.stop = wire[stop_now] > 0 ? StopLevel::now : wire[stop_after_step] > 0 ? StopLevel::after_step : StopLevel::none;

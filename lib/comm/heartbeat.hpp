@@ -19,7 +19,6 @@ constexpr bool asks(Request all, Request one) { return (static_cast<unsigned>(al
 struct Beat {
   double loss_sum = 0;                   // Σ over tokens
   double grad_norm_squared = 0;          // of the distinct pieces this rank answers for
-  std::int64_t non_finite = 0;           // count of values found
   std::int64_t tokens = 0;               // valid tokens of this step
   std::int64_t next_tokens = 0;          // valid tokens of the next step: the loader runs one ahead
   StopLevel stop = StopLevel::none;      // out: the highest
@@ -28,7 +27,7 @@ struct Beat {
 };
 
 /// What each rank puts into the reduction.
-constexpr std::int64_t heartbeat_bytes = 12 * sizeof(double);
+constexpr std::int64_t heartbeat_bytes = 11 * sizeof(double);
 
 /// Sums the numbers and merges the rest. If any rank brought a failure, all ranks throw the same AgreedError: that of the worst, lowest
 /// rank. Counts are exact up to 2^53. Collective over `ranks`.

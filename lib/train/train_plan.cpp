@@ -19,7 +19,7 @@ HfConfig read_model_config(const ModelOptions& options) {
 }
 
 /// The prepare-data command that would make what the configuration asks for.
-std::string prepare_command(const TrainConfig& config) {
+std::string preparation_hint(const TrainConfig& config) {
   return fmt::format("prepare-data INPUT… --output {} --data.tokenizer bytes|chars|TOKENIZER --data.validation tail:0.1", config.data.path);
 }
 
@@ -77,7 +77,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks) {
   }
   plan.mesh = make_mesh("world", {{"dp_replicate", ranks}});
   plan.architecture = describe(read_model_config(config.model));
-  plan.dataset = open_dataset(config.data.path, prepare_command(config));
+  plan.dataset = open_dataset(config.data.path, preparation_hint(config));
   check_fit(config, plan.architecture.config, plan.dataset.manifest);
   plan.training = std::make_shared<const TokenStream>(plan.dataset.open(split_named(config.data.train_split, "data.train_split")));
   const DataSplit validation = split_named(config.data.validation_split, "data.validation_split");
