@@ -1,13 +1,7 @@
 #include "optim/adamw_kernel.hpp"
 
+#include "base/vector_intrinsics.hpp"
 #include "tensor/parallel.hpp"
-
-#if defined(__x86_64__) && defined(__GNUC__)
-// GCC 12 takes the deliberately undefined operands inside its own intrinsics for mistakes.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#include <immintrin.h>
-#define LOCKSTEP_AVX512 __attribute__((target("avx512f,avx512vl")))
-#endif
 
 #include <algorithm>
 #include <cstdint>
@@ -57,7 +51,8 @@ LOCKSTEP_CLONES void update_range_rounding(const AdamWFactors<M>& factors, std::
   }
 }
 
-#ifdef LOCKSTEP_AVX512
+#ifdef LOCKSTEP_INTRINSICS
+#define LOCKSTEP_AVX512 __attribute__((target("avx512f,avx512vl")))
 
 LOCKSTEP_AVX512 LOCKSTEP_INLINE __m256i rounded(__m512 values) {   // as store(Bf16&, float)
   const __m512i bits = _mm512_castps_si512(values);

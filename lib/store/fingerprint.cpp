@@ -2,13 +2,8 @@
 
 #include "base/hash.hpp"
 #include "base/vector_clones.hpp"
+#include "base/vector_intrinsics.hpp"
 #include "store/box_runs.hpp"
-
-#ifdef __x86_64__
-// GCC 12 takes the deliberately undefined operands inside its own intrinsics for mistakes.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#include <immintrin.h>
-#endif
 
 #include <algorithm>
 #include <array>
@@ -73,7 +68,7 @@ LOCKSTEP_CLONES Sums add_up_table(const std::byte* bytes) {
   return add_up<Unit>(bytes, 0, table_size);
 }
 
-#ifdef __x86_64__
+#ifdef LOCKSTEP_INTRINSICS
 #define LOCKSTEP_WIDE __attribute__((target("avx512f")))
 
 template <class Unit>
@@ -110,7 +105,7 @@ LOCKSTEP_WIDE Sums add_up_wide(const std::byte* bytes, std::size_t begin, std::s
 
 template <class Unit>
 Sums products(const std::byte* bytes, std::size_t begin, std::size_t count) {
-#ifdef __x86_64__
+#ifdef LOCKSTEP_INTRINSICS
   static const bool wide = __builtin_cpu_supports("avx512f");
   if (wide) return add_up_wide<Unit>(bytes, begin, count);
 #endif

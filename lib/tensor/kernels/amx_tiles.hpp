@@ -2,22 +2,18 @@
 // tensor/kernels/amx_gemm.cpp. LOCKSTEP_AMX says whether this compiler can.
 #pragma once
 
+#include "base/vector_intrinsics.hpp"
 #include "tensor/kernels/number.hpp"
 
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(LOCKSTEP_INTRINSICS) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define LOCKSTEP_AMX
 #endif
 
 #ifdef LOCKSTEP_AMX
-
-// GCC 12 takes the deliberately undefined operands inside its own intrinsics for mistakes.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-
-#include <immintrin.h>
 
 #define LOCKSTEP_MATRIX_UNIT __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 
