@@ -185,7 +185,7 @@ StepProgram update(const StepProgram& program, const ModelPlan& plan, const Upda
       if (action.op == Op::finish_gradient) {
         const bool reduced = std::ranges::any_of(
             actions, [&](const Action& other) { return other.op == Op::all_reduce && other.subject == action.subject; });
-        if (!reduced) out.add(make(Op::gradient_norm, action.subject));   // at once: what was just written is still in cache
+        if (!reduced) out.add(make(Op::gradient_norm, action.subject));   // at once: what is small is still in cache
       } else if (action.op == Op::all_reduce) {
         Action norm = make(Op::gradient_norm, action.subject);
         norm.group = action.group;
