@@ -1,6 +1,6 @@
-// Writes what is made from the declarations: generate man TEMPLATE | bash TOOL | zsh TOOL > FILE. A template is an mdoc page, NAME.SECTION.in,
-// in which some lines stand for what declarations say: @SYNOPSIS@ and @OPTIONS@ (of the program NAME), @KEYS TOOL@ (what its configuration
-// files hold), @RECORD KIND@ (the fields of a kind of record).
+// Writes what is made from the declarations: generate man TEMPLATE | bash TOOL | zsh TOOL > FILE. A template is an mdoc
+// page, NAME.SECTION.in, in which some lines stand for what declarations say: @SYNOPSIS@ and @OPTIONS@ (of the program
+// NAME), @KEYS TOOL@ (what its configuration files hold), @RECORD KIND@ (the fields of a kind of record).
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/json.hpp"
@@ -50,9 +50,11 @@ std::string record_fields(const std::string& kind) {
     if (schema.at("title") != kind) continue;
     std::string text = ".Bl -tag -width Ds -compact\n";
     for (const auto& [name, field] : schema.at("properties").items()) {
-      if (!field.contains("type") || name == "time") continue;   // on every record: the page says it once
+      if (!field.contains("type") || name == "time") continue;  // on every record: the page says it once
       const Json& type = field.at("type");
-      const std::string types = type.is_array() ? fmt::format("{} or {}", type[0].get<std::string>(), type[1].get<std::string>()) : type.get<std::string>();
+      const std::string types = type.is_array()
+                                    ? fmt::format("{} or {}", type[0].get<std::string>(), type[1].get<std::string>())
+                                    : type.get<std::string>();
       text += fmt::format(".It Va {} Pq {}\n{}\n", name, types, mdoc_text(field.at("description")));
     }
     return text + ".El\n";
@@ -73,13 +75,13 @@ std::string expansion(const std::string& name, const std::string& mark) {
 }
 
 std::string page(const Path& source) {
-  const std::string name = source.stem().stem().string();   // train.1.in
+  const std::string name = source.stem().stem().string();  // train.1.in
   std::string text;
   for (const std::string& line : split(read_file(source), '\n')) {
     const bool mark = line.size() > 2 && line.starts_with('@') && line.ends_with('@');
     text += mark ? expansion(name, line.substr(1, line.size() - 2)) : line + "\n";
   }
-  text.pop_back();   // the line behind the last line end
+  text.pop_back();  // the line behind the last line end
   return text;
 }
 

@@ -1,5 +1,5 @@
 // checkpoint-inspect(1): lists, shows, verifies and compares checkpoints.
-#include "app/tool.hpp"
+#include "app/run_tool.hpp"
 #include "store/inspect.hpp"
 
 int main(int argc, char** argv) {

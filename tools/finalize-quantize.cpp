@@ -1,4 +1,4 @@
-#include "app/tool.hpp"
+#include "app/run_tool.hpp"
 #include "artifact/finalize.hpp"
 
 int main(int argc, char** argv) {

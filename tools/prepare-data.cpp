@@ -1,5 +1,5 @@
 // prepare-data: text to token shards; prepare-data(1).
-#include "app/tool.hpp"
+#include "app/run_tool.hpp"
 #include "config/prepare_config.hpp"
 #include "data/prepare.hpp"
 

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// Replaces this process by `program`, which lies beside this one's file or, installed, in libexec/lockstep. Returns only if it cannot, after
-/// saying so on standard error: the exit code. Local.
+/// Replaces this process by `program`, which lies beside this one's file or, installed, in libexec/lockstep. Returns
+/// only if it cannot, after saying so on standard error: the exit code. Local.
 int become(const std::string& program, const Tool& tool, char** arguments);
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@ namespace lockstep {
 void leave(int code) {
   std::fflush(nullptr);
 #ifdef __SANITIZE_ADDRESS__
-  std::exit(code);   // where leaks are looked for
+  std::exit(code);  // where leaks are looked for
 #else
   std::_Exit(code);
 #endif

@@ -28,7 +28,8 @@ void Output::print(std::string_view text) {
 
 void Output::close() {
   const int copy = ::dup(fd_);
-  if (copy >= 0 && ::close(copy) != 0 && errno != EINTR) fail_errno("write", "standard output");   // a network file system tells only here
+  if (copy >= 0 && ::close(copy) != 0 && errno != EINTR)
+    fail_errno("write", "standard output");  // a network file system tells only here
 }
 
 void Output::print_json(const Json& value) { print(to_text(value, 2) + "\n"); }

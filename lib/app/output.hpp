@@ -15,8 +15,8 @@ class Output {
   /// `log` outlives it. `fd`: where results go.
   Output(CommonOptions common, Settings settings, Log& log, int fd = 1);
 
-  const CommonOptions& common() const { return common_; }     // --dry-run, --json, --progress, …
-  const Settings& settings() const { return settings_; }      // the configuration with its provenance
+  const CommonOptions& common() const { return common_; }  // --dry-run, --json, --progress, …
+  const Settings& settings() const { return settings_; }   // the configuration with its provenance
   Log& log() { return log_; }
 
   /// Results, at once. If the reader has gone away (a closed pipe) the rest is dropped quietly. Local.

@@ -15,8 +15,8 @@ namespace {
 class MpiJob final : public Job {
  public:
   std::unique_ptr<Communicator> world() override { return mpi_world(); }
-  std::optional<std::vector<std::uint64_t>> gather_last_words(std::uint64_t word, double patience_s) override {
-    return session_->gather_last_words(word, patience_s);
+  std::optional<std::vector<std::uint64_t>> gather_outcomes(std::uint64_t word, double patience_s) override {
+    return session_->gather_outcomes(word, patience_s);
   }
   void close(int code) override {
     std::thread([code] {

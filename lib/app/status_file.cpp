@@ -26,7 +26,8 @@ void write_status(const Path& path, std::string_view reason, std::optional<int> 
 }
 
 std::string text_of(const Json& status, const char* member, const Path& path) {
-  if (!status.is_object() || !status.contains(member) || !status.at(member).is_string()) fail(ExitCode::input, "{}: '{}' is missing or no text", path.string(), member);
+  if (!status.is_object() || !status.contains(member) || !status.at(member).is_string())
+    fail(ExitCode::input, "{}: '{}' is missing or no text", path.string(), member);
   return status.at(member);
 }
 
@@ -34,8 +35,10 @@ std::string text_of(const Json& status, const char* member, const Path& path) {
 
 void keep_status(Session& session, const Path& run_dir) {
   const Path path = run_dir / "status.json";
-  if (session.world().rank() == 0) write_status(path, "running", std::nullopt, {.host = host_name(), .phase = session.phase()});
-  session.on_end([path](const Session::End& how) { write_status(path, name_of(static_cast<ExitCode>(how.code)), how.code, how); });
+  if (session.world().rank() == 0)
+    write_status(path, "running", std::nullopt, {.host = host_name(), .phase = session.phase()});
+  session.on_end(
+      [path](const Session::End& how) { write_status(path, name_of(static_cast<ExitCode>(how.code)), how.code, how); });
 }
 
 std::optional<std::string> unexplained_end(const Path& run_dir) {
@@ -45,7 +48,8 @@ std::optional<std::string> unexplained_end(const Path& run_dir) {
     const Json status = parse_json(read_file(path), path.string());
     if (text_of(status, "reason", path) != "running") return std::nullopt;
     return fmt::format("the job before this one ended without a word: process {} on {}, at work since {}",
-                       status.contains("process") ? to_text(status.at("process")) : "unknown", text_of(status, "host", path), text_of(status, "time", path));
+                       status.contains("process") ? to_text(status.at("process")) : "unknown",
+                       text_of(status, "host", path), text_of(status, "time", path));
   } catch (const Error& error) {
     return fmt::format("how the job before this one ended is not known: {}", error.what());
   }

@@ -46,9 +46,15 @@ class BlockBuilder {
  public:
   BlockBuilder(Kind kind, int layer, std::string prefix) : block_{kind, layer, {}}, prefix_(std::move(prefix)) {}
 
-  void normal(Role role, const std::string& name, Shape shape, double std) { add(role, name, std::move(shape), {Initial::Kind::normal, std}); }
-  void zeros(Role role, const std::string& name, Shape shape) { add(role, name, std::move(shape), {Initial::Kind::zeros, 0}); }
-  void ones(Role role, const std::string& name, Shape shape) { add(role, name, std::move(shape), {Initial::Kind::ones, 0}); }
+  void normal(Role role, const std::string& name, Shape shape, double std) {
+    add(role, name, std::move(shape), {Initial::Kind::normal, std});
+  }
+  void zeros(Role role, const std::string& name, Shape shape) {
+    add(role, name, std::move(shape), {Initial::Kind::zeros, 0});
+  }
+  void ones(Role role, const std::string& name, Shape shape) {
+    add(role, name, std::move(shape), {Initial::Kind::ones, 0});
+  }
   BlockDescription take() { return std::move(block_); }
 
  private:
@@ -60,14 +66,18 @@ class BlockBuilder {
 };
 
 void add_head(BlockDescription& block, const HfConfig& config, const std::string& embedding) {
-  block.tensors.push_back({"lm_head.weight", Role::head, {config.vocabulary, config.channels}, {Initial::Kind::normal, config.initializer_range},
+  block.tensors.push_back({"lm_head.weight",
+                           Role::head,
+                           {config.vocabulary, config.channels},
+                           {Initial::Kind::normal, config.initializer_range},
                            config.tied_head ? embedding : std::string()});
 }
 
 BlockDescription gpt2_embedding(const HfConfig& config) {
   BlockBuilder block(Kind::embedding, -1, "transformer.");
   block.normal(Role::token_embedding, "wte.weight", {config.vocabulary, config.channels}, config.initializer_range);
-  block.normal(Role::position_embedding, "wpe.weight", {config.max_positions, config.channels}, config.initializer_range);
+  block.normal(Role::position_embedding, "wpe.weight", {config.max_positions, config.channels},
+               config.initializer_range);
   return block.take();
 }
 
@@ -75,7 +85,8 @@ BlockDescription gpt2_decoder(const HfConfig& config, int layer) {
   const std::int64_t C = config.channels;
   const std::int64_t F = config.feed_forward;
   const double std = config.initializer_range;
-  const double residual_std = std / std::sqrt(2.0 * static_cast<double>(config.layers));   // two residual additions a layer
+  const double residual_std =
+      std / std::sqrt(2.0 * static_cast<double>(config.layers));  // two residual additions a layer
   BlockBuilder block(Kind::decoder, layer, fmt::format("transformer.h.{}.", layer));
   block.ones(Role::attention_norm, "ln_1.weight", {C});
   block.zeros(Role::attention_norm_bias, "ln_1.bias", {C});
@@ -103,7 +114,8 @@ BlockDescription gpt2_head(const HfConfig& config) {
 
 BlockDescription llama_embedding(const HfConfig& config) {
   BlockBuilder block(Kind::embedding, -1, "model.");
-  block.normal(Role::token_embedding, "embed_tokens.weight", {config.vocabulary, config.channels}, config.initializer_range);
+  block.normal(Role::token_embedding, "embed_tokens.weight", {config.vocabulary, config.channels},
+               config.initializer_range);
   return block.take();
 }
 
@@ -113,7 +125,8 @@ BlockDescription llama_decoder(const HfConfig& config, int layer) {
   const std::int64_t Q = config.heads * config.head_size;
   const std::int64_t KV = config.kv_heads * config.head_size;
   BlockBuilder block(Kind::decoder, layer, fmt::format("model.layers.{}.", layer));
-  const auto linear = [&](Role weight, Role bias, const std::string& name, std::int64_t out, std::int64_t in, bool biased) {
+  const auto linear = [&](Role weight, Role bias, const std::string& name, std::int64_t out, std::int64_t in,
+                          bool biased) {
     block.normal(weight, name + ".weight", {out, in}, config.initializer_range);
     if (biased) block.zeros(bias, name + ".bias", {out});
   };
@@ -141,12 +154,14 @@ BlockDescription llama_head(const HfConfig& config) {
 
 Architecture describe(const HfConfig& config) {
   if (config.dropout > 0) {
-    throw Error(ExitCode::usage, fmt::format("dropout {} is not supported by this version: only 0", config.dropout), "--model.dropout 0");
+    throw Error(ExitCode::usage, fmt::format("dropout {} is not supported by this version: only 0", config.dropout),
+                "--model.dropout 0");
   }
   const bool gpt2 = config.family == Family::gpt2;
   Architecture architecture{config, {}};
   architecture.blocks.push_back(gpt2 ? gpt2_embedding(config) : llama_embedding(config));
-  for (int layer = 0; layer < config.layers; ++layer) architecture.blocks.push_back(gpt2 ? gpt2_decoder(config, layer) : llama_decoder(config, layer));
+  for (int layer = 0; layer < config.layers; ++layer)
+    architecture.blocks.push_back(gpt2 ? gpt2_decoder(config, layer) : llama_decoder(config, layer));
   architecture.blocks.push_back(gpt2 ? gpt2_head(config) : llama_head(config));
   return architecture;
 }
@@ -176,7 +191,7 @@ std::int64_t parameter_count(const Architecture& architecture) {
 std::int64_t matmul_parameter_count(const Architecture& architecture) {
   std::int64_t count = 0;
   for (const BlockDescription& block : architecture.blocks) {
-    if (block.kind == Kind::embedding) continue;   // looked up, not multiplied; a tied head is counted as the head
+    if (block.kind == Kind::embedding) continue;  // looked up, not multiplied; a tied head is counted as the head
     for (const LogicalTensor& tensor : block.tensors) count += tensor.shape.size() == 2 ? elements(tensor.shape) : 0;
   }
   return count;
@@ -185,7 +200,8 @@ std::int64_t matmul_parameter_count(const Architecture& architecture) {
 double flops_per_token(const Architecture& architecture, std::int64_t sequence_length) {
   const HfConfig& config = architecture.config;
   const double weights = 6 * static_cast<double>(matmul_parameter_count(architecture));
-  const double attention = 12 * static_cast<double>(config.layers) * static_cast<double>(config.heads * config.head_size);
+  const double attention =
+      12 * static_cast<double>(config.layers) * static_cast<double>(config.heads * config.head_size);
   return weights + attention * static_cast<double>(sequence_length);
 }
 

@@ -1,5 +1,5 @@
-// A model as data: what a Hugging Face config describes, cut into blocks with their logical tensors. Pure; needs no weights and no
-// LibTorch. The config's reader is exchange/hf_config.hpp; the model made real is model/.
+// A model as data: what a Hugging Face config describes, cut into blocks with their logical tensors. Pure; needs no
+// weights and no LibTorch. The config's reader is exchange/hf_config.hpp; the model made real is model/.
 #pragma once
 
 #include "exchange/hf_config.hpp"
@@ -20,29 +20,53 @@ struct Initial {
 };
 
 /// What a tensor is to its block; the block's code finds its parameters by this, never by name.
-enum class Role { token_embedding, position_embedding, attention_norm, attention_norm_bias, query, query_bias, key, key_bias, value,
-                  value_bias, qkv, qkv_bias, attention_output, attention_output_bias, mlp_norm, mlp_norm_bias, gate, gate_bias, up,
-                  up_bias, down, down_bias, final_norm, final_norm_bias, head };
+enum class Role {
+  token_embedding,
+  position_embedding,
+  attention_norm,
+  attention_norm_bias,
+  query,
+  query_bias,
+  key,
+  key_bias,
+  value,
+  value_bias,
+  qkv,
+  qkv_bias,
+  attention_output,
+  attention_output_bias,
+  mlp_norm,
+  mlp_norm_bias,
+  gate,
+  gate_bias,
+  up,
+  up_bias,
+  down,
+  down_bias,
+  final_norm,
+  final_norm_bias,
+  head
+};
 std::string_view name_of(Role role);
 
 struct LogicalTensor {
-  std::string name;             // Hugging Face name, "model.layers.0.mlp.up_proj.weight"
+  std::string name;  // Hugging Face name, "model.layers.0.mlp.up_proj.weight"
   Role role{};
-  Shape shape;                  // as Hugging Face stores it: gpt2's Conv1D weights are (in, out), all others (out, in)
+  Shape shape;  // as Hugging Face stores it: gpt2's Conv1D weights are (in, out), all others (out, in)
   Initial initial;
-  std::string alias_of;         // tied: the name of the tensor whose storage it is; empty otherwise
+  std::string alias_of;  // tied: the name of the tensor whose storage it is; empty otherwise
 };
 
 /// What is never cut by a pipeline.
 struct BlockDescription {
   enum class Kind { embedding, decoder, head } kind = Kind::decoder;
-  int layer = -1;               // of a decoder block
+  int layer = -1;  // of a decoder block
   std::vector<LogicalTensor> tensors;
 };
 
 struct Architecture {
   HfConfig config;
-  std::vector<BlockDescription> blocks;   // embedding, decoder × L, head
+  std::vector<BlockDescription> blocks;  // embedding, decoder × L, head
 };
 
 /// Throws Error(usage) for what this version cannot train (non-zero dropout, unknown family, …), naming the key.
@@ -52,7 +76,7 @@ Architecture describe(const HfConfig& config);
 std::vector<LogicalTensor> stored_tensors(const Architecture& architecture);
 /// The same as names, shapes and one type: what a file of its weights holds.
 std::vector<TensorDescription> weight_list(const Architecture& architecture, DType dtype);
-std::int64_t parameter_count(const Architecture& architecture);          // stored elements
+std::int64_t parameter_count(const Architecture& architecture);  // stored elements
 /// N of 6N + 12·L·C·T: elements that take part in matrix products (input embeddings excluded unless tied to the head).
 std::int64_t matmul_parameter_count(const Architecture& architecture);
 /// Model FLOPs of one token, forward and backward: 6N + 12·L·(H·D)·T (Chowdhery et al., "PaLM", 2022, appendix B).

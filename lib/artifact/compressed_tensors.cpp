@@ -15,11 +15,22 @@ PackedInt8 packed_int8(const std::string& weight_name, const Shape& shape) {
 }
 
 Json int8_quantization_config() {
-  const Json weights{{"num_bits", 8}, {"type", "int"}, {"symmetric", true}, {"strategy", "channel"}, {"dynamic", false},
-                     {"actorder", nullptr}, {"observer", "minmax"}, {"observer_kwargs", Json::object()}, {"block_structure", nullptr}};
-  const Json group{{"targets", Json::array({"Linear"})}, {"input_activations", nullptr}, {"output_activations", nullptr}, {"weights", weights}};
-  return {{"quant_method", "compressed-tensors"}, {"format", "pack-quantized"}, {"quantization_status", "compressed"}, {"global_compression_ratio", nullptr},
-          {"kv_cache_scheme", nullptr}, {"ignore", Json::array({"lm_head"})}, {"config_groups", {{"group_0", group}}}};
+  const Json weights{{"num_bits", 8},
+                     {"type", "int"},
+                     {"symmetric", true},
+                     {"strategy", "channel"},
+                     {"dynamic", false},
+                     {"actorder", nullptr},
+                     {"observer", "minmax"},
+                     {"observer_kwargs", Json::object()},
+                     {"block_structure", nullptr}};
+  const Json group{{"targets", Json::array({"Linear"})},
+                   {"input_activations", nullptr},
+                   {"output_activations", nullptr},
+                   {"weights", weights}};
+  return {{"quant_method", "compressed-tensors"}, {"format", "pack-quantized"}, {"quantization_status", "compressed"},
+          {"global_compression_ratio", nullptr},  {"kv_cache_scheme", nullptr}, {"ignore", Json::array({"lm_head"})},
+          {"config_groups", {{"group_0", group}}}};
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
-// What transformers and vLLM expect of a compressed-tensors model, format pack-quantized, 8 bits a weight: names, types and shapes of the
-// tensors that replace one weight, and the section of config.json that announces them. The numbers: quant/int8.hpp.
+// What transformers and vLLM expect of a compressed-tensors model, format pack-quantized, 8 bits a weight: names, types
+// and shapes of the tensors that replace one weight, and the section of config.json that announces them. The numbers:
+// quant/int8.hpp.
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -12,9 +13,9 @@ namespace lockstep {
 
 /// The tensors that stand for a weight (out, in) named "X.weight".
 struct PackedInt8 {
-  TensorDescription packed;     // "X.weight_packed" int32 (out, ⌈in/4⌉)
-  TensorDescription scale;      // "X.weight_scale" bf16 (out, 1)
-  TensorDescription shape;      // "X.weight_shape" int64 (2): out, in
+  TensorDescription packed;  // "X.weight_packed" int32 (out, ⌈in/4⌉)
+  TensorDescription scale;   // "X.weight_scale" bf16 (out, 1)
+  TensorDescription shape;   // "X.weight_shape" int64 (2): out, in
 };
 PackedInt8 packed_int8(const std::string& weight_name, const Shape& shape);
 

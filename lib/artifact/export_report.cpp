@@ -16,18 +16,23 @@ std::string_view name_of_recipe(Recipe recipe) { return recipe == Recipe::int8 ?
 
 Json error_json(const ErrorStatistics& error) {
   const double sqnr = error.sqnr_db();
-  return {{"max_abs_error", error.max_abs}, {"relative_l2_error", error.relative_l2()}, {"sqnr_db", std::isfinite(sqnr) ? Json(sqnr) : Json(nullptr)}};
+  return {{"max_abs_error", error.max_abs},
+          {"relative_l2_error", error.relative_l2()},
+          {"sqnr_db", std::isfinite(sqnr) ? Json(sqnr) : Json(nullptr)}};
 }
 
 Json head_of(const FinalizeConfig& config, const ModelSource& source, const ExportedWeights& weights) {
-  Json head{{"schema", "lockstep-export-1"}, {"recipe", name_of_recipe(config.recipe)}, {"dtype", config.dtype == ExportDtype::bf16 ? "bf16" : "fp32"}};
+  Json head{{"schema", "lockstep-export-1"},
+            {"recipe", name_of_recipe(config.recipe)},
+            {"dtype", config.dtype == ExportDtype::bf16 ? "bf16" : "fp32"}};
   if (source.step) head["source"] = {{"step", *source.step}, {"state_digest", source.state_digest}};
   head["bytes"] = weights.bytes;
   return head;
 }
 
 Json entry_of(const ExportedTensor& tensor) {
-  return {{"name", tensor.name}, {"shape", tensor.shape}, {"stored_as", name_of(tensor.storage)}, {"bytes", tensor.bytes}};
+  return {
+      {"name", tensor.name}, {"shape", tensor.shape}, {"stored_as", name_of(tensor.storage)}, {"bytes", tensor.bytes}};
 }
 
 std::vector<std::string> cells_of(const ExportedTensor& tensor) {

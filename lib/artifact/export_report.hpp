@@ -1,4 +1,5 @@
-// What an export says of itself: how each tensor is stored and how far from the source it is, as JSON beside the weights and as a table.
+// What an export says of itself: how each tensor is stored and how far from the source it is, as JSON beside the
+// weights and as a table.
 #pragma once
 
 #include "artifact/export_weights.hpp"
@@ -11,7 +12,8 @@ namespace lockstep {
 /// Beside the weights of every export; also what tells an earlier export from a folder that is not to be overwritten.
 inline constexpr const char* export_report_file = "quantization-report.json";
 
-/// What the report file holds: the error of each tensor and of all together. No times or paths: equal inputs give equal bytes.
+/// What the report file holds: the error of each tensor and of all together. No times or paths: equal inputs give equal
+/// bytes.
 Json export_report(const FinalizeConfig& config, const ModelSource& source, const ExportedWeights& weights);
 /// The same without errors, for a dry run.
 Json plan_json(const FinalizeConfig& config, const ModelSource& source, const ExportedWeights& plan);

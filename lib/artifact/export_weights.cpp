@@ -16,9 +16,10 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::int64_t piece_elements = std::int64_t{1} << 21;   // 8 MiB of fp32, at least one row
+constexpr std::int64_t piece_elements = std::int64_t{1} << 21;  // 8 MiB of fp32, at least one row
 
-void require_finite(const std::string& name, std::int64_t first_row, std::int64_t row_elements, std::span<const float> values) {
+void require_finite(const std::string& name, std::int64_t first_row, std::int64_t row_elements,
+                    std::span<const float> values) {
   const auto bad = std::find_if(values.begin(), values.end(), [](float value) { return !std::isfinite(value); });
   if (bad == values.end()) return;
   const std::int64_t row = first_row + (bad - values.begin()) / std::max<std::int64_t>(row_elements, 1);
@@ -28,7 +29,8 @@ void require_finite(const std::string& name, std::int64_t first_row, std::int64_
 /// Rows of one tensor on their way into the files.
 class TensorExport {
  public:
-  TensorExport(const LogicalTensor& tensor, Storage storage, SafetensorsWriter& writer) : tensor_(tensor), storage_(storage), writer_(writer) {
+  TensorExport(const LogicalTensor& tensor, Storage storage, SafetensorsWriter& writer)
+      : tensor_(tensor), storage_(storage), writer_(writer) {
     result_ = {tensor.name, tensor.shape, storage, 0, {}};
     if (storage != Storage::int8) return;
     const PackedInt8 packed = packed_int8(tensor.name, tensor.shape);
@@ -77,7 +79,7 @@ class TensorExport {
       int8_encode(channel, scales[row], codes);
       int8_pack(codes, std::span(packed).subspan(row * words, words));
       int8_decode(codes, scales[row], decoded);
-      for (float& value : decoded) value = round_to_bf16(value);   // readers unpack into the type of the scales
+      for (float& value : decoded) value = round_to_bf16(value);  // readers unpack into the type of the scales
       result_.error.add(channel, decoded);
     }
     const PackedInt8 names = packed_int8(tensor_.name, tensor_.shape);
@@ -152,7 +154,8 @@ ExportedWeights export_weights(const ModelSource& source, Recipe recipe, ExportD
   for (const TensorDescription& tensor : source.weights->list()) stored.emplace(tensor.name, &tensor);
   std::vector<TensorDescription> declared;
   for (const LogicalTensor& tensor : source.tensors) {
-    for (TensorDescription& part : stored_as(tensor, storage_of(tensor, recipe, dtype))) declared.push_back(std::move(part));
+    for (TensorDescription& part : stored_as(tensor, storage_of(tensor, recipe, dtype)))
+      declared.push_back(std::move(part));
   }
   SafetensorsWriter writer(folder, std::move(declared));
   ExportedWeights result;

@@ -1,5 +1,5 @@
-// Streams a model's weights into safetensors, converted or quantised on the way, in memory that does not grow with the model. Measures
-// what each conversion changes. What stands beside the weights in the folder: artifact/finalize.hpp.
+// Streams a model's weights into safetensors, converted or quantised on the way, in memory that does not grow with the
+// model. Measures what each conversion changes. What stands beside the weights in the folder: artifact/finalize.hpp.
 #pragma once
 
 #include "artifact/model_source.hpp"
@@ -23,8 +23,8 @@ struct ExportedTensor {
   std::string name;
   Shape shape;
   Storage storage = Storage::bf16;
-  std::uint64_t bytes = 0;           // in the files
-  ErrorStatistics error;             // of the values that a reader gets, in bf16 where it unpacks int8, against the source in fp32
+  std::uint64_t bytes = 0;  // in the files
+  ErrorStatistics error;  // of the values that a reader gets, in bf16 where it unpacks int8, against the source in fp32
 };
 
 struct ExportedWeights {
@@ -36,8 +36,9 @@ struct ExportedWeights {
 /// What export_weights would store, without errors and files. Pure.
 ExportedWeights plan_export(const std::vector<LogicalTensor>& tensors, Recipe recipe, ExportDtype dtype);
 
-/// Writes the safetensors of `source` into the existing folder. `advance(elements)` is called after each piece with the elements done.
-/// Throws Error(numerics) for a value that is not finite, naming tensor and row; Error(input), Error(storage). Local.
+/// Writes the safetensors of `source` into the existing folder. `advance(elements)` is called after each piece with the
+/// elements done. Throws Error(numerics) for a value that is not finite, naming tensor and row; Error(input),
+/// Error(storage). Local.
 ExportedWeights export_weights(const ModelSource& source, Recipe recipe, ExportDtype dtype, const Path& folder,
                                const std::function<void(std::int64_t)>& advance);
 

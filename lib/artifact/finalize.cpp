@@ -17,15 +17,20 @@ namespace {
 
 constexpr const char* generation_config_file = "generation_config.json";
 
-ExistingExport existing_of(const FinalizeConfig& config) { return config.overwrite ? ExistingExport::replace : ExistingExport::refuse; }
+ExistingExport existing_of(const FinalizeConfig& config) {
+  return config.overwrite ? ExistingExport::replace : ExistingExport::refuse;
+}
 
 void check_request(const FinalizeConfig& config, const ModelSource& source) {
   if (config.recipe == Recipe::int8 && source.config.family != Family::llama) {
     const std::string reason = "its weights belong to Conv1D modules, and compressed-tensors quantises Linear ones";
-    throw Error(ExitCode::usage, fmt::format("recipe int8 is not possible for {}: {}", name_of(source.config.family), reason), "--recipe none");
+    throw Error(ExitCode::usage,
+                fmt::format("recipe int8 is not possible for {}: {}", name_of(source.config.family), reason),
+                "--recipe none");
   }
   std::error_code ignored;
-  if (std::filesystem::equivalent(config.output, source.folder, ignored)) fail(ExitCode::usage, "output {} is the model that is read", config.output);
+  if (std::filesystem::equivalent(config.output, source.folder, ignored))
+    fail(ExitCode::usage, "output {} is the model that is read", config.output);
   check_place(config.output, existing_of(config), export_report_file);
 }
 
@@ -47,14 +52,16 @@ Json generation_document(const Json& config) {
 
 std::vector<std::string> names_in(const Path& folder) {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
 }
 
 }  // namespace
 
-Exported finalize(const FinalizeConfig& config, const ModelSource& source, const std::function<void(std::int64_t)>& advance) {
+Exported finalize(const FinalizeConfig& config, const ModelSource& source,
+                  const std::function<void(std::int64_t)>& advance) {
   check_request(config, source);
   OutputFolder folder(config.output, existing_of(config), export_report_file);
   const Json document = config_document(config, source);
@@ -63,10 +70,12 @@ Exported finalize(const FinalizeConfig& config, const ModelSource& source, const
     publish_file(folder.staged() / companion.filename(), read_file(companion));
     generation = generation || companion.filename() == generation_config_file;
   }
-  if (!generation) publish_file(folder.staged() / generation_config_file, to_text(generation_document(document), 2) + "\n");
+  if (!generation)
+    publish_file(folder.staged() / generation_config_file, to_text(generation_document(document), 2) + "\n");
   publish_file(folder.staged() / "config.json", to_text(document, 2) + "\n");
   Exported exported{config.output, export_weights(source, config.recipe, config.dtype, folder.staged(), advance), {}};
-  publish_file(folder.staged() / export_report_file, to_text(export_report(config, source, exported.weights), 2) + "\n");
+  publish_file(folder.staged() / export_report_file,
+               to_text(export_report(config, source, exported.weights), 2) + "\n");
   exported.files = names_in(folder.staged());
   folder.publish();
   return exported;
@@ -75,8 +84,8 @@ Exported finalize(const FinalizeConfig& config, const ModelSource& source, const
 namespace {
 
 std::string summary(const FinalizeConfig& config, const ModelSource& source, double parameters, std::uint64_t bytes) {
-  return fmt::format("{}: {} parameters in {}, from {}{}\n", config.output, human_count(parameters), human_bytes(bytes), source.folder.string(),
-                     source.step ? fmt::format(" (step {})", *source.step) : "");
+  return fmt::format("{}: {} parameters in {}, from {}{}\n", config.output, human_count(parameters), human_bytes(bytes),
+                     source.folder.string(), source.step ? fmt::format(" (step {})", *source.step) : "");
 }
 
 }  // namespace
@@ -90,12 +99,15 @@ int finalize_quantize(const FinalizeConfig& config, Session&, Output& output) {
   for (const LogicalTensor& tensor : source.tensors) total += static_cast<double>(elements(tensor.shape));
   if (output.common().dry_run) {
     const ExportedWeights plan = plan_export(source.tensors, config.recipe, config.dtype);
-    if (output.common().json) output.print_json(plan_json(config, source, plan));
-    else output.print(plan_table(plan) + summary(config, source, total, plan.bytes));
+    if (output.common().json)
+      output.print_json(plan_json(config, source, plan));
+    else
+      output.print(plan_table(plan) + summary(config, source, total, plan.bytes));
     return static_cast<int>(ExitCode::done);
   }
   Progress progress(output.log(), {"export", "parameters", total, progress_style(output.common().progress, 2)});
-  const Exported exported = finalize(config, source, [&](std::int64_t done) { progress.update(static_cast<double>(done)); });
+  const Exported exported =
+      finalize(config, source, [&](std::int64_t done) { progress.update(static_cast<double>(done)); });
   progress.finish(total);
   if (output.common().json) {
     Json report = export_report(config, source, exported.weights);
@@ -103,7 +115,8 @@ int finalize_quantize(const FinalizeConfig& config, Session&, Output& output) {
     report["files"] = exported.files;
     output.print_json(report);
   } else {
-    output.print(error_table(exported.weights) + summary(config, source, total, exported.weights.bytes) + "  " + join(exported.files, "  ") + "\n");
+    output.print(error_table(exported.weights) + summary(config, source, total, exported.weights.bytes) + "  " +
+                 join(exported.files, "  ") + "\n");
   }
   return static_cast<int>(ExitCode::done);
 }

@@ -1,5 +1,6 @@
-// finalize-quantize: from a checkpoint, a run or a Hugging Face folder to a folder that transformers, vLLM and their kin load. Serial and
-// streaming. Weights: artifact/export_weights.hpp; where they come from: artifact/model_source.hpp.
+// finalize-quantize: from a checkpoint, a run or a Hugging Face folder to a folder that transformers, vLLM and their
+// kin load. Serial and streaming. Weights: artifact/export_weights.hpp; where they come from:
+// artifact/model_source.hpp.
 #pragma once
 
 #include "app/output.hpp"
@@ -12,15 +13,17 @@ namespace lockstep {
 struct Exported {
   Path folder;
   ExportedWeights weights;
-  std::vector<std::string> files;      // all that the folder holds, sorted
+  std::vector<std::string> files;  // all that the folder holds, sorted
 };
 
-/// Writes into config.output: config.json, generation_config.json, tokenizer files, safetensors and the report; all or nothing.
-/// Throws Error(usage) if the output is taken or the recipe does not fit the family; else as the parts say. Local.
-Exported finalize(const FinalizeConfig& config, const ModelSource& source, const std::function<void(std::int64_t)>& advance);
+/// Writes into config.output: config.json, generation_config.json, tokenizer files, safetensors and the report; all or
+/// nothing. Throws Error(usage) if the output is taken or the recipe does not fit the family; else as the parts say.
+/// Local.
+Exported finalize(const FinalizeConfig& config, const ModelSource& source,
+                  const std::function<void(std::int64_t)>& advance);
 
-/// The tool. Prints a table of what was stored how, and how far from the source it is (--json: the report); with --dry-run what would be
-/// stored, after the same checks. Returns the exit code. Local.
+/// The tool. Prints a table of what was stored how, and how far from the source it is (--json: the report); with
+/// --dry-run what would be stored, after the same checks. Returns the exit code. Local.
 int finalize_quantize(const FinalizeConfig& config, Session& session, Output& output);
 
 }  // namespace lockstep

@@ -17,12 +17,12 @@ namespace lockstep {
 namespace {
 
 constexpr std::array<std::string_view, 9> tokenizer_files{
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",  "vocab.json",
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
     "merges.txt",     "tokenizer.model",       "chat_template.jinja",     "chat_template.json"};
 constexpr const char* generation_config = "generation_config.json";
 
 bool present(const Path& path) {
-  std::error_code ignored;   // what cannot be looked at is not there
+  std::error_code ignored;  // what cannot be looked at is not there
   return std::filesystem::exists(path, ignored);
 }
 
@@ -63,12 +63,16 @@ void check_shapes(const ModelSource& source) {
   std::vector<std::string> problems;
   for (const LogicalTensor& tensor : source.tensors) {
     const auto& list = source.weights->list();
-    const auto found = std::find_if(list.begin(), list.end(), [&](const TensorDescription& other) { return other.name == tensor.name; });
-    if (found == list.end()) problems.push_back(fmt::format("{} is missing", tensor.name));
-    else if (found->shape != tensor.shape) problems.push_back(fmt::format("{} is {}, not {}", tensor.name, to_text(found->shape), to_text(tensor.shape)));
+    const auto found = std::find_if(list.begin(), list.end(),
+                                    [&](const TensorDescription& other) { return other.name == tensor.name; });
+    if (found == list.end())
+      problems.push_back(fmt::format("{} is missing", tensor.name));
+    else if (found->shape != tensor.shape)
+      problems.push_back(fmt::format("{} is {}, not {}", tensor.name, to_text(found->shape), to_text(tensor.shape)));
   }
   if (!problems.empty()) {
-    fail(ExitCode::input, "{}: the weights are not those of the model's configuration:\n  {}", source.folder.string(), join(problems, "\n  "));
+    fail(ExitCode::input, "{}: the weights are not those of the model's configuration:\n  {}", source.folder.string(),
+         join(problems, "\n  "));
   }
 }
 
@@ -115,16 +119,19 @@ ModelSource open_model_source(const Path& path, const std::optional<Path>& token
   const bool checkpoint = present(path / manifest_file);
   const bool run = !checkpoint && present(checkpoints_folder(path));
   if (!checkpoint && !run && !has_safetensors(path)) {
-    throw Error(ExitCode::input, fmt::format("{} is neither a checkpoint nor a run nor a folder with safetensors", path.string()),
+    throw Error(ExitCode::input,
+                fmt::format("{} is neither a checkpoint nor a run nor a folder with safetensors", path.string()),
                 "give RUN, RUN/checkpoints/step-N, or a folder with config.json and model.safetensors");
   }
   ModelSource source = checkpoint ? open_checkpoint(path) : run ? open_run(path) : open_hf_folder(path);
   if (tokenizer) {
     const std::size_t before = source.companions.size();
     add_tokenizer(source, *tokenizer);
-    if (source.companions.size() == before) fail(ExitCode::input, "{} holds no tokenizer files ({})", tokenizer->string(), fmt::join(tokenizer_files, ", "));
+    if (source.companions.size() == before)
+      fail(ExitCode::input, "{} holds no tokenizer files ({})", tokenizer->string(), fmt::join(tokenizer_files, ", "));
   } else if (checkpoint || run) {
-    add_all(source, std::filesystem::absolute(source.folder).lexically_normal().parent_path().parent_path() / "tokenizer");   // RUN/checkpoints/step-N
+    add_all(source, std::filesystem::absolute(source.folder).lexically_normal().parent_path().parent_path() /
+                        "tokenizer");  // RUN/checkpoints/step-N
   } else {
     add_tokenizer(source, path);
   }

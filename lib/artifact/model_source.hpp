@@ -14,18 +14,18 @@
 namespace lockstep {
 
 struct ModelSource {
-  Path folder;                                   // of the checkpoint or of the Hugging Face files
+  Path folder;  // of the checkpoint or of the Hugging Face files
   HfConfig config;
-  std::vector<LogicalTensor> tensors;            // stored ones, in block order
-  std::unique_ptr<TensorSource> weights;         // has all of them, in their shapes
-  std::vector<Path> companions;                  // files to copy beside the weights: tokenizer, generation_config.json
-  std::optional<std::int64_t> step;              // of a checkpoint
-  std::string state_digest;                      // of a checkpoint; empty otherwise
-  std::vector<std::string> rejected;             // newer checkpoints of the run that are damaged, with the reason
+  std::vector<LogicalTensor> tensors;     // stored ones, in block order
+  std::unique_ptr<TensorSource> weights;  // has all of them, in their shapes
+  std::vector<Path> companions;           // files to copy beside the weights: tokenizer, generation_config.json
+  std::optional<std::int64_t> step;       // of a checkpoint
+  std::string state_digest;               // of a checkpoint; empty otherwise
+  std::vector<std::string> rejected;      // newer checkpoints of the run that are damaged, with the reason
 };
 
-/// Opens `path`. With `tokenizer` the tokenizer files come from that folder, else from RUN/tokenizer or the Hugging Face folder.
-/// Throws Error(input) naming what is missing, damaged or of another shape. Local.
+/// Opens `path`. With `tokenizer` the tokenizer files come from that folder, else from RUN/tokenizer or the Hugging
+/// Face folder. Throws Error(input) naming what is missing, damaged or of another shape. Local.
 ModelSource open_model_source(const Path& path, const std::optional<Path>& tokenizer);
 
 }  // namespace lockstep

@@ -7,7 +7,8 @@
 
 namespace lockstep {
 
-/// What happens if the folder is there already. An earlier export is one that holds `marker`; other folders are never replaced.
+/// What happens if the folder is there already. An earlier export is one that holds `marker`; other folders are never
+/// replaced.
 enum class ExistingExport { refuse, replace };
 
 /// Throws Error(usage) if the place is taken. Writes nothing. Local.
@@ -15,15 +16,15 @@ void check_place(const Path& place, ExistingExport existing, const std::string& 
 
 class OutputFolder {
  public:
-  /// Creates the hidden folder, after removing what a killed export left in it. Throws Error(usage) if the place is taken or another
-  /// process is writing there, Error(storage). Local.
+  /// Creates the hidden folder, after removing what a killed export left in it. Throws Error(usage) if the place is
+  /// taken or another process is writing there, Error(storage). Local.
   OutputFolder(Path place, ExistingExport existing, std::string marker);
   /// Removes the hidden folder unless it was published.
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
   OutputFolder& operator=(const OutputFolder&) = delete;
 
-  const Path& staged() const { return staged_; }      // where to write
+  const Path& staged() const { return staged_; }  // where to write
   /// Synchronises and renames into place; an earlier export is exchanged and then removed. Throws Error(storage).
   void publish();
 

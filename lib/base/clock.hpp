@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-double monotonic_seconds();        // since an arbitrary start; never goes back
-std::string utc_now();             // "2026-01-31T12:00:00.123Z"
+double monotonic_seconds();  // since an arbitrary start; never goes back
+std::string utc_now();       // "2026-01-31T12:00:00.123Z"
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// The one error type of the project and the exit codes that errors map to. How ranks agree on an error: comm/together.hpp.
+// The one error type of the project and the exit codes that errors map to. How ranks agree on an error:
+// comm/together.hpp.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,15 +13,15 @@ namespace lockstep {
 /// What a program returns, and the kind of an error. The same for all tools; lockstep-exit-codes(7).
 enum class ExitCode : int {
   done = 0,
-  verdict = 1,         // a question tool answers "no": checkpoints differ, verification failed
-  usage = 2,           // unknown option, contradictory values
-  input = 3,           // malformed corpus, checksum mismatch
-  storage = 4,         // permission, disk full
-  resources = 5,       // not enough memory or ranks for what was asked
-  numerics = 6,        // non-finite loss, divergence
-  communication = 7,   // a peer died, a deadline passed
-  bug = 70,            // a violated invariant of ours
-  stopped = 75,        // stopped on request with progress saved: requeue me
+  verdict = 1,        // a question tool answers "no": checkpoints differ, verification failed
+  usage = 2,          // unknown option, contradictory values
+  input = 3,          // malformed corpus, checksum mismatch
+  storage = 4,        // permission, disk full
+  resources = 5,      // not enough memory or ranks for what was asked
+  numerics = 6,       // non-finite loss, divergence
+  communication = 7,  // a peer died, a deadline passed
+  bug = 70,           // a violated invariant of ours
+  stopped = 75,       // stopped on request with progress saved: requeue me
 };
 
 /// The short name of a code, as status.json and messages show it: "usage", "input", …

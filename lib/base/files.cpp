@@ -34,7 +34,8 @@ void FileDescriptor::close(const Path& path) {
 FileDescriptor open_file(const Path& path, int flags, int mode) {
   const int fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
   if (fd < 0) {
-    if (errno == ENOENT && (flags & O_ACCMODE) == O_RDONLY) fail(ExitCode::input, "cannot open {}: no such file", path.string());
+    if (errno == ENOENT && (flags & O_ACCMODE) == O_RDONLY)
+      fail(ExitCode::input, "cannot open {}: no such file", path.string());
     fail_errno((flags & O_ACCMODE) == O_RDONLY ? "open" : "create", path);
   }
   return FileDescriptor(fd);
@@ -56,7 +57,9 @@ void read_at(const FileDescriptor& file, std::span<std::byte> bytes, std::uint64
     const ssize_t got = ::pread(file.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_errno("read", path);
-    if (got == 0) fail(ExitCode::input, "{} ends at byte {}, {} bytes short of what is to be read", path.string(), offset, bytes.size());
+    if (got == 0)
+      fail(ExitCode::input, "{} ends at byte {}, {} bytes short of what is to be read", path.string(), offset,
+           bytes.size());
     bytes = bytes.subspan(static_cast<std::size_t>(got));
     offset += static_cast<std::uint64_t>(got);
   }
@@ -68,7 +71,7 @@ void sync_file(const FileDescriptor& file, const Path& path) {
 
 std::string read_file(const Path& path) {
   const FileDescriptor file = open_file(path, O_RDONLY);
-  struct stat status {};
+  struct stat status{};
   if (::fstat(file.get(), &status) != 0) fail_errno("read", path);
   if (S_ISDIR(status.st_mode)) fail(ExitCode::input, "cannot read {}: it is a folder", path.string());
   std::string content;
@@ -116,7 +119,7 @@ void publish_rename(const Path& from, const Path& to) {
 
 MappedFile::MappedFile(const Path& path) {
   const FileDescriptor file = open_file(path, O_RDONLY);
-  struct stat status {};
+  struct stat status{};
   if (::fstat(file.get(), &status) != 0) fail_errno("map", path);
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return;

@@ -14,8 +14,8 @@ using Path = std::filesystem::path;
 /// The bytes of a file. Throws Error(input) if it does not exist, Error(storage) if it cannot be read.
 std::string read_file(const Path& path);
 
-/// Writes beside the target, synchronises, renames over it, synchronises the folder: readers see the old file or the whole new one.
-/// Throws Error(storage); the target is then untouched and nothing is left behind.
+/// Writes beside the target, synchronises, renames over it, synchronises the folder: readers see the old file or the
+/// whole new one. Throws Error(storage); the target is then untouched and nothing is left behind.
 void publish_file(const Path& path, std::string_view content);
 
 /// Creates the folder and its parents. Throws Error(storage).

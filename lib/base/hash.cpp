@@ -3,7 +3,7 @@
 #include "base/error.hpp"
 
 #if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
-#include <xxh_x86dispatch.h>   // the same hashes by the widest vectors that the processor has
+#include <xxh_x86dispatch.h>  // the same hashes by the widest vectors that the processor has
 #else
 #include <xxhash.h>
 #endif
@@ -27,7 +27,8 @@ Hash128 hash_from_hex(std::string_view digits) {
     std::uint64_t value = 0;
     const char* const begin = digits.data() + offset;
     const auto [end, error] = std::from_chars(begin, begin + 16, value, 16);
-    if (error != std::errc{} || end != begin + 16) fail(ExitCode::input, "'{}' is not a hash of 32 hexadecimal digits", digits);
+    if (error != std::errc{} || end != begin + 16)
+      fail(ExitCode::input, "'{}' is not a hash of 32 hexadecimal digits", digits);
     return value;
   };
   if (digits.size() != 32) fail(ExitCode::input, "'{}' is not a hash of 32 hexadecimal digits", digits);

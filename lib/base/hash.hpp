@@ -21,8 +21,8 @@ struct Hash128 {
 Hash128 hash128(std::span<const std::byte> bytes);
 Hash128 hash128(std::string_view text);
 
-std::string to_hex(const Hash128& hash);               // 32 lower-case digits, high half first
-Hash128 hash_from_hex(std::string_view digits);        // throws Error(input) unless 32 hex digits
+std::string to_hex(const Hash128& hash);         // 32 lower-case digits, high half first
+Hash128 hash_from_hex(std::string_view digits);  // throws Error(input) unless 32 hex digits
 
 /// Hash of a stream of pieces: equal to hash128 of their concatenation.
 class StreamHash {

@@ -22,6 +22,8 @@ Json parse_json(std::string_view text, const std::string& origin) {
   }
 }
 
-std::string to_text(const Json& value, int indent) { return value.dump(indent, ' ', false, Json::error_handler_t::replace); }
+std::string to_text(const Json& value, int indent) {
+  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
 
 }  // namespace lockstep

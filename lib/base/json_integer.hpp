@@ -1,4 +1,5 @@
-// Integers in JSON that others may have written: what is no integer, or does not fit, is refused, where the library would cut it down.
+// Integers in JSON that others may have written: what is no integer, or does not fit, is refused, where the library
+// would cut it down.
 #pragma once
 
 #include "base/error.hpp"
@@ -13,9 +14,12 @@ namespace lockstep {
 /// The integer that `value` is. Throws Error(input), without an origin, if it is none or beyond the type.
 template <std::integral Integer>
 Integer integer_from(const Json& value) {
-  const bool fits = value.is_number_unsigned() ? std::in_range<Integer>(value.get<std::uint64_t>())
-                                               : value.is_number_integer() && std::in_range<Integer>(value.get<std::int64_t>());
-  if (!fits) fail(ExitCode::input, "{} where an integer of {} bits is expected", value.is_number() ? to_text(value) : value.type_name(), 8 * sizeof(Integer));
+  const bool fits = value.is_number_unsigned()
+                        ? std::in_range<Integer>(value.get<std::uint64_t>())
+                        : value.is_number_integer() && std::in_range<Integer>(value.get<std::int64_t>());
+  if (!fits)
+    fail(ExitCode::input, "{} where an integer of {} bits is expected",
+         value.is_number() ? to_text(value) : value.type_name(), 8 * sizeof(Integer));
   return value.get<Integer>();
 }
 

@@ -6,7 +6,8 @@
 
 namespace lockstep {
 
-/// Throws Error(input) naming the line if lists and objects in `text` nest deeper than in any file of ours or of models. Local.
+/// Throws Error(input) naming the line if lists and objects in `text` nest deeper than in any file of ours or of
+/// models. Local.
 void refuse_deep_nesting(std::string_view text, const std::string& origin);
 
 }  // namespace lockstep

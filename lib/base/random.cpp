@@ -28,7 +28,8 @@ std::uint64_t joined(std::uint32_t low, std::uint32_t high) { return std::uint64
 double unit(std::uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
 }  // namespace
 
-RandomStream::RandomStream(std::uint64_t seed, std::string_view name) : key_(halves(seed)), salt_(halves(hash128(name).low)) {}
+RandomStream::RandomStream(std::uint64_t seed, std::string_view name)
+    : key_(halves(seed)), salt_(halves(hash128(name).low)) {}
 
 std::array<std::uint32_t, 4> RandomStream::block(std::uint64_t index) const {
   const auto [low, high] = halves(index);
@@ -62,7 +63,7 @@ Permutation::Permutation(std::uint64_t size, std::uint64_t seed, std::string_vie
 std::uint64_t Permutation::operator()(std::uint64_t index) const {
   const std::uint64_t mask = (std::uint64_t{1} << half_bits_) - 1;
   std::uint64_t value = index;
-  do {   // walk the cycle until the value lies in the range again
+  do {  // walk the cycle until the value lies in the range again
     std::uint64_t left = value >> half_bits_;
     std::uint64_t right = value & mask;
     for (std::uint32_t round = 0; round < 6; ++round) {

@@ -1,5 +1,5 @@
-// Counter-based random numbers: a value is a function of (seed, stream, index), so no layout, thread or order changes it.
-// Philox 4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC11.
+// Counter-based random numbers: a value is a function of (seed, stream, index), so no layout, thread or order changes
+// it. Philox 4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC11.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@ class RandomStream {
  public:
   RandomStream(std::uint64_t seed, std::string_view name);
   std::uint64_t bits(std::uint64_t index) const;
-  double uniform(std::uint64_t index) const;   // in [0, 1), 53 bits
-  double normal(std::uint64_t index) const;    // mean 0, deviation 1 (Box-Muller on the pair at index)
+  double uniform(std::uint64_t index) const;  // in [0, 1), 53 bits
+  double normal(std::uint64_t index) const;   // mean 0, deviation 1 (Box-Muller on the pair at index)
   /// In [0, bound), unbiased to 2^-64 by multiplication; bound > 0.
   std::uint64_t below(std::uint64_t index, std::uint64_t bound) const;
 
@@ -31,7 +31,7 @@ class RandomStream {
 class Permutation {
  public:
   Permutation(std::uint64_t size, std::uint64_t seed, std::string_view name);
-  std::uint64_t operator()(std::uint64_t index) const;   // index < size
+  std::uint64_t operator()(std::uint64_t index) const;  // index < size
 
  private:
   std::uint64_t size_ = 0;

@@ -68,7 +68,7 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
   std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
     const std::size_t difference = std::max(word.size(), candidate.size()) - std::min(word.size(), candidate.size());
-    if (difference >= best_distance) continue;   // as many edits at least
+    if (difference >= best_distance) continue;  // as many edits at least
     const std::size_t distance = edit_distance(word, candidate);
     if (distance < best_distance) {
       best_distance = distance;
@@ -98,9 +98,16 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || !(value >= 0 && value < 0x1p63)) return std::nullopt;
   const std::string_view unit = trim(text.substr(static_cast<std::size_t>(end - text.data())));
-  static constexpr std::array<std::pair<std::string_view, double>, 10> units{
-      {{"", 1}, {"B", 1}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
-       {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}}};
+  static constexpr std::array<std::pair<std::string_view, double>, 10> units{{{"", 1},
+                                                                              {"B", 1},
+                                                                              {"KiB", 1024.0},
+                                                                              {"MiB", 1048576.0},
+                                                                              {"GiB", 1073741824.0},
+                                                                              {"TiB", 1099511627776.0},
+                                                                              {"kB", 1e3},
+                                                                              {"MB", 1e6},
+                                                                              {"GB", 1e9},
+                                                                              {"TB", 1e12}}};
   for (const auto& [name, factor] : units) {
     if (unit == name && value * factor < 0x1p64) return static_cast<std::uint64_t>(value * factor);
   }
@@ -148,8 +155,8 @@ std::optional<std::size_t> first_invalid_utf8(std::string_view text) {
       if ((byte(i + k) & 0xC0) != 0x80) return i;
     }
     // overlong forms, surrogates, beyond U+10FFFF
-    if ((lead == 0xE0 && byte(i + 1) < 0xA0) || (lead == 0xED && byte(i + 1) > 0x9F) || (lead == 0xF0 && byte(i + 1) < 0x90) ||
-        (lead == 0xF4 && byte(i + 1) > 0x8F)) {
+    if ((lead == 0xE0 && byte(i + 1) < 0xA0) || (lead == 0xED && byte(i + 1) > 0x9F) ||
+        (lead == 0xF0 && byte(i + 1) < 0x90) || (lead == 0xF4 && byte(i + 1) > 0x8F)) {
       return i;
     }
     i += length;

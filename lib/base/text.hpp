@@ -16,9 +16,9 @@ std::string_view trim(std::string_view text);
 /// The candidate nearest to `word` by edit distance, if it is near enough to be a misspelling.
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& candidates);
 
-std::string human_bytes(std::uint64_t bytes);      // "412 MiB", "3.1 KiB", "17 B"
-std::string human_count(double count);             // "124.4 M", "1.2 k", "65"
-std::string human_seconds(double seconds);         // "2 h 03 min", "4.1 s", "38 ms"
+std::string human_bytes(std::uint64_t bytes);  // "412 MiB", "3.1 KiB", "17 B"
+std::string human_count(double count);         // "124.4 M", "1.2 k", "65"
+std::string human_seconds(double seconds);     // "2 h 03 min", "4.1 s", "38 ms"
 
 /// A byte count such as "64MiB", "2 GiB", "512"; nothing if it is not one.
 std::optional<std::uint64_t> parse_bytes(std::string_view text);

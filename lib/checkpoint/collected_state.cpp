@@ -3,7 +3,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "comm/together.hpp"
-#include "layout/json.hpp"
+#include "layout/layout_json.hpp"
 
 #include <algorithm>
 #include <map>
@@ -15,23 +15,33 @@ namespace {
 // One tensor as a rank describes it to the others.
 struct Descriptor {
   StoredTensor tensor;
-  Rank rank = 0;                       // who described it
+  Rank rank = 0;  // who described it
 };
 
 const Mesh cell_mesh{"cell", {}};
 
-bool cell_owned(const Component& component) { return component.pattern == Pattern::per_rank || component.pattern == Pattern::per_node; }
+bool cell_owned(const Component& component) {
+  return component.pattern == Pattern::per_rank || component.pattern == Pattern::per_node;
+}
 
 // The cell that owns a component's values; nothing where they belong to all.
 std::string owner_of_values(const Component& component, const World& world, Rank rank) {
-  return component.pattern == Pattern::global || component.pattern == Pattern::replicated ? "" : cell_of(component, world, rank);
+  return component.pattern == Pattern::global || component.pattern == Pattern::replicated
+             ? ""
+             : cell_of(component, world, rank);
 }
 
 StoredComponent stored(const Component& component, const World& world) {
-  StoredComponent result{
-      component.key, component.pattern, component.equal_along, component.required, component.validation, component.remap_policy, {}};
+  StoredComponent result{component.key,
+                         component.pattern,
+                         component.equal_along,
+                         component.required,
+                         component.validation,
+                         component.remap_policy,
+                         {}};
   if (component.pattern == Pattern::global || component.pattern == Pattern::replicated) return result;
-  for (const std::vector<Rank>& cell : cells_of(component, world)) result.cells.emplace_back(cell_of(component, world, cell.front()), cell);
+  for (const std::vector<Rank>& cell : cells_of(component, world))
+    result.cells.emplace_back(cell_of(component, world, cell.front()), cell);
   return result;
 }
 
@@ -73,13 +83,14 @@ class Contribution {
     if (contents_ == Contents::tensors || tree.values_text().empty()) return;
     values.push_back(tree.values_text());
     StoredTensor entry{component.key, owner_of_values(component, world_, rank_), std::string(values_entry), {}, {}, {}};
-    entry.layout = replicated({static_cast<std::int64_t>(values.back().size())}, DType::u8, entry.cell.empty() ? world_.mesh : cell_mesh);
+    entry.layout = replicated({static_cast<std::int64_t>(values.back().size())}, DType::u8,
+                              entry.cell.empty() ? world_.mesh : cell_mesh);
     place(component, std::move(entry), std::as_writable_bytes(std::span(values.back())),
           whole({static_cast<std::int64_t>(values.back().size())}));
   }
 
-  const std::vector<StoredTensor>& common() const { return common_; }   // of components that all ranks describe
-  const std::vector<StoredTensor>& own() const { return own_; }         // which only this rank describes
+  const std::vector<StoredTensor>& common() const { return common_; }  // of components that all ranks describe
+  const std::vector<StoredTensor>& own() const { return own_; }        // which only this rank describes
   const LocalBox* find(const std::string& name) const {
     const auto found = local_.find(name);
     return found == local_.end() ? nullptr : &found->second;
@@ -88,10 +99,11 @@ class Contribution {
  private:
   void add_tensor(const Component& component, const StateTree& tree, const StateTensor& tensor) {
     check(tensor.layout);
-    if (tensor.name == values_entry) fail(ExitCode::bug, "component '{}' names a tensor {}, which is reserved", component.key, values_entry);
+    if (tensor.name == values_entry)
+      fail(ExitCode::bug, "component '{}' names a tensor {}, which is reserved", component.key, values_entry);
     if (!cell_owned(component) && world_size(tensor.layout.mesh) != world_size(world_.mesh)) {
-      fail(ExitCode::usage, "'{}' of component '{}' is laid out over {} ranks in a job of {}", tensor.name, component.key,
-           world_size(tensor.layout.mesh), world_size(world_.mesh));
+      fail(ExitCode::usage, "'{}' of component '{}' is laid out over {} ranks in a job of {}", tensor.name,
+           component.key, world_size(tensor.layout.mesh), world_size(world_.mesh));
     }
     StoredTensor entry{component.key, "", tensor.name, tensor.layout, {}, {}};
     if (cell_owned(component)) {
@@ -104,8 +116,8 @@ class Contribution {
     const Box box = cell_owned(component) ? whole(tensor.layout.global) : box_of(tensor.layout, rank_);
     const auto bytes = static_cast<std::size_t>(elements(box)) * static_cast<std::size_t>(size_of(tensor.layout.dtype));
     if (tensor.bytes.size() != bytes) {
-      fail(ExitCode::bug, "'{}' of component '{}' brings {} bytes for its box {} of {}, which has {}", tensor.name, component.key,
-           tensor.bytes.size(), to_text(box), name_of(tensor.layout.dtype), bytes);
+      fail(ExitCode::bug, "'{}' of component '{}' brings {} bytes for its box {} of {}, which has {}", tensor.name,
+           component.key, tensor.bytes.size(), to_text(box), name_of(tensor.layout.dtype), bytes);
     }
     place(component, std::move(entry), tensor.bytes, box);
   }
@@ -157,16 +169,18 @@ std::vector<StoredTensor> merge(const std::vector<Descriptor>& descriptors) {
       continue;
     }
     const auto [first, first_rank] = entry->second;
-    if (result[first].layout == descriptor.tensor.layout && result[first].aliases == descriptor.tensor.aliases) continue;
+    if (result[first].layout == descriptor.tensor.layout && result[first].aliases == descriptor.tensor.aliases)
+      continue;
     if (is_values(descriptor.tensor)) {
-      throw Error(ExitCode::verdict,
-                  fmt::format("the values of component '{}' are declared replicated, but rank {} has others than rank {}",
-                              descriptor.tensor.component, descriptor.rank, first_rank),
-                  "declare the component per_rank, or find out why the ranks diverged");
+      throw Error(
+          ExitCode::verdict,
+          fmt::format("the values of component '{}' are declared replicated, but rank {} has others than rank {}",
+                      descriptor.tensor.component, descriptor.rank, first_rank),
+          "declare the component per_rank, or find out why the ranks diverged");
     }
-    fail(ExitCode::usage, "ranks {} and {} lay out {} differently: {} {} against {} {}", first_rank, descriptor.rank, name,
-         name_of(result[first].layout.dtype), to_text(result[first].layout.global), name_of(descriptor.tensor.layout.dtype),
-         to_text(descriptor.tensor.layout.global));
+    fail(ExitCode::usage, "ranks {} and {} lay out {} differently: {} {} against {} {}", first_rank, descriptor.rank,
+         name, name_of(result[first].layout.dtype), to_text(result[first].layout.global),
+         name_of(descriptor.tensor.layout.dtype), to_text(descriptor.tensor.layout.global));
   }
   return result;
 }
@@ -183,7 +197,8 @@ std::vector<Holding> holders(const StoredTensor& tensor, const StoredComponent& 
   if (component.pattern == Pattern::global) return {{box, {0}}};
   if (is_values(tensor) && tensor.cell.empty()) return {{box, all_ranks(ranks)}};
   if (tensor.cell.empty()) return holdings_of(tensor.layout);
-  const auto cell = std::find_if(component.cells.begin(), component.cells.end(), [&](const auto& entry) { return entry.first == tensor.cell; });
+  const auto cell = std::find_if(component.cells.begin(), component.cells.end(),
+                                 [&](const auto& entry) { return entry.first == tensor.cell; });
   invariant(cell != component.cells.end(), "a cell-owned tensor belongs to a cell of its component");
   return {{box, cell->second}};
 }
@@ -196,7 +211,8 @@ std::vector<std::vector<Holding>> holders_of_all(const CollectedState& state, in
     const StoredTensor& tensor = state.tensors[i];
     const StoredComponent& component = *by_key.at(tensor.component);
     // Neighbours mostly share a layout, and the holders of a layout cost a pass over all ranks.
-    const bool like_last = i > 0 && tensor.cell.empty() && !is_values(tensor) && state.tensors[i - 1].component == tensor.component &&
+    const bool like_last = i > 0 && tensor.cell.empty() && !is_values(tensor) &&
+                           state.tensors[i - 1].component == tensor.component &&
                            state.tensors[i - 1].layout == tensor.layout;
     result.push_back(like_last ? result.back() : holders(tensor, component, ranks));
   }
@@ -205,8 +221,8 @@ std::vector<std::vector<Holding>> holders_of_all(const CollectedState& state, in
 
 }  // namespace
 
-CollectedState collect_state(Communicator& ranks, const World& world, const std::vector<Component>& components, Contents contents,
-                        const std::function<void()>& before) {
+CollectedState collect_state(Communicator& ranks, const World& world, const std::vector<Component>& components,
+                             Contents contents, const std::function<void()>& before) {
   CollectedState state;
   Contribution mine(world, ranks.rank(), contents);
   std::string keys;

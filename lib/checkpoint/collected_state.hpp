@@ -1,5 +1,6 @@
-// The state of a job as all ranks agree on it: every tensor of every component with its holders, and this rank's own bytes of each. Both
-// saving and loading begin with it. What is done with it: checkpoint/save.hpp, checkpoint/load.hpp.
+// The state of a job as all ranks agree on it: every tensor of every component with its holders, and this rank's own
+// bytes of each. Both saving and loading begin with it. What is done with it: checkpoint/save.hpp,
+// checkpoint/load_checkpoint.hpp.
 #pragma once
 
 #include "comm/communicator.hpp"
@@ -19,23 +20,24 @@ namespace lockstep {
 /// What this rank has of a tensor.
 struct LocalBox {
   Box box;
-  std::span<std::byte> bytes;          // empty if the rank holds nothing of it
+  std::span<std::byte> bytes;  // empty if the rank holds nothing of it
 };
 
 struct CollectedState {
-  std::vector<StoredTensor> tensors;                 // equal on all ranks, as are the next two
-  std::vector<std::vector<Holding>> holdings;        // by tensor
+  std::vector<StoredTensor> tensors;           // equal on all ranks, as are the next two
+  std::vector<std::vector<Holding>> holdings;  // by tensor
   std::vector<StoredComponent> components;
-  std::vector<LocalBox> local;                       // by tensor
-  std::vector<StateTree> trees;                      // by component: of this rank
-  std::deque<std::string> values;                    // bytes of this rank's values entries; `local` points into it
+  std::vector<LocalBox> local;     // by tensor
+  std::vector<StateTree> trees;    // by component: of this rank
+  std::deque<std::string> values;  // bytes of this rank's values entries; `local` points into it
 };
 
 enum class Contents { tensors, tensors_and_values };
 
-/// Collective over `ranks`. Throws on all ranks: usage (a pattern or shape that contradicts, another order of components), verdict (values
-/// declared replicated that differ), and what `collect` threw. `before` runs first on each rank, within the agreement.
-CollectedState collect_state(Communicator& ranks, const World& world, const std::vector<Component>& components, Contents contents,
-                        const std::function<void()>& before);
+/// Collective over `ranks`. Throws on all ranks: usage (a pattern or shape that contradicts, another order of
+/// components), verdict (values declared replicated that differ), and what `collect` threw. `before` runs first on each
+/// rank, within the agreement.
+CollectedState collect_state(Communicator& ranks, const World& world, const std::vector<Component>& components,
+                             Contents contents, const std::function<void()>& before);
 
 }  // namespace lockstep

@@ -15,13 +15,17 @@ namespace {
 
 std::span<std::byte> as_bytes(std::vector<Evidence>& table) { return std::as_writable_bytes(std::span(table)); }
 
-std::string ranks_text(const std::vector<int>& ranks) { return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", rank_ranges(ranks)); }
-
-std::string to_text(const std::optional<Evidence>& evidence) {
-  return evidence ? fmt::format("{:x} {:x} {:x} {:x}", (*evidence)[0], (*evidence)[1], (*evidence)[2], (*evidence)[3]) : "";
+std::string ranks_text(const std::vector<int>& ranks) {
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", rank_ranges(ranks));
 }
 
-// The majority is right, the lowest rank's side where there is none. `seen` holds the evidence of every rank, in text; empty: it has none.
+std::string to_text(const std::optional<Evidence>& evidence) {
+  return evidence ? fmt::format("{:x} {:x} {:x} {:x}", (*evidence)[0], (*evidence)[1], (*evidence)[2], (*evidence)[3])
+                  : "";
+}
+
+// The majority is right, the lowest rank's side where there is none. `seen` holds the evidence of every rank, in text;
+// empty: it has none.
 std::string divergence(const CollectedState& state, const HeldBox& held, const std::vector<std::string>& seen) {
   std::map<std::string, std::vector<int>> sides;
   for (std::size_t rank = 0; rank < seen.size(); ++rank) {
@@ -30,7 +34,8 @@ std::string divergence(const CollectedState& state, const HeldBox& held, const s
   auto right = sides.begin();
   for (auto side = sides.begin(); side != sides.end(); ++side) {
     const bool larger = side->second.size() > right->second.size();
-    if (larger || (side->second.size() == right->second.size() && side->second.front() < right->second.front())) right = side;
+    if (larger || (side->second.size() == right->second.size() && side->second.front() < right->second.front()))
+      right = side;
   }
   std::vector<int> wrong;
   for (auto side = sides.begin(); side != sides.end(); ++side) {
@@ -45,7 +50,8 @@ std::string divergence(const CollectedState& state, const HeldBox& held, const s
 
 }  // namespace
 
-std::vector<Evidence> compare_holders(Communicator& ranks, const CollectedState& state, std::span<const HeldBox> boxes) {
+std::vector<Evidence> compare_holders(Communicator& ranks, const CollectedState& state,
+                                      std::span<const HeldBox> boxes) {
   constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   constexpr Evidence above_all{most, most, most, most};
   std::vector<Evidence> least_seen(boxes.size(), above_all);
@@ -67,7 +73,8 @@ std::vector<Evidence> compare_holders(Communicator& ranks, const CollectedState&
   together(ranks, "", [&] {
     std::string message = divergence(state, first, seen);
     if (different.size() > 1) message += fmt::format(", and in {} more", different.size() - 1);
-    throw Error(ExitCode::verdict, message, "the ranks no longer hold the same state: nothing was saved; go on from the last checkpoint");
+    throw Error(ExitCode::verdict, message,
+                "the ranks no longer hold the same state: nothing was saved; go on from the last checkpoint");
   });
   return most_seen;
 }

@@ -1,5 +1,5 @@
-// Ranks that hold the same box of a tensor must hold the same bytes. What each rank knows of its own is brought together here; whether
-// they are compared at all, and how deeply, a component declares (store/component.hpp).
+// Ranks that hold the same box of a tensor must hold the same bytes. What each rank knows of its own is brought
+// together here; whether they are compared at all, and how deeply, a component declares (store/component.hpp).
 #pragma once
 
 #include "checkpoint/collected_state.hpp"
@@ -19,13 +19,14 @@ using Evidence = std::array<std::uint64_t, 4>;
 
 /// A box within one holding of a tensor.
 struct HeldBox {
-  std::size_t tensor = 0;              // number in CollectedState::tensors
+  std::size_t tensor = 0;  // number in CollectedState::tensors
   Box box;
-  std::optional<Evidence> evidence;    // of this rank's bytes; nothing if it does not hold the box, or the box is not compared
+  std::optional<Evidence>
+      evidence;  // of this rank's bytes; nothing if it does not hold the box, or the box is not compared
 };
 
-/// Returns for each box the evidence that all its holders share; zeros where no rank has any. `boxes` are equal on all ranks but for the
-/// evidence. Collective over `ranks`. Throws Error(verdict) on all ranks, naming tensor and ranks.
+/// Returns for each box the evidence that all its holders share; zeros where no rank has any. `boxes` are equal on all
+/// ranks but for the evidence. Collective over `ranks`. Throws Error(verdict) on all ranks, naming tensor and ranks.
 std::vector<Evidence> compare_holders(Communicator& ranks, const CollectedState& state, std::span<const HeldBox> boxes);
 
 }  // namespace lockstep

@@ -18,7 +18,8 @@ namespace {
 // Checkpoints that proved damaged while they were loaded, each with what was found.
 using Damaged = std::map<std::string, std::string>;
 
-Found find(Communicator& ranks, const Path& run, const std::string& which, const std::string& metric, const Damaged& damaged) {
+Found find(Communicator& ranks, const Path& run, const std::string& which, const std::string& metric,
+           const Damaged& damaged) {
   const auto defect = [&](const Path& path) -> std::optional<std::string> {
     const auto known = damaged.find(path.string());
     return known != damaged.end() ? known->second : first_defect(path, VerifyLevel::sizes);
@@ -26,7 +27,8 @@ Found find(Communicator& ranks, const Path& run, const std::string& which, const
   const std::string told = rank0_tells(ranks, "looking for a checkpoint", [&] {
     const Found found = find_checkpoint(run, which, metric, defect);
     if (!found.checkpoint && !found.rejected.empty()) {
-      throw Error(ExitCode::input, fmt::format("{} has checkpoints, but none is sound: {}", run.string(), join(found.rejected, "; ")),
+      throw Error(ExitCode::input,
+                  fmt::format("{} has checkpoints, but none is sound: {}", run.string(), join(found.rejected, "; ")),
                   "move them away to start anew, or name one to inspect");
     }
     Json result = {{"path", nullptr}, {"rejected", found.rejected}};
@@ -49,8 +51,8 @@ Found find_resume(Communicator& ranks, const Path& run, const std::string& which
   return find(ranks, run, which, metric, {});
 }
 
-Resumed resume(Communicator& ranks, const World& world, const Path& run, const std::string& which, const std::vector<Component>& components,
-               const Accept& accept, const std::string& metric) {
+Resumed resume(Communicator& ranks, const World& world, const Path& run, const std::string& which,
+               const std::vector<Component>& components, const Accept& accept, const std::string& metric) {
   Damaged damaged;
   while (true) {
     const Found found = find(ranks, run, which, metric, damaged);
@@ -63,7 +65,7 @@ Resumed resume(Communicator& ranks, const World& world, const Path& run, const s
         if (accept) accept(*reader);
       });
       return {found.checkpoint, found.rejected, load(ranks, world, *reader, components)};
-    } catch (const AgreedError& error) {   // the same on all ranks, so all take the same next step
+    } catch (const AgreedError& error) {  // the same on all ranks, so all take the same next step
       if (which != "latest" || error.code() != ExitCode::input) throw;
       damaged[path] = error.what();
     }

@@ -23,7 +23,9 @@ namespace {
 // Numbers as ranks exchange them.
 using Numbers = std::vector<std::uint64_t>;
 
-std::string encode(const Numbers& numbers) { return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(std::uint64_t)}; }
+std::string encode(const Numbers& numbers) {
+  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(std::uint64_t)};
+}
 
 Numbers decode(const std::string& bytes) {
   Numbers numbers(bytes.size() / sizeof(std::uint64_t));
@@ -35,11 +37,15 @@ Numbers decode(const std::string& bytes) {
 class Save {
  public:
   Save(Communicator& ranks, const SaveRequest& request, const CollectedState& collected)
-      : ranks_(ranks), request_(request), collected_(collected),
-        plan_(plan_checkpoint(collected.tensors, collected.holdings, collected.components, ranks.size(), request.ranks_per_file)) {
+      : ranks_(ranks),
+        request_(request),
+        collected_(collected),
+        plan_(plan_checkpoint(collected.tensors, collected.holdings, collected.components, ranks.size(),
+                              request.ranks_per_file)) {
     for (const StoredTensor& tensor : collected.tensors) {
-      const auto component = std::find_if(collected.components.begin(), collected.components.end(),
-                                          [&](const StoredComponent& candidate) { return candidate.key == tensor.component; });
+      const auto component =
+          std::find_if(collected.components.begin(), collected.components.end(),
+                       [&](const StoredComponent& candidate) { return candidate.key == tensor.component; });
       component_.push_back(static_cast<std::size_t>(component - collected.components.begin()));
     }
   }
@@ -59,7 +65,9 @@ class Save {
     if (request_.enter) request_.enter(phase);
   }
   bool leads(const PlannedFile& file) const { return file.leader == ranks_.rank(); }
-  Validation compared(std::size_t piece) const { return collected_.components[component_[plan_.pieces[piece].tensor]].validation; }
+  Validation compared(std::size_t piece) const {
+    return collected_.components[component_[plan_.pieces[piece].tensor]].validation;
+  }
   bool holds(std::size_t piece) const;
   std::span<const std::byte> bytes_of_piece(std::size_t piece) const;
   void make_room() const;
@@ -70,17 +78,18 @@ class Save {
   const SaveRequest& request_;
   const CollectedState& collected_;
   CheckpointPlan plan_;
-  std::vector<std::size_t> component_;           // by tensor: number in CollectedState::components
+  std::vector<std::size_t> component_;  // by tensor: number in CollectedState::components
   std::string uuid_;
   Path staging_;
-  std::vector<std::uint64_t> table_offsets_;     // by file, on its leader
+  std::vector<std::uint64_t> table_offsets_;  // by file, on its leader
   StagedState state_;
 };
 
 void Save::agree() {
   agree_equal(ranks_, "the plan of the checkpoint", to_hex(hash_of(plan_)));
   // Another rank's idea of step or folder would scatter the parts.
-  agree_equal(ranks_, "the step and folder of the checkpoint", fmt::format("{} {}", request_.step, request_.run.string()));
+  agree_equal(ranks_, "the step and folder of the checkpoint",
+              fmt::format("{} {}", request_.step, request_.run.string()));
   uuid_ = rank0_tells(ranks_, "naming the checkpoint", make_uuid);
   staging_ = staging_folder(request_.run, request_.step, uuid_);
 }
@@ -89,7 +98,7 @@ void Save::agree() {
 void Save::make_room() const {
   try {
     sweep(request_.run);
-  } catch (const Error&) {   // what cannot be removed is told after the commit, by which it is tried again
+  } catch (const Error&) {  // what cannot be removed is told after the commit, by which it is tried again
   }
 }
 
@@ -110,7 +119,8 @@ void Save::stage() {
       if (!leads(plan_.files[i])) continue;
       const StampedPart stamped = stamp_part(staging_ / plan_.files[i].path, part_pieces(plan_, plan_.files[i]));
       table_offsets_[i] = stamped.table_offset;
-      for (std::size_t k = 0; k < stamped.offsets.size(); ++k) offsets.insert(offsets.end(), {plan_.files[i].pieces[k], stamped.offsets[k]});
+      for (std::size_t k = 0; k < stamped.offsets.size(); ++k)
+        offsets.insert(offsets.end(), {plan_.files[i].pieces[k], stamped.offsets[k]});
     }
   });
   for (const std::string& text : ranks_.all_gather(encode(offsets))) {
@@ -119,14 +129,16 @@ void Save::stage() {
   }
 }
 
-// Whether this rank is one of those that hold a piece as the layout says; others may have bytes of that name which do not count.
+// Whether this rank is one of those that hold a piece as the layout says; others may have bytes of that name which do
+// not count.
 bool Save::holds(std::size_t piece) const {
   const WriteItem& item = plan_.pieces[piece];
   const LocalBox& local = collected_.local[item.tensor];
   if (local.bytes.empty() || !contains(local.box, item.box)) return false;
   const auto& holdings = collected_.holdings[item.tensor];
   return std::any_of(holdings.begin(), holdings.end(), [&](const Holding& holding) {
-    return contains(holding.box, item.box) && std::find(holding.ranks.begin(), holding.ranks.end(), ranks_.rank()) != holding.ranks.end();
+    return contains(holding.box, item.box) &&
+           std::find(holding.ranks.begin(), holding.ranks.end(), ranks_.rank()) != holding.ranks.end();
   });
 }
 
@@ -182,7 +194,7 @@ std::vector<HeldBox> Save::pass() {
 // What this rank knows of a piece that it holds, as deeply as the component wants it compared.
 Evidence Save::evidence(std::size_t piece) const {
   const auto bytes = bytes_of_piece(piece);
-  if (compared(piece) == Validation::quick) {   // the ends: enough to see another step or another seed
+  if (compared(piece) == Validation::quick) {  // the ends: enough to see another step or another seed
     constexpr std::size_t sample = 4096;
     const Hash128 first = hash128(bytes.first(std::min(sample, bytes.size())));
     const Hash128 last = hash128(bytes.last(std::min(sample, bytes.size())));
@@ -237,26 +249,27 @@ void Save::seal() {
   });
   for (const std::string& text : ranks_.all_gather(encode(sealed))) {
     const Numbers numbers = decode(text);
-    for (std::size_t i = 0; i + 3 < numbers.size(); i += 4) state_.files[numbers[i]] = {numbers[i + 1], {numbers[i + 2], numbers[i + 3]}};
+    for (std::size_t i = 0; i + 3 < numbers.size(); i += 4)
+      state_.files[numbers[i]] = {numbers[i + 1], {numbers[i + 2], numbers[i + 3]}};
   }
 }
 
 Hash128 Save::commit() {
-  together(ranks_, fmt::format("committing the checkpoint of step {}", request_.step), [&] {
-    enter(Phase::save_commit);
-  });
-  const std::string digest = rank0_tells(ranks_, fmt::format("committing the checkpoint of step {}", request_.step), [&] {
-    Manifest facts;
-    facts.step = request_.step;
-    facts.uuid = uuid_;
-    facts.mesh = request_.world.mesh;
-    facts.components = collected_.components;
-    facts.metrics = request_.metrics;
-    facts.documents = request_.documents;
-    const Manifest manifest = seal_checkpoint(staging_, plan_, state_, std::move(facts));
-    replace_checkpoint(staging_, checkpoint_folder(request_.run, request_.step));
-    return to_hex(manifest.state_digest);
-  });
+  together(ranks_, fmt::format("committing the checkpoint of step {}", request_.step),
+           [&] { enter(Phase::save_commit); });
+  const std::string digest =
+      rank0_tells(ranks_, fmt::format("committing the checkpoint of step {}", request_.step), [&] {
+        Manifest facts;
+        facts.step = request_.step;
+        facts.uuid = uuid_;
+        facts.mesh = request_.world.mesh;
+        facts.components = collected_.components;
+        facts.metrics = request_.metrics;
+        facts.documents = request_.documents;
+        const Manifest manifest = seal_checkpoint(staging_, plan_, state_, std::move(facts));
+        replace_checkpoint(staging_, checkpoint_folder(request_.run, request_.step));
+        return to_hex(manifest.state_digest);
+      });
   return hash_from_hex(digest);
 }
 
@@ -269,17 +282,17 @@ std::uint64_t Save::bytes() const {
 // What follows a commit cannot undo it: a problem here is reported, not thrown.
 void tidy_up(Communicator& ranks, const SaveRequest& request, SaveReport& report) {
   const std::string told = rank0_tells(ranks, "removing old checkpoints", [&] {
-    Json result = {{"retired", Json::array()}, {"problem", ""}};
+    Json result = {{"pruned", Json::array()}, {"problem", ""}};
     try {
       advise_latest(request.run, request.step);
-      result["retired"] = retire(request.run, request.retention);
+      result["pruned"] = prune(request.run, request.retention);
     } catch (const Error& error) {
       result["problem"] = error.what();
     }
     return to_text(result);
   });
   const Json result = parse_json(told, "the report of rank 0");
-  report.retired = result.at("retired").get<std::vector<std::int64_t>>();
+  report.pruned = result.at("pruned").get<std::vector<std::int64_t>>();
   report.retention_problem = result.at("problem").get<std::string>();
 }
 

@@ -1,5 +1,6 @@
-// Saving: all ranks write their share of the state into one staged folder, compare what should be equal, and commit it together, or
-// none of it. What is saved is declared in store/component.hpp; getting it back: checkpoint/load.hpp, checkpoint/resume.hpp.
+// Saving: all ranks write their share of the state into one staged folder, compare what should be equal, and commit it
+// together, or none of it. What is saved is declared in store/component.hpp; getting it back:
+// checkpoint/load_checkpoint.hpp, checkpoint/resume.hpp.
 #pragma once
 
 #include "base/files.hpp"
@@ -18,30 +19,32 @@
 namespace lockstep {
 
 struct SaveRequest {
-  Path run;                            // the checkpoint becomes RUN/checkpoints/step-N
+  Path run;  // the checkpoint becomes RUN/checkpoints/step-N
   std::int64_t step = 0;
-  World world;                         // of the ranks of the communicator
-  std::vector<std::pair<std::string, double>> metrics = {};            // those of rank 0 count
-  std::vector<std::pair<std::string, std::string>> documents = {};     // "config.yaml", "config.json", …: those of rank 0 count
+  World world;                                               // of the ranks of the communicator
+  std::vector<std::pair<std::string, double>> metrics = {};  // those of rank 0 count
+  std::vector<std::pair<std::string, std::string>> documents =
+      {};  // "config.yaml", "config.json", …: those of rank 0 count
   Retention retention = {};
-  int ranks_per_file = 1;              // neighbouring ranks that share one part
-  std::function<void(Phase)> enter = {};   // called as a rank enters save_plan … save_commit; may throw (injection). Local
+  int ranks_per_file = 1;  // neighbouring ranks that share one part
+  std::function<void(Phase)> enter =
+      {};  // called as a rank enters save_plan … save_commit; may throw (injection). Local
 };
 
 struct SaveReport {
   Path path;
   std::int64_t step = 0;
-  std::uint64_t bytes = 0;             // of all parts
+  std::uint64_t bytes = 0;  // of all parts
   double seconds = 0;
   Hash128 state_digest;
-  std::vector<std::int64_t> retired;   // steps that made room
-  std::string retention_problem;       // why older ones could not be removed; the new checkpoint is sound all the same
+  std::vector<std::int64_t> pruned;  // steps that made room
+  std::string retention_problem;     // why older ones could not be removed; the new checkpoint is sound all the same
 };
 
-/// Commits a checkpoint of the components, each of which every rank names in the same order, and returns the same report on all ranks.
-/// Collective over `ranks`. On any failure all ranks throw one AgreedError naming the failing rank, what was staged is removed, and the
-/// checkpoint that was current stays so: Error(storage) if files could not be written as they should, Error(verdict) naming tensor and
-/// ranks if ranks of a cell hold different bytes.
+/// Commits a checkpoint of the components, each of which every rank names in the same order, and returns the same
+/// report on all ranks. Collective over `ranks`. On any failure all ranks throw one AgreedError naming the failing
+/// rank, what was staged is removed, and the checkpoint that was current stays so: Error(storage) if files could not be
+/// written as they should, Error(verdict) naming tensor and ranks if ranks of a cell hold different bytes.
 SaveReport save(Communicator& ranks, const std::vector<Component>& components, const SaveRequest& request);
 
 }  // namespace lockstep

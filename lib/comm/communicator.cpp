@@ -19,7 +19,9 @@ class SoloCommunicator final : public Communicator {
   void all_reduce(std::span<std::byte>, DType, Reduce) override {}
   void broadcast(std::span<std::byte>, int) override {}
   std::vector<std::string> all_gather(const std::string& bytes) override { return {bytes}; }
-  std::unique_ptr<Communicator> split(int, const std::string& name) override { return std::make_unique<SoloCommunicator>(name); }
+  std::unique_ptr<Communicator> split(int, const std::string& name) override {
+    return std::make_unique<SoloCommunicator>(name);
+  }
 
  private:
   std::string name_;

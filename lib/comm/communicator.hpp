@@ -1,6 +1,7 @@
-// A group of ranks that speak to each other. The MPI implementation is comm/mpi_communicator.hpp; with one rank nothing is sent or copied.
-// All members are Collective over the communicator unless they say Local: every rank of it calls them, in the same order.
-// Communication behind the computation: comm/lane.hpp. Work that may fail on some ranks: comm/together.hpp.
+// A group of ranks that speak to each other. The MPI implementation is comm/mpi_communicator.hpp; with one rank nothing
+// is sent or copied. All members are Collective over the communicator unless they say Local: every rank of it calls
+// them, in the same order. Communication behind the computation: comm/lane.hpp. Work that may fail on some ranks:
+// comm/together.hpp.
 #pragma once
 
 #include "layout/dtype.hpp"
@@ -19,15 +20,16 @@ enum class Reduce { sum, min, max };
 class Communicator {
  public:
   virtual ~Communicator() = default;
-  virtual int rank() const = 0;   // Local. In this communicator; the world rank for the world communicator
-  virtual int size() const = 0;   // Local
-  virtual const std::string& name() const = 0;   // Local. "world", "dp_replicate", …: for messages and traces
-  virtual int world_rank() const { return rank(); }   // Local. As messages name a rank
+  virtual int rank() const = 0;  // Local. In this communicator; the world rank for the world communicator
+  virtual int size() const = 0;  // Local
+  virtual const std::string& name() const = 0;       // Local. "world", "dp_replicate", …: for messages and traces
+  virtual int world_rank() const { return rank(); }  // Local. As messages name a rank
 
   virtual void barrier() = 0;
-  /// In place, over all ranks. bf16 is summed in fp32 in rank order and rounded once; fp32 and fp64 are summed in rank order
-  /// in their own precision. So the result is the same on all ranks and in every run, and depends on the number of ranks only.
-  /// A minimum or maximum with a NaN among its operands is NaN. `bytes` holds elements of `dtype` (f64, f32, bf16, i64, u64, i32).
+  /// In place, over all ranks. bf16 is summed in fp32 in rank order and rounded once; fp32 and fp64 are summed in rank
+  /// order in their own precision. So the result is the same on all ranks and in every run, and depends on the number
+  /// of ranks only. A minimum or maximum with a NaN among its operands is NaN. `bytes` holds elements of `dtype` (f64,
+  /// f32, bf16, i64, u64, i32).
   virtual void all_reduce(std::span<std::byte> bytes, DType dtype, Reduce reduce) = 0;
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
   /// Every rank's bytes, by rank; lengths may differ.

@@ -33,8 +33,8 @@ std::string encode(const Failure& failure) {
 
 Failure decode_failure(const std::string& text) {
   const Json fields = parse_json(text, "failure of a rank");
-  return {static_cast<ExitCode>(fields.at(0).get<int>()), fields.at(1).get<std::string>(), fields.at(2).get<std::string>(),
-          fields.at(3).get<int>(), fields.at(4).get<std::string>()};
+  return {static_cast<ExitCode>(fields.at(0).get<int>()), fields.at(1).get<std::string>(),
+          fields.at(2).get<std::string>(), fields.at(3).get<int>(), fields.at(4).get<std::string>()};
 }
 
 int severity(ExitCode code) {
@@ -77,9 +77,12 @@ AgreedError explain(const std::vector<Failure>& failures, int size, std::string_
   std::sort(sharing.begin(), sharing.end());
   std::string who;
   if (sharing.size() == 1 && size > 1) who = fmt::format("rank {} ({}): ", worst.rank, worst.host);
-  if (sharing.size() > 1 && sharing.size() < static_cast<std::size_t>(size)) who = fmt::format("ranks {}: ", rank_ranges(sharing));
+  if (sharing.size() > 1 && sharing.size() < static_cast<std::size_t>(size))
+    who = fmt::format("ranks {}: ", rank_ranges(sharing));
   std::string message = who + (what.empty() ? "" : fmt::format("{}: ", what)) + worst.message;
-  if (!others.empty()) message += fmt::format(" (and {} other {} on other ranks)", others.size(), others.size() == 1 ? "failure" : "failures");
+  if (!others.empty())
+    message +=
+        fmt::format(" (and {} other {} on other ranks)", others.size(), others.size() == 1 ? "failure" : "failures");
   return {Error(worst.code, message, worst.hint), worst.rank};
 }
 

@@ -15,7 +15,7 @@ namespace lockstep {
 class AgreedError : public Error {
  public:
   AgreedError(const Error& error, int owner) : Error(error), owner_(owner) {}
-  int owner() const { return owner_; }   // the world rank that failed and prints the explanation
+  int owner() const { return owner_; }  // the world rank that failed and prints the explanation
 
  private:
   int owner_;
@@ -26,7 +26,7 @@ struct Failure {
   ExitCode code = ExitCode::bug;
   std::string message;
   std::string hint;
-  int rank = 0;                          // world rank
+  int rank = 0;  // world rank
   std::string host;
 
   bool operator==(const Failure&) const = default;
@@ -37,12 +37,13 @@ Failure failure_of(const std::exception_ptr& exception, const Communicator& rank
 std::string encode(const Failure& failure);
 Failure decode_failure(const std::string& text);
 
-/// Which failure is worth telling: causes before consequences (a peer that died), bugs of ours before all. Higher is worse.
+/// Which failure is worth telling: causes before consequences (a peer that died), bugs of ours before all. Higher is
+/// worse.
 int severity(ExitCode code);
 
 /// The one explanation of `failures` (at least one) among `size` ranks: the worst, of the lowest rank, as
-/// "rank 3 (node17): <message>"; a message that several ranks share names them all, one that all ranks share names none; further
-/// different messages are counted. `what` goes between rank and message if it is not empty. Local.
+/// "rank 3 (node17): <message>"; a message that several ranks share names them all, one that all ranks share names
+/// none; further different messages are counted. `what` goes between rank and message if it is not empty. Local.
 AgreedError explain(const std::vector<Failure>& failures, int size, std::string_view what);
 
 /// "0-2,5" from {0, 1, 2, 5}.

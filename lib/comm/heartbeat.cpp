@@ -8,9 +8,18 @@ namespace lockstep {
 
 namespace {
 constexpr std::size_t request_bits = 4;
-enum Place : std::size_t { loss, norm, tokens, next_tokens, stop_after_step, stop_now, failures, first_request,
-                           places = first_request + request_bits };
-static_assert(places * sizeof(double) == heartbeat_bytes);
+enum Field : std::size_t {
+  loss,
+  norm,
+  tokens,
+  next_tokens,
+  stop_after_step,
+  stop_now,
+  failures,
+  first_request,
+  fields = first_request + request_bits
+};
+static_assert(fields * sizeof(double) == heartbeat_bytes);
 
 [[noreturn]] void throw_for_all(Communicator& ranks, const std::exception_ptr& mine) {
   std::vector<Failure> failed;
@@ -21,9 +30,9 @@ static_assert(places * sizeof(double) == heartbeat_bytes);
 }
 }  // namespace
 
-Beat heartbeat(Communicator& ranks, const Beat& mine) {
+HeartbeatData heartbeat(Communicator& ranks, const HeartbeatData& mine) {
   // Only sums: a level is the number of ranks that ask for it, a request or a failure the number of ranks that have it.
-  std::array<double, places> wire{};
+  std::array<double, fields> wire{};
   wire[loss] = mine.loss_sum;
   wire[norm] = mine.grad_norm_squared;
   wire[tokens] = static_cast<double>(mine.tokens);
@@ -31,11 +40,12 @@ Beat heartbeat(Communicator& ranks, const Beat& mine) {
   wire[stop_after_step] = mine.stop == StopLevel::after_step ? 1 : 0;
   wire[stop_now] = mine.stop == StopLevel::now ? 1 : 0;
   wire[failures] = mine.failure ? 1 : 0;
-  for (std::size_t bit = 0; bit < request_bits; ++bit) wire[first_request + bit] = static_cast<unsigned>(mine.requests) >> bit & 1u;
+  for (std::size_t bit = 0; bit < request_bits; ++bit)
+    wire[first_request + bit] = static_cast<unsigned>(mine.requests) >> bit & 1u;
   ranks.all_reduce(wire, Reduce::sum);
   if (wire[failures] > 0) throw_for_all(ranks, mine.failure);
 
-  Beat all;
+  HeartbeatData all;
   all.loss_sum = wire[loss];
   all.grad_norm_squared = wire[norm];
   all.tokens = static_cast<std::int64_t>(wire[tokens]);

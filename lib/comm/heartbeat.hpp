@@ -1,5 +1,6 @@
-// The one small reduction of a step: from here on every rank knows the same loss, norm, stop level, requests, and whether any rank has
-// failed. Every decision about the job is taken from its result, and is therefore the same everywhere.
+// The one small reduction of a step: from here on every rank knows the same loss, norm, stop level, requests, and
+// whether any rank has failed. Every decision about the job is taken from its result, and is therefore the same
+// everywhere.
 #pragma once
 
 #include "comm/communicator.hpp"
@@ -12,25 +13,27 @@ namespace lockstep {
 
 /// What callbacks and the stop protocol ask for; merged over ranks: one rank suffices.
 enum class Request : unsigned { none = 0, log = 1, evaluate = 2, save = 4, sample = 8 };
-constexpr Request operator|(Request a, Request b) { return static_cast<Request>(static_cast<unsigned>(a) | static_cast<unsigned>(b)); }
+constexpr Request operator|(Request a, Request b) {
+  return static_cast<Request>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
+}
 constexpr bool asks(Request all, Request one) { return (static_cast<unsigned>(all) & static_cast<unsigned>(one)) != 0; }
 
 /// One rank's part going in, the job's coming out.
-struct Beat {
-  double loss_sum = 0;                   // Σ over tokens
-  double grad_norm_squared = 0;          // of the distinct pieces this rank answers for
-  std::int64_t tokens = 0;               // valid tokens of this step
-  std::int64_t next_tokens = 0;          // valid tokens of the next step: the loader runs one ahead
-  StopLevel stop = StopLevel::none;      // out: the highest
-  Request requests = Request::none;      // out: all of them
-  std::exception_ptr failure;            // in: what this rank failed with since the last beat; the numbers then do not matter
+struct HeartbeatData {
+  double loss_sum = 0;               // Σ over tokens
+  double grad_norm_squared = 0;      // of the distinct pieces this rank answers for
+  std::int64_t tokens = 0;           // valid tokens of this step
+  std::int64_t next_tokens = 0;      // valid tokens of the next step: the loader runs one ahead
+  StopLevel stop = StopLevel::none;  // out: the highest
+  Request requests = Request::none;  // out: all of them
+  std::exception_ptr failure;  // in: what this rank failed with since the last beat; the numbers then do not matter
 };
 
 /// What each rank puts into the reduction.
 constexpr std::int64_t heartbeat_bytes = 11 * sizeof(double);
 
-/// Sums the numbers and merges the rest. If any rank brought a failure, all ranks throw the same AgreedError: that of the worst, lowest
-/// rank. Counts are exact up to 2^53. Collective over `ranks`.
-Beat heartbeat(Communicator& ranks, const Beat& mine);
+/// Sums the numbers and merges the rest. If any rank brought a failure, all ranks throw the same AgreedError: that of
+/// the worst, lowest rank. Counts are exact up to 2^53. Collective over `ranks`.
+HeartbeatData heartbeat(Communicator& ranks, const HeartbeatData& mine);
 
 }  // namespace lockstep

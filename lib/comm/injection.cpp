@@ -16,8 +16,10 @@ const std::map<std::string, Injection::Kind, std::less<>> kinds = {
 
 [[noreturn]] void refuse(const std::string& text, const std::string& reason) {
   throw Error(ExitCode::usage, fmt::format("cannot read the injected failure '{}': {}", text, reason),
-              fmt::format("rank=N,phase=PHASE[,step=N][,steps=N],kind=KIND[,code=N] with KIND one of throw, exit, stall, nan, kill, stop "
-                          "and PHASE one of {}", phase_names()));
+              fmt::format("rank=N,phase=PHASE[,step=N][,steps=N],kind=KIND[,code=N] with KIND one of throw, exit, "
+                          "stall, nan, kill, stop "
+                          "and PHASE one of {}",
+                          phase_names()));
 }
 
 std::int64_t number(const std::string& text, std::string_view key, std::string_view value) {

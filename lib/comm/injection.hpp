@@ -1,4 +1,5 @@
-// A failure to bring about, for tests: what ends all ranks or none cannot be tested without a rank that fails on demand.
+// A failure to bring about, for tests: what ends all ranks or none cannot be tested without a rank that fails on
+// demand.
 #pragma once
 
 #include "comm/phase.hpp"
@@ -11,11 +12,11 @@ namespace lockstep {
 /// As written: rank=1,phase=forward,step=3,kind=throw. Kinds: throw, exit (without a word), stall, nan, kill, stop.
 struct Injection {
   enum class Kind { raise, exit, stall, nan, kill, stop } kind = Kind::raise;
-  int rank = 0;                  // world rank
+  int rank = 0;  // world rank
   Phase phase = Phase::start_up;
-  std::int64_t step = -1;        // -1: the first time the phase is entered
-  std::int64_t steps = 1;        // that it happens in, once each, one after the other
-  int code = 9;                  // of kinds exit and throw; throw without a code is a bug (70)
+  std::int64_t step = -1;  // -1: the first time the phase is entered
+  std::int64_t steps = 1;  // that it happens in, once each, one after the other
+  int code = 9;            // of kinds exit and throw; throw without a code is a bug (70)
 };
 
 /// Throws Error(usage) that lists the accepted words.

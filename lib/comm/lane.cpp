@@ -15,12 +15,12 @@ namespace lockstep {
 
 struct CommunicationLane::State {
   std::unique_ptr<Communicator> ranks;
-  mutable std::mutex mutex;                                // guards all below
+  mutable std::mutex mutex;  // guards all below
   std::condition_variable changed;
-  std::deque<std::function<void(Communicator&)>> queue;    // the first is being done
-  std::uint64_t issued = 0;                                // tickets given out
-  std::uint64_t done = 0;                                  // tickets finished, in order
-  std::exception_ptr failure;                              // of ticket done + 1
+  std::deque<std::function<void(Communicator&)>> queue;  // the first is being done
+  std::uint64_t issued = 0;                              // tickets given out
+  std::uint64_t done = 0;                                // tickets finished, in order
+  std::exception_ptr failure;                            // of ticket done + 1
   bool over = false;
   double busy_s = 0;
   std::thread thread;
@@ -64,7 +64,7 @@ CommunicationLane::~CommunicationLane() {
   std::unique_lock lock(state_->mutex);
   state_->over = true;
   if (std::uncaught_exceptions() > 0) {
-    while (state_->queue.size() > 1) state_->queue.pop_back();   // not begun
+    while (state_->queue.size() > 1) state_->queue.pop_back();  // not begun
     state_->changed.notify_all();
     const bool idle = state_->changed.wait_for(lock, std::chrono::seconds(2), [this] { return state_->queue.empty(); });
     if (!idle) {

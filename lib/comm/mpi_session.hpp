@@ -13,17 +13,17 @@ namespace lockstep {
 /// MPI from MPI_Init_thread to MPI_Finalize; one per process, made by the main of a parallel program or a test.
 class MpiSession {
  public:
-  /// Starts MPI. Throws Error(communication) if it lacks MPI_THREAD_MULTIPLE, or if the launcher started several processes that do not
-  /// find each other. Collective over the job.
+  /// Starts MPI. Throws Error(communication) if it lacks MPI_THREAD_MULTIPLE, or if the launcher started several
+  /// processes that do not find each other. Collective over the job.
   MpiSession();
   /// Ends MPI. Collective over the job: call only where all ranks get here.
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
-  /// Every rank's code at the end of its work, by rank; nothing if the others do not get here within `patience_s` (negative: wait for ever).
-  /// At most once per process. Collective over the job, as far as that is still possible.
-  std::optional<std::vector<std::uint64_t>> gather_last_words(std::uint64_t word, double patience_s);
+  /// Every rank's code at the end of its work, by rank; nothing if the others do not get here within `patience_s`
+  /// (negative: wait for ever). At most once per process. Collective over the job, as far as that is still possible.
+  std::optional<std::vector<std::uint64_t>> gather_outcomes(std::uint64_t word, double patience_s);
 
  private:
   struct State;

@@ -49,7 +49,8 @@ bool read_memory(const Peer& peer, std::uint64_t address, std::span<std::byte> i
     const ssize_t count = read_some(peer, address, into);
     if (count < 0 && errno == ESRCH) return false;
     if (count <= 0)
-      fail(ExitCode::communication, "reading {} bytes of process {} failed: {}", into.size(), peer.process, count < 0 ? std::strerror(errno) : "nothing there");
+      fail(ExitCode::communication, "reading {} bytes of process {} failed: {}", into.size(), peer.process,
+           count < 0 ? std::strerror(errno) : "nothing there");
     address += static_cast<std::uint64_t>(count);
     into = into.subspan(static_cast<std::size_t>(count));
   }

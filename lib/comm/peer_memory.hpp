@@ -1,5 +1,5 @@
-// The memory of other processes of this machine, read without their help (process_vm_readv of Linux): a copy instead of messages. Systems may
-// forbid it, so it is tried before it is relied on. Who uses it: comm/mpi_communicator.cpp.
+// The memory of other processes of this machine, read without their help (process_vm_readv of Linux): a copy instead of
+// messages. Systems may forbid it, so it is tried before it is relied on. Who uses it: comm/mpi_communicator.cpp.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-/// How a process is recognised by one that reads it: a number of its own and where that stands. Plain bytes, sent as they are.
+/// How a process is recognised by one that reads it: a number of its own and where that stands. Plain bytes, sent as
+/// they are.
 struct Peer {
   std::int64_t process = 0;
   std::uint64_t address = 0;
@@ -17,11 +18,12 @@ struct Peer {
 
 /// This process. Local.
 Peer this_process();
-/// Whether this process may read the memory of `peer` and finds its number there: not one on another machine or in another container that
-/// happens to have the same process number. Local.
+/// Whether this process may read the memory of `peer` and finds its number there: not one on another machine or in
+/// another container that happens to have the same process number. Local.
 bool is_readable(const Peer& peer);
 
-/// Fills `into` from `address` of `peer`. False if that process has ended. Local. Throws Error(communication) if the system refuses.
+/// Fills `into` from `address` of `peer`. False if that process has ended. Local. Throws Error(communication) if the
+/// system refuses.
 bool read_memory(const Peer& peer, std::uint64_t address, std::span<std::byte> into);
 
 }  // namespace lockstep

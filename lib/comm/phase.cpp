@@ -7,10 +7,22 @@ namespace lockstep {
 
 namespace {
 constexpr std::array<std::pair<Phase, std::string_view>, 16> names = {{
-    {Phase::start_up, "start-up"}, {Phase::data, "data"}, {Phase::forward, "forward"}, {Phase::backward, "backward"},
-    {Phase::reduction, "reduction"}, {Phase::optimizer, "optimizer"}, {Phase::heartbeat, "heartbeat"}, {Phase::evaluation, "evaluation"},
-    {Phase::sample, "sample"}, {Phase::save_plan, "save.plan"}, {Phase::save_stage, "save.stage"}, {Phase::save_write, "save.write"},
-    {Phase::save_seal, "save.seal"}, {Phase::save_commit, "save.commit"}, {Phase::load, "load"}, {Phase::shutdown, "shutdown"},
+    {Phase::start_up, "start-up"},
+    {Phase::data, "data"},
+    {Phase::forward, "forward"},
+    {Phase::backward, "backward"},
+    {Phase::reduction, "reduction"},
+    {Phase::optimizer, "optimizer"},
+    {Phase::heartbeat, "heartbeat"},
+    {Phase::evaluation, "evaluation"},
+    {Phase::sample, "sample"},
+    {Phase::save_plan, "save.plan"},
+    {Phase::save_stage, "save.stage"},
+    {Phase::save_write, "save.write"},
+    {Phase::save_seal, "save.seal"},
+    {Phase::save_commit, "save.commit"},
+    {Phase::load, "load"},
+    {Phase::shutdown, "shutdown"},
 }};
 }  // namespace
 

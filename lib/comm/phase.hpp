@@ -7,10 +7,26 @@
 
 namespace lockstep {
 
-enum class Phase { start_up, data, forward, backward, reduction, optimizer, heartbeat, evaluation, sample,
-                   save_plan, save_stage, save_write, save_seal, save_commit, load, shutdown };
-std::string_view name_of(Phase phase);                             // "start-up", "save.write", …
-std::optional<Phase> parse_phase(std::string_view name);           // the inverse
-std::string phase_names();                                         // all of them, separated by ", "
+enum class Phase {
+  start_up,
+  data,
+  forward,
+  backward,
+  reduction,
+  optimizer,
+  heartbeat,
+  evaluation,
+  sample,
+  save_plan,
+  save_stage,
+  save_write,
+  save_seal,
+  save_commit,
+  load,
+  shutdown
+};
+std::string_view name_of(Phase phase);                    // "start-up", "save.write", …
+std::optional<Phase> parse_phase(std::string_view name);  // the inverse
+std::string phase_names();                                // all of them, separated by ", "
 
 }  // namespace lockstep

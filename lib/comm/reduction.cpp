@@ -11,7 +11,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t block = 64;   // elements whose sums are kept at once
+constexpr std::size_t block = 64;  // elements whose sums are kept at once
 
 template <class T>
 T combine(T a, T b, Reduce reduce) {
@@ -45,9 +45,11 @@ Stored read_at(const std::byte* at, std::size_t index) {
   return value;
 }
 
-/// Reduces `count` elements from `begin` of each operand into `into`. Inlined with a constant count it becomes vector instructions.
+/// Reduces `count` elements from `begin` of each operand into `into`. Inlined with a constant count it becomes vector
+/// instructions.
 template <class Element>
-inline void reduce_some(std::span<const std::byte* const> operands, std::size_t begin, std::byte* into, std::size_t count, Reduce reduce) {
+inline void reduce_some(std::span<const std::byte* const> operands, std::size_t begin, std::byte* into,
+                        std::size_t count, Reduce reduce) {
   using Stored = typename Element::Stored;
   const std::size_t offset = begin * sizeof(Stored);
   std::array<typename Element::Sum, block> sums;
@@ -57,7 +59,8 @@ inline void reduce_some(std::span<const std::byte* const> operands, std::size_t 
     if (reduce == Reduce::sum) {
       for (std::size_t i = 0; i < count; ++i) sums[i] += Element::load(read_at<Stored>(operand, i));
     } else {
-      for (std::size_t i = 0; i < count; ++i) sums[i] = combine(sums[i], Element::load(read_at<Stored>(operand, i)), reduce);
+      for (std::size_t i = 0; i < count; ++i)
+        sums[i] = combine(sums[i], Element::load(read_at<Stored>(operand, i)), reduce);
     }
   }
   for (std::size_t i = 0; i < count; ++i) {
@@ -76,7 +79,8 @@ void reduce_elements(std::span<const std::byte* const> operands, std::span<std::
 
 }  // namespace
 
-void reduce_in_order(std::span<const std::byte* const> operands, std::span<std::byte> into, DType dtype, Reduce reduce) {
+void reduce_in_order(std::span<const std::byte* const> operands, std::span<std::byte> into, DType dtype,
+                     Reduce reduce) {
   switch (dtype) {
     case DType::f64: return reduce_elements<Plain<double>>(operands, into, reduce);
     case DType::f32: return reduce_elements<Plain<float>>(operands, into, reduce);

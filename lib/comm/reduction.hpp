@@ -1,4 +1,5 @@
-// The arithmetic of a reduction in rank order, without communication. Who moves the operands: comm/mpi_communicator.cpp.
+// The arithmetic of a reduction in rank order, without communication. Who moves the operands:
+// comm/mpi_communicator.cpp.
 #pragma once
 
 #include "comm/communicator.hpp"

@@ -2,8 +2,8 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
-#include "comm/place_table.hpp"
-#include "comm/places.hpp"
+#include "comm/rank_board.hpp"
+#include "comm/rank_table.hpp"
 #include "comm/stop_signals.hpp"
 
 #include <poll.h>
@@ -22,10 +22,11 @@ namespace lockstep {
 
 namespace {
 
-constexpr double hold_s = 15;                  // for whoever claimed the last word to say it and end the job
+constexpr double hold_s = 15;  // for whoever claimed the last word to say it and end the job
 
 void print_now(const std::string& line) {
-  [[maybe_unused]] const auto written = ::write(2, line.data(), line.size());   // a lost last word is no reason to fail differently
+  [[maybe_unused]] const auto written =
+      ::write(2, line.data(), line.size());  // a lost last word is no reason to fail differently
 }
 
 void sleep_s(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
@@ -33,44 +34,50 @@ void sleep_s(double seconds) { std::this_thread::sleep_for(std::chrono::duration
 }  // namespace
 
 struct Session::State {
-  explicit State(std::unique_ptr<Communicator> ranks) : world(std::move(ranks)), places(*world) {}
+  explicit State(std::unique_ptr<Communicator> ranks) : world(std::move(ranks)), board(*world) {}
 
   std::unique_ptr<Communicator> world;
-  Places places;
+  RankBoard board;
   std::string host = host_name();
   double begin_s = monotonic_seconds();
 
-  std::mutex mutex;                            // guards on_end
+  std::mutex mutex;  // guards on_end
   std::function<void(const End&)> on_end;
-  double watchdog_s = 0;                       // constant while the watchdog runs, as the next
+  double watchdog_s = 0;  // constant while the watchdog runs, as the next
   std::map<Phase, double> phase_limits_s;
-  FileDescriptor wake;                         // readable when the session is over
+  FileDescriptor wake;  // readable when the session is over
   std::thread watchdog;
 
-  std::optional<Injection> injection;          // taken when it has happened
+  std::optional<Injection> injection;  // taken when it has happened
   bool nan_due = false;
-  std::atomic<bool> explains{false};           // the claim to the last word is this rank's
+  std::atomic<bool> explains{false};  // the claim to the last word is this rank's
   std::atomic<int> requested{0};
   std::atomic<bool> ending{false};
   std::optional<StopSignals> signals;
 
   std::string who() const { return world->size() == 1 ? "" : fmt::format("rank {} ({}), ", world->world_rank(), host); }
   std::string place_text() const {
-    const Place mine = places.mine();
+    const RankStatus mine = board.mine();
     return text_of(mine.phase, mine.step);
   }
   double limit_of(Phase phase) const {
     const auto own = phase_limits_s.find(phase);
     return own == phase_limits_s.end() ? watchdog_s : own->second;
   }
-  End end_at(const Place& place, const std::string& explanation, int code) const {
-    return {.explanation = explanation, .code = code, .rank = place.rank, .host = place.host, .phase = place.phase, .step = place.step};
+  End end_at(const RankStatus& place, const std::string& explanation, int code) const {
+    return {.explanation = explanation,
+            .code = code,
+            .rank = place.rank,
+            .host = place.host,
+            .phase = place.phase,
+            .step = place.step};
   }
 
   void watch();
-  /// Waits for the session's end, or so long; looks after the other ranks' processes meanwhile. True when the session is over.
-  bool wait(double seconds, std::vector<Places::Neighbour>& neighbours);
-  void tell_of_death(const Place& dead);
+  /// Waits for the session's end, or so long; looks after the other ranks' processes meanwhile. True when the session
+  /// is over.
+  bool wait(double seconds, std::vector<RankBoard::Neighbour>& neighbours);
+  void tell_of_death(const RankStatus& dead);
   [[noreturn]] void tell_of_hang(double limit_s);
 
   /// Prints `text`, tells on_end and ends the job; of several threads the first one.
@@ -80,13 +87,14 @@ struct Session::State {
     }
     print_now(text);
     const int code = how.code;
-    std::thread([this, code] {                 // a file system that hangs must not keep the job from ending
+    std::thread([this, code] {  // a file system that hangs must not keep the job from ending
       sleep_s(hold_s);
       world->abort(code);
-    }).detach();
+    })
+        .detach();
     tell(how);
     world->abort(code);
-    ::_exit(code);   // gcc 12 does not see that a virtual function never returns
+    ::_exit(code);  // gcc 12 does not see that a virtual function never returns
   }
 
   void tell(const End& how) noexcept {
@@ -95,29 +103,30 @@ struct Session::State {
       const auto callback = on_end;
       lock.unlock();
       if (callback) callback(how);
-    } catch (...) {   // status.json could not be written: the exit code still says it
+    } catch (...) {  // status.json could not be written: the exit code still says it
     }
   }
 };
 
-bool Session::State::wait(double seconds, std::vector<Places::Neighbour>& neighbours) {
+bool Session::State::wait(double seconds, std::vector<RankBoard::Neighbour>& neighbours) {
   std::vector<pollfd> watched{{wake.get(), POLLIN, 0}};
-  for (const Places::Neighbour& neighbour : neighbours) watched.push_back({neighbour.descriptor, POLLIN, 0});
+  for (const RankBoard::Neighbour& neighbour : neighbours) watched.push_back({neighbour.descriptor, POLLIN, 0});
   if (::poll(watched.data(), watched.size(), static_cast<int>(seconds * 1e3) + 1) <= 0) return false;
   if (watched[0].revents != 0) return true;
   for (std::size_t i = watched.size() - 1; i > 0; --i) {
     if (watched[i].revents == 0) continue;
     const int rank = neighbours[i - 1].rank;
     neighbours.erase(neighbours.begin() + static_cast<std::ptrdiff_t>(i) - 1);
-    if (!places.has_left(rank)) tell_of_death(places.neighbour(rank));
+    if (!board.has_left(rank)) tell_of_death(board.neighbour(rank));
   }
   return false;
 }
 
 /// The launcher knows how the process ended, returns that code and ends the other ranks, within a second or two.
-void Session::State::tell_of_death(const Place& dead) {
-  if (!places.claim_last_word() || ending.exchange(true)) return;
-  const std::string explanation = fmt::format("rank {} ({}) ended without a word in {}", dead.rank, dead.host, text_of(dead.phase, dead.step));
+void Session::State::tell_of_death(const RankStatus& dead) {
+  if (!board.claim_report() || ending.exchange(true)) return;
+  const std::string explanation =
+      fmt::format("rank {} ({}) ended without a word in {}", dead.rank, dead.host, text_of(dead.phase, dead.step));
   print_now(explanation + "\n");
   constexpr int code = static_cast<int>(ExitCode::communication);
   tell(end_at(dead, explanation, code));
@@ -126,34 +135,35 @@ void Session::State::tell_of_death(const Place& dead) {
 }
 
 void Session::State::tell_of_hang(double limit_s) {
-  places.tell_machine();
-  const std::vector<Place> all = places.all(std::clamp(limit_s / 2, 1.0, 10.0));
-  const std::vector<Place> guilty = culprits(all);
+  board.tell_machine();
+  const std::vector<RankStatus> all = board.all(std::clamp(limit_s / 2, 1.0, 10.0));
+  const std::vector<RankStatus> guilty = culprits(all);
   const std::string who = guilty.empty() ? "every rank waits for another" : headline(guilty);
-  const std::string explanation = fmt::format("watchdog: {}: longer than the limit of {} s, the job ends", who, limit_s);
-  end(end_at(guilty.empty() ? places.mine() : guilty.front(), explanation, static_cast<int>(ExitCode::communication)),
+  const std::string explanation =
+      fmt::format("watchdog: {}: longer than the limit of {} s, the job ends", who, limit_s);
+  end(end_at(guilty.empty() ? board.mine() : guilty.front(), explanation, static_cast<int>(ExitCode::communication)),
       fmt::format("{}\n{}", explanation, all.size() > 1 ? table_of(all) : ""));
 }
 
 void Session::State::watch() {
-  std::vector<Places::Neighbour> neighbours = places.neighbours();
-  double look_s = 1;                           // between looks: a tenth of the shortest limit, at most this
+  std::vector<RankBoard::Neighbour> neighbours = board.neighbours();
+  double look_s = 1;  // between looks: a tenth of the shortest limit, at most this
   if (watchdog_s > 0) look_s = std::min(look_s, watchdog_s / 10);
   for (const auto& [phase, own_s] : phase_limits_s) {
     if (own_s > 0) look_s = std::min(look_s, own_s / 10);
   }
-  double held_since_s = 0;                     // when the deadline passed and somebody else had the last word
+  double held_since_s = 0;  // when the deadline passed and somebody else had the last word
   for (;;) {
     if (wait(look_s, neighbours)) return;
-    const Place now = places.mine();
+    const RankStatus now = board.mine();
     const double now_limit_s = limit_of(now.phase);
     if (now_limit_s <= 0 || now.seconds < now_limit_s / 2) continue;
-    if (places.claimed_elsewhere()) places.tell_machine();
+    if (board.claimed_elsewhere()) board.tell_machine();
     if (now.seconds < now_limit_s) {
       held_since_s = 0;
       continue;
     }
-    if (places.claim_last_word()) tell_of_hang(now_limit_s);
+    if (board.claim_report()) tell_of_hang(now_limit_s);
     if (held_since_s == 0) held_since_s = monotonic_seconds();
     if (monotonic_seconds() - held_since_s > hold_s) tell_of_hang(now_limit_s);
   }
@@ -162,7 +172,7 @@ void Session::State::watch() {
 Session::Session(std::unique_ptr<Communicator> world) : state_(std::make_unique<State>(std::move(world))) {}
 
 Session::~Session() {
-  state_->places.leave();
+  state_->board.leave();
   if (!state_->watchdog.joinable()) return;
   const std::uint64_t one = 1;
   [[maybe_unused]] const auto written = ::write(state_->wake.get(), &one, sizeof one);
@@ -176,7 +186,7 @@ void Session::configure(const Settings& settings) {
   if (state_->watchdog.joinable()) return;
   state_->watchdog_s = settings.watchdog_s;
   state_->phase_limits_s = settings.phase_limits_s;
-  state_->places.share(world(), settings.folder);
+  state_->board.share(world(), settings.folder);
   state_->wake = FileDescriptor(::eventfd(0, EFD_CLOEXEC));
   state_->watchdog = std::thread([this] { state_->watch(); });
 }
@@ -186,14 +196,18 @@ void Session::accept_stop_signals() {
 }
 
 void Session::enter(Phase phase, std::int64_t step) {
-  state_->places.enter(phase, step);
+  state_->board.enter(phase, step);
   std::optional<Injection>& due = state_->injection;
-  if (!due || due->rank != state_->world->world_rank() || due->phase != phase || (due->step >= 0 && due->step != step)) return;
+  if (!due || due->rank != state_->world->world_rank() || due->phase != phase || (due->step >= 0 && due->step != step))
+    return;
   const Injection injection = *due;
-  if (--due->steps > 0) due->step = step + 1;
-  else due.reset();
+  if (--due->steps > 0)
+    due->step = step + 1;
+  else
+    due.reset();
   switch (injection.kind) {
-    case Injection::Kind::raise: fail(static_cast<ExitCode>(injection.code), "injected failure in {}", state_->place_text());
+    case Injection::Kind::raise:
+      fail(static_cast<ExitCode>(injection.code), "injected failure in {}", state_->place_text());
     case Injection::Kind::exit: ::_exit(injection.code);
     case Injection::Kind::stall: std::this_thread::sleep_for(std::chrono::hours(24 * 365)); break;
     case Injection::Kind::nan: state_->nan_due = true; break;
@@ -202,8 +216,8 @@ void Session::enter(Phase phase, std::int64_t step) {
   }
 }
 
-Phase Session::phase() const { return state_->places.mine().phase; }
-std::int64_t Session::step() const { return state_->places.mine().step; }
+Phase Session::phase() const { return state_->board.mine().phase; }
+std::int64_t Session::step() const { return state_->board.mine().step; }
 double Session::seconds() const { return monotonic_seconds() - state_->begin_s; }
 std::string Session::where() const { return state_->who() + state_->place_text(); }
 
@@ -211,12 +225,14 @@ bool Session::take_injected_nan() { return std::exchange(state_->nan_due, false)
 
 StopLevel Session::stop_level() const {
   const int signalled = state_->signals ? state_->signals->count() : 0;
-  return static_cast<StopLevel>(std::min(std::max(signalled, state_->requested.load()), static_cast<int>(StopLevel::now)));
+  return static_cast<StopLevel>(
+      std::min(std::max(signalled, state_->requested.load()), static_cast<int>(StopLevel::now)));
 }
 
 void Session::request_stop(StopLevel level) {
   int before = state_->requested;
-  while (before < static_cast<int>(level) && !state_->requested.compare_exchange_weak(before, static_cast<int>(level))) {
+  while (before < static_cast<int>(level) &&
+         !state_->requested.compare_exchange_weak(before, static_cast<int>(level))) {
   }
 }
 
@@ -225,16 +241,18 @@ void Session::on_end(std::function<void(const End&)> callback) {
   state_->on_end = std::move(callback);
 }
 
-void Session::tell_end(const std::string& explanation, int code) noexcept { state_->tell(state_->end_at(state_->places.mine(), explanation, code)); }
-
-void Session::will_explain() {
-  if (state_->places.claim_last_word()) state_->explains = true;
+void Session::tell_end(const std::string& explanation, int code) noexcept {
+  state_->tell(state_->end_at(state_->board.mine(), explanation, code));
 }
 
-void Session::last_word(const std::string& explanation, int code) noexcept {
-  will_explain();
+void Session::claim_report() {
+  if (state_->board.claim_report()) state_->explains = true;
+}
+
+void Session::abort_with(const std::string& explanation, int code) noexcept {
+  claim_report();
   if (!state_->explains) sleep_s(hold_s);
-  state_->end(state_->end_at(state_->places.mine(), explanation, code), explanation + "\n");
+  state_->end(state_->end_at(state_->board.mine(), explanation, code), explanation + "\n");
 }
 
 }  // namespace lockstep

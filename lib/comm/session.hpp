@@ -1,6 +1,7 @@
-// What a running program has of its job: its communicator, the name of what it is doing now, the deadline for that, and the stop
-// requests of the outside. One per process, made by app, passed down; nothing of it is global except what a signal handler needs.
-// Failures to bring about for tests: comm/injection.hpp. From all stop requests to one decision: comm/stop.hpp and comm/heartbeat.hpp.
+// What a running program has of its job: its communicator, the name of what it is doing now, the deadline for that, and
+// the stop requests of the outside. One per process, made by app, passed down; nothing of it is global except what a
+// signal handler needs. Failures to bring about for tests: comm/injection.hpp. From all stop requests to one decision:
+// comm/stop.hpp and comm/heartbeat.hpp.
 #pragma once
 
 #include "base/files.hpp"
@@ -23,16 +24,16 @@ enum class StopLevel : int { none = 0, after_step = 1, now = 2 };
 class Session {
  public:
   struct Settings {
-    double watchdog_s = 600;                                       // deadline of a phase; 0: none
-    std::map<Phase, double> phase_limits_s = {};                   // of phases whose deadline is another one
-    Path folder = {};                                              // where several machines tell each other of a hang: the run directory
+    double watchdog_s = 600;                      // deadline of a phase; 0: none
+    std::map<Phase, double> phase_limits_s = {};  // of phases whose deadline is another one
+    Path folder = {};                             // where several machines tell each other of a hang: the run directory
     std::optional<Injection> injection = {};
   };
   /// How a job ended, in the words of the rank that explains it.
   struct End {
-    std::string explanation = {};                                  // empty after success
+    std::string explanation = {};  // empty after success
     int code = 0;
-    int rank = 0;                                                  // that it is about; with its place
+    int rank = 0;  // that it is about; with its place
     std::string host = {};
     Phase phase = Phase::start_up;
     std::int64_t step = -1;
@@ -44,37 +45,41 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   Communicator& world();
-  /// Shares the ranks' places and starts the watchdog. At the deadline of a phase the first rank to reach it prints who holds up the job
-  /// and where every rank is, also one that cannot speak any more, and ends the job with code 7. Where the process of another rank of this
-  /// machine ends without leaving the job in order, one rank says so and leaves the end to the launcher. Collective over the world.
+  /// Shares the ranks' places and starts the watchdog. At the deadline of a phase the first rank to reach it prints who
+  /// holds up the job and where every rank is, also one that cannot speak any more, and ends the job with code 7. Where
+  /// the process of another rank of this machine ends without leaving the job in order, one rank says so and leaves the
+  /// end to the launcher. Collective over the world.
   void configure(const Settings& settings);
-  /// From now until the end of the session USR1, TERM and INT are requests to stop: the first after the step, the second now, the third
-  /// ends the process. A repetition within 0.2 s is the same request, sent by both launcher and queue. Local.
+  /// From now until the end of the session USR1, TERM and INT are requests to stop: the first after the step, the
+  /// second now, the third ends the process. A repetition within 0.2 s is the same request, sent by both launcher and
+  /// queue. Local.
   void accept_stop_signals();
-  /// Says what the rank does from now on and restarts the deadline; brings an injected failure about if it is due here. Local.
-  /// `step` is -1 outside steps. May throw (that is the injection's purpose).
+  /// Says what the rank does from now on and restarts the deadline; brings an injected failure about if it is due here.
+  /// Local. `step` is -1 outside steps. May throw (that is the injection's purpose).
   void enter(Phase phase, std::int64_t step = -1);
-  Phase phase() const;                                             // Local
-  std::int64_t step() const;                                       // Local
-  double seconds() const;                                          // Local; since the session began
+  Phase phase() const;        // Local
+  std::int64_t step() const;  // Local
+  double seconds() const;     // Local; since the session began
   /// "rank 1 (node17), forward of step 3"; without the rank in a job of one. Local.
   std::string where() const;
   /// True once if an injected NaN is due: the caller poisons its numbers. Local.
   bool take_injected_nan();
   /// The strongest request that this process has received by signal or request_stop. Local.
   StopLevel stop_level() const;
-  void request_stop(StopLevel level);                              // Local
-  /// Called with the outcome when the job ends (status.json): where all ranks agree on it, on the one rank that explains it (with
-  /// success, rank 0); where a rank has to end the job alone, on that rank and perhaps on another thread. Must not communicate. Local.
+  void request_stop(StopLevel level);  // Local
+  /// Called with the outcome when the job ends (status.json): where all ranks agree on it, on the one rank that
+  /// explains it (with success, rank 0); where a rank has to end the job alone, on that rank and perhaps on another
+  /// thread. Must not communicate. Local.
   void on_end(std::function<void(const End&)> callback);
   /// Calls it; app does, when a tool has returned. Local.
   void tell_end(const std::string& explanation, int code) noexcept;
-  /// This rank has a failure that it will explain, alone or agreed with the others: watchdogs that it sets off elsewhere leave the word to
-  /// it for 15 s. Local.
-  void will_explain();
-  /// Prints `explanation`, tells on_end and ends the whole job with `code`, asking nobody: for a rank whose failure the others cannot
-  /// learn of otherwise. A rank that comes after another's claim to explain gives that one 15 s to end the job. Local.
-  [[noreturn]] void last_word(const std::string& explanation, int code) noexcept;
+  /// This rank has a failure that it will explain, alone or agreed with the others: watchdogs that it sets off
+  /// elsewhere leave the word to it for 15 s. Local.
+  void claim_report();
+  /// Prints `explanation`, tells on_end and ends the whole job with `code`, asking nobody: for a rank whose failure the
+  /// others cannot learn of otherwise. A rank that comes after another's claim to explain gives that one 15 s to end
+  /// the job. Local.
+  [[noreturn]] void abort_with(const std::string& explanation, int code) noexcept;
 
  private:
   struct State;

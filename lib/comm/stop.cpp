@@ -25,7 +25,7 @@ StopChannels::Asked StopChannels::poll() {
 
 void StopChannels::save_took(double seconds) {
   longest_save_s_ = std::max(longest_save_s_, seconds);
-  last_poll_s_ = -1;   // the time since the last poll is not that of a step
+  last_poll_s_ = -1;  // the time since the last poll is not that of a step
 }
 
 void StopChannels::read_control_file() {
@@ -34,7 +34,7 @@ void StopChannels::read_control_file() {
   if (!std::filesystem::exists(settings_.control_file, status)) return;
   const std::string content = read_file(settings_.control_file);
   const std::string word(trim(content));
-  if (word.empty()) return;   // being written
+  if (word.empty()) return;  // being written
   if (!std::filesystem::remove(settings_.control_file, status)) {
     fail(ExitCode::storage, "cannot remove {} after reading it: {}", path, status.message());
   }
@@ -45,7 +45,8 @@ void StopChannels::read_control_file() {
   } else if (word == "save") {
     save_asked_ = true;
   } else {
-    throw Error(ExitCode::usage, fmt::format("{} says '{}'", path, word.substr(0, 40)), "write one of the words stop, save, abort");
+    throw Error(ExitCode::usage, fmt::format("{} says '{}'", path, word.substr(0, 40)),
+                "write one of the words stop, save, abort");
   }
 }
 

@@ -1,5 +1,5 @@
-// Every way to ask a running job to stop or save, merged on one rank: signals, the control file, the clock. The heartbeat merges the ranks:
-// any one suffices, and all leave at the same step.
+// Every way to ask a running job to stop or save, merged on one rank: signals, the control file, the clock. The
+// heartbeat merges the ranks: any one suffices, and all leave at the same step.
 #pragma once
 
 #include "base/files.hpp"
@@ -14,8 +14,9 @@ namespace lockstep {
 class StopChannels {
  public:
   struct Settings {
-    Path control_file;                     // RUN/control: the word stop, save or abort; read and removed by the one rank that is told. Empty: none
-    std::optional<double> max_time_s;      // of the session
+    Path control_file;  // RUN/control: the word stop, save or abort; read and removed by the one rank that is told.
+                        // Empty: none
+    std::optional<double> max_time_s;  // of the session
   };
   /// `session` outlives it. Local.
   StopChannels(Session& session, Settings settings);
@@ -23,11 +24,11 @@ class StopChannels {
   struct Asked {
     StopLevel stop = StopLevel::none;
     Request requests = Request::none;
-    std::string reason;                    // of a stop: "signal", "control file", "max_time"; empty: none
+    std::string reason;  // of a stop: "signal", "control file", "max_time"; empty: none
   };
-  /// What this rank has been asked so far, at the end of a step. Looks at the control file at most once a second; "save" is handed out
-  /// once. The clock asks as soon as another step and a save would not fit any more. Local. Throws Error(usage) if the control file holds
-  /// another word, Error(storage) if it cannot be read or removed.
+  /// What this rank has been asked so far, at the end of a step. Looks at the control file at most once a second;
+  /// "save" is handed out once. The clock asks as soon as another step and a save would not fit any more. Local. Throws
+  /// Error(usage) if the control file holds another word, Error(storage) if it cannot be read or removed.
   Asked poll();
   /// Tells how long a save took, so that the clock leaves time for the next one. Local.
   void save_took(double seconds);

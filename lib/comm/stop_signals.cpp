@@ -30,7 +30,7 @@ extern "C" void count_stop_request(int signal) {
 
 StopSignals::StopSignals() {
   requests = 0;
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = count_stop_request;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);

@@ -39,7 +39,7 @@ void together(Communicator& ranks, std::string_view what, const std::function<vo
 }
 
 std::string rank0_tells(Communicator& ranks, std::string_view what, const std::function<std::string()>& work) {
-  std::string told;   // 'y' and the text, or 'n' and the failure
+  std::string told;  // 'y' and the text, or 'n' and the failure
   if (ranks.rank() == 0) {
     const std::optional<Failure> failure = attempt(ranks, [&] { told = "y" + work(); });
     if (failure) told = "n" + encode(*failure);
@@ -55,11 +55,15 @@ void agree_equal(Communicator& ranks, std::string_view what, std::string_view va
   if (equal == ranks.size()) return;
   const std::vector<std::string> values = ranks.all_gather(shortened(std::string(value)));
   const std::vector<std::string> flags = ranks.all_gather(first == value ? "" : std::to_string(ranks.world_rank()));
-  const auto different = std::find_if(flags.begin(), flags.end(), [](const std::string& flag) { return !flag.empty(); });
+  const auto different =
+      std::find_if(flags.begin(), flags.end(), [](const std::string& flag) { return !flag.empty(); });
   const int owner = std::stoi(*different);
   const std::string& other = values[static_cast<std::size_t>(different - flags.begin())];
-  throw AgreedError(Error(ExitCode::usage, fmt::format("{} differs between ranks: '{}' on rank {}, '{}' on the first", what, other, owner, values[0]),
-                          "start every rank with the same program, configuration and files"), owner);
+  throw AgreedError(
+      Error(ExitCode::usage,
+            fmt::format("{} differs between ranks: '{}' on rank {}, '{}' on the first", what, other, owner, values[0]),
+            "start every rank with the same program, configuration and files"),
+      owner);
 }
 
 }  // namespace lockstep

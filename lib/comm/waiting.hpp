@@ -1,4 +1,4 @@
-// Marks that a thread waits for other ranks, so that a watchdog can tell who holds up whom: comm/places.hpp.
+// Marks that a thread waits for other ranks, so that a watchdog can tell who holds up whom: comm/rank_board.hpp.
 #pragma once
 
 #include <atomic>

@@ -5,8 +5,8 @@
 #include "config/interpret.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cctype>
+#include <charconv>
 
 namespace lockstep {
 
@@ -96,7 +96,8 @@ class Sorter {
   };
 
   Found find(const std::string& name) {
-    for (const auto& [declaration, root] : {std::pair(&common_, &sorted_.common), std::pair(&configuration_, &sorted_.configuration)}) {
+    for (const auto& [declaration, root] :
+         {std::pair(&common_, &sorted_.common), std::pair(&configuration_, &sorted_.configuration)}) {
       for (const Option& option : declaration->options()) {
         if (spelling_of(option.path).substr(2) == name) return {&option, root};
       }
@@ -121,7 +122,8 @@ class Sorter {
   void long_option(const std::string& word) {
     const std::size_t equals = word.find('=');
     const std::string name = word.substr(0, equals);
-    const std::optional<std::string> value = equals == std::string::npos ? std::nullopt : std::optional(word.substr(equals + 1));
+    const std::optional<std::string> value =
+        equals == std::string::npos ? std::nullopt : std::optional(word.substr(equals + 1));
     if (const Found found = find(name); found.option != nullptr) return take(found, "--" + name, value);
     if (const Found found = name.starts_with("no-") ? find(name.substr(3)) : Found{};
         found.option != nullptr && found.option->type.kind == Kind::boolean && !value) {
@@ -132,9 +134,11 @@ class Sorter {
   }
 
   void short_option(const std::string& word) {
-    for (const auto& [declaration, root] : {std::pair(&common_, &sorted_.common), std::pair(&configuration_, &sorted_.configuration)}) {
+    for (const auto& [declaration, root] :
+         {std::pair(&common_, &sorted_.common), std::pair(&configuration_, &sorted_.configuration)}) {
       for (const Option& option : declaration->options()) {
-        if (option.facts.letter != '\0' && word.size() == 2 && word[1] == option.facts.letter) return take({&option, root}, word, std::nullopt);
+        if (option.facts.letter != '\0' && word.size() == 2 && word[1] == option.facts.letter)
+          return take({&option, root}, word, std::nullopt);
       }
     }
     problem("", fmt::format("unknown option {}", word));
@@ -148,7 +152,8 @@ class Sorter {
       const bool next_is_value = takes_next_word(option) && next_ != end_ && boolean_word(*next_);
       return set(found, spelled, next_is_value ? *next_++ : "true");
     }
-    if (next_ == end_ || next_->starts_with("--")) return problem(option.path, fmt::format("{} needs a value", spelled));
+    if (next_ == end_ || next_->starts_with("--"))
+      return problem(option.path, fmt::format("{} needs a value", spelled));
     set(found, spelled, *next_++);
   }
 
@@ -161,7 +166,8 @@ class Sorter {
     } else if (option.type.kind == Kind::list && node.kind != Node::Kind::list && place.kind != Node::Kind::null) {
       append(place, std::move(node));
     } else if (place.text != node.text || place.kind != node.kind || node.kind == Node::Kind::list) {
-      problem(option.path, fmt::format("{} is given twice: {} and {}", spelled, place.kind == Node::Kind::scalar ? place.text : "a list", word));
+      problem(option.path, fmt::format("{} is given twice: {} and {}", spelled,
+                                       place.kind == Node::Kind::scalar ? place.text : "a list", word));
     }
   }
 
@@ -171,10 +177,12 @@ class Sorter {
   }
 
   void element(const Option& list, const std::string& name, const std::optional<std::string>& value) {
-    if (!value && (next_ == end_ || next_->starts_with("--"))) return problem(list.path, fmt::format("--{} needs a value", name));
+    if (!value && (next_ == end_ || next_->starts_with("--")))
+      return problem(list.path, fmt::format("--{} needs a value", name));
     const OptionType& type = list.type.element.front();
     const bool key_of_group = type.kind == Kind::group && split(name.substr(list.path.size() + 1), '.').size() > 1;
-    sorted_.elements.emplace_back(name, word_node(key_of_group ? OptionType{.optional = true} : type, value ? *value : *next_++, problems_));
+    sorted_.elements.emplace_back(
+        name, word_node(key_of_group ? OptionType{.optional = true} : type, value ? *value : *next_++, problems_));
   }
 
   void unknown(const std::string& name, const std::optional<std::string>& value) {
@@ -185,8 +193,9 @@ class Sorter {
       const std::optional<std::string> meant = meaning_of(name);
       problem("", fmt::format("unknown option --{}{}", name, meant ? fmt::format(": did you mean {}?", *meant) : ""));
     }
-    const bool may_have_value = !value && next_ != end_ && !next_->starts_with("-") && name.find('.') != std::string::npos;
-    if (may_have_value) ++next_;   // its value, not an argument of its own
+    const bool may_have_value =
+        !value && next_ != end_ && !next_->starts_with("-") && name.find('.') != std::string::npos;
+    if (may_have_value) ++next_;  // its value, not an argument of its own
   }
 
   std::optional<std::string> meaning_of(const std::string& name) const {
@@ -234,7 +243,9 @@ std::string spelling_of(const std::string& path) {
   return spelled;
 }
 
-std::string name_in_messages(const std::string& path) { return path.find('.') == std::string::npos ? spelling_of(path) : path; }
+std::string name_in_messages(const std::string& path) {
+  return path.find('.') == std::string::npos ? spelling_of(path) : path;
+}
 
 bool takes_next_word(const Option& option) {
   if (!option.facts.bare.empty()) return false;
@@ -246,7 +257,8 @@ SortedArguments sort_arguments(const Tool& tool, const Declaration& common, cons
   return Sorter(tool, common, configuration, problems).sort(arguments);
 }
 
-void set_element(Node& document, const Declaration& declaration, const std::string& path, const Node& value, Problems& problems) {
+void set_element(Node& document, const Declaration& declaration, const std::string& path, const Node& value,
+                 Problems& problems) {
   const auto is_list = [&](const Option& option) { return path.starts_with(option.path + "."); };
   const auto list = std::ranges::find_if(declaration.options(), is_list);
   invariant(list != declaration.options().end(), "an element without a list");
@@ -260,8 +272,9 @@ void set_element(Node& document, const Declaration& declaration, const std::stri
   const auto [end, error] = std::from_chars(rest.front().data(), rest.front().data() + rest.front().size(), index);
   const bool is_index = error == std::errc{} && end == rest.front().data() + rest.front().size();
   if (!is_index || rest.size() > 2 || (node.kind == Node::Kind::list && index > node.items.size())) {
-    problems.add_at(command_line, list->path, fmt::format("there is no element {}: {} has {}", join(rest, "."), list->path,
-                                                          node.kind == Node::Kind::list ? node.items.size() : 1));
+    problems.add_at(command_line, list->path,
+                    fmt::format("there is no element {}: {} has {}", join(rest, "."), list->path,
+                                node.kind == Node::Kind::list ? node.items.size() : 1));
     return;
   }
   if (node.kind != Node::Kind::list) make_list(node);

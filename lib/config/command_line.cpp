@@ -19,12 +19,16 @@ std::string build_info_text() {
 }
 
 /// What is answered before any file is read.
-std::optional<std::string> answer_at_once(const Tool& tool, const CommonOptions& common, const Declaration& declaration) {
+std::optional<std::string> answer_at_once(const Tool& tool, const CommonOptions& common,
+                                          const Declaration& declaration) {
   if (common.help) return help_text(document(tool, declaration));
   if (common.version) return fmt::format("lockstep {} {}\n", tool.name, version());
   if (common.build_info) return build_info_text();
   if (!common.print_schema) return std::nullopt;
-  return to_text(*common.print_schema == SchemaOf::records ? record_json_schema() : config_json_schema(tool, declaration), 2) + "\n";
+  return to_text(
+             *common.print_schema == SchemaOf::records ? record_json_schema() : config_json_schema(tool, declaration),
+             2) +
+         "\n";
 }
 
 /// One problem as a line, with the places in files of the options that contradict each other.
@@ -33,7 +37,8 @@ std::string explain(const Problems::Entry& entry, const Settings& settings) {
   if (entry.where.empty()) {
     for (const std::string& option : entry.options) {
       const std::string origin = origin_of(settings, option);
-      if (!origin.empty() && origin != "built-in" && origin != "command line") places.push_back(fmt::format("{} from {}", name_in_messages(option), origin));
+      if (!origin.empty() && origin != "built-in" && origin != "command line")
+        places.push_back(fmt::format("{} from {}", name_in_messages(option), origin));
     }
     return entry.text + (places.empty() ? "" : fmt::format(" ({})", join(places, ", ")));
   }
@@ -74,8 +79,10 @@ void raise(const Tool& tool, const Declaration& declaration, const Problems& pro
   const std::vector<Problems::Entry>& entries = problems.entries();
   std::string hint = fmt::format("{} --help lists the options", tool.name);
   if (entries.size() == 1) {
-    const Option* const option = entries.front().options.size() == 1 ? declaration.find(entries.front().options.front()) : nullptr;
-    if (option != nullptr && entries.front().text.find(option->facts.help) == std::string::npos) hint = one_line_help(*option);
+    const Option* const option =
+        entries.front().options.size() == 1 ? declaration.find(entries.front().options.front()) : nullptr;
+    if (option != nullptr && entries.front().text.find(option->facts.help) == std::string::npos)
+      hint = one_line_help(*option);
     throw Error(ExitCode::usage, explain(entries.front(), settings), hint);
   }
   std::string message = fmt::format("{} problems in the configuration", entries.size());

@@ -1,6 +1,7 @@
-// From a command line to a configuration: the one entry for programs. Built-in values, then presets, then files in order, then the
-// command line; every problem reported at once; --help, --version, --build-info, --print-config, --print-schema answered here.
-// What a configuration holds: config/train_config.hpp and its neighbours. How options are declared: config/option.hpp.
+// From a command line to a configuration: the one entry for programs. Built-in values, then presets, then files in
+// order, then the command line; every problem reported at once; --help, --version, --build-info, --print-config,
+// --print-schema answered here. What a configuration holds: config/train_config.hpp and its neighbours. How options are
+// declared: config/option.hpp.
 #pragma once
 
 #include "config/option.hpp"
@@ -18,12 +19,13 @@ namespace lockstep {
 template <class Config>
 struct CommandLine {
   Config config;
-  CommonOptions common;                  // --dry-run, --json, --log-level, --progress, --color
-  Settings settings;                     // every option with its value and where it came from: to_yaml() is RUN/config.yaml
-  std::optional<std::string> answer;     // set: write this to stdout and exit 0; `config` is then not checked
+  CommonOptions common;  // --dry-run, --json, --log-level, --progress, --color
+  Settings settings;     // every option with its value and where it came from: to_yaml() is RUN/config.yaml
+  std::optional<std::string> answer;  // set: write this to stdout and exit 0; `config` is then not checked
 };
 
-/// What does not depend on the type of the configuration: fills what `declaration` is bound to. `arguments` without the program's name.
+/// What does not depend on the type of the configuration: fills what `declaration` is bound to. `arguments` without the
+/// program's name.
 struct ParsedLine {
   CommonOptions common;
   Settings settings;
@@ -35,7 +37,8 @@ ParsedLine parse_arguments(const Tool& tool, Declaration& declaration, const std
 /// Throws the one Error(usage) that lists `problems` with where each option came from. Returns if there is none.
 void raise(const Tool& tool, const Declaration& declaration, const Problems& problems, const Settings& settings);
 
-/// Local; needs no MPI, GPU or write access. `arguments` without the program's name. Throws Error(usage) listing every problem.
+/// Local; needs no MPI, GPU or write access. `arguments` without the program's name. Throws Error(usage) listing every
+/// problem.
 template <class Config>
 CommandLine<Config> parse_command_line(const std::vector<std::string>& arguments) {
   CommandLine<Config> line;

@@ -25,7 +25,8 @@ std::string function_name(const Tool& tool) {
 
 /// The command that lists what may stand in the value's place.
 std::string bash_values(const DocumentedOption& option) {
-  if (!option.choices.empty()) return fmt::format("mapfile -t COMPREPLY < <(compgen -W '{}' -- \"$current\")", join(option.choices, " "));
+  if (!option.choices.empty())
+    return fmt::format("mapfile -t COMPREPLY < <(compgen -W '{}' -- \"$current\")", join(option.choices, " "));
   if (option.completes == Completes::files) return "mapfile -t COMPREPLY < <(compgen -f -- \"$current\")";
   if (option.completes == Completes::folders) return "mapfile -t COMPREPLY < <(compgen -d -- \"$current\")";
   return "COMPREPLY=()";
@@ -111,7 +112,8 @@ complete -o filenames -F {1} {0}
 }
 
 std::string zsh_completion(const DocumentedTool& tool) {
-  std::string text = fmt::format("#compdef {}\n# zsh completion for lockstep's {}\n\n_arguments -s -S : \\\n", tool.tool.name, tool.tool.name);
+  std::string text = fmt::format("#compdef {}\n# zsh completion for lockstep's {}\n\n_arguments -s -S : \\\n",
+                                 tool.tool.name, tool.tool.name);
   for (const DocumentedSection& section : tool.sections) {
     for (const DocumentedOption& option : section.options) {
       text += zsh_option(option, typed(option));

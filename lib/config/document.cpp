@@ -17,8 +17,8 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t max_nested_presets = 16;
-constexpr int max_depth = 32;                 // levels of lists and maps
-constexpr std::int64_t max_nodes = 10'000;   // values, those that aliases repeat included
+constexpr int max_depth = 32;               // levels of lists and maps
+constexpr std::int64_t max_nodes = 10'000;  // values, those that aliases repeat included
 
 std::string place(const std::string& source, const YAML::Mark& mark) {
   return mark.line < 0 ? source : fmt::format("{}:{}", source, mark.line + 1);
@@ -46,7 +46,8 @@ class Reader {
     refused_ = depth_ > max_depth || ++nodes_ > max_nodes;
     if (!refused_) return true;
     const bool deep = depth_ > max_depth;
-    problems_.add_unread(node.origin, deep ? fmt::format("more than {} levels of lists and maps", max_depth) : fmt::format("more than {} values", max_nodes));
+    problems_.add_unread(node.origin, deep ? fmt::format("more than {} levels of lists and maps", max_depth)
+                                           : fmt::format("more than {} values", max_nodes));
     return false;
   }
 
@@ -69,7 +70,8 @@ class Reader {
   static void read_scalar(const YAML::Node& yaml, Node& node) {
     node.text = yaml.Scalar();
     node.quoted = yaml.Tag() == "!";
-    const bool null = !node.quoted && (node.text.empty() || node.text == "~" || node.text == "null" || node.text == "Null" || node.text == "NULL");
+    const bool null = !node.quoted && (node.text.empty() || node.text == "~" || node.text == "null" ||
+                                       node.text == "Null" || node.text == "NULL");
     node.kind = null ? Node::Kind::null : Node::Kind::scalar;
   }
 
@@ -110,7 +112,8 @@ class DocumentStart : public YAML::EventHandler {
   void OnMapEnd() override {}
 };
 
-/// Where a second document begins. Not asked of yaml-cpp's LoadAll, which never ends where a stray bracket follows the first.
+/// Where a second document begins. Not asked of yaml-cpp's LoadAll, which never ends where a stray bracket follows the
+/// first.
 std::optional<YAML::Mark> second_document(const std::string& text) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);
@@ -121,7 +124,8 @@ std::optional<YAML::Mark> second_document(const std::string& text) {
 
 /// The value of a key, taken out of the map.
 Node take(Node& map, const std::string& key) {
-  const auto entry = std::ranges::find_if(map.entries, [&](const Node::Entry& candidate) { return candidate.key == key; });
+  const auto entry =
+      std::ranges::find_if(map.entries, [&](const Node::Entry& candidate) { return candidate.key == key; });
   if (entry == map.entries.end()) return {};
   Node value = std::move(entry->value);
   map.entries.erase(entry);
@@ -133,12 +137,16 @@ void lower(Node& document, Problems& problems) {
   const Node dialect = take(document, "dialect");
   if (dialect.kind == Node::Kind::null || dialect.text == "lockstep") return;
   if (dialect.text == "forgather" || dialect.text == "xorl" || dialect.text == "transformers") {
-    problems.add_unread(dialect.origin, fmt::format("this version does not read files in the dialect \"{}\": write the options under their names "
-                                                    "in lockstep's own", dialect.text));
+    problems.add_unread(
+        dialect.origin,
+        fmt::format("this version does not read files in the dialect \"{}\": write the options under their names "
+                    "in lockstep's own",
+                    dialect.text));
   } else {
-    problems.add_unread(dialect.origin, fmt::format("there is no dialect \"{}\": the only one is lockstep", dialect.text));
+    problems.add_unread(dialect.origin,
+                        fmt::format("there is no dialect \"{}\": the only one is lockstep", dialect.text));
   }
-  document.entries.clear();   // its keys mean something else: each would be a problem of its own
+  document.entries.clear();  // its keys mean something else: each would be a problem of its own
 }
 
 Node load(const std::string& path, const std::vector<std::string>& outer, Problems& problems);
@@ -154,7 +162,8 @@ void put_presets_under(Node& document, const std::string& path, std::vector<std:
     if (name.kind != Node::Kind::scalar) {
       problems.add_unread(preset.origin, "a preset is the name of a configuration file");
     } else if (text == "forgather" || text == "xorl" || text == "transformers-fsdp") {
-      problems.add_unread(preset.origin, fmt::format("this version does not have the preset \"{}\": name a configuration file", text));
+      problems.add_unread(preset.origin,
+                          fmt::format("this version does not have the preset \"{}\": name a configuration file", text));
     } else {
       const std::string file = (Path(path).parent_path() / text).string();
       if (outer.size() > max_nested_presets || std::ranges::find(outer, file) != outer.end()) {
@@ -208,7 +217,8 @@ Node parse_yaml(const std::string& text, const std::string& source, Problems& pr
     return {};
   }
   try {
-    if (const auto second = second_document(text)) problems.add_at(place(source, *second), "", "a configuration file holds one document, here a second one begins");
+    if (const auto second = second_document(text))
+      problems.add_at(place(source, *second), "", "a configuration file holds one document, here a second one begins");
     return Reader(source, problems).read(YAML::Load(text));
   } catch (const YAML::Exception& error) {
     problems.add_unread(place(source, error.mark), fmt::format("not valid YAML: {}", error.msg));

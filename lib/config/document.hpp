@@ -1,5 +1,6 @@
-// A configuration file as written: a tree of texts that remember where they stand. Files are read, put over one another and lowered to the
-// canonical vocabulary here; what the texts mean is decided by the declaration (config/interpret.hpp).
+// A configuration file as written: a tree of texts that remember where they stand. Files are read, put over one another
+// and lowered to the canonical vocabulary here; what the texts mean is decided by the declaration
+// (config/interpret.hpp).
 #pragma once
 
 #include "config/problems.hpp"
@@ -13,11 +14,11 @@ struct Node {
   struct Entry;
   enum class Kind { null, scalar, list, map };
   Kind kind = Kind::null;
-  std::string text;                                       // of a scalar
-  bool quoted = false;                                    // a quoted scalar is text, whatever it looks like
-  std::vector<Node> items;                                // of a list
-  std::vector<Entry> entries;                             // of a map, in order, keys distinct
-  std::string origin;                                     // "tiny.yaml:4", "command line"
+  std::string text;            // of a scalar
+  bool quoted = false;         // a quoted scalar is text, whatever it looks like
+  std::vector<Node> items;     // of a list
+  std::vector<Entry> entries;  // of a map, in order, keys distinct
+  std::string origin;          // "tiny.yaml:4", "command line"
 
   Node* find(const std::string& key);
   const Node* find(const std::string& key) const;
@@ -28,14 +29,16 @@ struct Node::Entry {
   Node value;
 };
 
-/// A YAML document (JSON is one). Syntax errors and keys given twice become problems; what could be read is returned. `source` names it.
+/// A YAML document (JSON is one). Syntax errors and keys given twice become problems; what could be read is returned.
+/// `source` names it.
 Node parse_yaml(const std::string& text, const std::string& source, Problems& problems);
 
 /// Puts `over` on `base`: maps merge by key, lists and scalars replace.
 void merge(Node& base, const Node& over);
 
-/// A file in the canonical vocabulary, upon the presets that it names ("preset: FILE" or a list of files, relative to the file itself).
-/// Only `dialect: lockstep`, or none, is read; others become problems that name them. The keys dialect and preset are gone afterwards.
+/// A file in the canonical vocabulary, upon the presets that it names ("preset: FILE" or a list of files, relative to
+/// the file itself). Only `dialect: lockstep`, or none, is read; others become problems that name them. The keys
+/// dialect and preset are gone afterwards.
 Node load_document(const std::string& path, Problems& problems);
 
 }  // namespace lockstep

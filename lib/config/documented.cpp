@@ -26,7 +26,8 @@ std::string value_name_of(const OptionType& type) {
 }
 
 std::string built_in_text(const Option& option) {
-  const bool says_nothing = option.facts.required || option.built_in.is_null() || option.built_in == Json("") || option.built_in == Json::array();
+  const bool says_nothing = option.facts.required || option.built_in.is_null() || option.built_in == Json("") ||
+                            option.built_in == Json::array();
   const bool flag = option.type.kind == Kind::boolean && option.path.find('.') == std::string::npos;
   return says_nothing || flag ? "" : fmt::format("built in: {}", to_yaml(option.built_in));
 }
@@ -104,7 +105,8 @@ DocumentedTool document(const Tool& tool, const Declaration& declaration) {
   for (const Declaration::Section& section : declaration.sections()) {
     result.sections.push_back({.title = section.name + ": " + section.help, .options = {}});
     for (const Option& option : declaration.options()) {
-      if (!option.facts.hidden && option.path.starts_with(section.name + ".")) add_documented(result.sections.back().options, option);
+      if (!option.facts.hidden && option.path.starts_with(section.name + "."))
+        add_documented(result.sections.back().options, option);
     }
   }
   CommonOptions values;
@@ -118,10 +120,13 @@ DocumentedTool document(const Tool& tool, const Declaration& declaration) {
 }
 
 std::string one_line_help(const Option& option) {
-  const DocumentedOption text = documented(option, option.facts.positional ? value_name_of(option) : spelling_of(option.path), option.path);
+  const DocumentedOption text =
+      documented(option, option.facts.positional ? value_name_of(option) : spelling_of(option.path), option.path);
   const char* const joint = text.value == DocumentedOption::Value::after_equals ? "=" : " ";
-  const std::string value = text.value == DocumentedOption::Value::none || option.facts.positional ? "" : joint + text.value_name;
-  return fmt::format("{}{}: {}{}", text.spelling, value, text.help, text.notes.empty() ? "" : fmt::format(" ({})", text.notes));
+  const std::string value =
+      text.value == DocumentedOption::Value::none || option.facts.positional ? "" : joint + text.value_name;
+  return fmt::format("{}{}: {}{}", text.spelling, value, text.help,
+                     text.notes.empty() ? "" : fmt::format(" ({})", text.notes));
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Options as readers meet them: spelled, with the name of their value and all that is to be said, sections in order, hidden ones left out.
-// Every face (help, manual, completion) shows exactly this list: config/faces.hpp.
+// Options as readers meet them: spelled, with the name of their value and all that is to be said, sections in order,
+// hidden ones left out. Every face (help, manual, completion) shows exactly this list: config/faces.hpp.
 #pragma once
 
 #include "config/option.hpp"
@@ -11,22 +11,22 @@
 namespace lockstep {
 
 struct DocumentedOption {
-  enum class Value { none, next_word, after_equals };     // after_equals: optional, and only as --option=VALUE
-  std::string spelling;                                   // "--optimizer.lr", "--optimizer.groups.N.match" of a list's element N
-  std::string key;                                        // in files: "optimizer.lr"; empty: no file may set it
+  enum class Value { none, next_word, after_equals };  // after_equals: optional, and only as --option=VALUE
+  std::string spelling;  // "--optimizer.lr", "--optimizer.groups.N.match" of a list's element N
+  std::string key;       // in files: "optimizer.lr"; empty: no file may set it
   char letter = '\0';
   Value value = Value::none;
-  std::string value_name;                                 // "NUMBER", "fp32|fp64|bf16"
+  std::string value_name;  // "NUMBER", "fp32|fp64|bf16"
   std::string help;
-  std::string notes;                                      // unit, range, built-in value; may be empty
-  std::vector<std::string> choices;                       // what the value may be, if that is a list
+  std::string notes;                 // unit, range, built-in value; may be empty
+  std::vector<std::string> choices;  // what the value may be, if that is a list
   Completes completes = Completes::nothing;
-  bool repeatable = false;                                // given again, it adds a value
-  bool fixed_on_resume = false;                           // a resumed run must not change it
+  bool repeatable = false;       // given again, it adds a value
+  bool fixed_on_resume = false;  // a resumed run must not change it
 };
 
 struct DocumentedSection {
-  std::string title;                                      // "optimizer: how weights are updated"
+  std::string title;  // "optimizer: how weights are updated"
   std::vector<DocumentedOption> options;
 };
 

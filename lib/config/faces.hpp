@@ -1,4 +1,5 @@
-// The texts made from a declaration: help, the option list of a manual page, completion for bash and zsh, JSON Schema. All Local and pure.
+// The texts made from a declaration: help, the option list of a manual page, completion for bash and zsh, JSON Schema.
+// All Local and pure.
 #pragma once
 
 #include "base/json_fwd.hpp"

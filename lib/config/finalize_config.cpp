@@ -10,15 +10,27 @@ ChoiceList<Recipe> choices_of(Recipe) { return {{Recipe::none, "none"}, {Recipe:
 ChoiceList<ExportDtype> choices_of(ExportDtype) { return {{ExportDtype::bf16, "bf16"}, {ExportDtype::fp32, "fp32"}}; }
 
 void describe(Declaration& visit, FinalizeConfig& config) {
-  visit.field("checkpoint", config.checkpoint, {.help = "folder of the checkpoint to export; of a run: its newest valid one", .value_name = "CKPT",
-                                                .required = true, .positional = true, .completes = Completes::folders});
-  visit.field("recipe", config.recipe, {.help = "none: weights as trained; int8: compressed-tensors, 8 bit, symmetric, a scale a channel, lm_head left as it is"});
+  visit.field("checkpoint", config.checkpoint,
+              {.help = "folder of the checkpoint to export; of a run: its newest valid one",
+               .value_name = "CKPT",
+               .required = true,
+               .positional = true,
+               .completes = Completes::folders});
+  visit.field("recipe", config.recipe,
+              {.help = "none: weights as trained; int8: compressed-tensors, 8 bit, symmetric, a scale a channel, "
+                       "lm_head left as it is"});
   visit.field("dtype", config.dtype, {.help = "element type of the weights that stay unquantised"});
-  visit.field("output", config.output, {.help = "folder to create, in the form of a Hugging Face model", .value_name = "DIR", .letter = 'o', .required = true,
-                                        .completes = Completes::folders});
+  visit.field("output", config.output,
+              {.help = "folder to create, in the form of a Hugging Face model",
+               .value_name = "DIR",
+               .letter = 'o',
+               .required = true,
+               .completes = Completes::folders});
   visit.field("overwrite", config.overwrite, {.help = "replace the output folder if it exists"});
-  visit.field("tokenizer", config.tokenizer, {.help = "folder whose tokenizer files are copied beside the weights", .value_name = "DIR",
-                                              .completes = Completes::folders});
+  visit.field("tokenizer", config.tokenizer,
+              {.help = "folder whose tokenizer files are copied beside the weights",
+               .value_name = "DIR",
+               .completes = Completes::folders});
 }
 
 Tool tool_of(const FinalizeConfig&) {
@@ -32,7 +44,8 @@ Tool tool_of(const FinalizeConfig&) {
 
 void check(const FinalizeConfig& config, Problems& problems) {
   if (config.recipe == Recipe::int8 && config.dtype == ExportDtype::fp32) {
-    problems.add({"recipe", "dtype"}, "the int8 recipe writes bf16 scales and weights: --dtype fp32 does not go with it");
+    problems.add({"recipe", "dtype"},
+                 "the int8 recipe writes bf16 scales and weights: --dtype fp32 does not go with it");
   }
 }
 

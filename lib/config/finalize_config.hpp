@@ -10,20 +10,20 @@ class Declaration;
 class Problems;
 struct Tool;
 
-enum class Recipe { none, int8 };                            // int8: compressed-tensors pack-quantized, symmetric, per channel
+enum class Recipe { none, int8 };  // int8: compressed-tensors pack-quantized, symmetric, per channel
 enum class ExportDtype { bf16, fp32 };
 
 struct FinalizeConfig {
-  std::string checkpoint;                                    // folder of the checkpoint, or of a run: its newest valid one
+  std::string checkpoint;  // folder of the checkpoint, or of a run: its newest valid one
   Recipe recipe = Recipe::none;
-  ExportDtype dtype = ExportDtype::bf16;                     // of the weights that stay unquantised
-  std::string output;                                        // folder to create
+  ExportDtype dtype = ExportDtype::bf16;  // of the weights that stay unquantised
+  std::string output;                     // folder to create
   bool overwrite = false;
-  std::optional<std::string> tokenizer;                      // folder whose tokenizer files are copied beside the weights
+  std::optional<std::string> tokenizer;  // folder whose tokenizer files are copied beside the weights
 };
 
 void describe(Declaration& visit, FinalizeConfig& config);
 Tool tool_of(const FinalizeConfig& config);
-void check(const FinalizeConfig& config, Problems& problems);   // Local, pure
+void check(const FinalizeConfig& config, Problems& problems);  // Local, pure
 
 }  // namespace lockstep

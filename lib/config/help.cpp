@@ -10,7 +10,8 @@ namespace {
 constexpr std::size_t help_width = 100;
 constexpr std::size_t help_column = 38;
 
-/// `text` broken between words into lines that end before help_width when they start at `column`; the first line is already indented.
+/// `text` broken between words into lines that end before help_width when they start at `column`; the first line is
+/// already indented.
 std::string wrapped(const std::string& text, std::size_t column) {
   std::string result;
   std::size_t at = column;
@@ -35,7 +36,8 @@ std::string option_text(const DocumentedOption& option) {
   if (option.value == DocumentedOption::Value::next_word) left += " " + option.value_name;
   if (option.value == DocumentedOption::Value::after_equals) left += fmt::format("[={}]", option.value_name);
   const std::string text = option.notes.empty() ? option.help : fmt::format("{} ({})", option.help, option.notes);
-  left += left.size() + 2 > help_column ? "\n" + std::string(help_column, ' ') : std::string(help_column - left.size(), ' ');
+  left += left.size() + 2 > help_column ? "\n" + std::string(help_column, ' ')
+                                        : std::string(help_column - left.size(), ' ');
   return left + wrapped(text, help_column) + "\n";
 }
 
@@ -43,7 +45,8 @@ std::string option_text(const DocumentedOption& option) {
 
 std::string help_text(const DocumentedTool& tool) {
   std::string text;
-  for (const std::string& form : tool.tool.synopsis) text += fmt::format("{} {} {}\n", text.empty() ? "usage:" : "      ", tool.tool.name, form);
+  for (const std::string& form : tool.tool.synopsis)
+    text += fmt::format("{} {} {}\n", text.empty() ? "usage:" : "      ", tool.tool.name, form);
   text += fmt::format("\n{}\n", tool.tool.summary);
   if (!tool.positionals.empty()) text += "\narguments\n";
   for (DocumentedOption positional : tool.positionals) {

@@ -15,12 +15,20 @@ ChoiceList<VerifyLevel> choices_of(VerifyLevel) {
 }
 
 void describe(Declaration& visit, InspectConfig& config) {
-  visit.field("subjects", config.subjects, {.help = "folder of a run or of a checkpoint, then optionally the name of one tensor; with --diff two checkpoints",
-                                            .value_name = "RUN|CKPT", .required = true, .positional = true, .completes = Completes::folders});
+  visit.field(
+      "subjects", config.subjects,
+      {.help =
+           "folder of a run or of a checkpoint, then optionally the name of one tensor; with --diff two checkpoints",
+       .value_name = "RUN|CKPT",
+       .required = true,
+       .positional = true,
+       .completes = Completes::folders});
   visit.field("tree", config.tree, {.help = "list components, tensors and their pieces"});
-  visit.field("verify", config.verify, {.help = "check that the checkpoint is whole; each level includes those before it", .bare = "sizes"});
+  visit.field("verify", config.verify,
+              {.help = "check that the checkpoint is whole; each level includes those before it", .bare = "sizes"});
   visit.field("diff", config.diff, {.help = "compare two checkpoints by fingerprint; exit 1 if they differ"});
-  visit.field("show_config", config.show_config, {.help = "print the configuration that the checkpoint was saved with"});
+  visit.field("show_config", config.show_config,
+              {.help = "print the configuration that the checkpoint was saved with"});
   visit.field("curve", config.curve, {.help = "draw the losses of a run over its steps"});
 }
 
@@ -35,12 +43,17 @@ Tool tool_of(const InspectConfig&) {
 
 void check(const InspectConfig& config, Problems& problems) {
   const std::size_t subjects = config.subjects.size();
-  if (config.diff && subjects != 2 && subjects != 0) problems.add({"subjects", "diff"}, "--diff compares two checkpoints: name both");
-  if (!config.diff && subjects > 2) problems.add({"subjects"}, "at most a checkpoint and the name of one of its tensors can be given");
-  const int questions = (config.tree ? 1 : 0) + (config.verify ? 1 : 0) + (config.diff ? 1 : 0) + (config.show_config ? 1 : 0) +
-                        (config.curve ? 1 : 0);
-  if (questions > 1) problems.add({"tree", "verify", "diff", "show_config", "curve"}, "--tree, --verify, --diff, --show-config and --curve are separate questions: ask one");
-  if (!config.diff && subjects == 2 && questions > 0) problems.add({"subjects"}, "the question is about the whole checkpoint, but a tensor is named too");
+  if (config.diff && subjects != 2 && subjects != 0)
+    problems.add({"subjects", "diff"}, "--diff compares two checkpoints: name both");
+  if (!config.diff && subjects > 2)
+    problems.add({"subjects"}, "at most a checkpoint and the name of one of its tensors can be given");
+  const int questions = (config.tree ? 1 : 0) + (config.verify ? 1 : 0) + (config.diff ? 1 : 0) +
+                        (config.show_config ? 1 : 0) + (config.curve ? 1 : 0);
+  if (questions > 1)
+    problems.add({"tree", "verify", "diff", "show_config", "curve"},
+                 "--tree, --verify, --diff, --show-config and --curve are separate questions: ask one");
+  if (!config.diff && subjects == 2 && questions > 0)
+    problems.add({"subjects"}, "the question is about the whole checkpoint, but a tensor is named too");
 }
 
 }  // namespace lockstep

@@ -15,16 +15,16 @@ struct Tool;
 enum class VerifyLevel { manifest, sizes, coverage, hashes, fingerprints };
 
 struct InspectConfig {
-  std::vector<std::string> subjects;                         // RUN or CKPT, then optionally a tensor's name; with diff: A B
+  std::vector<std::string> subjects;  // RUN or CKPT, then optionally a tensor's name; with diff: A B
   bool tree = false;
-  std::optional<VerifyLevel> verify;                         // absent: not asked
+  std::optional<VerifyLevel> verify;  // absent: not asked
   bool diff = false;
   bool show_config = false;
-  bool curve = false;                                        // of a run: its losses, as a picture
+  bool curve = false;  // of a run: its losses, as a picture
 };
 
 void describe(Declaration& visit, InspectConfig& config);
 Tool tool_of(const InspectConfig& config);
-void check(const InspectConfig& config, Problems& problems);   // Local, pure
+void check(const InspectConfig& config, Problems& problems);  // Local, pure
 
 }  // namespace lockstep

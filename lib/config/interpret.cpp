@@ -17,7 +17,9 @@ using Kind = OptionType::Kind;
 std::string without_digit_separators(const std::string& text) {
   std::string result;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto digit = [&](std::size_t k) { return k < text.size() && std::isdigit(static_cast<unsigned char>(text[k])) != 0; };
+    const auto digit = [&](std::size_t k) {
+      return k < text.size() && std::isdigit(static_cast<unsigned char>(text[k])) != 0;
+    };
     const bool separator = text[i] == '_' && i > 0 && digit(i - 1) && digit(i + 1);
     if (!separator) result += text[i];
   }
@@ -37,7 +39,7 @@ std::optional<std::int64_t> integer_of(const std::string& text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (error == std::errc{} && end == digits.data() + digits.size()) return value;
-  constexpr double exact = 9007199254740992.0;   // beyond 2^53 a double is no exact count
+  constexpr double exact = 9007199254740992.0;  // beyond 2^53 a double is no exact count
   const std::optional<double> number = number_of(text);
   if (!number || *number != std::floor(*number) || std::abs(*number) > exact) return std::nullopt;
   return static_cast<std::int64_t>(*number);
@@ -70,7 +72,8 @@ std::string shape_of(const Node& node) {
 /// Interprets one option's node; collects problems under the option's name.
 class Interpreter {
  public:
-  Interpreter(const OptionFacts& facts, std::string path, Problems& problems) : facts_(facts), path_(std::move(path)), problems_(problems) {}
+  Interpreter(const OptionFacts& facts, std::string path, Problems& problems)
+      : facts_(facts), path_(std::move(path)), problems_(problems) {}
 
   std::optional<Json> value(const OptionType& type, const Node& node) {
     switch (type.kind) {
@@ -78,7 +81,8 @@ class Interpreter {
       case Kind::group: return group(type, node);
       default: break;
     }
-    if (node.kind != Node::Kind::scalar) return refuse(node, fmt::format("{} is given where {} is expected", shape_of(node), expected(type)));
+    if (node.kind != Node::Kind::scalar)
+      return refuse(node, fmt::format("{} is given where {} is expected", shape_of(node), expected(type)));
     const bool is_text = type.kind == Kind::text || type.kind == Kind::choice || type.kind == Kind::form;
     if (node.quoted && !is_text) {
       return refuse(node, fmt::format("\"{}\" is in quotes, so it is text; {} is expected", node.text, expected(type)));
@@ -115,7 +119,8 @@ class Interpreter {
   std::optional<Json> text(const OptionType& type, const Node& node) {
     if (type.kind == Kind::choice && std::ranges::find(type.choices, node.text) == type.choices.end()) {
       const std::optional<std::string> meant = nearest(node.text, type.choices);
-      return refuse(node, fmt::format("\"{}\" is not {}{}", node.text, expected(type), meant ? fmt::format(": did you mean \"{}\"?", *meant) : ""));
+      return refuse(node, fmt::format("\"{}\" is not {}{}", node.text, expected(type),
+                                      meant ? fmt::format(": did you mean \"{}\"?", *meant) : ""));
     }
     if (type.kind == Kind::form) {
       try {
@@ -131,14 +136,16 @@ class Interpreter {
     const bool low = facts_.min && (value < *facts_.min || (facts_.above_min && value == *facts_.min));
     const bool high = facts_.max && value > *facts_.max;
     if (!low && !high) return true;
-    problems_.add_at(node.origin, path_, fmt::format("{} is out of range: it must be {}", node.text, range_text(facts_)));
+    problems_.add_at(node.origin, path_,
+                     fmt::format("{} is out of range: it must be {}", node.text, range_text(facts_)));
     return false;
   }
 
   std::optional<Json> list(const OptionType& type, const Node& node) {
     Json result = Json::array();
     bool complete = true;
-    const std::vector<Node>& items = node.kind == Node::Kind::list ? node.items : std::vector{node};   // one value is a list of one
+    const std::vector<Node>& items =
+        node.kind == Node::Kind::list ? node.items : std::vector{node};  // one value is a list of one
     for (std::size_t i = 0; i < items.size(); ++i) {
       Interpreter item(facts_, fmt::format("{}.{}", path_, i), problems_);
       std::optional<Json> json = item.value(type.element.front(), items[i]);
@@ -146,17 +153,20 @@ class Interpreter {
       complete = complete && json;
     }
     if (type.length && items.size() != *type.length) {
-      return refuse(node, fmt::format("{} {} given, {} are expected", items.size(), items.size() == 1 ? "value is" : "values are", *type.length));
+      return refuse(node, fmt::format("{} {} given, {} are expected", items.size(),
+                                      items.size() == 1 ? "value is" : "values are", *type.length));
     }
     return complete ? std::optional(std::move(result)) : std::nullopt;
   }
 
   std::optional<Json> group(const OptionType& type, const Node& node) {
-    if (node.kind != Node::Kind::map) return refuse(node, fmt::format("{} is given where {} is expected", shape_of(node), expected(type)));
+    if (node.kind != Node::Kind::map)
+      return refuse(node, fmt::format("{} is given where {} is expected", shape_of(node), expected(type)));
     Json result = Json::object();
     bool complete = true;
     for (const auto& [key, value] : node.entries) {
-      const auto field = std::ranges::find_if(*type.fields, [&, name = key](const Option& candidate) { return candidate.path == name; });
+      const auto field = std::ranges::find_if(
+          *type.fields, [&, name = key](const Option& candidate) { return candidate.path == name; });
       if (field == type.fields->end()) {
         complete = false;
         unknown_field(type, key, value);
@@ -182,8 +192,10 @@ class Interpreter {
     std::vector<std::string> names;
     for (const Option& field : *type.fields) names.push_back(field.path);
     const std::optional<std::string> meant = nearest(key, names);
-    problems_.add_at(value.origin, path_, fmt::format("unknown key \"{}\"{}", key, meant ? fmt::format(": did you mean \"{}\"?", *meant)
-                                                                                            : fmt::format("; its keys are {}", join(names, ", "))));
+    problems_.add_at(value.origin, path_,
+                     fmt::format("unknown key \"{}\"{}", key,
+                                 meant ? fmt::format(": did you mean \"{}\"?", *meant)
+                                       : fmt::format("; its keys are {}", join(names, ", "))));
   }
 
   const OptionFacts& facts_;
@@ -193,7 +205,9 @@ class Interpreter {
 
 void unknown_key(const Declaration& declaration, const std::string& path, const Node& node, Problems& problems) {
   const std::optional<std::string> meant = suggestion(declaration, path);
-  problems.add_at(node.origin, "", fmt::format("unknown key \"{}\"{}", path, meant ? fmt::format(": did you mean \"{}\"?", *meant) : ""));
+  problems.add_at(
+      node.origin, "",
+      fmt::format("unknown key \"{}\"{}", path, meant ? fmt::format(": did you mean \"{}\"?", *meant) : ""));
 }
 
 /// Calls visit(dotted name, node) for each key of the document that may be an option.
@@ -203,14 +217,17 @@ void for_each_key(const Declaration& declaration, const Node& document, Problems
     const auto is_it = [&, name = key](const Declaration::Section& section) { return section.name == name; };
     if (std::ranges::none_of(declaration.sections(), is_it)) {
       if (const std::size_t dot = key.find('.'); dot != std::string::npos && declaration.find(key) != nullptr) {
-        problems.add_at(node.origin, "", fmt::format("in a file, \"{}\" is written as \"{}\" below \"{}:\"", key, key.substr(dot + 1), key.substr(0, dot)));
+        problems.add_at(node.origin, "",
+                        fmt::format("in a file, \"{}\" is written as \"{}\" below \"{}:\"", key, key.substr(dot + 1),
+                                    key.substr(0, dot)));
       } else {
         visit(key, node);
       }
     } else if (node.kind == Node::Kind::map) {
       for (const auto& [inner, value] : node.entries) visit(key + "." + inner, value);
     } else if (node.kind != Node::Kind::null) {
-      problems.add_at(node.origin, "", fmt::format("\"{}\" is a section: {} is given where its keys are expected", key, shape_of(node)));
+      problems.add_at(node.origin, "",
+                      fmt::format("\"{}\" is a section: {} is given where its keys are expected", key, shape_of(node)));
     }
   }
 }
@@ -261,7 +278,8 @@ void require(const Declaration& declaration, const Node& document, Problems& pro
   }
 }
 
-std::optional<Json> interpret(const OptionType& type, const OptionFacts& facts, const Node& node, const std::string& path, Problems& problems) {
+std::optional<Json> interpret(const OptionType& type, const OptionFacts& facts, const Node& node,
+                              const std::string& path, Problems& problems) {
   return Interpreter(facts, path, problems).value(type, node);
 }
 
@@ -273,7 +291,8 @@ std::optional<std::string> suggestion(const Declaration& declaration, const std:
     paths.push_back(option.path);
     last_parts.push_back(option.path.substr(option.path.rfind('.') + 1));
   }
-  if (const auto same = std::ranges::find(last_parts, name); same != last_parts.end()) return paths[static_cast<std::size_t>(same - last_parts.begin())];
+  if (const auto same = std::ranges::find(last_parts, name); same != last_parts.end())
+    return paths[static_cast<std::size_t>(same - last_parts.begin())];
   if (const std::optional<std::string> path = nearest(name, paths)) return path;
   constexpr std::size_t too_short_to_guess = 3;
   const std::string last = name.substr(name.rfind('.') + 1);
@@ -284,7 +303,8 @@ std::optional<std::string> suggestion(const Declaration& declaration, const std:
 }
 
 std::string range_text(const OptionFacts& facts) {
-  const std::string low = facts.min ? fmt::format("{} {}", facts.above_min ? "greater than" : "at least", *facts.min) : "";
+  const std::string low =
+      facts.min ? fmt::format("{} {}", facts.above_min ? "greater than" : "at least", *facts.min) : "";
   if (facts.min && facts.max && !facts.above_min) return fmt::format("from {} to {}", *facts.min, *facts.max);
   if (facts.min && facts.max) return fmt::format("{} and at most {}", low, *facts.max);
   if (facts.max) return fmt::format("at most {}", *facts.max);

@@ -1,5 +1,5 @@
-// What the texts of a document mean for the declared options: types, ranges, choices, unknown keys. Reading the document:
-// config/document.hpp; the declaration: config/option.hpp.
+// What the texts of a document mean for the declared options: types, ranges, choices, unknown keys. Reading the
+// document: config/document.hpp; the declaration: config/option.hpp.
 #pragma once
 
 #include "config/document.hpp"
@@ -12,15 +12,17 @@
 
 namespace lockstep {
 
-/// Sets every option that `document` mentions, and says where each option's value comes from. What cannot be set is a problem and
-/// keeps its built-in value. Null takes back what lower layers said: an optional value is absent, another one built in.
+/// Sets every option that `document` mentions, and says where each option's value comes from. What cannot be set is a
+/// problem and keeps its built-in value. Null takes back what lower layers said: an optional value is absent, another
+/// one built in.
 Settings apply(Declaration& declaration, const Node& document, Problems& problems);
 
 /// Adds a problem for each required option that `document` does not set.
 void require(const Declaration& declaration, const Node& document, Problems& problems);
 
 /// The value that `node` is for an option; nothing if it is none, which is then a problem. `path` names the option.
-std::optional<Json> interpret(const OptionType& type, const OptionFacts& facts, const Node& node, const std::string& path, Problems& problems);
+std::optional<Json> interpret(const OptionType& type, const OptionFacts& facts, const Node& node,
+                              const std::string& path, Problems& problems);
 
 /// What an unknown name was probably meant to be: the dotted name of an option.
 std::optional<std::string> suggestion(const Declaration& declaration, const std::string& name);

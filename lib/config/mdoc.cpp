@@ -18,7 +18,8 @@ std::string argument(const std::string& text) {
 std::string flag(const DocumentedOption& option) {
   std::string line = fmt::format("Fl {}", argument(option.spelling.substr(1)));
   if (option.value == DocumentedOption::Value::next_word) line += " Ar " + argument(option.value_name);
-  if (option.value == DocumentedOption::Value::after_equals) line += fmt::format(" Ns Oo = Ns Ar {} Oc", argument(option.value_name));
+  if (option.value == DocumentedOption::Value::after_equals)
+    line += fmt::format(" Ns Oo = Ns Ar {} Oc", argument(option.value_name));
   return option.letter == '\0' ? line : fmt::format("Fl {} , {}", option.letter, line);
 }
 
@@ -34,7 +35,7 @@ std::string item(const std::string& head, const DocumentedOption& option) {
 /// What stands behind the key in a file, where a flag has a value as well.
 std::string value_of(const DocumentedOption& option) {
   if (!option.value_name.empty()) return option.value_name;
-  return option.spelling.starts_with("--") ? "BOOL" : option.spelling;   // a positional is shown as its value
+  return option.spelling.starts_with("--") ? "BOOL" : option.spelling;  // a positional is shown as its value
 }
 
 /// The options of a section that files may set, or nothing.
@@ -45,7 +46,10 @@ std::string keys_of(const DocumentedSection& section) {
     text += item(fmt::format("Cm {} : Ar {}", argument(option.key), argument(value_of(option))), option);
     if (option.fixed_on_resume) text += "Fixed on resume.\n";
   }
-  return text.empty() ? "" : fmt::format("{}.Bl -tag -width Ds\n{}.El\n", section.title.empty() ? "" : fmt::format(".Ss {}\n", mdoc_text(section.title)), text);
+  return text.empty()
+             ? ""
+             : fmt::format("{}.Bl -tag -width Ds\n{}.El\n",
+                           section.title.empty() ? "" : fmt::format(".Ss {}\n", mdoc_text(section.title)), text);
 }
 
 }  // namespace
@@ -82,7 +86,8 @@ std::string mdoc_options(const DocumentedTool& tool) {
   std::string text;
   if (!tool.positionals.empty()) {
     text += ".Bl -tag -width Ds\n";
-    for (const DocumentedOption& positional : tool.positionals) text += item("Ar " + argument(positional.spelling), positional);
+    for (const DocumentedOption& positional : tool.positionals)
+      text += item("Ar " + argument(positional.spelling), positional);
     text += ".El\n";
   }
   for (const DocumentedSection& section : tool.sections) {

@@ -1,5 +1,6 @@
-// The declaration of options. A typed struct says describe(visit, itself), one line an option; from that come the parser, help, manual,
-// completion, schema and provenance. Value types with a text form of their own: config/values.hpp. Reading files: config/document.hpp.
+// The declaration of options. A typed struct says describe(visit, itself), one line an option; from that come the
+// parser, help, manual, completion, schema and provenance. Value types with a text form of their own:
+// config/values.hpp. Reading files: config/document.hpp.
 #pragma once
 
 #include "base/error.hpp"
@@ -24,19 +25,20 @@ enum class Completes { nothing, files, folders };
 
 /// What is said about an option besides its name, type and built-in value.
 struct OptionFacts {
-  std::string help;                  // one or two sentences, lower-case start, no full stop at the end
-  std::string unit = {};             // "steps", "1/step"
-  std::optional<double> min = {};    // of a number, or of each number of a list
+  std::string help;                // one or two sentences, lower-case start, no full stop at the end
+  std::string unit = {};           // "steps", "1/step"
+  std::optional<double> min = {};  // of a number, or of each number of a list
   std::optional<double> max = {};
-  bool above_min = false;            // min itself is not allowed
-  std::string value_name = {};       // in help: "FILE"; empty: from the type
-  std::string bare = {};             // the value when the flag is given without one (--verify = --verify=sizes); a value then needs "="
-  char letter = '\0';                // a short spelling: -o
-  bool required = false;             // must be set by a file or the command line
-  bool hidden = false;               // in no help, manual or completion
-  bool fixed_on_resume = false;      // alters trajectory or shapes: a resumed run must not change it
-  bool positional = false;           // takes the arguments without a name; only outside sections
-  bool command_line_only = false;    // no file may set it, no file shows it
+  bool above_min = false;       // min itself is not allowed
+  std::string value_name = {};  // in help: "FILE"; empty: from the type
+  std::string bare =
+      {};  // the value when the flag is given without one (--verify = --verify=sizes); a value then needs "="
+  char letter = '\0';              // a short spelling: -o
+  bool required = false;           // must be set by a file or the command line
+  bool hidden = false;             // in no help, manual or completion
+  bool fixed_on_resume = false;    // alters trajectory or shapes: a resumed run must not change it
+  bool positional = false;         // takes the arguments without a name; only outside sections
+  bool command_line_only = false;  // no file may set it, no file shows it
   Completes completes = Completes::nothing;
 };
 
@@ -46,22 +48,22 @@ struct Option;
 struct OptionType {
   enum class Kind { boolean, integer, number, text, choice, form, list, group };
   Kind kind = Kind::text;
-  bool optional = false;                                  // null is a value: absent
-  std::vector<std::string> choices = {};                  // of choice
-  std::string form = {};                                  // of form: what the text looks like
-  std::function<void(const std::string&)> check = {};     // of form: throws Error(usage) with the reason
-  std::vector<OptionType> element = {};                   // of list: one type
-  std::optional<std::size_t> length = {};                 // of list: exactly so many
-  std::shared_ptr<const std::vector<Option>> fields = {}; // of group: those of one element, unbound
+  bool optional = false;                                   // null is a value: absent
+  std::vector<std::string> choices = {};                   // of choice
+  std::string form = {};                                   // of form: what the text looks like
+  std::function<void(const std::string&)> check = {};      // of form: throws Error(usage) with the reason
+  std::vector<OptionType> element = {};                    // of list: one type
+  std::optional<std::size_t> length = {};                  // of list: exactly so many
+  std::shared_ptr<const std::vector<Option>> fields = {};  // of group: those of one element, unbound
 };
 
 struct Option {
-  std::string path;                            // dotted; of a field of a group: its name alone
+  std::string path;  // dotted; of a field of a group: its name alone
   OptionType type;
   OptionFacts facts;
   Json built_in;
   std::function<Json()> get;
-  std::function<void(const Json&)> set;        // takes what interpret() gives: cannot fail
+  std::function<void(const Json&)> set;  // takes what interpret() gives: cannot fail
 };
 
 class Declaration {
@@ -71,7 +73,8 @@ class Declaration {
     std::string help;
   };
 
-  /// Declares an option bound to `value`, whose present content is the built-in value. `value` outlives the declaration.
+  /// Declares an option bound to `value`, whose present content is the built-in value. `value` outlives the
+  /// declaration.
   template <class T>
   void field(const std::string& name, T& value, const OptionFacts& facts);
 
@@ -115,7 +118,8 @@ concept FormOption = requires(const T& value, const std::string& text) {
 };
 
 template <class T>
-concept GroupOption = std::is_class_v<T> && !FormOption<T> && requires(Declaration& visit, T& value) { describe(visit, value); };
+concept GroupOption =
+    std::is_class_v<T> && !FormOption<T> && requires(Declaration& visit, T& value) { describe(visit, value); };
 
 /// A value that JSON holds as it is.
 template <class T, OptionType::Kind kind>
@@ -124,10 +128,14 @@ struct PlainOptionValue {
   static Json to_json(const T& value) { return value; }
   static T from_json(const Json& json) { return json.get<T>(); }
 };
-template <> struct OptionValue<bool> : PlainOptionValue<bool, OptionType::Kind::boolean> {};
-template <> struct OptionValue<std::int64_t> : PlainOptionValue<std::int64_t, OptionType::Kind::integer> {};
-template <> struct OptionValue<double> : PlainOptionValue<double, OptionType::Kind::number> {};
-template <> struct OptionValue<std::string> : PlainOptionValue<std::string, OptionType::Kind::text> {};
+template <>
+struct OptionValue<bool> : PlainOptionValue<bool, OptionType::Kind::boolean> {};
+template <>
+struct OptionValue<std::int64_t> : PlainOptionValue<std::int64_t, OptionType::Kind::integer> {};
+template <>
+struct OptionValue<double> : PlainOptionValue<double, OptionType::Kind::number> {};
+template <>
+struct OptionValue<std::string> : PlainOptionValue<std::string, OptionType::Kind::text> {};
 
 template <ChoiceOption E>
 struct OptionValue<E> {
@@ -153,7 +161,9 @@ struct OptionValue<E> {
 template <FormOption T>
 struct OptionValue<T> {
   static OptionType type() {
-    return {.kind = OptionType::Kind::form, .form = T::form(), .check = [](const std::string& text) { (void)T::parse(text); }};
+    return {.kind = OptionType::Kind::form, .form = T::form(), .check = [](const std::string& text) {
+              (void)T::parse(text);
+            }};
   }
   static Json to_json(const T& value) { return value.text(); }
   static T from_json(const Json& json) { return T::parse(json.get_ref<const std::string&>()); }
@@ -212,7 +222,7 @@ struct OptionValue<T> {
     describe(declaration, prototype);
     std::vector<Option> fields = declaration.options();
     for (Option& field : fields) {
-      field.get = nullptr;   // bound to the prototype, which dies here
+      field.get = nullptr;  // bound to the prototype, which dies here
       field.set = nullptr;
     }
     return {.kind = OptionType::Kind::group, .fields = std::make_shared<const std::vector<Option>>(std::move(fields))};

@@ -7,20 +7,38 @@
 namespace lockstep {
 
 void describe(Declaration& visit, PrepareConfig& config) {
-  visit.field("inputs", config.inputs, {.help = "text (.txt) or JSON lines (.jsonl), plain or compressed (.gz, .zst): files, quoted globs, folders",
-                                        .value_name = "INPUT", .required = true, .positional = true, .completes = Completes::files});
-  visit.field("output", config.output, {.help = "folder to create, with token shards and their description", .value_name = "DIR", .letter = 'o',
-                                        .required = true, .completes = Completes::folders});
-  visit.field("overwrite", config.overwrite, {.help = "replace a dataset that is there; anything else is never replaced"});
-  visit.field("threads", config.threads, {.help = "threads of a rank; null: cores divided by the ranks of this machine", .min = 1});
+  visit.field(
+      "inputs", config.inputs,
+      {.help = "text (.txt) or JSON lines (.jsonl), plain or compressed (.gz, .zst): files, quoted globs, folders",
+       .value_name = "INPUT",
+       .required = true,
+       .positional = true,
+       .completes = Completes::files});
+  visit.field("output", config.output,
+              {.help = "folder to create, with token shards and their description",
+               .value_name = "DIR",
+               .letter = 'o',
+               .required = true,
+               .completes = Completes::folders});
+  visit.field("overwrite", config.overwrite,
+              {.help = "replace a dataset that is there; anything else is never replaced"});
+  visit.field("threads", config.threads,
+              {.help = "threads of a rank; null: cores divided by the ranks of this machine", .min = 1});
   visit.section("data", "how text becomes tokens", [&] {
     PrepareDataOptions& data = config.data;
-    visit.field("tokenizer", data.tokenizer, {.help = "bytes, chars (a vocabulary of the characters that occur), or a tokenizer.json, or a folder with one "
-                                                      "or with vocab.json and merges.txt", .completes = Completes::files});
-    visit.field("text_field", data.text_field, {.help = "field of a JSON line that holds the text", .value_name = "NAME"});
-    visit.field("validation", data.validation, {.help = "documents held back for validation: a fraction by content hash, or the tail of the stream"});
-    visit.field("shard_tokens", data.shard_tokens, {.help = "size of a shard file, at most", .unit = "tokens", .min = 1});
-    visit.field("end_of_text", data.end_of_text, {.help = "token between documents; null: the tokenizer's own, if it has one", .value_name = "TOKEN"});
+    visit.field(
+        "tokenizer", data.tokenizer,
+        {.help = "bytes, chars (a vocabulary of the characters that occur), or a tokenizer.json, or a folder with one "
+                 "or with vocab.json and merges.txt",
+         .completes = Completes::files});
+    visit.field("text_field", data.text_field,
+                {.help = "field of a JSON line that holds the text", .value_name = "NAME"});
+    visit.field("validation", data.validation,
+                {.help = "documents held back for validation: a fraction by content hash, or the tail of the stream"});
+    visit.field("shard_tokens", data.shard_tokens,
+                {.help = "size of a shard file, at most", .unit = "tokens", .min = 1});
+    visit.field("end_of_text", data.end_of_text,
+                {.help = "token between documents; null: the tokenizer's own, if it has one", .value_name = "TOKEN"});
     visit.field("seed", data.seed, {.help = "of the hash that chooses validation documents", .min = 0});
   });
 }

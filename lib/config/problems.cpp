@@ -12,7 +12,8 @@ void Problems::add_at(const std::string& where, const std::string& option, const
 
 void Problems::add(const std::vector<std::string>& options, const std::string& text) {
   const auto concerns_one_of_them = [&](const Entry& entry) {
-    return std::ranges::any_of(entry.options, [&](const std::string& option) { return std::ranges::find(options, option) != options.end(); });
+    return std::ranges::any_of(
+        entry.options, [&](const std::string& option) { return std::ranges::find(options, option) != options.end(); });
   };
   if (std::ranges::any_of(entries_, concerns_one_of_them)) return;
   entries_.push_back({.where = {}, .options = options, .text = text});

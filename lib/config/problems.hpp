@@ -19,7 +19,8 @@ class Problems {
   /// Adds a contradiction between options, unless one of them already has a problem: then this one may be its echo.
   void add(const std::vector<std::string>& options, const std::string& text);
 
-  /// Adds that a file could not be read or understood: what it would have set is not known, so that missing options are no news.
+  /// Adds that a file could not be read or understood: what it would have set is not known, so that missing options are
+  /// no news.
   void add_unread(const std::string& where, const std::string& text);
   bool all_files_read() const { return all_files_read_; }
 

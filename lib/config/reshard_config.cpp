@@ -1,7 +1,7 @@
 #include "config/reshard_config.hpp"
 
-#include "base/json.hpp"
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "config/option.hpp"
 #include "config/problems.hpp"
 #include "config/tool.hpp"
@@ -14,10 +14,13 @@ std::string ReshardTarget::form() { return "parts=N or JSON"; }
 
 ReshardTarget ReshardTarget::parse(const std::string& text) {
   ReshardTarget target;
-  const auto refuse = [&] { fail(ExitCode::usage, "\"{}\" is neither parts=N nor {{\"parts\": N}} with N at least 1", text); };
+  const auto refuse = [&] {
+    fail(ExitCode::usage, "\"{}\" is neither parts=N nor {{\"parts\": N}} with N at least 1", text);
+  };
   if (text.starts_with('{')) {
     const Json json = Json::parse(text, nullptr, false);
-    const bool understood = json.is_object() && json.size() == 1 && json.contains("parts") && json["parts"].is_number_integer();
+    const bool understood =
+        json.is_object() && json.size() == 1 && json.contains("parts") && json["parts"].is_number_integer();
     if (!understood) refuse();
     target.parts = json["parts"].get<std::int64_t>();
   } else if (text.starts_with("parts=")) {
@@ -34,12 +37,21 @@ ReshardTarget ReshardTarget::parse(const std::string& text) {
 std::string ReshardTarget::text() const { return fmt::format("parts={}", parts); }
 
 void describe(Declaration& visit, ReshardConfig& config) {
-  visit.field("checkpoint", config.checkpoint, {.help = "folder of the checkpoint to read; of a run: its newest valid one", .value_name = "CKPT",
-                                                .required = true, .positional = true, .completes = Completes::folders});
-  visit.field("to", config.to, {.help = "number of part files of each component, as parts=N or {\"parts\": N}", .value_name = "TARGET"});
+  visit.field("checkpoint", config.checkpoint,
+              {.help = "folder of the checkpoint to read; of a run: its newest valid one",
+               .value_name = "CKPT",
+               .required = true,
+               .positional = true,
+               .completes = Completes::folders});
+  visit.field("to", config.to,
+              {.help = "number of part files of each component, as parts=N or {\"parts\": N}", .value_name = "TARGET"});
   visit.field("consolidate", config.consolidate, {.help = "one part file a component: the same as --to parts=1"});
-  visit.field("output", config.output, {.help = "folder to create", .value_name = "DIR", .letter = 'o', .required = true,
-                                        .completes = Completes::folders});
+  visit.field("output", config.output,
+              {.help = "folder to create",
+               .value_name = "DIR",
+               .letter = 'o',
+               .required = true,
+               .completes = Completes::folders});
 }
 
 Tool tool_of(const ReshardConfig&) {
@@ -52,8 +64,10 @@ Tool tool_of(const ReshardConfig&) {
 }
 
 void check(const ReshardConfig& config, Problems& problems) {
-  if (config.consolidate && config.to) problems.add({"to", "consolidate"}, "--to and --consolidate both say how many parts there will be: give one");
-  if (!config.consolidate && !config.to) problems.add({"to", "consolidate"}, "--to parts=N or --consolidate is needed: which layout to write");
+  if (config.consolidate && config.to)
+    problems.add({"to", "consolidate"}, "--to and --consolidate both say how many parts there will be: give one");
+  if (!config.consolidate && !config.to)
+    problems.add({"to", "consolidate"}, "--to parts=N or --consolidate is needed: which layout to write");
 }
 
 }  // namespace lockstep

@@ -62,7 +62,8 @@ Json object_of(const std::vector<Option>& options) {
 Json config_json_schema(const Tool& tool, const Declaration& declaration) {
   Json properties = Json::object();
   properties["dialect"] = {{"const", "lockstep"}};
-  properties["preset"] = {{"description", "configuration files that this one is put upon"}, {"type", {"string", "array"}}};
+  properties["preset"] = {{"description", "configuration files that this one is put upon"},
+                          {"type", {"string", "array"}}};
   for (const Option& option : declaration.options()) {
     if (option.facts.command_line_only || option.facts.hidden) continue;
     const std::size_t dot = option.path.find('.');

@@ -14,16 +14,23 @@ namespace {
 
 constexpr std::size_t comment_column = 44;
 
-/// Text that every YAML reader takes as text without quotes: names and paths, not the words and numbers that mean something else.
+/// Text that every YAML reader takes as text without quotes: names and paths, not the words and numbers that mean
+/// something else.
 bool is_plain(const std::string& text) {
-  static constexpr std::array<std::string_view, 12> words{"true", "false", "yes", "no", "on", "off", "null", "y", "n", "nan", "inf", "infinity"};
+  static constexpr std::array<std::string_view, 12> words{"true", "false", "yes", "no",  "on",  "off",
+                                                          "null", "y",     "n",   "nan", "inf", "infinity"};
   if (text.empty()) return false;
   const auto letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; };
-  const bool starts_well = letter(text.front()) || (text.size() > 1 && (text.front() == '/' || text.starts_with("./") || text.starts_with("../")));
-  const auto mark_of_names = [](char c) { return std::string_view("_-./0123456789").find(c) != std::string_view::npos; };
+  const bool starts_well =
+      letter(text.front()) ||
+      (text.size() > 1 && (text.front() == '/' || text.starts_with("./") || text.starts_with("../")));
+  const auto mark_of_names = [](char c) {
+    return std::string_view("_-./0123456789").find(c) != std::string_view::npos;
+  };
   const bool of_names = std::ranges::all_of(text, [&](char c) { return letter(c) || mark_of_names(c); });
   std::string lower = text;
-  std::ranges::transform(lower, lower.begin(), [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
+  std::ranges::transform(lower, lower.begin(),
+                         [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
   return starts_well && of_names && std::ranges::find(words, lower) == words.end();
 }
 
@@ -45,7 +52,7 @@ std::string to_yaml(const Json& value) {
     for (const auto& [key, item] : value.items()) {
       if (!items.empty()) items += ", ";
       if (value.is_object()) items += key + ": ";
-      items += item.is_string() ? to_text(item) : to_yaml(item);   // in quotes: a plain text may hold no comma here
+      items += item.is_string() ? to_text(item) : to_yaml(item);  // in quotes: a plain text may hold no comma here
     }
     return value.is_array() ? "[" + items + "]" : "{" + items + "}";
   }
@@ -81,7 +88,8 @@ Json to_json(const Settings& settings) {
   Json result = Json::object();
   for (const Setting& setting : settings) {
     const std::size_t dot = setting.path.find('.');
-    (dot == std::string::npos ? result[setting.path] : result[setting.path.substr(0, dot)][setting.path.substr(dot + 1)]) = *setting.value;
+    (dot == std::string::npos ? result[setting.path]
+                              : result[setting.path.substr(0, dot)][setting.path.substr(dot + 1)]) = *setting.value;
   }
   return result;
 }

@@ -1,4 +1,5 @@
-// A configuration as resolved: every option with its value and where it came from. Printed, it is itself a configuration file.
+// A configuration as resolved: every option with its value and where it came from. Printed, it is itself a
+// configuration file.
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -11,13 +12,13 @@
 namespace lockstep {
 
 struct Setting {
-  std::string path;                       // "optimizer.lr"
-  std::shared_ptr<const Json> value;      // null: absent, or required and not set
-  std::string origin;                     // "built-in", "tiny.yaml:4", "command line"
+  std::string path;                   // "optimizer.lr"
+  std::shared_ptr<const Json> value;  // null: absent, or required and not set
+  std::string origin;                 // "built-in", "tiny.yaml:4", "command line"
   enum class Shown { always, if_changed } shown = Shown::always;
 };
 
-using Settings = std::vector<Setting>;    // in the order of declaration
+using Settings = std::vector<Setting>;  // in the order of declaration
 
 /// "tiny.yaml:4", "command line", "built-in"; empty if there is no such option.
 std::string origin_of(const Settings& settings, const std::string& path);

@@ -11,16 +11,19 @@ namespace lockstep {
 
 class Declaration;
 
-enum class PrintExtent { full, changed };                  // of --print-config
-enum class SchemaOf { records, config };                   // of --print-schema
+enum class PrintExtent { full, changed };  // of --print-config
+enum class SchemaOf { records, config };   // of --print-schema
 
 struct Tool {
-  enum class Arguments { options, config_files };          // positional arguments: options declared so, or files as --config takes
+  enum class Arguments {
+    options,
+    config_files
+  };  // positional arguments: options declared so, or files as --config takes
   enum class DryRun { no, yes };
-  enum class Output { text, text_or_json, records };       // text_or_json: a question tool, with --json; records: training
-  std::string name;                                        // "checkpoint-inspect"
-  std::string summary;                                     // one line: what it does
-  std::vector<std::string> synopsis;                       // what follows the name, one line a form
+  enum class Output { text, text_or_json, records };  // text_or_json: a question tool, with --json; records: training
+  std::string name;                                   // "checkpoint-inspect"
+  std::string summary;                                // one line: what it does
+  std::vector<std::string> synopsis;                  // what follows the name, one line a form
   Arguments arguments = Arguments::options;
   DryRun dry_run = DryRun::no;
   Output output = Output::text;
@@ -33,7 +36,7 @@ struct CommonOptions {
   bool build_info = false;
   std::optional<PrintExtent> print_config;
   std::optional<SchemaOf> print_schema;
-  std::vector<std::string> config;                         // files, in order
+  std::vector<std::string> config;  // files, in order
   bool dry_run = false;
   bool json = false;
   LogLevel log_level = LogLevel::info;

@@ -9,9 +9,11 @@ namespace {
 
 void check_model(const TrainConfig& config, Problems& problems) {
   const ModelOptions& model = config.model;
-  if (!model.config && !model.path) problems.add({"model.config", "model.path"}, "model.config or model.path is needed: which network to train");
+  if (!model.config && !model.path)
+    problems.add({"model.config", "model.path"}, "model.config or model.path is needed: which network to train");
   if (model.config && model.path) {
-    problems.add({"model.config", "model.path"}, "model.config and model.path both name a network: a folder of weights brings its own config.json");
+    problems.add({"model.config", "model.path"},
+                 "model.config and model.path both name a network: a folder of weights brings its own config.json");
   }
   if (model.dropout && *model.dropout != 0) {
     problems.add({"model.dropout"}, "this version trains without dropout: model.dropout must be 0");
@@ -26,8 +28,9 @@ void check_schedule(const TrainConfig& config, Problems& problems) {
                  fmt::format("warm-up takes {} steps, but the decay ends at step {}", schedule.warmup_steps, end));
   }
   if (schedule.min_lr > config.optimizer.lr) {
-    problems.add({"schedule.min_lr", "optimizer.lr"},
-                 fmt::format("schedule.min_lr {} is above the peak, optimizer.lr {}", schedule.min_lr, config.optimizer.lr));
+    problems.add(
+        {"schedule.min_lr", "optimizer.lr"},
+        fmt::format("schedule.min_lr {} is above the peak, optimizer.lr {}", schedule.min_lr, config.optimizer.lr));
   }
   if (schedule.name == ScheduleName::constant && (schedule.decay_steps || schedule.min_lr != 0)) {
     problems.add({"schedule.name", schedule.decay_steps ? "schedule.decay_steps" : "schedule.min_lr"},
@@ -37,25 +40,33 @@ void check_schedule(const TrainConfig& config, Problems& problems) {
 
 void check_run(const TrainConfig& config, Problems& problems) {
   const TrainOptions& train = config.train;
-  if (train.device == Device::cuda) problems.add({"train.device"}, "this version trains on the CPU only: train.device cuda is not supported yet");
+  if (train.device == Device::cuda)
+    problems.add({"train.device"}, "this version trains on the CPU only: train.device cuda is not supported yet");
   if (train.micro_batch && train.global_batch > 0 && *train.micro_batch > train.global_batch) {
-    problems.add({"train.micro_batch", "train.global_batch"},
-                 fmt::format("train.micro_batch {} is more than train.global_batch {}", *train.micro_batch, train.global_batch));
+    problems.add(
+        {"train.micro_batch", "train.global_batch"},
+        fmt::format("train.micro_batch {} is more than train.global_batch {}", *train.micro_batch, train.global_batch));
   }
   const std::int64_t ranks = config.parallel.dp_replicate.value_or(1);
   if (train.global_batch > 0 && ranks > train.global_batch) {
-    problems.add({"parallel.dp_replicate", "train.global_batch"},
-                 fmt::format("{} ranks cannot share {} samples a step: some would have none", ranks, train.global_batch));
+    problems.add(
+        {"parallel.dp_replicate", "train.global_batch"},
+        fmt::format("{} ranks cannot share {} samples a step: some would have none", ranks, train.global_batch));
   }
-  if (train.max_time && train.max_time->value <= 0) problems.add({"train.max_time"}, "train.max_time 0 leaves no time for a step");
+  if (train.max_time && train.max_time->value <= 0)
+    problems.add({"train.max_time"}, "train.max_time 0 leaves no time for a step");
   for (const double beta : config.optimizer.betas) {
-    if (beta >= 1) problems.add({"optimizer.betas"}, "with a decay rate of 1 a moment never changes: optimizer.betas must be below 1");
+    if (beta >= 1)
+      problems.add({"optimizer.betas"},
+                   "with a decay rate of 1 a moment never changes: optimizer.betas must be below 1");
   }
   if (!train.callbacks.empty() && config.sample.prompts.empty()) {
-    problems.add({"train.callbacks", "sample.prompts"}, "the sample callback has nothing to continue: sample.prompts is empty");
+    problems.add({"train.callbacks", "sample.prompts"},
+                 "the sample callback has nothing to continue: sample.prompts is empty");
   }
   if (!config.eval.every && !config.eval.at_end && !train.callbacks.empty()) {
-    problems.add({"train.callbacks", "eval.every", "eval.at_end"}, "the sample callback runs at evaluations and at the end, and there are none");
+    problems.add({"train.callbacks", "eval.every", "eval.at_end"},
+                 "the sample callback runs at evaluations and at the end, and there are none");
   }
 }
 
@@ -67,12 +78,14 @@ struct Bound {
 };
 
 void check_profile(const TrainConfig& config, Problems& problems) {
-  constexpr std::int64_t most_steps = 1000;   // the times of every action of every rank are kept until the last
+  constexpr std::int64_t most_steps = 1000;  // the times of every action of every rank are kept until the last
   const std::optional<std::int64_t>& start = config.log.profile_start_step;
   const std::optional<std::int64_t>& end = config.log.profile_end_step;
   const std::vector<std::string> both{"log.profile_start_step", "log.profile_end_step"};
   if (end && !start) problems.add(both, "log.profile_end_step has no effect without log.profile_start_step");
-  if (config.profile && start) problems.add({"profile", "log.profile_start_step"}, "--profile and log.profile_start_step each say which steps to profile");
+  if (config.profile && start)
+    problems.add({"profile", "log.profile_start_step"},
+                 "--profile and log.profile_start_step each say which steps to profile");
   if (config.profile && *config.profile > most_steps)
     problems.add({"profile"}, fmt::format("a profile covers at most {} steps, not {}", most_steps, *config.profile));
   if (!start || !end) return;
@@ -93,7 +106,9 @@ std::optional<ProfiledSteps> profiled_steps(const TrainConfig& config, std::int6
   return ProfiledSteps{*start, config.log.profile_end_step.value_or(*start)};
 }
 
-std::int64_t decay_steps_of(const TrainConfig& config) { return config.schedule.decay_steps.value_or(config.train.max_steps); }
+std::int64_t decay_steps_of(const TrainConfig& config) {
+  return config.schedule.decay_steps.value_or(config.train.max_steps);
+}
 
 void check(const TrainConfig& config, Problems& problems) {
   check_model(config, problems);
@@ -102,7 +117,8 @@ void check(const TrainConfig& config, Problems& problems) {
   check_profile(config, problems);
 }
 
-std::vector<Difference> differing_fixed_options(const std::string& saved_yaml, const std::string& origin, const TrainConfig& now) {
+std::vector<Difference> differing_fixed_options(const std::string& saved_yaml, const std::string& origin,
+                                                const TrainConfig& now) {
   Problems problems;
   Bound saved{TrainConfig{}};
   Bound current{now};
@@ -111,19 +127,22 @@ std::vector<Difference> differing_fixed_options(const std::string& saved_yaml, c
   apply(saved.declaration, document, problems);
   if (!problems.empty()) {
     const Problems::Entry& first = problems.entries().front();
-    fail(ExitCode::input, "{}: {} is not a configuration that this version of train wrote", first.where.empty() ? origin : first.where, first.text);
+    fail(ExitCode::input, "{}: {} is not a configuration that this version of train wrote",
+         first.where.empty() ? origin : first.where, first.text);
   }
   std::vector<Difference> differences;
   for (const Option& option : current.declaration.options()) {
     if (!option.facts.fixed_on_resume) continue;
-    if (option.path == "schedule.decay_steps") continue;   // by its effect, below
+    if (option.path == "schedule.decay_steps") continue;  // by its effect, below
     const Json before = saved.declaration.find(option.path)->get();
     const Json after = option.get();
     if (before != after) differences.push_back({option.path, to_yaml(before), to_yaml(after)});
   }
-  // Without decay_steps the decay ends at train.max_steps, which a run may extend: then its learning rates would not be what they were.
+  // Without decay_steps the decay ends at train.max_steps, which a run may extend: then its learning rates would not be
+  // what they were.
   if (now.schedule.name != ScheduleName::constant && decay_steps_of(saved.config) != decay_steps_of(now)) {
-    differences.push_back({"schedule.decay_steps", std::to_string(decay_steps_of(saved.config)), std::to_string(decay_steps_of(now))});
+    differences.push_back(
+        {"schedule.decay_steps", std::to_string(decay_steps_of(saved.config)), std::to_string(decay_steps_of(now))});
   }
   return differences;
 }

@@ -18,127 +18,204 @@ ChoiceList<Device> choices_of(Device) { return {{Device::cpu, "cpu"}, {Device::c
 ChoiceList<CallbackName> choices_of(CallbackName) { return {{CallbackName::sample, "sample"}}; }
 ChoiceList<OnNonfinite> choices_of(OnNonfinite) { return {{OnNonfinite::skip, "skip"}, {OnNonfinite::stop, "stop"}}; }
 ChoiceList<WatchedPhase> choices_of(WatchedPhase) {
-  return {{WatchedPhase::start_up, "start-up"}, {WatchedPhase::load, "load"}, {WatchedPhase::step, "step"}, {WatchedPhase::evaluation, "evaluation"},
-          {WatchedPhase::sample, "sample"}, {WatchedPhase::save, "save"}, {WatchedPhase::shutdown, "shutdown"}};
+  return {{WatchedPhase::start_up, "start-up"},     {WatchedPhase::load, "load"},     {WatchedPhase::step, "step"},
+          {WatchedPhase::evaluation, "evaluation"}, {WatchedPhase::sample, "sample"}, {WatchedPhase::save, "save"},
+          {WatchedPhase::shutdown, "shutdown"}};
 }
 
 namespace {
 
 void describe(Declaration& visit, ModelOptions& model) {
-  visit.field("config", model.config, {.help = "a Hugging Face config.json, or its folder: the network, initialised from train.seed",
-                                       .value_name = "PATH", .completes = Completes::files});
-  visit.field("path", model.path, {.help = "a folder with config.json and safetensors: the network, starting from these weights",
-                                   .value_name = "DIR", .completes = Completes::folders});
-  visit.field("dropout", model.dropout, {.help = "dropout rate instead of those in the config; this version trains with 0 only",
-                                         .min = 0, .max = 1, .fixed_on_resume = true});
+  visit.field("config", model.config,
+              {.help = "a Hugging Face config.json, or its folder: the network, initialised from train.seed",
+               .value_name = "PATH",
+               .completes = Completes::files});
+  visit.field("path", model.path,
+              {.help = "a folder with config.json and safetensors: the network, starting from these weights",
+               .value_name = "DIR",
+               .completes = Completes::folders});
+  visit.field("dropout", model.dropout,
+              {.help = "dropout rate instead of those in the config; this version trains with 0 only",
+               .min = 0,
+               .max = 1,
+               .fixed_on_resume = true});
 }
 
 void describe(Declaration& visit, DataOptions& data) {
-  visit.field("path", data.path, {.help = "folder of token shards that prepare-data wrote", .value_name = "DIR", .required = true,
-                                  .completes = Completes::folders});
-  visit.field("train_split", data.train_split, {.help = "split to train on", .value_name = "NAME", .fixed_on_resume = true});
+  visit.field("path", data.path,
+              {.help = "folder of token shards that prepare-data wrote",
+               .value_name = "DIR",
+               .required = true,
+               .completes = Completes::folders});
+  visit.field("train_split", data.train_split,
+              {.help = "split to train on", .value_name = "NAME", .fixed_on_resume = true});
   visit.field("validation_split", data.validation_split, {.help = "split to evaluate on", .value_name = "NAME"});
-  visit.field("sequence_length", data.sequence_length, {.help = "length of a sample", .unit = "tokens", .min = 1, .required = true,
-                                                        .fixed_on_resume = true});
+  visit.field("sequence_length", data.sequence_length,
+              {.help = "length of a sample", .unit = "tokens", .min = 1, .required = true, .fixed_on_resume = true});
   visit.field("shuffle", data.shuffle, {.help = "permute the samples anew in each epoch", .fixed_on_resume = true});
-  visit.field("isolate_documents", data.isolate_documents, {.help = "attention does not cross document boundaries", .fixed_on_resume = true});
+  visit.field("isolate_documents", data.isolate_documents,
+              {.help = "attention does not cross document boundaries", .fixed_on_resume = true});
 }
 
 void describe(Declaration& visit, ParallelOptions& parallel) {
   visit.field("dp_replicate", parallel.dp_replicate,
-              {.help = "ranks that each hold a whole copy of the model; must equal the number of ranks started", .unit = "ranks", .min = 1});
+              {.help = "ranks that each hold a whole copy of the model; must equal the number of ranks started",
+               .unit = "ranks",
+               .min = 1});
 }
 
 void describe(Declaration& visit, PrecisionOptions& precision) {
-  visit.field("dtype", precision.dtype, {.help = "arithmetic of the network; bf16 keeps fp32 master weights", .fixed_on_resume = true});
-  visit.field("matrix_unit", precision.matrix_unit, {.help = "products on the processor's matrix unit (Intel AMX) where it has one, those of fp32 as "
-              "six of three bf16 parts, no less exact; false: by the library's own routines"});
+  visit.field("dtype", precision.dtype,
+              {.help = "arithmetic of the network; bf16 keeps fp32 master weights", .fixed_on_resume = true});
+  visit.field("matrix_unit", precision.matrix_unit,
+              {.help = "products on the processor's matrix unit (Intel AMX) where it has one, those of fp32 as "
+                       "six of three bf16 parts, no less exact; false: by the library's own routines"});
 }
 
 void describe(Declaration& visit, OptimizerOptions& optimizer) {
   visit.field("name", optimizer.name, {.help = "update rule", .fixed_on_resume = true});
-  visit.field("lr", optimizer.lr, {.help = "peak learning rate, reached at the end of warm-up", .unit = "1/step", .min = 0, .max = 1,
-                                   .fixed_on_resume = true});
-  visit.field("betas", optimizer.betas, {.help = "decay rates of the first and second moment", .min = 0, .max = 1, .fixed_on_resume = true});
-  visit.field("eps", optimizer.eps, {.help = "added to the root of the second moment", .min = 0, .above_min = true, .fixed_on_resume = true});
-  visit.field("weight_decay", optimizer.weight_decay, {.help = "decoupled weight decay, multiplied by the learning rate", .min = 0,
-                                                       .fixed_on_resume = true});
-  visit.field("decay", optimizer.decay, {.help = "tensors that decay: matrices (two dimensions or more: no norms, no biases) or all",
-                                         .fixed_on_resume = true});
-  visit.field("decay_exclude", optimizer.decay_exclude, {.help = "tensors whose name matches one of these do not decay", .value_name = "REGEX",
-                                                         .fixed_on_resume = true});
-  visit.field("clip_norm", optimizer.clip_norm, {.help = "largest global norm of the gradient; null: no clipping", .min = 0, .above_min = true,
-                                                 .fixed_on_resume = true});
-  visit.field("groups", optimizer.groups, {.help = "tensors with a learning rate or decay of their own; the first group that matches counts",
-                                           .fixed_on_resume = true});
+  visit.field("lr", optimizer.lr,
+              {.help = "peak learning rate, reached at the end of warm-up",
+               .unit = "1/step",
+               .min = 0,
+               .max = 1,
+               .fixed_on_resume = true});
+  visit.field("betas", optimizer.betas,
+              {.help = "decay rates of the first and second moment", .min = 0, .max = 1, .fixed_on_resume = true});
+  visit.field("eps", optimizer.eps,
+              {.help = "added to the root of the second moment", .min = 0, .above_min = true, .fixed_on_resume = true});
+  visit.field("weight_decay", optimizer.weight_decay,
+              {.help = "decoupled weight decay, multiplied by the learning rate", .min = 0, .fixed_on_resume = true});
+  visit.field("decay", optimizer.decay,
+              {.help = "tensors that decay: matrices (two dimensions or more: no norms, no biases) or all",
+               .fixed_on_resume = true});
+  visit.field(
+      "decay_exclude", optimizer.decay_exclude,
+      {.help = "tensors whose name matches one of these do not decay", .value_name = "REGEX", .fixed_on_resume = true});
+  visit.field("clip_norm", optimizer.clip_norm,
+              {.help = "largest global norm of the gradient; null: no clipping",
+               .min = 0,
+               .above_min = true,
+               .fixed_on_resume = true});
+  visit.field("groups", optimizer.groups,
+              {.help = "tensors with a learning rate or decay of their own; the first group that matches counts",
+               .fixed_on_resume = true});
 }
 
 void describe(Declaration& visit, ScheduleOptions& schedule) {
   visit.field("name", schedule.name, {.help = "how the learning rate falls after warm-up", .fixed_on_resume = true});
-  visit.field("warmup_steps", schedule.warmup_steps, {.help = "steps over which the learning rate rises linearly from 0", .unit = "steps",
-                                                      .min = 0, .fixed_on_resume = true});
-  visit.field("decay_steps", schedule.decay_steps, {.help = "step at which min_lr is reached; null: train.max_steps", .unit = "steps", .min = 1,
-                                                    .fixed_on_resume = true});
-  visit.field("min_lr", schedule.min_lr, {.help = "learning rate at the end of the decay, not a fraction of optimizer.lr", .unit = "1/step",
-                                          .min = 0, .max = 1, .fixed_on_resume = true});
+  visit.field("warmup_steps", schedule.warmup_steps,
+              {.help = "steps over which the learning rate rises linearly from 0",
+               .unit = "steps",
+               .min = 0,
+               .fixed_on_resume = true});
+  visit.field("decay_steps", schedule.decay_steps,
+              {.help = "step at which min_lr is reached; null: train.max_steps",
+               .unit = "steps",
+               .min = 1,
+               .fixed_on_resume = true});
+  visit.field("min_lr", schedule.min_lr,
+              {.help = "learning rate at the end of the decay, not a fraction of optimizer.lr",
+               .unit = "1/step",
+               .min = 0,
+               .max = 1,
+               .fixed_on_resume = true});
 }
 
 void describe(Declaration& visit, TrainOptions& train) {
-  visit.field("run_dir", train.run_dir, {.help = "folder of this run: configuration, records, checkpoints; started again, it continues there",
-                                         .value_name = "DIR", .required = true, .completes = Completes::folders});
-  visit.field("max_steps", train.max_steps, {.help = "optimizer steps of the whole run", .unit = "steps", .min = 1, .required = true});
-  visit.field("global_batch", train.global_batch, {.help = "samples of one step over all ranks", .unit = "samples", .min = 1, .required = true,
-                                                   .fixed_on_resume = true});
-  visit.field("micro_batch", train.micro_batch, {.help = "samples that a rank computes at once; null: all of its samples of a step",
-                                                 .unit = "samples", .min = 1});
-  visit.field("recompute", train.recompute, {.help = "what backward computes again instead of keeping it from forward: nothing, or each block"});
+  visit.field("run_dir", train.run_dir,
+              {.help = "folder of this run: configuration, records, checkpoints; started again, it continues there",
+               .value_name = "DIR",
+               .required = true,
+               .completes = Completes::folders});
+  visit.field("max_steps", train.max_steps,
+              {.help = "optimizer steps of the whole run", .unit = "steps", .min = 1, .required = true});
+  visit.field("global_batch", train.global_batch,
+              {.help = "samples of one step over all ranks",
+               .unit = "samples",
+               .min = 1,
+               .required = true,
+               .fixed_on_resume = true});
+  visit.field("micro_batch", train.micro_batch,
+              {.help = "samples that a rank computes at once; null: all of its samples of a step",
+               .unit = "samples",
+               .min = 1});
+  visit.field("recompute", train.recompute,
+              {.help = "what backward computes again instead of keeping it from forward: nothing, or each block"});
   visit.field("seed", train.seed, {.help = "of initial weights and sample order", .min = 0, .fixed_on_resume = true});
   visit.field("device", train.device, {.help = "where the network runs; this version trains on cpu only"});
   visit.field("max_time", train.max_time, {.help = "save and stop, with exit code 75, when the run has taken so long"});
-  visit.field("threads", train.threads, {.help = "threads of a rank; null: cores divided by the ranks of this machine", .min = 1});
-  visit.field("callbacks", train.callbacks, {.help = "what is called at evaluations and at the end: sample generates text from sample.prompts"});
-  visit.field("inject", train.inject, {.help = "bring a failure about: rank=R,phase=P,step=S,kind=K", .value_name = "SPEC", .hidden = true});
-  visit.field("on_nonfinite", train.on_nonfinite, {.help = "a step whose loss or gradient is not finite never changes weights or moments: skip "
-              "goes on with the next step's samples and ends with code 6 at the fourth such step in a row, stop ends with code 6 at the first"});
-  visit.field("watchdog", train.watchdog, {.help = "longest time that a rank may be in one phase before the job ends with code 7 and a table of where "
-              "every rank is; 0: no limit"});
-  visit.field("watchdog_phases", train.watchdog_phases, {.help = "phases with a limit of their own: save takes long on a slow file system"});
+  visit.field("threads", train.threads,
+              {.help = "threads of a rank; null: cores divided by the ranks of this machine", .min = 1});
+  visit.field("callbacks", train.callbacks,
+              {.help = "what is called at evaluations and at the end: sample generates text from sample.prompts"});
+  visit.field("inject", train.inject,
+              {.help = "bring a failure about: rank=R,phase=P,step=S,kind=K", .value_name = "SPEC", .hidden = true});
+  visit.field("on_nonfinite", train.on_nonfinite,
+              {.help = "a step whose loss or gradient is not finite never changes weights or moments: skip "
+                       "goes on with the next step's samples and ends with code 6 at the fourth such step in a row, "
+                       "stop ends with code 6 at the first"});
+  visit.field(
+      "watchdog", train.watchdog,
+      {.help = "longest time that a rank may be in one phase before the job ends with code 7 and a table of where "
+               "every rank is; 0: no limit"});
+  visit.field("watchdog_phases", train.watchdog_phases,
+              {.help = "phases with a limit of their own: save takes long on a slow file system"});
 }
 
 void describe(Declaration& visit, EvalOptions& eval) {
-  visit.field("every", eval.every, {.help = "steps between evaluations; null: none during training", .unit = "steps", .min = 1});
-  visit.field("batches", eval.batches, {.help = "global batches of an evaluation; null: the whole validation split", .min = 1});
+  visit.field("every", eval.every,
+              {.help = "steps between evaluations; null: none during training", .unit = "steps", .min = 1});
+  visit.field("batches", eval.batches,
+              {.help = "global batches of an evaluation; null: the whole validation split", .min = 1});
   visit.field("at_end", eval.at_end, {.help = "evaluate after the last step"});
 }
 
 void describe(Declaration& visit, SampleOptions& sample) {
   visit.field("prompts", sample.prompts, {.help = "texts that the sample callback continues", .value_name = "TEXT"});
   visit.field("max_tokens", sample.max_tokens, {.help = "length of a continuation", .unit = "tokens", .min = 1});
-  visit.field("temperature", sample.temperature, {.help = "divides the logits; 0: always the most probable token", .min = 0});
-  visit.field("top_k", sample.top_k, {.help = "draw from so many most probable tokens; null: from all", .unit = "tokens", .min = 1});
+  visit.field("temperature", sample.temperature,
+              {.help = "divides the logits; 0: always the most probable token", .min = 0});
+  visit.field("top_k", sample.top_k,
+              {.help = "draw from so many most probable tokens; null: from all", .unit = "tokens", .min = 1});
   visit.field("seed", sample.seed, {.help = "of the draws", .min = 0});
 }
 
 void describe(Declaration& visit, CheckpointOptions& checkpoint) {
-  visit.field("every", checkpoint.every, {.help = "steps between checkpoints; null: only when stopped and as at_end says", .unit = "steps", .min = 1});
-  visit.field("keep_last", checkpoint.keep_last, {.help = "checkpoints to keep; older ones are removed once a new one is complete", .min = 1});
+  visit.field(
+      "every", checkpoint.every,
+      {.help = "steps between checkpoints; null: only when stopped and as at_end says", .unit = "steps", .min = 1});
+  visit.field("keep_last", checkpoint.keep_last,
+              {.help = "checkpoints to keep; older ones are removed once a new one is complete", .min = 1});
   visit.field("at_end", checkpoint.at_end, {.help = "save after the last step"});
-  visit.field("resume", checkpoint.resume, {.help = "where to start: auto continues from the newest valid checkpoint if there is one; a path "
-                                                    "names the folder of a checkpoint"});
-  visit.field("ranks_per_file", checkpoint.ranks_per_file, {.help = "neighbouring ranks that share one part file", .unit = "ranks", .min = 1});
+  visit.field("resume", checkpoint.resume,
+              {.help = "where to start: auto continues from the newest valid checkpoint if there is one; a path "
+                       "names the folder of a checkpoint"});
+  visit.field("ranks_per_file", checkpoint.ranks_per_file,
+              {.help = "neighbouring ranks that share one part file", .unit = "ranks", .min = 1});
   visit.field("max_failures", checkpoint.max_failures,
-              {.help = "failed saves in a row that end the run; after fewer the checkpoint before stays current and training goes on", .unit = "saves",
+              {.help = "failed saves in a row that end the run; after fewer the checkpoint before stays current and "
+                       "training goes on",
+               .unit = "saves",
                .min = 1});
 }
 
 void describe(Declaration& visit, LogOptions& log) {
   visit.field("every", log.every, {.help = "steps between step records", .unit = "steps", .min = 1});
   visit.field("tensorboard", log.tensorboard, {.help = "write event files to RUN/tensorboard"});
-  visit.field("profile_start_step", log.profile_start_step, {.help = "first step that is profiled: time by kind of work in records and as a table, each "
-              "action in RUN/profile.json for Perfetto; null: none", .unit = "steps", .min = 1});
-  visit.field("profile_end_step", log.profile_end_step, {.help = "last step that is profiled; null: the first", .unit = "steps", .min = 1});
-  visit.field("peak_tflops", log.peak_tflops, {.help = "dense peak of the hardware of one rank in the type of precision.dtype: what mfu divides by; "
-              "null: mfu is not known", .unit = "TFLOP/s", .min = 0, .above_min = true});
+  visit.field("profile_start_step", log.profile_start_step,
+              {.help = "first step that is profiled: time by kind of work in records and as a table, each "
+                       "action in RUN/profile.json for Perfetto; null: none",
+               .unit = "steps",
+               .min = 1});
+  visit.field("profile_end_step", log.profile_end_step,
+              {.help = "last step that is profiled; null: the first", .unit = "steps", .min = 1});
+  visit.field("peak_tflops", log.peak_tflops,
+              {.help = "dense peak of the hardware of one rank in the type of precision.dtype: what mfu divides by; "
+                       "null: mfu is not known",
+               .unit = "TFLOP/s",
+               .min = 0,
+               .above_min = true});
 }
 
 template <class Section>
@@ -151,12 +228,15 @@ void section(Declaration& visit, const std::string& name, Section& options, cons
 void describe(Declaration& visit, OptimizerGroup& group) {
   visit.field("match", group.match, {.help = "names of tensors", .value_name = "REGEX", .required = true});
   visit.field("lr_scale", group.lr_scale, {.help = "multiplies the learning rate", .min = 0});
-  visit.field("weight_decay", group.weight_decay, {.help = "instead of optimizer.weight_decay and its exclusions", .min = 0});
+  visit.field("weight_decay", group.weight_decay,
+              {.help = "instead of optimizer.weight_decay and its exclusions", .min = 0});
 }
 
 void describe(Declaration& visit, PhaseLimit& limit) {
-  visit.field("phase", limit.phase, {.help = "what the rank is doing; step: data, forward, backward, reduction, update; save: each part of it",
-                                     .required = true});
+  visit.field(
+      "phase", limit.phase,
+      {.help = "what the rank is doing; step: data, forward, backward, reduction, update; save: each part of it",
+       .required = true});
   visit.field("limit", limit.limit, {.help = "instead of train.watchdog; 0: no limit", .required = true});
 }
 
@@ -173,10 +253,16 @@ void describe(Declaration& visit, TrainConfig& config) {
   section(visit, "checkpoint", config.checkpoint, "saving and resuming");
   section(visit, "log", config.log, "records");
   visit.field("print_program", config.print_program,
-              {.help = "print the step programs of all classes of ranks, or of one rank, and exit", .bare = "all", .command_line_only = true});
+              {.help = "print the step programs of all classes of ranks, or of one rank, and exit",
+               .bare = "all",
+               .command_line_only = true});
   visit.field("profile", config.profile,
-              {.help = "profile so many steps (10 if it is not said) after the first two of this start, as log.profile_start_step and log.profile_end_step would",
-               .unit = "steps", .min = 1, .bare = "10", .command_line_only = true});
+              {.help = "profile so many steps (10 if it is not said) after the first two of this start, as "
+                       "log.profile_start_step and log.profile_end_step would",
+               .unit = "steps",
+               .min = 1,
+               .bare = "10",
+               .command_line_only = true});
 }
 
 Tool tool_of(const TrainConfig&) {

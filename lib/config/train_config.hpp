@@ -1,5 +1,6 @@
-// What a training run is told: the canonical sections, keys as in the files. describe() is the one declaration of them, from which the
-// parser, help, manual, completion and schema come (config/option.hpp). How a command line becomes a TrainConfig: config/command_line.hpp.
+// What a training run is told: the canonical sections, keys as in the files. describe() is the one declaration of them,
+// from which the parser, help, manual, completion and schema come (config/option.hpp). How a command line becomes a
+// TrainConfig: config/command_line.hpp.
 #pragma once
 
 #include "config/values.hpp"
@@ -16,9 +17,9 @@ class Declaration;
 class Problems;
 struct Tool;
 
-enum class Precision { fp32, fp64, bf16 };                   // bf16: fp32 master weights and moments
+enum class Precision { fp32, fp64, bf16 };  // bf16: fp32 master weights and moments
 enum class OptimizerName { adamw };
-enum class Decay { matrices, all };                          // matrices: tensors with at least two dimensions
+enum class Decay { matrices, all };  // matrices: tensors with at least two dimensions
 enum class ScheduleName { linear, cosine, constant };
 enum class Recompute { none, block };
 enum class Device { cpu, cuda };
@@ -27,33 +28,33 @@ enum class OnNonfinite { skip, stop };
 enum class WatchedPhase { start_up, load, step, evaluation, sample, save, shutdown };
 
 struct ModelOptions {
-  std::optional<std::string> config;                         // a Hugging Face config.json or its folder: initialised from train.seed
-  std::optional<std::string> path;                           // a folder with config.json and safetensors: start from these weights
-  std::optional<double> dropout;                             // instead of the rates in the config
+  std::optional<std::string> config;  // a Hugging Face config.json or its folder: initialised from train.seed
+  std::optional<std::string> path;    // a folder with config.json and safetensors: start from these weights
+  std::optional<double> dropout;      // instead of the rates in the config
 };
 
 struct DataOptions {
-  std::string path;                                          // a folder that prepare-data wrote
+  std::string path;  // a folder that prepare-data wrote
   std::string train_split = "train";
   std::string validation_split = "validation";
-  std::int64_t sequence_length = 0;                          // T, tokens a sample
+  std::int64_t sequence_length = 0;  // T, tokens a sample
   bool shuffle = true;
-  bool isolate_documents = false;                            // attention does not cross document boundaries
+  bool isolate_documents = false;  // attention does not cross document boundaries
 };
 
 struct ParallelOptions {
-  std::optional<std::int64_t> dp_replicate;                  // ranks that hold a whole copy; absent: all ranks
+  std::optional<std::int64_t> dp_replicate;  // ranks that hold a whole copy; absent: all ranks
 };
 
 struct PrecisionOptions {
   Precision dtype = Precision::fp32;
-  bool matrix_unit = true;                                   // where the processor has one
+  bool matrix_unit = true;  // where the processor has one
 };
 
 struct OptimizerGroup {
   NamePattern match;
   double lr_scale = 1;
-  std::optional<double> weight_decay;                        // absent: as optimizer.weight_decay and its exclusions say
+  std::optional<double> weight_decay;  // absent: as optimizer.weight_decay and its exclusions say
 };
 
 struct OptimizerOptions {
@@ -64,68 +65,68 @@ struct OptimizerOptions {
   double weight_decay = 0.1;
   Decay decay = Decay::matrices;
   std::vector<NamePattern> decay_exclude;
-  std::optional<double> clip_norm;                           // global gradient norm; absent: no clipping
-  std::vector<OptimizerGroup> groups;                        // ordered: the first whose pattern matches
+  std::optional<double> clip_norm;     // global gradient norm; absent: no clipping
+  std::vector<OptimizerGroup> groups;  // ordered: the first whose pattern matches
 };
 
 struct ScheduleOptions {
   ScheduleName name = ScheduleName::cosine;
   std::int64_t warmup_steps = 0;
-  std::optional<std::int64_t> decay_steps;                   // step at which min_lr is reached; absent: train.max_steps
-  double min_lr = 0;                                         // absolute
+  std::optional<std::int64_t> decay_steps;  // step at which min_lr is reached; absent: train.max_steps
+  double min_lr = 0;                        // absolute
 };
 
 struct PhaseLimit {
   WatchedPhase phase{};
-  Seconds limit;                                             // instead of train.watchdog; 0: none
+  Seconds limit;  // instead of train.watchdog; 0: none
 };
 
 struct TrainOptions {
   std::string run_dir;
   std::int64_t max_steps = 0;
-  std::int64_t global_batch = 0;                             // samples a step, over all ranks
-  std::optional<std::int64_t> micro_batch;                   // samples a rank computes at once; absent: all of its samples of a step
+  std::int64_t global_batch = 0;            // samples a step, over all ranks
+  std::optional<std::int64_t> micro_batch;  // samples a rank computes at once; absent: all of its samples of a step
   Recompute recompute = Recompute::none;
   std::int64_t seed = 0;
   Device device = Device::cpu;
   std::optional<Seconds> max_time;
-  std::optional<std::int64_t> threads;                       // a rank; absent: cores / local ranks
+  std::optional<std::int64_t> threads;  // a rank; absent: cores / local ranks
   std::vector<CallbackName> callbacks;
-  std::optional<std::string> inject;                         // a failure to bring about, for tests; parsed by comm
-  OnNonfinite on_nonfinite = OnNonfinite::skip;              // a step whose loss or gradient is not finite
-  Seconds watchdog{600};                                     // deadline of each phase; 0: none
-  std::vector<PhaseLimit> watchdog_phases;                   // where it is another one
+  std::optional<std::string> inject;             // a failure to bring about, for tests; parsed by comm
+  OnNonfinite on_nonfinite = OnNonfinite::skip;  // a step whose loss or gradient is not finite
+  Seconds watchdog{600};                         // deadline of each phase; 0: none
+  std::vector<PhaseLimit> watchdog_phases;       // where it is another one
 };
 
 struct EvalOptions {
-  std::optional<std::int64_t> every;                         // steps; absent: only as at_end says
-  std::optional<std::int64_t> batches;                       // global batches an evaluation; absent: the whole split
+  std::optional<std::int64_t> every;    // steps; absent: only as at_end says
+  std::optional<std::int64_t> batches;  // global batches an evaluation; absent: the whole split
   bool at_end = true;
 };
 
 struct SampleOptions {
   std::vector<std::string> prompts;
   std::int64_t max_tokens = 100;
-  double temperature = 0.8;                                  // 0: the most probable token
-  std::optional<std::int64_t> top_k;                         // absent: all tokens
+  double temperature = 0.8;           // 0: the most probable token
+  std::optional<std::int64_t> top_k;  // absent: all tokens
   std::int64_t seed = 0;
 };
 
 struct CheckpointOptions {
-  std::optional<std::int64_t> every;                         // steps; absent: only when stopped and as at_end says
+  std::optional<std::int64_t> every;  // steps; absent: only when stopped and as at_end says
   std::int64_t keep_last = 2;
   bool at_end = true;
   Resume resume;
-  std::int64_t ranks_per_file = 1;                           // neighbouring ranks that share one part file
-  std::int64_t max_failures = 3;                             // failed saves in a row that end the run
+  std::int64_t ranks_per_file = 1;  // neighbouring ranks that share one part file
+  std::int64_t max_failures = 3;    // failed saves in a row that end the run
 };
 
 struct LogOptions {
-  std::int64_t every = 10;                                   // steps between records
+  std::int64_t every = 10;  // steps between records
   bool tensorboard = true;
-  std::optional<std::int64_t> profile_start_step;            // counted from 1; absent: no profile
-  std::optional<std::int64_t> profile_end_step;              // included; absent: profile_start_step
-  std::optional<double> peak_tflops;                         // of the hardware of one rank; absent: mfu is not known
+  std::optional<std::int64_t> profile_start_step;  // counted from 1; absent: no profile
+  std::optional<std::int64_t> profile_end_step;    // included; absent: profile_start_step
+  std::optional<double> peak_tflops;               // of the hardware of one rank; absent: mfu is not known
 };
 
 struct TrainConfig {
@@ -140,8 +141,8 @@ struct TrainConfig {
   SampleOptions sample;
   CheckpointOptions checkpoint;
   LogOptions log;
-  std::optional<RankChoice> print_program;                   // command line only: print the step program and exit
-  std::optional<std::int64_t> profile;                       // command line only: steps to profile, soon after the start
+  std::optional<RankChoice> print_program;  // command line only: print the step program and exit
+  std::optional<std::int64_t> profile;      // command line only: steps to profile, soon after the start
 };
 
 /// The steps that are profiled in a run that goes on after `done` steps; absent: none.
@@ -165,15 +166,16 @@ std::int64_t decay_steps_of(const TrainConfig& config);
 
 /// An option that a resumed run must not change, with both values as the files spell them.
 struct Difference {
-  std::string option;   // "optimizer.lr"
+  std::string option;  // "optimizer.lr"
   std::string saved;
   std::string now;
 };
 
-/// The options of `now` that alter trajectory or shapes and differ from those in the config.yaml that a run saved. Files are compared
-/// by content elsewhere (dataset hash, tensor shapes), not by the paths that name them; train.max_steps may grow, and a decay that follows
-/// it then ends later. Local.
-/// Throws Error(input) naming `origin` if `saved_yaml` is not a configuration of train.
-std::vector<Difference> differing_fixed_options(const std::string& saved_yaml, const std::string& origin, const TrainConfig& now);
+/// The options of `now` that alter trajectory or shapes and differ from those in the config.yaml that a run saved.
+/// Files are compared by content elsewhere (dataset hash, tensor shapes), not by the paths that name them;
+/// train.max_steps may grow, and a decay that follows it then ends later. Local. Throws Error(input) naming `origin` if
+/// `saved_yaml` is not a configuration of train.
+std::vector<Difference> differing_fixed_options(const std::string& saved_yaml, const std::string& origin,
+                                                const TrainConfig& now);
 
 }  // namespace lockstep

@@ -34,11 +34,12 @@ Seconds Seconds::parse(const std::string& text) {
 }
 
 std::string Seconds::text() const {
-  constexpr double most_whole = 1e15;   // seconds: doubles of this size are whole numbers and fit 64 bits
+  constexpr double most_whole = 1e15;  // seconds: doubles of this size are whole numbers and fit 64 bits
   const auto whole = std::abs(value) < most_whole ? static_cast<std::int64_t>(value) : 0;
   if (static_cast<double>(whole) != value) return fmt::format("{}s", value);
   if (whole == 0 || whole % 60 != 0) return fmt::format("{}s", whole);
-  if (whole % 3600 != 0) return whole > 3600 ? fmt::format("{}h{}m", whole / 3600, whole % 3600 / 60) : fmt::format("{}m", whole / 60);
+  if (whole % 3600 != 0)
+    return whole > 3600 ? fmt::format("{}h{}m", whole / 3600, whole % 3600 / 60) : fmt::format("{}m", whole / 60);
   return fmt::format("{}h", whole / 3600);
 }
 
@@ -63,17 +64,19 @@ struct NamePattern::Compiled {
 
   explicit Compiled(const std::string& text) {
     constexpr std::size_t longest = 4096;
-    constexpr std::uint32_t most_steps = 1'000'000;   // of a search: nested repeats would take for ever
+    constexpr std::uint32_t most_steps = 1'000'000;  // of a search: nested repeats would take for ever
     if (limits == nullptr) throw std::bad_alloc();
     pcre2_set_match_limit(limits, most_steps);
     int error = PCRE2_ERROR_HEAPLIMIT;
     PCRE2_SIZE place = 0;
     if (text.size() <= longest) {
-      regex = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C, &error, &place, nullptr);
+      regex = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                            PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C, &error, &place, nullptr);
     }
     if (regex == nullptr) {
       pcre2_match_context_free(limits);
-      fail(ExitCode::usage, "\"{}\" is not a regular expression: {}", shortened(text), text.size() > longest ? "it is too long" : reason_of(error, place));
+      fail(ExitCode::usage, "\"{}\" is not a regular expression: {}", shortened(text),
+           text.size() > longest ? "it is too long" : reason_of(error, place));
     }
   }
   Compiled(const Compiled&) = delete;
@@ -84,7 +87,9 @@ struct NamePattern::Compiled {
   }
 
  private:
-  static std::string shortened(const std::string& text) { return text.size() <= 100 ? text : text.substr(0, 100) + "..."; }
+  static std::string shortened(const std::string& text) {
+    return text.size() <= 100 ? text : text.substr(0, 100) + "...";
+  }
   static std::string reason_of(int error, std::size_t place) {
     std::string text(160, '\0');
     const int length = pcre2_get_error_message(error, reinterpret_cast<PCRE2_UCHAR*>(text.data()), text.size());
@@ -104,10 +109,14 @@ NamePattern NamePattern::parse(const std::string& text) {
 
 bool NamePattern::matches(std::string_view name) const {
   if (!compiled_) return false;
-  const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(pcre2_match_data_create(1, nullptr), &pcre2_match_data_free);
+  const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(pcre2_match_data_create(1, nullptr),
+                                                                                  &pcre2_match_data_free);
   if (!match) throw std::bad_alloc();
-  const int found = pcre2_match(compiled_->regex, reinterpret_cast<PCRE2_SPTR>(name.data()), name.size(), 0, 0, match.get(), compiled_->limits);
-  if (found < PCRE2_ERROR_NOMATCH) throw Error(ExitCode::usage, fmt::format("looking for \"{}\" in {} takes too many steps", text_, name), "avoid repeats of repeats, as in (a*)*");
+  const int found = pcre2_match(compiled_->regex, reinterpret_cast<PCRE2_SPTR>(name.data()), name.size(), 0, 0,
+                                match.get(), compiled_->limits);
+  if (found < PCRE2_ERROR_NOMATCH)
+    throw Error(ExitCode::usage, fmt::format("looking for \"{}\" in {} takes too many steps", text_, name),
+                "avoid repeats of repeats, as in (a*)*");
   return found >= 0;
 }
 
@@ -120,7 +129,8 @@ Resume Resume::parse(const std::string& text) {
   if (text == "best") return {From::best, 0, {}};
   std::int64_t step = 0;
   if (whole_number(text, step)) return {From::step, step, {}};
-  if (text.find('/') != std::string::npos || text.starts_with('.') || text.starts_with("step-")) return {From::path, 0, text};
+  if (text.find('/') != std::string::npos || text.starts_with('.') || text.starts_with("step-"))
+    return {From::path, 0, text};
   fail(ExitCode::usage, "\"{}\" is none of {}; a path contains \"/\"", text, form());
 }
 

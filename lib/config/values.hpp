@@ -1,5 +1,6 @@
-// Option values with a form of their own: durations, byte counts, name patterns, and what a resume or a validation split may say.
-// Each parses its text once; afterwards nobody compares strings. How options are declared: config/option.hpp.
+// Option values with a form of their own: durations, byte counts, name patterns, and what a resume or a validation
+// split may say. Each parses its text once; afterwards nobody compares strings. How options are declared:
+// config/option.hpp.
 #pragma once
 
 #include <compare>
@@ -10,8 +11,8 @@
 
 namespace lockstep {
 
-// Every value type here has: form(), what it looks like, for help and messages; parse(text), which throws Error(usage) with the reason;
-// text(), which parse() reads back to an equal value.
+// Every value type here has: form(), what it looks like, for help and messages; parse(text), which throws Error(usage)
+// with the reason; text(), which parse() reads back to an equal value.
 
 /// A duration. "90", "90s", "15m", "1h30m".
 struct Seconds {
@@ -37,7 +38,8 @@ class NamePattern {
   static std::string form();
   static NamePattern parse(const std::string& text);
   const std::string& text() const { return text_; }
-  /// Local. True if it is found in `name`; a pattern never parsed matches nothing. Throws Error(usage) for one that searches on and on.
+  /// Local. True if it is found in `name`; a pattern never parsed matches nothing. Throws Error(usage) for one that
+  /// searches on and on.
   bool matches(std::string_view name) const;
   bool operator==(const NamePattern& other) const { return text_ == other.text_; }
 
@@ -47,33 +49,34 @@ class NamePattern {
   std::shared_ptr<const Compiled> compiled_;
 };
 
-/// Where a run starts. "auto": the newest valid checkpoint, else from scratch; "never": from scratch; "latest", "best": that one or an
-/// error; a number: that step of this run; anything else: the folder of a checkpoint.
+/// Where a run starts. "auto": the newest valid checkpoint, else from scratch; "never": from scratch; "latest", "best":
+/// that one or an error; a number: that step of this run; anything else: the folder of a checkpoint.
 struct Resume {
   enum class From { automatic, never, latest, best, step, path } from = From::automatic;
-  std::int64_t step = 0;   // of From::step
-  std::string path;        // of From::path
+  std::int64_t step = 0;  // of From::step
+  std::string path;       // of From::path
   static std::string form();
   static Resume parse(const std::string& text);
   std::string text() const;
   bool operator==(const Resume&) const = default;
 };
 
-/// Which documents become the validation split. "hash:F": those whose content hash falls in a fraction F, whatever their order;
-/// "tail:F": the last fraction F of the stream; "none".
+/// Which documents become the validation split. "hash:F": those whose content hash falls in a fraction F, whatever
+/// their order; "tail:F": the last fraction F of the stream; "none".
 struct ValidationSplit {
   enum class By { none, hash, tail } by = By::none;
-  double fraction = 0;     // of documents (hash) or of the stream (tail), in (0, 1)
+  double fraction = 0;  // of documents (hash) or of the stream (tail), in (0, 1)
   static std::string form();
   static ValidationSplit parse(const std::string& text);
   std::string text() const;
   bool operator==(const ValidationSplit&) const = default;
 };
 
-/// What turns text into tokens. "bytes", "chars", or a path: a tokenizer.json, or a folder with one or with vocab.json and merges.txt.
+/// What turns text into tokens. "bytes", "chars", or a path: a tokenizer.json, or a folder with one or with vocab.json
+/// and merges.txt.
 struct TokenizerChoice {
   enum class Kind { bytes, chars, files } kind = Kind::bytes;
-  std::string path;        // of Kind::files
+  std::string path;  // of Kind::files
   static std::string form();
   static TokenizerChoice parse(const std::string& text);
   std::string text() const;

@@ -49,22 +49,24 @@ void BlockReader::grow(std::size_t bytes) {
 std::size_t BlockReader::cut_of_pending() const {
   const std::string_view text = pending_;
   if (file_->format == TextFormat::text) return last_cut_(text.substr(0, whole_code_points(text)));
-  return text.rfind('\n') + 1;   // npos + 1 is 0
+  return text.rfind('\n') + 1;  // npos + 1 is 0
 }
 
 bool BlockReader::next(TextBlock& block) {
   while (!bytes_ || (at_end_ && pending_.empty())) {
-    if (bytes_ && !begun_) fail(ExitCode::input, "{} is empty: its compressed data holds nothing", file_->path.string());
+    if (bytes_ && !begun_)
+      fail(ExitCode::input, "{} is empty: its compressed data holds nothing", file_->path.string());
     if (!open_next_file()) return false;
     grow(block_bytes);
   }
   std::size_t cut = 0;
   while (!at_end_ && (cut = cut_of_pending()) == 0) {
     if (pending_.size() >= longest_) {
-      const char* const what = file_->format == TextFormat::json_lines ? "a line" : "text that its tokenizer cannot take in parts";
+      const char* const what =
+          file_->format == TextFormat::json_lines ? "a line" : "text that its tokenizer cannot take in parts";
       fail(ExitCode::input, "{}:{}: {} has more than {}", file_->path.string(), line_, what, human_bytes(longest_));
     }
-    grow(2 * pending_.size());   // doubled: looking for a cut stays linear
+    grow(2 * pending_.size());  // doubled: looking for a cut stays linear
   }
   cut_block(block, cut == 0 ? pending_.size() : cut);
   return true;
@@ -78,7 +80,7 @@ void BlockReader::cut_block(TextBlock& block, std::size_t size) {
   block.text.assign(pending_, 0, size);
   pending_.erase(0, size);
   line_ += std::ranges::count(block.text, '\n');
-  if (!at_end_) grow(block_bytes);   // so that the last block knows that it is
+  if (!at_end_) grow(block_bytes);  // so that the last block knows that it is
   block.begins_document = is_text && !begun_;
   block.ends_document = is_text && at_end_ && pending_.empty();
   if (is_text) hash_.add(block.text);
@@ -90,8 +92,10 @@ void require_utf8(const TextBlock& block) {
   if (simdjson::validate_utf8(block.text.data(), block.text.size())) return;
   const std::size_t bad = first_invalid_utf8(block.text).value_or(0);
   const auto lines = std::count(block.text.begin(), block.text.begin() + static_cast<std::ptrdiff_t>(bad), '\n');
-  throw Error(ExitCode::input, fmt::format("{}:{}: not valid UTF-8 (byte 0x{:02X})", block.file->path.string(), block.first_line + lines,
-                                           static_cast<unsigned char>(block.text[bad])), "convert the file, for example with iconv");
+  throw Error(ExitCode::input,
+              fmt::format("{}:{}: not valid UTF-8 (byte 0x{:02X})", block.file->path.string(), block.first_line + lines,
+                          static_cast<unsigned char>(block.text[bad])),
+              "convert the file, for example with iconv");
 }
 
 }  // namespace lockstep

@@ -23,7 +23,7 @@ Value parse_document(simdjson::dom::parser& parser, const std::string& text, con
   Value value;
   const auto error = parser.parse(text).get(value);
   if (error == simdjson::SUCCESS) return value;
-  parse_json(text, origin);   // throws, naming the place
+  parse_json(text, origin);  // throws, naming the place
   fail(ExitCode::input, "{}: {}", origin, simdjson::error_message(error));
 }
 
@@ -53,7 +53,7 @@ std::string shown(const Value& value) {
 
 /// An id that an integer holds and a vocabulary may have.
 std::int32_t id_from(const Value& value, const std::string& where) {
-  constexpr std::uint64_t most = std::uint64_t{1} << 22;   // memory is taken for every id up to the largest
+  constexpr std::uint64_t most = std::uint64_t{1} << 22;  // memory is taken for every id up to the largest
   std::uint64_t id = most;
   if (value.get_uint64().get(id) != simdjson::SUCCESS || id >= most) {
     fail(ExitCode::input, "{}: the id {} is not a whole number from 0 to {}", where, shown(value), most - 1);
@@ -75,8 +75,9 @@ bool add_merge(std::string_view text, BpeDescription& bpe) {
 }
 
 [[noreturn]] void refuse(const std::string& origin, const std::string& what) {
-  throw Error(ExitCode::usage, fmt::format("{}: {} is not supported", origin, what),
-              "supported are byte-level BPE tokenizers as GPT-2 has them: model BPE, pre_tokenizer ByteLevel, no normalizer");
+  throw Error(
+      ExitCode::usage, fmt::format("{}: {} is not supported", origin, what),
+      "supported are byte-level BPE tokenizers as GPT-2 has them: model BPE, pre_tokenizer ByteLevel, no normalizer");
 }
 
 // Values that change no ids.
@@ -86,7 +87,8 @@ bool is_empty_text(const Value& value) { return value.is_string() && value.get_s
 bool never(const Value&) { return false; }
 
 // A member that must be absent, null or idle.
-void require_idle(const Object& object, const std::string& key, bool (*is_idle)(const Value&), const std::string& where) {
+void require_idle(const Object& object, const std::string& key, bool (*is_idle)(const Value&),
+                  const std::string& where) {
   const auto value = member(object, key);
   if (value && !is_idle(*value)) refuse(where, fmt::format("{} = {}", key, shown(*value)));
 }
@@ -98,7 +100,8 @@ void require_known_keys(const Object& object, const std::vector<std::string_view
 }
 
 void read_pre_tokenizer(const Value& rule, const std::string& origin, BpeDescription& bpe) {
-  if (!rule.is_object() || text_or(rule, "type", "") != "ByteLevel") refuse(origin, fmt::format("pre_tokenizer {}", shown(rule)));
+  if (!rule.is_object() || text_or(rule, "type", "") != "ByteLevel")
+    refuse(origin, fmt::format("pre_tokenizer {}", shown(rule)));
   require_known_keys(rule, {"type", "add_prefix_space", "trim_offsets", "use_regex"}, origin + ": pre_tokenizer");
   bpe.prefix_space = is_set(rule, "add_prefix_space", true) ? PrefixSpace::add : PrefixSpace::never;
   bpe.pieces = is_set(rule, "use_regex", true) ? PieceRule::gpt2_pattern : PieceRule::whole_text;
@@ -116,14 +119,17 @@ void read_merge(const Value& merge, const std::string& where, BpeDescription& bp
 void read_model(const Value& model, const std::string& origin, BpeDescription& bpe) {
   const std::string where = origin + ": model";
   if (text_or(model, "type", "BPE") != "BPE") refuse(origin, fmt::format("model {}", shown(model)));
-  require_known_keys(model, {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback",
-                             "ignore_merges", "vocab", "merges"}, where);
+  require_known_keys(model,
+                     {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
+                      "byte_fallback", "ignore_merges", "vocab", "merges"},
+                     where);
   require_idle(model, "dropout", is_zero, where);
   require_idle(model, "continuing_subword_prefix", is_empty_text, where);
   require_idle(model, "end_of_word_suffix", is_empty_text, where);
   const Value vocabulary = model["vocab"];
   const Value merges = model["merges"];
-  if (!vocabulary.is_object() || !merges.is_array()) fail(ExitCode::input, "{}: vocab is not an object, or merges not a list", where);
+  if (!vocabulary.is_object() || !merges.is_array())
+    fail(ExitCode::input, "{}: vocab is not an object, or merges not a list", where);
   bpe.whole_pieces_first = is_set(model, "ignore_merges", false);
   read_vocabulary(vocabulary, where, bpe);
   for (const Value merge : merges.get_array()) read_merge(merge, where, bpe);
@@ -135,15 +141,18 @@ void read_added_tokens(const Value& tokens, const std::string& origin, BpeDescri
     require_idle(token, "single_word", is_false, where);
     require_idle(token, "lstrip", is_false, where);
     require_idle(token, "rstrip", is_false, where);
-    bpe.added_tokens.push_back({id_from(token["id"], where), std::string(token["content"].get_string().value()), is_set(token, "normalized", true)});
+    bpe.added_tokens.push_back({id_from(token["id"], where), std::string(token["content"].get_string().value()),
+                                is_set(token, "normalized", true)});
   }
 }
 
 void read_tokenizer_json(const Object& document, const std::string& origin, BpeDescription& bpe) {
-  require_known_keys(document, {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder",
-                                "model"}, origin);
+  require_known_keys(document,
+                     {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
+                      "post_processor", "decoder", "model"},
+                     origin);
   for (const char* const key : {"truncation", "padding", "normalizer"}) require_idle(document, key, never, origin);
-  for (const char* const key : {"post_processor", "decoder"}) {   // a ByteLevel one moves offsets, no ids
+  for (const char* const key : {"post_processor", "decoder"}) {  // a ByteLevel one moves offsets, no ids
     const auto value = member(document, key);
     if (value && text_or(*value, "type", "") != "ByteLevel") refuse(origin, fmt::format("{} {}", key, shown(*value)));
   }
@@ -200,10 +209,12 @@ BpeDescription read_bpe(const Path& path) {
       read_vocabulary(vocabulary, origin, bpe);
       read_merges_txt(take("merges.txt"), (folder / "merges.txt").string(), bpe);
     } else {
-      fail(ExitCode::input, "{} holds no tokenizer: neither tokenizer.json nor vocab.json with merges.txt", folder.string());
+      fail(ExitCode::input, "{} holds no tokenizer: neither tokenizer.json nor vocab.json with merges.txt",
+           folder.string());
     }
   } catch (const simdjson::simdjson_error&) {
-    fail(ExitCode::input, "{}: not a tokenizer: a member is missing or of another type than it should be", folder.string());
+    fail(ExitCode::input, "{}: not a tokenizer: a member is missing or of another type than it should be",
+         folder.string());
   }
   if (std::filesystem::exists(folder / "tokenizer_config.json")) {
     bpe.end_name = end_name_of(take("tokenizer_config.json"), (folder / "tokenizer_config.json").string());

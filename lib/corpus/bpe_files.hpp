@@ -1,4 +1,5 @@
-// A byte-level BPE as its files describe it, read and checked: whatever in them changes ids and is not supported is refused by name.
+// A byte-level BPE as its files describe it, read and checked: whatever in them changes ids and is not supported is
+// refused by name.
 #pragma once
 
 #include "base/files.hpp"
@@ -13,8 +14,8 @@ namespace lockstep {
 
 struct AddedToken {
   std::int32_t id = 0;
-  std::string content;     // found in text before anything else
-  bool normalized = false; // such tokens are looked for after the others
+  std::string content;      // found in text before anything else
+  bool normalized = false;  // such tokens are looked for after the others
 };
 
 /// How text falls into pieces before merging.
@@ -23,8 +24,8 @@ enum class PieceRule { gpt2_pattern, whole_text };
 enum class PrefixSpace { never, add };
 
 struct BpeDescription {
-  std::vector<std::pair<std::string, std::int32_t>> vocabulary;      // token in the byte-level alphabet, id
-  std::vector<std::pair<std::string, std::string>> merges;           // in order of rank
+  std::vector<std::pair<std::string, std::int32_t>> vocabulary;  // token in the byte-level alphabet, id
+  std::vector<std::pair<std::string, std::string>> merges;       // in order of rank
   std::vector<AddedToken> added_tokens;
   PieceRule pieces = PieceRule::gpt2_pattern;
   PrefixSpace prefix_space = PrefixSpace::never;

@@ -9,7 +9,7 @@ namespace lockstep {
 
 namespace {
 constexpr std::uint32_t no_rank = std::numeric_limits<std::uint32_t>::max();
-constexpr std::size_t longest_scan = 96;   // ids; beyond it the heap is faster
+constexpr std::size_t longest_scan = 96;  // ids; beyond it the heap is faster
 
 std::uint64_t pair_of(std::int32_t left, std::int32_t right) {
   return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
@@ -70,7 +70,7 @@ void Merger::apply_by_heap(std::vector<std::int32_t>& ids) {
   struct Candidate {
     std::uint32_t rank;
     std::size_t left;
-    std::uint64_t pair;   // of ids when it was found: another pair there now means it is out of date
+    std::uint64_t pair;  // of ids when it was found: another pair there now means it is out of date
     bool operator<(const Candidate& other) const { return rank != other.rank ? rank > other.rank : left > other.left; }
   };
   std::vector<std::size_t> next(ids.size());
@@ -96,7 +96,7 @@ void Merger::apply_by_heap(std::vector<std::int32_t>& ids) {
     const std::size_t right = ids[best.left] < 0 ? none : next[best.left];
     if (right == none || pair_of(ids[best.left], ids[right]) != best.pair) continue;
     ids[best.left] = table_->find(ids[best.left], ids[right])->id;
-    ids[right] = -1;   // gone
+    ids[right] = -1;  // gone
     next[best.left] = next[right];
     if (next[right] != none) previous[next[right]] = best.left;
     if (const auto candidate = candidate_at(best.left)) queue.push(*candidate);

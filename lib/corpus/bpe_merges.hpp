@@ -1,4 +1,5 @@
-// The merges of a byte-pair encoding and their application to one piece of text: always the pair of lowest rank, leftmost first.
+// The merges of a byte-pair encoding and their application to one piece of text: always the pair of lowest rank,
+// leftmost first.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@ namespace lockstep {
 
 struct Merge {
   std::uint32_t rank = 0;
-  std::int32_t id = 0;     // of the joined token
+  std::int32_t id = 0;  // of the joined token
 };
 
 /// Pair of ids → merge: a flat hash table, read by many threads.
@@ -42,7 +43,7 @@ class Merger {
   void apply_by_heap(std::vector<std::int32_t>& ids);
 
   const MergeTable* table_;
-  std::vector<std::uint32_t> ranks_;   // of the pair that starts at each id, while scanning
+  std::vector<std::uint32_t> ranks_;  // of the pair that starts at each id, while scanning
 };
 
 }  // namespace lockstep

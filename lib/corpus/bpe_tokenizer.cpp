@@ -26,17 +26,19 @@ struct Bpe {
   PrefixSpace prefix_space;
   bool whole_pieces_first;
   std::array<std::int32_t, 256> byte_ids{};
-  std::vector<std::string> bytes_of;                              // by id; empty where an id is not used
-  std::unordered_map<std::string, std::int32_t> id_of;            // by bytes; filled only for whole_pieces_first
+  std::vector<std::string> bytes_of;                    // by id; empty where an id is not used
+  std::unordered_map<std::string, std::int32_t> id_of;  // by bytes; filled only for whole_pieces_first
   MergeTable merges;
-  std::array<std::vector<AddedToken>, 2> added;                   // first the plain ones, then those marked normalized; longest first
+  std::array<std::vector<AddedToken>, 2> added;  // first the plain ones, then those marked normalized; longest first
   PiecePattern pattern = PiecePattern::gpt2();
 };
 
 Bpe::Bpe(const BpeDescription& description, const std::string& origin)
-    : pieces(description.pieces), prefix_space(description.prefix_space), whole_pieces_first(description.whole_pieces_first),
+    : pieces(description.pieces),
+      prefix_space(description.prefix_space),
+      whole_pieces_first(description.whole_pieces_first),
       merges(description.merges.size()) {
-  std::unordered_map<std::string_view, std::int32_t> ids;         // by the name in the byte-level alphabet
+  std::unordered_map<std::string_view, std::int32_t> ids;  // by the name in the byte-level alphabet
   ids.reserve(description.vocabulary.size());
   bytes_of.reserve(description.vocabulary.size());
   const auto name = [&](std::int32_t id, std::string bytes) {
@@ -45,18 +47,21 @@ Bpe::Bpe(const BpeDescription& description, const std::string& origin)
   };
   for (const auto& [token, id] : description.vocabulary) {
     if (!ids.emplace(token, id).second) fail(ExitCode::input, "{}: the vocabulary names '{}' twice", origin, token);
-    std::string bytes = from_byte_level(token).value_or(token);   // others (special tokens) stand for themselves
+    std::string bytes = from_byte_level(token).value_or(token);  // others (special tokens) stand for themselves
     if (whole_pieces_first) id_of[bytes] = id;
     name(id, std::move(bytes));
   }
   for (int byte = 0; byte < 256; ++byte) {
     const auto found = ids.find(to_byte_level(std::string(1, static_cast<char>(byte))));
-    if (found == ids.end()) fail(ExitCode::usage, "{}: the vocabulary lacks the byte 0x{:02X}; only byte-level BPE is supported", origin, byte);
+    if (found == ids.end())
+      fail(ExitCode::usage, "{}: the vocabulary lacks the byte 0x{:02X}; only byte-level BPE is supported", origin,
+           byte);
     byte_ids[static_cast<std::size_t>(byte)] = found->second;
   }
   const auto id_named = [&](std::string_view token) {
     const auto found = ids.find(token);
-    if (found == ids.end()) fail(ExitCode::input, "{}: a merge names or makes '{}', which the vocabulary lacks", origin, token);
+    if (found == ids.end())
+      fail(ExitCode::input, "{}: a merge names or makes '{}', which the vocabulary lacks", origin, token);
     return found->second;
   };
   std::uint32_t rank = 0;
@@ -71,7 +76,8 @@ Bpe::Bpe(const BpeDescription& description, const std::string& origin)
     name(token.id, token.content);
     if (!token.content.empty()) added[token.normalized ? 1 : 0].push_back(token);
   }
-  for (auto& tokens : added) std::ranges::stable_sort(tokens, std::greater{}, [](const AddedToken& token) { return token.content.size(); });
+  for (auto& tokens : added)
+    std::ranges::stable_sort(tokens, std::greater{}, [](const AddedToken& token) { return token.content.size(); });
 }
 
 class BpeEncoder : public Encoder {
@@ -94,7 +100,8 @@ class BpeEncoder : public Encoder {
   std::string prefixed_;
 };
 
-// Added tokens are found leftmost, the longest first; the text between them goes to the next group and then to the pieces.
+// Added tokens are found leftmost, the longest first; the text between them goes to the next group and then to the
+// pieces.
 void BpeEncoder::split_at_added(std::string_view text, std::size_t group, std::vector<std::int32_t>& ids) {
   if (group == bpe_->added.size()) return encode_plain(text, ids);
   const auto& tokens = bpe_->added[group];
@@ -104,7 +111,8 @@ void BpeEncoder::split_at_added(std::string_view text, std::size_t group, std::v
   std::size_t plain = 0;
   std::size_t at = 0;
   while ((at = text.find_first_of(leads, at)) != std::string_view::npos) {
-    const auto token = std::ranges::find_if(tokens, [&](const AddedToken& candidate) { return text.substr(at).starts_with(candidate.content); });
+    const auto token = std::ranges::find_if(
+        tokens, [&](const AddedToken& candidate) { return text.substr(at).starts_with(candidate.content); });
     if (token == tokens.end()) {
       ++at;
       continue;
@@ -131,7 +139,8 @@ void BpeEncoder::encode_plain(std::string_view text, std::vector<std::int32_t>& 
   }
 }
 
-void BpeEncoder::encode_piece(std::string_view text, std::size_t begin, std::size_t end, std::vector<std::int32_t>& ids) {
+void BpeEncoder::encode_piece(std::string_view text, std::size_t begin, std::size_t end,
+                              std::vector<std::int32_t>& ids) {
   const bool fits = end - begin <= PieceKey::longest_piece;
   PieceCache::Entry entry;
   if (fits) {
@@ -184,7 +193,8 @@ class BpeTokenizer : public Tokenizer {
   std::string decode(std::span<const std::int32_t> ids) const override {
     std::string text;
     for (const std::int32_t id : ids) {
-      if (id < 0 || id >= vocabulary()) fail(ExitCode::input, "cannot decode id {}: the tokenizer has ids 0 to {}", id, vocabulary() - 1);
+      if (id < 0 || id >= vocabulary())
+        fail(ExitCode::input, "cannot decode id {}: the tokenizer has ids 0 to {}", id, vocabulary() - 1);
       text += bpe_.bytes_of[static_cast<std::size_t>(id)];
     }
     return text;
@@ -199,8 +209,8 @@ class BpeTokenizer : public Tokenizer {
   bool cuttable_ = false;
 };
 
-// No piece of the pattern goes on from another character into white space, so a text may be cut between the two. A space, since
-// nothing is put before it; a line end would get a prefix space where the tokenizer adds one.
+// No piece of the pattern goes on from another character into white space, so a text may be cut between the two. A
+// space, since nothing is put before it; a line end would get a prefix space where the tokenizer adds one.
 std::size_t BpeTokenizer::last_cut(std::string_view text) const {
   if (!cuttable_) return 0;
   for (std::size_t cut = text.size(); cut-- > 1;) {
@@ -232,7 +242,8 @@ void BpeTokenizer::choose_end(const std::string& wanted, const std::string& conf
   const auto config = std::ranges::find(files_, "tokenizer_config.json", &TokenizerFile::name);
   if (config == files_.end()) {
     const bool has_json = std::ranges::find(files_, "tokenizer.json", &TokenizerFile::name) != files_.end();
-    files_.push_back({"tokenizer_config.json", tokenizer_config_json(has_json ? "PreTrainedTokenizerFast" : "GPT2Tokenizer", end_name)});
+    files_.push_back({"tokenizer_config.json",
+                      tokenizer_config_json(has_json ? "PreTrainedTokenizerFast" : "GPT2Tokenizer", end_name)});
   } else if (!wanted.empty() && wanted != configured) {
     Json document = parse_json(config->content, origin);
     document["eos_token"] = wanted;

@@ -8,7 +8,9 @@ namespace lockstep {
 
 namespace {
 
-constexpr bool stands_for_itself(int byte) { return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE; }
+constexpr bool stands_for_itself(int byte) {
+  return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+}
 
 struct Alphabet {
   std::array<char32_t, 256> character{};

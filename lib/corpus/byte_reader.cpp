@@ -50,8 +50,12 @@ class CompressedInput {
   std::span<char> left() { return {buffer_.data() + begin_, end_ - begin_}; }
   void take(std::size_t bytes) { begin_ += bytes; }
   std::uint64_t consumed() const { return plain_.consumed(); }
-  [[noreturn]] void fail_damaged(const std::string& reason) const { fail(ExitCode::input, "{}: cannot decompress: {}", path_.string(), reason); }
-  [[noreturn]] void fail_short() const { fail(ExitCode::input, "{}: the compressed data ends too early; the file is cut off", path_.string()); }
+  [[noreturn]] void fail_damaged(const std::string& reason) const {
+    fail(ExitCode::input, "{}: cannot decompress: {}", path_.string(), reason);
+  }
+  [[noreturn]] void fail_short() const {
+    fail(ExitCode::input, "{}: the compressed data ends too early; the file is cut off", path_.string());
+  }
 
  private:
   Path path_;
@@ -64,7 +68,7 @@ class CompressedInput {
 class GzipReader : public ByteReader {
  public:
   explicit GzipReader(const Path& path) : input_(path) {
-    if (inflateInit2(&stream_, 16 + MAX_WBITS) != Z_OK) throw std::bad_alloc();   // 16: with a gzip header
+    if (inflateInit2(&stream_, 16 + MAX_WBITS) != Z_OK) throw std::bad_alloc();  // 16: with a gzip header
   }
   GzipReader(const GzipReader&) = delete;
   GzipReader& operator=(const GzipReader&) = delete;
@@ -84,7 +88,7 @@ class GzipReader : public ByteReader {
       stream_.avail_in = static_cast<uInt>(input_.left().size());
       const int state = inflate(&stream_, Z_NO_FLUSH);
       input_.take(input_.left().size() - stream_.avail_in);
-      if (state == Z_STREAM_END) {   // members may follow each other
+      if (state == Z_STREAM_END) {  // members may follow each other
         inflateReset(&stream_);
         within_member_ = false;
       } else if (state != Z_OK) {

@@ -13,8 +13,8 @@ namespace lockstep {
 class ByteReader {
  public:
   virtual ~ByteReader() = default;
-  /// Fills the front of `out`; the number of bytes, 0 only at the end. Throws Error(input) naming a file whose compressed data is damaged
-  /// or ends too early, Error(storage).
+  /// Fills the front of `out`; the number of bytes, 0 only at the end. Throws Error(input) naming a file whose
+  /// compressed data is damaged or ends too early, Error(storage).
   virtual std::size_t read(std::span<char> out) = 0;
   /// Bytes of the file on disk that were read so far.
   virtual std::uint64_t consumed() const = 0;

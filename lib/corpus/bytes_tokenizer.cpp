@@ -14,11 +14,19 @@ constexpr std::int32_t end_id = 256;
 std::string bytes_tokenizer_json(const std::string& end_name) {
   Json vocabulary = Json::object();
   for (int byte = 0; byte < 256; ++byte) vocabulary[to_byte_level(std::string(1, static_cast<char>(byte)))] = byte;
-  const Json byte_level{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+  const Json byte_level{
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
   return hf_tokenizer_json(Json::array({added_token_json(end_id, end_name)}), byte_level, byte_level,
-                           Json{{"type", "BPE"}, {"dropout", nullptr}, {"unk_token", nullptr}, {"continuing_subword_prefix", nullptr},
-                                {"end_of_word_suffix", nullptr}, {"fuse_unk", false}, {"byte_fallback", false},
-                                {"ignore_merges", false}, {"vocab", vocabulary}, {"merges", Json::array()}});
+                           Json{{"type", "BPE"},
+                                {"dropout", nullptr},
+                                {"unk_token", nullptr},
+                                {"continuing_subword_prefix", nullptr},
+                                {"end_of_word_suffix", nullptr},
+                                {"fuse_unk", false},
+                                {"byte_fallback", false},
+                                {"ignore_merges", false},
+                                {"vocab", vocabulary},
+                                {"merges", Json::array()}});
 }
 
 class BytesEncoder : public Encoder {
@@ -33,7 +41,8 @@ class BytesTokenizer : public Tokenizer {
  public:
   explicit BytesTokenizer(const std::string& end_name)
       : end_name_(end_name),
-        files_{{"tokenizer.json", bytes_tokenizer_json(end_name)}, {"tokenizer_config.json", tokenizer_config_json("PreTrainedTokenizerFast", end_name)}} {}
+        files_{{"tokenizer.json", bytes_tokenizer_json(end_name)},
+               {"tokenizer_config.json", tokenizer_config_json("PreTrainedTokenizerFast", end_name)}} {}
   std::string name() const override { return "bytes"; }
   std::int64_t vocabulary() const override { return 257; }
   std::optional<std::int32_t> end_of_text() const override { return end_id; }
@@ -61,6 +70,8 @@ class BytesTokenizer : public Tokenizer {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> bytes_tokenizer(const std::string& end_name) { return std::make_unique<BytesTokenizer>(end_name); }
+std::unique_ptr<Tokenizer> bytes_tokenizer(const std::string& end_name) {
+  return std::make_unique<BytesTokenizer>(end_name);
+}
 
 }  // namespace lockstep

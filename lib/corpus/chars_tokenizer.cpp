@@ -24,8 +24,10 @@ std::string chars_tokenizer_json(const std::vector<char32_t>& characters, const 
   for (const char32_t character : characters) vocabulary[text_of(character)] = vocabulary.size();
   Json added = Json::array();
   if (!end_name.empty()) added.push_back(added_token_json(static_cast<std::int32_t>(characters.size()), end_name));
-  const Json split{{"type", "Split"}, {"pattern", {{"Regex", "[\\s\\S]"}}}, {"behavior", "Isolated"}, {"invert", false}};
-  return hf_tokenizer_json(added, split, Json{{"type", "Fuse"}}, Json{{"type", "WordLevel"}, {"vocab", vocabulary}, {"unk_token", "<unk>"}});
+  const Json split{
+      {"type", "Split"}, {"pattern", {{"Regex", "[\\s\\S]"}}}, {"behavior", "Isolated"}, {"invert", false}};
+  return hf_tokenizer_json(added, split, Json{{"type", "Fuse"}},
+                           Json{{"type", "WordLevel"}, {"vocab", vocabulary}, {"unk_token", "<unk>"}});
 }
 
 class Alphabet {
@@ -34,8 +36,10 @@ class Alphabet {
     low_.fill(-1);
     std::int32_t id = 0;
     for (const char32_t character : characters) {
-      if (character < low_.size()) low_[character] = id;
-      else high_.emplace(character, id);
+      if (character < low_.size())
+        low_[character] = id;
+      else
+        high_.emplace(character, id);
       ++id;
     }
   }
@@ -58,8 +62,10 @@ class CharsEncoder : public Encoder {
       const char32_t character = next_code_point(text, position);
       const std::int32_t id = alphabet_->id_of(character);
       if (id < 0) {
-        fail(ExitCode::input, "cannot tokenize '{}' (U+{:04X}): the corpus that this chars tokenizer was made from has no such character",
-             text_of(character), static_cast<std::uint32_t>(character));
+        fail(
+            ExitCode::input,
+            "cannot tokenize '{}' (U+{:04X}): the corpus that this chars tokenizer was made from has no such character",
+            text_of(character), static_cast<std::uint32_t>(character));
       }
       ids.push_back(id);
     }
@@ -72,11 +78,16 @@ class CharsEncoder : public Encoder {
 class CharsTokenizer : public Tokenizer {
  public:
   CharsTokenizer(std::vector<char32_t> characters, const std::string& end_name)
-      : characters_(std::move(characters)), alphabet_(characters_), end_name_(end_name),
-        files_{{"tokenizer.json", chars_tokenizer_json(characters_, end_name)}, {"tokenizer_config.json", tokenizer_config_json("PreTrainedTokenizerFast", end_name)}} {}
+      : characters_(std::move(characters)),
+        alphabet_(characters_),
+        end_name_(end_name),
+        files_{{"tokenizer.json", chars_tokenizer_json(characters_, end_name)},
+               {"tokenizer_config.json", tokenizer_config_json("PreTrainedTokenizerFast", end_name)}} {}
   std::string name() const override { return "chars"; }
   std::int64_t vocabulary() const override { return count() + (end_name_.empty() ? 0 : 1); }
-  std::optional<std::int32_t> end_of_text() const override { return end_name_.empty() ? std::nullopt : std::optional(count()); }
+  std::optional<std::int32_t> end_of_text() const override {
+    return end_name_.empty() ? std::nullopt : std::optional(count());
+  }
   std::unique_ptr<Encoder> encoder() const override { return std::make_unique<CharsEncoder>(alphabet_); }
   std::size_t last_cut(std::string_view text) const override { return text.size(); }
   const std::vector<TokenizerFile>& files() const override { return files_; }
@@ -84,7 +95,8 @@ class CharsTokenizer : public Tokenizer {
   std::string decode(std::span<const std::int32_t> ids) const override {
     std::string text;
     for (const std::int32_t id : ids) {
-      if (id < 0 || id >= vocabulary()) fail(ExitCode::input, "cannot decode id {}: the chars tokenizer has ids 0 to {}", id, vocabulary() - 1);
+      if (id < 0 || id >= vocabulary())
+        fail(ExitCode::input, "cannot decode id {}: the chars tokenizer has ids 0 to {}", id, vocabulary() - 1);
       if (id == count()) {
         text += end_name_;
       } else {

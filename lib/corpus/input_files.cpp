@@ -33,7 +33,8 @@ class Finder {
       take_all(word, files_below(word));
     } else if (std::filesystem::exists(word)) {
       const auto file = classified(word);
-      if (!file) throw Error(ExitCode::input, fmt::format("cannot read {} as a corpus: its type is not known", word), supported);
+      if (!file)
+        throw Error(ExitCode::input, fmt::format("cannot read {} as a corpus: its type is not known", word), supported);
       take(*file);
     } else if (word.find_first_of("*?[") != std::string::npos) {
       take_all(word, matches_of(word));
@@ -97,7 +98,8 @@ class Finder {
         passed_over.push_back(path.string());
       }
     }
-    if (result.files.size() == before) throw Error(ExitCode::input, fmt::format("{} holds no text to prepare", word), supported);
+    if (result.files.size() == before)
+      throw Error(ExitCode::input, fmt::format("{} holds no text to prepare", word), supported);
     if (!passed_over.empty()) {
       result.notes.push_back(fmt::format("{}: passed over {} {} of other types, {} first", word, passed_over.size(),
                                          passed_over.size() == 1 ? "file" : "files", passed_over.front()));

@@ -14,9 +14,10 @@ constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 struct JsonLines::State {
   std::string field;
   simdjson::dom::parser parser;
-  std::string padded;   // the block with the room behind it that simdjson reads
+  std::string padded;  // the block with the room behind it that simdjson reads
 
-  [[noreturn]] void refuse(const TextBlock& block, std::int64_t line, const std::string& reason, std::string hint = {}) const {
+  [[noreturn]] void refuse(const TextBlock& block, std::int64_t line, const std::string& reason,
+                           std::string hint = {}) const {
     throw Error(ExitCode::input, fmt::format("{}:{}: {}", block.file->path.string(), line, reason), std::move(hint));
   }
 
@@ -31,7 +32,9 @@ struct JsonLines::State {
   std::string_view text_of(const TextBlock& block, std::int64_t line, const char* begin, std::size_t size) {
     simdjson::dom::element value;
     if (const auto error = parser.parse(begin, size, false).get(value)) {
-      refuse(block, line, error == simdjson::UTF8_ERROR ? "not valid UTF-8" : fmt::format("not valid JSON ({})", simdjson::error_message(error)));
+      refuse(block, line,
+             error == simdjson::UTF8_ERROR ? "not valid UTF-8"
+                                           : fmt::format("not valid JSON ({})", simdjson::error_message(error)));
     }
     simdjson::dom::object object;
     if (value.get(object) != simdjson::SUCCESS) refuse(block, line, "not a JSON object");

@@ -1,5 +1,5 @@
-// Ids of short pieces of text seen before, for one thread: a table of fixed size in which a piece has two places, in one cache line; a
-// newcomer takes the place of the one met longer ago.
+// Ids of short pieces of text seen before, for one thread: a table of fixed size in which a piece has two places, in
+// one cache line; a newcomer takes the place of the one met longer ago.
 #pragma once
 
 #include <array>
@@ -15,17 +15,19 @@ namespace lockstep {
 
 /// A piece of up to 15 bytes as two words: its bytes, zeros, its size in the last byte.
 struct PieceKey {
-  static constexpr std::size_t longest_piece = 15;   // bytes
+  static constexpr std::size_t longest_piece = 15;  // bytes
   std::uint64_t low = 0;
   std::uint64_t high = 0;
-  bool operator==(const PieceKey& other) const { return low == other.low && high == other.high; }   // not memcmp, which would be called
+  bool operator==(const PieceKey& other) const {
+    return low == other.low && high == other.high;
+  }  // not memcmp, which would be called
 };
 
 /// The key of `text[begin, end)`, at most PieceKey::longest_piece bytes.
 inline PieceKey key_of_piece(std::string_view text, std::size_t begin, std::size_t end) {
   using Bytes = std::array<std::uint8_t, sizeof(PieceKey)>;
   using BySize = std::array<PieceKey, PieceKey::longest_piece + 1>;
-  static constexpr BySize masks = [] {               // ones where the piece is
+  static constexpr BySize masks = [] {  // ones where the piece is
     BySize keys;
     Bytes bytes{};
     for (std::size_t size = 0; size < keys.size(); bytes[size++] = 0xFF) keys[size] = std::bit_cast<PieceKey>(bytes);
@@ -34,12 +36,13 @@ inline PieceKey key_of_piece(std::string_view text, std::size_t begin, std::size
   static constexpr BySize sizes = [] {
     BySize keys;
     Bytes bytes{};
-    for (std::size_t size = 0; size < keys.size(); bytes.back() = static_cast<std::uint8_t>(++size)) keys[size] = std::bit_cast<PieceKey>(bytes);
+    for (std::size_t size = 0; size < keys.size(); bytes.back() = static_cast<std::uint8_t>(++size))
+      keys[size] = std::bit_cast<PieceKey>(bytes);
     return keys;
   }();
   PieceKey key;
   const std::size_t size = end - begin;
-  if (text.size() - begin >= sizeof key) {           // a copy of constant size, then masked: no call
+  if (text.size() - begin >= sizeof key) {  // a copy of constant size, then masked: no call
     std::memcpy(&key, text.data() + begin, sizeof key);
     key.low &= masks[size].low;
     key.high &= masks[size].high;
@@ -54,7 +57,7 @@ class PieceCache {
  public:
   static constexpr std::size_t most_ids = 3;
   struct Entry {
-    PieceKey key;                                    // of no piece while empty
+    PieceKey key;  // of no piece while empty
     std::uint32_t ids = 0;
     std::array<std::int32_t, most_ids> id{};
   };

@@ -42,12 +42,17 @@ std::string class_expression() {
   return fmt::format("([\\p{{L}}{}])|([\\p{{N}}{}])|([{}])", newer_letters, newer_numbers, space);
 }
 
-// The length of a contraction that `text` begins with: 's 't 'm 'd 're 've 'll; 0 if there is none. text[0] is the apostrophe.
+// The length of a contraction that `text` begins with: 's 't 'm 'd 're 've 'll; 0 if there is none. text[0] is the
+// apostrophe.
 std::size_t contraction_length(std::string_view text) {
   if (text.size() < 2) return 0;
   switch (text[1]) {
-    case 's': case 't': case 'm': case 'd': return 2;
-    case 'r': case 'v': return text.size() > 2 && text[2] == 'e' ? 3 : 0;
+    case 's':
+    case 't':
+    case 'm':
+    case 'd': return 2;
+    case 'r':
+    case 'v': return text.size() > 2 && text[2] == 'e' ? 3 : 0;
     case 'l': return text.size() > 2 && text[2] == 'l' ? 3 : 0;
     default: return 0;
   }
@@ -60,24 +65,31 @@ struct PiecePattern::Code {
   explicit Code(const std::string& expression) {
     int error = 0;
     PCRE2_SIZE where = 0;
-    regex = pcre2_compile(units(expression), expression.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK | PCRE2_ANCHORED, &error, &where, nullptr);
-    if (regex == nullptr) fail(ExitCode::bug, "the classes of characters do not compile at {}: {}", where, reason_of(error));
+    regex = pcre2_compile(units(expression), expression.size(),
+                          PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK | PCRE2_ANCHORED, &error, &where, nullptr);
+    if (regex == nullptr)
+      fail(ExitCode::bug, "the classes of characters do not compile at {}: {}", where, reason_of(error));
   }
   Code(const Code&) = delete;
   Code& operator=(const Code&) = delete;
   ~Code() { pcre2_code_free(regex); }
 
   Classes page(char32_t first) const {
-    const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(pcre2_match_data_create(4, nullptr), pcre2_match_data_free);
+    const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(pcre2_match_data_create(4, nullptr),
+                                                                                    pcre2_match_data_free);
     if (!match) throw std::bad_alloc();
     Classes classes{};
     for (char32_t i = 0; i < page_size; ++i) {
       std::string character;
       append_code_point(character, first + i);
-      const int found = pcre2_match(regex, units(character), character.size(), 0, PCRE2_NO_UTF_CHECK, match.get(), nullptr);
-      if (found < 0 && found != PCRE2_ERROR_NOMATCH) fail(ExitCode::bug, "the class of U+{:04X} is not found: {}", static_cast<unsigned>(first + i), reason_of(found));
+      const int found =
+          pcre2_match(regex, units(character), character.size(), 0, PCRE2_NO_UTF_CHECK, match.get(), nullptr);
+      if (found < 0 && found != PCRE2_ERROR_NOMATCH)
+        fail(ExitCode::bug, "the class of U+{:04X} is not found: {}", static_cast<unsigned>(first + i),
+             reason_of(found));
       constexpr std::array by_group{CharacterClass::letter, CharacterClass::number, CharacterClass::space};
-      classes[i] = found < 0 ? CharacterClass::mark : by_group[static_cast<std::size_t>(found) - 2];   // found: one more than the group
+      classes[i] = found < 0 ? CharacterClass::mark
+                             : by_group[static_cast<std::size_t>(found) - 2];  // found: one more than the group
     }
     return classes;
   }
@@ -101,7 +113,9 @@ inline CharacterClass PieceCutter::take(std::string_view text, std::size_t& at) 
 CharacterClass PieceCutter::take_beyond_ascii(std::string_view text, std::size_t& at) {
   const char32_t character = next_code_point(text, at);
   auto& page = pages_[character / PiecePattern::page_size];
-  if (!page) page = std::make_unique<PiecePattern::Classes>(pattern_->classes_of_page(character - character % PiecePattern::page_size));
+  if (!page)
+    page = std::make_unique<PiecePattern::Classes>(
+        pattern_->classes_of_page(character - character % PiecePattern::page_size));
   return (*page)[character % PiecePattern::page_size];
 }
 
@@ -133,7 +147,7 @@ std::size_t PieceCutter::end_of_piece(std::string_view text, std::size_t begin) 
   }
   std::size_t at = begin;
   CharacterClass first = take(text, at);
-  if (text[begin] == ' ' && at < text.size()) first = take(text, at);   // a space goes with what follows
+  if (text[begin] == ' ' && at < text.size()) first = take(text, at);  // a space goes with what follows
   return first == CharacterClass::space ? end_of_spaces(text, begin) : end_of_run(text, at, first);
 }
 

@@ -17,7 +17,7 @@ enum class CharacterClass : std::uint8_t { letter, number, space, mark };
 
 class PiecePattern {
  public:
-  static constexpr char32_t page_size = 256;   // code points
+  static constexpr char32_t page_size = 256;  // code points
   using Classes = std::array<CharacterClass, page_size>;
 
   static PiecePattern gpt2();
@@ -48,8 +48,9 @@ class PieceCutter {
 
   static constexpr std::size_t page_count = 0x110000 / PiecePattern::page_size;
   const PiecePattern* pattern_;
-  PiecePattern::Classes ascii_;   // the first page
-  std::vector<std::unique_ptr<PiecePattern::Classes>> pages_ = std::vector<std::unique_ptr<PiecePattern::Classes>>(page_count);   // as met
+  PiecePattern::Classes ascii_;  // the first page
+  std::vector<std::unique_ptr<PiecePattern::Classes>> pages_ =
+      std::vector<std::unique_ptr<PiecePattern::Classes>>(page_count);  // as met
 };
 
 }  // namespace lockstep

@@ -6,7 +6,8 @@
 namespace lockstep {
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
-  if (const auto bad = first_invalid_utf8(text)) fail(ExitCode::input, "cannot tokenize text: byte {} is not valid UTF-8", *bad);
+  if (const auto bad = first_invalid_utf8(text))
+    fail(ExitCode::input, "cannot tokenize text: byte {} is not valid UTF-8", *bad);
   std::vector<std::int32_t> ids;
   encoder()->encode(text, ids);
   return ids;
@@ -16,7 +17,8 @@ Hash128 Tokenizer::hash() const {
   StreamHash hash;
   hash.add(fmt::format("{} {}\n", name(), end_of_text().value_or(-1)));
   for (const TokenizerFile& file : files()) {
-    if (file.name == "tokenizer_config.json") continue;   // about use, not about ids; its end-of-text is in the line above
+    if (file.name == "tokenizer_config.json")
+      continue;  // about use, not about ids; its end-of-text is in the line above
     hash.add(fmt::format("{} {}\n", file.name, file.content.size()));
     hash.add(file.content);
   }

@@ -1,5 +1,6 @@
-// Text to token ids and back. A tokenizer is a value that many threads share; what a thread needs to encode fast (regex state, the cache of
-// pieces) is its own Encoder. Which tokenizer a word of the command line means: corpus/tokenizers.hpp.
+// Text to token ids and back. A tokenizer is a value that many threads share; what a thread needs to encode fast (regex
+// state, the cache of pieces) is its own Encoder. Which tokenizer a word of the command line means:
+// corpus/tokenizers.hpp.
 #pragma once
 
 #include "base/files.hpp"
@@ -33,14 +34,15 @@ class Encoder {
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  virtual std::string name() const = 0;                              // "bytes", "chars", "bpe"
-  virtual std::int64_t vocabulary() const = 0;                       // V: every id is below it
-  virtual std::optional<std::int32_t> end_of_text() const = 0;       // the id that joins documents
-  virtual std::unique_ptr<Encoder> encoder() const = 0;              // must not outlive the tokenizer
-  /// The text of the ids; bytes that are not UTF-8 alone may result from a cut sequence. Throws Error(input) for an id outside V.
+  virtual std::string name() const = 0;                         // "bytes", "chars", "bpe"
+  virtual std::int64_t vocabulary() const = 0;                  // V: every id is below it
+  virtual std::optional<std::int32_t> end_of_text() const = 0;  // the id that joins documents
+  virtual std::unique_ptr<Encoder> encoder() const = 0;         // must not outlive the tokenizer
+  /// The text of the ids; bytes that are not UTF-8 alone may result from a cut sequence. Throws Error(input) for an id
+  /// outside V.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
-  /// The largest cut p ≤ text.size() for which encode(text) = encode(text[0, p)) + encode(text[p, end)) whatever follows `text`;
-  /// 0 if there is none. Lets one long document be encoded in parts.
+  /// The largest cut p ≤ text.size() for which encode(text) = encode(text[0, p)) + encode(text[p, end)) whatever
+  /// follows `text`; 0 if there is none. Lets one long document be encoded in parts.
   virtual std::size_t last_cut(std::string_view text) const = 0;
   /// What an export or a dataset carries along. Other readers (transformers) understand these files.
   virtual const std::vector<TokenizerFile>& files() const = 0;

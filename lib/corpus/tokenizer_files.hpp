@@ -9,7 +9,8 @@
 namespace lockstep {
 
 /// A whole tokenizer.json without normalizer and post-processor.
-std::string hf_tokenizer_json(const Json& added_tokens, const Json& pre_tokenizer, const Json& decoder, const Json& model);
+std::string hf_tokenizer_json(const Json& added_tokens, const Json& pre_tokenizer, const Json& decoder,
+                              const Json& model);
 
 /// A special token as added_tokens lists it.
 Json added_token_json(std::int32_t id, const std::string& content);

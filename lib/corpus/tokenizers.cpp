@@ -43,9 +43,12 @@ std::unique_ptr<Tokenizer> recognised(const Tree& document) {
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& word, const std::string& end_name) {
   if (word == "bytes") return bytes_tokenizer(end_name.empty() ? default_end_name : end_name);
-  if (word == "chars") fail(ExitCode::usage, "the tokenizer 'chars' is made from a corpus: prepare-data does it, and the dataset carries it");
+  if (word == "chars")
+    fail(ExitCode::usage,
+         "the tokenizer 'chars' is made from a corpus: prepare-data does it, and the dataset carries it");
   if (!std::filesystem::exists(word)) {
-    throw Error(ExitCode::input, fmt::format("no tokenizer '{}': neither bytes nor chars, and no such file or folder", word),
+    throw Error(ExitCode::input,
+                fmt::format("no tokenizer '{}': neither bytes nor chars, and no such file or folder", word),
                 "for byte-level BPE name a folder with tokenizer.json, or with vocab.json and merges.txt");
   }
   return bpe_tokenizer(word, end_name);
@@ -61,7 +64,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const Path& folder) {
   if (std::filesystem::exists(json)) {
     const std::string text = read_file(json);
     refuse_deep_nesting(text, json.string());
-    const Tree document = Tree::parse(text, nullptr, false);   // bpe_tokenizer explains what is malformed
+    const Tree document = Tree::parse(text, nullptr, false);  // bpe_tokenizer explains what is malformed
     try {
       if (auto tokenizer = recognised(document)) return tokenizer;
     } catch (const Tree::exception&) {

@@ -1,5 +1,6 @@
-// The tokenizers there are, by the words that options use, and how a folder carries one. To add a tokenizer: implement corpus/tokenizer.hpp,
-// give it a word in make_tokenizer and, if it has a tokenizer.json of its own, a line in load_tokenizer that recognises it.
+// The tokenizers there are, by the words that options use, and how a folder carries one. To add a tokenizer: implement
+// corpus/tokenizer.hpp, give it a word in make_tokenizer and, if it has a tokenizer.json of its own, a line in
+// load_tokenizer that recognises it.
 #pragma once
 
 #include "corpus/tokenizer.hpp"
@@ -15,15 +16,18 @@ constexpr const char* default_end_name = "<|endoftext|>";
 /// 256 ids, one a byte, and end-of-text = 256, shown as `end_name`.
 std::unique_ptr<Tokenizer> bytes_tokenizer(const std::string& end_name = default_end_name);
 
-/// One id a character: its rank among `characters`, which are sorted and unique. Unless `end_name` is empty, one more id joins documents.
+/// One id a character: its rank among `characters`, which are sorted and unique. Unless `end_name` is empty, one more
+/// id joins documents.
 std::unique_ptr<Tokenizer> chars_tokenizer(std::vector<char32_t> characters, const std::string& end_name);
 
-/// Byte-level BPE as GPT-2 has it, from a folder with tokenizer.json or with vocab.json and merges.txt, or from such a tokenizer.json.
-/// `end_name` names its end-of-text token; empty: the one of tokenizer_config.json, or a customary one, or none.
-/// Throws Error(input) for a missing or malformed file, Error(usage) that names whatever in it we cannot honour or find.
+/// Byte-level BPE as GPT-2 has it, from a folder with tokenizer.json or with vocab.json and merges.txt, or from such a
+/// tokenizer.json. `end_name` names its end-of-text token; empty: the one of tokenizer_config.json, or a customary one,
+/// or none. Throws Error(input) for a missing or malformed file, Error(usage) that names whatever in it we cannot
+/// honour or find.
 std::unique_ptr<Tokenizer> bpe_tokenizer(const Path& path, const std::string& end_name = {});
 
-/// "bytes", or a path as bpe_tokenizer takes it. "chars" depends on the corpus and is refused here: see chars_tokenizer.
+/// "bytes", or a path as bpe_tokenizer takes it. "chars" depends on the corpus and is refused here: see
+/// chars_tokenizer.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& word, const std::string& end_name = {});
 
 /// Writes the tokenizer's files into the folder, which is made. Throws Error(storage).

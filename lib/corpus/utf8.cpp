@@ -3,7 +3,9 @@
 namespace lockstep {
 
 namespace {
-unsigned char byte_at(std::string_view text, std::size_t position) { return static_cast<unsigned char>(text[position]); }
+unsigned char byte_at(std::string_view text, std::size_t position) {
+  return static_cast<unsigned char>(text[position]);
+}
 bool continues(unsigned char byte) { return (byte & 0xC0) == 0x80; }
 std::size_t sequence_length(unsigned char lead) { return lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2; }
 }  // namespace
@@ -57,8 +59,8 @@ std::size_t whole_code_points(std::string_view text) {
 }
 
 bool is_white_space(char32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
-         c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+  return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 }  // namespace lockstep

@@ -29,8 +29,8 @@ struct TokenSource {
 class StreamSink {
  public:
   virtual ~StreamSink() = default;
-  virtual void start_document(DataSplit split) = 0;   // with the token that comes next
-  virtual void append_joint(DataSplit split) = 0;     // the end-of-text token
+  virtual void start_document(DataSplit split) = 0;  // with the token that comes next
+  virtual void append_joint(DataSplit split) = 0;    // the end-of-text token
   virtual void append(DataSplit split, const TokenSource& source) = 0;
 };
 
@@ -48,12 +48,16 @@ class TailCut : public StreamSink {
   void append(DataSplit, const TokenSource& source) override {
     TokenSource head = source;
     head.count = position_ < cut_ ? std::min(source.count, cut_ - position_) : source.count;
-    head.text_bytes = head.count == source.count
-                          ? source.text_bytes   // else in proportion: a token's own bytes are not kept
-                          : static_cast<std::uint64_t>(static_cast<double>(source.text_bytes) * static_cast<double>(head.count) / static_cast<double>(source.count));
+    head.text_bytes =
+        head.count == source.count
+            ? source.text_bytes  // else in proportion: a token's own bytes are not kept
+            : static_cast<std::uint64_t>(static_cast<double>(source.text_bytes) * static_cast<double>(head.count) /
+                                         static_cast<double>(source.count));
     sink_.append(side(), head);
     position_ += head.count;
-    if (head.count < source.count) append({}, {source.rank, source.first + head.count, source.count - head.count, source.text_bytes - head.text_bytes});
+    if (head.count < source.count)
+      append({},
+             {source.rank, source.first + head.count, source.count - head.count, source.text_bytes - head.text_bytes});
   }
 
  private:
@@ -72,9 +76,9 @@ struct SplitPlan {
   std::int64_t tokens = 0;
   std::int64_t documents = 0;
   std::uint64_t text_bytes = 0;
-  std::vector<std::int64_t> shard_documents;   // that start in each shard
+  std::vector<std::int64_t> shard_documents;  // that start in each shard
 };
-using Plans = std::array<SplitPlan, 2>;        // by index_of
+using Plans = std::array<SplitPlan, 2>;  // by index_of
 
 class Counter : public StreamSink {
  public:
@@ -137,7 +141,7 @@ class Writer : public StreamSink {
     const Communicator& world = session_.world();
     if ((before + number) % world.size() != world.rank()) return nullptr;
     if (!open_[which]) {
-      session_.enter(Phase::data);   // restarts the deadline
+      session_.enter(Phase::data);  // restarts the deadline
       const std::int64_t first = number * settings_.shard_tokens;
       file_[which] = fmt::format("{}/tokens-{:05}.h5", name_of(split), number);
       open_[which] = std::make_unique<ShardWriter>(settings_.folder / file_[which], settings_.token_bytes,
@@ -150,7 +154,8 @@ class Writer : public StreamSink {
   void advance(DataSplit split, std::int64_t tokens) {
     const std::size_t which = index_of(split);
     position_[which] += tokens;
-    const bool shard_is_full = position_[which] % settings_.shard_tokens == 0 || position_[which] == plans_[which].tokens;
+    const bool shard_is_full =
+        position_[which] % settings_.shard_tokens == 0 || position_[which] == plans_[which].tokens;
     if (!shard_is_full || !open_[which]) return;
     entries[which].push_back(open_[which]->finish());
     entries[which].back().file = file_[which];
@@ -193,7 +198,9 @@ class Streams {
       std::uint64_t token = block.first_token;
       for (std::uint64_t f = 0; f < block.fragments; ++f) {
         const Fragment fragment = fragment_of(block, f);
-        const DataSplit split = block.whole_documents ? split_of(fragment) : text_splits_.empty() ? DataSplit::train : text_splits_[b];
+        const DataSplit split = block.whole_documents  ? split_of(fragment)
+                                : text_splits_.empty() ? DataSplit::train
+                                                       : text_splits_[b];
         if (block.whole_documents || block.begins_document) {
           bool& stream_begun = begun[index_of(split)];
           if (stream_begun) sink.append_joint(split);
@@ -212,8 +219,9 @@ class Streams {
   }
 
   DataSplit split_of(const Fragment& document) const {
-    if (settings_.validation.by != ValidationSplit::By::hash) return DataSplit::train;   // tail: cut later
-    return static_cast<double>(document.draw >> 11) * 0x1p-53 < settings_.validation.fraction ? DataSplit::validation : DataSplit::train;
+    if (settings_.validation.by != ValidationSplit::By::hash) return DataSplit::train;  // tail: cut later
+    return static_cast<double>(document.draw >> 11) * 0x1p-53 < settings_.validation.fraction ? DataSplit::validation
+                                                                                              : DataSplit::train;
   }
 
   // The split of a .txt document is known with its last block.
@@ -223,28 +231,32 @@ class Streams {
     for (std::size_t b = 0; b < corpus_.blocks.size(); ++b) {
       const TokenizedBlock& block = corpus_.blocks[b];
       if (block.begins_document) first = b;
-      if (block.ends_document) std::fill(text_splits_.begin() + static_cast<std::ptrdiff_t>(first), text_splits_.begin() + static_cast<std::ptrdiff_t>(b) + 1, split_of(fragment_of(block, 0)));
+      if (block.ends_document)
+        std::fill(text_splits_.begin() + static_cast<std::ptrdiff_t>(first),
+                  text_splits_.begin() + static_cast<std::ptrdiff_t>(b) + 1, split_of(fragment_of(block, 0)));
     }
   }
 
   const TokenizedCorpus& corpus_;
   const std::vector<SpillReader>& spills_;
   const AssembleSettings& settings_;
-  std::vector<DataSplit> text_splits_;   // by block; empty unless documents are split by hash
+  std::vector<DataSplit> text_splits_;  // by block; empty unless documents are split by hash
 };
 
 void require_joint(const Plans& plans, const AssembleSettings& settings) {
   const std::int64_t documents = plans[0].documents + plans[1].documents;
   if (settings.end_of_text || documents < 2) return;
-  throw Error(ExitCode::input, fmt::format("cannot join {} documents: the tokenizer has no end-of-text token", documents),
+  throw Error(ExitCode::input,
+              fmt::format("cannot join {} documents: the tokenizer has no end-of-text token", documents),
               "name one of its tokens with --data.end_of_text");
 }
 
 void require_both_splits(const Plans& plans, const ValidationSplit& validation) {
   const std::int64_t documents = plans[0].documents + plans[1].documents;
   const auto refuse = [&](const char* split) {
-    throw Error(ExitCode::input, fmt::format("data.validation {} leaves nothing for {}: the corpus has {} {}", validation.text(), split, documents,
-                                             documents == 1 ? "document" : "documents"),
+    throw Error(ExitCode::input,
+                fmt::format("data.validation {} leaves nothing for {}: the corpus has {} {}", validation.text(), split,
+                            documents, documents == 1 ? "document" : "documents"),
                 "--data.validation tail:FRACTION cuts the stream at any place; none keeps everything for training");
   };
   if (plans[0].tokens == 0) refuse("training");
@@ -259,10 +271,12 @@ std::int64_t tail_cut(std::int64_t tokens, double fraction) {
 SplitEntry entry_of(const SplitPlan& plan) { return {plan.tokens, plan.documents, plan.text_bytes, {}}; }
 
 // All ranks' shards into the splits' entries, in order. Collective.
-AssembledSplits gather_entries(Communicator& world, const Plans& plans, const std::array<std::vector<ShardEntry>, 2>& own) {
+AssembledSplits gather_entries(Communicator& world, const Plans& plans,
+                               const std::array<std::vector<ShardEntry>, 2>& own) {
   Json shards = Json::array();
   for (const auto& entries : own) {
-    for (const ShardEntry& entry : entries) shards.push_back({entry.file, entry.tokens, entry.documents, entry.bytes, to_hex(entry.hash)});
+    for (const ShardEntry& entry : entries)
+      shards.push_back({entry.file, entry.tokens, entry.documents, entry.bytes, to_hex(entry.hash)});
   }
   AssembledSplits result{entry_of(plans[0]), entry_of(plans[1])};
   for (const std::string& part : world.all_gather(to_text(shards))) {
@@ -286,7 +300,8 @@ AssembledSplits assemble(Session& session, const TokenizedCorpus& corpus, const 
   together(world, "write token shards", [&] {
     session.enter(Phase::data);
     std::vector<SpillReader> spills;
-    for (int rank = 0; rank < world.size(); ++rank) spills.emplace_back(settings.spill_folder, rank, settings.token_bytes);
+    for (int rank = 0; rank < world.size(); ++rank)
+      spills.emplace_back(settings.spill_folder, rank, settings.token_bytes);
     const Streams streams(corpus, spills, settings);
     Counter counter(settings.shard_tokens);
     streams.lay_out(counter);

@@ -1,5 +1,6 @@
-// The second half of preparation: tokenized documents become the two streams of a dataset, cut into shards. What each shard holds is
-// arithmetic on the order of documents, so each rank writes shards of its own and the bytes do not depend on ranks or threads.
+// The second half of preparation: tokenized documents become the two streams of a dataset, cut into shards. What each
+// shard holds is arithmetic on the order of documents, so each rank writes shards of its own and the bytes do not
+// depend on ranks or threads.
 #pragma once
 
 #include "comm/session.hpp"
@@ -13,10 +14,10 @@
 namespace lockstep {
 
 struct AssembleSettings {
-  Path folder;                               // of the dataset; its splits' folders are made here
+  Path folder;  // of the dataset; its splits' folders are made here
   Path spill_folder;
   ValidationSplit validation;
-  std::optional<std::int32_t> end_of_text;   // joins documents
+  std::optional<std::int32_t> end_of_text;  // joins documents
   std::int64_t shard_tokens = 0;
   int token_bytes = 2;
 };
@@ -26,8 +27,8 @@ struct AssembledSplits {
   SplitEntry validation;
 };
 
-/// Collective over the session's world. Throws Error(input) if a split that was asked for would be empty, or if there are several
-/// documents and no token to join them; Error(storage).
+/// Collective over the session's world. Throws Error(input) if a split that was asked for would be empty, or if there
+/// are several documents and no token to join them; Error(storage).
 AssembledSplits assemble(Session& session, const TokenizedCorpus& corpus, const AssembleSettings& settings);
 
 }  // namespace lockstep

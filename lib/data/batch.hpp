@@ -9,23 +9,23 @@ namespace lockstep {
 constexpr std::int32_t ignored_label = -100;
 
 struct Batch {
-  std::int64_t samples = 0;               // B
-  std::int64_t length = 0;                // T
-  std::vector<std::int32_t> tokens;       // (B, T) int32
-  std::vector<std::int32_t> labels;       // (B, T) int32: the next token, ignored_label where it does not count
-  std::vector<std::uint8_t> mask;         // (B, T) u8: 1 where the label counts
-  std::vector<std::int32_t> positions;    // (B, T) int32: position within the sample
-  std::vector<std::int64_t> documents;    // starts of attention segments in the flattened B·T tokens, then B·T: samples + 1 entries
-                                          // unless documents are isolated
-  std::int64_t valid_tokens = 0;          // labels that count
+  std::int64_t samples = 0;             // B
+  std::int64_t length = 0;              // T
+  std::vector<std::int32_t> tokens;     // (B, T) int32
+  std::vector<std::int32_t> labels;     // (B, T) int32: the next token, ignored_label where it does not count
+  std::vector<std::uint8_t> mask;       // (B, T) u8: 1 where the label counts
+  std::vector<std::int32_t> positions;  // (B, T) int32: position within the sample
+  std::vector<std::int64_t> documents;  // starts of attention segments in the flattened B·T tokens, then B·T: samples +
+                                        // 1 entries unless documents are isolated
+  std::int64_t valid_tokens = 0;  // labels that count
 };
 
-/// One rank's part of a step: the same number of micro-batches on every rank (a rank that has fewer samples gets batches in which no
-/// label counts), and the count of labels over all ranks that normalises the loss.
+/// One rank's part of a step: the same number of micro-batches on every rank (a rank that has fewer samples gets
+/// batches in which no label counts), and the count of labels over all ranks that normalises the loss.
 struct StepBatch {
-  std::int64_t step = 0;                  // 0-based
+  std::int64_t step = 0;  // 0-based
   std::vector<Batch> micro_batches;
-  std::int64_t valid_tokens = 0;          // of this rank
+  std::int64_t valid_tokens = 0;  // of this rank
 };
 
 }  // namespace lockstep

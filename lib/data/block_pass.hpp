@@ -1,5 +1,5 @@
-// One pass over a corpus by all ranks and their threads. Every rank reads all blocks, which is cheap, and works on every world-th of them.
-// Ranks agree after each round, so that a failure anywhere ends the pass everywhere soon.
+// One pass over a corpus by all ranks and their threads. Every rank reads all blocks, which is cheap, and works on
+// every world-th of them. Ranks agree after each round, so that a failure anywhere ends the pass everywhere soon.
 #pragma once
 
 #include "comm/session.hpp"
@@ -18,17 +18,17 @@ namespace lockstep {
 struct BlockPass {
   Session& session;
   const std::vector<InputFile>& files;
-  std::string what;                                     // "tokenize": opens error messages
+  std::string what;  // "tokenize": opens error messages
   LastCut last_cut;
-  int threads = 1;                                      // of this rank
-  std::function<void(std::uint64_t bytes)> progress;    // bytes of the input files that were read
+  int threads = 1;                                    // of this rank
+  std::function<void(std::uint64_t bytes)> progress;  // bytes of the input files that were read
 };
 
 /// Calls `consume` with the results of this rank's blocks in their order. Collective over the session's world.
 template <class Result>
 void for_own_blocks(const BlockPass& pass, const typename OrderedWork<TextBlock, Result>::MakeWork& make_work,
                     const std::function<void(Result&&)>& consume) {
-  constexpr std::int64_t blocks_a_round = 256;          // of each rank
+  constexpr std::int64_t blocks_a_round = 256;  // of each rank
   Communicator& world = pass.session.world();
   const std::size_t most_pending = 2 * static_cast<std::size_t>(pass.threads) + 2;
   BlockReader reader(pass.files, pass.last_cut);

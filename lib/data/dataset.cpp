@@ -18,8 +18,8 @@ TokenStream Dataset::open(DataSplit split) const {
 std::unique_ptr<Tokenizer> Dataset::tokenizer() const {
   auto tokenizer = load_tokenizer(folder / "tokenizer");
   if (tokenizer->hash() != manifest.tokenizer_hash) {
-    fail(ExitCode::input, "{} is not the tokenizer that made the tokens: its hash is {}, DATASET.json says {}", (folder / "tokenizer").string(),
-         to_hex(tokenizer->hash()), to_hex(manifest.tokenizer_hash));
+    fail(ExitCode::input, "{} is not the tokenizer that made the tokens: its hash is {}, DATASET.json says {}",
+         (folder / "tokenizer").string(), to_hex(tokenizer->hash()), to_hex(manifest.tokenizer_hash));
   }
   return tokenizer;
 }
@@ -27,7 +27,8 @@ std::unique_ptr<Tokenizer> Dataset::tokenizer() const {
 Dataset open_dataset(const Path& folder, const std::string& command) {
   if (!std::filesystem::exists(folder / "DATASET.json")) {
     throw Error(ExitCode::input, fmt::format("no prepared dataset at {}", folder.string()),
-                "make it with: " + (command.empty() ? fmt::format("prepare-data TEXT… --output {}", folder.string()) : command));
+                "make it with: " +
+                    (command.empty() ? fmt::format("prepare-data TEXT… --output {}", folder.string()) : command));
   }
   return {folder, read_dataset_manifest(folder)};
 }

@@ -21,8 +21,8 @@ struct Dataset {
   std::unique_ptr<Tokenizer> tokenizer() const;
 };
 
-/// Local. Where `folder` holds no dataset: Error(input) whose hint is the command that makes it: `command`, or a general one if empty
-/// (data/prepare.hpp renders one).
+/// Local. Where `folder` holds no dataset: Error(input) whose hint is the command that makes it: `command`, or a
+/// general one if empty (data/prepare.hpp renders one).
 Dataset open_dataset(const Path& folder, const std::string& command = {});
 
 }  // namespace lockstep

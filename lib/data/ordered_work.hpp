@@ -17,7 +17,7 @@ template <class Item, class Result>
 class OrderedWork {
  public:
   using Work = std::function<Result(Item&)>;
-  using MakeWork = std::function<Work()>;   // called once on each thread, so that a Work may have state of its own
+  using MakeWork = std::function<Work()>;  // called once on each thread, so that a Work may have state of its own
 
   OrderedWork(int threads, const MakeWork& make_work) {
     for (int i = 0; i < threads; ++i) threads_.emplace_back([this, make_work] { run(make_work); });
@@ -35,7 +35,8 @@ class OrderedWork {
   }
 
   void give(Item item) {
-    std::packaged_task<Result(const Work&)> task([item = std::move(item)](const Work& work) mutable { return work(item); });
+    std::packaged_task<Result(const Work&)> task(
+        [item = std::move(item)](const Work& work) mutable { return work(item); });
     results_.push_back(task.get_future());
     {
       const std::lock_guard lock(mutex_);
@@ -69,9 +70,9 @@ class OrderedWork {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::packaged_task<Result(const Work&)>> queue_;   // not begun
+  std::deque<std::packaged_task<Result(const Work&)>> queue_;  // not begun
   bool closed_ = false;
-  std::deque<std::future<Result>> results_;                     // of the owner's thread
+  std::deque<std::future<Result>> results_;  // of the owner's thread
   std::vector<std::thread> threads_;
 };
 

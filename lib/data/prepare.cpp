@@ -32,14 +32,16 @@ InputFiles agreed_inputs(Communicator& world, const std::vector<std::string>& wo
     const InputFiles inputs = find_inputs(words);
     Json files = Json::array();
     for (const InputFile& file : inputs.files) {
-      files.push_back({file.path.string(), static_cast<int>(file.format), static_cast<int>(file.compression), file.bytes});
+      files.push_back(
+          {file.path.string(), static_cast<int>(file.format), static_cast<int>(file.compression), file.bytes});
     }
     return to_text({{"files", files}, {"notes", inputs.notes}});
   });
   const Json json = parse_json(told, "input files");
   InputFiles inputs;
   for (const Json& file : json["files"]) {
-    inputs.files.push_back({file[0].get<std::string>(), static_cast<TextFormat>(file[1].get<int>()), static_cast<Compression>(file[2].get<int>()), file[3]});
+    inputs.files.push_back({file[0].get<std::string>(), static_cast<TextFormat>(file[1].get<int>()),
+                            static_cast<Compression>(file[2].get<int>()), file[3]});
   }
   inputs.notes = json["notes"].get<std::vector<std::string>>();
   return inputs;
@@ -62,7 +64,11 @@ int default_threads(Communicator& world) {
 class Preparation {
  public:
   Preparation(const PrepareConfig& config, Session& session, Output& output)
-      : config_(config), session_(session), world_(session.world()), output_(output), inputs_(agreed_inputs(world_, config.inputs)) {
+      : config_(config),
+        session_(session),
+        world_(session.world()),
+        output_(output),
+        inputs_(agreed_inputs(world_, config.inputs)) {
     threads_ = config.threads ? static_cast<int>(*config.threads) : default_threads(world_);
     total_bytes_ = std::accumulate(inputs_.files.begin(), inputs_.files.end(), std::uint64_t{0},
                                    [](std::uint64_t sum, const InputFile& file) { return sum + file.bytes; });
@@ -73,18 +79,20 @@ class Preparation {
 
   void plan_only() {
     if (!is_root()) return;
-    output_.print(fmt::format("would prepare {} from {} {} of {} with the tokenizer {}, validation {}, on {} x {} threads\n", config_.output,
-                              inputs_.files.size(), inputs_.files.size() == 1 ? "file" : "files", human_bytes(total_bytes_),
-                              config_.data.tokenizer.text(), config_.data.validation.text(), world_.size(), threads_));
+    output_.print(fmt::format(
+        "would prepare {} from {} {} of {} with the tokenizer {}, validation {}, on {} x {} threads\n", config_.output,
+        inputs_.files.size(), inputs_.files.size() == 1 ? "file" : "files", human_bytes(total_bytes_),
+        config_.data.tokenizer.text(), config_.data.validation.text(), world_.size(), threads_));
   }
 
   void run() {
     const double start_s = monotonic_seconds();
-    std::unique_ptr<StagedFolder> staged;   // on rank 0; goes with everything in it unless published
+    std::unique_ptr<StagedFolder> staged;  // on rank 0; goes with everything in it unless published
     staging_ = StagedFolder::path_for(config_.output);
     together(world_, "start", [&] {
       if (!is_root()) return;
-      staged = std::make_unique<StagedFolder>(config_.output, config_.overwrite ? ExistingDataset::replace : ExistingDataset::refuse);
+      staged = std::make_unique<StagedFolder>(config_.output,
+                                              config_.overwrite ? ExistingDataset::replace : ExistingDataset::refuse);
       make_folder(spill());
     });
     make_tokenizer();
@@ -101,8 +109,11 @@ class Preparation {
 
   BlockPass pass(const std::string& what, LastCut last_cut, std::unique_ptr<Progress>& progress) {
     const Progress::Style style = is_root() ? progress_style(output_.common().progress, 2) : Progress::Style::none;
-    progress = std::make_unique<Progress>(output_.log(), Progress::Settings{what, "bytes", static_cast<double>(total_bytes_), style});
-    return {session_, inputs_.files, what, std::move(last_cut), threads_, [&progress](std::uint64_t bytes) { progress->update(static_cast<double>(bytes)); }};
+    progress = std::make_unique<Progress>(output_.log(),
+                                          Progress::Settings{what, "bytes", static_cast<double>(total_bytes_), style});
+    return {session_, inputs_.files,
+            what,     std::move(last_cut),
+            threads_, [&progress](std::uint64_t bytes) { progress->update(static_cast<double>(bytes)); }};
   }
 
   void make_tokenizer() {
@@ -113,8 +124,8 @@ class Preparation {
       return;
     }
     std::unique_ptr<Progress> progress;
-    const CorpusCharacters found =
-        scan_characters(pass("find characters", [](std::string_view text) { return text.size(); }, progress), config_.data.text_field);
+    const CorpusCharacters found = scan_characters(
+        pass("find characters", [](std::string_view text) { return text.size(); }, progress), config_.data.text_field);
     const bool joins = found.documents > 1 || !end_name.empty();
     tokenizer_ = chars_tokenizer(found.characters, !joins ? "" : end_name.empty() ? default_end_name : end_name);
   }
@@ -125,15 +136,20 @@ class Preparation {
     manifest_.vocabulary = tokenizer_->vocabulary();
     manifest_.end_of_text = tokenizer_->end_of_text();
     manifest_.shard_tokens = config_.data.shard_tokens;
-    manifest_.options = to_text({{"text_field", config_.data.text_field}, {"validation", config_.data.validation.text()}, {"seed", config_.data.seed}});
+    manifest_.options = to_text({{"text_field", config_.data.text_field},
+                                 {"validation", config_.data.validation.text()},
+                                 {"seed", config_.data.seed}});
     std::unique_ptr<Progress> progress;
-    const BlockPass tokenizing = pass("tokenize", [&](std::string_view text) { return tokenizer_->last_cut(text); }, progress);
-    const TokenizedCorpus corpus =
-        tokenize(tokenizing, *tokenizer_, {config_.data.text_field, config_.data.seed, spill(), manifest_.token_bytes()});
+    const BlockPass tokenizing =
+        pass("tokenize", [&](std::string_view text) { return tokenizer_->last_cut(text); }, progress);
+    const TokenizedCorpus corpus = tokenize(
+        tokenizing, *tokenizer_, {config_.data.text_field, config_.data.seed, spill(), manifest_.token_bytes()});
     progress->finish(static_cast<double>(total_bytes_));
-    if (corpus.empty_documents > 0 && is_root()) output_.log().warning("left out {} empty documents", corpus.empty_documents);
-    AssembledSplits splits = assemble(session_, corpus, {staging_, spill(), config_.data.validation, manifest_.end_of_text,
-                                                         manifest_.shard_tokens, manifest_.token_bytes()});
+    if (corpus.empty_documents > 0 && is_root())
+      output_.log().warning("left out {} empty documents", corpus.empty_documents);
+    AssembledSplits splits = assemble(session_, corpus,
+                                      {staging_, spill(), config_.data.validation, manifest_.end_of_text,
+                                       manifest_.shard_tokens, manifest_.token_bytes()});
     manifest_.train = std::move(splits.train);
     manifest_.validation = std::move(splits.validation);
   }
@@ -152,27 +168,41 @@ class Preparation {
     const std::uint64_t text_bytes = manifest_.train.text_bytes + manifest_.validation.text_bytes;
     const double rate = static_cast<double>(text_bytes) / 1e6 / std::max(seconds, 1e-9);
     if (output_.common().json) {
-      output_.print_json({{"output", config_.output}, {"tokenizer", manifest_.tokenizer}, {"vocabulary", manifest_.vocabulary},
-                          {"train", json_of(manifest_.train)}, {"validation", json_of(manifest_.validation)}, {"seconds", seconds}, {"megabytes_per_second", rate}});
+      output_.print_json({{"output", config_.output},
+                          {"tokenizer", manifest_.tokenizer},
+                          {"vocabulary", manifest_.vocabulary},
+                          {"train", json_of(manifest_.train)},
+                          {"validation", json_of(manifest_.validation)},
+                          {"seconds", seconds},
+                          {"megabytes_per_second", rate}});
       return;
     }
-    Table table({{"split"}, {"documents", Table::Align::right}, {"tokens", Table::Align::right}, {"text", Table::Align::right},
-                 {"bytes/token", Table::Align::right}, {"shards", Table::Align::right}});
+    Table table({{"split"},
+                 {"documents", Table::Align::right},
+                 {"tokens", Table::Align::right},
+                 {"text", Table::Align::right},
+                 {"bytes/token", Table::Align::right},
+                 {"shards", Table::Align::right}});
     for (const DataSplit split : {DataSplit::train, DataSplit::validation}) {
       const SplitEntry& entry = manifest_.of(split);
       if (entry.tokens == 0) continue;
-      table.add({std::string(name_of(split)), std::to_string(entry.documents), std::to_string(entry.tokens), human_bytes(entry.text_bytes),
-                 fmt::format("{:.2f}", bytes_per_token(entry)), std::to_string(entry.shards.size())});
+      table.add({std::string(name_of(split)), std::to_string(entry.documents), std::to_string(entry.tokens),
+                 human_bytes(entry.text_bytes), fmt::format("{:.2f}", bytes_per_token(entry)),
+                 std::to_string(entry.shards.size())});
     }
-    output_.print(fmt::format("{}: {} of text with the tokenizer {} ({} tokens) in {}, {:.1f} MB/s\n{}", config_.output, human_bytes(text_bytes),
-                              manifest_.tokenizer, manifest_.vocabulary, human_seconds(seconds), rate, table.text(2)));
+    output_.print(fmt::format("{}: {} of text with the tokenizer {} ({} tokens) in {}, {:.1f} MB/s\n{}", config_.output,
+                              human_bytes(text_bytes), manifest_.tokenizer, manifest_.vocabulary,
+                              human_seconds(seconds), rate, table.text(2)));
   }
 
   static double bytes_per_token(const SplitEntry& entry) {
     return static_cast<double>(entry.text_bytes) / static_cast<double>(std::max<std::int64_t>(entry.tokens, 1));
   }
   static Json json_of(const SplitEntry& entry) {
-    return {{"documents", entry.documents}, {"tokens", entry.tokens}, {"text_bytes", entry.text_bytes}, {"shards", entry.shards.size()},
+    return {{"documents", entry.documents},
+            {"tokens", entry.tokens},
+            {"text_bytes", entry.text_bytes},
+            {"shards", entry.shards.size()},
             {"bytes_per_token", bytes_per_token(entry)}};
   }
 
@@ -190,7 +220,9 @@ class Preparation {
 
 // In quotes where a shell would read something else.
 std::string quoted(const std::string& word) {
-  const bool plain = !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%") == std::string::npos;
+  const bool plain = !word.empty() && word.find_first_not_of(
+                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%") ==
+                                          std::string::npos;
   if (plain) return word;
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
@@ -213,7 +245,9 @@ std::string prepare_command(const PrepareConfig& config) {
   const PrepareConfig usual;
   std::vector<std::string> words{"prepare-data"};
   for (const std::string& input : config.inputs) words.push_back(quoted(input));
-  const auto option = [&](const std::string& name, const std::string& value) { words.insert(words.end(), {"--" + name, quoted(value)}); };
+  const auto option = [&](const std::string& name, const std::string& value) {
+    words.insert(words.end(), {"--" + name, quoted(value)});
+  };
   option("output", config.output);
   const auto where_other = [&](const std::string& name, const std::string& value, const std::string& default_value) {
     if (value != default_value) option(name, value);

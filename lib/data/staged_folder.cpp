@@ -25,7 +25,9 @@ void refuse_unless_free(const Path& target, ExistingDataset existing) {
   const bool is_folder = std::filesystem::is_directory(target);
   if (is_folder && std::filesystem::is_empty(target, error)) return;
   if (!is_folder || !std::filesystem::exists(target / "DATASET.json")) {
-    throw Error(ExitCode::usage, fmt::format("cannot create the dataset {}: {} that is not a dataset is there", target.string(), is_folder ? "a folder" : "a file"),
+    throw Error(ExitCode::usage,
+                fmt::format("cannot create the dataset {}: {} that is not a dataset is there", target.string(),
+                            is_folder ? "a folder" : "a file"),
                 "choose another --output");
   }
   if (existing == ExistingDataset::refuse) {
@@ -47,10 +49,11 @@ Path StagedFolder::path_for(const Path& target) {
   return folder.parent_path() / fmt::format(".{}.stage", folder.filename().string());
 }
 
-StagedFolder::StagedFolder(const Path& target, ExistingDataset existing) : target_(named(target)), path_(path_for(target)) {
+StagedFolder::StagedFolder(const Path& target, ExistingDataset existing)
+    : target_(named(target)), path_(path_for(target)) {
   refuse_unless_free(target_, existing);
   if (std::filesystem::exists(path_)) {
-    lock();                      // fails if its maker is alive
+    lock();  // fails if its maker is alive
     remove_folder(path_);
   }
   make_folder(path_);
@@ -65,7 +68,8 @@ StagedFolder::~StagedFolder() {
 void StagedFolder::lock() {
   lock_ = open_file(path_ / ".lock", O_RDWR | O_CREAT);
   if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return;
-  throw Error(ExitCode::resources, fmt::format("cannot create the dataset {}: another prepare-data is making it", target_.string()),
+  throw Error(ExitCode::resources,
+              fmt::format("cannot create the dataset {}: another prepare-data is making it", target_.string()),
               fmt::format("wait for it; if there is none, remove {}", path_.string()));
 }
 
@@ -82,7 +86,7 @@ void StagedFolder::publish() {
   if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) {
     sync_folder(target_.parent_path());
     published_ = true;
-    remove_folder(path_);           // the old one
+    remove_folder(path_);  // the old one
     return;
   }
   const Path old = target_.parent_path() / fmt::format(".{}.old", target_.filename().string());

@@ -12,8 +12,9 @@ class StagedFolder {
   /// The hidden folder for `target`: /a/b → /a/.b.stage.
   static Path path_for(const Path& target);
 
-  /// Makes the hidden folder, after removing one that a killed process left behind. Throws Error(usage) if the target exists and may not
-  /// be replaced (only datasets and empty folders ever are), Error(resources) if another process is making it, Error(storage).
+  /// Makes the hidden folder, after removing one that a killed process left behind. Throws Error(usage) if the target
+  /// exists and may not be replaced (only datasets and empty folders ever are), Error(resources) if another process is
+  /// making it, Error(storage).
   StagedFolder(const Path& target, ExistingDataset existing);
   /// Removes the hidden folder unless it was published.
   ~StagedFolder();

@@ -29,10 +29,12 @@ void SpillWriter::Stream::flush() {
 }
 
 SpillWriter::SpillWriter(const Path& folder, int rank, int token_bytes)
-    : token_bytes_(token_bytes), tokens_{tokens_file(folder, rank), create(tokens_file(folder, rank)), 0, {}},
+    : token_bytes_(token_bytes),
+      tokens_{tokens_file(folder, rank), create(tokens_file(folder, rank)), 0, {}},
       fragments_{fragments_file(folder, rank), create(fragments_file(folder, rank)), 0, {}} {}
 
-void SpillWriter::append(TokenizedBlock& block, std::span<const std::int32_t> tokens, std::span<const Fragment> fragments) {
+void SpillWriter::append(TokenizedBlock& block, std::span<const std::int32_t> tokens,
+                         std::span<const Fragment> fragments) {
   block.first_token = std::exchange(token_count_, token_count_ + tokens.size());
   block.tokens = tokens.size();
   block.first_fragment = std::exchange(fragment_count_, fragment_count_ + fragments.size());
@@ -57,7 +59,8 @@ SpillReader::SpillReader(const Path& folder, int rank, int token_bytes)
     : token_bytes_(token_bytes), tokens_(tokens_file(folder, rank)), fragments_(fragments_file(folder, rank)) {}
 
 void SpillReader::copy_tokens(std::uint64_t first, std::span<std::uint32_t> out) const {
-  const auto bytes = tokens_.bytes().subspan(first * static_cast<std::uint64_t>(token_bytes_), out.size() * static_cast<std::size_t>(token_bytes_));
+  const auto bytes = tokens_.bytes().subspan(first * static_cast<std::uint64_t>(token_bytes_),
+                                             out.size() * static_cast<std::size_t>(token_bytes_));
   if (token_bytes_ == 4) {
     std::memcpy(out.data(), bytes.data(), bytes.size());
     return;

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t code_points = 0x110000;
 
 struct ScannedBlock {
-  std::vector<char32_t> characters;   // sorted
+  std::vector<char32_t> characters;  // sorted
   std::int64_t documents = 0;
 };
 
@@ -76,7 +76,9 @@ class BlockEncoder {
 
   EncodedBlock encode(const TextBlock& block) {
     EncodedBlock result;
-    result.block = {block.index, rank_, 0, 0, 0, 0, block.file->format == TextFormat::json_lines, block.begins_document, block.ends_document};
+    result.block = {
+        block.index,        rank_, 0, 0, 0, 0, block.file->format == TextFormat::json_lines, block.begins_document,
+        block.ends_document};
     if (result.block.whole_documents) {
       lines_.for_each(block, [&](std::string_view text) {
         if (text.empty()) {
@@ -124,7 +126,10 @@ CorpusCharacters scan_characters(const BlockPass& pass, const std::string& text_
   std::vector<bool> seen(code_points);
   std::int64_t documents = 0;
   for_own_blocks<ScannedBlock>(
-      pass, [&] { return [scanner = std::make_shared<Scanner>(text_field)](TextBlock& block) { return scanner->scan(block); }; },
+      pass,
+      [&] {
+        return [scanner = std::make_shared<Scanner>(text_field)](TextBlock& block) { return scanner->scan(block); };
+      },
       [&](ScannedBlock&& block) {
         for (const char32_t character : block.characters) seen[character] = true;
         documents += block.documents;
@@ -148,11 +153,14 @@ CorpusCharacters scan_characters(const BlockPass& pass, const std::string& text_
 TokenizedCorpus tokenize(const BlockPass& pass, const Tokenizer& tokenizer, const TokenizeSettings& settings) {
   Communicator& world = pass.session.world();
   std::unique_ptr<SpillWriter> spill;
-  together(world, pass.what, [&] { spill = std::make_unique<SpillWriter>(settings.spill_folder, world.rank(), settings.token_bytes); });
+  together(world, pass.what,
+           [&] { spill = std::make_unique<SpillWriter>(settings.spill_folder, world.rank(), settings.token_bytes); });
   std::vector<TokenizedBlock> own;
   std::int64_t empty_documents = 0;
   const auto make_work = [&] {
-    return [encoder = std::make_shared<BlockEncoder>(tokenizer, settings, world.rank())](TextBlock& block) { return encoder->encode(block); };
+    return [encoder = std::make_shared<BlockEncoder>(tokenizer, settings, world.rank())](TextBlock& block) {
+      return encoder->encode(block);
+    };
   };
   for_own_blocks<EncodedBlock>(pass, make_work, [&](EncodedBlock&& encoded) {
     spill->append(encoded.block, encoded.tokens, encoded.fragments);

@@ -1,4 +1,5 @@
-// The first half of preparation: text to tokens in spills, by all ranks and threads. The second half: data/assemble.hpp.
+// The first half of preparation: text to tokens in spills, by all ranks and threads. The second half:
+// data/assemble.hpp.
 #pragma once
 
 #include "corpus/tokenizer.hpp"
@@ -13,24 +14,25 @@ namespace lockstep {
 
 /// The characters of a corpus and how many documents that are not empty it has. Collective over the session's world.
 struct CorpusCharacters {
-  std::vector<char32_t> characters;   // sorted
+  std::vector<char32_t> characters;  // sorted
   std::int64_t documents = 0;
 };
 CorpusCharacters scan_characters(const BlockPass& pass, const std::string& text_field);
 
 struct TokenizedCorpus {
-  std::vector<TokenizedBlock> blocks;   // of all ranks, in the order of the corpus
-  std::int64_t empty_documents = 0;     // left out
+  std::vector<TokenizedBlock> blocks;  // of all ranks, in the order of the corpus
+  std::int64_t empty_documents = 0;    // left out
 };
 
 struct TokenizeSettings {
-  std::string text_field;               // of JSON lines
-  std::int64_t seed = 0;                // of Fragment::draw
+  std::string text_field;  // of JSON lines
+  std::int64_t seed = 0;   // of Fragment::draw
   Path spill_folder;
   int token_bytes = 2;
 };
 
-/// Collective over the session's world. Throws Error(input) for text that cannot be read, Error(storage) for spills that cannot be written.
+/// Collective over the session's world. Throws Error(input) for text that cannot be read, Error(storage) for spills
+/// that cannot be written.
 TokenizedCorpus tokenize(const BlockPass& pass, const Tokenizer& tokenizer, const TokenizeSettings& settings);
 
 }  // namespace lockstep

@@ -16,29 +16,31 @@
 
 namespace lockstep {
 
-/// One execution of a program: what it was given, the memory of its slots, its tickets, and the first failure of this rank.
+/// One execution of a program: what it was given, the memory of its slots, its tickets, and the first failure of this
+/// rank.
 struct Engine::Run {
-  Run(const StepProgram& whole, const RankClass& of, const SlotIndex& index, std::int64_t number, const StepOrder* given)
+  Run(const StepProgram& whole, const RankClass& of, const SlotIndex& index, std::int64_t number,
+      const StepOrder* given)
       : program(whole), ranks(of), order(given), slots(index), tickets(of.actions.size()), step(number) {
     if (given != nullptr) failure = given->failure;
     if (given != nullptr) times = given->times;
   }
 
   const StepProgram& program;
-  const RankClass& ranks;                      // its class of this rank
-  const StepOrder* order;                      // null in an evaluation
-  std::vector<BatchTensors> batches;           // by micro-batch
+  const RankClass& ranks;             // its class of this rank
+  const StepOrder* order;             // null in an evaluation
+  std::vector<BatchTensors> batches;  // by micro-batch
   SlotStore slots;
-  std::vector<Ticket> tickets;                 // by position; of actions on the reduction lane
-  std::shared_ptr<std::vector<Interval>> times;   // where the step is measured
+  std::vector<Ticket> tickets;                   // by position; of actions on the reduction lane
+  std::shared_ptr<std::vector<Interval>> times;  // where the step is measured
   std::exception_ptr failure;
   std::int64_t step;
-  double loss_sum = 0;                         // of this rank; after reduce_loss of all ranks
+  double loss_sum = 0;  // of this rank; after reduce_loss of all ranks
   double squared_norm = 0;
   double gradient_scale = 1;
-  std::int64_t tokens = 0;                     // of this rank; after reduce_loss of all ranks
+  std::int64_t tokens = 0;  // of this rank; after reduce_loss of all ranks
   StepOutcome outcome;
-  bool skips_update = false;                   // the heartbeat found that loss or gradient is not finite
+  bool skips_update = false;  // the heartbeat found that loss or gradient is not finite
 
   /// Runs Local work unless this rank has failed; what it throws is the rank's failure.
   template <class Work>
@@ -60,7 +62,8 @@ struct Engine::Run {
 
   void take(const std::vector<Batch>& micro_batches, const HfConfig& config) {
     attempt([&] {
-      invariant(static_cast<int>(micro_batches.size()) == program.micro_batches, "a rank has the micro-batches of its program");
+      invariant(static_cast<int>(micro_batches.size()) == program.micro_batches,
+                "a rank has the micro-batches of its program");
       for (const Batch& batch : micro_batches) {
         batches.push_back(to_tensors(batch, config));
         tokens += batch.valid_tokens;
@@ -72,8 +75,9 @@ struct Engine::Run {
 namespace {
 
 bool acquires_stash(const RankClass& ranks, const Action& action) {
-  return std::ranges::any_of(action.slots.acquires,
-                             [&](int slot) { return ranks.slots[static_cast<std::size_t>(slot)].kind == SlotKind::stash; });
+  return std::ranges::any_of(action.slots.acquires, [&](int slot) {
+    return ranks.slots[static_cast<std::size_t>(slot)].kind == SlotKind::stash;
+  });
 }
 
 /// Reductions of gradients are issued to the lane's thread; all else, the heartbeat included, runs on the calling one.
@@ -102,14 +106,15 @@ constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
-Engine::Engine(Model& model, const AdamW& optimizer, const Catalogue& programs, Session& session, CommunicationLane& lane,
-               std::optional<double> clip_norm)
+Engine::Engine(Model& model, const AdamW& optimizer, const Catalogue& programs, Session& session,
+               CommunicationLane& lane, std::optional<double> clip_norm)
     : model_(model), optimizer_(optimizer), programs_(programs), session_(session), lane_(lane), clip_norm_(clip_norm) {
   for (const StepProgram* program : {&programs.train, &programs.eval}) {
     if (program->classes.empty()) continue;
     const bool same_blocks = program->block_names.size() == model.block_count();
     bool same_units = program->unit_names.size() == model.units().size();
-    for (std::size_t i = 0; same_units && i < model.units().size(); ++i) same_units = program->unit_names[i] == model.units()[i]->name();
+    for (std::size_t i = 0; same_units && i < model.units().size(); ++i)
+      same_units = program->unit_names[i] == model.units()[i]->name();
     invariant(same_blocks && same_units, "blocks and units of the step programs are those of the model");
     const RankClass& ranks = program->class_of(session.world().rank());
     slots_.emplace(&ranks, SlotIndex(ranks));
@@ -120,7 +125,7 @@ StepOutcome Engine::run_step(const StepBatch& batch, const StepOrder& order) {
   const StepProgram& program = programs_.pick(order.step, ProgramPhase::training);
   const RankClass& ranks = program.class_of(session_.world().rank());
   Run run(program, ranks, slots_.at(&ranks), order.step, &order);
-  for (const auto& unit : model_.units()) unit->start_gradients();
+  for (const auto& unit : model_.units()) unit->zero_grad();
   run.take(batch.micro_batches, model_.config());
   execute(run);
   return run.outcome;
@@ -139,15 +144,16 @@ void Engine::execute(Run& run) {
   trace_.clear();
   for (std::size_t position = 0; position < run.ranks.actions.size(); ++position) {
     const Action& action = run.ranks.actions[position];
-    // A rank that failed drains: it computes nothing more, but takes part in what remains of the communication, so that no other rank
-    // waits for it. The heartbeat then tells all ranks.
+    // A rank that failed drains: it computes nothing more, but takes part in what remains of the communication, so that
+    // no other rank waits for it. The heartbeat then tells all ranks.
     if (run.skips_update && is_update(action.op)) {
       if (run.times) run.time_of(action).begin_s = run.time_of(action).end_s = monotonic_seconds();
       run.slots.release(action);
       continue;
     }
     run.attempt([&] { session_.enter(phase_of(action, run.order != nullptr), run.step); });
-    TraceEntry did{.op = action.op, .subject = action.subject, .micro_batch = action.micro_batch, .group = action.group};
+    TraceEntry did{
+        .op = action.op, .subject = action.subject, .micro_batch = action.micro_batch, .group = action.group};
     if (is_collective(action.op)) {
       did.bytes = communicate(run, action, position);
     } else {
@@ -166,7 +172,8 @@ void Engine::wait_for(Run& run, const Action& action) {
 
 Ticket Engine::issue_measured(Run& run, const Action& action, std::span<std::byte> bytes, DType dtype) {
   Interval& interval = run.time_of(action);
-  return lane_.issue([times = run.times, &interval, bytes, dtype](Communicator& ranks) {   // `times` owns the interval, whoever ends first
+  return lane_.issue([times = run.times, &interval, bytes,
+                      dtype](Communicator& ranks) {  // `times` owns the interval, whoever ends first
     interval.begin_s = monotonic_seconds();
     ranks.all_reduce(bytes, dtype, Reduce::sum);
     interval.end_s = monotonic_seconds();
@@ -180,7 +187,8 @@ std::int64_t Engine::communicate(Run& run, const Action& action, std::size_t pos
       const Unit& unit = *model_.units()[static_cast<std::size_t>(action.subject.index)];
       const std::span<std::byte> gradient = bytes_of(unit.gradient());
       const DType dtype = master_dtype(unit.precision());
-      run.tickets[position] = run.times ? issue_measured(run, action, gradient, dtype) : lane_.all_reduce(gradient, dtype, Reduce::sum);
+      run.tickets[position] =
+          run.times ? issue_measured(run, action, gradient, dtype) : lane_.all_reduce(gradient, dtype, Reduce::sum);
       return static_cast<std::int64_t>(gradient.size());
     }
     case Op::heartbeat: heartbeat(run); return heartbeat_bytes;
@@ -207,7 +215,8 @@ void Engine::perform(Run& run, const Action& action) {
       return;
     }
     case Op::clip: run.gradient_scale = clip_factor(run.outcome.gradient_norm, clip_norm_); return;
-    case Op::optimizer: return optimizer_.update(unit(), run.order->step - run.order->skipped, run.order->lr, run.gradient_scale);
+    case Op::optimizer:
+      return optimizer_.update(unit(), run.order->step - run.order->skipped, run.order->lr, run.gradient_scale);
     case Op::refresh: return unit().refresh();
     default: invariant(false, "the engine knows every action");
   }
@@ -234,9 +243,11 @@ void Engine::forward(Run& run, const Action& action) {
 void Engine::recompute(Run& run, const Action& action) {
   const int index = action.subject.index;
   const MicroBatch mb = action.micro_batch;
-  const at::Tensor input = run.slots.at(SlotKind::boundary, boundary_subject(index), mb).value.detach().requires_grad_(true);
+  const at::Tensor input =
+      run.slots.at(SlotKind::boundary, boundary_subject(index), mb).value.detach().requires_grad_(true);
   const c10::AutoGradMode grad_mode(true);
-  const at::Tensor output = model_.block(static_cast<std::size_t>(index)).forward(input, run.batches[static_cast<std::size_t>(mb)]);
+  const at::Tensor output =
+      model_.block(static_cast<std::size_t>(index)).forward(input, run.batches[static_cast<std::size_t>(mb)]);
   run.slots.at(SlotKind::stash, action.subject, mb) = {input, output};
 }
 
@@ -257,7 +268,7 @@ void Engine::backward(Run& run, const Action& action) {
 }
 
 void Engine::heartbeat(Run& run) {
-  Beat mine;
+  HeartbeatData mine;
   mine.loss_sum = run.loss_sum;
   mine.grad_norm_squared = run.squared_norm;
   if (session_.take_injected_nan()) mine.grad_norm_squared = not_a_number;
@@ -265,7 +276,7 @@ void Engine::heartbeat(Run& run) {
   mine.stop = run.order->stop;
   mine.requests = run.order->requests;
   mine.failure = run.failure;
-  const Beat all = lockstep::heartbeat(session_.world(), mine);
+  const HeartbeatData all = lockstep::heartbeat(session_.world(), mine);
   const auto valid_tokens = static_cast<double>(run.order->valid_tokens);
   run.outcome = {.loss = valid_tokens > 0 ? all.loss_sum / valid_tokens : 0,
                  .gradient_norm = std::sqrt(all.grad_norm_squared),
@@ -277,11 +288,11 @@ void Engine::heartbeat(Run& run) {
 }
 
 void Engine::reduce_loss(Run& run) {
-  Beat mine;
+  HeartbeatData mine;
   mine.loss_sum = run.loss_sum;
   mine.tokens = run.tokens;
   mine.failure = run.failure;
-  const Beat all = lockstep::heartbeat(session_.world(), mine);
+  const HeartbeatData all = lockstep::heartbeat(session_.world(), mine);
   run.loss_sum = all.loss_sum;
   run.tokens = all.tokens;
 }

@@ -1,5 +1,6 @@
-// Runs a step program on one rank: each action of the list in its order, whatever passes made the list. It knows blocks, units, slots and
-// lanes, and nothing of what parallelism the program expresses. Who makes programs: program/catalogue.hpp. Who calls: train/loop.hpp.
+// Runs a step program on one rank: each action of the list in its order, whatever passes made the list. It knows
+// blocks, units, slots and lanes, and nothing of what parallelism the program expresses. Who makes programs:
+// program/catalogue.hpp. Who calls: train/loop.hpp.
 #pragma once
 
 #include "comm/heartbeat.hpp"
@@ -25,29 +26,30 @@ namespace lockstep {
 
 /// What a training step is told.
 struct StepOrder {
-  std::int64_t step = 0;               // 0-based
-  std::int64_t valid_tokens = 0;       // labels that count, over all ranks: normalises loss and gradient
+  std::int64_t step = 0;          // 0-based
+  std::int64_t valid_tokens = 0;  // labels that count, over all ranks: normalises loss and gradient
   double lr = 0;
-  std::int64_t skipped = 0;            // earlier steps without an update: the optimizer's bias corrections do not count them
+  std::int64_t skipped = 0;  // earlier steps without an update: the optimizer's bias corrections do not count them
   std::int64_t next_valid_tokens = 0;  // of this rank in the following step: the heartbeat adds them up
   StopLevel stop = StopLevel::none;    // what this rank was asked
   Request requests = Request::none;    // what its callbacks and stop channels ask for
   std::exception_ptr failure;          // of this rank since the last heartbeat: it takes part without computing
-  std::shared_ptr<std::vector<Interval>> times = {};   // one for each action of this rank, to be filled with monotonic seconds; null: not measured
+  std::shared_ptr<std::vector<Interval>> times =
+      {};  // one for each action of this rank, to be filled with monotonic seconds; null: not measured
 };
 
 /// What every rank knows after it; equal on all ranks.
 struct StepOutcome {
-  double loss = 0;                     // nats a token over the global batch
-  double gradient_norm = 0;            // before clipping
-  bool updated = false;                // false: loss or gradient was not finite, so the step changed no weight and no moment
+  double loss = 0;           // nats a token over the global batch
+  double gradient_norm = 0;  // before clipping
+  bool updated = false;      // false: loss or gradient was not finite, so the step changed no weight and no moment
   std::int64_t next_valid_tokens = 0;  // over all ranks
   StopLevel stop = StopLevel::none;    // the strongest of any rank
   Request requests = Request::none;    // those of all ranks
 };
 
 struct EvaluationOutcome {
-  double loss_sum = 0;                 // nats, over all ranks
+  double loss_sum = 0;  // nats, over all ranks
   std::int64_t tokens = 0;
 };
 
@@ -58,19 +60,20 @@ class Engine {
   Engine(Model& model, const AdamW& optimizer, const Catalogue& programs, Session& session, CommunicationLane& lane,
          std::optional<double> clip_norm);
 
-  /// One optimizer step. Collective over the world. A rank that fails goes on communicating up to the heartbeat, where all ranks learn
-  /// of it and throw the same Error; weights are then those of before the step. If loss or gradient norm is not finite on
-  /// any rank, all ranks leave weights and moments as they are, and say so in the outcome.
+  /// One optimizer step. Collective over the world. A rank that fails goes on communicating up to the heartbeat, where
+  /// all ranks learn of it and throw the same Error; weights are then those of before the step. If loss or gradient
+  /// norm is not finite on any rank, all ranks leave weights and moments as they are, and say so in the outcome.
   StepOutcome run_step(const StepBatch& batch, const StepOrder& order);
 
-  /// Sums of loss and tokens over all ranks of as many micro-batches as the evaluation program has. Collective over the world.
+  /// Sums of loss and tokens over all ranks of as many micro-batches as the evaluation program has. Collective over the
+  /// world.
   EvaluationOutcome evaluate(const std::vector<Batch>& micro_batches, std::int64_t step);
 
   /// What this rank did in the last run_step or evaluate: what it should be is expect_trace of program/trace.hpp.
   const std::vector<TraceEntry>& trace() const { return trace_; }
 
  private:
-  struct Run;   // the state of one execution of a program
+  struct Run;  // the state of one execution of a program
   void execute(Run& run);
   void perform(Run& run, const Action& action);
   /// Returns the bytes that this rank put in.

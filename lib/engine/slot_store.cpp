@@ -14,8 +14,8 @@ SlotIndex::SlotIndex(const RankClass& ranks) : size_(ranks.slots.size()) {
 std::size_t SlotIndex::find(SlotKind kind, Subject subject, MicroBatch micro_batch) const {
   const auto found = index_.find({kind, subject, micro_batch});
   if (found == index_.end()) {
-    fail(ExitCode::bug, "the step program has no {} slot of {} {} for micro-batch {}", name_of(kind), name_of(subject.kind), subject.index,
-         micro_batch);
+    fail(ExitCode::bug, "the step program has no {} slot of {} {} for micro-batch {}", name_of(kind),
+         name_of(subject.kind), subject.index, micro_batch);
   }
   return found->second;
 }

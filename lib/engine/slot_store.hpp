@@ -1,5 +1,5 @@
-// The memory of one execution of a program: what each slot holds, filled and emptied as the program says. Slots that live all run are the
-// units' buffers and are not kept here.
+// The memory of one execution of a program: what each slot holds, filled and emptied as the program says. Slots that
+// live all run are the units' buffers and are not kept here.
 #pragma once
 
 #include "program/step_program.hpp"
@@ -34,7 +34,9 @@ struct SlotContent {
 class SlotStore {
  public:
   explicit SlotStore(const SlotIndex& index) : index_(&index), contents_(index.size()) {}
-  SlotContent& at(SlotKind kind, Subject subject, MicroBatch micro_batch) { return contents_[index_->find(kind, subject, micro_batch)]; }
+  SlotContent& at(SlotKind kind, Subject subject, MicroBatch micro_batch) {
+    return contents_[index_->find(kind, subject, micro_batch)];
+  }
   /// Empties what `action` releases.
   void release(const Action& action);
 

@@ -18,7 +18,7 @@ constexpr std::int64_t most_channels = std::int64_t{1} << 20;
 constexpr std::int64_t most_features = 4 * most_channels;
 constexpr std::int64_t most_layers = 4096;
 constexpr std::int64_t most_tokens = std::int64_t{1} << 31;
-constexpr std::size_t longest = std::size_t{16} << 20;       // bytes of the document
+constexpr std::size_t longest = std::size_t{16} << 20;  // bytes of the document
 constexpr const char* hint = "families gpt2 and llama with their standard mathematics are supported";
 
 Family read_family(HfKeys& keys) {
@@ -33,8 +33,10 @@ Family read_family(HfKeys& keys) {
   }
   if (type == "gpt2" || type == "GPT2LMHeadModel") return Family::gpt2;
   if (type == "llama" || type == "LlamaForCausalLM") return Family::llama;
-  if (type.empty()) keys.malformed("model_type", "is missing");
-  else keys.unsupported(key, fmt::format("{} is not supported", excerpt(Json(type))));
+  if (type.empty())
+    keys.malformed("model_type", "is missing");
+  else
+    keys.unsupported(key, fmt::format("{} is not supported", excerpt(Json(type))));
   keys.raise(hint);
   fail(ExitCode::bug, "an unknown model family went unnoticed");
 }
@@ -56,14 +58,18 @@ void refuse_unless(HfKeys& keys, const std::vector<std::pair<std::string, Json>>
   for (const auto& [key, value] : harmless) {
     const Json* const found = keys.find(key);
     if (found == nullptr || *found == value) continue;
-    keys.unsupported(key, value.is_null() ? fmt::format("{} is not supported", excerpt(*found))
-                                          : fmt::format("{} is not supported (only {})", excerpt(*found), excerpt(value)));
+    keys.unsupported(key, value.is_null()
+                              ? fmt::format("{} is not supported", excerpt(*found))
+                              : fmt::format("{} is not supported (only {})", excerpt(*found), excerpt(value)));
   }
 }
 
 void refuse_common(HfKeys& keys) {
-  refuse_unless(keys, {{"add_cross_attention", false}, {"is_encoder_decoder", false}, {"quantization_config", nullptr},
-                       {"pruned_heads", Json::object()}, {"chunk_size_feed_forward", 0}});
+  refuse_unless(keys, {{"add_cross_attention", false},
+                       {"is_encoder_decoder", false},
+                       {"quantization_config", nullptr},
+                       {"pruned_heads", Json::object()},
+                       {"chunk_size_feed_forward", 0}});
 }
 
 /// Token ids may be absent, one integer or a list, of which the first counts.
@@ -72,7 +78,9 @@ std::int64_t read_token(HfKeys& keys, const std::string& key, std::int64_t other
   const Json* value = keys.find(key);
   if (value == nullptr) return otherwise < vocabulary ? otherwise : -1;
   if (value->is_array() && !value->empty()) value = &value->front();
-  const bool fits = value->is_number_integer() && (!value->is_number_unsigned() || value->get<std::uint64_t>() < static_cast<std::uint64_t>(most_tokens));
+  const bool fits =
+      value->is_number_integer() &&
+      (!value->is_number_unsigned() || value->get<std::uint64_t>() < static_cast<std::uint64_t>(most_tokens));
   if (!fits || value->get<std::int64_t>() < -1 || value->get<std::int64_t>() >= most_tokens) {
     keys.malformed(key, fmt::format("is {}, not a token id", excerpt(*value)));
     return -1;
@@ -96,17 +104,20 @@ void read_rope(HfKeys& keys, HfConfig& config, const std::string& origin) {
     const Json* kind = inner.find("rope_type");
     if (kind == nullptr) kind = inner.find("type");
     if (kind != nullptr && *kind != "default") {
-      keys.unsupported(fmt::format("{}.rope_type", key), fmt::format("{} is not supported (only \"default\")", excerpt(*kind)));
+      keys.unsupported(fmt::format("{}.rope_type", key),
+                       fmt::format("{} is not supported (only \"default\")", excerpt(*kind)));
     }
     const Json* const factor = inner.find("partial_rotary_factor");
     if (factor != nullptr && *factor != 1.0) {
-      keys.unsupported(fmt::format("{}.partial_rotary_factor", key), fmt::format("{} is not supported (only 1.0)", excerpt(*factor)));
+      keys.unsupported(fmt::format("{}.partial_rotary_factor", key),
+                       fmt::format("{} is not supported (only 1.0)", excerpt(*factor)));
     }
     const Json* const theta = inner.find("rope_theta");
     if (theta == nullptr) continue;
     const double number = theta->is_number() ? theta->get<double>() : std::nan("");
     if (!(number >= 1 && number <= largest)) {
-      keys.malformed(fmt::format("{}.rope_theta", key), fmt::format("is {}, not a number from 1 to {}", excerpt(*theta), largest));
+      keys.malformed(fmt::format("{}.rope_theta", key),
+                     fmt::format("is {}, not a number from 1 to {}", excerpt(*theta), largest));
     } else if (on_top && number != top) {
       keys.malformed(fmt::format("{}.rope_theta", key), fmt::format("is {}, but rope_theta is {}", number, top));
     } else {
@@ -130,17 +141,23 @@ void read_gpt2(HfKeys& keys, HfConfig& config) {
   config.norm = Norm::layer_norm;
   config.norm_eps = keys.number("layer_norm_epsilon", 1e-5, 0, 1);
   config.activation = read_activation(keys, "activation_function", "gelu_new",
-                                      {{"gelu_new", Activation::gelu_tanh}, {"gelu_pytorch_tanh", Activation::gelu_tanh},
-                                       {"gelu", Activation::gelu_erf}, {"relu", Activation::relu}, {"silu", Activation::silu}});
+                                      {{"gelu_new", Activation::gelu_tanh},
+                                       {"gelu_pytorch_tanh", Activation::gelu_tanh},
+                                       {"gelu", Activation::gelu_erf},
+                                       {"relu", Activation::relu},
+                                       {"silu", Activation::silu}});
   config.gated_mlp = false;
   config.positions = Positions::learned;
   config.attention_bias = true;
   config.mlp_bias = true;
   config.tied_head = keys.boolean("tie_word_embeddings", true);
-  for (const char* const key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) config.dropout = std::max(config.dropout, keys.number(key, 0.1, 0, 1));
+  for (const char* const key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"})
+    config.dropout = std::max(config.dropout, keys.number(key, 0.1, 0, 1));
   config.bos_token = read_token(keys, "bos_token_id", 50256, config.vocabulary);
   config.eos_token = read_token(keys, "eos_token_id", 50256, config.vocabulary);
-  refuse_unless(keys, {{"scale_attn_weights", true}, {"scale_attn_by_inverse_layer_idx", false}, {"reorder_and_upcast_attn", false}});
+  refuse_unless(
+      keys,
+      {{"scale_attn_weights", true}, {"scale_attn_by_inverse_layer_idx", false}, {"reorder_and_upcast_attn", false}});
 }
 
 void read_llama(HfKeys& keys, HfConfig& config, const std::string& origin) {
@@ -152,16 +169,21 @@ void read_llama(HfKeys& keys, HfConfig& config, const std::string& origin) {
   config.kv_heads = keys.integer({"num_key_value_heads"}, 1, most_channels).value_or(config.heads);
   config.max_positions = keys.integer({"max_position_embeddings"}, 1, most_tokens).value_or(2048);
   if (config.heads % config.kv_heads != 0) {
-    keys.malformed("num_attention_heads", fmt::format("{} is not a multiple of num_key_value_heads {}", config.heads, config.kv_heads));
+    keys.malformed("num_attention_heads",
+                   fmt::format("{} is not a multiple of num_key_value_heads {}", config.heads, config.kv_heads));
   }
   const auto head_size = keys.integer({"head_dim"}, 1, most_channels);
   if (!head_size && config.channels % config.heads != 0) {
-    keys.malformed("hidden_size", fmt::format("{} is not a multiple of num_attention_heads {}, and there is no head_dim", config.channels, config.heads));
+    keys.malformed("hidden_size",
+                   fmt::format("{} is not a multiple of num_attention_heads {}, and there is no head_dim",
+                               config.channels, config.heads));
   }
   config.head_size = head_size.value_or(std::max<std::int64_t>(1, config.channels / config.heads));
-  if (config.head_size % 2 != 0) keys.malformed("head_dim", fmt::format("{} is odd; rotary positions turn pairs", config.head_size));
+  if (config.head_size % 2 != 0)
+    keys.malformed("head_dim", fmt::format("{} is odd; rotary positions turn pairs", config.head_size));
   if (config.heads * config.head_size > most_channels) {
-    keys.malformed("head_dim", fmt::format("{} times {} heads exceeds {}", config.head_size, config.heads, most_channels));
+    keys.malformed("head_dim",
+                   fmt::format("{} times {} heads exceeds {}", config.head_size, config.heads, most_channels));
   }
   config.norm = Norm::rms_norm;
   config.norm_eps = keys.number("rms_norm_eps", 1e-6, 0, 1);
@@ -177,8 +199,11 @@ void read_llama(HfKeys& keys, HfConfig& config, const std::string& origin) {
   read_rope(keys, config, origin);
   refuse_unless(keys, {{"sliding_window", nullptr}, {"use_sliding_window", false}, {"partial_rotary_factor", 1.0}});
   const Json* const kinds = keys.find("layer_types");
-  if (kinds != nullptr && !(kinds->is_array() && std::all_of(kinds->begin(), kinds->end(), [](const Json& kind) { return kind == "full_attention"; }))) {
-    keys.unsupported("layer_types", fmt::format("{} is not supported (only \"full_attention\" for all layers)", excerpt(*kinds)));
+  if (kinds != nullptr && !(kinds->is_array() && std::all_of(kinds->begin(), kinds->end(), [](const Json& kind) {
+                              return kind == "full_attention";
+                            }))) {
+    keys.unsupported("layer_types",
+                     fmt::format("{} is not supported (only \"full_attention\" for all layers)", excerpt(*kinds)));
   }
 }
 
@@ -197,14 +222,19 @@ std::string hf_dtype_name(DType dtype) {
 }
 
 HfConfig parse_hf_config(const std::string& text, const std::string& origin) {
-  if (text.size() > longest) fail(ExitCode::input, "{}: {} bytes are too many for a model's configuration (at most {})", origin, text.size(), longest);
+  if (text.size() > longest)
+    fail(ExitCode::input, "{}: {} bytes are too many for a model's configuration (at most {})", origin, text.size(),
+         longest);
   auto document = std::make_shared<const Json>(parse_json(text, origin));
-  if (!document->is_object()) fail(ExitCode::input, "{}: cannot use it as a model's configuration: it is not a JSON object", origin);
+  if (!document->is_object())
+    fail(ExitCode::input, "{}: cannot use it as a model's configuration: it is not a JSON object", origin);
   HfKeys keys(*document, origin);
   HfConfig config;
   config.family = read_family(keys);
-  if (config.family == Family::gpt2) read_gpt2(keys, config);
-  else read_llama(keys, config, origin);
+  if (config.family == Family::gpt2)
+    read_gpt2(keys, config);
+  else
+    read_llama(keys, config, origin);
   config.initializer_range = keys.number("initializer_range", 0.02, 0, 1);
   refuse_common(keys);
   keys.raise(hint);

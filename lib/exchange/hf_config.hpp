@@ -1,5 +1,5 @@
-// A Hugging Face config.json read into typed values, for the families that Lockstep trains. The original text is kept, so that an export
-// can give it back with what changed.
+// A Hugging Face config.json read into typed values, for the families that Lockstep trains. The original text is kept,
+// so that an export can give it back with what changed.
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -19,42 +19,44 @@ enum class Positions { learned, rotary };
 
 struct HfConfig {
   Family family = Family::gpt2;
-  std::int64_t vocabulary = 0;       // V
-  std::int64_t channels = 0;         // C
-  std::int64_t layers = 0;           // L
-  std::int64_t heads = 0;            // H
-  std::int64_t kv_heads = 0;         // ≤ H, divides it
-  std::int64_t head_size = 0;        // D; H·D may differ from C for llama
-  std::int64_t feed_forward = 0;     // F
+  std::int64_t vocabulary = 0;    // V
+  std::int64_t channels = 0;      // C
+  std::int64_t layers = 0;        // L
+  std::int64_t heads = 0;         // H
+  std::int64_t kv_heads = 0;      // ≤ H, divides it
+  std::int64_t head_size = 0;     // D; H·D may differ from C for llama
+  std::int64_t feed_forward = 0;  // F
   std::int64_t max_positions = 0;
   Norm norm = Norm::layer_norm;
   double norm_eps = 1e-5;
   Activation activation = Activation::gelu_tanh;
-  bool gated_mlp = false;            // SwiGLU: down(act(gate x) · up x)
+  bool gated_mlp = false;  // SwiGLU: down(act(gate x) · up x)
   Positions positions = Positions::learned;
   double rope_theta = 10000;
-  bool attention_bias = true;        // q, k, v and output
+  bool attention_bias = true;  // q, k, v and output
   bool mlp_bias = true;
   bool tied_head = true;
-  double dropout = 0;                // the largest of the config's dropout rates
+  double dropout = 0;  // the largest of the config's dropout rates
   double initializer_range = 0.02;
-  std::int64_t bos_token = -1;       // -1: none
+  std::int64_t bos_token = -1;  // -1: none
   std::int64_t eos_token = -1;
-  std::shared_ptr<const Json> original;   // the whole document
+  std::shared_ptr<const Json> original;  // the whole document
 };
 
 /// "gpt2", "llama": model_type as Hugging Face spells it.
 std::string_view name_of(Family family);
 
-/// Throws Error(input) for a malformed document, Error(usage) for a family, activation, RoPE variant or other mathematics that is not
-/// supported; one error with all problems, each naming key and value; `origin` is the file's name.
+/// Throws Error(input) for a malformed document, Error(usage) for a family, activation, RoPE variant or other
+/// mathematics that is not supported; one error with all problems, each naming key and value; `origin` is the file's
+/// name.
 HfConfig parse_hf_config(const std::string& text, const std::string& origin);
 
-/// The document to write beside exported weights: the original with the values above, in the spellings of transformers 4 and 5;
-/// `dtype_name` ("bfloat16", see hf_dtype_name) as torch_dtype and dtype.
+/// The document to write beside exported weights: the original with the values above, in the spellings of transformers
+/// 4 and 5; `dtype_name` ("bfloat16", see hf_dtype_name) as torch_dtype and dtype.
 Json to_json(const HfConfig& config, const std::string& dtype_name);
 
-/// "float32", "bfloat16", "float16", "float64": a type of weights as Hugging Face configs spell it. Throws Error(bug) for other types.
+/// "float32", "bfloat16", "float16", "float64": a type of weights as Hugging Face configs spell it. Throws Error(bug)
+/// for other types.
 std::string hf_dtype_name(DType dtype);
 
 }  // namespace lockstep

@@ -23,7 +23,8 @@ void write_token(Json& document, const char* key, std::int64_t token) {
 }
 
 void write_gpt2(Json& document, const HfConfig& config) {
-  for (const char* const alias : {"hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"}) document.erase(alias);
+  for (const char* const alias : {"hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"})
+    document.erase(alias);
   document["n_embd"] = config.channels;
   document["n_layer"] = config.layers;
   document["n_head"] = config.heads;
@@ -31,11 +32,13 @@ void write_gpt2(Json& document, const HfConfig& config) {
   document["n_inner"] = config.feed_forward == 4 * config.channels ? Json(nullptr) : Json(config.feed_forward);
   document["layer_norm_epsilon"] = config.norm_eps;
   const auto activation = document.find("activation_function");
-  const bool same = activation != document.end() && *activation == "gelu_pytorch_tanh" && config.activation == Activation::gelu_tanh;
+  const bool same =
+      activation != document.end() && *activation == "gelu_pytorch_tanh" && config.activation == Activation::gelu_tanh;
   if (!same) document["activation_function"] = gpt2_activation(config.activation);
   for (const char* const key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) {
     const auto rate = document.find(key);
-    if (rate == document.end() || !rate->is_number() || rate->get<double>() > config.dropout) document[key] = config.dropout;
+    if (rate == document.end() || !rate->is_number() || rate->get<double>() > config.dropout)
+      document[key] = config.dropout;
   }
 }
 
@@ -54,7 +57,7 @@ void write_llama(Json& document, const HfConfig& config) {
   document["attention_dropout"] = config.dropout;
   document.erase("rope_scaling");
   document["rope_theta"] = config.rope_theta;                                                       // transformers 4
-  document["rope_parameters"] = Json{{"rope_type", "default"}, {"rope_theta", config.rope_theta}};   // transformers 5
+  document["rope_parameters"] = Json{{"rope_type", "default"}, {"rope_theta", config.rope_theta}};  // transformers 5
 }
 
 }  // namespace
@@ -64,8 +67,10 @@ Json to_json(const HfConfig& config, const std::string& dtype_name) {
   document["architectures"] = Json::array({config.family == Family::gpt2 ? "GPT2LMHeadModel" : "LlamaForCausalLM"});
   document["model_type"] = name_of(config.family);
   document["vocab_size"] = config.vocabulary;
-  if (config.family == Family::gpt2) write_gpt2(document, config);
-  else write_llama(document, config);
+  if (config.family == Family::gpt2)
+    write_gpt2(document, config);
+  else
+    write_llama(document, config);
   document["initializer_range"] = config.initializer_range;
   document["tie_word_embeddings"] = config.tied_head;
   write_token(document, "bos_token_id", config.bos_token);

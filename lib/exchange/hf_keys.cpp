@@ -19,20 +19,23 @@ bool HfKeys::is_null(std::string_view key) const {
   return found != document_.end() && found->is_null();
 }
 
-std::optional<std::int64_t> HfKeys::integer(const std::vector<std::string>& spellings, std::int64_t least, std::int64_t most) {
+std::optional<std::int64_t> HfKeys::integer(const std::vector<std::string>& spellings, std::int64_t least,
+                                            std::int64_t most) {
   const Json* value = nullptr;
   std::string key = spellings.front();
   for (const std::string& spelling : spellings) {
     const Json* const other = find(spelling);
     if (other == nullptr) continue;
-    if (value != nullptr && *value != *other) malformed(spelling, fmt::format("is {}, but {} is {}", excerpt(*other), key, excerpt(*value)));
+    if (value != nullptr && *value != *other)
+      malformed(spelling, fmt::format("is {}, but {} is {}", excerpt(*other), key, excerpt(*value)));
     if (value == nullptr) {
       value = other;
       key = spelling;
     }
   }
   if (value == nullptr) return std::nullopt;
-  const bool fits = value->is_number_unsigned() ? value->get<std::uint64_t>() <= static_cast<std::uint64_t>(most) : value->is_number_integer();
+  const bool fits = value->is_number_unsigned() ? value->get<std::uint64_t>() <= static_cast<std::uint64_t>(most)
+                                                : value->is_number_integer();
   if (!fits || value->get<std::int64_t>() < least || value->get<std::int64_t>() > most) {
     malformed(key, fmt::format("is {}, not an integer from {} to {}", excerpt(*value), least, most));
     return std::nullopt;
@@ -40,7 +43,8 @@ std::optional<std::int64_t> HfKeys::integer(const std::vector<std::string>& spel
   return value->get<std::int64_t>();
 }
 
-std::int64_t HfKeys::required_integer(const std::vector<std::string>& spellings, std::int64_t least, std::int64_t most) {
+std::int64_t HfKeys::required_integer(const std::vector<std::string>& spellings, std::int64_t least,
+                                      std::int64_t most) {
   bool present = false;
   for (const std::string& spelling : spellings) present = present || find(spelling) != nullptr;
   if (!present) malformed(spellings.front(), "is missing");
@@ -79,13 +83,17 @@ void HfKeys::malformed(std::string_view key, const std::string& what) {
   code_ = ExitCode::input;
 }
 
-void HfKeys::unsupported(std::string_view key, const std::string& what) { problems_.push_back(fmt::format("{} {}", key, what)); }
+void HfKeys::unsupported(std::string_view key, const std::string& what) {
+  problems_.push_back(fmt::format("{} {}", key, what));
+}
 
 void HfKeys::raise(const std::string& hint) const {
   if (problems_.empty()) return;
   const std::string_view tried = "cannot use it as a model's configuration";
   if (problems_.size() == 1) throw Error(code_, fmt::format("{}: {}: {}", origin_, tried, problems_.front()), hint);
-  throw Error(code_, fmt::format("{}: {}, {} problems:\n  {}", origin_, tried, problems_.size(), join(problems_, "\n  ")), hint);
+  throw Error(code_,
+              fmt::format("{}: {}, {} problems:\n  {}", origin_, tried, problems_.size(), join(problems_, "\n  ")),
+              hint);
 }
 
 std::string excerpt(const Json& value) {
@@ -94,7 +102,7 @@ std::string excerpt(const Json& value) {
   std::string text = to_text(value);
   if (text.size() <= longest) return text;
   std::size_t end = longest;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;   // not inside a character
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // not inside a character
   return text.substr(0, end) + "…";
 }
 

@@ -20,17 +20,17 @@ class HfKeys {
 
   /// The value of a key; nothing if it is absent or null.
   const Json* find(std::string_view key) const;
-  bool is_null(std::string_view key) const;                           // present, and null
-  // The readers note a problem for a value of another type or out of range. Of several spellings the present ones must agree; messages
-  // use the first.
+  bool is_null(std::string_view key) const;  // present, and null
+  // The readers note a problem for a value of another type or out of range. Of several spellings the present ones must
+  // agree; messages use the first.
   std::optional<std::int64_t> integer(const std::vector<std::string>& spellings, std::int64_t least, std::int64_t most);
   std::int64_t required_integer(const std::vector<std::string>& spellings, std::int64_t least, std::int64_t most);
   double number(std::string_view key, double otherwise, double least, double most);
   bool boolean(std::string_view key, bool otherwise);
   std::string string(std::string_view key, std::string otherwise);
 
-  void malformed(std::string_view key, const std::string& what);      // the value is not what the key can hold
-  void unsupported(std::string_view key, const std::string& what);    // the value is legitimate, but not for this version
+  void malformed(std::string_view key, const std::string& what);    // the value is not what the key can hold
+  void unsupported(std::string_view key, const std::string& what);  // the value is legitimate, but not for this version
   /// Throws one error with all problems noted: input if any is malformed, else usage. Nothing if there are none.
   void raise(const std::string& hint) const;
 

@@ -47,7 +47,8 @@ class RenamedSource : public TensorSource {
 };
 
 /// The tensor of a file that goes by `name` in the model: itself, or it with a base model's prefix left out or added.
-const TensorDescription* find_in(const std::unordered_map<std::string, const TensorDescription*>& files, const std::string& name) {
+const TensorDescription* find_in(const std::unordered_map<std::string, const TensorDescription*>& files,
+                                 const std::string& name) {
   if (const auto exact = files.find(name); exact != files.end()) return exact->second;
   for (const std::string_view prefix : prefixes) {
     if (!name.starts_with(prefix)) continue;
@@ -61,11 +62,14 @@ const TensorDescription* find_in(const std::unordered_map<std::string, const Ten
 
 std::string listed(const std::vector<std::string>& names) {
   constexpr std::size_t most = 20;
-  const std::vector<std::string> shown(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(most, names.size())));
+  const std::vector<std::string> shown(names.begin(),
+                                       names.begin() + static_cast<std::ptrdiff_t>(std::min(most, names.size())));
   return join(shown, ", ") + (names.size() > most ? fmt::format(" and {} more", names.size() - most) : "");
 }
 
-bool is_weight_type(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f64; }
+bool is_weight_type(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f64;
+}
 
 }  // namespace
 
@@ -89,13 +93,15 @@ std::unique_ptr<TensorSource> open_model_weights(const Path& folder, std::span<c
       continue;
     }
     used.insert(found->name);
-    if (found->shape != tensor.shape) wrong.push_back(fmt::format("{} is {}, not {}", tensor.name, to_text(found->shape), to_text(tensor.shape)));
-    else if (!is_weight_type(found->dtype)) wrong.push_back(fmt::format("{} has type {}", tensor.name, name_of(found->dtype)));
+    if (found->shape != tensor.shape)
+      wrong.push_back(fmt::format("{} is {}, not {}", tensor.name, to_text(found->shape), to_text(tensor.shape)));
+    else if (!is_weight_type(found->dtype))
+      wrong.push_back(fmt::format("{} has type {}", tensor.name, name_of(found->dtype)));
     source->add({tensor.name, found->shape, found->dtype}, found->name);
   }
   std::vector<std::string> unexpected;
   for (const TensorDescription& tensor : source->files().list()) {
-    const bool tied_copy = tensor.name == "lm_head.weight";   // of a tied model, or it would have been used
+    const bool tied_copy = tensor.name == "lm_head.weight";  // of a tied model, or it would have been used
     if (used.count(tensor.name) == 0 && !tied_copy && !is_buffer(tensor.name)) unexpected.push_back(tensor.name);
   }
   std::string problems;
@@ -106,8 +112,10 @@ std::unique_ptr<TensorSource> open_model_weights(const Path& folder, std::span<c
   report("unexpected", unexpected);
   report("of another shape or type", wrong);
   if (!problems.empty()) {
-    const bool only_head = missing.size() == 1 && missing.front() == "lm_head.weight" && unexpected.empty() && wrong.empty();
-    throw Error(ExitCode::input, fmt::format("{}: the weights are not those of the model's configuration{}", folder.string(), problems),
+    const bool only_head =
+        missing.size() == 1 && missing.front() == "lm_head.weight" && unexpected.empty() && wrong.empty();
+    throw Error(ExitCode::input,
+                fmt::format("{}: the weights are not those of the model's configuration{}", folder.string(), problems),
                 only_head ? "set tie_word_embeddings to true in config.json if the head is the embedding" : "");
   }
   return source;
@@ -129,7 +137,8 @@ void read_as_float(const TensorSource& source, const TensorDescription& tensor, 
       for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(values[i]);
       return;
     }
-    default: fail(ExitCode::input, "tensor '{}' has type {}, not a type of weights", tensor.name, name_of(tensor.dtype));
+    default:
+      fail(ExitCode::input, "tensor '{}' has type {}, not a type of weights", tensor.name, name_of(tensor.dtype));
   }
 }
 

@@ -1,5 +1,5 @@
-// safetensors, read and written: a file of named tensors behind a JSON header, alone or as shards with an index in a folder.
-// A model's folder with its config, names checked against an architecture: exchange/model_folder.hpp.
+// safetensors, read and written: a file of named tensors behind a JSON header, alone or as shards with an index in a
+// folder. A model's folder with its config, names checked against an architecture: exchange/model_folder.hpp.
 #pragma once
 
 #include "base/files.hpp"
@@ -14,36 +14,39 @@
 
 namespace lockstep {
 
-/// The type of a safetensors spelling ("BF16") and back; nothing for types that Lockstep does not have (complex, sub-byte, F8_E8M0).
+/// The type of a safetensors spelling ("BF16") and back; nothing for types that Lockstep does not have (complex,
+/// sub-byte, F8_E8M0).
 std::optional<DType> dtype_from_safetensors(std::string_view name);
 std::string_view safetensors_name(DType dtype);
 
 /// Where a tensor lies in its file.
 struct SafetensorsEntry {
   TensorDescription tensor;
-  std::uint64_t begin = 0;      // byte offset in the file, not in the data section
+  std::uint64_t begin = 0;  // byte offset in the file, not in the data section
   std::uint64_t end = 0;
 };
 
 /// The entries of a header in the order of their data. `bytes` is the whole file; data are not touched.
-/// Throws Error(input) naming `origin` and the place for a header that is too long or malformed, unknown types, negative or overflowing
-/// shapes, sizes that do not fit, holes, overlaps, duplicates, and bytes behind the last tensor.
+/// Throws Error(input) naming `origin` and the place for a header that is too long or malformed, unknown types,
+/// negative or overflowing shapes, sizes that do not fit, holes, overlaps, duplicates, and bytes behind the last
+/// tensor.
 std::vector<SafetensorsEntry> parse_safetensors_header(std::span<const std::byte> bytes, const std::string& origin);
 
-/// The tensors of a .safetensors file, an index (*.safetensors.index.json) or a folder with model.safetensors(.index.json). Files are
-/// mapped, so only what is read occupies memory. Throws Error(input) for a damaged or missing file or an index that disagrees with its
-/// files.
+/// The tensors of a .safetensors file, an index (*.safetensors.index.json) or a folder with
+/// model.safetensors(.index.json). Files are mapped, so only what is read occupies memory. Throws Error(input) for a
+/// damaged or missing file or an index that disagrees with its files.
 std::unique_ptr<TensorSource> open_safetensors(const Path& path);
 /// Whether the folder holds model.safetensors or its index.
 bool has_safetensors(const Path& folder);
 
 struct SafetensorsOptions {
-  std::string stem = "model";                      // model.safetensors, model-00001-of-00002.safetensors
-  std::uint64_t shard_bytes = 5'000'000'000;       // a file holds at least one tensor, else at most this many data bytes
+  std::string stem = "model";                 // model.safetensors, model-00001-of-00002.safetensors
+  std::uint64_t shard_bytes = 5'000'000'000;  // a file holds at least one tensor, else at most this many data bytes
 };
 
-/// Writes declared tensors into an existing folder. Tensors may be interleaved, rows of one tensor come in order. The bytes are a function
-/// of the declaration and the data alone. finish() publishes the files under their names, the index last; without it nothing is left.
+/// Writes declared tensors into an existing folder. Tensors may be interleaved, rows of one tensor come in order. The
+/// bytes are a function of the declaration and the data alone. finish() publishes the files under their names, the
+/// index last; without it nothing is left.
 class SafetensorsWriter : public TensorSink {
  public:
   /// Throws Error(storage), Error(bug) for a name declared twice.

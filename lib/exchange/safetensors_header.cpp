@@ -12,13 +12,25 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::uint64_t longest_header = 100'000'000;   // bytes, as the format says
+constexpr std::uint64_t longest_header = 100'000'000;  // bytes, as the format says
 constexpr std::size_t most_dims = 32;
 
 constexpr std::array<std::pair<DType, std::string_view>, 15> spellings{{
-    {DType::f64, "F64"}, {DType::f32, "F32"}, {DType::bf16, "BF16"}, {DType::f16, "F16"}, {DType::f8_e4m3, "F8_E4M3"},
-    {DType::f8_e5m2, "F8_E5M2"}, {DType::i64, "I64"}, {DType::i32, "I32"}, {DType::i16, "I16"}, {DType::i8, "I8"},
-    {DType::u64, "U64"}, {DType::u32, "U32"}, {DType::u16, "U16"}, {DType::u8, "U8"}, {DType::boolean, "BOOL"},
+    {DType::f64, "F64"},
+    {DType::f32, "F32"},
+    {DType::bf16, "BF16"},
+    {DType::f16, "F16"},
+    {DType::f8_e4m3, "F8_E4M3"},
+    {DType::f8_e5m2, "F8_E5M2"},
+    {DType::i64, "I64"},
+    {DType::i32, "I32"},
+    {DType::i16, "I16"},
+    {DType::i8, "I8"},
+    {DType::u64, "U64"},
+    {DType::u32, "U32"},
+    {DType::u16, "U16"},
+    {DType::u8, "U8"},
+    {DType::boolean, "BOOL"},
 }};
 
 using simdjson::ondemand::value;
@@ -36,7 +48,9 @@ std::vector<std::uint64_t> read_numbers(value json, std::size_t most) {
 std::optional<std::uint64_t> bytes_of(const std::vector<std::uint64_t>& shape, DType dtype) {
   std::int64_t bytes = size_of(dtype);
   for (const std::uint64_t extent : shape) {
-    if (!std::in_range<std::int64_t>(extent) || __builtin_mul_overflow(bytes, static_cast<std::int64_t>(extent), &bytes)) return std::nullopt;
+    if (!std::in_range<std::int64_t>(extent) ||
+        __builtin_mul_overflow(bytes, static_cast<std::int64_t>(extent), &bytes))
+      return std::nullopt;
   }
   return static_cast<std::uint64_t>(bytes);
 }
@@ -66,12 +80,14 @@ SafetensorsEntry read_entry(std::string name, value json) {
       fail(ExitCode::input, "unknown key {}", key);
     }
   }
-  if (!dtype || !shape || !offsets || offsets->size() != 2) fail(ExitCode::input, "dtype, shape or data_offsets is missing");
+  if (!dtype || !shape || !offsets || offsets->size() != 2)
+    fail(ExitCode::input, "dtype, shape or data_offsets is missing");
   const auto bytes = bytes_of(*shape, *dtype);
   const std::uint64_t begin = offsets->front();
   const std::uint64_t end = offsets->back();
   if (!bytes || end < begin || end - begin != *bytes) {
-    fail(ExitCode::input, "shape ({}) of {} does not fill bytes {} to {}", fmt::join(*shape, ", "), name_of(*dtype), begin, end);
+    fail(ExitCode::input, "shape ({}) of {} does not fill bytes {} to {}", fmt::join(*shape, ", "), name_of(*dtype),
+         begin, end);
   }
   return {{std::move(name), Shape(shape->begin(), shape->end()), *dtype}, begin, end};
 }
@@ -87,7 +103,7 @@ std::vector<SafetensorsEntry> read_entries(const simdjson::padded_string& header
     if (name == "__metadata__") {
       for (auto pair : field.value().get_object()) {
         [[maybe_unused]] const std::string_view key = pair.unescaped_key();
-        [[maybe_unused]] const std::string_view text = pair.value().get_string();   // the format allows nothing else
+        [[maybe_unused]] const std::string_view text = pair.value().get_string();  // the format allows nothing else
       }
       continue;
     }
@@ -97,7 +113,8 @@ std::vector<SafetensorsEntry> read_entries(const simdjson::padded_string& header
       fail(ExitCode::input, "tensor '{}': {}", name, error.what());
     }
   }
-  if (document.current_location().error() == simdjson::SUCCESS) fail(ExitCode::input, "text follows the header's object");
+  if (document.current_location().error() == simdjson::SUCCESS)
+    fail(ExitCode::input, "text follows the header's object");
   return entries;
 }
 
@@ -114,7 +131,8 @@ void check_places(std::vector<SafetensorsEntry>& entries, std::uint64_t data_byt
     }
     next = entry.end;
   }
-  if (next > data_bytes) fail(ExitCode::input, "the file is truncated: its tensors need {} data bytes, it has {}", next, data_bytes);
+  if (next > data_bytes)
+    fail(ExitCode::input, "the file is truncated: its tensors need {} data bytes, it has {}", next, data_bytes);
   if (next < data_bytes) fail(ExitCode::input, "{} bytes follow the last tensor", data_bytes - next);
 }
 
@@ -140,11 +158,13 @@ std::vector<SafetensorsEntry> parse_safetensors_header(std::span<const std::byte
   std::uint64_t length = 0;
   for (std::size_t i = 0; i < prefix; ++i) length |= std::to_integer<std::uint64_t>(bytes[i]) << (8 * i);
   if (length > longest_header || length > bytes.size() - prefix || length < 2) {
-    fail(ExitCode::input, "{}: not a safetensors file, or a truncated one: a header of {} bytes in a file of {}", origin, length, bytes.size());
+    fail(ExitCode::input, "{}: not a safetensors file, or a truncated one: a header of {} bytes in a file of {}",
+         origin, length, bytes.size());
   }
   const std::size_t data = prefix + static_cast<std::size_t>(length);
   const std::span header = bytes.subspan(prefix, static_cast<std::size_t>(length));
-  if (header.front() != std::byte{'{'}) fail(ExitCode::input, "{}: not a safetensors file: the header is no JSON object", origin);
+  if (header.front() != std::byte{'{'})
+    fail(ExitCode::input, "{}: not a safetensors file: the header is no JSON object", origin);
   try {
     const simdjson::padded_string text(std::string_view(reinterpret_cast<const char*>(header.data()), header.size()));
     std::vector<SafetensorsEntry> entries = read_entries(text);

@@ -23,8 +23,11 @@ class SafetensorsSource : public TensorSource {
     auto file = std::make_unique<MappedFile>(path);
     for (SafetensorsEntry& entry : parse_safetensors_header(file->bytes(), path.string())) {
       const auto size = static_cast<std::size_t>(entry.end - entry.begin);
-      const auto added = places_.emplace(entry.tensor.name, Place{list_.size(), file->bytes().subspan(static_cast<std::size_t>(entry.begin), size)});
-      if (!added.second) fail(ExitCode::input, "{}: tensor '{}' is also in a file before it", path.string(), entry.tensor.name);
+      const auto added = locations_.emplace(
+          entry.tensor.name,
+          Location{list_.size(), file->bytes().subspan(static_cast<std::size_t>(entry.begin), size)});
+      if (!added.second)
+        fail(ExitCode::input, "{}: tensor '{}' is also in a file before it", path.string(), entry.tensor.name);
       list_.push_back(std::move(entry.tensor));
     }
     files_.push_back(std::move(file));
@@ -33,29 +36,32 @@ class SafetensorsSource : public TensorSource {
   const std::vector<TensorDescription>& list() const override { return list_; }
 
   void read(const std::string& name, const Box& box, std::span<std::byte> out) const override {
-    const auto found = places_.find(name);
-    if (found == places_.end()) fail(ExitCode::input, "the safetensors have no tensor '{}'", name);
+    const auto found = locations_.find(name);
+    if (found == locations_.end()) fail(ExitCode::input, "the safetensors have no tensor '{}'", name);
     const TensorDescription& tensor = list_[found->second.index];
     const std::span<const std::byte> bytes = found->second.bytes;
-    if (!contains(whole(tensor.shape), box)) fail(ExitCode::input, "box {} lies outside tensor '{}' {}", to_text(box), name, to_text(tensor.shape));
+    if (!contains(whole(tensor.shape), box))
+      fail(ExitCode::input, "box {} lies outside tensor '{}' {}", to_text(box), name, to_text(tensor.shape));
     const auto size = static_cast<std::size_t>(size_of(tensor.dtype));
-    invariant(out.size() == static_cast<std::size_t>(elements(box)) * size, "a buffer as large as the box that is read");
+    invariant(out.size() == static_cast<std::size_t>(elements(box)) * size,
+              "a buffer as large as the box that is read");
     for_each_run(box, whole(tensor.shape), box, [&](const BoxRun& run) {
-      std::memcpy(out.data() + static_cast<std::size_t>(run.in_b) * size, bytes.data() + static_cast<std::size_t>(run.in_a) * size,
+      std::memcpy(out.data() + static_cast<std::size_t>(run.in_b) * size,
+                  bytes.data() + static_cast<std::size_t>(run.in_a) * size,
                   static_cast<std::size_t>(run.length) * size);
     });
   }
 
-  bool has(const std::string& name) const { return places_.count(name) > 0; }
+  bool has(const std::string& name) const { return locations_.count(name) > 0; }
 
  private:
-  struct Place {
-    std::size_t index = 0;                 // in list_
-    std::span<const std::byte> bytes;      // in its file
+  struct Location {
+    std::size_t index = 0;             // in list_
+    std::span<const std::byte> bytes;  // in its file
   };
   std::vector<std::unique_ptr<MappedFile>> files_;
   std::vector<TensorDescription> list_;
-  std::unordered_map<std::string, Place> places_;
+  std::unordered_map<std::string, Location> locations_;
 };
 
 /// tensor → file of an index. Throws Error(input) without the origin.
@@ -111,8 +117,9 @@ constexpr const char* index_name = "model.safetensors.index.json";
 }  // namespace
 
 bool has_safetensors(const Path& folder) {
-  std::error_code ignored;   // what cannot be looked at is not there
-  return std::filesystem::exists(folder / single_name, ignored) || std::filesystem::exists(folder / index_name, ignored);
+  std::error_code ignored;  // what cannot be looked at is not there
+  return std::filesystem::exists(folder / single_name, ignored) ||
+         std::filesystem::exists(folder / index_name, ignored);
 }
 
 std::unique_ptr<TensorSource> open_safetensors(const Path& path) {
@@ -123,7 +130,9 @@ std::unique_ptr<TensorSource> open_safetensors(const Path& path) {
     const bool pickled = std::filesystem::exists(path / "pytorch_model.bin", ignored) ||
                          std::filesystem::exists(path / "pytorch_model.bin.index.json", ignored);
     throw Error(ExitCode::input, fmt::format("{} has neither {} nor {}", path.string(), single_name, index_name),
-                pickled ? "pytorch_model.bin is a pickle, which can run code and is never read: save it again with safe_serialization=True" : "");
+                pickled ? "pytorch_model.bin is a pickle, which can run code and is never read: save it again with "
+                          "safe_serialization=True"
+                        : "");
   }
   if (path.extension() == ".json") return open_index(path);
   auto source = std::make_unique<SafetensorsSource>();

@@ -13,17 +13,17 @@ namespace lockstep {
 namespace {
 
 struct Shard {
-  std::string name;                    // published
+  std::string name;  // published
   Path staged;
   FileDescriptor file;
-  std::vector<std::size_t> tensors;    // of the declaration, in the order of their data
+  std::vector<std::size_t> tensors;  // of the declaration, in the order of their data
 };
 
 struct Progress {
   std::size_t shard = 0;
-  std::uint64_t offset = 0;            // byte in the shard's file where the tensor begins
-  std::int64_t rows = 0;               // of dim 0; 1 for a scalar
-  std::int64_t written = 0;            // of them
+  std::uint64_t offset = 0;  // byte in the shard's file where the tensor begins
+  std::int64_t rows = 0;     // of dim 0; 1 for a scalar
+  std::int64_t written = 0;  // of them
   std::uint64_t row_bytes = 0;
 };
 
@@ -31,7 +31,8 @@ std::uint64_t bytes_of(const TensorDescription& tensor) {
   return static_cast<std::uint64_t>(elements(tensor.shape)) * static_cast<std::uint64_t>(size_of(tensor.dtype));
 }
 
-/// Divides the declaration, in its order, into shards of at most `most` bytes; wide types first within a shard, so that all are aligned.
+/// Divides the declaration, in its order, into shards of at most `most` bytes; wide types first within a shard, so that
+/// all are aligned.
 std::vector<std::vector<std::size_t>> divide(const std::vector<TensorDescription>& tensors, std::uint64_t most) {
   std::vector<std::vector<std::size_t>> shards(1);
   std::uint64_t filled = 0;
@@ -45,7 +46,9 @@ std::vector<std::vector<std::size_t>> divide(const std::vector<TensorDescription
     filled += bytes;
   }
   for (std::vector<std::size_t>& shard : shards) {
-    std::stable_sort(shard.begin(), shard.end(), [&](std::size_t a, std::size_t b) { return size_of(tensors[a].dtype) > size_of(tensors[b].dtype); });
+    std::stable_sort(shard.begin(), shard.end(), [&](std::size_t a, std::size_t b) {
+      return size_of(tensors[a].dtype) > size_of(tensors[b].dtype);
+    });
   }
   return shards;
 }
@@ -56,8 +59,8 @@ std::string header_of(const std::vector<TensorDescription>& tensors, const std::
   for (const std::size_t index : order) {
     const TensorDescription& tensor = tensors[index];
     const std::uint64_t end = offset + bytes_of(tensor);
-    text += fmt::format(R"(,{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", to_text(Json(tensor.name)), safetensors_name(tensor.dtype),
-                        fmt::join(tensor.shape, ","), offset, end);
+    text += fmt::format(R"(,{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", to_text(Json(tensor.name)),
+                        safetensors_name(tensor.dtype), fmt::join(tensor.shape, ","), offset, end);
     offset = end;
   }
   text += '}';
@@ -74,8 +77,8 @@ struct SafetensorsWriter::State {
   std::string stem;
   std::vector<TensorDescription> tensors;
   std::vector<Shard> shards;
-  std::unordered_map<std::string, std::size_t> indices;   // by name, in tensors
-  std::vector<Progress> progress;                         // parallel to tensors
+  std::unordered_map<std::string, std::size_t> indices;  // by name, in tensors
+  std::vector<Progress> progress;                        // parallel to tensors
 
   std::string index_name() const { return stem + ".safetensors.index.json"; }
   void open(Shard& shard, std::size_t number);
@@ -104,7 +107,7 @@ void SafetensorsWriter::State::remove_staged() {
 std::string SafetensorsWriter::State::index_text() const {
   Json map = Json::object();
   std::uint64_t total = 0;
-  auto& entries = map.get_ref<Json::object_t&>();   // names are unique: filled without a search for each
+  auto& entries = map.get_ref<Json::object_t&>();  // names are unique: filled without a search for each
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     entries.emplace_back(tensors[i].name, shards[progress[i].shard].name);
     total += bytes_of(tensors[i]);
@@ -112,20 +115,23 @@ std::string SafetensorsWriter::State::index_text() const {
   return to_text(Json{{"metadata", {{"total_size", total}}}, {"weight_map", std::move(map)}}, 2) + "\n";
 }
 
-SafetensorsWriter::SafetensorsWriter(const Path& folder, std::vector<TensorDescription> tensors, SafetensorsOptions options)
+SafetensorsWriter::SafetensorsWriter(const Path& folder, std::vector<TensorDescription> tensors,
+                                     SafetensorsOptions options)
     : state_(std::make_unique<State>()) {
   state_->folder = folder;
   state_->stem = std::move(options.stem);
   state_->tensors = std::move(tensors);
   state_->progress.resize(state_->tensors.size());
   for (std::size_t i = 0; i < state_->tensors.size(); ++i) {
-    if (!state_->indices.emplace(state_->tensors[i].name, i).second) fail(ExitCode::bug, "tensor '{}' is declared twice", state_->tensors[i].name);
+    if (!state_->indices.emplace(state_->tensors[i].name, i).second)
+      fail(ExitCode::bug, "tensor '{}' is declared twice", state_->tensors[i].name);
   }
   std::vector<std::vector<std::size_t>> orders = divide(state_->tensors, options.shard_bytes);
   const std::size_t count = orders.size();
   try {
     for (std::size_t i = 0; i < count; ++i) {
-      const std::string name = count == 1 ? state_->stem + ".safetensors" : fmt::format("{}-{:05}-of-{:05}.safetensors", state_->stem, i + 1, count);
+      const std::string name = count == 1 ? state_->stem + ".safetensors"
+                                          : fmt::format("{}-{:05}-of-{:05}.safetensors", state_->stem, i + 1, count);
       state_->shards.push_back({name, folder / fmt::format(".{}.{}", name, ::getpid()), {}, std::move(orders[i])});
       state_->open(state_->shards.back(), i);
     }
@@ -158,13 +164,16 @@ void SafetensorsWriter::write(const std::string& name, const Box& box, std::span
     expected.begin.front() = progress.written;
     expected.extent.front() = rows;
   }
-  const bool fits = box == expected && progress.written + rows <= progress.rows && bytes.size() == static_cast<std::uint64_t>(rows) * progress.row_bytes;
+  const bool fits = box == expected && progress.written + rows <= progress.rows &&
+                    bytes.size() == static_cast<std::uint64_t>(rows) * progress.row_bytes;
   if (!fits) {
-    fail(ExitCode::bug, "rows of tensor '{}' are written out of order or of the wrong size: box {}, {} bytes, after {} rows", name, to_text(box),
-         bytes.size(), progress.written);
+    fail(ExitCode::bug,
+         "rows of tensor '{}' are written out of order or of the wrong size: box {}, {} bytes, after {} rows", name,
+         to_text(box), bytes.size(), progress.written);
   }
   Shard& shard = state_->shards[progress.shard];
-  write_at(shard.file, bytes, progress.offset + static_cast<std::uint64_t>(progress.written) * progress.row_bytes, shard.staged);
+  write_at(shard.file, bytes, progress.offset + static_cast<std::uint64_t>(progress.written) * progress.row_bytes,
+           shard.staged);
   progress.written += rows;
 }
 
@@ -172,7 +181,8 @@ void SafetensorsWriter::finish() {
   for (std::size_t i = 0; i < state_->tensors.size(); ++i) {
     const Progress& progress = state_->progress[i];
     if (progress.written != progress.rows && progress.row_bytes > 0) {
-      fail(ExitCode::bug, "tensor '{}' is incomplete: {} of {} rows were written", state_->tensors[i].name, progress.written, progress.rows);
+      fail(ExitCode::bug, "tensor '{}' is incomplete: {} of {} rows were written", state_->tensors[i].name,
+           progress.written, progress.rows);
     }
   }
   for (Shard& shard : state_->shards) {

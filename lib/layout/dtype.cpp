@@ -13,10 +13,20 @@ struct Entry {
 };
 
 constexpr std::array<Entry, 15> entries{{
-    {DType::f64, "fp64", 8}, {DType::f32, "fp32", 4}, {DType::bf16, "bf16", 2}, {DType::f16, "fp16", 2},
-    {DType::f8_e4m3, "fp8_e4m3", 1}, {DType::f8_e5m2, "fp8_e5m2", 1},
-    {DType::i64, "int64", 8}, {DType::i32, "int32", 4}, {DType::i16, "int16", 2}, {DType::i8, "int8", 1},
-    {DType::u64, "uint64", 8}, {DType::u32, "uint32", 4}, {DType::u16, "uint16", 2}, {DType::u8, "uint8", 1},
+    {DType::f64, "fp64", 8},
+    {DType::f32, "fp32", 4},
+    {DType::bf16, "bf16", 2},
+    {DType::f16, "fp16", 2},
+    {DType::f8_e4m3, "fp8_e4m3", 1},
+    {DType::f8_e5m2, "fp8_e5m2", 1},
+    {DType::i64, "int64", 8},
+    {DType::i32, "int32", 4},
+    {DType::i16, "int16", 2},
+    {DType::i8, "int8", 1},
+    {DType::u64, "uint64", 8},
+    {DType::u32, "uint32", 4},
+    {DType::u16, "uint16", 2},
+    {DType::u8, "uint8", 1},
     {DType::boolean, "bool", 1},
 }};
 

@@ -7,11 +7,27 @@
 
 namespace lockstep {
 
-enum class DType : std::uint8_t { f64, f32, bf16, f16, f8_e4m3, f8_e5m2, i64, i32, i16, i8, u64, u32, u16, u8, boolean };
+enum class DType : std::uint8_t {
+  f64,
+  f32,
+  bf16,
+  f16,
+  f8_e4m3,
+  f8_e5m2,
+  i64,
+  i32,
+  i16,
+  i8,
+  u64,
+  u32,
+  u16,
+  u8,
+  boolean
+};
 
-int size_of(DType dtype);                                    // bytes an element
-std::string_view name_of(DType dtype);                       // "fp32", "bf16", "int8", …: our files, options and messages
-std::optional<DType> parse_dtype(std::string_view name);     // the inverse of name_of
+int size_of(DType dtype);                                 // bytes an element
+std::string_view name_of(DType dtype);                    // "fp32", "bf16", "int8", …: our files, options and messages
+std::optional<DType> parse_dtype(std::string_view name);  // the inverse of name_of
 bool is_floating(DType dtype);
 
 }  // namespace lockstep

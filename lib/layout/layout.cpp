@@ -10,37 +10,46 @@ namespace {
 
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-bool names(const std::vector<AxisName>& axes, const AxisName& axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+bool names(const std::vector<AxisName>& axes, const AxisName& axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
 
 const Axis& axis_of(const Layout& layout, const AxisName& name) {
   const Axis* axis = find_axis(layout.mesh, name);
   if (axis == nullptr)
-    fail(ExitCode::usage, "layout of a {} tensor names axis {}, which mesh {} does not have", to_text(layout.global), name, layout.mesh.id);
+    fail(ExitCode::usage, "layout of a {} tensor names axis {}, which mesh {} does not have", to_text(layout.global),
+         name, layout.mesh.id);
   return *axis;
 }
 
 /// An axis may cut or pin a tensor once: cut twice, or cut and pinned, some elements would be held by nobody.
 void claim(std::vector<AxisName>& claimed, const Layout& layout, const AxisName& name) {
   axis_of(layout, name);
-  if (names(claimed, name)) fail(ExitCode::usage, "layout of a {} tensor splits or pins axis {} twice", to_text(layout.global), name);
+  if (names(claimed, name))
+    fail(ExitCode::usage, "layout of a {} tensor splits or pins axis {} twice", to_text(layout.global), name);
   claimed.push_back(name);
 }
 
 void check_split(const Layout& layout, const Split& split) {
   if (split.dim < 0 || static_cast<std::size_t>(split.dim) >= layout.global.size())
-    fail(ExitCode::usage, "layout splits dim {} of a {} tensor, which has {} dims", split.dim, to_text(layout.global), layout.global.size());
+    fail(ExitCode::usage, "layout splits dim {} of a {} tensor, which has {} dims", split.dim, to_text(layout.global),
+         layout.global.size());
   if (split.granule < 1)
-    fail(ExitCode::usage, "layout of a {} tensor has granule {}, but a granule is at least 1", to_text(layout.global), split.granule);
+    fail(ExitCode::usage, "layout of a {} tensor has granule {}, but a granule is at least 1", to_text(layout.global),
+         split.granule);
   if (split.parts < 0)
-    fail(ExitCode::usage, "layout of a {} tensor has {} parts, but 0 (one a rank) is the least", to_text(layout.global), split.parts);
+    fail(ExitCode::usage, "layout of a {} tensor has {} parts, but 0 (one a rank) is the least", to_text(layout.global),
+         split.parts);
 }
 
 void check_pin(const Layout& layout, const Pin& pin) {
   const Axis& axis = axis_of(layout, pin.axis);
-  if (pin.coordinates.empty()) fail(ExitCode::usage, "layout of a {} tensor pins axis {} to no coordinate", to_text(layout.global), pin.axis);
+  if (pin.coordinates.empty())
+    fail(ExitCode::usage, "layout of a {} tensor pins axis {} to no coordinate", to_text(layout.global), pin.axis);
   for (const int coordinate : pin.coordinates)
     if (coordinate < 0 || coordinate >= axis.size)
-      fail(ExitCode::usage, "layout of a {} tensor pins axis {} to {}, but its size is {}", to_text(layout.global), pin.axis, coordinate, axis.size);
+      fail(ExitCode::usage, "layout of a {} tensor pins axis {} to {}, but its size is {}", to_text(layout.global),
+           pin.axis, coordinate, axis.size);
 }
 
 /// Which part of the split `rank` holds, of how many.
@@ -111,11 +120,13 @@ Box box_of(const Layout& layout, Rank rank) {
 std::vector<Rank> replicas_of(const Layout& layout, Rank rank) {
   const Box box = box_of(layout, rank);
   if (empty(box)) return {rank};
-  // Different parts of a split never overlap, so only axes that do not cut, or whose ranks share parts, lead to replicas.
+  // Different parts of a split never overlap, so only axes that do not cut, or whose ranks share parts, lead to
+  // replicas.
   std::vector<AxisName> axes = replicated_axes(layout);
   for (const Pin& pin : layout.pins) axes.push_back(pin.axis);
   for (const Split& split : layout.splits)
-    if (split.parts != 0 && split.parts < ranks_along(layout, split)) axes.insert(axes.end(), split.axes.begin(), split.axes.end());
+    if (split.parts != 0 && split.parts < ranks_along(layout, split))
+      axes.insert(axes.end(), split.axes.begin(), split.axes.end());
   std::vector<Rank> replicas = group_along(layout.mesh, rank, axes);
   std::erase_if(replicas, [&](Rank other) { return box_of_checked(layout, other) != box || excluded(layout, other); });
   std::sort(replicas.begin(), replicas.end());
@@ -153,17 +164,20 @@ Layout drop_dim(const Layout& layout, int dim) {
 
 Layout scale_dim(const Layout& layout, int dim, std::int64_t group) {
   if (dim < 0 || static_cast<std::size_t>(dim) >= layout.global.size() || group < 1)
-    fail(ExitCode::usage, "cannot take one scale for {} elements of dim {} of a {} tensor", group, dim, to_text(layout.global));
+    fail(ExitCode::usage, "cannot take one scale for {} elements of dim {} of a {} tensor", group, dim,
+         to_text(layout.global));
   Layout result = layout;
   auto& extent = result.global[static_cast<std::size_t>(dim)];
   extent = ceil_divide(extent, group);
   for (Split& split : result.splits) {
     if (split.dim != dim) continue;
-    if (split.granule % group == 0) split.granule /= group;
-    else if (ranks_along(layout, split) == 1) split.granule = 1;
+    if (split.granule % group == 0)
+      split.granule /= group;
+    else if (ranks_along(layout, split) == 1)
+      split.granule = 1;
     else
-      fail(ExitCode::usage, "groups of {} elements of dim {} of a {} tensor would be cut by a split with granule {}", group, dim,
-           to_text(layout.global), split.granule);
+      fail(ExitCode::usage, "groups of {} elements of dim {} of a {} tensor would be cut by a split with granule {}",
+           group, dim, to_text(layout.global), split.granule);
   }
   return result;
 }

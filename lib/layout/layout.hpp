@@ -12,12 +12,13 @@
 
 namespace lockstep {
 
-/// Cuts one dimension over a set of mesh axes, as FSDP2 does: ceil-division into equal chunks, the last ones short or empty.
+/// Cuts one dimension over a set of mesh axes, as FSDP2 does: ceil-division into equal chunks, the last ones short or
+/// empty.
 struct Split {
-  std::vector<AxisName> axes;   // flattened, slowest first: one division over all of them, not one after the other
+  std::vector<AxisName> axes;  // flattened, slowest first: one division over all of them, not one after the other
   int dim = 0;
-  std::int64_t granule = 1;     // elements of dim that stay together: a head, a 128-tile, a quantisation group
-  std::int64_t parts = 0;       // 0: as many as ranks along the axes; fewer: neighbours share a part (KV heads)
+  std::int64_t granule = 1;  // elements of dim that stay together: a head, a 128-tile, a quantisation group
+  std::int64_t parts = 0;    // 0: as many as ranks along the axes; fewer: neighbours share a part (KV heads)
   bool operator==(const Split&) const = default;
 };
 
@@ -29,21 +30,20 @@ struct Pin {
 };
 
 struct Layout {
-  Shape global;                 // of the logical tensor, without padding
+  Shape global;  // of the logical tensor, without padding
   DType dtype = DType::f32;
   Mesh mesh;
-  std::vector<Split> splits;    // applied in order: tensor parallel outside, sharding inside
-  std::vector<Pin> pins;        // axes neither split nor pinned replicate
+  std::vector<Split> splits;  // applied in order: tensor parallel outside, sharding inside
+  std::vector<Pin> pins;      // axes neither split nor pinned replicate
   bool operator==(const Layout&) const = default;
 };
 
-/// Throws Usage if a split or pin names an axis that the mesh does not have, a dim that the shape lacks or a coordinate beyond the
-/// axis, or if an axis is named twice (elements would be held by nobody).
+/// Throws Usage if a split or pin names an axis that the mesh does not have, a dim that the shape lacks or a coordinate
+/// beyond the axis, or if an axis is named twice (elements would be held by nobody).
 void check(const Layout& layout);
 
-/// The region of the logical tensor that `rank` holds. Where the chunks run out it is empty along the split dim; if a pin excludes the
-/// rank it is nothing(global).
-/// Throws Usage as check().
+/// The region of the logical tensor that `rank` holds. Where the chunks run out it is empty along the split dim; if a
+/// pin excludes the rank it is nothing(global). Throws Usage as check().
 Box box_of(const Layout& layout, Rank rank);
 
 /// The ranks that hold exactly the box of `rank`, ascending: its replicas. `rank` alone if its box is empty.
@@ -52,9 +52,9 @@ std::vector<Rank> replicas_of(const Layout& layout, Rank rank);
 /// Axes along which holders have equal boxes (neither split nor pinned), of size 1 included.
 std::vector<AxisName> replicated_axes(const Layout& layout);
 
-Layout replicated(Shape global, DType dtype, Mesh mesh);               // every rank holds all of it
-Layout like(const Layout& layout, DType dtype);                         // moments: same boxes, another type
-Layout drop_dim(const Layout& layout, int dim);                         // row or column statistics: axes that cut dim now replicate
+Layout replicated(Shape global, DType dtype, Mesh mesh);  // every rank holds all of it
+Layout like(const Layout& layout, DType dtype);           // moments: same boxes, another type
+Layout drop_dim(const Layout& layout, int dim);           // row or column statistics: axes that cut dim now replicate
 /// One scale for each group of `group` elements of dim. Throws Usage if a split's granule would cut a group.
 Layout scale_dim(const Layout& layout, int dim, std::int64_t group);
 

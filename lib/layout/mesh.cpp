@@ -30,7 +30,8 @@ int world_size(const Mesh& mesh) {
 }
 
 const Axis* find_axis(const Mesh& mesh, const AxisName& name) {
-  const auto found = std::find_if(mesh.axes.begin(), mesh.axes.end(), [&](const Axis& axis) { return axis.name == name; });
+  const auto found =
+      std::find_if(mesh.axes.begin(), mesh.axes.end(), [&](const Axis& axis) { return axis.name == name; });
   return found == mesh.axes.end() ? nullptr : &*found;
 }
 
@@ -41,7 +42,7 @@ int coordinate(const Mesh& mesh, Rank rank, const AxisName& name) {
 
 std::vector<Rank> group_along(const Mesh& mesh, Rank rank, const std::vector<AxisName>& axes) {
   std::vector<Rank> group{rank};
-  for (const AxisName& name : axes) {   // every step replaces each rank by its row along one more, faster axis
+  for (const AxisName& name : axes) {  // every step replaces each rank by its row along one more, faster axis
     const Axis* axis = find_axis(mesh, name);
     if (axis == nullptr) continue;
     std::vector<Rank> longer;

@@ -7,19 +7,19 @@
 
 namespace lockstep {
 
-using Rank = int;                 // always the world rank
-using AxisName = std::string;     // pp, dp_replicate, dp_shard, ring, ulysses, tp; ep, ep_shard on the expert mesh
+using Rank = int;              // always the world rank
+using AxisName = std::string;  // pp, dp_replicate, dp_shard, ring, ulysses, tp; ep, ep_shard on the expert mesh
 
 struct Axis {
   AxisName name;
   int size = 1;
-  int stride = 1;                 // distance in ranks between neighbours along this axis
+  int stride = 1;  // distance in ranks between neighbours along this axis
   bool operator==(const Axis&) const = default;
 };
 
 struct Mesh {
-  std::string id;                 // "world", "expert"
-  std::vector<Axis> axes;         // slowest first
+  std::string id;          // "world", "expert"
+  std::vector<Axis> axes;  // slowest first
   bool operator==(const Mesh&) const = default;
 };
 
@@ -30,11 +30,11 @@ Mesh make_mesh(std::string id, const std::vector<std::pair<AxisName, int>>& size
 int world_size(const Mesh& mesh);
 const Axis* find_axis(const Mesh& mesh, const AxisName& name);      // null if the mesh does not have it
 int coordinate(const Mesh& mesh, Rank rank, const AxisName& name);  // 0 if the mesh does not have the axis
-/// The ranks that agree with `rank` on every axis except those named, in order of the named coordinates (slowest first).
-/// Names that the mesh does not have count as axes of size 1.
+/// The ranks that agree with `rank` on every axis except those named, in order of the named coordinates (slowest
+/// first). Names that the mesh does not have count as axes of size 1.
 std::vector<Rank> group_along(const Mesh& mesh, Rank rank, const std::vector<AxisName>& axes);
-/// The name of the cell that `rank` belongs to when state is equal along `equal_along`: its other coordinates of axes larger than 1,
-/// "pp=0,tp=2"; "all" if none is left.
+/// The name of the cell that `rank` belongs to when state is equal along `equal_along`: its other coordinates of axes
+/// larger than 1, "pp=0,tp=2"; "all" if none is left.
 std::string cell_name(const Mesh& mesh, Rank rank, const std::vector<AxisName>& equal_along);
 
 }  // namespace lockstep

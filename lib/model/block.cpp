@@ -24,12 +24,14 @@ at::Tensor tensor_of(const std::vector<T>& values, at::ScalarType type) {
   return tensor;
 }
 
-void check_range(const std::vector<std::int32_t>& values, std::int64_t limit, std::string_view what, std::string_view hint) {
+void check_range(const std::vector<std::int32_t>& values, std::int64_t limit, std::string_view what,
+                 std::string_view hint) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i] >= 0 && values[i] < limit) continue;
-    throw Error(ExitCode::input,
-                fmt::format("{} {} at place {} of the batch is outside the model's range of {}", what, values[i], i, limit),
-                std::string(hint));
+    throw Error(
+        ExitCode::input,
+        fmt::format("{} {} at place {} of the batch is outside the model's range of {}", what, values[i], i, limit),
+        std::string(hint));
   }
 }
 
@@ -39,7 +41,8 @@ BatchTensors to_tensors(const Batch& batch, const HfConfig& config) {
   const auto count = static_cast<std::size_t>(batch.samples * batch.length);
   invariant(batch.tokens.size() == count && batch.labels.size() == count && batch.positions.size() == count,
             "a batch has B·T tokens, labels and positions");
-  invariant(!batch.documents.empty() && batch.documents.front() == 0 && batch.documents.back() == batch.samples * batch.length &&
+  invariant(!batch.documents.empty() && batch.documents.front() == 0 &&
+                batch.documents.back() == batch.samples * batch.length &&
                 std::is_sorted(batch.documents.begin(), batch.documents.end()),
             "a batch's segments start at 0, rise and end at B·T");
   check_range(batch.tokens, config.vocabulary, "token", "the dataset was made with another tokenizer than the model's");
@@ -66,7 +69,7 @@ Block::Block(const BlockDescription& description, Unit& unit, std::vector<Parame
 
 Parameter* Block::find(Role role) const {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (description_.tensors[i].role == role) return parameters_[i];   // a tied parameter has the role of its owner
+    if (description_.tensors[i].role == role) return parameters_[i];  // a tied parameter has the role of its owner
   }
   return nullptr;
 }
@@ -79,12 +82,16 @@ Parameter& Block::get(Role role) const {
 
 namespace {
 
-WeightLayout layout_of(const HfConfig& config) { return config.family == Family::gpt2 ? WeightLayout::in_out : WeightLayout::out_in; }
+WeightLayout layout_of(const HfConfig& config) {
+  return config.family == Family::gpt2 ? WeightLayout::in_out : WeightLayout::out_in;
+}
 
 class Embedding : public Block {
  public:
   Embedding(const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters)
-      : Block(description, unit, std::move(parameters)), tokens_(&get(Role::token_embedding)), positions_(find(Role::position_embedding)) {}
+      : Block(description, unit, std::move(parameters)),
+        tokens_(&get(Role::token_embedding)),
+        positions_(find(Role::position_embedding)) {}
 
   at::Tensor forward(const at::Tensor&, const BatchTensors& batch) override {
     return embed(*tokens_, positions_, batch.tokens, batch.positions, stream_type(unit().precision()));
@@ -110,16 +117,19 @@ class Decoder : public Block {
         up_(mlp_inputs(), mlp_input_biases(), layout_of(config)),
         up_bias_(gated_ ? nullptr : find(Role::up_bias)),
         down_({&get(Role::down)}, {find(Role::down_bias)}, layout_of(config)) {
-    if (config.positions == Positions::rotary) rotary_.emplace(config.rope_theta, config.head_size, master_type(unit.precision()));
+    if (config.positions == Positions::rotary)
+      rotary_.emplace(config.rope_theta, config.head_size, master_type(unit.precision()));
   }
 
   at::Tensor forward(const at::Tensor& x, const BatchTensors& batch) override {
     const at::Tensor rotation = rotary_ ? rotary_->upto(batch.largest_position_end) : at::Tensor();
     const Normalisation::Output first = attention_norm_(x);
-    const at::Tensor attended = causal_attention(qkv_(first.normalised), shape_, batch.segments, batch.positions, rotation);
-    const Normalisation::Output second = mlp_norm_(attention_output_.onto(first.residual, attended));
+    const at::Tensor attended =
+        causal_attention(qkv_(first.normalised), shape_, batch.segments, batch.positions, rotation);
+    const Normalisation::Output second = mlp_norm_(attention_output_.add_linear(first.residual, attended));
     const at::Tensor raised = up_(second.normalised);
-    return down_.onto(second.residual, gated_ ? activate_gated(raised, activation_) : activate(raised, activation_, up_bias_));
+    return down_.add_linear(second.residual,
+                            gated_ ? activate_gated(raised, activation_) : activate(raised, activation_, up_bias_));
   }
 
  private:
@@ -176,7 +186,8 @@ class Head : public HeadBlock {
 
 }  // namespace
 
-std::unique_ptr<Block> make_embedding(const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters) {
+std::unique_ptr<Block> make_embedding(const BlockDescription& description, Unit& unit,
+                                      std::vector<Parameter*> parameters) {
   return std::make_unique<Embedding>(description, unit, std::move(parameters));
 }
 

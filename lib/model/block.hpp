@@ -1,5 +1,6 @@
-// A block made real: embedding, decoder layer or head, whose forward can be differentiated with autograd. Weights are read through their
-// Parameters at the moment of use and gradients of weights are added to their units during backward; autograd carries activations only.
+// A block made real: embedding, decoder layer or head, whose forward can be differentiated with autograd. Weights are
+// read through their Parameters at the moment of use and gradients of weights are added to their units during backward;
+// autograd carries activations only.
 #pragma once
 
 #include "architecture/architecture.hpp"
@@ -17,26 +18,26 @@ namespace lockstep {
 
 /// What blocks read of a batch, as tensors that saved state may hold on to.
 struct BatchTensors {
-  std::int64_t samples = 0;      // B
-  std::int64_t length = 0;       // T
-  at::Tensor tokens;             // (B·T) int32
-  at::Tensor labels;             // (B·T) int32, ignored_label where the label does not count
-  at::Tensor positions;          // (B·T) int32
-  at::Tensor segments;           // int64: starts of attention segments in the B·T tokens, then B·T
-  std::int64_t largest_position_end = 0;   // largest position + 1
-  std::int64_t valid_tokens = 0; // labels that count
+  std::int64_t samples = 0;               // B
+  std::int64_t length = 0;                // T
+  at::Tensor tokens;                      // (B·T) int32
+  at::Tensor labels;                      // (B·T) int32, ignored_label where the label does not count
+  at::Tensor positions;                   // (B·T) int32
+  at::Tensor segments;                    // int64: starts of attention segments in the B·T tokens, then B·T
+  std::int64_t largest_position_end = 0;  // largest position + 1
+  std::int64_t valid_tokens = 0;          // labels that count
 };
 
-/// Copies what `batch` holds. Throws Error(input) for a token or label outside the vocabulary or a position outside the model's range,
-/// naming it.
+/// Copies what `batch` holds. Throws Error(input) for a token or label outside the vocabulary or a position outside the
+/// model's range, naming it.
 BatchTensors to_tensors(const Batch& batch, const HfConfig& config);
 
 class Block {
  public:
   virtual ~Block() = default;
 
-  /// The block's output for input `x`, recorded by autograd if grad mode is on (then x, which must require grad, receives its gradient
-  /// from torch::autograd::backward({output}, {gradient of output})).
+  /// The block's output for input `x`, recorded by autograd if grad mode is on (then x, which must require grad,
+  /// receives its gradient from torch::autograd::backward({output}, {gradient of output})).
   ///   embedding: x is ignored, may be undefined     → (B·T, C) stream type
   ///   decoder:   x (B·T, C) stream type             → (B·T, C) stream type
   ///   head:      x (B·T, C) stream type             → () fp64: Σ of −log p(label) over the labels that count
@@ -52,8 +53,8 @@ class Block {
 
  protected:
   Block(const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters);
-  Parameter* find(Role role) const;   // null if the block has none
-  Parameter& get(Role role) const;    // throws Error(bug) if the block has none
+  Parameter* find(Role role) const;  // null if the block has none
+  Parameter& get(Role role) const;   // throws Error(bug) if the block has none
 
  private:
   BlockDescription description_;
@@ -69,9 +70,10 @@ class HeadBlock : public Block {
   virtual at::Tensor logits(const at::Tensor& x) = 0;
 };
 
-/// Blocks as the config describes them; `parameters` one for each tensor of the description, in its order. Throws Error(bug) for a
-/// description that lacks a role.
-std::unique_ptr<Block> make_embedding(const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters);
+/// Blocks as the config describes them; `parameters` one for each tensor of the description, in its order. Throws
+/// Error(bug) for a description that lacks a role.
+std::unique_ptr<Block> make_embedding(const BlockDescription& description, Unit& unit,
+                                      std::vector<Parameter*> parameters);
 std::unique_ptr<Block> make_decoder(const HfConfig& config, const BlockDescription& description, Unit& unit,
                                     std::vector<Parameter*> parameters);
 std::unique_ptr<HeadBlock> make_head(const HfConfig& config, const BlockDescription& description, Unit& unit,

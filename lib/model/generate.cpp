@@ -30,7 +30,8 @@ BatchTensors batch_of(const std::vector<std::int32_t>& tokens, const HfConfig& c
 std::vector<std::int32_t> ranked(const std::vector<double>& logits, std::optional<std::int64_t> top_k) {
   std::vector<std::int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
-  const auto count = static_cast<std::ptrdiff_t>(std::clamp<std::int64_t>(top_k.value_or(std::ssize(order)), 1, std::ssize(order)));
+  const auto count =
+      static_cast<std::ptrdiff_t>(std::clamp<std::int64_t>(top_k.value_or(std::ssize(order)), 1, std::ssize(order)));
   const auto likelier = [&](std::int32_t a, std::int32_t b) {
     const double x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
     return x != y ? x > y : a < b;
@@ -41,7 +42,8 @@ std::vector<std::int32_t> ranked(const std::vector<double>& logits, std::optiona
 }
 
 std::int32_t draw(const std::vector<double>& logits, const SampleOptions& options, double uniform) {
-  const std::vector<std::int32_t> candidates = ranked(logits, options.temperature > 0 ? options.top_k : std::optional<std::int64_t>(1));
+  const std::vector<std::int32_t> candidates =
+      ranked(logits, options.temperature > 0 ? options.top_k : std::optional<std::int64_t>(1));
   if (candidates.size() == 1) return candidates[0];
   std::vector<double> weights;
   const double largest = logits[static_cast<std::size_t>(candidates[0])];
@@ -55,18 +57,22 @@ std::int32_t draw(const std::vector<double>& logits, const SampleOptions& option
   return candidates.back();
 }
 
-std::string stream_name(const std::vector<std::int32_t>& prompt) { return fmt::format("sample {}", fmt::join(prompt, " ")); }
+std::string stream_name(const std::vector<std::int32_t>& prompt) {
+  return fmt::format("sample {}", fmt::join(prompt, " "));
+}
 
 }  // namespace
 
-std::vector<std::int32_t> generate(const Model& model, const std::vector<std::int32_t>& prompt, const SampleOptions& options,
-                                   std::int32_t stop_token) {
-  if (prompt.empty()) throw Error(ExitCode::input, "cannot generate text from an empty prompt", "give a prompt of at least one token");
+std::vector<std::int32_t> generate(const Model& model, const std::vector<std::int32_t>& prompt,
+                                   const SampleOptions& options, std::int32_t stop_token) {
+  if (prompt.empty())
+    throw Error(ExitCode::input, "cannot generate text from an empty prompt", "give a prompt of at least one token");
   const RandomStream random(static_cast<std::uint64_t>(options.seed), stream_name(prompt));
   const auto context = static_cast<std::size_t>(model.config().max_positions);
   std::vector<std::int32_t> text = prompt;
   for (std::int64_t drawn = 0; drawn < options.max_tokens; ++drawn) {
-    const std::vector<std::int32_t> seen(text.end() - static_cast<std::ptrdiff_t>(std::min(context, text.size())), text.end());
+    const std::vector<std::int32_t> seen(text.end() - static_cast<std::ptrdiff_t>(std::min(context, text.size())),
+                                         text.end());
     const at::Tensor last = model.last_logits(batch_of(seen, model.config())).to(at::kDouble);
     const double* values = last.const_data_ptr<double>();
     const std::vector<double> logits(values, values + last.numel());

@@ -23,7 +23,8 @@ std::string unit_name(const BlockDescription& block) {
 }
 
 Parameter* find_parameter(const std::vector<Parameter*>& parameters, std::string_view name) {
-  const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const Parameter* p) { return p->name() == name; });
+  const auto found =
+      std::find_if(parameters.begin(), parameters.end(), [&](const Parameter* p) { return p->name() == name; });
   return found == parameters.end() ? nullptr : *found;
 }
 
@@ -39,7 +40,8 @@ std::string stored_name(const Architecture& architecture, std::string_view name)
 
 }  // namespace
 
-Model::Model(const Architecture& architecture, Precision precision) : architecture_(architecture), precision_(precision) {
+Model::Model(const Architecture& architecture, Precision precision)
+    : architecture_(architecture), precision_(precision) {
   for (const BlockDescription& block : architecture_.blocks) {
     std::vector<LogicalTensor> stored;
     std::copy_if(block.tensors.begin(), block.tensors.end(), std::back_inserter(stored),
@@ -81,15 +83,17 @@ void Model::initialise(std::uint64_t seed) {
       // Boxes of whole rows; any cut gives the same values.
       const Shape& shape = p->shape();
       const std::int64_t rows = shape.empty() ? 1 : shape[0], row = rows == 0 ? 0 : p->elements() / rows;
-      parallel_for(rows, std::max<std::int64_t>(1, 4096 / std::max<std::int64_t>(1, row)), [&](std::int64_t begin, std::int64_t end) {
-        Box box = whole(shape);
-        if (!shape.empty()) {
-          box.begin[0] = begin;
-          box.extent[0] = end - begin;
-        }
-        lockstep::initialise(p->description(), seed, box,
-                             values.subspan(static_cast<std::size_t>(begin * row), static_cast<std::size_t>((end - begin) * row)));
-      });
+      parallel_for(rows, std::max<std::int64_t>(1, 4096 / std::max<std::int64_t>(1, row)),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     Box box = whole(shape);
+                     if (!shape.empty()) {
+                       box.begin[0] = begin;
+                       box.extent[0] = end - begin;
+                     }
+                     lockstep::initialise(p->description(), seed, box,
+                                          values.subspan(static_cast<std::size_t>(begin * row),
+                                                         static_cast<std::size_t>((end - begin) * row)));
+                   });
     };
     if (precision_ == Precision::fp64) {
       fill(values_of<double>(master));

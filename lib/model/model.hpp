@@ -1,5 +1,5 @@
-// An architecture made real on one rank: its units, its parameters by logical name and its blocks in order. Who runs the blocks and when:
-// engine/.
+// An architecture made real on one rank: its units, its parameters by logical name and its blocks in order. Who runs
+// the blocks and when: engine/.
 #pragma once
 
 #include "model/block.hpp"
@@ -19,8 +19,8 @@ namespace lockstep {
 
 class Model {
  public:
-  /// Zero weights; one unit a block, in block order ("embedding", "layer.0", …, "head"). A tied weight lives in the unit of the block
-  /// that owns its storage and is touched by the head as well. Local.
+  /// Zero weights; one unit a block, in block order ("embedding", "layer.0", …, "head"). A tied weight lives in the
+  /// unit of the block that owns its storage and is touched by the head as well. Local.
   Model(const Architecture& architecture, Precision precision);
 
   const Architecture& architecture() const { return architecture_; }
@@ -39,8 +39,9 @@ class Model {
 
   /// Fresh weights: element i of a tensor is a function of (seed, name, i) alone. Refreshes the compute copies. Local.
   void initialise(std::uint64_t seed);
-  /// Weights from a source (fp64, fp32, bf16 or fp16), read in pieces of bounded size. Refreshes the compute copies. A tied name may
-  /// be absent; a name that the model does not have is ignored. Throws Error(input) for a missing tensor or another shape, naming it.
+  /// Weights from a source (fp64, fp32, bf16 or fp16), read in pieces of bounded size. Refreshes the compute copies. A
+  /// tied name may be absent; a name that the model does not have is ignored. Throws Error(input) for a missing tensor
+  /// or another shape, naming it.
   void load(const TensorSource& source);
 
   /// (B·T, V) fp32 (fp64 in fp64): the whole model without autograd, for text generation and tests.

@@ -24,7 +24,8 @@ void update_unit(Unit& unit, const std::vector<Stretch<M>>& stretches) {
   const M* const gradient = values_of<M>(unit.gradient()).data();
   M* const first = values_of<M>(unit.first_moment()).data();
   M* const second = values_of<M>(unit.second_moment()).data();
-  Bf16* const compute = unit.precision() == Precision::bf16 ? static_cast<Bf16*>(unit.compute().mutable_data_ptr()) : nullptr;
+  Bf16* const compute =
+      unit.precision() == Precision::bf16 ? static_cast<Bf16*>(unit.compute().mutable_data_ptr()) : nullptr;
   parallel_for(unit.length(), 8192, [&](std::int64_t begin, std::int64_t end) {
     for (const Stretch<M>& stretch : stretches) {
       const std::int64_t from = std::max(begin, stretch.begin), to = std::min(end, stretch.end);
@@ -36,8 +37,8 @@ void update_unit(Unit& unit, const std::vector<Stretch<M>>& stretches) {
 }
 
 template <class M>
-AdamWFactors<M> factors_of(const OptimizerOptions& options, const ParameterSettings& settings, std::int64_t step, double lr,
-                           double gradient_scale) {
+AdamWFactors<M> factors_of(const OptimizerOptions& options, const ParameterSettings& settings, std::int64_t step,
+                           double lr, double gradient_scale) {
   const auto [beta1, beta2] = options.betas;
   const auto count = static_cast<double>(step + 1);
   const double rate = lr * settings.lr_scale;
@@ -77,7 +78,8 @@ void AdamW::update(Unit& unit, std::int64_t step, double lr, double gradient_sca
 
 double squared_norm(const Unit& unit, int part, int parts) {
   const std::int64_t begin = unit.length() * part / parts, end = unit.length() * (part + 1) / parts;
-  if (unit.precision() == Precision::fp64) return sum_of_squares<double>(values_of<double>(unit.gradient()).data() + begin, end - begin);
+  if (unit.precision() == Precision::fp64)
+    return sum_of_squares<double>(values_of<double>(unit.gradient()).data() + begin, end - begin);
   return sum_of_squares<float>(values_of<float>(unit.gradient()).data() + begin, end - begin);
 }
 

@@ -33,16 +33,17 @@ LOCKSTEP_INLINE void update(const AdamWFactors<M>& f, M gradient, M& weight, M& 
 }
 
 template <class M>
-LOCKSTEP_CLONES void update_range(const AdamWFactors<M>& factors, std::int64_t count, const M* __restrict gradient, M* __restrict weight,
-                                  M* __restrict first, M* __restrict second) {
+LOCKSTEP_CLONES void update_range(const AdamWFactors<M>& factors, std::int64_t count, const M* __restrict gradient,
+                                  M* __restrict weight, M* __restrict first, M* __restrict second) {
   const AdamWFactors<M> f = factors;
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) update(f, gradient[i], weight[i], first[i], second[i]);
 }
 
 template <class M>
-LOCKSTEP_CLONES void update_range_rounding(const AdamWFactors<M>& factors, std::int64_t count, const M* __restrict gradient,
-                                           M* __restrict weight, M* __restrict first, M* __restrict second, Bf16* __restrict compute) {
+LOCKSTEP_CLONES void update_range_rounding(const AdamWFactors<M>& factors, std::int64_t count,
+                                           const M* __restrict gradient, M* __restrict weight, M* __restrict first,
+                                           M* __restrict second, Bf16* __restrict compute) {
   const AdamWFactors<M> f = factors;
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) {
@@ -54,24 +55,31 @@ LOCKSTEP_CLONES void update_range_rounding(const AdamWFactors<M>& factors, std::
 #ifdef LOCKSTEP_INTRINSICS
 #define LOCKSTEP_AVX512 __attribute__((target("avx512f,avx512vl")))
 
-LOCKSTEP_AVX512 LOCKSTEP_INLINE __m256i rounded(__m512 values) {   // as store(Bf16&, float)
+LOCKSTEP_AVX512 LOCKSTEP_INLINE __m256i rounded(__m512 values) {  // as store(Bf16&, float)
   const __m512i bits = _mm512_castps_si512(values);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i nearest = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
+  const __m512i nearest =
+      _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
   const __mmask16 nan = _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q);
   return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(nearest, nan, _mm512_set1_epi32(0x7fc0)));
 }
 
-LOCKSTEP_AVX512 LOCKSTEP_INLINE void prefetch(const float* values) { _mm_prefetch(reinterpret_cast<const char*>(values), _MM_HINT_T0); }
+LOCKSTEP_AVX512 LOCKSTEP_INLINE void prefetch(const float* values) {
+  _mm_prefetch(reinterpret_cast<const char*>(values), _MM_HINT_T0);
+}
 
-/// The update is bound by memory. What is read is asked for early, the copy, which only the next step reads, bypasses the cache, and the
-/// quotient is a product with a reciprocal refined by Newton's step, which is off by 2 units in the last place at most.
-LOCKSTEP_AVX512 void update_wide(const AdamWFactors<float>& f, std::int64_t count, const float* gradient, float* weight, float* first,
-                                 float* second, Bf16* compute) {
-  constexpr std::int64_t ahead = 512;   // elements
-  const __m512 scale = _mm512_set1_ps(f.gradient_scale), keep = _mm512_set1_ps(f.keep), step = _mm512_set1_ps(f.step_size);
-  const __m512 beta2 = _mm512_set1_ps(f.beta2), rest1 = _mm512_set1_ps(1 - f.beta1), rest2 = _mm512_set1_ps(1 - f.beta2);
-  const __m512 correction = _mm512_set1_ps(1 / f.correction), epsilon = _mm512_set1_ps(f.epsilon), two = _mm512_set1_ps(2);
+/// The update is bound by memory. What is read is asked for early, the copy, which only the next step reads, bypasses
+/// the cache, and the quotient is a product with a reciprocal refined by Newton's step, which is off by 2 units in the
+/// last place at most.
+LOCKSTEP_AVX512 void update_wide(const AdamWFactors<float>& f, std::int64_t count, const float* gradient, float* weight,
+                                 float* first, float* second, Bf16* compute) {
+  constexpr std::int64_t ahead = 512;  // elements
+  const __m512 scale = _mm512_set1_ps(f.gradient_scale), keep = _mm512_set1_ps(f.keep),
+               step = _mm512_set1_ps(f.step_size);
+  const __m512 beta2 = _mm512_set1_ps(f.beta2), rest1 = _mm512_set1_ps(1 - f.beta1),
+               rest2 = _mm512_set1_ps(1 - f.beta2);
+  const __m512 correction = _mm512_set1_ps(1 / f.correction), epsilon = _mm512_set1_ps(f.epsilon),
+               two = _mm512_set1_ps(2);
   for (std::int64_t i = 0; i < count; i += 16) {
     // The end is masked, so that an element has the same bits wherever a thread's share begins and ends.
     const auto mask = static_cast<__mmask16>(count - i >= 16 ? 0xffffu : (1u << (count - i)) - 1);
@@ -79,14 +87,17 @@ LOCKSTEP_AVX512 void update_wide(const AdamWFactors<float>& f, std::int64_t coun
     prefetch(weight + i + ahead);
     prefetch(first + i + ahead);
     prefetch(second + i + ahead);
-    const __m512 g = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, gradient + i), scale), before = _mm512_maskz_loadu_ps(mask, first + i);
+    const __m512 g = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, gradient + i), scale),
+                 before = _mm512_maskz_loadu_ps(mask, first + i);
     const __m512 m = _mm512_fmadd_ps(rest1, _mm512_sub_ps(g, before), before);
-    const __m512 v = _mm512_fmadd_ps(beta2, _mm512_maskz_loadu_ps(mask, second + i), _mm512_mul_ps(rest2, _mm512_mul_ps(g, g)));
+    const __m512 v =
+        _mm512_fmadd_ps(beta2, _mm512_maskz_loadu_ps(mask, second + i), _mm512_mul_ps(rest2, _mm512_mul_ps(g, g)));
     _mm512_mask_storeu_ps(first + i, mask, m);
     _mm512_mask_storeu_ps(second + i, mask, v);
     const __m512 divisor = _mm512_fmadd_ps(_mm512_sqrt_ps(v), correction, epsilon), guess = _mm512_rcp14_ps(divisor);
     const __m512 reciprocal = _mm512_mul_ps(guess, _mm512_fnmadd_ps(divisor, guess, two));
-    const __m512 w = _mm512_fnmadd_ps(_mm512_mul_ps(step, m), reciprocal, _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, weight + i), keep));
+    const __m512 w = _mm512_fnmadd_ps(_mm512_mul_ps(step, m), reciprocal,
+                                      _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, weight + i), keep));
     _mm512_mask_storeu_ps(weight + i, mask, w);
     if (compute == nullptr) continue;
     Bf16* const copy = compute + i;
@@ -114,7 +125,8 @@ bool is_wide() { return false; }
 }  // namespace
 
 template <class M>
-void adamw_update(const AdamWFactors<M>& factors, std::int64_t count, const M* gradient, M* weight, M* first, M* second, Bf16* compute) {
+void adamw_update(const AdamWFactors<M>& factors, std::int64_t count, const M* gradient, M* weight, M* first, M* second,
+                  Bf16* compute) {
   if constexpr (std::is_same_v<M, float>) {
     if (is_wide()) return update_wide(factors, count, gradient, weight, first, second, compute);
   }
@@ -139,8 +151,10 @@ double sum_of_squares(const M* values, std::int64_t count) {
   return sum;
 }
 
-template void adamw_update<float>(const AdamWFactors<float>&, std::int64_t, const float*, float*, float*, float*, Bf16*);
-template void adamw_update<double>(const AdamWFactors<double>&, std::int64_t, const double*, double*, double*, double*, Bf16*);
+template void adamw_update<float>(const AdamWFactors<float>&, std::int64_t, const float*, float*, float*, float*,
+                                  Bf16*);
+template void adamw_update<double>(const AdamWFactors<double>&, std::int64_t, const double*, double*, double*, double*,
+                                   Bf16*);
 template double sum_of_squares<float>(const float*, std::int64_t);
 template double sum_of_squares<double>(const double*, std::int64_t);
 

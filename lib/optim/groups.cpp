@@ -11,9 +11,11 @@ namespace {
 void require_match(const NamePattern& pattern, const std::vector<Parameter*>& parameters, std::string_view option) {
   const auto matches = [&](const Parameter* p) { return pattern.matches(p->name()); };
   if (std::any_of(parameters.begin(), parameters.end(), matches)) return;
-  const std::string example = parameters.empty() ? std::string() : fmt::format("; the first is '{}'", parameters.front()->name());
+  const std::string example =
+      parameters.empty() ? std::string() : fmt::format("; the first is '{}'", parameters.front()->name());
   throw Error(ExitCode::usage,
-              fmt::format("{}: pattern '{}' matches none of the model's {} parameters", option, pattern.text(), parameters.size()),
+              fmt::format("{}: pattern '{}' matches none of the model's {} parameters", option, pattern.text(),
+                          parameters.size()),
               fmt::format("patterns are searched for in Hugging Face names{}", example));
 }
 
@@ -27,7 +29,8 @@ double own_decay(const Parameter& parameter, const OptimizerOptions& options) {
 
 std::vector<ParameterSettings> settings_of(const std::vector<Parameter*>& parameters, const OptimizerOptions& options) {
   for (const OptimizerGroup& group : options.groups) require_match(group.match, parameters, "optimizer.groups");
-  for (const NamePattern& pattern : options.decay_exclude) require_match(pattern, parameters, "optimizer.decay_exclude");
+  for (const NamePattern& pattern : options.decay_exclude)
+    require_match(pattern, parameters, "optimizer.decay_exclude");
   std::vector<ParameterSettings> settings;
   for (const Parameter* parameter : parameters) {
     const auto group = std::find_if(options.groups.begin(), options.groups.end(),

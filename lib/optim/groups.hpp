@@ -11,14 +11,14 @@ namespace lockstep {
 
 /// What the optimizer applies to one parameter.
 struct ParameterSettings {
-  double lr_scale = 1;        // × the schedule's learning rate
+  double lr_scale = 1;  // × the schedule's learning rate
   double weight_decay = 0;
 };
 
-/// Settings of `parameters`, in their order. The first group whose pattern matches the logical name gives lr_scale and, if it sets one,
-/// weight decay; otherwise weight decay is optimizer.weight_decay, and 0 for names that match optimizer.decay_exclude and, where
-/// optimizer.decay is `matrices`, for tensors of fewer than two dimensions. Local, pure.
-/// Throws Error(usage) for a pattern that matches no parameter, naming it.
+/// Settings of `parameters`, in their order. The first group whose pattern matches the logical name gives lr_scale and,
+/// if it sets one, weight decay; otherwise weight decay is optimizer.weight_decay, and 0 for names that match
+/// optimizer.decay_exclude and, where optimizer.decay is `matrices`, for tensors of fewer than two dimensions. Local,
+/// pure. Throws Error(usage) for a pattern that matches no parameter, naming it.
 std::vector<ParameterSettings> settings_of(const std::vector<Parameter*>& parameters, const OptimizerOptions& options);
 
 }  // namespace lockstep

@@ -13,7 +13,8 @@ double learning_rate(const TrainConfig& config, std::int64_t step) {
   if (config.schedule.name == ScheduleName::constant) return peak;
   if (step >= end) return config.schedule.min_lr;
   const double progress = static_cast<double>(step - warmup) / static_cast<double>(end - warmup);
-  const double left = config.schedule.name == ScheduleName::linear ? 1 - progress : 0.5 * (1 + std::cos(std::numbers::pi * progress));
+  const double left =
+      config.schedule.name == ScheduleName::linear ? 1 - progress : 0.5 * (1 + std::cos(std::numbers::pi * progress));
   return config.schedule.min_lr + left * (peak - config.schedule.min_lr);
 }
 

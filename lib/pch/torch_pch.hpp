@@ -1,4 +1,5 @@
-// The LibTorch headers that the training rooms use, compiled once. Sources never include this file: they must build without it.
+// The LibTorch headers that the training rooms use, compiled once. Sources never include this file: they must build
+// without it.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/variable.h>

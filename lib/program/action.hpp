@@ -1,4 +1,5 @@
-// One entry of a rank's list: what is done, to what, on which lane, after what, with which memory. Lists of actions: program/step_program.hpp.
+// One entry of a rank's list: what is done, to what, on which lane, after what, with which memory. Lists of actions:
+// program/step_program.hpp.
 #pragma once
 
 #include "layout/mesh.hpp"
@@ -11,22 +12,29 @@
 namespace lockstep {
 
 enum class Op : std::uint8_t {
-  forward,           // of a block (or, before `expand`, of a stage) on one micro-batch
-  recompute,         // of a block: forward once more, to have what backward reads
-  backward,          // of a block: gradients of its input and, added to their units, of its parameters
-  finish_gradient,   // of a unit: its local gradient is complete; what nothing touched becomes zero
-  all_reduce,        // of a unit's gradient over `group`, summed
-  gradient_norm,     // of a unit: adds to the squared norm; of a gradient that the ranks along `group` hold alike, each adds its share
-  heartbeat,         // one small reduction over all ranks: loss, norm, tokens, stop, failure; every decision is taken from it
-  clip,              // the factor that gradients are scaled with, from the reduced norm
-  optimizer,         // of a unit: one update of weights and moments
-  refresh,           // of a unit: the compute copy follows the weights
-  reduce_loss,       // sums of an evaluation over all ranks: loss and tokens
+  forward,          // of a block (or, before `expand`, of a stage) on one micro-batch
+  recompute,        // of a block: forward once more, to have what backward reads
+  backward,         // of a block: gradients of its input and, added to their units, of its parameters
+  finish_gradient,  // of a unit: its local gradient is complete; what nothing touched becomes zero
+  all_reduce,       // of a unit's gradient over `group`, summed
+  gradient_norm,    // of a unit: adds to the squared norm; of a gradient that the ranks along `group` hold alike, each
+                    // adds its share
+  heartbeat,  // one small reduction over all ranks: loss, norm, tokens, stop, failure; every decision is taken from it
+  clip,       // the factor that gradients are scaled with, from the reduced norm
+  optimizer,  // of a unit: one update of weights and moments
+  refresh,    // of a unit: the compute copy follows the weights
+  reduce_loss,  // sums of an evaluation over all ranks: loss and tokens
 };
 std::string_view name_of(Op op);
 
 struct Subject {
-  enum class Kind : std::uint8_t { none, stage, block, unit, boundary } kind = Kind::none;   // boundary i: between blocks i - 1 and i
+  enum class Kind : std::uint8_t {
+    none,
+    stage,
+    block,
+    unit,
+    boundary
+  } kind = Kind::none;  // boundary i: between blocks i - 1 and i
   int index = 0;
   auto operator<=>(const Subject&) const = default;
 };
@@ -44,16 +52,17 @@ enum class Lane : std::uint8_t { compute, reduction };
 constexpr int lane_count = 2;
 std::string_view name_of(Lane lane);
 
-/// Positions, in the same list, of earlier actions on other lanes that must have ended before this one starts. The position of an
-/// action is its ticket.
+/// Positions, in the same list, of earlier actions on other lanes that must have ended before this one starts. The
+/// position of an action is its ticket.
 using Waits = std::vector<int>;
 
-/// What the action does with slots, by their index in the rank class. An action writes what it acquires and may read what it releases.
+/// What the action does with slots, by their index in the rank class. An action writes what it acquires and may read
+/// what it releases.
 struct Slots {
-  std::vector<int> acquires;   // memory begins
+  std::vector<int> acquires;  // memory begins
   std::vector<int> reads;
-  std::vector<int> writes;     // in place, what was there before may be read: accumulation
-  std::vector<int> releases;   // memory ends with this action
+  std::vector<int> writes;    // in place, what was there before may be read: accumulation
+  std::vector<int> releases;  // memory ends with this action
   bool operator==(const Slots&) const = default;
 };
 
@@ -62,8 +71,9 @@ struct Action {
   Subject subject;
   MicroBatch micro_batch = no_micro_batch;
   Lane lane = Lane::compute;
-  std::vector<AxisName> group;   // of a collective or a shared norm: the ranks along these axes of the program's mesh; empty otherwise
-  std::int64_t bytes = 0;        // of a collective: what each rank puts in
+  std::vector<AxisName>
+      group;  // of a collective or a shared norm: the ranks along these axes of the program's mesh; empty otherwise
+  std::int64_t bytes = 0;  // of a collective: what each rank puts in
   Waits waits;
   Slots slots;
   bool operator==(const Action&) const = default;

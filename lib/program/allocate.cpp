@@ -1,7 +1,7 @@
 // The last pass: which memory each action begins, reads, writes and ends.
 //
-// The output of block i - 1 is boundary i. Autograd keeps it until the backward of block i - 1 has run; if that block is computed again,
-// only the input of block i is needed, until the backward of block i.
+// The output of block i - 1 is boundary i. Autograd keeps it until the backward of block i - 1 has run; if that block
+// is computed again, only the input of block i is needed, until the backward of block i.
 #include "base/error.hpp"
 #include "program/passes.hpp"
 
@@ -16,7 +16,8 @@ namespace {
 
 class Allocation {
  public:
-  Allocation(RankClass& ranks, const ModelPlan& plan) : ranks_(ranks), plan_(plan), blocks_(static_cast<int>(plan.blocks.size())) {
+  Allocation(RankClass& ranks, const ModelPlan& plan)
+      : ranks_(ranks), plan_(plan), blocks_(static_cast<int>(plan.blocks.size())) {
     for (const Action& action : ranks.actions) {
       if (action.op == Op::recompute) recomputed_.insert({action.subject.index, action.micro_batch});
       if (action.op == Op::backward) trains_ = true;
@@ -68,9 +69,13 @@ class Allocation {
     return found->second;
   }
   int held(SlotKind kind, const Action& action) const { return find(kind, action.subject, no_micro_batch); }
-  int boundary(SlotKind kind, int index, const Action& action) const { return find(kind, boundary_subject(index), action.micro_batch); }
+  int boundary(SlotKind kind, int index, const Action& action) const {
+    return find(kind, boundary_subject(index), action.micro_batch);
+  }
 
-  const BlockPlan& block_of(const Action& action) const { return plan_.blocks[static_cast<std::size_t>(action.subject.index)]; }
+  const BlockPlan& block_of(const Action& action) const {
+    return plan_.blocks[static_cast<std::size_t>(action.subject.index)];
+  }
   bool recomputes(int block, MicroBatch micro_batch) const { return recomputed_.contains({block, micro_batch}); }
   bool has_boundary(int index) const { return index > 0 && index < blocks_; }
 
@@ -89,7 +94,8 @@ class Allocation {
   void each_unit(const Action& action, Use&& use) const {
     for (std::size_t i = 0; i < plan_.units.size(); ++i) {
       const std::vector<int>& blocks = plan_.units[i].blocks;
-      if (std::find(blocks.begin(), blocks.end(), action.subject.index) != blocks.end()) use(static_cast<int>(i), plan_.units[i]);
+      if (std::find(blocks.begin(), blocks.end(), action.subject.index) != blocks.end())
+        use(static_cast<int>(i), plan_.units[i]);
     }
   }
 
@@ -107,8 +113,10 @@ class Allocation {
       auto& uses = trains_ ? action.slots.reads : action.slots.releases;
       uses.push_back(boundary(SlotKind::boundary, block, action));
     }
-    if (has_boundary(block + 1)) acquire(action, SlotKind::boundary, boundary_subject(block + 1), block_of(action).output_bytes);
-    if (trains_ && !recomputes(block, action.micro_batch)) acquire(action, SlotKind::stash, action.subject, block_of(action).stash_bytes);
+    if (has_boundary(block + 1))
+      acquire(action, SlotKind::boundary, boundary_subject(block + 1), block_of(action).output_bytes);
+    if (trains_ && !recomputes(block, action.micro_batch))
+      acquire(action, SlotKind::stash, action.subject, block_of(action).stash_bytes);
     work(action);
   }
 
@@ -116,7 +124,8 @@ class Allocation {
     const int block = action.subject.index;
     read_weights(action);
     if (has_boundary(block)) action.slots.reads.push_back(boundary(SlotKind::boundary, block, action));
-    acquire(action, SlotKind::stash, action.subject, block_of(action).stash_bytes + block_of(action).output_bytes);   // its output is new
+    acquire(action, SlotKind::stash, action.subject,
+            block_of(action).stash_bytes + block_of(action).output_bytes);  // its output is new
     work(action);
   }
 
@@ -127,7 +136,8 @@ class Allocation {
     if (has_boundary(block)) {
       auto& uses = recomputes(block - 1, mb) ? action.slots.releases : action.slots.reads;
       uses.push_back(boundary(SlotKind::boundary, block, action));
-      acquire(action, SlotKind::boundary_gradient, boundary_subject(block), plan_.blocks[static_cast<std::size_t>(block - 1)].output_bytes);
+      acquire(action, SlotKind::boundary_gradient, boundary_subject(block),
+              plan_.blocks[static_cast<std::size_t>(block - 1)].output_bytes);
     }
     if (has_boundary(block + 1)) {
       if (!recomputes(block, mb)) action.slots.releases.push_back(boundary(SlotKind::boundary, block + 1, action));

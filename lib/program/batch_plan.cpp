@@ -8,7 +8,7 @@ namespace lockstep {
 
 SampleRange share_of(std::int64_t total, std::int64_t ranks, std::int64_t rank) {
   const std::int64_t each = total / ranks;
-  const std::int64_t longer = total % ranks;   // ranks with one more
+  const std::int64_t longer = total % ranks;  // ranks with one more
   return {rank * each + std::min(rank, longer), each + (rank < longer ? 1 : 0)};
 }
 
@@ -18,11 +18,14 @@ std::int64_t accumulation_of(std::int64_t total, std::int64_t ranks, std::int64_
 
 BatchPlan plan_batch(std::int64_t global_batch, std::int64_t ranks, std::optional<std::int64_t> micro_batch) {
   if (ranks < 1) fail(ExitCode::usage, "cannot divide a batch among {} ranks", ranks);
-  if (global_batch < 1) fail(ExitCode::usage, "a global batch of {} samples is no batch: it needs at least 1", global_batch);
-  if (micro_batch && *micro_batch < 1) fail(ExitCode::usage, "a micro-batch of {} samples is no batch: it needs at least 1", *micro_batch);
+  if (global_batch < 1)
+    fail(ExitCode::usage, "a global batch of {} samples is no batch: it needs at least 1", global_batch);
+  if (micro_batch && *micro_batch < 1)
+    fail(ExitCode::usage, "a micro-batch of {} samples is no batch: it needs at least 1", *micro_batch);
   if (ranks > global_batch)
-    throw Error(ExitCode::usage, fmt::format("cannot divide a global batch of {} samples among {} ranks: {} of them would have none",
-                                               global_batch, ranks, ranks - global_batch),
+    throw Error(ExitCode::usage,
+                fmt::format("cannot divide a global batch of {} samples among {} ranks: {} of them would have none",
+                            global_batch, ranks, ranks - global_batch),
                 fmt::format("start at most {} ranks, or raise the global batch", global_batch));
   const std::int64_t largest_share = share_of(global_batch, ranks, 0).count;
   const std::int64_t at_once = std::min(micro_batch.value_or(largest_share), largest_share);

@@ -1,5 +1,6 @@
-// How a step's global batch is divided: samples over ranks, a rank's samples over micro-batches. The global batch is what a run keeps;
-// everything here follows from it and the number of ranks. Which samples these are: data/order.hpp.
+// How a step's global batch is divided: samples over ranks, a rank's samples over micro-batches. The global batch is
+// what a run keeps; everything here follows from it and the number of ranks. Which samples these are:
+// data/sample_order.hpp.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +16,23 @@ struct SampleRange {
 };
 
 struct BatchPlan {
-  std::int64_t global_batch = 0;   // samples a step, over all ranks
-  std::int64_t ranks = 1;          // that share the data
-  std::int64_t micro_batch = 0;    // samples a rank computes at once, at most
-  std::int64_t accumulation = 1;   // micro-batches of every rank: the largest share needs so many
+  std::int64_t global_batch = 0;  // samples a step, over all ranks
+  std::int64_t ranks = 1;         // that share the data
+  std::int64_t micro_batch = 0;   // samples a rank computes at once, at most
+  std::int64_t accumulation = 1;  // micro-batches of every rank: the largest share needs so many
   bool operator==(const BatchPlan&) const = default;
 };
 
-/// The part of `rank` when `total` samples are divided among `ranks` as evenly as possible: the first ranks get one more. Local, pure.
+/// The part of `rank` when `total` samples are divided among `ranks` as evenly as possible: the first ranks get one
+/// more. Local, pure.
 SampleRange share_of(std::int64_t total, std::int64_t ranks, std::int64_t rank);
 
-/// Micro-batches that every rank runs so that the largest share fits in batches of at most `micro_batch` samples. Local, pure.
+/// Micro-batches that every rank runs so that the largest share fits in batches of at most `micro_batch` samples.
+/// Local, pure.
 std::int64_t accumulation_of(std::int64_t total, std::int64_t ranks, std::int64_t micro_batch);
 
-/// Without `micro_batch` a rank computes all of its samples at once. Throws Error(usage) if there are more ranks than samples, naming
-/// both, or for sizes below 1.
+/// Without `micro_batch` a rank computes all of its samples at once. Throws Error(usage) if there are more ranks than
+/// samples, naming both, or for sizes below 1.
 BatchPlan plan_batch(std::int64_t global_batch, std::int64_t ranks, std::optional<std::int64_t> micro_batch);
 
 /// The samples of `rank`.

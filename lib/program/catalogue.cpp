@@ -12,7 +12,7 @@ const StepProgram& Catalogue::pick([[maybe_unused]] std::int64_t step, ProgramPh
 Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramOptions& options) {
   Catalogue catalogue;
   StepProgram train = expand(schedule_training(mesh, options.micro_batches), plan);
-  train = economise(train, plan, options.recompute);
+  train = recompute(train, plan, options.recompute);
   train = data_parallel(train, plan, options.data_axes);
   train = update(train, plan, options.update);
   catalogue.train = allocate(train, plan);

@@ -2,7 +2,7 @@
 
 #include "base/json.hpp"
 #include "base/text.hpp"
-#include "program/memory.hpp"
+#include "program/memory_estimate.hpp"
 #include "report/table.hpp"
 
 #include <fmt/format.h>
@@ -47,7 +47,8 @@ void batch_rows(Rows& rows, const DryRunFacts& facts) {
   rows.count("global_batch_samples", "global batch, samples", batch.global_batch);
   const std::int64_t most = samples_of(batch, 0).count;
   const std::int64_t least = samples_of(batch, batch.ranks - 1).count;
-  rows.row({"", "rank_samples_max", "samples a rank", most, most == least ? fmt::to_string(most) : fmt::format("{} or {}", most, least)});
+  rows.row({"", "rank_samples_max", "samples a rank", most,
+            most == least ? fmt::to_string(most) : fmt::format("{} or {}", most, least)});
   rows.count("micro_batch_samples", "micro-batch, samples", batch.micro_batch);
   rows.count("accumulation", "micro-batches a step", batch.accumulation);
   rows.count("length_tokens", "tokens a sample", facts.length);
@@ -89,7 +90,8 @@ void memory_rows(Rows& rows, const Catalogue& programs) {
   rows.bytes("gradient_bytes", "gradients", of(SlotKind::gradient));
   rows.bytes("optimizer_state_bytes", "optimizer state", of(SlotKind::optimizer_state));
   rows.bytes("activation_bytes", "activations", of(SlotKind::stash));
-  rows.bytes("buffer_bytes", "buffers", of(SlotKind::boundary) + of(SlotKind::boundary_gradient) + of(SlotKind::workspace));
+  rows.bytes("buffer_bytes", "buffers",
+             of(SlotKind::boundary) + of(SlotKind::boundary_gradient) + of(SlotKind::workspace));
   rows.bytes("peak_bytes", "peak", use.peak_bytes);
   rows.row({"", "peak_action", "reached at", at, at});
 }

@@ -1,5 +1,5 @@
-// What `train --dry-run` says about a run before anything is allocated: mesh, batch, parameters, memory by kind, work and checkpoint size.
-// A pure function of plain values; how rows are printed knows nothing of training.
+// What `train --dry-run` says about a run before anything is allocated: mesh, batch, parameters, memory by kind, work
+// and checkpoint size. A pure function of plain values; how rows are printed knows nothing of training.
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -15,26 +15,26 @@
 namespace lockstep {
 
 struct Row {
-  std::string section;                                       // "memory per rank"
-  std::string key;                                           // in JSON, with its unit: "peak_bytes"
-  std::string label;                                         // for people: "peak"
+  std::string section;  // "memory per rank"
+  std::string key;      // in JSON, with its unit: "peak_bytes"
+  std::string label;    // for people: "peak"
   std::variant<std::int64_t, double, std::string> value;
-  std::string text;                                          // the value for people: "412 MiB"
+  std::string text;  // the value for people: "412 MiB"
 };
 
 struct DryRunFacts {
   Mesh mesh;
   BatchPlan batch;
-  std::int64_t length = 0;                // T, tokens a sample
-  std::int64_t steps = 0;                 // of the whole run
-  std::int64_t parameters = 0;            // stored elements, padding left out
-  double flops_per_token = 0;             // model FLOPs, forward and backward
-  std::int64_t weight_bytes = 0;          // of the parameters in the type that a checkpoint stores
-  std::int64_t optimizer_state_bytes = 0; // of the optimizer's tensors in the type that a checkpoint stores
+  std::int64_t length = 0;                 // T, tokens a sample
+  std::int64_t steps = 0;                  // of the whole run
+  std::int64_t parameters = 0;             // stored elements, padding left out
+  double flops_per_token = 0;              // model FLOPs, forward and backward
+  std::int64_t weight_bytes = 0;           // of the parameters in the type that a checkpoint stores
+  std::int64_t optimizer_state_bytes = 0;  // of the optimizer's tensors in the type that a checkpoint stores
 };
 
-/// Rows in the order in which they are read. Memory is that of the training program on the rank that needs most, read off
-/// its slots.
+/// Rows in the order in which they are read. Memory is that of the training program on the rank that needs most, read
+/// off its slots.
 std::vector<Row> dry_run(const DryRunFacts& facts, const ModelPlan& plan, const Catalogue& programs);
 
 /// Sections with aligned labels and values.

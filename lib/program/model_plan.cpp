@@ -8,10 +8,13 @@ namespace lockstep {
 
 namespace {
 
-std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 /// The unit of the parameters of the blocks [first, last].
-UnitPlan unit_of(const std::vector<BlockPlan>& blocks, const std::vector<ParameterPlan>& parameters, const UnitTypes& types, int first, int last) {
+UnitPlan unit_of(const std::vector<BlockPlan>& blocks, const std::vector<ParameterPlan>& parameters,
+                 const UnitTypes& types, int first, int last) {
   UnitPlan unit;
   const auto name = [&](int block) { return blocks[static_cast<std::size_t>(block)].name; };
   unit.name = first == last ? name(first) : fmt::format("{}..{}", name(first), name(last));
@@ -34,17 +37,19 @@ UnitPlan unit_of(const std::vector<BlockPlan>& blocks, const std::vector<Paramet
 
 }  // namespace
 
-std::vector<UnitPlan> make_units(const std::vector<BlockPlan>& blocks, const std::vector<ParameterPlan>& parameters, const UnitTypes& types,
-                                 std::int64_t bucket_bytes) {
+std::vector<UnitPlan> make_units(const std::vector<BlockPlan>& blocks, const std::vector<ParameterPlan>& parameters,
+                                 const UnitTypes& types, std::int64_t bucket_bytes) {
   for (const ParameterPlan& parameter : parameters)
     for (const int block : parameter.blocks.empty() ? std::vector<int>{-1} : parameter.blocks)
-      invariant(block >= 0 && static_cast<std::size_t>(block) < blocks.size(), "every parameter belongs to a block of the model");
-  std::vector<UnitPlan> units;   // last first
-  int last = -1;                 // of the unit that is being filled
+      invariant(block >= 0 && static_cast<std::size_t>(block) < blocks.size(),
+                "every parameter belongs to a block of the model");
+  std::vector<UnitPlan> units;  // last first
+  int last = -1;                // of the unit that is being filled
   for (int block = static_cast<int>(blocks.size()) - 1; block >= 0; --block) {
     if (unit_of(blocks, parameters, types, block, block).parameters.empty()) continue;
     const bool joins = last >= 0 && unit_of(blocks, parameters, types, block, last).gradient_bytes <= bucket_bytes;
-    if (joins) units.back() = unit_of(blocks, parameters, types, block, last);
+    if (joins)
+      units.back() = unit_of(blocks, parameters, types, block, last);
     else {
       last = block;
       units.push_back(unit_of(blocks, parameters, types, block, block));

@@ -1,4 +1,5 @@
-// A model as programs see it: plain numbers for blocks and units. Who fills it knows the architecture; this room does not.
+// A model as programs see it: plain numbers for blocks and units. Who fills it knows the architecture; this room does
+// not.
 #pragma once
 
 #include "layout/dtype.hpp"
@@ -12,12 +13,12 @@ namespace lockstep {
 /// One block on one micro-batch of the largest shape.
 struct BlockPlan {
   std::string name;
-  std::int64_t stash_bytes = 0;       // kept from forward to backward, without the block's input and output
-  std::int64_t output_bytes = 0;      // handed to the next block, whose gradient is as large; the last block's is a loss: 0
-  std::int64_t workspace_bytes = 0;   // temporaries while forward or backward runs
+  std::int64_t stash_bytes = 0;   // kept from forward to backward, without the block's input and output
+  std::int64_t output_bytes = 0;  // handed to the next block, whose gradient is as large; the last block's is a loss: 0
+  std::int64_t workspace_bytes = 0;  // temporaries while forward or backward runs
   double forward_flops = 0;
   double backward_flops = 0;
-  bool recomputable = false;          // may drop its stash and compute it again: a decoder block
+  bool recomputable = false;  // may drop its stash and compute it again: a decoder block
   bool operator==(const BlockPlan&) const = default;
 };
 
@@ -25,40 +26,41 @@ struct BlockPlan {
 struct ParameterPlan {
   std::string name;
   std::int64_t elements = 0;
-  std::vector<int> blocks;            // that read it, the owner first
+  std::vector<int> blocks;  // that read it, the owner first
 };
 
 /// Parameters whose gradients are reduced and which are updated at once.
 struct UnitPlan {
   std::string name;
-  std::vector<int> parameters;        // in the order of their storage
-  std::vector<int> blocks;            // whose backward adds to the unit's gradient, ascending
-  std::int64_t elements = 0;          // of the unit's buffers, padding included
+  std::vector<int> parameters;  // in the order of their storage
+  std::vector<int> blocks;      // whose backward adds to the unit's gradient, ascending
+  std::int64_t elements = 0;    // of the unit's buffers, padding included
   std::int64_t master_bytes = 0;
-  std::int64_t compute_bytes = 0;     // 0: kernels read the master itself
+  std::int64_t compute_bytes = 0;  // 0: kernels read the master itself
   std::int64_t gradient_bytes = 0;
   std::int64_t optimizer_bytes = 0;
   bool operator==(const UnitPlan&) const = default;
 };
 
 struct ModelPlan {
-  std::vector<BlockPlan> blocks;      // in forward order
+  std::vector<BlockPlan> blocks;  // in forward order
   std::vector<UnitPlan> units;
 };
 
 /// The types of what a unit stores.
 struct UnitTypes {
   DType master = DType::f32;
-  DType compute = DType::f32;         // equal to master: no copy
-  int moments = 2;                    // of the master type, an element
+  DType compute = DType::f32;  // equal to master: no copy
+  int moments = 2;             // of the master type, an element
 };
 
 /// Parameters begin at multiples of so many bytes in a unit's master buffer.
 constexpr std::int64_t unit_alignment_bytes = 64;
 
-/// Units of whole blocks (a parameter goes with its first block), in block order. Walking backward, as gradients complete, the next block
-/// joins a unit while the gradient stays within `bucket_bytes`; 0: one unit a block. Blocks without parameters have none.
-std::vector<UnitPlan> make_units(const std::vector<BlockPlan>& blocks, const std::vector<ParameterPlan>& parameters, const UnitTypes& types,
-                                 std::int64_t bucket_bytes);
+/// Units of whole blocks (a parameter goes with its first block), in block order. Walking backward, as gradients
+/// complete, the next block joins a unit while the gradient stays within `bucket_bytes`; 0: one unit a block. Blocks
+/// without parameters have none.
+std::vector<UnitPlan> make_units(const std::vector<BlockPlan>& blocks, const std::vector<ParameterPlan>& parameters,
+                                 const UnitTypes& types, std::int64_t bucket_bytes);
 
 }  // namespace lockstep

@@ -33,7 +33,7 @@ class Rewriter {
     return new_position_.back();
   }
   std::vector<Action> list_;
-  std::vector<int> new_position_;   // by position in the old list
+  std::vector<int> new_position_;  // by position in the old list
 };
 
 Action make(Op op, Subject subject, MicroBatch micro_batch = no_micro_batch) {
@@ -71,7 +71,8 @@ StepProgram rewritten(const StepProgram& program, Rewrite&& rewrite) {
 }
 
 StepProgram on_all_ranks(std::string name, const Mesh& mesh, int micro_batches) {
-  if (micro_batches < 1) fail(ExitCode::usage, "a step of {} micro-batches does nothing: it needs at least 1", micro_batches);
+  if (micro_batches < 1)
+    fail(ExitCode::usage, "a step of {} micro-batches does nothing: it needs at least 1", micro_batches);
   StepProgram program;
   program.name = std::move(name);
   program.mesh = mesh;
@@ -103,7 +104,8 @@ StepProgram schedule_training(const Mesh& mesh, int micro_batches) {
 
 StepProgram schedule_evaluation(const Mesh& mesh, int micro_batches) {
   StepProgram program = on_all_ranks("eval", mesh, micro_batches);
-  for (MicroBatch mb = 0; mb < micro_batches; ++mb) program.classes.front().actions.push_back(make(Op::forward, stage_subject(0), mb));
+  for (MicroBatch mb = 0; mb < micro_batches; ++mb)
+    program.classes.front().actions.push_back(make(Op::forward, stage_subject(0), mb));
   return program;
 }
 
@@ -132,7 +134,7 @@ StepProgram expand(const StepProgram& program, const ModelPlan& plan) {
   return result;
 }
 
-StepProgram economise(const StepProgram& program, const ModelPlan& plan, RecomputePolicy policy) {
+StepProgram recompute(const StepProgram& program, const ModelPlan& plan, RecomputePolicy policy) {
   if (policy == RecomputePolicy::none) return program;
   return rewritten(program, [&](const std::vector<Action>& actions) {
     Rewriter out;
@@ -155,11 +157,13 @@ StepProgram data_parallel(const StepProgram& program, const ModelPlan& plan, con
   }
   return rewritten(program, [&](const std::vector<Action>& actions) {
     const auto adds_to = [](const Action& action, const UnitPlan& unit) {
-      return action.op == Op::backward && std::find(unit.blocks.begin(), unit.blocks.end(), action.subject.index) != unit.blocks.end();
+      return action.op == Op::backward &&
+             std::find(unit.blocks.begin(), unit.blocks.end(), action.subject.index) != unit.blocks.end();
     };
-    std::vector<std::vector<int>> completed(actions.size());   // units whose last backward stands at a position
+    std::vector<std::vector<int>> completed(actions.size());  // units whose last backward stands at a position
     for (std::size_t unit = 0; unit < plan.units.size(); ++unit) {
-      const auto last = std::find_if(actions.rbegin(), actions.rend(), [&](const Action& action) { return adds_to(action, plan.units[unit]); });
+      const auto last = std::find_if(actions.rbegin(), actions.rend(),
+                                     [&](const Action& action) { return adds_to(action, plan.units[unit]); });
       invariant(last != actions.rend(), "every unit has a backward that adds to its gradient");
       completed[static_cast<std::size_t>(actions.rend() - last) - 1].push_back(static_cast<int>(unit));
     }
@@ -169,7 +173,8 @@ StepProgram data_parallel(const StepProgram& program, const ModelPlan& plan, con
       for (const int unit : completed[i]) {
         const int finished = out.add(make(Op::finish_gradient, unit_subject(unit)));
         if (ranks > 1)
-          out.add(make_collective(Op::all_reduce, unit_subject(unit), group, plan.units[static_cast<std::size_t>(unit)].gradient_bytes, {finished}));
+          out.add(make_collective(Op::all_reduce, unit_subject(unit), group,
+                                  plan.units[static_cast<std::size_t>(unit)].gradient_bytes, {finished}));
       }
     }
     return std::move(out).list();
@@ -179,13 +184,14 @@ StepProgram data_parallel(const StepProgram& program, const ModelPlan& plan, con
 StepProgram update(const StepProgram& program, const ModelPlan& plan, const UpdateOptions& options) {
   return rewritten(program, [&](const std::vector<Action>& actions) {
     Rewriter out;
-    std::vector<Action> norms;   // of reduced gradients, in the order in which these become complete
+    std::vector<Action> norms;  // of reduced gradients, in the order in which these become complete
     for (const Action& action : actions) {
       const int position = out.keep(action);
       if (action.op == Op::finish_gradient) {
-        const bool reduced = std::ranges::any_of(
-            actions, [&](const Action& other) { return other.op == Op::all_reduce && other.subject == action.subject; });
-        if (!reduced) out.add(make(Op::gradient_norm, action.subject));   // at once: what is small is still in cache
+        const bool reduced = std::ranges::any_of(actions, [&](const Action& other) {
+          return other.op == Op::all_reduce && other.subject == action.subject;
+        });
+        if (!reduced) out.add(make(Op::gradient_norm, action.subject));  // at once: what is small is still in cache
       } else if (action.op == Op::all_reduce) {
         Action norm = make(Op::gradient_norm, action.subject);
         norm.group = action.group;
@@ -201,7 +207,7 @@ StepProgram update(const StepProgram& program, const ModelPlan& plan, const Upda
     };
     const int heartbeat =
         add(make_collective(Op::heartbeat, {}, all_axes(program.mesh), options.heartbeat_bytes, after_compute(list)));
-    Waits decided{heartbeat};   // what comes first on the compute lane waits, the rest follows it
+    Waits decided{heartbeat};  // what comes first on the compute lane waits, the rest follows it
     const auto add_decided = [&](Action action) {
       action.waits = std::exchange(decided, {});
       add(std::move(action));

@@ -1,5 +1,5 @@
-// The passes that make a step program, in the order in which they are applied. Each takes a program and gives one; none communicates.
-// Which passes a run's programs go through: program/catalogue.hpp.
+// The passes that make a step program, in the order in which they are applied. Each takes a program and gives one; none
+// communicates. Which passes a run's programs go through: program/catalogue.hpp.
 #pragma once
 
 #include "program/model_plan.hpp"
@@ -20,13 +20,14 @@ StepProgram schedule_evaluation(const Mesh& mesh, int micro_batches);
 StepProgram expand(const StepProgram& program, const ModelPlan& plan);
 
 /// Recomputes each recomputable block right before its backward.
-StepProgram economise(const StepProgram& program, const ModelPlan& plan, RecomputePolicy policy);
+StepProgram recompute(const StepProgram& program, const ModelPlan& plan, RecomputePolicy policy);
 
-/// Finishes each unit's gradient after its last backward and sums it over `axes` beside what follows. Axes of size 1 in all: nothing to sum.
+/// Finishes each unit's gradient after its last backward and sums it over `axes` beside what follows. Axes of size 1 in
+/// all: nothing to sum.
 StepProgram data_parallel(const StepProgram& program, const ModelPlan& plan, const std::vector<AxisName>& axes);
 
-/// The norm of each gradient as soon as it is complete or, where ranks reduce it, after all backwards, each rank its share; then heartbeat,
-/// clip, optimizer and refresh of each unit.
+/// The norm of each gradient as soon as it is complete or, where ranks reduce it, after all backwards, each rank its
+/// share; then heartbeat, clip, optimizer and refresh of each unit.
 StepProgram update(const StepProgram& program, const ModelPlan& plan, const UpdateOptions& options);
 
 /// After all forwards of an evaluation: one sum of losses over all ranks.

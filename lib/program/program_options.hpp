@@ -16,19 +16,20 @@ enum class RecomputePolicy { none, block };
 enum class Refresh { separate, with_optimizer };
 
 struct UpdateOptions {
-  bool clips = true;                       // the program has a clip action
+  bool clips = true;  // the program has a clip action
   Refresh refresh = Refresh::separate;
   std::int64_t heartbeat_bytes = 0;
 };
 
 struct ProgramOptions {
-  int micro_batches = 1;                   // of each rank in a training step: the accumulation
-  int eval_micro_batches = 0;              // of each rank in an evaluation; 0: the run does not evaluate
+  int micro_batches = 1;       // of each rank in a training step: the accumulation
+  int eval_micro_batches = 0;  // of each rank in an evaluation; 0: the run does not evaluate
   RecomputePolicy recompute = RecomputePolicy::none;
   UpdateOptions update;
   std::int64_t eval_reduction_bytes = 0;
-  std::vector<AxisName> data_axes{"dp_replicate", "dp_shard", "ring", "ulysses"};   // over which tokens differ; those of the mesh count
-  std::int64_t memory_limit_bytes = 0;     // a rank's; 0: no limit
+  std::vector<AxisName> data_axes{"dp_replicate", "dp_shard", "ring",
+                                  "ulysses"};  // over which tokens differ; those of the mesh count
+  std::int64_t memory_limit_bytes = 0;         // a rank's; 0: no limit
 };
 
 }  // namespace lockstep

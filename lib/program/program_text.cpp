@@ -34,8 +34,8 @@ std::string head_of(const StepProgram& program) {
     if (axis.size > 1) mesh += fmt::format("{}{} {}", mesh.empty() ? "" : " x ", axis.name, axis.size);
   const int ranks = world_size(program.mesh);
   return fmt::format("program {}: {} micro-batch{}, {} rank{}{}, hash {}\n", program.name, program.micro_batches,
-                     program.micro_batches == 1 ? "" : "es", ranks, ranks == 1 ? "" : "s", mesh.empty() ? "" : " (" + mesh + ")",
-                     to_hex(hash_of(program)).substr(0, 12));
+                     program.micro_batches == 1 ? "" : "es", ranks, ranks == 1 ? "" : "s",
+                     mesh.empty() ? "" : " (" + mesh + ")", to_hex(hash_of(program)).substr(0, 12));
 }
 
 /// Bytes of the slots that live within the step while the action runs, and what remains of them after it.
@@ -71,7 +71,8 @@ std::string table_of(const StepProgram& program, const RankClass& ranks, const s
     const Action& action = ranks.actions[i];
     const std::string line = fmt::format("{:>5}  {:<9}  {:<{}}  {:>10}  {}", i, name_of(action.lane), words[i], width,
                                          human(live.during(action)), fmt::join(action.waits, " "));
-    text += std::string(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(line.find_last_not_of(' ') + 1)) + "\n";
+    text +=
+        std::string(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(line.find_last_not_of(' ') + 1)) + "\n";
   }
   return text;
 }

@@ -1,4 +1,4 @@
-#include "program/memory.hpp"
+#include "program/memory_estimate.hpp"
 #include "program/rules.hpp"
 
 #include "base/text.hpp"
@@ -33,10 +33,12 @@ void check_ranks(const StepProgram& program) {
   std::vector<int> lists(static_cast<std::size_t>(world_size(program.mesh)), 0);
   for (const RankClass& ranks : program.classes) {
     if (ranks.ranks.empty()) throw Fault{0, -1, "a class of ranks is empty"};
-    if (!std::is_sorted(ranks.ranks.begin(), ranks.ranks.end())) throw Fault{ranks.ranks.front(), -1, "the ranks of its class are not ascending"};
+    if (!std::is_sorted(ranks.ranks.begin(), ranks.ranks.end()))
+      throw Fault{ranks.ranks.front(), -1, "the ranks of its class are not ascending"};
     for (const Rank rank : ranks.ranks) {
       if (rank < 0 || rank >= world_size(program.mesh))
-        throw Fault{ranks.ranks.front(), -1, fmt::format("its class holds rank {}, which the mesh does not have", rank)};
+        throw Fault{ranks.ranks.front(), -1,
+                    fmt::format("its class holds rank {}, which the mesh does not have", rank)};
       ++lists[static_cast<std::size_t>(rank)];
     }
   }
@@ -47,26 +49,34 @@ void check_ranks(const StepProgram& program) {
 /// Why the action makes no sense by itself; empty if it does.
 std::string objection(const StepProgram& program, const ModelPlan& plan, const Action& action) {
   const Subject::Kind kind = kind_of_subject(action.op);
-  if (action.subject.kind != kind) return fmt::format("acts on a {}, not on a {}", name_of(action.subject.kind), name_of(kind));
-  const std::size_t subjects = kind == Subject::Kind::block ? plan.blocks.size() : kind == Subject::Kind::unit ? plan.units.size() : 1;
+  if (action.subject.kind != kind)
+    return fmt::format("acts on a {}, not on a {}", name_of(action.subject.kind), name_of(kind));
+  const std::size_t subjects = kind == Subject::Kind::block  ? plan.blocks.size()
+                               : kind == Subject::Kind::unit ? plan.units.size()
+                                                             : 1;
   if (action.subject.index < 0 || static_cast<std::size_t>(action.subject.index) >= subjects)
     return fmt::format("acts on {} {} of {}", name_of(kind), action.subject.index, subjects);
   const bool of_micro_batch = kind == Subject::Kind::block;
   if (of_micro_batch && (action.micro_batch < 0 || action.micro_batch >= program.micro_batches))
     return fmt::format("is of micro-batch {} of {}", action.micro_batch, program.micro_batches);
   if (!of_micro_batch && action.micro_batch != no_micro_batch) return "is of a micro-batch, but belongs to the step";
-  if (is_collective(action.op) != (action.lane == Lane::reduction)) return fmt::format("is on the {} lane", name_of(action.lane));
+  if (is_collective(action.op) != (action.lane == Lane::reduction))
+    return fmt::format("is on the {} lane", name_of(action.lane));
   if (!is_collective(action.op) && action.bytes != 0) return "has a payload, but is no collective";
-  if (!is_collective(action.op) && action.op != Op::gradient_norm && !action.group.empty()) return "has a group, but is nothing that ranks share";
+  if (!is_collective(action.op) && action.op != Op::gradient_norm && !action.group.empty())
+    return "has a group, but is nothing that ranks share";
   for (const AxisName& axis : action.group) {
-    if (find_axis(program.mesh, axis) == nullptr) return fmt::format("is over axis {}, which the mesh does not have", axis);
-    if (std::count(action.group.begin(), action.group.end(), axis) > 1) return fmt::format("is over axis {} twice", axis);
+    if (find_axis(program.mesh, axis) == nullptr)
+      return fmt::format("is over axis {}, which the mesh does not have", axis);
+    if (std::count(action.group.begin(), action.group.end(), axis) > 1)
+      return fmt::format("is over axis {} twice", axis);
   }
   return {};
 }
 
 bool slots_exist(const RankClass& ranks, const std::vector<int>& slots) {
-  return std::all_of(slots.begin(), slots.end(), [&](int slot) { return slot >= 0 && static_cast<std::size_t>(slot) < ranks.slots.size(); });
+  return std::all_of(slots.begin(), slots.end(),
+                     [&](int slot) { return slot >= 0 && static_cast<std::size_t>(slot) < ranks.slots.size(); });
 }
 
 void check_list(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan) {
@@ -77,10 +87,11 @@ void check_list(const StepProgram& program, const RankClass& ranks, const ModelP
     if (!reason.empty()) throw Fault{ranks.ranks.front(), position, reason};
     for (const int wait : action.waits)
       if (wait < 0 || wait >= position)
-        throw Fault{ranks.ranks.front(), position, fmt::format("waits for action {}, which does not come before it", wait)};
+        throw Fault{ranks.ranks.front(), position,
+                    fmt::format("waits for action {}, which does not come before it", wait)};
     const Slots& slots = action.slots;
-    if (!slots_exist(ranks, slots.acquires) || !slots_exist(ranks, slots.reads) ||
-        !slots_exist(ranks, slots.writes) || !slots_exist(ranks, slots.releases))
+    if (!slots_exist(ranks, slots.acquires) || !slots_exist(ranks, slots.reads) || !slots_exist(ranks, slots.writes) ||
+        !slots_exist(ranks, slots.releases))
       throw Fault{ranks.ranks.front(), position, "uses a slot that its class does not have"};
   }
 }
@@ -96,7 +107,8 @@ void check_memory(const RankClass& ranks, std::int64_t limit_bytes) {
   const MemoryUse use = memory_of(ranks);
   if (limit_bytes == 0 || use.peak_bytes <= limit_bytes) return;
   const auto human = [](std::int64_t bytes) { return human_bytes(static_cast<std::uint64_t>(bytes)); };
-  throw Fault{ranks.ranks.front(), use.peak_action, fmt::format("needs {}, the limit is {}", human(use.peak_bytes), human(limit_bytes)), true};
+  throw Fault{ranks.ranks.front(), use.peak_action,
+              fmt::format("needs {}, the limit is {}", human(use.peak_bytes), human(limit_bytes)), true};
 }
 
 }  // namespace lockstep::rules

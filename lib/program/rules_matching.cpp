@@ -1,5 +1,6 @@
-// Collectives across ranks. Ranks whose groups stay within their class do the same at the same time, so there is nothing to match; otherwise
-// all ranks are walked together: whoever can go on does, until all have ended or nobody can.
+// Collectives across ranks. Ranks whose groups stay within their class do the same at the same time, so there is
+// nothing to match; otherwise all ranks are walked together: whoever can go on does, until all have ended or nobody
+// can.
 #include "program/rules.hpp"
 
 #include <fmt/format.h>
@@ -13,7 +14,8 @@ namespace {
 
 class Walk {
  public:
-  explicit Walk(const StepProgram& program) : program_(program), states_(static_cast<std::size_t>(world_size(program.mesh))) {
+  explicit Walk(const StepProgram& program)
+      : program_(program), states_(static_cast<std::size_t>(world_size(program.mesh))) {
     for (const RankClass& ranks : program.classes)
       for (const Rank rank : ranks.ranks) start(state(rank), ranks.actions);
   }
@@ -28,16 +30,17 @@ class Walk {
     }
     for (Rank rank = 0; rank < static_cast<Rank>(states_.size()); ++rank)
       for (std::size_t lane = 0; lane < lane_count; ++lane)
-        if (const int stuck = head(state(rank), lane); stuck >= 0 && ready(state(rank), stuck)) throw Fault{rank, stuck, why_stuck(rank, stuck)};
+        if (const int stuck = head(state(rank), lane); stuck >= 0 && ready(state(rank), stuck))
+          throw Fault{rank, stuck, why_stuck(rank, stuck)};
   }
 
  private:
   struct State {
     const std::vector<Action>* actions = nullptr;
-    std::array<std::vector<int>, lane_count> lanes;   // positions
+    std::array<std::vector<int>, lane_count> lanes;  // positions
     std::array<std::size_t, lane_count> next{};
     std::vector<bool> ended;
-    std::vector<int> collectives;                     // positions, in order of issue over all lanes
+    std::vector<int> collectives;  // positions, in order of issue over all lanes
     std::size_t next_collective = 0;
   };
 
@@ -60,7 +63,8 @@ class Walk {
   static bool ready(const State& state, int position) {
     const Action& action = (*state.actions)[static_cast<std::size_t>(position)];
     if (is_collective(action.op) && state.collectives[state.next_collective] != position) return false;
-    return std::all_of(action.waits.begin(), action.waits.end(), [&](int wait) { return state.ended[static_cast<std::size_t>(wait)]; });
+    return std::all_of(action.waits.begin(), action.waits.end(),
+                       [&](int wait) { return state.ended[static_cast<std::size_t>(wait)]; });
   }
 
   static void end(State& state, int position) {
@@ -84,8 +88,9 @@ class Walk {
       if (theirs < 0 || !ready(state(member), theirs)) return false;
       const Action& other = (*state(member).actions)[static_cast<std::size_t>(theirs)];
       if (other.group != action.group) return false;
-      if (other.op != action.op || other.subject != action.subject)   // then the payload is equal too: check_step
-        throw Fault{rank, position, fmt::format("meets action {} of rank {}: {}", theirs, member, to_text(program_, other))};
+      if (other.op != action.op || other.subject != action.subject)  // then the payload is equal too: check_step
+        throw Fault{rank, position,
+                    fmt::format("meets action {} of rank {}: {}", theirs, member, to_text(program_, other))};
     }
     for (const Rank member : members) end(state(member), head(state(member), lane));
     return true;
@@ -98,7 +103,8 @@ class Walk {
       if (theirs < 0) return fmt::format("waits for ever for rank {}, which has ended", member);
       const Action& other = (*state(member).actions)[static_cast<std::size_t>(theirs)];
       if (other.group != action.group || !ready(state(member), theirs))
-        return fmt::format("waits for ever for rank {}, which is at action {} ({})", member, theirs, to_text(program_, other));
+        return fmt::format("waits for ever for rank {}, which is at action {} ({})", member, theirs,
+                           to_text(program_, other));
     }
     return "waits for ever";
   }
@@ -113,7 +119,8 @@ bool classes_keep_to_themselves(const StepProgram& program) {
   for (const RankClass& ranks : program.classes) {
     std::vector<std::vector<AxisName>> groups;
     for (const Action& action : ranks.actions)
-      if (is_collective(action.op) && std::find(groups.begin(), groups.end(), action.group) == groups.end()) groups.push_back(action.group);
+      if (is_collective(action.op) && std::find(groups.begin(), groups.end(), action.group) == groups.end())
+        groups.push_back(action.group);
     for (const Rank rank : ranks.ranks)
       for (const auto& group : groups)
         for (const Rank member : group_along(program.mesh, rank, group))

@@ -1,4 +1,4 @@
-#include "program/order.hpp"
+#include "program/happens_before.hpp"
 #include "program/rules.hpp"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ struct Use {
 struct Life {
   std::vector<int> acquired;
   std::vector<int> released;
-  std::vector<Use> uses;   // all four kinds
+  std::vector<Use> uses;  // all four kinds
 };
 
 std::vector<Life> lives_of(const RankClass& ranks) {
@@ -33,7 +33,7 @@ std::vector<Life> lives_of(const RankClass& ranks) {
     use(slots.acquires, true);
     use(slots.writes, true);
     use(slots.reads, false);
-    use(slots.releases, true);   // the memory may be another's afterwards
+    use(slots.releases, true);  // the memory may be another's afterwards
     for (const int slot : slots.acquires) lives[static_cast<std::size_t>(slot)].acquired.push_back(position);
     for (const int slot : slots.releases) lives[static_cast<std::size_t>(slot)].released.push_back(position);
   }
@@ -54,7 +54,9 @@ class SlotCheck {
   }
 
  private:
-  [[noreturn]] void reject(int action, const std::string& reason) const { throw Fault{ranks_.ranks.front(), action, reason}; }
+  [[noreturn]] void reject(int action, const std::string& reason) const {
+    throw Fault{ranks_.ranks.front(), action, reason};
+  }
 
   std::string text_of(const Slot& slot) const {
     const std::string of = slot.micro_batch == no_micro_batch ? "" : fmt::format(" mb {}", slot.micro_batch);
@@ -65,17 +67,24 @@ class SlotCheck {
     if (lives_all_run(slot.kind)) {
       const bool written = std::any_of(life.uses.begin(), life.uses.end(), [](const Use& use) { return use.writes; });
       if (phase_ == ProgramPhase::training && !written) reject(-1, fmt::format("nothing writes {}", text_of(slot)));
-      if (!life.acquired.empty()) reject(life.acquired.front(), fmt::format("acquires {}, which lives for the whole run", text_of(slot)));
-      if (!life.released.empty()) reject(life.released.front(), fmt::format("releases {}, which lives for the whole run", text_of(slot)));
+      if (!life.acquired.empty())
+        reject(life.acquired.front(), fmt::format("acquires {}, which lives for the whole run", text_of(slot)));
+      if (!life.released.empty())
+        reject(life.released.front(), fmt::format("releases {}, which lives for the whole run", text_of(slot)));
       return;
     }
-    if (life.acquired.empty()) reject(life.uses.empty() ? -1 : life.uses.front().action, fmt::format("nothing acquires {}", text_of(slot)));
-    if (life.acquired.size() > 1) reject(life.acquired[1], fmt::format("acquires {}, as action {} did", text_of(slot), life.acquired[0]));
-    if (life.released.empty()) reject(life.acquired.front(), fmt::format("acquires {}, which nothing releases", text_of(slot)));
-    if (life.released.size() > 1) reject(life.released[1], fmt::format("releases {}, as action {} did", text_of(slot), life.released[0]));
+    if (life.acquired.empty())
+      reject(life.uses.empty() ? -1 : life.uses.front().action, fmt::format("nothing acquires {}", text_of(slot)));
+    if (life.acquired.size() > 1)
+      reject(life.acquired[1], fmt::format("acquires {}, as action {} did", text_of(slot), life.acquired[0]));
+    if (life.released.empty())
+      reject(life.acquired.front(), fmt::format("acquires {}, which nothing releases", text_of(slot)));
+    if (life.released.size() > 1)
+      reject(life.released[1], fmt::format("releases {}, as action {} did", text_of(slot), life.released[0]));
     for (const Use& use : life.uses) {
       if (use.action != life.acquired.front() && !order_.before(life.acquired.front(), use.action))
-        reject(use.action, fmt::format("may use {} before action {} acquires it", text_of(slot), life.acquired.front()));
+        reject(use.action,
+               fmt::format("may use {} before action {} acquires it", text_of(slot), life.acquired.front()));
       if (use.action != life.released.front() && !order_.before(use.action, life.released.front()))
         reject(use.action, fmt::format("may use {} after action {} releases it", text_of(slot), life.released.front()));
     }
@@ -109,7 +118,8 @@ class SlotCheck {
   }
 
   /// Rejects the action unless one of its `lists` holds the slot.
-  void need(int position, std::initializer_list<const std::vector<int>*> lists, SlotKind kind, Subject subject, MicroBatch micro_batch) const {
+  void need(int position, std::initializer_list<const std::vector<int>*> lists, SlotKind kind, Subject subject,
+            MicroBatch micro_batch) const {
     for (const std::vector<int>* list : lists)
       if (holds(*list, kind, subject, micro_batch)) return;
     reject(position, fmt::format("must use {}", text_of({kind, subject, micro_batch, 0})));
@@ -128,12 +138,16 @@ class SlotCheck {
     const bool last = block + 1 == static_cast<int>(plan_.blocks.size());
     const bool forward = action.op != Op::backward;
     weights_needs(position, action);
-    if (!first) need(position, {&slots.reads, &slots.releases}, SlotKind::boundary, boundary_subject(block), action.micro_batch);
-    if (!last && action.op == Op::forward) need(position, {&slots.acquires}, SlotKind::boundary, boundary_subject(block + 1), action.micro_batch);
+    if (!first)
+      need(position, {&slots.reads, &slots.releases}, SlotKind::boundary, boundary_subject(block), action.micro_batch);
+    if (!last && action.op == Op::forward)
+      need(position, {&slots.acquires}, SlotKind::boundary, boundary_subject(block + 1), action.micro_batch);
     if (forward) return;
     need(position, {&slots.releases}, SlotKind::stash, action.subject, action.micro_batch);
-    if (!first) need(position, {&slots.acquires}, SlotKind::boundary_gradient, boundary_subject(block), action.micro_batch);
-    if (!last) need(position, {&slots.releases}, SlotKind::boundary_gradient, boundary_subject(block + 1), action.micro_batch);
+    if (!first)
+      need(position, {&slots.acquires}, SlotKind::boundary_gradient, boundary_subject(block), action.micro_batch);
+    if (!last)
+      need(position, {&slots.releases}, SlotKind::boundary_gradient, boundary_subject(block + 1), action.micro_batch);
   }
 
   void weights_needs(int position, const Action& action) const {
@@ -141,14 +155,18 @@ class SlotCheck {
       const UnitPlan& unit = plan_.units[i];
       if (std::find(unit.blocks.begin(), unit.blocks.end(), action.subject.index) == unit.blocks.end()) continue;
       const Subject subject = unit_subject(static_cast<int>(i));
-      need(position, {&action.slots.reads}, unit.compute_bytes > 0 ? SlotKind::compute_copy : SlotKind::master, subject, no_micro_batch);
-      if (action.op == Op::backward) need(position, {&action.slots.writes}, SlotKind::gradient, subject, no_micro_batch);
+      need(position, {&action.slots.reads}, unit.compute_bytes > 0 ? SlotKind::compute_copy : SlotKind::master, subject,
+           no_micro_batch);
+      if (action.op == Op::backward)
+        need(position, {&action.slots.writes}, SlotKind::gradient, subject, no_micro_batch);
     }
   }
 
   void unit_needs(int position, const Action& action) const {
     const Slots& slots = action.slots;
-    const auto reads = [&](SlotKind kind) { need(position, {&slots.reads, &slots.writes}, kind, action.subject, no_micro_batch); };
+    const auto reads = [&](SlotKind kind) {
+      need(position, {&slots.reads, &slots.writes}, kind, action.subject, no_micro_batch);
+    };
     const auto writes = [&](SlotKind kind) { need(position, {&slots.writes}, kind, action.subject, no_micro_batch); };
     switch (action.op) {
       case Op::finish_gradient:
@@ -158,9 +176,7 @@ class SlotCheck {
         reads(SlotKind::gradient);
         writes(SlotKind::master);
         return writes(SlotKind::optimizer_state);
-      case Op::refresh:
-        reads(SlotKind::master);
-        return writes(SlotKind::compute_copy);
+      case Op::refresh: reads(SlotKind::master); return writes(SlotKind::compute_copy);
       default: return;
     }
   }
@@ -169,7 +185,7 @@ class SlotCheck {
   const RankClass& ranks_;
   const ModelPlan& plan_;
   ProgramPhase phase_;
-  Order order_;
+  HappensBefore order_;
   std::vector<Life> lives_;
 };
 

@@ -1,4 +1,4 @@
-#include "program/order.hpp"
+#include "program/happens_before.hpp"
 #include "program/rules.hpp"
 
 #include "base/text.hpp"
@@ -18,7 +18,11 @@ using Key = std::tuple<Op, Subject, MicroBatch>;
 class Step {
  public:
   Step(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan, const ProgramOptions& options)
-      : program_(program), ranks_(ranks), plan_(plan), options_(options), order_(ranks.actions),
+      : program_(program),
+        ranks_(ranks),
+        plan_(plan),
+        options_(options),
+        order_(ranks.actions),
         last_block_(static_cast<int>(plan.blocks.size()) - 1) {
     for (std::size_t i = 0; i < ranks.actions.size(); ++i) {
       const Action& action = ranks.actions[i];
@@ -38,7 +42,8 @@ class Step {
       for (int block = last_block_; block >= 0; --block) backward(block, mb);
     }
     const int heartbeat = collective(Op::heartbeat, {}, all_axes_, options_.update.heartbeat_bytes);
-    for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb) ordered(at(Op::forward, block_subject(last_block_), mb), heartbeat);
+    for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb)
+      ordered(at(Op::forward, block_subject(last_block_), mb), heartbeat);
     int decision = heartbeat;
     if (options_.update.clips) ordered(heartbeat, decision = at(Op::clip, {}));
     for (std::size_t i = 0; i < plan_.units.size(); ++i) unit(static_cast<int>(i), heartbeat, decision);
@@ -48,7 +53,8 @@ class Step {
   void check_evaluation() {
     for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb) forward(mb);
     const int reduced = collective(Op::reduce_loss, {}, all_axes_, options_.eval_reduction_bytes);
-    for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb) ordered(at(Op::forward, block_subject(last_block_), mb), reduced);
+    for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb)
+      ordered(at(Op::forward, block_subject(last_block_), mb), reduced);
     nothing_else();
   }
 
@@ -61,7 +67,9 @@ class Step {
     wanted.micro_batch = micro_batch;
     const auto found = positions_.find({op, subject, micro_batch});
     if (found == positions_.end()) throw Fault{ranks_.ranks.front(), -1, "never does " + to_text(program_, wanted)};
-    if (found->second.size() > 1) throw Fault{ranks_.ranks.front(), found->second[1], fmt::format("was done before, by action {}", found->second[0])};
+    if (found->second.size() > 1)
+      throw Fault{ranks_.ranks.front(), found->second[1],
+                  fmt::format("was done before, by action {}", found->second[0])};
     expected_.insert({{op, subject, micro_batch}, found->second.front()});
     return found->second.front();
   }
@@ -70,14 +78,17 @@ class Step {
   int shared(Op op, Subject subject, const std::vector<AxisName>& axes) {
     const int position = at(op, subject);
     if (ranks_.actions[static_cast<std::size_t>(position)].group != axes)
-      throw Fault{ranks_.ranks.front(), position, axes.empty() ? "must be of each rank" : fmt::format("must be over {}", join(axes, "+"))};
+      throw Fault{ranks_.ranks.front(), position,
+                  axes.empty() ? "must be of each rank" : fmt::format("must be over {}", join(axes, "+"))};
     return position;
   }
 
   int collective(Op op, Subject subject, const std::vector<AxisName>& axes, std::int64_t bytes) {
     const int position = shared(op, subject, axes);
     const Action& action = ranks_.actions[static_cast<std::size_t>(position)];
-    if (action.bytes != bytes) throw Fault{ranks_.ranks.front(), position, fmt::format("carries {} bytes where {} are due", action.bytes, bytes)};
+    if (action.bytes != bytes)
+      throw Fault{ranks_.ranks.front(), position,
+                  fmt::format("carries {} bytes where {} are due", action.bytes, bytes)};
     return position;
   }
 
@@ -98,7 +109,8 @@ class Step {
     const int here = at(Op::backward, block_subject(block), mb);
     ordered(at(Op::forward, block_subject(last_block_), mb), here);
     if (block < last_block_) ordered(at(Op::backward, block_subject(block + 1), mb), here);
-    if (options_.recompute == RecomputePolicy::none || !plan_.blocks[static_cast<std::size_t>(block)].recomputable) return;
+    if (options_.recompute == RecomputePolicy::none || !plan_.blocks[static_cast<std::size_t>(block)].recomputable)
+      return;
     const int recompute = at(Op::recompute, block_subject(block), mb);
     ordered(at(Op::forward, block_subject(block), mb), recompute);
     ordered(recompute, here);
@@ -109,7 +121,8 @@ class Step {
     const Subject subject = unit_subject(index);
     int complete = at(Op::finish_gradient, subject);
     for (const int block : unit.blocks)
-      for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb) ordered(at(Op::backward, block_subject(block), mb), complete);
+      for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb)
+        ordered(at(Op::backward, block_subject(block), mb), complete);
     if (data_ranks_ > 1) {
       const int reduced = collective(Op::all_reduce, subject, data_axes_, unit.gradient_bytes);
       ordered(complete, reduced);
@@ -133,7 +146,7 @@ class Step {
   const RankClass& ranks_;
   const ModelPlan& plan_;
   const ProgramOptions& options_;
-  Order order_;
+  HappensBefore order_;
   int last_block_;
   int data_ranks_ = 1;
   std::vector<AxisName> all_axes_;
@@ -144,10 +157,13 @@ class Step {
 
 }  // namespace
 
-void check_step(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan, ProgramPhase phase, const ProgramOptions& options) {
+void check_step(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan, ProgramPhase phase,
+                const ProgramOptions& options) {
   Step step(program, ranks, plan, options);
-  if (phase == ProgramPhase::training) step.check_training();
-  else step.check_evaluation();
+  if (phase == ProgramPhase::training)
+    step.check_training();
+  else
+    step.check_evaluation();
 }
 
 }  // namespace lockstep::rules

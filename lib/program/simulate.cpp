@@ -37,7 +37,8 @@ class Simulation {
       const auto& actions = player.ranks->actions;
       player.times.resize(actions.size());
       player.ended.resize(actions.size());
-      for (std::size_t i = 0; i < actions.size(); ++i) player.lanes[static_cast<std::size_t>(actions[i].lane)].push_back(static_cast<int>(i));
+      for (std::size_t i = 0; i < actions.size(); ++i)
+        player.lanes[static_cast<std::size_t>(actions[i].lane)].push_back(static_cast<int>(i));
       players_.push_back(std::move(player));
     }
   }
@@ -53,7 +54,8 @@ class Simulation {
     Timeline timeline;
     for (Player& player : players_) {
       timeline.ranks.push_back(summary_of(player));
-      for (const Interval& interval : timeline.ranks.back().intervals) timeline.end_s = std::max(timeline.end_s, interval.end_s);
+      for (const Interval& interval : timeline.ranks.back().intervals)
+        timeline.end_s = std::max(timeline.end_s, interval.end_s);
     }
     return timeline;
   }
@@ -63,25 +65,31 @@ class Simulation {
     const RankClass* ranks = nullptr;
     std::array<std::vector<int>, lane_count> lanes;
     std::array<std::size_t, lane_count> next{};
-    std::array<double, lane_count> free_s{};   // when the lane's latest action ends
+    std::array<double, lane_count> free_s{};  // when the lane's latest action ends
     std::vector<Interval> times;
     std::vector<bool> ended;
   };
 
   Player& player(Rank rank) { return players_[static_cast<std::size_t>(rank)]; }
-  static const Action& action(const Player& player, int position) { return player.ranks->actions[static_cast<std::size_t>(position)]; }
+  static const Action& action(const Player& player, int position) {
+    return player.ranks->actions[static_cast<std::size_t>(position)];
+  }
 
   /// The lane's next action if everything it waits for has a known end; −1 otherwise.
   static int startable(const Player& player, std::size_t lane) {
     if (player.next[lane] == player.lanes[lane].size()) return -1;
     const int position = player.lanes[lane][player.next[lane]];
     const Waits& waits = action(player, position).waits;
-    return std::all_of(waits.begin(), waits.end(), [&](int wait) { return player.ended[static_cast<std::size_t>(wait)]; }) ? position : -1;
+    return std::all_of(waits.begin(), waits.end(),
+                       [&](int wait) { return player.ended[static_cast<std::size_t>(wait)]; })
+               ? position
+               : -1;
   }
 
   static double earliest(const Player& player, std::size_t lane, int position) {
     double time = player.free_s[lane];
-    for (const int wait : action(player, position).waits) time = std::max(time, player.times[static_cast<std::size_t>(wait)].end_s);
+    for (const int wait : action(player, position).waits)
+      time = std::max(time, player.times[static_cast<std::size_t>(wait)].end_s);
     return time;
   }
 
@@ -89,7 +97,8 @@ class Simulation {
     const int position = startable(player(rank), lane);
     if (position < 0) return false;
     const Action& mine = action(player(rank), position);
-    const std::vector<Rank> members = is_collective(mine.op) ? group_along(program_.mesh, rank, mine.group) : std::vector<Rank>{rank};
+    const std::vector<Rank> members =
+        is_collective(mine.op) ? group_along(program_.mesh, rank, mine.group) : std::vector<Rank>{rank};
     double together = 0;
     for (const Rank member : members) {
       const int theirs = startable(player(member), lane);
@@ -112,7 +121,7 @@ class Simulation {
     double overlap = 0;
     const auto& first = player.lanes[0];
     const auto& second = player.lanes[1];
-    for (std::size_t i = 0, j = 0; i < first.size() && j < second.size();) {   // both lanes are in order of time
+    for (std::size_t i = 0, j = 0; i < first.size() && j < second.size();) {  // both lanes are in order of time
       const Interval& a = player.times[static_cast<std::size_t>(first[i])];
       const Interval& b = player.times[static_cast<std::size_t>(second[j])];
       overlap += std::max(0.0, std::min(a.end_s, b.end_s) - std::max(a.begin_s, b.begin_s));
@@ -132,11 +141,15 @@ class Simulation {
     std::vector<Change> changes;
     for (const Interval& interval : player.times) {
       const Slots& slots = action(player, interval.action).slots;
-      for (const int slot : slots.acquires) changes.push_back({interval.begin_s, player.ranks->slots[static_cast<std::size_t>(slot)].bytes});
-      for (const int slot : slots.releases) changes.push_back({interval.end_s, -player.ranks->slots[static_cast<std::size_t>(slot)].bytes});
+      for (const int slot : slots.acquires)
+        changes.push_back({interval.begin_s, player.ranks->slots[static_cast<std::size_t>(slot)].bytes});
+      for (const int slot : slots.releases)
+        changes.push_back({interval.end_s, -player.ranks->slots[static_cast<std::size_t>(slot)].bytes});
     }
-    // At one moment memory ends before other memory begins, but an action that takes no time still begins before it ends.
-    std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.time_s < b.time_s; });
+    // At one moment memory ends before other memory begins, but an action that takes no time still begins before it
+    // ends.
+    std::stable_sort(changes.begin(), changes.end(),
+                     [](const Change& a, const Change& b) { return a.time_s < b.time_s; });
     std::int64_t peak = live;
     for (const Change& change : changes) peak = std::max(peak, live += change.bytes);
     return peak;
@@ -147,7 +160,8 @@ class Simulation {
     timeline.intervals = player.times;
     for (const Interval& interval : player.times) {
       invariant(player.ended[static_cast<std::size_t>(interval.action)], "a program that is simulated was verified");
-      timeline.busy_s[static_cast<std::size_t>(action(player, interval.action).lane)] += interval.end_s - interval.begin_s;
+      timeline.busy_s[static_cast<std::size_t>(action(player, interval.action).lane)] +=
+          interval.end_s - interval.begin_s;
     }
     timeline.overlap_s = overlap_of(player);
     timeline.peak_bytes = peak_of(player);
@@ -165,7 +179,8 @@ CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware) {
   return [plan, hardware](const StepProgram& program, const Action& action) {
     if (is_collective(action.op)) {
       const double ranks = ranks_along(program.mesh, action.group);
-      return 2 * (ranks - 1) * (hardware.latency_s + static_cast<double>(action.bytes) / ranks / hardware.link_bytes_per_s);
+      return 2 * (ranks - 1) *
+             (hardware.latency_s + static_cast<double>(action.bytes) / ranks / hardware.link_bytes_per_s);
     }
     const auto index = static_cast<std::size_t>(action.subject.index);
     switch (action.subject.kind) {
@@ -174,7 +189,8 @@ CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware) {
         return (action.op == Op::backward ? block.backward_flops : block.forward_flops) / hardware.flops_per_s;
       }
       case Subject::Kind::unit:
-        return bytes_moved(plan.units[index], action.op) / ranks_along(program.mesh, action.group) / hardware.memory_bytes_per_s;
+        return bytes_moved(plan.units[index], action.op) / ranks_along(program.mesh, action.group) /
+               hardware.memory_bytes_per_s;
       default: return 0.0;
     }
   };
@@ -187,11 +203,20 @@ Json to_chrome_trace(const StepProgram& program, const Timeline& timeline) {
   for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
     const auto& actions = program.of(static_cast<Rank>(rank));
     for (int lane = 0; lane < lane_count; ++lane)
-      events.push_back({{"ph", "M"}, {"name", "thread_name"}, {"pid", rank}, {"tid", lane}, {"args", {{"name", name_of(static_cast<Lane>(lane))}}}});
+      events.push_back({{"ph", "M"},
+                        {"name", "thread_name"},
+                        {"pid", rank},
+                        {"tid", lane},
+                        {"args", {{"name", name_of(static_cast<Lane>(lane))}}}});
     for (const Interval& interval : timeline.ranks[rank].intervals) {
       const Action& action = actions[static_cast<std::size_t>(interval.action)];
-      events.push_back({{"ph", "X"}, {"name", to_text(program, action)}, {"cat", name_of(action.op)}, {"pid", rank},
-                        {"tid", static_cast<int>(action.lane)}, {"ts", interval.begin_s * 1e6}, {"dur", (interval.end_s - interval.begin_s) * 1e6},
+      events.push_back({{"ph", "X"},
+                        {"name", to_text(program, action)},
+                        {"cat", name_of(action.op)},
+                        {"pid", rank},
+                        {"tid", static_cast<int>(action.lane)},
+                        {"ts", interval.begin_s * 1e6},
+                        {"dur", (interval.end_s - interval.begin_s) * 1e6},
                         {"args", {{"action", interval.action}}}});
     }
   }

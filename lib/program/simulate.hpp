@@ -1,4 +1,5 @@
-// When everything would happen: the time line of a program under given costs. Pure; a measured time line has the same shape.
+// When everything would happen: the time line of a program under given costs. Pure; a measured time line has the same
+// shape.
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -26,21 +27,21 @@ struct Hardware {
 CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware);
 
 struct Interval {
-  int action = 0;        // position in the rank's list
+  int action = 0;  // position in the rank's list
   double begin_s = 0;
   double end_s = 0;
 };
 
 struct RankTimeline {
-  std::vector<Interval> intervals;                // in the order of the list
-  std::array<double, lane_count> busy_s{};        // of each lane
-  double overlap_s = 0;                           // both lanes at once
-  std::int64_t peak_bytes = 0;                    // slots, memory ended when actions end
+  std::vector<Interval> intervals;          // in the order of the list
+  std::array<double, lane_count> busy_s{};  // of each lane
+  double overlap_s = 0;                     // both lanes at once
+  std::int64_t peak_bytes = 0;              // slots, memory ended when actions end
 };
 
 struct Timeline {
   std::vector<RankTimeline> ranks;
-  double end_s = 0;                               // of the last action of any rank
+  double end_s = 0;  // of the last action of any rank
 };
 
 /// Every action as early as its lane, its waits and the other ranks of its group allow. The program must be verified.

@@ -2,7 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
-#include "layout/json.hpp"
+#include "layout/layout_json.hpp"
 
 #include <algorithm>
 
@@ -55,10 +55,11 @@ Json to_json(const RankClass& ranks) {
   return {{"ranks", ranks.ranks}, {"slots", array_of(ranks.slots)}, {"actions", array_of(ranks.actions)}};
 }
 
-std::optional<std::string> difference(const StepProgram& a, const RankClass& left, const StepProgram& b, const RankClass& right, std::size_t index) {
+std::optional<std::string> difference(const StepProgram& a, const RankClass& left, const StepProgram& b,
+                                      const RankClass& right, std::size_t index) {
   if (left.ranks != right.ranks)
-    return fmt::format("class {} holds {} ranks in one program and {} in the other, or others",
-                       index, left.ranks.size(), right.ranks.size());
+    return fmt::format("class {} holds {} ranks in one program and {} in the other, or others", index,
+                       left.ranks.size(), right.ranks.size());
   for (std::size_t i = 0; i < std::max(left.actions.size(), right.actions.size()); ++i) {
     const auto text = [&](const StepProgram& program, const RankClass& ranks) {
       return i < ranks.actions.size() ? to_text(program, ranks.actions[i]) : std::string("nothing");
@@ -66,7 +67,8 @@ std::optional<std::string> difference(const StepProgram& a, const RankClass& lef
     if (i < left.actions.size() && i < right.actions.size() && left.actions[i] == right.actions[i]) continue;
     const std::string one = text(a, left);
     const std::string other = text(b, right);
-    if (one != other) return fmt::format("rank {}, action {}: {} in one program, {} in the other", left.ranks.front(), i, one, other);
+    if (one != other)
+      return fmt::format("rank {}, action {}: {} in one program, {} in the other", left.ranks.front(), i, one, other);
     return fmt::format("rank {}, action {} ({}): its waits or slots differ", left.ranks.front(), i, one);
   }
   if (left.slots != right.slots) return fmt::format("rank {}: slots differ", left.ranks.front());
@@ -98,12 +100,8 @@ const RankClass& StepProgram::class_of(Rank rank) const& {
 }
 
 Json to_json(const StepProgram& program) {
-  return {{"name", program.name},
-          {"mesh", to_json(program.mesh)},
-          {"micro_batches", program.micro_batches},
-          {"blocks", program.block_names},
-          {"units", program.unit_names},
-          {"classes", array_of(program.classes)}};
+  return {{"name", program.name},          {"mesh", to_json(program.mesh)}, {"micro_batches", program.micro_batches},
+          {"blocks", program.block_names}, {"units", program.unit_names},   {"classes", array_of(program.classes)}};
 }
 
 Hash128 hash_of(const StepProgram& program) { return hash128(to_text(to_json(program))); }
@@ -111,7 +109,8 @@ Hash128 hash_of(const StepProgram& program) { return hash128(to_text(to_json(pro
 std::optional<std::string> difference(const StepProgram& a, const StepProgram& b) {
   if (a.name != b.name) return fmt::format("one program is {}, the other {}", a.name, b.name);
   if (a.mesh != b.mesh) return std::string("the meshes differ");
-  if (a.micro_batches != b.micro_batches) return fmt::format("{} micro-batches in one program, {} in the other", a.micro_batches, b.micro_batches);
+  if (a.micro_batches != b.micro_batches)
+    return fmt::format("{} micro-batches in one program, {} in the other", a.micro_batches, b.micro_batches);
   if (a.block_names != b.block_names || a.unit_names != b.unit_names) return std::string("the blocks or units differ");
   if (a.classes.size() != b.classes.size())
     return fmt::format("{} classes of ranks in one program, {} in the other", a.classes.size(), b.classes.size());

@@ -1,5 +1,5 @@
-// What every rank does in one step, decided before the first step: a pure value that is printed, hashed, compared, verified, simulated and
-// executed. How it is made: program/passes.hpp and program/catalogue.hpp.
+// What every rank does in one step, decided before the first step: a pure value that is printed, hashed, compared,
+// verified, simulated and executed. How it is made: program/passes.hpp and program/catalogue.hpp.
 #pragma once
 
 #include "base/hash.hpp"
@@ -16,14 +16,15 @@
 namespace lockstep {
 
 enum class SlotKind : std::uint8_t {
-  master,              // weights that the optimizer updates            ┐
-  compute_copy,        // weights in the type that kernels read         │ of a unit, for the whole run
-  gradient,            //                                               │
-  optimizer_state,     // moments                                       ┘
-  stash,               // what a block keeps between forward and backward   ┐
-  boundary,            // what a block hands to the next                    │ of a block or boundary and a micro-batch, within a step
-  boundary_gradient,   // its gradient                                      │
-  workspace,           // temporaries of one action                         ┘
+  master,           // weights that the optimizer updates            ┐
+  compute_copy,     // weights in the type that kernels read         │ of a unit, for the whole run
+  gradient,         //                                               │
+  optimizer_state,  // moments                                       ┘
+  stash,            // what a block keeps between forward and backward   ┐
+  boundary,  // what a block hands to the next                    │ of a block or boundary and a micro-batch, within a
+             // step
+  boundary_gradient,  // its gradient                                      │
+  workspace,          // temporaries of one action                         ┘
 };
 std::string_view name_of(SlotKind kind);
 bool lives_all_run(SlotKind kind);
@@ -38,25 +39,25 @@ struct Slot {
 
 /// Ranks that do the same: they share one list.
 struct RankClass {
-  std::vector<Rank> ranks;       // ascending
+  std::vector<Rank> ranks;  // ascending
   std::vector<Slot> slots;
-  std::vector<Action> actions;   // in order of issue
+  std::vector<Action> actions;  // in order of issue
   bool operator==(const RankClass&) const = default;
 };
 
 struct StepProgram {
-  std::string name;                       // "train", "eval"
+  std::string name;  // "train", "eval"
   Mesh mesh;
-  int micro_batches = 0;                  // of each rank
-  std::vector<std::string> block_names;   // by index of a block subject
-  std::vector<std::string> unit_names;    // by index of a unit subject
+  int micro_batches = 0;                 // of each rank
+  std::vector<std::string> block_names;  // by index of a block subject
+  std::vector<std::string> unit_names;   // by index of a unit subject
   std::vector<RankClass> classes;
 
   /// The class of `rank`. Throws Error(usage) if the program has no such rank.
   const RankClass& class_of(Rank rank) const&;
   /// What `rank` does, in order.
   const std::vector<Action>& of(Rank rank) const& { return class_of(rank).actions; }
-  const RankClass& class_of(Rank rank) const&& = delete;   // it would outlive the program
+  const RankClass& class_of(Rank rank) const&& = delete;  // it would outlive the program
   const std::vector<Action>& of(Rank rank) const&& = delete;
   bool operator==(const StepProgram&) const = default;
 };

@@ -25,14 +25,17 @@ std::string words(const StepProgram& program, const std::vector<TraceEntry>& ent
 
 std::vector<TraceEntry> expect_trace(const StepProgram& program, Rank rank) {
   std::vector<TraceEntry> entries;
-  for (const Action& action : program.of(rank)) entries.push_back({action.op, action.subject, action.micro_batch, action.group, action.bytes});
+  for (const Action& action : program.of(rank))
+    entries.push_back({action.op, action.subject, action.micro_batch, action.group, action.bytes});
   return entries;
 }
 
-std::optional<std::string> difference(const StepProgram& program, const std::vector<TraceEntry>& expected, const std::vector<TraceEntry>& recorded) {
+std::optional<std::string> difference(const StepProgram& program, const std::vector<TraceEntry>& expected,
+                                      const std::vector<TraceEntry>& recorded) {
   for (std::size_t i = 0; i < std::max(expected.size(), recorded.size()); ++i) {
     if (i < expected.size() && i < recorded.size() && expected[i] == recorded[i]) continue;
-    return fmt::format("action {}: expected {}, recorded {}", i, words(program, expected, i), words(program, recorded, i));
+    return fmt::format("action {}: expected {}, recorded {}", i, words(program, expected, i),
+                       words(program, recorded, i));
   }
   return std::nullopt;
 }

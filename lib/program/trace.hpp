@@ -15,8 +15,8 @@ struct TraceEntry {
   Op op{};
   Subject subject;
   MicroBatch micro_batch = no_micro_batch;
-  std::vector<AxisName> group;   // of the communicator that was used
-  std::int64_t bytes = 0;        // that were handed to it
+  std::vector<AxisName> group;  // of the communicator that was used
+  std::int64_t bytes = 0;       // that were handed to it
   bool operator==(const TraceEntry&) const = default;
 };
 
@@ -24,6 +24,7 @@ struct TraceEntry {
 std::vector<TraceEntry> expect_trace(const StepProgram& program, Rank rank);
 
 /// The first difference in words: position, what is expected, what was recorded; nothing if they are equal.
-std::optional<std::string> difference(const StepProgram& program, const std::vector<TraceEntry>& expected, const std::vector<TraceEntry>& recorded);
+std::optional<std::string> difference(const StepProgram& program, const std::vector<TraceEntry>& expected,
+                                      const std::vector<TraceEntry>& recorded);
 
 }  // namespace lockstep

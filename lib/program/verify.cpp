@@ -8,11 +8,13 @@ namespace lockstep {
 std::string to_text(const StepProgram& program, const Fault& fault) {
   std::string where = fmt::format("program {}, rank {}", program.name, fault.rank);
   if (fault.action >= 0)
-    where += fmt::format(", action {} ({})", fault.action, to_text(program, program.of(fault.rank)[static_cast<std::size_t>(fault.action)]));
+    where += fmt::format(", action {} ({})", fault.action,
+                         to_text(program, program.of(fault.rank)[static_cast<std::size_t>(fault.action)]));
   return where + ": " + fault.reason;
 }
 
-std::optional<Fault> find_fault(const StepProgram& program, const ModelPlan& plan, ProgramPhase phase, const ProgramOptions& options) {
+std::optional<Fault> find_fault(const StepProgram& program, const ModelPlan& plan, ProgramPhase phase,
+                                const ProgramOptions& options) {
   try {
     rules::check_form(program, plan);
     for (const RankClass& ranks : program.classes) rules::check_step(program, ranks, plan, phase, options);
@@ -29,7 +31,8 @@ void verify(const StepProgram& program, const ModelPlan& plan, ProgramPhase phas
   const std::optional<Fault> fault = find_fault(program, plan, phase, options);
   if (!fault) return;
   if (fault->memory)
-    throw Error(ExitCode::resources, to_text(program, *fault), "use smaller micro-batches, recompute blocks, or raise the memory limit");
+    throw Error(ExitCode::resources, to_text(program, *fault),
+                "use smaller micro-batches, recompute blocks, or raise the memory limit");
   throw Error(ExitCode::bug, to_text(program, *fault));
 }
 

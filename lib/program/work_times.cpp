@@ -9,7 +9,8 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::array<std::string_view, 10> kinds{"forward", "recompute", "backward", "head", "gradient", "waiting", "norm", "optimizer", "heartbeat", "reduction"};
+constexpr std::array<std::string_view, 10> kinds{"forward", "recompute", "backward",  "head",      "gradient",
+                                                 "waiting", "norm",      "optimizer", "heartbeat", "reduction"};
 
 std::string_view kind_of(const StepProgram& program, const Action& action) {
   const bool head = action.subject == block_subject(static_cast<int>(program.block_names.size()) - 1);
@@ -36,8 +37,10 @@ WorkTimes work_times(const StepProgram& program, Rank rank, const std::vector<In
   invariant(times.size() == actions.size(), "a measured step has a time for each action");
   WorkTimes result;
   for (const std::string_view kind : kinds) result.emplace_back(kind, 0.0);
-  const auto add = [&](std::string_view kind, double seconds) { std::ranges::find(result, kind, &WorkTimes::value_type::first)->second += seconds; };
-  double free_s = 0;                 // when what came before, reductions aside, had ended
+  const auto add = [&](std::string_view kind, double seconds) {
+    std::ranges::find(result, kind, &WorkTimes::value_type::first)->second += seconds;
+  };
+  double free_s = 0;  // when what came before, reductions aside, had ended
   for (std::size_t i = 0; i < actions.size(); ++i) {
     add(kind_of(program, actions[i]), times[i].end_s - times[i].begin_s);
     if (actions[i].op == Op::all_reduce) continue;

@@ -1,4 +1,5 @@
-// bf16, the upper half of an fp32: conversion with round to nearest, ties to even. The one place that rounds to it outside of LibTorch.
+// bf16, the upper half of an fp32: conversion with round to nearest, ties to even. The one place that rounds to it
+// outside of LibTorch.
 #pragma once
 
 #include <bit>
@@ -10,7 +11,8 @@ namespace lockstep {
 /// The bits of the bf16 nearest to `value`, ties to even; beyond the range infinity, NaN stays NaN.
 inline std::uint16_t to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>(bits >> 16 | 0x40u);   // a NaN must not round to infinity
+  if ((bits & 0x7fffffffu) > 0x7f800000u)
+    return static_cast<std::uint16_t>(bits >> 16 | 0x40u);  // a NaN must not round to infinity
   return static_cast<std::uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 

@@ -8,9 +8,9 @@ namespace lockstep {
 
 struct ErrorStatistics {
   std::int64_t count = 0;
-  double max_abs = 0;             // largest |decoded - original|
-  double squared_error = 0;       // Σ (decoded - original)²
-  double squared_original = 0;    // Σ original²
+  double max_abs = 0;           // largest |decoded - original|
+  double squared_error = 0;     // Σ (decoded - original)²
+  double squared_original = 0;  // Σ original²
 
   /// Takes in another piece; spans of equal length.
   void add(std::span<const float> original, std::span<const float> decoded);

@@ -17,7 +17,7 @@ std::uint16_t int8_scale(std::span<const float> channel) {
 
 void int8_encode(std::span<const float> channel, std::uint16_t scale, std::span<std::int8_t> codes) {
   invariant(codes.size() == channel.size(), "one int8 code a value");
-  constexpr float to_integer = 0x1.8p23f;   // adding it leaves no bits for a fraction: rounds to even without a call
+  constexpr float to_integer = 0x1.8p23f;  // adding it leaves no bits for a fraction: rounds to even without a call
   const float step = from_bf16(scale);
   for (std::size_t i = 0; i < channel.size(); ++i) {
     const float clamped = std::clamp(channel[i] / step, -128.0f, 127.0f);

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-std::string_view version();                                              // "0.1.0"
-std::vector<std::pair<std::string, std::string>> build_info();           // "compiler" -> "gcc 12.2.0", …; keys are record keys
+std::string_view version();                                     // "0.1.0"
+std::vector<std::pair<std::string, std::string>> build_info();  // "compiler" -> "gcc 12.2.0", …; keys are record keys
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@ struct Series {
     double y = 0;
   };
   std::string name;
-  std::vector<Point> points;      // by rising x; points that are not finite leave a gap
+  std::vector<Point> points;  // by rising x; points that are not finite leave a gap
 };
 
 struct CurveLabels {
@@ -24,9 +24,11 @@ struct CurveLabels {
 /// A standalone SVG document, 800 x 450, with axes, round ticks, grid and legend. Deterministic. Local.
 std::string curve_svg(const CurveLabels& labels, const std::vector<Series>& series);
 
-enum class Charset { unicode, ascii };   // unicode: braille dots, 2 x 4 a character; ascii: a letter or mark a character
+enum class Charset { unicode, ascii };  // unicode: braille dots, 2 x 4 a character; ascii: a letter or mark a character
 
-/// A picture for a terminal, braille curves all alike: `columns` wide with the axis, `lines` high without the x axis and legend. Each line ends in a newline. Local.
-std::string curve_text(const CurveLabels& labels, const std::vector<Series>& series, int columns, int lines, Charset charset);
+/// A picture for a terminal, braille curves all alike: `columns` wide with the axis, `lines` high without the x axis
+/// and legend. Each line ends in a newline. Local.
+std::string curve_text(const CurveLabels& labels, const std::vector<Series>& series, int columns, int lines,
+                       Charset charset);
 
 }  // namespace lockstep

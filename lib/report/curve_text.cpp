@@ -40,8 +40,9 @@ class Canvas {
         text += ' ';
       } else if (charset_ == Charset::ascii) {
         text += static_cast<char>(value);
-      } else {   // U+2800 and its 8 dots, in UTF-8
-        text += {static_cast<char>(0xE2), static_cast<char>(0xA0 | value >> 6), static_cast<char>(0x80 | (value & 0x3F))};
+      } else {  // U+2800 and its 8 dots, in UTF-8
+        text +=
+            {static_cast<char>(0xE2), static_cast<char>(0xA0 | value >> 6), static_cast<char>(0x80 | (value & 0x3F))};
       }
     }
     return text.substr(0, text.find_last_not_of(' ') + 1);
@@ -65,7 +66,9 @@ void draw(Canvas& canvas, const CurveScale& scale, const Series& series, std::si
       continue;
     }
     const auto x_of = [&](const Series::Point& p) { return dot_at(scale.x.fraction(p.x), canvas.dots_wide()); };
-    const auto y_of = [&](const Series::Point& p) { return canvas.dots_high() - 1 - dot_at(scale.y.fraction(p.y), canvas.dots_high()); };
+    const auto y_of = [&](const Series::Point& p) {
+      return canvas.dots_high() - 1 - dot_at(scale.y.fraction(p.y), canvas.dots_high());
+    };
     const Series::Point& from = before == nullptr ? point : *before;
     const int steps = std::max({1, std::abs(x_of(point) - x_of(from)), std::abs(y_of(point) - y_of(from))});
     for (int i = 0; i <= steps; ++i) {
@@ -79,8 +82,9 @@ void draw(Canvas& canvas, const CurveScale& scale, const Series& series, std::si
 
 }  // namespace
 
-std::string curve_text(const CurveLabels& labels, const std::vector<Series>& series, int columns, int lines, Charset charset) {
-  constexpr int axis_width = 10;   // "  1.2345 |"
+std::string curve_text(const CurveLabels& labels, const std::vector<Series>& series, int columns, int lines,
+                       Charset charset) {
+  constexpr int axis_width = 10;  // "  1.2345 |"
   const CurveScale scale = scale_of(series);
   Canvas canvas(std::max(columns - axis_width, 10), std::max(lines, 3), charset);
   for (std::size_t i = 0; i < series.size(); ++i) draw(canvas, scale, series[i], i);
@@ -99,7 +103,8 @@ std::string curve_text(const CurveLabels& labels, const std::vector<Series>& ser
   const auto gap = static_cast<std::size_t>(std::max(1, wide - static_cast<int>(width_of(low) + width_of(high))));
   text += fmt::format("{:>10}{}{}{}\n", "", low, std::string(gap, ' '), high);
   if (series.size() > 1 && charset == Charset::ascii) {
-    for (std::size_t i = 0; i < series.size(); ++i) text += fmt::format("{:>10}{} {}\n", "", marks[i % marks.size()], series[i].name);
+    for (std::size_t i = 0; i < series.size(); ++i)
+      text += fmt::format("{:>10}{} {}\n", "", marks[i % marks.size()], series[i].name);
   }
   return text;
 }

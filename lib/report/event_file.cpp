@@ -39,13 +39,20 @@ std::string varint(std::uint64_t value) {
 
 std::string key(std::uint64_t field, Wire wire) { return varint(field << 3 | static_cast<std::uint64_t>(wire)); }
 std::string integer_field(std::uint64_t field, std::uint64_t value) { return key(field, Wire::varint) + varint(value); }
-std::string double_field(std::uint64_t field, double value) { return key(field, Wire::fixed64) + little_endian(std::bit_cast<std::uint64_t>(value), 8); }
-std::string float_field(std::uint64_t field, float value) { return key(field, Wire::fixed32) + little_endian(std::bit_cast<std::uint32_t>(value), 4); }
-std::string bytes_field(std::uint64_t field, std::string_view bytes) { return key(field, Wire::bytes) + varint(bytes.size()) + std::string(bytes); }
+std::string double_field(std::uint64_t field, double value) {
+  return key(field, Wire::fixed64) + little_endian(std::bit_cast<std::uint64_t>(value), 8);
+}
+std::string float_field(std::uint64_t field, float value) {
+  return key(field, Wire::fixed32) + little_endian(std::bit_cast<std::uint32_t>(value), 4);
+}
+std::string bytes_field(std::uint64_t field, std::string_view bytes) {
+  return key(field, Wire::bytes) + varint(bytes.size()) + std::string(bytes);
+}
 
 // Field numbers of tensorflow's event.proto, summary.proto, tensor.proto.
 std::string event(double wall_s, std::int64_t step, const std::string& value) {
-  return double_field(1, wall_s) + integer_field(2, static_cast<std::uint64_t>(step)) + bytes_field(5, bytes_field(1, value));
+  return double_field(1, wall_s) + integer_field(2, static_cast<std::uint64_t>(step)) +
+         bytes_field(5, bytes_field(1, value));
 }
 
 }  // namespace
@@ -69,9 +76,9 @@ std::string scalar_event(double wall_s, std::int64_t step, std::string_view tag,
 
 std::string text_event(double wall_s, std::int64_t step, std::string_view tag, std::string_view text) {
   constexpr std::uint64_t string_type = 7;
-  const std::string one_element = bytes_field(2, integer_field(1, 1));                    // TensorShapeProto: dim { size: 1 }
+  const std::string one_element = bytes_field(2, integer_field(1, 1));  // TensorShapeProto: dim { size: 1 }
   const std::string tensor = integer_field(1, string_type) + bytes_field(2, one_element) + bytes_field(8, text);
-  const std::string metadata = bytes_field(1, bytes_field(1, "text"));                    // plugin_data { plugin_name: "text" }
+  const std::string metadata = bytes_field(1, bytes_field(1, "text"));  // plugin_data { plugin_name: "text" }
   return event(wall_s, step, bytes_field(1, tag) + bytes_field(8, tensor) + bytes_field(9, metadata));
 }
 

@@ -1,5 +1,5 @@
-// The bytes of a TensorBoard event file: framed records with masked CRC-32C, each an Event message. What goes into one is decided by
-// report/record_sink.cpp.
+// The bytes of a TensorBoard event file: framed records with masked CRC-32C, each an Event message. What goes into one
+// is decided by report/record_sink.cpp.
 #pragma once
 
 #include <cstdint>

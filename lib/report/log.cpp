@@ -47,7 +47,8 @@ std::string clock_text(std::chrono::system_clock::time_point time) {
 /// Writes lines above the status line, one write(2) each, so that lines of several ranks do not mix.
 class LineSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
-  LineSink(std::string program, int fd, bool color) : program_(std::move(program)), name_(program_), fd_(fd), color_(color) {}
+  LineSink(std::string program, int fd, bool color)
+      : program_(std::move(program)), name_(program_), fd_(fd), color_(color) {}
 
   void set_rank(int rank) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -64,13 +65,16 @@ class LineSink : public spdlog::sinks::base_sink<std::mutex> {
 
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
-    const auto paint = [&](const char* code, const std::string& text) { return color_ ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text; };
+    const auto paint = [&](const char* code, const std::string& text) {
+      return color_ ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text;
+    };
     std::string level;
     if (message.level == spdlog::level::err) level = paint("1;31", "error:") + " ";
     if (message.level == spdlog::level::warn) level = paint("1;33", "warning:") + " ";
     if (message.level == spdlog::level::debug) level = paint("2", "debug:") + " ";
     std::string text(message.payload.data(), message.payload.size());
-    for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', end + 3)) text.replace(end, 1, "\n  ");
+    for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', end + 3))
+      text.replace(end, 1, "\n  ");
     const std::string line = fmt::format("{} {}: {}{}\n", paint("2", clock_text(message.time)), name_, level, text);
     write_all(fd_, status_.empty() ? line : "\r\x1b[K" + line + status_);
   }
@@ -110,7 +114,9 @@ Log& Log::operator=(Log&&) noexcept = default;
 
 void Log::set_rank(int rank) { state_->sink->set_rank(rank); }
 
-void Log::line(LogLevel level, const std::string& text) { state_->logger.log(spdlog_level(level), spdlog::string_view_t(text)); }
+void Log::line(LogLevel level, const std::string& text) {
+  state_->logger.log(spdlog_level(level), spdlog::string_view_t(text));
+}
 
 void Log::failure(const Error& error) {
   line(LogLevel::error, error.hint().empty() ? error.what() : fmt::format("{}\nhint: {}", error.what(), error.hint()));
@@ -119,7 +125,7 @@ void Log::failure(const Error& error) {
 void Log::status(const std::string& text) {
   const auto columns = static_cast<std::size_t>(columns_of(state_->fd));
   std::string shown = text;
-  while (width_of(shown) >= columns) shown.pop_back();   // a line that wraps cannot be rewritten in place
+  while (width_of(shown) >= columns) shown.pop_back();  // a line that wraps cannot be rewritten in place
   state_->sink->set_status(shown);
 }
 

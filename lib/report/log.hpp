@@ -1,5 +1,5 @@
-// Log lines on standard error, for people: what happens, warnings, the explanation of a failure. Results go to standard output and records
-// to report/record_sink.hpp. One Log per process, made by app and passed down.
+// Log lines on standard error, for people: what happens, warnings, the explanation of a failure. Results go to standard
+// output and records to report/record_sink.hpp. One Log per process, made by app and passed down.
 #pragma once
 
 #include "base/error.hpp"
@@ -20,8 +20,8 @@ enum class LogLevel { debug, info, warning, error };
 class Log {
  public:
   struct Settings {
-    std::string program;                            // "train": opens each line
-    LogLevel level = LogLevel::info;                // lines below it are dropped
+    std::string program;              // "train": opens each line
+    LogLevel level = LogLevel::info;  // lines below it are dropped
     When color = When::automatic;
     int fd = 2;
   };
@@ -54,7 +54,8 @@ class Log {
   /// The explanation of a failure: its message, indented where it has several lines, and its hint.
   void failure(const Error& error);
 
-  /// Draws `text` as the last line of a terminal, in place of the one before; log lines appear above it. Empty: removes it.
+  /// Draws `text` as the last line of a terminal, in place of the one before; log lines appear above it. Empty: removes
+  /// it.
   void status(const std::string& text);
 
  private:

@@ -10,8 +10,8 @@ namespace lockstep {
 
 namespace {
 
-constexpr double redraw_s = 0.1;              // in place
-constexpr double first_line_s = 5;            // in a log: after 5 s, then each gap half as long again, up to 10 min
+constexpr double redraw_s = 0.1;    // in place
+constexpr double first_line_s = 5;  // in a log: after 5 s, then each gap half as long again, up to 10 min
 constexpr double line_growth = 1.5;
 constexpr double longest_gap_s = 600;
 
@@ -49,7 +49,8 @@ void Progress::finish(double done, const std::string& detail) {
   if (settings_.style == Style::none) return;
   if (settings_.style == Style::in_place) log_.status("");
   const std::string how_long = human_seconds(clock_() - start_s_);
-  log_.info("{}: {} {} in {}{}", settings_.what, human_count(done), settings_.unit, how_long, detail.empty() ? "" : ", " + detail);
+  log_.info("{}: {} {} in {}{}", settings_.what, human_count(done), settings_.unit, how_long,
+            detail.empty() ? "" : ", " + detail);
 }
 
 std::string Progress::text(double done, const std::string& detail) const {
@@ -58,9 +59,11 @@ std::string Progress::text(double done, const std::string& detail) const {
   std::string line = fmt::format("{}: {}", settings_.what, human_count(done));
   if (settings_.total) line += fmt::format("/{}", human_count(*settings_.total));
   line += " " + settings_.unit;
-  if (settings_.total && *settings_.total > 0) line += fmt::format(" ({:.0f} %)", 100 * std::min(1.0, done / *settings_.total));
+  if (settings_.total && *settings_.total > 0)
+    line += fmt::format(" ({:.0f} %)", 100 * std::min(1.0, done / *settings_.total));
   if (!detail.empty()) line += ", " + detail;
-  if (settings_.total && rate > 0 && done < *settings_.total) line += fmt::format(", {} left", human_seconds((*settings_.total - done) / rate));
+  if (settings_.total && rate > 0 && done < *settings_.total)
+    line += fmt::format(", {} left", human_seconds((*settings_.total - done) / rate));
   return line;
 }
 

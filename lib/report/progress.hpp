@@ -13,15 +13,15 @@ class Progress {
  public:
   enum class Style { in_place, lines, none };
   struct Settings {
-    std::string what;                     // "train", "tokenize"
-    std::string unit;                     // "steps", "documents"
-    std::optional<double> total;          // in units; absent: not known
+    std::string what;             // "train", "tokenize"
+    std::string unit;             // "steps", "documents"
+    std::optional<double> total;  // in units; absent: not known
     Style style = Style::lines;
   };
   /// `log` outlives it. `clock` gives seconds that never go back.
   Progress(Log& log, Settings settings, std::function<double()> clock);
   Progress(Log& log, Settings settings);
-  ~Progress();                            // removes the line drawn in place
+  ~Progress();  // removes the line drawn in place
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
@@ -36,9 +36,9 @@ class Progress {
   Settings settings_;
   std::function<double()> clock_;
   double start_s_ = 0;
-  double first_done_ = -1;                // of the first update: a resumed job's rate counts from there
+  double first_done_ = -1;  // of the first update: a resumed job's rate counts from there
   double first_s_ = 0;
-  double next_s_ = 0;                     // no drawing before
+  double next_s_ = 0;  // no drawing before
   double interval_s_ = 0;
 };
 

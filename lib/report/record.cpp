@@ -21,7 +21,8 @@ void describe(RecordFields& visit, const RunRecord& record) {
   visit.field("tokens_per_step", record.tokens_per_step, "positions of one step over all ranks");
   visit.field("flops_per_step", record.flops_per_step, "floating-point operations of forward and backward of one step");
   visit.field("start_step", record.start_step, "steps done before this start");
-  visit.field("resumed_from", record.resumed_from, "folder of the checkpoint that it continues from; null: from scratch");
+  visit.field("resumed_from", record.resumed_from,
+              "folder of the checkpoint that it continues from; null: from scratch");
 }
 
 void describe(RecordFields& visit, const StepRecord& record) {
@@ -58,7 +59,8 @@ void describe(RecordFields& visit, const CheckpointRecord& record) {
   visit.field("step", record.step, "steps done that it holds");
   visit.field("path", record.path, "its folder");
   visit.field("bytes", record.bytes, "size of its files");
-  visit.field("state_digest", record.state_digest, "hash of all that it holds, whatever ranks and files it is spread over: 32 hexadecimal digits");
+  visit.field("state_digest", record.state_digest,
+              "hash of all that it holds, whatever ranks and files it is spread over: 32 hexadecimal digits");
   visit.field("save_ms", record.save_ms, "duration of the save");
   visit.field("removed", record.removed, "folders of older checkpoints that were removed");
 }
@@ -66,7 +68,8 @@ void describe(RecordFields& visit, const CheckpointRecord& record) {
 void describe(RecordFields& visit, const ProfileRecord& record) {
   visit.field("first_step", record.first_step, "first step that was profiled");
   visit.field("last_step", record.last_step, "last step that was profiled");
-  visit.field("work", record.work, "kind of work; reduction runs beside the others, waiting is the part of it that they do not hide");
+  visit.field("work", record.work,
+              "kind of work; reduction runs beside the others, waiting is the part of it that they do not hide");
   visit.field("mean_ms", record.mean_ms, "time a step, mean over ranks");
   visit.field("min_ms", record.min_ms, "of the rank that took least");
   visit.field("max_ms", record.max_ms, "of the rank that took most");
@@ -80,7 +83,8 @@ void describe(RecordFields& visit, const EventRecord& record) {
   visit.field("loss", record.loss, "of the step or evaluation; null: not finite, or not what the event is about");
   visit.field("grad_norm", record.grad_norm, "of the step; null: not finite, or not what the event is about");
   visit.field("in_a_row", record.in_a_row, "skipped steps up to this one without another between them");
-  visit.field("limit", record.limit, "what the loss of a spike is beyond: mean + 6 standard deviations of the last 100 finite losses");
+  visit.field("limit", record.limit,
+              "what the loss of a spike is beyond: mean + 6 standard deviations of the last 100 finite losses");
 }
 
 void describe(RecordFields& visit, const SummaryRecord& record) {
@@ -88,7 +92,8 @@ void describe(RecordFields& visit, const SummaryRecord& record) {
   visit.field("exit_code", record.exit_code, "that every rank returns");
   visit.field("step", record.step, "steps done");
   visit.field("tokens", record.tokens, "valid tokens trained on since the run began");
-  visit.field("skipped", record.skipped, "steps of the run whose loss or gradient was not finite: they changed nothing");
+  visit.field("skipped", record.skipped,
+              "steps of the run whose loss or gradient was not finite: they changed nothing");
   visit.field("wall_s", record.wall_s, "duration since this start");
   visit.field("tokens_per_s", record.tokens_per_s, "over the steps since this start");
   visit.field("loss", record.loss, "of the last step that was not skipped");
@@ -116,12 +121,18 @@ template <class R>
 Json schema_of() {
   Json properties = {{"schema", {{"const", record_schema}}},
                      {"kind", {{"const", R::kind}}},
-                     {"time", {{"type", "string"}, {"description", "UTC, ISO 8601 with milliseconds"},
-                               {"pattern", "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z$"}}}};
+                     {"time",
+                      {{"type", "string"},
+                       {"description", "UTC, ISO 8601 with milliseconds"},
+                       {"pattern", "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z$"}}}};
   properties.update(fields_of(R{}).schemas());
   Json required = Json::array();
   for (const auto& item : properties.items()) required.push_back(item.key());
-  return {{"title", R::kind}, {"type", "object"}, {"properties", properties}, {"required", required}, {"additionalProperties", false}};
+  return {{"title", R::kind},
+          {"type", "object"},
+          {"properties", properties},
+          {"required", required},
+          {"additionalProperties", false}};
 }
 
 }  // namespace
@@ -138,8 +149,10 @@ Json to_json(const SummaryRecord& record) { return json_of(record); }
 Json record_json_schema() {
   return {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
           {"title", "records of lockstep train, one JSON object a line"},
-          {"oneOf", {schema_of<RunRecord>(), schema_of<StepRecord>(), schema_of<EvalRecord>(), schema_of<SampleRecord>(),
-                     schema_of<CheckpointRecord>(), schema_of<ProfileRecord>(), schema_of<EventRecord>(), schema_of<SummaryRecord>()}}};
+          {"oneOf",
+           {schema_of<RunRecord>(), schema_of<StepRecord>(), schema_of<EvalRecord>(), schema_of<SampleRecord>(),
+            schema_of<CheckpointRecord>(), schema_of<ProfileRecord>(), schema_of<EventRecord>(),
+            schema_of<SummaryRecord>()}}};
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
-// What a run reports to programs: records, one JSON object each, with units in the names. The structs here are the only declaration of
-// their fields; text of a record, its JSON Schema and TensorBoard's scalars come from it. Where records go: report/record_sink.hpp.
+// What a run reports to programs: records, one JSON object each, with units in the names. The structs here are the only
+// declaration of their fields; text of a record, its JSON Schema and TensorBoard's scalars come from it. Where records
+// go: report/record_sink.hpp.
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -15,41 +16,42 @@ namespace lockstep {
 
 class RecordFields;
 
-constexpr std::string_view record_schema = "lockstep-record-1";   // the "schema" of each record; a new number when a field changes meaning
+constexpr std::string_view record_schema =
+    "lockstep-record-1";  // the "schema" of each record; a new number when a field changes meaning
 
 // Numbers that are not finite, and absent ones, are null. Steps count from 1: the step after which the record holds.
 
 /// A process group starts or resumes.
 struct RunRecord {
   static constexpr std::string_view kind = "run";
-  std::string tool;                              // "train"
+  std::string tool;  // "train"
   std::string version;
-  std::shared_ptr<const Json> build;             // compiler, libraries
-  std::shared_ptr<const Json> config;            // as resolved
-  std::shared_ptr<const Json> mesh;              // axis name -> size
+  std::shared_ptr<const Json> build;   // compiler, libraries
+  std::shared_ptr<const Json> config;  // as resolved
+  std::shared_ptr<const Json> mesh;    // axis name -> size
   std::string run_dir;
   std::int64_t ranks = 0;
-  std::vector<std::string> hosts;                // distinct names
+  std::vector<std::string> hosts;  // distinct names
   std::int64_t threads_per_rank = 0;
-  std::string arithmetic;                        // what rank 0 computes with
+  std::string arithmetic;  // what rank 0 computes with
   std::int64_t parameters = 0;
-  std::int64_t global_batch = 0;                 // samples
+  std::int64_t global_batch = 0;  // samples
   std::int64_t tokens_per_step = 0;
   std::optional<double> flops_per_step;
-  std::int64_t start_step = 0;                   // steps done before this start
-  std::optional<std::string> resumed_from;       // folder of the checkpoint
+  std::int64_t start_step = 0;              // steps done before this start
+  std::optional<std::string> resumed_from;  // folder of the checkpoint
 };
 
 struct StepRecord {
   static constexpr std::string_view kind = "step";
   std::int64_t step = 0;
-  double loss = 0;                               // nats a token, over the global batch
+  double loss = 0;  // nats a token, over the global batch
   double lr = 0;
-  double grad_norm = 0;                          // before clipping
-  std::int64_t tokens = 0;                       // valid tokens trained on since the run began
-  double tokens_per_s = 0;                       // over the steps since the last record
-  double step_ms = 0;                            // mean over the steps since the last record
-  std::optional<double> mfu;                     // model FLOPs per second by the peak of the machine
+  double grad_norm = 0;       // before clipping
+  std::int64_t tokens = 0;    // valid tokens trained on since the run began
+  double tokens_per_s = 0;    // over the steps since the last record
+  double step_ms = 0;         // mean over the steps since the last record
+  std::optional<double> mfu;  // model FLOPs per second by the peak of the machine
   std::optional<double> eta_s;
   double epoch = 0;
 };
@@ -58,18 +60,18 @@ struct EvalRecord {
   static constexpr std::string_view kind = "eval";
   std::int64_t step = 0;
   std::string split;
-  double loss = 0;                               // nats a token
+  double loss = 0;  // nats a token
   double perplexity = 0;
   std::int64_t tokens = 0;
   double eval_ms = 0;
-  bool best = false;                             // the lowest loss of this run so far
+  bool best = false;  // the lowest loss of this run so far
 };
 
 struct SampleRecord {
   static constexpr std::string_view kind = "sample";
   std::int64_t step = 0;
   std::string prompt;
-  std::string text;                              // the continuation
+  std::string text;  // the continuation
   std::int64_t tokens = 0;
 };
 
@@ -78,9 +80,9 @@ struct CheckpointRecord {
   std::int64_t step = 0;
   std::string path;
   std::int64_t bytes = 0;
-  std::string state_digest;                      // as in its manifest
+  std::string state_digest;  // as in its manifest
   double save_ms = 0;
-  std::vector<std::string> removed;              // folders that retention removed
+  std::vector<std::string> removed;  // folders that retention removed
 };
 
 /// One kind of work in the profiled steps: its time a step on each rank. Written once for each kind.
@@ -88,38 +90,39 @@ struct ProfileRecord {
   static constexpr std::string_view kind = "profile";
   std::int64_t first_step = 0;
   std::int64_t last_step = 0;
-  std::string work;                              // "backward", "reduction": program/work_times.hpp; or of the loop: "data", "save"
-  double mean_ms = 0;                            // over ranks
+  std::string work;    // "backward", "reduction": program/work_times.hpp; or of the loop: "data", "save"
+  double mean_ms = 0;  // over ranks
   double min_ms = 0;
   double max_ms = 0;
-  double imbalance = 0;                          // max / mean
+  double imbalance = 0;  // max / mean
 };
 
-/// Something that a reader of the records should know: a skipped step, a spike of the loss. Fields that say nothing of it are absent.
+/// Something that a reader of the records should know: a skipped step, a spike of the loss. Fields that say nothing of
+/// it are absent.
 struct EventRecord {
   static constexpr std::string_view kind = "event";
   std::optional<std::int64_t> step = {};
-  std::string name = {};                         // "nonfinite_step", "nonfinite_validation", "loss_spike", "unexplained_end", "save_failed"
+  std::string name = {};  // "nonfinite_step", "nonfinite_validation", "loss_spike", "unexplained_end", "save_failed"
   std::string message = {};
   std::optional<double> loss = {};
   std::optional<double> grad_norm = {};
-  std::optional<std::int64_t> in_a_row = {};     // such steps up to this one
-  std::optional<double> limit = {};              // that the loss is beyond
+  std::optional<std::int64_t> in_a_row = {};  // such steps up to this one
+  std::optional<double> limit = {};           // that the loss is beyond
 };
 
 /// The last record of a process group.
 struct SummaryRecord {
   static constexpr std::string_view kind = "summary";
-  std::string reason;                            // "finished", "stopped", "failed"
+  std::string reason;  // "finished", "stopped", "failed"
   std::int64_t exit_code = 0;
-  std::int64_t step = 0;                         // steps done
+  std::int64_t step = 0;  // steps done
   std::int64_t tokens = 0;
-  std::int64_t skipped = 0;                      // steps of the run that changed nothing: loss or gradient was not finite
-  double wall_s = 0;                             // of this process group
+  std::int64_t skipped = 0;  // steps of the run that changed nothing: loss or gradient was not finite
+  double wall_s = 0;         // of this process group
   std::optional<double> tokens_per_s;
-  std::optional<double> loss;                    // of the last step that was not skipped
-  std::optional<double> eval_loss;               // of the last evaluation
-  std::optional<std::string> checkpoint;         // folder of the last one saved
+  std::optional<double> loss;             // of the last step that was not skipped
+  std::optional<double> eval_loss;        // of the last evaluation
+  std::optional<std::string> checkpoint;  // folder of the last one saved
 };
 
 void describe(RecordFields& visit, const RunRecord& record);

@@ -1,4 +1,5 @@
-// The visitor behind the record structs: one line a field gives its JSON and its schema. Only report/record.cpp needs it.
+// The visitor behind the record structs: one line a field gives its JSON and its schema. Only report/record.cpp needs
+// it.
 #pragma once
 
 #include "base/json.hpp"
@@ -30,7 +31,9 @@ class RecordFields {
   using Object = std::shared_ptr<const Json>;
 
   static Json json_of(const Object& value) { return value ? *value : Json::object(); }
-  static Json json_of(double value) { return value - value == 0 ? Json(value) : Json(nullptr); }   // inf and nan are null
+  static Json json_of(double value) {
+    return value - value == 0 ? Json(value) : Json(nullptr);
+  }  // inf and nan are null
   static Json json_of(std::int64_t value) { return value; }
   static Json json_of(bool value) { return value; }
   static Json json_of(const std::string& value) { return value; }
@@ -45,7 +48,9 @@ class RecordFields {
   static Json schema_of(std::int64_t) { return {{"type", "integer"}}; }
   static Json schema_of(bool) { return {{"type", "boolean"}}; }
   static Json schema_of(const std::string&) { return {{"type", "string"}}; }
-  static Json schema_of(const std::vector<std::string>&) { return {{"type", "array"}, {"items", {{"type", "string"}}}}; }
+  static Json schema_of(const std::vector<std::string>&) {
+    return {{"type", "array"}, {"items", {{"type", "string"}}}};
+  }
   template <class T>
   static Json schema_of(const std::optional<T>&) {
     const Json inner = schema_of(T{});

@@ -39,8 +39,9 @@ class LineSink : public RecordSink {
 
   void close() override {
     // Some file systems report a lost write only now; a pipe or terminal has nothing to synchronise.
-    struct stat status {};
-    if (!reader_left_ && ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode) && ::fsync(fd_) != 0) fail_errno("synchronise", name_);
+    struct stat status{};
+    if (!reader_left_ && ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode) && ::fsync(fd_) != 0)
+      fail_errno("synchronise", name_);
   }
 
  private:
@@ -101,28 +102,35 @@ class FileSink : public RecordSink {
   Appender file_;
 };
 
-double unix_seconds() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+double unix_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 Path event_file_in(const Path& folder) {
   make_folder(folder);
   std::string host(256, '\0');
   if (::gethostname(host.data(), host.size() - 1) != 0) host = "host";
   const auto microseconds = static_cast<std::int64_t>(unix_seconds() * 1e6);
-  return folder / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", microseconds / 1000000, host.c_str(), ::getpid(), microseconds % 1000000);
+  return folder / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", microseconds / 1000000, host.c_str(), ::getpid(),
+                              microseconds % 1000000);
 }
 
 class TensorboardSink : public RecordSink {
  public:
-  explicit TensorboardSink(const Path& folder) : file_(event_file_in(folder)) { file_.append(framed(version_event(unix_seconds()))); }
+  explicit TensorboardSink(const Path& folder) : file_(event_file_in(folder)) {
+    file_.append(framed(version_event(unix_seconds())));
+  }
 
   void write(const Json& record) override {
     const std::string kind = record.at("kind").get<std::string>();
     if (kind == "step" || kind == "eval") {
       write_scalars(kind, record);
     } else if (kind == "sample") {
-      const Json clean = parse_json(to_text(record), "sample record");   // bytes that are no UTF-8 replaced, as in the other sinks
+      const Json clean =
+          parse_json(to_text(record), "sample record");  // bytes that are no UTF-8 replaced, as in the other sinks
       const std::string prompt = clean.at("prompt").get<std::string>();
-      file_.append(framed(text_event(unix_seconds(), clean.at("step").get<std::int64_t>(), "sample/" + prompt, prompt + clean.at("text").get<std::string>())));
+      file_.append(framed(text_event(unix_seconds(), clean.at("step").get<std::int64_t>(), "sample/" + prompt,
+                                     prompt + clean.at("text").get<std::string>())));
     }
   }
 
@@ -134,7 +142,8 @@ class TensorboardSink : public RecordSink {
     const double wall_s = unix_seconds();
     std::string events;
     for (const auto& [name, value] : record.items()) {
-      if (name != "step" && value.is_number()) events += framed(scalar_event(wall_s, step, kind + "/" + name, value.get<float>()));
+      if (name != "step" && value.is_number())
+        events += framed(scalar_event(wall_s, step, kind + "/" + name, value.get<float>()));
     }
     file_.append(events);
   }

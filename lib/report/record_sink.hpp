@@ -1,4 +1,5 @@
-// Where records go: standard output, the run's records.jsonl, TensorBoard. Only the rank that owns the records has sinks; all Local.
+// Where records go: standard output, the run's records.jsonl, TensorBoard. Only the rank that owns the records has
+// sinks; all Local.
 #pragma once
 
 #include "base/files.hpp"
@@ -20,14 +21,15 @@ class RecordSink {
   virtual void close() = 0;
 };
 
-/// JSON lines on a file descriptor, flushed line by line. If the reader goes away (closed pipe) the rest is dropped quietly; a full disk
-/// throws. The process ignores SIGPIPE (app sees to it).
+/// JSON lines on a file descriptor, flushed line by line. If the reader goes away (closed pipe) the rest is dropped
+/// quietly; a full disk throws. The process ignores SIGPIPE (app sees to it).
 std::unique_ptr<RecordSink> line_sink(int fd, const std::string& name);
 
 /// JSON lines appended to a file. A last line that a killed run left half written is removed first.
 std::unique_ptr<RecordSink> file_sink(const Path& path);
 
-/// A TensorBoard event file in `folder`, made if need be: numbers of step and eval records as scalars "step/loss", samples as text.
+/// A TensorBoard event file in `folder`, made if need be: numbers of step and eval records as scalars "step/loss",
+/// samples as text.
 std::unique_ptr<RecordSink> tensorboard_sink(const Path& folder);
 
 /// All sinks of a run, written to in turn.

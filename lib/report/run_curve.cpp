@@ -24,7 +24,8 @@ std::vector<Series> loss_series(const Path& run) {
   const Path path = run / "records.jsonl";
   std::vector<Series> series;
   const std::vector<std::string> lines = split(read_file(path), '\n');
-  for (std::size_t i = 0; i + 1 < lines.size(); ++i) {   // the last one lacks its newline: a record that a killed run could not finish
+  for (std::size_t i = 0; i + 1 < lines.size();
+       ++i) {  // the last one lacks its newline: a record that a killed run could not finish
     if (lines[i].empty()) continue;
     const Json record = parse_json(lines[i], fmt::format("{}:{}", path.string(), i + 1));
     const auto member = [&](const char* key) { return record.is_object() ? record.value(key, Json()) : Json(); };

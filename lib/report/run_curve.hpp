@@ -1,4 +1,5 @@
-// The loss of a run over its steps, read back from its records: for the drawing that train leaves and for checkpoint-inspect --curve.
+// The loss of a run over its steps, read back from its records: for the drawing that train leaves and for
+// checkpoint-inspect --curve.
 #pragma once
 
 #include "base/files.hpp"
@@ -8,9 +9,9 @@
 
 namespace lockstep {
 
-/// "training" and, if the run evaluated, "validation": losses of step and eval records of RUN/records.jsonl by step. A step that was
-/// recorded again after a resume counts once, with its last value; a last line that is cut off is left out.
-/// Local. Throws Error(input) if the file is absent or another line is no record.
+/// "training" and, if the run evaluated, "validation": losses of step and eval records of RUN/records.jsonl by step. A
+/// step that was recorded again after a resume counts once, with its last value; a last line that is cut off is left
+/// out. Local. Throws Error(input) if the file is absent or another line is no record.
 std::vector<Series> loss_series(const Path& run);
 
 CurveLabels loss_labels();

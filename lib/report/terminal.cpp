@@ -16,7 +16,9 @@ std::string_view environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-bool is_capable_terminal(int fd) { return ::isatty(fd) == 1 && environment("TERM") != "dumb" && !environment("TERM").empty(); }
+bool is_capable_terminal(int fd) {
+  return ::isatty(fd) == 1 && environment("TERM") != "dumb" && !environment("TERM").empty();
+}
 
 }  // namespace
 
@@ -38,7 +40,8 @@ int columns_of(int fd) {
 bool takes_unicode() {
   for (const char* const name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const std::string_view value = environment(name);
-    if (!value.empty()) return value.find("UTF-8") != std::string_view::npos || value.find("utf8") != std::string_view::npos;
+    if (!value.empty())
+      return value.find("UTF-8") != std::string_view::npos || value.find("utf8") != std::string_view::npos;
   }
   return false;
 }

@@ -11,7 +11,8 @@ namespace lockstep {
 
 namespace {
 
-void write_part(const CheckpointReader& source, const CheckpointPlan& plan, std::size_t number, const Path& staging, StagedState& state) {
+void write_part(const CheckpointReader& source, const CheckpointPlan& plan, std::size_t number, const Path& staging,
+                StagedState& state) {
   const PlannedFile& file = plan.files[number];
   const Path path = staging / file.path;
   const std::vector<PartPiece> pieces = part_pieces(plan, file);
@@ -45,9 +46,10 @@ CheckpointPlan plan_reshard(const CheckpointReader& source, int parts) {
 
 Resharded reshard(const CheckpointReader& source, const CheckpointPlan& plan, const Path& output) {
   const Path target = std::filesystem::absolute(output).lexically_normal();
-  const Path place = target.has_filename() ? target : target.parent_path();   // "out/" names the same folder as "out"
+  const Path place = target.has_filename() ? target : target.parent_path();  // "out/" names the same folder as "out"
   if (std::filesystem::exists(std::filesystem::symlink_status(place))) {
-    throw Error(ExitCode::usage, fmt::format("the output {} exists", output.string()), "choose another folder, or remove this one");
+    throw Error(ExitCode::usage, fmt::format("the output {} exists", output.string()),
+                "choose another folder, or remove this one");
   }
   const Path staging = place.parent_path() / fmt::format(".stage-{}-{}", place.filename().string(), make_uuid());
   Manifest facts = source.manifest();
@@ -62,12 +64,12 @@ Resharded reshard(const CheckpointReader& source, const CheckpointPlan& plan, co
     for (std::size_t i = 0; i < plan.files.size(); ++i) write_part(source, plan, i, staging, state);
     result.after = seal_checkpoint(staging, plan, state, std::move(facts)).state_digest;
     if (result.after != result.before) {
-      fail(ExitCode::input, "the state digest changed from {} to {}: {} does not hold what its manifest says", to_hex(result.before),
-           to_hex(result.after), source.path().string());
+      fail(ExitCode::input, "the state digest changed from {} to {}: {} does not hold what its manifest says",
+           to_hex(result.before), to_hex(result.after), source.path().string());
     }
     publish_checkpoint(staging, place);
   } catch (...) {
-    std::error_code ignored;   // nothing of a failed copy is worth keeping: the source is whole
+    std::error_code ignored;  // nothing of a failed copy is worth keeping: the source is whole
     std::filesystem::remove_all(staging, ignored);
     throw;
   }
@@ -75,10 +77,13 @@ Resharded reshard(const CheckpointReader& source, const CheckpointPlan& plan, co
 }
 
 Path source_of(const ReshardConfig& config) {
-  const Found found = find_at(config.checkpoint, [](const Path& path) { return first_defect(path, VerifyLevel::sizes); });
+  const Found found =
+      find_at(config.checkpoint, [](const Path& path) { return first_defect(path, VerifyLevel::sizes); });
   return found.checkpoint->path;
 }
 
-int parts_of(const ReshardConfig& config) { return config.consolidate || !config.to ? 1 : static_cast<int>(config.to->parts); }
+int parts_of(const ReshardConfig& config) {
+  return config.consolidate || !config.to ? 1 : static_cast<int>(config.to->parts);
+}
 
 }  // namespace lockstep

@@ -16,12 +16,12 @@ void for_each_run(const Box& region, const Box& a, const Box& b, const std::func
     stride_a[d - 1] = stride_a[d] * a.extent[d];
     stride_b[d - 1] = stride_b[d] * b.extent[d];
   }
-  std::size_t outer = dims - 1;   // dims [outer, end) make one run: all after the first of them are whole in both boxes
+  std::size_t outer = dims - 1;  // dims [outer, end) make one run: all after the first of them are whole in both boxes
   while (outer > 0 && region.extent[outer] == a.extent[outer] && region.extent[outer] == b.extent[outer]) --outer;
   std::int64_t run = 1;
   for (std::size_t d = outer; d < dims; ++d) run *= region.extent[d];
 
-  Shape at(outer, 0);   // the position of the run within the region, over the outer dims
+  Shape at(outer, 0);  // the position of the run within the region, over the outer dims
   std::int64_t in_a = 0;
   std::int64_t in_b = 0;
   for (std::size_t d = 0; d < dims; ++d) {
@@ -45,7 +45,8 @@ bool lies_in(const Box& box, const Shape& global) {
   if (box == nothing(global)) return true;
   if (box.begin.size() != global.size() || box.extent.size() != global.size()) return false;
   for (std::size_t d = 0; d < global.size(); ++d) {
-    const bool inside = box.begin[d] >= 0 && box.begin[d] <= global[d] && box.extent[d] >= 0 && box.extent[d] <= global[d] - box.begin[d];
+    const bool inside = box.begin[d] >= 0 && box.begin[d] <= global[d] && box.extent[d] >= 0 &&
+                        box.extent[d] <= global[d] - box.begin[d];
     if (!inside) return false;
   }
   return true;

@@ -1,4 +1,5 @@
-// Walking a region that lies in two row-major arrays at once, run by run: what copying between pieces and what fingerprints need.
+// Walking a region that lies in two row-major arrays at once, run by run: what copying between pieces and what
+// fingerprints need.
 #pragma once
 
 #include "layout/shape.hpp"
@@ -9,18 +10,20 @@
 
 namespace lockstep {
 
-/// Consecutive elements in both arrays: `length` elements from `in_a` of the array that holds box a, and from `in_b` of the one of b.
+/// Consecutive elements in both arrays: `length` elements from `in_a` of the array that holds box a, and from `in_b` of
+/// the one of b.
 struct BoxRun {
   std::int64_t in_a = 0;
   std::int64_t in_b = 0;
   std::int64_t length = 0;
 };
 
-/// Calls `visit` for each run of `region`, in row-major order, with runs as long as both boxes allow. `region` lies in both.
+/// Calls `visit` for each run of `region`, in row-major order, with runs as long as both boxes allow. `region` lies in
+/// both.
 void for_each_run(const Box& region, const Box& a, const Box& b, const std::function<void(const BoxRun&)>& visit);
 
-/// Whether a box that was read from a file is one of a tensor of this shape: as many dimensions, nothing negative, nothing outside. Of a
-/// scalar also the empty box nothing(). Pure; overflows nowhere.
+/// Whether a box that was read from a file is one of a tensor of this shape: as many dimensions, nothing negative,
+/// nothing outside. Of a scalar also the empty box nothing(). Pure; overflows nowhere.
 bool lies_in(const Box& box, const Shape& global);
 
 /// The rows [first, first + count) of dim 0 of a box of rank 1 or more.

@@ -20,7 +20,8 @@ std::string folder_of(const StoredComponent& component, Rank writer) {
   const auto cell = std::find_if(component.cells.begin(), component.cells.end(), [&](const auto& entry) {
     return std::find(entry.second.begin(), entry.second.end(), writer) != entry.second.end();
   });
-  return fmt::format("per_group/{}/{}", join(component.equal_along, "+"), cell == component.cells.end() ? "all" : cell->first);
+  return fmt::format("per_group/{}/{}", join(component.equal_along, "+"),
+                     cell == component.cells.end() ? "all" : cell->first);
 }
 
 }  // namespace
@@ -69,8 +70,9 @@ Hash128 hash_of(const CheckpointPlan& plan) {
   for (std::size_t i = 0; i < plan.pieces.size(); ++i) {
     const WriteItem& piece = plan.pieces[i];
     const StoredTensor& tensor = plan.tensors[piece.tensor];
-    hash.add(fmt::format("{} {} {} {} {} {}\n", full_name(tensor), to_text(tensor.layout.global), name_of(tensor.layout.dtype),
-                         to_text(piece.box), piece.writer, plan.files[plan.file_of_piece[i]].path));
+    hash.add(fmt::format("{} {} {} {} {} {}\n", full_name(tensor), to_text(tensor.layout.global),
+                         name_of(tensor.layout.dtype), to_text(piece.box), piece.writer,
+                         plan.files[plan.file_of_piece[i]].path));
   }
   return hash.digest();
 }
@@ -88,14 +90,16 @@ std::vector<PartPiece> part_pieces(const CheckpointPlan& plan, const PlannedFile
 
 std::string describe_plan(const CheckpointPlan& plan) {
   std::vector<std::uint64_t> load(static_cast<std::size_t>(plan.ranks), 0);
-  std::string text = fmt::format("{} tensors in {} pieces, {} in {} files by {} writers\n", plan.tensors.size(), plan.pieces.size(),
-                                 human_bytes(total_bytes(plan)), plan.files.size(), plan.ranks);
+  std::string text = fmt::format("{} tensors in {} pieces, {} in {} files by {} writers\n", plan.tensors.size(),
+                                 plan.pieces.size(), human_bytes(total_bytes(plan)), plan.files.size(), plan.ranks);
   for (const PlannedFile& file : plan.files) {
     std::uint64_t bytes = 0;
-    for (const std::size_t piece : file.pieces) bytes += box_bytes(plan.tensors[plan.pieces[piece].tensor], plan.pieces[piece].box);
+    for (const std::size_t piece : file.pieces)
+      bytes += box_bytes(plan.tensors[plan.pieces[piece].tensor], plan.pieces[piece].box);
     text += fmt::format("  {}  {} pieces, {}\n", file.path, file.pieces.size(), human_bytes(bytes));
   }
-  for (const WriteItem& piece : plan.pieces) load[static_cast<std::size_t>(piece.writer)] += box_bytes(plan.tensors[piece.tensor], piece.box);
+  for (const WriteItem& piece : plan.pieces)
+    load[static_cast<std::size_t>(piece.writer)] += box_bytes(plan.tensors[piece.tensor], piece.box);
   const std::uint64_t most = *std::max_element(load.begin(), load.end());
   const double mean = static_cast<double>(total_bytes(plan)) / plan.ranks;
   text += fmt::format("largest writer / mean: {:.3f}\n", mean > 0 ? static_cast<double>(most) / mean : 1.0);

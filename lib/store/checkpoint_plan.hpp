@@ -1,5 +1,6 @@
-// The files of a checkpoint before they exist: every piece of every tensor with its writer and its part. A pure function of what is saved
-// and by whom, so all ranks make the same plan; checkpoint-reshard makes it for imagined ranks. Carrying it out: store/staging.hpp.
+// The files of a checkpoint before they exist: every piece of every tensor with its writer and its part. A pure
+// function of what is saved and by whom, so all ranks make the same plan; checkpoint-reshard makes it for imagined
+// ranks. Carrying it out: store/staging.hpp.
 #pragma once
 
 #include "base/hash.hpp"
@@ -14,16 +15,16 @@
 namespace lockstep {
 
 struct PlannedFile {
-  std::string path;                    // within the checkpoint: "replicated/part-0002.h5"
-  Rank leader = 0;                     // stamps and seals it
-  std::vector<std::size_t> pieces;     // numbers in CheckpointPlan::pieces
+  std::string path;                 // within the checkpoint: "replicated/part-0002.h5"
+  Rank leader = 0;                  // stamps and seals it
+  std::vector<std::size_t> pieces;  // numbers in CheckpointPlan::pieces
 };
 
 struct CheckpointPlan {
-  std::vector<StoredTensor> tensors;   // their fingerprints are not known yet
+  std::vector<StoredTensor> tensors;  // their fingerprints are not known yet
   std::vector<WriteItem> pieces;
   std::vector<std::size_t> file_of_piece;
-  std::vector<PlannedFile> files;      // by path
+  std::vector<PlannedFile> files;  // by path
   int ranks = 1;
 };
 

@@ -16,34 +16,38 @@ struct CheckpointReader::Block {
   std::size_t number = 0;
   std::vector<std::byte> bytes;
   std::size_t file = 0;
-  FileDescriptor descriptor;           // of `file`; kept open, for the next block is mostly in the same one
+  FileDescriptor descriptor;  // of `file`; kept open, for the next block is mostly in the same one
 };
 
 CheckpointReader::CheckpointReader(Path checkpoint)
     : path_(std::move(checkpoint)), manifest_(read_manifest(path_)), last_(std::make_unique<Block>()) {
   const Path index = path_ / index_file;
-  const auto listed =
-      std::find_if(manifest_.files.begin(), manifest_.files.end(), [](const StoredFile& file) { return file.path == index_file; });
-  if (listed == manifest_.files.end()) fail(ExitCode::input, "{} lists no {}", (path_ / manifest_file).string(), index_file);
-  if (hash128(read_file(index)) != listed->hash) fail(ExitCode::input, "{}: its content does not match the hash in the manifest", index.string());
+  const auto listed = std::find_if(manifest_.files.begin(), manifest_.files.end(),
+                                   [](const StoredFile& file) { return file.path == index_file; });
+  if (listed == manifest_.files.end())
+    fail(ExitCode::input, "{} lists no {}", (path_ / manifest_file).string(), index_file);
+  if (hash128(read_file(index)) != listed->hash)
+    fail(ExitCode::input, "{}: its content does not match the hash in the manifest", index.string());
   pieces_ = read_piece_index(index);
   first_piece_.assign(manifest_.tensors.size() + 1, pieces_.size());
   for (std::size_t i = pieces_.size(); i-- > 0;) {
     const IndexedPiece& piece = pieces_[i];
-    const bool ordered =
-        piece.tensor < manifest_.tensors.size() && piece.file < manifest_.files.size() && (i == 0 || pieces_[i - 1].tensor <= piece.tensor);
+    const bool ordered = piece.tensor < manifest_.tensors.size() && piece.file < manifest_.files.size() &&
+                         (i == 0 || pieces_[i - 1].tensor <= piece.tensor);
     if (!ordered) fail(ExitCode::input, "{}: piece {} is not of this checkpoint", index.string(), i);
     check_piece(index, i);
     first_piece_[piece.tensor] = i;
   }
-  for (std::size_t i = manifest_.tensors.size(); i-- > 0;) first_piece_[i] = std::min(first_piece_[i], first_piece_[i + 1]);
+  for (std::size_t i = manifest_.tensors.size(); i-- > 0;)
+    first_piece_[i] = std::min(first_piece_[i], first_piece_[i + 1]);
   for (std::size_t i = 0; i < manifest_.tensors.size(); ++i) {
     const StoredTensor& tensor = manifest_.tensors[i];
     const std::string name = full_name(tensor);
     number_[name] = i;
     if (is_values(tensor)) continue;
     descriptions_.push_back({name, tensor.layout.global, tensor.layout.dtype});
-    for (const std::string& alias : tensor.aliases) number_[name.substr(0, name.size() - tensor.name.size()) + alias] = i;
+    for (const std::string& alias : tensor.aliases)
+      number_[name.substr(0, name.size() - tensor.name.size()) + alias] = i;
   }
 }
 
@@ -52,11 +56,15 @@ void CheckpointReader::check_piece(const Path& index, std::size_t number) const 
   const IndexedPiece& piece = pieces_[number];
   const Layout& layout = manifest_.tensors[piece.tensor].layout;
   const StoredFile& file = manifest_.files[piece.file];
-  if (!lies_in(piece.box, layout.global)) fail(ExitCode::input, "{}: piece {} lies outside of {}", index.string(), number, full_name(manifest_.tensors[piece.tensor]));
-  const auto bytes = static_cast<std::uint64_t>(elements(piece.box)) * static_cast<std::uint64_t>(size_of(layout.dtype));
+  if (!lies_in(piece.box, layout.global))
+    fail(ExitCode::input, "{}: piece {} lies outside of {}", index.string(), number,
+         full_name(manifest_.tensors[piece.tensor]));
+  const auto bytes =
+      static_cast<std::uint64_t>(elements(piece.box)) * static_cast<std::uint64_t>(size_of(layout.dtype));
   const bool in_file = bytes == 0 || (piece.record.offset <= file.bytes && bytes <= file.bytes - piece.record.offset);
   if (!in_file || piece.record.blocks.size() != (bytes + block_bytes - 1) / block_bytes) {
-    fail(ExitCode::input, "{}: piece {} of {} bytes at {} does not fit {} of {} bytes", index.string(), number, bytes, piece.record.offset, file.path, file.bytes);
+    fail(ExitCode::input, "{}: piece {} of {} bytes at {} does not fit {} of {} bytes", index.string(), number, bytes,
+         piece.record.offset, file.path, file.bytes);
   }
 }
 
@@ -72,18 +80,24 @@ std::size_t CheckpointReader::number_of(const std::string& name) const {
   std::vector<std::string> names;
   for (const auto& entry : number_) names.push_back(entry.first);
   const auto near = nearest(name, names);
-  throw Error(ExitCode::input, fmt::format("{} holds no '{}'", path_.string(), name), near ? fmt::format("the nearest name is '{}'", *near) : "");
+  throw Error(ExitCode::input, fmt::format("{} holds no '{}'", path_.string(), name),
+              near ? fmt::format("the nearest name is '{}'", *near) : "");
 }
 
-void CheckpointReader::read(const std::string& name, const Box& box, std::span<std::byte> out) const { read(number_of(name), box, out); }
+void CheckpointReader::read(const std::string& name, const Box& box, std::span<std::byte> out) const {
+  read(number_of(name), box, out);
+}
 
 void CheckpointReader::read(std::size_t tensor, const Box& box, std::span<std::byte> out) const {
   const StoredTensor& stored = manifest_.tensors.at(tensor);
-  if (box.extent.size() != stored.layout.global.size() || (!empty(box) && !contains(whole(stored.layout.global), box))) {
-    fail(ExitCode::input, "the box {} lies outside of {} {}", to_text(box), full_name(stored), to_text(stored.layout.global));
+  if (box.extent.size() != stored.layout.global.size() ||
+      (!empty(box) && !contains(whole(stored.layout.global), box))) {
+    fail(ExitCode::input, "the box {} lies outside of {} {}", to_text(box), full_name(stored),
+         to_text(stored.layout.global));
   }
-  invariant(out.size() == static_cast<std::size_t>(elements(box)) * static_cast<std::size_t>(size_of(stored.layout.dtype)),
-            "the output has the bytes of the box");
+  invariant(
+      out.size() == static_cast<std::size_t>(elements(box)) * static_cast<std::size_t>(size_of(stored.layout.dtype)),
+      "the output has the bytes of the box");
   if (empty(box)) return;
   std::int64_t found = 0;
   const auto [first, last] = pieces_of(tensor);
@@ -94,17 +108,18 @@ void CheckpointReader::read(std::size_t tensor, const Box& box, std::span<std::b
     found += elements(part);
   }
   if (found != elements(box))
-    fail(ExitCode::input, "{}: {} of {} elements of {} {} are in no piece", path_.string(), elements(box) - found, elements(box),
-         full_name(stored), to_text(box));
+    fail(ExitCode::input, "{}: {} of {} elements of {} {} are in no piece", path_.string(), elements(box) - found,
+         elements(box), full_name(stored), to_text(box));
 }
 
 std::string CheckpointReader::values_text(const std::string& component, const std::string& cell) const {
   for (std::size_t i = 0; i < manifest_.tensors.size(); ++i) {
     const StoredTensor& tensor = manifest_.tensors[i];
     if (!is_values(tensor) || tensor.component != component || tensor.cell != (cell == "all" ? "" : cell)) continue;
-    constexpr std::int64_t most = std::int64_t{1} << 30;   // small values: a damaged shape must not become an allocation
+    constexpr std::int64_t most = std::int64_t{1} << 30;  // small values: a damaged shape must not become an allocation
     const std::int64_t size = elements(tensor.layout.global);
-    if (size > most || size_of(tensor.layout.dtype) != 1) fail(ExitCode::input, "{}: {} is no text of values", path_.string(), full_name(tensor));
+    if (size > most || size_of(tensor.layout.dtype) != 1)
+      fail(ExitCode::input, "{}: {} is no text of values", path_.string(), full_name(tensor));
     std::string text(static_cast<std::size_t>(size), '\0');
     read(i, whole(tensor.layout.global), std::as_writable_bytes(std::span(text)));
     return text;
@@ -125,7 +140,8 @@ void CheckpointReader::copy_piece(const IndexedPiece& piece, const Box& box, std
       const std::int64_t at = run.in_a + done;
       const std::int64_t count = std::min(run.length - done, (at / per_block + 1) * per_block - at);
       const std::vector<std::byte>& block = block_of(piece, static_cast<std::size_t>(at / per_block));
-      std::memcpy(out.data() + (run.in_b + done) * size, block.data() + at % per_block * size, static_cast<std::size_t>(count * size));
+      std::memcpy(out.data() + (run.in_b + done) * size, block.data() + at % per_block * size,
+                  static_cast<std::size_t>(count * size));
       done += count;
     }
   }
@@ -143,14 +159,15 @@ const std::vector<std::byte>& CheckpointReader::block_of(const IndexedPiece& pie
   const std::uint64_t bytes = bytes_of({full_name(tensor), tensor.layout.global, tensor.layout.dtype, piece.box});
   const std::uint64_t begin = block * block_bytes;
   if (block >= piece.record.blocks.size() || begin >= bytes)
-    fail(ExitCode::input, "{}: the index lacks block {} of {} {}", path_.string(), block, full_name(tensor), to_text(piece.box));
+    fail(ExitCode::input, "{}: the index lacks block {} of {} {}", path_.string(), block, full_name(tensor),
+         to_text(piece.box));
   last_->bytes.resize(std::min(block_bytes, bytes - begin));
   const std::uint64_t offset = piece.record.offset + begin;
   read_at(last_->descriptor, last_->bytes, offset, file);
   if (hash128(last_->bytes) != piece.record.blocks[block]) {
     throw Error(ExitCode::input,
-                fmt::format("{} is damaged: {} {} does not match its hash (bytes {} to {} of the file)", file.string(), full_name(tensor),
-                            to_text(piece.box), offset, offset + last_->bytes.size()),
+                fmt::format("{} is damaged: {} {} does not match its hash (bytes {} to {} of the file)", file.string(),
+                            full_name(tensor), to_text(piece.box), offset, offset + last_->bytes.size()),
                 "checkpoint-inspect --verify=hashes lists all damage");
   }
   last_->piece = &piece;
@@ -169,11 +186,14 @@ class ComponentSource final : public TensorSource {
     for (const StoredTensor& tensor : reader_.manifest().tensors) {
       if (tensor.component != component || !tensor.cell.empty() || is_values(tensor)) continue;
       descriptions_.push_back({tensor.name, tensor.layout.global, tensor.layout.dtype});
-      for (const std::string& alias : tensor.aliases) descriptions_.push_back({alias, tensor.layout.global, tensor.layout.dtype});
+      for (const std::string& alias : tensor.aliases)
+        descriptions_.push_back({alias, tensor.layout.global, tensor.layout.dtype});
     }
   }
   const std::vector<TensorDescription>& list() const override { return descriptions_; }
-  void read(const std::string& name, const Box& box, std::span<std::byte> out) const override { reader_.read(prefix_ + name, box, out); }
+  void read(const std::string& name, const Box& box, std::span<std::byte> out) const override {
+    reader_.read(prefix_ + name, box, out);
+  }
 
  private:
   CheckpointReader reader_;

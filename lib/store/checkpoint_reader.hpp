@@ -1,5 +1,6 @@
-// A committed checkpoint, opened for reading: any box of any tensor, whatever the pieces and ranks it was written by. Every block that is
-// read is checked against its hash. Serial; host memory needed: one block. Whether a whole checkpoint is sound: checkpoint_verify.hpp.
+// A committed checkpoint, opened for reading: any box of any tensor, whatever the pieces and ranks it was written by.
+// Every block that is read is checked against its hash. Serial; host memory needed: one block. Whether a whole
+// checkpoint is sound: checkpoint_verify.hpp.
 #pragma once
 
 #include "store/manifest.hpp"
@@ -47,14 +48,15 @@ class CheckpointReader final : public TensorSource {
   Path path_;
   Manifest manifest_;
   std::vector<IndexedPiece> pieces_;
-  std::vector<std::size_t> first_piece_;               // by tensor, one more than tensors
-  std::map<std::string, std::size_t> number_;          // by full name and by full alias
+  std::vector<std::size_t> first_piece_;       // by tensor, one more than tensors
+  std::map<std::string, std::size_t> number_;  // by full name and by full alias
   std::vector<TensorDescription> descriptions_;
-  mutable std::mutex mutex_;                           // guards the block that was read last
+  mutable std::mutex mutex_;  // guards the block that was read last
   mutable std::unique_ptr<Block> last_;
 };
 
-/// The tensors of one component under their own names, aliases included: "wte.weight". Throws Error(input) if there is no such component.
+/// The tensors of one component under their own names, aliases included: "wte.weight". Throws Error(input) if there is
+/// no such component.
 std::unique_ptr<TensorSource> open_component(const Path& checkpoint, const std::string& component);
 /// The weights, under their Hugging Face names.
 std::unique_ptr<TensorSource> open_model(const Path& checkpoint);

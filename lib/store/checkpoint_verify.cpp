@@ -17,7 +17,7 @@ namespace {
 
 // The pieces of one file, as its hash needs them.
 struct FilePieces {
-  std::vector<std::size_t> numbers;   // in CheckpointReader::pieces()
+  std::vector<std::size_t> numbers;  // in CheckpointReader::pieces()
   std::vector<PartPiece> pieces;
   std::vector<PieceRecord> records;
 };
@@ -40,12 +40,12 @@ std::vector<FilePieces> pieces_by_file(const CheckpointReader& reader) {
 
 void check_sizes(const CheckpointReader& reader, Verification& result) {
   for (const StoredFile& file : reader.manifest().files) {
-    struct stat status {};
+    struct stat status{};
     if (::stat((reader.path() / file.path).c_str(), &status) != 0) {
       result.defects.push_back({VerifyLevel::sizes, file.path, "", fmt::format("{} is missing", file.path)});
     } else if (static_cast<std::uint64_t>(status.st_size) != file.bytes) {
-      result.defects.push_back(
-          {VerifyLevel::sizes, file.path, "", fmt::format("{} has {} bytes instead of {}", file.path, status.st_size, file.bytes)});
+      result.defects.push_back({VerifyLevel::sizes, file.path, "",
+                                fmt::format("{} has {} bytes instead of {}", file.path, status.st_size, file.bytes)});
     }
   }
 }
@@ -55,7 +55,8 @@ void check_step(const CheckpointReader& reader, Verification& result) {
   const auto step = step_of(reader.path());
   if (!step || *step == reader.manifest().step) return;
   result.defects.push_back({VerifyLevel::manifest, std::string(manifest_file), "",
-                            fmt::format("{} in {} is of step {}", manifest_file, reader.path().filename().string(), reader.manifest().step)});
+                            fmt::format("{} in {} is of step {}", manifest_file, reader.path().filename().string(),
+                                        reader.manifest().step)});
 }
 
 // Nothing reads such files, but a folder that was verified holds what was saved and nothing else.
@@ -67,9 +68,12 @@ void check_strangers(const CheckpointReader& reader, Verification& result) {
   for (; !error && at != std::filesystem::recursive_directory_iterator(); at.increment(error)) {
     const std::string path = at->path().lexically_relative(reader.path()).string();
     if (at->is_directory(error) || known.contains(path)) continue;
-    result.defects.push_back({VerifyLevel::hashes, path, "", fmt::format("{} is not in the manifest; nothing reads it", path)});
+    result.defects.push_back(
+        {VerifyLevel::hashes, path, "", fmt::format("{} is not in the manifest; nothing reads it", path)});
   }
-  if (error) result.defects.push_back({VerifyLevel::hashes, "", "", fmt::format("cannot list {}: {}", reader.path().string(), error.message())});
+  if (error)
+    result.defects.push_back(
+        {VerifyLevel::hashes, "", "", fmt::format("cannot list {}: {}", reader.path().string(), error.message())});
 }
 
 void check_coverage(const CheckpointReader& reader, Verification& result) {
@@ -79,7 +83,8 @@ void check_coverage(const CheckpointReader& reader, Verification& result) {
     const auto [first, last] = reader.pieces_of(i);
     for (std::size_t piece = first; piece < last; ++piece) boxes.push_back(reader.pieces()[piece].box);
     if (const auto defect = coverage_defect(tensor.layout.global, boxes)) {
-      result.defects.push_back({VerifyLevel::coverage, "", full_name(tensor), fmt::format("{}: {}", full_name(tensor), *defect)});
+      result.defects.push_back(
+          {VerifyLevel::coverage, "", full_name(tensor), fmt::format("{}: {}", full_name(tensor), *defect)});
     }
   }
 }
@@ -99,26 +104,27 @@ class ContentCheck {
  private:
   void check_file(const StoredFile& file, const FilePieces& held) {
     const std::size_t before = result_.defects.size();
-    const auto check = [&](std::size_t piece, std::size_t block, std::span<const std::byte> bytes, const Hash128& hash) {
+    const auto check = [&](std::size_t piece, std::size_t block, std::span<const std::byte> bytes,
+                           const Hash128& hash) {
       const PartPiece& part = held.pieces[piece];
       result_.bytes += bytes.size();
       if (level_ == VerifyLevel::fingerprints) {
-        sums_[held.numbers[piece]] +=
-            fingerprint(part.global, part.dtype, part.box, bytes, static_cast<std::int64_t>(block * block_bytes) / size_of(part.dtype));
+        sums_[held.numbers[piece]] += fingerprint(part.global, part.dtype, part.box, bytes,
+                                                  static_cast<std::int64_t>(block * block_bytes) / size_of(part.dtype));
       }
       if (hash == held.records[piece].blocks[block]) return;
       const std::uint64_t begin = held.records[piece].offset + block * block_bytes;
       result_.defects.push_back({VerifyLevel::hashes, file.path, part.tensor,
-                                 fmt::format("{} {} in {} does not match its hash (bytes {} to {} of the file)", part.tensor,
-                                             to_text(part.box), file.path, begin, begin + bytes.size())});
+                                 fmt::format("{} {} in {} does not match its hash (bytes {} to {} of the file)",
+                                             part.tensor, to_text(part.box), file.path, begin, begin + bytes.size())});
     };
     try {
       const Hash128 hash = part_hash(reader_.path() / file.path, held.pieces, held.records, check);
       if (hash != file.hash && result_.defects.size() == before) {
-        result_.defects.push_back(
-            {VerifyLevel::hashes, file.path, "", fmt::format("{} does not match its hash, outside of its tensors", file.path)});
+        result_.defects.push_back({VerifyLevel::hashes, file.path, "",
+                                   fmt::format("{} does not match its hash, outside of its tensors", file.path)});
       }
-    } catch (const Error& error) {   // cut short or unreadable: a finding like the others
+    } catch (const Error& error) {  // cut short or unreadable: a finding like the others
       result_.defects.push_back({VerifyLevel::hashes, file.path, "", error.what()});
     }
   }
@@ -133,9 +139,9 @@ class ContentCheck {
         const IndexedPiece& stored = reader_.pieces()[piece];
         if (sums_[piece] == stored.record.fingerprint) continue;
         const std::string& file = reader_.manifest().files[stored.file].path;
-        result_.defects.push_back(
-            {VerifyLevel::fingerprints, file, full_name(found[i]),
-             fmt::format("{} {} in {} does not match its fingerprint", full_name(found[i]), to_text(stored.box), file)});
+        result_.defects.push_back({VerifyLevel::fingerprints, file, full_name(found[i]),
+                                   fmt::format("{} {} in {} does not match its fingerprint", full_name(found[i]),
+                                               to_text(stored.box), file)});
       }
       if (found[i].fingerprint == reader_.manifest().tensors[i].fingerprint) continue;
       result_.defects.push_back({VerifyLevel::fingerprints, "", full_name(found[i]),
@@ -169,7 +175,7 @@ Verification verify_checkpoint(const Path& checkpoint, VerifyLevel level) {
   std::unique_ptr<CheckpointReader> reader;
   try {
     reader = std::make_unique<CheckpointReader>(checkpoint);
-  } catch (const Error& error) {   // without manifest and index nothing else can be judged
+  } catch (const Error& error) {  // without manifest and index nothing else can be judged
     result.defects.push_back({VerifyLevel::manifest, "", "", error.what()});
     return result;
   }

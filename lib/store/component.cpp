@@ -11,12 +11,17 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::array<std::pair<Pattern, std::string_view>, 5> patterns{{{Pattern::global, "global"}, {Pattern::replicated, "replicated"},
-  {Pattern::per_rank, "per_rank"}, {Pattern::per_group, "per_group"}, {Pattern::per_node, "per_node"}}};
-constexpr std::array<std::pair<Validation, std::string_view>, 4> validations{{{Validation::none, "none"}, {Validation::quick, "quick"},
-  {Validation::tensor, "tensor"}, {Validation::full, "full"}}};
-constexpr std::array<std::pair<Remap, std::string_view>, 4> remaps{{{Remap::exact, "exact"}, {Remap::derive, "derive"},
-  {Remap::redistribute, "redistribute"}, {Remap::drop, "drop"}}};
+constexpr std::array<std::pair<Pattern, std::string_view>, 5> patterns{{{Pattern::global, "global"},
+                                                                        {Pattern::replicated, "replicated"},
+                                                                        {Pattern::per_rank, "per_rank"},
+                                                                        {Pattern::per_group, "per_group"},
+                                                                        {Pattern::per_node, "per_node"}}};
+constexpr std::array<std::pair<Validation, std::string_view>, 4> validations{{{Validation::none, "none"},
+                                                                              {Validation::quick, "quick"},
+                                                                              {Validation::tensor, "tensor"},
+                                                                              {Validation::full, "full"}}};
+constexpr std::array<std::pair<Remap, std::string_view>, 4> remaps{
+    {{Remap::exact, "exact"}, {Remap::derive, "derive"}, {Remap::redistribute, "redistribute"}, {Remap::drop, "drop"}}};
 
 template <class Table, class Value>
 std::string_view word_of(const Table& table, Value value) {
@@ -34,7 +39,9 @@ std::optional<Value> parse_word(const std::array<std::pair<Value, std::string_vi
   return std::nullopt;
 }
 
-bool named(const std::vector<AxisName>& axes, const AxisName& axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+bool named(const std::vector<AxisName>& axes, const AxisName& axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
 
 // Whether the declaration says that ranks which differ along `axis` hold equal state.
 bool declared_equal(const Component& component, const AxisName& axis) {
@@ -59,12 +66,14 @@ void check_logical(const Component& component, const StateTree& state) {
     const std::vector<AxisName> equal = replicated_axes(tensor.layout);
     for (const Axis& axis : tensor.layout.mesh.axes) {
       if (axis.size == 1 || named(equal, axis.name) || !declared_equal(component, axis.name)) continue;
-      const std::string declared = component.pattern == Pattern::per_group ? fmt::format("per_group({})", join(component.equal_along, ", "))
-                                                                           : std::string(name_of(component.pattern));
-      throw Error(ExitCode::usage,
-                  fmt::format("component '{}' is declared {}, but ranks that differ along {} hold different boxes of '{}'", component.key,
-                              declared, axis.name, tensor.name),
-                  fmt::format("declare it {}", right_group(state)));
+      const std::string declared = component.pattern == Pattern::per_group
+                                       ? fmt::format("per_group({})", join(component.equal_along, ", "))
+                                       : std::string(name_of(component.pattern));
+      throw Error(
+          ExitCode::usage,
+          fmt::format("component '{}' is declared {}, but ranks that differ along {} hold different boxes of '{}'",
+                      component.key, declared, axis.name, tensor.name),
+          fmt::format("declare it {}", right_group(state)));
     }
   }
 }
@@ -72,10 +81,12 @@ void check_logical(const Component& component, const StateTree& state) {
 void check_cell_owned(const Component& component, const StateTree& state) {
   for (const StateTensor& tensor : state.tensors()) {
     if (tensor.layout.splits.empty() && tensor.layout.pins.empty()) continue;
-    throw Error(ExitCode::usage,
-                fmt::format("component '{}' is declared {}, so each cell owns its tensors whole, but '{}' is cut over the ranks",
-                            component.key, name_of(component.pattern), tensor.name),
-                fmt::format("declare it {}", right_group(state)));
+    throw Error(
+        ExitCode::usage,
+        fmt::format(
+            "component '{}' is declared {}, so each cell owns its tensors whole, but '{}' is cut over the ranks",
+            component.key, name_of(component.pattern), tensor.name),
+        fmt::format("declare it {}", right_group(state)));
   }
 }
 
@@ -113,15 +124,17 @@ std::vector<std::vector<Rank>> cells_of(const Component& component, const World&
 }
 
 void check(const Component& component, const StateTree& state) {
-  const bool word = !component.key.empty() && std::all_of(component.key.begin(), component.key.end(),
-                                                          [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
+  const bool word = !component.key.empty() && std::all_of(component.key.begin(), component.key.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
   invariant(word, fmt::format("the component key '{}' is a lower-case word", component.key));
   invariant(component.pattern != Pattern::per_group || !component.equal_along.empty(),
             fmt::format("component '{}' names the axes along which its state is equal", component.key));
   for (const StateAlias& alias : state.aliases()) {
-    const bool found =
-        std::any_of(state.tensors().begin(), state.tensors().end(), [&](const StateTensor& tensor) { return tensor.name == alias.target; });
-    invariant(found, fmt::format("the target '{}' of the alias '{}' is a tensor of component '{}'", alias.target, alias.name, component.key));
+    const bool found = std::any_of(state.tensors().begin(), state.tensors().end(),
+                                   [&](const StateTensor& tensor) { return tensor.name == alias.target; });
+    invariant(found, fmt::format("the target '{}' of the alias '{}' is a tensor of component '{}'", alias.target,
+                                 alias.name, component.key));
   }
   if (component.pattern == Pattern::per_rank || component.pattern == Pattern::per_node) {
     check_cell_owned(component, state);

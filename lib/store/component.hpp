@@ -1,5 +1,6 @@
-// A component declares state that belongs to a checkpoint: where it comes from and which ranks hold it identically. The ranks fall into
-// cells: within a cell the state is equal, between cells it differs. Who acts on the declarations: checkpoint/save.hpp and load.hpp.
+// A component declares state that belongs to a checkpoint: where it comes from and which ranks hold it identically. The
+// ranks fall into cells: within a cell the state is equal, between cells it differs. Who acts on the declarations:
+// checkpoint/save.hpp and load.hpp.
 #pragma once
 
 #include "layout/mesh.hpp"
@@ -13,51 +14,52 @@
 
 namespace lockstep {
 
-/// Logical tensors (global, replicated, per_group) are addressed by name and box whoever holds them; the tensors of per_rank and per_node
-/// components, and all small values, belong to a cell.
+/// Logical tensors (global, replicated, per_group) are addressed by name and box whoever holds them; the tensors of
+/// per_rank and per_node components, and all small values, belong to a cell.
 enum class Pattern {
-  global,       // one value for the job, kept by rank 0; every rank gets it back
-  replicated,   // equal on all ranks, compared at each save; all ranks share the writing
-  per_rank,     // each rank has its own
-  per_group,    // equal along the named mesh axes: a cell is the ranks that agree on all other axes
-  per_node,     // equal within a machine
+  global,      // one value for the job, kept by rank 0; every rank gets it back
+  replicated,  // equal on all ranks, compared at each save; all ranks share the writing
+  per_rank,    // each rank has its own
+  per_group,   // equal along the named mesh axes: a cell is the ranks that agree on all other axes
+  per_node,    // equal within a machine
 };
-std::string_view name_of(Pattern pattern);                          // "global", …: also the folder's name in a checkpoint
+std::string_view name_of(Pattern pattern);  // "global", …: also the folder's name in a checkpoint
 std::optional<Pattern> parse_pattern(std::string_view name);
 
 /// How deeply a save compares the ranks of a cell.
 enum class Validation {
-  none,         // not at all
-  quick,        // shapes, and the ends of each tensor
-  tensor,       // fingerprints of all elements
-  full,         // fingerprints and content hashes
+  none,    // not at all
+  quick,   // shapes, and the ends of each tensor
+  tensor,  // fingerprints of all elements
+  full,    // fingerprints and content hashes
 };
 std::string_view name_of(Validation validation);
 std::optional<Validation> parse_validation(std::string_view name);
 
 /// What becomes of cell-owned state where a load has other cells than the save had.
 enum class Remap {
-  exact,        // the load is refused
-  derive,       // the provider makes it anew from what is not saved (seed, rank): `remap` is called without cells
-  redistribute, // the provider gets the values of all cells
-  drop,         // the fresh state stays
+  exact,         // the load is refused
+  derive,        // the provider makes it anew from what is not saved (seed, rank): `remap` is called without cells
+  redistribute,  // the provider gets the values of all cells
+  drop,          // the fresh state stays
 };
 std::string_view name_of(Remap remap);
 std::optional<Remap> parse_remap(std::string_view name);
 
 struct StoredCell {
-  std::string name;               // "rank=3", "pp=0,tp=2", "node=1"
-  StateTree values;               // without tensors
+  std::string name;  // "rank=3", "pp=0,tp=2", "node=1"
+  StateTree values;  // without tensors
 };
 
 struct Component {
-  std::string key;                // "model", "optimizer", …: a lower-case word
+  std::string key;  // "model", "optimizer", …: a lower-case word
   Pattern pattern = Pattern::replicated;
-  std::vector<AxisName> equal_along = {};   // of per_group
-  bool required = true;           // a checkpoint without it cannot be loaded
+  std::vector<AxisName> equal_along = {};  // of per_group
+  bool required = true;                    // a checkpoint without it cannot be loaded
   Validation validation = Validation::tensor;
   Remap remap_policy = Remap::exact;
-  /// The state of this rank. Called by each save and load; the spans stay valid until that returns. Local, must not communicate.
+  /// The state of this rank. Called by each save and load; the spans stay valid until that returns. Local, must not
+  /// communicate.
   std::function<StateTree()> collect;
   /// After all tensors of all components are filled and verified: takes the values back. Local. May be empty.
   std::function<void(const StateTree&)> restore = {};
@@ -68,17 +70,18 @@ struct Component {
 /// The ranks of a job as patterns see them.
 struct World {
   Mesh mesh;
-  std::vector<int> node_of_rank = {};       // empty: all on one machine
+  std::vector<int> node_of_rank = {};  // empty: all on one machine
 };
-World single_axis_world(int ranks);         // a mesh with the one axis dp_replicate
+World single_axis_world(int ranks);  // a mesh with the one axis dp_replicate
 
 /// The name of the cell of `rank`: "all", "rank=3", "node=1", or the coordinates of per_group. Local.
 std::string cell_of(const Component& component, const World& world, Rank rank);
 /// The ranks of each cell, ascending, ordered by their lowest rank. Local.
 std::vector<std::vector<Rank>> cells_of(const Component& component, const World& world);
 
-/// Throws Error(usage) where a declared pattern contradicts a tensor's layout, naming tensor, axis and the declaration that would be
-/// right; Error(bug) for a key that is no word, an alias without target, or per_group without axes. Local.
+/// Throws Error(usage) where a declared pattern contradicts a tensor's layout, naming tensor, axis and the declaration
+/// that would be right; Error(bug) for a key that is no word, an alias without target, or per_group without axes.
+/// Local.
 void check(const Component& component, const StateTree& state);
 
 }  // namespace lockstep

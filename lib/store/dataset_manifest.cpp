@@ -15,27 +15,42 @@ constexpr std::int64_t format_version = 1;
 Json to_json(const SplitEntry& split) {
   Json shards = Json::array();
   for (const ShardEntry& shard : split.shards) {
-    shards.push_back({{"file", shard.file}, {"tokens", shard.tokens}, {"documents", shard.documents}, {"bytes", shard.bytes}, {"hash", to_hex(shard.hash)}});
+    shards.push_back({{"file", shard.file},
+                      {"tokens", shard.tokens},
+                      {"documents", shard.documents},
+                      {"bytes", shard.bytes},
+                      {"hash", to_hex(shard.hash)}});
   }
-  return {{"tokens", split.tokens}, {"documents", split.documents}, {"text_bytes", split.text_bytes}, {"shards", shards}};
+  return {
+      {"tokens", split.tokens}, {"documents", split.documents}, {"text_bytes", split.text_bytes}, {"shards", shards}};
 }
 
 SplitEntry split_from(const Json& json) {
-  SplitEntry split{integer_from<std::int64_t>(json.at("tokens")), integer_from<std::int64_t>(json.at("documents")),
-                   integer_from<std::uint64_t>(json.at("text_bytes")), {}};
+  SplitEntry split{integer_from<std::int64_t>(json.at("tokens")),
+                   integer_from<std::int64_t>(json.at("documents")),
+                   integer_from<std::uint64_t>(json.at("text_bytes")),
+                   {}};
   for (const Json& shard : json.at("shards")) {
-    split.shards.push_back({shard.at("file"), integer_from<std::int64_t>(shard.at("tokens")), integer_from<std::int64_t>(shard.at("documents")),
-                            integer_from<std::uint64_t>(shard.at("bytes")), hash_from_hex(shard.at("hash").get<std::string>())});
+    split.shards.push_back({shard.at("file"), integer_from<std::int64_t>(shard.at("tokens")),
+                            integer_from<std::int64_t>(shard.at("documents")),
+                            integer_from<std::uint64_t>(shard.at("bytes")),
+                            hash_from_hex(shard.at("hash").get<std::string>())});
   }
   return split;
 }
 
 Json without_hash(const DatasetManifest& manifest) {
   const Json end = manifest.end_of_text ? Json(*manifest.end_of_text) : Json();
-  return {{"format", "lockstep dataset"}, {"version", format_version},
-          {"tokenizer", {{"name", manifest.tokenizer}, {"hash", to_hex(manifest.tokenizer_hash)}, {"vocabulary", manifest.vocabulary}, {"end_of_text", end}}},
+  return {{"format", "lockstep dataset"},
+          {"version", format_version},
+          {"tokenizer",
+           {{"name", manifest.tokenizer},
+            {"hash", to_hex(manifest.tokenizer_hash)},
+            {"vocabulary", manifest.vocabulary},
+            {"end_of_text", end}}},
           {"options", parse_json(manifest.options, "options")},
-          {"token_bytes", manifest.token_bytes()}, {"shard_tokens", manifest.shard_tokens},
+          {"token_bytes", manifest.token_bytes()},
+          {"shard_tokens", manifest.shard_tokens},
           {"splits", {{"train", to_json(manifest.train)}, {"validation", to_json(manifest.validation)}}}};
 }
 
@@ -46,18 +61,23 @@ void check_split(const SplitEntry& split) {
   std::int64_t tokens = 0;
   std::int64_t documents = 0;
   for (const ShardEntry& shard : split.shards) {
-    const bool counts = shard.tokens >= 0 && shard.documents >= 0 && !__builtin_add_overflow(tokens, shard.tokens, &tokens) &&
+    const bool counts = shard.tokens >= 0 && shard.documents >= 0 &&
+                        !__builtin_add_overflow(tokens, shard.tokens, &tokens) &&
                         !__builtin_add_overflow(documents, shard.documents, &documents);
-    if (!counts) fail(ExitCode::input, "the shard {} has {} tokens and {} documents", shard.file, shard.tokens, shard.documents);
-    if (!stays_below(shard.file)) fail(ExitCode::input, "the shard '{}' does not lie in the dataset's folder", shard.file);
+    if (!counts)
+      fail(ExitCode::input, "the shard {} has {} tokens and {} documents", shard.file, shard.tokens, shard.documents);
+    if (!stays_below(shard.file))
+      fail(ExitCode::input, "the shard '{}' does not lie in the dataset's folder", shard.file);
   }
 }
 
 void check_numbers(const DatasetManifest& manifest) {
   constexpr std::int64_t most_ids = std::int64_t{1} << 31;
-  if (manifest.vocabulary < 1 || manifest.vocabulary > most_ids) fail(ExitCode::input, "a vocabulary of {} tokens", manifest.vocabulary);
+  if (manifest.vocabulary < 1 || manifest.vocabulary > most_ids)
+    fail(ExitCode::input, "a vocabulary of {} tokens", manifest.vocabulary);
   if (manifest.end_of_text && (*manifest.end_of_text < 0 || *manifest.end_of_text >= manifest.vocabulary)) {
-    fail(ExitCode::input, "the end-of-text token {} lies outside the vocabulary of {}", *manifest.end_of_text, manifest.vocabulary);
+    fail(ExitCode::input, "the end-of-text token {} lies outside the vocabulary of {}", *manifest.end_of_text,
+         manifest.vocabulary);
   }
   if (manifest.shard_tokens < 1) fail(ExitCode::input, "shards of {} tokens", manifest.shard_tokens);
   check_split(manifest.train);
@@ -70,7 +90,8 @@ DatasetManifest manifest_from(const Json& document) {
   manifest.tokenizer = tokenizer.at("name");
   manifest.tokenizer_hash = hash_from_hex(tokenizer.at("hash").get<std::string>());
   manifest.vocabulary = integer_from<std::int64_t>(tokenizer.at("vocabulary"));
-  if (!tokenizer.at("end_of_text").is_null()) manifest.end_of_text = integer_from<std::int32_t>(tokenizer.at("end_of_text"));
+  if (!tokenizer.at("end_of_text").is_null())
+    manifest.end_of_text = integer_from<std::int32_t>(tokenizer.at("end_of_text"));
   manifest.options = to_text(document.at("options"));
   manifest.shard_tokens = integer_from<std::int64_t>(document.at("shard_tokens"));
   manifest.train = split_from(document.at("splits").at("train"));
@@ -90,14 +111,18 @@ std::string to_text(const DatasetManifest& manifest) {
 DatasetManifest read_dataset_manifest(const Path& folder) {
   const Path path = folder / "DATASET.json";
   Json document = parse_json(read_file(path), path.string());
-  if (!document.is_object() || document.value("format", Json()) != "lockstep dataset") fail(ExitCode::input, "{} is not the manifest of a dataset", path.string());
+  if (!document.is_object() || document.value("format", Json()) != "lockstep dataset")
+    fail(ExitCode::input, "{} is not the manifest of a dataset", path.string());
   if (document.value("version", Json()) != format_version) {
-    fail(ExitCode::input, "{} has format version {}; this program reads version {}", path.string(), to_text(document["version"]), format_version);
+    fail(ExitCode::input, "{} has format version {}; this program reads version {}", path.string(),
+         to_text(document["version"]), format_version);
   }
   const Json stored = document.value("self_hash", Json());
   document.erase("self_hash");
   if (!stored.is_string() || stored.get<std::string>() != hash_of(document)) {
-    throw Error(ExitCode::input, fmt::format("{} is damaged or was edited: its content does not match its self_hash", path.string()), "prepare the dataset again");
+    throw Error(ExitCode::input,
+                fmt::format("{} is damaged or was edited: its content does not match its self_hash", path.string()),
+                "prepare the dataset again");
   }
   try {
     return manifest_from(document);

@@ -19,7 +19,8 @@ Value load(std::span<const std::byte> bytes) {
   return value;
 }
 
-// A sign, 7 - mantissa exponent bits and `mantissa` mantissa bits; what the largest exponent means beyond numbers is up to the caller.
+// A sign, 7 - mantissa exponent bits and `mantissa` mantissa bits; what the largest exponent means beyond numbers is up
+// to the caller.
 double from_f8(std::uint8_t bits, int mantissa, int bias) {
   const int exponent = (bits & 0x7f) >> mantissa;
   const int fraction = bits & ((1 << mantissa) - 1);
@@ -28,7 +29,9 @@ double from_f8(std::uint8_t bits, int mantissa, int bias) {
   return sign * std::ldexp((1 << mantissa) + fraction, exponent - bias - mantissa);
 }
 
-double from_e4m3(std::uint8_t bits) { return (bits & 0x7f) == 0x7f ? std::numeric_limits<double>::quiet_NaN() : from_f8(bits, 3, 7); }
+double from_e4m3(std::uint8_t bits) {
+  return (bits & 0x7f) == 0x7f ? std::numeric_limits<double>::quiet_NaN() : from_f8(bits, 3, 7);
+}
 
 double from_e5m2(std::uint8_t bits) {
   if ((bits & 0x7c) != 0x7c) return from_f8(bits, 2, 15);

@@ -18,7 +18,7 @@ constexpr std::size_t table_size = 1024;
 constexpr std::uint64_t first_seed = 0x6c6f636b73746570;
 constexpr std::uint64_t second_seed = 0x66696e6765727072;
 
-constexpr std::uint64_t mix(std::uint64_t x) {   // the finalizer of splitmix64 (Steele, Lea, Flood, OOPSLA 2014)
+constexpr std::uint64_t mix(std::uint64_t x) {  // the finalizer of splitmix64 (Steele, Lea, Flood, OOPSLA 2014)
   x ^= x >> 30;
   x *= 0xbf58476d1ce4e5b9;
   x ^= x >> 27;
@@ -35,7 +35,8 @@ constexpr std::array<std::uint32_t, table_size> make_table(std::uint64_t seed) {
 alignas(64) constexpr auto first_table = make_table(first_seed);
 alignas(64) constexpr auto second_table = make_table(second_seed);
 
-// Of the weights before each place: (bits + 1) · weight is summed as bits · weight, and the weights are added in one go.
+// Of the weights before each place: (bits + 1) · weight is summed as bits · weight, and the weights are added in one
+// go.
 constexpr std::array<std::uint64_t, table_size + 1> make_sums(const std::array<std::uint32_t, table_size>& table) {
   std::array<std::uint64_t, table_size + 1> sums{};
   for (std::size_t j = 0; j < table_size; ++j) sums[j + 1] = sums[j] + table[j];
@@ -44,7 +45,9 @@ constexpr std::array<std::uint64_t, table_size + 1> make_sums(const std::array<s
 constexpr auto first_sums = make_sums(first_table);
 constexpr auto second_sums = make_sums(second_table);
 
-std::uint64_t factor(std::uint64_t seed, std::uint64_t block) { return mix(seed + (std::uint64_t{1} << 32) + block) | 1; }
+std::uint64_t factor(std::uint64_t seed, std::uint64_t block) {
+  return mix(seed + (std::uint64_t{1} << 32) + block) | 1;
+}
 
 using Sums = std::array<std::uint64_t, 2>;
 
@@ -72,23 +75,29 @@ LOCKSTEP_CLONES Sums add_up_table(const std::byte* bytes) {
 #define LOCKSTEP_WIDE __attribute__((target("avx512f")))
 
 template <class Unit>
-LOCKSTEP_WIDE inline __m512i load_units(const std::byte* bytes) {   // sixteen, each in 32 bits
-  if constexpr (sizeof(Unit) == 1) return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
-  if constexpr (sizeof(Unit) == 2) return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes)));
+LOCKSTEP_WIDE inline __m512i load_units(const std::byte* bytes) {  // sixteen, each in 32 bits
+  if constexpr (sizeof(Unit) == 1)
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
+  if constexpr (sizeof(Unit) == 2)
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes)));
   if constexpr (sizeof(Unit) == 4) return _mm512_loadu_si512(bytes);
 }
 
-// The same as add_up. The multiplication takes the even units; compilers multiply 64 by 64 bits here, which takes twice the time of all this.
+// The same as add_up. The multiplication takes the even units; compilers multiply 64 by 64 bits here, which takes twice
+// the time of all this.
 template <class Unit>
 LOCKSTEP_WIDE Sums add_up_wide(const std::byte* bytes, std::size_t begin, std::size_t count) {
   constexpr std::size_t units = 16;
-  constexpr std::size_t ahead_bytes = 1 << 16;   // what follows is on its way while this is summed: callers pass over memory in such chunks
-  __m512i first_even = _mm512_setzero_si512(), first_odd = first_even, second_even = first_even, second_odd = first_even;
+  constexpr std::size_t ahead_bytes =
+      1 << 16;  // what follows is on its way while this is summed: callers pass over memory in such chunks
+  __m512i first_even = _mm512_setzero_si512(), first_odd = first_even, second_even = first_even,
+          second_odd = first_even;
   std::size_t j = 0;
   for (; j + units <= count; j += units) {
     _mm_prefetch(reinterpret_cast<const char*>(bytes + j * sizeof(Unit)) + ahead_bytes, _MM_HINT_T1);
     const __m512i even = load_units<Unit>(bytes + j * sizeof(Unit)), odd = _mm512_srli_epi64(even, 32);
-    const __m512i first = _mm512_loadu_si512(&first_table[begin + j]), second = _mm512_loadu_si512(&second_table[begin + j]);
+    const __m512i first = _mm512_loadu_si512(&first_table[begin + j]),
+                  second = _mm512_loadu_si512(&second_table[begin + j]);
     first_even = _mm512_add_epi64(first_even, _mm512_mul_epu32(even, first));
     second_even = _mm512_add_epi64(second_even, _mm512_mul_epu32(even, second));
     first_odd = _mm512_add_epi64(first_odd, _mm512_mul_epu32(odd, _mm512_srli_epi64(first, 32)));
@@ -127,7 +136,8 @@ void add_run(Fingerprint& sum, const std::byte* bytes, std::uint64_t index, std:
   }
 }
 
-void add_elements(Fingerprint& sum, int element_bytes, const std::byte* bytes, std::uint64_t index, std::uint64_t count) {
+void add_elements(Fingerprint& sum, int element_bytes, const std::byte* bytes, std::uint64_t index,
+                  std::uint64_t count) {
   switch (element_bytes) {
     case 1: return add_run<std::uint8_t>(sum, bytes, index, count);
     case 2: return add_run<std::uint16_t>(sum, bytes, index, count);
@@ -139,7 +149,8 @@ void add_elements(Fingerprint& sum, int element_bytes, const std::byte* bytes, s
 
 }  // namespace
 
-Fingerprint fingerprint(const Shape& global, DType dtype, const Box& box, std::span<const std::byte> bytes, std::int64_t first) {
+Fingerprint fingerprint(const Shape& global, DType dtype, const Box& box, std::span<const std::byte> bytes,
+                        std::int64_t first) {
   Fingerprint sum;
   const int size = size_of(dtype);
   const std::int64_t last = first + static_cast<std::int64_t>(bytes.size()) / size;
@@ -147,8 +158,8 @@ Fingerprint fingerprint(const Shape& global, DType dtype, const Box& box, std::s
     const std::int64_t begin = std::max(run.in_b, first);
     const std::int64_t end = std::min(run.in_b + run.length, last);
     if (begin >= end) return;
-    add_elements(sum, size, bytes.data() + (begin - first) * size, static_cast<std::uint64_t>(run.in_a + begin - run.in_b),
-                 static_cast<std::uint64_t>(end - begin));
+    add_elements(sum, size, bytes.data() + (begin - first) * size,
+                 static_cast<std::uint64_t>(run.in_a + begin - run.in_b), static_cast<std::uint64_t>(end - begin));
   });
   return sum;
 }

@@ -31,17 +31,19 @@ class Handle {
   herr_t (*close_)(hid_t);
 };
 
-// The library prints its error stack by default; ours is told in one line instead. The stack is per thread, so this is as well.
+// The library prints its error stack by default; ours is told in one line instead. The stack is per thread, so this is
+// as well.
 void be_quiet() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
 
 std::string innermost_reason() {
   std::string reason = "no reason given";
   const auto visit = [](unsigned, const H5E_error2_t* error, void* text) -> herr_t {
     *static_cast<std::string*>(text) = error->desc == nullptr ? "no reason given" : error->desc;
-    return 1;   // the walk starts at the innermost call
+    return 1;  // the walk starts at the innermost call
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, visit, &reason);
-  constexpr std::string_view opening = "error message = '";   // the system's own reason, where the library quotes one among much else
+  constexpr std::string_view opening =
+      "error message = '";  // the system's own reason, where the library quotes one among much else
   const std::size_t quoted = reason.find(opening);
   if (quoted == std::string::npos) return reason;
   const std::size_t begin = quoted + opening.size();
@@ -59,13 +61,13 @@ Handle file_settings() {
   H5Pset_libver_bounds(settings.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
   H5Pset_alignment(settings.get(), 4096, 4096);
   H5Pset_fclose_degree(settings.get(), H5F_CLOSE_STRONG);
-  H5Pset_file_locking(settings.get(), false, true);   // locks fail on parallel file systems and guard nothing here
+  H5Pset_file_locking(settings.get(), false, true);  // locks fail on parallel file systems and guard nothing here
   return settings;
 }
 
 Handle small_float(std::size_t sign, std::size_t exponent_bits, std::size_t mantissa_bits, std::size_t bias) {
   Handle type(H5Tcopy(H5T_IEEE_F32LE), H5Tclose);
-  H5Tset_fields(type.get(), sign, mantissa_bits, exponent_bits, 0, mantissa_bits);   // the order of these calls matters
+  H5Tset_fields(type.get(), sign, mantissa_bits, exponent_bits, 0, mantissa_bits);  // the order of these calls matters
   H5Tset_precision(type.get(), 16);
   H5Tset_size(type.get(), 2);
   H5Tset_ebias(type.get(), bias);
@@ -121,7 +123,9 @@ std::optional<std::string> read_text_attribute(hid_t object, const std::string& 
   if (H5Aexists(object, name.c_str()) <= 0) return std::nullopt;
   const Handle attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT), H5Aclose);
   const Handle type(H5Aget_type(attribute.get()), H5Tclose);
-  if (!attribute || !type || H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) > 0 || !is_single(attribute)) return std::nullopt;
+  if (!attribute || !type || H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) > 0 ||
+      !is_single(attribute))
+    return std::nullopt;
   std::string value(H5Tget_size(type.get()), '\0');
   if (H5Aread(attribute.get(), type.get(), value.data()) < 0) return std::nullopt;
   value.resize(std::min(value.size(), value.find('\0')));
@@ -147,13 +151,15 @@ Hdf5Dataset describe(const Handle& dataset, const std::string& path, ExitCode bl
   const Handle type(H5Dget_type(dataset.get()), H5Tclose);
   const auto found = std::find_if(std::begin(self_describing), std::end(self_describing),
                                   [&](DType candidate) { return H5Tequal(type.get(), type_of(candidate).get()) > 0; });
-  if (found == std::end(self_describing)) fail(blame, "dataset {} of {} has an element type that is not supported", path, where.string());
+  if (found == std::end(self_describing))
+    fail(blame, "dataset {} of {} has an element type that is not supported", path, where.string());
   result.dtype = *found;
   if (result.dtype == DType::u8) {
     if (const auto name = read_text_attribute(dataset.get(), "dtype")) {
       const auto named = parse_dtype(*name);
       if (!named || size_of(*named) != 1)
-        fail(blame, "dataset {} of {} has the attribute dtype '{}', which is no byte type", path, where.string(), *name);
+        fail(blame, "dataset {} of {} has the attribute dtype '{}', which is no byte type", path, where.string(),
+             *name);
       result.dtype = *named;
     }
   }
@@ -165,7 +171,8 @@ Hdf5Dataset describe(const Handle& dataset, const std::string& path, ExitCode bl
   bool fits = true;
   for (const hsize_t size : extent) fits = fits && !__builtin_mul_overflow(result.bytes, size, &result.bytes);
   const std::uint64_t end = bytes_of_file(dataset);
-  if (!fits || offset > end || result.bytes > end - offset) fail(blame, "dataset {} of {} is larger than the file", path, where.string());
+  if (!fits || offset > end || result.bytes > end - offset)
+    fail(blame, "dataset {} of {} is larger than the file", path, where.string());
   return result;
 }
 
@@ -180,10 +187,11 @@ Hdf5File::~Hdf5File() {
 
 Hdf5File Hdf5File::create(const Path& path) {
   be_quiet();
-  open_file(path, O_WRONLY | O_CREAT | O_EXCL);   // the system's own reason, which the library would not give; then ours to truncate
+  open_file(path, O_WRONLY | O_CREAT |
+                      O_EXCL);  // the system's own reason, which the library would not give; then ours to truncate
   const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   H5Pset_obj_track_times(creation.get(), false);
-  const Handle settings = file_settings();   // named: closing it before the reason is read would clear the reason
+  const Handle settings = file_settings();  // named: closing it before the reason is read would clear the reason
   const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), settings.get());
   if (id < 0) fail_hdf5(ExitCode::storage, "create", path);
   return {path, id, ExitCode::storage};
@@ -191,7 +199,7 @@ Hdf5File Hdf5File::create(const Path& path) {
 
 Hdf5File Hdf5File::open(const Path& path) {
   be_quiet();
-  open_file(path, O_RDONLY);   // the system's own reason where there is one
+  open_file(path, O_RDONLY);  // the system's own reason where there is one
   const Handle settings = file_settings();
   const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, settings.get());
   if (id < 0) fail_hdf5(ExitCode::input, "open", path);
@@ -207,7 +215,8 @@ void make_groups(hid_t file, const std::string& path, hid_t links) {
   for (std::size_t end = path.find('/', 1); end != std::string::npos; end = path.find('/', end + 1)) {
     const std::string group = path.substr(0, end);
     if (H5Lexists(file, group.c_str(), H5P_DEFAULT) > 0) continue;
-    const Handle made(H5Gcreate2(file, group.c_str(), links, creation.get(), H5P_DEFAULT), H5Gclose);   // a failure shows at the dataset
+    const Handle made(H5Gcreate2(file, group.c_str(), links, creation.get(), H5P_DEFAULT),
+                      H5Gclose);  // a failure shows at the dataset
   }
 }
 
@@ -224,9 +233,12 @@ Hdf5Dataset Hdf5File::create_dataset(const std::string& path, DType dtype, const
   H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
   H5Pset_obj_track_times(creation.get(), false);
   const std::vector<hsize_t> extent(shape.begin(), shape.end());
-  const Handle space(shape.empty() ? H5Screate(H5S_SCALAR) : H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr), H5Sclose);
+  const Handle space(
+      shape.empty() ? H5Screate(H5S_SCALAR) : H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr),
+      H5Sclose);
   const Handle type = type_of(dtype);
-  const Handle dataset(H5Dcreate2(id_, path.c_str(), type.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT), H5Dclose);
+  const Handle dataset(H5Dcreate2(id_, path.c_str(), type.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT),
+                       H5Dclose);
   if (!space || !dataset) fail_hdf5(blame_, fmt::format("create dataset {} {} in", path, to_text(shape)), path_);
   if (needs_name(dtype)) set_attribute(path, "dtype", name_of(dtype));
   return describe(dataset, path, blame_, path_);
@@ -237,7 +249,8 @@ void Hdf5File::write(const std::string& path, std::span<const std::byte> bytes) 
   const Handle dataset = open_dataset(id_, path, blame_, path_);
   const Hdf5Dataset target = describe(dataset, path, blame_, path_);
   if (bytes.size() != target.bytes)
-    fail(ExitCode::bug, "{} bytes for dataset {} of {}, which takes {}", bytes.size(), path, path_.string(), target.bytes);
+    fail(ExitCode::bug, "{} bytes for dataset {} of {}, which takes {}", bytes.size(), path, path_.string(),
+         target.bytes);
   if (bytes.empty()) return;
   const Handle type(H5Dget_type(dataset.get()), H5Tclose);
   if (H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) < 0)
@@ -252,7 +265,8 @@ Hdf5Dataset Hdf5File::add(const std::string& path, DType dtype, const Shape& sha
 
 bool Hdf5File::has(const std::string& path) const {
   be_quiet();
-  for (std::size_t end = path.find('/', 1); ; end = path.find('/', end + 1)) {   // each group on the way must exist to be asked about
+  for (std::size_t end = path.find('/', 1);;
+       end = path.find('/', end + 1)) {  // each group on the way must exist to be asked about
     const std::string part = path.substr(0, end);
     if (part != "/" && H5Lexists(id_, part.c_str(), H5P_DEFAULT) <= 0) return false;
     if (end == std::string::npos) return true;
@@ -272,7 +286,8 @@ std::vector<Hdf5Dataset> Hdf5File::datasets(const std::string& group) const {
     return 0;
   };
   const Handle start = open_object(id_, group, blame_, path_);
-  if (H5Ovisit2(start.get(), H5_INDEX_NAME, H5_ITER_INC, visit, &names, H5O_INFO_BASIC) < 0) fail_hdf5(blame_, "list the datasets of", path_);
+  if (H5Ovisit2(start.get(), H5_INDEX_NAME, H5_ITER_INC, visit, &names, H5O_INFO_BASIC) < 0)
+    fail_hdf5(blame_, "list the datasets of", path_);
   std::vector<Hdf5Dataset> result;
   for (const std::string& name : names) result.push_back(dataset(group == "/" ? "/" + name : group + "/" + name));
   std::sort(result.begin(), result.end(), [](const Hdf5Dataset& a, const Hdf5Dataset& b) { return a.path < b.path; });
@@ -284,7 +299,8 @@ void Hdf5File::read(const std::string& path, std::span<std::byte> out) const {
   const Handle dataset = open_dataset(id_, path, blame_, path_);
   const Hdf5Dataset source = describe(dataset, path, blame_, path_);
   if (out.size() != source.bytes)
-    fail(ExitCode::bug, "{} bytes to read dataset {} of {}, which has {}", out.size(), path, path_.string(), source.bytes);
+    fail(ExitCode::bug, "{} bytes to read dataset {} of {}, which has {}", out.size(), path, path_.string(),
+         source.bytes);
   if (out.empty()) return;
   const Handle type(H5Dget_type(dataset.get()), H5Tclose);
   if (H5Dread(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, out.data()) < 0)
@@ -305,7 +321,8 @@ void Hdf5File::set_attribute(const std::string& path, const std::string& name, s
   H5Tset_strpad(type.get(), H5T_STR_NULLPAD);
   H5Tset_cset(type.get(), H5T_CSET_UTF8);
   const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
-  const Handle attribute(H5Acreate2(object.get(), name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+  const Handle attribute(H5Acreate2(object.get(), name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT),
+                         H5Aclose);
   const std::string padded = value.empty() ? std::string(1, '\0') : std::string(value);
   if (!attribute || H5Awrite(attribute.get(), type.get(), padded.data()) < 0)
     fail_hdf5(blame_, fmt::format("set attribute {} on {} of", name, path), path_);
@@ -315,7 +332,8 @@ void Hdf5File::set_attribute(const std::string& path, const std::string& name, s
   be_quiet();
   const Handle object = open_object(id_, path, blame_, path_);
   const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
-  const Handle attribute(H5Acreate2(object.get(), name.c_str(), H5T_STD_I64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+  const Handle attribute(H5Acreate2(object.get(), name.c_str(), H5T_STD_I64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT),
+                         H5Aclose);
   if (!attribute || H5Awrite(attribute.get(), H5T_NATIVE_INT64, &value) < 0)
     fail_hdf5(blame_, fmt::format("set attribute {} on {} of", name, path), path_);
 }
@@ -331,7 +349,8 @@ std::optional<std::int64_t> Hdf5File::integer_attribute(const std::string& path,
   if (H5Aexists(object.get(), name.c_str()) <= 0) return std::nullopt;
   const Handle attribute(H5Aopen(object.get(), name.c_str(), H5P_DEFAULT), H5Aclose);
   std::int64_t value = 0;
-  if (!attribute || !is_single(attribute) || H5Aread(attribute.get(), H5T_NATIVE_INT64, &value) < 0) return std::nullopt;
+  if (!attribute || !is_single(attribute) || H5Aread(attribute.get(), H5T_NATIVE_INT64, &value) < 0)
+    return std::nullopt;
   return value;
 }
 

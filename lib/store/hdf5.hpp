@@ -1,6 +1,7 @@
-// HDF5 as the project uses it: typed contiguous datasets at known byte offsets, a few attributes, nothing converted. The library lays a
-// file out; large payloads are written and read at the datasets' offsets with plain system calls. Serial; safe from several threads.
-// What is stored in such files: store/part_file.hpp (checkpoints), store/token_shards.hpp (tokens).
+// HDF5 as the project uses it: typed contiguous datasets at known byte offsets, a few attributes, nothing converted.
+// The library lays a file out; large payloads are written and read at the datasets' offsets with plain system calls.
+// Serial; safe from several threads. What is stored in such files: store/part_file.hpp (checkpoints),
+// store/token_shards.hpp (tokens).
 #pragma once
 
 #include "base/error.hpp"
@@ -18,20 +19,22 @@
 
 namespace lockstep {
 
-/// A dataset of an open file. bf16 and fp16 are HDF5 float types; fp8 and bool are bytes with an attribute `dtype` that names them.
+/// A dataset of an open file. bf16 and fp16 are HDF5 float types; fp8 and bool are bytes with an attribute `dtype` that
+/// names them.
 struct Hdf5Dataset {
-  std::string path;               // "/model/wte.weight/0:8,0:4"
+  std::string path;  // "/model/wte.weight/0:8,0:4"
   Shape shape;
   DType dtype = DType::u8;
-  std::uint64_t offset = 0;       // of the first element in the file, bytes; 0 if the dataset has no element
+  std::uint64_t offset = 0;  // of the first element in the file, bytes; 0 if the dataset has no element
   std::uint64_t bytes = 0;
 };
 
-/// One open HDF5 file. Errors are Error(storage) when writing and Error(input) when reading, with the library's own innermost reason.
+/// One open HDF5 file. Errors are Error(storage) when writing and Error(input) when reading, with the library's own
+/// innermost reason.
 class Hdf5File {
  public:
-  /// A new file in the format of HDF5 1.10 (checksummed metadata, no time stamps: equal content gives equal bytes). Datasets of 4 KiB
-  /// and more start at multiples of 4096. Throws Error(storage), also if the file exists.
+  /// A new file in the format of HDF5 1.10 (checksummed metadata, no time stamps: equal content gives equal bytes).
+  /// Datasets of 4 KiB and more start at multiples of 4096. Throws Error(storage), also if the file exists.
   static Hdf5File create(const Path& path);
   /// An existing file, read-only and without locks. Throws Error(input) if it is not HDF5 or incomplete.
   static Hdf5File open(const Path& path);
@@ -39,8 +42,8 @@ class Hdf5File {
   Hdf5File& operator=(Hdf5File&&) = delete;
   ~Hdf5File();
 
-  /// A contiguous dataset whose space is reserved now and never filled; groups of the path are made as needed. The bytes may then be
-  /// written with `write`, or by pwrite at the offset once the file is closed.
+  /// A contiguous dataset whose space is reserved now and never filled; groups of the path are made as needed. The
+  /// bytes may then be written with `write`, or by pwrite at the offset once the file is closed.
   Hdf5Dataset create_dataset(const std::string& path, DType dtype, const Shape& shape);
   /// The whole dataset, row-major, little-endian, in its own type.
   void write(const std::string& path, std::span<const std::byte> bytes);
@@ -61,14 +64,15 @@ class Hdf5File {
   std::optional<std::string> text_attribute(const std::string& path, const std::string& name) const;
   std::optional<std::int64_t> integer_attribute(const std::string& path, const std::string& name) const;
 
-  /// Writes the library's buffers out and closes; does not fsync. Throws Error(storage) where the destructor would keep silent.
+  /// Writes the library's buffers out and closes; does not fsync. Throws Error(storage) where the destructor would keep
+  /// silent.
   void close();
 
  private:
   Hdf5File(Path path, std::int64_t id, ExitCode blame);
   Path path_;
-  std::int64_t id_ = -1;          // hid_t
-  ExitCode blame_;                // of this file's errors
+  std::int64_t id_ = -1;  // hid_t
+  ExitCode blame_;        // of this file's errors
 };
 
 }  // namespace lockstep

@@ -56,7 +56,8 @@ std::vector<Path> checkpoints_of(const std::string& subject) {
 
 InspectAnswer inspect(const InspectConfig& config) {
   const std::string& subject = config.subjects.at(0);
-  if (config.diff) return compare(CheckpointReader(checkpoint_of(subject)), CheckpointReader(checkpoint_of(config.subjects.at(1))));
+  if (config.diff)
+    return compare(CheckpointReader(checkpoint_of(subject)), CheckpointReader(checkpoint_of(config.subjects.at(1))));
   if (config.curve) return show_curve(subject);
   if (config.verify) return verify(checkpoints_of(subject), *config.verify);
   const bool run = is_run(subject);
@@ -70,7 +71,12 @@ InspectAnswer inspect(const InspectConfig& config) {
 
 InspectAnswer list_run(const Path& run) {
   InspectAnswer answer{ExitCode::done, "", {{"run", run.string()}, {"checkpoints", Json::array()}}};
-  Table table({{"step", Table::Align::right}, {"saved"}, {"size", Table::Align::right}, {"ranks", Table::Align::right}, {"metrics"}, {"state"}});
+  Table table({{"step", Table::Align::right},
+               {"saved"},
+               {"size", Table::Align::right},
+               {"ranks", Table::Align::right},
+               {"metrics"},
+               {"state"}});
   for (const CheckpointEntry& entry : list_checkpoints(run)) {
     const std::string state = validity(entry.path);
     Json row = {{"step", entry.step}, {"path", entry.path.string()}, {"sound", state == "sound"}};
@@ -78,7 +84,7 @@ InspectAnswer list_run(const Path& run) {
     Manifest manifest;
     try {
       manifest = read_manifest(entry.path);
-    } catch (const Error&) {   // told as the state
+    } catch (const Error&) {  // told as the state
       table.add({fmt::format("{}", entry.step), "?", "?", "?", "", state});
       answer.json["checkpoints"].push_back(std::move(row));
       continue;
@@ -92,12 +98,14 @@ InspectAnswer list_run(const Path& run) {
                fmt::format("{}", world_size(manifest.mesh)), metrics_text(manifest), state});
     answer.json["checkpoints"].push_back(std::move(row));
   }
-  answer.text = answer.json["checkpoints"].empty() ? fmt::format("{} has no checkpoints\n", run.string()) : table.text();
+  answer.text =
+      answer.json["checkpoints"].empty() ? fmt::format("{} has no checkpoints\n", run.string()) : table.text();
   return answer;
 }
 
 InspectAnswer verify(const std::vector<Path>& checkpoints, VerifyLevel level) {
-  InspectAnswer answer{ExitCode::done, "", {{"level", name_of(level)}, {"sound", true}, {"checkpoints", Json::array()}}};
+  InspectAnswer answer{
+      ExitCode::done, "", {{"level", name_of(level)}, {"sound", true}, {"checkpoints", Json::array()}}};
   for (const Path& checkpoint : checkpoints) {
     const Verification found = verify_checkpoint(checkpoint, level);
     Json row = {{"path", checkpoint.string()},
@@ -105,12 +113,15 @@ InspectAnswer verify(const std::vector<Path>& checkpoints, VerifyLevel level) {
                 {"level", name_of(found.reached)},
                 {"bytes_read", found.bytes},
                 {"defects", Json::array()}};
-    answer.text +=
-        fmt::format("{}: {}\n", checkpoint.string(),
-                    found.defects.empty() ? fmt::format("sound ({})", name_of(level)) : fmt::format("{} defects", found.defects.size()));
+    answer.text += fmt::format("{}: {}\n", checkpoint.string(),
+                               found.defects.empty() ? fmt::format("sound ({})", name_of(level))
+                                                     : fmt::format("{} defects", found.defects.size()));
     for (const Defect& defect : found.defects) {
       answer.text += fmt::format("  {}: {}\n", name_of(defect.level), defect.message);
-      row["defects"].push_back({{"level", name_of(defect.level)}, {"file", defect.file}, {"tensor", defect.tensor}, {"message", defect.message}});
+      row["defects"].push_back({{"level", name_of(defect.level)},
+                                {"file", defect.file},
+                                {"tensor", defect.tensor},
+                                {"message", defect.message}});
     }
     if (!found.defects.empty()) answer.code = ExitCode::verdict;
     answer.json["checkpoints"].push_back(std::move(row));
@@ -126,8 +137,10 @@ InspectAnswer show_curve(const Path& run) {
   for (const Series& one : series) {
     for (const Series::Point& point : one.points) json["series"][one.name].push_back({point.x, point.y});
   }
-  const Charset charset = takes_unicode() && series.size() == 1 ? Charset::unicode : Charset::ascii;   // braille curves look all alike
-  return {ExitCode::done, curve_text({"loss of " + run.string(), "step", "loss"}, series, 100, 20, charset), std::move(json)};
+  const Charset charset =
+      takes_unicode() && series.size() == 1 ? Charset::unicode : Charset::ascii;  // braille curves look all alike
+  return {ExitCode::done, curve_text({"loss of " + run.string(), "step", "loss"}, series, 100, 20, charset),
+          std::move(json)};
 }
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// The body of checkpoint-inspect: questions about a run, a checkpoint or one of its tensors. Reads, never writes; one block of memory.
+// The body of checkpoint-inspect: questions about a run, a checkpoint or one of its tensors. Reads, never writes; one
+// block of memory.
 #pragma once
 
 #include "base/error.hpp"
@@ -15,12 +16,13 @@ namespace lockstep {
 class CheckpointReader;
 
 struct InspectAnswer {
-  ExitCode code = ExitCode::done;      // verdict: what was asked does not hold
+  ExitCode code = ExitCode::done;  // verdict: what was asked does not hold
   std::string text;
   Json json;
 };
 
-/// The answer to the question that `config` asks. Local. Throws Error(input) if a subject is absent or too damaged to answer from.
+/// The answer to the question that `config` asks. Local. Throws Error(input) if a subject is absent or too damaged to
+/// answer from.
 InspectAnswer inspect(const InspectConfig& config);
 
 // The single questions.
@@ -28,7 +30,8 @@ InspectAnswer list_run(const Path& run);
 InspectAnswer summarise(const CheckpointReader& checkpoint);
 InspectAnswer show_tree(const CheckpointReader& checkpoint);
 InspectAnswer show_config(const CheckpointReader& checkpoint);
-/// `name` as in the checkpoint ("optimizer/exp_avg/wte.weight"), or a weight's own name, or a component, whose values are shown.
+/// `name` as in the checkpoint ("optimizer/exp_avg/wte.weight"), or a weight's own name, or a component, whose values
+/// are shown.
 InspectAnswer show_tensor(const CheckpointReader& checkpoint, const std::string& name);
 InspectAnswer verify(const std::vector<Path>& checkpoints, VerifyLevel level);
 InspectAnswer compare(const CheckpointReader& a, const CheckpointReader& b);

@@ -1,7 +1,7 @@
 #include "store/inspect.hpp"
 
 #include "base/text.hpp"
-#include "layout/json.hpp"
+#include "layout/layout_json.hpp"
 #include "report/table.hpp"
 #include "store/box_runs.hpp"
 #include "store/checkpoint_reader.hpp"
@@ -16,7 +16,8 @@ namespace lockstep {
 namespace {
 
 std::uint64_t bytes_of(const StoredTensor& tensor) {
-  return static_cast<std::uint64_t>(elements(tensor.layout.global)) * static_cast<std::uint64_t>(size_of(tensor.layout.dtype));
+  return static_cast<std::uint64_t>(elements(tensor.layout.global)) *
+         static_cast<std::uint64_t>(size_of(tensor.layout.dtype));
 }
 
 std::string mesh_text(const Mesh& mesh) {
@@ -26,14 +27,17 @@ std::string mesh_text(const Mesh& mesh) {
 }
 
 std::string pattern_text(const StoredComponent& component) {
-  return component.equal_along.empty() ? std::string(name_of(component.pattern))
-                                       : fmt::format("{}({})", name_of(component.pattern), join(component.equal_along, ", "));
+  return component.equal_along.empty()
+             ? std::string(name_of(component.pattern))
+             : fmt::format("{}({})", name_of(component.pattern), join(component.equal_along, ", "));
 }
 
 std::string layout_text(const Layout& layout) {
   std::vector<std::string> parts;
-  for (const Split& split : layout.splits) parts.push_back(fmt::format("dim {} over {}", split.dim, join(split.axes, "+")));
-  for (const Pin& pin : layout.pins) parts.push_back(fmt::format("on {} {}", pin.axis, fmt::join(pin.coordinates, ",")));
+  for (const Split& split : layout.splits)
+    parts.push_back(fmt::format("dim {} over {}", split.dim, join(split.axes, "+")));
+  for (const Pin& pin : layout.pins)
+    parts.push_back(fmt::format("on {} {}", pin.axis, fmt::join(pin.coordinates, ",")));
   return parts.empty() ? "whole" : join(parts, "; ");
 }
 
@@ -58,10 +62,13 @@ std::map<std::string, Totals> totals_of(const Manifest& manifest) {
 
 std::string number_text(double value) { return fmt::format("{:.9g}", value); }
 
-Json number_json(double value) { return value == value && value - value == 0 ? Json(value) : Json(fmt::format("{}", value)); }
+Json number_json(double value) {
+  return value == value && value - value == 0 ? Json(value) : Json(fmt::format("{}", value));
+}
 
 // All elements of a tensor, a few rows at a time.
-void for_each_element(const CheckpointReader& checkpoint, std::size_t number, const std::function<void(std::span<const std::byte>)>& visit) {
+void for_each_element(const CheckpointReader& checkpoint, std::size_t number,
+                      const std::function<void(std::span<const std::byte>)>& visit) {
   const StoredTensor& tensor = checkpoint.manifest().tensors[number];
   const Box all = whole(tensor.layout.global);
   const auto size = static_cast<std::size_t>(size_of(tensor.layout.dtype));
@@ -93,7 +100,7 @@ InspectAnswer show_values(const CheckpointReader& checkpoint, const std::string&
 
 std::size_t find_number(const CheckpointReader& checkpoint, const std::string& name) {
   const StoredComponent* const model = find_component(checkpoint.manifest(), "model");
-  if (model != nullptr) {   // a weight goes by its own name too
+  if (model != nullptr) {  // a weight goes by its own name too
     for (std::size_t i = 0; i < checkpoint.manifest().tensors.size(); ++i) {
       const StoredTensor& tensor = checkpoint.manifest().tensors[i];
       const bool alias = std::find(tensor.aliases.begin(), tensor.aliases.end(), name) != tensor.aliases.end();
@@ -116,7 +123,8 @@ InspectAnswer summarise(const CheckpointReader& checkpoint) {
   facts.add({"files", fmt::format("{}, {}", manifest.files.size(), human_bytes(bytes))});
   facts.add({"digest", to_hex(manifest.state_digest)});
   for (const auto& [name, value] : manifest.metrics) facts.add({name, number_text(value)});
-  for (const auto& [name, text] : manifest.documents) facts.add({"document", fmt::format("{}, {}", name, human_bytes(text.size()))});
+  for (const auto& [name, text] : manifest.documents)
+    facts.add({"document", fmt::format("{}, {}", name, human_bytes(text.size()))});
 
   InspectAnswer answer;
   answer.json = {{"path", checkpoint.path().string()},
@@ -132,12 +140,15 @@ InspectAnswer summarise(const CheckpointReader& checkpoint) {
                  {"metrics", Json::object()}};
   for (const auto& [name, value] : manifest.metrics) answer.json["metrics"][name] = value;
   std::map<std::string, Totals> totals = totals_of(manifest);
-  Table components(
-      {{"component"}, {"pattern"}, {"tensors", Table::Align::right}, {"elements", Table::Align::right}, {"bytes", Table::Align::right}});
+  Table components({{"component"},
+                    {"pattern"},
+                    {"tensors", Table::Align::right},
+                    {"elements", Table::Align::right},
+                    {"bytes", Table::Align::right}});
   for (const StoredComponent& component : manifest.components) {
     const Totals& sum = totals[component.key];
-    components.add({component.key, pattern_text(component), fmt::format("{}", sum.tensors), human_count(static_cast<double>(sum.elements)),
-                    human_bytes(sum.bytes)});
+    components.add({component.key, pattern_text(component), fmt::format("{}", sum.tensors),
+                    human_count(static_cast<double>(sum.elements)), human_bytes(sum.bytes)});
     answer.json["components"].push_back({{"key", component.key},
                                          {"pattern", pattern_text(component)},
                                          {"tensors", sum.tensors},
@@ -159,17 +170,23 @@ InspectAnswer show_tree(const CheckpointReader& checkpoint) {
       answer.text += fmt::format("{} ({})\n", component, pattern_text(*find_component(manifest, component)));
     }
     const std::string name = tensor.cell.empty() ? tensor.name : tensor.cell + "/" + tensor.name;
-    answer.text += fmt::format("  {}  {} {}  {}{}\n", name, name_of(tensor.layout.dtype), to_text(tensor.layout.global),
-                               layout_text(tensor.layout), tensor.aliases.empty() ? "" : "; also " + join(tensor.aliases, ", "));
+    answer.text +=
+        fmt::format("  {}  {} {}  {}{}\n", name, name_of(tensor.layout.dtype), to_text(tensor.layout.global),
+                    layout_text(tensor.layout), tensor.aliases.empty() ? "" : "; also " + join(tensor.aliases, ", "));
     Json row = to_json(tensor.layout);
-    row.update(Json{
-        {"name", full_name(tensor)}, {"aliases", tensor.aliases}, {"fingerprint", to_hex(tensor.fingerprint)}, {"pieces", Json::array()}});
+    row.update(Json{{"name", full_name(tensor)},
+                    {"aliases", tensor.aliases},
+                    {"fingerprint", to_hex(tensor.fingerprint)},
+                    {"pieces", Json::array()}});
     const auto [first, last] = checkpoint.pieces_of(i);
     for (std::size_t piece = first; piece < last; ++piece) {
       const IndexedPiece& stored = checkpoint.pieces()[piece];
       const std::string& file = manifest.files[stored.file].path;
       answer.text += fmt::format("    {}  {}\n", to_text(stored.box), file);
-      row["pieces"].push_back({{"begin", stored.box.begin}, {"extent", stored.box.extent}, {"file", file}, {"offset", stored.record.offset}});
+      row["pieces"].push_back({{"begin", stored.box.begin},
+                               {"extent", stored.box.extent},
+                               {"file", file},
+                               {"offset", stored.record.offset}});
     }
     answer.json["tensors"].push_back(std::move(row));
   }
@@ -178,10 +195,14 @@ InspectAnswer show_tree(const CheckpointReader& checkpoint) {
 
 InspectAnswer show_config(const CheckpointReader& checkpoint) {
   const auto& documents = checkpoint.manifest().documents;
-  const auto config = std::find_if(documents.begin(), documents.end(), [](const auto& document) { return document.first == "config.yaml"; });
-  if (config == documents.end()) fail(ExitCode::input, "{} was saved without a configuration", checkpoint.path().string());
+  const auto config = std::find_if(documents.begin(), documents.end(),
+                                   [](const auto& document) { return document.first == "config.yaml"; });
+  if (config == documents.end())
+    fail(ExitCode::input, "{} was saved without a configuration", checkpoint.path().string());
   const bool ends = config->second.ends_with('\n');
-  return {ExitCode::done, ends ? config->second : config->second + "\n", {{"path", checkpoint.path().string()}, {"config", config->second}}};
+  return {ExitCode::done,
+          ends ? config->second : config->second + "\n",
+          {{"path", checkpoint.path().string()}, {"config", config->second}}};
 }
 
 InspectAnswer show_tensor(const CheckpointReader& checkpoint, const std::string& name) {
@@ -202,7 +223,8 @@ InspectAnswer show_tensor(const CheckpointReader& checkpoint, const std::string&
     first_json.push_back(number_json(value));
   }
   Table table({{""}, {""}});
-  table.add({"tensor", fmt::format("{}  {} {}", full_name(tensor), name_of(tensor.layout.dtype), to_text(tensor.layout.global))});
+  table.add({"tensor",
+             fmt::format("{}  {} {}", full_name(tensor), name_of(tensor.layout.dtype), to_text(tensor.layout.global))});
   table.add({"layout", layout_text(tensor.layout)});
   table.add({"range", fmt::format("{} to {}", number_text(statistics.min()), number_text(statistics.max()))});
   table.add({"mean", number_text(statistics.mean())});
@@ -230,7 +252,10 @@ InspectAnswer show_tensor(const CheckpointReader& checkpoint, const std::string&
 InspectAnswer compare(const CheckpointReader& a, const CheckpointReader& b) {
   std::map<std::string, const StoredTensor*> in_b;
   for (const StoredTensor& tensor : b.manifest().tensors) in_b[full_name(tensor)] = &tensor;
-  InspectAnswer answer{ExitCode::done, "", {{"a", a.path().string()}, {"b", b.path().string()}, {"equal", 0}, {"differences", Json::array()}}};
+  InspectAnswer answer{
+      ExitCode::done,
+      "",
+      {{"a", a.path().string()}, {"b", b.path().string()}, {"equal", 0}, {"differences", Json::array()}}};
   std::int64_t equal = 0;
   const auto differ = [&](const std::string& name, const std::string& how) {
     answer.text += fmt::format("{}: {}\n", name, how);
@@ -246,7 +271,8 @@ InspectAnswer compare(const CheckpointReader& a, const CheckpointReader& b) {
     const Layout& left = tensor.layout;
     const Layout& right = other->second->layout;
     if (!is_values(tensor) && (left.global != right.global || left.dtype != right.dtype)) {
-      differ(name, fmt::format("{} {} against {} {}", name_of(left.dtype), to_text(left.global), name_of(right.dtype), to_text(right.global)));
+      differ(name, fmt::format("{} {} against {} {}", name_of(left.dtype), to_text(left.global), name_of(right.dtype),
+                               to_text(right.global)));
     } else if (tensor.fingerprint != other->second->fingerprint) {
       differ(name, "other content");
     } else {

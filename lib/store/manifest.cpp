@@ -3,7 +3,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/json_integer.hpp"
-#include "layout/json.hpp"
+#include "layout/layout_json.hpp"
 #include "store/listed_path.hpp"
 
 #include <algorithm>
@@ -21,7 +21,8 @@ constexpr std::string_view hash_closing = "\"\n}\n";
 std::vector<Mesh> meshes_of(const Manifest& manifest) {
   std::vector<Mesh> meshes{manifest.mesh};
   for (const StoredTensor& tensor : manifest.tensors) {
-    const auto same = std::find_if(meshes.begin(), meshes.end(), [&](const Mesh& mesh) { return mesh.id == tensor.layout.mesh.id; });
+    const auto same =
+        std::find_if(meshes.begin(), meshes.end(), [&](const Mesh& mesh) { return mesh.id == tensor.layout.mesh.id; });
     if (same == meshes.end()) {
       meshes.push_back(tensor.layout.mesh);
     } else {
@@ -86,8 +87,13 @@ StoredTensor tensor_from_json(const Json& value, const std::vector<Mesh>& meshes
 }
 
 Json to_json(const Manifest& manifest) {
-  Json result = {{"schema", schema}, {"version", version}, {"step", manifest.step}, {"uuid", manifest.uuid},
-                 {"created", manifest.created}, {"software", manifest.software}, {"ranks", world_size(manifest.mesh)}};
+  Json result = {{"schema", schema},
+                 {"version", version},
+                 {"step", manifest.step},
+                 {"uuid", manifest.uuid},
+                 {"created", manifest.created},
+                 {"software", manifest.software},
+                 {"ranks", world_size(manifest.mesh)}};
   result["metrics"] = Json::object();
   for (const auto& [name, value] : manifest.metrics) result["metrics"][name] = value;
   result["state_digest"] = to_hex(manifest.state_digest);
@@ -107,8 +113,10 @@ Json to_json(const Manifest& manifest) {
 void check_names(const Manifest& manifest) {
   std::set<std::string> names;
   for (const StoredTensor& tensor : manifest.tensors) {
-    if (!names.insert(full_name(tensor)).second) fail(ExitCode::input, "two tensors are called '{}'", full_name(tensor));
-    if (find_component(manifest, tensor.component) == nullptr) fail(ExitCode::input, "tensor '{}' is of component '{}', which is not listed", tensor.name, tensor.component);
+    if (!names.insert(full_name(tensor)).second)
+      fail(ExitCode::input, "two tensors are called '{}'", full_name(tensor));
+    if (find_component(manifest, tensor.component) == nullptr)
+      fail(ExitCode::input, "tensor '{}' is of component '{}', which is not listed", tensor.name, tensor.component);
   }
   for (const StoredFile& file : manifest.files) {
     if (!stays_below(file.path)) fail(ExitCode::input, "the file '{}' does not lie in the checkpoint", file.path);
@@ -119,7 +127,8 @@ void check_names(const Manifest& manifest) {
 Manifest from_json(const Json& value) {
   if (value.value("schema", "") != schema) fail(ExitCode::input, "not the manifest of a checkpoint");
   if (value.at("version") != version) {
-    fail(ExitCode::input, "checkpoint format {} is not known; this program reads format {}", to_text(value.at("version")), version);
+    fail(ExitCode::input, "checkpoint format {} is not known; this program reads format {}",
+         to_text(value.at("version")), version);
   }
   Manifest manifest;
   manifest.step = integer_from<std::int64_t>(value.at("step"));
@@ -136,10 +145,12 @@ Manifest from_json(const Json& value) {
   manifest.mesh = meshes.front();
   for (const Json& component : value.at("components")) manifest.components.push_back(component_from_json(component));
   for (const Json& file : value.at("files")) {
-    manifest.files.push_back({file.at("path"), integer_from<std::uint64_t>(file.at("bytes")), hash_from_hex(file.at("hash").get<std::string>())});
+    manifest.files.push_back({file.at("path"), integer_from<std::uint64_t>(file.at("bytes")),
+                              hash_from_hex(file.at("hash").get<std::string>())});
   }
   for (const Json& tensor : value.at("tensors")) manifest.tensors.push_back(tensor_from_json(tensor, meshes));
-  for (const auto& [name, text] : value.at("documents").items()) manifest.documents.emplace_back(name, text.get<std::string>());
+  for (const auto& [name, text] : value.at("documents").items())
+    manifest.documents.emplace_back(name, text.get<std::string>());
   check_names(manifest);
   return manifest;
 }
@@ -156,8 +167,8 @@ bool is_values(const StoredTensor& tensor) { return tensor.name == values_entry;
 Hash128 state_digest(const std::vector<StoredTensor>& tensors) {
   std::vector<std::string> lines;
   for (const StoredTensor& tensor : tensors) {
-    lines.push_back(fmt::format("{} {} {} {}\n", full_name(tensor), to_text(tensor.layout.global), name_of(tensor.layout.dtype),
-                                to_hex(tensor.fingerprint)));
+    lines.push_back(fmt::format("{} {} {} {}\n", full_name(tensor), to_text(tensor.layout.global),
+                                name_of(tensor.layout.dtype), to_hex(tensor.fingerprint)));
   }
   std::sort(lines.begin(), lines.end());
   StreamHash hash;
@@ -167,7 +178,7 @@ Hash128 state_digest(const std::vector<StoredTensor>& tensors) {
 
 std::string manifest_text(const Manifest& manifest) {
   std::string text = to_text(to_json(manifest), 1);
-  text.resize(text.size() - 2);   // without the closing "\n}"
+  text.resize(text.size() - 2);  // without the closing "\n}"
   const Hash128 own = hash128(text);
   text += fmt::format("{}{}{}", hash_opening, to_hex(own), hash_closing);
   return text;

@@ -1,5 +1,6 @@
-// MANIFEST.json, the commit record of a checkpoint: what was saved, by whom, in which files, with which hashes. It carries its own hash
-// and is written last: a folder without a valid one is no checkpoint. Where each piece lies: store/piece_index.hpp.
+// MANIFEST.json, the commit record of a checkpoint: what was saved, by whom, in which files, with which hashes. It
+// carries its own hash and is written last: a folder without a valid one is no checkpoint. Where each piece lies:
+// store/piece_index.hpp.
 #pragma once
 
 #include "base/files.hpp"
@@ -21,9 +22,9 @@ inline constexpr std::string_view values_entry = "_values";
 
 struct StoredTensor {
   std::string component;
-  std::string cell;               // owner; empty for logical tensors, which belong to all
-  std::string name;               // within the component; values_entry for the small values of a cell
-  Layout layout;                  // as it was saved; cell-owned: whole, on the mesh "cell"
+  std::string cell;  // owner; empty for logical tensors, which belong to all
+  std::string name;  // within the component; values_entry for the small values of a cell
+  Layout layout;     // as it was saved; cell-owned: whole, on the mesh "cell"
   std::vector<std::string> aliases = {};
   Fingerprint fingerprint = {};
 };
@@ -38,30 +39,32 @@ struct StoredComponent {
   bool required = true;
   Validation validation = Validation::tensor;
   Remap remap_policy = Remap::exact;
-  std::vector<std::pair<std::string, std::vector<Rank>>> cells = {};   // by name; empty where the only cell is "all"
+  std::vector<std::pair<std::string, std::vector<Rank>>> cells = {};  // by name; empty where the only cell is "all"
 };
 
 struct StoredFile {
-  std::string path;               // within the checkpoint: "replicated/part-0000.h5"
+  std::string path;  // within the checkpoint: "replicated/part-0000.h5"
   std::uint64_t bytes = 0;
-  Hash128 hash;                   // store/part_file.hpp says over what
+  Hash128 hash;  // store/part_file.hpp says over what
 };
 
 struct Manifest {
   std::int64_t step = 0;
   std::string uuid;
-  std::string created;            // UTC
-  std::string software;           // "lockstep 0.1.0"
-  Mesh mesh;                      // of the ranks that saved
+  std::string created;   // UTC
+  std::string software;  // "lockstep 0.1.0"
+  Mesh mesh;             // of the ranks that saved
   std::vector<StoredComponent> components;
   std::vector<StoredFile> files;
   std::vector<StoredTensor> tensors;
   Hash128 state_digest;
-  std::vector<std::pair<std::string, double>> metrics;          // "validation_loss", …: what a best checkpoint is chosen by
-  std::vector<std::pair<std::string, std::string>> documents;   // "config.yaml", "config.json": texts that belong to the state
+  std::vector<std::pair<std::string, double>> metrics;  // "validation_loss", …: what a best checkpoint is chosen by
+  std::vector<std::pair<std::string, std::string>>
+      documents;  // "config.yaml", "config.json": texts that belong to the state
 };
 
-/// One line that names a state: XXH3-128 over "name shape dtype fingerprint" of all tensors and values, sorted. No layout changes it.
+/// One line that names a state: XXH3-128 over "name shape dtype fingerprint" of all tensors and values, sorted. No
+/// layout changes it.
 Hash128 state_digest(const std::vector<StoredTensor>& tensors);
 
 /// The document's text, ending with its own hash.
@@ -71,6 +74,6 @@ Manifest parse_manifest(const std::string& text, const std::string& origin);
 /// Throws Error(input), also if the folder has none.
 Manifest read_manifest(const Path& checkpoint);
 
-const StoredComponent* find_component(const Manifest& manifest, const std::string& key);   // null if absent
+const StoredComponent* find_component(const Manifest& manifest, const std::string& key);  // null if absent
 
 }  // namespace lockstep

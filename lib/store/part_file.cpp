@@ -3,7 +3,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/json_integer.hpp"
-#include "layout/json.hpp"
+#include "layout/layout_json.hpp"
 #include "store/box_runs.hpp"
 #include "store/hdf5.hpp"
 
@@ -36,7 +36,8 @@ std::string table_text(std::span<const PartPiece> pieces, std::span<const PieceR
                        {"fingerprint", to_hex(records[i].fingerprint)},
                        {"blocks", std::move(blocks)}});
   }
-  return to_text(Json{{"schema", "lockstep.part"}, {"version", 1}, {"block_bytes", block_bytes}, {"pieces", std::move(entries)}});
+  return to_text(
+      Json{{"schema", "lockstep.part"}, {"version", 1}, {"block_bytes", block_bytes}, {"pieces", std::move(entries)}});
 }
 
 // The records before anything is written: as many blocks as there will be, so that the table has its final length.
@@ -50,13 +51,13 @@ std::vector<PieceRecord> blank_records(std::span<const PartPiece> pieces, const 
 }
 
 std::uint64_t size_of_file(const FileDescriptor& file, const Path& path) {
-  struct stat status {};
+  struct stat status{};
   if (::fstat(file.get(), &status) != 0) fail_errno("look at", path);
   return static_cast<std::uint64_t>(status.st_size);
 }
 
-// Takes the file's room on the disk now and in one go where the file system can: what does not fit fails here, and writers need not wait for
-// one another to find room.
+// Takes the file's room on the disk now and in one go where the file system can: what does not fit fails here, and
+// writers need not wait for one another to find room.
 void reserve_room(const FileDescriptor& file, const Path& path) {
   const auto bytes = static_cast<off_t>(size_of_file(file, path));
   while (::fallocate(file.get(), 0, 0, bytes) != 0) {
@@ -65,13 +66,14 @@ void reserve_room(const FileDescriptor& file, const Path& path) {
   }
 }
 
-// What memory must be aligned to for direct I/O at whole pages of the file; 0 where there is none. Older kernels and some file systems do
-// not tell: then a page is, and a file system that wants more refuses the write.
+// What memory must be aligned to for direct I/O at whole pages of the file; 0 where there is none. Older kernels and
+// some file systems do not tell: then a page is, and a file system that wants more refuses the write.
 std::uint64_t direct_memory_alignment(const FileDescriptor& file) {
 #ifdef STATX_DIOALIGN
-  struct statx status {};
+  struct statx status{};
   if (::statx(file.get(), "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) == 0 && (status.stx_mask & STATX_DIOALIGN) != 0)
-    return status.stx_dio_offset_align == 0 || page_bytes % status.stx_dio_offset_align != 0 ? 0 : status.stx_dio_mem_align;
+    return status.stx_dio_offset_align == 0 || page_bytes % status.stx_dio_offset_align != 0 ? 0
+                                                                                             : status.stx_dio_mem_align;
 #endif
   return page_bytes;
 }
@@ -98,12 +100,14 @@ StampedPart stamp_part(const Path& path, std::span<const PartPiece> pieces) {
   Hdf5File file = Hdf5File::create(path);
   file.set_attribute("/", "format", "lockstep.part");
   file.set_attribute("/", "version", 1);
-  for (const PartPiece& piece : pieces) stamped.offsets.push_back(file.create_dataset(dataset_of(piece), piece.dtype, piece.box.extent).offset);
+  for (const PartPiece& piece : pieces)
+    stamped.offsets.push_back(file.create_dataset(dataset_of(piece), piece.dtype, piece.box.extent).offset);
   const std::string table = table_text(pieces, blank_records(pieces, stamped.offsets));
-  stamped.table_offset = file.create_dataset(std::string(table_path), DType::u8, {static_cast<std::int64_t>(table.size())}).offset;
+  stamped.table_offset =
+      file.create_dataset(std::string(table_path), DType::u8, {static_cast<std::int64_t>(table.size())}).offset;
   file.close();
   FileDescriptor bare = open_file(path, O_WRONLY);
-  constexpr std::array<std::byte, signature.size()> withheld{};   // until the part is whole
+  constexpr std::array<std::byte, signature.size()> withheld{};  // until the part is whole
   write_at(bare, withheld, 0, path);
   reserve_room(bare, path);
   bare.close(path);
@@ -114,20 +118,22 @@ PartFile::PartFile(Path path, Cache cache) : path_(std::move(path)), buffered_(o
   if (cache == Cache::through) return;
   const std::uint64_t alignment = direct_memory_alignment(buffered_);
   if (alignment == 0) return;
-  const int direct = ::open(path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);   // refused by some file systems
+  const int direct = ::open(path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);  // refused by some file systems
   if (direct < 0) return;
   direct_ = FileDescriptor(direct);
   direct_alignment_ = alignment;
 }
 
-// Only whole pages: a padded one would overwrite the file's neighbouring objects. Fewer than these where the file system takes a part of a
-// page or wants another alignment after all.
+// Only whole pages: a padded one would overwrite the file's neighbouring objects. Fewer than these where the file
+// system takes a part of a page or wants another alignment after all.
 std::uint64_t PartFile::write_around(std::span<const std::byte> bytes, std::uint64_t offset) const {
-  const bool aligned = direct_alignment_ > 0 && offset % page_bytes == 0 && reinterpret_cast<std::uintptr_t>(bytes.data()) % direct_alignment_ == 0;
+  const bool aligned = direct_alignment_ > 0 && offset % page_bytes == 0 &&
+                       reinterpret_cast<std::uintptr_t>(bytes.data()) % direct_alignment_ == 0;
   const std::uint64_t whole = aligned ? bytes.size() / page_bytes * page_bytes : 0;
   std::uint64_t done = 0;
   while (done < whole) {
-    const ssize_t written = ::pwrite(direct_.get(), bytes.data() + done, whole - done, static_cast<off_t>(offset + done));
+    const ssize_t written =
+        ::pwrite(direct_.get(), bytes.data() + done, whole - done, static_cast<off_t>(offset + done));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EINVAL) return done;
     if (written < 0) fail_errno("write", path_);
@@ -143,7 +149,8 @@ void PartFile::finish() {
   if (direct_.get() >= 0) direct_.close(path_);
 }
 
-SealedPart seal_part(const Path& path, std::span<const PartPiece> pieces, std::span<const PieceRecord> records, std::uint64_t table_offset) {
+SealedPart seal_part(const Path& path, std::span<const PartPiece> pieces, std::span<const PieceRecord> records,
+                     std::uint64_t table_offset) {
   const std::string table = table_text(pieces, records);
   FileDescriptor file = open_file(path, O_RDWR);
   write_at(file, std::as_bytes(std::span(table)), table_offset, path);
@@ -154,12 +161,14 @@ SealedPart seal_part(const Path& path, std::span<const PartPiece> pieces, std::s
   return {bytes, part_hash(path, pieces, records)};
 }
 
-Hash128 part_hash(const Path& path, std::span<const PartPiece> pieces, std::span<const PieceRecord> records, const BlockCheck& check) {
+Hash128 part_hash(const Path& path, std::span<const PartPiece> pieces, std::span<const PieceRecord> records,
+                  const BlockCheck& check) {
   const FileDescriptor file = open_file(path, O_RDONLY);
   const std::uint64_t size = size_of_file(file, path);
   std::vector<std::size_t> order(pieces.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return records[a].offset < records[b].offset; });
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return records[a].offset < records[b].offset; });
   StreamHash stream;
   std::vector<std::byte> buffer;
   std::uint64_t at = 0;
@@ -177,7 +186,8 @@ Hash128 part_hash(const Path& path, std::span<const PartPiece> pieces, std::span
     const std::uint64_t bytes = bytes_of(pieces[number]);
     if (bytes == 0) continue;
     if (record.offset < at) fail(ExitCode::input, "{}: the pieces of the index overlap", path.string());
-    if (record.offset + bytes > size) fail(ExitCode::input, "{} ends at byte {}, within {}", path.string(), size, pieces[number].tensor);
+    if (record.offset + bytes > size)
+      fail(ExitCode::input, "{} ends at byte {}, within {}", path.string(), size, pieces[number].tensor);
     add_rest(record.offset);
     for (std::size_t block = 0; block < record.blocks.size(); ++block) {
       Hash128 hash = record.blocks[block];
@@ -205,11 +215,17 @@ PartTable read_part_table(const Path& path) {
       const std::string dtype = entry.at("dtype");
       const auto parsed = parse_dtype(dtype);
       if (!parsed) fail(ExitCode::input, "unknown element type '{}'", dtype);
-      table.pieces.push_back({entry.at("tensor"), integers_from<std::int64_t>(entry.at("shape")), *parsed,
-                              {integers_from<std::int64_t>(entry.at("begin")), integers_from<std::int64_t>(entry.at("extent"))}});
+      table.pieces.push_back(
+          {entry.at("tensor"),
+           integers_from<std::int64_t>(entry.at("shape")),
+           *parsed,
+           {integers_from<std::int64_t>(entry.at("begin")), integers_from<std::int64_t>(entry.at("extent"))}});
       check_shape(table.pieces.back().global);
-      if (!lies_in(table.pieces.back().box, table.pieces.back().global)) fail(ExitCode::input, "a piece of '{}' lies outside of it", table.pieces.back().tensor);
-      PieceRecord record{integer_from<std::uint64_t>(entry.at("offset")), {}, fingerprint_from_hex(entry.at("fingerprint").get<std::string>())};
+      if (!lies_in(table.pieces.back().box, table.pieces.back().global))
+        fail(ExitCode::input, "a piece of '{}' lies outside of it", table.pieces.back().tensor);
+      PieceRecord record{integer_from<std::uint64_t>(entry.at("offset")),
+                         {},
+                         fingerprint_from_hex(entry.at("fingerprint").get<std::string>())};
       for (const Json& block : entry.at("blocks")) record.blocks.push_back(hash_from_hex(block.get<std::string>()));
       table.records.push_back(std::move(record));
     }

@@ -12,12 +12,14 @@ namespace lockstep {
 namespace {
 
 template <class Value>
-void add_table(Hdf5File& file, const std::string& path, DType dtype, const Shape& shape, const std::vector<Value>& values) {
+void add_table(Hdf5File& file, const std::string& path, DType dtype, const Shape& shape,
+               const std::vector<Value>& values) {
   file.add(path, dtype, shape, std::as_bytes(std::span(values)));
 }
 
 template <class Value>
-std::vector<Value> read_table(const Hdf5File& file, const std::string& path, DType dtype, std::size_t rank, const Path& where) {
+std::vector<Value> read_table(const Hdf5File& file, const std::string& path, DType dtype, std::size_t rank,
+                              const Path& where) {
   const Hdf5Dataset dataset = file.dataset(path);
   if (dataset.dtype != dtype || dataset.shape.size() != rank)
     fail(ExitCode::input, "{}: {} is no table of {}", where.string(), path, name_of(dtype));
@@ -33,7 +35,7 @@ void write_piece_index(const Path& path, const std::vector<IndexedPiece>& pieces
   std::vector<std::uint32_t> files;
   std::vector<std::uint64_t> offsets;
   std::vector<std::uint64_t> fingerprints;
-  std::vector<std::uint64_t> first_box{0};     // one more than pieces: the end of the last
+  std::vector<std::uint64_t> first_box{0};  // one more than pieces: the end of the last
   std::vector<std::uint64_t> first_block{0};
   std::vector<std::int64_t> boxes;
   std::vector<std::uint64_t> blocks;
@@ -75,14 +77,14 @@ std::vector<IndexedPiece> read_piece_index(const Path& path) {
   const auto boxes = read_table<std::int64_t>(file, "/boxes", DType::i64, 1, path);
   const auto blocks = read_table<std::uint64_t>(file, "/blocks", DType::u64, 2, path);
   const std::size_t count = tensors.size();
-  if (files.size() != count || offsets.size() != count || fingerprints.size() != 2 * count || first_box.size() != count + 1 ||
-      first_block.size() != count + 1) {
+  if (files.size() != count || offsets.size() != count || fingerprints.size() != 2 * count ||
+      first_box.size() != count + 1 || first_block.size() != count + 1) {
     fail(ExitCode::input, "{}: the tables have different lengths", path.string());
   }
   std::vector<IndexedPiece> pieces(count);
   for (std::size_t i = 0; i < count; ++i) {
-    const bool ordered = first_box[i] <= first_box[i + 1] && first_box[i + 1] <= boxes.size() && first_block[i] <= first_block[i + 1] &&
-                         first_block[i + 1] <= blocks.size() / 2;
+    const bool ordered = first_box[i] <= first_box[i + 1] && first_box[i + 1] <= boxes.size() &&
+                         first_block[i] <= first_block[i + 1] && first_block[i + 1] <= blocks.size() / 2;
     if (!ordered || (first_box[i + 1] - first_box[i]) % 2 != 0)
       fail(ExitCode::input, "{}: piece {} points outside of the tables", path.string(), i);
     const std::size_t dims = (first_box[i + 1] - first_box[i]) / 2;

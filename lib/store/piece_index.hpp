@@ -1,5 +1,6 @@
-// INDEX.h5: where each piece of each tensor lies, with its hashes, as packed tables that any HDF5 tool reads. A checkpoint is read by this
-// and the manifest alone; parts are never searched. What is in the tables of a part: store/part_file.hpp.
+// INDEX.h5: where each piece of each tensor lies, with its hashes, as packed tables that any HDF5 tool reads. A
+// checkpoint is read by this and the manifest alone; parts are never searched. What is in the tables of a part:
+// store/part_file.hpp.
 #pragma once
 
 #include "base/files.hpp"
@@ -13,14 +14,15 @@
 namespace lockstep {
 
 struct IndexedPiece {
-  std::size_t tensor = 0;         // number in Manifest::tensors
-  std::size_t file = 0;           // number in Manifest::files
+  std::size_t tensor = 0;  // number in Manifest::tensors
+  std::size_t file = 0;    // number in Manifest::files
   Box box;
   PieceRecord record;
 };
 
-/// Writes a new INDEX.h5 and makes it durable: /pieces/{tensor, file, offset, fingerprint, first_box, first_block}, /boxes (begin, then
-/// extent, of each piece), /blocks (n, 2: high and low half). Ordered by tensor. Throws Error(storage).
+/// Writes a new INDEX.h5 and makes it durable: /pieces/{tensor, file, offset, fingerprint, first_box, first_block},
+/// /boxes (begin, then extent, of each piece), /blocks (n, 2: high and low half). Ordered by tensor. Throws
+/// Error(storage).
 void write_piece_index(const Path& path, const std::vector<IndexedPiece>& pieces);
 
 /// Throws Error(input) if a table is missing or they contradict each other.

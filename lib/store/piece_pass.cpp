@@ -17,20 +17,22 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t most_threads = 5;            // one or two compute while the others wait for the storage
-constexpr std::uint64_t chunk_bytes = 1 << 16;     // stays in a core's own cache while it is copied, hashed and fingerprinted
-constexpr std::uint64_t direct_from = 1 << 16;     // bytes of a piece from which direct I/O pays
+constexpr std::size_t most_threads = 5;  // one or two compute while the others wait for the storage
+constexpr std::uint64_t chunk_bytes =
+    1 << 16;  // stays in a core's own cache while it is copied, hashed and fingerprinted
+constexpr std::uint64_t direct_from = 1 << 16;  // bytes of a piece from which direct I/O pays
 
 constexpr std::uint64_t longest_stretch = block_bytes + block_bytes / 2;
 
-// A part of a piece: what one thread does at once. One block, or the last two where the last is short: short writes keep the storage less busy.
+// A part of a piece: what one thread does at once. One block, or the last two where the last is short: short writes
+// keep the storage less busy.
 struct Stretch {
   std::size_t piece = 0;
-  std::uint64_t begin = 0;                         // bytes of the piece before it: whole blocks
+  std::uint64_t begin = 0;  // bytes of the piece before it: whole blocks
   std::uint64_t bytes = 0;
-  std::vector<Hash128> blocks;                     // their hashes
+  std::vector<Hash128> blocks;  // their hashes
   Fingerprint fingerprint;
-  std::vector<std::byte> rest;                     // its last bytes as they were hashed, which cannot go around the page cache
+  std::vector<std::byte> rest;  // its last bytes as they were hashed, which cannot go around the page cache
 };
 
 struct Free {
@@ -72,12 +74,13 @@ class Pass {
   std::span<const HeldPiece> pieces_;
   std::vector<Stretch> stretches_;
   std::atomic<std::size_t> next_{0};
-  std::mutex mutex_;                               // guards failure_
+  std::mutex mutex_;  // guards failure_
   std::exception_ptr failure_;
 };
 
-// What is written around the page cache and what is merely fingerprinted take turns, in proportion: the one kind keeps the storage busy, the
-// other the processor. What goes through the cache comes last, for each such write would wait until all writes around it are done.
+// What is written around the page cache and what is merely fingerprinted take turns, in proportion: the one kind keeps
+// the storage busy, the other the processor. What goes through the cache comes last, for each such write would wait
+// until all writes around it are done.
 Pass::Pass(std::span<const HeldPiece> pieces) : pieces_(pieces) {
   std::vector<Stretch> around, read, through;
   for (std::size_t piece = 0; piece < pieces.size(); ++piece) {
@@ -98,8 +101,9 @@ std::vector<PieceRecord> Pass::run() {
   for (const HeldPiece& piece : pieces_) bytes += piece.bytes.size();
   std::vector<std::jthread> helpers;
   try {
-    while (helpers.size() + 1 < most_threads && (helpers.size() + 1) * block_bytes < bytes) helpers.emplace_back([this] { work(); });
-  } catch (const std::system_error&) {   // the system gives no more threads: fewer do the same
+    while (helpers.size() + 1 < most_threads && (helpers.size() + 1) * block_bytes < bytes)
+      helpers.emplace_back([this] { work(); });
+  } catch (const std::system_error&) {  // the system gives no more threads: fewer do the same
   }
   work();
   helpers.clear();
@@ -114,7 +118,8 @@ std::vector<PieceRecord> Pass::run() {
   for (const Stretch& stretch : stretches_) {
     PieceRecord& record = records[stretch.piece];
     record.fingerprint += stretch.fingerprint;
-    std::copy(stretch.blocks.begin(), stretch.blocks.end(), record.blocks.begin() + static_cast<std::ptrdiff_t>(stretch.begin / block_bytes));
+    std::copy(stretch.blocks.begin(), stretch.blocks.end(),
+              record.blocks.begin() + static_cast<std::ptrdiff_t>(stretch.begin / block_bytes));
   }
   return records;
 }
@@ -130,11 +135,13 @@ void Pass::work() noexcept {
   }
 }
 
-// Memory that is not aligned for direct I/O is copied first; what is hashed is then the copy, so that no byte can change in between.
+// Memory that is not aligned for direct I/O is copied first; what is hashed is then the copy, so that no byte can
+// change in between.
 void Pass::take(Stretch& stretch, AlignedMemory& bounce) const {
   const HeldPiece& held = pieces_[stretch.piece];
   const auto bytes = held.bytes.subspan(stretch.begin, stretch.bytes);
-  const bool copies = goes_around(held) && reinterpret_cast<std::uintptr_t>(bytes.data()) % held.place->part->direct_alignment() != 0;
+  const bool copies =
+      goes_around(held) && reinterpret_cast<std::uintptr_t>(bytes.data()) % held.place->part->direct_alignment() != 0;
   if (copies && !bounce) bounce = stretch_of_memory();
   for (std::uint64_t done = 0; done < stretch.bytes; done += block_bytes)
     add_block(stretch, stretch.begin + done, copies ? bounce.get() + done : nullptr);
@@ -154,7 +161,8 @@ void Pass::add_block(Stretch& stretch, std::uint64_t begin, std::byte* copy) con
       chunk = {copy + done, chunk.size()};
     }
     if (held.place) hash.add(chunk);
-    stretch.fingerprint += fingerprint(held.piece.global, held.piece.dtype, held.piece.box, chunk, static_cast<std::int64_t>((begin + done) / element));
+    stretch.fingerprint += fingerprint(held.piece.global, held.piece.dtype, held.piece.box, chunk,
+                                       static_cast<std::int64_t>((begin + done) / element));
   }
   if (held.place) stretch.blocks.push_back(hash.digest());
 }
@@ -183,7 +191,8 @@ void Pass::write_rests() const {
 
 std::vector<PieceRecord> pass_over(std::span<const HeldPiece> pieces) {
   for (const HeldPiece& held : pieces)
-    invariant(held.bytes.size() == bytes_of(held.piece), fmt::format("{} has the bytes of its box {}", held.piece.tensor, to_text(held.piece.box)));
+    invariant(held.bytes.size() == bytes_of(held.piece),
+              fmt::format("{} has the bytes of its box {}", held.piece.tensor, to_text(held.piece.box)));
   return Pass(pieces).run();
 }
 

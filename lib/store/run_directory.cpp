@@ -43,7 +43,7 @@ std::optional<double> metric_of(const CheckpointEntry& entry, const std::string&
     for (const auto& [key, value] : read_manifest(entry.path).metrics) {
       if (key == name) return value;
     }
-  } catch (const Error&) {   // damaged: it has no metric; who asks for soundness is told separately
+  } catch (const Error&) {  // damaged: it has no metric; who asks for soundness is told separately
   }
   return std::nullopt;
 }
@@ -65,11 +65,13 @@ void remove_tree(const Path& path) {
 
 // The named checkpoint, which must be sound.
 Found exactly(const CheckpointEntry& entry, const std::function<std::optional<std::string>(const Path&)>& defect) {
-  if (const auto reason = defect(entry.path)) fail(ExitCode::input, "the checkpoint {} cannot be used: {}", entry.path.string(), *reason);
+  if (const auto reason = defect(entry.path))
+    fail(ExitCode::input, "the checkpoint {} cannot be used: {}", entry.path.string(), *reason);
   return {entry, {}};
 }
 
-Found best_of(const Path& run, const std::string& metric, const std::function<std::optional<std::string>(const Path&)>& defect) {
+Found best_of(const Path& run, const std::string& metric,
+              const std::function<std::optional<std::string>(const Path&)>& defect) {
   Found found;
   double least = 0;
   for (const CheckpointEntry& entry : list_checkpoints(run)) {
@@ -95,7 +97,9 @@ std::string read_holder(const FileDescriptor& file) {
 }  // namespace
 
 Path checkpoints_folder(const Path& run) { return run / "checkpoints"; }
-Path checkpoint_folder(const Path& run, std::int64_t step) { return checkpoints_folder(run) / fmt::format("{}{:010}", step_prefix, step); }
+Path checkpoint_folder(const Path& run, std::int64_t step) {
+  return checkpoints_folder(run) / fmt::format("{}{:010}", step_prefix, step);
+}
 Path staging_folder(const Path& run, std::int64_t step, const std::string& uuid) {
   return checkpoints_folder(run) / fmt::format(".stage-{:010}-{}", step, uuid);
 }
@@ -110,7 +114,8 @@ std::vector<CheckpointEntry> list_checkpoints(const Path& run) {
   for (const Path& path : names_in(checkpoints_folder(run))) {
     if (const auto step = step_of(path)) entries.push_back({path, *step});
   }
-  std::sort(entries.begin(), entries.end(), [](const CheckpointEntry& a, const CheckpointEntry& b) { return a.step < b.step; });
+  std::sort(entries.begin(), entries.end(),
+            [](const CheckpointEntry& a, const CheckpointEntry& b) { return a.step < b.step; });
   return entries;
 }
 
@@ -151,15 +156,15 @@ Found find_at(const Path& path, const std::function<std::optional<std::string>(c
   }
   Found found = find_latest(path, defect);
   if (!found.checkpoint) {
-    fail(ExitCode::input, "{} is neither a checkpoint (no {}) nor a run with a sound one{}", path.string(), manifest_file,
-         found.rejected.empty() ? "" : "; " + join(found.rejected, "; "));
+    fail(ExitCode::input, "{} is neither a checkpoint (no {}) nor a run with a sound one{}", path.string(),
+         manifest_file, found.rejected.empty() ? "" : "; " + join(found.rejected, "; "));
   }
   return found;
 }
 
-std::vector<CheckpointEntry> superfluous(const std::vector<CheckpointEntry>& entries, const Retention& retention,
-                                         const std::function<bool(const CheckpointEntry&)>& sound,
-                                         const std::function<std::optional<double>(const CheckpointEntry&)>& metric) {
+std::vector<CheckpointEntry> prunable(const std::vector<CheckpointEntry>& entries, const Retention& retention,
+                                      const std::function<bool(const CheckpointEntry&)>& sound,
+                                      const std::function<std::optional<double>(const CheckpointEntry&)>& metric) {
   const std::size_t keep = static_cast<std::size_t>(std::max<std::int64_t>(retention.keep_last, 1));
   std::optional<std::size_t> newest_sound;
   std::optional<std::size_t> best;
@@ -173,17 +178,18 @@ std::vector<CheckpointEntry> superfluous(const std::vector<CheckpointEntry>& ent
   }
   std::vector<CheckpointEntry> victims;
   for (std::size_t i = 0; i + keep < entries.size(); ++i) {
-    const bool pinned = std::find(retention.pinned.begin(), retention.pinned.end(), entries[i].step) != retention.pinned.end();
+    const bool pinned =
+        std::find(retention.pinned.begin(), retention.pinned.end(), entries[i].step) != retention.pinned.end();
     if (!pinned && i != newest_sound && i != best) victims.push_back(entries[i]);
   }
   return victims;
 }
 
-std::vector<std::int64_t> retire(const Path& run, const Retention& retention) {
+std::vector<std::int64_t> prune(const Path& run, const Retention& retention) {
   const Path folder = checkpoints_folder(run);
   const auto metric = [&](const CheckpointEntry& entry) { return metric_of(entry, retention.best_metric); };
   std::vector<std::int64_t> removed;
-  for (const CheckpointEntry& victim : superfluous(list_checkpoints(run), retention, has_sound_manifest, metric)) {
+  for (const CheckpointEntry& victim : prunable(list_checkpoints(run), retention, has_sound_manifest, metric)) {
     publish_rename(victim.path, folder / fmt::format(".trash-{}-{}", victim.path.filename().string(), make_uuid()));
     removed.push_back(victim.step);
   }

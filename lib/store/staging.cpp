@@ -22,10 +22,12 @@ namespace lockstep {
 
 namespace {
 
-std::uint64_t room(const struct statvfs& status) { return static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize; }
+std::uint64_t room(const struct statvfs& status) {
+  return static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
+}
 
 std::uint64_t free_bytes(const Path& folder) {
-  struct statvfs status {};
+  struct statvfs status{};
   if (::statvfs(folder.c_str(), &status) != 0) fail_errno("ask for the free space of", folder);
   return room(status);
 }
@@ -41,8 +43,8 @@ void publish_folder(const Path& from, const Path& to) {
   }
 }
 
-// Parts have the sizes that their sealers reported, every element is in one piece, and the pieces make up the tensors: a tensor's
-// fingerprint is then the sum of its pieces'.
+// Parts have the sizes that their sealers reported, every element is in one piece, and the pieces make up the tensors:
+// a tensor's fingerprint is then the sum of its pieces'.
 void complete_tensors(const CheckpointPlan& plan, const StagedState& state, std::vector<StoredTensor>& tensors) {
   std::vector<std::vector<Box>> boxes(tensors.size());
   for (StoredTensor& tensor : tensors) tensor.fingerprint = {};
@@ -57,7 +59,7 @@ void complete_tensors(const CheckpointPlan& plan, const StagedState& state, std:
 }
 
 void check_size(const Path& path, std::uint64_t bytes) {
-  struct stat status {};
+  struct stat status{};
   if (::stat(path.c_str(), &status) != 0) fail_errno("look at", path);
   if (static_cast<std::uint64_t>(status.st_size) != bytes)
     fail(ExitCode::storage, "{} has {} bytes, its writer reported {}", path.string(), status.st_size, bytes);
@@ -67,7 +69,8 @@ void check_size(const Path& path, std::uint64_t bytes) {
 
 std::string make_uuid() {
   std::array<std::uint64_t, 2> bits{};
-  if (::getrandom(bits.data(), sizeof bits, 0) != static_cast<ssize_t>(sizeof bits)) fail_errno("draw random bits from", "the system");
+  if (::getrandom(bits.data(), sizeof bits, 0) != static_cast<ssize_t>(sizeof bits))
+    fail_errno("draw random bits from", "the system");
   return fmt::format("{:016x}{:016x}", bits[0], bits[1]);
 }
 
@@ -79,7 +82,8 @@ void make_staging(const Path& staging, const CheckpointPlan& plan) {
   const std::uint64_t available = free_bytes(staging.parent_path());
   if (available < needed) {
     throw Error(ExitCode::storage,
-                fmt::format("cannot stage {}: needs {}, {} free", staging.string(), human_bytes(needed), human_bytes(available)),
+                fmt::format("cannot stage {}: needs {}, {} free", staging.string(), human_bytes(needed),
+                            human_bytes(available)),
                 "free some space, or keep fewer checkpoints");
   }
   make_folder(staging);
@@ -106,9 +110,10 @@ Manifest seal_checkpoint(const Path& staging, const CheckpointPlan& plan, const 
   const std::string content = read_file(index);
   facts.files.push_back({std::string(index_file), content.size(), hash128(content)});
 
-  std::set<Path> folders;   // the names in every folder are durable before the manifest is
+  std::set<Path> folders;  // the names in every folder are durable before the manifest is
   for (const PlannedFile& file : plan.files) {
-    for (Path folder = (staging / file.path).parent_path(); folder != staging; folder = folder.parent_path()) folders.insert(folder);
+    for (Path folder = (staging / file.path).parent_path(); folder != staging; folder = folder.parent_path())
+      folders.insert(folder);
   }
   for (const Path& folder : folders) sync_folder(folder);
   publish_file(staging / manifest_file, manifest_text(facts));
@@ -123,7 +128,9 @@ void publish_checkpoint(const Path& staging, const Path& checkpoint) {
 
 void replace_checkpoint(const Path& staging, const Path& checkpoint) {
   if (!std::filesystem::exists(std::filesystem::symlink_status(checkpoint))) return publish_folder(staging, checkpoint);
-  const auto exchange = [&] { return ::renameat2(AT_FDCWD, staging.c_str(), AT_FDCWD, checkpoint.c_str(), RENAME_EXCHANGE) == 0; };
+  const auto exchange = [&] {
+    return ::renameat2(AT_FDCWD, staging.c_str(), AT_FDCWD, checkpoint.c_str(), RENAME_EXCHANGE) == 0;
+  };
   if (exchange()) {
     try {
       sync_folder(checkpoint.parent_path());
@@ -131,9 +138,10 @@ void replace_checkpoint(const Path& staging, const Path& checkpoint) {
       exchange();
       throw;
     }
-    return abandon_staging(staging);   // which holds the older one now
+    return abandon_staging(staging);  // which holds the older one now
   }
-  const Path trash = checkpoint.parent_path() / fmt::format(".trash-{}-{}", checkpoint.filename().string(), make_uuid());
+  const Path trash =
+      checkpoint.parent_path() / fmt::format(".trash-{}-{}", checkpoint.filename().string(), make_uuid());
   publish_folder(checkpoint, trash);
   try {
     publish_folder(staging, checkpoint);
@@ -141,7 +149,7 @@ void replace_checkpoint(const Path& staging, const Path& checkpoint) {
     ::rename(trash.c_str(), checkpoint.c_str());
     throw;
   }
-  std::error_code ignored;   // what stays is trash, and is removed with the next save
+  std::error_code ignored;  // what stays is trash, and is removed with the next save
   std::filesystem::remove_all(trash, ignored);
 }
 
@@ -153,11 +161,13 @@ void abandon_staging(const Path& staging) noexcept {
 }
 
 Error with_room(const Error& error, const Path& folder, std::uint64_t needed) {
-  struct statvfs status {};
+  struct statvfs status{};
   if (error.code() != ExitCode::storage || ::statvfs(folder.c_str(), &status) != 0) return error;
   const std::uint64_t available = room(status);
   if (available >= needed) return error;
-  return {error.code(), fmt::format("{} (needs {}, {} free)", error.what(), human_bytes(needed), human_bytes(available)), error.hint()};
+  return {error.code(),
+          fmt::format("{} (needs {}, {} free)", error.what(), human_bytes(needed), human_bytes(available)),
+          error.hint()};
 }
 
 }  // namespace lockstep

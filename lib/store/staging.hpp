@@ -1,5 +1,5 @@
-// A checkpoint in the making: a hidden folder that becomes the checkpoint in one rename, after its manifest was written last. Serial; the
-// ranks of a job share it (checkpoint/save.hpp), checkpoint-reshard does it alone.
+// A checkpoint in the making: a hidden folder that becomes the checkpoint in one rename, after its manifest was written
+// last. Serial; the ranks of a job share it (checkpoint/save.hpp), checkpoint-reshard does it alone.
 #pragma once
 
 #include "base/error.hpp"
@@ -18,8 +18,8 @@ std::string make_uuid();
 /// What goes into Manifest::software.
 std::string software_name();
 
-/// Creates the staging folder and the folders of the plan's parts. Throws Error(storage), also if the file system has less than 1.05 times
-/// the plan's bytes free, naming both.
+/// Creates the staging folder and the folders of the plan's parts. Throws Error(storage), also if the file system has
+/// less than 1.05 times the plan's bytes free, naming both.
 void make_staging(const Path& staging, const CheckpointPlan& plan);
 
 /// What happened to each piece and file, by number; filled rank by rank.
@@ -28,22 +28,23 @@ struct StagedState {
   std::vector<SealedPart> files;
 };
 
-/// Checks sizes and coverage, adds the pieces' fingerprints up to the tensors', writes INDEX.h5, then MANIFEST.json. `facts` brings step,
-/// uuid, mesh, components, metrics and documents; the rest is filled in. Throws Error(storage), Error(bug). Returns the manifest.
+/// Checks sizes and coverage, adds the pieces' fingerprints up to the tensors', writes INDEX.h5, then MANIFEST.json.
+/// `facts` brings step, uuid, mesh, components, metrics and documents; the rest is filled in. Throws Error(storage),
+/// Error(bug). Returns the manifest.
 Manifest seal_checkpoint(const Path& staging, const CheckpointPlan& plan, const StagedState& state, Manifest facts);
 
 /// Renames the staging folder into place. Throws Error(storage), also if the target exists.
 void publish_checkpoint(const Path& staging, const Path& checkpoint);
-/// The same, but an older checkpoint of that name gives way: it is exchanged in one step where the file system can, and removed. Where this
-/// throws, the older one is in its place again.
+/// The same, but an older checkpoint of that name gives way: it is exchanged in one step where the file system can, and
+/// removed. Where this throws, the older one is in its place again.
 void replace_checkpoint(const Path& staging, const Path& checkpoint);
 
-/// Removes what a failed save has staged, so that failures do not fill the disk; never throws, for the error that led here is the one to
-/// tell. What cannot be removed is left as .trash-….
+/// Removes what a failed save has staged, so that failures do not fill the disk; never throws, for the error that led
+/// here is the one to tell. What cannot be removed is left as .trash-….
 void abandon_staging(const Path& staging) noexcept;
 
-/// The error of a write, with the room that was needed and the room there is, where the one exceeds the other: "… (needs 412 MiB, 96 MiB
-/// free)". Local.
+/// The error of a write, with the room that was needed and the room there is, where the one exceeds the other: "…
+/// (needs 412 MiB, 96 MiB free)". Local.
 Error with_room(const Error& error, const Path& folder, std::uint64_t needed);
 
 }  // namespace lockstep

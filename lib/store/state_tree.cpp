@@ -8,12 +8,14 @@
 namespace lockstep {
 
 void StateTree::claim(const std::string& name) const {
-  const bool readable = !name.empty() && std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+  const bool readable =
+      !name.empty() && std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
   invariant(readable && name.front() != '/' && name.back() != '/' && name.find("//") == std::string::npos,
             fmt::format("'{}' can name state", name));
   const auto taken = [&](const auto& entry) { return entry.name == name; };
-  invariant(std::none_of(tensors_.begin(), tensors_.end(), taken) && std::none_of(aliases_.begin(), aliases_.end(), taken),
-            fmt::format("the name '{}' is used once in a state tree", name));
+  invariant(
+      std::none_of(tensors_.begin(), tensors_.end(), taken) && std::none_of(aliases_.begin(), aliases_.end(), taken),
+      fmt::format("the name '{}' is used once in a state tree", name));
 }
 
 void StateTree::add(std::string name, Layout layout, std::span<std::byte> bytes) {
@@ -27,7 +29,8 @@ void StateTree::add_alias(std::string name, std::string target) {
 }
 
 void StateTree::set(const std::string& name, const Json& value) {
-  const auto same = std::find_if(values_.begin(), values_.end(), [&](const auto& entry) { return entry.first == name; });
+  const auto same =
+      std::find_if(values_.begin(), values_.end(), [&](const auto& entry) { return entry.first == name; });
   if (same != values_.end()) {
     same->second = to_text(value);
   } else {

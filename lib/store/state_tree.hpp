@@ -1,5 +1,5 @@
-// What a component has to save: named tensors, each as the box of a logical tensor that this rank holds in host memory, and small values.
-// The same tree is filled again by a load. Which ranks hold equal state: store/component.hpp.
+// What a component has to save: named tensors, each as the box of a logical tensor that this rank holds in host memory,
+// and small values. The same tree is filled again by a load. Which ranks hold equal state: store/component.hpp.
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -14,20 +14,22 @@
 namespace lockstep {
 
 struct StateTensor {
-  std::string name;               // logical, within its component: "h.0.attn.c_attn.weight", "exp_avg/wte.weight"
+  std::string name;  // logical, within its component: "h.0.attn.c_attn.weight", "exp_avg/wte.weight"
   Layout layout;
-  std::span<std::byte> bytes;     // the box of this rank, row-major; read by a save, filled by a load
+  std::span<std::byte> bytes;  // the box of this rank, row-major; read by a save, filled by a load
 };
 
 struct StateAlias {
-  std::string name;               // "lm_head.weight"
-  std::string target;             // a tensor of the same tree, whose bytes are this one's: stored once
+  std::string name;    // "lm_head.weight"
+  std::string target;  // a tensor of the same tree, whose bytes are this one's: stored once
 };
 
-/// Entries keep the order in which they are added. Names are free text without control characters; two entries never share one.
+/// Entries keep the order in which they are added. Names are free text without control characters; two entries never
+/// share one.
 class StateTree {
  public:
-  /// The bytes must stay valid until the save or load that asked for the tree has returned. Throws Error(bug) for a name taken or empty.
+  /// The bytes must stay valid until the save or load that asked for the tree has returned. Throws Error(bug) for a
+  /// name taken or empty.
   void add(std::string name, Layout layout, std::span<std::byte> bytes);
   void add_alias(std::string name, std::string target);
   /// A small value: a step count, a data position. Replaces one of the same name.
@@ -47,7 +49,7 @@ class StateTree {
   void claim(const std::string& name) const;
   std::vector<StateTensor> tensors_;
   std::vector<StateAlias> aliases_;
-  std::vector<std::pair<std::string, std::string>> values_;   // name, JSON text
+  std::vector<std::pair<std::string, std::string>> values_;  // name, JSON text
 };
 
 }  // namespace lockstep

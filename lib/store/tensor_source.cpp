@@ -12,7 +12,8 @@ const TensorDescription& find_tensor(const TensorSource& source, const std::stri
     names.push_back(tensor.name);
   }
   const auto near = nearest(name, names);
-  throw Error(ExitCode::input, fmt::format("there is no tensor '{}'", name), near ? fmt::format("the nearest name is '{}'", *near) : "");
+  throw Error(ExitCode::input, fmt::format("there is no tensor '{}'", name),
+              near ? fmt::format("the nearest name is '{}'", *near) : "");
 }
 
 }  // namespace lockstep

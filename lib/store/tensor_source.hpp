@@ -1,5 +1,5 @@
-// Tensors by (logical name, box): the one way to read weights, whoever wrote them (checkpoint, safetensors), and to write them for
-// someone else. Serial; large tensors are read piecewise.
+// Tensors by (logical name, box): the one way to read weights, whoever wrote them (checkpoint, safetensors), and to
+// write them for someone else. Serial; large tensors are read piecewise.
 #pragma once
 
 #include "layout/dtype.hpp"
@@ -13,7 +13,7 @@
 namespace lockstep {
 
 struct TensorDescription {
-  std::string name;             // logical: the Hugging Face name
+  std::string name;  // logical: the Hugging Face name
   Shape shape;
   DType dtype = DType::f32;
   bool operator==(const TensorDescription&) const = default;
@@ -37,7 +37,8 @@ class TensorSink {
   virtual ~TensorSink() = default;
   /// Writes rows of a declared tensor: the box covers whole rows of dim 0, in order. Throws Error(storage).
   virtual void write(const std::string& name, const Box& box, std::span<const std::byte> bytes) = 0;
-  /// Makes the result complete and current; nothing is visible before. Throws Error(storage), Error(bug) if rows are missing.
+  /// Makes the result complete and current; nothing is visible before. Throws Error(storage), Error(bug) if rows are
+  /// missing.
   virtual void finish() = 0;
 };
 

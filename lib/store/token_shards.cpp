@@ -22,7 +22,8 @@ std::span<const Element> elements(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const Element*>(bytes.data()), bytes.size() / sizeof(Element)};
 }
 
-// A mapped shard. Datasets of less than a page may lie anywhere in the file; those are copied so that elements are aligned.
+// A mapped shard. Datasets of less than a page may lie anywhere in the file; those are copied so that elements are
+// aligned.
 class Shard {
  public:
   Shard(const Path& path, const ShardEntry& entry, int token_bytes, std::int64_t first)
@@ -48,22 +49,27 @@ class Shard {
     return elements<std::uint32_t>(tokens_).subspan(offset, length);
   }
 
-  [[noreturn]] void fail_damaged(const std::string& how) const { fail(ExitCode::input, "{} is damaged: {}", path_.string(), how); }
+  [[noreturn]] void fail_damaged(const std::string& how) const {
+    fail(ExitCode::input, "{} is damaged: {}", path_.string(), how);
+  }
 
   void verify_hash() const {
     const Hash128 actual = hash128(file_.bytes());
     if (actual != entry_.hash) {
-      fail(ExitCode::input, "{} is damaged: its hash is {}, DATASET.json says {}", path_.string(), to_hex(actual), to_hex(entry_.hash));
+      fail(ExitCode::input, "{} is damaged: its hash is {}, DATASET.json says {}", path_.string(), to_hex(actual),
+           to_hex(entry_.hash));
     }
   }
 
  private:
-  std::span<const std::byte> view(const Hdf5File& hdf5, const char* name, DType dtype, std::int64_t count, std::vector<std::uint64_t>& copy) const {
+  std::span<const std::byte> view(const Hdf5File& hdf5, const char* name, DType dtype, std::int64_t count,
+                                  std::vector<std::uint64_t>& copy) const {
     const Hdf5Dataset dataset = hdf5.has(name) ? hdf5.dataset(name) : Hdf5Dataset{};
     const Shape expected{count};
-    if (dataset.path.empty() || dataset.dtype != dtype || dataset.shape != expected || dataset.offset > file_.bytes().size() ||
-        dataset.bytes > file_.bytes().size() - dataset.offset) {
-      fail(ExitCode::input, "{}: {} is not a whole dataset of {} elements of {}, as DATASET.json says", path_.string(), name, count, name_of(dtype));
+    if (dataset.path.empty() || dataset.dtype != dtype || dataset.shape != expected ||
+        dataset.offset > file_.bytes().size() || dataset.bytes > file_.bytes().size() - dataset.offset) {
+      fail(ExitCode::input, "{}: {} is not a whole dataset of {} elements of {}, as DATASET.json says", path_.string(),
+           name, count, name_of(dtype));
     }
     const std::span<const std::byte> bytes = file_.bytes().subspan(dataset.offset, dataset.bytes);
     if (dataset.offset % sizeof(std::uint64_t) == 0) return bytes;
@@ -98,22 +104,25 @@ struct TokenStream::State {
   const Shard& at(std::int64_t position) const { return *shards[static_cast<std::size_t>(position / shard_tokens)]; }
 };
 
-TokenStream::TokenStream(const Path& folder, const DatasetManifest& manifest, DataSplit split) : state_(std::make_unique<State>()) {
+TokenStream::TokenStream(const Path& folder, const DatasetManifest& manifest, DataSplit split)
+    : state_(std::make_unique<State>()) {
   const SplitEntry& entry = manifest.of(split);
   state_->shard_tokens = manifest.shard_tokens;
   state_->vocabulary = manifest.vocabulary;
   for (const ShardEntry& shard : entry.shards) {
     const bool last = &shard == &entry.shards.back();
     if (shard.tokens > manifest.shard_tokens || (!last && shard.tokens != manifest.shard_tokens)) {
-      fail(ExitCode::input, "{}: the shard {} has {} tokens instead of {}", folder.string(), shard.file, shard.tokens, manifest.shard_tokens);
+      fail(ExitCode::input, "{}: the shard {} has {} tokens instead of {}", folder.string(), shard.file, shard.tokens,
+           manifest.shard_tokens);
     }
-    state_->shards.push_back(std::make_unique<Shard>(folder / shard.file, shard, manifest.token_bytes(), state_->tokens));
+    state_->shards.push_back(
+        std::make_unique<Shard>(folder / shard.file, shard, manifest.token_bytes(), state_->tokens));
     state_->tokens += shard.tokens;
     state_->documents += shard.documents;
   }
   if (state_->tokens != entry.tokens || state_->documents != entry.documents) {
-    fail(ExitCode::input, "{}: the shards of {} hold {} tokens in {} documents, DATASET.json says {} in {}", folder.string(), name_of(split),
-         state_->tokens, state_->documents, entry.tokens, entry.documents);
+    fail(ExitCode::input, "{}: the shards of {} hold {} tokens in {} documents, DATASET.json says {} in {}",
+         folder.string(), name_of(split), state_->tokens, state_->documents, entry.tokens, entry.documents);
   }
 }
 
@@ -130,18 +139,23 @@ TokenRun TokenStream::run(std::int64_t begin, std::int64_t count) const {
 }
 
 void TokenStream::copy(std::int64_t begin, std::span<std::int32_t> out) const {
-  invariant(begin >= 0 && begin + static_cast<std::int64_t>(out.size()) <= state_->tokens, "tokens are read within the stream");
+  invariant(begin >= 0 && begin + static_cast<std::int64_t>(out.size()) <= state_->tokens,
+            "tokens are read within the stream");
   while (!out.empty()) {
-    const std::size_t copied = std::visit([&](const auto& tokens) {
-      const auto vocabulary = static_cast<std::uint64_t>(state_->vocabulary);
-      std::uint32_t highest = 0;
-      std::ranges::transform(tokens, out.begin(), [&highest](auto token) {
-        highest = std::max<std::uint32_t>(highest, token);
-        return static_cast<std::int32_t>(token);
-      });
-      if (highest >= vocabulary) state_->at(begin).fail_damaged(fmt::format("it holds the token {}, the vocabulary has {}", highest, vocabulary));
-      return tokens.size();
-    }, run(begin, static_cast<std::int64_t>(out.size())));
+    const std::size_t copied = std::visit(
+        [&](const auto& tokens) {
+          const auto vocabulary = static_cast<std::uint64_t>(state_->vocabulary);
+          std::uint32_t highest = 0;
+          std::ranges::transform(tokens, out.begin(), [&highest](auto token) {
+            highest = std::max<std::uint32_t>(highest, token);
+            return static_cast<std::int32_t>(token);
+          });
+          if (highest >= vocabulary)
+            state_->at(begin).fail_damaged(
+                fmt::format("it holds the token {}, the vocabulary has {}", highest, vocabulary));
+          return tokens.size();
+        },
+        run(begin, static_cast<std::int64_t>(out.size())));
     out = out.subspan(copied);
     begin += static_cast<std::int64_t>(copied);
   }
@@ -154,11 +168,14 @@ std::vector<std::int64_t> TokenStream::document_starts(std::int64_t begin, std::
   while (begin < end) {
     const Shard& shard = state_->at(begin);
     const std::span<const std::uint64_t> documents = shard.documents();
-    for (auto at = std::ranges::lower_bound(documents, static_cast<std::uint64_t>(begin - shard.first())); at != documents.end(); ++at) {
-      if (*at >= static_cast<std::uint64_t>(shard.end() - shard.first())) shard.fail_damaged("a document starts behind its end");
+    for (auto at = std::ranges::lower_bound(documents, static_cast<std::uint64_t>(begin - shard.first()));
+         at != documents.end(); ++at) {
+      if (*at >= static_cast<std::uint64_t>(shard.end() - shard.first()))
+        shard.fail_damaged("a document starts behind its end");
       const std::int64_t start = shard.first() + static_cast<std::int64_t>(*at);
       if (start >= end) break;
-      if (start < begin || (!starts.empty() && start <= starts.back())) shard.fail_damaged("its documents do not start one after the other");
+      if (start < begin || (!starts.empty() && start <= starts.back()))
+        shard.fail_damaged("its documents do not start one after the other");
       starts.push_back(start);
     }
     begin = shard.end();
@@ -196,7 +213,8 @@ ShardWriter::ShardWriter(const Path& path, int token_bytes, std::int64_t tokens,
   Hdf5File hdf5 = Hdf5File::create(path);
   hdf5.set_attribute("/", "format", "lockstep tokens");
   hdf5.set_attribute("/", "version", std::int64_t{1});
-  state_->tokens_offset = hdf5.create_dataset(tokens_path, token_bytes == 2 ? DType::u16 : DType::u32, Shape{tokens}).offset;
+  state_->tokens_offset =
+      hdf5.create_dataset(tokens_path, token_bytes == 2 ? DType::u16 : DType::u32, Shape{tokens}).offset;
   state_->documents_offset = hdf5.create_dataset(documents_path, DType::u64, Shape{documents}).offset;
   hdf5.close();
   state_->file = open_file(path, O_RDWR);
@@ -209,7 +227,8 @@ void ShardWriter::start_document() { state_->documents.push_back(static_cast<std
 
 void ShardWriter::append(std::span<const std::uint32_t> tokens) {
   constexpr std::size_t flush_bytes = std::size_t{1} << 20;
-  invariant(state_->appended() + static_cast<std::int64_t>(tokens.size()) <= state_->tokens, "a shard holds the tokens that were announced");
+  invariant(state_->appended() + static_cast<std::int64_t>(tokens.size()) <= state_->tokens,
+            "a shard holds the tokens that were announced");
   const std::size_t before = state_->buffer.size();
   state_->buffer.resize(before + tokens.size() * static_cast<std::size_t>(state_->token_bytes));
   std::byte* const out = state_->buffer.data() + before;
@@ -226,7 +245,8 @@ void ShardWriter::append(std::span<const std::uint32_t> tokens) {
 
 ShardEntry ShardWriter::finish() {
   state_->flush();
-  invariant(state_->written == state_->tokens && static_cast<std::int64_t>(state_->documents.size()) == state_->announced_documents,
+  invariant(state_->written == state_->tokens &&
+                static_cast<std::int64_t>(state_->documents.size()) == state_->announced_documents,
             "a shard holds the tokens and documents that were announced");
   write_at(state_->file, std::as_bytes(std::span(state_->documents)), state_->documents_offset, state_->path);
   sync_file(state_->file, state_->path);

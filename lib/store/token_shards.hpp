@@ -1,6 +1,7 @@
-// A prepared dataset on disk: FOLDER/DATASET.json, written last, and FOLDER/{train,validation}/tokens-NNNNN.h5. A split is one stream of
-// tokens, documents joined by the end-of-text token, cut into shards of equal length; shards are mapped and read in place.
-// Who makes them from text: data/prepare.hpp. Which tokens a training step takes: data/feed.hpp.
+// A prepared dataset on disk: FOLDER/DATASET.json, written last, and FOLDER/{train,validation}/tokens-NNNNN.h5. A split
+// is one stream of tokens, documents joined by the end-of-text token, cut into shards of equal length; shards are
+// mapped and read in place. Who makes them from text: data/prepare.hpp. Which tokens a training step takes:
+// data/data_loader.hpp.
 #pragma once
 
 #include "base/files.hpp"
@@ -19,31 +20,31 @@
 namespace lockstep {
 
 enum class DataSplit { train, validation };
-std::string_view name_of(DataSplit split);   // "train", "validation": also the folder's name
+std::string_view name_of(DataSplit split);  // "train", "validation": also the folder's name
 
 struct ShardEntry {
-  std::string file;                // within the dataset's folder: "train/tokens-00000.h5"
+  std::string file;  // within the dataset's folder: "train/tokens-00000.h5"
   std::int64_t tokens = 0;
-  std::int64_t documents = 0;      // that start in this shard
-  std::uint64_t bytes = 0;         // of the file
-  Hash128 hash;                    // of the file
+  std::int64_t documents = 0;  // that start in this shard
+  std::uint64_t bytes = 0;     // of the file
+  Hash128 hash;                // of the file
 };
 
 struct SplitEntry {
   std::int64_t tokens = 0;
   std::int64_t documents = 0;
-  std::uint64_t text_bytes = 0;    // UTF-8 bytes that were encoded
+  std::uint64_t text_bytes = 0;  // UTF-8 bytes that were encoded
   std::vector<ShardEntry> shards;
 };
 
 /// What DATASET.json says.
 struct DatasetManifest {
-  std::string tokenizer;           // its name
+  std::string tokenizer;  // its name
   Hash128 tokenizer_hash;
   std::int64_t vocabulary = 0;
   std::optional<std::int32_t> end_of_text;
-  std::int64_t shard_tokens = 0;   // of every shard of a split but the last
-  std::string options;             // JSON text of what made it, for people and for look-up
+  std::int64_t shard_tokens = 0;  // of every shard of a split but the last
+  std::string options;            // JSON text of what made it, for people and for look-up
   SplitEntry train;
   SplitEntry validation;
 
@@ -62,7 +63,8 @@ using TokenRun = std::variant<std::span<const std::uint16_t>, std::span<const st
 /// A split, mapped read-only: random access to tokens and document starts. Local; many threads may read.
 class TokenStream {
  public:
-  /// Opens all shards of the split and checks counts and file sizes against the manifest. Throws Error(input) naming the file.
+  /// Opens all shards of the split and checks counts and file sizes against the manifest. Throws Error(input) naming
+  /// the file.
   TokenStream(const Path& folder, const DatasetManifest& manifest, DataSplit split);
   ~TokenStream();
   TokenStream(TokenStream&&) noexcept;
@@ -70,7 +72,8 @@ class TokenStream {
 
   std::int64_t tokens() const;
   std::int64_t documents() const;
-  /// Tokens [begin, begin + n) with the largest n ≤ count that one shard holds; begin < tokens(). In place, nothing is copied.
+  /// Tokens [begin, begin + n) with the largest n ≤ count that one shard holds; begin < tokens(). In place, nothing is
+  /// copied.
   TokenRun run(std::int64_t begin, std::int64_t count) const;
   /// Fills `out` with the tokens from `begin`, across shards. Throws Error(bug) beyond the end.
   void copy(std::int64_t begin, std::span<std::int32_t> out) const;
@@ -84,8 +87,9 @@ class TokenStream {
   std::unique_ptr<State> state_;
 };
 
-/// Writes one shard: exactly `tokens` tokens and `documents` starts, announced beforehand, appended in order. The file is whole and
-/// synchronised after finish; a writer that is destroyed before leaves an unfinished file, which belongs into a staging folder.
+/// Writes one shard: exactly `tokens` tokens and `documents` starts, announced beforehand, appended in order. The file
+/// is whole and synchronised after finish; a writer that is destroyed before leaves an unfinished file, which belongs
+/// into a staging folder.
 class ShardWriter {
  public:
   ShardWriter(const Path& path, int token_bytes, std::int64_t tokens, std::int64_t documents);

@@ -57,8 +57,8 @@ std::vector<Holding> holdings_of(const Layout& layout) {
   return holdings;
 }
 
-std::vector<WriteItem> plan_writes(std::span<const std::vector<Holding>> tensors, std::span<const int> element_bytes, int ranks,
-                                   std::uint64_t limit) {
+std::vector<WriteItem> plan_writes(std::span<const std::vector<Holding>> tensors, std::span<const int> element_bytes,
+                                   int ranks, std::uint64_t limit) {
   std::vector<Candidate> candidates;
   for (std::size_t tensor = 0; tensor < tensors.size(); ++tensor) {
     for (const Holding& holding : tensors[tensor]) {
@@ -70,13 +70,15 @@ std::vector<WriteItem> plan_writes(std::span<const std::vector<Holding>> tensors
   std::vector<std::size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return std::tuple(candidates[a].holders->size(), ~candidates[a].bytes) < std::tuple(candidates[b].holders->size(), ~candidates[b].bytes);
+    return std::tuple(candidates[a].holders->size(), ~candidates[a].bytes) <
+           std::tuple(candidates[b].holders->size(), ~candidates[b].bytes);
   });
   std::vector<std::uint64_t> load(static_cast<std::size_t>(ranks), 0);
   for (const std::size_t number : order) {
     Candidate& candidate = candidates[number];
     const Rank writer = *std::min_element(candidate.holders->begin(), candidate.holders->end(), [&](Rank a, Rank b) {
-      return load[static_cast<std::size_t>(a)] < load[static_cast<std::size_t>(b)];   // the first of equals: the lowest rank
+      return load[static_cast<std::size_t>(a)] <
+             load[static_cast<std::size_t>(b)];  // the first of equals: the lowest rank
     });
     candidate.item.writer = writer;
     load[static_cast<std::size_t>(writer)] += candidate.bytes;
@@ -109,7 +111,8 @@ std::optional<std::string> coverage_defect(const Shape& shape, std::span<const B
   std::sort(sorted.begin(), sorted.end(), [](const Box* a, const Box* b) { return a->begin < b->begin; });
   std::vector<const Box*> reaching;
   for (const Box* box : sorted) {
-    if (!shape.empty()) std::erase_if(reaching, [&](const Box* other) { return other->begin[0] + other->extent[0] <= box->begin[0]; });
+    if (!shape.empty())
+      std::erase_if(reaching, [&](const Box* other) { return other->begin[0] + other->extent[0] <= box->begin[0]; });
     for (const Box* other : reaching) {
       if (!empty(intersect(*other, *box))) return fmt::format("{} and {} overlap", to_text(*other), to_text(*box));
     }

@@ -1,9 +1,9 @@
-// Matrix products on row-major data, adding into fp32 or fp64: c = α·op(a)·op(b) + β·c. Uses all threads, one inside a parallel region.
-// Needs no LibTorch headers. Behind it are the BLAS that LibTorch carries and, where the processor has one, its matrix unit: for bf16, and
-// for fp32 in three parts (tensor/kernels/amx_gemm.hpp).
+// Matrix products on row-major data, adding into fp32 or fp64: c = α·op(a)·op(b) + β·c. Uses all threads, one inside a
+// parallel region. Needs no LibTorch headers. Behind it are the BLAS that LibTorch carries and, where the processor has
+// one, its matrix unit: for bf16, and for fp32 in three parts (tensor/kernels/amx_gemm.hpp).
 #pragma once
 
-#include "tensor/kernels/factor.hpp"
+#include "tensor/kernels/matrix_view.hpp"
 #include "tensor/kernels/number.hpp"
 
 #include <cstdint>
@@ -11,23 +11,27 @@
 namespace lockstep {
 
 /// c (m, n; c_stride between rows) = alpha · op(a) (m, k) · op(b) (k, n) + beta · c. With beta = 0, c is not read.
-void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, Factor<float> a, Factor<float> b, double beta, float* c,
-          std::int64_t c_stride);
-void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, Factor<double> a, Factor<double> b, double beta, double* c,
-          std::int64_t c_stride);
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<float> a, MatrixView<float> b,
+          double beta, float* c, std::int64_t c_stride);
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<double> a, MatrixView<double> b,
+          double beta, double* c, std::int64_t c_stride);
 /// Products of bf16 values, exact in fp32, are summed in fp32.
-void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, Factor<Bf16> a, Factor<Bf16> b, double beta, float* c,
-          std::int64_t c_stride);
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<Bf16> a, MatrixView<Bf16> b,
+          double beta, float* c, std::int64_t c_stride);
 
 /// y (m, n; y_stride between rows) = op(a) · op(b) + bias (n, or nullptr): summed as above, rounded to T once.
 template <class T>
-void gemm_rounded(std::int64_t m, std::int64_t n, std::int64_t k, Factor<T> a, Factor<T> b, const T* bias, T* y, std::int64_t y_stride);
+void gemm_rounded(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, const T* bias, T* y,
+                  std::int64_t y_stride);
 
-/// y (m, n) = op(a) · op(b) + base (m, n) + bias (n, or nullptr), in the type of the sums. Rows of y and base follow each other.
+/// y (m, n) = op(a) · op(b) + base (m, n) + bias (n, or nullptr), in the type of the sums. Rows of y and base follow
+/// each other.
 template <class T>
-void gemm_onto(std::int64_t m, std::int64_t n, std::int64_t k, Factor<T> a, Factor<T> b, const Math<T>* base, const T* bias, Math<T>* y);
+void gemm_add(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, const Math<T>* base,
+              const T* bias, Math<T>* y);
 
-/// Whether products use the matrix unit where the processor has one (they do unless told otherwise); not while products run.
+/// Whether products use the matrix unit where the processor has one (they do unless told otherwise); not while products
+/// run.
 void want_matrix_unit(bool wanted);
 bool uses_matrix_unit();
 

@@ -20,13 +20,17 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t huge_page = std::size_t{2} << 20;
-constexpr std::size_t region_bytes = std::size_t{64} << 20;   // taken from the system at once for blocks that are smaller
+constexpr std::size_t region_bytes = std::size_t{64}
+                                     << 20;  // taken from the system at once for blocks that are smaller
 constexpr std::size_t smallest_block = std::size_t{64} << 10;
-constexpr std::size_t block_alignment = 4096;                 // direct I/O reads and writes tensors in place
+constexpr std::size_t block_alignment = 4096;  // direct I/O reads and writes tensors in place
 
-constexpr std::size_t rounded_up(std::size_t bytes, std::size_t granule) { return (bytes + granule - 1) / granule * granule; }
+constexpr std::size_t rounded_up(std::size_t bytes, std::size_t granule) {
+  return (bytes + granule - 1) / granule * granule;
+}
 
-/// Eight sizes an octave, so that blocks are found again; large blocks, which parameters own for the whole run, waste no more than a page.
+/// Eight sizes an octave, so that blocks are found again; large blocks, which parameters own for the whole run, waste
+/// no more than a page.
 std::size_t size_class(std::size_t bytes) {
   if (bytes >= region_bytes / 2) return rounded_up(bytes, huge_page);
   return rounded_up(bytes, std::max(block_alignment, std::bit_floor(bytes) / 8));
@@ -38,7 +42,7 @@ std::byte* map_region(std::size_t bytes) {
   if (start == MAP_FAILED) throw std::bad_alloc();
   const auto address = rounded_up(reinterpret_cast<std::uintptr_t>(start), huge_page);
   auto* const region = reinterpret_cast<std::byte*>(address);
-  madvise(region, bytes, MADV_HUGEPAGE);   // a wish: without huge pages the region still works
+  madvise(region, bytes, MADV_HUGEPAGE);  // a wish: without huge pages the region still works
   return region;
 }
 
@@ -84,7 +88,7 @@ class KeptMemory {
 
   std::mutex mutex_;
   std::multimap<std::size_t, void*> free_;
-  std::unordered_map<void*, std::size_t> sizes_;   // of blocks in use
+  std::unordered_map<void*, std::size_t> sizes_;  // of blocks in use
   std::byte* region_ = nullptr;
   std::size_t left_ = 0;
 };
@@ -106,7 +110,9 @@ class KeepingAllocator : public c10::Allocator {
     return {block, block, &release, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
-  void copy_data(void* target, const void* source, std::size_t bytes) const override { std::memcpy(target, source, bytes); }
+  void copy_data(void* target, const void* source, std::size_t bytes) const override {
+    std::memcpy(target, source, bytes);
+  }
 
  private:
   static void* small(std::size_t bytes) {
@@ -120,7 +126,8 @@ class KeepingAllocator : public c10::Allocator {
 }  // namespace
 
 void keep_memory() {
-  // What malloc gets stays with the process, and large blocks come from its heap as well, which mallopt can only express as "no mappings".
+  // What malloc gets stays with the process, and large blocks come from its heap as well, which mallopt can only
+  // express as "no mappings".
   mallopt(M_MMAP_MAX, 0);
   constexpr int never = -1;
   mallopt(M_TRIM_THRESHOLD, never);

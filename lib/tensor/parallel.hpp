@@ -1,8 +1,8 @@
-// Loops over threads for kernels, on the thread pool that LibTorch uses. Iterations must be independent, so that the result does not depend
-// on the number of threads; whoever sums partial results does it over blocks of fixed size.
+// Loops over threads for kernels, on the thread pool that LibTorch uses. Iterations must be independent, so that the
+// result does not depend on the number of threads; whoever sums partial results does it over blocks of fixed size.
 #pragma once
 
-#ifdef _OPENMP   // else loops run on the calling thread
+#ifdef _OPENMP  // else loops run on the calling thread
 #include <omp.h>
 #endif
 
@@ -35,8 +35,8 @@ class RegionFailure {
   std::exception_ptr what_;
 };
 
-/// Calls body(begin, end) on disjoint ranges that cover [0, count); each range but the last has at least `grain` iterations.
-/// Throws what a body threw, after all have ended. Serial inside another parallel region.
+/// Calls body(begin, end) on disjoint ranges that cover [0, count); each range but the last has at least `grain`
+/// iterations. Throws what a body threw, after all have ended. Serial inside another parallel region.
 template <class Body>
 void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
   if (count <= 0) return;
@@ -47,7 +47,7 @@ void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
     RegionFailure failure;
 #pragma omp parallel num_threads(threads)
     {
-      const int granted = omp_get_num_threads();   // may be fewer than asked for
+      const int granted = omp_get_num_threads();  // may be fewer than asked for
       const std::int64_t share = (count + granted - 1) / granted;
       const std::int64_t begin = std::min(count, omp_get_thread_num() * share);
       const std::int64_t end = std::min(count, begin + share);

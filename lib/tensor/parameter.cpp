@@ -6,11 +6,19 @@
 namespace lockstep {
 
 Parameter::Parameter(Unit& unit, LogicalTensor description, std::int64_t offset)
-    : unit_(&unit), description_(std::move(description)), elements_(lockstep::elements(description_.shape)), offset_(offset),
-      master_(view(unit.master())), compute_(view(unit.compute())), gradient_(view(unit.gradient())), first_moment_(view(unit.first_moment())),
+    : unit_(&unit),
+      description_(std::move(description)),
+      elements_(lockstep::elements(description_.shape)),
+      offset_(offset),
+      master_(view(unit.master())),
+      compute_(view(unit.compute())),
+      gradient_(view(unit.gradient())),
+      first_moment_(view(unit.first_moment())),
       second_moment_(view(unit.second_moment())) {}
 
-at::Tensor Parameter::view(const at::Tensor& flat) const { return flat.narrow(0, offset_, elements_).view(description_.shape); }
+at::Tensor Parameter::view(const at::Tensor& flat) const {
+  return flat.narrow(0, offset_, elements_).view(description_.shape);
+}
 
 Parameter::Accumulation Parameter::touch() { return {gradient_, touches_++ == 0 ? 0.0 : 1.0}; }
 

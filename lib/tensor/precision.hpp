@@ -1,5 +1,5 @@
-// The number types of a run, by its Precision (config). Weights, gradients and optimizer state are kept in the master type; kernels read
-// the compute type; what flows between blocks has the stream type.
+// The number types of a run, by its Precision (config). Weights, gradients and optimizer state are kept in the master
+// type; kernels read the compute type; what flows between blocks has the stream type.
 #pragma once
 
 #include "config/train_config.hpp"
@@ -9,9 +9,9 @@
 
 namespace lockstep {
 
-at::ScalarType master_type(Precision precision);    // fp32, fp64, fp32
-at::ScalarType compute_type(Precision precision);   // fp32, fp64, bf16
-at::ScalarType stream_type(Precision precision);    // of block inputs and outputs: fp32, fp64, fp32
-DType master_dtype(Precision precision);            // master_type in the project's vocabulary
+at::ScalarType master_type(Precision precision);   // fp32, fp64, fp32
+at::ScalarType compute_type(Precision precision);  // fp32, fp64, bf16
+at::ScalarType stream_type(Precision precision);   // of block inputs and outputs: fp32, fp64, fp32
+DType master_dtype(Precision precision);           // master_type in the project's vocabulary
 
 }  // namespace lockstep

@@ -9,7 +9,9 @@
 namespace lockstep {
 
 at::ScalarType master_type(Precision precision) { return precision == Precision::fp64 ? at::kDouble : at::kFloat; }
-at::ScalarType compute_type(Precision precision) { return precision == Precision::bf16 ? at::kBFloat16 : master_type(precision); }
+at::ScalarType compute_type(Precision precision) {
+  return precision == Precision::bf16 ? at::kBFloat16 : master_type(precision);
+}
 at::ScalarType stream_type(Precision precision) { return master_type(precision); }
 DType master_dtype(Precision precision) { return precision == Precision::fp64 ? DType::f64 : DType::f32; }
 
@@ -18,7 +20,7 @@ namespace {
 at::Tensor buffer(std::int64_t length, at::ScalarType type, const std::string& unit) {
   try {
     return at::zeros({length}, at::TensorOptions().dtype(type));
-  } catch (const std::exception&) {   // c10::Error and std::bad_alloc alike
+  } catch (const std::exception&) {  // c10::Error and std::bad_alloc alike
     throw Error(ExitCode::resources,
                 fmt::format("cannot allocate {} elements for the parameters of {}: out of memory", length, unit),
                 "use a smaller model, fewer ranks on this machine, or a lower precision");
@@ -42,10 +44,11 @@ Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precisio
   gradient_ = buffer(length_, type, name_);
   first_moment_ = buffer(length_, type, name_);
   second_moment_ = buffer(length_, type, name_);
-  for (std::size_t i = 0; i < tensors.size(); ++i) parameters_.push_back(std::make_unique<Parameter>(*this, tensors[i], offsets[i]));
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    parameters_.push_back(std::make_unique<Parameter>(*this, tensors[i], offsets[i]));
 }
 
-void Unit::start_gradients() {
+void Unit::zero_grad() {
   for (const auto& parameter : parameters_) parameter->touches_ = 0;
 }
 

@@ -1,5 +1,6 @@
-// A unit owns the buffers of some parameters for the whole run: one allocation each for master, compute copy, gradient and moments.
-// It is what data parallelism reduces, the optimizer steps and the checkpoint stores at once. Parameters are views: tensor/parameter.hpp.
+// A unit owns the buffers of some parameters for the whole run: one allocation each for master, compute copy, gradient
+// and moments. It is what data parallelism reduces, the optimizer steps and the checkpoint stores at once. Parameters
+// are views: tensor/parameter.hpp.
 #pragma once
 
 #include "tensor/parameter.hpp"
@@ -17,7 +18,8 @@ namespace lockstep {
 
 class Unit {
  public:
-  /// Zeroed buffers for `tensors` in this order, each starting at a multiple of 64 bytes in the master buffer; padding stays zero.
+  /// Zeroed buffers for `tensors` in this order, each starting at a multiple of 64 bytes in the master buffer; padding
+  /// stays zero.
   Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precision precision);
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
@@ -25,20 +27,22 @@ class Unit {
   const std::string& name() const { return name_; }
   Precision precision() const { return precision_; }
   const std::vector<std::unique_ptr<Parameter>>& parameters() const { return parameters_; }
-  std::int64_t length() const { return length_; }   // elements of each flat buffer, padding included
+  std::int64_t length() const { return length_; }  // elements of each flat buffer, padding included
 
   /// The flat buffers, (length()).
   const at::Tensor& master() const { return master_; }
-  const at::Tensor& compute() const { return compute_; }     // the master itself unless the precision is bf16
+  const at::Tensor& compute() const { return compute_; }  // the master itself unless the precision is bf16
   const at::Tensor& gradient() const { return gradient_; }
   const at::Tensor& first_moment() const { return first_moment_; }
   const at::Tensor& second_moment() const { return second_moment_; }
 
-  /// Before the first backward of a step: forgets every gradient. Nothing is written; the first touch of each parameter overwrites.
-  void start_gradients();
+  /// Before the first backward of a step: forgets every gradient. Nothing is written; the first touch of each parameter
+  /// overwrites.
+  void zero_grad();
   /// After the last backward and before reduction: zeroes the gradient of parameters that nothing touched.
   void finish_gradients();
-  /// Makes the compute copy follow the master; nothing to do unless the precision is bf16. The optimizer does it in its own pass.
+  /// Makes the compute copy follow the master; nothing to do unless the precision is bf16. The optimizer does it in its
+  /// own pass.
   void refresh();
 
  private:
@@ -49,7 +53,8 @@ class Unit {
   std::vector<std::unique_ptr<Parameter>> parameters_;
 };
 
-/// The bytes of a flat buffer or of a view of one: for reductions, checkpoints and hashes. The tensor must be contiguous and on the CPU.
+/// The bytes of a flat buffer or of a view of one: for reductions, checkpoints and hashes. The tensor must be
+/// contiguous and on the CPU.
 std::span<std::byte> bytes_of(const at::Tensor& tensor);
 template <class T>
 std::span<T> values_of(const at::Tensor& tensor) {

@@ -15,7 +15,7 @@ class SampleCallback : public Callback {
   explicit SampleCallback(const SampleOptions& options) : options_(options) {}
 
   void after_evaluation(const RunView& view) override {
-    view.session.enter(Phase::sample, view.trajectory.step);
+    view.session.enter(Phase::sample, view.train_state.step);
     together(view.session.world(), "generate text", [&] {
       if (view.session.world().rank() != 0) return;
       for (std::size_t i = 0; i < options_.prompts.size(); ++i) write(view, i);
@@ -27,10 +27,11 @@ class SampleCallback : public Callback {
     const std::string& prompt = options_.prompts[index];
     const std::vector<std::int32_t> start = view.tokenizer.encode(prompt);
     SampleOptions options = options_;
-    options.seed += static_cast<std::int64_t>(index);   // equal prompts give different texts
-    const std::vector<std::int32_t> all = generate(view.model, start, options, view.tokenizer.end_of_text().value_or(-1));
+    options.seed += static_cast<std::int64_t>(index);  // equal prompts give different texts
+    const std::vector<std::int32_t> all =
+        generate(view.model, start, options, view.tokenizer.end_of_text().value_or(-1));
     const std::span<const std::int32_t> added = std::span(all).subspan(start.size());
-    view.records.write(SampleRecord{.step = view.trajectory.step,
+    view.records.write(SampleRecord{.step = view.train_state.step,
                                     .prompt = prompt,
                                     .text = view.tokenizer.decode(added),
                                     .tokens = static_cast<std::int64_t>(added.size())});

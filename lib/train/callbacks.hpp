@@ -1,5 +1,6 @@
-// What a user may hang on a run: callbacks observe its events and may ask for a log line, an evaluation, a save or a stop; what they ask
-// is merged over ranks in the heartbeat. To add one: derive from Callback and give it a line in make_callbacks.
+// What a user may hang on a run: callbacks observe its events and may ask for a log line, an evaluation, a save or a
+// stop; what they ask is merged over ranks in the heartbeat. To add one: derive from Callback and give it a line in
+// make_callbacks.
 #pragma once
 
 #include "comm/heartbeat.hpp"
@@ -8,7 +9,7 @@
 #include "corpus/tokenizer.hpp"
 #include "model/model.hpp"
 #include "report/record_sink.hpp"
-#include "train/trajectory.hpp"
+#include "train/train_state.hpp"
 
 #include <memory>
 #include <vector>
@@ -20,7 +21,7 @@ struct RunView {
   Session& session;
   const Model& model;
   const Tokenizer& tokenizer;
-  const Trajectory& trajectory;
+  const TrainState& train_state;
   Recorder& records;
 };
 

@@ -27,16 +27,18 @@ Component model_component(const Model& model, const Mesh& mesh) {
           }};
 }
 
-Component optimizer_component(const Model& model, const Trajectory& trajectory, const Mesh& mesh) {
-  return {.key = "optimizer", .pattern = Pattern::replicated, .collect = [&model, &trajectory, mesh] {
+Component optimizer_component(const Model& model, const TrainState& train_state, const Mesh& mesh) {
+  return {.key = "optimizer", .pattern = Pattern::replicated, .collect = [&model, &train_state, mesh] {
             StateTree state;
             for (const Parameter* parameter : model.parameters()) {
-              state.add("exp_avg/" + parameter->name(), layout_of(*parameter, model, mesh), bytes_of(parameter->first_moment()));
+              state.add("exp_avg/" + parameter->name(), layout_of(*parameter, model, mesh),
+                        bytes_of(parameter->first_moment()));
             }
             for (const Parameter* parameter : model.parameters()) {
-              state.add("exp_avg_sq/" + parameter->name(), layout_of(*parameter, model, mesh), bytes_of(parameter->second_moment()));
+              state.add("exp_avg_sq/" + parameter->name(), layout_of(*parameter, model, mesh),
+                        bytes_of(parameter->second_moment()));
             }
-            state.set("steps", trajectory.step - trajectory.skipped);   // updates: what the bias corrections count
+            state.set("steps", train_state.step - train_state.skipped);  // updates: what the bias corrections count
             return state;
           }};
 }
@@ -56,55 +58,57 @@ std::int64_t count_of(const StateTree& state, const std::string& name) {
   return state.has_value(name) ? state.value(name).get<std::int64_t>() : 0;
 }
 
-Component trainer_component(Trajectory& trajectory, const Json& hf_config) {
+Component trainer_component(TrainState& train_state, const Json& hf_config) {
   return {.key = "trainer",
           .pattern = Pattern::global,
           .collect =
-              [&trajectory, config = std::make_shared<Json>(hf_config)] {
+              [&train_state, config = std::make_shared<Json>(hf_config)] {
                 StateTree state;
-                state.set("step", trajectory.step);
-                state.set("tokens", trajectory.tokens);
-                state.set("skipped", trajectory.skipped);
-                state.set("skipped_in_a_row", trajectory.skipped_in_a_row);
-                state.set("loss", or_null(trajectory.loss));
-                state.set("eval_loss", or_null(trajectory.eval_loss));
-                state.set("best_eval_loss", or_null(trajectory.best_eval_loss));
+                state.set("step", train_state.step);
+                state.set("tokens", train_state.tokens);
+                state.set("skipped", train_state.skipped);
+                state.set("skipped_in_a_row", train_state.skipped_in_a_row);
+                state.set("loss", or_null(train_state.loss));
+                state.set("eval_loss", or_null(train_state.eval_loss));
+                state.set("best_eval_loss", or_null(train_state.best_eval_loss));
                 state.set("hf_config", *config);
                 return state;
               },
           .restore =
-              [&trajectory](const StateTree& state) {
-                trajectory.step = state.value("step").get<std::int64_t>();
-                trajectory.tokens = state.value("tokens").get<std::int64_t>();
-                trajectory.skipped = count_of(state, "skipped");
-                trajectory.skipped_in_a_row = count_of(state, "skipped_in_a_row");
-                trajectory.loss = optional_number(state, "loss");
-                trajectory.eval_loss = optional_number(state, "eval_loss");
-                trajectory.best_eval_loss = optional_number(state, "best_eval_loss");
+              [&train_state](const StateTree& state) {
+                train_state.step = state.value("step").get<std::int64_t>();
+                train_state.tokens = state.value("tokens").get<std::int64_t>();
+                train_state.skipped = count_of(state, "skipped");
+                train_state.skipped_in_a_row = count_of(state, "skipped_in_a_row");
+                train_state.loss = optional_number(state, "loss");
+                train_state.eval_loss = optional_number(state, "eval_loss");
+                train_state.best_eval_loss = optional_number(state, "best_eval_loss");
               }};
 }
 
-Component data_component(Trajectory& trajectory) {
+Component data_component(TrainState& train_state) {
   return {.key = "data",
           .pattern = Pattern::global,
           .collect =
-              [&trajectory] {
+              [&train_state] {
                 StateTree state;
-                state.set("epoch", trajectory.position.epoch);
-                state.set("sample", trajectory.position.sample);
+                state.set("epoch", train_state.position.epoch);
+                state.set("sample", train_state.position.sample);
                 return state;
               },
           .restore =
-              [&trajectory](const StateTree& state) {
-                trajectory.position = {state.value("epoch").get<std::int64_t>(), state.value("sample").get<std::int64_t>()};
+              [&train_state](const StateTree& state) {
+                train_state.position = {state.value("epoch").get<std::int64_t>(),
+                                        state.value("sample").get<std::int64_t>()};
               }};
 }
 
 }  // namespace
 
-std::vector<Component> components_of(const Model& model, Trajectory& trajectory, const Mesh& mesh, const Json& hf_config) {
-  return {model_component(model, mesh), optimizer_component(model, trajectory, mesh), trainer_component(trajectory, hf_config),
-          data_component(trajectory)};
+std::vector<Component> components_of(const Model& model, TrainState& train_state, const Mesh& mesh,
+                                     const Json& hf_config) {
+  return {model_component(model, mesh), optimizer_component(model, train_state, mesh),
+          trainer_component(train_state, hf_config), data_component(train_state)};
 }
 
 }  // namespace lockstep

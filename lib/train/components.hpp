@@ -6,15 +6,16 @@
 #include "layout/mesh.hpp"
 #include "model/model.hpp"
 #include "store/component.hpp"
-#include "train/trajectory.hpp"
+#include "train/train_state.hpp"
 
 #include <string>
 #include <vector>
 
 namespace lockstep {
 
-/// `model` and `trajectory` outlive the components. `hf_config` is what the export of a checkpoint starts from. After a load the
-/// trajectory is that of the checkpoint; the caller refreshes the compute copies. Local.
-std::vector<Component> components_of(const Model& model, Trajectory& trajectory, const Mesh& mesh, const Json& hf_config);
+/// `model` and `train_state` outlive the components. `hf_config` is what the export of a checkpoint starts from. After
+/// a load the trajectory is that of the checkpoint; the caller refreshes the compute copies. Local.
+std::vector<Component> components_of(const Model& model, TrainState& train_state, const Mesh& mesh,
+                                     const Json& hf_config);
 
 }  // namespace lockstep

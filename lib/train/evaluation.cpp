@@ -16,16 +16,17 @@ Batch muted(Batch batch) {
 
 }  // namespace
 
-EvaluationOutcome evaluate(Engine& engine, const TrainConfig& config, const TrainPlan& plan, Session& session, std::int64_t step) {
-  const EvaluationFeed feed(*plan.validation, plan.feed(config, session.world().rank()));
+EvaluationOutcome evaluate(Engine& engine, const TrainConfig& config, const TrainPlan& plan, Session& session,
+                           std::int64_t step) {
+  const EvaluationDataLoader loader(*plan.validation, plan.loader(config, session.world().rank()));
   const std::int64_t chunk = plan.programs.eval.micro_batches;
-  std::int64_t limit = feed.micro_batches();
+  std::int64_t limit = loader.micro_batches();
   if (config.eval.batches) limit = std::min(limit, *config.eval.batches * plan.batch.accumulation);
   EvaluationOutcome total;
   for (std::int64_t round = 0; round < plan.evaluation_rounds; ++round) {
     std::vector<Batch> batches;
     for (std::int64_t i = round * chunk; i < (round + 1) * chunk; ++i) {
-      batches.push_back(i < limit ? feed.batch(i) : muted(feed.batch(0)));
+      batches.push_back(i < limit ? loader.batch(i) : muted(loader.batch(0)));
     }
     const EvaluationOutcome part = engine.evaluate(batches, step);
     total.loss_sum += part.loss_sum;

@@ -8,6 +8,7 @@
 namespace lockstep {
 
 /// Nats a token over the split (or over eval.batches of it), weighted by tokens. Collective over the world.
-EvaluationOutcome evaluate(Engine& engine, const TrainConfig& config, const TrainPlan& plan, Session& session, std::int64_t step);
+EvaluationOutcome evaluate(Engine& engine, const TrainConfig& config, const TrainPlan& plan, Session& session,
+                           std::int64_t step);
 
 }  // namespace lockstep

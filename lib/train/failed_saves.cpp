@@ -17,18 +17,25 @@ std::optional<std::int64_t> next_save(const TrainConfig& config, std::int64_t st
 }
 
 [[noreturn]] void end_run(const AgreedError& error, const std::string& count, const std::string& loss) {
-  throw AgreedError(Error(ExitCode::storage, error.what() + count, loss + "; make room or mend the storage, and start the same command again"),
+  throw AgreedError(Error(ExitCode::storage, error.what() + count,
+                          loss + "; make room or mend the storage, and start the same command again"),
                     error.owner());
 }
 
 }  // namespace
 
-std::string FailedSaves::outlive(const AgreedError& error, std::int64_t step, std::int64_t current, AfterSave after) {
+std::string FailedSaves::on_save_failure(const AgreedError& error, std::int64_t step, std::int64_t current,
+                                         AfterSave after) {
   ++in_a_row_;
-  const std::string stays = current > 0 ? fmt::format("step {} stays current", current) : std::string("the run has no checkpoint yet");
-  if (after == AfterSave::nothing) end_run(error, "", fmt::format("step {} is not saved, and no other save follows; {}", step, stays));
+  const std::string stays =
+      current > 0 ? fmt::format("step {} stays current", current) : std::string("the run has no checkpoint yet");
+  if (after == AfterSave::nothing)
+    end_run(error, "", fmt::format("step {} is not saved, and no other save follows; {}", step, stays));
   if (in_a_row_ >= config_.checkpoint.max_failures)
-    end_run(error, fmt::format(" (failed saves in a row: {}, checkpoint.max_failures is {})", in_a_row_, config_.checkpoint.max_failures), stays);
+    end_run(error,
+            fmt::format(" (failed saves in a row: {}, checkpoint.max_failures is {})", in_a_row_,
+                        config_.checkpoint.max_failures),
+            stays);
   const auto next = next_save(config_, step);
   return fmt::format("{}\n  {}; training goes on, {}", error.what(), stays,
                      next ? fmt::format("next attempt at step {}", *next) : "no other save is due");

@@ -1,5 +1,5 @@
-// What a failed save means for the run: training outlives a few of them in a row, for the checkpoint before stays current; a save after
-// which nothing follows must succeed. What a save does: checkpoint/save.hpp.
+// What a failed save means for the run: training outlives a few of them in a row, for the checkpoint before stays
+// current; a save after which nothing follows must succeed. What a save does: checkpoint/save.hpp.
 #pragma once
 
 #include "comm/failure.hpp"
@@ -18,9 +18,10 @@ class FailedSaves {
   /// `config` outlives it.
   explicit FailedSaves(const TrainConfig& config) : config_(config) {}
 
-  /// Counts a failed save of `step`, whose run goes back to `current` (a step; 0: to its beginning) if it ends. Returns what to tell, or
-  /// throws AgreedError(storage) if this failure ends the run: the last save, or checkpoint.max_failures in a row. Local; equal on all ranks.
-  std::string outlive(const AgreedError& error, std::int64_t step, std::int64_t current, AfterSave after);
+  /// Counts a failed save of `step`, whose run goes back to `current` (a step; 0: to its beginning) if it ends. Returns
+  /// what to tell, or throws AgreedError(storage) if this failure ends the run: the last save, or
+  /// checkpoint.max_failures in a row. Local; equal on all ranks.
+  std::string on_save_failure(const AgreedError& error, std::int64_t step, std::int64_t current, AfterSave after);
   /// A save succeeded.
   void forget() { in_a_row_ = 0; }
 

@@ -1,12 +1,12 @@
-// The loop of training: steps, records, evaluation, callbacks, saving, stopping. Each decision is taken from what the heartbeat made
-// equal on all ranks. What one step does: engine/engine.hpp.
+// The loop of training: steps, records, evaluation, callbacks, saving, stopping. Each decision is taken from what the
+// heartbeat made equal on all ranks. What one step does: engine/engine.hpp.
 #pragma once
 
 #include "app/output.hpp"
 #include "checkpoint/save.hpp"
 #include "comm/stop.hpp"
 #include "config/train_config.hpp"
-#include "data/feed.hpp"
+#include "data/data_loader.hpp"
 #include "engine/engine.hpp"
 #include "report/progress.hpp"
 #include "store/component.hpp"
@@ -15,8 +15,8 @@
 #include "train/failed_saves.hpp"
 #include "train/loss_window.hpp"
 #include "train/meter.hpp"
-#include "train/profile.hpp"
 #include "train/run_files.hpp"
+#include "train/step_profile.hpp"
 #include "train/train_plan.hpp"
 
 #include <exception>
@@ -40,14 +40,14 @@ struct LoopParts {
   const Model& model;
   const Tokenizer& tokenizer;
   const std::vector<Component>& components;
-  const std::vector<std::pair<std::string, std::string>>& documents;   // saved with each checkpoint
-  Trajectory& trajectory;
+  const std::vector<std::pair<std::string, std::string>>& documents;  // saved with each checkpoint
+  TrainState& train_state;
 };
 
 enum class LoopEnd {
-  finished,        // train.max_steps are done
-  stopped_saved,   // on request, after a checkpoint
-  stopped_now,     // on a second request: what came after the last checkpoint is lost
+  finished,       // train.max_steps are done
+  stopped_saved,  // on request, after a checkpoint
+  stopped_now,    // on a second request: what came after the last checkpoint is lost
 };
 
 class TrainingLoop {
@@ -61,17 +61,19 @@ class TrainingLoop {
   const std::optional<std::string>& last_checkpoint() const { return last_checkpoint_; }
 
  private:
-  bool finished() const { return parts_.trajectory.step >= parts_.config.train.max_steps; }
-  /// Whether a second request came in while the step that the first one ends was still running. Collective over the world.
+  bool finished() const { return parts_.train_state.step >= parts_.config.train.max_steps; }
+  /// Whether a second request came in while the step that the first one ends was still running. Collective over the
+  /// world.
   bool asked_again() const;
   StepOutcome step();
   /// Runs Local work whose failure the next heartbeat, or the end of the loop, makes the failure of all ranks.
   void attempt(const std::function<void()>& work);
   void record_step(const StepOutcome& outcome, double lr);
-  /// Throws AgreedError(numerics) on all ranks unless the run may go on behind the step, which changed nothing. Collective over the world.
+  /// Throws AgreedError(numerics) on all ranks unless the run may go on behind the step, which changed nothing.
+  /// Collective over the world.
   void skip_step(const StepOutcome& outcome);
   void look_for_spike(double loss);
-  void record_event(const EventRecord& event);   // on the rank that has the records, as the next
+  void record_event(const EventRecord& event);  // on the rank that has the records, as the next
   void warn_of(const EventRecord& event);
   void evaluate();
   void save(AfterSave after);
@@ -86,21 +88,21 @@ class TrainingLoop {
   void end_profile();
 
   LoopParts parts_;
-  TrainingFeed feed_;
+  TrainingDataLoader loader_;
   StopChannels stop_;
   Meter meter_;
-  LossWindow recent_losses_;                    // of this process group
+  LossWindow recent_losses_;  // of this process group
   std::vector<std::unique_ptr<Callback>> callbacks_;
-  std::optional<Profile> profile_;              // until its last step is done
-  std::unique_ptr<Progress> progress_;          // on rank 0
-  StepBatch batch_;                             // of the next step
-  std::int64_t valid_tokens_ = 0;               // of the next step, over all ranks
+  std::optional<Profile> profile_;      // until its last step is done
+  std::unique_ptr<Progress> progress_;  // on rank 0
+  StepBatch batch_;                     // of the next step
+  std::int64_t valid_tokens_ = 0;       // of the next step, over all ranks
   std::int64_t evaluated_step_ = -1;
-  std::int64_t saved_step_ = -1;                // of the newest checkpoint; 0: there is none
+  std::int64_t saved_step_ = -1;  // of the newest checkpoint; 0: there is none
   FailedSaves failed_saves_;
   std::optional<std::string> last_checkpoint_;
-  Request wishes_ = Request::none;              // of this rank's callbacks, for the next heartbeat
-  std::exception_ptr failure_;                  // of this rank between heartbeats: the next one tells all ranks
+  Request pending_requests_ = Request::none;  // of this rank's callbacks, for the next heartbeat
+  std::exception_ptr failure_;                // of this rank between heartbeats: the next one tells all ranks
 };
 
 }  // namespace lockstep

@@ -17,7 +17,8 @@ std::optional<double> LossWindow::limit() const {
   const std::span known = std::span(losses_).first(std::min(added_, capacity));
   const auto count = static_cast<double>(known.size());
   const double mean = std::accumulate(known.begin(), known.end(), 0.0) / count;
-  const double squares = std::transform_reduce(known.begin(), known.end(), 0.0, std::plus<>(), [mean](double x) { return (x - mean) * (x - mean); });
+  const double squares = std::transform_reduce(known.begin(), known.end(), 0.0, std::plus<>(),
+                                               [mean](double x) { return (x - mean) * (x - mean); });
   return mean + deviations * std::sqrt(squares / count);
 }
 

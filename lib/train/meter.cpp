@@ -15,8 +15,10 @@ Meter::Reading Meter::read(double now_s, std::int64_t steps_done) {
   if (steps_ > 0) {
     reading.step_ms = seconds * 1e3 / static_cast<double>(steps_);
     reading.tokens_per_s = static_cast<double>(tokens_) / seconds;
-    if (settings_.peak_flops_per_s) reading.mfu = reading.tokens_per_s * settings_.flops_per_token / *settings_.peak_flops_per_s;
-    reading.eta_s = static_cast<double>(std::max<std::int64_t>(settings_.last_step - steps_done, 0)) * reading.step_ms / 1e3;
+    if (settings_.peak_flops_per_s)
+      reading.mfu = reading.tokens_per_s * settings_.flops_per_token / *settings_.peak_flops_per_s;
+    reading.eta_s =
+        static_cast<double>(std::max<std::int64_t>(settings_.last_step - steps_done, 0)) * reading.step_ms / 1e3;
   }
   since_s_ = now_s;
   excluded_s_ = 0;

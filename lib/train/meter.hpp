@@ -1,5 +1,6 @@
-// Speed and progress of a run: what step records say of time. Performance definitions: tokens per second counts labels that the
-// optimizer trained on; model FLOPs of a token are 6N + 12·L·H·D·T (architecture/architecture.hpp); mfu divides by the stated peak.
+// Speed and progress of a run: what step records say of time. Performance definitions: tokens per second counts labels
+// that the optimizer trained on; model FLOPs of a token are 6N + 12·L·H·D·T (architecture/architecture.hpp); mfu
+// divides by the stated peak.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +11,12 @@ namespace lockstep {
 class Meter {
  public:
   struct Settings {
-    std::int64_t last_step = 0;                  // steps of the whole run
+    std::int64_t last_step = 0;  // steps of the whole run
     double flops_per_token = 0;
-    std::optional<double> peak_flops_per_s;      // of all ranks together; absent: mfu is not known
+    std::optional<double> peak_flops_per_s;  // of all ranks together; absent: mfu is not known
   };
   struct Reading {
-    double step_ms = 0;                          // mean over the steps since the last reading
+    double step_ms = 0;  // mean over the steps since the last reading
     double tokens_per_s = 0;
     std::optional<double> mfu;
     std::optional<double> eta_s;

@@ -11,7 +11,8 @@ namespace lockstep {
 namespace {
 
 std::string text_of(const SkippedStep& skipped) {
-  return fmt::format("loss {} or gradient norm {} is not finite; no weight was changed", skipped.loss, skipped.gradient_norm);
+  return fmt::format("loss {} or gradient norm {} is not finite; no weight was changed", skipped.loss,
+                     skipped.gradient_norm);
 }
 
 void require_finite_weights(const Model& model) {

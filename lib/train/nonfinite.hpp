@@ -1,5 +1,5 @@
-// Steps whose loss or gradient is not finite. The engine has changed no weight and no moment by them (engine/engine.hpp); here is what a
-// run says of such a step, and when it does not go on.
+// Steps whose loss or gradient is not finite. The engine has changed no weight and no moment by them
+// (engine/engine.hpp); here is what a run says of such a step, and when it does not go on.
 #pragma once
 
 #include "comm/communicator.hpp"
@@ -11,23 +11,25 @@
 
 namespace lockstep {
 
-// What train.on_nonfinite: skip means, beside torch.amp.GradScaler: the update is left out, and the optimizer does not count it (bias
-// corrections). The step itself counts: its samples are used up, the learning rate follows the step number, train.max_steps bounds the run.
+// What train.on_nonfinite: skip means, beside torch.amp.GradScaler: the update is left out, and the optimizer does not
+// count it (bias corrections). The step itself counts: its samples are used up, the learning rate follows the step
+// number, train.max_steps bounds the run.
 
-constexpr std::int64_t skipped_steps_to_end = 4;   // in a row: data rarely fails so often, a run that has diverged always does
+constexpr std::int64_t skipped_steps_to_end =
+    4;  // in a row: data rarely fails so often, a run that has diverged always does
 
 struct SkippedStep {
-  std::int64_t step = 0;         // steps done, this one included
+  std::int64_t step = 0;  // steps done, this one included
   double loss = 0;
   double gradient_norm = 0;
-  std::int64_t in_a_row = 1;     // this one included
+  std::int64_t in_a_row = 1;  // this one included
 };
 
 /// The event "nonfinite_step". Local.
 EventRecord event_of(const SkippedStep& skipped);
 
-/// Throws AgreedError(numerics) on all ranks with policy stop, at the fourth such step in a row, and where the weights themselves are not
-/// finite: then every step would be skipped, and a save would keep them. Collective over `world`.
+/// Throws AgreedError(numerics) on all ranks with policy stop, at the fourth such step in a row, and where the weights
+/// themselves are not finite: then every step would be skipped, and a save would keep them. Collective over `world`.
 void refuse_to_go_on(const SkippedStep& skipped, OnNonfinite policy, const Model& model, Communicator& world);
 
 }  // namespace lockstep

@@ -11,14 +11,15 @@ namespace lockstep {
 namespace {
 
 Row model_row(const HfConfig& model) {
-  const std::string text =
-      fmt::format("{}, {} layers, {} channels, {} heads ({} for keys and values), vocabulary {}", model.family == Family::gpt2 ? "gpt2" : "llama",
-                  model.layers, model.channels, model.heads, model.kv_heads, model.vocabulary);
+  const std::string text = fmt::format("{}, {} layers, {} channels, {} heads ({} for keys and values), vocabulary {}",
+                                       model.family == Family::gpt2 ? "gpt2" : "llama", model.layers, model.channels,
+                                       model.heads, model.kv_heads, model.vocabulary);
   return {.section = "network", .key = "architecture", .label = "architecture", .value = text, .text = text};
 }
 
 Row data_row(const TrainConfig& config, const TrainPlan& plan) {
-  const double epochs = static_cast<double>(config.train.max_steps * config.train.global_batch) / static_cast<double>(plan.samples_per_epoch);
+  const double epochs = static_cast<double>(config.train.max_steps * config.train.global_batch) /
+                        static_cast<double>(plan.samples_per_epoch);
   return {.section = "data",
           .key = "epochs",
           .label = "epochs",

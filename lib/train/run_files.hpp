@@ -1,4 +1,5 @@
-// A run's own files besides checkpoints: the lock, config.yaml, tokenizer/, records.jsonl, tensorboard/, loss.svg. Rank 0 owns them.
+// A run's own files besides checkpoints: the lock, config.yaml, tokenizer/, records.jsonl, tensorboard/, loss.svg. Rank
+// 0 owns them.
 #pragma once
 
 #include "app/output.hpp"
@@ -18,8 +19,8 @@ class RunFiles {
   /// Locks the run directory. Collective over `world`. Throws Error(usage) on all ranks if another job holds it.
   RunFiles(Communicator& world, const Path& folder);
 
-  /// Writes config.yaml and tokenizer/, opens the sinks: records.jsonl, stdout unless it is a terminal, TensorBoard if configured.
-  /// Collective over `world`. Throws Error(storage).
+  /// Writes config.yaml and tokenizer/, opens the sinks: records.jsonl, stdout unless it is a terminal, TensorBoard if
+  /// configured. Collective over `world`. Throws Error(storage).
   void open(Communicator& world, const TrainConfig& config, const std::string& config_yaml, const Tokenizer& tokenizer);
 
   const Path& folder() const { return folder_; }

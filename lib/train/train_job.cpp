@@ -12,7 +12,7 @@
 #include "tensor/runtime.hpp"
 #include "train/components.hpp"
 #include "train/loop.hpp"
-#include "train/resume.hpp"
+#include "train/resume_or_start.hpp"
 
 #include <unistd.h>
 
@@ -35,10 +35,12 @@ std::vector<Phase> phases_of(WatchedPhase watched) {
   switch (watched) {
     case WatchedPhase::start_up: return {Phase::start_up};
     case WatchedPhase::load: return {Phase::load};
-    case WatchedPhase::step: return {Phase::data, Phase::forward, Phase::backward, Phase::reduction, Phase::optimizer, Phase::heartbeat};
+    case WatchedPhase::step:
+      return {Phase::data, Phase::forward, Phase::backward, Phase::reduction, Phase::optimizer, Phase::heartbeat};
     case WatchedPhase::evaluation: return {Phase::evaluation};
     case WatchedPhase::sample: return {Phase::sample};
-    case WatchedPhase::save: return {Phase::save_plan, Phase::save_stage, Phase::save_write, Phase::save_seal, Phase::save_commit};
+    case WatchedPhase::save:
+      return {Phase::save_plan, Phase::save_stage, Phase::save_write, Phase::save_seal, Phase::save_commit};
     case WatchedPhase::shutdown: return {Phase::shutdown};
   }
   return {};
@@ -53,13 +55,13 @@ Session::Settings session_settings(const TrainConfig& config) {
   return settings;
 }
 
-/// A failure that passes here may leave other ranks waiting in the middle of a step, and unwinding takes a while: their watchdogs must not
-/// explain it.
+/// A failure that passes here may leave other ranks waiting in the middle of a step, and unwinding takes a while: their
+/// watchdogs must not explain it.
 LoopEnd run_loop(TrainingLoop& loop, Session& session) {
   try {
     return loop.run();
   } catch (...) {
-    session.will_explain();
+    session.claim_report();
     throw;
   }
 }
@@ -76,14 +78,16 @@ int answer_without_training(const TrainConfig& config, Session& session, Output&
     if (plan.evaluation_rounds > 0) output.print(to_text(plan.programs.eval));
   } else {
     output.print(to_text(plan.programs.train, static_cast<Rank>(config.print_program->rank)));
-    if (plan.evaluation_rounds > 0) output.print(to_text(plan.programs.eval, static_cast<Rank>(config.print_program->rank)));
+    if (plan.evaluation_rounds > 0)
+      output.print(to_text(plan.programs.eval, static_cast<Rank>(config.print_program->rank)));
   }
   return 0;
 }
 
 std::vector<TensorDescription> expected_tensors(const Architecture& architecture) {
   std::vector<TensorDescription> tensors;
-  for (const LogicalTensor& tensor : stored_tensors(architecture)) tensors.push_back({tensor.name, tensor.shape, DType::f32});
+  for (const LogicalTensor& tensor : stored_tensors(architecture))
+    tensors.push_back({tensor.name, tensor.shape, DType::f32});
   return tensors;
 }
 
@@ -96,12 +100,11 @@ void fill_weights(const TrainConfig& config, Model& model) {
   }
 }
 
-AdamW make_optimizer(const OptimizerOptions& options, const Model& model) {
-  return {options, model.parameters()};
-}
+AdamW make_optimizer(const OptimizerOptions& options, const Model& model) { return {options, model.parameters()}; }
 
-RunRecord run_record(const TrainConfig& config, const TrainPlan& plan, const Output& output, const std::vector<std::string>& hosts, int threads,
-                     const Trajectory& start, const std::optional<Path>& resumed) {
+RunRecord run_record(const TrainConfig& config, const TrainPlan& plan, const Output& output,
+                     const std::vector<std::string>& hosts, int threads, const TrainState& start,
+                     const std::optional<Path>& resumed) {
   Json build = Json::object();
   for (const auto& [key, value] : build_info()) build[key] = value;
   Json mesh = Json::object();
@@ -135,7 +138,8 @@ int exit_code_of(LoopEnd end) {
   return static_cast<int>(ExitCode::bug);
 }
 
-SummaryRecord summary(LoopEnd end, const Trajectory& start, const Trajectory& now, double wall_s, const std::optional<std::string>& checkpoint) {
+SummaryRecord summary(LoopEnd end, const TrainState& start, const TrainState& now, double wall_s,
+                      const std::optional<std::string>& checkpoint) {
   SummaryRecord record{.reason = end == LoopEnd::finished ? "finished" : "stopped",
                        .exit_code = exit_code_of(end),
                        .step = now.step,
@@ -151,11 +155,14 @@ SummaryRecord summary(LoopEnd end, const Trajectory& start, const Trajectory& no
 }
 
 void log_end(Log& log, const SummaryRecord& record) {
-  log.info("{} at step {}: loss {}{}, {} tokens in {}{}", record.reason, record.step, record.loss ? fmt::format("{:.4f}", *record.loss) : "unknown",
-           record.eval_loss ? fmt::format(", validation loss {:.4f}", *record.eval_loss) : "", human_count(static_cast<double>(record.tokens)),
-           human_seconds(record.wall_s), record.checkpoint ? ", last checkpoint " + *record.checkpoint : "");
+  log.info("{} at step {}: loss {}{}, {} tokens in {}{}", record.reason, record.step,
+           record.loss ? fmt::format("{:.4f}", *record.loss) : "unknown",
+           record.eval_loss ? fmt::format(", validation loss {:.4f}", *record.eval_loss) : "",
+           human_count(static_cast<double>(record.tokens)), human_seconds(record.wall_s),
+           record.checkpoint ? ", last checkpoint " + *record.checkpoint : "");
   if (record.exit_code == static_cast<int>(ExitCode::stopped)) log.info("the same command goes on from here");
-  if (record.exit_code == static_cast<int>(ExitCode::verdict)) log.warning("asked to stop a second time: what came after the last checkpoint is not saved");
+  if (record.exit_code == static_cast<int>(ExitCode::verdict))
+    log.warning("asked to stop a second time: what came after the last checkpoint is not saved");
 }
 
 }  // namespace
@@ -169,7 +176,8 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   session.accept_stop_signals();
   const std::vector<std::string> hosts = hosts_of(world);
   const auto local_ranks = std::ranges::count(hosts, hosts[static_cast<std::size_t>(world.rank())]);
-  const int threads = threads_per_rank(static_cast<int>(config.train.threads.value_or(0)), static_cast<int>(local_ranks));
+  const int threads =
+      threads_per_rank(static_cast<int>(config.train.threads.value_or(0)), static_cast<int>(local_ranks));
   set_up_runtime(threads);
   want_matrix_unit(config.precision.matrix_unit);
 
@@ -177,7 +185,8 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   together(world, "plan the run", [&] { plan = make_train_plan(config, world.size()); });
   agree_equal(world, "the step program", to_hex(hash_of(plan.programs.train)) + to_hex(hash_of(plan.programs.eval)));
   RunFiles files(world, config.train.run_dir);
-  const std::string unexplained = rank0_tells(world, "read status.json", [&] { return unexplained_end(config.train.run_dir).value_or(""); });
+  const std::string unexplained =
+      rank0_tells(world, "read status.json", [&] { return unexplained_end(config.train.run_dir).value_or(""); });
   together(world, "write status.json", [&] { keep_status(session, config.train.run_dir); });
   together(world, "start", [&] { session.enter(Phase::start_up); });
 
@@ -189,22 +198,26 @@ int train(const TrainConfig& config, Session& session, Output& output) {
     optimizer.emplace(make_optimizer(config.optimizer, *model));
     tokenizer = plan.dataset.tokenizer();
   });
-  Trajectory trajectory;
-  const std::vector<Component> components = components_of(*model, trajectory, plan.mesh, *plan.architecture.config.original);
-  const std::optional<Path> resumed = go_on(config, plan, session, output.log(), components);
+  TrainState train_state;
+  const std::vector<Component> components =
+      components_of(*model, train_state, plan.mesh, *plan.architecture.config.original);
+  const std::optional<Path> resumed = resume_or_start(config, plan, session, output.log(), components);
   together(world, "fill the weights", [&] {
     if (!resumed) fill_weights(config, *model);
     for (const auto& unit : model->units()) unit->refresh();
   });
-  const Trajectory start = trajectory;
+  const TrainState start = train_state;
 
   const std::string config_yaml = to_yaml(output.settings(), tool_of(config), PrintExtent::full);
   const std::vector<std::pair<std::string, std::string>> documents{
-      {"config.yaml", config_yaml}, {"config.json", to_text(*plan.architecture.config.original)}, {"dataset", dataset_identity(plan.dataset)}};
+      {"config.yaml", config_yaml},
+      {"config.json", to_text(*plan.architecture.config.original)},
+      {"dataset", dataset_identity(plan.dataset)}};
   files.open(world, config, config_yaml, *tokenizer);
   if (world.rank() == 0) {
     if (resumed) output.log().info("goes on from {}", resumed->string());
-    output.log().info("{} threads a rank, {}; this run:\n{}", threads, describe_arithmetic(), describe_plan(config, plan));
+    output.log().info("{} threads a rank, {}; this run:\n{}", threads, describe_arithmetic(),
+                      describe_plan(config, plan));
     files.records().write(run_record(config, plan, output, hosts, threads, start, resumed));
     if (!unexplained.empty()) {
       output.log().warning("{}", unexplained);
@@ -214,12 +227,13 @@ int train(const TrainConfig& config, Session& session, Output& output) {
 
   CommunicationLane lane(world, "reduction");
   Engine engine(*model, *optimizer, plan.programs, session, lane, config.optimizer.clip_norm);
-  TrainingLoop loop({config, plan, session, output, files, engine, *model, *tokenizer, components, documents, trajectory});
+  TrainingLoop loop(
+      {config, plan, session, output, files, engine, *model, *tokenizer, components, documents, train_state});
   const LoopEnd end = run_loop(loop, session);
 
-  session.enter(Phase::shutdown, trajectory.step);
-  output.log().debug("left the loop after step {}", trajectory.step);
-  const SummaryRecord record = summary(end, start, trajectory, monotonic_seconds() - start_s, loop.last_checkpoint());
+  session.enter(Phase::shutdown, train_state.step);
+  output.log().debug("left the loop after step {}", train_state.step);
+  const SummaryRecord record = summary(end, start, train_state, monotonic_seconds() - start_s, loop.last_checkpoint());
   if (world.rank() == 0) {
     files.records().write(record);
     log_end(output.log(), record);

@@ -10,7 +10,8 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::int64_t evaluation_chunk = 16;   // micro-batches in one evaluation program, at most: keeps the list short on long splits
+constexpr std::int64_t evaluation_chunk =
+    16;  // micro-batches in one evaluation program, at most: keeps the list short on long splits
 
 HfConfig read_model_config(const ModelOptions& options) {
   HfConfig config = read_hf_config(Path(options.path ? *options.path : *options.config));
@@ -20,24 +21,28 @@ HfConfig read_model_config(const ModelOptions& options) {
 
 /// The prepare-data command that would make what the configuration asks for.
 std::string preparation_hint(const TrainConfig& config) {
-  return fmt::format("prepare-data INPUT… --output {} --data.tokenizer bytes|chars|TOKENIZER --data.validation tail:0.1", config.data.path);
+  return fmt::format(
+      "prepare-data INPUT… --output {} --data.tokenizer bytes|chars|TOKENIZER --data.validation tail:0.1",
+      config.data.path);
 }
 
 DataSplit split_named(const std::string& name, std::string_view option) {
   for (const DataSplit split : {DataSplit::train, DataSplit::validation}) {
     if (name_of(split) == name) return split;
   }
-  throw Error(ExitCode::usage, fmt::format("{} is '{}', but a dataset has the splits train and validation", option, name));
+  throw Error(ExitCode::usage,
+              fmt::format("{} is '{}', but a dataset has the splits train and validation", option, name));
 }
 
 /// What the model must be able to take from the data.
 void check_fit(const TrainConfig& config, const HfConfig& model, const DatasetManifest& data) {
   if (data.vocabulary > model.vocabulary) {
-    fail(ExitCode::usage, "the dataset {} has {} token ids ({}), but the model's vocab_size is {}", config.data.path, data.vocabulary,
-         data.tokenizer, model.vocabulary);
+    fail(ExitCode::usage, "the dataset {} has {} token ids ({}), but the model's vocab_size is {}", config.data.path,
+         data.vocabulary, data.tokenizer, model.vocabulary);
   }
   if (model.max_positions > 0 && config.data.sequence_length > model.max_positions) {
-    fail(ExitCode::usage, "data.sequence_length is {}, but the model has {} positions", config.data.sequence_length, model.max_positions);
+    fail(ExitCode::usage, "data.sequence_length is {}, but the model has {} positions", config.data.sequence_length,
+         model.max_positions);
   }
 }
 
@@ -46,8 +51,8 @@ bool evaluates(const TrainConfig& config) { return config.eval.every || config.e
 /// Micro-batches of an evaluation program; sets how often it is executed.
 std::int64_t plan_evaluation(const TrainConfig& config, TrainPlan& plan) {
   if (!plan.validation) return 0;
-  const EvaluationFeed feed(*plan.validation, plan.feed(config, 0));
-  std::int64_t total = feed.micro_batches();
+  const EvaluationDataLoader loader(*plan.validation, plan.loader(config, 0));
+  std::int64_t total = loader.micro_batches();
   if (config.eval.batches) total = std::min(total, *config.eval.batches * plan.batch.accumulation);
   plan.evaluation_rounds = (total + evaluation_chunk - 1) / evaluation_chunk;
   return (total + plan.evaluation_rounds - 1) / plan.evaluation_rounds;
@@ -55,7 +60,7 @@ std::int64_t plan_evaluation(const TrainConfig& config, TrainPlan& plan) {
 
 }  // namespace
 
-FeedSettings TrainPlan::feed(const TrainConfig& config, Rank rank) const {
+DataLoaderSettings TrainPlan::loader(const TrainConfig& config, Rank rank) const {
   return {.length = config.data.sequence_length,
           .global_batch = config.train.global_batch,
           .micro_batch = batch.micro_batch,
@@ -71,15 +76,16 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks) {
   plan.ranks = ranks;
   if (config.parallel.dp_replicate && *config.parallel.dp_replicate != ranks) {
     throw Error(ExitCode::usage,
-                fmt::format("cannot lay out {} ranks as dp_replicate={}: the only axis of this version takes all ranks", ranks,
-                            *config.parallel.dp_replicate),
+                fmt::format("cannot lay out {} ranks as dp_replicate={}: the only axis of this version takes all ranks",
+                            ranks, *config.parallel.dp_replicate),
                 fmt::format("leave parallel.dp_replicate out, or start {} ranks", *config.parallel.dp_replicate));
   }
   plan.mesh = make_mesh("world", {{"dp_replicate", ranks}});
   plan.architecture = describe(read_model_config(config.model));
   plan.dataset = open_dataset(config.data.path, preparation_hint(config));
   check_fit(config, plan.architecture.config, plan.dataset.manifest);
-  plan.training = std::make_shared<const TokenStream>(plan.dataset.open(split_named(config.data.train_split, "data.train_split")));
+  plan.training =
+      std::make_shared<const TokenStream>(plan.dataset.open(split_named(config.data.train_split, "data.train_split")));
   const DataSplit validation = split_named(config.data.validation_split, "data.validation_split");
   if (evaluates(config) && plan.dataset.manifest.of(validation).tokens > 1) {
     plan.validation = std::make_shared<const TokenStream>(plan.dataset.open(validation));
@@ -88,14 +94,17 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks) {
                 "prepare the data with data.validation, or leave eval.every out");
   }
   plan.batch = plan_batch(config.train.global_batch, ranks, config.train.micro_batch);
-  plan.samples_per_epoch = TrainingFeed(*plan.training, plan.feed(config, 0)).samples_per_epoch();
+  plan.samples_per_epoch = TrainingDataLoader(*plan.training, plan.loader(config, 0)).samples_per_epoch();
   plan.flops_per_token = flops_per_token(plan.architecture, config.data.sequence_length);
-  plan.model = plan_of(plan.architecture, config.precision.dtype, {plan.batch.micro_batch, config.data.sequence_length});
+  plan.model =
+      plan_of(plan.architecture, config.precision.dtype, {plan.batch.micro_batch, config.data.sequence_length});
   const ProgramOptions options{
       .micro_batches = static_cast<int>(plan.batch.accumulation),
       .eval_micro_batches = static_cast<int>(plan_evaluation(config, plan)),
       .recompute = config.train.recompute == Recompute::block ? RecomputePolicy::block : RecomputePolicy::none,
-      .update = {.clips = config.optimizer.clip_norm.has_value(), .refresh = Refresh::with_optimizer, .heartbeat_bytes = heartbeat_bytes},
+      .update = {.clips = config.optimizer.clip_norm.has_value(),
+                 .refresh = Refresh::with_optimizer,
+                 .heartbeat_bytes = heartbeat_bytes},
       .eval_reduction_bytes = heartbeat_bytes,
   };
   plan.programs = make_catalogue(plan.mesh, plan.model, options);

@@ -1,13 +1,13 @@
-// What a run will do, decided from its configuration before any weight exists: model, data, mesh, batch arithmetic and step programs.
-// The same value answers --dry-run and --print-program. Who carries it out: train/loop.hpp.
+// What a run will do, decided from its configuration before any weight exists: model, data, mesh, batch arithmetic and
+// step programs. The same value answers --dry-run and --print-program. Who carries it out: train/loop.hpp.
 #pragma once
 
 #include "architecture/architecture.hpp"
 #include "base/json_fwd.hpp"
 #include "config/train_config.hpp"
+#include "data/data_loader.hpp"
 #include "data/dataset.hpp"
-#include "data/feed.hpp"
-#include "engine/model_plan.hpp"
+#include "engine/make_model_plan.hpp"
 #include "layout/mesh.hpp"
 #include "program/batch_plan.hpp"
 #include "program/catalogue.hpp"
@@ -23,25 +23,26 @@ struct TrainPlan {
   Architecture architecture;
   Dataset dataset;
   std::shared_ptr<const TokenStream> training;
-  std::shared_ptr<const TokenStream> validation;   // null if the run does not evaluate
+  std::shared_ptr<const TokenStream> validation;  // null if the run does not evaluate
   Mesh mesh;
   int ranks = 1;
-  BatchPlan batch;                                 // samples of a step over ranks and micro-batches
+  BatchPlan batch;  // samples of a step over ranks and micro-batches
   std::int64_t samples_per_epoch = 0;
   ModelPlan model;
-  Catalogue programs;                              // verified over all ranks
-  std::int64_t evaluation_rounds = 0;              // executions of programs.eval that cover the evaluation
+  Catalogue programs;                  // verified over all ranks
+  std::int64_t evaluation_rounds = 0;  // executions of programs.eval that cover the evaluation
   double flops_per_token = 0;
 
   /// How rank `rank` is fed.
-  FeedSettings feed(const TrainConfig& config, Rank rank) const;
+  DataLoaderSettings loader(const TrainConfig& config, Rank rank) const;
 };
 
-/// Local; opens the model's config and the dataset, reads no weights. Throws Error(usage) for what contradicts model, data or ranks,
-/// Error(input) for a missing or malformed file, Error(resources) for more ranks than samples a step.
+/// Local; opens the model's config and the dataset, reads no weights. Throws Error(usage) for what contradicts model,
+/// data or ranks, Error(input) for a missing or malformed file, Error(resources) for more ranks than samples a step.
 TrainPlan make_train_plan(const TrainConfig& config, int ranks);
 
-/// Rows for people: mesh, batch arithmetic, parameters, memory of a rank by kind, FLOPs of a step, size of a checkpoint. Local.
+/// Rows for people: mesh, batch arithmetic, parameters, memory of a rank by kind, FLOPs of a step, size of a
+/// checkpoint. Local.
 std::string describe_plan(const TrainConfig& config, const TrainPlan& plan);
 
 }  // namespace lockstep

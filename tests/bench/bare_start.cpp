@@ -1,4 +1,5 @@
-// The least that an MPI program with LibTorch can do: start, one tensor operation, one reduction, end. What the start-up of train is compared with.
+// The least that an MPI program with LibTorch can do: start, one tensor operation, one reduction, end. What the
+// start-up of train is compared with.
 #include <ATen/ops/ones.h>
 #include <mpi.h>
 

@@ -1,6 +1,7 @@
-// save_bandwidth FOLDER ROUNDS: saves a state of the size and shapes of GPT-2 124M with its moments from one rank, again and again, each
-// time beside raw O_DIRECT writes of the same memory and of one buffer that stays in the processor's cache, and prints the least times as
-// one JSON line: those of the save by phase, and the share of the processors' time in which it hashes and fingerprints.
+// save_bandwidth FOLDER ROUNDS: saves a state of the size and shapes of GPT-2 124M with its moments from one rank,
+// again and again, each time beside raw O_DIRECT writes of the same memory and of one buffer that stays in the
+// processor's cache, and prints the least times as one JSON line: those of the save by phase, and the share of the
+// processors' time in which it hashes and fingerprints.
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/files.hpp"
@@ -33,7 +34,9 @@ constexpr std::uint64_t request_bytes = 16 << 20;
 std::vector<std::pair<std::string, Shape>> shapes() {
   std::vector<std::pair<std::string, Shape>> result{{"wte", {50257, 768}}, {"wpe", {1024, 768}}};
   for (int layer = 0; layer < 12; ++layer) {
-    const auto add = [&](const char* name, Shape shape) { result.emplace_back(fmt::format("h.{}.{}", layer, name), std::move(shape)); };
+    const auto add = [&](const char* name, Shape shape) {
+      result.emplace_back(fmt::format("h.{}.{}", layer, name), std::move(shape));
+    };
     add("attn.weight", {768, 2304});
     add("attn.bias", {2304});
     add("proj.weight", {768, 768});
@@ -50,7 +53,7 @@ struct State {
   struct Tensor {
     std::string name;
     Layout layout;
-    c10::DataPtr memory;   // as that of a run's tensors
+    c10::DataPtr memory;  // as that of a run's tensors
     std::span<float> values;
   };
   World world = single_axis_world(1);
@@ -73,7 +76,8 @@ struct State {
   Component component() {
     return {.key = "model", .collect = [this] {
               StateTree tree;
-              for (Tensor& tensor : tensors) tree.add(tensor.name, tensor.layout, std::as_writable_bytes(tensor.values));
+              for (Tensor& tensor : tensors)
+                tree.add(tensor.name, tensor.layout, std::as_writable_bytes(tensor.values));
               return tree;
             }};
   }
@@ -101,7 +105,8 @@ Requests requests_of(const State& state) {
 
 // The same memory again and again.
 Requests requests_of(const c10::DataPtr& memory, std::uint64_t bytes) {
-  return Requests(static_cast<std::size_t>(bytes / request_bytes), {static_cast<const std::byte*>(memory.get()), request_bytes});
+  return Requests(static_cast<std::size_t>(bytes / request_bytes),
+                  {static_cast<const std::byte*>(memory.get()), request_bytes});
 }
 
 // The file has its length before, as parts have.
@@ -139,7 +144,8 @@ double compute(const State& state) {
       for (std::size_t at = 0; at < bytes.size(); at += chunk_bytes) {
         const auto chunk = bytes.subspan(at, std::min(chunk_bytes, bytes.size() - at));
         hash.add(chunk);
-        fingerprint(tensor.layout.global, DType::f32, whole(tensor.layout.global), chunk, static_cast<std::int64_t>(at / sizeof(float)));
+        fingerprint(tensor.layout.global, DType::f32, whole(tensor.layout.global), chunk,
+                    static_cast<std::int64_t>(at / sizeof(float)));
       }
       hash.digest();
     }
@@ -148,14 +154,16 @@ double compute(const State& state) {
 
 struct Saved {
   double seconds = 1e9;
-  std::map<Phase, double> begun;   // seconds after the call
+  std::map<Phase, double> begun;  // seconds after the call
   double phase(Phase phase, Phase next) const { return begun.at(next) - begun.at(phase); }
 };
 
 Saved save_once(Communicator& ranks, State& state, const Path& run) {
   Saved saved;
   const double start = monotonic_seconds();
-  save(ranks, {state.component()}, {.run = run, .step = 1, .world = state.world, .enter = [&](Phase phase) { saved.begun[phase] = monotonic_seconds() - start; }});
+  save(ranks, {state.component()}, {.run = run, .step = 1, .world = state.world, .enter = [&](Phase phase) {
+                                      saved.begun[phase] = monotonic_seconds() - start;
+                                    }});
   saved.seconds = monotonic_seconds() - start;
   return saved;
 }

@@ -1,5 +1,5 @@
-// checkpoint-job RUN RANKS STEP…: saves the same small state at each step, by ranks that are threads, for the tests of the checkpoint
-// tools. Element i of wte.weight is i / 2 + STEP; the others are in the code.
+// checkpoint-job RUN RANKS STEP…: saves the same small state at each step, by ranks that are threads, for the tests of
+// the checkpoint tools. Element i of wte.weight is i / 2 + STEP; the others are in the code.
 #include "base/json.hpp"
 #include "checkpoint/save.hpp"
 #include "harness/thread_ranks.hpp"
@@ -16,14 +16,17 @@ using namespace lockstep;
 
 struct State {
   std::vector<float> wte = std::vector<float>(37 * 8);
-  std::vector<std::uint16_t> norm{to_bf16(1.0F), to_bf16(-2.5F), to_bf16(std::numeric_limits<float>::infinity()), 0x7fc0, 1};   // 1: a denormal
+  std::vector<std::uint16_t> norm{to_bf16(1.0F), to_bf16(-2.5F), to_bf16(std::numeric_limits<float>::infinity()),
+                                  0x7fc0, 1};  // 1: a denormal
   std::vector<double> moment = std::vector<double>(6, 0.25);
-  std::vector<std::uint8_t> fp8{0x38, 0x7e, 0x7f, 0xb8};                // E4M3: 1, 448, nan, -1
+  std::vector<std::uint8_t> fp8{0x38, 0x7e, 0x7f, 0xb8};  // E4M3: 1, 448, nan, -1
   std::int64_t step = 0;
 };
 
 template <class Value>
-std::span<std::byte> bytes(std::vector<Value>& values) { return std::as_writable_bytes(std::span(values)); }
+std::span<std::byte> bytes(std::vector<Value>& values) {
+  return std::as_writable_bytes(std::span(values));
+}
 
 std::vector<Component> components_of(State& state, const Mesh& mesh, Rank rank) {
   Component model;
@@ -63,7 +66,8 @@ int main(int argc, char** argv) {
     test::on_ranks(std::stoi(argv[2]), [&](Communicator& ranks) {
       State state;
       state.step = step;
-      for (std::size_t i = 0; i < state.wte.size(); ++i) state.wte[i] = static_cast<float>(i) / 2 + static_cast<float>(step);
+      for (std::size_t i = 0; i < state.wte.size(); ++i)
+        state.wte[i] = static_cast<float>(i) / 2 + static_cast<float>(step);
       const World world = single_axis_world(ranks.size());
       SaveRequest request{argv[1], step, world};
       request.retention.keep_last = 9;

@@ -1,6 +1,7 @@
-// model_step CONFIG.json PRECISION FOLDER: one forward and backward of a freshly initialised model, for comparison with another
-// implementation. Reads FOLDER/{tokens,labels,positions}.bin (int32) and documents.bin (int64); writes FOLDER/loss.json,
-// FOLDER/weights/NAME.npy, FOLDER/gradients/NAME.npy and FOLDER/logits.npy. The gradient is that of the mean loss over counted labels.
+// model_step CONFIG.json PRECISION FOLDER: one forward and backward of a freshly initialised model, for comparison with
+// another implementation. Reads FOLDER/{tokens,labels,positions}.bin (int32) and documents.bin (int64); writes
+// FOLDER/loss.json, FOLDER/weights/NAME.npy, FOLDER/gradients/NAME.npy and FOLDER/logits.npy. The gradient is that of
+// the mean loss over counted labels.
 #include "base/files.hpp"
 #include "exchange/hf_config.hpp"
 #include "model/model.hpp"
@@ -25,7 +26,8 @@ namespace fs = std::filesystem;
 template <class T>
 std::vector<T> read_values(const fs::path& path) {
   std::vector<T> values(fs::file_size(path) / sizeof(T));
-  std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(T)));
+  std::ifstream(path, std::ios::binary)
+      .read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(T)));
   return values;
 }
 
@@ -33,7 +35,8 @@ void write_npy(const fs::path& path, const at::Tensor& tensor) {
   const at::Tensor values = tensor.contiguous();
   std::string shape;
   for (const std::int64_t size : values.sizes()) shape += fmt::format("{},", size);
-  std::string header = fmt::format("{{'descr': '<f{}', 'fortran_order': False, 'shape': ({}), }}", values.element_size(), shape);
+  std::string header =
+      fmt::format("{{'descr': '<f{}', 'fortran_order': False, 'shape': ({}), }}", values.element_size(), shape);
   header.resize((10 + header.size() + 64) / 64 * 64 - 11, ' ');
   header += '\n';
   std::ofstream file(path, std::ios::binary);
@@ -53,9 +56,10 @@ Batch read_batch(const fs::path& folder) {
   batch.labels = read_values<std::int32_t>(folder / "labels.bin");
   batch.positions = read_values<std::int32_t>(folder / "positions.bin");
   batch.documents = read_values<std::int64_t>(folder / "documents.bin");
-  batch.samples = 1;   // segments alone say what is seen together
+  batch.samples = 1;  // segments alone say what is seen together
   batch.length = static_cast<std::int64_t>(batch.tokens.size());
-  batch.valid_tokens = std::count_if(batch.labels.begin(), batch.labels.end(), [](std::int32_t label) { return label != ignored_label; });
+  batch.valid_tokens = std::count_if(batch.labels.begin(), batch.labels.end(),
+                                     [](std::int32_t label) { return label != ignored_label; });
   return batch;
 }
 
@@ -66,7 +70,8 @@ double run_step(Model& model, const BatchTensors& batch) {
     if (i > 0) inputs[i] = outputs[i - 1].detach().requires_grad_(true);
     outputs[i] = model.block(i).forward(inputs[i], batch);
   }
-  at::Tensor gradient = at::scalar_tensor(1.0 / static_cast<double>(std::max<std::int64_t>(1, batch.valid_tokens)), at::kDouble);
+  at::Tensor gradient =
+      at::scalar_tensor(1.0 / static_cast<double>(std::max<std::int64_t>(1, batch.valid_tokens)), at::kDouble);
   for (std::size_t i = model.block_count(); i-- > 0;) {
     torch::autograd::backward({outputs[i]}, {gradient});
     if (i > 0) gradient = inputs[i].grad();
@@ -83,7 +88,7 @@ int main(int argc, char** argv) {
   Model model(describe(parse_hf_config(read_file(argv[1]), argv[1])), precision_of(argv[2]));
   model.initialise(17);
   const BatchTensors batch = to_tensors(read_batch(folder), model.config());
-  for (const auto& unit : model.units()) unit->start_gradients();
+  for (const auto& unit : model.units()) unit->zero_grad();
   const double loss = run_step(model, batch);
   for (const auto& unit : model.units()) unit->finish_gradients();
   fs::create_directories(folder / "weights");

@@ -1,4 +1,5 @@
-// Configuration files and command lines of all programs; what a resume reads of a saved config.yaml; small texts with a form of their own.
+// Configuration files and command lines of all programs; what a resume reads of a saved config.yaml; small texts with a
+// form of their own.
 #include "base/text.hpp"
 #include "comm/injection.hpp"
 #include "config/command_line.hpp"
@@ -52,46 +53,110 @@ void read_config(const Path& file, const std::string& text) {
   const std::string printed = to_yaml(parsed.settings, tool_of(parsed.config), PrintExtent::full);
   put_file(file, printed);
   const auto again = parse_command_line<TrainConfig>({file.string()});
-  require(to_json(parsed.settings) == to_json(again.settings), "the printed configuration reads back as another:\n" + printed);
-  require(differing_fixed_options(printed, "saved.yaml", parsed.config).empty(), "a configuration differs from itself as printed");
+  require(to_json(parsed.settings) == to_json(again.settings),
+          "the printed configuration reads back as another:\n" + printed);
+  require(differing_fixed_options(printed, "saved.yaml", parsed.config).empty(),
+          "a configuration differs from itself as printed");
 }
 
 void read_command_line(const std::string& text) {
   std::vector<std::string> words = split(text, '\n');
   const std::string tool = words.front();
   words.erase(words.begin());
-  words.resize(std::min<std::size_t>(words.size(), 1000));   // each configuration file that is named is looked for
-  if (tool == "prepare-data") parse_command_line<PrepareConfig>(words);
-  else if (tool == "checkpoint-inspect") parse_command_line<InspectConfig>(words);
-  else if (tool == "checkpoint-reshard") parse_command_line<ReshardConfig>(words);
-  else if (tool == "finalize-quantize") parse_command_line<FinalizeConfig>(words);
-  else parse_command_line<TrainConfig>(words);
+  words.resize(std::min<std::size_t>(words.size(), 1000));  // each configuration file that is named is looked for
+  if (tool == "prepare-data")
+    parse_command_line<PrepareConfig>(words);
+  else if (tool == "checkpoint-inspect")
+    parse_command_line<InspectConfig>(words);
+  else if (tool == "checkpoint-reshard")
+    parse_command_line<ReshardConfig>(words);
+  else if (tool == "finalize-quantize")
+    parse_command_line<FinalizeConfig>(words);
+  else
+    parse_command_line<TrainConfig>(words);
 }
 
 }  // namespace
 
 std::vector<Target> config_targets(const Path& folder) {
-  const std::vector<std::string> words{"dialect: xorl\n", "preset: config.yaml\n", "preset: [a, b]\n", "&a ", "*a", "<<: *a\n", "!!binary ", "? ", "|\n  x", ">-\n", "---\n", "...\n",
-                                       "%YAML 1.3\n", "null", "~", "true", "\"", "'", ": ", "#", "(a*)*b", "(?=", "[[:alpha:]]", "\\", "{1,1000}", "1e3", "1_000", "64MiB", "90s",
-                                       "--optimizer.groups.0.match", "--train.inject", "=", "--", "-o", "--json", "--help", "optimizer", "groups", "match", "betas"};
+  const std::vector<std::string> words{"dialect: xorl\n",
+                                       "preset: config.yaml\n",
+                                       "preset: [a, b]\n",
+                                       "&a ",
+                                       "*a",
+                                       "<<: *a\n",
+                                       "!!binary ",
+                                       "? ",
+                                       "|\n  x",
+                                       ">-\n",
+                                       "---\n",
+                                       "...\n",
+                                       "%YAML 1.3\n",
+                                       "null",
+                                       "~",
+                                       "true",
+                                       "\"",
+                                       "'",
+                                       ": ",
+                                       "#",
+                                       "(a*)*b",
+                                       "(?=",
+                                       "[[:alpha:]]",
+                                       "\\",
+                                       "{1,1000}",
+                                       "1e3",
+                                       "1_000",
+                                       "64MiB",
+                                       "90s",
+                                       "--optimizer.groups.0.match",
+                                       "--train.inject",
+                                       "=",
+                                       "--",
+                                       "-o",
+                                       "--json",
+                                       "--help",
+                                       "optimizer",
+                                       "groups",
+                                       "match",
+                                       "betas"};
   const Path file = folder / "config.yaml";
-  Target yaml{.name = "configuration file", .seeds = {small_config, config_as_json},
-              .refused = {"{\"a\": 1}\n}\n", "train: {run_dir: \"\xFF\"}\n", std::string(100'000, '['), "a: " + std::string(100'000, '{')},
-              .words = words, .names = {"config.yaml", "is needed"}, .read = {}};
+  Target yaml{.name = "configuration file",
+              .seeds = {small_config, config_as_json},
+              .refused = {"{\"a\": 1}\n}\n", "train: {run_dir: \"\xFF\"}\n", std::string(100'000, '['),
+                          "a: " + std::string(100'000, '{')},
+              .words = words,
+              .names = {"config.yaml", "is needed"},
+              .read = {}};
   yaml.read = [file](const std::string& text) { read_config(file, text); };
 
-  Target saved{.name = "saved config.yaml", .seeds = {small_config, config_as_json}, .words = words, .names = {"saved.yaml"}, .share = 0.3, .read = {}};
+  Target saved{.name = "saved config.yaml",
+               .seeds = {small_config, config_as_json},
+               .words = words,
+               .names = {"saved.yaml"},
+               .share = 0.3,
+               .read = {}};
   saved.read = [](const std::string& text) { differing_fixed_options(text, "saved.yaml", TrainConfig{}); };
 
-  Target line{.name = "command line",
-              .seeds = {"train\n--model.config\nc.json\n--data.path=d\n--data.sequence_length\n8\n--train.run_dir\nr\n--train.max_steps\n3\n--train.global_batch\n2\n"
-                        "--optimizer.betas\n[0.9, 0.99]\n--optimizer.groups.0.match\nwte\n--optimizer.groups.0.lr_scale\n2\n--train.max_time\n1h\n--log.tensorboard\nno",
-                        "prepare-data\na.txt\nb.jsonl\n-o\nout\n--data.tokenizer\nchars\n--data.validation\ntail:0.1\n--threads\n2",
-                        "checkpoint-inspect\nrun\n--verify=hashes\n--json", "checkpoint-reshard\nrun\n--to\nparts=3\n--output\nx", "finalize-quantize\nrun\n--recipe\nint8\n--output\no"},
-              .words = words, .read = {}};
+  Target line{
+      .name = "command line",
+      .seeds =
+          {"train\n--model.config\nc.json\n--data.path=d\n--data.sequence_length\n8\n--train.run_dir\nr\n--train.max_"
+           "steps\n3\n--train.global_batch\n2\n"
+           "--optimizer.betas\n[0.9, "
+           "0.99]\n--optimizer.groups.0.match\nwte\n--optimizer.groups.0.lr_scale\n2\n--train.max_time\n1h\n--log."
+           "tensorboard\nno",
+           "prepare-data\na.txt\nb.jsonl\n-o\nout\n--data.tokenizer\nchars\n--data.validation\ntail:0.1\n--threads\n2",
+           "checkpoint-inspect\nrun\n--verify=hashes\n--json", "checkpoint-reshard\nrun\n--to\nparts=3\n--output\nx",
+           "finalize-quantize\nrun\n--recipe\nint8\n--output\no"},
+      .words = words,
+      .read = {}};
   line.read = read_command_line;
 
-  Target inject{.name = "text of an injected failure", .seeds = {"rank=1,phase=forward,step=3,kind=throw", "rank=0,kind=kill"}, .words = {"rank=", ",", "=", "phase=save"}, .share = 0.3, .read = {}};
+  Target inject{.name = "text of an injected failure",
+                .seeds = {"rank=1,phase=forward,step=3,kind=throw", "rank=0,kind=kill"},
+                .words = {"rank=", ",", "=", "phase=save"},
+                .share = 0.3,
+                .read = {}};
   inject.read = [](const std::string& text) { parse_injection(text); };
   return {yaml, saved, line, inject};
 }

@@ -29,12 +29,31 @@ Json byte_vocabulary() {
 }
 
 Json small_bpe() {
-  const Json byte_level{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
-  return {{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr},
-          {"added_tokens", Json::array({{{"id", 263}, {"content", "<|endoftext|>"}, {"single_word", false}, {"lstrip", false}, {"rstrip", false}, {"normalized", false}, {"special", true}}})},
-          {"normalizer", nullptr}, {"pre_tokenizer", byte_level}, {"post_processor", byte_level}, {"decoder", byte_level},
-          {"model", {{"type", "BPE"}, {"dropout", nullptr}, {"unk_token", nullptr}, {"continuing_subword_prefix", ""}, {"end_of_word_suffix", ""}, {"fuse_unk", false},
-                     {"vocab", byte_vocabulary()}, {"merges", {"t h", "h e", "th e", "Ġ c", "Ġc at", "Ġc a", "a t"}}}}};
+  const Json byte_level{
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens", Json::array({{{"id", 263},
+                                         {"content", "<|endoftext|>"},
+                                         {"single_word", false},
+                                         {"lstrip", false},
+                                         {"rstrip", false},
+                                         {"normalized", false},
+                                         {"special", true}}})},
+          {"normalizer", nullptr},
+          {"pre_tokenizer", byte_level},
+          {"post_processor", byte_level},
+          {"decoder", byte_level},
+          {"model",
+           {{"type", "BPE"},
+            {"dropout", nullptr},
+            {"unk_token", nullptr},
+            {"continuing_subword_prefix", ""},
+            {"end_of_word_suffix", ""},
+            {"fuse_unk", false},
+            {"vocab", byte_vocabulary()},
+            {"merges", {"t h", "h e", "th e", "Ġ c", "Ġc at", "Ġc a", "a t"}}}}};
 }
 
 /// A tokenizer that was accepted encodes any text into ids that it can decode.
@@ -42,9 +61,10 @@ void use(const Tokenizer& tokenizer) {
   for (const std::string& text : {std::string(sample_text), std::string(2000, 'a'), std::string()}) {
     try {
       const std::vector<std::int32_t> ids = tokenizer.encode(text);
-      for (const std::int32_t id : ids) require(id >= 0 && id < tokenizer.vocabulary(), "an id lies outside the vocabulary");
+      for (const std::int32_t id : ids)
+        require(id >= 0 && id < tokenizer.vocabulary(), "an id lies outside the vocabulary");
       (void)tokenizer.decode(ids);
-    } catch (const Error& error) {   // of chars: a character that it does not have
+    } catch (const Error& error) {  // of chars: a character that it does not have
       require(tokenizer.name() == "chars" && error.code() == ExitCode::input, error.what());
     }
     require(tokenizer.last_cut(text) <= text.size(), "a cut lies behind the text");
@@ -85,7 +105,8 @@ void read_corpus(const Path& file) {
   TextBlock block;
   while (reader.next(block)) {
     if (block.file->format == TextFormat::json_lines) {
-      lines.for_each(block, [](std::string_view text) { require(!first_invalid_utf8(text), "a document is not UTF-8"); });
+      lines.for_each(block,
+                     [](std::string_view text) { require(!first_invalid_utf8(text), "a document is not UTF-8"); });
     } else {
       require_utf8(block);
     }
@@ -93,7 +114,11 @@ void read_corpus(const Path& file) {
 }
 
 Target corpus_target(const Path& folder, const std::string& name, std::vector<std::string> seeds) {
-  Target target{.name = name, .seeds = std::move(seeds), .words = {"\"text\":", "{}\n", "\\ud800", "\\u0000", "\n\n", "[1]\n", "\r\n", "\xEF\xBB\xBF"}, .names = {name}, .read = {}};
+  Target target{.name = name,
+                .seeds = std::move(seeds),
+                .words = {"\"text\":", "{}\n", "\\ud800", "\\u0000", "\n\n", "[1]\n", "\r\n", "\xEF\xBB\xBF"},
+                .names = {name},
+                .read = {}};
   target.read = [file = folder / name](const std::string& bytes) {
     put_file(file, bytes);
     read_corpus(file);
@@ -108,19 +133,27 @@ std::vector<Target> tokenizer_targets(const Path& folder) {
   make_folder(folder / "pair");
   make_folder(folder / "config");
   const auto chars = chars_tokenizer({U'\n', U' ', U'a', U'b', U'é', U'😀'}, "<end>");
-  Target json{.name = "tokenizer.json", .seeds = {to_text(small_bpe(), 1), chars->files().front().content, bytes_tokenizer()->files().front().content},
-              .words = {"\"ignore_merges\": true,", "\"byte_fallback\": true,", "Ġ", "Ā", "\"normalized\": true,", "WordLevel", "16777216", "th e", "\"type\": \"BPE\",", "<|endoftext|>"},
-              .names = {(folder / "json").string()}, .read = {}};
+  Target json{
+      .name = "tokenizer.json",
+      .seeds = {to_text(small_bpe(), 1), chars->files().front().content, bytes_tokenizer()->files().front().content},
+      .words = {"\"ignore_merges\": true,", "\"byte_fallback\": true,", "Ġ", "Ā", "\"normalized\": true,", "WordLevel",
+                "16777216", "th e", "\"type\": \"BPE\",", "<|endoftext|>"},
+      .names = {(folder / "json").string()},
+      .read = {}};
   Json wide = small_bpe();
   wide["model"]["vocab"]["at"] = (std::int64_t{1} << 32) + 5;
   Json far = small_bpe();
   far["added_tokens"][0]["id"] = 16777215;
-  json.refused = {to_text(wide), to_text(far), std::string(100'000, '['), R"({"pre_tokenizer": )" + std::string(60'000, '[')};
+  json.refused = {to_text(wide), to_text(far), std::string(100'000, '['),
+                  R"({"pre_tokenizer": )" + std::string(60'000, '[')};
   json.read = [place = folder / "json"](const std::string& text) { read_tokenizer(place, "tokenizer.json", text); };
   targets.push_back(json);
 
-  Target pair{.name = "vocab.json and merges.txt", .seeds = {to_text(byte_vocabulary()) + between + "#version: 0.2\nt h\nh e\nth e\nĠ c\na t\nĠc at\n"},
-              .words = {between, "Ġ", " ", "\n", "t h\n", "\r\n"}, .names = {(folder / "pair").string()}, .read = {}};
+  Target pair{.name = "vocab.json and merges.txt",
+              .seeds = {to_text(byte_vocabulary()) + between + "#version: 0.2\nt h\nh e\nth e\nĠ c\na t\nĠc at\n"},
+              .words = {between, "Ġ", " ", "\n", "t h\n", "\r\n"},
+              .names = {(folder / "pair").string()},
+              .read = {}};
   pair.read = [place = folder / "pair"](const std::string& text) {
     const std::size_t cut = text.find(between);
     put_file(place / "merges.txt", cut == std::string::npos ? "" : text.substr(cut + std::string_view(between).size()));
@@ -129,9 +162,16 @@ std::vector<Target> tokenizer_targets(const Path& folder) {
   targets.push_back(pair);
 
   put_file(folder / "config/tokenizer.json", to_text(small_bpe()));
-  Target config{.name = "tokenizer_config.json", .seeds = {R"({"eos_token": "<|endoftext|>", "tokenizer_class": "GPT2Tokenizer"})", R"({"eos_token": {"content": "<|endoftext|>"}})"},
-                .words = {"\"eos_token\": null"}, .names = {(folder / "config").string()}, .share = 0.3, .read = {}};
-  config.read = [place = folder / "config"](const std::string& text) { read_tokenizer(place, "tokenizer_config.json", text); };
+  Target config{.name = "tokenizer_config.json",
+                .seeds = {R"({"eos_token": "<|endoftext|>", "tokenizer_class": "GPT2Tokenizer"})",
+                          R"({"eos_token": {"content": "<|endoftext|>"}})"},
+                .words = {"\"eos_token\": null"},
+                .names = {(folder / "config").string()},
+                .share = 0.3,
+                .read = {}};
+  config.read = [place = folder / "config"](const std::string& text) {
+    read_tokenizer(place, "tokenizer_config.json", text);
+  };
   targets.push_back(config);
   return targets;
 }
@@ -142,7 +182,12 @@ std::vector<Target> real_tokenizer_targets(const Path& folder) {
   const Path files = Path(data == nullptr ? "" : data) / "tokenizers/gpt2";
   if (data == nullptr || !std::filesystem::exists(files / "vocab.json")) return {};
   make_folder(folder);
-  Target target{.name = "merges.txt of GPT-2", .seeds = {read_file(files / "merges.txt")}, .words = {" ", "\n", "Ġ t\n"}, .names = {folder.string()}, .share = 0.004, .read = {}};
+  Target target{.name = "merges.txt of GPT-2",
+                .seeds = {read_file(files / "merges.txt")},
+                .words = {" ", "\n", "Ġ t\n"},
+                .names = {folder.string()},
+                .share = 0.004,
+                .read = {}};
   target.read = [folder, vocabulary = read_file(files / "vocab.json")](const std::string& text) {
     put_file(folder / "vocab.json", vocabulary);
     read_tokenizer(folder, "merges.txt", text);
@@ -155,7 +200,9 @@ std::vector<Target> real_tokenizer_targets(const Path& folder) {
 std::vector<Target> corpus_targets(const Path& folder) {
   std::vector<Target> targets = tokenizer_targets(folder);
   for (Target& target : real_tokenizer_targets(folder / "gpt2")) targets.push_back(std::move(target));
-  const std::string lines = "{\"text\": \"one\"}\n{\"id\": 2, \"text\": \"tw\\u00f6 \\ud83d\\ude00\", \"more\": [1, {\"a\": null}]}\n\n{\"text\": \"\"}\n";
+  const std::string lines =
+      "{\"text\": \"one\"}\n{\"id\": 2, \"text\": \"tw\\u00f6 \\ud83d\\ude00\", \"more\": [1, {\"a\": "
+      "null}]}\n\n{\"text\": \"\"}\n";
   std::string prose;
   for (int i = 0; i < 200; ++i) prose += fmt::format("{} {}\n", i, sample_text);
   targets.push_back(corpus_target(folder, "text.txt", {prose}));

@@ -11,10 +11,12 @@ namespace lockstep::test {
 
 namespace {
 
-constexpr const char* gpt2_config = R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 29, "n_positions": 16, "n_embd": 16, "n_layer": 2,
+constexpr const char* gpt2_config =
+    R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 29, "n_positions": 16, "n_embd": 16, "n_layer": 2,
   "n_head": 2, "n_inner": null, "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "initializer_range": 0.02, "resid_pdrop": 0, "embd_pdrop": 0,
   "attn_pdrop": 0, "bos_token_id": 28, "eos_token_id": [28, 3], "tie_word_embeddings": true, "scale_attn_weights": true})";
-constexpr const char* llama_config = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 29, "hidden_size": 16, "intermediate_size": 40,
+constexpr const char* llama_config =
+    R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 29, "hidden_size": 16, "intermediate_size": 40,
   "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "max_position_embeddings": 16, "rope_theta": 500000.0,
   "rope_scaling": {"rope_type": "default"},
   "rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "torch_dtype": "bfloat16", "layer_types": ["full_attention", "full_attention"]})";
@@ -24,16 +26,20 @@ void read_hf(const std::string& text) {
   const HfConfig config = parse_hf_config(text, "config.json");
   const HfConfig again = parse_hf_config(to_text(to_json(config, "float32")), "exported config.json");
   const Architecture architecture = describe(config);
-  require(parameter_count(architecture) > 0 && parameter_count(describe(again)) == parameter_count(architecture), "the exported config is of another model");
+  require(parameter_count(architecture) > 0 && parameter_count(describe(again)) == parameter_count(architecture),
+          "the exported config is of another model");
   require(flops_per_token(architecture, 8) > 0, "a model without work");
 }
 
 std::string written_safetensors(const Path& folder, const std::string& prefix) {
-  const std::vector<TensorDescription> tensors{{prefix + "wte.weight", {3, 4}, DType::f32}, {prefix + "norm", {5}, DType::bf16}, {prefix + "none", {0, 2}, DType::i64},
+  const std::vector<TensorDescription> tensors{{prefix + "wte.weight", {3, 4}, DType::f32},
+                                               {prefix + "norm", {5}, DType::bf16},
+                                               {prefix + "none", {0, 2}, DType::i64},
                                                {prefix + "scalar", {}, DType::f64}};
   SafetensorsWriter writer(folder, tensors);
   for (const TensorDescription& tensor : tensors) {
-    const std::vector<std::byte> bytes(static_cast<std::size_t>(elements(tensor.shape) * size_of(tensor.dtype)), std::byte{7});
+    const std::vector<std::byte> bytes(static_cast<std::size_t>(elements(tensor.shape) * size_of(tensor.dtype)),
+                                       std::byte{7});
     writer.write(tensor.name, whole(tensor.shape), bytes);
   }
   writer.finish();
@@ -59,15 +65,30 @@ std::string with_true_length(std::string input, Dice& dice) {
 }  // namespace
 
 std::vector<Target> exchange_targets(const Path& folder) {
-  Target config{.name = "config.json of a model", .seeds = {gpt2_config, llama_config}, .names = {"config.json", "not supported by this version"}, .read = read_hf};
-  config.words = {"\"model_type\": \"llama\",", "\"quantization_config\": {},", "\"rope_scaling\": null,", "num_key_value_heads", "head_dim", "vocab_size", "n_inner", "sliding_window",
-                  "rope_parameters", "layer_types"};
+  Target config{.name = "config.json of a model",
+                .seeds = {gpt2_config, llama_config},
+                .names = {"config.json", "not supported by this version"},
+                .read = read_hf};
+  config.words = {"\"model_type\": \"llama\",",
+                  "\"quantization_config\": {},",
+                  "\"rope_scaling\": null,",
+                  "num_key_value_heads",
+                  "head_dim",
+                  "vocab_size",
+                  "n_inner",
+                  "sliding_window",
+                  "rope_parameters",
+                  "layer_types"};
 
   const Path single = folder / "single";
   make_folder(single);
-  Target file{.name = "model.safetensors", .seeds = {written_safetensors(single, ""), written_safetensors(single, "h.0.")},
-              .words = {"\"__metadata__\":{\"a\":\"b\"},", "\"data_offsets\":[0,0]", "\"shape\":[", "\"dtype\":\"F8_E4M3\"", "BOOL", "4294967296", "\\u0000"},
-              .names = {"model.safetensors"}, .seal = with_true_length, .read = {}};
+  Target file{.name = "model.safetensors",
+              .seeds = {written_safetensors(single, ""), written_safetensors(single, "h.0.")},
+              .words = {"\"__metadata__\":{\"a\":\"b\"},", "\"data_offsets\":[0,0]", "\"shape\":[",
+                        "\"dtype\":\"F8_E4M3\"", "BOOL", "4294967296", "\\u0000"},
+              .names = {"model.safetensors"},
+              .seal = with_true_length,
+              .read = {}};
   file.read = [single](const std::string& bytes) {
     put_file(single / "model.safetensors", bytes);
     const auto source = open_safetensors(single);
@@ -75,7 +96,7 @@ std::vector<Target> exchange_targets(const Path& folder) {
     const std::vector<TensorDescription> wanted{{"transformer.wte.weight", {3, 4}, DType::f32}};
     try {
       read_all(*open_model_weights(single, wanted));
-    } catch (const Error& error) {   // mostly: other tensors
+    } catch (const Error& error) {  // mostly: other tensors
       require(std::string(error.what()).find(single.string()) != std::string::npos, error.what());
     }
   };
@@ -90,9 +111,11 @@ std::vector<Target> exchange_targets(const Path& folder) {
     map[std::string("a.") + name] = "a.safetensors";
     map[std::string("b.") + name] = "b.safetensors";
   }
-  Target index{.name = "model.safetensors.index.json", .seeds = {to_text(Json{{"metadata", {{"total_size", 100}}}, {"weight_map", map}}, 1)},
+  Target index{.name = "model.safetensors.index.json",
+               .seeds = {to_text(Json{{"metadata", {{"total_size", 100}}}, {"weight_map", map}}, 1)},
                .words = {"../a.safetensors", ".", "a.safetensors", "\"weight_map\": {", "\\u0000", "/dev/null"},
-               .names = {"index.json", "a.safetensors", "b.safetensors", sharded.string()}, .read = {}};
+               .names = {"index.json", "a.safetensors", "b.safetensors", sharded.string()},
+               .read = {}};
   index.read = [sharded](const std::string& text) {
     put_file(sharded / "model.safetensors.index.json", text);
     read_all(*open_safetensors(sharded));

@@ -1,6 +1,7 @@
-// fuzz [--inputs N] [--seed S] [--target PART-OF-NAME] [--first K] [--keep FILE]: reads N faulty inputs of each target and prints TAP.
-// An input passes if its reader accepts it or refuses it with an Error that names the file, within bounds of time and memory. Children
-// read, so that a crash ends no more than one input; it is then named, and `--target T --seed S --first K --inputs 1` repeats it
+// fuzz [--inputs N] [--seed S] [--target PART-OF-NAME] [--first K] [--keep FILE]: reads N faulty inputs of each target
+// and prints TAP. An input passes if its reader accepts it or refuses it with an Error that names the file, within
+// bounds of time and memory. Children read, so that a crash ends no more than one input; it is then named, and
+// `--target T --seed S --first K --inputs 1` repeats it
 // (--keep writes it to a file).
 #include "base/clock.hpp"
 #include "base/error.hpp"
@@ -22,10 +23,12 @@
 #include <optional>
 #include <string_view>
 
-// What the run-times of sanitizers ask for, where the program has them: a large allocation, a leak, each undefined operation is a finding.
+// What the run-times of sanitizers ask for, where the program has them: a large allocation, a leak, each undefined
+// operation is a finding.
 extern "C" const char* __asan_default_options();
 extern "C" const char* __asan_default_options() {
-  return "max_allocation_size_mb=1024:quarantine_size_mb=32:detect_leaks=1:handle_abort=1:detect_stack_use_after_return=0";
+  return "max_allocation_size_mb=1024:quarantine_size_mb=32:detect_leaks=1:handle_abort=1:detect_stack_use_after_"
+         "return=0";
 }
 // What the library forgets of files that it refuses; of sound ones it forgets nothing.
 extern "C" const char* __lsan_default_suppressions();
@@ -48,11 +51,11 @@ void put_file(const Path& path, std::string_view content) {
 
 namespace {
 
-constexpr std::string_view sanitizers = LOCKSTEP_SANITIZERS;         // "address,undefined", or "none"
+constexpr std::string_view sanitizers = LOCKSTEP_SANITIZERS;  // "address,undefined", or "none"
 constexpr bool sanitized = sanitizers != "none";
-constexpr unsigned longest_s = sanitized ? 60 : 20;                  // that one input may take
-constexpr std::uint64_t most_memory = std::uint64_t{1} << 30;        // that the inputs of a child may add
-constexpr int most_findings = 5;                                     // of a target, before it is given up
+constexpr unsigned longest_s = sanitized ? 60 : 20;            // that one input may take
+constexpr std::uint64_t most_memory = std::uint64_t{1} << 30;  // that the inputs of a child may add
+constexpr int most_findings = 5;                               // of a target, before it is given up
 constexpr std::array<ExitCode, 4> refusals{ExitCode::usage, ExitCode::input, ExitCode::storage, ExitCode::resources};
 
 struct Choices {
@@ -65,11 +68,11 @@ struct Choices {
 
 /// What a child has done, in memory that its parent sees.
 struct Progress {
-  std::uint64_t number = 0;                                          // of the input that is being read
+  std::uint64_t number = 0;  // of the input that is being read
   std::uint64_t accepted = 0;
   std::array<std::uint64_t, refusals.size()> refused{};
   double slowest_s = 0;
-  std::array<char, 1000> finding{};                                  // of a child that ended with 1
+  std::array<char, 1000> finding{};  // of a child that ended with 1
 };
 
 /// The first inputs are known: the seeds, which must be accepted, then those that must be refused.
@@ -97,14 +100,15 @@ void judge(const Target& target, const std::string& input, std::uint64_t number,
     require(!valid, fmt::format("a valid input is refused: {}", message));
     require(kind != refusals.end(), fmt::format("error of kind {}: {}", name_of(error.code()), message));
     const auto is_in = [&](const std::string& name) { return message.find(name) != std::string::npos; };
-    require(target.names.empty() || std::ranges::any_of(target.names, is_in), fmt::format("the error does not name the file: {}", message));
+    require(target.names.empty() || std::ranges::any_of(target.names, is_in),
+            fmt::format("the error does not name the file: {}", message));
     ++progress.refused[static_cast<std::size_t>(kind - refusals.begin())];
   }
 }
 
 /// Sanitizers have mapped terabytes by now, so that the bound is on what is added.
 void bound_memory() {
-  std::uint64_t pages = 0;                                           // private and writable: the sixth number
+  std::uint64_t pages = 0;  // private and writable: the sixth number
   std::ifstream statm("/proc/self/statm");
   for (int i = 0; i < 6; ++i) statm >> pages;
   rlimit memory{};
@@ -130,13 +134,14 @@ void bound_memory() {
     ::alarm(0);
     progress.slowest_s = std::max(progress.slowest_s, monotonic_seconds() - start_s);
   }
-  std::exit(0);                                                      // with the destructors and the search for leaks of an ordinary end
+  std::exit(0);  // with the destructors and the search for leaks of an ordinary end
 }
 
 std::string end_of(int status, const Progress& progress) {
   if (WIFEXITED(status)) {
     const int code = WEXITSTATUS(status);
-    return code == 1 && progress.finding[0] != '\0' ? progress.finding.data() : fmt::format("the reader ended the program with code {}", code);
+    return code == 1 && progress.finding[0] != '\0' ? progress.finding.data()
+                                                    : fmt::format("the reader ended the program with code {}", code);
   }
   const int signal = WTERMSIG(status);
   return signal == SIGALRM ? fmt::format("more than {} s", longest_s) : fmt::format("crash: {}", ::strsignal(signal));
@@ -174,12 +179,18 @@ Choices parse(int count, char** words) {
   for (int i = 1; i + 1 < count; i += 2) {
     const std::string_view name = words[i];
     const std::string value = words[i + 1];
-    if (name == "--inputs") choices.inputs = std::stoull(value);
-    else if (name == "--seed") choices.seed = std::stoull(value);
-    else if (name == "--first") choices.first = std::stoull(value);
-    else if (name == "--target") choices.target = value;
-    else if (name == "--keep") choices.keep = value;
-    else fail(ExitCode::usage, "unknown option {}", name);
+    if (name == "--inputs")
+      choices.inputs = std::stoull(value);
+    else if (name == "--seed")
+      choices.seed = std::stoull(value);
+    else if (name == "--first")
+      choices.first = std::stoull(value);
+    else if (name == "--target")
+      choices.target = value;
+    else if (name == "--keep")
+      choices.keep = value;
+    else
+      fail(ExitCode::usage, "unknown option {}", name);
   }
   return choices;
 }
@@ -208,10 +219,12 @@ int fuzz(const Choices& choices) {
     const std::uint64_t end = choices.first + asked + (choices.first == 0 ? known_inputs(target) : 0);
     const double start_s = monotonic_seconds();
     const std::vector<std::string> findings = run(target, choices, progress, end);
-    std::printf("%s %d - damaged %s is read or refused\n", findings.empty() ? "ok" : "not ok", ++tests, target.name.c_str());
+    std::printf("%s %d - damaged %s is read or refused\n", findings.empty() ? "ok" : "not ok", ++tests,
+                target.name.c_str());
     for (const std::string& finding : findings) std::printf("# %s\n", finding.c_str());
-    std::printf("# seed %llu, %llu inputs: %s; %.1f s, slowest %.0f ms\n", static_cast<unsigned long long>(choices.seed),
-                static_cast<unsigned long long>(end - choices.first), counts_of(progress).c_str(), monotonic_seconds() - start_s, progress.slowest_s * 1e3);
+    std::printf("# seed %llu, %llu inputs: %s; %.1f s, slowest %.0f ms\n",
+                static_cast<unsigned long long>(choices.seed), static_cast<unsigned long long>(end - choices.first),
+                counts_of(progress).c_str(), monotonic_seconds() - start_s, progress.slowest_s * 1e3);
     std::fflush(stdout);
     failed += findings.empty() ? 0 : 1;
     inputs += end - choices.first;

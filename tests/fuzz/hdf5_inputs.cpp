@@ -79,7 +79,7 @@ void put_something(hid_t file, const std::string& name, Dice& dice) {
   } else if (what == 2) {
     H5Gclose(H5Gcreate2(file, name.c_str(), links, H5P_DEFAULT, H5P_DEFAULT));
   } else if (what == 3) {
-    H5Lcreate_hard(file, "/", file, name.c_str(), links, H5P_DEFAULT);       // a group that holds itself
+    H5Lcreate_hard(file, "/", file, name.c_str(), links, H5P_DEFAULT);  // a group that holds itself
   } else if (what > 4) {
     std::vector<hsize_t> extent;
     const hid_t space = some_space(dice, extent);
@@ -115,22 +115,41 @@ std::uint32_t lookup3(std::string_view bytes) {
   };
   for (; bytes.size() > 12; bytes.remove_prefix(12)) {
     add(bytes.substr(0, 12));
-    a -= c; a ^= turn(c, 4); c += b;
-    b -= a; b ^= turn(a, 6); a += c;
-    c -= b; c ^= turn(b, 8); b += a;
-    a -= c; a ^= turn(c, 16); c += b;
-    b -= a; b ^= turn(a, 19); a += c;
-    c -= b; c ^= turn(b, 4); b += a;
+    a -= c;
+    a ^= turn(c, 4);
+    c += b;
+    b -= a;
+    b ^= turn(a, 6);
+    a += c;
+    c -= b;
+    c ^= turn(b, 8);
+    b += a;
+    a -= c;
+    a ^= turn(c, 16);
+    c += b;
+    b -= a;
+    b ^= turn(a, 19);
+    a += c;
+    c -= b;
+    c ^= turn(b, 4);
+    b += a;
   }
   if (bytes.empty()) return c;
   add(bytes);
-  c ^= b; c -= turn(b, 14);
-  a ^= c; a -= turn(c, 11);
-  b ^= a; b -= turn(a, 25);
-  c ^= b; c -= turn(b, 16);
-  a ^= c; a -= turn(c, 4);
-  b ^= a; b -= turn(a, 14);
-  c ^= b; c -= turn(b, 24);
+  c ^= b;
+  c -= turn(b, 14);
+  a ^= c;
+  a -= turn(c, 11);
+  b ^= a;
+  b -= turn(a, 25);
+  c ^= b;
+  c -= turn(b, 16);
+  a ^= c;
+  a -= turn(c, 4);
+  b ^= a;
+  b -= turn(a, 14);
+  c ^= b;
+  c -= turn(b, 24);
   return c;
 }
 
@@ -138,7 +157,7 @@ std::uint32_t lookup3(std::string_view bytes) {
 struct Statement {
   std::size_t begin = 0;
   std::size_t size = 0;
-  std::size_t header = 0;                                            // from here to its checksum
+  std::size_t header = 0;  // from here to its checksum
   std::size_t checksum = 0;
 };
 
@@ -151,15 +170,16 @@ std::uint64_t little_endian(const std::string& file, std::size_t at, std::size_t
 /// The statements of a header of version 2.
 void add_statements(const std::string& file, std::size_t header, std::vector<Statement>& statements) {
   const std::uint64_t flags = little_endian(file, header + 5, 1);
-  const std::size_t width = std::size_t{1} << (flags & 3);           // of the number that says how long the messages are
+  const std::size_t width = std::size_t{1} << (flags & 3);  // of the number that says how long the messages are
   const std::size_t length = header + 6 + ((flags & 0x20) != 0 ? 16 : 0) + ((flags & 0x10) != 0 ? 4 : 0);
   const std::size_t end = length + width + little_endian(file, length, width);
-  if (lookup3(std::string_view(file).substr(header, end - header)) != little_endian(file, end, 4)) return;   // no header
+  if (lookup3(std::string_view(file).substr(header, end - header)) != little_endian(file, end, 4)) return;  // no header
   for (std::size_t at = length + width; at + 4 <= end;) {
     const std::uint64_t kind = little_endian(file, at, 1);
     const std::size_t begin = at + 4 + ((flags & 4) != 0 ? 2 : 0);
     const std::size_t size = little_endian(file, at + 1, 2);
-    if (size > 0 && (kind == 1 || kind == 3 || kind == 8 || kind == 12)) statements.push_back({begin, size, header, end});
+    if (size > 0 && (kind == 1 || kind == 3 || kind == 8 || kind == 12))
+      statements.push_back({begin, size, header, end});
     at = begin + size;
   }
 }
@@ -168,7 +188,8 @@ void add_statements(const std::string& file, std::size_t header, std::vector<Sta
 
 std::function<std::string(Dice&)> damaged_headers(std::string sound) {
   std::vector<Statement> statements;
-  for (std::size_t at = sound.find("OHDR"); at != std::string::npos; at = sound.find("OHDR", at + 1)) add_statements(sound, at, statements);
+  for (std::size_t at = sound.find("OHDR"); at != std::string::npos; at = sound.find("OHDR", at + 1))
+    add_statements(sound, at, statements);
   require(statements.size() >= 3, "the headers of datasets are found");
   return [sound = std::move(sound), statements](Dice& dice) {
     std::string file = sound;
@@ -177,22 +198,26 @@ std::function<std::string(Dice&)> damaged_headers(std::string sound) {
       std::string content = file.substr(statement.begin, statement.size);
       overwrite(content, dice);
       file.replace(statement.begin, statement.size, content);
-      const std::uint32_t checksum = lookup3(std::string_view(file).substr(statement.header, statement.checksum - statement.header));
+      const std::uint32_t checksum =
+          lookup3(std::string_view(file).substr(statement.header, statement.checksum - statement.header));
       std::memcpy(file.data() + statement.checksum, &checksum, sizeof checksum);
     }
     return file;
   };
 }
 
-std::function<std::string(Dice&)> either(std::function<std::string(Dice&)> one, std::function<std::string(Dice&)> other) {
-  return [one = std::move(one), other = std::move(other)](Dice& dice) { return dice.one_in(2) ? one(dice) : other(dice); };
+std::function<std::string(Dice&)> either(std::function<std::string(Dice&)> one,
+                                         std::function<std::string(Dice&)> other) {
+  return
+      [one = std::move(one), other = std::move(other)](Dice& dice) { return dice.one_in(2) ? one(dice) : other(dice); };
 }
 
 std::function<std::string(Dice&)> strange_hdf5(const Path& scratch, std::vector<std::string> names) {
   return [scratch, names = std::move(names)](Dice& dice) {
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
     const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
-    if (dice.one_in(2)) H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_V110);   // else the oldest form that will do
+    if (dice.one_in(2))
+      H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_V110);  // else the oldest form that will do
     const hid_t file = H5Fcreate(scratch.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access);
     if (file < 0) fail(ExitCode::storage, "cannot create {}", scratch.string());
     for (const std::string& name : names) put_something(file, name, dice);

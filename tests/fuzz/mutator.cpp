@@ -11,14 +11,44 @@ namespace lockstep::test {
 
 namespace {
 
-constexpr std::array<const char*, 22> extreme_numbers{
-    "0", "-1", "1", "2147483647", "2147483648", "4294967295", "4294967296", "9007199254740993", "9223372036854775807", "9223372036854775808",
-    "18446744073709551615", "18446744073709551616", "-9223372036854775808", "99999999999999999999999999", "1e308", "1e999", "-0.0", "1e-320", "0.5",
-    "nan", "-inf", "0x10"};
-constexpr std::array<std::uint64_t, 12> extreme_integers{0, 1, 0x7f, 0x80, 0xff, 0x7fff'ffff, 0x8000'0000, 0xffff'ffff, std::uint64_t{1} << 40,
-                                                         0x7fff'ffff'ffff'ffff, 0x8000'0000'0000'0000, 0xffff'ffff'ffff'ffff};
+constexpr std::array<const char*, 22> extreme_numbers{"0",
+                                                      "-1",
+                                                      "1",
+                                                      "2147483647",
+                                                      "2147483648",
+                                                      "4294967295",
+                                                      "4294967296",
+                                                      "9007199254740993",
+                                                      "9223372036854775807",
+                                                      "9223372036854775808",
+                                                      "18446744073709551615",
+                                                      "18446744073709551616",
+                                                      "-9223372036854775808",
+                                                      "99999999999999999999999999",
+                                                      "1e308",
+                                                      "1e999",
+                                                      "-0.0",
+                                                      "1e-320",
+                                                      "0.5",
+                                                      "nan",
+                                                      "-inf",
+                                                      "0x10"};
+constexpr std::array<std::uint64_t, 12> extreme_integers{0,
+                                                         1,
+                                                         0x7f,
+                                                         0x80,
+                                                         0xff,
+                                                         0x7fff'ffff,
+                                                         0x8000'0000,
+                                                         0xffff'ffff,
+                                                         std::uint64_t{1} << 40,
+                                                         0x7fff'ffff'ffff'ffff,
+                                                         0x8000'0000'0000'0000,
+                                                         0xffff'ffff'ffff'ffff};
 // Not UTF-8: a lone byte, an overlong slash, a surrogate, beyond U+10FFFF, a cut sequence; then what is valid but rare.
-constexpr std::array<const char*, 9> strange_text{"\xFF", "\xC0\xAF", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE2\x82", "\xEF\xBB\xBF", "\xE2\x80\xA8", "\x01", "\xF0\x9F\x98\x80"};
+constexpr std::array<const char*, 9> strange_text{
+    "\xFF",         "\xC0\xAF",     "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE2\x82",
+    "\xEF\xBB\xBF", "\xE2\x80\xA8", "\x01",         "\xF0\x9F\x98\x80"};
 
 void replace_number(std::string& text, Dice& dice) {
   const std::size_t from = dice.below(text.size());
@@ -77,7 +107,7 @@ Json strange_value(Dice& dice) {
     case 3: return Json::object();
     case 4: return "";
     case 5: return dice.pick(strange_text);
-    case 6: return dice.pick(extreme_numbers);   // as text
+    case 6: return dice.pick(extreme_numbers);  // as text
     case 7: return static_cast<std::int64_t>(dice.pick(extreme_integers));
     case 8: return dice.pick(extreme_integers);
     case 9: return 0.5;
@@ -88,7 +118,8 @@ Json strange_value(Dice& dice) {
 
 }  // namespace
 
-Dice::Dice(std::uint64_t seed, std::string_view target, std::uint64_t number) : stream_(seed, fmt::format("{} {}", target, number)) {}
+Dice::Dice(std::uint64_t seed, std::string_view target, std::uint64_t number)
+    : stream_(seed, fmt::format("{} {}", target, number)) {}
 
 void overwrite(std::string& text, Dice& dice) {
   if (text.empty()) return;
@@ -139,7 +170,9 @@ std::string Mutator::with_faulty_bytes(std::string text, Dice& dice) const {
       case 10: insert_nesting(text, dice); break;
       case 11: text.insert(at, dice.pick(strange_text)); break;
       case 12: text.insert(at, dice.one_in(8) ? 300'000 : dice.length(2000), "x 9\n\"\\\0a"[dice.below(8)]); break;
-      case 13: if (!words_.empty()) text.insert(at, dice.pick(words_)); break;
+      case 13:
+        if (!words_.empty()) text.insert(at, dice.pick(words_));
+        break;
       case 14: {
         const Line line = some_line(text, dice);
         text.insert(some_line(text, dice).begin, text.substr(line.begin, line.size));
@@ -164,18 +197,28 @@ std::string Mutator::with_faulty_tree(Json tree, Dice& dice) const {
       case 0:
       case 1: node = strange_value(dice); break;
       case 2: node = Json(*nodes[dice.below(nodes.size())]); break;
-      case 3: if (node.is_array() && !node.empty()) node.erase(dice.below(node.size())); break;
-      case 4:
-        if (node.is_object() && !node.empty()) node.erase(std::next(node.begin(), static_cast<std::ptrdiff_t>(dice.below(node.size()))).key());
+      case 3:
+        if (node.is_array() && !node.empty()) node.erase(dice.below(node.size()));
         break;
-      case 5: if (node.is_object()) node[words_.empty() || dice.one_in(2) ? "x" : dice.pick(words_)] = strange_value(dice); break;
-      case 6: if (node.is_array() && !node.empty()) node.insert(node.end(), dice.length(300), Json(node[dice.below(node.size())])); break;
+      case 4:
+        if (node.is_object() && !node.empty())
+          node.erase(std::next(node.begin(), static_cast<std::ptrdiff_t>(dice.below(node.size()))).key());
+        break;
+      case 5:
+        if (node.is_object()) node[words_.empty() || dice.one_in(2) ? "x" : dice.pick(words_)] = strange_value(dice);
+        break;
+      case 6:
+        if (node.is_array() && !node.empty())
+          node.insert(node.end(), dice.length(300), Json(node[dice.below(node.size())]));
+        break;
       case 7:
         for (std::size_t depth = dice.length(60); depth > 0; --depth) node = Json::array({std::move(node)});
         break;
       default:
-        if (node.is_string()) node = with_faulty_bytes(node.get<std::string>(), dice);
-        else if (node.is_number()) node = node.get<double>() + static_cast<double>(dice.below(3)) - 1;
+        if (node.is_string())
+          node = with_faulty_bytes(node.get<std::string>(), dice);
+        else if (node.is_number())
+          node = node.get<double>() + static_cast<double>(dice.below(3)) - 1;
         break;
     }
   }

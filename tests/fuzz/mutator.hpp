@@ -1,5 +1,5 @@
-// Inputs that are almost right: a valid one with a few of the faults that files have. Each is a function of (seed, target, number) alone,
-// so that a failure is repeated by its number.
+// Inputs that are almost right: a valid one with a few of the faults that files have. Each is a function of (seed,
+// target, number) alone, so that a failure is repeated by its number.
 #pragma once
 
 #include "base/json.hpp"
@@ -22,7 +22,9 @@ class Dice {
   std::size_t below(std::size_t bound) { return bound == 0 ? 0 : stream_.below(next_++, bound); }
   bool one_in(std::size_t cases) { return below(cases) == 0; }
   template <class List>
-  auto& pick(List& list) { return list[below(list.size())]; }
+  auto& pick(List& list) {
+    return list[below(list.size())];
+  }
   /// Mostly small, sometimes up to `most`.
   std::size_t length(std::size_t most) { return below(one_in(4) ? most + 1 : std::min<std::size_t>(most + 1, 9)); }
 

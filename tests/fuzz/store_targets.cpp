@@ -32,7 +32,8 @@ DatasetManifest make_dataset(const Path& folder) {
   for (const DataSplit split : {DataSplit::train, DataSplit::validation}) {
     SplitEntry& entry = split == DataSplit::train ? manifest.train : manifest.validation;
     make_folder(folder / name_of(split));
-    for (const std::int64_t tokens : split == DataSplit::train ? std::vector<std::int64_t>{600, 50} : std::vector<std::int64_t>{40}) {
+    for (const std::int64_t tokens :
+         split == DataSplit::train ? std::vector<std::int64_t>{600, 50} : std::vector<std::int64_t>{40}) {
       const std::string file = fmt::format("{}/tokens-{:05}.h5", name_of(split), entry.shards.size());
       ShardWriter writer(folder / file, manifest.token_bytes(), tokens, 2);
       const std::vector<std::uint32_t> ids(static_cast<std::size_t>(tokens / 2), 65);
@@ -54,11 +55,14 @@ void read_stream(const Path& folder, const DatasetManifest& manifest, DataSplit 
   const TokenStream stream(folder, manifest, split);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(stream.tokens()));
   stream.copy(0, ids);
-  for (const std::int32_t id : ids) require(id >= 0 && id < manifest.vocabulary, fmt::format("the stream holds the id {}, and ids end at {}", id, manifest.vocabulary));
+  for (const std::int32_t id : ids)
+    require(id >= 0 && id < manifest.vocabulary,
+            fmt::format("the stream holds the id {}, and ids end at {}", id, manifest.vocabulary));
   std::int64_t before = -1;
   const std::vector<std::int64_t> starts = stream.document_starts(0, stream.tokens());
   for (const std::int64_t start : starts) {
-    require(start > before && start < stream.tokens(), "a document starts outside the stream, or they are out of order");
+    require(start > before && start < stream.tokens(),
+            "a document starts outside the stream, or they are out of order");
     before = start;
   }
   stream.verify_hashes();
@@ -73,7 +77,8 @@ std::string with_self_hash(std::string text, Dice&) {
 }
 
 /// A document with one member changed, sealed.
-std::string changed(const std::string& text, const std::string& pointer, const Json& value, std::string (*seal)(std::string, Dice&)) {
+std::string changed(const std::string& text, const std::string& pointer, const Json& value,
+                    std::string (*seal)(std::string, Dice&)) {
   Json document = Json::parse(text);
   document[Json::json_pointer(pointer)] = value;
   Dice dice(0, "changed", 0);
@@ -82,9 +87,15 @@ std::string changed(const std::string& text, const std::string& pointer, const J
 
 Target dataset_manifest_target(const Path& folder) {
   const DatasetManifest manifest = make_dataset(folder);
-  Target target{.name = "DATASET.json", .seeds = {to_text(manifest)}, .words = {"end_of_text", "shards", "../", "tokens-00000.h5", "train/", "0"},
-                .names = {folder.string()}, .seal = with_self_hash, .read = {}};
-  const auto refuse = [&](const std::string& pointer, const Json& value) { target.refused.push_back(changed(target.seeds.front(), pointer, value, with_self_hash)); };
+  Target target{.name = "DATASET.json",
+                .seeds = {to_text(manifest)},
+                .words = {"end_of_text", "shards", "../", "tokens-00000.h5", "train/", "0"},
+                .names = {folder.string()},
+                .seal = with_self_hash,
+                .read = {}};
+  const auto refuse = [&](const std::string& pointer, const Json& value) {
+    target.refused.push_back(changed(target.seeds.front(), pointer, value, with_self_hash));
+  };
   refuse("/shard_tokens", 0);
   refuse("/tokenizer/vocabulary", 1);
   refuse("/tokenizer/vocabulary", -1);
@@ -113,8 +124,11 @@ Target token_shard_target(const Path& folder) {
   DatasetManifest manifest = make_dataset(folder);
   const std::string shard = read_file(folder / "train/tokens-00001.h5");
   manifest.train = {.tokens = 50, .documents = 2, .text_bytes = 0, .shards = {manifest.train.shards.back()}};
-  Target target{.name = "token shard", .seeds = {shard}, .names = {"tokens-00001.h5"}, 
-                .made = either(strange_hdf5(folder / "made.h5", {"/tokens", "/documents"}), damaged_headers(shard)), .read = {}};
+  Target target{.name = "token shard",
+                .seeds = {shard},
+                .names = {"tokens-00001.h5"},
+                .made = either(strange_hdf5(folder / "made.h5", {"/tokens", "/documents"}), damaged_headers(shard)),
+                .read = {}};
   target.read = [folder, manifest](const std::string& bytes) mutable {
     put_file(folder / "train/tokens-00001.h5", bytes);
     manifest.train.shards.front().bytes = bytes.size();
@@ -144,14 +158,14 @@ Path make_checkpoint(const Path& run) {
 
 /// All that inspection, verification, resharding and export ask of a checkpoint.
 void read_checkpoint(const Path& folder) {
-  (void)verify_checkpoint(folder, VerifyLevel::fingerprints);   // never throws for damage
+  (void)verify_checkpoint(folder, VerifyLevel::fingerprints);  // never throws for damage
   const CheckpointReader reader(folder);
   (void)summarise(reader);
   (void)show_tree(reader);
   (void)show_config(reader);
   for (const TensorDescription& tensor : reader.list()) {
     const std::int64_t bytes = elements(tensor.shape) * size_of(tensor.dtype);
-    if (bytes > 1 << 20) continue;                               // a caller that has no room for a tensor does not ask for it whole
+    if (bytes > 1 << 20) continue;  // a caller that has no room for a tensor does not ask for it whole
     std::vector<std::byte> content(static_cast<std::size_t>(bytes));
     reader.read(tensor.name, whole(tensor.shape), content);
     (void)show_tensor(reader, tensor.name);
@@ -178,9 +192,13 @@ std::string with_manifest_hash(std::string text, Dice& dice) {
 
 Target checkpoint_manifest_target(const Path& run) {
   const Path folder = make_checkpoint(run);
-  Target target{.name = "MANIFEST.json", .seeds = {read_file(folder / manifest_file)},
-                .words = {"per_rank", "dp_replicate", "rank=0", "../../etc", "INDEX.h5", "_values", "\"aliases\": [\"x\"],", "f64", "bf16", "/"},
-                .names = {folder.string()}, .seal = with_manifest_hash, .read = {}};
+  Target target{.name = "MANIFEST.json",
+                .seeds = {read_file(folder / manifest_file)},
+                .words = {"per_rank", "dp_replicate", "rank=0", "../../etc", "INDEX.h5", "_values",
+                          "\"aliases\": [\"x\"],", "f64", "bf16", "/"},
+                .names = {folder.string()},
+                .seal = with_manifest_hash,
+                .read = {}};
   const auto refuse = [&](const std::string& pointer, const Json& value) {
     target.refused.push_back(changed(target.seeds.front(), pointer, value, with_manifest_hash));
   };
@@ -205,15 +223,20 @@ Target checkpoint_manifest_target(const Path& run) {
 }
 
 /// A file of a checkpoint, with the manifest saying what its bytes now are.
-Target checkpoint_file_target(const std::string& name, const Path& run, const std::string& ending, std::vector<std::string> objects) {
+Target checkpoint_file_target(const std::string& name, const Path& run, const std::string& ending,
+                              std::vector<std::string> objects) {
   const Path folder = make_checkpoint(run);
   Manifest manifest = read_manifest(folder);
-  const auto listed = std::ranges::find_if(manifest.files, [&](const StoredFile& file) { return file.path.ends_with(ending); });
+  const auto listed =
+      std::ranges::find_if(manifest.files, [&](const StoredFile& file) { return file.path.ends_with(ending); });
   require(listed != manifest.files.end(), "the checkpoint has a file " + ending);
   const auto number = static_cast<std::size_t>(listed - manifest.files.begin());
   const Path file = folder / listed->path;
-  Target target{.name = name, .seeds = {read_file(file)}, .names = {folder.string()},
-                .made = either(strange_hdf5(run / "made.h5", std::move(objects)), damaged_headers(read_file(file))), .read = {}};
+  Target target{.name = name,
+                .seeds = {read_file(file)},
+                .names = {folder.string()},
+                .made = either(strange_hdf5(run / "made.h5", std::move(objects)), damaged_headers(read_file(file))),
+                .read = {}};
   target.read = [folder, file, manifest, number, is_part = ending != index_file](const std::string& bytes) mutable {
     put_file(file, bytes);
     manifest.files[number].bytes = bytes.size();
@@ -228,11 +251,16 @@ Target checkpoint_file_target(const std::string& name, const Path& run, const st
 struct Table {
   const char* path;
   DType dtype;
-  std::int64_t columns;                                          // 1: a list
+  std::int64_t columns;  // 1: a list
 };
-constexpr std::array<Table, 8> index_tables{{{"/pieces/tensor", DType::u32, 1}, {"/pieces/file", DType::u32, 1}, {"/pieces/offset", DType::u64, 1},
-                                             {"/pieces/fingerprint", DType::u64, 2}, {"/pieces/first_box", DType::u64, 1}, {"/pieces/first_block", DType::u64, 1},
-                                             {"/boxes", DType::i64, 1}, {"/blocks", DType::u64, 2}}};
+constexpr std::array<Table, 8> index_tables{{{"/pieces/tensor", DType::u32, 1},
+                                             {"/pieces/file", DType::u32, 1},
+                                             {"/pieces/offset", DType::u64, 1},
+                                             {"/pieces/fingerprint", DType::u64, 2},
+                                             {"/pieces/first_box", DType::u64, 1},
+                                             {"/pieces/first_block", DType::u64, 1},
+                                             {"/boxes", DType::i64, 1},
+                                             {"/blocks", DType::u64, 2}}};
 
 /// The numbers of an index by table, to be damaged one by one.
 Json numbers_of_index(const Path& index) {
@@ -253,7 +281,8 @@ Json numbers_of_index(const Path& index) {
 }
 
 std::uint64_t as_integer(const Json& value) {
-  if (value.is_number_float()) return std::abs(value.get<double>()) < 1e18 ? static_cast<std::uint64_t>(value.get<std::int64_t>()) : 0;
+  if (value.is_number_float())
+    return std::abs(value.get<double>()) < 1e18 ? static_cast<std::uint64_t>(value.get<std::int64_t>()) : 0;
   return value.is_number() ? value.get<std::uint64_t>() : 0;
 }
 
@@ -282,7 +311,10 @@ Target index_numbers_target(const Path& run) {
   Manifest manifest = read_manifest(folder);
   const auto listed = std::ranges::find(manifest.files, std::string(index_file), &StoredFile::path);
   const auto number = static_cast<std::size_t>(listed - manifest.files.begin());
-  Target target{.name = "numbers in INDEX.h5", .seeds = {to_text(numbers_of_index(index), 1)}, .names = {folder.string()}, .read = {}};
+  Target target{.name = "numbers in INDEX.h5",
+                .seeds = {to_text(numbers_of_index(index), 1)},
+                .names = {folder.string()},
+                .read = {}};
   target.read = [folder, index, manifest, number](const std::string& text) mutable {
     write_index(index, Json::parse(text, nullptr, false));
     const std::string bytes = read_file(index);
@@ -298,11 +330,15 @@ Target index_numbers_target(const Path& run) {
 Target part_table_target(const Path& run) {
   const Path checkpoint = make_checkpoint(run);
   const Manifest manifest = read_manifest(checkpoint);
-  const auto listed = std::ranges::find_if(manifest.files, [](const StoredFile& file) { return file.path.ends_with("part-0000.h5"); });
+  const auto listed =
+      std::ranges::find_if(manifest.files, [](const StoredFile& file) { return file.path.ends_with("part-0000.h5"); });
   require(listed != manifest.files.end(), "the checkpoint has a part");
   const Path part = checkpoint / listed->path;
-  Target target{.name = "table of a part", .seeds = {Hdf5File::open(part).read_text("/_index")}, .words = {"\"shape\":[", "\"bf16\"", "\"blocks\":[]", "18446744073709551615"},
-                .names = {part.string()}, .read = {}};
+  Target target{.name = "table of a part",
+                .seeds = {Hdf5File::open(part).read_text("/_index")},
+                .words = {"\"shape\":[", "\"bf16\"", "\"blocks\":[]", "18446744073709551615"},
+                .names = {part.string()},
+                .read = {}};
   target.read = [part](const std::string& text) {
     std::filesystem::remove(part);
     Hdf5File file = Hdf5File::create(part);
@@ -317,23 +353,28 @@ Target part_table_target(const Path& run) {
 /// Lines are names below RUN/checkpoints; the folder's owner finds, chooses and retires what is there.
 Target run_directory_target(const Path& run) {
   const Path checkpoint = make_checkpoint(run / "sound");
-  Target target{.name = "names in a run's folder",
-                .seeds = {"step-0000000007\nstep-0000000009\nLATEST\n.stage-0000000012-abc\n.failed-0000000003-x\n.trash-step-0000000001-y\n"},
-                .words = {"step-99999999999999999999\n", "step--1\n", "step-\n", "step-7 \n", "..\n", "step-0000000007\n"}, .share = 0.1, .read = {}};
+  Target target{
+      .name = "names in a run's folder",
+      .seeds = {"step-0000000007\nstep-0000000009\nLATEST\n.stage-0000000012-abc\n.failed-0000000003-x\n.trash-step-"
+                "0000000001-y\n"},
+      .words = {"step-99999999999999999999\n", "step--1\n", "step-\n", "step-7 \n", "..\n", "step-0000000007\n"},
+      .share = 0.1,
+      .read = {}};
   target.read = [run, checkpoint](const std::string& text) {
     const Path made = run / "made";
     std::filesystem::remove_all(made);
     make_folder(checkpoints_folder(made));
     const std::vector<std::string> names = split(text, '\n');
     for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 12); ++i) {
-      std::error_code refused;                                   // by the system: too long, a slash, taken
+      std::error_code refused;  // by the system: too long, a slash, taken
       const Path path = checkpoints_folder(made) / names[i].substr(0, names[i].find('\0'));
       if (names[i].empty() || names[i].find('/') != std::string::npos || names[i] == "." || names[i] == "..") continue;
       if (i % 3 == 2) {
         std::filesystem::copy(checkpoint / manifest_file, path, refused);
       } else {
         std::filesystem::create_directory(path, refused);
-        if (i % 3 == 0 && !refused) std::filesystem::copy(checkpoint, path, std::filesystem::copy_options::recursive, refused);
+        if (i % 3 == 0 && !refused)
+          std::filesystem::copy(checkpoint, path, std::filesystem::copy_options::recursive, refused);
       }
     }
     const auto defect = [](const Path& path) { return first_defect(path, VerifyLevel::sizes); };
@@ -346,9 +387,10 @@ Target run_directory_target(const Path& run) {
       }
     }
     (void)list_run(made);
-    (void)retire(made, {.keep_last = 1});
+    (void)prune(made, {.keep_last = 1});
     const Found kept = find_latest(made, defect);
-    require(newest.checkpoint.has_value() == kept.checkpoint.has_value(), "retiring old checkpoints took the newest sound one");
+    require(newest.checkpoint.has_value() == kept.checkpoint.has_value(),
+            "retiring old checkpoints took the newest sound one");
   };
   return target;
 }
@@ -356,14 +398,16 @@ Target run_directory_target(const Path& run) {
 }  // namespace
 
 std::vector<Target> store_targets(const Path& folder) {
-  return {dataset_manifest_target(folder / "dataset"),
-          token_shard_target(folder / "shard"),
-          checkpoint_manifest_target(folder / "manifest"),
-          checkpoint_file_target("INDEX.h5", folder / "index", std::string(index_file), {"/pieces/tensor", "/pieces/file", "/pieces/offset", "/boxes", "/blocks"}),
-          checkpoint_file_target("part file", folder / "part", "part-0000.h5", {"/_index", "/model/wte.weight/0:37,0:8"}),
-          index_numbers_target(folder / "numbers"),
-          part_table_target(folder / "table"),
-          run_directory_target(folder / "run")};
+  return {
+      dataset_manifest_target(folder / "dataset"),
+      token_shard_target(folder / "shard"),
+      checkpoint_manifest_target(folder / "manifest"),
+      checkpoint_file_target("INDEX.h5", folder / "index", std::string(index_file),
+                             {"/pieces/tensor", "/pieces/file", "/pieces/offset", "/boxes", "/blocks"}),
+      checkpoint_file_target("part file", folder / "part", "part-0000.h5", {"/_index", "/model/wte.weight/0:37,0:8"}),
+      index_numbers_target(folder / "numbers"),
+      part_table_target(folder / "table"),
+      run_directory_target(folder / "run")};
 }
 
 }  // namespace lockstep::test

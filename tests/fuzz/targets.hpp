@@ -1,4 +1,5 @@
-// What is fuzzed: each reader of a file that others may have written or damaged. How inputs are made: mutator.hpp; who runs them: fuzz.cpp.
+// What is fuzzed: each reader of a file that others may have written or damaged. How inputs are made: mutator.hpp; who
+// runs them: fuzz.cpp.
 #pragma once
 
 #include "base/files.hpp"
@@ -12,15 +13,17 @@
 namespace lockstep::test {
 
 struct Target {
-  std::string name;                                    // "tokenizer.json"
-  std::vector<std::string> seeds;                      // valid inputs: accepted as they are
-  std::vector<std::string> refused = {};               // the smallest inputs that once did worse than being refused
-  std::vector<std::string> words = {};                 // that mean something to the reader
-  std::vector<std::string> names = {};                 // an error names the file: its text holds one of these; empty: not asked
-  double share = 1;                                    // of the inputs asked for: slow readers get fewer
-  std::function<std::string(std::string, Dice&)> seal = {};   // makes hashes fit the mutated input again, mostly: what lies behind them
-  std::function<std::string(Dice&)> made = {};         // instead of a mutated seed, for half of the inputs
-  /// Reads the input as the programs do. Returns if it is accepted; throws Error if it is refused. What else it throws is a finding.
+  std::string name;                       // "tokenizer.json"
+  std::vector<std::string> seeds;         // valid inputs: accepted as they are
+  std::vector<std::string> refused = {};  // the smallest inputs that once did worse than being refused
+  std::vector<std::string> words = {};    // that mean something to the reader
+  std::vector<std::string> names = {};    // an error names the file: its text holds one of these; empty: not asked
+  double share = 1;                       // of the inputs asked for: slow readers get fewer
+  std::function<std::string(std::string, Dice&)> seal =
+      {};  // makes hashes fit the mutated input again, mostly: what lies behind them
+  std::function<std::string(Dice&)> made = {};  // instead of a mutated seed, for half of the inputs
+  /// Reads the input as the programs do. Returns if it is accepted; throws Error if it is refused. What else it throws
+  /// is a finding.
   std::function<void(const std::string& input)> read;
 };
 
@@ -37,13 +40,15 @@ std::vector<Target> store_targets(const Path& folder);
 /// Writes without synchronising: inputs need not survive.
 void put_file(const Path& path, std::string_view content);
 
-/// HDF5 files that other programs might have made, with something at each of `names`: other types, shapes, storage, links. `scratch`: a file.
+/// HDF5 files that other programs might have made, with something at each of `names`: other types, shapes, storage,
+/// links. `scratch`: a file.
 std::function<std::string(Dice&)> strange_hdf5(const Path& scratch, std::vector<std::string> names);
 
 /// The HDF5 file `sound` with faults in what it says of its datasets, and checksums that fit: what lies behind them.
 std::function<std::string(Dice&)> damaged_headers(std::string sound);
 
 /// One of the two, at equal odds.
-std::function<std::string(Dice&)> either(std::function<std::string(Dice&)> one, std::function<std::string(Dice&)> other);
+std::function<std::string(Dice&)> either(std::function<std::string(Dice&)> one,
+                                         std::function<std::string(Dice&)> other);
 
 }  // namespace lockstep::test

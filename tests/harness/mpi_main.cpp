@@ -1,6 +1,6 @@
-// The main of the tests that run on several ranks. All ranks run the same cases in the same order (checked); rank 0 prints TAP with what
-// the ranks reported; the exit code is agreed; a case that hangs is ended by a watchdog that says which rank was where.
-// LOCKSTEP_TEST_CASE_TIMEOUT: seconds a case may take (60).
+// The main of the tests that run on several ranks. All ranks run the same cases in the same order (checked); rank 0
+// prints TAP with what the ranks reported; the exit code is agreed; a case that hangs is ended by a watchdog that says
+// which rank was where. LOCKSTEP_TEST_CASE_TIMEOUT: seconds a case may take (60).
 #define BOOST_TEST_NO_MAIN
 #define BOOST_TEST_ALTERNATIVE_INIT_API
 #include "harness/mpi_test.hpp"
@@ -57,7 +57,7 @@ class CaseWatchdog {
       if (what_.empty() || monotonic_seconds() < deadline_) continue;
       fmt::print(stderr, "watchdog: rank {}: '{}' ran longer than {} s\n", rank_, what_, limit_s_);
       lock.unlock();
-      std::this_thread::sleep_for(std::chrono::milliseconds(500));   // the other ranks' chance to say where they are
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));  // the other ranks' chance to say where they are
       ::_exit(124);
     }
   }
@@ -78,7 +78,8 @@ class MpiObserver final : public TapObserver {
   void test_finish() override {
     if (control_.rank() != 0) return;
     print_plan();
-    fmt::print("# {} passed, {} failed, {} skipped on {} ranks\n", count() - failed() - skipped_, failed(), skipped_, control_.size());
+    fmt::print("# {} passed, {} failed, {} skipped on {} ranks\n", count() - failed() - skipped_, failed(), skipped_,
+               control_.size());
     std::fflush(stdout);
   }
 
@@ -104,7 +105,8 @@ class MpiObserver final : public TapObserver {
       failed_ranks += fmt::format(" {}", rank);
       told += fmt::format("rank {}:\n{}", rank, logs[rank].substr(1));
     }
-    print_result(title, failed_ranks.empty(), failed_ranks.empty() ? "" : fmt::format("failed on rank{}\n{}", failed_ranks, told));
+    print_result(title, failed_ranks.empty(),
+                 failed_ranks.empty() ? "" : fmt::format("failed on rank{}\n{}", failed_ranks, told));
   }
   /// A case that runs on another number of ranks is no skipped test; one that this suite never runs is.
   void case_skipped(const std::string& title, const std::string& reason) override {
@@ -123,7 +125,7 @@ class MpiObserver final : public TapObserver {
   int skipped_ = 0;
 };
 
-constexpr int most_ranks = 4;   // that tests/meson.build starts a program with
+constexpr int most_ranks = 4;  // that tests/meson.build starts a program with
 
 boost::test_tools::assertion_result runs_on(bool wanted, int fewest, const std::string& need) {
   boost::test_tools::assertion_result result(wanted);
@@ -156,7 +158,8 @@ boost::unit_test::precondition at_least(int ranks) {
 void require_everywhere(bool holds, const char* expression, const char* file, int line) {
   BOOST_TEST(holds, file << ":" << line << ": " << expression);
   const std::int64_t failures = world().all_reduce(std::int64_t{holds ? 0 : 1}, Reduce::sum);
-  if (failures > 0) throw std::runtime_error(fmt::format("'{}' does not hold on {} of {} ranks", expression, failures, world().size()));
+  if (failures > 0)
+    throw std::runtime_error(fmt::format("'{}' does not hold on {} of {} ranks", expression, failures, world().size()));
 }
 
 }  // namespace lockstep::test

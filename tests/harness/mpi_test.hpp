@@ -1,6 +1,7 @@
-// What a test that runs on several ranks uses. Every rank runs every case; a case says on how many ranks it makes sense, and is skipped
-// elsewhere. Between collectives use BOOST_TEST (which goes on) or MPI_REQUIRE (which ends the case on all ranks): a BOOST_REQUIRE that
-// fails on one rank leaves the others waiting, until the watchdog of the case ends them.
+// What a test that runs on several ranks uses. Every rank runs every case; a case says on how many ranks it makes
+// sense, and is skipped elsewhere. Between collectives use BOOST_TEST (which goes on) or MPI_REQUIRE (which ends the
+// case on all ranks): a BOOST_REQUIRE that fails on one rank leaves the others waiting, until the watchdog of the case
+// ends them.
 #pragma once
 
 #include "comm/communicator.hpp"
@@ -24,4 +25,5 @@ void require_everywhere(bool holds, const char* expression, const char* file, in
 }  // namespace lockstep::test
 
 #define LOCKSTEP_MPI_TEST(name, on_ranks) BOOST_AUTO_TEST_CASE(name, *on_ranks)
-#define MPI_REQUIRE(expression) ::lockstep::test::require_everywhere(static_cast<bool>(expression), #expression, __FILE__, __LINE__)
+#define MPI_REQUIRE(expression) \
+  ::lockstep::test::require_everywhere(static_cast<bool>(expression), #expression, __FILE__, __LINE__)

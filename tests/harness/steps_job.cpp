@@ -1,9 +1,10 @@
-// steps-job FOLDER STEPS [INJECTION] [WATCHDOG_S] [CHANNEL]: a training loop without training, for the tests of what ends a job: steps with phases, a
-// lane, a heartbeat, stop channels and a status file in FOLDER. Every rank that leaves in good order says so: "rank 1 left after step 3".
-// CHANNEL control:RANK or clock:RANK: that rank alone looks at FOLDER/control (else rank 0), or has a clock that runs out in half a second.
-// A failure in "forward" or "backward" drains to the heartbeat, as an engine does; one in "optimizer" is nobody's.
+// steps-job FOLDER STEPS [INJECTION] [WATCHDOG_S] [CHANNEL]: a training loop without training, for the tests of what
+// ends a job: steps with phases, a lane, a heartbeat, stop channels and a status file in FOLDER. Every rank that leaves
+// in good order says so: "rank 1 left after step 3". CHANNEL control:RANK or clock:RANK: that rank alone looks at
+// FOLDER/control (else rank 0), or has a clock that runs out in half a second. A failure in "forward" or "backward"
+// drains to the heartbeat, as an engine does; one in "optimizer" is nobody's.
+#include "app/run_tool.hpp"
 #include "app/status_file.hpp"
-#include "app/tool.hpp"
 #include "comm/heartbeat.hpp"
 #include "comm/lane.hpp"
 #include "comm/stop.hpp"
@@ -39,8 +40,10 @@ int run_steps(Session& session, StopChannels& channels, CommunicationLane& lane,
     lane.wait(lane.all_reduce(std::as_writable_bytes(std::span(gradients)), DType::f64, Reduce::sum));
     session.enter(Phase::optimizer, step);
     session.enter(Phase::heartbeat, step);
-    const Beat beat = heartbeat(session.world(), {.loss_sum = gradients.front(), .stop = channels.poll().stop, .failure = failure});
-    if (!std::isfinite(beat.loss_sum)) throw Error(ExitCode::numerics, fmt::format("loss is not finite in step {}", step));
+    const HeartbeatData beat =
+        heartbeat(session.world(), {.loss_sum = gradients.front(), .stop = channels.poll().stop, .failure = failure});
+    if (!std::isfinite(beat.loss_sum))
+      throw Error(ExitCode::numerics, fmt::format("loss is not finite in step {}", step));
     if (beat.stop != StopLevel::none || step + 1 == steps) {
       fmt::print("rank {} left after step {}\n", session.world().rank(), step);
       std::fflush(stdout);
@@ -54,7 +57,8 @@ int run_steps(Session& session, StopChannels& channels, CommunicationLane& lane,
 /// Which ways to stop this rank has, of those that one rank alone has.
 StopChannels::Settings channels_of(const std::string& channel, int rank, const Path& folder) {
   const auto ends_with_me = channel.ends_with(fmt::format(":{}", rank));
-  if (channel.starts_with("clock")) return {.control_file = {}, .max_time_s = ends_with_me ? std::optional(0.5) : std::nullopt};
+  if (channel.starts_with("clock"))
+    return {.control_file = {}, .max_time_s = ends_with_me ? std::optional(0.5) : std::nullopt};
   const bool looks = channel.starts_with("control") ? ends_with_me : rank == 0;
   return {.control_file = looks ? folder / "control" : Path(), .max_time_s = {}};
 }
@@ -68,7 +72,7 @@ int run_job_of_steps(Session& session, const Path& folder, std::int64_t steps, c
   try {
     return run_steps(session, channels, lane, steps);
   } catch (...) {
-    session.will_explain();
+    session.claim_report();
     throw;
   }
 }
@@ -80,8 +84,10 @@ int main(int argc, char** argv) {
   Tool tool;
   tool.name = "steps-job";
   return run_job(tool, {}, parallel_job, [&](Session& session, Log&) {
-    if (arguments.size() < 2) throw Error(ExitCode::usage, "too few arguments", "FOLDER STEPS [INJECTION] [WATCHDOG_S] [CHANNEL]");
-    Session::Settings settings{.watchdog_s = arguments.size() > 3 ? std::stod(arguments[3]) : 60, .folder = arguments[0]};
+    if (arguments.size() < 2)
+      throw Error(ExitCode::usage, "too few arguments", "FOLDER STEPS [INJECTION] [WATCHDOG_S] [CHANNEL]");
+    Session::Settings settings{.watchdog_s = arguments.size() > 3 ? std::stod(arguments[3]) : 60,
+                               .folder = arguments[0]};
     if (arguments.size() > 2 && !arguments[2].empty()) settings.injection = parse_injection(arguments[2]);
     session.configure(settings);
     return run_job_of_steps(session, arguments[0], std::stoll(arguments[1]), arguments.size() > 4 ? arguments[4] : "");

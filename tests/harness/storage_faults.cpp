@@ -1,8 +1,9 @@
-// Storage that fails on demand: preloaded into a program (LD_PRELOAD), it makes chosen system calls of one rank on files of one folder
-// fail. LOCKSTEP_TEST_FAULTS="CALL ERRNO FIRST PERIOD RANK PATH": CALL is pwrite, fsync, rename, mkdir or open (for writing); its calls on
-// paths that contain PATH are counted, and number FIRST, FIRST + PERIOD, FIRST + 2 PERIOD, … fail with ERRNO (PERIOD 0: only FIRST).
-// ERRNO 0 is for pwrite: it takes half of the bytes, as a disk that is about to be full does.
-#undef _FILE_OFFSET_BITS   // with it the names of both widths would be one here
+// Storage that fails on demand: preloaded into a program (LD_PRELOAD), it makes chosen system calls of one rank on
+// files of one folder fail. LOCKSTEP_TEST_FAULTS="CALL ERRNO FIRST PERIOD RANK PATH": CALL is pwrite, fsync, rename,
+// mkdir or open (for writing); its calls on paths that contain PATH are counted, and number FIRST, FIRST + PERIOD,
+// FIRST + 2 PERIOD, … fail with ERRNO (PERIOD 0: only FIRST). ERRNO 0 is for pwrite: it takes half of the bytes, as a
+// disk that is about to be full does.
+#undef _FILE_OFFSET_BITS  // with it the names of both widths would be one here
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -31,8 +32,8 @@ Order read_order() {
   int rank = 0;
   const char* const text = std::getenv("LOCKSTEP_TEST_FAULTS");
   const char* const own = std::getenv("OMPI_COMM_WORLD_RANK");
-  const bool whole = text != nullptr && std::sscanf(text, "%15s %d %ld %ld %d %255s", order.call, &order.error, &order.first, &order.period, &rank,
-                                                    order.path) == 6;
+  const bool whole = text != nullptr && std::sscanf(text, "%15s %d %ld %ld %d %255s", order.call, &order.error,
+                                                    &order.first, &order.period, &rank, order.path) == 6;
   if (!whole || rank != (own == nullptr ? 0 : std::atoi(own))) order.call[0] = '\0';
   return order;
 }
@@ -42,7 +43,8 @@ bool due(const char* call, const char* path) {
   static std::atomic<long> calls{0};
   if (std::strcmp(order.call, call) != 0 || std::strstr(path, order.path) == nullptr) return false;
   const long number = ++calls;
-  const bool now = number == order.first || (order.period > 0 && number > order.first && (number - order.first) % order.period == 0);
+  const bool now =
+      number == order.first || (order.period > 0 && number > order.first && (number - order.first) % order.period == 0);
   if (now) errno = order.error;
   return now;
 }
@@ -83,8 +85,12 @@ mode_t mode_of(int flags, va_list& more) { return (flags & (O_CREAT | O_TMPFILE)
 
 extern "C" {
 
-ssize_t pwrite(int fd, const void* bytes, size_t count, off_t offset) { return faulty_pwrite("pwrite", fd, bytes, count, offset); }
-ssize_t pwrite64(int fd, const void* bytes, size_t count, off_t offset) { return faulty_pwrite("pwrite64", fd, bytes, count, offset); }
+ssize_t pwrite(int fd, const void* bytes, size_t count, off_t offset) {
+  return faulty_pwrite("pwrite", fd, bytes, count, offset);
+}
+ssize_t pwrite64(int fd, const void* bytes, size_t count, off_t offset) {
+  return faulty_pwrite("pwrite64", fd, bytes, count, offset);
+}
 
 int fsync(int fd) {
   static const auto real = next<int (*)(int)>("fsync");

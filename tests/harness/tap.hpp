@@ -1,5 +1,5 @@
-// Prints every Boost test case as one TAP line, "ok 3 - suite/case", so that each claim is counted. How a case is judged (in one process,
-// or by all ranks together) is the derived class's affair.
+// Prints every Boost test case as one TAP line, "ok 3 - suite/case", so that each claim is counted. How a case is
+// judged (in one process, or by all ranks together) is the derived class's affair.
 #pragma once
 
 #include <boost/test/results_collector.hpp>
@@ -15,9 +15,13 @@ namespace lockstep::test {
 
 class TapObserver : public boost::unit_test::test_observer {
  public:
-  int priority() override { return -1; }   // cases start here first and finish here last, when the framework has judged them
+  int priority() override {
+    return -1;
+  }  // cases start here first and finish here last, when the framework has judged them
 
-  void test_start(boost::unit_test::counter_t, boost::unit_test::test_unit_id) override { boost::unit_test::unit_test_log.set_stream(log_); }
+  void test_start(boost::unit_test::counter_t, boost::unit_test::test_unit_id) override {
+    boost::unit_test::unit_test_log.set_stream(log_);
+  }
 
   void test_unit_start(const boost::unit_test::test_unit& unit) override {
     if (unit.p_type == boost::unit_test::TUT_CASE) case_started(unit.full_name());
@@ -33,7 +37,7 @@ class TapObserver : public boost::unit_test::test_observer {
 
   void test_unit_skipped(const boost::unit_test::test_unit& unit, boost::unit_test::const_string reason) override {
     const std::string why(reason.begin(), reason.size());
-    if (why != "disabled") case_skipped(unit.full_name(), why);   // disabled: not asked for on the command line
+    if (why != "disabled") case_skipped(unit.full_name(), why);  // disabled: not asked for on the command line
   }
 
   int failed() const { return failed_; }
@@ -65,12 +69,14 @@ class TapObserver : public boost::unit_test::test_observer {
 /// Runs all test cases of this program under `observer`. Returns the framework's exit code.
 inline int run_tests(TapObserver& observer, int argc, char** argv) {
   std::vector<std::string> arguments(argv, argv + argc);
-  for (const char* more : {"--color_output=no", "--report_level=no", "--log_level=error", "--catch_system_errors=no"}) arguments.emplace_back(more);
+  for (const char* more : {"--color_output=no", "--report_level=no", "--log_level=error", "--catch_system_errors=no"})
+    arguments.emplace_back(more);
   std::vector<char*> raw;
   for (std::string& argument : arguments) raw.push_back(argument.data());
   raw.push_back(nullptr);
   boost::unit_test::framework::register_observer(observer);
-  const int code = boost::unit_test::unit_test_main([] { return true; }, static_cast<int>(arguments.size()), raw.data());
+  const int code =
+      boost::unit_test::unit_test_main([] { return true; }, static_cast<int>(arguments.size()), raw.data());
   return code;
 }
 

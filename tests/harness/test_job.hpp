@@ -1,4 +1,5 @@
-// A job whose every byte is known: element i of a tensor is a function of the tensor's name, i and the step, whatever rank holds it.
+// A job whose every byte is known: element i of a tensor is a function of the tensor's name, i and the step, whatever
+// rank holds it.
 #pragma once
 
 #include "base/files.hpp"
@@ -22,14 +23,20 @@ struct Tensor {
 };
 
 inline std::byte expected_byte(const std::string& name, std::int64_t element, int byte, std::int64_t step) {
-  return static_cast<std::byte>(RandomStream(static_cast<std::uint64_t>(step), name).bits(static_cast<std::uint64_t>(element)) >> (8 * byte));
+  return static_cast<std::byte>(
+      RandomStream(static_cast<std::uint64_t>(step), name).bits(static_cast<std::uint64_t>(element)) >> (8 * byte));
 }
 
 /// The state of one rank.
 class Job {
  public:
-  Job(World world, Rank rank, std::vector<Tensor> tensors, Pattern pattern = Pattern::replicated, std::vector<AxisName> equal_along = {})
-      : world_(std::move(world)), rank_(rank), tensors_(std::move(tensors)), pattern_(pattern), equal_along_(std::move(equal_along)) {
+  Job(World world, Rank rank, std::vector<Tensor> tensors, Pattern pattern = Pattern::replicated,
+      std::vector<AxisName> equal_along = {})
+      : world_(std::move(world)),
+        rank_(rank),
+        tensors_(std::move(tensors)),
+        pattern_(pattern),
+        equal_along_(std::move(equal_along)) {
     for (const Tensor& tensor : tensors_) {
       buffers_.emplace_back(static_cast<std::size_t>(elements(box_of(tensor.layout, rank))) *
                             static_cast<std::size_t>(size_of(tensor.layout.dtype)));
@@ -40,17 +47,21 @@ class Job {
   void advance_to(std::int64_t target) {
     step = target;
     auto buffer = buffers_.begin();
-    for (const Tensor& tensor : tensors_) visit(tensor, *buffer++, step, [](std::byte& have, std::byte want) { have = want; });
+    for (const Tensor& tensor : tensors_)
+      visit(tensor, *buffer++, step, [](std::byte& have, std::byte want) { have = want; });
     for (int i = 0; i < 16; ++i) rng[static_cast<std::size_t>(i)] = static_cast<std::byte>(step + 16 * rank_ + i);
   }
   /// How many bytes differ from the state after `right` steps.
   std::int64_t wrong_bytes(std::int64_t right) {
     std::int64_t wrong = step == right ? 0 : 1;
     auto buffer = buffers_.begin();
-    for (const Tensor& tensor : tensors_) visit(tensor, *buffer++, right, [&](std::byte& have, std::byte want) { wrong += have != want; });
+    for (const Tensor& tensor : tensors_)
+      visit(tensor, *buffer++, right, [&](std::byte& have, std::byte want) { wrong += have != want; });
     return wrong;
   }
-  std::vector<std::byte>& buffer(std::size_t number) { return *std::next(buffers_.begin(), static_cast<std::ptrdiff_t>(number)); }
+  std::vector<std::byte>& buffer(std::size_t number) {
+    return *std::next(buffers_.begin(), static_cast<std::ptrdiff_t>(number));
+  }
 
   std::vector<Component> components() {
     Component model;

@@ -1,4 +1,5 @@
-// Ranks as threads of one process: enough of a communicator to test what ranks agree on, at any number of them and without a launcher.
+// Ranks as threads of one process: enough of a communicator to test what ranks agree on, at any number of them and
+// without a launcher.
 #pragma once
 
 #include "comm/communicator.hpp"
@@ -38,7 +39,8 @@ class ThreadRanks final : public Communicator {
     return result;
   }
   void broadcast(std::span<std::byte> bytes, int root) override {
-    const auto all = all_gather(rank_ == root ? std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()) : std::string());
+    const auto all = all_gather(rank_ == root ? std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())
+                                              : std::string());
     std::memcpy(bytes.data(), all[static_cast<std::size_t>(root)].data(), bytes.size());
   }
   void all_reduce(std::span<std::byte> bytes, DType dtype, Reduce reduce) override {

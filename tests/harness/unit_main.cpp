@@ -1,4 +1,5 @@
-// The main of the tests that run in one process. Prints TAP; --run_test=SUITE/CASE and the framework's other options work as usual.
+// The main of the tests that run in one process. Prints TAP; --run_test=SUITE/CASE and the framework's other options
+// work as usual.
 #define BOOST_TEST_NO_MAIN
 #define BOOST_TEST_ALTERNATIVE_INIT_API
 #include "harness/tap.hpp"
@@ -11,7 +12,9 @@ class UnitObserver final : public lockstep::test::TapObserver {
 
  private:
   void case_started(const std::string&) override {}
-  void case_finished(const std::string& title, bool passed, const std::string& log) override { print_result(title, passed, log); }
+  void case_finished(const std::string& title, bool passed, const std::string& log) override {
+    print_result(title, passed, log);
+  }
 };
 
 }  // namespace

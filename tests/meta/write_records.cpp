@@ -1,5 +1,6 @@
-// write-records FOLDER: a record of every kind through every sink, and the schema, for readers that are not ours to check.
-// write-records FOLDER SEED COUNT: records of random texts and numbers in records.jsonl, and what they hold in expected.txt, in hexadecimal.
+// write-records FOLDER: a record of every kind through every sink, and the schema, for readers that are not ours to
+// check. write-records FOLDER SEED COUNT: records of random texts and numbers in records.jsonl, and what they hold in
+// expected.txt, in hexadecimal.
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/random.hpp"
@@ -25,7 +26,7 @@ void write_all(Recorder& recorder) {
   run.build = std::make_shared<const Json>(build);
   run.hosts = {"here"};
   recorder.write(run);
-  for (std::int64_t step = 1; step <= 300; step += 13) {   // beyond 128: steps of more than one byte
+  for (std::int64_t step = 1; step <= 300; step += 13) {  // beyond 128: steps of more than one byte
     StepRecord record;
     record.step = step;
     record.loss = step == 14 ? std::numeric_limits<double>::quiet_NaN() : 4.0 / static_cast<double>(step);
@@ -48,12 +49,25 @@ void write_all(Recorder& recorder) {
   CheckpointRecord checkpoint;
   checkpoint.removed = {"step-100"};
   recorder.write(checkpoint);
-  recorder.write(ProfileRecord{.first_step = 10, .last_step = 20, .work = "backward", .mean_ms = 2, .min_ms = 1, .max_ms = 3, .imbalance = 1.5});
+  recorder.write(ProfileRecord{
+      .first_step = 10, .last_step = 20, .work = "backward", .mean_ms = 2, .min_ms = 1, .max_ms = 3, .imbalance = 1.5});
   recorder.write(EventRecord{.name = "started", .message = "before any step"});
-  recorder.write(EventRecord{.step = 14, .name = "nonfinite_step", .message = "skipped", .loss = std::numeric_limits<double>::quiet_NaN(),
-                             .grad_norm = 2.5, .in_a_row = 1});
-  recorder.write(SummaryRecord{.reason = "finished", .exit_code = 0, .step = 300, .tokens = 5, .skipped = 1, .wall_s = 1, .tokens_per_s = {}, .loss = 1.5,
-                               .eval_loss = {}, .checkpoint = "step-300"});
+  recorder.write(EventRecord{.step = 14,
+                             .name = "nonfinite_step",
+                             .message = "skipped",
+                             .loss = std::numeric_limits<double>::quiet_NaN(),
+                             .grad_norm = 2.5,
+                             .in_a_row = 1});
+  recorder.write(SummaryRecord{.reason = "finished",
+                               .exit_code = 0,
+                               .step = 300,
+                               .tokens = 5,
+                               .skipped = 1,
+                               .wall_s = 1,
+                               .tokens_per_s = {},
+                               .loss = 1.5,
+                               .eval_loss = {},
+                               .checkpoint = "step-300"});
 }
 
 class Random {
@@ -63,15 +77,43 @@ class Random {
   std::size_t below(std::size_t bound) { return stream_.below(next_++, bound); }
   /// Any double: finite, denormal, infinite, nan.
   double number() {
-    const std::array<double, 8> extremes{0.0, -0.0, 5e-324, 1.7976931348623157e308, 0.1, -1e-7, std::numeric_limits<double>::infinity(), 9007199254740993.0};
+    const std::array<double, 8> extremes{0.0,
+                                         -0.0,
+                                         5e-324,
+                                         1.7976931348623157e308,
+                                         0.1,
+                                         -1e-7,
+                                         std::numeric_limits<double>::infinity(),
+                                         9007199254740993.0};
     return below(3) == 0 ? extremes[below(extremes.size())] : std::bit_cast<double>(bits());
   }
   /// Bytes that are text, nearly text or none.
   std::string text() {
-    static const std::vector<std::string> parts{"a", "\"", "\\", "/", std::string(1, '\0'), "\n", "\r", "\t", "\x1b[31m", "\x7f", "é", "\xE2\x80\xA8", "\xF0\x9F\x98\x80", "\xEF\xBF\xBF",
-                                                "\xFF", "\xC3", "\xED\xA0\x80", "\xC0\x80", "\xF4\x90\x80\x80", "\xE2\x82", "\\u0041", "</script>"};
+    static const std::vector<std::string> parts{"a",
+                                                "\"",
+                                                "\\",
+                                                "/",
+                                                std::string(1, '\0'),
+                                                "\n",
+                                                "\r",
+                                                "\t",
+                                                "\x1b[31m",
+                                                "\x7f",
+                                                "é",
+                                                "\xE2\x80\xA8",
+                                                "\xF0\x9F\x98\x80",
+                                                "\xEF\xBF\xBF",
+                                                "\xFF",
+                                                "\xC3",
+                                                "\xED\xA0\x80",
+                                                "\xC0\x80",
+                                                "\xF4\x90\x80\x80",
+                                                "\xE2\x82",
+                                                "\\u0041",
+                                                "</script>"};
     std::string text;
-    for (std::size_t left = below(12); left > 0; --left) text += below(5) == 0 ? std::string(1, static_cast<char>(bits())) : parts[below(parts.size())];
+    for (std::size_t left = below(12); left > 0; --left)
+      text += below(5) == 0 ? std::string(1, static_cast<char>(bits())) : parts[below(parts.size())];
     return text;
   }
 
@@ -93,13 +135,20 @@ void write_random(const Path& folder, std::uint64_t seed, int count) {
   std::string expected;
   for (int i = 0; i < count; ++i) {
     if (i % 2 == 0) {
-      const SampleRecord record{.step = static_cast<std::int64_t>(random.bits()), .prompt = random.text(), .text = random.text(), .tokens = i};
+      const SampleRecord record{.step = static_cast<std::int64_t>(random.bits()),
+                                .prompt = random.text(),
+                                .text = random.text(),
+                                .tokens = i};
       recorder.write(record);
       expected += fmt::format("sample {} {} {}\n", record.step, hexadecimal(record.prompt), hexadecimal(record.text));
     } else {
-      const StepRecord record{.step = static_cast<std::int64_t>(random.bits()), .loss = random.number(), .mfu = std::nullopt, .eta_s = random.number()};
+      const StepRecord record{.step = static_cast<std::int64_t>(random.bits()),
+                              .loss = random.number(),
+                              .mfu = std::nullopt,
+                              .eta_s = random.number()};
       recorder.write(record);
-      expected += fmt::format("step {} {:016x} {:016x}\n", record.step, std::bit_cast<std::uint64_t>(record.loss), std::bit_cast<std::uint64_t>(*record.eta_s));
+      expected += fmt::format("step {} {:016x} {:016x}\n", record.step, std::bit_cast<std::uint64_t>(record.loss),
+                              std::bit_cast<std::uint64_t>(*record.eta_s));
     }
   }
   recorder.close();

@@ -1,7 +1,7 @@
 #include "tensor/functions/activation.hpp"
 
 #include "tensor/functions/dispatch.hpp"
-#include "tensor/kernels/activation.hpp"
+#include "tensor/kernels/activation_kernel.hpp"
 #include "tensor/kernels/column_sums.hpp"
 #include "tensor/unit.hpp"
 
@@ -14,11 +14,16 @@ using torch::autograd::variable_list;
 
 namespace {
 
-void keep(AutogradContext* context, Activation activation) { context->saved_data["activation"] = static_cast<std::int64_t>(activation); }
-Activation activation_of(AutogradContext* context) { return static_cast<Activation>(context->saved_data["activation"].toInt()); }
+void keep(AutogradContext* context, Activation activation) {
+  context->saved_data["activation"] = static_cast<std::int64_t>(activation);
+}
+Activation activation_of(AutogradContext* context) {
+  return static_cast<Activation>(context->saved_data["activation"].toInt());
+}
 
 struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& u, Activation activation, Parameter* parameter) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& u, Activation activation,
+                            Parameter* parameter) {
     keep(context, activation);
     context->saved_data["bias"] = reinterpret_cast<std::int64_t>(parameter);
     context->save_for_backward({u});
@@ -38,7 +43,8 @@ struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
     const at::Tensor du = at::empty(u.sizes(), u.options());
     with_type(u.scalar_type(), [&](auto t) {
       using T = decltype(t);
-      activation_backward<T>(activation_of(context), pointer<T>(dy), pointer<T>(u), pointer<T>(bias), u.size(0), u.size(1), pointer<T>(du));
+      activation_backward<T>(activation_of(context), pointer<T>(dy), pointer<T>(u), pointer<T>(bias), u.size(0),
+                             u.size(1), pointer<T>(du));
       if (!parameter) return;
       const Parameter::Accumulation target = parameter->touch();
       column_sums<T>(pointer<T>(du), u.size(0), u.size(1), u.size(1), target.beta, pointer<Math<T>>(target.gradient));
@@ -64,7 +70,8 @@ struct GatedFunction : torch::autograd::Function<GatedFunction> {
     const at::Tensor dgate_up = at::empty(gate_up.sizes(), gate_up.options());
     with_type(gate_up.scalar_type(), [&](auto t) {
       using T = decltype(t);
-      gated_backward<T>(activation_of(context), pointer<T>(dy), pointer<T>(gate_up), dy.size(0), dy.size(1), pointer<T>(dgate_up));
+      gated_backward<T>(activation_of(context), pointer<T>(dy), pointer<T>(gate_up), dy.size(0), dy.size(1),
+                        pointer<T>(dgate_up));
     });
     return {dgate_up, at::Tensor()};
   }
@@ -72,8 +79,12 @@ struct GatedFunction : torch::autograd::Function<GatedFunction> {
 
 }  // namespace
 
-at::Tensor activate(const at::Tensor& u, Activation activation, Parameter* bias) { return ActivationFunction::apply(u, activation, bias); }
+at::Tensor activate(const at::Tensor& u, Activation activation, Parameter* bias) {
+  return ActivationFunction::apply(u, activation, bias);
+}
 
-at::Tensor activate_gated(const at::Tensor& gate_up, Activation activation) { return GatedFunction::apply(gate_up, activation); }
+at::Tensor activate_gated(const at::Tensor& gate_up, Activation activation) {
+  return GatedFunction::apply(gate_up, activation);
+}
 
 }  // namespace lockstep

@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-/// act(u + bias) for u (N, F) compute type; `bias` null: none. The bias is added here because it costs nothing on the way.
+/// act(u + bias) for u (N, F) compute type; `bias` null: none. The bias is added here because it costs nothing on the
+/// way.
 at::Tensor activate(const at::Tensor& u, Activation activation, Parameter* bias);
 
 /// act(gate) · up for gate_up (N, 2F) = [gate, up] compute type → (N, F).

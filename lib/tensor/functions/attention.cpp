@@ -24,16 +24,17 @@ Rotation<M> rotation_of(const at::Tensor& table) {
 Segments segments_of(const at::Tensor& starts) { return {pointer<std::int64_t>(starts), starts.numel() - 1}; }
 
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv, const AttentionShape& shape, const at::Tensor& segments,
-                            const at::Tensor& positions, const std::optional<at::Tensor>& rotary) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv, const AttentionShape& shape,
+                            const at::Tensor& segments, const at::Tensor& positions,
+                            const std::optional<at::Tensor>& rotary) {
     const at::Tensor table = rotary.value_or(at::Tensor());
     const std::int64_t tokens = qkv.size(0);
     const at::Tensor y = fresh({tokens, shape.heads * shape.head_size}, qkv.scalar_type());
     const at::Tensor log_sums = fresh({tokens, shape.heads}, math_type(qkv.scalar_type()));
     with_type(qkv.scalar_type(), [&](auto t) {
       using T = decltype(t);
-      attention_forward<T>(pointer<T>(qkv), shape, segments_of(segments), rotation_of<Math<T>>(table), pointer<std::int32_t>(positions),
-                           pointer<T>(y), pointer<Math<T>>(log_sums));
+      attention_forward<T>(pointer<T>(qkv), shape, segments_of(segments), rotation_of<Math<T>>(table),
+                           pointer<std::int32_t>(positions), pointer<T>(y), pointer<Math<T>>(log_sums));
     });
     context->saved_data["shape"] = std::vector<std::int64_t>{shape.heads, shape.kv_heads, shape.head_size};
     context->saved_data["log_sums"] = log_sums;
@@ -72,19 +73,21 @@ void fill_table(M* cosine, M* sine, std::int64_t positions, std::int64_t half, d
 
 at::Tensor RotaryTable::upto(std::int64_t positions) {
   if (table_.defined() && table_.size(1) >= positions) return table_;
-  const std::int64_t rows = std::max<std::int64_t>(positions, table_.defined() ? 2 * table_.size(1) : 64), half = head_size_ / 2;
+  const std::int64_t rows = std::max<std::int64_t>(positions, table_.defined() ? 2 * table_.size(1) : 64),
+                     half = head_size_ / 2;
   at::Tensor grown = fresh({2, rows, half}, type_);
   with_type(type_, [&](auto t) {
     using M = Math<decltype(t)>;
     fill_table(pointer<M>(grown), pointer<M>(grown) + rows * half, rows, half, theta_);
   });
-  table_ = grown;   // whoever saved the former one keeps it
+  table_ = grown;  // whoever saved the former one keeps it
   return table_;
 }
 
-at::Tensor causal_attention(const at::Tensor& qkv, const AttentionShape& shape, const at::Tensor& segments, const at::Tensor& positions,
-                            const at::Tensor& rotary) {
-  return AttentionFunction::apply(qkv, shape, segments, positions, rotary.defined() ? std::optional(rotary) : std::nullopt);
+at::Tensor causal_attention(const at::Tensor& qkv, const AttentionShape& shape, const at::Tensor& segments,
+                            const at::Tensor& positions, const at::Tensor& rotary) {
+  return AttentionFunction::apply(qkv, shape, segments, positions,
+                                  rotary.defined() ? std::optional(rotary) : std::nullopt);
 }
 
 }  // namespace lockstep

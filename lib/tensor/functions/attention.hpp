@@ -1,7 +1,7 @@
 // Causal self-attention over the segments of a batch, for autograd.
 #pragma once
 
-#include "tensor/kernels/attention.hpp"
+#include "tensor/kernels/attention_kernel.hpp"
 
 #include <ATen/core/Tensor.h>
 
@@ -9,11 +9,13 @@
 
 namespace lockstep {
 
-/// Rotary embeddings (half-split: elements i and i + D/2 turn together), as a table that grows with the positions asked for.
+/// Rotary embeddings (half-split: elements i and i + D/2 turn together), as a table that grows with the positions asked
+/// for.
 class RotaryTable {
  public:
   /// type: fp32 or fp64, of the table.
-  RotaryTable(double theta, std::int64_t head_size, at::ScalarType type) : theta_(theta), head_size_(head_size), type_(type) {}
+  RotaryTable(double theta, std::int64_t head_size, at::ScalarType type)
+      : theta_(theta), head_size_(head_size), type_(type) {}
   /// cos, then sin, of position · θ^(−2i/D): (2, ≥ positions, D/2).
   at::Tensor upto(std::int64_t positions);
 
@@ -24,9 +26,9 @@ class RotaryTable {
   at::Tensor table_;
 };
 
-/// qkv (N, (H + 2·KV)·D) compute type → (N, H·D). segments int64 (S + 1), positions int32 (N); `rotary` is an undefined tensor or
-/// RotaryTable::upto(largest position + 1).
-at::Tensor causal_attention(const at::Tensor& qkv, const AttentionShape& shape, const at::Tensor& segments, const at::Tensor& positions,
-                            const at::Tensor& rotary);
+/// qkv (N, (H + 2·KV)·D) compute type → (N, H·D). segments int64 (S + 1), positions int32 (N); `rotary` is an undefined
+/// tensor or RotaryTable::upto(largest position + 1).
+at::Tensor causal_attention(const at::Tensor& qkv, const AttentionShape& shape, const at::Tensor& segments,
+                            const at::Tensor& positions, const at::Tensor& rotary);
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
 #include "tensor/functions/embedding.hpp"
 
 #include "tensor/functions/dispatch.hpp"
-#include "tensor/kernels/embedding.hpp"
+#include "tensor/kernels/embedding_kernel.hpp"
 #include "tensor/unit.hpp"
 
 #include <ATen/core/grad_mode.h>
@@ -18,8 +18,8 @@ void add_gradient(Parameter& table, const at::Tensor& indices, const at::Tensor&
   const Parameter::Accumulation target = table.touch();
   with_type(dy.scalar_type(), [&](auto t) {
     using M = Math<decltype(t)>;
-    embedding_backward<M>(pointer<M>(dy), pointer<std::int32_t>(indices), dy.size(0), dy.size(1), table.shape()[0], target.beta,
-                          pointer<M>(target.gradient));
+    embedding_backward<M>(pointer<M>(dy), pointer<std::int32_t>(indices), dy.size(0), dy.size(1), table.shape()[0],
+                          target.beta, pointer<M>(target.gradient));
   });
 }
 
@@ -35,9 +35,11 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
     const at::Tensor y = fresh({rows, channels}, type);
     with_type(table.scalar_type(), [&](auto t) {
       using T = decltype(t);
-      embedding_forward<T>(pointer<T>(table), pointer<std::int32_t>(token_indices), rows, channels, Into::fresh, pointer<Math<T>>(y));
+      embedding_forward<T>(pointer<T>(table), pointer<std::int32_t>(token_indices), rows, channels, Into::fresh,
+                           pointer<Math<T>>(y));
       if (!positions) return;
-      embedding_forward<T>(pointer<T>(places), pointer<std::int32_t>(position_indices), rows, channels, Into::sum, pointer<Math<T>>(y));
+      embedding_forward<T>(pointer<T>(places), pointer<std::int32_t>(position_indices), rows, channels, Into::sum,
+                           pointer<Math<T>>(y));
     });
     return y;
   }
@@ -53,8 +55,8 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
 
 }  // namespace
 
-at::Tensor embed(Parameter& token_table, Parameter* position_table, const at::Tensor& tokens, const at::Tensor& positions,
-                 at::ScalarType type) {
+at::Tensor embed(Parameter& token_table, Parameter* position_table, const at::Tensor& tokens,
+                 const at::Tensor& positions, at::ScalarType type) {
   const at::Tensor anchor = at::empty({0}, at::TensorOptions().dtype(type)).requires_grad_(at::GradMode::is_enabled());
   return EmbeddingFunction::apply(anchor, &token_table, position_table, tokens, positions, type);
 }

@@ -7,9 +7,10 @@
 
 namespace lockstep {
 
-/// tokens[tokens] + positions[positions] (N, C) in `type` (fp32 or fp64); `position_table` null: tokens alone. Indices int32 (N), inside
-/// their tables. Recorded by autograd whenever grad mode is on, though it has no input that needs a gradient.
-at::Tensor embed(Parameter& token_table, Parameter* position_table, const at::Tensor& tokens, const at::Tensor& positions,
-                 at::ScalarType type);
+/// tokens[tokens] + positions[positions] (N, C) in `type` (fp32 or fp64); `position_table` null: tokens alone. Indices
+/// int32 (N), inside their tables. Recorded by autograd whenever grad mode is on, though it has no input that needs a
+/// gradient.
+at::Tensor embed(Parameter& token_table, Parameter* position_table, const at::Tensor& tokens,
+                 const at::Tensor& positions, at::ScalarType type);
 
 }  // namespace lockstep

@@ -28,8 +28,12 @@ at::Tensor rounded(const at::Tensor& values, at::ScalarType type) {
   });
 }
 
-const Linear& linear_of(AutogradContext* context) { return *reinterpret_cast<const Linear*>(context->saved_data["linear"].toInt()); }
-void keep(AutogradContext* context, const Linear* linear) { context->saved_data["linear"] = reinterpret_cast<std::int64_t>(linear); }
+const Linear& linear_of(AutogradContext* context) {
+  return *reinterpret_cast<const Linear*>(context->saved_data["linear"].toInt());
+}
+void keep(AutogradContext* context, const Linear* linear) {
+  context->saved_data["linear"] = reinterpret_cast<std::int64_t>(linear);
+}
 
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Linear* linear) {
@@ -49,10 +53,11 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
 };
 
 struct LinearOntoFunction : torch::autograd::Function<LinearOntoFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& residual, const at::Tensor& x, const Linear* linear) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& residual, const at::Tensor& x,
+                            const Linear* linear) {
     keep(context, linear);
     context->save_for_backward({x});
-    return linear->forward_onto(residual, x);
+    return linear->forward_add(residual, x);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const Linear& linear = linear_of(context);
@@ -74,12 +79,14 @@ bool adjacent(const Parameter& first, const Parameter& second) {
 
 Linear::Linear(std::vector<Parameter*> weights, std::vector<Parameter*> biases, WeightLayout layout)
     : biases_(std::move(biases)), layout_(layout) {
-  invariant(!weights.empty() && weights.size() == biases_.size(), "a linear layer has a weight, and a bias or null for each");
+  invariant(!weights.empty() && weights.size() == biases_.size(),
+            "a linear layer has a weight, and a bias or null for each");
   const std::size_t out_dim = layout == WeightLayout::out_in ? 0 : 1;
   in_ = weights[0]->shape()[1 - out_dim];
   for (std::size_t i = 0; i < weights.size(); ++i) {
     Parameter* const weight = weights[i];
-    invariant(weight->shape().size() == 2 && weight->shape()[1 - out_dim] == in_, "weights side by side have the same input");
+    invariant(weight->shape().size() == 2 && weight->shape()[1 - out_dim] == in_,
+              "weights side by side have the same input");
     const std::int64_t width = weight->shape()[out_dim];
     const bool joins = !parts_.empty() && !parts_.back().bias && !biases_[i] && layout == WeightLayout::out_in;
     if (joins && adjacent(*parts_.back().weights.back(), *weight)) {
@@ -101,14 +108,16 @@ at::Tensor Linear::forward(const at::Tensor& x) const {
     for (const Part& part : parts_) {
       const T* weight = pointer<T>(part.weights[0]->compute());
       const at::Tensor bias = part.bias ? part.bias->compute() : at::Tensor();
-      const Factor<T> factor = layout_ == WeightLayout::out_in ? Factor<T>{weight, in_, Form::transposed} : Factor<T>{weight, part.columns};
-      gemm_rounded<T>(rows, part.columns, in_, Factor<T>{pointer<T>(x), in_}, factor, pointer<T>(bias), pointer<T>(y) + part.offset, out_);
+      const MatrixView<T> factor = layout_ == WeightLayout::out_in ? MatrixView<T>{weight, in_, Trans::yes}
+                                                                   : MatrixView<T>{weight, part.columns};
+      gemm_rounded<T>(rows, part.columns, in_, MatrixView<T>{pointer<T>(x), in_}, factor, pointer<T>(bias),
+                      pointer<T>(y) + part.offset, out_);
     }
     return y;
   });
 }
 
-at::Tensor Linear::forward_onto(const at::Tensor& residual, const at::Tensor& x) const {
+at::Tensor Linear::forward_add(const at::Tensor& residual, const at::Tensor& x) const {
   invariant(widths_.size() == 1 && residual.size(1) == out_, "a linear layer onto a residual has one weight");
   const std::int64_t rows = x.size(0);
   const at::Tensor base = residual.contiguous();
@@ -117,8 +126,10 @@ at::Tensor Linear::forward_onto(const at::Tensor& residual, const at::Tensor& x)
     using T = decltype(t);
     const at::Tensor bias = biases_[0] ? biases_[0]->compute() : at::Tensor();
     const T* weight = pointer<T>(parts_[0].weights[0]->compute());
-    const Factor<T> factor = layout_ == WeightLayout::out_in ? Factor<T>{weight, in_, Form::transposed} : Factor<T>{weight, out_};
-    gemm_onto<T>(rows, out_, in_, Factor<T>{pointer<T>(x), in_}, factor, pointer<Math<T>>(base), pointer<T>(bias), pointer<Math<T>>(y));
+    const MatrixView<T> factor =
+        layout_ == WeightLayout::out_in ? MatrixView<T>{weight, in_, Trans::yes} : MatrixView<T>{weight, out_};
+    gemm_add<T>(rows, out_, in_, MatrixView<T>{pointer<T>(x), in_}, factor, pointer<Math<T>>(base), pointer<T>(bias),
+                pointer<Math<T>>(y));
     return y;
   });
 }
@@ -130,17 +141,19 @@ at::Tensor Linear::backward_input(const at::Tensor& dy) const {
     using T = decltype(t);
     const auto weight_of = [&](const Part& part) {
       const T* weight = pointer<T>(part.weights[0]->compute());
-      return layout_ == WeightLayout::out_in ? Factor<T>{weight, in_} : Factor<T>{weight, part.columns, Form::transposed};
+      return layout_ == WeightLayout::out_in ? MatrixView<T>{weight, in_}
+                                             : MatrixView<T>{weight, part.columns, Trans::yes};
     };
     if (parts_.size() == 1) {
       const at::Tensor dx = fresh({rows, in_}, type);
-      gemm_rounded<T>(rows, in_, out_, Factor<T>{pointer<T>(dy), out_}, weight_of(parts_[0]), nullptr, pointer<T>(dx), in_);
+      gemm_rounded<T>(rows, in_, out_, MatrixView<T>{pointer<T>(dy), out_}, weight_of(parts_[0]), nullptr,
+                      pointer<T>(dx), in_);
       return dx;
     }
     const at::Tensor wide = fresh({rows, in_}, math_type(type));
     for (const Part& part : parts_) {
-      gemm(rows, in_, part.columns, 1, Factor<T>{pointer<T>(dy) + part.offset, out_}, weight_of(part), part.offset == 0 ? 0 : 1,
-           pointer<Math<T>>(wide), in_);
+      gemm(rows, in_, part.columns, 1, MatrixView<T>{pointer<T>(dy) + part.offset, out_}, weight_of(part),
+           part.offset == 0 ? 0 : 1, pointer<Math<T>>(wide), in_);
     }
     return rounded(wide, type);
   });
@@ -153,10 +166,12 @@ void Linear::backward_weight(const at::Tensor& x, const at::Tensor& dy) const {
     for (const Part& part : parts_) {
       Parameter::Accumulation target = part.weights[0]->touch();
       for (std::size_t i = 1; i < part.weights.size(); ++i) {
-        invariant(part.weights[i]->touch().beta == target.beta, "weights that are multiplied at once are touched at once");
+        invariant(part.weights[i]->touch().beta == target.beta,
+                  "weights that are multiplied at once are touched at once");
       }
-      const Factor<T> in{pointer<T>(x), in_, layout_ == WeightLayout::out_in ? Form::plain : Form::transposed};
-      const Factor<T> out{pointer<T>(dy) + part.offset, out_, layout_ == WeightLayout::out_in ? Form::transposed : Form::plain};
+      const MatrixView<T> in{pointer<T>(x), in_, layout_ == WeightLayout::out_in ? Trans::no : Trans::yes};
+      const MatrixView<T> out{pointer<T>(dy) + part.offset, out_,
+                              layout_ == WeightLayout::out_in ? Trans::yes : Trans::no};
       Math<T>* const gradient = pointer<Math<T>>(target.gradient);
       if (layout_ == WeightLayout::out_in) {
         gemm(part.columns, in_, rows, 1, out, in, target.beta, gradient, in_);
@@ -174,13 +189,16 @@ void Linear::backward_bias(const at::Tensor& dy) const {
     const Parameter::Accumulation target = biases_[i]->touch();
     with_type(dy.scalar_type(), [&](auto t) {
       using T = decltype(t);
-      column_sums<T>(pointer<T>(dy) + offset, dy.size(0), widths_[i], out_, target.beta, pointer<Math<T>>(target.gradient));
+      column_sums<T>(pointer<T>(dy) + offset, dy.size(0), widths_[i], out_, target.beta,
+                     pointer<Math<T>>(target.gradient));
     });
   }
 }
 
 at::Tensor Linear::operator()(const at::Tensor& x) const { return LinearFunction::apply(x, this); }
 
-at::Tensor Linear::onto(const at::Tensor& residual, const at::Tensor& x) const { return LinearOntoFunction::apply(residual, x, this); }
+at::Tensor Linear::add_linear(const at::Tensor& residual, const at::Tensor& x) const {
+  return LinearOntoFunction::apply(residual, x, this);
+}
 
 }  // namespace lockstep

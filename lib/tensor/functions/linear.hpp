@@ -13,8 +13,9 @@ namespace lockstep {
 /// How a weight is stored: Hugging Face's (out, in), or (in, out) as GPT-2's Conv1D. Never copied or transposed.
 enum class WeightLayout { out_in, in_out };
 
-/// One or several weights applied to the same input, their outputs side by side: y = [x·W0 + b0, x·W1 + b1, …]. Weights without biases that
-/// lie next to each other in their unit are multiplied at once. Stays at one address as long as autograd may call it.
+/// One or several weights applied to the same input, their outputs side by side: y = [x·W0 + b0, x·W1 + b1, …]. Weights
+/// without biases that lie next to each other in their unit are multiplied at once. Stays at one address as long as
+/// autograd may call it.
 class Linear {
  public:
   /// `biases` has one entry a weight; null: none.
@@ -25,27 +26,27 @@ class Linear {
   /// x (N, in) compute type → (N, out) compute type.
   at::Tensor operator()(const at::Tensor& x) const;
   /// residual (N, out) stream type + x·W + b → (N, out) stream type. For a single weight.
-  at::Tensor onto(const at::Tensor& residual, const at::Tensor& x) const;
+  at::Tensor add_linear(const at::Tensor& residual, const at::Tensor& x) const;
 
   std::int64_t in() const { return in_; }
   std::int64_t out() const { return out_; }
 
   // The plain functions behind them; no autograd.
   at::Tensor forward(const at::Tensor& x) const;
-  at::Tensor forward_onto(const at::Tensor& residual, const at::Tensor& x) const;
-  at::Tensor backward_input(const at::Tensor& dy) const;                       // dy (N, out) compute type → (N, in) compute type
+  at::Tensor forward_add(const at::Tensor& residual, const at::Tensor& x) const;
+  at::Tensor backward_input(const at::Tensor& dy) const;  // dy (N, out) compute type → (N, in) compute type
   void backward_weight(const at::Tensor& x, const at::Tensor& dy) const;
-  void backward_bias(const at::Tensor& dy) const;                              // dy compute or stream type
+  void backward_bias(const at::Tensor& dy) const;  // dy compute or stream type
 
  private:
-  struct Part {   // weights that are multiplied at once
+  struct Part {  // weights that are multiplied at once
     std::vector<Parameter*> weights;
-    Parameter* bias = nullptr;              // only of a single weight
-    std::int64_t offset = 0, columns = 0;   // of the output
+    Parameter* bias = nullptr;             // only of a single weight
+    std::int64_t offset = 0, columns = 0;  // of the output
   };
   std::vector<Parameter*> biases_;
   std::vector<Part> parts_;
-  std::vector<std::int64_t> widths_;   // of each weight's output
+  std::vector<std::int64_t> widths_;  // of each weight's output
   WeightLayout layout_;
   std::int64_t in_ = 0, out_ = 0;
 };

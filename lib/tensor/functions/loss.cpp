@@ -21,12 +21,13 @@ using torch::autograd::variable_list;
 namespace {
 
 constexpr std::int64_t kept_bytes = std::int64_t{1} << 30;
-constexpr std::int64_t slice_values = std::int64_t{1} << 24;   // logits that exist at once where they are not kept
+constexpr std::int64_t slice_values = std::int64_t{1} << 24;  // logits that exist at once where they are not kept
 
 struct Shape3 {
   std::int64_t rows, channels, vocabulary;
   std::int64_t slice() const {
-    return std::clamp<std::int64_t>(slice_values / std::max<std::int64_t>(1, vocabulary), 1, std::max<std::int64_t>(1, rows));
+    return std::clamp<std::int64_t>(slice_values / std::max<std::int64_t>(1, vocabulary), 1,
+                                    std::max<std::int64_t>(1, rows));
   }
 };
 
@@ -34,14 +35,15 @@ Shape3 shape_of(const at::Tensor& x, const at::Tensor& weight) { return {x.size(
 
 template <class T>
 void slice_logits(const Shape3& shape, const T* x, const T* weight, std::int64_t rows, Math<T>* logits) {
-  gemm(rows, shape.vocabulary, shape.channels, 1, Factor<T>{x, shape.channels}, Factor<T>{weight, shape.channels, Form::transposed}, 0,
-       logits, shape.vocabulary);
+  gemm(rows, shape.vocabulary, shape.channels, 1, MatrixView<T>{x, shape.channels},
+       MatrixView<T>{weight, shape.channels, Trans::yes}, 0, logits, shape.vocabulary);
 }
 
-/// Calls body(first row, rows, logits' derivative) for every slice; `kept` (N, V) holds all of them afterwards if it is defined.
+/// Calls body(first row, rows, logits' derivative) for every slice; `kept` (N, V) holds all of them afterwards if it is
+/// defined.
 template <class T, class Body>
-void differentiate_slices(const Shape3& shape, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels,
-                          const at::Tensor& kept, double* losses, const Body& body) {
+void slices_backward(const Shape3& shape, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels,
+                     const at::Tensor& kept, double* losses, const Body& body) {
   constexpr bool same = std::is_same_v<T, Math<T>>;
   const std::int64_t slice = shape.slice();
   const bool scratch_logits = !same || !kept.defined();
@@ -57,8 +59,10 @@ void differentiate_slices(const Shape3& shape, const at::Tensor& x, const at::Te
       derivative = pointer<T>(narrow);
     }
     if constexpr (same) {
-      if (kept.defined()) logits = derivative;
-      else derivative = logits;
+      if (kept.defined())
+        logits = derivative;
+      else
+        derivative = logits;
     }
     slice_logits<T>(shape, pointer<T>(x) + first * shape.channels, pointer<T>(weight), rows, logits);
     cross_entropy<T>(logits, pointer<std::int32_t>(labels) + first, rows, shape.vocabulary, losses + first, derivative);
@@ -67,18 +71,21 @@ void differentiate_slices(const Shape3& shape, const at::Tensor& x, const at::Te
 }
 
 template <class T>
-void loss_slices(const Shape3& shape, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels, double* losses) {
+void loss_slices(const Shape3& shape, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels,
+                 double* losses) {
   const std::int64_t slice = shape.slice();
   const at::Tensor logits = fresh({slice, shape.vocabulary}, math_type(x.scalar_type()));
   for (std::int64_t first = 0; first < shape.rows; first += slice) {
     const std::int64_t rows = std::min(slice, shape.rows - first);
     slice_logits<T>(shape, pointer<T>(x) + first * shape.channels, pointer<T>(weight), rows, pointer<Math<T>>(logits));
-    cross_entropy_loss<Math<T>>(pointer<Math<T>>(logits), pointer<std::int32_t>(labels) + first, rows, shape.vocabulary, losses + first);
+    cross_entropy_loss<Math<T>>(pointer<Math<T>>(logits), pointer<std::int32_t>(labels) + first, rows, shape.vocabulary,
+                                losses + first);
   }
 }
 
 struct LossFunction : torch::autograd::Function<LossFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, Parameter* head, const at::Tensor& labels, bool differentiable) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, Parameter* head, const at::Tensor& labels,
+                            bool differentiable) {
     const at::Tensor weight = head->compute();
     const Shape3 shape = shape_of(x, weight);
     std::vector<double> losses(static_cast<std::size_t>(shape.rows));
@@ -87,7 +94,7 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
     with_type(x.scalar_type(), [&](auto t) {
       using T = decltype(t);
       if (keeps) {
-        differentiate_slices<T>(shape, x, weight, labels, kept, losses.data(), [](std::int64_t, std::int64_t, const T*) {});
+        slices_backward<T>(shape, x, weight, labels, kept, losses.data(), [](std::int64_t, std::int64_t, const T*) {});
       } else {
         loss_slices<T>(shape, x, weight, labels, losses.data());
       }
@@ -114,18 +121,19 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
       using T = decltype(t);
       using M = Math<T>;
       const auto propagate = [&](std::int64_t first, std::int64_t rows, const T* derivative) {
-        const Factor<T> input{pointer<T>(x) + first * shape.channels, shape.channels};
-        gemm(rows, shape.channels, shape.vocabulary, seed, Factor<T>{derivative, shape.vocabulary},
-             Factor<T>{pointer<T>(weight), shape.channels}, 0, pointer<M>(wide) + first * shape.channels, shape.channels);
-        gemm(shape.vocabulary, shape.channels, rows, seed, Factor<T>{derivative, shape.vocabulary, Form::transposed}, input, target.beta,
-             pointer<M>(target.gradient), shape.channels);
+        const MatrixView<T> input{pointer<T>(x) + first * shape.channels, shape.channels};
+        gemm(rows, shape.channels, shape.vocabulary, seed, MatrixView<T>{derivative, shape.vocabulary},
+             MatrixView<T>{pointer<T>(weight), shape.channels}, 0, pointer<M>(wide) + first * shape.channels,
+             shape.channels);
+        gemm(shape.vocabulary, shape.channels, rows, seed, MatrixView<T>{derivative, shape.vocabulary, Trans::yes},
+             input, target.beta, pointer<M>(target.gradient), shape.channels);
         target.beta = 1;
       };
       if (kept.defined()) {
         propagate(0, shape.rows, pointer<T>(kept));
       } else {
         std::vector<double> losses(static_cast<std::size_t>(shape.rows));
-        differentiate_slices<T>(shape, x, weight, labels, at::Tensor(), losses.data(), propagate);
+        slices_backward<T>(shape, x, weight, labels, at::Tensor(), losses.data(), propagate);
       }
       if (std::is_same_v<T, M>) return wide;
       const at::Tensor narrow = at::empty(x.sizes(), x.options());

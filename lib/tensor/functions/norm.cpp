@@ -1,7 +1,7 @@
 #include "tensor/functions/norm.hpp"
 
 #include "tensor/functions/dispatch.hpp"
-#include "tensor/kernels/norm.hpp"
+#include "tensor/kernels/norm_kernel.hpp"
 #include "tensor/unit.hpp"
 
 #include <torch/csrc/autograd/custom_function.h>
@@ -52,13 +52,15 @@ at::Tensor Normalisation::forward(const at::Tensor& x, Saved& saved) const {
       layer_norm_forward<T>(pointer<M>(x), pointer<T>(weight), pointer<T>(bias), eps_, rows, channels, pointer<T>(y),
                             pointer<M>(saved.mean), pointer<M>(saved.rstd));
     } else {
-      rms_norm_forward<T>(pointer<M>(x), pointer<T>(weight), eps_, rows, channels, pointer<T>(y), pointer<M>(saved.rstd));
+      rms_norm_forward<T>(pointer<M>(x), pointer<T>(weight), eps_, rows, channels, pointer<T>(y),
+                          pointer<M>(saved.rstd));
     }
   });
   return y;
 }
 
-at::Tensor Normalisation::backward(const at::Tensor& dy, const at::Tensor& residual, const at::Tensor& x, const Saved& saved) const {
+at::Tensor Normalisation::backward(const at::Tensor& dy, const at::Tensor& residual, const at::Tensor& x,
+                                   const Saved& saved) const {
   const at::Tensor weight = weight_->compute();
   const std::int64_t rows = x.size(0), channels = x.size(1);
   const at::Tensor dx = fresh({rows, channels}, x.scalar_type());
@@ -68,12 +70,13 @@ at::Tensor Normalisation::backward(const at::Tensor& dy, const at::Tensor& resid
     using T = decltype(t);
     using M = Math<T>;
     if (kind_ == Norm::layer_norm) {
-      layer_norm_backward<T>(pointer<T>(dy), pointer<M>(x), pointer<T>(weight), pointer<M>(saved.mean), pointer<M>(saved.rstd),
-                             pointer<M>(residual), rows, channels, pointer<M>(dx), pointer<M>(dweight.gradient), dweight.beta,
-                             pointer<M>(dbias.gradient), dbias.beta);
+      layer_norm_backward<T>(pointer<T>(dy), pointer<M>(x), pointer<T>(weight), pointer<M>(saved.mean),
+                             pointer<M>(saved.rstd), pointer<M>(residual), rows, channels, pointer<M>(dx),
+                             pointer<M>(dweight.gradient), dweight.beta, pointer<M>(dbias.gradient), dbias.beta);
     } else {
-      rms_norm_backward<T>(pointer<T>(dy), pointer<M>(x), pointer<T>(weight), pointer<M>(saved.rstd), pointer<M>(residual), rows, channels,
-                           pointer<M>(dx), pointer<M>(dweight.gradient), dweight.beta);
+      rms_norm_backward<T>(pointer<T>(dy), pointer<M>(x), pointer<T>(weight), pointer<M>(saved.rstd),
+                           pointer<M>(residual), rows, channels, pointer<M>(dx), pointer<M>(dweight.gradient),
+                           dweight.beta);
     }
   });
   return dx;

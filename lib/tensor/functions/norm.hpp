@@ -12,20 +12,22 @@ namespace lockstep {
 class Normalisation {
  public:
   /// `bias` null: none.
-  Normalisation(Norm kind, double eps, Parameter& weight, Parameter* bias) : kind_(kind), eps_(eps), weight_(&weight), bias_(bias) {}
+  Normalisation(Norm kind, double eps, Parameter& weight, Parameter* bias)
+      : kind_(kind), eps_(eps), weight_(&weight), bias_(bias) {}
   Normalisation(const Normalisation&) = delete;
   Normalisation& operator=(const Normalisation&) = delete;
 
   struct Output {
-    at::Tensor residual;     // x itself: use it for what goes around the norm, so that both gradients are added in one pass
-    at::Tensor normalised;   // (N, C) compute type
+    at::Tensor
+        residual;  // x itself: use it for what goes around the norm, so that both gradients are added in one pass
+    at::Tensor normalised;  // (N, C) compute type
   };
   /// x (N, C) stream type.
   Output operator()(const at::Tensor& x) const;
 
   // The plain functions behind it; no autograd.
   struct Saved {
-    at::Tensor mean, rstd;   // (N); mean undefined for RMSNorm
+    at::Tensor mean, rstd;  // (N); mean undefined for RMSNorm
   };
   at::Tensor forward(const at::Tensor& x, Saved& saved) const;
   /// residual (N, C) or undefined; adds the gradients of weight and bias.

@@ -27,12 +27,15 @@ namespace {
 
 using namespace amx;
 
-constexpr std::int64_t widest_strip = 384;      // columns (or rows) of the larger factor that a thread packs at once
-constexpr std::int64_t little_elements = std::int64_t{128} << 10;   // packed ones that are read again from a core's own cache
+constexpr std::int64_t widest_strip = 384;  // columns (or rows) of the larger factor that a thread packs at once
+constexpr std::int64_t little_elements = std::int64_t{128}
+                                         << 10;  // packed ones that are read again from a core's own cache
 constexpr std::int64_t streamed_bytes = std::int64_t{2} << 20;  // results from this size on bypass the cache
 
 constexpr std::int64_t divided_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
-constexpr std::int64_t rounded_up(std::int64_t value, std::int64_t granule) { return divided_up(value, granule) * granule; }
+constexpr std::int64_t rounded_up(std::int64_t value, std::int64_t granule) {
+  return divided_up(value, granule) * granule;
+}
 
 /// Depth of packed panels that a block runs over at once: two pairs fit the first-level cache.
 template <class T>
@@ -68,7 +71,8 @@ class Scratch {
   std::int64_t count_ = 0;
 };
 
-// ---- what becomes of a finished block (contracts in the header) ------------------------------------------------------------------------
+// ---- what becomes of a finished block (contracts in the header)
+// ------------------------------------------------------------------------
 
 LOCKSTEP_MATRIX_UNIT LOCKSTEP_INLINE __m512 widened(__mmask16 mask, const Bf16* values) {
   if (values == nullptr) return _mm512_setzero_ps();
@@ -119,15 +123,18 @@ struct Round {
       const __m512 shift = widened(mask, bias ? bias + column + j : nullptr);
       for (std::int64_t r = 0; r < rows; ++r) {
         const __m512 value = _mm512_add_ps(_mm512_load_ps(block + r * block_side + j), shift);
-        _mm256_mask_storeu_epi16(y + (row + r) * stride + column + j, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(value)));
+        _mm256_mask_storeu_epi16(y + (row + r) * stride + column + j, mask,
+                                 reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(value)));
       }
     }
   }
 };
 
-// ---- the product ------------------------------------------------------------------------------------------------------------------------
+// ---- the product
+// ------------------------------------------------------------------------------------------------------------------------
 
-/// The larger factor is cut into strips, one thread each, packed when their turn comes; the smaller one is packed first and shared.
+/// The larger factor is cut into strips, one thread each, packed when their turn comes; the smaller one is packed first
+/// and shared.
 template <class T>
 struct Plan {
   Side<T> shared, stripped;
@@ -140,7 +147,7 @@ struct Plan {
 
 int threads_for(std::int64_t m, std::int64_t n, std::int64_t k) {
 #ifdef _OPENMP
-  constexpr std::int64_t worth_another = std::int64_t{1} << 20;   // multiplications
+  constexpr std::int64_t worth_another = std::int64_t{1} << 20;  // multiplications
   if (omp_in_parallel()) return 1;
   return static_cast<int>(std::clamp<std::int64_t>(m * n * k / worth_another, 1, omp_get_max_threads()));
 #else
@@ -156,12 +163,13 @@ std::int64_t longest_depth(std::int64_t shared_outer) {
 }
 
 template <class T>
-Plan<T> plan_of(std::int64_t m, std::int64_t n, std::int64_t k, Factor<T> a, Factor<T> b) {
+Plan<T> plan_of(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b) {
   const Side<T> rows{a, m, Side<T>::Packs::rows}, columns{b, n, Side<T>::Packs::columns};
   Plan<T> plan{n >= m ? rows : columns, n >= m ? columns : rows, k, 0, 0, 0, threads_for(m, n, k)};
   plan.depth_chunk = std::min(k, longest_depth<T>(plan.shared.outer));
   const std::int64_t share = divided_up(plan.stripped.outer, plan.threads);
-  // Every strip reads all of the smaller factor again; where that is little, more strips let a thread that is ahead take another.
+  // Every strip reads all of the smaller factor again; where that is little, more strips let a thread that is ahead
+  // take another.
   const std::int64_t least_strips = plan.shared.outer * plan.depth_chunk * parts_of<T> <= little_elements ? 3 : 1;
   plan.strip = rounded_up(divided_up(share, std::max(least_strips, divided_up(share, widest_strip))), block_side);
   plan.chunk = std::max(least_chunk, kept_elements<T> / plan.depth_chunk / block_side * block_side);
@@ -170,8 +178,8 @@ Plan<T> plan_of(std::int64_t m, std::int64_t n, std::int64_t k, Factor<T> a, Fac
 
 /// Sums of one strip with the packed chunk [first, first + count) of the shared side, over the depth [begin, end).
 template <class T, class Finish>
-void multiply_strip(const Plan<T>& plan, const Bf16* shared, std::int64_t first, std::int64_t count, std::int64_t strip_first, std::int64_t begin,
-                    std::int64_t end, const Finish& finish) {
+void multiply_strip(const Plan<T>& plan, const Bf16* shared, std::int64_t first, std::int64_t count,
+                    std::int64_t strip_first, std::int64_t begin, std::int64_t end, const Finish& finish) {
   thread_local Scratch<Bf16> packed;
   thread_local Scratch<float> sums;
   const bool rows_shared = plan.shared.packs == Side<T>::Packs::rows;
@@ -182,7 +190,8 @@ void multiply_strip(const Plan<T>& plan, const Bf16* shared, std::int64_t first,
   const std::int64_t advance = at_once ? end - begin : depth_step<T>;
   float* const blocks = sums.upto(at_once ? block_values : shared_blocks * strip_panels / 2 * block_values);
   for (std::int64_t depth = begin; depth < end; depth += advance) {
-    const std::int64_t stop = std::min(end, depth + advance), steps = divided_up(stop - depth, tile_depth), panel = steps * place_elements<T>;
+    const std::int64_t stop = std::min(end, depth + advance), steps = divided_up(stop - depth, tile_depth),
+                       panel = steps * place_elements<T>;
     Bf16* const strips = packed.upto(strip_panels * panel);
     pack_panels(plan.stripped, strip_first, strip_panels, depth, stop, strips, panel);
     for (std::int64_t s = 0; s < shared_blocks; ++s) {
@@ -190,22 +199,27 @@ void multiply_strip(const Plan<T>& plan, const Bf16* shared, std::int64_t first,
       for (std::int64_t p = 0; p < strip_panels; p += 2) {
         float* const block = at_once ? blocks : blocks + (s * (strip_panels / 2) + p / 2) * block_values;
         const Panels theirs{strips + p * panel, panel};
-        sum_block<T>(rows_shared ? mine : theirs, rows_shared ? theirs : mine, steps, depth == begin ? Sums::started : Sums::continued, block);
+        sum_block<T>(rows_shared ? mine : theirs, rows_shared ? theirs : mine, steps,
+                     depth == begin ? Sums::started : Sums::continued, block);
         if (stop < end) continue;
         const std::int64_t shared_at = first + s * block_side, strip_at = strip_first + p * tile_rows;
         const std::int64_t shared_count = std::min(block_side, count - s * block_side);
         const std::int64_t strip_count = std::min(block_side, strip - p * tile_rows);
-        if (rows_shared) finish(block, shared_at, strip_at, shared_count, strip_count);
-        else finish(block, strip_at, shared_at, strip_count, shared_count);
+        if (rows_shared)
+          finish(block, shared_at, strip_at, shared_count, strip_count);
+        else
+          finish(block, strip_at, shared_at, strip_count, shared_count);
       }
     }
   }
 }
 
 template <class T, class Finish>
-void multiply_chunk(const Plan<T>& plan, std::int64_t first, std::int64_t begin, std::int64_t end, const Finish& finish) {
+void multiply_chunk(const Plan<T>& plan, std::int64_t first, std::int64_t begin, std::int64_t end,
+                    const Finish& finish) {
   thread_local Scratch<Bf16> packed;
-  const std::int64_t count = std::min(plan.chunk, plan.shared.outer - first), panels = 2 * divided_up(count, block_side);
+  const std::int64_t count = std::min(plan.chunk, plan.shared.outer - first),
+                     panels = 2 * divided_up(count, block_side);
   const std::int64_t panel = divided_up(end - begin, tile_depth) * place_elements<T>;
   Bf16* const shared = packed.upto(panels * panel);
   const std::int64_t strips = divided_up(plan.stripped.outer, plan.strip);
@@ -218,7 +232,8 @@ void multiply_chunk(const Plan<T>& plan, std::int64_t first, std::int64_t begin,
 #ifdef _OPENMP
 #pragma omp for schedule(static)
 #endif
-    for (std::int64_t p = 0; p < panels; ++p) pack_panels(plan.shared, first + p * tile_rows, 1, begin, end, shared + p * panel, panel);
+    for (std::int64_t p = 0; p < panels; ++p)
+      pack_panels(plan.shared, first + p * tile_rows, 1, begin, end, shared + p * panel, panel);
 #ifdef _OPENMP
 #pragma omp for schedule(dynamic) nowait
 #endif
@@ -236,35 +251,41 @@ bool has_matrix_unit() {
     unsigned a = 0, b = 0, c = 0, d = 0;
     constexpr unsigned tile_and_bf16 = (1u << 24) | (1u << 22);
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & tile_and_bf16) != tile_and_bf16) return false;
-    if (!__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512bf16") || !__builtin_cpu_supports("avx512vl")) return false;
-    constexpr long request_permission = 0x1023, tile_data = 18;   // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    if (!__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512bf16") ||
+        !__builtin_cpu_supports("avx512vl"))
+      return false;
+    constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
     return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
   }();
   return granted;
 }
 
 template <class T>
-void amx_gemm(std::int64_t m, std::int64_t n, std::int64_t k, Factor<T> a, Factor<T> b, const AmxSum<T>& sum) {
+void amx_gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, const AmxSum<T>& sum) {
   const Plan<T> plan = plan_of(m, n, k, a, b);
   const std::int64_t bytes = m * n * static_cast<std::int64_t>(sizeof(float));
   const bool replaces = sum.base == nullptr && plan.depth_chunk == k;
   Add<T> finish{sum, replaces && bytes >= streamed_bytes ? Store::streamed : Store::cached};
   for (std::int64_t depth = 0; depth < k; depth += plan.depth_chunk) {
     const std::int64_t end = std::min(k, depth + plan.depth_chunk);
-    for (std::int64_t first = 0; first < plan.shared.outer; first += plan.chunk) multiply_chunk(plan, first, depth, end, finish);
+    for (std::int64_t first = 0; first < plan.shared.outer; first += plan.chunk)
+      multiply_chunk(plan, first, depth, end, finish);
     finish.sum = {.alpha = sum.alpha, .beta = 1, .base = sum.y, .bias = nullptr, .y = sum.y, .stride = sum.stride};
   }
 }
 
-template void amx_gemm<Bf16>(std::int64_t, std::int64_t, std::int64_t, Factor<Bf16>, Factor<Bf16>, const AmxSum<Bf16>&);
-template void amx_gemm<float>(std::int64_t, std::int64_t, std::int64_t, Factor<float>, Factor<float>, const AmxSum<float>&);
+template void amx_gemm<Bf16>(std::int64_t, std::int64_t, std::int64_t, MatrixView<Bf16>, MatrixView<Bf16>,
+                             const AmxSum<Bf16>&);
+template void amx_gemm<float>(std::int64_t, std::int64_t, std::int64_t, MatrixView<float>, MatrixView<float>,
+                              const AmxSum<float>&);
 
 std::int64_t amx_longest_depth(std::int64_t m, std::int64_t n) { return longest_depth<Bf16>(std::min(m, n)); }
 
-void amx_gemm_rounded(std::int64_t m, std::int64_t n, std::int64_t k, Factor<Bf16> a, Factor<Bf16> b, const Bf16* bias, Bf16* y,
-                      std::int64_t y_stride) {
+void amx_gemm_rounded(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<Bf16> a, MatrixView<Bf16> b,
+                      const Bf16* bias, Bf16* y, std::int64_t y_stride) {
   const Plan<Bf16> plan = plan_of(m, n, k, a, b);
-  for (std::int64_t first = 0; first < plan.shared.outer; first += plan.chunk) multiply_chunk(plan, first, 0, k, Round{bias, y, y_stride});
+  for (std::int64_t first = 0; first < plan.shared.outer; first += plan.chunk)
+    multiply_chunk(plan, first, 0, k, Round{bias, y, y_stride});
 }
 
 }  // namespace lockstep
@@ -275,13 +296,18 @@ namespace lockstep {
 
 bool has_matrix_unit() { return false; }
 template <class T>
-void amx_gemm(std::int64_t, std::int64_t, std::int64_t, Factor<T>, Factor<T>, const AmxSum<T>&) {
+void amx_gemm(std::int64_t, std::int64_t, std::int64_t, MatrixView<T>, MatrixView<T>, const AmxSum<T>&) {
   std::abort();
 }
-template void amx_gemm<Bf16>(std::int64_t, std::int64_t, std::int64_t, Factor<Bf16>, Factor<Bf16>, const AmxSum<Bf16>&);
-template void amx_gemm<float>(std::int64_t, std::int64_t, std::int64_t, Factor<float>, Factor<float>, const AmxSum<float>&);
+template void amx_gemm<Bf16>(std::int64_t, std::int64_t, std::int64_t, MatrixView<Bf16>, MatrixView<Bf16>,
+                             const AmxSum<Bf16>&);
+template void amx_gemm<float>(std::int64_t, std::int64_t, std::int64_t, MatrixView<float>, MatrixView<float>,
+                              const AmxSum<float>&);
 std::int64_t amx_longest_depth(std::int64_t, std::int64_t) { return 0; }
-void amx_gemm_rounded(std::int64_t, std::int64_t, std::int64_t, Factor<Bf16>, Factor<Bf16>, const Bf16*, Bf16*, std::int64_t) { std::abort(); }
+void amx_gemm_rounded(std::int64_t, std::int64_t, std::int64_t, MatrixView<Bf16>, MatrixView<Bf16>, const Bf16*, Bf16*,
+                      std::int64_t) {
+  std::abort();
+}
 
 }  // namespace lockstep
 

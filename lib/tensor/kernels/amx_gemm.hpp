@@ -1,15 +1,16 @@
-// Products of bf16 and fp32 matrices on the processor's matrix unit (Intel AMX): both factors are packed into tiles, sums stay in fp32
-// registers, and what becomes of a finished block (scaled, added, rounded, with a bias) happens while it is in the cache. Large results that
-// replace what was there bypass the cache. Where it is used: tensor/gemm.cpp. Instructions: Intel 64 and IA-32 Architectures Optimization
-// Reference Manual, chapter on Intel AMX.
+// Products of bf16 and fp32 matrices on the processor's matrix unit (Intel AMX): both factors are packed into tiles,
+// sums stay in fp32 registers, and what becomes of a finished block (scaled, added, rounded, with a bias) happens while
+// it is in the cache. Large results that replace what was there bypass the cache. Where it is used: tensor/gemm.cpp.
+// Instructions: Intel 64 and IA-32 Architectures Optimization Reference Manual, chapter on Intel AMX.
 //
-// An fp32 value is the sum of three bf16 values without loss, and a product of two is that of their parts, of which the six largest count
-// (Henry, Tang, Heinecke: Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations, ARITH 2019). What is
-// left out is below 2^-24 of the product; the error is smaller than that of the usual fp32 product, as a test shows. Infinite elements give NaN,
-// and parts below the smallest normal number (elements below 2^-110) count as 0.
+// An fp32 value is the sum of three bf16 values without loss, and a product of two is that of their parts, of which the
+// six largest count (Henry, Tang, Heinecke: Leveraging the bfloat16 Artificial Intelligence Datatype For
+// Higher-Precision Computations, ARITH 2019). What is left out is below 2^-24 of the product; the error is smaller than
+// that of the usual fp32 product, as a test shows. Infinite elements give NaN, and parts below the smallest normal
+// number (elements below 2^-110) count as 0.
 #pragma once
 
-#include "tensor/kernels/factor.hpp"
+#include "tensor/kernels/matrix_view.hpp"
 #include "tensor/kernels/number.hpp"
 
 #include <cstdint>
@@ -19,21 +20,22 @@ namespace lockstep {
 /// True if this process may use the matrix unit; the first call asks the system for it. The functions below need it.
 bool has_matrix_unit();
 
-/// y (m, n) fp32 = alpha · op(a) · op(b) + beta · base (m, n) + bias (n). `base` may be y, or nullptr for none; `bias` may be nullptr.
+/// y (m, n) fp32 = alpha · op(a) · op(b) + beta · base (m, n) + bias (n). `base` may be y, or nullptr for none; `bias`
+/// may be nullptr.
 template <class T>
 struct AmxSum {
   float alpha = 1, beta = 0;
-  const float* base = nullptr;   // rows of `stride`, as y
+  const float* base = nullptr;  // rows of `stride`, as y
   const T* bias = nullptr;
   float* y = nullptr;
   std::int64_t stride = 0;
 };
 template <class T>
-void amx_gemm(std::int64_t m, std::int64_t n, std::int64_t k, Factor<T> a, Factor<T> b, const AmxSum<T>& sum);
+void amx_gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, const AmxSum<T>& sum);
 
 /// y (m, n) bf16 = op(a) · op(b) + bias (n, or nullptr), rounded once. The depth k is at most amx_longest_depth(m, n).
-void amx_gemm_rounded(std::int64_t m, std::int64_t n, std::int64_t k, Factor<Bf16> a, Factor<Bf16> b, const Bf16* bias, Bf16* y,
-                      std::int64_t y_stride);
+void amx_gemm_rounded(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<Bf16> a, MatrixView<Bf16> b,
+                      const Bf16* bias, Bf16* y, std::int64_t y_stride);
 /// Up to here sums need no memory but the cache.
 std::int64_t amx_longest_depth(std::int64_t m, std::int64_t n);
 

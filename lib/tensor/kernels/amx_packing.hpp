@@ -1,9 +1,9 @@
-// How factors of a product become tiles of the matrix unit: bf16 as it is, fp32 as three parts, in the order that rows of the left and
-// columns of the right factor need.
+// How factors of a product become tiles of the matrix unit: bf16 as it is, fp32 as three parts, in the order that rows
+// of the left and columns of the right factor need.
 #pragma once
 
 #include "tensor/kernels/amx_tiles.hpp"
-#include "tensor/kernels/factor.hpp"
+#include "tensor/kernels/matrix_view.hpp"
 
 #include <array>
 
@@ -39,7 +39,7 @@ LOCKSTEP_MATRIX_UNIT LOCKSTEP_INLINE __mmask16 first_lanes(std::int64_t count) {
   return static_cast<__mmask16>(count >= 16 ? 0xffffu : count <= 0 ? 0u : (1u << count) - 1);
 }
 
-alignas(64) inline constexpr auto upper_halves = [] {   // numbers of the odd ones of 64 elements
+alignas(64) inline constexpr auto upper_halves = [] {  // numbers of the odd ones of 64 elements
   std::array<std::uint16_t, 32> numbers{};
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<std::uint16_t>(2 * i + 1);
   return numbers;
@@ -51,9 +51,9 @@ struct Rows {
   __m512i of[parts_of<T>][tile_rows];
 };
 
-/// The rest of fp32 values when the nearest bf16 value is taken away, which goes to the upper half of each lane of `part`. Exact, because the
-/// rest has 16 bits and the rest of the rest 8 (Henry, Tang, Heinecke: Leveraging the bfloat16 Artificial Intelligence Datatype For
-/// Higher-Precision Computations, ARITH 2019). Infinity leaves NaN.
+/// The rest of fp32 values when the nearest bf16 value is taken away, which goes to the upper half of each lane of
+/// `part`. Exact, because the rest has 16 bits and the rest of the rest 8 (Henry, Tang, Heinecke: Leveraging the
+/// bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations, ARITH 2019). Infinity leaves NaN.
 LOCKSTEP_MATRIX_UNIT LOCKSTEP_INLINE __m512 take_part(__m512 values, __m512i& part) {
   const __m512i half = _mm512_set1_epi32(0x8000), upper = _mm512_set1_epi32(static_cast<int>(0xffff0000));
   part = _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(values), half), upper);
@@ -61,11 +61,14 @@ LOCKSTEP_MATRIX_UNIT LOCKSTEP_INLINE __m512 take_part(__m512 values, __m512i& pa
 }
 
 /// 16 stored rows of up to 32 elements, zeros beyond `rows` and `columns`.
-LOCKSTEP_MATRIX_UNIT LOCKSTEP_INLINE void read_rows(const Bf16* from, std::int64_t stride, std::int64_t rows, std::int64_t columns, Rows<Bf16>& out) {
+LOCKSTEP_MATRIX_UNIT LOCKSTEP_INLINE void read_rows(const Bf16* from, std::int64_t stride, std::int64_t rows,
+                                                    std::int64_t columns, Rows<Bf16>& out) {
   const __mmask32 mask = columns >= 32 ? 0xffffffffu : (std::uint32_t{1} << columns) - 1;
-  for (std::int64_t r = 0; r < 16; ++r) out.of[0][r] = r < rows ? _mm512_maskz_loadu_epi16(mask, from + r * stride) : _mm512_setzero_si512();
+  for (std::int64_t r = 0; r < 16; ++r)
+    out.of[0][r] = r < rows ? _mm512_maskz_loadu_epi16(mask, from + r * stride) : _mm512_setzero_si512();
 }
-LOCKSTEP_MATRIX_UNIT LOCKSTEP_INLINE void read_rows(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t columns, Rows<float>& out) {
+LOCKSTEP_MATRIX_UNIT LOCKSTEP_INLINE void read_rows(const float* from, std::int64_t stride, std::int64_t rows,
+                                                    std::int64_t columns, Rows<float>& out) {
   const __mmask16 masks[2] = {first_lanes(columns), first_lanes(columns - 16)};
   const __m512i take_upper = _mm512_load_si512(upper_halves.data());
   for (std::int64_t r = 0; r < 16; ++r) {
@@ -84,15 +87,18 @@ LOCKSTEP_MATRIX_UNIT LOCKSTEP_INLINE void read_rows(const float* from, std::int6
 }
 
 /// 16 pairs of stored rows, the elements of a pair side by side; zeros beyond.
-LOCKSTEP_MATRIX_UNIT LOCKSTEP_INLINE void read_pairs(const Bf16* from, std::int64_t stride, std::int64_t rows, std::int64_t columns, Rows<Bf16>& out) {
+LOCKSTEP_MATRIX_UNIT LOCKSTEP_INLINE void read_pairs(const Bf16* from, std::int64_t stride, std::int64_t rows,
+                                                     std::int64_t columns, Rows<Bf16>& out) {
   const __mmask16 mask = first_lanes(columns);
   for (std::int64_t r = 0; r < 16; ++r) {
     const __m256i even = 2 * r < rows ? _mm256_maskz_loadu_epi16(mask, from + 2 * r * stride) : _mm256_setzero_si256();
-    const __m256i odd = 2 * r + 1 < rows ? _mm256_maskz_loadu_epi16(mask, from + (2 * r + 1) * stride) : _mm256_setzero_si256();
+    const __m256i odd =
+        2 * r + 1 < rows ? _mm256_maskz_loadu_epi16(mask, from + (2 * r + 1) * stride) : _mm256_setzero_si256();
     out.of[0][r] = _mm512_or_si512(_mm512_cvtepu16_epi32(even), _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
   }
 }
-LOCKSTEP_MATRIX_UNIT LOCKSTEP_INLINE void read_pairs(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t columns, Rows<float>& out) {
+LOCKSTEP_MATRIX_UNIT LOCKSTEP_INLINE void read_pairs(const float* from, std::int64_t stride, std::int64_t rows,
+                                                     std::int64_t columns, Rows<float>& out) {
   const __mmask16 mask = first_lanes(columns);
   for (std::int64_t r = 0; r < 16; ++r) {
     __m512 even = 2 * r < rows ? _mm512_maskz_loadu_ps(mask, from + 2 * r * stride) : _mm512_setzero_ps();
@@ -109,16 +115,18 @@ LOCKSTEP_MATRIX_UNIT LOCKSTEP_INLINE void read_pairs(const float* from, std::int
 /// A factor seen from the product: `outer` counts rows of op(a) or columns of op(b), the depth what is summed over.
 template <class T>
 struct Side {
-  Factor<T> factor;
+  MatrixView<T> factor;
   std::int64_t outer;
-  enum class Packs { rows, columns } packs;                  // which of the two operands of the matrix unit it becomes
-  bool depth_is_contiguous() const { return (packs == Packs::rows) == (factor.form == Form::plain); }
+  enum class Packs { rows, columns } packs;  // which of the two operands of the matrix unit it becomes
+  bool depth_is_contiguous() const { return (packs == Packs::rows) == (factor.trans == Trans::no); }
 };
 
 /// The tiles of one place: 16 of the outer dimension from `first`, 32 of the depth from `depth`.
 template <class T>
-LOCKSTEP_MATRIX_UNIT void pack_place(const Side<T>& side, std::int64_t first, std::int64_t depth, std::int64_t depth_end, Bf16* tiles) {
-  const std::int64_t count = std::clamp<std::int64_t>(side.outer - first, 0, 16), length = std::min(depth_end - depth, tile_depth);
+LOCKSTEP_MATRIX_UNIT void pack_place(const Side<T>& side, std::int64_t first, std::int64_t depth,
+                                     std::int64_t depth_end, Bf16* tiles) {
+  const std::int64_t count = std::clamp<std::int64_t>(side.outer - first, 0, 16),
+                     length = std::min(depth_end - depth, tile_depth);
   Rows<T> rows;
   const std::int64_t stride = side.factor.stride;
   if (side.depth_is_contiguous()) {
@@ -144,20 +152,23 @@ LOCKSTEP_INLINE void ask_for(const T* from, std::int64_t stride, std::int64_t ro
   }
 }
 
-/// `panels` panels of 16 of the outer dimension from `first` over the depth [begin, end), `distance` elements apart. Goes along what is
-/// stored side by side, and asks for what comes next.
+/// `panels` panels of 16 of the outer dimension from `first` over the depth [begin, end), `distance` elements apart.
+/// Goes along what is stored side by side, and asks for what comes next.
 template <class T>
-void pack_panels(const Side<T>& side, std::int64_t first, std::int64_t panels, std::int64_t begin, std::int64_t end, Bf16* packed,
-                 std::int64_t distance) {
+void pack_panels(const Side<T>& side, std::int64_t first, std::int64_t panels, std::int64_t begin, std::int64_t end,
+                 Bf16* packed, std::int64_t distance) {
   const std::int64_t stride = side.factor.stride;
-  const auto tiles_at = [&](std::int64_t panel, std::int64_t depth) { return packed + panel * distance + (depth - begin) / tile_depth * place_elements<T>; };
+  const auto tiles_at = [&](std::int64_t panel, std::int64_t depth) {
+    return packed + panel * distance + (depth - begin) / tile_depth * place_elements<T>;
+  };
   if (side.depth_is_contiguous()) {
     for (std::int64_t p = 0; p < panels; ++p) {
       const std::int64_t row = first + p * tile_rows;
       for (std::int64_t depth = begin; depth < end; depth += tile_depth) {
         const bool turns = depth + tile_depth >= end;
         const std::int64_t next_row = turns ? row + tile_rows : row, next_depth = turns ? begin : depth + tile_depth;
-        ask_for(side.factor.data + next_row * stride + next_depth, stride, std::clamp<std::int64_t>(side.outer - next_row, 0, tile_rows), tile_depth);
+        ask_for(side.factor.data + next_row * stride + next_depth, stride,
+                std::clamp<std::int64_t>(side.outer - next_row, 0, tile_rows), tile_depth);
         pack_place(side, row, depth, end, tiles_at(p, depth));
       }
     }

@@ -1,5 +1,5 @@
-// The matrix unit of Intel AMX: tiles 0 to 3 hold sums, 4 and 5 rows of the left factor, 6 and 7 columns of the right one. What uses it:
-// tensor/kernels/amx_gemm.cpp. LOCKSTEP_AMX says whether this compiler can.
+// The matrix unit of Intel AMX: tiles 0 to 3 hold sums, 4 and 5 rows of the left factor, 6 and 7 columns of the right
+// one. What uses it: tensor/kernels/amx_gemm.cpp. LOCKSTEP_AMX says whether this compiler can.
 #pragma once
 
 #include "base/vector_intrinsics.hpp"
@@ -19,10 +19,10 @@
 
 namespace lockstep::amx {
 
-constexpr std::int64_t tile_rows = 16;          // also its columns of 32-bit elements
-constexpr std::int64_t tile_depth = 32;         // bf16 elements of a tile's row: what one instruction sums over
+constexpr std::int64_t tile_rows = 16;   // also its columns of 32-bit elements
+constexpr std::int64_t tile_depth = 32;  // bf16 elements of a tile's row: what one instruction sums over
 constexpr std::int64_t tile_elements = tile_rows * tile_depth;
-constexpr std::int64_t block_side = 32;         // 2 × 2 tiles of sums in registers
+constexpr std::int64_t block_side = 32;  // 2 × 2 tiles of sums in registers
 constexpr std::int64_t block_values = block_side * block_side;
 
 /// bf16 numbers that make up one of T, each in a tile of its own, the tiles of a place side by side.
@@ -37,7 +37,7 @@ struct alignas(64) TileShapes {
   std::uint8_t rows[16] = {};
 };
 
-class MatrixUnit {   // of this thread, while it lives
+class MatrixUnit {  // of this thread, while it lives
  public:
   MatrixUnit() {
     TileShapes shapes;
@@ -132,10 +132,11 @@ LOCKSTEP_INLINE void multiply_pairs() {
   multiply_add<3, 5, 7>();
 }
 
-// Of the nine products of parts the three smallest lie below fp32's last place. The others are summed from small to large, and sums that go
-// on are added as a whole.
+// Of the nine products of parts the three smallest lie below fp32's last place. The others are summed from small to
+// large, and sums that go on are added as a whole.
 template <>
-LOCKSTEP_MATRIX_UNIT inline void sum_block<float>(Panels rows, Panels columns, std::int64_t steps, Sums sums, float* block) {
+LOCKSTEP_MATRIX_UNIT inline void sum_block<float>(Panels rows, Panels columns, std::int64_t steps, Sums sums,
+                                                  float* block) {
   constexpr int high = 0, middle = 1, low = 2;
   alignas(64) float fresh[block_values];
   zero_sums();
@@ -156,7 +157,8 @@ LOCKSTEP_MATRIX_UNIT inline void sum_block<float>(Panels rows, Panels columns, s
   }
   if (sums == Sums::started) return store_sums(block);
   store_sums(fresh);
-  for (std::int64_t i = 0; i < block_values; i += 16) _mm512_store_ps(block + i, _mm512_add_ps(_mm512_load_ps(block + i), _mm512_load_ps(fresh + i)));
+  for (std::int64_t i = 0; i < block_values; i += 16)
+    _mm512_store_ps(block + i, _mm512_add_ps(_mm512_load_ps(block + i), _mm512_load_ps(fresh + i)));
 }
 
 }  // namespace lockstep::amx

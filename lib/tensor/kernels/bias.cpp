@@ -9,8 +9,8 @@ namespace lockstep {
 namespace {
 
 template <class Out, class T>
-LOCKSTEP_CLONES void add_rows(const Math<T>* x, std::int64_t x_stride, const T* bias, std::int64_t begin, std::int64_t end,
-                              std::int64_t columns, Out* y, std::int64_t y_stride) {
+LOCKSTEP_CLONES void add_rows(const Math<T>* x, std::int64_t x_stride, const T* bias, std::int64_t begin,
+                              std::int64_t end, std::int64_t columns, Out* y, std::int64_t y_stride) {
   for (std::int64_t r = begin; r < end; ++r) {
     const Math<T>* in = x + r * x_stride;
     Out* out = y + r * y_stride;
@@ -26,13 +26,15 @@ LOCKSTEP_CLONES void add_rows(const Math<T>* x, std::int64_t x_stride, const T* 
 
 constexpr std::int64_t values_per_thread = 16384;
 
-std::int64_t row_grain(std::int64_t columns) { return std::max<std::int64_t>(1, values_per_thread / std::max<std::int64_t>(1, columns)); }
+std::int64_t row_grain(std::int64_t columns) {
+  return std::max<std::int64_t>(1, values_per_thread / std::max<std::int64_t>(1, columns));
+}
 
 }  // namespace
 
 template <class T>
-void finish_product(const Math<T>* product, std::int64_t product_stride, const T* bias, std::int64_t rows, std::int64_t columns, T* y,
-                    std::int64_t y_stride) {
+void finish_product(const Math<T>* product, std::int64_t product_stride, const T* bias, std::int64_t rows,
+                    std::int64_t columns, T* y, std::int64_t y_stride) {
   if constexpr (std::is_same_v<T, Math<T>>) {
     if (y == product && bias == nullptr) return;
   }
@@ -55,9 +57,10 @@ void round_to(const Math<T>* x, std::int64_t count, T* y) {
   });
 }
 
-#define LOCKSTEP_INSTANTIATE(T)                                                                                                      \
-  template void finish_product<T>(const Math<T>*, std::int64_t, const T*, std::int64_t, std::int64_t, T*, std::int64_t);             \
-  template void add_bias<T>(const Math<T>*, const T*, std::int64_t, std::int64_t, Math<T>*);                                         \
+#define LOCKSTEP_INSTANTIATE(T)                                                                           \
+  template void finish_product<T>(const Math<T>*, std::int64_t, const T*, std::int64_t, std::int64_t, T*, \
+                                  std::int64_t);                                                          \
+  template void add_bias<T>(const Math<T>*, const T*, std::int64_t, std::int64_t, Math<T>*);              \
   template void round_to<T>(const Math<T>*, std::int64_t, T*);
 LOCKSTEP_INSTANTIATE(float)
 LOCKSTEP_INSTANTIATE(double)

@@ -5,10 +5,11 @@
 
 namespace lockstep {
 
-/// y (rows, columns; y_stride between rows) = product (rows, columns) + bias (columns, or nullptr). y may be the product itself.
+/// y (rows, columns; y_stride between rows) = product (rows, columns) + bias (columns, or nullptr). y may be the
+/// product itself.
 template <class T>
-void finish_product(const Math<T>* product, std::int64_t product_stride, const T* bias, std::int64_t rows, std::int64_t columns, T* y,
-                    std::int64_t y_stride);
+void finish_product(const Math<T>* product, std::int64_t product_stride, const T* bias, std::int64_t rows,
+                    std::int64_t columns, T* y, std::int64_t y_stride);
 
 /// y (rows, columns) = x + bias (columns, or nullptr).
 template <class T>

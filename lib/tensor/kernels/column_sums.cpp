@@ -5,8 +5,8 @@ namespace lockstep {
 namespace {
 
 template <class M>
-LOCKSTEP_CLONES void reduce_range(const M* partials, std::int64_t blocks, std::int64_t columns, std::int64_t begin, std::int64_t end,
-                                  M beta, M* target) {
+LOCKSTEP_CLONES void reduce_range(const M* partials, std::int64_t blocks, std::int64_t columns, std::int64_t begin,
+                                  std::int64_t end, M beta, M* target) {
   for (std::int64_t c = begin; c < end; ++c) target[c] = beta == 0 ? M{0} : beta * target[c];
   for (std::int64_t block = 0; block < blocks; ++block) {
     const M* row = partials + block * columns;
@@ -16,7 +16,8 @@ LOCKSTEP_CLONES void reduce_range(const M* partials, std::int64_t blocks, std::i
 }
 
 template <class T>
-LOCKSTEP_CLONES void sum_rows(const T* values, std::int64_t rows, std::int64_t columns, std::int64_t stride, Math<T>* sums) {
+LOCKSTEP_CLONES void sum_rows(const T* values, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                              Math<T>* sums) {
   for (std::int64_t c = 0; c < columns; ++c) sums[c] = 0;
   for (std::int64_t row = 0; row < rows; ++row) {
     const T* in = values + row * stride;
@@ -35,7 +36,8 @@ void reduce_partials(const M* partials, std::int64_t blocks, std::int64_t column
 }
 
 template <class T>
-void column_sums(const T* values, std::int64_t rows, std::int64_t columns, std::int64_t stride, double beta, Math<T>* target) {
+void column_sums(const T* values, std::int64_t rows, std::int64_t columns, std::int64_t stride, double beta,
+                 Math<T>* target) {
   const RowBlocks blocks{rows};
   const std::int64_t count = blocks.count(), size = blocks.size();
   std::vector<Math<T>> partials(static_cast<std::size_t>(count * columns));

@@ -1,4 +1,5 @@
-// Sums over rows, for the gradients of biases and norms, over blocks of rows that do not depend on the number of threads.
+// Sums over rows, for the gradients of biases and norms, over blocks of rows that do not depend on the number of
+// threads.
 #pragma once
 
 #include "tensor/kernels/number.hpp"
@@ -21,6 +22,7 @@ void reduce_partials(const M* partials, std::int64_t blocks, std::int64_t column
 
 /// target (columns) = Σ over rows of values (rows, columns; `stride` between rows) + β·target.
 template <class T>
-void column_sums(const T* values, std::int64_t rows, std::int64_t columns, std::int64_t stride, double beta, Math<T>* target);
+void column_sums(const T* values, std::int64_t rows, std::int64_t columns, std::int64_t stride, double beta,
+                 Math<T>* target);
 
 }  // namespace lockstep

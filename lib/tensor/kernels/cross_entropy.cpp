@@ -10,8 +10,8 @@ namespace {
 
 template <class M>
 struct Normaliser {
-  M largest;   // of the row
-  M sum;       // Σ e^(logit − largest)
+  M largest;  // of the row
+  M sum;      // Σ e^(logit − largest)
 };
 
 template <class M>
@@ -21,20 +21,21 @@ LOCKSTEP_INLINE Normaliser<M> normaliser_of(const M* row, std::int64_t vocabular
   for (std::int64_t v = 0; v < vocabulary; ++v) largest = row[v] > largest ? row[v] : largest;
   M sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (std::int64_t v = 0; v < vocabulary; ++v) sum += exponential(row[v] - largest);
+  for (std::int64_t v = 0; v < vocabulary; ++v) sum += exp(row[v] - largest);
   return {largest, sum};
 }
 
 template <class M>
 LOCKSTEP_INLINE double loss_of(const M* row, std::int32_t label, const Normaliser<M>& normaliser) {
-  return std::log(static_cast<double>(normaliser.sum)) + (static_cast<double>(normaliser.largest) - static_cast<double>(row[label]));
+  return std::log(static_cast<double>(normaliser.sum)) +
+         (static_cast<double>(normaliser.largest) - static_cast<double>(row[label]));
 }
 
 bool counts(std::int32_t label, std::int64_t vocabulary) { return label >= 0 && label < vocabulary; }
 
 template <class T>
-LOCKSTEP_CLONES void differentiate_rows(const Math<T>* logits, const std::int32_t* labels, std::int64_t begin, std::int64_t end,
-                                        std::int64_t vocabulary, double* losses, T* derivative) {
+LOCKSTEP_CLONES void rows_backward(const Math<T>* logits, const std::int32_t* labels, std::int64_t begin,
+                                   std::int64_t end, std::int64_t vocabulary, double* losses, T* derivative) {
   using M = Math<T>;
   for (std::int64_t r = begin; r < end; ++r) {
     const M* row = logits + r * vocabulary;
@@ -48,36 +49,39 @@ LOCKSTEP_CLONES void differentiate_rows(const Math<T>* logits, const std::int32_
     losses[r] = loss_of(row, labels[r], normaliser);
     const M scale = 1 / normaliser.sum;
     const M largest = normaliser.largest;
-    const M at_label = exponential(row[labels[r]] - largest) * scale - 1;
+    const M at_label = exp(row[labels[r]] - largest) * scale - 1;
 #pragma omp simd
-    for (std::int64_t v = 0; v < vocabulary; ++v) store(out[v], exponential(row[v] - largest) * scale);
+    for (std::int64_t v = 0; v < vocabulary; ++v) store(out[v], exp(row[v] - largest) * scale);
     store(out[labels[r]], at_label);
   }
 }
 
 template <class M>
-LOCKSTEP_CLONES void loss_rows(const M* logits, const std::int32_t* labels, std::int64_t begin, std::int64_t end, std::int64_t vocabulary,
-                               double* losses) {
+LOCKSTEP_CLONES void loss_rows(const M* logits, const std::int32_t* labels, std::int64_t begin, std::int64_t end,
+                               std::int64_t vocabulary, double* losses) {
   for (std::int64_t r = begin; r < end; ++r) {
     const M* row = logits + r * vocabulary;
     losses[r] = counts(labels[r], vocabulary) ? loss_of(row, labels[r], normaliser_of(row, vocabulary)) : 0;
   }
 }
 
-std::int64_t row_grain(std::int64_t vocabulary) { return std::max<std::int64_t>(1, 8192 / std::max<std::int64_t>(1, vocabulary)); }
+std::int64_t row_grain(std::int64_t vocabulary) {
+  return std::max<std::int64_t>(1, 8192 / std::max<std::int64_t>(1, vocabulary));
+}
 
 }  // namespace
 
 template <class T>
-void cross_entropy(const Math<T>* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t vocabulary, double* losses,
-                   T* derivative) {
+void cross_entropy(const Math<T>* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t vocabulary,
+                   double* losses, T* derivative) {
   parallel_for(rows, row_grain(vocabulary), [=](std::int64_t begin, std::int64_t end) {
-    differentiate_rows<T>(logits, labels, begin, end, vocabulary, losses, derivative);
+    rows_backward<T>(logits, labels, begin, end, vocabulary, losses, derivative);
   });
 }
 
 template <class M>
-void cross_entropy_loss(const M* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t vocabulary, double* losses) {
+void cross_entropy_loss(const M* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t vocabulary,
+                        double* losses) {
   parallel_for(rows, row_grain(vocabulary), [=](std::int64_t begin, std::int64_t end) {
     loss_rows<M>(logits, labels, begin, end, vocabulary, losses);
   });

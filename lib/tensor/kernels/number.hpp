@@ -1,5 +1,5 @@
-// What kernels compute with: bf16 as a storage type, the type arithmetic is done in, and exp and tanh that compilers can vectorise.
-// Kernels know raw pointers and sizes only; no LibTorch.
+// What kernels compute with: bf16 as a storage type, the type arithmetic is done in, and exp and tanh that compilers
+// can vectorise. Kernels know raw pointers and sizes only; no LibTorch.
 #pragma once
 
 #include "base/vector_clones.hpp"
@@ -41,10 +41,11 @@ LOCKSTEP_INLINE void store(Bf16& target, float value) {
   target.bits = static_cast<std::uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
 }
 
-/// e^x to 2 units in the last place, without branches; underflows to 0 below -87 and saturates near the largest float. NaN stays NaN.
-LOCKSTEP_INLINE float exponential(float x) {
+/// e^x to 2 units in the last place, without branches; underflows to 0 below -87 and saturates near the largest float.
+/// NaN stays NaN.
+LOCKSTEP_INLINE float exp(float x) {
   const float clamped = x < -87.3f ? -87.3f : (x > 88.3f ? 88.3f : x);
-  constexpr float magic = 12582912.0f;   // 1.5 · 2^23: adding it rounds to an integer
+  constexpr float magic = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer
   const float n = (clamped * 1.44269504088896341f + magic) - magic;
   const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
   float p = 1.9875691500e-4f;
@@ -58,9 +59,9 @@ LOCKSTEP_INLINE float exponential(float x) {
   const float result = e * std::bit_cast<float>(exponent);
   return x < -87.3f ? 0.0f : result;
 }
-LOCKSTEP_INLINE double exponential(double x) { return std::exp(x); }
+LOCKSTEP_INLINE double exp(double x) { return std::exp(x); }
 
-LOCKSTEP_INLINE float hyperbolic_tangent(float x) { return 1.0f - 2.0f / (exponential(2.0f * x) + 1.0f); }
+LOCKSTEP_INLINE float hyperbolic_tangent(float x) { return 1.0f - 2.0f / (exp(2.0f * x) + 1.0f); }
 LOCKSTEP_INLINE double hyperbolic_tangent(double x) { return std::tanh(x); }
 
 }  // namespace lockstep

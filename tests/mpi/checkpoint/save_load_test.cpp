@@ -1,5 +1,5 @@
 #include "base/error.hpp"
-#include "checkpoint/load.hpp"
+#include "checkpoint/load_checkpoint.hpp"
 #include "checkpoint/resume.hpp"
 #include "checkpoint/save.hpp"
 #include "comm/failure.hpp"
@@ -77,7 +77,8 @@ LOCKSTEP_MPI_TEST(a_failing_writer_fails_all_ranks_with_its_error_and_the_old_ch
   job.advance_to(2);
   SaveRequest request = job.request(folder.path);
   request.enter = [&](Phase phase) {
-    if (phase == Phase::save_write && world().rank() == victim) fail(ExitCode::storage, "cannot write: no space left on device");
+    if (phase == Phase::save_write && world().rank() == victim)
+      fail(ExitCode::storage, "cannot write: no space left on device");
   };
   std::string message;
   try {
@@ -86,7 +87,9 @@ LOCKSTEP_MPI_TEST(a_failing_writer_fails_all_ranks_with_its_error_and_the_old_ch
     message = error.what();
     BOOST_TEST(error.owner() == victim);
   }
-  BOOST_TEST(message.find("writing the checkpoint of step 2: cannot write: no space left on device") != std::string::npos, message);
+  BOOST_TEST(
+      message.find("writing the checkpoint of step 2: cannot write: no space left on device") != std::string::npos,
+      message);
   BOOST_TEST(find_resume(world(), folder.path, "latest").checkpoint->step == 1);
   const Resumed resumed = resume(world(), job.world(), folder.path, "latest", job.components());
   BOOST_TEST(resumed.checkpoint->step == 1);

@@ -31,8 +31,10 @@ std::vector<T> reduced(std::vector<T> values, DType dtype, Reduce reduce) {
   return values;
 }
 
-// Around every border of the implementation: nothing, fewer elements than ranks, one exchange or two, one piece or several, read directly.
-const std::vector<std::size_t> lengths = {0, 1, 2, 3, 5, 63, 64, 65, 1000, 1024, 2048, 2049, 100000, 262144, 262147, 700001, 1300003};
+// Around every border of the implementation: nothing, fewer elements than ranks, one exchange or two, one piece or
+// several, read directly.
+const std::vector<std::size_t> lengths = {0,    1,    2,    3,      5,      63,     64,     65,     1000,
+                                          1024, 2048, 2049, 100000, 262144, 262147, 700001, 1300003};
 
 }  // namespace
 
@@ -45,7 +47,8 @@ LOCKSTEP_MPI_TEST(sums_of_integers_in_fp64_are_exact_at_every_length, test::at_l
       const std::vector<double> theirs = values_of(rank, count, -1000000, 1000000);
       for (std::size_t i = 0; i < count; ++i) expected[i] += theirs[i];
     }
-    BOOST_TEST((reduced(values_of(world().rank(), count, -1000000, 1000000), DType::f64, Reduce::sum) == expected), "length " << count);
+    BOOST_TEST((reduced(values_of(world().rank(), count, -1000000, 1000000), DType::f64, Reduce::sum) == expected),
+               "length " << count);
   }
 }
 
@@ -54,7 +57,8 @@ LOCKSTEP_MPI_TEST(fp32_is_summed_in_rank_order_whatever_the_length, test::at_lea
     const auto theirs = [&](int rank) {
       const std::vector<double> integers = values_of(rank, count, -1000000, 1000000);
       std::vector<float> values(count);
-      for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(integers[i]) * (rank % 2 == 0 ? 1e-3f : 1e3f);
+      for (std::size_t i = 0; i < count; ++i)
+        values[i] = static_cast<float>(integers[i]) * (rank % 2 == 0 ? 1e-3f : 1e3f);
       return values;
     };
     std::vector<float> expected = theirs(0);
@@ -68,10 +72,12 @@ LOCKSTEP_MPI_TEST(fp32_is_summed_in_rank_order_whatever_the_length, test::at_lea
 
 LOCKSTEP_MPI_TEST(large_reductions_give_the_same_bits_by_messages_and_by_reading_memory, test::at_least(2)) {
   const std::unique_ptr<Communicator> by_messages = mpi_world(LargeReductions::by_messages);
-  for (int round = 0; round < 5; ++round) {   // a buffer that is reused at once: who still reads it would see another round's values
+  for (int round = 0; round < 5;
+       ++round) {  // a buffer that is reused at once: who still reads it would see another round's values
     std::vector<float> mine(1500007 + static_cast<std::size_t>(round));
     for (std::size_t i = 0; i < mine.size(); ++i)
-      mine[i] = static_cast<float>(world().rank() + 1) / static_cast<float>(i % 1013 + static_cast<std::size_t>(round) + 1);
+      mine[i] =
+          static_cast<float>(world().rank() + 1) / static_cast<float>(i % 1013 + static_cast<std::size_t>(round) + 1);
     std::vector<float> other = mine;
     world().all_reduce(std::as_writable_bytes(std::span(mine)), DType::f32, Reduce::sum);
     by_messages->all_reduce(std::as_writable_bytes(std::span(other)), DType::f32, Reduce::sum);
@@ -82,9 +88,10 @@ LOCKSTEP_MPI_TEST(large_reductions_give_the_same_bits_by_messages_and_by_reading
 LOCKSTEP_MPI_TEST(bf16_is_summed_in_fp32_and_rounded_once, test::at_least(1)) {
   for (const std::size_t count : {std::size_t{1}, std::size_t{4099}, std::size_t{600001}, std::size_t{2500003}}) {
     const auto theirs = [&](int rank) {
-      const std::vector<double> integers = values_of(rank, count, -255, 255);   // exact in bf16
+      const std::vector<double> integers = values_of(rank, count, -255, 255);  // exact in bf16
       std::vector<std::uint16_t> values(count);
-      for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(integers[i])) >> 16);
+      for (std::size_t i = 0; i < count; ++i)
+        values[i] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(integers[i])) >> 16);
       return values;
     };
     const std::vector<std::uint16_t> result = reduced(theirs(world().rank()), DType::bf16, Reduce::sum);
@@ -112,12 +119,14 @@ LOCKSTEP_MPI_TEST(minimum_and_maximum_hold_for_every_type, test::at_least(1)) {
   const std::uint64_t huge = ~std::uint64_t{0} - 7;
   BOOST_TEST((reduced<std::uint64_t>({huge + static_cast<std::uint64_t>(rank)}, DType::u64, Reduce::max) ==
               std::vector<std::uint64_t>{huge + static_cast<std::uint64_t>(last)}));
-  BOOST_TEST((reduced<float>({1.5f * static_cast<float>(rank)}, DType::f32, Reduce::max) == std::vector<float>{1.5f * static_cast<float>(last)}));
+  BOOST_TEST((reduced<float>({1.5f * static_cast<float>(rank)}, DType::f32, Reduce::max) ==
+              std::vector<float>{1.5f * static_cast<float>(last)}));
 }
 
 LOCKSTEP_MPI_TEST(one_nan_makes_sum_minimum_and_maximum_nan_on_all_ranks, test::at_least(1)) {
   const double mine = world().rank() == world().size() - 1 ? std::numeric_limits<double>::quiet_NaN() : 1.0;
-  for (const Reduce reduce : {Reduce::sum, Reduce::min, Reduce::max}) BOOST_TEST(std::isnan(world().all_reduce(mine, reduce)));
+  for (const Reduce reduce : {Reduce::sum, Reduce::min, Reduce::max})
+    BOOST_TEST(std::isnan(world().all_reduce(mine, reduce)));
 }
 
 LOCKSTEP_MPI_TEST(a_broadcast_brings_the_roots_bytes_to_all, test::at_least(1)) {
@@ -128,7 +137,10 @@ LOCKSTEP_MPI_TEST(a_broadcast_brings_the_roots_bytes_to_all, test::at_least(1)) 
 }
 
 LOCKSTEP_MPI_TEST(gathered_strings_of_different_lengths_arrive_by_rank, test::at_least(1)) {
-  const auto text = [](int rank) { return rank == 1 ? std::string() : std::string(static_cast<std::size_t>(rank) * 100 + 1, static_cast<char>('a' + rank)); };
+  const auto text = [](int rank) {
+    return rank == 1 ? std::string()
+                     : std::string(static_cast<std::size_t>(rank) * 100 + 1, static_cast<char>('a' + rank));
+  };
   const std::vector<std::string> all = world().all_gather(text(world().rank()));
   MPI_REQUIRE(all.size() == static_cast<std::size_t>(world().size()));
   for (int rank = 0; rank < world().size(); ++rank) BOOST_TEST(all[static_cast<std::size_t>(rank)] == text(rank));
@@ -137,7 +149,8 @@ LOCKSTEP_MPI_TEST(gathered_strings_of_different_lengths_arrive_by_rank, test::at
 LOCKSTEP_MPI_TEST(strings_too_large_for_one_message_are_gathered_as_well, test::ranks({3})) {
   const std::string mine(std::size_t{30} << 20, static_cast<char>('a' + world().rank()));
   const std::vector<std::string> all = world().all_gather(mine);
-  for (std::size_t rank = 0; rank < 3; ++rank) BOOST_TEST((all[rank] == std::string(std::size_t{30} << 20, static_cast<char>('a' + rank))));
+  for (std::size_t rank = 0; rank < 3; ++rank)
+    BOOST_TEST((all[rank] == std::string(std::size_t{30} << 20, static_cast<char>('a' + rank))));
 }
 
 LOCKSTEP_MPI_TEST(a_split_joins_the_ranks_of_a_colour_in_rank_order, test::at_least(2)) {

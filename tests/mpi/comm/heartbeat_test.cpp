@@ -14,8 +14,11 @@ BOOST_AUTO_TEST_SUITE(heartbeat_)
 LOCKSTEP_MPI_TEST(numbers_are_summed_and_every_rank_knows_them, test::at_least(1)) {
   const int rank = world().rank();
   const int size = world().size();
-  const Beat all = heartbeat(world(), {.loss_sum = 0.5 * rank, .grad_norm_squared = 2, .tokens = 100 + rank,
-                                       .next_tokens = rank == size - 1 ? 7 : 0, .failure = {}});
+  const HeartbeatData all = heartbeat(world(), {.loss_sum = 0.5 * rank,
+                                                .grad_norm_squared = 2,
+                                                .tokens = 100 + rank,
+                                                .next_tokens = rank == size - 1 ? 7 : 0,
+                                                .failure = {}});
   const int ranks_summed = size * (size - 1) / 2;
   BOOST_TEST(all.loss_sum == 0.5 * ranks_summed);
   BOOST_TEST(all.grad_norm_squared == 2.0 * size);
@@ -42,7 +45,8 @@ LOCKSTEP_MPI_TEST(requests_of_different_ranks_are_joined, test::at_least(2)) {
 
 LOCKSTEP_MPI_TEST(a_rank_that_failed_makes_all_throw_its_error, test::at_least(2)) {
   std::exception_ptr failure;
-  if (world().rank() == 1) failure = std::make_exception_ptr(Error(ExitCode::numerics, "loss is not finite", "lower optimizer.lr"));
+  if (world().rank() == 1)
+    failure = std::make_exception_ptr(Error(ExitCode::numerics, "loss is not finite", "lower optimizer.lr"));
   std::string message;
   try {
     heartbeat(world(), {.failure = failure});
@@ -50,7 +54,8 @@ LOCKSTEP_MPI_TEST(a_rank_that_failed_makes_all_throw_its_error, test::at_least(2
     message = fmt::format("{}|{}|{}", error.what(), static_cast<int>(error.code()), error.owner());
   }
   BOOST_TEST(message == fmt::format("rank 1 ({}): loss is not finite|6|1", host_name()));
-  BOOST_TEST(heartbeat(world(), {.loss_sum = 1, .failure = {}}).loss_sum == world().size());   // the ranks are still in step
+  BOOST_TEST(heartbeat(world(), {.loss_sum = 1, .failure = {}}).loss_sum ==
+             world().size());  // the ranks are still in step
 }
 
 LOCKSTEP_MPI_TEST(a_loss_that_is_not_finite_on_one_rank_is_so_on_all, test::at_least(2)) {

@@ -24,11 +24,13 @@ BOOST_AUTO_TEST_SUITE(lane)
 LOCKSTEP_MPI_TEST(what_is_issued_is_done_in_order_and_each_ticket_brings_its_result, test::at_least(1)) {
   CommunicationLane lane(world(), "test lane");
   std::vector<std::vector<double>> values;
-  for (int i = 0; i < 20; ++i) values.emplace_back(static_cast<std::size_t>(1000 * i + 1), static_cast<double>(i + world().rank()));
+  for (int i = 0; i < 20; ++i)
+    values.emplace_back(static_cast<std::size_t>(1000 * i + 1), static_cast<double>(i + world().rank()));
   std::vector<Ticket> tickets;
-  for (std::vector<double>& buffer : values) tickets.push_back(lane.all_reduce(bytes_of(buffer), DType::f64, Reduce::sum));
+  for (std::vector<double>& buffer : values)
+    tickets.push_back(lane.all_reduce(bytes_of(buffer), DType::f64, Reduce::sum));
   const double ranks_summed = world().size() * (world().size() - 1) / 2.0;
-  for (const int i : {19, 0, 7}) {   // waiting in another order than issuing
+  for (const int i : {19, 0, 7}) {  // waiting in another order than issuing
     lane.wait(tickets[static_cast<std::size_t>(i)]);
     const std::vector<double>& buffer = values[static_cast<std::size_t>(i)];
     BOOST_TEST(buffer.front() == i * world().size() + ranks_summed);
@@ -38,7 +40,8 @@ LOCKSTEP_MPI_TEST(what_is_issued_is_done_in_order_and_each_ticket_brings_its_res
 }
 
 LOCKSTEP_MPI_TEST(communication_goes_on_while_the_caller_computes, test::at_least(2)) {
-  // What is to be hidden is a wait for the slowest rank of 0.3 s; "computing" takes 0.3 s as well. One after the other would be 0.6 s.
+  // What is to be hidden is a wait for the slowest rank of 0.3 s; "computing" takes 0.3 s as well. One after the other
+  // would be 0.6 s.
   CommunicationLane lane(world(), "test lane");
   world().barrier();
   const double start = monotonic_seconds();

@@ -19,7 +19,8 @@ AgreedError agreed(const std::function<void()>& work) {
     error = thrown;
   }
   MPI_REQUIRE(error.has_value());
-  const std::string mine = fmt::format("{}|{}|{}|{}", static_cast<int>(error->code()), error->what(), error->hint(), error->owner());
+  const std::string mine =
+      fmt::format("{}|{}|{}|{}", static_cast<int>(error->code()), error->what(), error->hint(), error->owner());
   for (const std::string& other : world().all_gather(mine)) BOOST_TEST(other == mine);
   return *error;
 }
@@ -41,7 +42,8 @@ LOCKSTEP_MPI_TEST(a_rank_that_fails_makes_all_throw_its_error_with_code_and_hint
     });
   });
   BOOST_TEST((error.code() == ExitCode::storage));
-  BOOST_TEST(error.what() == fmt::format("rank 1 ({}): opening shards: cannot open a.h5: permission denied", host_name()));
+  BOOST_TEST(error.what() ==
+             fmt::format("rank 1 ({}): opening shards: cannot open a.h5: permission denied", host_name()));
   BOOST_TEST(error.hint() == "chmod +r a.h5");
   BOOST_TEST(error.owner() == 1);
 }
@@ -54,11 +56,16 @@ LOCKSTEP_MPI_TEST(of_two_failures_the_worse_is_told_and_the_other_counted, test:
     });
   });
   BOOST_TEST((error.code() == ExitCode::numerics));
-  BOOST_TEST(error.what() == fmt::format("rank 2 ({}): loading: not finite (and 1 other failure on other ranks)", host_name()));
+  BOOST_TEST(error.what() ==
+             fmt::format("rank 2 ({}): loading: not finite (and 1 other failure on other ranks)", host_name()));
 }
 
 LOCKSTEP_MPI_TEST(a_failure_shared_by_some_names_them_and_one_shared_by_all_names_none, test::at_least(3)) {
-  const AgreedError some = agreed([] { together(world(), "reading", [] { if (world().rank() < 2) fail(ExitCode::input, "no file"); }); });
+  const AgreedError some = agreed([] {
+    together(world(), "reading", [] {
+      if (world().rank() < 2) fail(ExitCode::input, "no file");
+    });
+  });
   BOOST_TEST(some.what() == std::string("ranks 0-1: reading: no file"));
   const AgreedError all = agreed([] { together(world(), "reading", [] { fail(ExitCode::input, "no file"); }); });
   BOOST_TEST(all.what() == std::string("reading: no file"));
@@ -70,16 +77,24 @@ LOCKSTEP_MPI_TEST(exceptions_of_the_library_are_resources_or_bugs, test::at_leas
 }
 
 LOCKSTEP_MPI_TEST(a_collective_inside_local_work_fails_at_once_instead_of_hanging, test::at_least(2)) {
-  const AgreedError error = agreed([] { together(world(), "x", [] { if (world().rank() == 0) world().barrier(); }); });
+  const AgreedError error = agreed([] {
+    together(world(), "x", [] {
+      if (world().rank() == 0) world().barrier();
+    });
+  });
   BOOST_TEST((error.code() == ExitCode::bug));
   BOOST_TEST(std::string(error.what()).find("barrier inside work that promised to be local") != std::string::npos);
 }
 
 LOCKSTEP_MPI_TEST(rank_0_tells_its_text_or_its_error_to_all, test::at_least(1)) {
   int calls = 0;
-  BOOST_TEST(rank0_tells(world(), "x", [&] { ++calls; return std::string("text\0with zero", 14); }) == std::string("text\0with zero", 14));
+  BOOST_TEST(rank0_tells(world(), "x", [&] {
+               ++calls;
+               return std::string("text\0with zero", 14);
+             }) == std::string("text\0with zero", 14));
   BOOST_TEST(calls == (world().rank() == 0 ? 1 : 0));
-  BOOST_TEST((agreed([] { rank0_tells(world(), "x", []() -> std::string { fail(ExitCode::input, "no"); }); }).code() == ExitCode::input));
+  BOOST_TEST((agreed([] { rank0_tells(world(), "x", []() -> std::string { fail(ExitCode::input, "no"); }); }).code() ==
+              ExitCode::input));
 }
 
 LOCKSTEP_MPI_TEST(values_that_differ_are_shown_and_equal_ones_pass, test::at_least(2)) {

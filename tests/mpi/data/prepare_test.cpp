@@ -2,8 +2,8 @@
 
 #include "base/error.hpp"
 #include "comm/together.hpp"
+#include "data/data_loader.hpp"
 #include "data/dataset.hpp"
-#include "data/feed.hpp"
 #include "harness/mpi_test.hpp"
 
 #include <fcntl.h>
@@ -24,7 +24,8 @@ struct SharedFolder {
   Path path;
   SharedFolder() {
     path = rank0_tells(world(), "make a folder", [] {
-      const Path folder = std::filesystem::temp_directory_path() / fmt::format("lockstep-data-{}", std::random_device{}());
+      const Path folder =
+          std::filesystem::temp_directory_path() / fmt::format("lockstep-data-{}", std::random_device{}());
       make_folder(folder);
       return folder.string();
     });
@@ -42,7 +43,9 @@ struct SharedFolder {
       if (world().rank() != 0) return;
       std::string text;
       for (std::int64_t line = 1; line <= 2560; ++line) {
-        text += line == bad ? "{\"text\": oops}\n" : fmt::format("{{\"text\": \"{} {}\"}}\n", line, std::string(1000, static_cast<char>('a' + line % 26)));
+        text += line == bad ? "{\"text\": oops}\n"
+                            : fmt::format("{{\"text\": \"{} {}\"}}\n", line,
+                                          std::string(1000, static_cast<char>('a' + line % 26)));
       }
       publish_file(file, text);
     });
@@ -62,7 +65,7 @@ void prepare_on(std::unique_ptr<Communicator> ranks, const Path& input, const Pa
   CommonOptions common;
   common.progress = When::never;
   common.json = true;
-  const FileDescriptor nowhere = open_file("/dev/null", O_WRONLY);   // the harness owns standard output
+  const FileDescriptor nowhere = open_file("/dev/null", O_WRONLY);  // the harness owns standard output
   Output output(common, {}, log, nowhere.get());
   prepare_data(config, session, output);
 }
@@ -91,14 +94,16 @@ LOCKSTEP_MPI_TEST(ranks_together_write_the_bytes_that_one_alone_writes, test::at
   BOOST_TEST((files_of(folder.path / "together") == expected));
 }
 
-LOCKSTEP_MPI_TEST(a_line_that_one_rank_cannot_read_fails_all_ranks_with_its_place_and_leaves_nothing, test::at_least(1)) {
-  for (const std::int64_t bad : {1, 700, 1500, 2560}) {   // in blocks of several ranks
+LOCKSTEP_MPI_TEST(a_line_that_one_rank_cannot_read_fails_all_ranks_with_its_place_and_leaves_nothing,
+                  test::at_least(1)) {
+  for (const std::int64_t bad : {1, 700, 1500, 2560}) {  // in blocks of several ranks
     const SharedFolder folder;
     const Path input = folder.write_lines(bad);
-    BOOST_CHECK_EXCEPTION(prepare_on(world().split(0, "world"), input, folder.path / "out"), Error, [&](const Error& error) {
-      const std::string place = fmt::format("in.jsonl:{}: not valid JSON", bad);
-      return error.code() == ExitCode::input && std::string(error.what()).find(place) != std::string::npos;
-    });
+    BOOST_CHECK_EXCEPTION(
+        prepare_on(world().split(0, "world"), input, folder.path / "out"), Error, [&](const Error& error) {
+          const std::string place = fmt::format("in.jsonl:{}: not valid JSON", bad);
+          return error.code() == ExitCode::input && std::string(error.what()).find(place) != std::string::npos;
+        });
     world().barrier();
     MPI_REQUIRE(std::distance(std::filesystem::directory_iterator(folder.path), {}) == 1);
   }
@@ -118,28 +123,30 @@ LOCKSTEP_MPI_TEST(the_ranks_feeds_make_up_the_feed_of_one_rank, test::at_least(1
   const SharedFolder folder;
   prepare_on(world().split(0, "world"), folder.write_lines(0), folder.path / "out");
   const TokenStream stream = open_dataset(folder.path / "out").open(DataSplit::train);
-  FeedSettings settings{.length = 32, .global_batch = 11, .micro_batch = 2, .rank = world().rank(), .world = world().size(), .seed = 9};
-  FeedSettings alone = settings;
+  DataLoaderSettings settings{
+      .length = 32, .global_batch = 11, .micro_batch = 2, .rank = world().rank(), .world = world().size(), .seed = 9};
+  DataLoaderSettings alone = settings;
   alone.rank = 0;
   alone.world = 1;
-  const TrainingFeed feed(stream, settings);
-  const TrainingFeed whole(stream, alone);
-  DataPosition position{0, whole.samples_per_epoch() - 5};   // the step crosses into the next epoch
+  const TrainingDataLoader loader(stream, settings);
+  const TrainingDataLoader whole(stream, alone);
+  DataPosition position{0, whole.samples_per_epoch() - 5};  // the step crosses into the next epoch
   const auto tokens_of = [](const StepBatch& step) {
     std::string tokens;
     for (const Batch& batch : step.micro_batches) {
-      if (batch.valid_tokens > 0) tokens.append(reinterpret_cast<const char*>(batch.tokens.data()), batch.tokens.size() * sizeof(std::int32_t));
+      if (batch.valid_tokens > 0)
+        tokens.append(reinterpret_cast<const char*>(batch.tokens.data()), batch.tokens.size() * sizeof(std::int32_t));
     }
     return tokens;
   };
   for (std::int64_t step = 0; step < 3; ++step) {
-    const StepBatch own = feed.make_step(step, position);
+    const StepBatch own = loader.make_step(step, position);
     std::string gathered;
     for (const std::string& part : world().all_gather(tokens_of(own))) gathered += part;
     BOOST_TEST((gathered == tokens_of(whole.make_step(step, position))));
     BOOST_TEST(world().all_reduce(own.valid_tokens, Reduce::sum) == 11 * 32);
-    BOOST_TEST((feed.next(position) == whole.next(position)));
-    position = feed.next(position);
+    BOOST_TEST((loader.next(position) == whole.next(position)));
+    position = loader.next(position);
   }
 }
 

@@ -1,9 +1,10 @@
-// Steps of the engine: the same numbers on any number of ranks, with any accumulation, ragged masks included; and what a failure does.
+// Steps of the engine: the same numbers on any number of ranks, with any accumulation, ragged masks included; and what
+// a failure does.
+#include "engine/engine.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "comm/failure.hpp"
-#include "engine/engine.hpp"
-#include "engine/model_plan.hpp"
+#include "engine/make_model_plan.hpp"
 #include "exchange/hf_config.hpp"
 #include "harness/mpi_test.hpp"
 #include "program/batch_plan.hpp"
@@ -30,11 +31,14 @@ constexpr std::int64_t global_batch = 6;
 constexpr std::int64_t vocabulary = 29;
 
 Architecture architecture_of(const std::string& family) {
-  const std::string gpt2 = R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 29, "n_positions": 16, "n_embd": 16,
+  const std::string gpt2 =
+      R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 29, "n_positions": 16, "n_embd": 16,
     "n_layer": 2, "n_head": 2, "initializer_range": 0.2, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0})";
-  const std::string wide = R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 997, "n_positions": 16, "n_embd": 256,
+  const std::string wide =
+      R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 997, "n_positions": 16, "n_embd": 256,
     "n_layer": 3, "n_head": 4, "initializer_range": 0.02, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0})";
-  const std::string llama = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 29, "hidden_size": 16,
+  const std::string llama =
+      R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 29, "hidden_size": 16,
     "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 16,
     "initializer_range": 0.2, "tie_word_embeddings": false})";
   return describe(parse_hf_config(family == "wide gpt2" ? wide : family == "gpt2" ? gpt2 : llama, "test"));
@@ -63,7 +67,7 @@ Batch joined(std::int64_t step, const SampleRange& range) {
   all.samples = std::max<std::int64_t>(range.count, 1);
   all.length = length;
   for (std::int64_t i = 0; i < all.samples; ++i) {
-    Batch one = sample(step, range.count == 0 ? 0 : range.begin + i);   // sample 0 has no label that counts
+    Batch one = sample(step, range.count == 0 ? 0 : range.begin + i);  // sample 0 has no label that counts
     all.tokens.insert(all.tokens.end(), one.tokens.begin(), one.tokens.end());
     all.labels.insert(all.labels.end(), one.labels.begin(), one.labels.end());
     all.mask.insert(all.mask.end(), one.mask.begin(), one.mask.end());
@@ -90,13 +94,14 @@ struct Job {
         batches(plan_batch(global_batch, session.world().size(), micro_batch)),
         model(architecture, precision),
         optimizer(optimizer_options(), model.parameters()),
-        programs(make_catalogue(make_mesh("world", {{"dp_replicate", session.world().size()}}),
-                                plan_of(architecture, precision, {batches.micro_batch, length}),
-                                {.micro_batches = static_cast<int>(batches.accumulation),
-                                 .eval_micro_batches = static_cast<int>(batches.accumulation),
-                                 .recompute = recompute,
-                                 .update = {.clips = true, .refresh = Refresh::with_optimizer, .heartbeat_bytes = heartbeat_bytes},
-                                 .eval_reduction_bytes = heartbeat_bytes})),
+        programs(make_catalogue(
+            make_mesh("world", {{"dp_replicate", session.world().size()}}),
+            plan_of(architecture, precision, {batches.micro_batch, length}),
+            {.micro_batches = static_cast<int>(batches.accumulation),
+             .eval_micro_batches = static_cast<int>(batches.accumulation),
+             .recompute = recompute,
+             .update = {.clips = true, .refresh = Refresh::with_optimizer, .heartbeat_bytes = heartbeat_bytes},
+             .eval_reduction_bytes = heartbeat_bytes})),
         lane(session.world(), "test"),
         engine(model, optimizer, programs, session, lane, 0.5) {
     model.initialise(7);
@@ -104,25 +109,28 @@ struct Job {
 
   static OptimizerOptions optimizer_options() {
     OptimizerOptions options;
-    options.eps = 1e-4;   // keeps Adam's first steps from turning rounding of tiny gradients into steps of full size
+    options.eps = 1e-4;  // keeps Adam's first steps from turning rounding of tiny gradients into steps of full size
     return options;
   }
 
   std::vector<Batch> part(std::int64_t step) const {
     std::vector<Batch> parts;
-    for (std::int64_t i = 0; i < batches.accumulation; ++i) parts.push_back(joined(step, samples_of(batches, session_rank(), i)));
+    for (std::int64_t i = 0; i < batches.accumulation; ++i)
+      parts.push_back(joined(step, samples_of(batches, session_rank(), i)));
     return parts;
   }
 
   StepOutcome step(std::int64_t number, const std::exception_ptr& failure = nullptr) {
     const StepBatch batch{.step = number, .micro_batches = part(number), .valid_tokens = 0};
-    return engine.run_step(batch, {.step = number, .valid_tokens = valid_tokens(number), .lr = 1e-3, .failure = failure});
+    return engine.run_step(batch,
+                           {.step = number, .valid_tokens = valid_tokens(number), .lr = 1e-3, .failure = failure});
   }
 
   std::vector<Interval> measured_step(std::int64_t number) {
     const auto times = std::make_shared<std::vector<Interval>>(programs.train.of(rank).size());
     const StepBatch batch{.step = number, .micro_batches = part(number), .valid_tokens = 0};
-    engine.run_step(batch, {.step = number, .valid_tokens = valid_tokens(number), .lr = 1e-3, .failure = nullptr, .times = times});
+    engine.run_step(
+        batch, {.step = number, .valid_tokens = valid_tokens(number), .lr = 1e-3, .failure = nullptr, .times = times});
     return *times;
   }
 
@@ -147,7 +155,8 @@ double relative_l2(const at::Tensor& got, const at::Tensor& want) {
          (std::sqrt(at::dot(want.flatten().to(at::kDouble), want.flatten().to(at::kDouble)).item<double>()) + 1e-300);
 }
 
-void check_equal_to_one_rank(const std::string& family, Precision precision, double first_loss, double first_gradient, double later_loss) {
+void check_equal_to_one_rank(const std::string& family, Precision precision, double first_loss, double first_gradient,
+                             double later_loss) {
   for (const std::int64_t micro_batch : {global_batch, std::int64_t{2}, std::int64_t{1}}) {
     Job one(solo_communicator(), family, precision, global_batch);
     Job many(all_ranks(), family, precision, micro_batch);
@@ -155,12 +164,14 @@ void check_equal_to_one_rank(const std::string& family, Precision precision, dou
       const StepOutcome want = one.step(step);
       const StepOutcome got = many.step(step);
       const double bound = step == 0 ? first_loss : later_loss;
-      BOOST_TEST(std::abs(got.loss - want.loss) <= bound * want.loss, family << ", micro-batch " << micro_batch << ", step " << step << ": "
-                                                                             << got.loss << " against " << want.loss);
+      BOOST_TEST(std::abs(got.loss - want.loss) <= bound * want.loss, family << ", micro-batch " << micro_batch
+                                                                             << ", step " << step << ": " << got.loss
+                                                                             << " against " << want.loss);
       if (step > 0) continue;
       for (std::size_t i = 0; i < one.model.parameters().size(); ++i) {
         const Parameter& expected = *one.model.parameters()[i];
-        if (expected.name().find("c_attn.bias") != std::string::npos) continue;   // its key part has no gradient but rounding
+        if (expected.name().find("c_attn.bias") != std::string::npos)
+          continue;  // its key part has no gradient but rounding
         const double error = relative_l2(many.model.parameters()[i]->gradient(), expected.gradient());
         BOOST_TEST(error <= first_gradient, family << " " << expected.name() << ": gradient differs by " << error);
       }
@@ -268,15 +279,16 @@ BOOST_AUTO_TEST_CASE(a_rank_that_failed_tells_all_ranks_and_no_weight_changes) {
     BOOST_TEST(std::string(error.what()).find("shard 7 is damaged") != std::string::npos);
   }
   BOOST_TEST(at::equal(job.model.units()[1]->master(), before));
-  job.step(0);   // the lane and the ranks are still in step
+  job.step(0);  // the lane and the ranks are still in step
 }
 
 BOOST_AUTO_TEST_CASE(a_batch_that_one_rank_cannot_use_is_everybodys_error) {
   Job job(all_ranks(), "gpt2", Precision::fp32, global_batch);
   StepBatch batch{.step = 0, .micro_batches = job.part(0), .valid_tokens = 0};
   if (job.rank == 0) batch.micro_batches[0].tokens[3] = vocabulary + 5;
-  BOOST_CHECK_EXCEPTION(job.engine.run_step(batch, {.step = 0, .valid_tokens = valid_tokens(0), .lr = 1e-3, .failure = nullptr}), AgreedError,
-                        [](const AgreedError& error) { return error.owner() == 0 && error.code() == ExitCode::input; });
+  BOOST_CHECK_EXCEPTION(
+      job.engine.run_step(batch, {.step = 0, .valid_tokens = valid_tokens(0), .lr = 1e-3, .failure = nullptr}),
+      AgreedError, [](const AgreedError& error) { return error.owner() == 0 && error.code() == ExitCode::input; });
 }
 
 BOOST_AUTO_TEST_CASE(a_loss_that_is_not_finite_changes_no_weight_on_any_rank) {
@@ -311,11 +323,13 @@ BOOST_AUTO_TEST_CASE(a_gradient_that_is_not_finite_on_one_rank_leaves_weights_an
   job.step(0);
   std::vector<at::Tensor> before;
   for (const auto& unit : job.model.units()) {
-    for (const at::Tensor& state : {unit->master(), unit->compute(), unit->first_moment(), unit->second_moment()}) before.push_back(state.clone());
+    for (const at::Tensor& state : {unit->master(), unit->compute(), unit->first_moment(), unit->second_moment()})
+      before.push_back(state.clone());
   }
   const std::string last = std::to_string(test::world().size() - 1);
   for (const char* const phase : {"backward", "reduction", "optimizer"}) {
-    job.session.configure({.watchdog_s = 0, .injection = parse_injection(fmt::format("kind=nan,rank={},phase={},step=1", last, phase))});
+    job.session.configure(
+        {.watchdog_s = 0, .injection = parse_injection(fmt::format("kind=nan,rank={},phase={},step=1", last, phase))});
     const StepOutcome outcome = job.step(1);
     BOOST_TEST(!outcome.updated, phase);
     BOOST_TEST(std::isfinite(outcome.loss), phase);
@@ -327,7 +341,7 @@ BOOST_AUTO_TEST_CASE(a_gradient_that_is_not_finite_on_one_rank_leaves_weights_an
       }
     }
   }
-  BOOST_TEST(job.step(1).updated);   // nothing of the poison stays
+  BOOST_TEST(job.step(1).updated);  // nothing of the poison stays
 }
 
 BOOST_AUTO_TEST_CASE(steps_that_were_skipped_do_not_count_in_the_bias_corrections) {
@@ -335,7 +349,8 @@ BOOST_AUTO_TEST_CASE(steps_that_were_skipped_do_not_count_in_the_bias_correction
   Job skipping(all_ranks(), "gpt2", Precision::fp32, 1);
   straight.step(0);
   const StepBatch batch{.step = 3, .micro_batches = skipping.part(0), .valid_tokens = 0};
-  skipping.engine.run_step(batch, {.step = 3, .valid_tokens = valid_tokens(0), .lr = 1e-3, .skipped = 3, .failure = nullptr});
+  skipping.engine.run_step(batch,
+                           {.step = 3, .valid_tokens = valid_tokens(0), .lr = 1e-3, .skipped = 3, .failure = nullptr});
   for (std::size_t i = 0; i < straight.model.units().size(); ++i) {
     BOOST_TEST(at::equal(straight.model.units()[i]->master(), skipping.model.units()[i]->master()));
   }
@@ -350,19 +365,21 @@ BOOST_AUTO_TEST_CASE(a_measured_step_has_the_times_of_every_action_in_its_order)
     for (std::size_t i = 0; i < times.size(); ++i) {
       BOOST_TEST(times[i].action == static_cast<int>(i));
       BOOST_TEST((times[i].begin_s > 0 && times[i].end_s >= times[i].begin_s), to_text(job.programs.train, actions[i]));
-      for (const int earlier : actions[i].waits) BOOST_TEST(times[i].begin_s >= times[static_cast<std::size_t>(earlier)].end_s);
+      for (const int earlier : actions[i].waits)
+        BOOST_TEST(times[i].begin_s >= times[static_cast<std::size_t>(earlier)].end_s);
       if (actions[i].lane != Lane::compute) continue;
-      BOOST_TEST(times[i].begin_s >= free_s);   // one after the other
+      BOOST_TEST(times[i].begin_s >= free_s);  // one after the other
       free_s = times[i].end_s;
     }
     const WorkTimes work = work_times(job.programs.train, job.rank, times);
     double total_s = 0;
     for (const auto& [kind, seconds] : work) total_s += kind == "reduction" ? 0 : seconds;
-    BOOST_TEST(total_s <= free_s - times.front().begin_s + 1e-9);   // kinds share out the compute lane's time
+    BOOST_TEST(total_s <= free_s - times.front().begin_s + 1e-9);  // kinds share out the compute lane's time
   }
 }
 
-/// Whether a step takes less from the first backward to the last reduction than all that happens in between would one after the other.
+/// Whether a step takes less from the first backward to the last reduction than all that happens in between would one
+/// after the other.
 bool overlaps(const std::vector<Action>& actions, const std::vector<Interval>& times) {
   double begin_s = std::numeric_limits<double>::max();
   double end_s = 0;
@@ -371,15 +388,17 @@ bool overlaps(const std::vector<Action>& actions, const std::vector<Interval>& t
     if (actions[i].op == Op::all_reduce) end_s = std::max(end_s, times[i].end_s);
   }
   double sum_s = 0;
-  for (const Interval& time : times) sum_s += std::max(0.0, std::min(time.end_s, end_s) - std::max(time.begin_s, begin_s));
+  for (const Interval& time : times)
+    sum_s += std::max(0.0, std::min(time.end_s, end_s) - std::max(time.begin_s, begin_s));
   return end_s - begin_s < sum_s;
 }
 
 BOOST_AUTO_TEST_CASE(gradients_are_reduced_while_earlier_blocks_are_still_in_backward) {
-  if (test::world().size() == 1) return;       // nothing to reduce
+  if (test::world().size() == 1) return;  // nothing to reduce
   Job job(all_ranks(), "wide gpt2", Precision::fp32, global_batch);
   std::int64_t ranks_that_overlap = 0;
-  for (std::int64_t step = 0; step < 8 && ranks_that_overlap == 0; ++step) {   // on a busy machine the lane's thread may get its turn late
+  for (std::int64_t step = 0; step < 8 && ranks_that_overlap == 0;
+       ++step) {  // on a busy machine the lane's thread may get its turn late
     const std::int64_t mine = overlaps(job.programs.train.of(job.rank), job.measured_step(step)) ? 1 : 0;
     ranks_that_overlap = test::world().all_reduce(mine, Reduce::sum);
   }

@@ -1,4 +1,4 @@
-#include "app/tool.hpp"
+#include "app/run_tool.hpp"
 
 #include "base/files.hpp"
 #include "comm/failure.hpp"
@@ -54,11 +54,12 @@ BOOST_AUTO_TEST_CASE(the_result_of_the_work_is_the_exit_code) {
   BOOST_TEST(run([] { return 0; }).code == 0);
   const Called verdict = run([] { return 1; });
   BOOST_TEST(verdict.code == 1);
-  BOOST_TEST(verdict.said.empty());   // a negative answer is no failure
+  BOOST_TEST(verdict.said.empty());  // a negative answer is no failure
 }
 
 BOOST_AUTO_TEST_CASE(an_error_is_explained_once_with_its_hint_and_gives_its_code) {
-  const Called called = run([]() -> int { throw Error(ExitCode::storage, "cannot write a.h5: no space left", "free 4 MiB"); });
+  const Called called =
+      run([]() -> int { throw Error(ExitCode::storage, "cannot write a.h5: no space left", "free 4 MiB"); });
   BOOST_TEST(called.code == 4);
   BOOST_TEST(called.said.find("cannot write a.h5: no space left") != std::string::npos);
   BOOST_TEST(called.said.find("hint: free 4 MiB") != std::string::npos);
@@ -81,7 +82,7 @@ BOOST_AUTO_TEST_CASE(a_serial_tool_refuses_to_run_in_several_processes) {
   BOOST_TEST(first.code == 2);
   BOOST_TEST(first.said.find("test-tool runs in one process, but 3 were launched") != std::string::npos);
   BOOST_TEST(second.code == 2);
-  BOOST_TEST(second.said.empty());   // one explanation
+  BOOST_TEST(second.said.empty());  // one explanation
 }
 
 BOOST_AUTO_TEST_CASE(causes_are_worse_than_consequences_and_bugs_are_worst) {

@@ -49,7 +49,7 @@ BOOST_AUTO_TEST_CASE(llama_heads_may_be_wider_than_the_stream_and_key_value_head
   BOOST_TEST((tensor_of(model, "model.layers.2.self_attn.o_proj.weight").shape == Shape{12, 24}));
   BOOST_TEST((tensor_of(model, "model.layers.0.mlp.down_proj.weight").shape == Shape{12, 20}));
   BOOST_TEST(tensor_of(model, "lm_head.weight").alias_of == "");
-  BOOST_TEST(model.blocks[1].tensors.size() == 9u);   // no biases
+  BOOST_TEST(model.blocks[1].tensors.size() == 9u);  // no biases
 }
 
 BOOST_AUTO_TEST_CASE(biases_appear_where_the_config_asks_for_them) {
@@ -64,8 +64,10 @@ BOOST_AUTO_TEST_CASE(biases_appear_where_the_config_asks_for_them) {
 
 BOOST_AUTO_TEST_CASE(gpt2_scales_the_start_of_residual_projections_by_depth) {
   const Architecture model = describe(tiny_gpt2());
-  BOOST_TEST(tensor_of(model, "transformer.h.0.attn.c_proj.weight").initial.std == 0.02 / 2, boost::test_tools::tolerance(1e-15));
-  BOOST_TEST(tensor_of(model, "transformer.h.0.mlp.c_proj.weight").initial.std == 0.02 / 2, boost::test_tools::tolerance(1e-15));
+  BOOST_TEST(tensor_of(model, "transformer.h.0.attn.c_proj.weight").initial.std == 0.02 / 2,
+             boost::test_tools::tolerance(1e-15));
+  BOOST_TEST(tensor_of(model, "transformer.h.0.mlp.c_proj.weight").initial.std == 0.02 / 2,
+             boost::test_tools::tolerance(1e-15));
   BOOST_TEST(tensor_of(model, "transformer.h.0.mlp.c_fc.weight").initial.std == 0.02);
   BOOST_CHECK(tensor_of(model, "transformer.h.0.ln_1.weight").initial.kind == Initial::Kind::ones);
   BOOST_CHECK(tensor_of(model, "transformer.h.0.attn.c_attn.bias").initial.kind == Initial::Kind::zeros);
@@ -75,15 +77,18 @@ BOOST_AUTO_TEST_CASE(dropout_is_refused_with_the_option_that_turns_it_off) {
   HfConfig config = tiny_gpt2();
   config.dropout = 0.1;
   BOOST_CHECK_EXCEPTION(describe(config), Error, [](const Error& error) {
-    return error.code() == ExitCode::usage && error.hint() == "--model.dropout 0" && std::string(error.what()).find("0.1") != std::string::npos;
+    return error.code() == ExitCode::usage && error.hint() == "--model.dropout 0" &&
+           std::string(error.what()).find("0.1") != std::string::npos;
   });
 }
 
 BOOST_AUTO_TEST_CASE(gpt2_small_has_124_439_808_parameters_and_the_flops_of_the_paper) {
-  const HfConfig config = parse_hf_config(R"({"model_type":"gpt2","vocab_size":50257,"n_embd":768,"n_layer":12,"n_head":12,
-    "n_positions":1024,"resid_pdrop":0,"embd_pdrop":0,"attn_pdrop":0})", "gpt2.json");
+  const HfConfig config =
+      parse_hf_config(R"({"model_type":"gpt2","vocab_size":50257,"n_embd":768,"n_layer":12,"n_head":12,
+    "n_positions":1024,"resid_pdrop":0,"embd_pdrop":0,"attn_pdrop":0})",
+                      "gpt2.json");
   const Architecture model = describe(config);
-  BOOST_TEST(parameter_count(model) == 124439808);   // the published model
+  BOOST_TEST(parameter_count(model) == 124439808);  // the published model
   const double matrices = 12.0 * 12 * 768 * 768 + 50257.0 * 768;
   BOOST_TEST(flops_per_token(model, 1024) == 6 * matrices + 12.0 * 12 * 768 * 1024);
 }

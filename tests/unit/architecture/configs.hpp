@@ -7,12 +7,15 @@ namespace lockstep {
 
 inline HfConfig tiny_gpt2() {
   return parse_hf_config(R"({"model_type":"gpt2","vocab_size":11,"n_embd":8,"n_layer":2,"n_head":2,"n_positions":6,
-                             "resid_pdrop":0,"embd_pdrop":0,"attn_pdrop":0})", "gpt2.json");
+                             "resid_pdrop":0,"embd_pdrop":0,"attn_pdrop":0})",
+                         "gpt2.json");
 }
 
 inline HfConfig tiny_llama() {
-  return parse_hf_config(R"({"model_type":"llama","vocab_size":13,"hidden_size":12,"intermediate_size":20,"num_hidden_layers":3,
-                             "num_attention_heads":4,"num_key_value_heads":2,"head_dim":6,"rms_norm_eps":1e-5})", "llama.json");
+  return parse_hf_config(
+      R"({"model_type":"llama","vocab_size":13,"hidden_size":12,"intermediate_size":20,"num_hidden_layers":3,
+                             "num_attention_heads":4,"num_key_value_heads":2,"head_dim":6,"rms_norm_eps":1e-5})",
+      "llama.json");
 }
 
 }  // namespace lockstep

@@ -10,7 +10,9 @@
 using namespace lockstep;
 
 namespace {
-LogicalTensor normal_tensor(Shape shape, const std::string& name = "a.weight") { return {name, Role::query, std::move(shape), {Initial::Kind::normal, 0.02}, {}}; }
+LogicalTensor normal_tensor(Shape shape, const std::string& name = "a.weight") {
+  return {name, Role::query, std::move(shape), {Initial::Kind::normal, 0.02}, {}};
+}
 
 std::vector<double> values_of(const LogicalTensor& tensor, std::uint64_t seed, const Box& box) {
   std::vector<double> values(static_cast<std::size_t>(elements(box)));
@@ -32,7 +34,8 @@ BOOST_AUTO_TEST_CASE(every_box_of_a_tensor_holds_the_values_of_the_whole_at_its_
         std::size_t at = 0;
         for (std::int64_t i = a; i < 3; ++i)
           for (std::int64_t j = b; j < 4; ++j)
-            for (std::int64_t k = c; k < 5; ++k) BOOST_REQUIRE_EQUAL(part[at++], all[static_cast<std::size_t>((i * 4 + j) * 5 + k)]);
+            for (std::int64_t k = c; k < 5; ++k)
+              BOOST_REQUIRE_EQUAL(part[at++], all[static_cast<std::size_t>((i * 4 + j) * 5 + k)]);
       }
 }
 

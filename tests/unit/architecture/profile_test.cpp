@@ -1,4 +1,4 @@
-#include "architecture/profile.hpp"
+#include "architecture/block_profile.hpp"
 
 #include "unit/architecture/configs.hpp"
 
@@ -26,7 +26,8 @@ BOOST_AUTO_TEST_CASE(flops_of_all_blocks_and_passes_add_up_to_the_flops_of_the_t
 
 BOOST_AUTO_TEST_CASE(a_gpt2_layer_keeps_what_its_backward_reads) {
   const BlockProfile cost = profile(describe(tiny_gpt2()), 1, {2, 3, DType::bf16});
-  // rows 6, C 8, F 32, H 2: x, norm out, qkv, attention out, x2, norm out, activation in and out; statistics; row sums of attention
+  // rows 6, C 8, F 32, H 2: x, norm out, qkv, attention out, x2, norm out, activation in and out; statistics; row sums
+  // of attention
   const std::int64_t stream = 6 * 2 * (8 + 8 + 24 + 8 + 8 + 8 + 32 + 32);
   BOOST_TEST(cost.saved_bytes == stream + 2 * 6 * 2 * 4 + 2 * 2 * 3 * 4);
   BOOST_TEST(cost.input_bytes == 6 * 8 * 2);

@@ -25,21 +25,23 @@ Path save_model(const Path& run, const HfConfig& config, std::int64_t step, std:
   const Mesh mesh = single_axis_world(1).mesh;
   std::map<std::string, std::vector<float>> weights;
   Component component{.key = "model", .pattern = Pattern::replicated, .collect = [&] {
-    StateTree tree;
-    for (const LogicalTensor& tensor : stored_tensors(model)) {
-      std::vector<float>& values = weights[tensor.name];
-      values.resize(static_cast<std::size_t>(elements(tensor.shape)));
-      initialise(tensor, seed, whole(tensor.shape), std::span(values));
-      tree.add(tensor.name, replicated(tensor.shape, DType::f32, mesh), std::as_writable_bytes(std::span(values)));
-    }
-    if (config.tied_head) tree.add_alias("lm_head.weight", model.blocks.front().tensors.front().name);
-    return tree;
-  }};
+                        StateTree tree;
+                        for (const LogicalTensor& tensor : stored_tensors(model)) {
+                          std::vector<float>& values = weights[tensor.name];
+                          values.resize(static_cast<std::size_t>(elements(tensor.shape)));
+                          initialise(tensor, seed, whole(tensor.shape), std::span(values));
+                          tree.add(tensor.name, replicated(tensor.shape, DType::f32, mesh),
+                                   std::as_writable_bytes(std::span(values)));
+                        }
+                        if (config.tied_head)
+                          tree.add_alias("lm_head.weight", model.blocks.front().tensors.front().name);
+                        return tree;
+                      }};
   Component trainer{.key = "trainer", .pattern = Pattern::global, .collect = [&] {
-    StateTree tree;
-    tree.set("hf_config", *config.original);
-    return tree;
-  }};
+                      StateTree tree;
+                      tree.set("hf_config", *config.original);
+                      return tree;
+                    }};
   const auto alone = solo_communicator();
   return save(*alone, {component, trainer}, {.run = run, .step = step, .world = single_axis_world(1)}).path;
 }
@@ -82,10 +84,11 @@ BOOST_FIXTURE_TEST_CASE(a_run_is_exported_from_its_newest_checkpoint_with_its_to
   FinalizeConfig to = request(path / "run", path / "out");
   to.dtype = ExportDtype::fp32;
   const Exported exported = export_of(to);
-  BOOST_TEST(exported.files == (std::vector<std::string>{"config.json", "generation_config.json", "model.safetensors", "quantization-report.json", "vocab.json"}),
+  BOOST_TEST(exported.files == (std::vector<std::string>{"config.json", "generation_config.json", "model.safetensors",
+                                                         "quantization-report.json", "vocab.json"}),
              boost::test_tools::per_element());
   const auto written = open_safetensors(path / "out");
-  BOOST_TEST(written->list().size() == stored_tensors(describe(config)).size());   // the tied head is not among them
+  BOOST_TEST(written->list().size() == stored_tensors(describe(config)).size());  // the tied head is not among them
   const LogicalTensor embedding = describe(config).blocks.front().tensors.front();
   std::vector<float> expected(static_cast<std::size_t>(elements(embedding.shape)));
   initialise(embedding, 2, whole(embedding.shape), std::span(expected));
@@ -113,7 +116,7 @@ BOOST_FIXTURE_TEST_CASE(int8_weights_unpack_to_the_values_whose_error_is_reporte
   to.recipe = Recipe::int8;
   const Exported exported = export_of(to);
   const auto written = open_safetensors(path / "out");
-  const LogicalTensor tensor = describe(config).blocks[1].tensors[1];   // query: (24, 12)
+  const LogicalTensor tensor = describe(config).blocks[1].tensors[1];  // query: (24, 12)
   std::vector<float> original(24 * 12);
   initialise(tensor, 3, whole(tensor.shape), std::span(original));
   std::vector<std::uint8_t> packed(24 * 12);
@@ -126,11 +129,12 @@ BOOST_FIXTURE_TEST_CASE(int8_weights_unpack_to_the_values_whose_error_is_reporte
   double squared_error = 0;
   double squared = 0;
   for (std::size_t i = 0; i < packed.size(); ++i) {
-    const double value = static_cast<double>(round_to_bf16(static_cast<float>(packed[i] - 128) * from_bf16(scales[i / 12])));
+    const double value =
+        static_cast<double>(round_to_bf16(static_cast<float>(packed[i] - 128) * from_bf16(scales[i / 12])));
     squared_error += std::pow(value - static_cast<double>(original[i]), 2);
     squared += std::pow(static_cast<double>(original[i]), 2);
   }
-  const auto& entry = exported.weights.tensors[2];   // after the embedding and the norm
+  const auto& entry = exported.weights.tensors[2];  // after the embedding and the norm
   BOOST_TEST(entry.name == tensor.name);
   BOOST_TEST(entry.error.relative_l2() == std::sqrt(squared_error / squared), boost::test_tools::tolerance(1e-12));
   BOOST_TEST(entry.error.relative_l2() < 0.01);
@@ -170,16 +174,19 @@ BOOST_FIXTURE_TEST_CASE(weights_that_are_not_finite_are_refused_by_name_and_row,
     writer.finish();
   }
   source.weights = open_safetensors(path);
-  BOOST_TEST(error_of([&] { finalize(request(path, path / "out"), source, [](std::int64_t) {}); }, ExitCode::numerics) ==
-             "cannot export tensor 'model.embed_tokens.weight': inf in row 2");
+  BOOST_TEST(error_of([&] { finalize(request(path, path / "out"), source, [](std::int64_t) {}); },
+                      ExitCode::numerics) == "cannot export tensor 'model.embed_tokens.weight': inf in row 2");
   BOOST_TEST(std::distance(std::filesystem::directory_iterator(path), {}) == 1);
 }
 
 BOOST_FIXTURE_TEST_CASE(a_folder_that_is_no_model_is_refused_with_what_would_be_one, Folder) {
-  BOOST_TEST(has(error_of([&] { open_model_source(path, std::nullopt); }, ExitCode::input), "neither a checkpoint nor a run nor a folder with safetensors"));
-  BOOST_TEST(has(error_of([&] { open_model_source(path / "absent", std::nullopt); }, ExitCode::input), "does not exist"));
+  BOOST_TEST(has(error_of([&] { open_model_source(path, std::nullopt); }, ExitCode::input),
+                 "neither a checkpoint nor a run nor a folder with safetensors"));
+  BOOST_TEST(
+      has(error_of([&] { open_model_source(path / "absent", std::nullopt); }, ExitCode::input), "does not exist"));
   save_model(path / "run", tiny_llama(), 1, 3);
-  BOOST_TEST(has(error_of([&] { open_model_source(path / "run", path); }, ExitCode::input), "holds no tokenizer files"));
+  BOOST_TEST(
+      has(error_of([&] { open_model_source(path / "run", path); }, ExitCode::input), "holds no tokenizer files"));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

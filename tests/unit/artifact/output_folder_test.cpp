@@ -20,7 +20,9 @@ std::string error_of(const Path& place, ExistingExport existing) {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-std::size_t entries(const Path& folder) { return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), {})); }
+std::size_t entries(const Path& folder) {
+  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
+}
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(output_folder)
@@ -72,7 +74,7 @@ BOOST_FIXTURE_TEST_CASE(only_an_earlier_export_is_replaced_and_only_when_asked, 
   {
     OutputFolder folder(path / "home", ExistingExport::replace, "report.json");
     publish_file(folder.staged() / "a", "1");
-    BOOST_TEST(std::filesystem::exists(path / "home" / "letters"));   // until the new one is whole
+    BOOST_TEST(std::filesystem::exists(path / "home" / "letters"));  // until the new one is whole
     folder.publish();
   }
   BOOST_TEST(read_file(path / "home" / "a") == "1");

@@ -1,5 +1,5 @@
-#include "base/error.hpp"
 #include "base/files.hpp"
+#include "base/error.hpp"
 #include "base/hash.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
@@ -30,14 +30,16 @@ BOOST_FIXTURE_TEST_CASE(a_published_file_replaces_the_old_one_and_leaves_nothing
 }
 
 BOOST_FIXTURE_TEST_CASE(a_file_that_cannot_be_published_leaves_the_target_untouched, Folder) {
-  make_folder(path / "a" / "not-empty");   // a folder cannot be replaced by a file
-  BOOST_CHECK_EXCEPTION(publish_file(path / "a", "new"), Error, [](const Error& error) { return error.code() == ExitCode::storage; });
+  make_folder(path / "a" / "not-empty");  // a folder cannot be replaced by a file
+  BOOST_CHECK_EXCEPTION(publish_file(path / "a", "new"), Error,
+                        [](const Error& error) { return error.code() == ExitCode::storage; });
   BOOST_TEST(std::distance(std::filesystem::directory_iterator(path), {}) == 1);
 }
 
 BOOST_FIXTURE_TEST_CASE(a_missing_file_is_an_input_error_that_names_it, Folder) {
   BOOST_CHECK_EXCEPTION(read_file(path / "absent"), Error, [](const Error& error) {
-    return error.code() == ExitCode::input && std::string(error.what()).find("absent: no such file") != std::string::npos;
+    return error.code() == ExitCode::input &&
+           std::string(error.what()).find("absent: no such file") != std::string::npos;
   });
 }
 
@@ -76,8 +78,8 @@ BOOST_AUTO_TEST_CASE(a_misspelt_name_finds_its_neighbour_and_a_strange_one_nothi
 BOOST_AUTO_TEST_CASE(invalid_utf8_is_found_at_its_byte) {
   BOOST_TEST(!first_invalid_utf8("naïve ☃ 𝄞").has_value());
   BOOST_TEST(first_invalid_utf8("ab\xC3(").value() == 2u);
-  BOOST_TEST(first_invalid_utf8("\xED\xA0\x80").value() == 0u);   // a surrogate
-  BOOST_TEST(first_invalid_utf8("\xC0\xAF").value() == 0u);       // an overlong slash
+  BOOST_TEST(first_invalid_utf8("\xED\xA0\x80").value() == 0u);  // a surrogate
+  BOOST_TEST(first_invalid_utf8("\xC0\xAF").value() == 0u);      // an overlong slash
 }
 
 BOOST_AUTO_TEST_SUITE_END()

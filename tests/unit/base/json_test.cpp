@@ -1,5 +1,5 @@
-#include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/error.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -8,14 +8,18 @@ using namespace lockstep;
 BOOST_AUTO_TEST_SUITE(json)
 
 BOOST_AUTO_TEST_CASE(values_that_nest_too_deep_are_refused_with_their_line) {
-  const auto nested = [](int depth) { return "\n" + std::string(static_cast<std::size_t>(depth), '[') + std::string(static_cast<std::size_t>(depth), ']'); };
+  const auto nested = [](int depth) {
+    return "\n" + std::string(static_cast<std::size_t>(depth), '[') + std::string(static_cast<std::size_t>(depth), ']');
+  };
   BOOST_TEST(parse_json(nested(64), "x").is_array());
   for (const int depth : {65, 1000000}) {
     BOOST_CHECK_EXCEPTION(parse_json(nested(depth), "a.json"), Error, [](const Error& error) {
-      return error.code() == ExitCode::input && std::string(error.what()) == "a.json: line 2: values nest deeper than 64 levels";
+      return error.code() == ExitCode::input &&
+             std::string(error.what()) == "a.json: line 2: values nest deeper than 64 levels";
     });
   }
-  BOOST_TEST(parse_json("\"" + std::string(100, '[') + "\\\"" + std::string(100, '{') + "\"", "x").is_string());   // text does not nest
+  BOOST_TEST(parse_json("\"" + std::string(100, '[') + "\\\"" + std::string(100, '{') + "\"", "x")
+                 .is_string());  // text does not nest
   std::string row = "[";
   for (int i = 0; i < 1000; ++i) row += "[],";
   BOOST_TEST(parse_json(row + "[]]", "x").size() == 1001);

@@ -1,5 +1,6 @@
-// Damage of every kind at random places of a checkpoint: each is found and its file named, and a resume either falls back to the checkpoint
-// before or has read nothing of it. LOCKSTEP_TEST_DAMAGES sets the number, LOCKSTEP_TEST_SEED repeats a campaign.
+// Damage of every kind at random places of a checkpoint: each is found and its file named, and a resume either falls
+// back to the checkpoint before or has read nothing of it. LOCKSTEP_TEST_DAMAGES sets the number, LOCKSTEP_TEST_SEED
+// repeats a campaign.
 #include "base/error.hpp"
 #include "checkpoint/resume.hpp"
 #include "checkpoint/save.hpp"
@@ -25,8 +26,19 @@ std::uint64_t setting(const char* name, std::uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-enum class Kind { flip, truncate, append, remove, zero_page, swap_sectors, stale_sector, stale_file, edit_text, stranger };
-constexpr const char* names[] = {"flipped bit",    "truncated file", "appended bytes", "missing file", "zeroed page",
+enum class Kind {
+  flip,
+  truncate,
+  append,
+  remove,
+  zero_page,
+  swap_sectors,
+  stale_sector,
+  stale_file,
+  edit_text,
+  stranger
+};
+constexpr const char* names[] = {"flipped bit",     "truncated file", "appended bytes", "missing file", "zeroed page",
                                  "swapped sectors", "stale sector",   "stale file",     "edited text",  "extra file"};
 
 class Campaign : TemporaryFolder {
@@ -56,7 +68,8 @@ class Campaign : TemporaryFolder {
       auto file = std::next(right_.begin(), static_cast<std::ptrdiff_t>(below(right_.size())));
       if (kind == Kind::edit_text) file = right_.find("MANIFEST.json");
       const std::string damaged = damage(kind, file->first, file->second);
-      if (kind != Kind::stranger && kind != Kind::remove && damaged == file->second) continue;   // two equal sectors: nothing is damaged
+      if (kind != Kind::stranger && kind != Kind::remove && damaged == file->second)
+        continue;  // two equal sectors: nothing is damaged
       const std::string name = kind == Kind::stranger ? "replicated/part-0099.h5" : file->first;
       if (kind == Kind::remove) {
         std::filesystem::remove(newest() / name);
@@ -70,8 +83,9 @@ class Campaign : TemporaryFolder {
     BOOST_TEST(verify_checkpoint(newest(), VerifyLevel::fingerprints).defects.empty());
     std::string text;
     for (const auto& [kind, count] : counts_) text += fmt::format(", {} {}", count, names[static_cast<int>(kind)]);
-    std::cout << "# damages: " << found_ << " found (" << text.substr(2) << "), of which " << fallen_back_ << " made a resume fall back and "
-              << unused_ << " were in bytes that a load never reads; " << silent_ << " silent" << std::endl;
+    std::cout << "# damages: " << found_ << " found (" << text.substr(2) << "), of which " << fallen_back_
+              << " made a resume fall back and " << unused_ << " were in bytes that a load never reads; " << silent_
+              << " silent" << std::endl;
   }
 
  private:
@@ -83,7 +97,9 @@ class Campaign : TemporaryFolder {
   }
   Path newest() const { return checkpoint_folder(path, 20); }
   std::uint64_t below(std::uint64_t bound) { return random_.below(draw_++, bound); }
-  void write(const std::string& name, const std::string& content) const { std::ofstream(newest() / name, std::ios::binary) << content; }
+  void write(const std::string& name, const std::string& content) const {
+    std::ofstream(newest() / name, std::ios::binary) << content;
+  }
 
   std::string damage(Kind kind, const std::string& name, std::string content) {
     constexpr std::size_t sector = 512;
@@ -94,14 +110,19 @@ class Campaign : TemporaryFolder {
       case Kind::flip: content[at] = static_cast<char>(content[at] ^ (1 << below(8))); break;
       case Kind::truncate: content.resize(at); break;
       case Kind::append: content.append(1 + below(5000), 'x'); break;
-      case Kind::zero_page: std::fill_n(content.begin() + static_cast<std::ptrdiff_t>(at / 4096 * 4096),
-                                        std::min<std::size_t>(4096, content.size() - at / 4096 * 4096), '\0'); break;
+      case Kind::zero_page:
+        std::fill_n(content.begin() + static_cast<std::ptrdiff_t>(at / 4096 * 4096),
+                    std::min<std::size_t>(4096, content.size() - at / 4096 * 4096), '\0');
+        break;
       case Kind::swap_sectors:
         if (first + sector > content.size() || second + sector > content.size()) break;
-        std::swap_ranges(content.begin() + static_cast<std::ptrdiff_t>(first), content.begin() + static_cast<std::ptrdiff_t>(first + sector),
+        std::swap_ranges(content.begin() + static_cast<std::ptrdiff_t>(first),
+                         content.begin() + static_cast<std::ptrdiff_t>(first + sector),
                          content.begin() + static_cast<std::ptrdiff_t>(second));
         break;
-      case Kind::stale_sector: content.replace(first, sector, stale_[name].substr(std::min(first, stale_[name].size()), sector)); break;
+      case Kind::stale_sector:
+        content.replace(first, sector, stale_[name].substr(std::min(first, stale_[name].size()), sector));
+        break;
       case Kind::stale_file: content = stale_[name]; break;
       case Kind::edit_text: content[at] = content[at] == '7' ? '8' : '7'; break;
       case Kind::remove:
@@ -117,7 +138,8 @@ class Campaign : TemporaryFolder {
     for (const Defect& defect : defects) {
       // the manifest of another step contradicts the index, which is then what is named
       named = named || defect.file == name || defect.message.find(name) != std::string::npos || name == "MANIFEST.json";
-      harmless = harmless && (defect.message.find("outside of its tensors") != std::string::npos || defect.message.find("nothing reads it") != std::string::npos);
+      harmless = harmless && (defect.message.find("outside of its tensors") != std::string::npos ||
+                              defect.message.find("nothing reads it") != std::string::npos);
     }
     BOOST_TEST(!defects.empty(), what << " was not found");
     BOOST_TEST(named, what << " was not named");
@@ -135,8 +157,8 @@ class Campaign : TemporaryFolder {
 
   RandomStream random_;
   std::uint64_t draw_ = 0;
-  std::map<std::string, std::string> right_;    // by file of the newest checkpoint
-  std::map<std::string, std::string> stale_;    // the same files of the one before
+  std::map<std::string, std::string> right_;  // by file of the newest checkpoint
+  std::map<std::string, std::string> stale_;  // the same files of the one before
   std::map<Kind, int> counts_;
   int found_ = 0, fallen_back_ = 0, unused_ = 0, silent_ = 0;
 };

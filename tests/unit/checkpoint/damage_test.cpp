@@ -2,13 +2,13 @@
 #include "checkpoint/resume.hpp"
 #include "checkpoint/save.hpp"
 #include "harness/temporary_folder.hpp"
+#include "harness/test_job.hpp"
 #include "harness/thread_ranks.hpp"
 #include "store/checkpoint_verify.hpp"
-#include "harness/test_job.hpp"
 
-#include <boost/test/unit_test.hpp>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <boost/test/unit_test.hpp>
 
 #include <csignal>
 #include <set>
@@ -113,12 +113,14 @@ BOOST_FIXTURE_TEST_CASE(missing_and_shortened_files_are_found_at_the_level_of_si
     BOOST_TEST(verify_checkpoint(newest(), VerifyLevel::manifest).defects.empty());
     const auto found = verify_checkpoint(newest(), VerifyLevel::sizes).defects;
     BOOST_REQUIRE_EQUAL(found.size(), 1u);
-    BOOST_TEST(found[0].message == fmt::format("replicated/part-0001.h5 has {} bytes instead of {}", keep, right.size()));
+    BOOST_TEST(found[0].message ==
+               fmt::format("replicated/part-0001.h5 has {} bytes instead of {}", keep, right.size()));
     BOOST_TEST(!verify_checkpoint(newest(), VerifyLevel::fingerprints).defects.empty());
     BOOST_TEST(resumed_step() == 20);
   }
   std::filesystem::remove(part);
-  BOOST_TEST(verify_checkpoint(newest(), VerifyLevel::sizes).defects[0].message == "replicated/part-0001.h5 is missing");
+  BOOST_TEST(verify_checkpoint(newest(), VerifyLevel::sizes).defects[0].message ==
+             "replicated/part-0001.h5 is missing");
   BOOST_TEST(resumed_step() == 20);
 }
 
@@ -131,7 +133,8 @@ BOOST_FIXTURE_TEST_CASE(without_a_valid_manifest_or_index_a_folder_is_no_checkpo
   BOOST_TEST(rejected.size() == 2u);
   std::filesystem::remove(checkpoint_folder(path, 10) / "MANIFEST.json");
   BOOST_CHECK_EXCEPTION(resumed_step(), Error, [](const Error& error) {
-    return error.code() == ExitCode::input && std::string(error.what()).find("has checkpoints, but none is sound") != std::string::npos;
+    return error.code() == ExitCode::input &&
+           std::string(error.what()).find("has checkpoints, but none is sound") != std::string::npos;
   });
 }
 
@@ -141,7 +144,8 @@ BOOST_FIXTURE_TEST_CASE(a_checkpoint_is_named_by_latest_best_step_or_folder, Sav
   BOOST_TEST(resumed_step("10") == 10);
   BOOST_TEST(resumed_step(checkpoint_folder(path, 20).string()) == 20);
   BOOST_TEST(resumed_step(path.string()) == 30);
-  BOOST_CHECK_EXCEPTION(resumed_step("15"), Error, [](const Error& error) { return error.hint() == "it has 10, 20, 30"; });
+  BOOST_CHECK_EXCEPTION(resumed_step("15"), Error,
+                        [](const Error& error) { return error.hint() == "it has 10, 20, 30"; });
   std::filesystem::remove(checkpoint_folder(path, 10) / "global" / "part-0000.h5");
   BOOST_CHECK_EXCEPTION(resumed_step("10"), Error, [](const Error& error) {
     return std::string(error.what()).find("global/part-0000.h5 is missing") != std::string::npos;
@@ -169,12 +173,14 @@ BOOST_FIXTURE_TEST_CASE(a_save_takes_the_place_of_a_damaged_checkpoint_of_its_st
 
 BOOST_AUTO_TEST_CASE(retention_keeps_the_last_the_best_the_pinned_and_the_newest_sound_one) {
   std::vector<CheckpointEntry> entries;
-  for (std::int64_t step = 100; step <= 1200; step += 100) entries.push_back({Path(), step});   // 1200 sorts after 200 by number only
+  for (std::int64_t step = 100; step <= 1200; step += 100)
+    entries.push_back({Path(), step});  // 1200 sorts after 200 by number only
   const auto kept = [&](const Retention& retention, std::int64_t sound_until, std::int64_t best) {
     std::set<std::int64_t> steps;
     for (const CheckpointEntry& entry : entries) steps.insert(entry.step);
-    for (const CheckpointEntry& entry : superfluous(entries, retention, [&](const CheckpointEntry& e) { return e.step <= sound_until; },
-                                                    [&](const CheckpointEntry& e) { return std::optional(e.step == best ? 1.0 : 2.0); })) {
+    for (const CheckpointEntry& entry : prunable(
+             entries, retention, [&](const CheckpointEntry& e) { return e.step <= sound_until; },
+             [&](const CheckpointEntry& e) { return std::optional(e.step == best ? 1.0 : 2.0); })) {
       steps.erase(entry.step);
     }
     return steps;
@@ -189,9 +195,10 @@ BOOST_FIXTURE_TEST_CASE(retention_of_a_run_removes_old_steps_and_what_others_lef
   make_folder(checkpoints_folder(path) / ".stage-0000000025-dead");
   make_folder(checkpoints_folder(path) / ".failed-0000000026-a");
   make_folder(checkpoints_folder(path) / ".failed-0000000027-b");
-  BOOST_TEST((retire(path, {1, "none", {}}) == std::vector<std::int64_t>{10, 20}));
+  BOOST_TEST((prune(path, {1, "none", {}}) == std::vector<std::int64_t>{10, 20}));
   std::set<std::string> left;
-  for (const auto& entry : std::filesystem::directory_iterator(checkpoints_folder(path))) left.insert(entry.path().filename().string());
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoints_folder(path)))
+    left.insert(entry.path().filename().string());
   BOOST_TEST((left == std::set<std::string>{"LATEST", "step-0000000030", ".failed-0000000027-b"}));
 }
 
@@ -200,7 +207,8 @@ BOOST_FIXTURE_TEST_CASE(a_run_folder_has_one_job_at_a_time_and_a_dead_one_does_n
     const RunLock first(path);
     BOOST_CHECK_EXCEPTION(RunLock{path}, Error, [](const Error& error) {
       return error.code() == ExitCode::usage &&
-             std::string(error.what()).find(fmt::format("is in use by process {} on ", ::getpid())) != std::string::npos;
+             std::string(error.what()).find(fmt::format("is in use by process {} on ", ::getpid())) !=
+                 std::string::npos;
     });
   }
   const pid_t child = ::fork();
@@ -219,7 +227,7 @@ BOOST_FIXTURE_TEST_CASE(kill_9_at_any_moment_leaves_the_last_acknowledged_checkp
     BOOST_REQUIRE(::pipe(pipe) == 0);
     const std::int64_t first = static_cast<std::int64_t>(round) * 1000 + 1;
     const pid_t child = ::fork();
-    if (child == 0) {   // saves step after step and says so after each
+    if (child == 0) {  // saves step after step and says so after each
       const auto ranks = solo_communicator();
       Job job = replica(1, 0);
       for (std::int64_t step = first;; ++step) {
@@ -234,7 +242,8 @@ BOOST_FIXTURE_TEST_CASE(kill_9_at_any_moment_leaves_the_last_acknowledged_checkp
     ::usleep(static_cast<useconds_t>(random.below(round, 60000)));
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
-    while (::read(pipe[0], &acknowledged, sizeof acknowledged) == sizeof acknowledged) {}
+    while (::read(pipe[0], &acknowledged, sizeof acknowledged) == sizeof acknowledged) {
+    }
     ::close(pipe[0]);
 
     const auto ranks = solo_communicator();

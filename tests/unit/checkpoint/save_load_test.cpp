@@ -1,10 +1,10 @@
 #include "base/error.hpp"
-#include "checkpoint/load.hpp"
+#include "checkpoint/load_checkpoint.hpp"
 #include "checkpoint/save.hpp"
 #include "harness/temporary_folder.hpp"
+#include "harness/test_job.hpp"
 #include "harness/thread_ranks.hpp"
 #include "store/checkpoint_verify.hpp"
-#include "harness/test_job.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -78,7 +78,8 @@ BOOST_FIXTURE_TEST_CASE(what_any_layout_saves_any_other_loads_bit_for_bit_with_o
         Job job = job_on(to, ranks.rank());
         const CheckpointReader reader(checkpoint_folder(run, 7));
         const LoadReport report = load(ranks, job.world(), reader, job.components());
-        if (job.wrong_bytes(7) != 0) fail(ExitCode::bug, "rank {} has {} wrong bytes", ranks.rank(), job.wrong_bytes(7));
+        if (job.wrong_bytes(7) != 0)
+          fail(ExitCode::bug, "rank {} has {} wrong bytes", ranks.rank(), job.wrong_bytes(7));
         if (report.state_digest != digests.front()) fail(ExitCode::bug, "another digest");
       });
     }
@@ -124,7 +125,8 @@ BOOST_FIXTURE_TEST_CASE(state_of_each_rank_follows_its_policy_where_the_ranks_ch
   const auto refused = load_on_two(Remap::exact).first;
   for (const auto& problem : refused)
     BOOST_TEST(says(message_of(problem, ExitCode::usage), "component 'rng' was saved by 3 cells and is loaded by 2"));
-  for (const auto& [remap, cells] : {std::pair(Remap::drop, -1), std::pair(Remap::derive, 0), std::pair(Remap::redistribute, 3)}) {
+  for (const auto& [remap, cells] :
+       {std::pair(Remap::drop, -1), std::pair(Remap::derive, 0), std::pair(Remap::redistribute, 3)}) {
     const auto [problems, remapped] = load_on_two(remap);
     BOOST_TEST(!problems[0]);
     BOOST_TEST(!problems[1]);
@@ -145,7 +147,8 @@ BOOST_FIXTURE_TEST_CASE(one_flipped_bit_in_one_replica_is_named_and_nothing_is_s
     save(ranks, job.components(), job.request(path));
   });
   for (const auto& problem : problems)
-    BOOST_TEST(says(message_of(problem, ExitCode::verdict), "replicas differ in model/wte.weight [0:37, 0:8]: rank 1 against ranks 0,2"));
+    BOOST_TEST(says(message_of(problem, ExitCode::verdict),
+                    "replicas differ in model/wte.weight [0:37, 0:8]: rank 1 against ranks 0,2"));
   BOOST_TEST(list_checkpoints(path).size() == 1u);
   BOOST_TEST(list_checkpoints(path).front().step == 1);
 }
@@ -177,7 +180,7 @@ BOOST_FIXTURE_TEST_CASE(each_validation_level_compares_as_much_as_it_says, Tempo
 
 BOOST_FIXTURE_TEST_CASE(pieces_of_several_blocks_are_read_by_any_box, TemporaryFolder) {
   const World all = single_axis_world(1);
-  const Shape shape{9000, 2100};   // 75.6 MB: pieces of more than a block, whose ends fall within rows
+  const Shape shape{9000, 2100};  // 75.6 MB: pieces of more than a block, whose ends fall within rows
   std::vector<std::uint32_t> values(static_cast<std::size_t>(elements(shape)));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint32_t>(i * 2654435761u);
   Component component;
@@ -192,7 +195,8 @@ BOOST_FIXTURE_TEST_CASE(pieces_of_several_blocks_are_read_by_any_box, TemporaryF
   std::size_t most_blocks = 0;
   for (const IndexedPiece& piece : reader.pieces()) most_blocks = std::max(most_blocks, piece.record.blocks.size());
   BOOST_TEST(most_blocks > 1u);
-  for (const Box& box : std::vector<Box>{{{0, 2099}, {9000, 1}}, {{990, 0}, {30, 2100}}, {{4321, 17}, {1500, 3}}, {{8999, 2099}, {1, 1}}}) {
+  for (const Box& box : std::vector<Box>{
+           {{0, 2099}, {9000, 1}}, {{990, 0}, {30, 2100}}, {{4321, 17}, {1500, 3}}, {{8999, 2099}, {1, 1}}}) {
     std::vector<std::uint32_t> read(static_cast<std::size_t>(elements(box)));
     reader.read("model/x", box, std::as_writable_bytes(std::span(read)));
     std::int64_t wrong = 0;
@@ -230,14 +234,16 @@ BOOST_FIXTURE_TEST_CASE(a_rank_that_fails_in_any_phase_fails_all_and_leaves_the_
     job.advance_to(1);
     save(ranks, job.components(), job.request(path));
   });
-  for (const Phase phase : {Phase::save_plan, Phase::save_stage, Phase::save_write, Phase::save_seal, Phase::save_commit}) {
+  for (const Phase phase :
+       {Phase::save_plan, Phase::save_stage, Phase::save_write, Phase::save_seal, Phase::save_commit}) {
     for (const int victim : {0, 2}) {
       const auto problems = attempt_on_ranks(3, [&](Communicator& ranks) {
         Job job = replica(3, ranks.rank());
         job.advance_to(2);
         SaveRequest request = job.request(path);
         request.enter = [&](Phase now) {
-          if (now == phase && ranks.rank() == victim) fail(ExitCode::storage, "no space left on device in {}", name_of(phase));
+          if (now == phase && ranks.rank() == victim)
+            fail(ExitCode::storage, "no space left on device in {}", name_of(phase));
         };
         save(ranks, job.components(), request);
       });
@@ -252,7 +258,7 @@ BOOST_FIXTURE_TEST_CASE(a_rank_that_fails_in_any_phase_fails_all_and_leaves_the_
         BOOST_TEST(!entry.path().filename().string().starts_with(".stage-"));
     }
   }
-  on_ranks(3, [&](Communicator& ranks) {   // and the next save goes through
+  on_ranks(3, [&](Communicator& ranks) {  // and the next save goes through
     Job job = replica(3, ranks.rank());
     job.advance_to(2);
     save(ranks, job.components(), job.request(path));
@@ -272,10 +278,12 @@ BOOST_FIXTURE_TEST_CASE(a_declaration_that_contradicts_the_layouts_names_the_rig
     std::rethrow_exception(problem_with(Pattern::per_group, {"tp"}));
   } catch (const Error& error) {
     BOOST_TEST(says(error.what(),
-                    "component 'model' is declared per_group(tp), but ranks that differ along tp hold different boxes of 'wte.weight'"));
+                    "component 'model' is declared per_group(tp), but ranks that differ along tp hold different boxes "
+                    "of 'wte.weight'"));
     BOOST_TEST(says(error.hint(), "per_group(dp_replicate)"));
   }
-  BOOST_TEST(says(message_of(problem_with(Pattern::replicated, {}), ExitCode::usage), "is declared replicated, but ranks that differ along tp"));
+  BOOST_TEST(says(message_of(problem_with(Pattern::replicated, {}), ExitCode::usage),
+                  "is declared replicated, but ranks that differ along tp"));
   BOOST_TEST(says(message_of(problem_with(Pattern::per_rank, {}), ExitCode::usage),
                   "each cell owns its tensors whole, but 'wte.weight' is cut over the ranks"));
   BOOST_TEST(!problem_with(Pattern::per_group, {"dp_replicate"}));
@@ -299,14 +307,13 @@ BOOST_FIXTURE_TEST_CASE(what_a_load_and_a_checkpoint_do_not_share_is_an_error, T
     }
     return nullptr;
   };
-  BOOST_TEST(says(message_of(problem_with([](auto& tensors) {
-                               tensors[0].layout.global = {38, 8};
-                             }),
-                             ExitCode::usage),
+  BOOST_TEST(says(message_of(problem_with([](auto& tensors) { tensors[0].layout.global = {38, 8}; }), ExitCode::usage),
                   "model/wte.weight is fp32 (37, 8)"));
-  BOOST_TEST(says(message_of(problem_with([](auto& tensors) { tensors[1].layout.dtype = DType::f16; }), ExitCode::usage),
-                  "model/h.0/bias is bf16 (5)"));
-  BOOST_TEST(says(message_of(problem_with([](auto& tensors) { tensors[2].name = "scole"; }), ExitCode::input), "holds no 'model/scole'"));
+  BOOST_TEST(
+      says(message_of(problem_with([](auto& tensors) { tensors[1].layout.dtype = DType::f16; }), ExitCode::usage),
+           "model/h.0/bias is bf16 (5)"));
+  BOOST_TEST(says(message_of(problem_with([](auto& tensors) { tensors[2].name = "scole"; }), ExitCode::input),
+                  "holds no 'model/scole'"));
   BOOST_TEST(says(message_of(problem_with([](auto& tensors) { tensors.pop_back(); }), ExitCode::usage),
                   "holds model/mask, which nobody asked for"));
   std::vector<Component> more = saved.components();
@@ -314,7 +321,8 @@ BOOST_FIXTURE_TEST_CASE(what_a_load_and_a_checkpoint_do_not_share_is_an_error, T
   BOOST_CHECK_EXCEPTION(load(*ranks, saved.world(), reader, more), Error,
                         [](const Error& error) { return says(error.what(), "holds no component 'rng'"); });
   more.back().required = false;
-  BOOST_TEST(load(*ranks, saved.world(), reader, more).notes.front() == "the checkpoint holds no component 'rng': it starts afresh");
+  BOOST_TEST(load(*ranks, saved.world(), reader, more).notes.front() ==
+             "the checkpoint holds no component 'rng': it starts afresh");
 }
 
 BOOST_FIXTURE_TEST_CASE(replicas_share_the_files_and_each_pattern_has_its_folder, TemporaryFolder) {
@@ -334,7 +342,7 @@ BOOST_FIXTURE_TEST_CASE(replicas_share_the_files_and_each_pattern_has_its_folder
   const auto count = [&](std::int64_t step, const char* folder) {
     return std::distance(std::filesystem::directory_iterator(checkpoint_folder(path, step) / folder), {});
   };
-  BOOST_TEST(count(0, "replicated") == 3);   // the fourth rank has its share with the global state
+  BOOST_TEST(count(0, "replicated") == 3);  // the fourth rank has its share with the global state
   BOOST_TEST(count(0, "per_rank") == 4);
   BOOST_TEST(count(0, "global") == 1);
   BOOST_TEST(count(1, "replicated") == 2);
@@ -359,7 +367,8 @@ BOOST_FIXTURE_TEST_CASE(the_model_opens_under_its_own_names_with_its_aliases, Te
   for (std::int64_t r = 0; r < 3; ++r) {
     for (std::int64_t c = 0; c < 5; ++c) {
       for (int b = 0; b < 4; ++b)
-        BOOST_TEST((row[static_cast<std::size_t>((r * 5 + c) * 4 + b)] == expected_byte("wte.weight", (30 + r) * 8 + 2 + c, b, 1)));
+        BOOST_TEST((row[static_cast<std::size_t>((r * 5 + c) * 4 + b)] ==
+                    expected_byte("wte.weight", (30 + r) * 8 + 2 + c, b, 1)));
     }
   }
   BOOST_CHECK_THROW(find_tensor(*model, "wte.weigth"), Error);

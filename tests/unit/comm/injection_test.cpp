@@ -37,7 +37,8 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_read_is_refused_with_the_accepted_words) {
     const std::string expected = fmt::format("cannot read the injected failure '{}': {}", text, reason);
     BOOST_CHECK_EXCEPTION(parse_injection(text), Error, [&expected](const Error& error) {
       BOOST_TEST(error.what() == expected);
-      return error.code() == ExitCode::usage && error.hint().find("save.commit") != std::string::npos && error.hint().find("stall") != std::string::npos;
+      return error.code() == ExitCode::usage && error.hint().find("save.commit") != std::string::npos &&
+             error.hint().find("stall") != std::string::npos;
     });
   }
 }

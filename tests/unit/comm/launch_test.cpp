@@ -12,7 +12,9 @@ namespace {
 
 /// The launch that a process with only these variables sees.
 Launch launch_with(const std::map<std::string, std::string>& variables) {
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE", "PMI_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}) ::unsetenv(name);
+  for (const char* name :
+       {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE", "PMI_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"})
+    ::unsetenv(name);
   for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
   const Launch launch = launch_of_process();
   for (const auto& [name, value] : variables) ::unsetenv(name.c_str());
@@ -33,11 +35,16 @@ BOOST_AUTO_TEST_CASE(mpirun_and_srun_are_recognised) {
 }
 
 BOOST_AUTO_TEST_CASE(mpirun_inside_an_allocation_counts_not_the_step_of_its_daemons) {
-  const Launch launch = launch_with({{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "1"}, {"OMPI_COMM_WORLD_SIZE", "16"}, {"OMPI_COMM_WORLD_RANK", "9"}});
+  const Launch launch = launch_with({{"SLURM_STEP_NUM_TASKS", "2"},
+                                     {"SLURM_PROCID", "1"},
+                                     {"OMPI_COMM_WORLD_SIZE", "16"},
+                                     {"OMPI_COMM_WORLD_RANK", "9"}});
   BOOST_TEST(launch.ranks == 16);
   BOOST_TEST(launch.rank == 9);
 }
 
-BOOST_AUTO_TEST_CASE(a_batch_script_without_srun_is_alone) { BOOST_TEST(launch_with({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}).ranks == 1); }
+BOOST_AUTO_TEST_CASE(a_batch_script_without_srun_is_alone) {
+  BOOST_TEST(launch_with({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}).ranks == 1);
+}
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -21,7 +21,7 @@ class Child {
   explicit Child(std::vector<std::uint32_t>& values) {
     process_ = ::fork();
     if (process_ == 0) {
-      for (std::uint32_t& value : values) value *= 3;   // in its own memory only
+      for (std::uint32_t& value : values) value *= 3;  // in its own memory only
       raise(SIGSTOP);
       _exit(0);
     }

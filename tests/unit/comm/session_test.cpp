@@ -86,27 +86,30 @@ BOOST_AUTO_TEST_CASE(an_injected_failure_may_happen_in_several_steps_once_in_eac
 
 BOOST_AUTO_TEST_CASE(injected_exits_and_kills_end_the_process_without_a_word) {
   BOOST_TEST(code_of_child([] {
-    Session session(solo_communicator());
-    session.configure(injected("kind=exit,phase=data,code=9"));
-    session.enter(Phase::data);
-  }) == 9);
+               Session session(solo_communicator());
+               session.configure(injected("kind=exit,phase=data,code=9"));
+               session.enter(Phase::data);
+             }) == 9);
   BOOST_TEST(code_of_child([] {
-    Session session(solo_communicator());
-    session.configure(injected("kind=kill,phase=data"));
-    session.enter(Phase::data);
-  }) == 1000 + SIGKILL);
+               Session session(solo_communicator());
+               session.configure(injected("kind=kill,phase=data"));
+               session.enter(Phase::data);
+             }) == 1000 + SIGKILL);
 }
 
 BOOST_AUTO_TEST_CASE(a_phase_that_takes_too_long_ends_the_process_with_code_7_after_telling) {
   BOOST_TEST(code_of_child([] {
-    Session session(solo_communicator());
-    session.on_end([](const Session::End& end) {
-      const std::string expected = "watchdog: rank 0 (" + host_name() + ") in forward of step 3 for 0.2 s: longer than the limit of 0.2 s, the job ends";
-      if (end.explanation != expected || end.code != 7 || end.phase != Phase::forward || end.step != 3) ::_exit(99);
-    });
-    session.configure({.watchdog_s = 0.2, .injection = parse_injection("kind=stall,phase=forward,step=3")});
-    session.enter(Phase::forward, 3);
-  }) == 7);
+               Session session(solo_communicator());
+               session.on_end([](const Session::End& end) {
+                 const std::string expected =
+                     "watchdog: rank 0 (" + host_name() +
+                     ") in forward of step 3 for 0.2 s: longer than the limit of 0.2 s, the job ends";
+                 if (end.explanation != expected || end.code != 7 || end.phase != Phase::forward || end.step != 3)
+                   ::_exit(99);
+               });
+               session.configure({.watchdog_s = 0.2, .injection = parse_injection("kind=stall,phase=forward,step=3")});
+               session.enter(Phase::forward, 3);
+             }) == 7);
 }
 
 BOOST_AUTO_TEST_CASE(a_phase_may_have_a_deadline_of_its_own) {
@@ -127,41 +130,44 @@ BOOST_AUTO_TEST_CASE(a_phase_may_have_a_deadline_of_its_own) {
 
 BOOST_AUTO_TEST_CASE(phases_that_change_in_time_go_on) {
   BOOST_TEST(code_of_child([] {
-    Session session(solo_communicator());
-    session.configure({.watchdog_s = 0.4});
-    for (int step = 0; step < 8; ++step) {
-      session.enter(Phase::forward, step);
-      sleep_ms(100);
-    }
-  }) == 0);
+               Session session(solo_communicator());
+               session.configure({.watchdog_s = 0.4});
+               for (int step = 0; step < 8; ++step) {
+                 session.enter(Phase::forward, step);
+                 sleep_ms(100);
+               }
+             }) == 0);
 }
 
 BOOST_AUTO_TEST_CASE(the_first_signal_stops_after_the_step_the_second_now_and_the_third_at_once) {
   BOOST_TEST(code_of_child([] {
-    Session session(solo_communicator());
-    session.accept_stop_signals();
-    if (session.stop_level() != StopLevel::none) ::_exit(1);
-    ::raise(SIGUSR1);
-    ::raise(SIGUSR1);   // the same request, sent twice
-    if (session.stop_level() != StopLevel::after_step) ::_exit(2);
-    sleep_ms(250);
-    ::raise(SIGTERM);
-    if (session.stop_level() != StopLevel::now) ::_exit(3);
-    sleep_ms(250);
-    ::raise(SIGINT);
-    ::_exit(4);
-  }) == 128 + SIGINT);
+               Session session(solo_communicator());
+               session.accept_stop_signals();
+               if (session.stop_level() != StopLevel::none) ::_exit(1);
+               ::raise(SIGUSR1);
+               ::raise(SIGUSR1);  // the same request, sent twice
+               if (session.stop_level() != StopLevel::after_step) ::_exit(2);
+               sleep_ms(250);
+               ::raise(SIGTERM);
+               if (session.stop_level() != StopLevel::now) ::_exit(3);
+               sleep_ms(250);
+               ::raise(SIGINT);
+               ::_exit(4);
+             }) == 128 + SIGINT);
 }
 
 BOOST_AUTO_TEST_CASE(signals_are_given_back_at_the_end_and_left_alone_unless_asked_for) {
   BOOST_TEST(code_of_child([] {
-    { Session session(solo_communicator()); session.accept_stop_signals(); }
-    ::raise(SIGTERM);
-  }) == 1000 + SIGTERM);
+               {
+                 Session session(solo_communicator());
+                 session.accept_stop_signals();
+               }
+               ::raise(SIGTERM);
+             }) == 1000 + SIGTERM);
   BOOST_TEST(code_of_child([] {
-    Session session(solo_communicator());
-    ::raise(SIGINT);
-  }) == 1000 + SIGINT);
+               Session session(solo_communicator());
+               ::raise(SIGINT);
+             }) == 1000 + SIGINT);
 }
 
 BOOST_AUTO_TEST_CASE(the_firmest_request_counts) {
@@ -172,7 +178,7 @@ BOOST_AUTO_TEST_CASE(the_firmest_request_counts) {
 }
 
 BOOST_AUTO_TEST_CASE(a_last_word_ends_the_process_with_its_code) {
-  BOOST_TEST(code_of_child([] { Session(solo_communicator()).last_word("over", 6); }) == 6);
+  BOOST_TEST(code_of_child([] { Session(solo_communicator()).abort_with("over", 6); }) == 6);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

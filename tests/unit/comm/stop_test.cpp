@@ -31,7 +31,7 @@ BOOST_FIXTURE_TEST_CASE(the_control_file_stops_and_is_removed, Folder) {
   BOOST_TEST((asked.stop == StopLevel::after_step));
   BOOST_TEST(asked.reason == "control file");
   BOOST_TEST(!std::filesystem::exists(control));
-  BOOST_TEST((channels.poll().stop == StopLevel::after_step));   // a request is not forgotten
+  BOOST_TEST((channels.poll().stop == StopLevel::after_step));  // a request is not forgotten
 }
 
 BOOST_FIXTURE_TEST_CASE(save_is_asked_once_and_abort_leaves_now, Folder) {
@@ -41,7 +41,7 @@ BOOST_FIXTURE_TEST_CASE(save_is_asked_once_and_abort_leaves_now, Folder) {
   BOOST_TEST(asks(channels.poll().requests, Request::save));
   BOOST_TEST(!asks(channels.poll().requests, Request::save));
   publish_file(control, "abort");
-  sleep_ms(1100);   // it looks once a second
+  sleep_ms(1100);  // it looks once a second
   BOOST_TEST((channels.poll().stop == StopLevel::now));
 }
 
@@ -64,7 +64,7 @@ BOOST_AUTO_TEST_CASE(the_clock_leaves_time_for_one_more_step_and_a_save) {
   const StopChannels::Asked asked = with_save.poll();
   BOOST_TEST((asked.stop == StopLevel::after_step));
   BOOST_TEST(asked.reason == "max_time");
-  sleep_ms(600);   // a step of 0.6 s: another one would end after 1 s
+  sleep_ms(600);  // a step of 0.6 s: another one would end after 1 s
   BOOST_TEST((without_save.poll().stop == StopLevel::after_step));
 }
 

@@ -25,7 +25,8 @@ BOOST_AUTO_TEST_CASE(truths_outside_sections_are_flags_and_inside_take_a_word_if
   BOOST_TEST(line.config.force);
   BOOST_TEST(line.config.inputs == std::vector<std::string>{"no"}, boost::test_tools::per_element());
   BOOST_TEST(!parse({"--all.flag", "off"}).config.all.flag);
-  BOOST_TEST(parse({"--all.flag", "input"}).config.inputs == std::vector<std::string>{"input"}, boost::test_tools::per_element());
+  BOOST_TEST(parse({"--all.flag", "input"}).config.inputs == std::vector<std::string>{"input"},
+             boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(an_optional_value_comes_after_an_equals_sign_only) {
@@ -40,9 +41,12 @@ BOOST_AUTO_TEST_CASE(lists_are_json_or_repeated_values_and_replace_those_of_file
   Files files;
   files.write("a.yaml", "all: {names: [x, y, z]}\n");
   const auto names = [](const std::vector<std::string>& arguments) { return parse(arguments).config.all.names; };
-  BOOST_TEST(names({"--config", "a.yaml", "--all.names", "b"}) == std::vector<std::string>{"b"}, boost::test_tools::per_element());
-  BOOST_TEST(names({"--all.names", "a, b", "--all.names=c"}) == (std::vector<std::string>{"a, b", "c"}), boost::test_tools::per_element());
-  BOOST_TEST(names({"--all.names", R"(["a\n", "b"])"}) == (std::vector<std::string>{"a\n", "b"}), boost::test_tools::per_element());
+  BOOST_TEST(names({"--config", "a.yaml", "--all.names", "b"}) == std::vector<std::string>{"b"},
+             boost::test_tools::per_element());
+  BOOST_TEST(names({"--all.names", "a, b", "--all.names=c"}) == (std::vector<std::string>{"a, b", "c"}),
+             boost::test_tools::per_element());
+  BOOST_TEST(names({"--all.names", R"(["a\n", "b"])"}) == (std::vector<std::string>{"a\n", "b"}),
+             boost::test_tools::per_element());
   BOOST_TEST(names({"--all.names", "[]"}).empty());
   BOOST_TEST(parse({"--all.pair", "7", "--all.pair", "8"}).config.all.pair[1] == 8);
   BOOST_TEST(problem({"--all.pair", "[1, 2, 3]"}) == "command line: all.pair: 3 values are given, 2 are expected");
@@ -51,7 +55,8 @@ BOOST_AUTO_TEST_CASE(lists_are_json_or_repeated_values_and_replace_those_of_file
 BOOST_AUTO_TEST_CASE(an_element_of_a_list_is_set_after_all_files) {
   Files files;
   files.write("a.yaml", "all:\n  parts: [{name: x}, {name: y, weight: 2}]\n");
-  const Line line = parse({"--all.parts.1.weight", "5", "--config", "a.yaml", "--all.parts.2.name=z", "--all.pair.0", "9"});
+  const Line line =
+      parse({"--all.parts.1.weight", "5", "--config", "a.yaml", "--all.parts.2.name=z", "--all.pair.0", "9"});
   BOOST_TEST_REQUIRE(line.config.all.parts.size() == 3U);
   BOOST_TEST(line.config.all.parts[0].weight == 1);
   BOOST_TEST(line.config.all.parts[1].weight == 5);
@@ -76,11 +81,12 @@ BOOST_AUTO_TEST_CASE(unknown_options_are_refused_with_a_suggestion_and_their_val
   BOOST_TEST(problem({"--dry-rnu"}) == "command line: unknown option --dry-rnu: did you mean --dry-run?");
   BOOST_TEST(problem({"--all"}) == "command line: all is a section: name one of its options, as in --all.KEY VALUE");
   BOOST_TEST(problem({"-x"}) == "command line: unknown option -x");
-  BOOST_TEST(problem({"--all.cou", "5"}).find("unknown option --all.cou") != std::string::npos);   // no abbreviation
+  BOOST_TEST(problem({"--all.cou", "5"}).find("unknown option --all.cou") != std::string::npos);  // no abbreviation
 }
 
 BOOST_AUTO_TEST_CASE(words_after_two_hyphens_are_arguments) {
-  BOOST_TEST(parse({"a", "--", "--force", "-x"}).config.inputs == (std::vector<std::string>{"a", "--force", "-x"}), boost::test_tools::per_element());
+  BOOST_TEST(parse({"a", "--", "--force", "-x"}).config.inputs == (std::vector<std::string>{"a", "--force", "-x"}),
+             boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(shared_options_are_read_and_are_no_part_of_the_configuration) {
@@ -91,7 +97,8 @@ BOOST_AUTO_TEST_CASE(shared_options_are_read_and_are_no_part_of_the_configuratio
   BOOST_TEST((line.common.progress == When::never));
   BOOST_TEST((line.common.color == When::always));
   BOOST_TEST(origin_of(line.settings, "dry_run").empty());
-  BOOST_TEST(problem({"--log-level", "loud"}) == "command line: --log-level: \"loud\" is not one of debug, info, warning, error");
+  BOOST_TEST(problem({"--log-level", "loud"}) ==
+             "command line: --log-level: \"loud\" is not one of debug, info, warning, error");
 }
 
 BOOST_AUTO_TEST_CASE(a_single_wrong_option_is_explained_by_its_own_help) {

@@ -28,7 +28,8 @@ BOOST_AUTO_TEST_SUITE(document)
 
 BOOST_AUTO_TEST_CASE(every_type_is_read_from_a_file) {
   const SampleConfig config = from_yaml(
-      "all:\n  flag: no\n  count: 7\n  rate: 5e-5\n  word: hello\n  color: green\n  limit: 2.5\n  names: [a, b]\n  pair: [3, 4.5]\n"
+      "all:\n  flag: no\n  count: 7\n  rate: 5e-5\n  word: hello\n  color: green\n  limit: 2.5\n  names: [a, b]\n  "
+      "pair: [3, 4.5]\n"
       "  parts:\n    - {name: x}\n    - name: y\n      weight: 2\n  time: 1h30m\n  size: 64MiB\n");
   BOOST_TEST(!config.all.flag);
   BOOST_TEST(config.all.count == 7);
@@ -48,8 +49,10 @@ BOOST_AUTO_TEST_CASE(every_type_is_read_from_a_file) {
 }
 
 BOOST_AUTO_TEST_CASE(truth_words_are_truths_where_a_truth_is_expected_and_text_where_text_is) {
-  for (const char* const word : {"yes", "on", "true", "True", "YES"}) BOOST_TEST(from_yaml(std::string("all: {flag: ") + word + "}").all.flag);
-  for (const char* const word : {"no", "off", "false", "OFF"}) BOOST_TEST(!from_yaml(std::string("all: {flag: ") + word + "}").all.flag);
+  for (const char* const word : {"yes", "on", "true", "True", "YES"})
+    BOOST_TEST(from_yaml(std::string("all: {flag: ") + word + "}").all.flag);
+  for (const char* const word : {"no", "off", "false", "OFF"})
+    BOOST_TEST(!from_yaml(std::string("all: {flag: ") + word + "}").all.flag);
   BOOST_TEST(from_yaml("all: {word: no}").all.word == "no");
   BOOST_TEST(from_yaml("all: {word: 5e-5}").all.word == "5e-5");
   BOOST_TEST(from_yaml("all: {word: 010}").all.word == "010");
@@ -65,30 +68,38 @@ BOOST_AUTO_TEST_CASE(counts_may_be_written_with_exponents_and_separators) {
 }
 
 BOOST_AUTO_TEST_CASE(each_wrong_value_is_named_with_its_place_and_what_is_expected) {
-  BOOST_TEST(yaml_problem("all:\n  count: 101\n") == "c.yaml:2: all.count: 101 is out of range: it must be from 0 to 100");
+  BOOST_TEST(yaml_problem("all:\n  count: 101\n") ==
+             "c.yaml:2: all.count: 101 is out of range: it must be from 0 to 100");
   BOOST_TEST(yaml_problem("all:\n  rate: 0\n") == "c.yaml:2: all.rate: 0 is out of range: it must be greater than 0");
-  BOOST_TEST(yaml_problem("all:\n  color: gren\n") == "c.yaml:2: all.color: \"gren\" is not one of red, green: did you mean \"green\"?");
+  BOOST_TEST(yaml_problem("all:\n  color: gren\n") ==
+             "c.yaml:2: all.color: \"gren\" is not one of red, green: did you mean \"green\"?");
   BOOST_TEST(yaml_problem("all:\n  flag: maybe\n") == "c.yaml:2: all.flag: \"maybe\" is not true or false");
-  BOOST_TEST(yaml_problem("all:\n  count: \"7\"\n") == "c.yaml:2: all.count: \"7\" is in quotes, so it is text; a whole number is expected");
+  BOOST_TEST(yaml_problem("all:\n  count: \"7\"\n") ==
+             "c.yaml:2: all.count: \"7\" is in quotes, so it is text; a whole number is expected");
   BOOST_TEST(yaml_problem("all:\n  word: [a]\n") == "c.yaml:2: all.word: a list is given where text is expected");
   BOOST_TEST(yaml_problem("all:\n  pair: [1]\n") == "c.yaml:2: all.pair: 1 value is given, 2 are expected");
   BOOST_TEST(yaml_problem("all:\n  pair: [1, x]\n") == "c.yaml:2: all.pair.1: \"x\" is not a number");
-  BOOST_TEST(yaml_problem("all:\n  time: soon\n") == "c.yaml:2: all.time: \"soon\" is not of the form DURATION: 90s, 15m or 1h30m");
+  BOOST_TEST(yaml_problem("all:\n  time: soon\n") ==
+             "c.yaml:2: all.time: \"soon\" is not of the form DURATION: 90s, 15m or 1h30m");
   BOOST_TEST(yaml_problem("all:\n  parts:\n    - weight: 1\n") == "c.yaml:3: all.parts.0: the key \"name\" is missing");
-  BOOST_TEST(yaml_problem("all:\n  parts:\n    - {name: x, wieght: 1}\n") == "c.yaml:3: all.parts.0: unknown key \"wieght\": did you mean \"weight\"?");
-  BOOST_TEST(yaml_problem("all:\n  parts:\n    - {name: x, weight: -1}\n") == "c.yaml:3: all.parts.0.weight: -1 is out of range: it must be at least 0");
+  BOOST_TEST(yaml_problem("all:\n  parts:\n    - {name: x, wieght: 1}\n") ==
+             "c.yaml:3: all.parts.0: unknown key \"wieght\": did you mean \"weight\"?");
+  BOOST_TEST(yaml_problem("all:\n  parts:\n    - {name: x, weight: -1}\n") ==
+             "c.yaml:3: all.parts.0.weight: -1 is out of range: it must be at least 0");
 }
 
 BOOST_AUTO_TEST_CASE(an_unknown_key_is_refused_with_a_suggestion) {
   BOOST_TEST(yaml_problem("all:\n  cuont: 1\n") == "c.yaml:2: unknown key \"all.cuont\": did you mean \"all.count\"?");
   BOOST_TEST(yaml_problem("count: 1\n") == "c.yaml:1: unknown key \"count\": did you mean \"all.count\"?");
-  BOOST_TEST(yaml_problem("all.count: 1\n") == "c.yaml:1: in a file, \"all.count\" is written as \"count\" below \"all:\"");
+  BOOST_TEST(yaml_problem("all.count: 1\n") ==
+             "c.yaml:1: in a file, \"all.count\" is written as \"count\" below \"all:\"");
   BOOST_TEST(yaml_problem("zebra_crossing: 1\n") == "c.yaml:1: unknown key \"zebra_crossing\"");
   BOOST_TEST(yaml_problem("all: 3\n") == "c.yaml:1: \"all\" is a section: \"3\" is given where its keys are expected");
 }
 
 BOOST_AUTO_TEST_CASE(two_values_and_broken_yaml_are_named_with_their_lines) {
-  BOOST_TEST(yaml_problem("all:\n  count: 1\n  flag: no\n  count: 2\n") == "c.yaml:4: \"count\" is given twice, first at c.yaml:2");
+  BOOST_TEST(yaml_problem("all:\n  count: 1\n  flag: no\n  count: 2\n") ==
+             "c.yaml:4: \"count\" is given twice, first at c.yaml:2");
   const std::string broken = yaml_problem("all:\n  count: [1\n");
   BOOST_TEST(broken.starts_with("c.yaml:"));
   BOOST_TEST(broken.find("not valid YAML") != std::string::npos);
@@ -120,7 +131,8 @@ BOOST_AUTO_TEST_CASE(a_contradiction_names_where_its_options_came_from_unless_th
   Files files;
   files.write("a.yaml", "all:\n  count: 13\n");
   BOOST_TEST(problem({"--config", "a.yaml"}) == "13 is bad luck (all.count from a.yaml:2)");
-  BOOST_TEST(problem({"--config", "a.yaml", "--all.count", "x"}) == "command line: all.count: \"x\" is not a whole number");
+  BOOST_TEST(problem({"--config", "a.yaml", "--all.count", "x"}) ==
+             "command line: all.count: \"x\" is not a whole number");
 }
 
 BOOST_AUTO_TEST_CASE(presets_lie_below_the_file_that_names_them_and_later_files_above) {
@@ -153,11 +165,17 @@ BOOST_AUTO_TEST_CASE(other_dialects_and_their_presets_are_refused_by_name) {
   BOOST_TEST(from_yaml("dialect: lockstep\nall: {count: 4}\n").all.count == 4);
   for (const char* const name : {"forgather", "xorl", "transformers"}) {
     const std::string text = yaml_problem(fmt::format("dialect: {}\nanything: 3\n", name));
-    BOOST_TEST(text == fmt::format("c.yaml:1: this version does not read files in the dialect \"{}\": write the options under their names in "
-                                   "lockstep's own", name));
+    BOOST_TEST(
+        text ==
+        fmt::format(
+            "c.yaml:1: this version does not read files in the dialect \"{}\": write the options under their names in "
+            "lockstep's own",
+            name));
   }
-  BOOST_TEST(yaml_problem("dialect: klingon\n") == "c.yaml:1: there is no dialect \"klingon\": the only one is lockstep");
-  BOOST_TEST(yaml_problem("preset: xorl\n") == "c.yaml:1: this version does not have the preset \"xorl\": name a configuration file");
+  BOOST_TEST(yaml_problem("dialect: klingon\n") ==
+             "c.yaml:1: there is no dialect \"klingon\": the only one is lockstep");
+  BOOST_TEST(yaml_problem("preset: xorl\n") ==
+             "c.yaml:1: this version does not have the preset \"xorl\": name a configuration file");
   BOOST_TEST(yaml_problem("preset: none.yaml\n") == "c.yaml:1: there is no preset file none.yaml");
   BOOST_TEST(yaml_problem("preset: c.yaml\n") == "c.yaml:1: preset c.yaml leads back to itself");
 }

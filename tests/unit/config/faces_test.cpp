@@ -17,7 +17,8 @@ using namespace lockstep::test;
 
 namespace {
 
-using Configs = boost::mpl::list<TrainConfig, PrepareConfig, InspectConfig, ReshardConfig, FinalizeConfig, SampleConfig>;
+using Configs =
+    boost::mpl::list<TrainConfig, PrepareConfig, InspectConfig, ReshardConfig, FinalizeConfig, SampleConfig>;
 
 template <class Config>
 DocumentedTool documented() {
@@ -68,13 +69,16 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(help_manual_and_completions_show_the_declared_opti
   const DocumentedTool tool = documented<Config>();
   const std::set<std::string> expected = declared<Config>();
   BOOST_TEST_REQUIRE(expected.size() > 8U);
-  BOOST_TEST(all_matches(help_text(tool), "^  (?:-., )?(--[A-Za-z0-9._-]+)") == expected, boost::test_tools::per_element());
+  BOOST_TEST(all_matches(help_text(tool), "^  (?:-., )?(--[A-Za-z0-9._-]+)") == expected,
+             boost::test_tools::per_element());
   std::set<std::string> in_manual = all_matches(mdoc_options(tool), "^\\.It Fl (?:. , Fl )?\"?(-[A-Za-z0-9._-]+)");
   std::set<std::string> in_manual_spelled;
   for (const std::string& name : in_manual) in_manual_spelled.insert("-" + name);
   BOOST_TEST(in_manual_spelled == expected, boost::test_tools::per_element());
-  BOOST_TEST(all_matches(bash_completion(tool), "^      (--[A-Za-z0-9._-]+)$") == expected, boost::test_tools::per_element());
-  BOOST_TEST(all_matches(zsh_completion(tool), "^  '\\*?(--[A-Za-z0-9._-]+?)(?:=-?)?\\[") == expected, boost::test_tools::per_element());
+  BOOST_TEST(all_matches(bash_completion(tool), "^      (--[A-Za-z0-9._-]+)$") == expected,
+             boost::test_tools::per_element());
+  BOOST_TEST(all_matches(zsh_completion(tool), "^  '\\*?(--[A-Za-z0-9._-]+?)(?:=-?)?\\[") == expected,
+             boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(help_is_at_most_100_columns_wide_and_every_option_has_a_text, Config, Configs) {

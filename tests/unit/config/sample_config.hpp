@@ -63,7 +63,11 @@ inline void describe(Declaration& visit, SampleConfig& config) {
   });
 }
 inline Tool tool_of(const SampleConfig&) {
-  return {.name = "sample", .summary = "show every type", .synopsis = {"[OPTION...] INPUT..."}, .dry_run = Tool::DryRun::yes, .output = Tool::Output::text_or_json};
+  return {.name = "sample",
+          .summary = "show every type",
+          .synopsis = {"[OPTION...] INPUT..."},
+          .dry_run = Tool::DryRun::yes,
+          .output = Tool::Output::text_or_json};
 }
 inline void check(const SampleConfig& config, Problems& problems) {
   if (config.all.count == 13) problems.add({"all.count"}, "13 is bad luck");

@@ -1,8 +1,8 @@
+#include "config/train_config.hpp"
 #include "config/finalize_config.hpp"
 #include "config/inspect_config.hpp"
 #include "config/prepare_config.hpp"
 #include "config/reshard_config.hpp"
-#include "config/train_config.hpp"
 #include "sample_config.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -12,7 +12,9 @@ using namespace lockstep::test;
 
 namespace {
 
-const std::string minimal = "model: {config: m.json}\ndata: {path: d, sequence_length: 8}\ntrain: {run_dir: r, max_steps: 10, global_batch: 4}\n";
+const std::string minimal =
+    "model: {config: m.json}\ndata: {path: d, sequence_length: 8}\ntrain: {run_dir: r, max_steps: 10, global_batch: "
+    "4}\n";
 
 std::string train_problem(std::vector<std::string> more) {
   Files files;
@@ -34,7 +36,8 @@ BOOST_AUTO_TEST_SUITE(train_config)
 
 BOOST_AUTO_TEST_CASE(what_a_run_cannot_do_without_is_asked_for_at_once) {
   const std::string text = message_of<TrainConfig>({});
-  for (const char* const name : {"data.path", "data.sequence_length", "train.run_dir", "train.max_steps", "train.global_batch", "model.config or model.path"}) {
+  for (const char* const name : {"data.path", "data.sequence_length", "train.run_dir", "train.max_steps",
+                                 "train.global_batch", "model.config or model.path"}) {
     BOOST_TEST(text.find(std::string(name) + " is needed") != std::string::npos, name);
   }
   BOOST_TEST(train_problem({}).empty());
@@ -43,21 +46,33 @@ BOOST_AUTO_TEST_CASE(what_a_run_cannot_do_without_is_asked_for_at_once) {
 BOOST_AUTO_TEST_CASE(contradictions_are_refused_with_both_options_named) {
   BOOST_TEST(train_problem({"--model.path", "w"}).find("both name a network") != std::string::npos);
   BOOST_TEST(train_problem({"--model.path", "w"}).find("(model.config from c.yaml:1)") != std::string::npos);
-  BOOST_TEST(train_problem({"--model.dropout", "0.1"}) == "this version trains without dropout: model.dropout must be 0");
+  BOOST_TEST(train_problem({"--model.dropout", "0.1"}) ==
+             "this version trains without dropout: model.dropout must be 0");
   BOOST_TEST(train_problem({"--model.dropout", "0"}).empty());
   BOOST_TEST(train_problem({"--train.device", "cuda"}).find("trains on the CPU only") != std::string::npos);
-  BOOST_TEST(train_problem({"--schedule.warmup_steps", "11"}).find("warm-up takes 11 steps, but the decay ends at step 10") != std::string::npos);
-  BOOST_TEST(train_problem({"--schedule.min_lr", "0.1"}).find("schedule.min_lr 0.1 is above the peak, optimizer.lr 0.0003") != std::string::npos);
-  BOOST_TEST(train_problem({"--schedule.name", "constant", "--schedule.min_lr", "1e-5"}).find("does not decay") != std::string::npos);
-  BOOST_TEST(train_problem({"--train.micro_batch", "5"}).find("train.micro_batch 5 is more than train.global_batch 4") != std::string::npos);
-  BOOST_TEST(train_problem({"--parallel.dp_replicate", "5"}).find("5 ranks cannot share 4 samples") != std::string::npos);
+  BOOST_TEST(
+      train_problem({"--schedule.warmup_steps", "11"}).find("warm-up takes 11 steps, but the decay ends at step 10") !=
+      std::string::npos);
+  BOOST_TEST(
+      train_problem({"--schedule.min_lr", "0.1"}).find("schedule.min_lr 0.1 is above the peak, optimizer.lr 0.0003") !=
+      std::string::npos);
+  BOOST_TEST(train_problem({"--schedule.name", "constant", "--schedule.min_lr", "1e-5"}).find("does not decay") !=
+             std::string::npos);
+  BOOST_TEST(
+      train_problem({"--train.micro_batch", "5"}).find("train.micro_batch 5 is more than train.global_batch 4") !=
+      std::string::npos);
+  BOOST_TEST(train_problem({"--parallel.dp_replicate", "5"}).find("5 ranks cannot share 4 samples") !=
+             std::string::npos);
   BOOST_TEST(train_problem({"--train.callbacks", "sample"}).find("sample.prompts is empty") != std::string::npos);
   BOOST_TEST(train_problem({"--optimizer.betas", "[0.9, 1]"}).find("must be below 1") != std::string::npos);
-  BOOST_TEST(train_problem({"--optimizer.groups", "[{match: \"(\"}]"}) == "command line: optimizer.groups.0.match: \"(\" is not a regular expression: missing closing parenthesis, at character 2");
+  BOOST_TEST(train_problem({"--optimizer.groups", "[{match: \"(\"}]"}) ==
+             "command line: optimizer.groups.0.match: \"(\" is not a regular expression: missing closing parenthesis, "
+             "at character 2");
 }
 
 BOOST_AUTO_TEST_CASE(hidden_and_command_line_options_are_in_no_printed_configuration) {
-  const std::string printed = to_yaml(train_line({"--print-program=2"}).settings, tool_of(TrainConfig{}), PrintExtent::full);
+  const std::string printed =
+      to_yaml(train_line({"--print-program=2"}).settings, tool_of(TrainConfig{}), PrintExtent::full);
   BOOST_TEST(printed.find("inject") == std::string::npos);
   BOOST_TEST(printed.find("print_program") == std::string::npos);
   BOOST_TEST(train_line({"--print-program=2"}).config.print_program->rank == 2);
@@ -65,16 +80,19 @@ BOOST_AUTO_TEST_CASE(hidden_and_command_line_options_are_in_no_printed_configura
   BOOST_TEST(*train_line({"--train.inject", "rank=1,kind=nan"}).config.train.inject == "rank=1,kind=nan");
   Files files;
   files.write("p.yaml", "print_program: all\n");
-  BOOST_TEST(message_of<TrainConfig>({"p.yaml"}).find("p.yaml:1: --print-program: this option belongs on the command line") != std::string::npos);
+  BOOST_TEST(
+      message_of<TrainConfig>({"p.yaml"}).find("p.yaml:1: --print-program: this option belongs on the command line") !=
+      std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(a_resumed_run_may_change_what_does_not_alter_its_trajectory) {
   const std::string saved = to_yaml(train_line().settings, tool_of(TrainConfig{}), PrintExtent::full);
   BOOST_TEST(differing_fixed_options(saved, "config.yaml", train_line().config).empty());
-  TrainConfig later = train_line({"--train.micro_batch", "1", "--log.every", "1", "--eval.every", "5", "--train.recompute",
-                                  "block"}).config;
+  TrainConfig later =
+      train_line({"--train.micro_batch", "1", "--log.every", "1", "--eval.every", "5", "--train.recompute", "block"})
+          .config;
   later.train.max_steps = 20;
-  later.schedule.decay_steps = decay_steps_of(train_line().config);   // without it the decay would move with max_steps
+  later.schedule.decay_steps = decay_steps_of(train_line().config);  // without it the decay would move with max_steps
   later.data.path = "moved";
   BOOST_TEST(differing_fixed_options(saved, "config.yaml", later).empty());
 }
@@ -90,7 +108,9 @@ BOOST_AUTO_TEST_CASE(a_decay_that_ends_at_max_steps_may_not_move_unless_the_rate
   const CommandLine<TrainConfig> constant = train_line({"--schedule.name", "constant"});
   TrainConfig longer = constant.config;
   longer.train.max_steps += 10;
-  BOOST_TEST(differing_fixed_options(to_yaml(constant.settings, tool_of(TrainConfig{}), PrintExtent::full), "config.yaml", longer).empty());
+  BOOST_TEST(differing_fixed_options(to_yaml(constant.settings, tool_of(TrainConfig{}), PrintExtent::full),
+                                     "config.yaml", longer)
+                 .empty());
 }
 
 BOOST_AUTO_TEST_CASE(a_resumed_run_must_not_change_what_does) {
@@ -103,15 +123,18 @@ BOOST_AUTO_TEST_CASE(a_resumed_run_must_not_change_what_does) {
   const std::vector<Difference> differences = differing_fixed_options(saved, "config.yaml", now);
   std::vector<std::string> found;
   for (const Difference& one : differences) found.push_back(one.option + ": " + one.saved + " -> " + one.now);
-  const std::vector<std::string> expected{"optimizer.lr: 0.0003 -> 0.01", "optimizer.clip_norm: null -> 1.0",
-                                          "optimizer.groups: [] -> [{match: \"head\", lr_scale: 2.0, weight_decay: null}]", "train.seed: 0 -> 7"};
+  const std::vector<std::string> expected{
+      "optimizer.lr: 0.0003 -> 0.01", "optimizer.clip_norm: null -> 1.0",
+      "optimizer.groups: [] -> [{match: \"head\", lr_scale: 2.0, weight_decay: null}]", "train.seed: 0 -> 7"};
   BOOST_TEST(found == expected, boost::test_tools::per_element());
   BOOST_CHECK_THROW(differing_fixed_options("model: [", "config.yaml", now), Error);
   BOOST_CHECK_THROW(differing_fixed_options("nonsense: 3\n", "config.yaml", now), Error);
 }
 
 BOOST_AUTO_TEST_CASE(the_other_programs_take_flags_and_arguments) {
-  const PrepareConfig prepare = parse_command_line<PrepareConfig>({"a.txt", "b", "-o", "out", "--data.validation", "tail:0.1", "--data.tokenizer=chars"}).config;
+  const PrepareConfig prepare = parse_command_line<PrepareConfig>({"a.txt", "b", "-o", "out", "--data.validation",
+                                                                   "tail:0.1", "--data.tokenizer=chars"})
+                                    .config;
   BOOST_TEST(prepare.inputs.size() == 2U);
   BOOST_TEST(prepare.output == "out");
   BOOST_TEST((prepare.data.validation.by == ValidationSplit::By::tail));
@@ -120,18 +143,23 @@ BOOST_AUTO_TEST_CASE(the_other_programs_take_flags_and_arguments) {
   BOOST_TEST((*inspect.verify == VerifyLevel::hashes));
   BOOST_TEST((*parse_command_line<InspectConfig>({"--verify", "run"}).config.verify == VerifyLevel::sizes));
   BOOST_TEST(parse_command_line<ReshardConfig>({"c", "--to", "parts=3", "--output", "o", "-n"}).config.to->parts == 3);
-  BOOST_TEST((parse_command_line<FinalizeConfig>({"c", "--recipe", "int8", "--output", "o"}).config.recipe == Recipe::int8));
+  BOOST_TEST(
+      (parse_command_line<FinalizeConfig>({"c", "--recipe", "int8", "--output", "o"}).config.recipe == Recipe::int8));
 }
 
 BOOST_AUTO_TEST_CASE(the_other_programs_refuse_contradictions) {
   BOOST_TEST(message_of<PrepareConfig>({}).find("INPUT is needed: text (.txt)") != std::string::npos);
-  BOOST_TEST(message_of<PrepareConfig>({"a"}) == "--output is needed: folder to create, with token shards and their description");
+  BOOST_TEST(message_of<PrepareConfig>({"a"}) ==
+             "--output is needed: folder to create, with token shards and their description");
   BOOST_TEST(message_of<InspectConfig>({"a", "--diff"}).find("--diff compares two checkpoints") != std::string::npos);
   BOOST_TEST(message_of<InspectConfig>({"a", "--tree", "--verify"}).find("separate questions") != std::string::npos);
   BOOST_TEST(message_of<InspectConfig>({"a", "b", "c"}).find("at most a checkpoint") != std::string::npos);
-  BOOST_TEST(message_of<ReshardConfig>({"c", "--output", "o"}).find("--to parts=N or --consolidate is needed") != std::string::npos);
-  BOOST_TEST(message_of<ReshardConfig>({"c", "d", "--output", "o", "--consolidate"}) == "command line: unexpected argument \"d\"");
-  BOOST_TEST(message_of<FinalizeConfig>({"c", "--output", "o", "--recipe", "int8", "--dtype", "fp32"}).find("does not go with it") != std::string::npos);
+  BOOST_TEST(message_of<ReshardConfig>({"c", "--output", "o"}).find("--to parts=N or --consolidate is needed") !=
+             std::string::npos);
+  BOOST_TEST(message_of<ReshardConfig>({"c", "d", "--output", "o", "--consolidate"}) ==
+             "command line: unexpected argument \"d\"");
+  BOOST_TEST(message_of<FinalizeConfig>({"c", "--output", "o", "--recipe", "int8", "--dtype", "fp32"})
+                 .find("does not go with it") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,6 +1,6 @@
+#include "config/values.hpp"
 #include "base/error.hpp"
 #include "config/reshard_config.hpp"
-#include "config/values.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -34,7 +34,8 @@ void round_trips(const std::vector<std::string>& texts) {
 BOOST_AUTO_TEST_SUITE(values)
 
 BOOST_AUTO_TEST_CASE(the_text_of_a_value_reads_back_to_it) {
-  round_trips<Seconds>({"0", "0.25", "59", "90s", "15m", "1h", "1h30m", "2h15m10s", "1d", "123456789012h", "9007199254740993s", "1e+18s"});
+  round_trips<Seconds>({"0", "0.25", "59", "90s", "15m", "1h", "1h30m", "2h15m10s", "1d", "123456789012h",
+                        "9007199254740993s", "1e+18s"});
   round_trips<ByteSize>({"0", "512", "64MiB", "5GB", "1.5KiB"});
   round_trips<Resume>({"auto", "never", "latest", "best", "0", "1200", "runs/a/checkpoints/step-5", "./x"});
   round_trips<ValidationSplit>({"none", "hash:0.01", "tail:0.1"});
@@ -45,18 +46,21 @@ BOOST_AUTO_TEST_CASE(the_text_of_a_value_reads_back_to_it) {
 }
 
 BOOST_AUTO_TEST_CASE(texts_of_another_form_are_refused) {
-  for (const char* const text : {"", "soon", "-5s", "inf", "5 parsecs", "9007199254740993h"}) BOOST_TEST(refused<Seconds>(text), text);
+  for (const char* const text : {"", "soon", "-5s", "inf", "5 parsecs", "9007199254740993h"})
+    BOOST_TEST(refused<Seconds>(text), text);
   for (const char* const text : {"", "big", "-1", "inf", "5 apples"}) BOOST_TEST(refused<ByteSize>(text), text);
   for (const char* const text : {"", "newest", "-1", "1.5"}) BOOST_TEST(refused<Resume>(text), text);
-  for (const char* const text : {"", "hash", "hash:", "hash:1", "tail:0", "tail:-0.1", "tail:nan", "head:0.1", "tail:0.1x"}) {
+  for (const char* const text :
+       {"", "hash", "hash:", "hash:1", "tail:0", "tail:-0.1", "tail:nan", "head:0.1", "tail:0.1x"}) {
     BOOST_TEST(refused<ValidationSplit>(text), text);
   }
-  for (const char* const text : {"", "parts=0", "parts=", "4", "{\"parts\": 0}", "{\"parts\": \"2\"}", "{", "{\"pieces\": 2}"}) {
+  for (const char* const text :
+       {"", "parts=0", "parts=", "4", "{\"parts\": 0}", "{\"parts\": \"2\"}", "{", "{\"pieces\": 2}"}) {
     BOOST_TEST(refused<ReshardTarget>(text), text);
   }
   BOOST_TEST(refused<RankChoice>("-1"));
   BOOST_TEST(refused<NamePattern>("(unclosed"));
-  BOOST_TEST(refused<NamePattern>(std::string(2000, '(') + std::string(2000, ')')));   // no stack is exhausted
+  BOOST_TEST(refused<NamePattern>(std::string(2000, '(') + std::string(2000, ')')));  // no stack is exhausted
   BOOST_TEST(refused<NamePattern>(std::string(5000, 'a')));
 }
 
@@ -70,8 +74,10 @@ BOOST_AUTO_TEST_CASE(a_pattern_is_looked_for_anywhere_in_a_name) {
 
 BOOST_AUTO_TEST_CASE(a_pattern_that_would_search_for_ever_is_an_error) {
   const NamePattern pattern = NamePattern::parse("(.+.+)+[!?]");
-  BOOST_CHECK_EXCEPTION(pattern.matches("model.layers.0.mlp.up_proj.weight.of.a.name.that.is.long"), Error,
-                        [](const Error& error) { return error.code() == ExitCode::usage && std::string(error.what()).find("too many steps") != std::string::npos; });
+  BOOST_CHECK_EXCEPTION(
+      pattern.matches("model.layers.0.mlp.up_proj.weight.of.a.name.that.is.long"), Error, [](const Error& error) {
+        return error.code() == ExitCode::usage && std::string(error.what()).find("too many steps") != std::string::npos;
+      });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

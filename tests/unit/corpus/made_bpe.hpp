@@ -1,5 +1,5 @@
-// A small byte-level BPE with random merges, written as tokenizer.json, and its ids by the definition: scan for the pair of lowest rank,
-// join its leftmost occurrence, repeat.
+// A small byte-level BPE with random merges, written as tokenizer.json, and its ids by the definition: scan for the
+// pair of lowest rank, join its leftmost occurrence, repeat.
 #pragma once
 
 #include "base/files.hpp"
@@ -17,8 +17,8 @@
 namespace lockstep::test {
 
 struct MadeBpe {
-  std::vector<std::string> tokens;                                   // bytes, by id
-  std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> joined;   // in order of rank: the id grows with the rank
+  std::vector<std::string> tokens;                                       // bytes, by id
+  std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> joined;  // in order of rank: the id grows with the rank
 
   /// `merges` merges over `alphabet`, so that texts over it join much.
   MadeBpe(const std::string& alphabet, int merges, unsigned seed) {
@@ -62,7 +62,8 @@ struct MadeBpe {
     for (std::size_t id = 0; id < tokens.size(); ++id) vocabulary[to_byte_level(tokens[id])] = id;
     std::vector<std::pair<std::int32_t, Json>> ranked;
     for (const auto& [pair, id] : joined) {
-      ranked.emplace_back(id, Json{to_byte_level(tokens[static_cast<std::size_t>(pair.first)]), to_byte_level(tokens[static_cast<std::size_t>(pair.second)])});
+      ranked.emplace_back(id, Json{to_byte_level(tokens[static_cast<std::size_t>(pair.first)]),
+                                   to_byte_level(tokens[static_cast<std::size_t>(pair.second)])});
     }
     std::ranges::sort(ranked, {}, [](const auto& entry) { return entry.first; });
     Json merges = Json::array();

@@ -3,8 +3,8 @@
 #include "corpus/utf8.hpp"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include <boost/test/unit_test.hpp>
 #include <pcre2.h>
+#include <boost/test/unit_test.hpp>
 
 #include <algorithm>
 #include <memory>
@@ -32,12 +32,14 @@ class Expression {
     const std::string_view expression = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
     int error = 0;
     PCRE2_SIZE where = 0;
-    pcre2_code* const code = pcre2_compile(units(expression), expression.size(), PCRE2_UTF | PCRE2_UCP, &error, &where, nullptr);
+    pcre2_code* const code =
+        pcre2_compile(units(expression), expression.size(), PCRE2_UTF | PCRE2_UCP, &error, &where, nullptr);
     BOOST_REQUIRE(code != nullptr);
     return code;
   }
   std::unique_ptr<pcre2_code, decltype(&pcre2_code_free)> code_{compiled(), pcre2_code_free};
-  std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match_{pcre2_match_data_create(1, nullptr), pcre2_match_data_free};
+  std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match_{pcre2_match_data_create(1, nullptr),
+                                                                             pcre2_match_data_free};
 };
 
 std::string random_text(std::mt19937& random, const std::u32string& characters, std::size_t length) {
@@ -62,14 +64,17 @@ std::u32string many_characters() {
 BOOST_AUTO_TEST_SUITE(pieces)
 
 BOOST_AUTO_TEST_CASE(pieces_are_those_of_the_regular_expression) {
-  const std::vector<std::u32string> alphabets = {U"'stmdrevlx ", U"''  sl\n", U" \t\n\r\v\f\u0085\u00A0\u2003\u3000\u200B", U"ab \n\u2003", U"a1.é² \u0301\n",
-                                                 U"don't we'll I've 1999—日本語 ½٣", many_characters()};
+  const std::vector<std::u32string> alphabets = {
+      U"'stmdrevlx ",   U"''  sl\n",       U" \t\n\r\v\f\u0085\u00A0\u2003\u3000\u200B",
+      U"ab \n\u2003",   U"a1.é² \u0301\n", U"don't we'll I've 1999—日本語 ½٣",
+      many_characters()};
   const PiecePattern pattern = PiecePattern::gpt2();
   PieceCutter cutter(pattern);
   const Expression expression;
   std::mt19937 random(11);
   for (int round = 0; round < 20000; ++round) {
-    const std::string text = random_text(random, alphabets[static_cast<std::size_t>(round) % alphabets.size()], 1 + random() % 40);
+    const std::string text =
+        random_text(random, alphabets[static_cast<std::size_t>(round) % alphabets.size()], 1 + random() % 40);
     for (std::size_t begin = 0; begin < text.size();) {
       const std::size_t end = cutter.end_of_piece(text, begin);
       BOOST_REQUIRE_EQUAL(end, expression.end_of_piece(text, begin));
@@ -100,7 +105,9 @@ BOOST_AUTO_TEST_CASE(a_cache_met_by_more_pieces_than_it_has_places_gives_right_i
   PieceCache cache;
   const auto entry_of = [](std::int32_t number) {
     const std::string digits = std::to_string(number);
-    return PieceCache::Entry{key_of_piece(digits + " and what follows", 0, digits.size()), 1 + static_cast<std::uint32_t>(number) % 3, {number, number + 1, number + 2}};
+    return PieceCache::Entry{key_of_piece(digits + " and what follows", 0, digits.size()),
+                             1 + static_cast<std::uint32_t>(number) % 3,
+                             {number, number + 1, number + 2}};
   };
   BOOST_TEST((cache.find(entry_of(0).key) == nullptr));
   int found = 0;

@@ -4,9 +4,9 @@
 #include "corpus/json_lines.hpp"
 #include "harness/temporary_folder.hpp"
 
-#include <boost/test/unit_test.hpp>
 #include <zlib.h>
 #include <zstd.h>
+#include <boost/test/unit_test.hpp>
 
 #include <random>
 
@@ -74,7 +74,8 @@ std::vector<std::string> documents_of(const Path& path, const std::string& field
   BlockReader reader(inputs.files, [](std::string_view text) { return text.size(); });
   JsonLines lines(field);
   std::vector<std::string> documents;
-  for (TextBlock block; reader.next(block);) lines.for_each(block, [&](std::string_view text) { documents.emplace_back(text); });
+  for (TextBlock block; reader.next(block);)
+    lines.for_each(block, [&](std::string_view text) { documents.emplace_back(text); });
   return documents;
 }
 
@@ -85,7 +86,7 @@ BOOST_FIXTURE_TEST_SUITE(readers, TemporaryFolder)
 BOOST_AUTO_TEST_CASE(a_text_reads_equal_plain_and_compressed_in_the_same_blocks) {
   const std::string text = many_lines(900000);
   publish_file(path / "a.txt", text);
-  publish_file(path / "b.txt.gz", gzipped(text.substr(0, 1000)) + gzipped(text.substr(1000)));   // two members
+  publish_file(path / "b.txt.gz", gzipped(text.substr(0, 1000)) + gzipped(text.substr(1000)));  // two members
   publish_file(path / "c.txt.zst", zstandard(text.substr(0, 500000)) + zstandard(text.substr(500000)));
   const Read plain = read_all(path / "a.txt");
   BOOST_TEST((plain.text == text));
@@ -100,7 +101,7 @@ BOOST_AUTO_TEST_CASE(a_text_reads_equal_plain_and_compressed_in_the_same_blocks)
 
 BOOST_AUTO_TEST_CASE(a_line_without_an_end_is_refused_before_it_fills_the_memory) {
   constexpr std::size_t limit = std::size_t{1} << 20;
-  publish_file(path / "a.jsonl.gz", gzipped("{}\n" + std::string(limit * 20, 'x')));   // a small file
+  publish_file(path / "a.jsonl.gz", gzipped("{}\n" + std::string(limit * 20, 'x')));  // a small file
   publish_file(path / "b.txt", std::string(limit * 3, 'x'));
   const auto refused = [&](const char* name, const LastCut& last_cut, const std::string& message) {
     const auto inputs = find_inputs({(path / name).string()});
@@ -108,8 +109,11 @@ BOOST_AUTO_TEST_CASE(a_line_without_an_end_is_refused_before_it_fills_the_memory
     TextBlock block;
     BOOST_CHECK_EXCEPTION(while (reader.next(block)) continue, Error, input_error(message));
   };
-  refused("a.jsonl.gz", [](std::string_view text) { return text.size(); }, "a.jsonl.gz:2: a line has more than 1.0 MiB");
-  refused("b.txt", [](std::string_view) { return std::size_t{0}; }, "b.txt:1: text that its tokenizer cannot take in parts has more than 1.0 MiB");
+  refused(
+      "a.jsonl.gz", [](std::string_view text) { return text.size(); }, "a.jsonl.gz:2: a line has more than 1.0 MiB");
+  refused(
+      "b.txt", [](std::string_view) { return std::size_t{0}; },
+      "b.txt:1: text that its tokenizer cannot take in parts has more than 1.0 MiB");
 }
 
 BOOST_AUTO_TEST_CASE(blocks_of_a_text_tell_document_lines_and_hash_and_never_cut_a_character) {
@@ -141,18 +145,20 @@ BOOST_AUTO_TEST_CASE(a_text_without_a_cut_is_one_block) {
 }
 
 BOOST_AUTO_TEST_CASE(json_lines_give_their_field_whatever_their_length_and_place) {
-  std::string lines = "\xEF\xBB\xBF";   // a byte order mark
+  std::string lines = "\xEF\xBB\xBF";  // a byte order mark
   std::vector<std::string> expected;
   std::mt19937 random(2);
   for (int i = 0; i < 3000; ++i) {
-    const std::string text = i % 500 == 7 ? std::string(400000, 'x') : fmt::format("document {} é \" \\ {}", i, std::string(random() % 300, 'y'));
+    const std::string text = i % 500 == 7 ? std::string(400000, 'x')
+                                          : fmt::format("document {} é \" \\ {}", i, std::string(random() % 300, 'y'));
     expected.push_back(text);
     std::string escaped;
     for (const char c : text) escaped += c == '"' ? "\\u0022" : c == '\\' ? "\\\\" : std::string(1, c);
-    lines += fmt::format("{{\"id\": {}, \"text\": \"{}\", \"more\": [1, {{}}]}}{}", i, escaped, i % 3 == 0 ? "\r\n" : "\n");
+    lines +=
+        fmt::format("{{\"id\": {}, \"text\": \"{}\", \"more\": [1, {{}}]}}{}", i, escaped, i % 3 == 0 ? "\r\n" : "\n");
     if (i % 100 == 0) lines += "  \n";
   }
-  lines.pop_back();   // no line end at the end
+  lines.pop_back();  // no line end at the end
   publish_file(path / "a.jsonl", lines);
   BOOST_TEST((documents_of(path / "a.jsonl") == expected));
   publish_file(path / "a.jsonl.zst", zstandard(lines));
@@ -162,10 +168,15 @@ BOOST_AUTO_TEST_CASE(json_lines_give_their_field_whatever_their_length_and_place
 BOOST_AUTO_TEST_CASE(a_bad_line_is_named_with_its_reason) {
   const std::string good = "{\"text\": \"" + std::string(300000, 'a') + "\"}\n";
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {R"({"text": "a)", "not valid JSON"}, {R"({"text": "a"} x)", "not valid JSON"}, {R"(["text"])", "not a JSON object"},
-      {R"({"texts": "a", "id": 1})", "no field 'text'; it has texts, id"}, {R"({})", "no field 'text'; it has none"},
-      {R"({"text": 3})", "the field 'text' is not text"}, {R"({"text": null})", "the field 'text' is not text"},
-      {"{\"text\": \"a\xFF\"}", "not valid UTF-8"}, {R"({"text": "\ud800"})", "not valid JSON"}};
+      {R"({"text": "a)", "not valid JSON"},
+      {R"({"text": "a"} x)", "not valid JSON"},
+      {R"(["text"])", "not a JSON object"},
+      {R"({"texts": "a", "id": 1})", "no field 'text'; it has texts, id"},
+      {R"({})", "no field 'text'; it has none"},
+      {R"({"text": 3})", "the field 'text' is not text"},
+      {R"({"text": null})", "the field 'text' is not text"},
+      {"{\"text\": \"a\xFF\"}", "not valid UTF-8"},
+      {R"({"text": "\ud800"})", "not valid JSON"}};
   for (const auto& [line, reason] : cases) {
     publish_file(path / "bad.jsonl", good + "\n" + good + line + "\n" + good);
     BOOST_CHECK_EXCEPTION(documents_of(path / "bad.jsonl"), Error, input_error("bad.jsonl:4: " + reason));
@@ -185,7 +196,8 @@ BOOST_AUTO_TEST_CASE(invalid_utf8_in_a_text_is_named_with_its_line) {
 
 BOOST_AUTO_TEST_CASE(compressed_files_that_are_cut_off_damaged_or_hold_nothing_are_named) {
   const std::string text = many_lines(300000);
-  for (const auto& [name, whole] : {std::pair<std::string, std::string>{"a.txt.gz", gzipped(text)}, {"a.txt.zst", zstandard(text)}}) {
+  for (const auto& [name, whole] :
+       {std::pair<std::string, std::string>{"a.txt.gz", gzipped(text)}, {"a.txt.zst", zstandard(text)}}) {
     publish_file(path / name, whole.substr(0, whole.size() - 5));
     BOOST_CHECK_EXCEPTION(read_all(path / name), Error, input_error(name + ": the compressed data ends too early"));
     publish_file(path / name, "this is no compressed data at all");
@@ -196,7 +208,8 @@ BOOST_AUTO_TEST_CASE(compressed_files_that_are_cut_off_damaged_or_hold_nothing_a
 }
 
 BOOST_AUTO_TEST_CASE(folders_and_globs_give_their_files_sorted_and_pass_over_others_with_a_note) {
-  for (const char* const name : {"d/b.txt", "d/a/z.jsonl.gz", "d/a/y.txt", "d/picture.png", "d/.hidden.txt", "d/.git/x.txt", "d/c.jsonl"}) {
+  for (const char* const name :
+       {"d/b.txt", "d/a/z.jsonl.gz", "d/a/y.txt", "d/picture.png", "d/.hidden.txt", "d/.git/x.txt", "d/c.jsonl"}) {
     make_folder((path / name).parent_path());
     publish_file(path / name, "x");
   }
@@ -213,7 +226,8 @@ BOOST_AUTO_TEST_CASE(folders_and_globs_give_their_files_sorted_and_pass_over_oth
   BOOST_TEST((names({"d"}, 1) == Names{"d/a/y.txt", "d/a/z.jsonl.gz", "d/b.txt", "d/c.jsonl"}));
   BOOST_TEST((names({"d/c.jsonl", "d/*.txt"}, 0) == Names{"d/c.jsonl", "d/b.txt"}));
   BOOST_TEST((names({"d/*"}, 1) == Names{"d/a/y.txt", "d/a/z.jsonl.gz", "d/b.txt", "d/c.jsonl"}));
-  BOOST_CHECK_EXCEPTION(names({"d/picture.png"}, 0), Error, input_error("d/picture.png as a corpus: its type is not known"));
+  BOOST_CHECK_EXCEPTION(names({"d/picture.png"}, 0), Error,
+                        input_error("d/picture.png as a corpus: its type is not known"));
   BOOST_CHECK_EXCEPTION(names({"d/absent.txt"}, 0), Error, input_error("d/absent.txt: no such file or folder"));
   BOOST_CHECK_EXCEPTION(names({"d/*.csv"}, 0), Error, input_error("no file matches"));
   make_folder(path / "none");

@@ -1,5 +1,5 @@
-// tokenize_probe TOKENIZER: for the tests that compare ids with other libraries. Reads JSON strings, one a line, from stdin; prints the
-// ids of each as a JSON list and, as a second line, whether the text comes back: true or false.
+// tokenize_probe TOKENIZER: for the tests that compare ids with other libraries. Reads JSON strings, one a line, from
+// stdin; prints the ids of each as a JSON list and, as a second line, whether the text comes back: true or false.
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "corpus/tokenizers.hpp"
@@ -17,7 +17,8 @@ int main(int count, char** arguments) {
       const auto text = lockstep::parse_json(line, "stdin").get<std::string>();
       std::vector<std::int32_t> ids;
       encoder->encode(text, ids);
-      std::cout << lockstep::to_text(lockstep::Json(ids)) << '\n' << (tokenizer->decode(ids) == text ? "true" : "false") << '\n';
+      std::cout << lockstep::to_text(lockstep::Json(ids)) << '\n'
+                << (tokenizer->decode(ids) == text ? "true" : "false") << '\n';
     }
     return 0;
   } catch (const lockstep::Error& error) {

@@ -1,7 +1,7 @@
 #include "base/error.hpp"
 #include "corpus/tokenizers.hpp"
-#include "made_bpe.hpp"
 #include "harness/temporary_folder.hpp"
+#include "made_bpe.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -22,7 +22,8 @@ std::string random_text(std::mt19937& random, const std::vector<std::string>& pa
   return text;
 }
 
-const std::vector<std::string> oddities = {"a", "b", "ab", " ", "  ", "\n", "\t", "'s", "'", ".", "1", "é", "日", "\u00A0", "\u2003", "\u3000", "\u200B", "…", "\r\n"};
+const std::vector<std::string> oddities = {"a", "b", "ab", " ",      "  ",     "\n",     "\t",     "'s", "'",   ".",
+                                           "1", "é", "日", "\u00A0", "\u2003", "\u3000", "\u200B", "…",  "\r\n"};
 
 }  // namespace
 
@@ -55,7 +56,8 @@ BOOST_AUTO_TEST_CASE(ids_outside_the_vocabulary_and_invalid_text_are_refused) {
   const auto tokenizer = bytes_tokenizer();
   for (const std::int32_t id : {-1, 257}) BOOST_CHECK_THROW(tokenizer->decode(Ids{id}), Error);
   BOOST_CHECK_EXCEPTION(tokenizer->encode("ab\xFF"), Error, [](const Error& error) {
-    return error.code() == ExitCode::input && std::string(error.what()) == "cannot tokenize text: byte 2 is not valid UTF-8";
+    return error.code() == ExitCode::input &&
+           std::string(error.what()) == "cannot tokenize text: byte 2 is not valid UTF-8";
   });
 }
 
@@ -63,7 +65,7 @@ BOOST_FIXTURE_TEST_CASE(merges_of_short_and_long_pieces_follow_the_definition, T
   for (unsigned seed = 0; seed < 4; ++seed) {
     const test::MadeBpe bpe("abc", 60, seed);
     const Path folder = path / std::to_string(seed);
-    write_json(folder, bpe.tokenizer_json(false));   // the whole text is one piece
+    write_json(folder, bpe.tokenizer_json(false));  // the whole text is one piece
     const auto tokenizer = bpe_tokenizer(folder);
     const auto encoder = tokenizer->encoder();
     std::mt19937 random(seed);
@@ -134,16 +136,19 @@ BOOST_FIXTURE_TEST_CASE(a_saved_tokenizer_comes_back_with_equal_ids_and_hash, Te
   BOOST_TEST(hashes.size() == all.size());
 }
 
-BOOST_FIXTURE_TEST_CASE(the_end_of_text_is_the_one_asked_for_else_the_configured_else_a_customary_one, TemporaryFolder) {
+BOOST_FIXTURE_TEST_CASE(the_end_of_text_is_the_one_asked_for_else_the_configured_else_a_customary_one,
+                        TemporaryFolder) {
   Json document = test::MadeBpe("ab", 5, 1).tokenizer_json(true);
-  document["added_tokens"] = Json::array({Json{{"id", 300}, {"content", "</s>"}}, Json{{"id", 301}, {"content", "<e>"}}, Json{{"id", 302}, {"content", "<f>"}}});
+  document["added_tokens"] = Json::array({Json{{"id", 300}, {"content", "</s>"}}, Json{{"id", 301}, {"content", "<e>"}},
+                                          Json{{"id", 302}, {"content", "<f>"}}});
   write_json(path, document);
   BOOST_TEST(bpe_tokenizer(path)->end_of_text().value() == 300);
   publish_file(path / "tokenizer_config.json", R"({"eos_token": {"content": "<e>"}})");
   BOOST_TEST(bpe_tokenizer(path)->end_of_text().value() == 301);
   BOOST_TEST(bpe_tokenizer(path, "<f>")->end_of_text().value() == 302);
   BOOST_CHECK_EXCEPTION(bpe_tokenizer(path, "<g>"), Error, [](const Error& error) {
-    return error.code() == ExitCode::usage && std::string(error.what()).ends_with("the vocabulary has no token '<g>' to end texts with");
+    return error.code() == ExitCode::usage &&
+           std::string(error.what()).ends_with("the vocabulary has no token '<g>' to end texts with");
   });
 }
 
@@ -166,7 +171,8 @@ BOOST_FIXTURE_TEST_CASE(folders_without_a_tokenizer_and_malformed_ones_are_refus
   document["model"]["merges"].push_back({"a", "zz"});
   write_json(path / "merge", document);
   refused(path / "merge", "a merge names or makes 'zz', which the vocabulary lacks");
-  write_json(path / "typed", {{"pre_tokenizer", {{"type", "ByteLevel"}}}, {"model", {{"type", "BPE"}, {"vocab", 3}, {"merges", "x"}}}});
+  write_json(path / "typed",
+             {{"pre_tokenizer", {{"type", "ByteLevel"}}}, {"model", {{"type", "BPE"}, {"vocab", 3}, {"merges", "x"}}}});
   refused(path / "typed", "vocab is not an object, or merges not a list");
 }
 

@@ -17,7 +17,8 @@ BOOST_AUTO_TEST_CASE(the_command_for_a_hint_leaves_defaults_out_and_quotes_what_
   config.data.validation = ValidationSplit::parse("tail:0.1");
   config.data.end_of_text = "it's";
   BOOST_TEST(prepare_command(config) ==
-             "prepare-data a.txt 'my texts/*.jsonl' --output out --data.tokenizer chars --data.validation tail:0.1 --data.end_of_text 'it'\\''s'");
+             "prepare-data a.txt 'my texts/*.jsonl' --output out --data.tokenizer chars --data.validation tail:0.1 "
+             "--data.end_of_text 'it'\\''s'");
 }
 
 BOOST_AUTO_TEST_CASE(the_command_for_a_hint_says_every_option_of_the_data) {
@@ -25,7 +26,7 @@ BOOST_AUTO_TEST_CASE(the_command_for_a_hint_says_every_option_of_the_data) {
   config.inputs = {"a.txt"};
   config.output = "out";
   config.data = {TokenizerChoice::parse("gpt2"), "body", ValidationSplit::parse("hash:0.5"), 7, "x", 3};
-  std::vector<std::string> arguments;   // no word of it needs quotes
+  std::vector<std::string> arguments;  // no word of it needs quotes
   const std::string command = prepare_command(config);
   for (std::size_t begin = command.find(' ') + 1; begin != 0;) {
     const std::size_t end = command.find(' ', begin);

@@ -41,7 +41,8 @@ inline std::vector<float> read_all(const TensorSource& source, const std::string
 }
 
 /// Writes each fp32 tensor of the list with values counting from 100 × its place.
-inline void write_counting(const Path& folder, const std::vector<TensorDescription>& tensors, SafetensorsOptions options = {}) {
+inline void write_counting(const Path& folder, const std::vector<TensorDescription>& tensors,
+                           SafetensorsOptions options = {}) {
   SafetensorsWriter writer(folder, tensors, options);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const auto values = counting(elements(tensors[i].shape), 100.0f * static_cast<float>(i));

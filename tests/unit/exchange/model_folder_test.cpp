@@ -9,7 +9,8 @@ using namespace lockstep;
 
 namespace {
 
-const std::vector<TensorDescription> expected{{"transformer.wte.weight", {4, 2}, DType::f32}, {"transformer.h.0.ln_1.weight", {2}, DType::f32}};
+const std::vector<TensorDescription> expected{{"transformer.wte.weight", {4, 2}, DType::f32},
+                                              {"transformer.h.0.ln_1.weight", {2}, DType::f32}};
 
 std::string error_of(const Path& path, const std::vector<TensorDescription>& wanted = expected) {
   try {
@@ -28,8 +29,11 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 BOOST_AUTO_TEST_SUITE(model_folder)
 
 BOOST_FIXTURE_TEST_CASE(names_without_the_prefix_and_old_buffers_are_understood, Folder) {
-  write_counting(path, {{"wte.weight", {4, 2}, DType::f32}, {"h.0.ln_1.weight", {2}, DType::f32}, {"h.0.attn.bias", {1, 1, 3, 3}, DType::f32},
-                        {"h.0.attn.masked_bias", {}, DType::f32}, {"lm_head.weight", {4, 2}, DType::f32}});
+  write_counting(path, {{"wte.weight", {4, 2}, DType::f32},
+                        {"h.0.ln_1.weight", {2}, DType::f32},
+                        {"h.0.attn.bias", {1, 1, 3, 3}, DType::f32},
+                        {"h.0.attn.masked_bias", {}, DType::f32},
+                        {"lm_head.weight", {4, 2}, DType::f32}});
   const auto source = open_model_weights(path, expected);
   BOOST_TEST((source->list() == expected));
   BOOST_TEST(read_all(*source, "transformer.h.0.ln_1.weight") == counting(2, 100), boost::test_tools::per_element());
@@ -58,9 +62,10 @@ BOOST_FIXTURE_TEST_CASE(an_untied_head_that_is_absent_hints_at_tying, Folder) {
 }
 
 BOOST_FIXTURE_TEST_CASE(weights_of_every_type_read_as_fp32, Folder) {
-  const std::vector<TensorDescription> tensors{{"h", {2}, DType::f16}, {"b", {2}, DType::bf16}, {"d", {2}, DType::f64}, {"i", {1}, DType::i32}};
-  const std::vector<std::uint16_t> h{0x3e00, 0x8001};   // 1.5, -2^-24
-  const std::vector<std::uint16_t> b{0xc040, 0x3f80};   // -3, 1
+  const std::vector<TensorDescription> tensors{
+      {"h", {2}, DType::f16}, {"b", {2}, DType::bf16}, {"d", {2}, DType::f64}, {"i", {1}, DType::i32}};
+  const std::vector<std::uint16_t> h{0x3e00, 0x8001};  // 1.5, -2^-24
+  const std::vector<std::uint16_t> b{0xc040, 0x3f80};  // -3, 1
   const std::vector<double> d{0.25, 1e-3};
   const std::int32_t i = 5;
   SafetensorsWriter writer(path, tensors);
@@ -79,14 +84,17 @@ BOOST_FIXTURE_TEST_CASE(weights_of_every_type_read_as_fp32, Folder) {
   BOOST_TEST(read(1) == (std::vector<float>{-3, 1}), boost::test_tools::per_element());
   BOOST_TEST(read(2) == (std::vector<float>{0.25f, 1e-3f}), boost::test_tools::per_element());
   std::vector<float> one(1);
-  BOOST_CHECK_EXCEPTION(read_as_float(*source, tensors[3], whole({1}), one), Error, [](const Error& error) { return has(error.what(), "'i' has type int32"); });
+  BOOST_CHECK_EXCEPTION(read_as_float(*source, tensors[3], whole({1}), one), Error,
+                        [](const Error& error) { return has(error.what(), "'i' has type int32"); });
 }
 
 BOOST_FIXTURE_TEST_CASE(the_config_of_a_folder_is_its_config_json, Folder) {
-  publish_file(path / "config.json", R"({"model_type":"gpt2","vocab_size":9,"n_embd":4,"n_layer":1,"n_head":2,"n_positions":8})");
+  publish_file(path / "config.json",
+               R"({"model_type":"gpt2","vocab_size":9,"n_embd":4,"n_layer":1,"n_head":2,"n_positions":8})");
   BOOST_TEST(read_hf_config(path).vocabulary == 9);
   BOOST_TEST(read_hf_config(path / "config.json").vocabulary == 9);
-  BOOST_CHECK_EXCEPTION(read_hf_config(path / "absent"), Error, [](const Error& error) { return error.code() == ExitCode::input; });
+  BOOST_CHECK_EXCEPTION(read_hf_config(path / "absent"), Error,
+                        [](const Error& error) { return error.code() == ExitCode::input; });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -20,7 +20,9 @@ std::string file_of(const std::string& header, std::size_t data) {
   return text + header + std::string(data, 'x');
 }
 
-std::vector<SafetensorsEntry> parse(const std::string& file) { return parse_safetensors_header(std::as_bytes(std::span(file)), "f.safetensors"); }
+std::vector<SafetensorsEntry> parse(const std::string& file) {
+  return parse_safetensors_header(std::as_bytes(std::span(file)), "f.safetensors");
+}
 
 std::string error_of(const std::string& file) {
   try {
@@ -40,8 +42,9 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 BOOST_AUTO_TEST_SUITE(safetensors)
 
 BOOST_AUTO_TEST_CASE(entries_come_in_the_order_of_their_data_with_offsets_in_the_file) {
-  const std::string header = R"({"__metadata__":{"format":"pt"},"b":{"dtype":"F32","shape":[1],"data_offsets":[6,10]},)"
-                             R"("a":{"dtype":"BF16","shape":[3,1],"data_offsets":[0,6]},"e":{"dtype":"I8","shape":[0,4],"data_offsets":[6,6]}})";
+  const std::string header =
+      R"({"__metadata__":{"format":"pt"},"b":{"dtype":"F32","shape":[1],"data_offsets":[6,10]},)"
+      R"("a":{"dtype":"BF16","shape":[3,1],"data_offsets":[0,6]},"e":{"dtype":"I8","shape":[0,4],"data_offsets":[6,6]}})";
   const auto entries = parse(file_of(header, 10));
   BOOST_REQUIRE_EQUAL(entries.size(), 3u);
   BOOST_TEST(entries[0].tensor.name == "a");
@@ -54,16 +57,20 @@ BOOST_AUTO_TEST_CASE(entries_come_in_the_order_of_their_data_with_offsets_in_the
 }
 
 BOOST_AUTO_TEST_CASE(damaged_headers_are_refused_with_the_place) {
-  const auto one = [](const std::string& entry, std::size_t data) { return error_of(file_of("{\"w\":" + entry + "}", data)); };
+  const auto one = [](const std::string& entry, std::size_t data) {
+    return error_of(file_of("{\"w\":" + entry + "}", data));
+  };
   BOOST_TEST(has(error_of("short"), "5 bytes"));
   BOOST_TEST(has(error_of(std::string(8, '\xff') + "{}"), "header of 18446744073709551615 bytes"));
   BOOST_TEST(has(error_of(file_of("[]", 0)), "no JSON object"));
   BOOST_TEST(has(error_of(file_of("{} {}", 0)), "damaged"));
   BOOST_TEST(has(error_of(file_of("{\"w\":", 0)), "damaged"));
-  BOOST_TEST(has(one(R"({"dtype":"F33","shape":[1],"data_offsets":[0,4]})", 4), "tensor 'w': type F33 is not supported"));
+  BOOST_TEST(
+      has(one(R"({"dtype":"F33","shape":[1],"data_offsets":[0,4]})", 4), "tensor 'w': type F33 is not supported"));
   BOOST_TEST(has(one(R"({"dtype":"F32","shape":[-1],"data_offsets":[0,4]})", 4), "damaged"));
   BOOST_TEST(has(one(R"({"dtype":"F32","shape":[1.5],"data_offsets":[0,4]})", 4), "damaged"));
-  BOOST_TEST(has(one(R"({"dtype":"F32","shape":[2],"data_offsets":[0,4]})", 4), "tensor 'w': shape (2) of fp32 does not fill bytes 0 to 4"));
+  BOOST_TEST(has(one(R"({"dtype":"F32","shape":[2],"data_offsets":[0,4]})", 4),
+                 "tensor 'w': shape (2) of fp32 does not fill bytes 0 to 4"));
   BOOST_TEST(has(one(R"({"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]})", 0), "does not fill"));
   BOOST_TEST(has(one(R"({"dtype":"F32","shape":[1],"data_offsets":[4,0]})", 4), "does not fill"));
   BOOST_TEST(has(one(R"({"dtype":"F32","shape":[1],"data_offsets":[0,4,8]})", 4), "more than 2 numbers"));
@@ -71,15 +78,21 @@ BOOST_AUTO_TEST_CASE(damaged_headers_are_refused_with_the_place) {
   BOOST_TEST(has(one(R"({"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]})", 4), "dtype appears twice"));
   BOOST_TEST(has(one(R"({"dtype":"F32","shape":[1],"data_offsets":[0,4],"colour":1})", 4), "unknown key colour"));
   BOOST_TEST(has(one(R"({"dtype":"F32","shape":[1],"data_offsets":[2,6]})", 6), "behind a hole that starts at 0"));
-  BOOST_TEST(has(one(R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})", 3), "truncated: its tensors need 4 data bytes, it has 3"));
+  BOOST_TEST(has(one(R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})", 3),
+                 "truncated: its tensors need 4 data bytes, it has 3"));
   BOOST_TEST(has(one(R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})", 7), "3 bytes follow"));
   const std::string entry = R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
   BOOST_TEST(has(error_of(file_of("{\"w\":" + entry + ",\"w\":" + entry + "}", 4)), "'w' appears twice"));
-  BOOST_TEST(has(error_of(file_of("{\"w\":" + entry + ",\"v\":" + entry + "}", 4)), "inside the tensor that ends at 4"));
+  BOOST_TEST(
+      has(error_of(file_of("{\"w\":" + entry + ",\"v\":" + entry + "}", 4)), "inside the tensor that ends at 4"));
 }
 
 BOOST_FIXTURE_TEST_CASE(what_is_written_is_read_back_whole_and_by_box, Folder) {
-  const std::vector<TensorDescription> tensors{{"m", {4, 6}, DType::f32}, {"s", {}, DType::f32}, {"e", {0, 3}, DType::f32}, {"z", {3, 0}, DType::f32}, {"c", {2, 3, 4}, DType::f32}};
+  const std::vector<TensorDescription> tensors{{"m", {4, 6}, DType::f32},
+                                               {"s", {}, DType::f32},
+                                               {"e", {0, 3}, DType::f32},
+                                               {"z", {3, 0}, DType::f32},
+                                               {"c", {2, 3, 4}, DType::f32}};
   {
     SafetensorsWriter writer(path, tensors);
     const auto m = counting(24, 0);
@@ -87,10 +100,10 @@ BOOST_FIXTURE_TEST_CASE(what_is_written_is_read_back_whole_and_by_box, Folder) {
     const float s = 7;
     const auto bytes = std::as_bytes(std::span(m));
     writer.write("m", {{0, 0}, {3, 6}}, bytes.first(72));
-    writer.write("c", whole({2, 3, 4}), std::as_bytes(std::span(c)));   // tensors may be interleaved
+    writer.write("c", whole({2, 3, 4}), std::as_bytes(std::span(c)));  // tensors may be interleaved
     writer.write("m", {{3, 0}, {1, 6}}, bytes.subspan(72));
     writer.write("s", whole({}), std::as_bytes(std::span(&s, 1)));
-    BOOST_TEST(!std::filesystem::exists(path / "model.safetensors"));   // not before finish
+    BOOST_TEST(!std::filesystem::exists(path / "model.safetensors"));  // not before finish
     writer.finish();
   }
   BOOST_TEST(std::distance(std::filesystem::directory_iterator(path), {}) == 1);
@@ -101,21 +114,24 @@ BOOST_FIXTURE_TEST_CASE(what_is_written_is_read_back_whole_and_by_box, Folder) {
   std::vector<float> part(8);
   source->read("c", {{0, 1, 1}, {2, 2, 2}}, std::as_writable_bytes(std::span(part)));
   BOOST_TEST(part == (std::vector<float>{105, 106, 109, 110, 117, 118, 121, 122}), boost::test_tools::per_element());
-  BOOST_CHECK_EXCEPTION(source->read("c", {{0, 0, 0}, {3, 1, 1}}, std::as_writable_bytes(std::span(part).first(3))), Error, [](const Error& error) {
-    return error.code() == ExitCode::input && has(error.what(), "outside tensor 'c' (2, 3, 4)");
-  });
+  BOOST_CHECK_EXCEPTION(source->read("c", {{0, 0, 0}, {3, 1, 1}}, std::as_writable_bytes(std::span(part).first(3))),
+                        Error, [](const Error& error) {
+                          return error.code() == ExitCode::input && has(error.what(), "outside tensor 'c' (2, 3, 4)");
+                        });
   BOOST_CHECK_EXCEPTION(source->read("d", {{0}, {1}}, std::as_writable_bytes(std::span(part).first(1))), Error,
                         [](const Error& error) { return error.code() == ExitCode::input; });
 }
 
 BOOST_FIXTURE_TEST_CASE(large_models_become_shards_with_an_index_that_reads_as_one, Folder) {
-  const std::vector<TensorDescription> tensors{{"a", {10}, DType::f32}, {"b", {5}, DType::f32}, {"c", {30}, DType::f32}, {"d", {1}, DType::f32}};
+  const std::vector<TensorDescription> tensors{
+      {"a", {10}, DType::f32}, {"b", {5}, DType::f32}, {"c", {30}, DType::f32}, {"d", {1}, DType::f32}};
   write_counting(path, tensors, {.shard_bytes = 64});
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(path)) names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   BOOST_TEST(names == (std::vector<std::string>{"model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors",
-                                                "model-00003-of-00003.safetensors", "model.safetensors.index.json"}), boost::test_tools::per_element());
+                                                "model-00003-of-00003.safetensors", "model.safetensors.index.json"}),
+             boost::test_tools::per_element());
   const Json index = parse_json(read_file(path / "model.safetensors.index.json"), "index");
   BOOST_TEST(index["metadata"]["total_size"] == 184);
   BOOST_TEST(index["weight_map"]["c"] == "model-00002-of-00003.safetensors");
@@ -123,7 +139,9 @@ BOOST_FIXTURE_TEST_CASE(large_models_become_shards_with_an_index_that_reads_as_o
   BOOST_TEST((source->list() == tensors));
   BOOST_TEST(read_all(*source, "c") == counting(30, 200), boost::test_tools::per_element());
   std::filesystem::remove(path / "model-00002-of-00003.safetensors");
-  BOOST_CHECK_EXCEPTION(open_safetensors(path), Error, [](const Error& error) { return error.code() == ExitCode::input && has(error.what(), "00002-of-00003.safetensors: no such file"); });
+  BOOST_CHECK_EXCEPTION(open_safetensors(path), Error, [](const Error& error) {
+    return error.code() == ExitCode::input && has(error.what(), "00002-of-00003.safetensors: no such file");
+  });
 }
 
 BOOST_FIXTURE_TEST_CASE(an_index_that_disagrees_with_its_files_is_refused, Folder) {
@@ -138,8 +156,10 @@ BOOST_FIXTURE_TEST_CASE(an_index_that_disagrees_with_its_files_is_refused, Folde
     return std::string("no error");
   };
   BOOST_TEST(error_with(R"({"a":"part.safetensors","b":"part.safetensors"})") == "no error");
-  BOOST_TEST(has(error_with(R"({"a":"part.safetensors"})"), "tensor 'b' lies in part.safetensors, which the index does not say"));
-  BOOST_TEST(has(error_with(R"({"a":"part.safetensors","b":"part.safetensors","c":"part.safetensors"})"), "tensor 'c' is not in part.safetensors"));
+  BOOST_TEST(has(error_with(R"({"a":"part.safetensors"})"),
+                 "tensor 'b' lies in part.safetensors, which the index does not say"));
+  BOOST_TEST(has(error_with(R"({"a":"part.safetensors","b":"part.safetensors","c":"part.safetensors"})"),
+                 "tensor 'c' is not in part.safetensors"));
   BOOST_TEST(has(error_with(R"({"a":"../part.safetensors"})"), "not a file beside the index"));
   BOOST_TEST(has(error_with(R"([])"), "damaged index"));
 }
@@ -166,22 +186,25 @@ BOOST_FIXTURE_TEST_CASE(a_writer_that_does_not_finish_leaves_nothing, Folder) {
     const auto row = counting(2, 0);
     writer.write("a", {{0, 0}, {1, 2}}, std::as_bytes(std::span(row)));
     const auto is_bug = [](const Error& error) { return error.code() == ExitCode::bug; };
-    BOOST_CHECK_EXCEPTION(writer.write("a", {{0, 0}, {1, 2}}, std::as_bytes(std::span(row))), Error, is_bug);   // out of order
+    BOOST_CHECK_EXCEPTION(writer.write("a", {{0, 0}, {1, 2}}, std::as_bytes(std::span(row))), Error,
+                          is_bug);  // out of order
     BOOST_CHECK_EXCEPTION(writer.write("b", {{0, 0}, {1, 2}}, std::as_bytes(std::span(row))), Error, is_bug);
-    BOOST_CHECK_EXCEPTION(writer.finish(), Error, is_bug);                                                      // a row is missing
+    BOOST_CHECK_EXCEPTION(writer.finish(), Error, is_bug);  // a row is missing
   }
   BOOST_TEST(std::filesystem::is_empty(path));
 }
 
 BOOST_FIXTURE_TEST_CASE(a_folder_of_pickles_is_refused_with_the_way_out, Folder) {
   publish_file(path / "pytorch_model.bin", "x");
-  BOOST_CHECK_EXCEPTION(open_safetensors(path), Error, [](const Error& error) { return has(error.hint(), "safe_serialization"); });
+  BOOST_CHECK_EXCEPTION(open_safetensors(path), Error,
+                        [](const Error& error) { return has(error.hint(), "safe_serialization"); });
 }
 
 BOOST_AUTO_TEST_CASE(mutated_headers_end_in_entries_or_an_input_error) {
   const RandomStream random(5, "header fuzz");
-  const std::string header = R"({"__metadata__":{"format":"pt"},"a.weight":{"dtype":"BF16","shape":[3,1],"data_offsets":[0,6]},)"
-                             R"("b":{"dtype":"F32","shape":[1],"data_offsets":[6,10]},"c":{"dtype":"I64","shape":[0],"data_offsets":[10,10]}})";
+  const std::string header =
+      R"({"__metadata__":{"format":"pt"},"a.weight":{"dtype":"BF16","shape":[3,1],"data_offsets":[0,6]},)"
+      R"("b":{"dtype":"F32","shape":[1],"data_offsets":[6,10]},"c":{"dtype":"I64","shape":[0],"data_offsets":[10,10]}})";
   int accepted = 0;
   for (std::uint64_t round = 0; round < 3000; ++round) {
     std::string text = header;
@@ -197,12 +220,14 @@ BOOST_AUTO_TEST_CASE(mutated_headers_end_in_entries_or_an_input_error) {
       }
     }
     std::string file = file_of(text, 10);
-    if (random.below(10 * round + 7, 10) == 0) file[random.below(10 * round + 8, 8)] = static_cast<char>(random.bits(10 * round + 9));
+    if (random.below(10 * round + 7, 10) == 0)
+      file[random.below(10 * round + 8, 8)] = static_cast<char>(random.bits(10 * round + 9));
     if (random.below(10 * round + 6, 20) == 0) file.resize(random.below(10 * round + 5, file.size()));
     try {
       for (const SafetensorsEntry& entry : parse(file)) {
         BOOST_REQUIRE_LE(entry.end, file.size());
-        BOOST_REQUIRE_EQUAL(entry.end - entry.begin, static_cast<std::uint64_t>(elements(entry.tensor.shape)) * static_cast<std::uint64_t>(size_of(entry.tensor.dtype)));
+        BOOST_REQUIRE_EQUAL(entry.end - entry.begin, static_cast<std::uint64_t>(elements(entry.tensor.shape)) *
+                                                         static_cast<std::uint64_t>(size_of(entry.tensor.dtype)));
       }
       ++accepted;
     } catch (const Error& error) {

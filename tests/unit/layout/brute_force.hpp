@@ -1,4 +1,5 @@
-// The slow truth about layouts: which elements a rank holds, found by dealing out single indices, and random layouts to try it on.
+// The slow truth about layouts: which elements a rank holds, found by dealing out single indices, and random layouts to
+// try it on.
 #pragma once
 
 #include "layout/layout.hpp"
@@ -29,16 +30,17 @@ inline std::vector<std::map<AxisName, int>> coordinates(const Mesh& mesh) {
 }
 
 /// The indices of one dim that remain after one split, given which seat of how many the rank has.
-inline std::vector<std::int64_t> deal(const std::vector<std::int64_t>& indices, const Split& split, int seat, int seats) {
+inline std::vector<std::int64_t> deal(const std::vector<std::int64_t>& indices, const Split& split, int seat,
+                                      int seats) {
   std::vector<std::vector<std::int64_t>> granules;
   for (const std::int64_t index : indices) {
     if (granules.empty() || static_cast<std::int64_t>(granules.back().size()) == split.granule) granules.emplace_back();
     granules.back().push_back(index);
   }
   const int parts = split.parts == 0 || split.parts > seats ? seats : static_cast<int>(split.parts);
-  std::size_t hand = 0;   // the least number of granules a part that leaves none over
+  std::size_t hand = 0;  // the least number of granules a part that leaves none over
   while (hand * static_cast<std::size_t>(parts) < granules.size()) ++hand;
-  std::vector<int> part_of_seat;   // parts in order, each held by neighbours; with 5 seats and 2 parts 0 0 0 1 1
+  std::vector<int> part_of_seat;  // parts in order, each held by neighbours; with 5 seats and 2 parts 0 0 0 1 1
   for (int s = 0; s < seats; ++s) part_of_seat.push_back(s * parts / seats);
   std::vector<std::int64_t> kept;
   for (std::size_t g = 0; g < granules.size(); ++g)

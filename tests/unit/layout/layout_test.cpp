@@ -18,7 +18,9 @@ std::vector<std::int64_t> rows_held(const Layout& layout) {
   return rows;
 }
 
-Layout rows(std::int64_t count, std::vector<Split> splits, const Mesh& mesh) { return {{count}, DType::f32, mesh, std::move(splits), {}}; }
+Layout rows(std::int64_t count, std::vector<Split> splits, const Mesh& mesh) {
+  return {{count}, DType::f32, mesh, std::move(splits), {}};
+}
 
 const Mesh four = make_mesh("world", {{"dp_shard", 4}});
 const Mesh two_by_two = make_mesh("world", {{"dp_replicate", 2}, {"dp_shard", 2}});
@@ -32,8 +34,10 @@ bool is_usage(const Error& error, std::string_view part) {
 BOOST_AUTO_TEST_SUITE(layouts)
 
 BOOST_AUTO_TEST_CASE(uneven_rows_leave_the_last_ranks_short_and_then_empty) {
-  BOOST_TEST(rows_held(rows(9, {{{"dp_shard"}}}, four)) == (std::vector<std::int64_t>{3, 3, 3, 0}), boost::test_tools::per_element());
-  BOOST_TEST(rows_held(rows(2, {{{"dp_shard"}}}, four)) == (std::vector<std::int64_t>{1, 1, 0, 0}), boost::test_tools::per_element());
+  BOOST_TEST(rows_held(rows(9, {{{"dp_shard"}}}, four)) == (std::vector<std::int64_t>{3, 3, 3, 0}),
+             boost::test_tools::per_element());
+  BOOST_TEST(rows_held(rows(2, {{{"dp_shard"}}}, four)) == (std::vector<std::int64_t>{1, 1, 0, 0}),
+             boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(flattened_axes_divide_once_and_nested_ones_twice) {
@@ -73,7 +77,7 @@ BOOST_AUTO_TEST_CASE(random_layouts_hold_exactly_the_elements_that_dealing_them_
       BOOST_REQUIRE_EQUAL(elements(box), static_cast<std::int64_t>(held.size()));
       covered.insert(held.begin(), held.end());
     }
-    BOOST_REQUIRE((covered == elements_of(whole(layout.global))));   // nobody's element is lost
+    BOOST_REQUIRE((covered == elements_of(whole(layout.global))));  // nobody's element is lost
   }
 }
 
@@ -117,7 +121,7 @@ BOOST_AUTO_TEST_CASE(statistics_along_a_dropped_dim_follow_the_elements_that_rem
     const Shape shape = dice.shape(3);
     const Layout layout = dice.layout(shape);
     const int dim = dice.roll(0, 2);
-    Layout uncut = layout;   // the truth: the same layout with dim not cut, each element without that coordinate
+    Layout uncut = layout;  // the truth: the same layout with dim not cut, each element without that coordinate
     std::erase_if(uncut.splits, [&](const Split& split) { return split.dim == dim; });
     uncut.global[static_cast<std::size_t>(dim)] = 1;
     const auto truth = holdings(uncut);

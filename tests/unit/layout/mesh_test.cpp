@@ -17,7 +17,8 @@ BOOST_AUTO_TEST_CASE(coordinates_count_like_an_odometer_whose_last_axis_is_faste
     const auto truth = brute_force::coordinates(mesh);
     BOOST_REQUIRE_EQUAL(world_size(mesh), static_cast<int>(truth.size()));
     for (Rank rank = 0; rank < world_size(mesh); ++rank)
-      for (const Axis& axis : mesh.axes) BOOST_REQUIRE_EQUAL(coordinate(mesh, rank, axis.name), truth[static_cast<std::size_t>(rank)].at(axis.name));
+      for (const Axis& axis : mesh.axes)
+        BOOST_REQUIRE_EQUAL(coordinate(mesh, rank, axis.name), truth[static_cast<std::size_t>(rank)].at(axis.name));
   }
 }
 
@@ -38,9 +39,11 @@ BOOST_AUTO_TEST_CASE(a_cell_is_named_by_the_coordinates_along_which_its_ranks_di
 }
 
 BOOST_AUTO_TEST_CASE(a_mesh_with_a_repeated_axis_or_an_empty_one_is_refused) {
-  BOOST_CHECK_EXCEPTION(make_mesh("world", {{"tp", 2}, {"tp", 2}}), Error,
-                        [](const Error& error) { return std::string(error.what()) == "mesh world: axis tp is named twice"; });
-  BOOST_CHECK_EXCEPTION(make_mesh("world", {{"tp", 0}}), Error, [](const Error& error) { return error.code() == ExitCode::usage; });
+  BOOST_CHECK_EXCEPTION(make_mesh("world", {{"tp", 2}, {"tp", 2}}), Error, [](const Error& error) {
+    return std::string(error.what()) == "mesh world: axis tp is named twice";
+  });
+  BOOST_CHECK_EXCEPTION(make_mesh("world", {{"tp", 0}}), Error,
+                        [](const Error& error) { return error.code() == ExitCode::usage; });
 }
 
 BOOST_AUTO_TEST_CASE(every_dtype_reads_back_from_its_name) {

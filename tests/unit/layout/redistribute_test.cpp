@@ -18,7 +18,7 @@ namespace {
 struct Move {
   Layout from;
   Layout to;
-  int ranks = 0;   // of the larger world
+  int ranks = 0;  // of the larger world
 };
 
 Move random_move(Dice& dice) {
@@ -86,9 +86,11 @@ BOOST_AUTO_TEST_CASE(nothing_is_sent_to_the_same_layout) {
 
 BOOST_AUTO_TEST_CASE(another_shape_is_another_tensor) {
   const Mesh mesh = make_mesh("world", {{"tp", 2}});
-  BOOST_CHECK_EXCEPTION(redistribute(replicated({3}, DType::f32, mesh), replicated({3, 1}, DType::f32, mesh), 0), Error, [](const Error& error) {
-    return error.code() == ExitCode::usage && std::string(error.what()) == "cannot redistribute a (3) tensor to a (3, 1) tensor";
-  });
+  BOOST_CHECK_EXCEPTION(redistribute(replicated({3}, DType::f32, mesh), replicated({3, 1}, DType::f32, mesh), 0), Error,
+                        [](const Error& error) {
+                          return error.code() == ExitCode::usage &&
+                                 std::string(error.what()) == "cannot redistribute a (3) tensor to a (3, 1) tensor";
+                        });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

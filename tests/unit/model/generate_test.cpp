@@ -27,7 +27,7 @@ BOOST_AUTO_TEST_SUITE(generation)
 BOOST_AUTO_TEST_CASE(temperature_0_takes_the_most_likely_token_of_the_logits) {
   Model model(small_llama(), Precision::fp32);
   model.initialise(3);
-  for (const auto& unit : model.units()) unit->master().mul_(5);   // logits that differ
+  for (const auto& unit : model.units()) unit->master().mul_(5);  // logits that differ
   SampleOptions options;
   options.max_tokens = 6;
   options.temperature = 0;
@@ -71,7 +71,7 @@ BOOST_AUTO_TEST_CASE(equal_logits_are_drawn_evenly_among_the_top_k) {
 BOOST_AUTO_TEST_CASE(text_longer_than_the_context_goes_on_and_the_stop_token_ends_it) {
   const Model model = even_model();
   SampleOptions options;
-  options.max_tokens = 50;   // the context is 32
+  options.max_tokens = 50;  // the context is 32
   options.temperature = 0;
   BOOST_TEST(generate(model, {5, 6}, options).size() == 52u);
   BOOST_TEST(generate(model, {5, 6}, options, 0) == (std::vector<std::int32_t>{5, 6, 0}));

@@ -33,7 +33,7 @@ double run(Model& model, const Batch& batch, double seed) {
 }
 
 std::map<std::string, at::Tensor> gradients(Model& model, const std::vector<Batch>& batches, double seed) {
-  for (const auto& unit : model.units()) unit->start_gradients();
+  for (const auto& unit : model.units()) unit->zero_grad();
   for (const Batch& batch : batches) run(model, batch, seed);
   for (const auto& unit : model.units()) unit->finish_gradients();
   std::map<std::string, at::Tensor> result;
@@ -69,7 +69,8 @@ class MemorySource : public TensorSource {
   }
   const std::vector<TensorDescription>& list() const override { return list_; }
   void read(const std::string& name, const Box& box, std::span<std::byte> out) const override {
-    const at::Tensor rows = box.begin.empty() ? tensors_.at(name) : tensors_.at(name).slice(0, box.begin[0], box.begin[0] + box.extent[0]);
+    const at::Tensor rows =
+        box.begin.empty() ? tensors_.at(name) : tensors_.at(name).slice(0, box.begin[0], box.begin[0] + box.extent[0]);
     BOOST_REQUIRE(out.size() == static_cast<std::size_t>(rows.nbytes()));
     std::memcpy(out.data(), rows.contiguous().const_data_ptr(), out.size());
   }
@@ -90,7 +91,7 @@ BOOST_AUTO_TEST_CASE(a_tied_head_shares_the_embeddings_parameter_and_both_touch_
   BOOST_TEST(model.head().parameters().size() == 3u);
   BOOST_TEST(model.head().unit().parameters().size() == 2u);
   BOOST_TEST(model.units().size() == model.block_count());
-  for (const auto& unit : model.units()) unit->start_gradients();
+  for (const auto& unit : model.units()) unit->zero_grad();
   run(model, counting_batch(1, 5, 23), 1);
   BOOST_TEST(model.parameter("transformer.wte.weight").touches() == 2);
   for (const Parameter* parameter : model.parameters()) BOOST_TEST(parameter->touches() >= 1);
@@ -98,8 +99,9 @@ BOOST_AUTO_TEST_CASE(a_tied_head_shares_the_embeddings_parameter_and_both_touch_
 
 BOOST_AUTO_TEST_CASE(an_unknown_name_is_an_error_that_suggests_the_nearest) {
   const Model model(small_gpt2(), Precision::fp32);
-  BOOST_CHECK_EXCEPTION(model.parameter("transformer.wpe.weights"), Error,
-                        [](const Error& error) { return error.hint().find("transformer.wpe.weight") != std::string::npos; });
+  BOOST_CHECK_EXCEPTION(model.parameter("transformer.wpe.weights"), Error, [](const Error& error) {
+    return error.hint().find("transformer.wpe.weight") != std::string::npos;
+  });
 }
 
 BOOST_AUTO_TEST_CASE(micro_batches_add_up_to_the_whole_batch) {
@@ -159,7 +161,8 @@ BOOST_AUTO_TEST_CASE(a_batch_in_which_no_label_counts_gives_loss_0_and_gradients
     model.initialise(4);
     Batch batch = counting_batch(1, 6, 29);
     batch.labels.assign(6, ignored_label);
-    for (const auto& [name, gradient] : gradients(model, {batch}, 1)) BOOST_TEST(gradient.eq(0).all().item<bool>(), name);
+    for (const auto& [name, gradient] : gradients(model, {batch}, 1))
+      BOOST_TEST(gradient.eq(0).all().item<bool>(), name);
     BOOST_TEST(run(model, batch, 1) == 0);
   }
 }
@@ -193,7 +196,8 @@ BOOST_AUTO_TEST_CASE(loaded_weights_equal_those_of_the_source_whatever_its_type)
       Model model(small_gpt2(), precision);
       model.load(MemorySource(original, type));
       for (const Parameter* p : model.parameters()) {
-        BOOST_TEST(p->master().to(at::kFloat).equal(original.parameter(p->name()).master().to(type).to(at::kFloat)), p->name());
+        BOOST_TEST(p->master().to(at::kFloat).equal(original.parameter(p->name()).master().to(type).to(at::kFloat)),
+                   p->name());
         BOOST_TEST(p->compute().equal(p->master().to(compute_type(precision))), p->name());
       }
     }
@@ -206,12 +210,16 @@ BOOST_AUTO_TEST_CASE(a_tied_weight_may_be_stored_under_either_name) {
   MemorySource source(original, at::kFloat);
   source.rename("transformer.wte.weight", "lm_head.weight");
   model.load(source);
-  BOOST_TEST(model.parameter("transformer.wte.weight").master().equal(original.parameter("transformer.wte.weight").master()));
+  BOOST_TEST(
+      model.parameter("transformer.wte.weight").master().equal(original.parameter("transformer.wte.weight").master()));
 }
 
 BOOST_AUTO_TEST_CASE(a_missing_tensor_and_another_shape_are_errors_that_name_the_tensor) {
   Model original(small_gpt2(), Precision::fp32), model(small_gpt2(), Precision::fp32);
-  const auto names = [](const Error& error) { return error.code() == ExitCode::input && std::string(error.what()).find("transformer.wpe.weight") != std::string::npos; };
+  const auto names = [](const Error& error) {
+    return error.code() == ExitCode::input &&
+           std::string(error.what()).find("transformer.wpe.weight") != std::string::npos;
+  };
   MemorySource missing(original, at::kFloat);
   missing.rename("transformer.wpe.weight", "other");
   BOOST_CHECK_EXCEPTION(model.load(missing), Error, names);
@@ -223,7 +231,9 @@ BOOST_AUTO_TEST_CASE(a_missing_tensor_and_another_shape_are_errors_that_name_the
 BOOST_AUTO_TEST_CASE(tokens_outside_the_vocabulary_and_positions_outside_the_table_are_errors) {
   const HfConfig config = small_gpt2().config;
   const auto says = [](const char* text) {
-    return [=](const Error& error) { return error.code() == ExitCode::input && std::string(error.what()).find(text) != std::string::npos; };
+    return [=](const Error& error) {
+      return error.code() == ExitCode::input && std::string(error.what()).find(text) != std::string::npos;
+    };
   };
   Batch batch = counting_batch(1, 4, 23);
   batch.tokens[2] = 23;

@@ -10,14 +10,18 @@
 namespace lockstep {
 
 inline Architecture small_gpt2() {
-  return describe(parse_hf_config(R"({"model_type": "gpt2", "vocab_size": 23, "n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 32,
-    "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0})", "gpt2.json"));
+  return describe(parse_hf_config(
+      R"({"model_type": "gpt2", "vocab_size": 23, "n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 32,
+    "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0})",
+      "gpt2.json"));
 }
 
 inline Architecture small_llama() {
-  return describe(parse_hf_config(R"({"model_type": "llama", "vocab_size": 29, "hidden_size": 16, "intermediate_size": 24,
+  return describe(
+      parse_hf_config(R"({"model_type": "llama", "vocab_size": 29, "hidden_size": 16, "intermediate_size": 24,
     "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, "hidden_act": "silu",
-    "rms_norm_eps": 1e-6, "tie_word_embeddings": false})", "llama.json"));
+    "rms_norm_eps": 1e-6, "tie_word_embeddings": false})",
+                      "llama.json"));
 }
 
 /// Samples of tokens 0, 1, 2, …; every label the next token.

@@ -26,7 +26,8 @@ void fill(const at::Tensor& tensor, std::string_view name) {
 }
 
 /// One element through `steps` of Loshchilov and Hutter's algorithm 2 as PyTorch documents it, in double.
-double reference(double weight, const std::vector<double>& gradients, const OptimizerOptions& options, double lr, double decay) {
+double reference(double weight, const std::vector<double>& gradients, const OptimizerOptions& options, double lr,
+                 double decay) {
   double m = 0, v = 0;
   for (std::size_t t = 1; t <= gradients.size(); ++t) {
     const double g = gradients[t - 1];
@@ -45,7 +46,8 @@ double worst_error(Precision precision) {
   std::vector<Parameter*> parameters{unit.parameters()[0].get(), unit.parameters()[1].get()};
   for (Parameter* p : parameters) fill<M>(p->master(), p->name());
   std::vector<std::vector<double>> start;
-  for (Parameter* p : parameters) start.emplace_back(values_of<M>(p->master()).begin(), values_of<M>(p->master()).end());
+  for (Parameter* p : parameters)
+    start.emplace_back(values_of<M>(p->master()).begin(), values_of<M>(p->master()).end());
   OptimizerOptions options;
   options.betas = {0.9, 0.99};
   options.weight_decay = 0.3;
@@ -57,7 +59,8 @@ double worst_error(Precision precision) {
     for (std::size_t i = 0; i < 2; ++i) {
       fill<M>(parameters[i]->gradient(), fmt::format("{} {}", i, step));
       const auto gradient = values_of<M>(parameters[i]->gradient());
-      for (std::size_t e = 0; e < gradient.size(); ++e) history[i][e].push_back(0.25 * static_cast<double>(gradient[e]));
+      for (std::size_t e = 0; e < gradient.size(); ++e)
+        history[i][e].push_back(0.25 * static_cast<double>(gradient[e]));
     }
     adamw.update(unit, step, 0.01, 0.25);
   }
@@ -70,7 +73,9 @@ double worst_error(Precision precision) {
     }
   }
   if (precision == Precision::bf16) {
-    worst = std::max(worst, unit.compute().to(at::kFloat).sub(unit.master().to(at::kBFloat16).to(at::kFloat)).abs().max().item<double>());
+    worst = std::max(
+        worst,
+        unit.compute().to(at::kFloat).sub(unit.master().to(at::kBFloat16).to(at::kFloat)).abs().max().item<double>());
   }
   return worst;
 }
@@ -82,7 +87,7 @@ BOOST_AUTO_TEST_SUITE(adamw)
 BOOST_AUTO_TEST_CASE(seven_steps_equal_the_published_algorithm_in_every_precision) {
   BOOST_TEST(worst_error<double>(Precision::fp64) < 1e-14);
   BOOST_TEST(worst_error<float>(Precision::fp32) < 1e-6);
-  BOOST_TEST(worst_error<float>(Precision::bf16) < 1e-6);   // and the bf16 copy is the master rounded
+  BOOST_TEST(worst_error<float>(Precision::bf16) < 1e-6);  // and the bf16 copy is the master rounded
 }
 
 BOOST_AUTO_TEST_CASE(updates_and_norms_have_the_same_bits_for_any_number_of_threads) {
@@ -112,7 +117,7 @@ BOOST_AUTO_TEST_CASE(the_norm_is_that_of_all_gradients_and_shows_what_is_not_fin
 
 BOOST_AUTO_TEST_CASE(shares_of_a_norm_add_up_to_it_for_any_number_of_ranks) {
   Unit unit("u", tensors(), Precision::fp32);
-  unit.gradient().fill_(2);   // padding too: sums of these are exact
+  unit.gradient().fill_(2);  // padding too: sums of these are exact
   for (const int parts : {1, 2, 3, 7, 500}) {
     double sum = 0;
     for (int part = 0; part < parts; ++part) sum += squared_norm(unit, part, parts);

@@ -10,9 +10,13 @@ using namespace lockstep;
 namespace {
 
 struct Model3 {
-  Unit unit{"u", {{"h.0.attn.weight", Role::qkv, {2, 2}, {}, {}}, {"h.0.attn.bias", Role::qkv_bias, {2}, {}, {}}, {"wte.weight", Role::token_embedding, {3, 2}, {}, {}}},
+  Unit unit{"u",
+            {{"h.0.attn.weight", Role::qkv, {2, 2}, {}, {}},
+             {"h.0.attn.bias", Role::qkv_bias, {2}, {}, {}},
+             {"wte.weight", Role::token_embedding, {3, 2}, {}, {}}},
             Precision::fp32};
-  std::vector<Parameter*> parameters{unit.parameters()[0].get(), unit.parameters()[1].get(), unit.parameters()[2].get()};
+  std::vector<Parameter*> parameters{unit.parameters()[0].get(), unit.parameters()[1].get(),
+                                     unit.parameters()[2].get()};
   std::vector<double> decays(const OptimizerOptions& options) const {
     std::vector<double> values;
     for (const ParameterSettings& settings : settings_of(parameters, options)) values.push_back(settings.weight_decay);
@@ -53,7 +57,8 @@ BOOST_AUTO_TEST_CASE(a_pattern_that_matches_nothing_is_an_error_that_names_it) {
   const auto names = [](std::string option, std::string pattern) {
     return [=](const Error& error) {
       const std::string text = error.what();
-      return error.code() == ExitCode::usage && text.find(option) != std::string::npos && text.find(pattern) != std::string::npos;
+      return error.code() == ExitCode::usage && text.find(option) != std::string::npos &&
+             text.find(pattern) != std::string::npos;
     };
   };
   BOOST_CHECK_EXCEPTION(Model3().decays(options), Error, names("optimizer.groups", "mlp\\.gate"));

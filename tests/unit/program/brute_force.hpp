@@ -1,5 +1,6 @@
-// The slow truth about programs: plays all ranks in a random order of events on symbolic values (which contributions a gradient holds,
-// which version a weight has) and says what went wrong. It shares nothing with the verifier: no orders, no rules, only play.
+// The slow truth about programs: plays all ranks in a random order of events on symbolic values (which contributions a
+// gradient holds, which version a weight has) and says what went wrong. It shares nothing with the verifier: no orders,
+// no rules, only play.
 #pragma once
 
 #include "program/model_plan.hpp"
@@ -17,7 +18,8 @@ namespace lockstep::brute_force {
 
 class Play {
  public:
-  Play(const StepProgram& program, const ModelPlan& plan, ProgramPhase phase, const ProgramOptions& options, unsigned seed)
+  Play(const StepProgram& program, const ModelPlan& plan, ProgramPhase phase, const ProgramOptions& options,
+       unsigned seed)
       : program_(program), plan_(plan), phase_(phase), options_(options), dice_(seed) {
     data_axes_ = {"dp_replicate", "dp_shard"};
     for (Rank rank = 0; rank < world_size(program.mesh); ++rank) {
@@ -35,7 +37,8 @@ class Play {
   /// What went wrong in this play; nothing if the step is right.
   std::optional<std::string> wrong() {
     try {
-      while (const auto event = pick()) event->begins ? begin(event->rank, event->action) : end(event->rank, event->action);
+      while (const auto event = pick())
+        event->begins ? begin(event->rank, event->action) : end(event->rank, event->action);
       for (const Player& player : players_) {
         for (const Progress progress : player.state)
           if (progress != Progress::ended) return "deadlock";
@@ -54,8 +57,8 @@ class Play {
   struct Player {
     const RankClass* ranks = nullptr;
     std::vector<Progress> state;
-    std::set<int> live;                          // slots
-    std::map<int, std::pair<int, int>> in_use;   // slot → readers and writers that run now
+    std::set<int> live;                         // slots
+    std::map<int, std::pair<int, int>> in_use;  // slot → readers and writers that run now
     std::set<std::pair<int, MicroBatch>> outputs, stashes, output_gradients;
     std::multiset<MicroBatch> losses;
     std::vector<int> weights, copies;
@@ -75,7 +78,9 @@ class Play {
   }
   Player& player(Rank rank) { return players_[static_cast<std::size_t>(rank)]; }
   const Action& action(Rank rank, int index) { return player(rank).ranks->actions[static_cast<std::size_t>(index)]; }
-  static bool collective(const Action& a) { return a.op == Op::all_reduce || a.op == Op::heartbeat || a.op == Op::reduce_loss; }
+  static bool collective(const Action& a) {
+    return a.op == Op::all_reduce || a.op == Op::heartbeat || a.op == Op::reduce_loss;
+  }
 
   bool may_begin(Rank rank, int index) {
     const Player& who = player(rank);
@@ -98,7 +103,9 @@ class Play {
       std::optional<int> running;
       for (std::size_t i = 0; i < player(member).state.size(); ++i) {
         const Action& theirs = action(member, static_cast<int>(i));
-        if (player(member).state[i] == Progress::running && collective(theirs) && theirs.group == action(rank, index).group) running = static_cast<int>(i);
+        if (player(member).state[i] == Progress::running && collective(theirs) &&
+            theirs.group == action(rank, index).group)
+          running = static_cast<int>(i);
       }
       if (!running) return std::nullopt;
       members.emplace_back(member, *running);
@@ -147,14 +154,17 @@ class Play {
     Gradient sum;
     for (const auto& [member, position] : members) {
       const Action& theirs = action(member, position);
-      expect(theirs.op == mine.op && theirs.subject == mine.subject && theirs.bytes == mine.bytes, "different collectives meet");
+      expect(theirs.op == mine.op && theirs.subject == mine.subject && theirs.bytes == mine.bytes,
+             "different collectives meet");
       if (mine.op == Op::all_reduce)
-        for (const auto& [contribution, count] : player(member).gradients[static_cast<std::size_t>(mine.subject.index)]) sum[contribution] += count;
+        for (const auto& [contribution, count] : player(member).gradients[static_cast<std::size_t>(mine.subject.index)])
+          sum[contribution] += count;
     }
     for (const auto& [member, position] : members) {
       if (mine.op == Op::all_reduce) {
         player(member).gradients[static_cast<std::size_t>(mine.subject.index)] = sum;
-        expect(player(member).finished[static_cast<std::size_t>(mine.subject.index)], "an unfinished gradient is reduced");
+        expect(player(member).finished[static_cast<std::size_t>(mine.subject.index)],
+               "an unfinished gradient is reduced");
       } else {
         decide(member, mine.op, members.size());
       }
@@ -172,7 +182,9 @@ class Play {
   }
 
   int blocks() const { return static_cast<int>(plan_.blocks.size()); }
-  bool recomputed(int block) const { return options_.recompute == RecomputePolicy::block && plan_.blocks[static_cast<std::size_t>(block)].recomputable; }
+  bool recomputed(int block) const {
+    return options_.recompute == RecomputePolicy::block && plan_.blocks[static_cast<std::size_t>(block)].recomputable;
+  }
 
   template <class Use>
   void each_unit(int block, Use&& use) const {
@@ -188,7 +200,8 @@ class Play {
     const std::pair<int, MicroBatch> here{block, a.micro_batch};
     const auto weights_are_old = [&] {
       each_unit(block, [&](std::size_t used) {
-        expect((plan_.units[used].compute_bytes > 0 ? who.copies : who.weights)[used] == 0, "a block reads new weights");
+        expect((plan_.units[used].compute_bytes > 0 ? who.copies : who.weights)[used] == 0,
+               "a block reads new weights");
       });
     };
     switch (a.op) {
@@ -207,19 +220,19 @@ class Play {
       case Op::backward:
         weights_are_old();
         expect(who.stashes.erase(here) == 1, "backward without stash");
-        expect(block + 1 == blocks() ? who.losses.contains(a.micro_batch) : who.output_gradients.contains(here), "backward without gradient of the output");
+        expect(block + 1 == blocks() ? who.losses.contains(a.micro_batch) : who.output_gradients.contains(here),
+               "backward without gradient of the output");
         if (block > 0) who.output_gradients.insert({block - 1, a.micro_batch});
         each_unit(block, [&](std::size_t used) {
           expect(!who.finished[used], "a finished gradient grows");
           ++who.gradients[used][{rank, block, a.micro_batch}];
         });
         return;
-      case Op::finish_gradient:
-        who.finished[unit] = true;
-        return;
+      case Op::finish_gradient: who.finished[unit] = true; return;
       case Op::gradient_norm:
         expect(complete(rank, unit), "the norm of an incomplete gradient");
-        expect(group_along(program_.mesh, rank, a.group) == group_along(program_.mesh, rank, data_axes_), "shares of a norm that do not add up to it");
+        expect(group_along(program_.mesh, rank, a.group) == group_along(program_.mesh, rank, data_axes_),
+               "shares of a norm that do not add up to it");
         who.normed.insert(a.subject.index);
         return;
       case Op::clip:
@@ -232,9 +245,7 @@ class Play {
         ++who.weights[unit];
         if (options_.update.refresh == Refresh::with_optimizer) who.copies[unit] = who.weights[unit];
         return;
-      case Op::refresh:
-        who.copies[unit] = who.weights[unit];
-        return;
+      case Op::refresh: who.copies[unit] = who.weights[unit]; return;
       default: throw std::string("not of one rank");
     }
   }
@@ -286,7 +297,8 @@ class Play {
 };
 
 /// What goes wrong in any of `plays` random orders.
-inline std::optional<std::string> wrong(const StepProgram& program, const ModelPlan& plan, ProgramPhase phase, const ProgramOptions& options, unsigned plays) {
+inline std::optional<std::string> wrong(const StepProgram& program, const ModelPlan& plan, ProgramPhase phase,
+                                        const ProgramOptions& options, unsigned plays) {
   for (unsigned seed = 0; seed < plays; ++seed)
     if (auto reason = Play(program, plan, phase, options, seed).wrong()) return reason;
   return std::nullopt;

@@ -2,7 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
-#include "program/memory.hpp"
+#include "program/memory_estimate.hpp"
 #include "unit/program/models.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -18,7 +18,7 @@ BOOST_AUTO_TEST_CASE(every_sample_is_computed_once_in_micro_batches_of_at_most_t
         const BatchPlan plan = plan_batch(global, ranks, micro);
         std::vector<int> computed(static_cast<std::size_t>(global), 0);
         std::int64_t largest = 0;
-        std::int64_t busy = 0;   // micro-batches that some rank needs
+        std::int64_t busy = 0;  // micro-batches that some rank needs
         for (std::int64_t rank = 0; rank < ranks; ++rank) {
           const SampleRange share = samples_of(plan, rank);
           largest = std::max(largest, share.count);
@@ -34,8 +34,8 @@ BOOST_AUTO_TEST_CASE(every_sample_is_computed_once_in_micro_batches_of_at_most_t
           }
         }
         BOOST_REQUIRE(std::all_of(computed.begin(), computed.end(), [](int times) { return times == 1; }));
-        BOOST_REQUIRE_EQUAL(busy, plan.accumulation);                                  // not one round too many
-        BOOST_REQUIRE(plan.micro_batch * (plan.accumulation - 1) < largest);           // nor one that a fuller batch would save
+        BOOST_REQUIRE_EQUAL(busy, plan.accumulation);                         // not one round too many
+        BOOST_REQUIRE(plan.micro_batch * (plan.accumulation - 1) < largest);  // nor one that a fuller batch would save
       }
 }
 
@@ -46,7 +46,8 @@ BOOST_AUTO_TEST_CASE(without_a_micro_batch_a_rank_computes_all_of_its_samples_at
 
 BOOST_AUTO_TEST_CASE(more_ranks_than_samples_are_refused_with_both_numbers) {
   BOOST_CHECK_EXCEPTION(plan_batch(3, 4, std::nullopt), Error, [](const Error& error) {
-    return error.code() == ExitCode::usage && std::string(error.what()) ==
+    return error.code() == ExitCode::usage &&
+           std::string(error.what()) ==
                "cannot divide a global batch of 3 samples among 4 ranks: 1 of them would have none" &&
            error.hint() == "start at most 3 ranks, or raise the global batch";
   });
@@ -86,7 +87,8 @@ BOOST_AUTO_TEST_CASE(a_dry_run_adds_up_what_the_program_needs) {
   BOOST_TEST(memory["compute_copy_bytes"] == 288);
   BOOST_TEST(memory["gradient_bytes"] == 576);
   BOOST_TEST(memory["optimizer_state_bytes"] == 1152);
-  // Most is held where the head's backward begins: all stashes, three outputs, a gradient of one and the head's workspace.
+  // Most is held where the head's backward begins: all stashes, three outputs, a gradient of one and the head's
+  // workspace.
   BOOST_TEST(memory["peak_action"] == "backward block head mb 0");
   BOOST_TEST(memory["activation_bytes"] == 10 + 1000 + 1000 + 500);
   BOOST_TEST(memory["buffer_bytes"] == 3 * 100 + 100 + 3);
@@ -94,7 +96,8 @@ BOOST_AUTO_TEST_CASE(a_dry_run_adds_up_what_the_program_needs) {
 }
 
 BOOST_AUTO_TEST_CASE(rows_print_in_sections_with_aligned_values) {
-  const std::vector<Row> rows{{"mesh", "ranks", "ranks", std::int64_t{4}, "4"}, {"memory per rank", "peak_bytes", "peak", std::int64_t{2048}, "2.0 KiB"}};
+  const std::vector<Row> rows{{"mesh", "ranks", "ranks", std::int64_t{4}, "4"},
+                              {"memory per rank", "peak_bytes", "peak", std::int64_t{2048}, "2.0 KiB"}};
   BOOST_TEST(to_text(rows) == "mesh\n  ranks          4\nmemory per rank\n  peak           2.0 KiB\n");
   BOOST_TEST(to_text(to_json(rows)) == R"({"mesh":{"ranks":4},"memory_per_rank":{"peak_bytes":2048}})");
 }
@@ -103,11 +106,13 @@ BOOST_AUTO_TEST_CASE(recompute_trades_stashes_for_one_at_a_time) {
   const Mesh mesh = make_mesh("world", {{"dp_replicate", 1}});
   const ModelPlan plan = models::tied();
   ProgramOptions options;
-  const std::int64_t kept = memory_of(make_catalogue(mesh, plan, options).train.classes.front()).bytes.at(SlotKind::stash);
+  const std::int64_t kept =
+      memory_of(make_catalogue(mesh, plan, options).train.classes.front()).bytes.at(SlotKind::stash);
   options.recompute = RecomputePolicy::block;
-  const std::int64_t recomputed = memory_of(make_catalogue(mesh, plan, options).train.classes.front()).bytes.at(SlotKind::stash);
+  const std::int64_t recomputed =
+      memory_of(make_catalogue(mesh, plan, options).train.classes.front()).bytes.at(SlotKind::stash);
   BOOST_TEST(kept == 2510);
-  BOOST_TEST(recomputed == 10 + 1000 + 100);   // the embedding's, and one layer's with its new output
+  BOOST_TEST(recomputed == 10 + 1000 + 100);  // the embedding's, and one layer's with its new output
 }
 
 BOOST_AUTO_TEST_CASE(memory_that_another_lane_releases_counts_until_an_action_certainly_comes_after_it) {
@@ -120,7 +125,7 @@ BOOST_AUTO_TEST_CASE(memory_that_another_lane_releases_counts_until_an_action_ce
   ranks.actions[1].slots.releases = {0};
   ranks.actions[2].slots = {{1}, {}, {}, {1}};
   ranks.actions[3].slots = {{2}, {}, {}, {2}};
-  BOOST_TEST(memory_of(ranks).peak_bytes == 200);   // slot 0 may still be held beside slot 1 or slot 2
+  BOOST_TEST(memory_of(ranks).peak_bytes == 200);  // slot 0 may still be held beside slot 1 or slot 2
   ranks.actions[2].waits = {1};
   BOOST_TEST(memory_of(ranks).peak_bytes == 100);
 }

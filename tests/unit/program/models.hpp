@@ -7,8 +7,8 @@
 
 namespace lockstep::models {
 
-inline ModelPlan plan_of(std::vector<BlockPlan> blocks, const std::vector<ParameterPlan>& parameters, const UnitTypes& types = {},
-                         std::int64_t bucket_bytes = 0) {
+inline ModelPlan plan_of(std::vector<BlockPlan> blocks, const std::vector<ParameterPlan>& parameters,
+                         const UnitTypes& types = {}, std::int64_t bucket_bytes = 0) {
   ModelPlan plan{std::move(blocks), {}};
   plan.units = make_units(plan.blocks, parameters, types, bucket_bytes);
   return plan;
@@ -35,14 +35,16 @@ inline Case random_case(std::mt19937& engine) {
   std::vector<BlockPlan> blocks;
   std::vector<ParameterPlan> parameters;
   for (int block = 0; block < count; ++block) {
-    blocks.push_back({"block." + std::to_string(block), roll(0, 50), block + 1 == count ? 0 : roll(1, 20), roll(0, 1) * 30,
-                      1.0 * roll(1, 5), 1.0 * roll(1, 5), roll(0, 2) > 0});
-    for (int i = roll(block == 0, 2); i > 0; --i) parameters.push_back({"p" + std::to_string(parameters.size()), roll(0, 60), {block}});
+    blocks.push_back({"block." + std::to_string(block), roll(0, 50), block + 1 == count ? 0 : roll(1, 20),
+                      roll(0, 1) * 30, 1.0 * roll(1, 5), 1.0 * roll(1, 5), roll(0, 2) > 0});
+    for (int i = roll(block == 0, 2); i > 0; --i)
+      parameters.push_back({"p" + std::to_string(parameters.size()), roll(0, 60), {block}});
   }
   if (count > 1 && roll(0, 1) == 0) parameters.front().blocks.push_back(count - 1);
   Case made;
   made.mesh = make_mesh("world", {{"pp", 1}, {"dp_replicate", roll(1, 3)}, {"dp_shard", roll(1, 2)}});
-  made.plan = plan_of(blocks, parameters, {DType::f32, roll(0, 1) == 0 ? DType::f32 : DType::bf16, 2}, roll(0, 2) * 400);
+  made.plan =
+      plan_of(blocks, parameters, {DType::f32, roll(0, 1) == 0 ? DType::f32 : DType::bf16, 2}, roll(0, 2) * 400);
   made.options.micro_batches = roll(1, 3);
   made.options.eval_micro_batches = roll(0, 3);
   made.options.recompute = roll(0, 1) == 0 ? RecomputePolicy::none : RecomputePolicy::block;

@@ -31,37 +31,49 @@ const Mesh one = make_mesh("world", {{"dp_replicate", 1}});
 BOOST_AUTO_TEST_SUITE(passes)
 
 BOOST_AUTO_TEST_CASE(a_stage_runs_forward_and_backward_one_micro_batch_after_the_other) {
-  compare(schedule_training(one, 2), {"forward stage 0 mb 0", "backward stage 0 mb 0", "forward stage 0 mb 1", "backward stage 0 mb 1"});
+  compare(schedule_training(one, 2),
+          {"forward stage 0 mb 0", "backward stage 0 mb 0", "forward stage 0 mb 1", "backward stage 0 mb 1"});
   compare(schedule_evaluation(one, 2), {"forward stage 0 mb 0", "forward stage 0 mb 1"});
-  BOOST_CHECK_EXCEPTION(schedule_training(one, 0), Error, [](const Error& error) { return error.code() == ExitCode::usage; });
+  BOOST_CHECK_EXCEPTION(schedule_training(one, 0), Error,
+                        [](const Error& error) { return error.code() == ExitCode::usage; });
 }
 
 BOOST_AUTO_TEST_CASE(a_stage_becomes_its_blocks_and_backward_runs_them_in_reverse) {
   compare(expand(schedule_training(one, 1), models::tied()),
-          {"forward block embedding mb 0", "forward block layer.0 mb 0", "forward block layer.1 mb 0", "forward block head mb 0",
-           "backward block head mb 0", "backward block layer.1 mb 0", "backward block layer.0 mb 0", "backward block embedding mb 0"});
+          {"forward block embedding mb 0", "forward block layer.0 mb 0", "forward block layer.1 mb 0",
+           "forward block head mb 0", "backward block head mb 0", "backward block layer.1 mb 0",
+           "backward block layer.0 mb 0", "backward block embedding mb 0"});
 }
 
 BOOST_AUTO_TEST_CASE(only_recomputable_blocks_are_computed_again_right_before_their_backward) {
   const ModelPlan plan = models::tied();
   const StepProgram expanded = expand(schedule_training(one, 1), plan);
-  compare(economise(expanded, plan, RecomputePolicy::block),
-          {"forward block embedding mb 0", "forward block layer.0 mb 0", "forward block layer.1 mb 0", "forward block head mb 0",
-           "backward block head mb 0", "recompute block layer.1 mb 0", "backward block layer.1 mb 0", "recompute block layer.0 mb 0",
-           "backward block layer.0 mb 0", "backward block embedding mb 0"});
-  BOOST_TEST((economise(expanded, plan, RecomputePolicy::none) == expanded));
+  compare(recompute(expanded, plan, RecomputePolicy::block),
+          {"forward block embedding mb 0", "forward block layer.0 mb 0", "forward block layer.1 mb 0",
+           "forward block head mb 0", "backward block head mb 0", "recompute block layer.1 mb 0",
+           "backward block layer.1 mb 0", "recompute block layer.0 mb 0", "backward block layer.0 mb 0",
+           "backward block embedding mb 0"});
+  BOOST_TEST((recompute(expanded, plan, RecomputePolicy::none) == expanded));
 }
 
 BOOST_AUTO_TEST_CASE(a_gradient_is_reduced_as_soon_as_the_last_micro_batch_completes_it_and_a_tied_one_last) {
   const ModelPlan plan = models::tied();
-  const StepProgram program = data_parallel(expand(schedule_training(two, 2), plan), plan, {"dp_replicate", "dp_shard"});
+  const StepProgram program =
+      data_parallel(expand(schedule_training(two, 2), plan), plan, {"dp_replicate", "dp_shard"});
   const auto all = words(program);
   const std::vector<std::string> tail(all.begin() + 12, all.end());
-  const std::vector<std::string> expected{
-      "backward block head mb 1",      "finish_gradient unit head",      "all_reduce unit head over dp_replicate, 64 B",
-      "backward block layer.1 mb 1",   "finish_gradient unit layer.1",   "all_reduce unit layer.1 over dp_replicate, 128 B",
-      "backward block layer.0 mb 1",   "finish_gradient unit layer.0",   "all_reduce unit layer.0 over dp_replicate, 128 B",
-      "backward block embedding mb 1", "finish_gradient unit embedding", "all_reduce unit embedding over dp_replicate, 256 B"};
+  const std::vector<std::string> expected{"backward block head mb 1",
+                                          "finish_gradient unit head",
+                                          "all_reduce unit head over dp_replicate, 64 B",
+                                          "backward block layer.1 mb 1",
+                                          "finish_gradient unit layer.1",
+                                          "all_reduce unit layer.1 over dp_replicate, 128 B",
+                                          "backward block layer.0 mb 1",
+                                          "finish_gradient unit layer.0",
+                                          "all_reduce unit layer.0 over dp_replicate, 128 B",
+                                          "backward block embedding mb 1",
+                                          "finish_gradient unit embedding",
+                                          "all_reduce unit embedding over dp_replicate, 256 B"};
   BOOST_TEST(tail == expected, boost::test_tools::per_element());
   BOOST_TEST(program.of(0)[14].waits == Waits{13}, boost::test_tools::per_element());
   BOOST_TEST((program.of(0)[14].lane == Lane::reduction));
@@ -74,14 +86,17 @@ BOOST_AUTO_TEST_CASE(one_rank_has_nothing_to_reduce_but_finishes_its_gradients) 
 }
 
 BOOST_AUTO_TEST_CASE(an_update_counts_decides_and_then_steps_each_unit) {
-  const ModelPlan plan = models::plan_of({{"only", 8, 0, 0, 1, 2, false}}, {{"w", 16, {0}}}, {DType::f32, DType::bf16, 2});
+  const ModelPlan plan =
+      models::plan_of({{"only", 8, 0, 0, 1, 2, false}}, {{"w", 16, {0}}}, {DType::f32, DType::bf16, 2});
   const StepProgram reduced = data_parallel(expand(schedule_training(two, 1), plan), plan, {"dp_replicate"});
   compare(update(reduced, plan, {true, Refresh::separate, 48}),
-          {"forward block only mb 0", "backward block only mb 0", "finish_gradient unit only", "all_reduce unit only over dp_replicate, 64 B",
-           "gradient_norm unit only over dp_replicate", "heartbeat over dp_replicate, 48 B", "clip", "optimizer unit only", "refresh unit only"});
+          {"forward block only mb 0", "backward block only mb 0", "finish_gradient unit only",
+           "all_reduce unit only over dp_replicate, 64 B", "gradient_norm unit only over dp_replicate",
+           "heartbeat over dp_replicate, 48 B", "clip", "optimizer unit only", "refresh unit only"});
   const StepProgram plain = update(reduced, plan, {false, Refresh::with_optimizer, 48});
-  compare(plain, {"forward block only mb 0", "backward block only mb 0", "finish_gradient unit only", "all_reduce unit only over dp_replicate, 64 B",
-                  "gradient_norm unit only over dp_replicate", "heartbeat over dp_replicate, 48 B", "optimizer unit only"});
+  compare(plain, {"forward block only mb 0", "backward block only mb 0", "finish_gradient unit only",
+                  "all_reduce unit only over dp_replicate, 64 B", "gradient_norm unit only over dp_replicate",
+                  "heartbeat over dp_replicate, 48 B", "optimizer unit only"});
   BOOST_TEST(plain.of(1)[4].waits == Waits{3}, boost::test_tools::per_element());
   BOOST_TEST(plain.of(1)[5].waits == Waits{4}, boost::test_tools::per_element());
   BOOST_TEST(plain.of(1)[6].waits == Waits{5}, boost::test_tools::per_element());
@@ -92,8 +107,9 @@ BOOST_AUTO_TEST_CASE(a_norm_that_no_reduction_precedes_is_taken_as_soon_as_its_g
   const StepProgram alone = data_parallel(expand(schedule_training(one, 1), plan), plan, {"dp_replicate"});
   const auto all = words(update(alone, plan, {false, Refresh::with_optimizer, 48}));
   const std::vector<std::string> tail(all.begin() + 4, all.begin() + 10);
-  const std::vector<std::string> expected{"backward block head mb 0",    "finish_gradient unit head",    "gradient_norm unit head",
-                                          "backward block layer.1 mb 0", "finish_gradient unit layer.1", "gradient_norm unit layer.1"};
+  const std::vector<std::string> expected{"backward block head mb 0",     "finish_gradient unit head",
+                                          "gradient_norm unit head",      "backward block layer.1 mb 0",
+                                          "finish_gradient unit layer.1", "gradient_norm unit layer.1"};
   BOOST_TEST(tail == expected, boost::test_tools::per_element());
 }
 
@@ -103,8 +119,10 @@ BOOST_AUTO_TEST_CASE(buckets_join_whole_blocks_from_the_last_backwards) {
     for (const UnitPlan& unit : models::tied({}, bucket_bytes).units) names.push_back(unit.name);
     return names;
   };
-  BOOST_TEST(units(0) == (std::vector<std::string>{"embedding", "layer.0", "layer.1", "head"}), boost::test_tools::per_element());
-  BOOST_TEST(units(200) == (std::vector<std::string>{"embedding", "layer.0", "layer.1..head"}), boost::test_tools::per_element());
+  BOOST_TEST(units(0) == (std::vector<std::string>{"embedding", "layer.0", "layer.1", "head"}),
+             boost::test_tools::per_element());
+  BOOST_TEST(units(200) == (std::vector<std::string>{"embedding", "layer.0", "layer.1..head"}),
+             boost::test_tools::per_element());
   BOOST_TEST(units(1 << 20) == (std::vector<std::string>{"embedding..head"}), boost::test_tools::per_element());
 }
 
@@ -113,8 +131,11 @@ BOOST_AUTO_TEST_CASE(units_hold_every_parameter_once_and_know_every_block_that_a
   for (int trial = 0; trial < 300; ++trial) {
     std::vector<BlockPlan> blocks(static_cast<std::size_t>(std::uniform_int_distribution<int>(1, 6)(engine)));
     std::vector<ParameterPlan> parameters;
-    const auto any_block = [&] { return std::uniform_int_distribution<int>(0, static_cast<int>(blocks.size()) - 1)(engine); };
-    for (int i = std::uniform_int_distribution<int>(0, 12)(engine); i > 0; --i) parameters.push_back({"p", i * 7, {any_block(), any_block()}});
+    const auto any_block = [&] {
+      return std::uniform_int_distribution<int>(0, static_cast<int>(blocks.size()) - 1)(engine);
+    };
+    for (int i = std::uniform_int_distribution<int>(0, 12)(engine); i > 0; --i)
+      parameters.push_back({"p", i * 7, {any_block(), any_block()}});
     const std::int64_t bucket = std::uniform_int_distribution<int>(0, 2000)(engine);
     std::multiset<int> seen;
     for (const UnitPlan& unit : make_units(blocks, parameters, {DType::f64, DType::f64, 2}, bucket)) {
@@ -141,7 +162,8 @@ BOOST_AUTO_TEST_CASE(the_printed_program_reads_as_a_table) {
   options.update.heartbeat_bytes = 48;
   options.eval_micro_batches = 1;
   options.eval_reduction_bytes = 16;
-  const Catalogue programs = make_catalogue(two, models::plan_of({{"in", 8, 4, 0, 1, 2, false}, {"out", 8, 0, 2, 1, 2, false}}, {{"w", 16, {0}}}), options);
+  const Catalogue programs = make_catalogue(
+      two, models::plan_of({{"in", 8, 4, 0, 1, 2, false}, {"out", 8, 0, 2, 1, 2, false}}, {{"w", 16, {0}}}), options);
   const std::string text = to_text(programs.eval, 1);
   BOOST_TEST(text.find(", hash ") != std::string::npos);
   BOOST_TEST(text.substr(text.find('\n') + 1) ==
@@ -153,7 +175,8 @@ BOOST_AUTO_TEST_CASE(the_printed_program_reads_as_a_table) {
   BOOST_TEST(to_text(programs.train).find("program train: 1 micro-batch, 2 ranks (dp_replicate 2), hash ") == 0u);
   BOOST_TEST(to_text(programs.train).find("each of ranks 0-1: ") != std::string::npos);
   BOOST_CHECK_EXCEPTION(to_text(programs.eval, 2), Error, [](const Error& error) {
-    return error.code() == ExitCode::usage && std::string(error.what()) == "program eval has no rank 2: its ranks are 0 to 1";
+    return error.code() == ExitCode::usage &&
+           std::string(error.what()) == "program eval has no rank 2: its ranks are 0 to 1";
   });
 }
 
@@ -166,7 +189,8 @@ BOOST_AUTO_TEST_CASE(equal_programs_have_equal_hashes_and_a_difference_is_found_
   BOOST_TEST(!difference(program, again).has_value());
   for (std::size_t i = 0; i < program.of(0).size(); ++i) {
     StepProgram other = program;
-    other.classes.front().actions[i].lane = other.classes.front().actions[i].lane == Lane::compute ? Lane::reduction : Lane::compute;
+    other.classes.front().actions[i].lane =
+        other.classes.front().actions[i].lane == Lane::compute ? Lane::reduction : Lane::compute;
     BOOST_TEST((hash_of(program) != hash_of(other)));
     BOOST_TEST(difference(program, other).value().find(fmt::format("action {} ", i)) != std::string::npos);
     other = program;

@@ -1,7 +1,7 @@
 #include "program/simulate.hpp"
 
 #include "base/json.hpp"
-#include "program/memory.hpp"
+#include "program/memory_estimate.hpp"
 #include "unit/program/models.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -10,7 +10,8 @@ using namespace lockstep;
 
 namespace {
 
-/// Ends of all actions by sweeping over all ranks until no time changes any more: no lanes to advance, no order of visits.
+/// Ends of all actions by sweeping over all ranks until no time changes any more: no lanes to advance, no order of
+/// visits.
 std::vector<std::vector<double>> ends_by_sweeping(const StepProgram& program, const CostOf& cost_of) {
   const int ranks = world_size(program.mesh);
   std::vector<std::vector<double>> ends;
@@ -22,11 +23,13 @@ std::vector<std::vector<double>> ends_by_sweeping(const StepProgram& program, co
       for (std::size_t i = 0; i < program.of(rank).size(); ++i) {
         double begin = 0;
         const Action& action = program.of(rank)[i];
-        for (const Rank member : is_collective(action.op) ? group_along(program.mesh, rank, action.group) : std::vector<Rank>{rank}) {
-          const auto& theirs = program.of(member);   // one class here: the same position is the same action
+        for (const Rank member :
+             is_collective(action.op) ? group_along(program.mesh, rank, action.group) : std::vector<Rank>{rank}) {
+          const auto& theirs = program.of(member);  // one class here: the same position is the same action
           for (std::size_t j = 0; j < i; ++j)
             if (theirs[j].lane == action.lane) begin = std::max(begin, ends[static_cast<std::size_t>(member)][j]);
-          for (const int wait : theirs[i].waits) begin = std::max(begin, ends[static_cast<std::size_t>(member)][static_cast<std::size_t>(wait)]);
+          for (const int wait : theirs[i].waits)
+            begin = std::max(begin, ends[static_cast<std::size_t>(member)][static_cast<std::size_t>(wait)]);
         }
         const double end = begin + cost_of(program, action);
         changed |= end != ends[static_cast<std::size_t>(rank)][i];
@@ -41,8 +44,10 @@ std::int64_t live_at(const RankClass& ranks, const RankTimeline& timeline, doubl
   std::vector<double> begins(ranks.slots.size(), -1.0);
   std::vector<double> ends(ranks.slots.size(), 1e300);
   for (std::size_t i = 0; i < ranks.actions.size(); ++i) {
-    for (const int slot : ranks.actions[i].slots.acquires) begins[static_cast<std::size_t>(slot)] = timeline.intervals[i].begin_s;
-    for (const int slot : ranks.actions[i].slots.releases) ends[static_cast<std::size_t>(slot)] = timeline.intervals[i].end_s;
+    for (const int slot : ranks.actions[i].slots.acquires)
+      begins[static_cast<std::size_t>(slot)] = timeline.intervals[i].begin_s;
+    for (const int slot : ranks.actions[i].slots.releases)
+      ends[static_cast<std::size_t>(slot)] = timeline.intervals[i].end_s;
   }
   std::int64_t live = 0;
   for (std::size_t slot = 0; slot < ranks.slots.size(); ++slot)
@@ -60,7 +65,8 @@ BOOST_AUTO_TEST_CASE(random_programs_end_when_sweeping_until_nothing_changes_say
     const models::Case made = models::random_case(engine);
     const StepProgram program = make_catalogue(made.mesh, made.plan, made.options).train;
     std::map<std::string, double> costs;
-    for (const Action& action : program.of(0)) costs[to_text(program, action)] = std::uniform_int_distribution<int>(1, 64)(engine);
+    for (const Action& action : program.of(0))
+      costs[to_text(program, action)] = std::uniform_int_distribution<int>(1, 64)(engine);
     const CostOf cost_of = [&](const StepProgram& of, const Action& action) { return costs.at(to_text(of, action)); };
     const Timeline timeline = simulate(program, cost_of);
     const auto truth = ends_by_sweeping(program, cost_of);
@@ -75,7 +81,8 @@ BOOST_AUTO_TEST_CASE(random_programs_end_when_sweeping_until_nothing_changes_say
         last = std::max(last, mine.intervals[i].end_s);
         peak = std::max(peak, live_at(ranks, mine, mine.intervals[i].begin_s));
         for (std::size_t j = 0; j < i; ++j)
-          overlap += std::max(0.0, std::min(mine.intervals[i].end_s, mine.intervals[j].end_s) - std::max(mine.intervals[i].begin_s, mine.intervals[j].begin_s));
+          overlap += std::max(0.0, std::min(mine.intervals[i].end_s, mine.intervals[j].end_s) -
+                                       std::max(mine.intervals[i].begin_s, mine.intervals[j].begin_s));
       }
       BOOST_REQUIRE_EQUAL(mine.overlap_s, overlap);
       BOOST_REQUIRE_EQUAL(mine.peak_bytes, peak);
@@ -105,13 +112,14 @@ BOOST_AUTO_TEST_CASE(analytic_costs_follow_flops_bytes_and_links) {
   for (const Action& action : program.of(0)) costs[to_text(program, action)] = cost_of(program, action);
   BOOST_TEST(costs.at("forward block layer.0 mb 0") == 1.0);
   BOOST_TEST(costs.at("backward block layer.0 mb 0") == 2.0);
-  BOOST_TEST(costs.at("all_reduce unit layer.0 over dp_replicate, 128 B") == 6 * (0.5 + 2));   // 6 messages of 32 bytes
-  BOOST_TEST(costs.at("gradient_norm unit layer.0 over dp_replicate") == 0.32);   // a quarter each
+  BOOST_TEST(costs.at("all_reduce unit layer.0 over dp_replicate, 128 B") == 6 * (0.5 + 2));  // 6 messages of 32 bytes
+  BOOST_TEST(costs.at("gradient_norm unit layer.0 over dp_replicate") == 0.32);               // a quarter each
 }
 
 BOOST_AUTO_TEST_CASE(a_chrome_trace_has_every_action_of_every_rank) {
   const StepProgram program = make_catalogue(make_mesh("world", {{"dp_replicate", 2}}), models::tied(), {}).train;
-  const Json trace = to_chrome_trace(program, simulate(program, [](const StepProgram&, const Action&) { return 1e-6; }));
+  const Json trace =
+      to_chrome_trace(program, simulate(program, [](const StepProgram&, const Action&) { return 1e-6; }));
   std::size_t complete = 0;
   for (const Json& event : trace["traceEvents"]) complete += event["ph"] == "X";
   BOOST_TEST(complete == 2 * program.of(0).size());

@@ -42,7 +42,9 @@ class Mutator {
   }
 
  private:
-  std::size_t roll(std::size_t low, std::size_t high) { return std::uniform_int_distribution<std::size_t>(low, high)(engine_); }
+  std::size_t roll(std::size_t low, std::size_t high) {
+    return std::uniform_int_distribution<std::size_t>(low, high)(engine_);
+  }
   std::size_t any(const std::vector<Action>& actions) { return roll(0, actions.size() - 1); }
 
   void split_off_a_rank(StepProgram& program) {
@@ -83,7 +85,7 @@ class Mutator {
   }
 
   void move(std::vector<Action>& actions) {
-    std::vector<std::size_t> old(actions.size());   // old position by new position
+    std::vector<std::size_t> old(actions.size());  // old position by new position
     for (std::size_t i = 0; i < old.size(); ++i) old[i] = i;
     const std::size_t from = any(actions);
     const std::size_t to = any(actions);
@@ -116,8 +118,10 @@ class Mutator {
   void change_a_collective(std::vector<Action>& actions) {
     for (Action& action : actions) {
       if (!is_collective(action.op) || roll(0, 2) != 0) continue;
-      if (roll(0, 1) == 0) action.bytes += 8;
-      else action.group.pop_back();
+      if (roll(0, 1) == 0)
+        action.bytes += 8;
+      else
+        action.group.pop_back();
       return;
     }
   }
@@ -138,10 +142,13 @@ struct Right {
   std::vector<Action>& actions() { return train.classes.front().actions; }
   int position(Op op, int index, MicroBatch mb = no_micro_batch) {
     for (std::size_t i = 0; i < actions().size(); ++i)
-      if (actions()[i].op == op && actions()[i].subject.index == index && actions()[i].micro_batch == mb) return static_cast<int>(i);
+      if (actions()[i].op == op && actions()[i].subject.index == index && actions()[i].micro_batch == mb)
+        return static_cast<int>(i);
     return -1;
   }
-  Action& at(Op op, int index, MicroBatch mb = no_micro_batch) { return actions().at(static_cast<std::size_t>(position(op, index, mb))); }
+  Action& at(Op op, int index, MicroBatch mb = no_micro_batch) {
+    return actions().at(static_cast<std::size_t>(position(op, index, mb)));
+  }
   std::string fault() const {
     const auto found = find_fault(train, plan, ProgramPhase::training, options);
     return found ? to_text(train, *found) : "";
@@ -156,7 +163,7 @@ BOOST_AUTO_TEST_CASE(programs_of_random_models_pass_and_play_right_in_every_orde
   std::mt19937 engine(1);
   for (int trial = 0; trial < 200; ++trial) {
     const Case made = models::random_case(engine);
-    const Catalogue programs = make_catalogue(made.mesh, made.plan, made.options);   // throws if a program does not pass
+    const Catalogue programs = make_catalogue(made.mesh, made.plan, made.options);  // throws if a program does not pass
     const auto judged = [&](const StepProgram& program, ProgramPhase phase) {
       const auto reason = brute_force::wrong(program, made.plan, phase, made.options, 3);
       if (reason) BOOST_FAIL(*reason << "\n" << to_text(program));
@@ -190,13 +197,15 @@ BOOST_AUTO_TEST_CASE(every_mutation_that_plays_wrong_is_rejected) {
     }
   }
   BOOST_TEST(wrong > 2000);
-  BOOST_TEST(harmless - harmless_but_rejected > 200);   // the verifier does not simply reject what is not as the passes made it
+  BOOST_TEST(harmless - harmless_but_rejected >
+             200);  // the verifier does not simply reject what is not as the passes made it
 }
 
 BOOST_FIXTURE_TEST_CASE(a_reduction_that_does_not_wait_for_its_gradient_is_named, Right) {
   at(Op::all_reduce, 3).waits.clear();
-  BOOST_TEST(fault() == "program train, rank 0, action 16 (all_reduce unit head over dp_replicate, 64 B): "
-                        "may start before action 15 (finish_gradient unit head) has ended");
+  BOOST_TEST(fault() ==
+             "program train, rank 0, action 16 (all_reduce unit head over dp_replicate, 64 B): "
+             "may start before action 15 (finish_gradient unit head) has ended");
 }
 
 BOOST_FIXTURE_TEST_CASE(a_dropped_stash_must_be_computed_again, Right) {
@@ -210,8 +219,9 @@ BOOST_FIXTURE_TEST_CASE(a_dropped_stash_must_be_computed_again, Right) {
 BOOST_FIXTURE_TEST_CASE(a_block_must_be_recomputed_before_its_backward_reads_the_stash, Right) {
   const auto first = static_cast<std::size_t>(position(Op::recompute, 2, 0));
   std::swap(actions()[first], actions()[first + 1]);
-  BOOST_TEST(fault() == "program train, rank 0, action 5 (backward block layer.1 mb 0): "
-                        "may start before action 6 (recompute block layer.1 mb 0) has ended");
+  BOOST_TEST(fault() ==
+             "program train, rank 0, action 5 (backward block layer.1 mb 0): "
+             "may start before action 6 (recompute block layer.1 mb 0) has ended");
 }
 
 BOOST_FIXTURE_TEST_CASE(an_action_that_the_options_do_not_ask_for_is_rejected, Right) {
@@ -220,12 +230,14 @@ BOOST_FIXTURE_TEST_CASE(an_action_that_the_options_do_not_ask_for_is_rejected, R
 }
 
 BOOST_FIXTURE_TEST_CASE(two_lanes_must_not_touch_the_same_memory_at_once, Right) {
-  const std::vector<int> gradient = at(Op::all_reduce, 2).slots.writes;   // of layer.1, whose backward runs beside the head's reduction
+  const std::vector<int> gradient =
+      at(Op::all_reduce, 2).slots.writes;  // of layer.1, whose backward runs beside the head's reduction
   Slots& slots = at(Op::all_reduce, 3).slots;
   const Slots right = slots;
   slots.reads = gradient;
-  const std::string expected = "program train, rank 0, action 18 (backward block layer.1 mb 1): "
-                               "may run beside action 16, which also uses gradient of unit layer.1";
+  const std::string expected =
+      "program train, rank 0, action 18 (backward block layer.1 mb 1): "
+      "may run beside action 16, which also uses gradient of unit layer.1";
   BOOST_TEST(fault() == expected);
   slots = right;
   slots.writes.push_back(gradient.front());
@@ -234,13 +246,15 @@ BOOST_FIXTURE_TEST_CASE(two_lanes_must_not_touch_the_same_memory_at_once, Right)
 
 BOOST_FIXTURE_TEST_CASE(an_action_that_leaves_out_memory_it_needs_is_named_with_it, Right) {
   at(Op::forward, 1, 0).slots.reads = at(Op::forward, 0, 0).slots.reads;
-  BOOST_TEST(fault() == "program train, rank 0, action 1 (forward block layer.0 mb 0): must use compute_copy of unit layer.0");
+  BOOST_TEST(fault() ==
+             "program train, rank 0, action 1 (forward block layer.0 mb 0): must use compute_copy of unit layer.0");
 }
 
 BOOST_FIXTURE_TEST_CASE(memory_that_is_never_released_is_named_where_it_is_acquired, Right) {
   at(Op::backward, 3, 0).slots.releases.clear();
-  BOOST_TEST(fault() == "program train, rank 0, action 2 (forward block layer.1 mb 0): "
-                        "acquires boundary of boundary 3 mb 0, which nothing releases");
+  BOOST_TEST(fault() ==
+             "program train, rank 0, action 2 (forward block layer.1 mb 0): "
+             "acquires boundary of boundary 3 mb 0, which nothing releases");
 }
 
 BOOST_FIXTURE_TEST_CASE(ranks_that_reduce_in_another_order_are_caught_before_they_hang, Right) {
@@ -248,7 +262,8 @@ BOOST_FIXTURE_TEST_CASE(ranks_that_reduce_in_another_order_are_caught_before_the
   other.ranks = {1};
   train.classes.front().ranks = {0};
   const auto of_unit = [&](int unit) {
-    return std::find_if(other.actions.begin(), other.actions.end(), [&](const Action& a) { return a.op == Op::all_reduce && a.subject.index == unit; });
+    return std::find_if(other.actions.begin(), other.actions.end(),
+                        [&](const Action& a) { return a.op == Op::all_reduce && a.subject.index == unit; });
   };
   // The earlier reduction goes right behind the later one; each is still after its gradient.
   const auto early = of_unit(3) - other.actions.begin();
@@ -262,8 +277,9 @@ BOOST_FIXTURE_TEST_CASE(ranks_that_reduce_in_another_order_are_caught_before_the
   for (Action& action : other.actions)
     for (int& wait : action.waits) wait = moved(wait);
   train.classes.push_back(other);
-  BOOST_TEST(fault() == "program train, rank 1, action 19 (all_reduce unit layer.1 over dp_replicate, 128 B): "
-                        "meets action 16 of rank 0: all_reduce unit head over dp_replicate, 64 B");
+  BOOST_TEST(fault() ==
+             "program train, rank 1, action 19 (all_reduce unit layer.1 over dp_replicate, 128 B): "
+             "meets action 16 of rank 0: all_reduce unit head over dp_replicate, 64 B");
 }
 
 BOOST_FIXTURE_TEST_CASE(a_rank_that_leaves_out_a_reduction_would_leave_the_others_waiting, Right) {
@@ -278,7 +294,8 @@ BOOST_FIXTURE_TEST_CASE(a_rank_that_leaves_out_a_reduction_would_leave_the_other
 BOOST_FIXTURE_TEST_CASE(a_peak_above_the_limit_is_a_matter_of_resources_not_a_bug, Right) {
   options.memory_limit_bytes = 1;
   BOOST_CHECK_EXCEPTION(make_catalogue(mesh, plan, options), Error, [](const Error& error) {
-    return error.code() == ExitCode::resources && std::string(error.what()).find("KiB, the limit is 1 B") != std::string::npos && !error.hint().empty();
+    return error.code() == ExitCode::resources &&
+           std::string(error.what()).find("KiB, the limit is 1 B") != std::string::npos && !error.hint().empty();
   });
 }
 

@@ -10,7 +10,7 @@ using namespace lockstep;
 namespace {
 /// The oracle: of the two bf16 around a finite value the nearer one in fp64, the even one in a tie.
 std::uint16_t nearest_by_search(float value) {
-  const auto below = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);   // towards zero
+  const auto below = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);  // towards zero
   const auto above = static_cast<std::uint16_t>(below + 1);
   const double lower = std::abs(static_cast<double>(value) - static_cast<double>(from_bf16(below)));
   const double limit = std::isinf(from_bf16(above)) ? 0x1p128 : std::abs(static_cast<double>(from_bf16(above)));
@@ -36,7 +36,8 @@ BOOST_AUTO_TEST_CASE(rounding_takes_the_nearest_and_the_even_one_in_a_tie) {
   std::uint32_t bits = 12345;
   for (int i = 0; i < 200000; ++i) {
     bits = bits * 1664525u + 1013904223u;
-    for (const std::uint32_t pattern : {bits, bits & 0xffff8000u, (bits & 0xffff0000u) | 0x8000u}) {   // any value, and ties
+    for (const std::uint32_t pattern :
+         {bits, bits & 0xffff8000u, (bits & 0xffff0000u) | 0x8000u}) {  // any value, and ties
       const float value = std::bit_cast<float>(pattern);
       if (std::isfinite(value)) wrong += to_bf16(value) != nearest_by_search(value);
     }

@@ -33,7 +33,7 @@ BOOST_AUTO_TEST_CASE(codes_are_those_of_the_written_numerics_in_double) {
     std::vector<std::int8_t> codes(values.size());
     int8_encode(values, int8_scale(values), codes);
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const float quotient = values[i] / static_cast<float>(scale);   // fp32, as the contract says
+      const float quotient = values[i] / static_cast<float>(scale);  // fp32, as the contract says
       const double rounded = std::min(127.0, std::max(-128.0, std::nearbyint(static_cast<double>(quotient))));
       BOOST_REQUIRE_EQUAL(static_cast<double>(codes[i]), rounded);
     }
@@ -42,7 +42,8 @@ BOOST_AUTO_TEST_CASE(codes_are_those_of_the_written_numerics_in_double) {
 
 BOOST_AUTO_TEST_CASE(halves_round_to_even_and_the_ends_are_clamped) {
   const std::uint16_t one = to_bf16(1.0f);
-  const std::vector<float> values{0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 126.5f, 127.5f, -127.5f, -128.5f, 1e30f, -1e30f};
+  const std::vector<float> values{0.5f,   1.5f,   2.5f,    -0.5f,   -1.5f, -2.5f,
+                                  126.5f, 127.5f, -127.5f, -128.5f, 1e30f, -1e30f};
   const std::vector<int> expected{0, 2, 2, 0, -2, -2, 126, 127, -128, -128, 127, -128};
   std::vector<std::int8_t> codes(values.size());
   int8_encode(values, one, codes);
@@ -60,7 +61,8 @@ BOOST_AUTO_TEST_CASE(a_decoded_value_is_within_half_a_step_unless_it_was_clamped
   int8_decode(codes, scale, decoded);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const bool clamped = codes[i] == 127 || codes[i] == -128;
-    BOOST_REQUIRE_LE(std::abs(decoded[i] - values[i]), step * (clamped ? 0.76f : 0.5001f));   // absmax/127.5 leaves 0.5 + the scale's rounding
+    BOOST_REQUIRE_LE(std::abs(decoded[i] - values[i]),
+                     step * (clamped ? 0.76f : 0.5001f));  // absmax/127.5 leaves 0.5 + the scale's rounding
   }
 }
 

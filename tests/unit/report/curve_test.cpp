@@ -1,7 +1,7 @@
+#include "report/curve.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "harness/temporary_folder.hpp"
-#include "report/curve.hpp"
 #include "report/curve_scale.hpp"
 #include "report/run_curve.hpp"
 #include "report/table.hpp"
@@ -21,7 +21,8 @@ std::vector<Series> falling_line() { return {{"loss", {{0, 4}, {10, 2}, {20, 0}}
 BOOST_AUTO_TEST_SUITE(curve)
 
 BOOST_AUTO_TEST_CASE(ticks_are_round_numbers_within_the_range) {
-  BOOST_TEST(ticks({0, 1000}, 5) == (std::vector<double>{0, 200, 400, 600, 800, 1000}), boost::test_tools::per_element());
+  BOOST_TEST(ticks({0, 1000}, 5) == (std::vector<double>{0, 200, 400, 600, 800, 1000}),
+             boost::test_tools::per_element());
   BOOST_TEST(ticks({-3, 3}, 3) == (std::vector<double>{-2, 0, 2}), boost::test_tools::per_element());
 }
 
@@ -57,14 +58,19 @@ BOOST_AUTO_TEST_CASE(the_unicode_picture_stays_within_the_columns) {
 }
 
 BOOST_FIXTURE_TEST_CASE(losses_are_read_back_past_a_resume_other_records_and_a_torn_end, TemporaryFolder) {
-  publish_file(path / "records.jsonl", "{\"kind\":\"step\",\"step\":1,\"loss\":4}\n{\"kind\":\"step\",\"step\":5,\"loss\":3}\n7\n{\"kind\":[],\"loss\":1}\n"
-                                     "{\"kind\":\"step\",\"loss\":1}\n{\"kind\":\"step\",\"step\":3,\"loss\":2}\n{\"kind\":\"eval\",\"step\":3,\"loss\":null}\n{\"kind\":\"st");
+  publish_file(path / "records.jsonl",
+               "{\"kind\":\"step\",\"step\":1,\"loss\":4}\n{\"kind\":\"step\",\"step\":5,\"loss\":3}\n7\n{\"kind\":[],"
+               "\"loss\":1}\n"
+               "{\"kind\":\"step\",\"loss\":1}\n{\"kind\":\"step\",\"step\":3,\"loss\":2}\n{\"kind\":\"eval\",\"step\":"
+               "3,\"loss\":null}\n{\"kind\":\"st");
   const std::vector<Series> series = loss_series(path);
   BOOST_REQUIRE(series.size() == 1);
-  BOOST_REQUIRE(series[0].points.size() == 2);   // a run that resumed at step 2 went back from step 5
+  BOOST_REQUIRE(series[0].points.size() == 2);  // a run that resumed at step 2 went back from step 5
   BOOST_TEST((series[0].points[0].y == 4 && series[0].points[1].x == 3 && series[0].points[1].y == 2));
   publish_file(path / "records.jsonl", "{}\n{\n");
-  BOOST_CHECK_EXCEPTION(loss_series(path), Error, [](const Error& error) { return std::string(error.what()).find("records.jsonl:2") != std::string::npos; });
+  BOOST_CHECK_EXCEPTION(loss_series(path), Error, [](const Error& error) {
+    return std::string(error.what()).find("records.jsonl:2") != std::string::npos;
+  });
 }
 
 BOOST_AUTO_TEST_CASE(a_curve_of_one_point_or_none_has_axes_still) {

@@ -102,7 +102,8 @@ BOOST_AUTO_TEST_CASE(progress_in_a_log_comes_at_growing_intervals) {
   Log log = log_to(capture);
   double now = 0;
   std::vector<double> shown;
-  Progress progress(log, {.what = "train", .unit = "steps", .total = 4000.0, .style = Progress::Style::lines}, [&] { return now; });
+  Progress progress(log, {.what = "train", .unit = "steps", .total = 4000.0, .style = Progress::Style::lines},
+                    [&] { return now; });
   for (; now < 4000; now += 1) {
     progress.update(now);
     if (!capture.text().empty()) shown.push_back(now);
@@ -118,7 +119,8 @@ BOOST_AUTO_TEST_CASE(the_time_left_of_a_resumed_job_counts_its_own_steps_only) {
   Capture capture;
   Log log = log_to(capture);
   double now = 0;
-  Progress progress(log, {.what = "train", .unit = "steps", .total = 1000.0, .style = Progress::Style::lines}, [&] { return now; });
+  Progress progress(log, {.what = "train", .unit = "steps", .total = 1000.0, .style = Progress::Style::lines},
+                    [&] { return now; });
   progress.update(900);
   now = 10;
   progress.update(910, "loss 2.5");

@@ -1,8 +1,8 @@
+#include "report/record.hpp"
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
-#include "report/record.hpp"
 #include "report/record_sink.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -60,7 +60,8 @@ BOOST_AUTO_TEST_CASE(a_record_opens_with_schema_kind_and_time_and_keeps_the_orde
   const Json json = to_json(record);
   std::vector<std::string> keys;
   for (const auto& item : json.items()) keys.push_back(item.key());
-  const std::vector<std::string> expected{"schema", "kind", "time", "step", "loss", "lr", "grad_norm", "tokens", "tokens_per_s", "step_ms", "mfu", "eta_s", "epoch"};
+  const std::vector<std::string> expected{"schema", "kind",         "time",    "step", "loss",  "lr",   "grad_norm",
+                                          "tokens", "tokens_per_s", "step_ms", "mfu",  "eta_s", "epoch"};
   BOOST_TEST(keys == expected, boost::test_tools::per_element());
   BOOST_TEST(json.at("kind") == Json("step"));
   BOOST_TEST(json.at("step") == Json(3));
@@ -120,7 +121,8 @@ BOOST_AUTO_TEST_CASE(a_full_standard_output_is_a_storage_error_after_the_other_s
   recorder.add(line_sink(full, "standard output"));
   recorder.add(file_sink(folder / "records.jsonl"));
   BOOST_CHECK_EXCEPTION(recorder.write(event("one")), Error, [](const Error& error) {
-    return error.code() == ExitCode::storage && std::string(error.what()) == "cannot write standard output: No space left on device";
+    return error.code() == ExitCode::storage &&
+           std::string(error.what()) == "cannot write standard output: No space left on device";
   });
   BOOST_TEST(names_in(folder / "records.jsonl").size() == 1U);
   ::close(full);

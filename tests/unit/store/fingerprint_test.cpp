@@ -1,6 +1,6 @@
+#include "store/fingerprint.hpp"
 #include "base/random.hpp"
 #include "store/box_runs.hpp"
-#include "store/fingerprint.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -75,9 +75,10 @@ BOOST_AUTO_TEST_CASE(any_partition_into_boxes_adds_up_to_the_whole) {
     const Shape shape{1 + below(9), 1 + below(40), 1 + below(30)};
     const DType dtype = trial % 2 == 0 ? DType::f32 : DType::i64;
     const auto size = static_cast<std::size_t>(size_of(dtype));
-    const auto bytes = random_bytes(static_cast<std::size_t>(elements(shape)) * size, static_cast<std::uint64_t>(trial));
+    const auto bytes =
+        random_bytes(static_cast<std::size_t>(elements(shape)) * size, static_cast<std::uint64_t>(trial));
     std::vector<Box> boxes{whole(shape)};
-    for (int cuts = 0; cuts < 6; ++cuts) {   // cut a random box at a random place of a random dim; empty boxes included
+    for (int cuts = 0; cuts < 6; ++cuts) {  // cut a random box at a random place of a random dim; empty boxes included
       const auto victim = static_cast<std::size_t>(below(boxes.size()));
       const auto dim = static_cast<std::size_t>(below(3));
       Box second = boxes[victim];
@@ -90,7 +91,8 @@ BOOST_AUTO_TEST_CASE(any_partition_into_boxes_adds_up_to_the_whole) {
     Fingerprint sum;
     for (const Box& box : boxes) {
       const auto piece = cut(bytes, shape, box, size);
-      const std::int64_t half = elements(box) / 2;   // and each box in two runs of elements, as a block-wise writer has it
+      const std::int64_t half =
+          elements(box) / 2;  // and each box in two runs of elements, as a block-wise writer has it
       const auto split = static_cast<std::size_t>(half) * size;
       sum += fingerprint(shape, dtype, box, std::span(piece).first(split), 0);
       sum += fingerprint(shape, dtype, box, std::span(piece).subspan(split), half);
@@ -146,7 +148,7 @@ BOOST_AUTO_TEST_CASE(runs_visit_each_common_element_once_at_its_place_in_both_bo
       }
     }
     const Box region = intersect(a, b);
-    std::set<std::pair<std::int64_t, std::int64_t>> expected;   // by brute force over the elements of a
+    std::set<std::pair<std::int64_t, std::int64_t>> expected;  // by brute force over the elements of a
     for (std::int64_t i = 0; i < elements(a); ++i) {
       std::int64_t rest = i;
       Shape at(dims);

@@ -1,18 +1,19 @@
+#include "store/hdf5.hpp"
 #include "base/error.hpp"
 #include "base/files.hpp"
-#include "store/hdf5.hpp"
 #include "harness/temporary_folder.hpp"
 
-#include <boost/test/unit_test.hpp>
 #include <fcntl.h>
 #include <hdf5.h>
+#include <boost/test/unit_test.hpp>
 
 using namespace lockstep;
 
 namespace {
 
-constexpr DType all_types[] = {DType::f64, DType::f32, DType::bf16, DType::f16, DType::f8_e4m3, DType::f8_e5m2, DType::i64, DType::i32,
-                               DType::i16, DType::i8,  DType::u64,  DType::u32, DType::u16,     DType::u8,      DType::boolean};
+constexpr DType all_types[] = {DType::f64,     DType::f32, DType::bf16, DType::f16, DType::f8_e4m3,
+                               DType::f8_e5m2, DType::i64, DType::i32,  DType::i16, DType::i8,
+                               DType::u64,     DType::u32, DType::u16,  DType::u8,  DType::boolean};
 
 std::vector<std::byte> counting(std::size_t size) {
   std::vector<std::byte> bytes(size);
@@ -30,7 +31,8 @@ BOOST_FIXTURE_TEST_CASE(every_type_and_shape_comes_back_as_written, TemporaryFol
     Hdf5File file = Hdf5File::create(path / "a.h5");
     for (const DType dtype : all_types) {
       for (std::size_t i = 0; i < shapes.size(); ++i) {
-        const auto bytes = counting(static_cast<std::size_t>(elements(shapes[i])) * static_cast<std::size_t>(size_of(dtype)));
+        const auto bytes =
+            counting(static_cast<std::size_t>(elements(shapes[i])) * static_cast<std::size_t>(size_of(dtype)));
         file.add(fmt::format("/{}/shape-{}", name_of(dtype), i), dtype, shapes[i], bytes);
       }
     }
@@ -45,7 +47,8 @@ BOOST_FIXTURE_TEST_CASE(every_type_and_shape_comes_back_as_written, TemporaryFol
       BOOST_TEST((dataset.shape == shapes[i]));
       std::vector<std::byte> bytes(dataset.bytes);
       file.read(dataset.path, bytes);
-      BOOST_TEST((bytes == counting(static_cast<std::size_t>(elements(shapes[i])) * static_cast<std::size_t>(size_of(dtype)))));
+      BOOST_TEST((bytes ==
+                  counting(static_cast<std::size_t>(elements(shapes[i])) * static_cast<std::size_t>(size_of(dtype)))));
     }
   }
 }
@@ -94,7 +97,8 @@ BOOST_FIXTURE_TEST_CASE(attributes_come_back_and_absent_ones_are_nothing, Tempor
   BOOST_TEST(!again.has("/no/such/path"));
 }
 
-BOOST_FIXTURE_TEST_CASE(attributes_of_several_elements_are_none_and_datasets_larger_than_their_file_are_refused, TemporaryFolder) {
+BOOST_FIXTURE_TEST_CASE(attributes_of_several_elements_are_none_and_datasets_larger_than_their_file_are_refused,
+                        TemporaryFolder) {
   const hid_t file = H5Fcreate((path / "a.h5").c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   const hsize_t many = 1000;
   const hid_t list = H5Screate_simple(1, &many, nullptr);
@@ -110,13 +114,16 @@ BOOST_FIXTURE_TEST_CASE(attributes_of_several_elements_are_none_and_datasets_lar
   const Hdf5File read = Hdf5File::open(path / "a.h5");
   BOOST_TEST(!read.integer_attribute("/", "numbers"));
   BOOST_TEST(!read.text_attribute("/", "texts"));
-  BOOST_CHECK_EXCEPTION(read.dataset("/vast"), Error, [](const Error& error) { return error.code() == ExitCode::input; });
+  BOOST_CHECK_EXCEPTION(read.dataset("/vast"), Error,
+                        [](const Error& error) { return error.code() == ExitCode::input; });
 }
 
 BOOST_FIXTURE_TEST_CASE(files_that_are_absent_foreign_or_in_the_way_are_errors_that_name_them, TemporaryFolder) {
   publish_file(path / "text.h5", "this is no HDF5 file");
   const auto says = [&](ExitCode code, const std::string& part) {
-    return [=](const Error& error) { return error.code() == code && std::string(error.what()).find(part) != std::string::npos; };
+    return [=](const Error& error) {
+      return error.code() == code && std::string(error.what()).find(part) != std::string::npos;
+    };
   };
   BOOST_CHECK_EXCEPTION(Hdf5File::open(path / "absent.h5"), Error, says(ExitCode::input, "absent.h5: no such file"));
   BOOST_CHECK_EXCEPTION(Hdf5File::open(path / "text.h5"), Error, says(ExitCode::input, "text.h5"));

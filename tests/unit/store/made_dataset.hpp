@@ -22,7 +22,9 @@ inline MadeSplit made_split(const std::vector<std::int64_t>& lengths, std::int64
   MadeSplit split;
   for (const std::int64_t length : lengths) {
     split.starts.push_back(static_cast<std::int64_t>(split.tokens.size()));
-    for (std::int64_t i = 0; i < length; ++i) split.tokens.push_back(static_cast<std::int32_t>((split.tokens.size() * 7 + 3) % static_cast<std::size_t>(vocabulary)));
+    for (std::int64_t i = 0; i < length; ++i)
+      split.tokens.push_back(
+          static_cast<std::int32_t>((split.tokens.size() * 7 + 3) % static_cast<std::size_t>(vocabulary)));
   }
   return split;
 }
@@ -34,7 +36,8 @@ inline void write_split(const Path& folder, DatasetManifest& manifest, DataSplit
   const auto total = static_cast<std::int64_t>(split.tokens.size());
   for (std::int64_t first = 0; first < total; first += manifest.shard_tokens) {
     const std::int64_t end = std::min(first + manifest.shard_tokens, total);
-    const auto starts = std::ranges::count_if(split.starts, [&](std::int64_t start) { return start >= first && start < end; });
+    const auto starts =
+        std::ranges::count_if(split.starts, [&](std::int64_t start) { return start >= first && start < end; });
     const std::string file = fmt::format("{}/tokens-{:05}.h5", name_of(which), entry.shards.size());
     ShardWriter writer(folder / file, manifest.token_bytes(), end - first, starts);
     for (std::int64_t i = first; i < end; ++i) {

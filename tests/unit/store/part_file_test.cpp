@@ -1,9 +1,9 @@
+#include "store/part_file.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
-#include "store/hdf5.hpp"
-#include "store/part_file.hpp"
-#include "store/piece_pass.hpp"
 #include "harness/temporary_folder.hpp"
+#include "store/hdf5.hpp"
+#include "store/piece_pass.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -48,7 +48,8 @@ struct Written {
 
 std::vector<HeldPiece> held_pieces(const Content& content, const StampedPart& stamped, const PartFile& part) {
   std::vector<HeldPiece> held;
-  for (std::size_t i = 0; i < content.pieces.size(); ++i) held.push_back({content.pieces[i], content.bytes[i], PiecePlace{&part, stamped.offsets[i]}});
+  for (std::size_t i = 0; i < content.pieces.size(); ++i)
+    held.push_back({content.pieces[i], content.bytes[i], PiecePlace{&part, stamped.offsets[i]}});
   return held;
 }
 
@@ -92,7 +93,7 @@ BOOST_FIXTURE_TEST_CASE(a_part_says_itself_what_is_in_it, TemporaryFolder) {
     BOOST_TEST(table.records[i].offset == written.records[i].offset);
     BOOST_TEST((table.records[i].fingerprint == written.records[i].fingerprint));
   }
-  BOOST_TEST(table.records[1].blocks.size() == 3u);   // 18 MB in blocks of 8 MiB
+  BOOST_TEST(table.records[1].blocks.size() == 3u);  // 18 MB in blocks of 8 MiB
 }
 
 BOOST_FIXTURE_TEST_CASE(an_unsealed_part_does_not_open, TemporaryFolder) {
@@ -110,7 +111,7 @@ BOOST_FIXTURE_TEST_CASE(equal_content_gives_equal_parts_and_the_order_of_writing
   write(path / "a.h5", given);
   const StampedPart stamped = stamp_part(path / "b.h5", given.pieces);
   std::vector<PieceRecord> records(given.pieces.size());
-  for (std::size_t i = given.pieces.size(); i-- > 0;) {   // each by a writer of its own, as ranks that share a part
+  for (std::size_t i = given.pieces.size(); i-- > 0;) {  // each by a writer of its own, as ranks that share a part
     PartFile part(path / "b.h5");
     const std::vector<HeldPiece> held = held_pieces(given, stamped, part);
     records[i] = pass_over(std::span(held).subspan(i, 1)).front();
@@ -122,7 +123,7 @@ BOOST_FIXTURE_TEST_CASE(equal_content_gives_equal_parts_and_the_order_of_writing
 
 BOOST_FIXTURE_TEST_CASE(direct_and_buffered_writing_and_the_library_itself_give_the_same_datasets, TemporaryFolder) {
   const Content given = content();
-  write(path / "direct.h5", given);   // direct where the file system can
+  write(path / "direct.h5", given);  // direct where the file system can
   write(path / "buffered.h5", given, PartFile::Cache::through);
   BOOST_TEST((read_file(path / "buffered.h5") == read_file(path / "direct.h5")));
   Hdf5File plain = Hdf5File::create(path / "plain.h5");
@@ -146,14 +147,17 @@ BOOST_FIXTURE_TEST_CASE(records_are_those_of_the_bytes_wherever_these_lie_in_mem
     const std::size_t align = 4096 - reinterpret_cast<std::uintptr_t>(moved.data()) % 4096;
     std::copy(given.bytes[1].begin(), given.bytes[1].end(), moved.begin() + static_cast<std::ptrdiff_t>(align + shift));
     held[1].bytes = std::span<const std::byte>(moved).subspan(align + shift, given.bytes[1].size());
-    held.push_back({given.pieces[1], given.bytes[1], {}});   // as a rank that holds it too and does not write it
+    held.push_back({given.pieces[1], given.bytes[1], {}});  // as a rank that holds it too and does not write it
     const std::vector<PieceRecord> records = pass_over(held);
     for (std::size_t i = 0; i < given.pieces.size(); ++i) {
       const std::span<const std::byte> bytes(given.bytes[i]);
       BOOST_REQUIRE_EQUAL(records[i].blocks.size(), (bytes.size() + block_bytes - 1) / block_bytes);
       for (std::size_t block = 0; block < records[i].blocks.size(); ++block)
-        BOOST_TEST((records[i].blocks[block] == hash128(bytes.subspan(block * block_bytes, std::min(block_bytes, bytes.size() - block * block_bytes)))));
-      BOOST_TEST((records[i].fingerprint == fingerprint(given.pieces[i].global, given.pieces[i].dtype, given.pieces[i].box, bytes)));
+        BOOST_TEST(
+            (records[i].blocks[block] ==
+             hash128(bytes.subspan(block * block_bytes, std::min(block_bytes, bytes.size() - block * block_bytes)))));
+      BOOST_TEST((records[i].fingerprint ==
+                  fingerprint(given.pieces[i].global, given.pieces[i].dtype, given.pieces[i].box, bytes)));
       BOOST_TEST(records[i].offset == stamped.offsets[i]);
     }
     BOOST_TEST(records.back().blocks.empty());
@@ -168,16 +172,17 @@ BOOST_FIXTURE_TEST_CASE(a_write_that_fails_is_the_failure_of_the_pass, Temporary
   const StampedPart stamped = stamp_part(path / "part.h5", given.pieces);
   const PartFile part(path / "part.h5");
   std::vector<HeldPiece> held = held_pieces(given, stamped, part);
-  held[1].place->offset = std::uint64_t{1} << 62;   // beyond what any file may have
+  held[1].place->offset = std::uint64_t{1} << 62;  // beyond what any file may have
   BOOST_CHECK_EXCEPTION(pass_over(held), Error, [&](const Error& error) {
-    return error.code() == ExitCode::storage && std::string(error.what()).find((path / "part.h5").string()) != std::string::npos;
+    return error.code() == ExitCode::storage &&
+           std::string(error.what()).find((path / "part.h5").string()) != std::string::npos;
   });
 }
 
 BOOST_FIXTURE_TEST_CASE(the_bytes_of_a_part_do_not_depend_on_the_time_of_day, TemporaryFolder) {
   const Content given = content();
   write(path / "now.h5", given);
-  std::this_thread::sleep_for(std::chrono::milliseconds(1100));   // HDF5 keeps whole seconds
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // HDF5 keeps whole seconds
   write(path / "later.h5", given);
   BOOST_TEST((read_file(path / "now.h5") == read_file(path / "later.h5")));
 }
@@ -190,7 +195,8 @@ BOOST_FIXTURE_TEST_CASE(every_flipped_byte_changes_the_hash_of_the_part, Tempora
   const auto ignore = [](std::size_t, std::size_t, std::span<const std::byte>, const Hash128&) {};
   BOOST_TEST((part_hash(path / "part.h5", given.pieces, written.records, ignore) == written.sealed.hash));
   for (std::uint64_t trial = 0; trial < 24; ++trial) {
-    const std::uint64_t at = trial < 12 ? random.below(trial, 8192) : random.below(trial, right.size());   // half of them among the metadata
+    const std::uint64_t at =
+        trial < 12 ? random.below(trial, 8192) : random.below(trial, right.size());  // half of them among the metadata
     std::string wrong = right;
     wrong[at] = static_cast<char>(wrong[at] ^ (1 << trial % 8));
     publish_file(path / "part.h5", wrong);

@@ -1,12 +1,12 @@
+#include "store/token_shards.hpp"
 #include "base/error.hpp"
 #include "base/files.hpp"
+#include "harness/temporary_folder.hpp"
 #include "made_dataset.hpp"
 #include "store/hdf5.hpp"
-#include "store/token_shards.hpp"
-#include "harness/temporary_folder.hpp"
 
-#include <boost/test/unit_test.hpp>
 #include <fcntl.h>
+#include <boost/test/unit_test.hpp>
 
 #include <filesystem>
 
@@ -16,7 +16,9 @@ namespace {
 
 // An error of input data whose text names `part`.
 auto input_error_naming(const std::string& part) {
-  return [part](const Error& error) { return error.code() == ExitCode::input && std::string(error.what()).find(part) != std::string::npos; };
+  return [part](const Error& error) {
+    return error.code() == ExitCode::input && std::string(error.what()).find(part) != std::string::npos;
+  };
 }
 
 void flip_byte(const Path& path, std::uint64_t offset) {
@@ -47,9 +49,11 @@ BOOST_FIXTURE_TEST_CASE(every_range_of_a_stream_reads_as_written_across_shards_o
         for (std::int64_t end = begin; end <= total; ++end) {
           std::vector<std::int32_t> read(static_cast<std::size_t>(end - begin));
           stream.copy(begin, read);
-          BOOST_REQUIRE(std::ranges::equal(read, std::span(split.tokens).subspan(static_cast<std::size_t>(begin), read.size())));
+          BOOST_REQUIRE(
+              std::ranges::equal(read, std::span(split.tokens).subspan(static_cast<std::size_t>(begin), read.size())));
           std::vector<std::int64_t> starts;
-          std::ranges::copy_if(split.starts, std::back_inserter(starts), [&](std::int64_t start) { return start >= begin && start < end; });
+          std::ranges::copy_if(split.starts, std::back_inserter(starts),
+                               [&](std::int64_t start) { return start >= begin && start < end; });
           BOOST_REQUIRE(stream.document_starts(begin, end) == starts);
         }
       }
@@ -92,7 +96,8 @@ BOOST_FIXTURE_TEST_CASE(a_manifest_comes_back_and_a_changed_one_is_refused, Temp
   publish_file(path / "DATASET.json", edited);
   BOOST_CHECK_EXCEPTION(read_dataset_manifest(path), Error, input_error_naming("does not match its self_hash"));
   publish_file(path / "DATASET.json", R"({"format": "lockstep dataset", "version": 99})");
-  BOOST_CHECK_EXCEPTION(read_dataset_manifest(path), Error, input_error_naming("has format version 99; this program reads version 1"));
+  BOOST_CHECK_EXCEPTION(read_dataset_manifest(path), Error,
+                        input_error_naming("has format version 99; this program reads version 1"));
   publish_file(path / "DATASET.json", "[]");
   BOOST_CHECK_EXCEPTION(read_dataset_manifest(path), Error, input_error_naming("is not the manifest of a dataset"));
 }
@@ -102,12 +107,14 @@ BOOST_FIXTURE_TEST_CASE(damage_to_a_shard_is_named, TemporaryFolder) {
   test::write_split(path, manifest, DataSplit::train, test::made_split({5000, 5000}, 1000));
   const Path second = path / "train/tokens-00001.h5";
   flip_byte(second, std::filesystem::file_size(second) / 2);
-  const TokenStream stream(path, manifest, DataSplit::train);   // sizes are right
+  const TokenStream stream(path, manifest, DataSplit::train);  // sizes are right
   BOOST_CHECK_EXCEPTION(stream.verify_hashes(), Error, input_error_naming("train/tokens-00001.h5 is damaged"));
   std::filesystem::resize_file(second, 100);
-  BOOST_CHECK_EXCEPTION(TokenStream(path, manifest, DataSplit::train), Error, input_error_naming("train/tokens-00001.h5 has 100 bytes"));
+  BOOST_CHECK_EXCEPTION(TokenStream(path, manifest, DataSplit::train), Error,
+                        input_error_naming("train/tokens-00001.h5 has 100 bytes"));
   std::filesystem::remove(second);
-  BOOST_CHECK_EXCEPTION(TokenStream(path, manifest, DataSplit::train), Error, input_error_naming("train/tokens-00001.h5: no such file"));
+  BOOST_CHECK_EXCEPTION(TokenStream(path, manifest, DataSplit::train), Error,
+                        input_error_naming("train/tokens-00001.h5: no such file"));
 }
 
 BOOST_FIXTURE_TEST_CASE(tokens_beyond_the_vocabulary_and_documents_out_of_place_are_named, TemporaryFolder) {
@@ -116,14 +123,17 @@ BOOST_FIXTURE_TEST_CASE(tokens_beyond_the_vocabulary_and_documents_out_of_place_
   std::vector<std::int32_t> tokens(300);
   TokenStream(path, manifest, DataSplit::train).copy(0, tokens);
   DatasetManifest smaller = manifest;
-  smaller.vocabulary = 998;   // the highest of the stream
-  BOOST_CHECK_EXCEPTION(TokenStream(path, smaller, DataSplit::train).copy(0, tokens), Error, input_error_naming("it holds the token 998"));
+  smaller.vocabulary = 998;  // the highest of the stream
+  BOOST_CHECK_EXCEPTION(TokenStream(path, smaller, DataSplit::train).copy(0, tokens), Error,
+                        input_error_naming("it holds the token 998"));
   const Path shard = path / "train/tokens-00000.h5";
   const Hdf5Dataset documents = Hdf5File::open(shard).dataset("/documents");
-  for (const std::uint64_t place : {std::uint64_t{300}, ~std::uint64_t{0}, std::uint64_t{250}}) {   // behind the end, far behind, behind the next
+  for (const std::uint64_t place :
+       {std::uint64_t{300}, ~std::uint64_t{0}, std::uint64_t{250}}) {  // behind the end, far behind, behind the next
     const FileDescriptor file = open_file(shard, O_RDWR);
     write_at(file, std::as_bytes(std::span(&place, 1)), documents.offset + 8, shard);
-    BOOST_CHECK_EXCEPTION(TokenStream(path, manifest, DataSplit::train).document_starts(0, 300), Error, input_error_naming("tokens-00000.h5 is damaged"));
+    BOOST_CHECK_EXCEPTION(TokenStream(path, manifest, DataSplit::train).document_starts(0, 300), Error,
+                          input_error_naming("tokens-00000.h5 is damaged"));
   }
 }
 

@@ -1,5 +1,5 @@
-#include "base/random.hpp"
 #include "store/write_plan.hpp"
+#include "base/random.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -84,18 +84,19 @@ BOOST_AUTO_TEST_CASE(every_element_is_written_once_by_a_rank_that_holds_it) {
   const Split rows{{"tp"}, 0, 1, 0};
   const Split columns{{"tp"}, 1, 1, 0};
   const std::vector<Layout> layouts{
-      laid_out({12, 5}, {}),                                     // replicated everywhere
-      laid_out({13, 4}, {shard}, {first}),                       // uneven
-      laid_out({2, 7}, {shard}, {last}),                         // an empty chunk
-      laid_out({10, 6}, {rows, shard}, {first}),                 // both on one dim
-      laid_out({9, 8}, {columns, shard}, {last}),                // on two dims
+      laid_out({12, 5}, {}),                       // replicated everywhere
+      laid_out({13, 4}, {shard}, {first}),         // uneven
+      laid_out({2, 7}, {shard}, {last}),           // an empty chunk
+      laid_out({10, 6}, {rows, shard}, {first}),   // both on one dim
+      laid_out({9, 8}, {columns, shard}, {last}),  // on two dims
       laid_out({9, 4}, {{{"dp_replicate", "dp_shard"}, 0, 1, 0}}, {ends}),
-      laid_out({}, {}, {first}),                                 // a scalar
-      laid_out({0, 4}, {shard}),                                 // no elements
+      laid_out({}, {}, {first}),  // a scalar
+      laid_out({0, 4}, {shard}),  // no elements
       laid_out({3}, {}, {last}),
       laid_out({4, 6, 2}, {{{"tp"}, 1, 3, 0}, {{"dp_shard"}, 2, 1, 0}}, {first}),
   };
-  for (const std::uint64_t limit : {std::uint64_t{8}, std::uint64_t{40}, std::uint64_t{1} << 20}) check_against_elements(layouts, limit);
+  for (const std::uint64_t limit : {std::uint64_t{8}, std::uint64_t{40}, std::uint64_t{1} << 20})
+    check_against_elements(layouts, limit);
 }
 
 BOOST_AUTO_TEST_CASE(random_layouts_are_written_once_too) {
@@ -152,7 +153,7 @@ BOOST_AUTO_TEST_CASE(sharded_state_is_written_where_it_is) {
   const Mesh fsdp = make_mesh("world", {{"dp_shard", 4}});
   const Layout layout{{9, 3}, DType::f32, fsdp, {{{"dp_shard"}, 0, 1, 0}}, {}};
   const auto holdings = holdings_of(layout);
-  BOOST_TEST(holdings.size() == 3u);   // 3, 3, 3 rows and nothing
+  BOOST_TEST(holdings.size() == 3u);  // 3, 3, 3 rows and nothing
   const int size = 4;
   for (const WriteItem& item : plan_writes(std::span(&holdings, 1), std::span(&size, 1), 4, 1 << 20))
     BOOST_TEST((item.box == box_of(layout, item.writer)));

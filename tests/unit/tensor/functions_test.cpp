@@ -36,31 +36,35 @@ double error(const at::Tensor& value, const at::Tensor& expected) {
 
 /// A unit with random weights whose parameters are compared with ordinary leaves.
 struct Weights {
-  explicit Weights(const std::vector<Shape>& shapes, Precision precision = Precision::fp64) : unit("weights", tensors(shapes), precision) {
+  explicit Weights(const std::vector<Shape>& shapes, Precision precision = Precision::fp64)
+      : unit("weights", tensors(shapes), precision) {
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       unit.parameters()[i]->master().copy_(random_tensor(shapes[i], fmt::format("weight {}", i)));
     }
     unit.refresh();
     for (const auto& parameter : unit.parameters()) leaves.push_back(leaf(parameter->compute().to(at::kDouble)));
-    unit.start_gradients();
+    unit.zero_grad();
   }
   static std::vector<LogicalTensor> tensors(const std::vector<Shape>& shapes) {
     std::vector<LogicalTensor> list;
-    for (std::size_t i = 0; i < shapes.size(); ++i) list.push_back({fmt::format("w{}", i), Role::up, shapes[i], {}, {}});
+    for (std::size_t i = 0; i < shapes.size(); ++i)
+      list.push_back({fmt::format("w{}", i), Role::up, shapes[i], {}, {}});
     return list;
   }
   Parameter& operator[](std::size_t i) { return *unit.parameters()[i]; }
   Parameter* at(std::size_t i) { return unit.parameters()[i].get(); }
   double worst_gradient() {
     double worst = 0;
-    for (std::size_t i = 0; i < leaves.size(); ++i) worst = std::max(worst, error(unit.parameters()[i]->gradient(), leaves[i].grad()));
+    for (std::size_t i = 0; i < leaves.size(); ++i)
+      worst = std::max(worst, error(unit.parameters()[i]->gradient(), leaves[i].grad()));
     return worst;
   }
   Unit unit;
   std::vector<at::Tensor> leaves;
 };
 
-/// Differentiates ours(x) and oracle(x) with the same output gradient; the largest error of outputs and input gradients.
+/// Differentiates ours(x) and oracle(x) with the same output gradient; the largest error of outputs and input
+/// gradients.
 template <class Ours, class Oracle>
 double compare(const at::Tensor& input, const Ours& ours, const Oracle& oracle) {
   const at::Tensor x = leaf(input), reference = leaf(input);
@@ -71,17 +75,23 @@ double compare(const at::Tensor& input, const Ours& ours, const Oracle& oracle) 
   return std::max(error(y, expected), error(x.grad(), reference.grad()));
 }
 
-at::Tensor reference_attention(const at::Tensor& qkv, const AttentionShape& shape, const std::vector<std::int64_t>& starts, const at::Tensor& angles) {
+at::Tensor reference_attention(const at::Tensor& qkv, const AttentionShape& shape,
+                               const std::vector<std::int64_t>& starts, const at::Tensor& angles) {
   const auto tokens = qkv.size(0);
-  const auto parts = qkv.split_with_sizes({shape.heads * shape.head_size, shape.kv_heads * shape.head_size, shape.kv_heads * shape.head_size}, 1);
-  const auto heads = [&](const at::Tensor& part, std::int64_t count) { return part.view({tokens, count, shape.head_size}).transpose(0, 1); };
+  const auto parts = qkv.split_with_sizes(
+      {shape.heads * shape.head_size, shape.kv_heads * shape.head_size, shape.kv_heads * shape.head_size}, 1);
+  const auto heads = [&](const at::Tensor& part, std::int64_t count) {
+    return part.view({tokens, count, shape.head_size}).transpose(0, 1);
+  };
   const auto turned = [&](const at::Tensor& x) {
     if (!angles.defined()) return x;
     const auto halves = x.chunk(2, 2);
-    return at::cat({halves[0] * angles.cos() - halves[1] * angles.sin(), halves[1] * angles.cos() + halves[0] * angles.sin()}, 2);
+    return at::cat(
+        {halves[0] * angles.cos() - halves[1] * angles.sin(), halves[1] * angles.cos() + halves[0] * angles.sin()}, 2);
   };
   const auto group = shape.heads / shape.kv_heads;
-  const at::Tensor q = turned(heads(parts[0], shape.heads)), k = turned(heads(parts[1], shape.kv_heads)).repeat_interleave(group, 0);
+  const at::Tensor q = turned(heads(parts[0], shape.heads)),
+                   k = turned(heads(parts[1], shape.kv_heads)).repeat_interleave(group, 0);
   const at::Tensor v = heads(parts[2], shape.kv_heads).repeat_interleave(group, 0);
   at::Tensor seen = at::zeros({tokens, tokens}, at::kBool);
   for (std::size_t s = 0; s + 1 < starts.size(); ++s) {
@@ -94,7 +104,8 @@ at::Tensor reference_attention(const at::Tensor& qkv, const AttentionShape& shap
 
 at::Tensor positions_in(const std::vector<std::int64_t>& starts) {
   const at::Tensor positions = at::empty({starts.back()}, at::kInt);
-  for (std::size_t s = 0; s + 1 < starts.size(); ++s) positions.slice(0, starts[s], starts[s + 1]).copy_(at::arange(starts[s + 1] - starts[s]));
+  for (std::size_t s = 0; s + 1 < starts.size(); ++s)
+    positions.slice(0, starts[s], starts[s + 1]).copy_(at::arange(starts[s + 1] - starts[s]));
   return positions;
 }
 
@@ -106,21 +117,26 @@ BOOST_AUTO_TEST_CASE(linear_layers_of_both_layouts_equal_matrix_products) {
   for (const std::int64_t rows : {0, 1, 9}) {
     Weights conv({{5, 7}, {7}});
     const Linear layer({conv.at(0)}, {conv.at(1)}, WeightLayout::in_out);
-    BOOST_TEST(compare(random_tensor({rows, 5}, "x"), layer, [&](const at::Tensor& x) { return at::matmul(x, conv.leaves[0]) + conv.leaves[1]; }) < 1e-13);
+    BOOST_TEST(compare(random_tensor({rows, 5}, "x"), layer,
+                       [&](const at::Tensor& x) { return at::matmul(x, conv.leaves[0]) + conv.leaves[1]; }) < 1e-13);
     BOOST_TEST(conv.worst_gradient() < 1e-13);
     Weights plain({{7, 5}});
     const Linear unbiased({plain.at(0)}, {nullptr}, WeightLayout::out_in);
-    BOOST_TEST(compare(random_tensor({rows, 5}, "x"), unbiased, [&](const at::Tensor& x) { return at::matmul(x, plain.leaves[0].t()); }) < 1e-13);
+    BOOST_TEST(compare(random_tensor({rows, 5}, "x"), unbiased,
+                       [&](const at::Tensor& x) { return at::matmul(x, plain.leaves[0].t()); }) < 1e-13);
     BOOST_TEST(plain.worst_gradient() < 1e-13);
   }
 }
 
 BOOST_AUTO_TEST_CASE(weights_side_by_side_equal_separate_layers_whether_they_are_adjacent_or_not) {
-  for (const std::int64_t width : {8, 3}) {   // 8 × 5 doubles end at a multiple of 64 bytes, 3 × 5 do not
+  for (const std::int64_t width : {8, 3}) {  // 8 × 5 doubles end at a multiple of 64 bytes, 3 × 5 do not
     Weights weights({{width, 5}, {width, 5}, {2, 5}, {width}});
-    const Linear layer({weights.at(0), weights.at(1), weights.at(2)}, {nullptr, weights.at(3), nullptr}, WeightLayout::out_in);
+    const Linear layer({weights.at(0), weights.at(1), weights.at(2)}, {nullptr, weights.at(3), nullptr},
+                       WeightLayout::out_in);
     const auto oracle = [&](const at::Tensor& x) {
-      return at::cat({at::matmul(x, weights.leaves[0].t()), at::matmul(x, weights.leaves[1].t()) + weights.leaves[3], at::matmul(x, weights.leaves[2].t())}, 1);
+      return at::cat({at::matmul(x, weights.leaves[0].t()), at::matmul(x, weights.leaves[1].t()) + weights.leaves[3],
+                      at::matmul(x, weights.leaves[2].t())},
+                     1);
     };
     BOOST_TEST(compare(random_tensor({6, 5}, "x"), layer, oracle) < 1e-13);
     BOOST_TEST(weights.worst_gradient() < 1e-13);
@@ -131,7 +147,8 @@ BOOST_AUTO_TEST_CASE(a_second_backward_adds_to_the_gradient_of_the_first) {
   Weights weights({{4, 3}, {4}});
   const Linear layer({weights.at(0)}, {weights.at(1)}, WeightLayout::out_in);
   for (const char* name : {"first", "second"}) {
-    compare(random_tensor({5, 3}, name), layer, [&](const at::Tensor& x) { return at::matmul(x, weights.leaves[0].t()) + weights.leaves[1]; });
+    compare(random_tensor({5, 3}, name), layer,
+            [&](const at::Tensor& x) { return at::matmul(x, weights.leaves[0].t()) + weights.leaves[1]; });
   }
   BOOST_TEST(weights[0].touches() == 2);
   BOOST_TEST(weights.worst_gradient() < 1e-13);
@@ -144,8 +161,12 @@ BOOST_AUTO_TEST_CASE(a_linear_layer_onto_a_residual_passes_the_gradient_around) 
     const Linear layer({weights.at(0)}, {weights.at(1)}, WeightLayout::in_out);
     const at::Tensor x = random_tensor({6, 3}, "x").to(compute_type(precision)).to(at::kDouble);
     const at::Tensor input = leaf(x.to(compute_type(precision))), reference = leaf(x);
-    const auto ours = [&](const at::Tensor& residual) { return layer.onto(residual.to(stream_type(precision)), input); };
-    BOOST_TEST(compare(random_tensor({6, 4}, "residual"), ours, [&](const at::Tensor& r) { return r + at::matmul(reference, weights.leaves[0]) + weights.leaves[1]; }) < 1e-6 + tolerance * 1e-6);
+    const auto ours = [&](const at::Tensor& residual) {
+      return layer.add_linear(residual.to(stream_type(precision)), input);
+    };
+    BOOST_TEST(compare(random_tensor({6, 4}, "residual"), ours, [&](const at::Tensor& r) {
+                 return r + at::matmul(reference, weights.leaves[0]) + weights.leaves[1];
+               }) < 1e-6 + tolerance * 1e-6);
     BOOST_TEST(weights.worst_gradient() < tolerance);
     BOOST_TEST(error(input.grad(), reference.grad()) < tolerance);
   }
@@ -156,15 +177,19 @@ BOOST_AUTO_TEST_CASE(norms_equal_their_definitions_and_add_the_gradient_that_goe
     Weights weights({{6}, {6}});
     const Normalisation layer(Norm::layer_norm, 1e-5, weights[0], weights.at(1));
     const auto around = [](const Normalisation::Output& output) { return output.residual * 3 + output.normalised; };
-    BOOST_TEST(compare(random_tensor({rows, 6}, "x"), [&](const at::Tensor& x) { return around(layer(x)); }, [&](const at::Tensor& x) {
-      return x * 3 + at::layer_norm(x, {6}, weights.leaves[0], weights.leaves[1], 1e-5);
-    }) < 1e-12);
+    BOOST_TEST(compare(
+                   random_tensor({rows, 6}, "x"), [&](const at::Tensor& x) { return around(layer(x)); },
+                   [&](const at::Tensor& x) {
+                     return x * 3 + at::layer_norm(x, {6}, weights.leaves[0], weights.leaves[1], 1e-5);
+                   }) < 1e-12);
     BOOST_TEST(weights.worst_gradient() < 1e-12);
     Weights scale(std::vector<Shape>{{6}});
     const Normalisation rms(Norm::rms_norm, 1e-6, scale[0], nullptr);
-    BOOST_TEST(compare(random_tensor({rows, 6}, "x"), [&](const at::Tensor& x) { return rms(x).normalised; }, [&](const at::Tensor& x) {
-      return x * (x.square().mean(-1, true) + 1e-6).rsqrt() * scale.leaves[0];
-    }) < 1e-12);
+    BOOST_TEST(compare(
+                   random_tensor({rows, 6}, "x"), [&](const at::Tensor& x) { return rms(x).normalised; },
+                   [&](const at::Tensor& x) {
+                     return x * (x.square().mean(-1, true) + 1e-6).rsqrt() * scale.leaves[0];
+                   }) < 1e-12);
     BOOST_TEST(scale.worst_gradient() < 1e-12);
   }
 }
@@ -182,13 +207,16 @@ BOOST_AUTO_TEST_CASE(activations_equal_their_definitions) {
   for (const Activation kind : {Activation::gelu_tanh, Activation::gelu_erf, Activation::silu, Activation::relu}) {
     Weights weights(std::vector<Shape>{{9}});
     const at::Tensor x = random_tensor({40, 9}, "x") * 3;
-    BOOST_TEST(compare(x, [&](const at::Tensor& u) { return activate(u, kind, weights.at(0)); }, [&](const at::Tensor& u) { return definition(kind, u + weights.leaves[0]); }) < 1e-13);
+    BOOST_TEST(compare(
+                   x, [&](const at::Tensor& u) { return activate(u, kind, weights.at(0)); },
+                   [&](const at::Tensor& u) { return definition(kind, u + weights.leaves[0]); }) < 1e-13);
     BOOST_TEST(weights.worst_gradient() < 1e-12);
     const auto single = [&](const at::Tensor& u) { return activate(u.to(at::kFloat), kind, nullptr); };
     BOOST_TEST(compare(x, single, [&](const at::Tensor& u) { return definition(kind, u); }) < 1e-5);
-    BOOST_TEST(compare(random_tensor({7, 10}, "gate"), [&](const at::Tensor& u) { return activate_gated(u, kind); }, [&](const at::Tensor& u) {
-      return definition(kind, u.slice(1, 0, 5)) * u.slice(1, 5, 10);
-    }) < 1e-13);
+    BOOST_TEST(compare(
+                   random_tensor({7, 10}, "gate"), [&](const at::Tensor& u) { return activate_gated(u, kind); },
+                   [&](const at::Tensor& u) { return definition(kind, u.slice(1, 0, 5)) * u.slice(1, 5, 10); }) <
+               1e-13);
   }
 }
 
@@ -198,12 +226,16 @@ BOOST_AUTO_TEST_CASE(attention_equals_masked_soft_max_within_each_segment) {
     for (const AttentionShape& shape : {AttentionShape{4, 4, 6}, AttentionShape{6, 2, 4}, AttentionShape{3, 1, 2}}) {
       const at::Tensor segments = at::tensor(starts, at::kLong), positions = positions_in(starts);
       RotaryTable table(10000, shape.head_size, at::kDouble);
-      const at::Tensor frequency = at::pow(10000.0, at::arange(0, shape.head_size, 2, at::kDouble) / -static_cast<double>(shape.head_size));
+      const at::Tensor frequency =
+          at::pow(10000.0, at::arange(0, shape.head_size, 2, at::kDouble) / -static_cast<double>(shape.head_size));
       const at::Tensor angles = positions.to(at::kDouble).unsqueeze(1) * frequency;
       for (const at::Tensor& rotary : {at::Tensor(), table.upto(200)}) {
         const at::Tensor qkv = random_tensor({starts.back(), shape.width()}, "qkv");
-        const double worst = compare(qkv, [&](const at::Tensor& x) { return causal_attention(x, shape, segments, positions, rotary); },
-                                     [&](const at::Tensor& x) { return reference_attention(x, shape, starts, rotary.defined() ? angles : rotary); });
+        const double worst = compare(
+            qkv, [&](const at::Tensor& x) { return causal_attention(x, shape, segments, positions, rotary); },
+            [&](const at::Tensor& x) {
+              return reference_attention(x, shape, starts, rotary.defined() ? angles : rotary);
+            });
         BOOST_TEST(worst < 1e-12);
       }
     }
@@ -211,7 +243,8 @@ BOOST_AUTO_TEST_CASE(attention_equals_masked_soft_max_within_each_segment) {
 }
 
 BOOST_AUTO_TEST_CASE(attention_over_no_token_is_empty) {
-  const at::Tensor y = causal_attention(at::empty({0, 12}, at::kFloat), {2, 2, 2}, at::zeros({1}, at::kLong), at::empty({0}, at::kInt), {});
+  const at::Tensor y = causal_attention(at::empty({0, 12}, at::kFloat), {2, 2, 2}, at::zeros({1}, at::kLong),
+                                        at::empty({0}, at::kInt), {});
   BOOST_TEST(y.sizes() == (at::IntArrayRef{0, 4}));
 }
 
@@ -232,8 +265,12 @@ BOOST_AUTO_TEST_CASE(embeddings_receive_gradients_although_no_input_needs_one) {
 BOOST_AUTO_TEST_CASE(the_loss_is_the_sum_over_labels_that_count) {
   Weights head({{13, 4}});
   const at::Tensor labels = at::tensor({3, -100, 12, 0, -100}, at::kInt);
-  const auto oracle = [&](const at::Tensor& x) { return at::cross_entropy_loss(at::matmul(x, head.leaves[0].t()), labels.to(at::kLong), {}, at::Reduction::Sum); };
-  BOOST_TEST(compare(random_tensor({5, 4}, "x"), [&](const at::Tensor& x) { return cross_entropy_sum(x, head[0], labels); }, oracle) < 1e-13);
+  const auto oracle = [&](const at::Tensor& x) {
+    return at::cross_entropy_loss(at::matmul(x, head.leaves[0].t()), labels.to(at::kLong), {}, at::Reduction::Sum);
+  };
+  BOOST_TEST(compare(
+                 random_tensor({5, 4}, "x"), [&](const at::Tensor& x) { return cross_entropy_sum(x, head[0], labels); },
+                 oracle) < 1e-13);
   BOOST_TEST(head.worst_gradient() < 1e-13);
 }
 

@@ -24,7 +24,8 @@ constexpr int unlimited = 1 << 30;
 std::atomic<int> aligned_allocations_left{unlimited};
 }  // namespace
 
-/// Takes the place of the C library's in this program, so that memory can be made to run out at any allocation of the kernels.
+/// Takes the place of the C library's in this program, so that memory can be made to run out at any allocation of the
+/// kernels.
 extern "C" void* aligned_alloc(std::size_t alignment, std::size_t size) noexcept {
   return aligned_allocations_left-- > 0 ? memalign(alignment, size) : nullptr;
 }
@@ -33,27 +34,30 @@ extern "C" void* aligned_alloc(std::size_t alignment, std::size_t size) noexcept
 namespace {
 
 template <class T>
-double element(const std::vector<T>& stored, Form form, std::int64_t stride, std::int64_t row, std::int64_t column) {
-  return load(stored[static_cast<std::size_t>(form == Form::plain ? row * stride + column : column * stride + row)]);
+double element(const std::vector<T>& stored, Trans trans, std::int64_t stride, std::int64_t row, std::int64_t column) {
+  return load(stored[static_cast<std::size_t>(form == Trans::no ? row * stride + column : column * stride + row)]);
 }
 
 /// The largest error of gemm against sums in double, over every combination of forms; strides are larger than rows.
 template <class T>
 double worst_error(std::int64_t m, std::int64_t n, std::int64_t k, double beta) {
   double worst = 0;
-  for (const Form form_a : {Form::plain, Form::transposed}) {
-    for (const Form form_b : {Form::plain, Form::transposed}) {
-      const std::int64_t stride_a = (form_a == Form::plain ? k : m) + 3, stride_b = (form_b == Form::plain ? n : k) + 2, stride_c = n + 1;
-      const auto a = random_values<T>((form_a == Form::plain ? m : k) * stride_a + 1, "a");
-      const auto b = random_values<T>((form_b == Form::plain ? k : n) * stride_b + 1, "b");
+  for (const Trans form_a : {Trans::no, Trans::yes}) {
+    for (const Trans form_b : {Trans::no, Trans::yes}) {
+      const std::int64_t stride_a = (form_a == Trans::no ? k : m) + 3, stride_b = (form_b == Trans::no ? n : k) + 2,
+                         stride_c = n + 1;
+      const auto a = random_values<T>((form_a == Trans::no ? m : k) * stride_a + 1, "a");
+      const auto b = random_values<T>((form_b == Trans::no ? k : n) * stride_b + 1, "b");
       const auto before = random_values<Math<T>>(m * stride_c + 1, "c");
       auto c = before;
       if (beta == 0) std::fill(c.begin(), c.end(), std::numeric_limits<Math<T>>::quiet_NaN());
-      gemm(m, n, k, 0.5, Factor<T>{a.data(), stride_a, form_a}, Factor<T>{b.data(), stride_b, form_b}, beta, c.data(), stride_c);
+      gemm(m, n, k, 0.5, MatrixView<T>{a.data(), stride_a, form_a}, MatrixView<T>{b.data(), stride_b, form_b}, beta,
+           c.data(), stride_c);
       for (std::int64_t i = 0; i < m; ++i) {
         for (std::int64_t j = 0; j < n; ++j) {
           double sum = 0;
-          for (std::int64_t l = 0; l < k; ++l) sum += element(a, form_a, stride_a, i, l) * element(b, form_b, stride_b, l, j);
+          for (std::int64_t l = 0; l < k; ++l)
+            sum += element(a, form_a, stride_a, i, l) * element(b, form_b, stride_b, l, j);
           const auto place = static_cast<std::size_t>(i * stride_c + j);
           const double expected = 0.5 * sum + (beta == 0 ? 0 : beta * static_cast<double>(before[place]));
           const double error = std::abs(static_cast<double>(c[place]) - expected);
@@ -70,24 +74,29 @@ struct Shape2 {
 };
 
 template <class T>
-double sum_at(const std::vector<T>& a, const std::vector<T>& b, const Shape2& shape, std::int64_t k, std::int64_t i, std::int64_t j) {
+double sum_at(const std::vector<T>& a, const std::vector<T>& b, const Shape2& shape, std::int64_t k, std::int64_t i,
+              std::int64_t j) {
   double sum = 0;
-  for (std::int64_t l = 0; l < k; ++l) sum += element(a, Form::plain, k, i, l) * element(b, Form::plain, shape.n, l, j);
+  for (std::int64_t l = 0; l < k; ++l) sum += element(a, Trans::no, k, i, l) * element(b, Trans::no, shape.n, l, j);
   return sum;
 }
 
-/// The largest distance of gemm_rounded from sums in double plus bias, beyond the noise of sums in fp32, in units of the last place of T.
+/// The largest distance of gemm_rounded from sums in double plus bias, beyond the noise of sums in fp32, in units of
+/// the last place of T.
 template <class T>
 double worst_rounding(const Shape2& shape, std::int64_t k) {
-  const auto a = random_values<T>(shape.m * k, "a"), b = random_values<T>(k * shape.n, "b"), bias = random_values<T>(shape.n, "bias");
+  const auto a = random_values<T>(shape.m * k, "a"), b = random_values<T>(k * shape.n, "b"),
+             bias = random_values<T>(shape.n, "bias");
   std::vector<T> y(static_cast<std::size_t>(shape.m * shape.n));
-  gemm_rounded<T>(shape.m, shape.n, k, Factor<T>{a.data(), k}, Factor<T>{b.data(), shape.n}, bias.data(), y.data(), shape.n);
+  gemm_rounded<T>(shape.m, shape.n, k, MatrixView<T>{a.data(), k}, MatrixView<T>{b.data(), shape.n}, bias.data(),
+                  y.data(), shape.n);
   constexpr int digits = std::is_same_v<T, Bf16> ? 8 : std::numeric_limits<Math<T>>::digits;
   const double noise = 1e-6 * static_cast<double>(k);
   double worst = 0;
   for (std::int64_t i = 0; i < shape.m; ++i) {
     for (std::int64_t j = 0; j < shape.n; ++j) {
-      const double expected = sum_at(a, b, shape, k, i, j) + static_cast<double>(load(bias[static_cast<std::size_t>(j)]));
+      const double expected =
+          sum_at(a, b, shape, k, i, j) + static_cast<double>(load(bias[static_cast<std::size_t>(j)]));
       const double unit = std::ldexp(1.0, std::ilogb(std::max(1e-3, std::abs(expected))) + 1 - digits);
       const double error = std::abs(static_cast<double>(load(y[static_cast<std::size_t>(i * shape.n + j)])) - expected);
       worst = std::isnan(error) ? error : std::max(worst, (error - noise) / unit);
@@ -97,17 +106,20 @@ double worst_rounding(const Shape2& shape, std::int64_t k) {
 }
 
 template <class T>
-double worst_sum_onto(const Shape2& shape, std::int64_t k) {
-  const auto a = random_values<T>(std::max<std::int64_t>(1, shape.m * k), "a"), b = random_values<T>(std::max<std::int64_t>(1, k * shape.n), "b");
+double worst_sum_add(const Shape2& shape, std::int64_t k) {
+  const auto a = random_values<T>(std::max<std::int64_t>(1, shape.m * k), "a"),
+             b = random_values<T>(std::max<std::int64_t>(1, k * shape.n), "b");
   const auto bias = random_values<T>(shape.n, "bias");
   const auto base = random_values<Math<T>>(shape.m * shape.n, "base");
   std::vector<Math<T>> y(base.size());
-  gemm_onto<T>(shape.m, shape.n, k, Factor<T>{a.data(), k}, Factor<T>{b.data(), shape.n}, base.data(), bias.data(), y.data());
+  gemm_add<T>(shape.m, shape.n, k, MatrixView<T>{a.data(), k}, MatrixView<T>{b.data(), shape.n}, base.data(),
+              bias.data(), y.data());
   double worst = 0;
   for (std::int64_t i = 0; i < shape.m; ++i) {
     for (std::int64_t j = 0; j < shape.n; ++j) {
       const auto place = static_cast<std::size_t>(i * shape.n + j);
-      const double expected = sum_at(a, b, shape, k, i, j) + static_cast<double>(base[place]) + static_cast<double>(load(bias[static_cast<std::size_t>(j)]));
+      const double expected = sum_at(a, b, shape, k, i, j) + static_cast<double>(base[place]) +
+                              static_cast<double>(load(bias[static_cast<std::size_t>(j)]));
       worst = std::max(worst, std::abs(static_cast<double>(y[place]) - expected));
     }
   }
@@ -124,16 +136,18 @@ void both_ways(const Check& check) {
   want_matrix_unit(true);
 }
 
-/// Root mean square over the elements of a product of its error, in units of the sum of the absolute values of its terms.
+/// Root mean square over the elements of a product of its error, in units of the sum of the absolute values of its
+/// terms.
 double mean_error(const Shape2& shape, std::int64_t k, const std::vector<float>& a, const std::vector<float>& b) {
   std::vector<float> c(static_cast<std::size_t>(shape.m * shape.n));
-  gemm(shape.m, shape.n, k, 1, Factor<float>{a.data(), k}, Factor<float>{b.data(), shape.n}, 0, c.data(), shape.n);
+  gemm(shape.m, shape.n, k, 1, MatrixView<float>{a.data(), k}, MatrixView<float>{b.data(), shape.n}, 0, c.data(),
+       shape.n);
   double squares = 0;
   for (std::int64_t i = 0; i < shape.m; ++i) {
     for (std::int64_t j = 0; j < shape.n; ++j) {
       double sum = 0, size = 0;
       for (std::int64_t l = 0; l < k; ++l) {
-        const double term = element(a, Form::plain, k, i, l) * element(b, Form::plain, shape.n, l, j);
+        const double term = element(a, Trans::no, k, i, l) * element(b, Trans::no, shape.n, l, j);
         sum += term;
         size += std::abs(term);
       }
@@ -161,7 +175,8 @@ BOOST_AUTO_TEST_CASE(products_of_all_forms_and_types_equal_sums_in_double) {
   });
 }
 
-// Beyond one strip, one block and one packed panel of the matrix unit in each direction, with remainders; a depth that is summed in parts.
+// Beyond one strip, one block and one packed panel of the matrix unit in each direction, with remainders; a depth that
+// is summed in parts.
 BOOST_AUTO_TEST_CASE(large_products_equal_sums_in_double) {
   both_ways([] {
     BOOST_TEST(worst_error<Bf16>(70, 413, 801, 1) < 1e-3);
@@ -183,7 +198,7 @@ BOOST_AUTO_TEST_CASE(fp32_products_on_the_matrix_unit_are_no_less_exact_than_the
   const Shape2 shape{80, 96};
   for (const std::int64_t k : {std::int64_t{150}, std::int64_t{700}, std::int64_t{4000}}) {
     const auto plain = random_values<float>(shape.m * k, "a"), right = random_values<float>(k * shape.n, "b");
-    auto wide = plain;   // magnitudes over thirty powers of two
+    auto wide = plain;  // magnitudes over thirty powers of two
     for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = std::ldexp(wide[i], static_cast<int>(i * 7919 % 31) - 15);
     for (const auto& left : {plain, wide}) {
       const double on_unit = mean_error(shape, k, left, right);
@@ -209,12 +224,12 @@ BOOST_AUTO_TEST_CASE(a_rounded_product_is_the_sum_with_its_bias_rounded_once) {
 
 BOOST_AUTO_TEST_CASE(a_product_onto_a_residual_adds_residual_and_bias) {
   both_ways([] {
-    BOOST_TEST(worst_sum_onto<Bf16>({33, 65}, 128) < 1e-4);
-    BOOST_TEST(worst_sum_onto<Bf16>({300, 40}, 800) < 1e-3);
-    BOOST_TEST(worst_sum_onto<float>({33, 65}, 128) < 1e-4);
-    BOOST_TEST(worst_sum_onto<float>({300, 70}, 800) < 1e-3);
-    BOOST_TEST(worst_sum_onto<double>({33, 65}, 128) < 1e-12);
-    BOOST_TEST(worst_sum_onto<Bf16>({3, 5}, 0) < 1e-6);
+    BOOST_TEST(worst_sum_add<Bf16>({33, 65}, 128) < 1e-4);
+    BOOST_TEST(worst_sum_add<Bf16>({300, 40}, 800) < 1e-3);
+    BOOST_TEST(worst_sum_add<float>({33, 65}, 128) < 1e-4);
+    BOOST_TEST(worst_sum_add<float>({300, 70}, 800) < 1e-3);
+    BOOST_TEST(worst_sum_add<double>({33, 65}, 128) < 1e-12);
+    BOOST_TEST(worst_sum_add<Bf16>({3, 5}, 0) < 1e-6);
   });
 }
 
@@ -234,20 +249,21 @@ BOOST_AUTO_TEST_CASE(memory_that_runs_out_on_any_thread_of_a_product_is_an_excep
   }
   const auto a = random_values<Bf16>(600 * 700, "a"), b = random_values<Bf16>(700 * 900, "b");
   int failures = 0;
-  for (int granted = 0; failures == granted; ++granted) {   // until there is enough
-    std::thread([&, granted] {                              // with threads of its own, whose scratch memory is yet to be allocated
+  for (int granted = 0; failures == granted; ++granted) {  // until there is enough
+    std::thread([&, granted] {  // with threads of its own, whose scratch memory is yet to be allocated
       std::vector<float> c(600 * 900);
       omp_set_num_threads(2);
       aligned_allocations_left = granted;
       try {
-        gemm(600, 900, 700, 1, Factor<Bf16>{a.data(), 700}, Factor<Bf16>{b.data(), 900}, 0, c.data(), 900);
+        gemm(600, 900, 700, 1, MatrixView<Bf16>{a.data(), 700}, MatrixView<Bf16>{b.data(), 900}, 0, c.data(), 900);
       } catch (const std::bad_alloc&) {
         ++failures;
       }
       aligned_allocations_left = unlimited;
-    }).join();
+    })
+        .join();
   }
-  BOOST_TEST(failures >= 3);   // the shared factor, and the strips and sums of at least one thread
+  BOOST_TEST(failures >= 3);  // the shared factor, and the strips and sums of at least one thread
 }
 #endif
 

@@ -14,7 +14,10 @@ using namespace lockstep;
 namespace {
 
 std::vector<LogicalTensor> three_tensors() {
-  return {{"a", Role::up, {3, 5}, {}, {}}, {"b", Role::up_bias, {5}, {}, {}}, {"empty", Role::gate, {0, 4}, {}, {}}, {"c", Role::down, {2, 2, 2}, {}, {}}};
+  return {{"a", Role::up, {3, 5}, {}, {}},
+          {"b", Role::up_bias, {5}, {}, {}},
+          {"empty", Role::gate, {0, 4}, {}, {}},
+          {"c", Role::down, {2, 2, 2}, {}, {}}};
 }
 
 }  // namespace
@@ -32,7 +35,7 @@ BOOST_AUTO_TEST_CASE(parameters_are_aligned_views_of_their_units_buffers) {
     }
     BOOST_TEST(unit.master()[0].item<double>() == 1);
     BOOST_TEST(unit.master()[unit.parameters()[3]->offset() + 7].item<double>() == unit.parameters()[3]->offset() + 1);
-    BOOST_TEST(unit.master()[15].item<double>() == 0);   // padding
+    BOOST_TEST(unit.master()[15].item<double>() == 0);  // padding
   }
 }
 
@@ -50,12 +53,12 @@ BOOST_AUTO_TEST_CASE(the_first_gradient_of_a_step_overwrites_and_later_ones_add)
   Unit unit("u", three_tensors(), Precision::fp64);
   Parameter& parameter = *unit.parameters()[1];
   parameter.gradient().fill_(std::numeric_limits<double>::quiet_NaN());
-  unit.start_gradients();
+  unit.zero_grad();
   parameter.accumulate(at::full({5}, 2.0, at::kFloat));
   parameter.accumulate(at::full({5}, 3.0, at::kDouble));
   BOOST_TEST(parameter.touches() == 2);
   BOOST_TEST(parameter.gradient().eq(5).all().item<bool>());
-  unit.start_gradients();
+  unit.zero_grad();
   BOOST_TEST(parameter.touches() == 0);
   parameter.accumulate(at::ones({5}, at::kDouble));
   BOOST_TEST(parameter.gradient().eq(1).all().item<bool>());
@@ -65,7 +68,7 @@ BOOST_AUTO_TEST_CASE(the_first_gradient_of_a_step_overwrites_and_later_ones_add)
 BOOST_AUTO_TEST_CASE(what_nothing_touched_has_gradient_zero_in_the_end) {
   Unit unit("u", three_tensors(), Precision::fp32);
   unit.gradient().fill_(7);
-  unit.start_gradients();
+  unit.zero_grad();
   unit.parameters()[1]->accumulate(at::ones({5}, at::kFloat));
   unit.finish_gradients();
   BOOST_TEST(unit.parameters()[0]->gradient().eq(0).all().item<bool>());

@@ -1,0 +1,166 @@
+#include "app/run_tool.hpp"
+
+#include "comm/failure.hpp"
+#include "comm/launch.hpp"
+#include "comm/waiting.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <optional>
+#include <thread>
+
+namespace lockstep {
+
+namespace {
+
+constexpr double patience_s = 2;          // for the other ranks to fail in the same way
+constexpr double agreed_patience_s = 30;  // for ranks that are known to be on their way
+
+/// How the work ended on this rank.
+struct Outcome {
+  int code = 0;
+  std::optional<Failure> failure;
+  std::optional<int> owner;  // of a failure that all ranks know of: who explains it
+};
+
+Outcome attempt(const Communicator& world, const std::function<int()>& work) {
+  try {
+    return {.code = work(), .failure = {}, .owner = {}};
+  } catch (const AgreedError& error) {
+    return {.code = static_cast<int>(error.code()),
+            .failure = failure_of(std::current_exception(), world),
+            .owner = error.owner()};
+  } catch (...) {
+    const Failure failure = failure_of(std::current_exception(), world);
+    return {.code = static_cast<int>(failure.code), .failure = failure, .owner = {}};
+  }
+}
+
+/// A rank's code, and a mark that is equal where the failure is.
+std::uint64_t word_of(const Outcome& outcome) {
+  const std::uint64_t mark = outcome.failure ? std::hash<std::string>()(outcome.failure->message) >> 32 | 1u : 0;
+  return static_cast<std::uint64_t>(outcome.code) << 32 | mark;
+}
+int code_of(std::uint64_t word) { return static_cast<int>(word >> 32); }
+
+Error error_of(const Failure& failure, const std::string& where) {
+  return {failure.code, where.empty() ? failure.message : where + ": " + failure.message, failure.hint};
+}
+
+std::string text_of(const std::string& tool, const Error& error) {
+  return fmt::format("{}: {}{}{}", tool, error.what(), error.hint().empty() ? "" : "\n  hint: ", error.hint());
+}
+
+void explain_once(const Tool& tool, const CommonOptions& common, Session& session, const Error& error) {
+  Log({.program = tool.name, .level = common.log_level, .color = common.color}).failure(error);
+  session.tell_end(error.what(), static_cast<int>(error.code()));
+}
+
+std::optional<std::vector<std::uint64_t>> gather(Job& job, std::uint64_t word, double patience) {
+  const Waiting waiting;
+  return job.gather_outcomes(word, patience);
+}
+
+/// Makes the ranks' outcomes one: returns the code that all return, after the rank it belongs to has explained it.
+int agree(const Tool& tool, const CommonOptions& common, Job& job, Session& session, const Outcome& mine) {
+  const int rank = session.world().rank();
+  const double patience = mine.owner ? agreed_patience_s : mine.failure ? patience_s : -1;
+  if (mine.failure) session.claim_report();
+  const auto words = gather(job, word_of(mine), patience);
+  if (!words) {
+    const Failure failure = mine.failure.value_or(Failure{.code = ExitCode::communication,
+                                                          .message = "the other ranks do not answer at the end",
+                                                          .hint = {},
+                                                          .host = {}});
+    session.abort_with(text_of(tool.name, error_of(failure, mine.owner ? "" : session.where())),
+                       static_cast<int>(failure.code));
+  }
+  const auto worst = std::max_element(words->begin(), words->end(), [](std::uint64_t a, std::uint64_t b) {
+    return severity(static_cast<ExitCode>(code_of(a))) < severity(static_cast<ExitCode>(code_of(b)));
+  });
+  const bool shared = std::all_of(words->begin(), words->end(), [&](std::uint64_t word) { return word == *worst; });
+  const int explains = shared && mine.owner ? *mine.owner : static_cast<int>(worst - words->begin());
+  if (rank == explains) {
+    if (mine.failure) {
+      explain_once(tool, common, session, error_of(*mine.failure, shared ? "" : session.where()));
+    } else {
+      session.tell_end({}, mine.code);
+    }
+  }
+  return code_of(*worst);
+}
+
+Session* session_of_process = nullptr;  // for the handler below, which takes no arguments
+std::string name_of_process;
+
+[[noreturn]] void explain_uncaught() {
+  const Failure failure = std::current_exception()
+                              ? failure_of(std::current_exception(), session_of_process->world())
+                              : Failure{.message = "ended without an exception", .hint = {}, .host = {}};
+  session_of_process->abort_with(text_of(name_of_process, error_of(failure, session_of_process->where())),
+                                 static_cast<int>(failure.code));
+}
+
+}  // namespace
+
+std::vector<std::string> prepare_process(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  // The lowest free descriptor is the one that was closed. Standard output is opened for reading: writing results to it
+  // must fail.
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) == -1) (void)::open("/dev/null", fd == 2 ? O_WRONLY : O_RDONLY);
+  }
+  return {argv + std::min(argc, 1), argv + argc};
+}
+
+int give_answer(const Tool& tool, const std::string& answer) {
+  if (launch_of_process().rank != 0) return 0;
+  Log log({.program = tool.name});
+  try {
+    Output output({}, {}, log);
+    output.print(answer);
+    output.close();
+    return 0;
+  } catch (const Error& error) {
+    log.failure(error);
+    return static_cast<int>(error.code());
+  }
+}
+
+int run_job(const Tool& tool, const CommonOptions& common, const StartJob& start,
+            const std::function<int(Session&, Log&)>& work) {
+  Log log({.program = tool.name, .level = common.log_level, .color = common.color});
+  std::unique_ptr<Job> job;
+  try {
+    job = start(tool.name);
+  } catch (const Error& error) {
+    // No agreement without a job: the first process explains, and the others leave later, for a launcher ends all as
+    // soon as one fails.
+    if (launch_of_process().rank == 0)
+      log.failure(error);
+    else
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+    return static_cast<int>(error.code());
+  }
+  int code = 0;
+  {
+    Session session(job->world());
+    if (session.world().size() > 1) log.set_rank(session.world().rank());
+    session_of_process = &session;
+    name_of_process = tool.name;
+    const std::terminate_handler before = std::set_terminate(explain_uncaught);
+    const Outcome mine = attempt(session.world(), [&] { return work(session, log); });
+    code = agree(tool, common, *job, session, mine);
+    std::set_terminate(before);
+    session_of_process = nullptr;
+  }
+  job->close(code);
+  return code;
+}
+
+}  // namespace lockstep

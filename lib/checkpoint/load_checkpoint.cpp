@@ -1,0 +1,236 @@
+#include "checkpoint/load_checkpoint.hpp"
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "checkpoint/collected_state.hpp"
+#include "checkpoint/compare_holders.hpp"
+#include "comm/together.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace lockstep {
+
+namespace {
+
+bool cell_owned(Pattern pattern) { return pattern == Pattern::per_rank || pattern == Pattern::per_node; }
+
+std::vector<std::string> cell_names(const StoredComponent& component) {
+  std::vector<std::string> names;
+  for (const auto& cell : component.cells) names.push_back(cell.first);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// How a component gets its state back.
+enum class LoadMode { absent, direct, derive, redistribute, drop };
+
+class Load {
+ public:
+  Load(const World& world, const CheckpointReader& reader, const std::vector<Component>& components,
+       CollectedState& state)
+      : world_(world), reader_(reader), components_(components), state_(state) {}
+
+  void prepare();  // pure: the same on all ranks
+  void read(LoadReport& report);
+  void check_fingerprints(const std::vector<Fingerprint>& sums) const;
+  void restore(Rank rank);
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  LoadMode load_mode_of(const Component& component, const StoredComponent* stored);
+  void match_tensors();
+  void check_nothing_left() const;
+  LoadMode load_mode(const std::string& key) const;
+
+  const World& world_;
+  const CheckpointReader& reader_;
+  const std::vector<Component>& components_;
+  CollectedState& state_;
+  std::vector<LoadMode> load_modes_;  // by component
+  std::vector<std::ptrdiff_t>
+      source_;  // by tensor of the state: its number in the checkpoint, -1 where nothing is read
+  std::vector<std::string> notes_;
+};
+
+LoadMode Load::load_mode(const std::string& key) const {
+  const auto found = std::find_if(components_.begin(), components_.end(),
+                                  [&](const Component& component) { return component.key == key; });
+  return load_modes_[static_cast<std::size_t>(found - components_.begin())];
+}
+
+void Load::prepare() {
+  for (const Component& component : components_)
+    load_modes_.push_back(load_mode_of(component, find_component(reader_.manifest(), component.key)));
+  for (const StoredComponent& stored : reader_.manifest().components) {
+    const bool asked = std::any_of(components_.begin(), components_.end(),
+                                   [&](const Component& component) { return component.key == stored.key; });
+    if (!asked) notes_.push_back(fmt::format("component '{}' of the checkpoint is not used", stored.key));
+  }
+  match_tensors();
+  check_nothing_left();
+}
+
+LoadMode Load::load_mode_of(const Component& component, const StoredComponent* stored) {
+  const std::string place = reader_.path().string();
+  if (stored == nullptr) {
+    if (component.required) fail(ExitCode::input, "{} holds no component '{}'", place, component.key);
+    notes_.push_back(fmt::format("the checkpoint holds no component '{}': it starts afresh", component.key));
+    return LoadMode::absent;
+  }
+  if (cell_owned(component.pattern) != cell_owned(stored->pattern)) {
+    fail(ExitCode::usage, "component '{}' was saved {} in {} and is now declared {}", component.key,
+         name_of(stored->pattern), place, name_of(component.pattern));
+  }
+  const auto owned = [&](const StoredTensor& tensor) {
+    return tensor.component == component.key && !tensor.cell.empty();
+  };
+  const std::vector<StoredTensor>& tensors = reader_.manifest().tensors;
+  if (std::none_of(tensors.begin(), tensors.end(), owned))
+    return LoadMode::direct;  // all of it is addressed by name and box
+  const auto now = std::find_if(state_.components.begin(), state_.components.end(),
+                                [&](const StoredComponent& candidate) { return candidate.key == component.key; });
+  if (cell_names(*now) == cell_names(*stored)) return LoadMode::direct;
+  switch (component.remap_policy) {
+    case Remap::exact:
+      throw Error(
+          ExitCode::usage,
+          fmt::format(
+              "component '{}' was saved by {} cells and is loaded by {}, which its remap policy (exact) does not allow",
+              component.key, stored->cells.size(), now->cells.size()),
+          fmt::format("start {} ranks as the checkpoint had", world_size(reader_.manifest().mesh)));
+    case Remap::derive:
+      notes_.push_back(fmt::format("component '{}' is derived anew for {} cells", component.key, now->cells.size()));
+      return LoadMode::derive;
+    case Remap::redistribute:
+      notes_.push_back(fmt::format("component '{}' is redistributed from {} to {} cells", component.key,
+                                   stored->cells.size(), now->cells.size()));
+      return LoadMode::redistribute;
+    case Remap::drop:
+      notes_.push_back(fmt::format("component '{}' of the checkpoint is dropped: other cells", component.key));
+      return LoadMode::drop;
+  }
+  return LoadMode::drop;
+}
+
+// Finds each tensor in the checkpoint, by its name or an alias; shapes and types must be equal.
+void Load::match_tensors() {
+  for (const StoredTensor& wanted : state_.tensors) {
+    const LoadMode how = load_mode(wanted.component);
+    const bool read = how == LoadMode::direct ||
+                      (how != LoadMode::absent && wanted.cell.empty());  // logical tensors do not care for cells
+    source_.push_back(read ? static_cast<std::ptrdiff_t>(reader_.number_of(full_name(wanted))) : -1);
+    if (!read) continue;
+    const Layout& stored = reader_.manifest().tensors[static_cast<std::size_t>(source_.back())].layout;
+    if (stored.global == wanted.layout.global && stored.dtype == wanted.layout.dtype) continue;
+    throw Error(ExitCode::usage,
+                fmt::format("{} is {} {} in {} and {} {} here", full_name(wanted), name_of(stored.dtype),
+                            to_text(stored.global), reader_.path().string(), name_of(wanted.layout.dtype),
+                            to_text(wanted.layout.global)),
+                "the model or its precision differs from the one that was saved");
+  }
+}
+
+// State that is in the checkpoint and silently not loaded would be state lost.
+void Load::check_nothing_left() const {
+  std::set<std::ptrdiff_t> used(source_.begin(), source_.end());
+  std::vector<std::string> left;
+  for (std::size_t i = 0; i < reader_.manifest().tensors.size(); ++i) {
+    const StoredTensor& tensor = reader_.manifest().tensors[i];
+    const bool asked = std::any_of(components_.begin(), components_.end(),
+                                   [&](const Component& component) { return component.key == tensor.component; });
+    if (!asked || is_values(tensor) || used.count(static_cast<std::ptrdiff_t>(i)) > 0) continue;
+    if (!tensor.cell.empty() && load_mode(tensor.component) != LoadMode::direct) continue;
+    left.push_back(full_name(tensor));
+  }
+  if (left.empty()) return;
+  fail(ExitCode::usage, "{} holds {}{}, which nobody asked for", reader_.path().string(), left.front(),
+       left.size() > 1 ? fmt::format(" and {} more tensors", left.size() - 1) : "");
+}
+
+void Load::read(LoadReport& report) {
+  for (std::size_t i = 0; i < source_.size(); ++i) {
+    const LocalBox& local = state_.local[i];
+    if (source_[i] < 0 || local.bytes.empty()) continue;
+    reader_.read(static_cast<std::size_t>(source_[i]), local.box, local.bytes);
+    report.bytes += local.bytes.size();
+  }
+}
+
+void Load::check_fingerprints(const std::vector<Fingerprint>& sums) const {
+  for (std::size_t i = 0; i < source_.size(); ++i) {
+    if (source_[i] < 0) continue;
+    const StoredTensor& stored = reader_.manifest().tensors[static_cast<std::size_t>(source_[i])];
+    if (stored.fingerprint != sums[i])
+      fail(ExitCode::input, "{} in {}: what was loaded does not match its fingerprint", full_name(stored),
+           reader_.path().string());
+  }
+}
+
+void Load::restore(Rank rank) {
+  for (std::size_t i = 0; i < components_.size(); ++i) {
+    const Component& component = components_[i];
+    StateTree& tree = state_.trees[i];
+    if (load_modes_[i] == LoadMode::direct) {
+      tree.set_values_text(reader_.values_text(component.key, cell_of(component, world_, rank)),
+                           reader_.path().string());
+      if (component.restore) component.restore(tree);
+    } else if (load_modes_[i] == LoadMode::derive && component.remap) {
+      component.remap({});
+    } else if (load_modes_[i] == LoadMode::redistribute) {
+      std::vector<StoredCell> cells;
+      for (const auto& cell : find_component(reader_.manifest(), component.key)->cells) {
+        cells.push_back({cell.first, {}});
+        cells.back().values.set_values_text(reader_.values_text(component.key, cell.first), reader_.path().string());
+      }
+      if (!component.remap)
+        fail(ExitCode::bug, "component '{}' is to be redistributed but has no function for it", component.key);
+      component.remap(cells);
+    }
+  }
+}
+
+// Of each tensor, from the boxes of all ranks, whose holders are compared: what was loaded is always proven.
+std::vector<Fingerprint> fingerprints_over_ranks(Communicator& ranks, const CollectedState& state) {
+  std::vector<HeldBox> boxes;
+  together(ranks, "comparing replicas", [&] {
+    for (std::size_t tensor = 0; tensor < state.tensors.size(); ++tensor) {
+      const Layout& layout = state.tensors[tensor].layout;
+      for (const Holding& holding : state.holdings[tensor]) {
+        boxes.push_back({tensor, holding.box, {}});
+        if (std::find(holding.ranks.begin(), holding.ranks.end(), ranks.rank()) == holding.ranks.end()) continue;
+        const Fingerprint sum = fingerprint(layout.global, layout.dtype, holding.box, state.local[tensor].bytes);
+        boxes.back().evidence = Evidence{sum.first, sum.second, 0, 0};
+      }
+    }
+  });
+  const std::vector<Evidence> shared = compare_holders(ranks, state, boxes);
+  std::vector<Fingerprint> sums(state.tensors.size());
+  for (std::size_t i = 0; i < boxes.size(); ++i) sums[boxes[i].tensor] += Fingerprint{shared[i][0], shared[i][1]};
+  return sums;
+}
+
+}  // namespace
+
+LoadReport load(Communicator& ranks, const World& world, const CheckpointReader& reader,
+                const std::vector<Component>& components) {
+  const std::string what = fmt::format("loading {}", reader.path().string());
+  CollectedState state = collect_state(ranks, world, components, Contents::tensors, [] {});
+  agree_equal(ranks, "the checkpoint to load", reader.manifest().uuid);
+  LoadReport report;
+  report.state_digest = reader.manifest().state_digest;
+  Load load(world, reader, components, state);
+  together(ranks, what, [&] {
+    load.prepare();
+    load.read(report);
+  });
+  const std::vector<Fingerprint> sums = fingerprints_over_ranks(ranks, state);
+  together(ranks, what, [&] {
+    load.check_fingerprints(sums);
+    load.restore(ranks.rank());
+  });
+  report.notes = load.notes();
+  return report;
+}
+
+}  // namespace lockstep

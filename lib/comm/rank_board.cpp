@@ -1,0 +1,305 @@
+#include "comm/rank_board.hpp"
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "comm/waiting.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <new>
+#include <thread>
+
+namespace lockstep {
+
+namespace {
+
+/// A rank's place in memory that other processes read. Written by one thread; readers notice when they read while it is
+/// written.
+struct alignas(64) Slot {
+  std::atomic<std::uint32_t> version{0};  // odd while the next three change
+  std::atomic<std::int32_t> phase{0};
+  std::atomic<std::int64_t> step{-1};
+  std::atomic<double> since_s{0};  // of the machine's monotonic clock
+  std::atomic<std::int32_t> waiting{0};
+  std::atomic<std::int32_t> process{0};  // 0: the rank has not come here
+  std::atomic<bool> left{false};
+};
+static_assert(std::atomic<double>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
+
+/// What the ranks of a machine share; the slots follow it, in the order of their ranks.
+struct alignas(64) Board {
+  std::atomic<bool> claimed{false};  // somebody of this machine has the last word, or wants it
+  std::atomic<bool> told{false};     // the machine's places are in the folder, or being written
+};
+
+RankStatus read_slot(const Slot& slot) {
+  RankStatus place;
+  for (int attempt = 0; attempt < 1000; ++attempt) {  // a rank that was stopped while it wrote never finishes
+    const std::uint32_t before = slot.version.load(std::memory_order_acquire);
+    place.phase = static_cast<Phase>(slot.phase.load(std::memory_order_relaxed));
+    place.step = slot.step.load(std::memory_order_relaxed);
+    place.seconds = monotonic_seconds() - slot.since_s.load(std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (before % 2 == 0 && slot.version.load(std::memory_order_relaxed) == before) break;
+  }
+  place.waits = slot.waiting.load(std::memory_order_relaxed) > 0;
+  place.known = slot.process.load(std::memory_order_relaxed) != 0;
+  return place;
+}
+
+void write_slot(Slot& slot, Phase phase, std::int64_t step, double since_s) {
+  const std::uint32_t version = slot.version.load(std::memory_order_relaxed);
+  slot.version.store(version + 1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  slot.phase.store(static_cast<std::int32_t>(phase), std::memory_order_relaxed);
+  slot.step.store(step, std::memory_order_relaxed);
+  slot.since_s.store(since_s, std::memory_order_relaxed);
+  slot.version.store(version + 2, std::memory_order_release);
+}
+
+RankStatus::Process process_state(std::int32_t process) {
+  std::string stat;
+  try {
+    stat = read_file(fmt::format("/proc/{}/stat", process));
+  } catch (const Error&) {
+    return RankStatus::Process::gone;
+  }
+  const std::size_t name_end = stat.rfind(')');
+  const char state = name_end == std::string::npos || name_end + 2 >= stat.size() ? '?' : stat[name_end + 2];
+  if (state == 'Z' || state == 'X') return RankStatus::Process::gone;
+  return state == 'T' || state == 't' ? RankStatus::Process::stopped : RankStatus::Process::runs;
+}
+
+constexpr std::string_view rank_reports = ".rank-reports-";  // and what tells jobs apart: the names of their folders
+
+/// Of earlier jobs. They cannot do it themselves: until its last process has ended, a job must not explain itself a
+/// second time.
+void remove_rank_reports(const Path& folder) {
+  std::error_code ignored;
+  std::vector<Path> found;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (entry.path().filename().string().starts_with(rank_reports)) found.push_back(entry.path());
+  }
+  for (const Path& path : found) std::filesystem::remove_all(path, ignored);
+}
+
+Json to_json(const RankStatus& place) {
+  return {place.rank,  static_cast<int>(place.phase),  place.step, place.seconds,
+          place.waits, static_cast<int>(place.process)};
+}
+
+}  // namespace
+
+std::string machine_name() {
+  std::array<char, 64> space{};
+  if (::readlink("/proc/self/ns/pid", space.data(), space.size() - 1) < 0) return host_name();
+  return host_name() + " " + space.data();
+}
+
+struct RankBoard::State {
+  std::string machine_name;
+  int rank = 0;
+  int size = 1;
+  Board own_board;
+  Slot own_slot;
+  Board* board = &own_board;
+  Slot* slot = &own_slot;          // of this rank
+  Slot* slots = &own_slot;         // of the machine's ranks
+  std::vector<int> ranks;          // of this machine, ascending
+  std::vector<std::string> hosts;  // by world rank
+  std::vector<int> machine_of;     // by world rank; a machine is named by its lowest rank
+  std::vector<Neighbour> neighbours;
+  void* mapped = nullptr;
+  std::size_t mapped_bytes = 0;
+  Path folder;  // of this job's files; empty with one machine
+
+  int machine() const { return ranks.front(); }
+  const Slot& slot_of(int world_rank) const {
+    return slots[std::lower_bound(ranks.begin(), ranks.end(), world_rank) - ranks.begin()];
+  }
+  RankStatus place_of(int world_rank) const {
+    const Slot& its = slot_of(world_rank);
+    RankStatus place = read_slot(its);
+    place.rank = world_rank;
+    place.host = hosts[static_cast<std::size_t>(world_rank)];
+    if (place.known && world_rank != rank && !its.left) place.process = process_state(its.process);
+    return place;
+  }
+  Path file_of(int a_machine) const { return folder / fmt::format("machine-of-rank-{}", a_machine); }
+  bool map(const std::string& path);
+};
+
+/// Moves this rank's place into the memory behind `path`. False if that cannot be reached.
+bool RankBoard::State::map(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return false;
+  mapped_bytes = sizeof(Board) + ranks.size() * sizeof(Slot);
+  mapped = ::mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  ::close(fd);
+  if (mapped == MAP_FAILED) {
+    mapped = nullptr;
+    return false;
+  }
+  board = static_cast<Board*>(mapped);  // zeros, as made: what Board{} and Slot{} are, but for the step
+  slots = reinterpret_cast<Slot*>(board + 1);
+  slot = slots + (std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
+  return true;
+}
+
+RankBoard::RankBoard(const Communicator& world, std::string machine) : state_(std::make_unique<State>()) {
+  State& state = *state_;
+  state.machine_name = std::move(machine);
+  state.rank = world.world_rank();
+  state.size = world.size();
+  state.ranks = {state.rank};
+  state.hosts.assign(static_cast<std::size_t>(state.rank) + 1, host_name());
+  state.machine_of.assign(state.hosts.size(), state.rank);
+  state.slot->process = ::getpid();
+  enter(Phase::start_up, -1);
+  Waiting::counts_in(&state.slot->waiting);
+}
+
+RankBoard::~RankBoard() {
+  Waiting::counts_in(nullptr);
+  for (const Neighbour& neighbour : state_->neighbours) ::close(neighbour.descriptor);
+  if (state_->mapped != nullptr) ::munmap(state_->mapped, state_->mapped_bytes);
+}
+
+void RankBoard::share(Communicator& world, const Path& folder) {
+  if (world.rank() == 0) remove_rank_reports(folder);
+  if (world.size() == 1) return;
+  State& state = *state_;
+  // Every rank offers memory; that of a machine's lowest rank is used. It has no name that a killed job could leave
+  // behind.
+  const int offered = ::memfd_create("lockstep-places", MFD_CLOEXEC);
+  const bool usable =
+      offered >= 0 &&
+      ::ftruncate(offered, static_cast<off_t>(sizeof(Board) + static_cast<std::size_t>(world.size()) * sizeof(Slot))) ==
+          0;
+  const Json mine = {state.machine_name, host_name(), ::getpid(), usable ? offered : -1, utc_now()};
+  std::vector<Json> offers;
+  for (const std::string& text : world.all_gather(to_text(mine)))
+    offers.push_back(parse_json(text, "the place of a rank"));
+
+  state.ranks.clear();
+  state.hosts.clear();
+  state.machine_of.clear();
+  std::map<std::string, int> machines;  // name -> lowest rank
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const Json& offer = offers[static_cast<std::size_t>(rank)];
+    state.hosts.push_back(offer.at(1).get<std::string>());
+    state.machine_of.push_back(machines.try_emplace(offer.at(0).get<std::string>(), rank).first->second);
+    if (offer.at(0) == mine.at(0)) state.ranks.push_back(rank);
+  }
+  if (machines.size() > 1)
+    state.folder =
+        folder / fmt::format("{}{}-{}", rank_reports, offers[0].at(4).get<std::string>(), offers[0].at(2).get<int>());
+  const Json& lowest = offers[static_cast<std::size_t>(state.machine())];
+  Waiting::counts_in(nullptr);
+  const bool shares = lowest.at(3).get<int>() >= 0 &&
+                      state.map(fmt::format("/proc/{}/fd/{}", lowest.at(2).get<int>(), lowest.at(3).get<int>()));
+  if (!shares) state.ranks = {state.rank};  // others then see that it gives no sign
+  enter(static_cast<Phase>(state.own_slot.phase.load()), state.own_slot.step);
+  state.slot->process = ::getpid();
+  Waiting::counts_in(&state.slot->waiting);
+  world.barrier();  // the memory has been opened by all
+  if (offered >= 0) ::close(offered);
+  for (const int rank : state.ranks) {
+    if (rank == state.rank) continue;
+    const int descriptor =
+        static_cast<int>(::syscall(SYS_pidfd_open, offers[static_cast<std::size_t>(rank)].at(2).get<int>(), 0));
+    if (descriptor >= 0) state.neighbours.push_back({rank, descriptor});
+  }
+}
+
+void RankBoard::enter(Phase phase, std::int64_t step) { write_slot(*state_->slot, phase, step, monotonic_seconds()); }
+
+RankStatus RankBoard::mine() const { return state_->place_of(state_->rank); }
+
+void RankBoard::leave() { state_->slot->left = true; }
+
+bool RankBoard::claim_report() {
+  if (state_->board->claimed.exchange(true)) return false;
+  if (state_->folder.empty()) return true;
+  std::error_code ignored;  // without the folder several machines may explain: better than none
+  std::filesystem::create_directories(state_->folder, ignored);
+  const int claim = ::open((state_->folder / "claimed").c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+  if (claim >= 0) ::close(claim);
+  return claim >= 0 || errno != EEXIST;
+}
+
+bool RankBoard::claimed_elsewhere() const {
+  if (state_->folder.empty()) return false;
+  std::error_code status;  // listing it asks the file server, where a single name may be answered from memory
+  for (const auto& entry : std::filesystem::directory_iterator(state_->folder, status)) {
+    if (entry.path().filename() == "claimed") return true;
+  }
+  return false;
+}
+
+void RankBoard::tell_machine() {
+  if (state_->folder.empty() || state_->board->told.exchange(true)) return;
+  Json places = Json::array();
+  for (const int rank : state_->ranks) places.push_back(to_json(state_->place_of(rank)));
+  try {
+    publish_file(state_->file_of(state_->machine()), to_text(places));
+  } catch (const Error&) {  // the rank that explains will say that this machine gave no sign
+  }
+}
+
+std::vector<RankStatus> RankBoard::all(double patience_s) {
+  const State& state = *state_;
+  std::vector<RankStatus> places(static_cast<std::size_t>(state.size));
+  for (int rank = 0; rank < state.size; ++rank) {
+    RankStatus& place = places[static_cast<std::size_t>(rank)];
+    place.rank = rank;
+    if (static_cast<std::size_t>(rank) < state.hosts.size()) place.host = state.hosts[static_cast<std::size_t>(rank)];
+  }
+  for (const int rank : state.ranks) places[static_cast<std::size_t>(rank)] = state.place_of(rank);
+  std::vector<int> missing;
+  if (!state.folder.empty()) {
+    for (const int machine : state.machine_of) {
+      if (machine != state.machine() && std::find(missing.begin(), missing.end(), machine) == missing.end())
+        missing.push_back(machine);
+    }
+  }
+  const double end_s = monotonic_seconds() + patience_s;
+  while (!missing.empty()) {
+    std::erase_if(missing, [&](int machine) {
+      try {
+        for (const Json& told : parse_json(read_file(state.file_of(machine)), "places")) {
+          const auto rank = told.at(0).get<std::size_t>();
+          places.at(rank) = {.rank = static_cast<int>(rank),
+                             .host = state.hosts.at(rank),
+                             .known = true,
+                             .phase = static_cast<Phase>(told.at(1).get<int>()),
+                             .step = told.at(2).get<std::int64_t>(),
+                             .seconds = told.at(3).get<double>(),
+                             .waits = told.at(4).get<bool>(),
+                             .process = static_cast<RankStatus::Process>(told.at(5).get<int>())};
+        }
+        return true;
+      } catch (const std::exception&) {  // not there yet
+        return false;
+      }
+    });
+    if (missing.empty() || monotonic_seconds() > end_s) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return places;
+}
+
+const std::vector<RankBoard::Neighbour>& RankBoard::neighbours() const { return state_->neighbours; }
+RankStatus RankBoard::neighbour(int rank) const { return state_->place_of(rank); }
+bool RankBoard::has_left(int rank) const { return state_->slot_of(rank).left; }
+
+}  // namespace lockstep

@@ -1,0 +1,77 @@
+// Where every rank of a job is: told by each rank as it goes, read by the others when something is wrong, also where a
+// rank cannot speak any more. The ranks of a machine share memory; between machines pass files in the run directory,
+// and only once somebody asks. What a place means for the job: comm/session.hpp. How places become a table:
+// comm/rank_table.hpp.
+#pragma once
+
+#include "base/files.hpp"
+#include "comm/communicator.hpp"
+#include "comm/phase.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Where a rank is, as another one sees it.
+struct RankStatus {
+  int rank = 0;  // world rank
+  std::string host = {};
+  bool known = false;  // false: its machine gives no sign
+  Phase phase = Phase::start_up;
+  std::int64_t step = -1;  // -1 outside steps
+  double seconds = 0;      // since the phase began
+  bool waits = false;      // for other ranks
+  enum class Process { runs, stopped, gone } process = Process::runs;
+};
+
+/// The host, and which of its sets of processes this one belongs to. Local.
+std::string machine_name();
+
+class RankBoard {
+ public:
+  /// Of a rank that shares its place with nobody yet. `machine`: equal for ranks that can share memory and see each
+  /// other's processes. Local.
+  explicit RankBoard(const Communicator& world, std::string machine = machine_name());
+  ~RankBoard();
+  RankBoard(const RankBoard&) = delete;
+  RankBoard& operator=(const RankBoard&) = delete;
+
+  /// Shares the places of all ranks. `folder` is one that all machines see (it need not exist yet); what an earlier
+  /// job said there when it ended is removed. Once. Collective over `world`.
+  void share(Communicator& world, const Path& folder);
+
+  /// The rank goes on to another phase. Local, of the thread that made the object: its waiting counts.
+  void enter(Phase phase, std::int64_t step);
+  RankStatus mine() const;  // Local; from any thread
+  /// This rank ends in good order: nobody should wonder where it is. Local.
+  void leave();
+
+  /// True for one caller in the job, once: who got it explains how the job ends, the others leave that to it. Local;
+  /// from any thread.
+  bool claim_report();
+  /// Whether the claim was made on another machine: then this one should tell_machine(). Local, reads the folder.
+  bool claimed_elsewhere() const;
+  /// Writes the places of this machine into the folder for the rank that explains; the first caller of a machine does.
+  /// Local.
+  void tell_machine();
+  /// The places of all ranks: those of this machine, and what others tell within `patience_s`. Local; does not throw.
+  std::vector<RankStatus> all(double patience_s);
+
+  struct Neighbour {
+    int rank;
+    int descriptor;  // readable when its process has ended
+  };
+  /// The other ranks of this machine whose end can be noticed. Local.
+  const std::vector<Neighbour>& neighbours() const;
+  RankStatus neighbour(int rank) const;  // Local
+  bool has_left(int rank) const;         // Local; in good order
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep

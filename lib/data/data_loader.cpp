@@ -1,0 +1,148 @@
+#include "data/data_loader.hpp"
+
+#include "base/error.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+
+namespace lockstep {
+
+namespace {
+
+DataLoaderSettings checked(const DataLoaderSettings& settings) {
+  if (settings.length < 1 || settings.micro_batch < 1) {
+    fail(ExitCode::usage, "cannot feed micro-batches of {} samples of {} tokens: both must be at least 1",
+         settings.micro_batch, settings.length);
+  }
+  invariant(settings.rank >= 0 && settings.rank < settings.world, "a rank lies within its world");
+  return settings;
+}
+
+// Builds a batch row by row; every row has T tokens.
+class BatchBuilder {
+ public:
+  BatchBuilder(const TokenStream& stream, std::int64_t length, Documents documents)
+      : stream_(&stream), length_(length), documents_(documents) {
+    batch_.length = length;
+  }
+
+  /// Tokens [begin, begin + labels) of the stream and the token after each as its label; the rest of the row is
+  /// padding.
+  void add_window(std::int64_t begin, std::int64_t labels) {
+    window_.resize(static_cast<std::size_t>(labels) + 1);
+    stream_->copy(begin, window_);
+    const std::size_t row = add_padding();
+    std::copy(window_.begin(), window_.end() - 1, batch_.tokens.begin() + static_cast<std::ptrdiff_t>(row));
+    std::copy(window_.begin() + 1, window_.end(), batch_.labels.begin() + static_cast<std::ptrdiff_t>(row));
+    std::fill_n(batch_.mask.begin() + static_cast<std::ptrdiff_t>(row), labels, std::uint8_t{1});
+    batch_.valid_tokens += labels;
+    if (documents_ == Documents::isolated) isolate(begin, labels, row);
+  }
+
+  /// A row in which no label counts; returns where it begins.
+  std::size_t add_padding() {
+    const std::size_t row = batch_.tokens.size();
+    const std::size_t size = row + static_cast<std::size_t>(length_);
+    batch_.documents.push_back(static_cast<std::int64_t>(row));
+    batch_.tokens.resize(size, 0);
+    batch_.labels.resize(size, ignored_label);
+    batch_.mask.resize(size, 0);
+    batch_.positions.resize(size);
+    std::iota(batch_.positions.begin() + static_cast<std::ptrdiff_t>(row), batch_.positions.end(), 0);
+    ++batch_.samples;
+    return row;
+  }
+
+  Batch take() {
+    batch_.documents.push_back(static_cast<std::int64_t>(batch_.tokens.size()));
+    return std::move(batch_);
+  }
+
+ private:
+  // Every document that starts inside the row begins a segment, and the label before it, its first token, does not
+  // count.
+  void isolate(std::int64_t begin, std::int64_t labels, std::size_t row) {
+    for (const std::int64_t start : stream_->document_starts(begin + 1, begin + labels + 1)) {
+      const std::size_t at = row + static_cast<std::size_t>(start - begin);
+      batch_.labels[at - 1] = ignored_label;
+      batch_.mask[at - 1] = 0;
+      --batch_.valid_tokens;
+      if (start == begin + labels) continue;  // the document of the last label only
+      batch_.documents.push_back(static_cast<std::int64_t>(at));
+      std::iota(batch_.positions.begin() + static_cast<std::ptrdiff_t>(at), batch_.positions.end(), 0);
+    }
+  }
+
+  const TokenStream* stream_;
+  std::int64_t length_;
+  Documents documents_;
+  Batch batch_;
+  std::vector<std::int32_t> window_;
+};
+
+}  // namespace
+
+TrainingDataLoader::TrainingDataLoader(const TokenStream& stream, const DataLoaderSettings& settings)
+    : stream_(&stream),
+      settings_(checked(settings)),
+      windows_(stream.tokens(), settings.length),
+      order_(windows_.count(), settings.seed, settings.shuffle) {
+  if (settings.global_batch < settings.world) {
+    throw Error(ExitCode::usage,
+                fmt::format("cannot divide a step of {} samples among {} ranks", settings.global_batch, settings.world),
+                fmt::format("start at most {} ranks or enlarge the global batch",
+                            std::max<std::int64_t>(settings.global_batch, 1)));
+  }
+  accumulation_ = accumulation_of(settings.global_batch, settings.world, settings.micro_batch);
+}
+
+StepBatch TrainingDataLoader::make_step(std::int64_t step, DataPosition position) const {
+  const SampleRange share = share_of(settings_.global_batch, settings_.world, settings_.rank);
+  StepBatch result;
+  result.step = step;
+  for (std::int64_t micro = 0; micro < accumulation_; ++micro) {
+    BatchBuilder builder(*stream_, settings_.length, settings_.documents);
+    const std::int64_t begin = micro * settings_.micro_batch;
+    const std::int64_t end = std::min(begin + settings_.micro_batch, share.count);
+    for (std::int64_t sample = begin; sample < end; ++sample) {
+      const std::int64_t window = order_.window_at(order_.advance(position, share.begin + sample));
+      builder.add_window(windows_.begin(window), settings_.length);
+    }
+    if (begin >= end) builder.add_padding();
+    result.micro_batches.push_back(builder.take());
+    result.valid_tokens += result.micro_batches.back().valid_tokens;
+  }
+  return result;
+}
+
+EvaluationDataLoader::EvaluationDataLoader(const TokenStream& stream, const DataLoaderSettings& settings)
+    : stream_(&stream), settings_(checked(settings)) {
+  const std::int64_t labels = stream.tokens() - 1;
+  if (labels < 1)
+    fail(ExitCode::input, "a split of {} tokens is too short to evaluate: it has no label", stream.tokens());
+  windows_ = (labels + settings.length - 1) / settings.length;
+  micro_batches_ = accumulation_of(windows_, settings.world, settings.micro_batch);
+}
+
+std::int64_t EvaluationDataLoader::valid_tokens() const {
+  const std::int64_t across = settings_.documents == Documents::joined
+                                  ? 0
+                                  : static_cast<std::int64_t>(stream_->document_starts(1, stream_->tokens()).size());
+  return stream_->tokens() - 1 - across;
+}
+
+Batch EvaluationDataLoader::batch(std::int64_t index) const {
+  const SampleRange share = share_of(windows_, settings_.world, settings_.rank);
+  BatchBuilder builder(*stream_, settings_.length, settings_.documents);
+  const std::int64_t begin = index * settings_.micro_batch;
+  const std::int64_t end = std::min(begin + settings_.micro_batch, share.count);
+  for (std::int64_t i = begin; i < end; ++i) {
+    const std::int64_t first = (share.begin + i) * settings_.length;
+    builder.add_window(first, std::min(settings_.length, stream_->tokens() - 1 - first));
+  }
+  if (begin >= end) builder.add_padding();
+  return builder.take();
+}
+
+}  // namespace lockstep

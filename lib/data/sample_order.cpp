@@ -1,0 +1,41 @@
+#include "data/sample_order.hpp"
+
+#include "base/error.hpp"
+
+#include <algorithm>
+
+namespace lockstep {
+
+SampleWindows::SampleWindows(std::int64_t tokens, std::int64_t length) : length_(length) {
+  if (length < 1) fail(ExitCode::usage, "samples of {} tokens: the length must be at least 1", length);
+  count_ = std::max<std::int64_t>(tokens - 1, 0) / length;
+  if (count_ == 0) {
+    throw Error(
+        ExitCode::input,
+        fmt::format("{} tokens are too few for a sample of {} tokens and its last label", tokens, length),
+        fmt::format("use samples of at most {} tokens, or prepare more text", std::max<std::int64_t>(tokens - 1, 1)));
+  }
+}
+
+SampleOrder::SampleOrder(std::int64_t samples, std::uint64_t seed, Shuffle shuffle)
+    : samples_(samples), seed_(seed), shuffle_(shuffle) {
+  invariant(samples >= 1, "an order has samples");
+}
+
+Permutation SampleOrder::permutation(std::int64_t epoch) const {
+  return Permutation(static_cast<std::uint64_t>(samples_), seed_, fmt::format("samples of epoch {}", epoch));
+}
+
+std::int64_t SampleOrder::window_at(DataPosition position) const {
+  invariant(position.epoch >= 0 && position.sample >= 0 && position.sample < samples_,
+            "a data position lies within its epoch");
+  if (shuffle_ == Shuffle::never) return position.sample;
+  return static_cast<std::int64_t>(permutation(position.epoch)(static_cast<std::uint64_t>(position.sample)));
+}
+
+DataPosition SampleOrder::advance(DataPosition position, std::int64_t samples) const {
+  const std::int64_t sample = position.sample + samples;
+  return {position.epoch + sample / samples_, sample % samples_};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,115 @@
+#include "layout/layout_json.hpp"
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "base/json_integer.hpp"
+
+#include <algorithm>
+
+namespace lockstep {
+
+namespace {
+
+Json to_json(const Split& split) {
+  return {{"axes", split.axes}, {"dim", split.dim}, {"granule", split.granule}, {"parts", split.parts}};
+}
+
+Json to_json(const Pin& pin) { return {{"axis", pin.axis}, {"coordinates", pin.coordinates}}; }
+
+Split split_from_json(const Json& json) {
+  return {json.at("axes").get<std::vector<AxisName>>(), integer_from<int>(json.at("dim")),
+          integer_from<std::int64_t>(json.at("granule")), integer_from<std::int64_t>(json.at("parts"))};
+}
+
+Layout read_layout(const Json& json, const std::vector<Mesh>& meshes) {
+  Layout layout;
+  layout.global = integers_from<std::int64_t>(json.at("global"));
+  check_shape(layout.global);
+  const auto dtype = json.at("dtype").get<std::string>();
+  const auto parsed = parse_dtype(dtype);
+  if (!parsed) fail(ExitCode::input, "unknown dtype {}", dtype);
+  layout.dtype = *parsed;
+  const auto id = json.at("mesh").get<std::string>();
+  const auto mesh =
+      std::find_if(meshes.begin(), meshes.end(), [&](const Mesh& candidate) { return candidate.id == id; });
+  if (mesh == meshes.end()) fail(ExitCode::input, "unknown mesh {}", id);
+  layout.mesh = *mesh;
+  for (const Json& split : json.at("splits")) layout.splits.push_back(split_from_json(split));
+  for (const Json& pin : json.at("pins"))
+    layout.pins.push_back({pin.at("axis").get<std::string>(), integers_from<int>(pin.at("coordinates"))});
+  constexpr std::int64_t largest_granule = std::int64_t{1} << 40;  // so that rounding up to it does not overflow
+  for (const Split& split : layout.splits) {
+    if (split.granule > largest_granule)
+      fail(ExitCode::input, "a split has granule {}, which is too large", split.granule);
+  }
+  check(layout);
+  return layout;
+}
+
+Mesh read_mesh(const Json& json) {
+  Mesh mesh{json.at("id").get<std::string>(), {}};
+  int ranks = 1;
+  for (const Json& axis : json.at("axes")) {
+    const Axis read{axis.at("name").get<std::string>(), integer_from<int>(axis.at("size")),
+                    integer_from<int>(axis.at("stride"))};
+    if (read.size < 1 || read.stride < 1)
+      fail(ExitCode::input, "axis {} has size {} and stride {}, but both are at least 1", read.name, read.size,
+           read.stride);
+    if (find_axis(mesh, read.name) != nullptr) fail(ExitCode::input, "mesh {} names axis {} twice", mesh.id, read.name);
+    if (__builtin_mul_overflow(ranks, read.size, &ranks)) fail(ExitCode::input, "mesh {} has too many ranks", mesh.id);
+    mesh.axes.push_back(read);
+  }
+  return mesh;
+}
+
+/// What `read` gives; its errors and those of the JSON library become one kind that names the origin.
+template <class Read>
+auto read_from(const std::string& origin, Read&& read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    fail(ExitCode::input, "{}: {}", origin, error.what());
+  } catch (const nlohmann::json::exception& error) {
+    fail(ExitCode::input, "{}: not a layout or mesh: {}", origin, error.what());
+  }
+}
+
+}  // namespace
+
+void check_shape(const Shape& shape) {
+  std::int64_t bytes = 8;
+  for (const std::int64_t extent : shape) {
+    if (extent < 0) fail(ExitCode::input, "shape {} has a negative extent", to_text(shape));
+    if (extent > 0 && __builtin_mul_overflow(bytes, extent, &bytes))
+      fail(ExitCode::input, "shape {} has too many elements", to_text(shape));
+  }
+}
+
+Json to_json(const Mesh& mesh) {
+  Json axes = Json::array();
+  for (const Axis& axis : mesh.axes)
+    axes.push_back({{"name", axis.name}, {"size", axis.size}, {"stride", axis.stride}});
+  return {{"id", mesh.id}, {"axes", axes}};
+}
+
+Json to_json(const Layout& layout) {
+  Json splits = Json::array();
+  for (const Split& split : layout.splits) splits.push_back(to_json(split));
+  Json pins = Json::array();
+  for (const Pin& pin : layout.pins) pins.push_back(to_json(pin));
+  return {{"global", layout.global},
+          {"dtype", name_of(layout.dtype)},
+          {"mesh", layout.mesh.id},
+          {"splits", splits},
+          {"pins", pins}};
+}
+
+Mesh mesh_from_json(const Json& json, const std::string& origin) {
+  return read_from(origin, [&] { return read_mesh(json); });
+}
+
+Layout layout_from_json(const Json& json, const std::vector<Mesh>& meshes, const std::string& origin) {
+  return read_from(origin, [&] { return read_layout(json, meshes); });
+}
+
+}  // namespace lockstep

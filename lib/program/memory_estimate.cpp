@@ -1,0 +1,38 @@
+#include "program/memory_estimate.hpp"
+
+#include "program/happens_before.hpp"
+
+#include <vector>
+
+namespace lockstep {
+
+MemoryUse memory_of(const RankClass& ranks) {
+  const HappensBefore order(ranks.actions);
+  std::map<SlotKind, std::int64_t> live;
+  std::int64_t total = 0;
+  const auto change = [&](int slot, int sign) {
+    const Slot& changed = ranks.slots[static_cast<std::size_t>(slot)];
+    live[changed.kind] += sign * changed.bytes;
+    total += sign * changed.bytes;
+  };
+  for (std::size_t i = 0; i < ranks.slots.size(); ++i)
+    if (lives_all_run(ranks.slots[i].kind)) change(static_cast<int>(i), 1);
+  MemoryUse use{live, total, -1};
+  std::vector<int> ending;  // actions whose releases are not certain yet
+  for (int i = 0; i < static_cast<int>(ranks.actions.size()); ++i) {
+    const Action& action = ranks.actions[static_cast<std::size_t>(i)];
+    if (action.lane == Lane::compute) {
+      std::erase_if(ending, [&](int earlier) {
+        if (!order.before(earlier, i)) return false;
+        for (const int slot : ranks.actions[static_cast<std::size_t>(earlier)].slots.releases) change(slot, -1);
+        return true;
+      });
+    }
+    for (const int slot : action.slots.acquires) change(slot, 1);
+    if (use.peak_action < 0 || total > use.peak_bytes) use = {live, total, i};
+    if (!action.slots.releases.empty()) ending.push_back(i);
+  }
+  return use;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,22 @@
+// How much memory a rank needs, read off its slots: no formula of its own.
+#pragma once
+
+#include "program/step_program.hpp"
+
+#include <cstdint>
+#include <map>
+
+namespace lockstep {
+
+/// Bytes of a rank at the moment when it holds most.
+struct MemoryUse {
+  std::map<SlotKind, std::int64_t> bytes;  // by kind; kinds that live within the step as they are at the peak
+  std::int64_t peak_bytes = 0;             // the sum
+  int peak_action = -1;                    // position of the first action at the peak; −1: there are no actions
+};
+
+/// What is acquired counts from the issue of the action on; what an action on another lane releases counts until an
+/// action on the compute lane certainly comes after it. The program must be verified.
+MemoryUse memory_of(const RankClass& ranks);
+
+}  // namespace lockstep

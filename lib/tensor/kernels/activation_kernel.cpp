@@ -1,0 +1,197 @@
+#include "tensor/kernels/activation_kernel.hpp"
+
+#include "tensor/parallel.hpp"
+
+#include <numbers>
+
+namespace lockstep {
+
+namespace {
+
+// Each has value(x) and slope(x) = d value / dx.
+struct GeluTanh {
+  template <class M>
+  static LOCKSTEP_INLINE M inner(M x) {
+    return static_cast<M>(std::numbers::sqrt2 * std::numbers::inv_sqrtpi) * (x + static_cast<M>(0.044715) * x * x * x);
+  }
+  template <class M>
+  static LOCKSTEP_INLINE M value(M x) {
+    return static_cast<M>(0.5) * x * (1 + hyperbolic_tangent(inner(x)));
+  }
+  template <class M>
+  static LOCKSTEP_INLINE M slope(M x) {
+    const M t = hyperbolic_tangent(inner(x));
+    const M inner_slope =
+        static_cast<M>(std::numbers::sqrt2 * std::numbers::inv_sqrtpi) * (1 + static_cast<M>(3 * 0.044715) * x * x);
+    return static_cast<M>(0.5) * (1 + t) + static_cast<M>(0.5) * x * (1 - t * t) * inner_slope;
+  }
+};
+
+struct GeluErf {
+  template <class M>
+  static LOCKSTEP_INLINE M value(M x) {
+    return static_cast<M>(0.5) * x * (1 + std::erf(x * static_cast<M>(1 / std::numbers::sqrt2)));
+  }
+  template <class M>
+  static LOCKSTEP_INLINE M slope(M x) {
+    const M density =
+        static_cast<M>(std::numbers::inv_sqrtpi / std::numbers::sqrt2) * exp(-static_cast<M>(0.5) * x * x);
+    return static_cast<M>(0.5) * (1 + std::erf(x * static_cast<M>(1 / std::numbers::sqrt2))) + x * density;
+  }
+};
+
+struct Silu {
+  template <class M>
+  static LOCKSTEP_INLINE M value(M x) {
+    return x / (1 + exp(-x));
+  }
+  template <class M>
+  static LOCKSTEP_INLINE M slope(M x) {
+    const M sigmoid = 1 / (1 + exp(-x));
+    return sigmoid * (1 + x * (1 - sigmoid));
+  }
+};
+
+struct Relu {
+  template <class M>
+  static LOCKSTEP_INLINE M value(M x) {
+    return x > 0 ? x : M{0};
+  }
+  template <class M>
+  static LOCKSTEP_INLINE M slope(M x) {
+    return x > 0 ? M{1} : M{0};
+  }
+};
+
+template <class F, class T>
+LOCKSTEP_CLONES void activate(const T* u, const T* bias, std::int64_t rows, std::int64_t columns, T* y) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const T* in = u + row * columns;
+    T* out = y + row * columns;
+    if (bias) {
+#pragma omp simd
+      for (std::int64_t c = 0; c < columns; ++c) store(out[c], F::value(load(in[c]) + load(bias[c])));
+    } else {
+#pragma omp simd
+      for (std::int64_t c = 0; c < columns; ++c) store(out[c], F::value(load(in[c])));
+    }
+  }
+}
+
+template <class F, class T>
+LOCKSTEP_CLONES void differentiate(const T* dy, const T* u, const T* bias, std::int64_t rows, std::int64_t columns,
+                                   T* du) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const T* in = u + row * columns;
+    const T* gradient = dy + row * columns;
+    T* out = du + row * columns;
+    if (bias) {
+#pragma omp simd
+      for (std::int64_t c = 0; c < columns; ++c)
+        store(out[c], load(gradient[c]) * F::slope(load(in[c]) + load(bias[c])));
+    } else {
+#pragma omp simd
+      for (std::int64_t c = 0; c < columns; ++c) store(out[c], load(gradient[c]) * F::slope(load(in[c])));
+    }
+  }
+}
+
+template <class F, class T>
+LOCKSTEP_CLONES void gate(const T* gate_up, std::int64_t rows, std::int64_t columns, T* y) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const T* gates = gate_up + row * 2 * columns;
+    const T* ups = gates + columns;
+    T* out = y + row * columns;
+#pragma omp simd
+    for (std::int64_t c = 0; c < columns; ++c) store(out[c], F::value(load(gates[c])) * load(ups[c]));
+  }
+}
+
+template <class F, class T>
+LOCKSTEP_CLONES void gate_backward(const T* dy, const T* gate_up, std::int64_t rows, std::int64_t columns,
+                                   T* dgate_up) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const T* gates = gate_up + row * 2 * columns;
+    const T* ups = gates + columns;
+    const T* gradient = dy + row * columns;
+    T* dgates = dgate_up + row * 2 * columns;
+    T* dups = dgates + columns;
+#pragma omp simd
+    for (std::int64_t c = 0; c < columns; ++c) {
+      const auto g = load(gates[c]);
+      store(dgates[c], load(gradient[c]) * load(ups[c]) * F::slope(g));
+      store(dups[c], load(gradient[c]) * F::value(g));
+    }
+  }
+}
+
+/// Calls body with a value of the activation's functor type.
+template <class Body>
+void with_functor(Activation activation, const Body& body) {
+  switch (activation) {
+    case Activation::gelu_tanh: return body(GeluTanh{});
+    case Activation::gelu_erf: return body(GeluErf{});
+    case Activation::silu: return body(Silu{});
+    case Activation::relu: return body(Relu{});
+  }
+}
+
+std::int64_t row_grain(std::int64_t columns) {
+  return std::max<std::int64_t>(1, 8192 / std::max<std::int64_t>(1, columns));
+}
+
+}  // namespace
+
+template <class T>
+void activation_forward(Activation activation, const T* u, const T* bias, std::int64_t rows, std::int64_t columns,
+                        T* y) {
+  with_functor(activation, [=](auto functor) {
+    parallel_for(rows, row_grain(columns), [=](std::int64_t begin, std::int64_t end) {
+      activate<decltype(functor), T>(u + begin * columns, bias, end - begin, columns, y + begin * columns);
+    });
+  });
+}
+
+template <class T>
+void activation_backward(Activation activation, const T* dy, const T* u, const T* bias, std::int64_t rows,
+                         std::int64_t columns, T* du) {
+  with_functor(activation, [=](auto functor) {
+    parallel_for(rows, row_grain(columns), [=](std::int64_t begin, std::int64_t end) {
+      const std::int64_t offset = begin * columns;
+      differentiate<decltype(functor), T>(dy + offset, u + offset, bias, end - begin, columns, du + offset);
+    });
+  });
+}
+
+template <class T>
+void gated_forward(Activation activation, const T* gate_up, std::int64_t rows, std::int64_t columns, T* y) {
+  with_functor(activation, [=](auto functor) {
+    parallel_for(rows, row_grain(columns), [=](std::int64_t begin, std::int64_t end) {
+      gate<decltype(functor), T>(gate_up + begin * 2 * columns, end - begin, columns, y + begin * columns);
+    });
+  });
+}
+
+template <class T>
+void gated_backward(Activation activation, const T* dy, const T* gate_up, std::int64_t rows, std::int64_t columns,
+                    T* dgate_up) {
+  with_functor(activation, [=](auto functor) {
+    parallel_for(rows, row_grain(columns), [=](std::int64_t begin, std::int64_t end) {
+      const std::int64_t offset = begin * 2 * columns;
+      gate_backward<decltype(functor), T>(dy + begin * columns, gate_up + offset, end - begin, columns,
+                                          dgate_up + offset);
+    });
+  });
+}
+
+#define LOCKSTEP_INSTANTIATE(T)                                                                                   \
+  template void activation_forward<T>(Activation, const T*, const T*, std::int64_t, std::int64_t, T*);            \
+  template void activation_backward<T>(Activation, const T*, const T*, const T*, std::int64_t, std::int64_t, T*); \
+  template void gated_forward<T>(Activation, const T*, std::int64_t, std::int64_t, T*);                           \
+  template void gated_backward<T>(Activation, const T*, const T*, std::int64_t, std::int64_t, T*);
+LOCKSTEP_INSTANTIATE(float)
+LOCKSTEP_INSTANTIATE(double)
+LOCKSTEP_INSTANTIATE(Bf16)
+#undef LOCKSTEP_INSTANTIATE
+
+}  // namespace lockstep

@@ -1,0 +1,25 @@
+// Activations of feed-forward layers, alone or as the gate of another value: plain forward and backward.
+#pragma once
+
+#include "exchange/hf_config.hpp"
+#include "tensor/kernels/number.hpp"
+
+namespace lockstep {
+
+/// y = act(u + bias) for u (rows, columns); bias (columns) or nullptr.
+template <class T>
+void activation_forward(Activation activation, const T* u, const T* bias, std::int64_t rows, std::int64_t columns,
+                        T* y);
+/// du = dy · act'(u + bias).
+template <class T>
+void activation_backward(Activation activation, const T* dy, const T* u, const T* bias, std::int64_t rows,
+                         std::int64_t columns, T* du);
+
+/// y (rows, columns) = act(gate) · up, where each row of gate_up (rows, 2·columns) holds gate, then up.
+template <class T>
+void gated_forward(Activation activation, const T* gate_up, std::int64_t rows, std::int64_t columns, T* y);
+template <class T>
+void gated_backward(Activation activation, const T* dy, const T* gate_up, std::int64_t rows, std::int64_t columns,
+                    T* dgate_up);
+
+}  // namespace lockstep

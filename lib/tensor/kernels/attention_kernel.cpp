@@ -1,0 +1,261 @@
+#include "tensor/kernels/attention_kernel.hpp"
+
+#include "tensor/gemm.hpp"
+#include "tensor/parallel.hpp"
+
+#include <vector>
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::int64_t tile_rows = 64;  // queries whose scores against all earlier keys are held at once
+
+/// One head of one segment as a matrix (length, D) in the math type, scaled and, with a rotation, turned.
+template <class T>
+LOCKSTEP_CLONES void pack_head(const T* rows, std::int64_t stride, std::int64_t length, std::int64_t head_size,
+                               Rotation<Math<T>> rotation, const std::int32_t* positions, Math<T> scale, Math<T>* out) {
+  using M = Math<T>;
+  const std::int64_t half = head_size / 2;
+  for (std::int64_t r = 0; r < length; ++r) {
+    const T* in = rows + r * stride;
+    M* target = out + r * head_size;
+    if (rotation.cosine) {
+      const M* cosine = rotation.cosine + positions[r] * half;
+      const M* sine = rotation.sine + positions[r] * half;
+#pragma omp simd
+      for (std::int64_t i = 0; i < half; ++i) {
+        const M first = load(in[i]) * scale, second = load(in[i + half]) * scale;
+        target[i] = first * cosine[i] - second * sine[i];
+        target[i + half] = second * cosine[i] + first * sine[i];
+      }
+    } else {
+#pragma omp simd
+      for (std::int64_t i = 0; i < head_size; ++i) target[i] = load(in[i]) * scale;
+    }
+  }
+}
+
+/// The inverse way for gradients: turned back, scaled, rounded to T.
+template <class T>
+LOCKSTEP_CLONES void unpack_head(const Math<T>* in, std::int64_t length, std::int64_t head_size,
+                                 Rotation<Math<T>> rotation, const std::int32_t* positions, Math<T> scale, T* rows,
+                                 std::int64_t stride) {
+  using M = Math<T>;
+  const std::int64_t half = head_size / 2;
+  for (std::int64_t r = 0; r < length; ++r) {
+    const M* source = in + r * head_size;
+    T* out = rows + r * stride;
+    if (rotation.cosine) {
+      const M* cosine = rotation.cosine + positions[r] * half;
+      const M* sine = rotation.sine + positions[r] * half;
+#pragma omp simd
+      for (std::int64_t i = 0; i < half; ++i) {
+        const M first = source[i] * scale, second = source[i + half] * scale;
+        store(out[i], first * cosine[i] + second * sine[i]);
+        store(out[i + half], second * cosine[i] - first * sine[i]);
+      }
+    } else {
+#pragma omp simd
+      for (std::int64_t i = 0; i < head_size; ++i) store(out[i], source[i] * scale);
+    }
+  }
+}
+
+/// Scores (rows, width) become e^(score − largest) over the keys that row `first + r` may see and 0 elsewhere; the
+/// sums' inverses and the logarithms of the soft-max sums are kept.
+template <class M>
+LOCKSTEP_CLONES void softmax_rows(M* scores, std::int64_t rows, std::int64_t width, std::int64_t first, M* inverse_sums,
+                                  M* log_sums, std::int64_t log_stride) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    M* row = scores + r * width;
+    const std::int64_t visible = first + r + 1;
+    M largest = row[0];
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t j = 0; j < visible; ++j) largest = row[j] > largest ? row[j] : largest;
+    M sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t j = 0; j < visible; ++j) {
+      row[j] = exp(row[j] - largest);
+      sum += row[j];
+    }
+    for (std::int64_t j = visible; j < width; ++j) row[j] = 0;
+    inverse_sums[r] = 1 / sum;
+    log_sums[r * log_stride] = largest + std::log(sum);
+  }
+}
+
+/// Turns scores into probabilities p and dp (the gradient of p) into the gradient of the scores, p·(dp − Σ p·dp), 0 for
+/// hidden keys.
+template <class M>
+LOCKSTEP_CLONES void softmax_backward(M* scores, M* dp, std::int64_t rows, std::int64_t width, std::int64_t first,
+                                      const M* log_sums, std::int64_t log_stride) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    M* p = scores + r * width;
+    M* d = dp + r * width;
+    const std::int64_t visible = first + r + 1;
+    const M log_sum = log_sums[r * log_stride];
+    M product = 0;
+#pragma omp simd reduction(+ : product)
+    for (std::int64_t j = 0; j < visible; ++j) {
+      p[j] = exp(p[j] - log_sum);
+      product += p[j] * d[j];
+    }
+#pragma omp simd
+    for (std::int64_t j = 0; j < visible; ++j) d[j] = p[j] * (d[j] - product);
+    for (std::int64_t j = visible; j < width; ++j) p[j] = d[j] = 0;
+  }
+}
+
+template <class T>
+LOCKSTEP_CLONES void store_rows(const Math<T>* in, const Math<T>* scales, std::int64_t rows, std::int64_t columns,
+                                T* out, std::int64_t stride) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+#pragma omp simd
+    for (std::int64_t c = 0; c < columns; ++c) store(out[r * stride + c], in[r * columns + c] * scales[r]);
+  }
+}
+
+/// The place of one (segment, key head) in the batch.
+struct Task {
+  std::int64_t begin, length, kv_head;
+};
+
+Task task_at(std::int64_t index, const AttentionShape& shape, Segments segments) {
+  const std::int64_t segment = index / shape.kv_heads;
+  return {segments.starts[segment], segments.starts[segment + 1] - segments.starts[segment], index % shape.kv_heads};
+}
+
+std::int64_t longest(Segments segments) {
+  std::int64_t length = 0;
+  for (std::int64_t s = 0; s < segments.count; ++s)
+    length = std::max(length, segments.starts[s + 1] - segments.starts[s]);
+  return length;
+}
+
+template <class M>
+class Workspace {  // one thread's scratch memory for segments up to `length`
+ public:
+  Workspace(std::int64_t length, std::int64_t head_size)
+      : keys(size(length, head_size)),
+        values(keys.size()),
+        queries(size(tile_rows, head_size)),
+        outputs(queries.size()),
+        scores(size(tile_rows, length)),
+        sums(tile_rows) {}
+  static std::size_t size(std::int64_t rows, std::int64_t columns) { return static_cast<std::size_t>(rows * columns); }
+  std::vector<M> keys, values, queries, outputs, scores, sums;
+};
+
+template <class T>
+void attend(const Task& task, const T* qkv, const AttentionShape& shape, Rotation<Math<T>> rotation,
+            const std::int32_t* positions, T* y, Math<T>* log_sums, Workspace<Math<T>>& work) {
+  using M = Math<T>;
+  const std::int64_t size = shape.head_size, stride = shape.width(), group = shape.heads / shape.kv_heads;
+  const T* const tokens = qkv + task.begin * stride;
+  const std::int32_t* const places = rotation.cosine ? positions + task.begin : nullptr;
+  pack_head<T>(tokens + (shape.heads + task.kv_head) * size, stride, task.length, size, rotation, places, M{1},
+               work.keys.data());
+  pack_head<T>(tokens + (shape.heads + shape.kv_heads + task.kv_head) * size, stride, task.length, size, {}, nullptr,
+               M{1}, work.values.data());
+  const M scale = static_cast<M>(1 / std::sqrt(static_cast<double>(size)));
+  for (std::int64_t head = task.kv_head * group; head < (task.kv_head + 1) * group; ++head) {
+    for (std::int64_t first = 0; first < task.length; first += tile_rows) {
+      const std::int64_t rows = std::min(tile_rows, task.length - first), width = first + rows;
+      pack_head<T>(tokens + first * stride + head * size, stride, rows, size, rotation,
+                   places ? places + first : nullptr, scale, work.queries.data());
+      gemm(rows, width, size, 1, MatrixView<M>{work.queries.data(), size},
+           MatrixView<M>{work.keys.data(), size, Trans::yes}, 0, work.scores.data(), width);
+      softmax_rows<M>(work.scores.data(), rows, width, first, work.sums.data(),
+                      log_sums + (task.begin + first) * shape.heads + head, shape.heads);
+      gemm(rows, size, width, 1, MatrixView<M>{work.scores.data(), width}, MatrixView<M>{work.values.data(), size}, 0,
+           work.outputs.data(), size);
+      store_rows<T>(work.outputs.data(), work.sums.data(), rows, size,
+                    y + (task.begin + first) * shape.heads * size + head * size, shape.heads * size);
+    }
+  }
+}
+
+template <class T>
+void differentiate(const Task& task, const T* dy, const T* qkv, const Math<T>* log_sums, const AttentionShape& shape,
+                   Rotation<Math<T>> rotation, const std::int32_t* positions, T* dqkv, Workspace<Math<T>>& work,
+                   Workspace<Math<T>>& gradient) {
+  using M = Math<T>;
+  const std::int64_t size = shape.head_size, stride = shape.width(), group = shape.heads / shape.kv_heads;
+  const std::int64_t key_offset = (shape.heads + task.kv_head) * size,
+                     value_offset = key_offset + shape.kv_heads * size;
+  const T* const tokens = qkv + task.begin * stride;
+  T* const dtokens = dqkv + task.begin * stride;
+  const std::int32_t* const places = rotation.cosine ? positions + task.begin : nullptr;
+  pack_head<T>(tokens + key_offset, stride, task.length, size, rotation, places, M{1}, work.keys.data());
+  pack_head<T>(tokens + value_offset, stride, task.length, size, {}, nullptr, M{1}, work.values.data());
+  std::fill_n(gradient.keys.begin(), task.length * size, M{0});
+  std::fill_n(gradient.values.begin(), task.length * size, M{0});
+  const M scale = static_cast<M>(1 / std::sqrt(static_cast<double>(size)));
+  for (std::int64_t head = task.kv_head * group; head < (task.kv_head + 1) * group; ++head) {
+    for (std::int64_t first = 0; first < task.length; first += tile_rows) {
+      const std::int64_t rows = std::min(tile_rows, task.length - first), width = first + rows;
+      const std::int32_t* const tile_places = places ? places + first : nullptr;
+      M* const scores = work.scores.data();
+      M* const dscores = gradient.scores.data();
+      pack_head<T>(tokens + first * stride + head * size, stride, rows, size, rotation, tile_places, scale,
+                   work.queries.data());
+      pack_head<T>(dy + (task.begin + first) * shape.heads * size + head * size, shape.heads * size, rows, size, {},
+                   nullptr, M{1}, gradient.outputs.data());
+      gemm(rows, width, size, 1, MatrixView<M>{work.queries.data(), size},
+           MatrixView<M>{work.keys.data(), size, Trans::yes}, 0, scores, width);
+      gemm(rows, width, size, 1, MatrixView<M>{gradient.outputs.data(), size},
+           MatrixView<M>{work.values.data(), size, Trans::yes}, 0, dscores, width);
+      softmax_backward<M>(scores, dscores, rows, width, first, log_sums + (task.begin + first) * shape.heads + head,
+                          shape.heads);
+      gemm(width, size, rows, 1, MatrixView<M>{scores, width, Trans::yes}, MatrixView<M>{gradient.outputs.data(), size},
+           1, gradient.values.data(), size);
+      gemm(width, size, rows, 1, MatrixView<M>{dscores, width, Trans::yes}, MatrixView<M>{work.queries.data(), size}, 1,
+           gradient.keys.data(), size);
+      gemm(rows, size, width, 1, MatrixView<M>{dscores, width}, MatrixView<M>{work.keys.data(), size}, 0,
+           gradient.queries.data(), size);
+      unpack_head<T>(gradient.queries.data(), rows, size, rotation, tile_places, scale,
+                     dtokens + first * stride + head * size, stride);
+    }
+  }
+  unpack_head<T>(gradient.keys.data(), task.length, size, rotation, places, M{1}, dtokens + key_offset, stride);
+  unpack_head<T>(gradient.values.data(), task.length, size, {}, nullptr, M{1}, dtokens + value_offset, stride);
+}
+
+}  // namespace
+
+template <class T>
+void attention_forward(const T* qkv, const AttentionShape& shape, Segments segments, Rotation<Math<T>> rotation,
+                       const std::int32_t* positions, T* y, Math<T>* log_sums) {
+  const std::int64_t length = longest(segments);
+  parallel_for(segments.count * shape.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    Workspace<Math<T>> work(length, shape.head_size);
+    for (std::int64_t t = begin; t < end; ++t)
+      attend<T>(task_at(t, shape, segments), qkv, shape, rotation, positions, y, log_sums, work);
+  });
+}
+
+template <class T>
+void attention_backward(const T* dy, const T* qkv, const Math<T>* log_sums, const AttentionShape& shape,
+                        Segments segments, Rotation<Math<T>> rotation, const std::int32_t* positions, T* dqkv) {
+  const std::int64_t length = longest(segments);
+  parallel_for(segments.count * shape.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    Workspace<Math<T>> work(length, shape.head_size), gradient(length, shape.head_size);
+    for (std::int64_t t = begin; t < end; ++t) {
+      differentiate<T>(task_at(t, shape, segments), dy, qkv, log_sums, shape, rotation, positions, dqkv, work,
+                       gradient);
+    }
+  });
+}
+
+#define LOCKSTEP_INSTANTIATE(T)                                                                            \
+  template void attention_forward<T>(const T*, const AttentionShape&, Segments, Rotation<Math<T>>,         \
+                                     const std::int32_t*, T*, Math<T>*);                                   \
+  template void attention_backward<T>(const T*, const T*, const Math<T>*, const AttentionShape&, Segments, \
+                                      Rotation<Math<T>>, const std::int32_t*, T*);
+LOCKSTEP_INSTANTIATE(float)
+LOCKSTEP_INSTANTIATE(double)
+LOCKSTEP_INSTANTIATE(Bf16)
+#undef LOCKSTEP_INSTANTIATE
+
+}  // namespace lockstep

@@ -1,0 +1,41 @@
+// Causal attention over segments of a packed batch, with grouped-query heads and rotary positions: plain forward and
+// backward. Rows of a segment see themselves and the rows before them in it; segments do not see each other, so no mask
+// exists.
+#pragma once
+
+#include "tensor/kernels/number.hpp"
+
+namespace lockstep {
+
+struct AttentionShape {
+  std::int64_t heads = 0;      // H
+  std::int64_t kv_heads = 0;   // divides H; query head h reads key head h / (H / kv_heads)
+  std::int64_t head_size = 0;  // D
+  std::int64_t width() const { return (heads + 2 * kv_heads) * head_size; }  // elements of one token of qkv
+};
+
+/// cos and sin of position · θ^(−2i/D): (positions, D/2) each. Elements i and i + D/2 of a head turn together. nullptr:
+/// no rotation.
+template <class M>
+struct Rotation {
+  const M* cosine = nullptr;
+  const M* sine = nullptr;
+};
+
+/// Segments [starts[s], starts[s + 1]) of the tokens.
+struct Segments {
+  const std::int64_t* starts;
+  std::int64_t count;
+};
+
+/// y (N, H·D) for qkv (N, (H + 2·KV)·D): queries of all heads, then keys, then values. Keeps the logarithm of each
+/// soft-max sum in log_sums (N, H). `positions` (N) is read only with a rotation.
+template <class T>
+void attention_forward(const T* qkv, const AttentionShape& shape, Segments segments, Rotation<Math<T>> rotation,
+                       const std::int32_t* positions, T* y, Math<T>* log_sums);
+
+template <class T>
+void attention_backward(const T* dy, const T* qkv, const Math<T>* log_sums, const AttentionShape& shape,
+                        Segments segments, Rotation<Math<T>> rotation, const std::int32_t* positions, T* dqkv);
+
+}  // namespace lockstep

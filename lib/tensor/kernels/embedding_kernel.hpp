@@ -1,0 +1,21 @@
+// Rows of a table by index, and their gradient: plain forward and backward.
+#pragma once
+
+#include "tensor/kernels/number.hpp"
+
+namespace lockstep {
+
+/// y (rows, channels) = table[indices[r]]; with Into::sum it is added to what y holds. Indices must be inside the
+/// table.
+enum class Into { fresh, sum };
+template <class T>
+void embedding_forward(const T* table, const std::int32_t* indices, std::int64_t rows, std::int64_t channels, Into into,
+                       Math<T>* y);
+
+/// dtable (entries, channels) = Σ over rows r with indices[r] = entry of dy[r], in order of r, + β·dtable; β = 0 does
+/// not read it.
+template <class M>
+void embedding_backward(const M* dy, const std::int32_t* indices, std::int64_t rows, std::int64_t channels,
+                        std::int64_t entries, double beta, M* dtable);
+
+}  // namespace lockstep

@@ -1,0 +1,27 @@
+// Where a run starts: from scratch, from weights, or from the checkpoint that checkpoint.resume means. A resumed run
+// continues the same trajectory, so what alters trajectory or shapes must be what it was.
+#pragma once
+
+#include "app/output.hpp"
+#include "comm/session.hpp"
+#include "config/train_config.hpp"
+#include "model/model.hpp"
+#include "store/component.hpp"
+#include "train/train_plan.hpp"
+
+#include <optional>
+#include <vector>
+
+namespace lockstep {
+
+/// Text that identifies what the run was trained on, saved with it: the hashes of its token shards.
+std::string dataset_identity(const Dataset& dataset);
+
+/// Fills model, moments and trajectory through the components from the checkpoint that the configuration means; its
+/// folder, or nothing if the run starts from scratch. Damaged checkpoints that were passed over are logged. Collective
+/// over the world. Throws Error(usage) listing the options that differ from the saved ones, Error(input) for an absent
+/// or damaged checkpoint.
+std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
+                                    const std::vector<Component>& components);
+
+}  // namespace lockstep

@@ -1,0 +1,24 @@
+// Where a run is: everything besides weights and moments that decides what its next step does, or that its records
+// continue from. Equal on all ranks and independent of how many there are.
+#pragma once
+
+#include "data/sample_order.hpp"
+
+#include <cstdint>
+#include <optional>
+
+namespace lockstep {
+
+struct TrainState {
+  std::int64_t step = 0;     // steps done, skipped ones included; the next step's 0-based number
+  DataPosition position;     // of the next step's first sample
+  std::int64_t tokens = 0;   // labels trained on
+  std::int64_t skipped = 0;  // steps that changed no weight and no moment: loss or gradient was not finite
+  std::int64_t skipped_in_a_row =
+      0;  // since the last step that was not; survives a resume, so that it counts the same trajectory
+  std::optional<double> loss;       // of the last step that was not skipped, nats a token
+  std::optional<double> eval_loss;  // of the last evaluation; absent if it was not finite
+  std::optional<double> best_eval_loss;
+};
+
+}  // namespace lockstep

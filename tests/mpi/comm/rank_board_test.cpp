@@ -1,0 +1,130 @@
+// RankBoard of ranks as other ranks see them, on one machine and on several: here "machines" are names that keep ranks
+// from sharing memory.
+#include "comm/rank_board.hpp"
+#include "harness/mpi_test.hpp"
+#include "harness/temporary_folder.hpp"
+
+#include <chrono>
+#include <optional>
+#include <thread>
+
+using namespace lockstep;
+
+namespace {
+
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+/// A folder that all ranks see.
+struct SharedFolder {
+  std::optional<TemporaryFolder> own;
+  Path path;
+  SharedFolder() {
+    if (test::world().rank() == 0) own.emplace();
+    path = test::world().broadcast(own ? own->path.string() : std::string(), 0);
+  }
+  ~SharedFolder() { test::world().barrier(); }
+};
+
+std::int64_t how_many(bool here) { return test::world().all_reduce(std::int64_t{here ? 1 : 0}, Reduce::sum); }
+
+/// Ranks 0 and 1 are one machine, 2 and 3 another.
+std::string machine_of_two() { return "machine " + std::to_string(test::world().rank() / 2); }
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(places)
+
+BOOST_AUTO_TEST_CASE(every_rank_of_a_machine_sees_where_all_are) {
+  RankBoard places(test::world());
+  places.enter(Phase::load, 100);
+  places.share(test::world(), {});  // what a rank said before is not lost
+  test::world().barrier();
+  for (const RankStatus& place : places.all(0))
+    BOOST_TEST((place.known && place.phase == Phase::load && place.step == 100));
+  test::world().barrier();
+  places.enter(Phase::forward, test::world().rank());
+  test::world().barrier();
+  const std::vector<RankStatus> all = places.all(0);
+  BOOST_TEST(static_cast<int>(all.size()) == test::world().size());
+  for (const RankStatus& place : all) {
+    BOOST_TEST(place.rank == place.step);
+    BOOST_TEST(place.host == host_name());
+    BOOST_TEST((place.phase == Phase::forward && place.process == RankStatus::Process::runs));
+    BOOST_TEST((place.seconds >= 0 && place.seconds < 30));
+  }
+  test::world().barrier();
+}
+
+LOCKSTEP_MPI_TEST(a_rank_that_waits_in_a_collective_is_seen_waiting_and_the_one_that_does_not_come_is_not,
+                  test::at_least(2)) {
+  RankBoard places(test::world());
+  places.share(test::world(), {});
+  test::world().barrier();
+  if (test::world().rank() == 1) {
+    sleep_ms(300);
+    for (const RankStatus& place : places.all(0)) BOOST_TEST(place.waits == (place.rank != 1), "rank " << place.rank);
+  }
+  test::world().barrier();
+  BOOST_TEST(!places.mine().waits);
+}
+
+BOOST_AUTO_TEST_CASE(one_rank_of_the_job_gets_the_last_word) {
+  const SharedFolder folder;
+  for (const bool several : {false, true}) {
+    RankBoard places(test::world(), several ? machine_of_two() : "one machine");
+    places.share(test::world(), folder.path);
+    BOOST_TEST(how_many(places.claim_report()) == 1);
+    BOOST_TEST(how_many(places.claim_report()) == 0);
+    test::world().barrier();
+  }
+}
+
+LOCKSTEP_MPI_TEST(another_machine_tells_its_places_when_it_sees_the_claim, test::at_least(3)) {
+  const SharedFolder folder;
+  RankBoard places(test::world(), machine_of_two());
+  places.share(test::world(), folder.path);
+  places.enter(Phase::save_write, 10 + test::world().rank());
+  BOOST_TEST(!places.claimed_elsewhere());
+  test::world().barrier();
+  if (test::world().rank() == 1) {
+    BOOST_TEST(places.claim_report());
+    const std::vector<RankStatus> all = places.all(20);
+    for (const RankStatus& place : all)
+      BOOST_TEST((place.known && place.phase == Phase::save_write && place.step == 10 + place.rank),
+                 "rank " << place.rank);
+  } else if (test::world().rank() >= 2) {
+    while (!places.claimed_elsewhere()) sleep_ms(10);
+    places.tell_machine();
+  }
+  test::world().barrier();
+  BOOST_TEST(!std::filesystem::is_empty(folder.path));
+  test::world().barrier();
+  RankBoard of_next_job(test::world());
+  of_next_job.share(test::world(), folder.path);
+  BOOST_TEST(std::filesystem::is_empty(folder.path));
+}
+
+LOCKSTEP_MPI_TEST(a_machine_that_tells_nothing_is_known_to_give_no_sign, test::at_least(3)) {
+  const SharedFolder folder;
+  RankBoard places(test::world(), machine_of_two());
+  places.share(test::world(), folder.path);
+  if (test::world().rank() == 0) {
+    for (const RankStatus& place : places.all(0.2)) BOOST_TEST(place.known == (place.rank < 2), "rank " << place.rank);
+  }
+  test::world().barrier();
+}
+
+LOCKSTEP_MPI_TEST(a_rank_that_left_in_good_order_is_told_from_one_that_did_not, test::at_least(2)) {
+  RankBoard places(test::world());
+  places.share(test::world(), {});
+  if (test::world().rank() == 1) places.leave();
+  test::world().barrier();
+  if (test::world().rank() == 0) {
+    BOOST_TEST(places.has_left(1));
+    BOOST_TEST(!places.has_left(0));
+    BOOST_TEST(static_cast<int>(places.neighbours().size()) == test::world().size() - 1);
+  }
+  test::world().barrier();
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,197 @@
+#include "data/data_loader.hpp"
+#include "base/error.hpp"
+#include "data/dataset.hpp"
+#include "harness/temporary_folder.hpp"
+#include "unit/store/made_dataset.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <map>
+
+using namespace lockstep;
+
+namespace {
+
+constexpr std::int64_t vocabulary = 100003;  // so that a token tells its place in the stream
+
+struct Stream : TemporaryFolder {
+  test::MadeSplit split = test::made_split({9, 1, 20, 13, 2, 1, 1, 40, 16}, vocabulary);
+  DatasetManifest manifest = test::manifest_for(vocabulary, 10);
+  Stream() { test::write_split(path, manifest, DataSplit::train, split); }
+  TokenStream stream() const { return TokenStream(path, manifest, DataSplit::train); }
+  std::int64_t tokens() const { return static_cast<std::int64_t>(split.tokens.size()); }
+  std::int64_t place_of(std::int32_t token) const {
+    return std::ranges::find(split.tokens, token) - split.tokens.begin();
+  }
+};
+
+// What holds for every batch: sizes, mask and labels agree, segments cover the rows.
+void check_shape(const Batch& batch, std::int64_t length) {
+  const auto size = static_cast<std::size_t>(batch.samples * length);
+  BOOST_REQUIRE(batch.length == length && batch.samples >= 1);
+  BOOST_REQUIRE(batch.tokens.size() == size && batch.labels.size() == size && batch.mask.size() == size &&
+                batch.positions.size() == size);
+  std::int64_t valid = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    BOOST_REQUIRE_EQUAL(batch.mask[i] == 1, batch.labels[i] != ignored_label);
+    valid += batch.mask[i];
+  }
+  BOOST_REQUIRE_EQUAL(valid, batch.valid_tokens);
+  BOOST_REQUIRE(batch.documents.front() == 0 && batch.documents.back() == static_cast<std::int64_t>(size));
+  BOOST_REQUIRE(std::ranges::is_sorted(batch.documents, std::ranges::less_equal{}));
+}
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(feed, Stream)
+
+BOOST_AUTO_TEST_CASE(the_global_batch_is_the_same_for_any_ranks_and_accumulation_and_an_epoch_has_every_sample_once) {
+  const TokenStream tokens = stream();
+  constexpr std::int64_t length = 4;
+  const std::int64_t samples = (this->tokens() - 1) / length;
+  for (std::int64_t global_batch = 7; global_batch <= 12; ++global_batch) {
+    // By arithmetic: the samples of step s are those at positions s·G … of the epochs laid end to end.
+    const SampleOrder order(samples, 3);
+    for (std::int64_t world = 1; world <= 7; ++world) {
+      for (const std::int64_t micro_batch : {1, 2, 3, 5, 100}) {
+        DataPosition position;
+        std::map<std::int64_t, int> seen;
+        for (std::int64_t step = 0; step < 2 * samples / global_batch + 1; ++step) {
+          std::vector<std::int64_t> windows;
+          for (std::int64_t rank = 0; rank < world; ++rank) {
+            const TrainingDataLoader loader(
+                tokens, {length, global_batch, micro_batch, rank, world, 3, Shuffle::every_epoch, Documents::joined});
+            const StepBatch batch = loader.make_step(step, position);
+            BOOST_REQUIRE_EQUAL(static_cast<std::int64_t>(batch.micro_batches.size()),
+                                accumulation_of(global_batch, world, micro_batch));
+            std::int64_t valid = 0;
+            for (const Batch& micro : batch.micro_batches) {
+              check_shape(micro, length);
+              BOOST_REQUIRE_LE(micro.samples, micro_batch);
+              valid += micro.valid_tokens;
+              for (std::int64_t row = 0; row < micro.samples && micro.valid_tokens > 0; ++row) {
+                const auto at = static_cast<std::size_t>(row * length);
+                const std::int64_t place = place_of(micro.tokens[at]);
+                BOOST_REQUIRE_EQUAL(place % length, 0);
+                for (std::size_t t = 0; t < length; ++t) {
+                  const auto in_stream = static_cast<std::size_t>(place) + t;
+                  BOOST_REQUIRE_EQUAL(micro.tokens[at + t], split.tokens[in_stream]);
+                  BOOST_REQUIRE_EQUAL(micro.labels[at + t], split.tokens[in_stream + 1]);
+                  BOOST_REQUIRE_EQUAL(micro.positions[at + t], static_cast<std::int32_t>(t));
+                }
+                windows.push_back(place / length);
+              }
+            }
+            BOOST_REQUIRE_EQUAL(valid, batch.valid_tokens);
+          }
+          BOOST_REQUIRE_EQUAL(static_cast<std::int64_t>(windows.size()), global_batch);
+          for (std::int64_t i = 0; i < global_batch; ++i) {
+            const std::int64_t index = step * global_batch + i;
+            BOOST_REQUIRE_EQUAL(windows[static_cast<std::size_t>(i)],
+                                order.window_at({index / samples, index % samples}));
+            if (index < 2 * samples) ++seen[windows[static_cast<std::size_t>(i)]];
+          }
+          position = order.advance(position, global_batch);
+        }
+        BOOST_REQUIRE_EQUAL(static_cast<std::int64_t>(seen.size()), samples);
+        BOOST_REQUIRE(std::ranges::all_of(seen, [](const auto& entry) { return entry.second == 2; }));
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_whose_samples_run_out_gets_a_batch_in_which_no_label_counts) {
+  const TokenStream tokens = stream();
+  const TrainingDataLoader loader(
+      tokens, {4, 5, 1, 1, 2, 0, Shuffle::never, Documents::joined});  // 3 samples on rank 0, 2 on rank 1
+  const StepBatch batch = loader.make_step(0, {});
+  BOOST_TEST(batch.micro_batches.size() == 3u);
+  BOOST_TEST(batch.micro_batches[2].valid_tokens == 0);
+  check_shape(batch.micro_batches[2], 4);
+  BOOST_TEST(batch.valid_tokens == 8);
+}
+
+BOOST_AUTO_TEST_CASE(more_ranks_than_samples_are_refused) {
+  const TokenStream tokens = stream();
+  BOOST_CHECK_EXCEPTION(TrainingDataLoader(tokens, {4, 3, 1, 0, 4, 0, Shuffle::never, Documents::joined}), Error,
+                        [](const Error& error) {
+                          return error.code() == ExitCode::usage &&
+                                 std::string(error.what()) == "cannot divide a step of 3 samples among 4 ranks" &&
+                                 error.hint().find("at most 3 ranks") != std::string::npos;
+                        });
+}
+
+BOOST_AUTO_TEST_CASE(isolated_documents_restart_positions_and_predict_nothing_across_their_end) {
+  const TokenStream tokens = stream();
+  for (const std::int64_t length : {1, 3, 8, 50}) {
+    const TrainingDataLoader loader(tokens, {length, 2, 1, 0, 1, 0, Shuffle::never, Documents::isolated});
+    for (std::int64_t sample = 0; sample < loader.samples_per_epoch(); ++sample) {
+      const Batch batch = loader.make_step(0, {0, sample}).micro_batches[0];
+      check_shape(batch, length);
+      std::vector<std::int64_t> segments{0};
+      std::int32_t position = -1;
+      for (std::int64_t t = 0; t < length; ++t) {
+        const std::int64_t place = sample * length + t;
+        const bool starts = std::ranges::count(split.starts, place) > 0;
+        const bool ends = std::ranges::count(split.starts, place + 1) > 0;
+        if (t > 0 && starts) segments.push_back(t);
+        position = starts ? 0 : position + 1;
+        const auto at = static_cast<std::size_t>(t);
+        BOOST_REQUIRE_EQUAL(batch.positions[at], position);
+        BOOST_REQUIRE_EQUAL(batch.labels[at], ends ? ignored_label : split.tokens[static_cast<std::size_t>(place) + 1]);
+      }
+      segments.push_back(length);
+      BOOST_REQUIRE(batch.documents == segments);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_evaluation_predicts_every_token_but_the_first_exactly_once_on_any_number_of_ranks) {
+  const TokenStream tokens = stream();
+  for (const Documents documents : {Documents::joined, Documents::isolated}) {
+    for (const std::int64_t length : {1, 4, 7, 102, 103, 500}) {
+      for (std::int64_t world = 1; world <= 7; ++world) {
+        for (const std::int64_t micro_batch : {1, 3}) {
+          std::map<std::int32_t, int> labels;
+          std::int64_t valid = 0;
+          for (std::int64_t rank = 0; rank < world; ++rank) {
+            const EvaluationDataLoader loader(tokens,
+                                              {length, 0, micro_batch, rank, world, 0, Shuffle::never, documents});
+            BOOST_REQUIRE_EQUAL(loader.micro_batches(), EvaluationDataLoader(tokens, {length, 0, micro_batch, 0, world,
+                                                                                      0, Shuffle::never, documents})
+                                                            .micro_batches());
+            for (std::int64_t i = 0; i < loader.micro_batches(); ++i) {
+              const Batch batch = loader.batch(i);
+              check_shape(batch, length);
+              valid += batch.valid_tokens;
+              for (std::size_t t = 0; t < batch.labels.size(); ++t) {
+                if (batch.mask[t] == 0) continue;
+                ++labels[batch.labels[t]];
+                BOOST_REQUIRE_EQUAL(place_of(batch.labels[t]), place_of(batch.tokens[t]) + 1);
+              }
+            }
+            BOOST_REQUIRE_EQUAL(loader.valid_tokens(), this->tokens() - 1 - (documents == Documents::isolated ? 8 : 0));
+          }
+          BOOST_REQUIRE_EQUAL(valid, this->tokens() - 1 - (documents == Documents::isolated ? 8 : 0));
+          BOOST_REQUIRE_EQUAL(static_cast<std::int64_t>(labels.size()), valid);
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_absent_dataset_is_refused_with_the_command_that_makes_it) {
+  const auto says = [](const std::string& hint) {
+    return [hint](const Error& error) { return error.code() == ExitCode::input && error.hint() == hint; };
+  };
+  BOOST_CHECK_EXCEPTION(open_dataset("nowhere/text"), Error,
+                        says("make it with: prepare-data TEXT… --output nowhere/text"));
+  BOOST_CHECK_EXCEPTION(open_dataset("nowhere", "prepare-data a.txt --output nowhere"), Error,
+                        says("make it with: prepare-data a.txt --output nowhere"));
+  publish_file(path / "DATASET.json", to_text(manifest));
+  BOOST_CHECK_EXCEPTION(open_dataset(path).open(DataSplit::validation), Error, [](const Error& error) {
+    return error.code() == ExitCode::input && std::string(error.what()).ends_with("has no validation split");
+  });
+}
+
+BOOST_AUTO_TEST_SUITE_END()
