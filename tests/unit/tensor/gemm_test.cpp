@@ -35,7 +35,7 @@ namespace {
 
 template <class T>
 double element(const std::vector<T>& stored, Trans trans, std::int64_t stride, std::int64_t row, std::int64_t column) {
-  return load(stored[static_cast<std::size_t>(form == Trans::no ? row * stride + column : column * stride + row)]);
+  return load(stored[static_cast<std::size_t>(trans == Trans::no ? row * stride + column : column * stride + row)]);
 }
 
 /// The largest error of gemm against sums in double, over every combination of forms; strides are larger than rows.
