@@ -6,7 +6,7 @@ ifneq ($(shell command -v mold 2>/dev/null),)
 export CXX_LD ?= mold
 endif
 export CCACHE_SLOPPINESS ?= pch_defines,time_macros
-.PHONY: help setup setup-test build quickstart check test test-full bench docs install clean
+.PHONY: help setup setup-test build quickstart check test test-full format bench docs install clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -37,6 +37,9 @@ test: $(BUILD)/build.ninja  ## all tests but the campaigns (15 min); the last li
 
 test-full: $(BUILD)/build.ninja  ## everything, campaigns included
 	scripts/test
+
+format:  ## rewrite the C++ sources as .clang-format says (needs setup-test; the tests check it)
+	find lib man tests tools -name '*.[ch]pp' -exec deps/python/bin/clang-format -i {} +
 
 bench: $(BUILD)/build.ninja  ## a training step against tuned PyTorch (needs setup-test)
 	meson test -C $(BUILD) --benchmark --verbose

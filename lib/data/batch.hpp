@@ -17,7 +17,7 @@ struct Batch {
   std::vector<std::int32_t> positions;  // (B, T) int32: position within the sample
   std::vector<std::int64_t> documents;  // starts of attention segments in the flattened B·T tokens, then B·T: samples +
                                         // 1 entries unless documents are isolated
-  std::int64_t valid_tokens = 0;  // labels that count
+  std::int64_t valid_tokens = 0;        // labels that count
 };
 
 /// One rank's part of a step: the same number of micro-batches on every rank (a rank that has fewer samples gets
