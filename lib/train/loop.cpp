@@ -1,6 +1,7 @@
 #include "train/loop.hpp"
 
 #include "base/clock.hpp"
+#include "base/process.hpp"
 #include "base/text.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
@@ -69,6 +70,7 @@ LoopEnd TrainingLoop::run() {
     }
     if (profile_ && (profile_->ends_with(now.step) || last || stopping)) end_profile();
     if (stopping) return LoopEnd::stopped_saved;
+    if (now.step % parts_.config.log.every == 0) tell_holdings();
   }
   together(parts_.session.world(), "end the run", [&] {
     if (failure_) std::rethrow_exception(failure_);
@@ -158,6 +160,13 @@ void TrainingLoop::record_step(const StepOutcome& outcome, double lr) {
   const std::string detail = fmt::format("loss {:.4f}, {} tokens/s, {:.0f} ms a step", outcome.loss,
                                          human_count(reading.tokens_per_s), reading.step_ms);
   progress_->update(static_cast<double>(now.step), detail);
+}
+
+void TrainingLoop::tell_holdings() {
+  if (parts_.output.common().log_level != LogLevel::debug) return;
+  const ProcessHoldings held = holdings_of_process();
+  parts_.output.log().debug("step {}: {} KiB of memory, {} descriptors, {} threads", parts_.train_state.step,
+                            held.resident_kib, held.descriptors, held.threads);
 }
 
 void TrainingLoop::skip_step(const StepOutcome& outcome) {

@@ -69,6 +69,9 @@ class TrainingLoop {
   /// Runs Local work whose failure the next heartbeat, or the end of the loop, makes the failure of all ranks.
   void attempt(const std::function<void()>& work);
   void record_step(const StepOutcome& outcome, double lr);
+  /// What this rank's process holds, as a debug line: between steps, where no save and no reduction is in flight.
+  /// Local.
+  void tell_holdings();
   /// Throws AgreedError(numerics) on all ranks unless the run may go on behind the step, which changed nothing.
   /// Collective over the world.
   void skip_step(const StepOutcome& outcome);
