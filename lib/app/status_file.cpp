@@ -43,7 +43,7 @@ void keep_status(Session& session, const Path& run_dir) {
 
 std::optional<std::string> unexplained_end(const Path& run_dir) {
   const Path path = run_dir / "status.json";
-  if (!std::filesystem::exists(path)) return std::nullopt;
+  if (!is_there(path)) return std::nullopt;
   try {
     const Json status = parse_json(read_file(path), path.string());
     if (text_of(status, "reason", path) != "running") return std::nullopt;

@@ -28,8 +28,7 @@ void check_request(const FinalizeConfig& config, const ModelSource& source) {
                 fmt::format("recipe int8 is not possible for {}: {}", name_of(source.config.family), reason),
                 "--recipe none");
   }
-  std::error_code ignored;
-  if (std::filesystem::equivalent(config.output, source.folder, ignored))
+  if (is_same(config.output, source.folder))
     fail(ExitCode::usage, "output {} is the model that is read", config.output);
   check_place(config.output, existing_of(config), export_report_file);
 }
@@ -52,9 +51,7 @@ Json generation_document(const Json& config) {
 
 std::vector<std::string> names_in(const Path& folder) {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
+  for (const Path& path : list_folder(folder)) names.push_back(path.filename().string());
   return names;
 }
 

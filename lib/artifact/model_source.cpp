@@ -21,24 +21,18 @@ constexpr std::array<std::string_view, 9> tokenizer_files{
     "merges.txt",     "tokenizer.model",       "chat_template.jinja",     "chat_template.json"};
 constexpr const char* generation_config = "generation_config.json";
 
-bool present(const Path& path) {
-  std::error_code ignored;  // what cannot be looked at is not there
-  return std::filesystem::exists(path, ignored);
-}
-
 void add_tokenizer(ModelSource& source, const Path& folder) {
   for (const std::string_view name : tokenizer_files) {
-    if (present(folder / name)) source.companions.push_back(folder / name);
+    if (is_there(folder / name)) source.companions.push_back(folder / name);
   }
 }
 
 /// All files of RUN/tokenizer: the trainer put nothing else there.
 void add_all(ModelSource& source, const Path& folder) {
-  if (!present(folder)) return;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.is_regular_file()) source.companions.push_back(entry.path());
+  if (!is_there(folder)) return;
+  for (const Path& path : list_folder(folder)) {
+    if (kind_of(path) == FileKind::file) source.companions.push_back(path);
   }
-  std::sort(source.companions.begin(), source.companions.end());
 }
 
 /// Dropout says how a model is trained further; a file of its weights is the same with any.
@@ -108,16 +102,16 @@ ModelSource open_hf_folder(const Path& folder) {
   std::vector<TensorDescription> expected;
   for (const LogicalTensor& tensor : source.tensors) expected.push_back({tensor.name, tensor.shape, DType::f32});
   source.weights = open_model_weights(folder, expected);
-  if (present(folder / generation_config)) source.companions.push_back(folder / generation_config);
+  if (is_there(folder / generation_config)) source.companions.push_back(folder / generation_config);
   return source;
 }
 
 }  // namespace
 
 ModelSource open_model_source(const Path& path, const std::optional<Path>& tokenizer) {
-  if (!present(path)) fail(ExitCode::input, "{} does not exist", path.string());
-  const bool checkpoint = present(path / manifest_file);
-  const bool run = !checkpoint && present(checkpoints_folder(path));
+  if (!is_there(path)) fail(ExitCode::input, "{} does not exist", path.string());
+  const bool checkpoint = is_there(path / manifest_file);
+  const bool run = !checkpoint && is_there(checkpoints_folder(path));
   if (!checkpoint && !run && !has_safetensors(path)) {
     throw Error(ExitCode::input,
                 fmt::format("{} is neither a checkpoint nor a run nor a folder with safetensors", path.string()),
@@ -130,8 +124,7 @@ ModelSource open_model_source(const Path& path, const std::optional<Path>& token
     if (source.companions.size() == before)
       fail(ExitCode::input, "{} holds no tokenizer files ({})", tokenizer->string(), fmt::join(tokenizer_files, ", "));
   } else if (checkpoint || run) {
-    add_all(source, std::filesystem::absolute(source.folder).lexically_normal().parent_path().parent_path() /
-                        "tokenizer");  // RUN/checkpoints/step-N
+    add_all(source, absolute_path(source.folder).parent_path().parent_path() / "tokenizer");  // RUN/checkpoints/step-N
   } else {
     add_tokenizer(source, path);
   }

@@ -10,25 +10,15 @@
 
 namespace lockstep {
 
-namespace {
-
-Path without_trailing_slash(const Path& path) {
-  const Path normal = std::filesystem::absolute(path).lexically_normal();
-  return normal.filename().empty() ? normal.parent_path() : normal;
-}
-
-}  // namespace
-
 void check_place(const Path& place, ExistingExport existing, const std::string& marker) {
-  std::error_code ignored;  // what cannot be looked at fails when it is written
-  const auto status = std::filesystem::symlink_status(place, ignored);
-  if (!std::filesystem::exists(status)) return;
-  if (!std::filesystem::is_directory(status)) fail(ExitCode::usage, "{} exists and is not a folder", place.string());
-  if (std::filesystem::is_empty(place, ignored)) return;
+  const FileKind kind = kind_of_name(place);
+  if (kind == FileKind::nothing) return;
+  if (kind != FileKind::folder) fail(ExitCode::usage, "{} exists and is not a folder", place.string());
+  if (list_folder(place).empty()) return;
   if (existing == ExistingExport::refuse)
     throw Error(ExitCode::usage, fmt::format("{} exists and is not empty", place.string()),
                 "--overwrite, or another --output");
-  if (!std::filesystem::exists(place / marker, ignored)) {
+  if (!is_there(place / marker)) {
     throw Error(
         ExitCode::usage,
         fmt::format("{} is not an earlier export (it has no {}): it is not overwritten", place.string(), marker),
@@ -37,7 +27,7 @@ void check_place(const Path& place, ExistingExport existing, const std::string& 
 }
 
 OutputFolder::OutputFolder(Path place, ExistingExport existing, std::string marker)
-    : place_(without_trailing_slash(place)), existing_(existing), marker_(std::move(marker)) {
+    : place_(absolute_path(place)), existing_(existing), marker_(std::move(marker)) {
   staged_ = place_.parent_path() / fmt::format(".{}.unfinished", place_.filename().string());
   check_place(place_, existing_, marker_);
   make_folder(staged_);
@@ -48,26 +38,24 @@ OutputFolder::OutputFolder(Path place, ExistingExport existing, std::string mark
     staged_.clear();  // the other's
     fail(ExitCode::usage, "another process is writing {}", place_.string());
   }
-  for (const auto& entry : std::filesystem::directory_iterator(staged_)) std::filesystem::remove_all(entry.path());
+  for (const Path& path : list_folder(staged_)) remove_tree(path);
 }
 
 OutputFolder::~OutputFolder() {
-  std::error_code ignored;  // what cannot be removed now is removed by the next export to this place
-  if (!staged_.empty()) std::filesystem::remove_all(staged_, ignored);
+  if (!staged_.empty()) try_remove_tree(staged_);  // else by the next export to this place
 }
 
 void OutputFolder::publish() {
   check_place(place_, existing_, marker_);
   sync_folder(staged_);
-  std::error_code ignored;
-  if (!std::filesystem::exists(place_, ignored)) {
+  if (!is_there(place_)) {
     publish_rename(staged_, place_);
     staged_.clear();
     return;
   }
   if (::renameat2(AT_FDCWD, staged_.c_str(), AT_FDCWD, place_.c_str(), RENAME_EXCHANGE) != 0) {
     if (errno != EINVAL && errno != ENOSYS) fail_errno(fmt::format("exchange {} with", staged_.string()), place_);
-    std::filesystem::remove_all(place_);  // a file system without exchange: for a moment neither is there
+    remove_tree(place_);  // a file system without exchange: for a moment neither is there
     publish_rename(staged_, place_);
     staged_.clear();
     return;

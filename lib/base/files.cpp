@@ -7,11 +7,81 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <utility>
 
 namespace lockstep {
+
+namespace {
+
+FileKind kind_of_mode(mode_t mode) {
+  if (S_ISREG(mode)) return FileKind::file;
+  if (S_ISDIR(mode)) return FileKind::folder;
+  return S_ISLNK(mode) ? FileKind::link : FileKind::other;
+}
+
+FileKind kind_with(int (*look)(const char*, struct stat*), const Path& path) {
+  struct stat status{};
+  if (look(path.c_str(), &status) == 0) return kind_of_mode(status.st_mode);
+  if (errno != ENOENT && errno != ENOTDIR) fail_errno("look at", path);
+  return FileKind::nothing;
+}
+
+const char* what_stands_there(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  return S_ISFIFO(mode) ? "a FIFO" : "a device";
+}
+
+}  // namespace
+
+FileKind kind_of(const Path& path) { return kind_with(::stat, path); }
+FileKind kind_of_name(const Path& path) { return kind_with(::lstat, path); }
+bool is_there(const Path& path) { return kind_of(path) != FileKind::nothing; }
+bool is_folder(const Path& path) { return kind_of(path) == FileKind::folder; }
+
+std::vector<Path> list_folder(const Path& folder) {
+  std::error_code error;
+  std::vector<Path> paths;
+  std::filesystem::directory_iterator at(folder, error);
+  for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) paths.push_back(at->path());
+  if (error) fail(ExitCode::storage, "cannot list {}: {}", folder.string(), error.message());
+  std::ranges::sort(paths);
+  return paths;
+}
+
+void remove_tree(const Path& path) {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  if (error) fail(ExitCode::storage, "cannot remove {}: {}", path.string(), error.message());
+}
+
+bool try_remove_tree(const Path& path) noexcept {
+  try {
+    remove_tree(path);
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+Path absolute_path(const Path& path) {
+  if (path.empty()) fail(ExitCode::usage, "an empty name is no file or folder");
+  std::error_code error;
+  const Path normal = std::filesystem::absolute(path, error).lexically_normal();
+  if (error) fail(ExitCode::storage, "cannot find the folder in which {} is: {}", path.string(), error.message());
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
+bool is_same(const Path& a, const Path& b) {
+  struct stat first{};
+  struct stat second{};
+  if (!is_there(a) || !is_there(b)) return false;
+  if (::stat(a.c_str(), &first) != 0) fail_errno("look at", a);
+  if (::stat(b.c_str(), &second) != 0) fail_errno("look at", b);
+  return first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
 
 FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
   if (this != &other) {
@@ -34,11 +104,20 @@ void FileDescriptor::close(const Path& path) {
 FileDescriptor open_file(const Path& path, int flags, int mode) {
   const int fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
   if (fd < 0) {
-    if (errno == ENOENT && (flags & O_ACCMODE) == O_RDONLY)
+    if ((errno == ENOENT || errno == ENOTDIR) && (flags & O_ACCMODE) == O_RDONLY)
       fail(ExitCode::input, "cannot open {}: no such file", path.string());
     fail_errno((flags & O_ACCMODE) == O_RDONLY ? "open" : "create", path);
   }
   return FileDescriptor(fd);
+}
+
+FileDescriptor open_regular(const Path& path) {
+  FileDescriptor file = open_file(path, O_RDONLY | O_NONBLOCK);  // else a FIFO would wait for its writer
+  struct stat status{};
+  if (::fstat(file.get(), &status) != 0) fail_errno("read", path);
+  if (!S_ISREG(status.st_mode))
+    fail(ExitCode::input, "cannot read {}: it is {}, not a file", path.string(), what_stands_there(status.st_mode));
+  return file;
 }
 
 void write_at(const FileDescriptor& file, std::span<const std::byte> bytes, std::uint64_t offset, const Path& path) {
@@ -70,10 +149,7 @@ void sync_file(const FileDescriptor& file, const Path& path) {
 }
 
 std::string read_file(const Path& path) {
-  const FileDescriptor file = open_file(path, O_RDONLY);
-  struct stat status{};
-  if (::fstat(file.get(), &status) != 0) fail_errno("read", path);
-  if (S_ISDIR(status.st_mode)) fail(ExitCode::input, "cannot read {}: it is a folder", path.string());
+  const FileDescriptor file = open_regular(path);
   std::string content;
   std::string block(1 << 16, '\0');
   while (true) {
@@ -118,7 +194,7 @@ void publish_rename(const Path& from, const Path& to) {
 }
 
 MappedFile::MappedFile(const Path& path) {
-  const FileDescriptor file = open_file(path, O_RDONLY);
+  const FileDescriptor file = open_regular(path);
   struct stat status{};
   if (::fstat(file.get(), &status) != 0) fail_errno("map", path);
   const auto size = static_cast<std::size_t>(status.st_size);

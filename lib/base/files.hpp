@@ -1,4 +1,6 @@
-// Files that appear complete or not at all, read whole or mapped; directories made, listed and synchronised.
+// Files that appear complete or not at all, read whole or mapped; folders made, listed, synchronised and removed. All
+// that the project asks of the file system beyond paths goes through here: errors come as Error, with the name and the
+// reason of the system.
 #pragma once
 
 #include <cstddef>
@@ -6,12 +8,37 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
 
 using Path = std::filesystem::path;
 
-/// The bytes of a file. Throws Error(input) if it does not exist, Error(storage) if it cannot be read.
+/// What stands under a name.
+enum class FileKind { nothing, file, folder, link, other };
+/// Links are followed; one that leads nowhere is `nothing`. Throws Error(storage) where the system does not say: no
+/// permission, a loop of links, a name too long, a failing disk.
+FileKind kind_of(const Path& path);
+/// The same of the name itself: a link is a link.
+FileKind kind_of_name(const Path& path);
+bool is_there(const Path& path);   // kind_of(path) is not `nothing`
+bool is_folder(const Path& path);  // kind_of(path) is `folder`
+
+/// What a folder holds, in the order of names. Throws Error(storage), also if there is no such folder.
+std::vector<Path> list_folder(const Path& folder);
+
+/// Removes what stands under the name, folders with all they hold, of links the link only. Throws Error(storage).
+void remove_tree(const Path& path);
+/// The same where nothing depends on it: false if something is left.
+bool try_remove_tree(const Path& path) noexcept;
+
+/// Absolute, without "." and ".." and without a slash at the end. Throws Error(usage) for an empty path.
+Path absolute_path(const Path& path);
+/// Whether both names lead to one file or folder; false if one leads nowhere. Throws Error(storage).
+bool is_same(const Path& a, const Path& b);
+
+/// The bytes of a regular file. Throws Error(input) if it does not exist or is something else, Error(storage) if it
+/// cannot be read.
 std::string read_file(const Path& path);
 
 /// Writes beside the target, synchronises, renames over it, synchronises the folder: readers see the old file or the
@@ -46,13 +73,16 @@ class FileDescriptor {
 
 /// open(2) with errors as Error(storage), or Error(input) where a file to be read does not exist.
 FileDescriptor open_file(const Path& path, int flags, int mode = 0666);
+/// A file to be read, never waiting for one. Throws Error(input) for what is no regular file: a folder, a FIFO, a
+/// device; Error(storage).
+FileDescriptor open_regular(const Path& path);
 /// All of `bytes` at `offset`; short writes are continued. Throws Error(storage).
 void write_at(const FileDescriptor& file, std::span<const std::byte> bytes, std::uint64_t offset, const Path& path);
 /// Fills `bytes` from `offset`. Throws Error(storage), Error(input) if the file is too short.
 void read_at(const FileDescriptor& file, std::span<std::byte> bytes, std::uint64_t offset, const Path& path);
 void sync_file(const FileDescriptor& file, const Path& path);
 
-/// A file mapped read-only for the life of the object.
+/// A regular file mapped read-only for the life of the object.
 class MappedFile {
  public:
   explicit MappedFile(const Path& path);

@@ -79,17 +79,23 @@ RankStatus::Process process_state(std::int32_t process) {
   return state == 'T' || state == 't' ? RankStatus::Process::stopped : RankStatus::Process::runs;
 }
 
+/// What the folder holds, as far as the system says.
+std::vector<Path> try_list_folder(const Path& folder) {
+  try {
+    return list_folder(folder);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 constexpr std::string_view rank_reports = ".rank-reports-";  // and what tells jobs apart: the names of their folders
 
 /// Of earlier jobs. They cannot do it themselves: until its last process has ended, a job must not explain itself a
 /// second time.
 void remove_rank_reports(const Path& folder) {
-  std::error_code ignored;
-  std::vector<Path> found;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    if (entry.path().filename().string().starts_with(rank_reports)) found.push_back(entry.path());
+  for (const Path& path : try_list_folder(folder)) {
+    if (path.filename().string().starts_with(rank_reports)) try_remove_tree(path);
   }
-  for (const Path& path : found) std::filesystem::remove_all(path, ignored);
 }
 
 Json to_json(const RankStatus& place) {
@@ -239,9 +245,9 @@ bool RankBoard::claim_report() {
 
 bool RankBoard::claimed_elsewhere() const {
   if (state_->folder.empty()) return false;
-  std::error_code status;  // listing it asks the file server, where a single name may be answered from memory
-  for (const auto& entry : std::filesystem::directory_iterator(state_->folder, status)) {
-    if (entry.path().filename() == "claimed") return true;
+  // listing it asks the file server, where a single name may be answered from memory
+  for (const Path& path : try_list_folder(state_->folder)) {
+    if (path.filename() == "claimed") return true;
   }
   return false;
 }

@@ -168,7 +168,7 @@ void put_presets_under(Node& document, const std::string& path, std::vector<std:
       const std::string file = (Path(path).parent_path() / text).string();
       if (outer.size() > max_nested_presets || std::ranges::find(outer, file) != outer.end()) {
         problems.add_unread(preset.origin, fmt::format("preset {} leads back to itself", file));
-      } else if (!std::filesystem::is_regular_file(file)) {
+      } else if (kind_of(file) != FileKind::file) {
         problems.add_unread(preset.origin, fmt::format("there is no preset file {}", file));
       } else {
         merge(base, load(file, outer, problems));

@@ -186,23 +186,23 @@ std::string end_name_of(const std::string& config, const std::string& origin) {
 }  // namespace
 
 BpeDescription read_bpe(const Path& path) {
-  const bool is_folder = std::filesystem::is_directory(path);
+  const bool is_folder = lockstep::is_folder(path);
   const Path folder = is_folder ? path : path.parent_path();
   BpeDescription bpe;
   const auto take = [&](const std::string& name) -> const std::string& {
     bpe.files.push_back({name, read_file(folder / name)});
     return bpe.files.back().content;
   };
-  if (!is_folder && path.filename() != "tokenizer.json" && std::filesystem::exists(path)) {
+  if (!is_folder && path.filename() != "tokenizer.json" && is_there(path)) {
     throw Error(ExitCode::usage, fmt::format("cannot read {} as a tokenizer", path.string()),
                 "name a folder with tokenizer.json, or with vocab.json and merges.txt, or a file tokenizer.json");
   }
   const Path json = folder / "tokenizer.json";
   simdjson::dom::parser parser;
   try {
-    if (!is_folder || std::filesystem::exists(json)) {
+    if (!is_folder || is_there(json)) {
       read_tokenizer_json(parse_document(parser, take("tokenizer.json"), json.string()), json.string(), bpe);
-    } else if (std::filesystem::exists(folder / "vocab.json") && std::filesystem::exists(folder / "merges.txt")) {
+    } else if (is_there(folder / "vocab.json") && is_there(folder / "merges.txt")) {
       const std::string origin = (folder / "vocab.json").string();
       const Value vocabulary = parse_document(parser, take("vocab.json"), origin);
       if (!vocabulary.is_object()) fail(ExitCode::input, "{} is not an object", origin);
@@ -216,7 +216,7 @@ BpeDescription read_bpe(const Path& path) {
     fail(ExitCode::input, "{}: not a tokenizer: a member is missing or of another type than it should be",
          folder.string());
   }
-  if (std::filesystem::exists(folder / "tokenizer_config.json")) {
+  if (is_there(folder / "tokenizer_config.json")) {
     bpe.end_name = end_name_of(take("tokenizer_config.json"), (folder / "tokenizer_config.json").string());
   }
   return bpe;

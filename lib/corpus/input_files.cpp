@@ -29,9 +29,9 @@ std::optional<InputFile> classified(const Path& path) {
 class Finder {
  public:
   void take_word(const std::string& word) {
-    if (std::filesystem::is_directory(word)) {
+    if (is_folder(word)) {
       take_all(word, files_below(word));
-    } else if (std::filesystem::exists(word)) {
+    } else if (is_there(word)) {
       const auto file = classified(word);
       if (!file)
         throw Error(ExitCode::input, fmt::format("cannot read {} as a corpus: its type is not known", word), supported);
@@ -48,14 +48,15 @@ class Finder {
  private:
   static std::vector<Path> files_below(const Path& folder) {
     std::vector<Path> paths;
-    std::error_code error;
-    auto entry = std::filesystem::recursive_directory_iterator(folder, error);
-    for (; !error && entry != std::filesystem::recursive_directory_iterator(); entry.increment(error)) {
-      const bool hidden = entry->path().filename().string().starts_with('.');
-      if (hidden && entry->is_directory()) entry.disable_recursion_pending();
-      if (!entry->is_directory()) paths.push_back(entry->path());
+    for (const Path& entry : list_folder(folder)) {
+      if (kind_of_name(entry) == FileKind::folder) {
+        const bool hidden = entry.filename().string().starts_with('.');
+        const auto below = hidden ? std::vector<Path>() : files_below(entry);
+        paths.insert(paths.end(), below.begin(), below.end());
+      } else if (!is_folder(entry)) {
+        paths.push_back(entry);
+      }
     }
-    if (error) fail(ExitCode::storage, "cannot list folder {}: {}", folder.string(), error.message());
     return paths;
   }
 
@@ -65,7 +66,7 @@ class Finder {
     std::vector<Path> paths;
     for (std::size_t i = 0; error == 0 && i < found.gl_pathc; ++i) {
       const Path path = found.gl_pathv[i];
-      if (std::filesystem::is_directory(path)) {
+      if (is_folder(path)) {
         const auto below = files_below(path);
         paths.insert(paths.end(), below.begin(), below.end());
       } else {

@@ -46,7 +46,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& word, const std::st
   if (word == "chars")
     fail(ExitCode::usage,
          "the tokenizer 'chars' is made from a corpus: prepare-data does it, and the dataset carries it");
-  if (!std::filesystem::exists(word)) {
+  if (!is_there(word)) {
     throw Error(ExitCode::input,
                 fmt::format("no tokenizer '{}': neither bytes nor chars, and no such file or folder", word),
                 "for byte-level BPE name a folder with tokenizer.json, or with vocab.json and merges.txt");
@@ -61,7 +61,7 @@ void save_tokenizer(const Tokenizer& tokenizer, const Path& folder) {
 
 std::unique_ptr<Tokenizer> load_tokenizer(const Path& folder) {
   const Path json = folder / "tokenizer.json";
-  if (std::filesystem::exists(json)) {
+  if (is_there(json)) {
     const std::string text = read_file(json);
     refuse_deep_nesting(text, json.string());
     const Tree document = Tree::parse(text, nullptr, false);  // bpe_tokenizer explains what is malformed

@@ -25,7 +25,7 @@ std::unique_ptr<Tokenizer> Dataset::tokenizer() const {
 }
 
 Dataset open_dataset(const Path& folder, const std::string& command) {
-  if (!std::filesystem::exists(folder / "DATASET.json")) {
+  if (!is_there(folder / "DATASET.json")) {
     throw Error(ExitCode::input, fmt::format("no prepared dataset at {}", folder.string()),
                 "make it with: " +
                     (command.empty() ? fmt::format("prepare-data TEXT… --output {}", folder.string()) : command));

@@ -155,7 +155,7 @@ class Preparation {
   }
 
   void complete(StagedFolder& staged) {
-    std::filesystem::remove_all(spill());
+    remove_tree(spill());
     for (const DataSplit split : {DataSplit::train, DataSplit::validation}) {
       if (manifest_.of(split).tokens > 0) sync_folder(staging_ / name_of(split));
     }

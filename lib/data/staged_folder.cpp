@@ -14,32 +14,22 @@ namespace lockstep {
 namespace {
 
 // Without the slash that a user may put at its end.
-Path named(const Path& folder) {
-  const Path normal = std::filesystem::absolute(folder).lexically_normal();
-  return normal.has_filename() ? normal : normal.parent_path();
-}
+Path named(const Path& folder) { return absolute_path(folder); }
 
 void refuse_unless_free(const Path& target, ExistingDataset existing) {
-  std::error_code error;
-  if (!std::filesystem::exists(target)) return;
-  const bool is_folder = std::filesystem::is_directory(target);
-  if (is_folder && std::filesystem::is_empty(target, error)) return;
-  if (!is_folder || !std::filesystem::exists(target / "DATASET.json")) {
+  const FileKind kind = kind_of(target);
+  if (kind == FileKind::nothing) return;
+  if (kind == FileKind::folder && list_folder(target).empty()) return;
+  if (kind != FileKind::folder || !is_there(target / "DATASET.json")) {
     throw Error(ExitCode::usage,
                 fmt::format("cannot create the dataset {}: {} that is not a dataset is there", target.string(),
-                            is_folder ? "a folder" : "a file"),
+                            kind == FileKind::folder ? "a folder" : "a file"),
                 "choose another --output");
   }
   if (existing == ExistingDataset::refuse) {
     throw Error(ExitCode::usage, fmt::format("cannot create the dataset {}: there is one already", target.string()),
                 "replace it with --overwrite, or choose another --output");
   }
-}
-
-void remove_folder(const Path& folder) {
-  std::error_code error;
-  std::filesystem::remove_all(folder, error);
-  if (error) fail(ExitCode::storage, "cannot remove {}: {}", folder.string(), error.message());
 }
 
 }  // namespace
@@ -52,17 +42,16 @@ Path StagedFolder::path_for(const Path& target) {
 StagedFolder::StagedFolder(const Path& target, ExistingDataset existing)
     : target_(named(target)), path_(path_for(target)) {
   refuse_unless_free(target_, existing);
-  if (std::filesystem::exists(path_)) {
+  if (is_there(path_)) {
     lock();  // fails if its maker is alive
-    remove_folder(path_);
+    remove_tree(path_);
   }
   make_folder(path_);
   lock();
 }
 
 StagedFolder::~StagedFolder() {
-  std::error_code ignored;
-  if (!published_) std::filesystem::remove_all(path_, ignored);
+  if (!published_) try_remove_tree(path_);
 }
 
 void StagedFolder::lock() {
@@ -77,7 +66,7 @@ void StagedFolder::publish() {
   std::error_code ignored;
   std::filesystem::remove(path_ / ".lock", ignored);
   sync_folder(path_);
-  const bool replaces = std::filesystem::exists(target_) && !std::filesystem::is_empty(target_);
+  const bool replaces = is_there(target_) && !list_folder(target_).empty();
   if (!replaces) {
     publish_rename(path_, target_);
     published_ = true;
@@ -86,15 +75,15 @@ void StagedFolder::publish() {
   if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) {
     sync_folder(target_.parent_path());
     published_ = true;
-    remove_folder(path_);  // the old one
+    remove_tree(path_);  // the old one
     return;
   }
   const Path old = target_.parent_path() / fmt::format(".{}.old", target_.filename().string());
-  remove_folder(old);
+  remove_tree(old);
   publish_rename(target_, old);  // this file system cannot exchange
   publish_rename(path_, target_);
   published_ = true;
-  remove_folder(old);
+  remove_tree(old);
 }
 
 }  // namespace lockstep

@@ -74,8 +74,7 @@ bool is_weight_type(DType dtype) {
 }  // namespace
 
 HfConfig read_hf_config(const Path& path) {
-  std::error_code ignored;
-  const Path file = std::filesystem::is_directory(path, ignored) ? path / "config.json" : path;
+  const Path file = is_folder(path) ? path / "config.json" : path;
   return parse_hf_config(read_file(file), file.string());
 }
 

@@ -116,19 +116,13 @@ constexpr const char* index_name = "model.safetensors.index.json";
 
 }  // namespace
 
-bool has_safetensors(const Path& folder) {
-  std::error_code ignored;  // what cannot be looked at is not there
-  return std::filesystem::exists(folder / single_name, ignored) ||
-         std::filesystem::exists(folder / index_name, ignored);
-}
+bool has_safetensors(const Path& folder) { return is_there(folder / single_name) || is_there(folder / index_name); }
 
 std::unique_ptr<TensorSource> open_safetensors(const Path& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    if (std::filesystem::exists(path / single_name, ignored)) return open_safetensors(path / single_name);
-    if (std::filesystem::exists(path / index_name, ignored)) return open_index(path / index_name);
-    const bool pickled = std::filesystem::exists(path / "pytorch_model.bin", ignored) ||
-                         std::filesystem::exists(path / "pytorch_model.bin.index.json", ignored);
+  if (is_folder(path)) {
+    if (is_there(path / single_name)) return open_safetensors(path / single_name);
+    if (is_there(path / index_name)) return open_index(path / index_name);
+    const bool pickled = is_there(path / "pytorch_model.bin") || is_there(path / "pytorch_model.bin.index.json");
     throw Error(ExitCode::input, fmt::format("{} has neither {} nor {}", path.string(), single_name, index_name),
                 pickled ? "pytorch_model.bin is a pickle, which can run code and is never read: save it again with "
                           "safe_serialization=True"

@@ -45,9 +45,8 @@ CheckpointPlan plan_reshard(const CheckpointReader& source, int parts) {
 }
 
 Resharded reshard(const CheckpointReader& source, const CheckpointPlan& plan, const Path& output) {
-  const Path target = std::filesystem::absolute(output).lexically_normal();
-  const Path place = target.has_filename() ? target : target.parent_path();  // "out/" names the same folder as "out"
-  if (std::filesystem::exists(std::filesystem::symlink_status(place))) {
+  const Path place = absolute_path(output);
+  if (kind_of_name(place) != FileKind::nothing) {
     throw Error(ExitCode::usage, fmt::format("the output {} exists", output.string()),
                 "choose another folder, or remove this one");
   }
@@ -69,8 +68,7 @@ Resharded reshard(const CheckpointReader& source, const CheckpointPlan& plan, co
     }
     publish_checkpoint(staging, place);
   } catch (...) {
-    std::error_code ignored;  // nothing of a failed copy is worth keeping: the source is whole
-    std::filesystem::remove_all(staging, ignored);
+    try_remove_tree(staging);  // nothing of a failed copy is worth keeping: the source is whole
     throw;
   }
   return result;

@@ -40,8 +40,8 @@ Path checkpoint_of(const std::string& subject) {
 }
 
 bool is_run(const Path& path) {
-  if (!std::filesystem::exists(path)) fail(ExitCode::input, "cannot inspect {}: no such file or folder", path.string());
-  return std::filesystem::is_directory(checkpoints_folder(path)) && !std::filesystem::exists(path / manifest_file);
+  if (!is_there(path)) fail(ExitCode::input, "cannot inspect {}: no such file or folder", path.string());
+  return is_folder(checkpoints_folder(path)) && !is_there(path / manifest_file);
 }
 
 std::vector<Path> checkpoints_of(const std::string& subject) {

@@ -27,16 +27,7 @@ std::optional<std::int64_t> parse_number(std::string_view text) {
   return value;
 }
 
-std::vector<Path> names_in(const Path& folder) {
-  std::error_code error;
-  std::vector<Path> names;
-  std::filesystem::directory_iterator at(folder, error);
-  if (error == std::errc::no_such_file_or_directory) return names;
-  for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) names.push_back(at->path());
-  if (error) fail(ExitCode::storage, "cannot list {}: {}", folder.string(), error.message());
-  std::sort(names.begin(), names.end());
-  return names;
-}
+std::vector<Path> names_in(const Path& folder) { return is_there(folder) ? list_folder(folder) : std::vector<Path>(); }
 
 std::optional<double> metric_of(const CheckpointEntry& entry, const std::string& name) {
   try {
@@ -55,12 +46,6 @@ bool has_sound_manifest(const CheckpointEntry& entry) {
   } catch (const Error&) {
     return false;
   }
-}
-
-void remove_tree(const Path& path) {
-  std::error_code error;
-  std::filesystem::remove_all(path, error);
-  if (error) fail(ExitCode::storage, "cannot remove {}: {}", path.string(), error.message());
 }
 
 // The named checkpoint, which must be sound.
@@ -139,7 +124,7 @@ Found find_checkpoint(const Path& run, const std::string& which, const std::stri
   if (which == "best") return best_of(run, metric, defect);
   if (const auto step = parse_number(which)) {
     const Path path = checkpoint_folder(run, *step);
-    if (std::filesystem::exists(path)) return exactly({path, *step}, defect);
+    if (is_there(path)) return exactly({path, *step}, defect);
     std::vector<std::string> steps;
     for (const CheckpointEntry& entry : list_checkpoints(run)) steps.push_back(fmt::format("{}", entry.step));
     throw Error(ExitCode::input, fmt::format("{} has no checkpoint of step {}", run.string(), *step),
@@ -149,7 +134,7 @@ Found find_checkpoint(const Path& run, const std::string& which, const std::stri
 }
 
 Found find_at(const Path& path, const std::function<std::optional<std::string>(const Path&)>& defect) {
-  if (std::filesystem::exists(path / manifest_file)) {
+  if (is_there(path / manifest_file)) {
     Found found = exactly({path, 0}, defect);
     found.checkpoint->step = read_manifest(path).step;
     return found;

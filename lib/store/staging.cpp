@@ -121,13 +121,13 @@ Manifest seal_checkpoint(const Path& staging, const CheckpointPlan& plan, const 
 }
 
 void publish_checkpoint(const Path& staging, const Path& checkpoint) {
-  if (std::filesystem::exists(std::filesystem::symlink_status(checkpoint)))
+  if (kind_of_name(checkpoint) != FileKind::nothing)
     fail(ExitCode::storage, "cannot publish {}: it exists", checkpoint.string());
   publish_folder(staging, checkpoint);
 }
 
 void replace_checkpoint(const Path& staging, const Path& checkpoint) {
-  if (!std::filesystem::exists(std::filesystem::symlink_status(checkpoint))) return publish_folder(staging, checkpoint);
+  if (kind_of_name(checkpoint) == FileKind::nothing) return publish_folder(staging, checkpoint);
   const auto exchange = [&] {
     return ::renameat2(AT_FDCWD, staging.c_str(), AT_FDCWD, checkpoint.c_str(), RENAME_EXCHANGE) == 0;
   };
@@ -149,15 +149,12 @@ void replace_checkpoint(const Path& staging, const Path& checkpoint) {
     ::rename(trash.c_str(), checkpoint.c_str());
     throw;
   }
-  std::error_code ignored;  // what stays is trash, and is removed with the next save
-  std::filesystem::remove_all(trash, ignored);
+  try_remove_tree(trash);  // what stays is trash, and is removed with the next save
 }
 
 void abandon_staging(const Path& staging) noexcept {
   const Path trash = staging.parent_path() / fmt::format(".trash-{}", staging.filename().string().substr(1));
-  std::error_code ignored;
-  std::filesystem::rename(staging, trash, ignored);
-  std::filesystem::remove_all(trash, ignored);
+  try_remove_tree(::rename(staging.c_str(), trash.c_str()) == 0 ? trash : staging);
 }
 
 Error with_room(const Error& error, const Path& folder, std::uint64_t needed) {

@@ -39,8 +39,7 @@ void put_aside_damaged(const TrainConfig& config, std::int64_t start_step, Log& 
   for (const CheckpointEntry& entry : list_checkpoints(config.train.run_dir)) {
     if (entry.step <= start_step) continue;
     const Path aside = entry.path.parent_path() / fmt::format(".failed-{}", entry.path.filename().string());
-    std::error_code ignored;  // an older one of this name only stands in the way
-    std::filesystem::remove_all(aside, ignored);
+    try_remove_tree(aside);  // an older one of this name only stands in the way
     publish_rename(entry.path, aside);
     log.warning("the damaged {} is now {}", entry.path.string(), aside.filename().string());
   }

@@ -1,0 +1,81 @@
+"""What the file system refuses is explained by every program, with the name and the reason: a name that is too long, links that lead to
+themselves, an empty name, a file in place of a folder, a folder that may not be entered. None of it is called a bug."""
+
+import os
+import shutil
+import unittest
+
+from checkpoint_files import step_folders
+from lockstep_testing import GPT2_TINY, program, run, run_command, sample_text, write_config
+
+
+def bad_paths(tmp):
+    (tmp / "loop").symlink_to("loop")
+    (tmp / "file").write_text("text")
+    return [tmp / ("n" * 300), tmp / "loop", tmp / "loop/below", tmp / "file", tmp / "file/below", ""]
+
+
+def make_inputs(tmp):
+    (tmp / "text.txt").write_text(sample_text())
+    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
+    run("train", *training(tmp), "--train.run_dir", tmp / "run")
+
+
+def training(tmp, leave_out=""):
+    options = {"--model.config": tmp / "model", "--data.path": tmp / "data", "--data.sequence_length": 16, "--train.global_batch": 2,
+               "--train.max_steps": 1, "--schedule.decay_steps": 99}
+    return [word for name, value in options.items() if name != leave_out for word in (name, value)]
+
+
+def serial_commands(tmp):
+    """Programs of one process, with a hole for a path: (words before it, words after it)."""
+    [checkpoint] = step_folders(tmp / "run")
+    return [(["checkpoint-inspect"], []), (["checkpoint-inspect", "--diff", checkpoint], []),
+            (["checkpoint-reshard", checkpoint, "--consolidate", "--output"], []),
+            (["checkpoint-reshard"], ["--consolidate", "--output", tmp / "out"]),
+            (["finalize-quantize"], ["--output", tmp / "out"]), (["finalize-quantize", checkpoint, "--output"], []),
+            (["finalize-quantize", checkpoint, "--output", tmp / "out", "--tokenizer"], [])]
+
+
+def parallel_commands(tmp):
+    return [(["prepare-data", tmp / "text.txt", "--output"], []), (["prepare-data"], ["--output", tmp / "out"]),
+            (["prepare-data", tmp / "text.txt", "--output", tmp / "out", "--data.tokenizer"], []),
+            (["train", *training(tmp), "--train.run_dir"], []),
+            (["train", *training(tmp, "--data.path"), "--train.run_dir", tmp / "out", "--data.path"], []),
+            (["train", *training(tmp, "--model.config"), "--train.run_dir", tmp / "out", "--model.config"], []),
+            (["train", *training(tmp), "--train.run_dir", tmp / "out", "--checkpoint.resume"], []), (["train"], [])]
+
+
+def check_explained(commands, paths, tmp, **more):
+    for before, after in commands:
+        for path in paths:
+            done = run(*before, path, *after, expect=None, cwd=tmp, **more)
+            words = f"{before} {str(path)[-40:]!r} {after}: {done.returncode}\n{done.stderr}"
+            assert done.returncode in (2, 3, 4), words
+            assert f"{before[0]}: error: " in done.stderr and "filesystem" not in done.stderr, words
+            assert not str(path) or path.name[:200] in done.stderr or path.parent.name in done.stderr, words
+
+
+def test_programs_of_one_process_explain_names_that_cannot_be(tmp):
+    make_inputs(tmp)
+    check_explained(serial_commands(tmp), bad_paths(tmp), tmp)
+    assert not (tmp / "out").exists()
+
+
+def test_programs_of_ranks_explain_names_that_cannot_be(tmp):
+    make_inputs(tmp)
+    check_explained(parallel_commands(tmp), bad_paths(tmp), tmp)
+
+
+def test_folders_that_may_not_be_entered_are_explained(tmp):
+    make_inputs(tmp)
+    (tmp / "locked").mkdir(mode=0)
+    become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+    tmp.chmod(0o777)
+    if become and (not shutil.which("setpriv") or run_command(*become, program("checkpoint-inspect"), "--version", expect=None).returncode != 0):
+        raise unittest.SkipTest("this process is root, to whom no folder is locked, and cannot become another user")
+    for before, after in serial_commands(tmp) + parallel_commands(tmp):
+        done = run_command(*become, program(before[0]), *before[1:], tmp / "locked/below", *after, expect=None)
+        words = f"{before} {after}: {done.returncode}\n{done.stderr}"
+        assert done.returncode in (2, 4) and "locked" in done.stderr and "Permission denied" in done.stderr, words
