@@ -11,8 +11,9 @@
 
 namespace lockstep {
 
-/// What callbacks and the stop protocol ask for; merged over ranks: one rank suffices.
-enum class Request : unsigned { none = 0, log = 1, evaluate = 2, save = 4, sample = 8 };
+/// What callbacks and the stop protocol ask for; merged over ranks: one rank suffices. report: a callback of some rank
+/// has failed, and all ranks should learn of it.
+enum class Request : unsigned { none = 0, log = 1, evaluate = 2, save = 4, report = 8 };
 constexpr Request operator|(Request a, Request b) {
   return static_cast<Request>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
 }

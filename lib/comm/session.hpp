@@ -50,9 +50,9 @@ class Session {
   /// the process of another rank of this machine ends without leaving the job in order, one rank says so and leaves the
   /// end to the launcher. Collective over the world.
   void configure(const Settings& settings);
-  /// From now until the end of the session USR1, TERM and INT are requests to stop: the first after the step, the
-  /// second now, the third ends the process. A repetition within 0.2 s is the same request, sent by both launcher and
-  /// queue. Local.
+  /// From now until the end of the session USR1, TERM, INT and HUP are requests to stop: the first after the step, the
+  /// second now, the third ends the process. A HUP that nohup(1) has it ignore stays ignored. A repetition within 0.2 s
+  /// is the same request, sent by both launcher and queue. Local.
   void accept_stop_signals();
   /// Says what the rank does from now on and restarts the deadline; brings an injected failure about if it is due here.
   /// Local. `step` is -1 outside steps. May throw (that is the injection's purpose).

@@ -3,23 +3,48 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 namespace lockstep {
 
+namespace {
+
+constexpr off_t most_bytes = 256;  // of a control file
+constexpr const char* accepted_words = "write one of the words stop, save, abort";
+
+/// The beginning of a text, fit for a log line.
+std::string shown(std::string_view word) {
+  std::string text(word.substr(0, 40));
+  std::ranges::replace_if(text, [](char byte) { return byte < ' ' || byte > '~'; }, '?');
+  return text;
+}
+
+}  // namespace
+
 StopChannels::StopChannels(Session& session, Settings settings) : session_(session), settings_(std::move(settings)) {}
 
 StopChannels::Asked StopChannels::poll() {
+  Asked asked;
   if (!settings_.control_file.empty() && session_.seconds() >= next_look_s_) {
     next_look_s_ = session_.seconds() + 1;
-    read_control_file();
+    asked.problem = read_control_file();
   }
-  Asked asked;
+  const auto stop = [&asked](StopLevel level, const std::string& reason) {
+    if (level <= asked.stop) return;
+    asked.stop = level;
+    asked.reason = reason;
+  };
   if (std::exchange(save_asked_, false)) asked.requests = Request::save;
-  if (out_of_time()) asked = {StopLevel::after_step, asked.requests, "max_time"};
-  if (from_file_ > asked.stop) asked = {from_file_, asked.requests, "control file"};
-  if (session_.stop_level() > asked.stop) asked = {session_.stop_level(), asked.requests, "signal"};
+  if (out_of_time()) stop(StopLevel::after_step, "max_time");
+  stop(from_file_, "control file");
+  stop(session_.stop_level(), "signal");
   return asked;
 }
 
@@ -28,16 +53,34 @@ void StopChannels::save_took(double seconds) {
   last_poll_s_ = -1;  // the time since the last poll is not that of a step
 }
 
-void StopChannels::read_control_file() {
-  const std::string path = settings_.control_file.string();
-  std::error_code status;
-  if (!std::filesystem::exists(settings_.control_file, status)) return;
-  const std::string content = read_file(settings_.control_file);
-  const std::string word(trim(content));
-  if (word.empty()) return;  // being written
-  if (!std::filesystem::remove(settings_.control_file, status)) {
-    fail(ExitCode::storage, "cannot remove {} after reading it: {}", path, status.message());
+/// What it returns is told to the user once for each file: what cannot be removed is seen again, and left alone.
+std::string StopChannels::read_control_file() {
+  const char* const path = settings_.control_file.c_str();
+  struct stat status{};
+  if (::lstat(path, &status) != 0) {
+    if (errno == ENOENT) seen_.clear();
+    return {};
   }
+  const std::string identity = fmt::format("{} {} {} {}.{}", status.st_ino, status.st_mode, status.st_size,
+                                           status.st_ctim.tv_sec, status.st_ctim.tv_nsec);
+  if (identity == seen_) return {};
+  const bool regular = S_ISREG(status.st_mode) && status.st_size <= most_bytes;
+  if (regular && status.st_size == 0) return {};  // being written
+  seen_ = identity;
+  if (!regular) return fmt::format("{} is no small file: it is left alone; {}", path, accepted_words);
+  std::string content(most_bytes, '\0');
+  const FileDescriptor file(::open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  const ssize_t got = file.get() < 0 ? -1 : ::read(file.get(), content.data(), content.size());
+  if (got < 0) return fmt::format("cannot read {}: {}", path, std::strerror(errno));
+  content.resize(static_cast<std::size_t>(got));
+  std::string problem = obey(content);
+  if (::unlink(path) != 0 && problem.empty())
+    problem = fmt::format("cannot remove {}: {}; what it asks for is done once", path, std::strerror(errno));
+  return problem;
+}
+
+std::string StopChannels::obey(const std::string& content) {
+  const std::string word(trim(content));
   if (word == "stop") {
     from_file_ = std::max(from_file_, StopLevel::after_step);
   } else if (word == "abort") {
@@ -45,9 +88,10 @@ void StopChannels::read_control_file() {
   } else if (word == "save") {
     save_asked_ = true;
   } else {
-    throw Error(ExitCode::usage, fmt::format("{} says '{}'", path, word.substr(0, 40)),
-                "write one of the words stop, save, abort");
+    return fmt::format("{} says '{}', which asks for nothing; {}", settings_.control_file.string(), shown(word),
+                       accepted_words);
   }
+  return {};
 }
 
 bool StopChannels::out_of_time() {

@@ -24,22 +24,25 @@ class StopChannels {
   struct Asked {
     StopLevel stop = StopLevel::none;
     Request requests = Request::none;
-    std::string reason;  // of a stop: "signal", "control file", "max_time"; empty: none
+    std::string reason;   // of a stop: "signal", "control file", "max_time"; empty: none
+    std::string problem;  // why the control file asks for nothing, once; empty: no problem
   };
   /// What this rank has been asked so far, at the end of a step. Looks at the control file at most once a second;
-  /// "save" is handed out once. The clock asks as soon as another step and a save would not fit any more. Local. Throws
-  /// Error(usage) if the control file holds another word, Error(storage) if it cannot be read or removed.
+  /// "save" is handed out once. The clock asks as soon as another step and a save would not fit any more. Local; does
+  /// not throw, and does not wait: only a small regular file is opened.
   Asked poll();
   /// Tells how long a save took, so that the clock leaves time for the next one. Local.
   void save_took(double seconds);
 
  private:
-  void read_control_file();
+  std::string read_control_file();
+  std::string obey(const std::string& content);
   bool out_of_time();
 
   Session& session_;
   Settings settings_;
   double next_look_s_ = 0;
+  std::string seen_;  // what tells the control file that was last read, or refused, from the next one
   double last_poll_s_ = -1;
   double longest_step_s_ = 0;
   double longest_save_s_ = 0;

@@ -10,7 +10,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::array<int, 3> signals = {SIGUSR1, SIGTERM, SIGINT};
+constexpr std::array<int, 4> signals = {SIGUSR1, SIGTERM, SIGINT, SIGHUP};
 constexpr std::int64_t same_request_ns = 200'000'000;
 
 std::atomic<int> requests{0};
@@ -35,6 +35,8 @@ StopSignals::StopSignals() {
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   for (std::size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &action, &before_[i]);
+  // nohup(1) has a process ignore the end of its terminal: such a run goes on.
+  if (before_.back().sa_handler == SIG_IGN) sigaction(SIGHUP, &before_.back(), nullptr);
 }
 
 StopSignals::~StopSignals() {

@@ -6,7 +6,8 @@
 
 namespace lockstep {
 
-/// Takes USR1, TERM and INT over for its life and gives them back afterwards. One at a time in a process.
+/// Takes USR1, TERM, INT and, unless it is ignored, HUP over for its life and gives them back afterwards. One at a time
+/// in a process.
 class StopSignals {
  public:
   StopSignals();
@@ -18,7 +19,7 @@ class StopSignals {
   int count() const;
 
  private:
-  std::array<struct sigaction, 3> before_{};
+  std::array<struct sigaction, 4> before_{};
 };
 
 }  // namespace lockstep

@@ -166,8 +166,11 @@ void describe(Declaration& visit, TrainOptions& train) {
 void describe(Declaration& visit, EvalOptions& eval) {
   visit.field("every", eval.every,
               {.help = "steps between evaluations; null: none during training", .unit = "steps", .min = 1});
-  visit.field("batches", eval.batches,
-              {.help = "global batches of an evaluation; null: the whole validation split", .min = 1});
+  visit.field(
+      "batches", eval.batches,
+      {.help = "samples of an evaluation in global batches, spread evenly over the validation split; null: all of "
+               "it",
+       .min = 1});
   visit.field("at_end", eval.at_end, {.help = "evaluate after the last step"});
 }
 

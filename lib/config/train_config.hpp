@@ -100,7 +100,7 @@ struct TrainOptions {
 
 struct EvalOptions {
   std::optional<std::int64_t> every;    // steps; absent: only as at_end says
-  std::optional<std::int64_t> batches;  // global batches an evaluation; absent: the whole split
+  std::optional<std::int64_t> batches;  // global batches an evaluation, spread over the split; absent: all of it
   bool at_end = true;
 };
 

@@ -19,6 +19,12 @@ DataLoaderSettings checked(const DataLoaderSettings& settings) {
   return settings;
 }
 
+/// The window of sample `index` when `samples` of `windows` are spread evenly: floor(index · windows / samples), of
+/// factors that do not overflow.
+std::int64_t spread(std::int64_t index, std::int64_t samples, std::int64_t windows) {
+  return index * (windows / samples) + index * (windows % samples) / samples;
+}
+
 // Builds a batch row by row; every row has T tokens.
 class BatchBuilder {
  public:
@@ -116,29 +122,26 @@ StepBatch TrainingDataLoader::make_step(std::int64_t step, DataPosition position
   return result;
 }
 
-EvaluationDataLoader::EvaluationDataLoader(const TokenStream& stream, const DataLoaderSettings& settings)
+EvaluationDataLoader::EvaluationDataLoader(const TokenStream& stream, const DataLoaderSettings& settings,
+                                           std::optional<std::int64_t> global_batches)
     : stream_(&stream), settings_(checked(settings)) {
   const std::int64_t labels = stream.tokens() - 1;
   if (labels < 1)
     fail(ExitCode::input, "a split of {} tokens is too short to evaluate: it has no label", stream.tokens());
   windows_ = (labels + settings.length - 1) / settings.length;
-  micro_batches_ = accumulation_of(windows_, settings.world, settings.micro_batch);
-}
-
-std::int64_t EvaluationDataLoader::valid_tokens() const {
-  const std::int64_t across = settings_.documents == Documents::joined
-                                  ? 0
-                                  : static_cast<std::int64_t>(stream_->document_starts(1, stream_->tokens()).size());
-  return stream_->tokens() - 1 - across;
+  samples_ = windows_;
+  if (global_batches && *global_batches <= windows_ / settings.global_batch)
+    samples_ = *global_batches * settings.global_batch;
+  micro_batches_ = accumulation_of(samples_, settings.world, settings.micro_batch);
 }
 
 Batch EvaluationDataLoader::batch(std::int64_t index) const {
-  const SampleRange share = share_of(windows_, settings_.world, settings_.rank);
+  const SampleRange share = share_of(samples_, settings_.world, settings_.rank);
   BatchBuilder builder(*stream_, settings_.length, settings_.documents);
   const std::int64_t begin = index * settings_.micro_batch;
   const std::int64_t end = std::min(begin + settings_.micro_batch, share.count);
   for (std::int64_t i = begin; i < end; ++i) {
-    const std::int64_t first = (share.begin + i) * settings_.length;
+    const std::int64_t first = spread(share.begin + i, samples_, windows_) * settings_.length;
     builder.add_window(first, std::min(settings_.length, stream_->tokens() - 1 - first));
   }
   if (begin >= end) builder.add_padding();

@@ -9,6 +9,7 @@
 #include "store/token_shards.hpp"
 
 #include <cstdint>
+#include <optional>
 
 namespace lockstep {
 
@@ -50,22 +51,26 @@ class TrainingDataLoader {
   std::int64_t accumulation_ = 0;
 };
 
-/// Batches that cover a whole split once: windows in order, the last one padded; every token but the first is a label
-/// exactly once. Of the settings it reads length, micro_batch, rank, world and documents. Local.
+/// Batches that cover a split once: windows in order, the last one padded, so that every token but the first is a label
+/// exactly once; or a number of these windows, spread evenly over the split. Of the settings it reads length,
+/// global_batch, micro_batch, rank, world and documents. Local.
 class EvaluationDataLoader {
  public:
-  /// Throws Error(input) for a split of fewer than 2 tokens, Error(usage) for sizes below 1.
-  EvaluationDataLoader(const TokenStream& stream, const DataLoaderSettings& settings);
-  std::int64_t windows() const { return windows_; }              // over all ranks
+  /// `global_batches`: as many samples as so many steps train on, where the split has more; absent: all. Throws
+  /// Error(input) for a split of fewer than 2 tokens, Error(usage) for sizes below 1.
+  EvaluationDataLoader(const TokenStream& stream, const DataLoaderSettings& settings,
+                       std::optional<std::int64_t> global_batches);
+  std::int64_t windows() const { return windows_; }              // of the split
+  std::int64_t samples() const { return samples_; }              // of them that are evaluated, over all ranks
   std::int64_t micro_batches() const { return micro_batches_; }  // equal on all ranks
-  std::int64_t valid_tokens() const;                             // over all ranks and micro-batches
-  /// The index-th micro-batch of this rank; one sample without a counting label where its windows ran out.
+  /// The index-th micro-batch of this rank; one sample without a counting label where its samples ran out.
   Batch batch(std::int64_t index) const;
 
  private:
   const TokenStream* stream_;
   DataLoaderSettings settings_;
   std::int64_t windows_ = 0;
+  std::int64_t samples_ = 0;
   std::int64_t micro_batches_ = 0;
 };
 

@@ -27,9 +27,12 @@ BatchTensors batch_of(const std::vector<std::int32_t>& tokens, const HfConfig& c
 }
 
 /// Candidates most likely first; equal logits in order of their tokens.
-std::vector<std::int32_t> ranked(const std::vector<double>& logits, std::optional<std::int64_t> top_k) {
-  std::vector<std::int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
+std::vector<std::int32_t> ranked(const std::vector<double>& logits, std::vector<std::int32_t> order,
+                                 std::optional<std::int64_t> top_k) {
+  if (order.empty()) {
+    order.resize(logits.size());
+    std::iota(order.begin(), order.end(), 0);
+  }
   const auto count =
       static_cast<std::ptrdiff_t>(std::clamp<std::int64_t>(top_k.value_or(std::ssize(order)), 1, std::ssize(order)));
   const auto likelier = [&](std::int32_t a, std::int32_t b) {
@@ -41,9 +44,10 @@ std::vector<std::int32_t> ranked(const std::vector<double>& logits, std::optiona
   return order;
 }
 
-std::int32_t draw(const std::vector<double>& logits, const SampleOptions& options, double uniform) {
+std::int32_t draw(const std::vector<double>& logits, const std::vector<std::int32_t>& among,
+                  const SampleOptions& options, double uniform) {
   const std::vector<std::int32_t> candidates =
-      ranked(logits, options.temperature > 0 ? options.top_k : std::optional<std::int64_t>(1));
+      ranked(logits, among, options.temperature > 0 ? options.top_k : std::optional<std::int64_t>(1));
   if (candidates.size() == 1) return candidates[0];
   std::vector<double> weights;
   const double largest = logits[static_cast<std::size_t>(candidates[0])];
@@ -64,7 +68,7 @@ std::string stream_name(const std::vector<std::int32_t>& prompt) {
 }  // namespace
 
 std::vector<std::int32_t> generate(const Model& model, const std::vector<std::int32_t>& prompt,
-                                   const SampleOptions& options, std::int32_t stop_token) {
+                                   const SampleOptions& options, const Continuation& next) {
   if (prompt.empty())
     throw Error(ExitCode::input, "cannot generate text from an empty prompt", "give a prompt of at least one token");
   const RandomStream random(static_cast<std::uint64_t>(options.seed), stream_name(prompt));
@@ -76,9 +80,9 @@ std::vector<std::int32_t> generate(const Model& model, const std::vector<std::in
     const at::Tensor last = model.last_logits(batch_of(seen, model.config())).to(at::kDouble);
     const double* values = last.const_data_ptr<double>();
     const std::vector<double> logits(values, values + last.numel());
-    const std::int32_t token = draw(logits, options, random.uniform(text.size()));
+    const std::int32_t token = draw(logits, next.candidates, options, random.uniform(text.size()));
     text.push_back(token);
-    if (token == stop_token) break;
+    if (token == next.stop_token) break;
   }
   return text;
 }

@@ -10,10 +10,15 @@
 
 namespace lockstep {
 
-/// `prompt` followed by up to options.max_tokens new tokens; ends early after `stop_token` (−1: never). The model sees
-/// at most its max_positions last tokens. Local: every rank that holds the same weights gets the same tokens. Throws
-/// Error(input) for an empty prompt.
+/// Which tokens may come next, and which is the last.
+struct Continuation {
+  std::vector<std::int32_t> candidates = {};  // the only ids that are drawn, ascending; empty: all of the model
+  std::int32_t stop_token = -1;               // ends the text early; −1: never
+};
+
+/// `prompt` followed by up to options.max_tokens new tokens. The model sees at most its max_positions last tokens.
+/// Local: every rank that holds the same weights gets the same tokens. Throws Error(input) for an empty prompt.
 std::vector<std::int32_t> generate(const Model& model, const std::vector<std::int32_t>& prompt,
-                                   const SampleOptions& options, std::int32_t stop_token = -1);
+                                   const SampleOptions& options, const Continuation& next = {});
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <ctime>
 #include <mutex>
 
@@ -37,11 +38,15 @@ void write_all(int fd, std::string_view text) {
   }
 }
 
+/// Local time with its zone, ISO 8601.
 std::string clock_text(std::chrono::system_clock::time_point time) {
   const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
   std::tm parts{};
   ::localtime_r(&seconds, &parts);
-  return fmt::format("{:02}:{:02}:{:02}", parts.tm_hour, parts.tm_min, parts.tm_sec);
+  const long offset_min = parts.tm_gmtoff / 60;
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}{}{:02}:{:02}", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, offset_min < 0 ? '-' : '+',
+                     std::abs(offset_min) / 60, std::abs(offset_min) % 60);
 }
 
 /// Writes lines above the status line, one write(2) each, so that lines of several ranks do not mix.

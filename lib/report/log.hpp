@@ -1,5 +1,6 @@
-// Log lines on standard error, for people: what happens, warnings, the explanation of a failure. Results go to standard
-// output and records to report/record_sink.hpp. One Log per process, made by app and passed down.
+// Log lines on standard error, for people, each with local time and zone: what happens, warnings, the explanation of a
+// failure. Results go to standard output and records to report/record_sink.hpp. One Log per process, made by app and
+// passed down.
 #pragma once
 
 #include "base/error.hpp"

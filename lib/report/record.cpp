@@ -99,6 +99,8 @@ void describe(RecordFields& visit, const SummaryRecord& record) {
   visit.field("loss", record.loss, "of the last step that was not skipped");
   visit.field("eval_loss", record.eval_loss, "of the last evaluation");
   visit.field("checkpoint", record.checkpoint, "folder of the last checkpoint saved");
+  visit.field("records_lost", record.records_lost,
+              "records of this start that could not be written, those of each place where records go added up");
 }
 
 namespace {

@@ -1,6 +1,6 @@
 // What a run reports to programs: records, one JSON object each, with units in the names. The structs here are the only
 // declaration of their fields; text of a record, its JSON Schema and TensorBoard's scalars come from it. Where records
-// go: report/record_sink.hpp.
+// go: report/recorder.hpp.
 #pragma once
 
 #include "base/json_fwd.hpp"
@@ -102,7 +102,7 @@ struct ProfileRecord {
 struct EventRecord {
   static constexpr std::string_view kind = "event";
   std::optional<std::int64_t> step = {};
-  std::string name = {};  // "nonfinite_step", "nonfinite_validation", "loss_spike", "unexplained_end", "save_failed"
+  std::string name = {};  // "nonfinite_step", "save_failed", …: lockstep-records(5) lists them
   std::string message = {};
   std::optional<double> loss = {};
   std::optional<double> grad_norm = {};
@@ -123,6 +123,7 @@ struct SummaryRecord {
   std::optional<double> loss;             // of the last step that was not skipped
   std::optional<double> eval_loss;        // of the last evaluation
   std::optional<std::string> checkpoint;  // folder of the last one saved
+  std::int64_t records_lost = 0;          // that sinks did not take, added up over sinks
 };
 
 void describe(RecordFields& visit, const RunRecord& record);

@@ -10,7 +10,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <exception>
 
 namespace lockstep {
 
@@ -21,33 +20,31 @@ class LineSink : public RecordSink {
  public:
   LineSink(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
 
-  void write(const Json& record) override {
-    const std::string line = to_text(record) + "\n";
-    std::string_view rest = line;
-    while (!rest.empty() && !reader_left_) {
-      const ssize_t written = ::write(fd_, rest.data(), rest.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0 && errno == EPIPE) {
-        reader_left_ = true;
-      } else if (written < 0) {
-        fail_errno("write", name_);
-      } else {
-        rest.remove_prefix(static_cast<std::size_t>(written));
-      }
-    }
+  void write(std::string_view line) override {
+    if (torn_) put("\n");
+    put(line);
   }
 
   void close() override {
     // Some file systems report a lost write only now; a pipe or terminal has nothing to synchronise.
     struct stat status{};
-    if (!reader_left_ && ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode) && ::fsync(fd_) != 0)
-      fail_errno("synchronise", name_);
+    if (::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode) && ::fsync(fd_) != 0) fail_errno("synchronise", name_);
   }
 
  private:
+  void put(std::string_view text) {
+    while (!text.empty()) {
+      const ssize_t written = ::write(fd_, text.data(), text.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail_errno("write", name_);
+      text.remove_prefix(static_cast<std::size_t>(written));
+      torn_ = !text.empty();
+    }
+  }
+
   int fd_;
   std::string name_;
-  bool reader_left_ = false;
+  bool torn_ = false;  // a line could be written in part only
 };
 
 /// Bytes appended to a file.
@@ -95,7 +92,7 @@ class Appender {
 class FileSink : public RecordSink {
  public:
   explicit FileSink(const Path& path) : file_(path) { file_.drop_torn_line(); }
-  void write(const Json& record) override { file_.append(to_text(record) + "\n"); }
+  void write(std::string_view line) override { file_.append(line); }
   void close() override { file_.close(); }
 
  private:
@@ -121,16 +118,15 @@ class TensorboardSink : public RecordSink {
     file_.append(framed(version_event(unix_seconds())));
   }
 
-  void write(const Json& record) override {
+  void write(std::string_view line) override {
+    const Json record = parse_json(line, "record");
     const std::string kind = record.at("kind").get<std::string>();
     if (kind == "step" || kind == "eval") {
       write_scalars(kind, record);
     } else if (kind == "sample") {
-      const Json clean =
-          parse_json(to_text(record), "sample record");  // bytes that are no UTF-8 replaced, as in the other sinks
-      const std::string prompt = clean.at("prompt").get<std::string>();
-      file_.append(framed(text_event(unix_seconds(), clean.at("step").get<std::int64_t>(), "sample/" + prompt,
-                                     prompt + clean.at("text").get<std::string>())));
+      const std::string prompt = record.at("prompt").get<std::string>();
+      file_.append(framed(text_event(unix_seconds(), record.at("step").get<std::int64_t>(), "sample/" + prompt,
+                                     prompt + record.at("text").get<std::string>())));
     }
   }
 
@@ -158,41 +154,5 @@ std::unique_ptr<RecordSink> line_sink(int fd, const std::string& name) { return 
 std::unique_ptr<RecordSink> file_sink(const Path& path) { return std::make_unique<FileSink>(path); }
 
 std::unique_ptr<RecordSink> tensorboard_sink(const Path& folder) { return std::make_unique<TensorboardSink>(folder); }
-
-void Recorder::write(const RunRecord& record) { write_json(to_json(record)); }
-void Recorder::write(const StepRecord& record) { write_json(to_json(record)); }
-void Recorder::write(const EvalRecord& record) { write_json(to_json(record)); }
-void Recorder::write(const SampleRecord& record) { write_json(to_json(record)); }
-void Recorder::write(const CheckpointRecord& record) { write_json(to_json(record)); }
-void Recorder::write(const ProfileRecord& record) { write_json(to_json(record)); }
-void Recorder::write(const EventRecord& record) { write_json(to_json(record)); }
-void Recorder::write(const SummaryRecord& record) { write_json(to_json(record)); }
-
-namespace {
-
-/// Gives every sink its turn, then throws what the first failing one threw.
-template <class Act>
-void each_in_turn(std::vector<std::unique_ptr<RecordSink>>& sinks, const Act& act) {
-  std::exception_ptr first;
-  for (const std::unique_ptr<RecordSink>& sink : sinks) {
-    try {
-      act(*sink);
-    } catch (const Error&) {
-      if (!first) first = std::current_exception();
-    }
-  }
-  if (first) std::rethrow_exception(first);
-}
-
-}  // namespace
-
-void Recorder::write_json(const Json& record) {
-  each_in_turn(sinks_, [&](RecordSink& sink) { sink.write(record); });
-}
-
-void Recorder::close() {
-  each_in_turn(sinks_, [](RecordSink& sink) { sink.close(); });
-  sinks_.clear();
-}
 
 }  // namespace lockstep

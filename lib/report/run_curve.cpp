@@ -10,6 +10,15 @@ namespace lockstep {
 
 namespace {
 
+/// The record of a line, or null: a line that is damaged costs its own point of the curve, no more.
+Json record_of(const std::string& line) {
+  try {
+    return parse_json(line, "record");
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 /// A point behind those that a resumed run has gone back from.
 void add_point(std::vector<Series>& series, const std::string& name, Series::Point point) {
   const auto known = std::ranges::find(series, name, &Series::name);
@@ -24,10 +33,10 @@ std::vector<Series> loss_series(const Path& run) {
   const Path path = run / "records.jsonl";
   std::vector<Series> series;
   const std::vector<std::string> lines = split(read_file(path), '\n');
-  for (std::size_t i = 0; i + 1 < lines.size();
-       ++i) {  // the last one lacks its newline: a record that a killed run could not finish
+  // The last one lacks its newline: a record that a killed run could not finish.
+  for (std::size_t i = 0; i + 1 < lines.size(); ++i) {
     if (lines[i].empty()) continue;
-    const Json record = parse_json(lines[i], fmt::format("{}:{}", path.string(), i + 1));
+    const Json record = record_of(lines[i]);
     const auto member = [&](const char* key) { return record.is_object() ? record.value(key, Json()) : Json(); };
     const Json kind = member("kind");
     const Json step = member("step");

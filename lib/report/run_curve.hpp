@@ -10,8 +10,8 @@
 namespace lockstep {
 
 /// "training" and, if the run evaluated, "validation": losses of step and eval records of RUN/records.jsonl by step. A
-/// step that was recorded again after a resume counts once, with its last value; a last line that is cut off is left
-/// out. Local. Throws Error(input) if the file is absent or another line is no record.
+/// step that was recorded again after a resume counts once, with its last value; lines that are no
+/// records are left out. Local. Throws Error(input) if the file is absent.
 std::vector<Series> loss_series(const Path& run);
 
 CurveLabels loss_labels();

@@ -29,14 +29,34 @@ std::optional<std::int64_t> parse_number(std::string_view text) {
 
 std::vector<Path> names_in(const Path& folder) { return is_there(folder) ? list_folder(folder) : std::vector<Path>(); }
 
-std::optional<double> metric_of(const CheckpointEntry& entry, const std::string& name) {
+struct Metric {
+  double value = 0;
+  std::string measured_on;  // the document "evaluation"
+};
+
+std::optional<Metric> metric_of(const CheckpointEntry& entry, const std::string& name) {
   try {
-    for (const auto& [key, value] : read_manifest(entry.path).metrics) {
-      if (key == name) return value;
-    }
+    const Manifest manifest = read_manifest(entry.path);
+    const auto metric = std::ranges::find(manifest.metrics, name, &std::pair<std::string, double>::first);
+    if (metric == manifest.metrics.end()) return std::nullopt;
+    const auto document =
+        std::ranges::find(manifest.documents, "evaluation", &std::pair<std::string, std::string>::first);
+    return Metric{metric->second, document == manifest.documents.end() ? "" : document->second};
   } catch (const Error&) {  // damaged: it has no metric; who asks for soundness is told separately
+    return std::nullopt;
   }
-  return std::nullopt;
+}
+
+/// The metric of those checkpoints whose value may be compared with the newest one: measured on the same samples.
+std::function<std::optional<double>(const CheckpointEntry&)> comparable_metric(
+    const std::vector<CheckpointEntry>& entries, const std::string& name) {
+  std::optional<Metric> newest;
+  for (auto entry = entries.rbegin(); entry != entries.rend() && !newest; ++entry) newest = metric_of(*entry, name);
+  return [name, newest](const CheckpointEntry& entry) -> std::optional<double> {
+    const std::optional<Metric> metric = metric_of(entry, name);
+    if (!metric || metric->measured_on != newest->measured_on) return std::nullopt;
+    return metric->value;
+  };
 }
 
 bool has_sound_manifest(const CheckpointEntry& entry) {
@@ -59,8 +79,10 @@ Found best_of(const Path& run, const std::string& metric,
               const std::function<std::optional<std::string>(const Path&)>& defect) {
   Found found;
   double least = 0;
-  for (const CheckpointEntry& entry : list_checkpoints(run)) {
-    const auto value = metric_of(entry, metric);
+  const std::vector<CheckpointEntry> entries = list_checkpoints(run);
+  const auto metric_of_entry = comparable_metric(entries, metric);
+  for (const CheckpointEntry& entry : entries) {
+    const auto value = metric_of_entry(entry);
     if (!value || (found.checkpoint && *value >= least)) continue;
     if (const auto reason = defect(entry.path)) {
       found.rejected.push_back(fmt::format("{}: {}", entry.path.string(), *reason));
@@ -172,9 +194,10 @@ std::vector<CheckpointEntry> prunable(const std::vector<CheckpointEntry>& entrie
 
 std::vector<std::int64_t> prune(const Path& run, const Retention& retention) {
   const Path folder = checkpoints_folder(run);
-  const auto metric = [&](const CheckpointEntry& entry) { return metric_of(entry, retention.best_metric); };
+  const std::vector<CheckpointEntry> entries = list_checkpoints(run);
+  const auto metric = comparable_metric(entries, retention.best_metric);
   std::vector<std::int64_t> removed;
-  for (const CheckpointEntry& victim : prunable(list_checkpoints(run), retention, has_sound_manifest, metric)) {
+  for (const CheckpointEntry& victim : prunable(entries, retention, has_sound_manifest, metric)) {
     publish_rename(victim.path, folder / fmt::format(".trash-{}-{}", victim.path.filename().string(), make_uuid()));
     removed.push_back(victim.step);
   }

@@ -40,7 +40,8 @@ Found find_latest(const Path& run, const std::function<std::optional<std::string
 /// The checkpoint in this folder, or the newest sound one of the run in it. Throws Error(input) if there is none, or it
 /// is damaged.
 Found find_at(const Path& path, const std::function<std::optional<std::string>(const Path&)>& defect);
-/// As `which` says; "best": by the smallest value of `metric` among sound ones. Throws Error(input) if a named one is
+/// As `which` says; "best": by the smallest value of `metric` among sound ones that measured it on the same samples as
+/// the newest. Throws Error(input) if a named one is
 /// absent or damaged.
 Found find_checkpoint(const Path& run, const std::string& which, const std::string& metric,
                       const std::function<std::optional<std::string>(const Path&)>& defect);
@@ -48,7 +49,7 @@ Found find_checkpoint(const Path& run, const std::string& which, const std::stri
 /// What a save keeps of older checkpoints, besides the newest.
 struct Retention {
   std::int64_t keep_last = 2;                   // at least 1
-  std::string best_metric = "validation_loss";  // the checkpoint with its smallest value stays
+  std::string best_metric = "validation_loss";  // the checkpoint with its smallest value stays, as "best" finds it
   std::vector<std::int64_t> pinned = {};        // steps that stay
 };
 /// Which checkpoints may go: pure. `sound` says which were verified; the newest sound one always stays.

@@ -1,5 +1,7 @@
 #include "train/callbacks.hpp"
 
+#include "base/error.hpp"
+#include "comm/failure.hpp"
 #include "comm/together.hpp"
 #include "model/generate.hpp"
 
@@ -9,17 +11,27 @@ namespace lockstep {
 
 namespace {
 
+/// The ids that stand for some text: where the model's vocabulary is larger, or the tokenizer's has gaps, a token
+/// without text could be drawn.
+std::vector<std::int32_t> ids_with_text(const Tokenizer& tokenizer) {
+  std::vector<std::int32_t> ids;
+  for (std::int32_t id = 0; id < tokenizer.vocabulary(); ++id) {
+    if (!tokenizer.decode({&id, 1}).empty()) ids.push_back(id);
+  }
+  return ids;
+}
+
 /// Continues prompts with the model as it is. Rank 0 writes: every rank holds the same weights.
 class SampleCallback : public Callback {
  public:
   explicit SampleCallback(const SampleOptions& options) : options_(options) {}
+  std::string name() const override { return "sample"; }
 
   void after_evaluation(const RunView& view) override {
-    view.session.enter(Phase::sample, view.train_state.step);
-    together(view.session.world(), "generate text", [&] {
-      if (view.session.world().rank() != 0) return;
-      for (std::size_t i = 0; i < options_.prompts.size(); ++i) write(view, i);
-    });
+    if (view.session.world().rank() != 0) return;
+    if (next_.candidates.empty())
+      next_ = {.candidates = ids_with_text(view.tokenizer), .stop_token = view.tokenizer.end_of_text().value_or(-1)};
+    for (std::size_t i = 0; i < options_.prompts.size(); ++i) write(view, i);
   }
 
  private:
@@ -28,8 +40,7 @@ class SampleCallback : public Callback {
     const std::vector<std::int32_t> start = view.tokenizer.encode(prompt);
     SampleOptions options = options_;
     options.seed += static_cast<std::int64_t>(index);  // equal prompts give different texts
-    const std::vector<std::int32_t> all =
-        generate(view.model, start, options, view.tokenizer.end_of_text().value_or(-1));
+    const std::vector<std::int32_t> all = generate(view.model, start, options, next_);
     const std::span<const std::int32_t> added = std::span(all).subspan(start.size());
     view.records.write(SampleRecord{.step = view.train_state.step,
                                     .prompt = prompt,
@@ -38,18 +49,59 @@ class SampleCallback : public Callback {
   }
 
   SampleOptions options_;
+  Continuation next_;  // known with the first text
 };
+
+std::unique_ptr<Callback> make_callback(CallbackName name, const TrainConfig& config) {
+  switch (name) {
+    case CallbackName::sample: return std::make_unique<SampleCallback>(config.sample);
+  }
+  throw Error(ExitCode::bug, "a callback without a class");
+}
 
 }  // namespace
 
-std::vector<std::unique_ptr<Callback>> make_callbacks(const TrainConfig& config) {
-  std::vector<std::unique_ptr<Callback>> callbacks;
-  for (const CallbackName name : config.train.callbacks) {
-    switch (name) {
-      case CallbackName::sample: callbacks.push_back(std::make_unique<SampleCallback>(config.sample)); break;
+Callbacks::Callbacks(const TrainConfig& config, RunJournal& journal) : journal_(journal) {
+  for (const CallbackName name : config.train.callbacks) callbacks_.push_back(make_callback(name, config));
+}
+
+Request Callbacks::after_step(const RunView& view) {
+  Request requests = Request::none;
+  for (const auto& callback : callbacks_) {
+    try {
+      requests = requests | callback->after_step(view);
+    } catch (...) {
+      failure_ = std::current_exception();
+      requests = requests | Request::report;
     }
   }
-  return callbacks;
+  return requests;
+}
+
+void Callbacks::report(const RunView& view) {
+  call(view, "a callback", [&] {
+    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  });
+}
+
+void Callbacks::after_evaluation(const RunView& view) {
+  for (const auto& callback : callbacks_) {
+    call(view, fmt::format("the callback {}", callback->name()), [&] {
+      view.session.enter(Phase::sample, view.train_state.step);
+      callback->after_evaluation(view);
+    });
+  }
+}
+
+void Callbacks::call(const RunView& view, const std::string& what, const std::function<void()>& work) {
+  try {
+    together(view.session.world(), what, work);
+  } catch (const AgreedError& error) {  // the same on all ranks, so all go on
+    journal_.warn({.step = view.train_state.step,
+                   .name = "callback_failed",
+                   .message = fmt::format("{}; the run goes on without it", error.what())},
+                  error.owner());
+  }
 }
 
 }  // namespace lockstep

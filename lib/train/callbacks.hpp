@@ -1,6 +1,6 @@
 // What a user may hang on a run: callbacks observe its events and may ask for a log line, an evaluation, a save or a
 // stop; what they ask is merged over ranks in the heartbeat. To add one: derive from Callback and give it a line in
-// make_callbacks.
+// make_callback.
 #pragma once
 
 #include "comm/heartbeat.hpp"
@@ -8,10 +8,14 @@
 #include "config/train_config.hpp"
 #include "corpus/tokenizer.hpp"
 #include "model/model.hpp"
-#include "report/record_sink.hpp"
+#include "report/recorder.hpp"
+#include "train/run_journal.hpp"
 #include "train/train_state.hpp"
 
+#include <exception>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace lockstep {
@@ -25,16 +29,38 @@ struct RunView {
   Recorder& records;
 };
 
+/// All members are Local: a callback does not communicate.
 class Callback {
  public:
   virtual ~Callback() = default;
-  /// After each step. Local; returns what this rank asks for after the next one.
+  virtual std::string name() const = 0;  // as train.callbacks says it
+  /// After each step. Returns what this rank asks for after the next one.
   virtual Request after_step(const RunView&) { return Request::none; }
-  /// After each evaluation and at the end. Collective over the world.
+  /// After each evaluation and at the end.
   virtual void after_evaluation(const RunView&) {}
 };
 
-/// Those of train.callbacks, in order. Local.
-std::vector<std::unique_ptr<Callback>> make_callbacks(const TrainConfig& config);
+/// Those of train.callbacks, called in order. What a callback throws, on one rank or on all, becomes a warning and the
+/// event "callback_failed"; the run and its checkpoints go on as if it had returned.
+class Callbacks {
+ public:
+  /// `journal` outlives it.
+  Callbacks(const TrainConfig& config, RunJournal& journal);
+
+  /// Local. A failure asks for Request::report.
+  Request after_step(const RunView& view);
+  /// Tells what failed in after_step: where a rank has asked for Request::report. Collective over the world.
+  void report(const RunView& view);
+  /// Collective over the world.
+  void after_evaluation(const RunView& view);
+
+ private:
+  /// Runs Local work of one of them on all ranks. Collective over the world.
+  void call(const RunView& view, const std::string& what, const std::function<void()>& work);
+
+  RunJournal& journal_;
+  std::vector<std::unique_ptr<Callback>> callbacks_;
+  std::exception_ptr failure_;  // of this rank since the last report
+};
 
 }  // namespace lockstep

@@ -71,6 +71,7 @@ Component trainer_component(TrainState& train_state, const Json& hf_config) {
                 state.set("loss", or_null(train_state.loss));
                 state.set("eval_loss", or_null(train_state.eval_loss));
                 state.set("best_eval_loss", or_null(train_state.best_eval_loss));
+                state.set("evaluation", train_state.evaluation);
                 state.set("hf_config", *config);
                 return state;
               },
@@ -83,6 +84,8 @@ Component trainer_component(TrainState& train_state, const Json& hf_config) {
                 train_state.loss = optional_number(state, "loss");
                 train_state.eval_loss = optional_number(state, "eval_loss");
                 train_state.best_eval_loss = optional_number(state, "best_eval_loss");
+                if (state.has_value("evaluation"))
+                  train_state.evaluation = state.value("evaluation").get<std::string>();
               }};
 }
 

@@ -1,6 +1,9 @@
 #include "train/evaluation.hpp"
 
+#include "base/clock.hpp"
+
 #include <algorithm>
+#include <cmath>
 
 namespace lockstep {
 
@@ -16,23 +19,29 @@ Batch muted(Batch batch) {
 
 }  // namespace
 
-EvaluationOutcome evaluate(Engine& engine, const TrainConfig& config, const TrainPlan& plan, Session& session,
-                           std::int64_t step) {
-  const EvaluationDataLoader loader(*plan.validation, plan.loader(config, session.world().rank()));
+EvalRecord evaluate(Engine& engine, const TrainConfig& config, const TrainPlan& plan, Session& session,
+                    const TrainState& now) {
+  const double start_s = monotonic_seconds();
+  const EvaluationDataLoader loader(*plan.validation, plan.loader(config, session.world().rank()), config.eval.batches);
   const std::int64_t chunk = plan.programs.eval.micro_batches;
-  std::int64_t limit = loader.micro_batches();
-  if (config.eval.batches) limit = std::min(limit, *config.eval.batches * plan.batch.accumulation);
   EvaluationOutcome total;
   for (std::int64_t round = 0; round < plan.evaluation_rounds; ++round) {
     std::vector<Batch> batches;
     for (std::int64_t i = round * chunk; i < (round + 1) * chunk; ++i) {
-      batches.push_back(i < limit ? loader.batch(i) : muted(loader.batch(0)));
+      batches.push_back(i < loader.micro_batches() ? loader.batch(i) : muted(loader.batch(0)));
     }
-    const EvaluationOutcome part = engine.evaluate(batches, step);
+    const EvaluationOutcome part = engine.evaluate(batches, now.step);
     total.loss_sum += part.loss_sum;
     total.tokens += part.tokens;
   }
-  return total;
+  const double loss = total.loss_sum / static_cast<double>(total.tokens);
+  return {.step = now.step,
+          .split = config.data.validation_split,
+          .loss = loss,
+          .perplexity = std::exp(loss),
+          .tokens = total.tokens,
+          .eval_ms = (monotonic_seconds() - start_s) * 1e3,
+          .best = std::isfinite(loss) && (!now.best_eval_loss || loss < *now.best_eval_loss)};
 }
 
 }  // namespace lockstep

@@ -3,12 +3,15 @@
 
 #include "config/train_config.hpp"
 #include "engine/engine.hpp"
+#include "report/record.hpp"
 #include "train/train_plan.hpp"
+#include "train/train_state.hpp"
 
 namespace lockstep {
 
-/// Nats a token over the split (or over eval.batches of it), weighted by tokens. Collective over the world.
-EvaluationOutcome evaluate(Engine& engine, const TrainConfig& config, const TrainPlan& plan, Session& session,
-                           std::int64_t step);
+/// The loss over the split (or over eval.batches of it), weighted by tokens, of the model as it is after `now`; the
+/// best so far if it is finite and less than now.best_eval_loss. Collective over the world.
+EvalRecord evaluate(Engine& engine, const TrainConfig& config, const TrainPlan& plan, Session& session,
+                    const TrainState& now);
 
 }  // namespace lockstep

@@ -2,28 +2,14 @@
 
 #include "base/clock.hpp"
 #include "base/process.hpp"
-#include "base/text.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
 #include "optim/schedule.hpp"
 #include "train/nonfinite.hpp"
 
-#include <unistd.h>
-
 #include <cmath>
 
 namespace lockstep {
-
-namespace {
-
-Meter::Settings meter_settings(const TrainConfig& config, const TrainPlan& plan) {
-  Meter::Settings settings{
-      .last_step = config.train.max_steps, .flops_per_token = plan.flops_per_token, .peak_flops_per_s = {}};
-  if (config.log.peak_tflops) settings.peak_flops_per_s = *config.log.peak_tflops * 1e12 * plan.ranks;
-  return settings;
-}
-
-}  // namespace
 
 TrainingLoop::TrainingLoop(const LoopParts& parts)
     : parts_(parts),
@@ -32,21 +18,13 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
             {.control_file = parts.session.world().rank() == 0 ? parts.files.folder() / "control" : Path(),
              .max_time_s =
                  parts.config.train.max_time ? std::optional(parts.config.train.max_time->value) : std::nullopt}),
-      meter_(meter_settings(parts.config, parts.plan), monotonic_seconds()),
-      callbacks_(make_callbacks(parts.config)),
+      journal_(parts.config, parts.plan, parts.output, parts.files, parts.session.world().rank()),
+      callbacks_(parts.config, journal_),
       saved_step_(parts.train_state.step),
       failed_saves_(parts.config) {
   if (const auto steps = profiled_steps(parts.config, parts.train_state.step))
     profile_.emplace(parts.plan.programs.train, parts.session.world().rank(), steps->first, steps->last);
-  if (parts.session.world().rank() != 0) return;
-  const Progress::Settings settings{.what = "progress",
-                                    .unit = "steps",
-                                    .total = static_cast<double>(parts.config.train.max_steps),
-                                    .style = progress_style(parts.output.common().progress, STDERR_FILENO)};
-  progress_ = std::make_unique<Progress>(parts.output.log(), settings);
 }
-
-TrainingLoop::~TrainingLoop() = default;
 
 LoopEnd TrainingLoop::run() {
   TrainState& now = parts_.train_state;
@@ -97,13 +75,15 @@ StepOutcome TrainingLoop::step() {
   parts_.session.enter(Phase::data, now.step);
   const DataPosition next_position = loader_.next(now.position);
   StepBatch next;
-  StopChannels::Asked asked;
   Profile* const profile = profile_of(now.step + 1);
   attempt([&] {
     const ProfiledScope scope(profile, "data");
     if (now.step + 1 < parts_.config.train.max_steps) next = loader_.make_step(now.step + 1, next_position);
-    asked = stop_.poll();
   });
+  const StopChannels::Asked asked = stop_.poll();
+  if (!asked.problem.empty())
+    journal_.warn({.step = now.step, .name = "control_ignored", .message = asked.problem},
+                  parts_.session.world().rank());
   const StepOrder order{.step = now.step,
                         .valid_tokens = valid_tokens_,
                         .lr = learning_rate(parts_.config, now.step),
@@ -116,50 +96,25 @@ StepOutcome TrainingLoop::step() {
   const StepOutcome outcome = parts_.engine.run_step(batch_, order);
   ++now.step;
   now.position = next_position;
-  meter_.count(outcome.updated ? valid_tokens_ : 0);
   if (outcome.updated) {
     now.tokens += valid_tokens_;
     now.loss = outcome.loss;
     now.skipped_in_a_row = 0;
-    look_for_spike(outcome.loss);
   } else {
     ++now.skipped;
     ++now.skipped_in_a_row;
-    skip_step(outcome);
   }
+  journal_.count(now, outcome, valid_tokens_);
+  if (!outcome.updated) skip_step(outcome);
   batch_ = std::move(next);
   valid_tokens_ = outcome.next_valid_tokens;
-  pending_requests_ = Request::none;
+  if (asks(outcome.requests, Request::report)) callbacks_.report(view());
   const ProfiledScope scope(profile, "records");
-  attempt([&] {
-    for (const auto& callback : callbacks_) pending_requests_ = pending_requests_ | callback->after_step(view());
-  });
+  pending_requests_ = callbacks_.after_step(view());
   if (now.step % parts_.config.log.every == 0 || finished() || outcome.stop != StopLevel::none ||
-      asks(outcome.requests, Request::log)) {
-    attempt([&] { record_step(outcome, order.lr); });
-  }
+      asks(outcome.requests, Request::log))
+    journal_.step(now, outcome, order.lr);
   return outcome;
-}
-
-void TrainingLoop::record_step(const StepOutcome& outcome, double lr) {
-  if (!progress_) return;
-  const TrainState& now = parts_.train_state;
-  const Meter::Reading reading = meter_.read(monotonic_seconds(), now.step);
-  const double epoch = static_cast<double>(now.position.epoch) +
-                       static_cast<double>(now.position.sample) / static_cast<double>(parts_.plan.samples_per_epoch);
-  parts_.files.records().write(StepRecord{.step = now.step,
-                                          .loss = outcome.loss,
-                                          .lr = lr,
-                                          .grad_norm = outcome.gradient_norm,
-                                          .tokens = now.tokens,
-                                          .tokens_per_s = reading.tokens_per_s,
-                                          .step_ms = reading.step_ms,
-                                          .mfu = reading.mfu,
-                                          .eta_s = reading.eta_s,
-                                          .epoch = epoch});
-  const std::string detail = fmt::format("loss {:.4f}, {} tokens/s, {:.0f} ms a step", outcome.loss,
-                                         human_count(reading.tokens_per_s), reading.step_ms);
-  progress_->update(static_cast<double>(now.step), detail);
 }
 
 void TrainingLoop::tell_holdings() {
@@ -175,30 +130,9 @@ void TrainingLoop::skip_step(const StepOutcome& outcome) {
                             .gradient_norm = outcome.gradient_norm,
                             .in_a_row = parts_.train_state.skipped_in_a_row};
   const EventRecord event = event_of(skipped);
-  record_event(event);
+  journal_.event(event);
   refuse_to_go_on(skipped, parts_.config.train.on_nonfinite, parts_.model, parts_.session.world());
-  warn_of(event);  // not before: what ends the run is explained once
-}
-
-void TrainingLoop::look_for_spike(double loss) {
-  const std::optional<double> limit = recent_losses_.limit();
-  recent_losses_.add(loss);
-  if (!limit || loss <= *limit) return;
-  const std::string message =
-      fmt::format("loss {:.4f} is far beyond the last {} ones: mean + {} standard deviations is {:.4f}", loss,
-                  LossWindow::capacity, LossWindow::deviations, *limit);
-  const EventRecord event{
-      .step = parts_.train_state.step, .name = "loss_spike", .message = message, .loss = loss, .limit = limit};
-  record_event(event);
-  warn_of(event);
-}
-
-void TrainingLoop::record_event(const EventRecord& event) {
-  if (progress_) attempt([&] { parts_.files.records().write(event); });
-}
-
-void TrainingLoop::warn_of(const EventRecord& event) {
-  if (progress_) parts_.output.log().warning("step {}: {}", *event.step, event.message);
+  journal_.warn(event);  // not before: what ends the run is explained once
 }
 
 void TrainingLoop::evaluate() {
@@ -207,35 +141,35 @@ void TrainingLoop::evaluate() {
   const double start_s = monotonic_seconds();
   if (parts_.plan.validation) {
     parts_.session.enter(Phase::evaluation, now.step);
-    const EvaluationOutcome outcome =
-        lockstep::evaluate(parts_.engine, parts_.config, parts_.plan, parts_.session, now.step);
-    const double loss = outcome.loss_sum / static_cast<double>(outcome.tokens);
-    const bool finite = std::isfinite(loss);
-    const bool best = finite && (!now.best_eval_loss || loss < *now.best_eval_loss);
-    now.eval_loss = finite ? std::optional(loss) : std::nullopt;
-    if (best) now.best_eval_loss = loss;
-    if (finite) evaluated_step_ = now.step;
-    if (progress_)
-      attempt([&] {
-        parts_.files.records().write(EvalRecord{.step = now.step,
-                                                .split = parts_.config.data.validation_split,
-                                                .loss = loss,
-                                                .perplexity = std::exp(loss),
-                                                .tokens = outcome.tokens,
-                                                .eval_ms = (monotonic_seconds() - start_s) * 1e3,
-                                                .best = best});
-        parts_.output.log().info("step {}: validation loss {:.4f}{}", now.step, loss, best ? ", the best so far" : "");
-      });
-    if (!finite) {
-      const EventRecord event{.step = now.step,
-                              .name = "nonfinite_validation",
-                              .message = fmt::format("validation loss {} is not finite", loss)};
-      record_event(event);
-      warn_of(event);
-    }
+    forget_incomparable_best();
+    const EvalRecord record = lockstep::evaluate(parts_.engine, parts_.config, parts_.plan, parts_.session, now);
+    now.eval_loss = std::isfinite(record.loss) ? std::optional(record.loss) : std::nullopt;
+    if (record.best) now.best_eval_loss = record.loss;
+    if (now.eval_loss) evaluated_step_ = now.step;
+    journal_.evaluation(record);
+    if (!now.eval_loss)
+      journal_.warn({.step = now.step,
+                     .name = "nonfinite_validation",
+                     .message = fmt::format("validation loss {} is not finite", record.loss)});
   }
-  for (const auto& callback : callbacks_) callback->after_evaluation(view());
-  meter_.exclude(monotonic_seconds() - start_s);
+  callbacks_.after_evaluation(view());
+  journal_.exclude(monotonic_seconds() - start_s);
+}
+
+void TrainingLoop::forget_incomparable_best() {
+  TrainState& now = parts_.train_state;
+  if (now.best_eval_loss && now.evaluation != parts_.plan.evaluation) {
+    journal_.warn({.step = now.step,
+                   .name = "evaluation_changed",
+                   .message = fmt::format(
+                       "the best validation loss so far, {:.4f}, was measured on {}, from here on it "
+                       "is {}: what is the best counts anew",
+                       *now.best_eval_loss, now.evaluation.empty() ? "samples of an earlier version" : now.evaluation,
+                       parts_.plan.evaluation),
+                   .loss = now.best_eval_loss});
+    now.best_eval_loss.reset();
+  }
+  now.evaluation = parts_.plan.evaluation;
 }
 
 void TrainingLoop::save(AfterSave after) {
@@ -252,12 +186,12 @@ void TrainingLoop::save(AfterSave after) {
   }
   const double seconds = monotonic_seconds() - start_s;
   stop_.save_took(seconds);
-  meter_.exclude(seconds);
+  journal_.exclude(seconds);
   if (!report) return;
   failed_saves_.forget();
   saved_step_ = now.step;
   last_checkpoint_ = report->path.string();
-  if (progress_) record_save(*report, seconds);
+  journal_.saved(*report, seconds);
 }
 
 SaveRequest TrainingLoop::save_request() const {
@@ -268,32 +202,24 @@ SaveRequest TrainingLoop::save_request() const {
                       .documents = parts_.documents,
                       .retention = {.keep_last = parts_.config.checkpoint.keep_last},
                       .ranks_per_file = static_cast<int>(parts_.config.checkpoint.ranks_per_file),
-                      .enter = [this](Phase phase) { parts_.session.enter(phase, parts_.train_state.step); }};
-  if (evaluated_step_ == now.step) request.metrics.emplace_back("validation_loss", *now.eval_loss);
+                      .enter = [this](Phase phase) { enter_save(phase); }};
+  if (evaluated_step_ == now.step) {
+    request.metrics.emplace_back("validation_loss", *now.eval_loss);
+    request.documents.emplace_back("evaluation", now.evaluation);
+  }
   return request;
+}
+
+/// Nothing is made and nothing committed under the name of a run folder that leads elsewhere by now.
+void TrainingLoop::enter_save(Phase phase) const {
+  parts_.session.enter(phase, parts_.train_state.step);
+  if (phase == Phase::save_stage || phase == Phase::save_commit) parts_.files.require_in_place();
 }
 
 void TrainingLoop::tell_failed_save(const AgreedError& error, AfterSave after) {
   const std::int64_t step = parts_.train_state.step;
   const std::string message = failed_saves_.on_save_failure(error, step, saved_step_, after);
-  if (parts_.session.world().rank() == error.owner()) parts_.output.log().warning("{}", message);
-  record_event({.step = step, .name = "save_failed", .message = message});
-}
-
-void TrainingLoop::record_save(const SaveReport& report, double seconds) {
-  CheckpointRecord record{.step = report.step,
-                          .path = report.path.string(),
-                          .bytes = static_cast<std::int64_t>(report.bytes),
-                          .state_digest = to_hex(report.state_digest),
-                          .save_ms = seconds * 1e3,
-                          .removed = {}};
-  for (const std::int64_t step : report.pruned)
-    record.removed.push_back(checkpoint_folder(parts_.files.folder(), step).string());
-  attempt([&] { parts_.files.records().write(record); });
-  parts_.output.log().info("saved {} ({} in {})", report.path.string(), human_bytes(report.bytes),
-                           human_seconds(seconds));
-  if (!report.retention_problem.empty())
-    parts_.output.log().warning("older checkpoints stay: {}", report.retention_problem);
+  journal_.warn({.step = step, .name = "save_failed", .message = message}, error.owner());
 }
 
 Profile* TrainingLoop::profile_of(std::int64_t step) {
@@ -302,7 +228,7 @@ Profile* TrainingLoop::profile_of(std::int64_t step) {
 
 void TrainingLoop::end_profile() {
   profile_->gather(parts_.session.world());
-  if (progress_) attempt([&] { profile_->report(parts_.files.records(), parts_.output.log(), parts_.files.folder()); });
+  journal_.profiled(*profile_);
   profile_.reset();
 }
 

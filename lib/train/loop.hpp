@@ -8,20 +8,17 @@
 #include "config/train_config.hpp"
 #include "data/data_loader.hpp"
 #include "engine/engine.hpp"
-#include "report/progress.hpp"
 #include "store/component.hpp"
 #include "train/callbacks.hpp"
 #include "train/evaluation.hpp"
 #include "train/failed_saves.hpp"
-#include "train/loss_window.hpp"
-#include "train/meter.hpp"
 #include "train/run_files.hpp"
+#include "train/run_journal.hpp"
 #include "train/step_profile.hpp"
 #include "train/train_plan.hpp"
 
 #include <exception>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -53,7 +50,6 @@ enum class LoopEnd {
 class TrainingLoop {
  public:
   explicit TrainingLoop(const LoopParts& parts);
-  ~TrainingLoop();
 
   /// Runs to the last step or to a request to stop. Collective over the world.
   LoopEnd run();
@@ -68,21 +64,19 @@ class TrainingLoop {
   StepOutcome step();
   /// Runs Local work whose failure the next heartbeat, or the end of the loop, makes the failure of all ranks.
   void attempt(const std::function<void()>& work);
-  void record_step(const StepOutcome& outcome, double lr);
   /// What this rank's process holds, as a debug line: between steps, where no save and no reduction is in flight.
   /// Local.
   void tell_holdings();
   /// Throws AgreedError(numerics) on all ranks unless the run may go on behind the step, which changed nothing.
   /// Collective over the world.
   void skip_step(const StepOutcome& outcome);
-  void look_for_spike(double loss);
-  void record_event(const EventRecord& event);  // on the rank that has the records, as the next
-  void warn_of(const EventRecord& event);
   void evaluate();
+  /// What the best loss was measured on may have changed with a resume.
+  void forget_incomparable_best();
   void save(AfterSave after);
   SaveRequest save_request() const;
   void tell_failed_save(const AgreedError& error, AfterSave after);
-  void record_save(const SaveReport& report, double seconds);
+  void enter_save(Phase phase) const;
   bool due(const std::optional<std::int64_t>& every) const;
   RunView view() const;
   /// The profile if it covers this step, else null.
@@ -93,13 +87,11 @@ class TrainingLoop {
   LoopParts parts_;
   TrainingDataLoader loader_;
   StopChannels stop_;
-  Meter meter_;
-  LossWindow recent_losses_;  // of this process group
-  std::vector<std::unique_ptr<Callback>> callbacks_;
-  std::optional<Profile> profile_;      // until its last step is done
-  std::unique_ptr<Progress> progress_;  // on rank 0
-  StepBatch batch_;                     // of the next step
-  std::int64_t valid_tokens_ = 0;       // of the next step, over all ranks
+  RunJournal journal_;
+  Callbacks callbacks_;
+  std::optional<Profile> profile_;  // until its last step is done
+  StepBatch batch_;                 // of the next step
+  std::int64_t valid_tokens_ = 0;   // of the next step, over all ranks
   std::int64_t evaluated_step_ = -1;
   std::int64_t saved_step_ = -1;  // of the newest checkpoint; 0: there is none
   FailedSaves failed_saves_;

@@ -1,17 +1,23 @@
 #include "train/run_files.hpp"
 
+#include "base/error.hpp"
 #include "comm/launch.hpp"
 #include "comm/together.hpp"
 #include "corpus/tokenizers.hpp"
 #include "report/run_curve.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 namespace lockstep {
 
-RunFiles::RunFiles(Communicator& world, const Path& folder) : folder_(folder) {
+RunFiles::RunFiles(Communicator& world, const Path& folder, Log& log) : folder_(folder), log_(log), records_(log) {
   together(world, "lock the run directory", [&] {
-    if (world.rank() == 0) lock_.emplace(folder_);
+    if (world.rank() != 0) return;
+    lock_.emplace(folder_);
+    identity_ = identity_of(folder_);
   });
 }
 
@@ -21,21 +27,41 @@ void RunFiles::open(Communicator& world, const TrainConfig& config, const std::s
     if (world.rank() != 0) return;
     publish_file(folder_ / "config.yaml", config_yaml);
     save_tokenizer(tokenizer, folder_ / "tokenizer");
-    records_.add(file_sink(folder_ / "records.jsonl"));
+    records_.add("records.jsonl", file_sink(folder_ / "records.jsonl"));
     // Open MPI gives ranks a terminal of its own as stdout, whatever the user's is: under a launcher records always go
     // there.
     if (launch_of_process().by == Launch::By::launcher || ::isatty(STDOUT_FILENO) == 0)
-      records_.add(line_sink(STDOUT_FILENO, "standard output"));
-    if (config.log.tensorboard) records_.add(tensorboard_sink(folder_ / "tensorboard"));
+      records_.add("standard output", line_sink(STDOUT_FILENO, "standard output"));
+    if (config.log.tensorboard) records_.add("TensorBoard", tensorboard_sink(folder_ / "tensorboard"));
   });
 }
 
-void RunFiles::close(Communicator& world) {
-  together(world, "close the records", [&] {
-    if (world.rank() != 0) return;
-    records_.close();
+std::optional<RunFiles::Identity> RunFiles::identity_of(const Path& folder) {
+  struct stat status{};
+  if (::stat(folder.c_str(), &status) == 0) return Identity{status.st_dev, status.st_ino};
+  if (errno != ENOENT && errno != ENOTDIR) fail_errno("look at", folder.string());
+  return std::nullopt;
+}
+
+void RunFiles::require_in_place() const {
+  if (!identity_) return;
+  const std::optional<Identity> now = identity_of(folder_);
+  if (now == identity_) return;
+  throw Error(ExitCode::storage,
+              fmt::format("the run folder {} {} while this job works in it", folder_.string(),
+                          now ? "was replaced by another one" : "was moved or removed"),
+              "give the folder its name back: saves go on where it is found");
+}
+
+void RunFiles::close() {
+  if (!identity_) return;
+  records_.close();
+  try {
+    require_in_place();
     publish_file(folder_ / "loss.svg", curve_svg(loss_labels(), loss_series(folder_)));
-  });
+  } catch (const Error& error) {  // all that is in it is in the records
+    log_.warning("loss.svg is not drawn: {}", error.what());
+  }
 }
 
 }  // namespace lockstep

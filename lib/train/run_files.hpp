@@ -6,9 +6,10 @@
 #include "comm/communicator.hpp"
 #include "config/train_config.hpp"
 #include "corpus/tokenizer.hpp"
-#include "report/record_sink.hpp"
+#include "report/recorder.hpp"
 #include "store/run_directory.hpp"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -16,8 +17,9 @@ namespace lockstep {
 
 class RunFiles {
  public:
-  /// Locks the run directory. Collective over `world`. Throws Error(usage) on all ranks if another job holds it.
-  RunFiles(Communicator& world, const Path& folder);
+  /// Locks the run directory. `log` outlives it. Collective over `world`. Throws Error(usage) on all ranks if another
+  /// job holds it.
+  RunFiles(Communicator& world, const Path& folder, Log& log);
 
   /// Writes config.yaml and tokenizer/, opens the sinks: records.jsonl, stdout unless it is a terminal, TensorBoard if
   /// configured. Collective over `world`. Throws Error(storage).
@@ -26,12 +28,27 @@ class RunFiles {
   const Path& folder() const { return folder_; }
   Recorder& records() { return records_; }
 
-  /// Draws the losses of records.jsonl as loss.svg and ends the sinks. Collective over `world`. Throws Error(storage).
-  void close(Communicator& world);
+  /// Throws Error(storage) if the name of the run directory no longer leads to the folder that was locked: it was
+  /// moved, removed or replaced. Local; says nothing on other ranks than 0.
+  void require_in_place() const;
+
+  /// Ends the sinks and draws the losses of records.jsonl as loss.svg; what of that fails is a warning. Local.
+  void close();
 
  private:
+  /// Which folder it is, whatever its name. Of this machine: others may number a shared folder otherwise.
+  struct Identity {
+    std::uint64_t device = 0;
+    std::uint64_t inode = 0;
+    bool operator==(const Identity&) const = default;
+  };
+  /// Nothing if the name leads nowhere.
+  static std::optional<Identity> identity_of(const Path& folder);
+
   Path folder_;
+  Log& log_;
   std::optional<RunLock> lock_;
+  std::optional<Identity> identity_;  // of the folder, on rank 0
   Recorder records_;
 };
 

@@ -6,7 +6,7 @@
 #include "base/files.hpp"
 #include "comm/communicator.hpp"
 #include "program/simulate.hpp"
-#include "report/record_sink.hpp"
+#include "report/recorder.hpp"
 
 #include <cstdint>
 #include <memory>

@@ -149,7 +149,8 @@ SummaryRecord summary(LoopEnd end, const TrainState& start, const TrainState& no
                        .tokens_per_s = {},
                        .loss = now.loss,
                        .eval_loss = now.eval_loss,
-                       .checkpoint = checkpoint};
+                       .checkpoint = checkpoint,
+                       .records_lost = 0};
   if (now.tokens > start.tokens) record.tokens_per_s = static_cast<double>(now.tokens - start.tokens) / wall_s;
   return record;
 }
@@ -160,6 +161,7 @@ void log_end(Log& log, const SummaryRecord& record) {
            record.eval_loss ? fmt::format(", validation loss {:.4f}", *record.eval_loss) : "",
            human_count(static_cast<double>(record.tokens)), human_seconds(record.wall_s),
            record.checkpoint ? ", last checkpoint " + *record.checkpoint : "");
+  if (record.records_lost > 0) log.warning("{} records could not be written", record.records_lost);
   if (record.exit_code == static_cast<int>(ExitCode::stopped)) log.info("the same command goes on from here");
   if (record.exit_code == static_cast<int>(ExitCode::verdict))
     log.warning("asked to stop a second time: what came after the last checkpoint is not saved");
@@ -184,7 +186,7 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   TrainPlan plan;
   together(world, "plan the run", [&] { plan = make_train_plan(config, world.size()); });
   agree_equal(world, "the step program", to_hex(hash_of(plan.programs.train)) + to_hex(hash_of(plan.programs.eval)));
-  RunFiles files(world, config.train.run_dir);
+  RunFiles files(world, config.train.run_dir, output.log());
   const std::string unexplained =
       rank0_tells(world, "read status.json", [&] { return unexplained_end(config.train.run_dir).value_or(""); });
   together(world, "write status.json", [&] { keep_status(session, config.train.run_dir); });
@@ -233,12 +235,14 @@ int train(const TrainConfig& config, Session& session, Output& output) {
 
   session.enter(Phase::shutdown, train_state.step);
   output.log().debug("left the loop after step {}", train_state.step);
-  const SummaryRecord record = summary(end, start, train_state, monotonic_seconds() - start_s, loop.last_checkpoint());
+  SummaryRecord record = summary(end, start, train_state, monotonic_seconds() - start_s, loop.last_checkpoint());
   if (world.rank() == 0) {
+    files.records().flush();
+    record.records_lost = files.records().lost();
     files.records().write(record);
     log_end(output.log(), record);
   }
-  files.close(world);
+  files.close();
   return exit_code_of(end);
 }
 

@@ -1,6 +1,7 @@
 #include "train/train_plan.hpp"
 
 #include "base/error.hpp"
+#include "base/hash.hpp"
 #include "comm/heartbeat.hpp"
 #include "exchange/model_folder.hpp"
 
@@ -48,12 +49,23 @@ void check_fit(const TrainConfig& config, const HfConfig& model, const DatasetMa
 
 bool evaluates(const TrainConfig& config) { return config.eval.every || config.eval.at_end; }
 
+/// Text that is equal where losses of evaluations may be compared: what is evaluated, in how many samples.
+std::string identity_of(const TrainConfig& config, const TrainPlan& plan, const EvaluationDataLoader& loader) {
+  StreamHash content;
+  content.add(to_hex(plan.dataset.manifest.tokenizer_hash));
+  const DataSplit split = split_named(config.data.validation_split, "data.validation_split");
+  for (const ShardEntry& shard : plan.dataset.manifest.of(split).shards) content.add(to_hex(shard.hash));
+  return fmt::format("{} of {} samples of {} tokens of the split {} ({}){}", loader.samples(), loader.windows(),
+                     config.data.sequence_length, name_of(split), to_hex(content.digest()),
+                     config.data.isolate_documents ? ", documents isolated" : "");
+}
+
 /// Micro-batches of an evaluation program; sets how often it is executed.
 std::int64_t plan_evaluation(const TrainConfig& config, TrainPlan& plan) {
   if (!plan.validation) return 0;
-  const EvaluationDataLoader loader(*plan.validation, plan.loader(config, 0));
-  std::int64_t total = loader.micro_batches();
-  if (config.eval.batches) total = std::min(total, *config.eval.batches * plan.batch.accumulation);
+  const EvaluationDataLoader loader(*plan.validation, plan.loader(config, 0), config.eval.batches);
+  const std::int64_t total = loader.micro_batches();
+  plan.evaluation = identity_of(config, plan, loader);
   plan.evaluation_rounds = (total + evaluation_chunk - 1) / evaluation_chunk;
   return (total + plan.evaluation_rounds - 1) / plan.evaluation_rounds;
 }

@@ -31,6 +31,7 @@ struct TrainPlan {
   ModelPlan model;
   Catalogue programs;                  // verified over all ranks
   std::int64_t evaluation_rounds = 0;  // executions of programs.eval that cover the evaluation
+  std::string evaluation;              // what is evaluated: losses may be compared where it is equal
   double flops_per_token = 0;
 
   /// How rank `rank` is fed.

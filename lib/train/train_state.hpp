@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace lockstep {
 
@@ -19,6 +20,7 @@ struct TrainState {
   std::optional<double> loss;       // of the last step that was not skipped, nats a token
   std::optional<double> eval_loss;  // of the last evaluation; absent if it was not finite
   std::optional<double> best_eval_loss;
+  std::string evaluation;  // TrainPlan::evaluation of these two
 };
 
 }  // namespace lockstep

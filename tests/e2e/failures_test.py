@@ -192,7 +192,7 @@ def stop_by(tmp, name, rank, signal_name):
 
 def test_a_request_to_any_one_rank_by_any_channel_makes_all_ranks_leave_after_the_same_step_with_75(tmp):
     prepare(tmp)
-    channels = [(number.name, rank, number) for number in [signal.SIGUSR1, signal.SIGTERM, signal.SIGINT] for rank in range(3)]
+    channels = [(number.name, rank, number) for number in [signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGHUP] for rank in range(3)]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda channel: stop_by(tmp, *channel), [*channels, ("control", 0, None), ("clock", 0, None)]))
 

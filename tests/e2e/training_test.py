@@ -64,6 +64,45 @@ def test_the_same_global_batches_on_any_number_of_ranks(tmp):
                 assert abs(found[step] - reference[step]) <= bound * abs(reference[step]), (ranks, micro_batch, step)
 
 
+def evaluations(run_dir):
+    return {record["step"]: record["loss"] for record in records(run_dir, "eval")}
+
+
+def test_a_part_of_the_split_is_the_same_on_any_number_of_ranks_and_micro_batch(tmp):
+    prepare(tmp, GPT2_TINY)
+    reference = None
+    for ranks in [1, 2, 3, 4]:
+        for micro_batch in [6, 1]:
+            folder = tmp / f"run-{ranks}-{micro_batch}"
+            train(tmp, folder, "--precision.dtype", "fp64", "--train.micro_batch", micro_batch, "--eval.batches", 2, "--optimizer.lr", 0,
+                  "--checkpoint.at_end", "false", ranks=ranks, steps=1)
+            found = evaluations(folder)
+            reference = reference or found
+            assert found.keys() == reference.keys() == {1}
+            assert abs(found[1] - reference[1]) <= 1e-12 * reference[1], (ranks, micro_batch, found, reference)
+            assert records(folder, "eval")[0]["tokens"] == 2 * 6 * 32
+
+
+def test_the_best_loss_is_compared_across_a_resume_if_it_was_measured_on_the_same_samples(tmp):
+    prepare(tmp)
+    settings = ["--eval.every", 2, "--checkpoint.every", 2, "--checkpoint.keep_last", 1]
+
+    def best(*more, ranks, steps):
+        train(tmp, tmp / "run", *settings, *more, ranks=ranks, steps=steps)
+        return {record["step"]: record["best"] for record in records(tmp / "run", "eval")}, [
+            event for event in records(tmp / "run", "event") if event["name"] == "evaluation_changed"]
+
+    found, changed = best("--eval.batches", 2, ranks=1, steps=4)
+    assert found == {2: True, 4: True} and not changed
+    high = ["--eval.batches", 2, "--train.inject", "rank=0,phase=evaluation,step=6,kind=nan"]   # a loss that is no best one
+    found, changed = best(*high, ranks=3, steps=6)
+    assert found[6] is False and not changed, (found, changed)
+    found, changed = best("--eval.batches", 3, ranks=2, steps=8)   # other samples: the first is the best of them
+    assert found[8] is True and len(changed) == 1 and changed[0]["step"] == 8, (found, changed)
+    # "best" is that of the samples evaluated last, and the one before counts no more
+    assert [path.name for path in step_folders(tmp / "run")] == ["step-0000000008"]
+
+
 def test_resume_on_other_numbers_of_ranks_continues_the_same_trajectory(tmp):
     prepare(tmp)
     train(tmp, tmp / "whole", "--precision.dtype", "fp64", ranks=2)

@@ -6,7 +6,7 @@
 #include "base/random.hpp"
 #include "report/build_info.hpp"
 #include "report/record.hpp"
-#include "report/record_sink.hpp"
+#include "report/recorder.hpp"
 
 #include <array>
 #include <bit>
@@ -67,7 +67,8 @@ void write_all(Recorder& recorder) {
                                .tokens_per_s = {},
                                .loss = 1.5,
                                .eval_loss = {},
-                               .checkpoint = "step-300"});
+                               .checkpoint = "step-300",
+                               .records_lost = 2});
 }
 
 class Random {
@@ -130,8 +131,9 @@ std::string hexadecimal(const std::string& bytes) {
 
 void write_random(const Path& folder, std::uint64_t seed, int count) {
   Random random(seed);
-  Recorder recorder;
-  recorder.add(file_sink(folder / "records.jsonl"));
+  Log log({.program = "write-records"});
+  Recorder recorder(log);
+  recorder.add("records.jsonl", file_sink(folder / "records.jsonl"));
   std::string expected;
   for (int i = 0; i < count; ++i) {
     if (i % 2 == 0) {
@@ -166,13 +168,14 @@ int main(int count, char** words) {
       return 0;
     }
     publish_file(folder / "schema.json", to_text(record_json_schema()));
-    Recorder recorder;
-    recorder.add(line_sink(1, "standard output"));
-    recorder.add(file_sink(folder / "records.jsonl"));
-    recorder.add(tensorboard_sink(folder / "tensorboard"));
+    Log log({.program = "write-records"});
+    Recorder recorder(log);
+    recorder.add("standard output", line_sink(1, "standard output"));
+    recorder.add("records.jsonl", file_sink(folder / "records.jsonl"));
+    recorder.add("TensorBoard", tensorboard_sink(folder / "tensorboard"));
     write_all(recorder);
     recorder.close();
-    return 0;
+    return recorder.lost() == 0 ? 0 : 4;
   } catch (const Error& error) {
     std::cerr << "write-records: " << error.what() << "\n";
     return static_cast<int>(error.code());

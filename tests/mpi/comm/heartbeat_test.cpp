@@ -40,7 +40,7 @@ LOCKSTEP_MPI_TEST(requests_of_different_ranks_are_joined, test::at_least(2)) {
   BOOST_TEST(asks(all, Request::save));
   BOOST_TEST(asks(all, Request::evaluate));
   BOOST_TEST(asks(all, Request::log));
-  BOOST_TEST(!asks(all, Request::sample));
+  BOOST_TEST(!asks(all, Request::report));
 }
 
 LOCKSTEP_MPI_TEST(a_rank_that_failed_makes_all_throw_its_error, test::at_least(2)) {

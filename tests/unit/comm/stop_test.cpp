@@ -4,9 +4,11 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <thread>
 
 using namespace lockstep;
@@ -45,14 +47,52 @@ BOOST_FIXTURE_TEST_CASE(save_is_asked_once_and_abort_leaves_now, Folder) {
   BOOST_TEST((channels.poll().stop == StopLevel::now));
 }
 
-BOOST_FIXTURE_TEST_CASE(another_word_is_refused_with_the_accepted_ones, Folder) {
+BOOST_FIXTURE_TEST_CASE(what_is_not_understood_asks_for_nothing_and_is_told_once_with_the_accepted_words, Folder) {
   Session session(solo_communicator());
-  publish_file(control, "pause");
-  StopChannels channels(session, {.control_file = control, .max_time_s = {}});
-  BOOST_CHECK_EXCEPTION(channels.poll(), Error, [&](const Error& error) {
-    return error.code() == ExitCode::usage && std::string(error.what()) == control.string() + " says 'pause'" &&
-           error.hint() == "write one of the words stop, save, abort";
-  });
+  for (const std::string word : {"Stop", "save now", "stop\nnow", "\x1b[2J"}) {
+    publish_file(control, word + "\n");
+    StopChannels channels(session, {.control_file = control, .max_time_s = {}});
+    const StopChannels::Asked asked = channels.poll();
+    BOOST_TEST((asked.stop == StopLevel::none && asked.requests == Request::none));
+    std::string shown = word;
+    for (char& byte : shown) byte = byte < ' ' ? '?' : byte;
+    BOOST_TEST(asked.problem == control.string() + " says '" + shown +
+                                    "', which asks for nothing; write one of the words stop, save, abort");
+    BOOST_TEST(!std::filesystem::exists(control));
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(what_is_no_small_file_is_left_alone_and_told_of_once, Folder) {
+  Session session(solo_communicator());
+  const auto made = [&](const char* kind) {
+    const std::string name = kind;
+    if (name == "folder") make_folder(control);
+    if (name == "pipe") BOOST_REQUIRE(::mkfifo(control.c_str(), 0600) == 0);  // to open one for reading would block
+    if (name == "link") std::filesystem::create_symlink("/dev/zero", control);
+    if (name == "large") publish_file(control, "stop" + std::string(1 << 20, ' '));
+  };
+  for (const char* const kind : {"folder", "pipe", "link", "large"}) {
+    made(kind);
+    StopChannels channels(session, {.control_file = control, .max_time_s = {}});
+    const StopChannels::Asked asked = channels.poll();
+    BOOST_TEST((asked.stop == StopLevel::none && asked.requests == Request::none));
+    BOOST_TEST(asked.problem ==
+               control.string() + " is no small file: it is left alone; write one of the words stop, save, abort");
+    sleep_ms(1100);  // it looks once a second
+    BOOST_TEST(channels.poll().problem.empty());
+    BOOST_TEST(std::filesystem::remove(control));
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(a_hangup_asks_to_stop_unless_nohup_has_it_ignored, Folder) {
+  for (const bool ignored : {false, true}) {
+    const auto before = std::signal(SIGHUP, ignored ? SIG_IGN : SIG_DFL);
+    Session session(solo_communicator());
+    session.accept_stop_signals();
+    std::raise(SIGHUP);
+    BOOST_TEST((session.stop_level() == (ignored ? StopLevel::none : StopLevel::after_step)));
+    std::signal(SIGHUP, before);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(the_clock_leaves_time_for_one_more_step_and_a_save) {

@@ -156,10 +156,9 @@ BOOST_AUTO_TEST_CASE(an_evaluation_predicts_every_token_but_the_first_exactly_on
           std::int64_t valid = 0;
           for (std::int64_t rank = 0; rank < world; ++rank) {
             const EvaluationDataLoader loader(tokens,
-                                              {length, 0, micro_batch, rank, world, 0, Shuffle::never, documents});
-            BOOST_REQUIRE_EQUAL(loader.micro_batches(), EvaluationDataLoader(tokens, {length, 0, micro_batch, 0, world,
-                                                                                      0, Shuffle::never, documents})
-                                                            .micro_batches());
+                                              {length, 1, micro_batch, rank, world, 0, Shuffle::never, documents}, {});
+            BOOST_REQUIRE_EQUAL(loader.micro_batches(),
+                                accumulation_of((this->tokens() + length - 2) / length, world, micro_batch));
             for (std::int64_t i = 0; i < loader.micro_batches(); ++i) {
               const Batch batch = loader.batch(i);
               check_shape(batch, length);
@@ -170,11 +169,48 @@ BOOST_AUTO_TEST_CASE(an_evaluation_predicts_every_token_but_the_first_exactly_on
                 BOOST_REQUIRE_EQUAL(place_of(batch.labels[t]), place_of(batch.tokens[t]) + 1);
               }
             }
-            BOOST_REQUIRE_EQUAL(loader.valid_tokens(), this->tokens() - 1 - (documents == Documents::isolated ? 8 : 0));
           }
           BOOST_REQUIRE_EQUAL(valid, this->tokens() - 1 - (documents == Documents::isolated ? 8 : 0));
           BOOST_REQUIRE_EQUAL(static_cast<std::int64_t>(labels.size()), valid);
         }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_part_of_a_split_is_the_same_samples_on_any_ranks_and_micro_batch_spread_evenly_over_it) {
+  const TokenStream tokens = stream();
+  constexpr std::int64_t length = 3;
+  const std::int64_t windows = (this->tokens() - 1 + length - 1) / length;  // 34
+  for (const std::int64_t global_batch : {1, 4, 7}) {
+    for (const std::int64_t batches : {1, 2, 3, 5, 1000000000}) {
+      const std::int64_t samples = std::min(windows, batches * global_batch);
+      std::vector<std::int64_t> first;
+      for (std::int64_t world = 1; world <= 5; ++world) {
+        for (const std::int64_t micro_batch : {1, 2, 100}) {
+          std::vector<std::int64_t> found;
+          for (std::int64_t rank = 0; rank < world; ++rank) {
+            const EvaluationDataLoader loader(
+                tokens, {length, global_batch, micro_batch, rank, world, 0, Shuffle::never, Documents::joined},
+                batches);
+            BOOST_REQUIRE_EQUAL(loader.samples(), samples);
+            for (std::int64_t i = 0; i < loader.micro_batches(); ++i) {
+              const Batch batch = loader.batch(i);
+              check_shape(batch, length);
+              for (std::int64_t row = 0; row < batch.samples && batch.valid_tokens > 0; ++row)
+                found.push_back(place_of(batch.tokens[static_cast<std::size_t>(row * length)]) / length);
+            }
+          }
+          BOOST_REQUIRE_EQUAL(static_cast<std::int64_t>(found.size()), samples);
+          if (first.empty()) first = found;
+          BOOST_REQUIRE(found == first);
+        }
+      }
+      // Evenly: every part of the split that is a multiple of windows / samples long holds its share of them, give or
+      // take one.
+      for (std::int64_t end = 1; end <= windows; ++end) {
+        const auto before = std::ranges::count_if(first, [&](std::int64_t window) { return window < end; });
+        BOOST_REQUIRE_LE(std::abs(before * windows - end * samples), windows);
       }
     }
   }

@@ -74,7 +74,24 @@ BOOST_AUTO_TEST_CASE(text_longer_than_the_context_goes_on_and_the_stop_token_end
   options.max_tokens = 50;  // the context is 32
   options.temperature = 0;
   BOOST_TEST(generate(model, {5, 6}, options).size() == 52u);
-  BOOST_TEST(generate(model, {5, 6}, options, 0) == (std::vector<std::int32_t>{5, 6, 0}));
+  BOOST_TEST(generate(model, {5, 6}, options, {.stop_token = 0}) == (std::vector<std::int32_t>{5, 6, 0}));
+}
+
+BOOST_AUTO_TEST_CASE(only_candidates_are_drawn_however_likely_other_tokens_are) {
+  const Model model = even_model();
+  const std::vector<std::int32_t> candidates{2, 3, 11};
+  SampleOptions options;
+  options.max_tokens = 90;
+  for (const double temperature : {0.0, 1.0}) {
+    for (const std::optional<std::int64_t> top_k : {std::optional<std::int64_t>(), std::optional<std::int64_t>(5)}) {
+      options.temperature = temperature;
+      options.top_k = top_k;
+      const auto text = generate(model, {5}, options, {.candidates = candidates});
+      const std::set<std::int32_t> drawn(text.begin() + 1, text.end());
+      // without them temperature 0 takes token 0, the first of equal ones, and a draw takes others as well
+      BOOST_TEST((drawn == (temperature > 0 ? std::set<std::int32_t>{2, 3, 11} : std::set<std::int32_t>{2})));
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(an_empty_prompt_is_an_error) {

@@ -8,12 +8,16 @@
 
 #include <array>
 #include <cstdlib>
+#include <ctime>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace lockstep;
 
 namespace {
+
+constexpr std::size_t clock_width = sizeof "2026-01-31T12:00:00+01:00";  // with the blank that follows
 
 /// A pipe whose content is read back.
 class Capture {
@@ -40,7 +44,7 @@ class Capture {
     std::vector<std::string> result;
     std::string rest = text();
     for (std::size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n')) {
-      result.push_back(rest[0] == ' ' ? rest.substr(0, end) : rest.substr(9, end - 9));
+      result.push_back(rest[0] == ' ' ? rest.substr(0, end) : rest.substr(clock_width, end - clock_width));
       rest.erase(0, end + 1);
     }
     return result;
@@ -67,6 +71,28 @@ BOOST_AUTO_TEST_CASE(lines_name_program_rank_and_level_and_those_below_the_level
   log.warning("a braced {{word}} stays");
   const std::vector<std::string> expected{"train: 3 steps", "train[2]: warning: a braced {word} stays"};
   BOOST_TEST(capture.lines() == expected, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(lines_open_with_date_time_and_zone) {
+  const char* const before = std::getenv("TZ");
+  const std::string zone = before ? before : "";
+  for (const auto& [name, offset] : {std::pair("EAST-05:30", "+05:30"), {"WEST3:30", "-03:30"}, {"UTC", "+00:00"}}) {
+    ::setenv("TZ", name, 1);
+    ::tzset();
+    Capture capture;
+    log_to(capture).info("now");
+    const std::string text = capture.text();
+    std::tm parts{};
+    BOOST_TEST((::strptime(text.substr(0, 19).c_str(), "%Y-%m-%dT%H:%M:%S", &parts) != nullptr));
+    parts.tm_isdst = -1;
+    BOOST_TEST(std::abs(std::difftime(std::time(nullptr), std::mktime(&parts))) < 60);
+    BOOST_TEST(text.substr(19) == std::string(offset) + " train: now\n");
+  }
+  if (before)
+    ::setenv("TZ", zone.c_str(), 1);
+  else
+    ::unsetenv("TZ");
+  ::tzset();
 }
 
 BOOST_AUTO_TEST_CASE(a_failure_is_its_message_indented_and_its_hint) {

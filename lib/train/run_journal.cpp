@@ -1,0 +1,117 @@
+#include "train/run_journal.hpp"
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/text.hpp"
+
+#include <unistd.h>
+
+namespace lockstep {
+
+namespace {
+
+Meter::Settings meter_settings(const TrainConfig& config, const TrainPlan& plan) {
+  Meter::Settings settings{
+      .last_step = config.train.max_steps, .flops_per_token = plan.flops_per_token, .peak_flops_per_s = {}};
+  if (config.log.peak_tflops) settings.peak_flops_per_s = *config.log.peak_tflops * 1e12 * plan.ranks;
+  return settings;
+}
+
+}  // namespace
+
+RunJournal::RunJournal(const TrainConfig& config, const TrainPlan& plan, Output& output, RunFiles& files, int rank)
+    : config_(config),
+      plan_(plan),
+      output_(output),
+      files_(files),
+      rank_(rank),
+      meter_(meter_settings(config, plan), monotonic_seconds()) {
+  if (rank != 0) return;
+  const Progress::Settings settings{.what = "progress",
+                                    .unit = "steps",
+                                    .total = static_cast<double>(config.train.max_steps),
+                                    .style = progress_style(output.common().progress, STDERR_FILENO)};
+  progress_ = std::make_unique<Progress>(output.log(), settings);
+}
+
+RunJournal::~RunJournal() = default;
+
+void RunJournal::count(const TrainState& now, const StepOutcome& outcome, std::int64_t valid_tokens) {
+  meter_.count(outcome.updated ? valid_tokens : 0);
+  if (outcome.updated) look_for_spike(now, outcome.loss);
+}
+
+void RunJournal::look_for_spike(const TrainState& now, double loss) {
+  const std::optional<double> limit = recent_losses_.limit();
+  recent_losses_.add(loss);
+  if (!limit || loss <= *limit) return;
+  warn({.step = now.step,
+        .name = "loss_spike",
+        .message = fmt::format("loss {:.4f} is far beyond the last {} ones: mean + {} standard deviations is {:.4f}",
+                               loss, LossWindow::capacity, LossWindow::deviations, *limit),
+        .loss = loss,
+        .limit = limit});
+}
+
+void RunJournal::step(const TrainState& now, const StepOutcome& outcome, double lr) {
+  if (rank_ != 0) return;
+  const Meter::Reading reading = meter_.read(monotonic_seconds(), now.step);
+  const double epoch = static_cast<double>(now.position.epoch) +
+                       static_cast<double>(now.position.sample) / static_cast<double>(plan_.samples_per_epoch);
+  files_.records().write(StepRecord{.step = now.step,
+                                    .loss = outcome.loss,
+                                    .lr = lr,
+                                    .grad_norm = outcome.gradient_norm,
+                                    .tokens = now.tokens,
+                                    .tokens_per_s = reading.tokens_per_s,
+                                    .step_ms = reading.step_ms,
+                                    .mfu = reading.mfu,
+                                    .eta_s = reading.eta_s,
+                                    .epoch = epoch});
+  const std::string detail = fmt::format("loss {:.4f}, {} tokens/s, {:.0f} ms a step", outcome.loss,
+                                         human_count(reading.tokens_per_s), reading.step_ms);
+  progress_->update(static_cast<double>(now.step), detail);
+}
+
+void RunJournal::evaluation(const EvalRecord& record) {
+  if (rank_ != 0) return;
+  files_.records().write(record);
+  output_.log().info("step {}: validation loss {:.4f}{}", record.step, record.loss,
+                     record.best ? ", the best so far" : "");
+}
+
+void RunJournal::saved(const SaveReport& report, double seconds) {
+  if (rank_ != 0) return;
+  CheckpointRecord record{.step = report.step,
+                          .path = report.path.string(),
+                          .bytes = static_cast<std::int64_t>(report.bytes),
+                          .state_digest = to_hex(report.state_digest),
+                          .save_ms = seconds * 1e3,
+                          .removed = {}};
+  for (const std::int64_t step : report.pruned)
+    record.removed.push_back(checkpoint_folder(files_.folder(), step).string());
+  files_.records().write(record);
+  output_.log().info("saved {} ({} in {})", report.path.string(), human_bytes(report.bytes), human_seconds(seconds));
+  if (!report.retention_problem.empty()) output_.log().warning("older checkpoints stay: {}", report.retention_problem);
+}
+
+void RunJournal::profiled(const Profile& profile) {
+  if (rank_ != 0) return;
+  try {
+    profile.report(files_.records(), output_.log(), files_.folder());
+  } catch (const Error& error) {
+    warn({.step = {}, .name = "profile_failed", .message = fmt::format("the profile is not whole: {}", error.what())});
+  }
+}
+
+void RunJournal::event(const EventRecord& event) {
+  if (rank_ == 0) files_.records().write(event);
+}
+
+void RunJournal::warn(const EventRecord& event, int owner) {
+  this->event(event);
+  if (rank_ != owner) return;
+  output_.log().warning("{}{}", event.step ? fmt::format("step {}: ", *event.step) : "", event.message);
+}
+
+}  // namespace lockstep

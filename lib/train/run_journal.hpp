@@ -1,0 +1,58 @@
+// What a run says of itself while it trains: records, log lines and progress. Rank 0 speaks, but a warning is logged by
+// the rank that it is about. Nothing here decides or communicates, and nothing here fails a run. Where records go:
+// report/recorder.hpp.
+#pragma once
+
+#include "app/output.hpp"
+#include "checkpoint/save.hpp"
+#include "config/train_config.hpp"
+#include "engine/engine.hpp"
+#include "report/progress.hpp"
+#include "train/loss_window.hpp"
+#include "train/meter.hpp"
+#include "train/run_files.hpp"
+#include "train/step_profile.hpp"
+#include "train/train_plan.hpp"
+#include "train/train_state.hpp"
+
+#include <memory>
+
+namespace lockstep {
+
+class RunJournal {
+ public:
+  /// Of a process that is `rank` in the world; all else outlives the journal.
+  RunJournal(const TrainConfig& config, const TrainPlan& plan, Output& output, RunFiles& files, int rank);
+  ~RunJournal();
+  RunJournal(const RunJournal&) = delete;
+  RunJournal& operator=(const RunJournal&) = delete;
+
+  // All of them are Local.
+  /// A step has ended: its labels count for the speed, and its loss for what a spike is.
+  void count(const TrainState& now, const StepOutcome& outcome, std::int64_t valid_tokens);
+  /// Time that is no step's: evaluation, saving.
+  void exclude(double seconds) { meter_.exclude(seconds); }
+  /// The record of a step, and progress.
+  void step(const TrainState& now, const StepOutcome& outcome, double lr);
+  void evaluation(const EvalRecord& record);
+  void saved(const SaveReport& report, double seconds);
+  void profiled(const Profile& profile);
+  /// An event record.
+  void event(const EventRecord& event);
+  /// An event record and a warning, which rank `owner` logs.
+  void warn(const EventRecord& event, int owner = 0);
+
+ private:
+  void look_for_spike(const TrainState& now, double loss);
+
+  const TrainConfig& config_;
+  const TrainPlan& plan_;
+  Output& output_;
+  RunFiles& files_;
+  int rank_;
+  Meter meter_;
+  LossWindow recent_losses_;            // of this process group
+  std::unique_ptr<Progress> progress_;  // on rank 0
+};
+
+}  // namespace lockstep

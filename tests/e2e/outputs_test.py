@@ -1,0 +1,188 @@
+"""Records and what else a run leaves beside its checkpoints: whatever happens to them, training goes on, its state is saved and the run
+says what it lost."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+from checkpoint_files import step_folders
+from lockstep_testing import BUILD, GPT2_TINY, SOURCE, program, records, run, sample_text, write_config
+from storage_test import faults
+
+
+def prepare(tmp):
+    (tmp / "text.txt").write_text(sample_text())
+    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "tail:0.1")
+    write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
+
+
+def options(tmp, folder, *more, steps, data="data"):
+    return ["--model.config", tmp / "model", "--data.path", tmp / data, "--data.sequence_length", 8, "--train.run_dir", folder,
+            "--train.max_steps", steps, "--schedule.decay_steps", 99, "--train.global_batch", 2, "--log.every", 1, *more]
+
+
+def start(tmp, folder, *more, steps, ranks=1, stdout=subprocess.PIPE, env=None):
+    command = [SOURCE / "tests/harness/mpirun.sh", ranks, program("train"), *options(tmp, folder, *more, steps=steps)]
+    return subprocess.Popen([*map(str, command)], stdout=stdout, stderr=subprocess.PIPE, text=True, env=dict(os.environ, **(env or {})))
+
+
+def wait_for_steps(folder, count, process):
+    limit = time.monotonic() + 60
+    while time.monotonic() < limit and process.poll() is None:
+        file = folder / "records.jsonl"
+        if file.exists() and file.read_text().count('"kind":"step"') >= count:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"no {count} steps: {process.poll()} {process.stderr.read() if process.poll() is not None else ''}")
+
+
+def check_whole(folder, steps):
+    assert [record["step"] for record in records(folder, "step")] == list(range(1, steps + 1))
+    assert int(step_folders(folder)[-1].name.removeprefix("step-")) == steps
+    return records(folder, "summary")[-1]
+
+
+def alone(tmp, folder, *more, steps, stdout):
+    """A run without a launcher, so that its standard output is what it is given."""
+    command = [program("train"), *options(tmp, folder, *more, steps=steps)]
+    return subprocess.Popen([*map(str, command)], stdout=stdout, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_reader_that_pauses_costs_records_on_standard_output_and_nothing_else(tmp):
+    prepare(tmp)
+    steps = 400   # 130 kB of records: a pipe takes 64
+    process = alone(tmp, tmp / "run", steps=steps, stdout=subprocess.PIPE)
+    error = process.stderr.read()   # nobody reads standard output
+    assert process.wait(60) == 0, error
+    assert "records to standard output: it took nothing for 5 s and gets no more" in error, error
+    lost = check_whole(tmp / "run", steps)["records_lost"]
+    assert 0 < lost < steps, lost
+    assert [event["name"] for event in records(tmp / "run", "event")] == ["records_lost"]
+    process.stdout.close()
+
+
+def test_a_reader_that_goes_away_and_a_full_disk_cost_records_and_nothing_else(tmp):
+    prepare(tmp)
+    reading, writing = os.pipe()
+    os.close(reading)
+    for name, stdout, reason in [("gone", writing, "Broken pipe"), ("full", os.open("/dev/full", os.O_WRONLY), "No space left on device")]:
+        process = alone(tmp, tmp / name, steps=5, stdout=stdout)
+        os.close(stdout)
+        error = process.communicate(timeout=60)[1]
+        assert process.returncode == 0, error
+        told = [line for line in error.splitlines() if "warning: records to standard output: " in line]
+        assert len(told) == 1 and reason in told[0], error
+        assert check_whole(tmp / name, 5)["records_lost"] >= 8   # run, steps, evaluation, checkpoint
+
+
+def test_a_disk_that_takes_no_records_costs_them_and_nothing_else(tmp):
+    prepare(tmp)
+    arguments = options(tmp, tmp / "run", "--checkpoint.every", 3, steps=9)
+    done = run("train", *arguments, ranks=2, env=faults("pwrite", "ENOSPC", 4, 1, path="/records.jsonl"))
+    assert done.stderr.count("records to records.jsonl: cannot write") == 1 and "No space left on device" in done.stderr, done.stderr
+    assert len(records(tmp / "run")) == 3 and len(step_folders(tmp / "run")) == 2
+    summary = [json.loads(line) for line in done.stdout.splitlines() if '"kind":"summary"' in line][-1]
+    assert summary["records_lost"] == len([line for line in done.stdout.splitlines() if line.startswith("{")]) - 5, summary   # but three, the event and itself
+    assert run("train", *arguments, ranks=2).returncode == 0
+
+
+def test_a_damaged_line_of_the_records_does_not_keep_a_finished_run_from_ending_well(tmp):
+    prepare(tmp)
+    run("train", *options(tmp, tmp / "run", steps=3))
+    file = tmp / "run/records.jsonl"
+    file.write_bytes(b"{\n\0\xff\n" + file.read_bytes())
+    (tmp / "run/loss.svg").unlink()
+    run("train", *options(tmp, tmp / "run", steps=3))
+    assert "</svg>" in (tmp / "run/loss.svg").read_text()
+
+
+def test_a_picture_that_cannot_be_drawn_fails_no_run(tmp):
+    prepare(tmp)
+    done = run("train", *options(tmp, tmp / "run", steps=3), env=faults("rename", "ENOSPC", 1, 1, path="/loss.svg"))
+    assert "loss.svg is not drawn" in done.stderr, done.stderr
+    check_whole(tmp / "run", 3)
+
+
+def launcher_of(process):
+    with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
+        return int(file.read().split()[0])
+
+
+def test_term_to_a_launcher_whose_output_nobody_reads_saves_and_stops(tmp):
+    prepare(tmp)
+    process = start(tmp, tmp / "run", steps=10**6, ranks=2, env={"OMPI_MCA_odls_base_sigkill_timeout": "12"})
+    wait_for_steps(tmp / "run", 700, process)   # 230 kB: no pipe on the way takes more
+    os.kill(launcher_of(process), signal.SIGTERM)
+    error = process.communicate(timeout=90)[1]
+    status = json.loads((tmp / "run/status.json").read_text())
+    assert status["reason"] == "stopped" and status["code"] == 75, (status, error)
+    assert int(step_folders(tmp / "run")[-1].name.removeprefix("step-")) == records(tmp / "run", "step")[-1]["step"]
+
+
+def test_what_the_control_file_does_not_say_is_told_and_what_it_says_is_done(tmp):
+    prepare(tmp)
+    process = start(tmp, tmp / "run", steps=10**6, ranks=2, stdout=subprocess.DEVNULL)
+    control = tmp / "run/control"
+
+    def told(count):
+        limit = time.monotonic() + 60
+        while time.monotonic() < limit and process.poll() is None:
+            found = [record for record in records(tmp / "run", "event") if record["name"] == "control_ignored"]
+            if len(found) == count:
+                return found[-1]["message"]
+            time.sleep(0.1)
+        raise AssertionError(process.stderr.read() if process.poll() is not None else f"nothing told: {count}")
+
+    wait_for_steps(tmp / "run", 3, process)
+    control.write_text("Stop\n")
+    assert "says 'Stop', which asks for nothing; write one of the words stop, save, abort" in told(1)
+    control.mkdir()
+    assert "is no small file" in told(2)
+    control.rmdir()
+    os.mkfifo(control)
+    assert "is no small file" in told(3)
+    control.unlink()
+    control.write_text("stop\n")
+    error = process.communicate(timeout=60)[1]
+    assert process.returncode == 75, error
+    assert error.count("write one of the words stop, save, abort") == 3, error
+
+
+def test_a_run_folder_that_is_moved_away_is_noticed_before_anything_is_saved_under_its_name(tmp):
+    prepare(tmp)
+    for name in ["moved", "replaced"]:
+        folder = tmp / name
+        process = start(tmp, folder, "--checkpoint.every", 200, "--checkpoint.max_failures", 1, steps=10**6, ranks=2,
+                        stdout=subprocess.DEVNULL)
+        wait_for_steps(folder, 300, process)
+        folder.rename(tmp / f"{name}-elsewhere")
+        if name == "replaced":
+            folder.mkdir()
+        error = process.communicate(timeout=60)[1]
+        assert process.returncode == 4, (process.returncode, error)
+        assert f"the run folder {folder} was {'moved or removed' if name == 'moved' else 'replaced'}" in error, error
+        assert "step-0000000200" in [path.name for path in step_folders(tmp / f"{name}-elsewhere")]
+        assert not (folder / "checkpoints").exists()
+
+
+def test_a_vocabulary_larger_than_the_tokenizers_does_not_end_a_run(tmp):
+    prepare(tmp)
+    write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2, vocab_size=600))
+    run("train", *options(tmp, tmp / "run", "--train.callbacks", '["sample"]', "--sample.prompts", '["a", "b"]', "--sample.max_tokens", 60,
+                          "--sample.temperature", 5, steps=3))
+    assert not records(tmp / "run", "event")
+    assert [len(record["text"]) > 0 for record in records(tmp / "run", "sample")] == [True, True]
+
+
+def test_a_callback_that_fails_costs_neither_the_run_nor_a_checkpoint(tmp):
+    prepare(tmp)
+    (tmp / "ab.txt").write_text("abba" * 400)
+    run("prepare-data", tmp / "ab.txt", "--output", tmp / "ab", "--data.tokenizer", "chars", "--data.validation", "tail:0.1")
+    done = run("train", *options(tmp, tmp / "run", "--train.callbacks", '["sample"]', "--sample.prompts", '["a", "x"]', "--eval.every", 1,
+                                 steps=3, data="ab"), ranks=2)
+    failed = [record for record in records(tmp / "run", "event") if record["name"] == "callback_failed"]
+    assert [record["step"] for record in failed] == [1, 2, 3] and "the callback sample: " in failed[0]["message"], failed
+    assert done.stderr.count("the run goes on without it") == 3, done.stderr
+    check_whole(tmp / "run", 3)
