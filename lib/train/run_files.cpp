@@ -48,8 +48,9 @@ void RunFiles::require_in_place() const {
   const std::optional<Identity> now = identity_of(folder_);
   if (now == identity_) return;
   throw Error(ExitCode::storage,
-              fmt::format("the run folder {} {} while this job works in it", folder_.string(),
-                          now ? "was replaced by another one" : "was moved or removed"),
+              now ? fmt::format("another folder took the name of the run folder {} while this job works in it",
+                                folder_.string())
+                  : fmt::format("the run folder {} was moved or removed while this job works in it", folder_.string()),
               "give the folder its name back: saves go on where it is found");
 }
 

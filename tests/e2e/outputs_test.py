@@ -162,7 +162,8 @@ def test_a_run_folder_that_is_moved_away_is_noticed_before_anything_is_saved_und
             folder.mkdir()
         error = process.communicate(timeout=60)[1]
         assert process.returncode == 4, (process.returncode, error)
-        assert f"the run folder {folder} was {'moved or removed' if name == 'moved' else 'replaced'}" in error, error
+        told = "the run folder {} was moved or removed" if name == "moved" else "another folder took the name of the run folder {}"
+        assert told.format(folder) in error, error
         assert "step-0000000200" in [path.name for path in step_folders(tmp / f"{name}-elsewhere")]
         assert not (folder / "checkpoints").exists()
 
