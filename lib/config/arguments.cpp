@@ -24,10 +24,12 @@ Node map_node() {
 }
 
 /// A word as the node that a file would have in its place: JSON for lists and groups, otherwise the text itself.
-Node word_node(const OptionType& type, const std::string& word, Problems& problems) {
+Node word_node(const OptionType& type, const std::string& path, const std::string& word, Problems& problems) {
   const bool structured = type.kind == Kind::list || type.kind == Kind::group;
   if (structured && (word.starts_with('[') || word.starts_with('{'))) {
-    Node node = parse_yaml(word, command_line, problems);
+    Problems of_word;
+    Node node = parse_yaml(word, command_line, of_word);
+    for (const Problems::Entry& entry : of_word.entries()) problems.add_at(command_line, path, entry.text);
     const auto strip = [](auto&& self, Node& inner) -> void {
       inner.origin = command_line;
       for (Node& item : inner.items) self(self, item);
@@ -159,7 +161,7 @@ class Sorter {
 
   void set(const Found& found, const std::string& spelled, const std::string& word) {
     const Option& option = *found.option;
-    Node node = word_node(option.type, word, problems_);
+    Node node = word_node(option.type, option.path, word, problems_);
     Node& place = slot(*found.root, option.path);
     if (place.origin.empty()) {
       place = std::move(node);
@@ -181,8 +183,8 @@ class Sorter {
       return problem(list.path, fmt::format("--{} needs a value", name));
     const OptionType& type = list.type.element.front();
     const bool key_of_group = type.kind == Kind::group && split(name.substr(list.path.size() + 1), '.').size() > 1;
-    sorted_.elements.emplace_back(
-        name, word_node(key_of_group ? OptionType{.optional = true} : type, value ? *value : *next_++, problems_));
+    sorted_.elements.emplace_back(name, word_node(key_of_group ? OptionType{.optional = true} : type, list.path,
+                                                  value ? *value : *next_++, problems_));
   }
 
   void unknown(const std::string& name, const std::optional<std::string>& value) {

@@ -107,6 +107,73 @@ BOOST_AUTO_TEST_CASE(two_values_and_broken_yaml_are_named_with_their_lines) {
   BOOST_TEST(yaml_problem("[1, 2]\n") == "c.yaml: a configuration file is a map of sections");
 }
 
+BOOST_AUTO_TEST_CASE(a_quote_that_is_not_closed_is_named_with_its_line) {
+  BOOST_TEST(yaml_problem("all:\n  word: \"data\n  count: 5\n") ==
+             "c.yaml:2: the quote \" that opens here is never closed");
+  BOOST_TEST(yaml_problem("all:\n  flag: no  # it's\n  word: 'data\n  count: 5\n") ==
+             "c.yaml:3: the quote ' that opens here is never closed");
+  BOOST_TEST(yaml_problem("\xEF\xBB\xBF\"all:\n  count: 5\n") ==
+             "c.yaml:1: the quote \" that opens here is never closed");
+  BOOST_TEST(problem({"--all.names", R"(["a)"}) ==
+             "command line: all.names: the quote \" that opens here is never closed");
+}
+
+BOOST_AUTO_TEST_CASE(no_scalar_reaches_over_lines_that_read_like_keys) {
+  const auto closes = [](int from, const char* quote, int to, int over, const char* key) {
+    return fmt::format(
+        "c.yaml:{}: the quote {} that opens here closes only in line {}, behind what reads like a key in line "
+        "{} (\"{}\"): close it in its own line, or write text of several lines after \"|\"",
+        from, quote, to, over, key);
+  };
+  // Each of these is valid YAML, with count as built in.
+  BOOST_TEST(yaml_problem("all:\n  word: 'data\n  count: 5\n  names: it''s'\n") == closes(2, "'", 4, 3, "count: 5"));
+  BOOST_TEST(yaml_problem("all:\n  word: \"a \\\" b\n\n    \"count\": 5\"\n") ==
+             closes(2, "\"", 4, 4, "\"count\": 5\""));
+  BOOST_TEST(yaml_problem("all:\n  word: &x !!str \"data\n  count: 5\"\n") == closes(2, "\"", 3, 3, "count: 5\""));
+  // Here the text behind the second quote is an error of its own, which would not name the first.
+  BOOST_TEST(yaml_problem("all:\n  word: \"data\n  count: 5\n  names: \"a\"\n") == closes(2, "\"", 4, 3, "count: 5"));
+  BOOST_TEST(yaml_problem("all:\n  names:\n  - \"a\n  - b\"\n") == closes(3, "\"", 4, 4, "- b\""));
+  const auto goes_on = [](int from, int over, const char* key) {
+    return fmt::format(
+        "c.yaml:{}: the value that begins here goes on in line {}, which reads like a key (\"{}\"): a key "
+        "has a blank after its colon and the indentation of its neighbours, brackets before it are closed, and text of "
+        "several lines stands after \"|\"",
+        from, over, key);
+  };
+  BOOST_TEST(yaml_problem("all:\n  word: data\n    count:5\n") == goes_on(2, 3, "count:5"));
+  BOOST_TEST(yaml_problem("all:\n  word: data\n    count = 5\n") == goes_on(2, 3, "count = 5"));
+  BOOST_TEST(yaml_problem("all:\n  word: data\n\n    - x\n") == goes_on(2, 4, "- x"));
+}
+
+BOOST_AUTO_TEST_CASE(text_of_several_lines_is_read_where_it_holds_no_keys_or_says_that_it_is_text) {
+  BOOST_TEST(from_yaml("all:\n  word: |\n    count: 5\n    x\n  count: 7\n").all.word == "count: 5\nx\n");
+  BOOST_TEST(from_yaml("all:\n  word: >-\n    count: 5\n    x\n").all.word == "count: 5 x");
+  BOOST_TEST(from_yaml("all:\n  word: \"once upon\n    a time\"\n  count: 7\n").all.word == "once upon a time");
+  BOOST_TEST(from_yaml("all:\n  word: see\n    https://a.b/c\n    it's so\n  count: 7\n").all.word ==
+             "see https://a.b/c it's so");
+  BOOST_TEST(from_yaml("all: {word: \"a: b\", names: ['c: d',\n  \"e: f\"]}\n").all.names.size() == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_no_yaml_is_explained_in_words_of_our_own) {
+  const auto wrong = [](int line, const std::string& text) {
+    return fmt::format("c.yaml:{}: not valid YAML: {}", line, text);
+  };
+  BOOST_TEST(yaml_problem("all:\n\tcount: 5\n") == wrong(2, "a tab indents this line, where only spaces may"));
+  BOOST_TEST(yaml_problem("all:\n  count: 5\n  \tflag: no\n") ==
+             wrong(3, "a tab indents this line, where only spaces may"));
+  BOOST_TEST(yaml_problem("all:\n  names: [a, b\n").find("a \"[\" is not closed") != std::string::npos);
+  BOOST_TEST(yaml_problem("all:\n  names: [a, b\n  count: 5\n").find("brackets before it are closed") !=
+             std::string::npos);
+  BOOST_TEST(yaml_problem("all: {count: 5\n").find("a \"{\" is not closed") != std::string::npos);
+  BOOST_TEST(yaml_problem("all:\n  count: 5\n flag: no\n").find("does not continue the keys above") !=
+             std::string::npos);
+  BOOST_TEST(yaml_problem("all:\n  word: \"a\\qb\"\n").find("a backslash and what follows") != std::string::npos);
+  BOOST_TEST(yaml_problem("all:\n  word: a: b\n").find("a second colon in one line") != std::string::npos);
+  BOOST_TEST(yaml_problem("all:\n  word: @a\n").find("stands in quotes") != std::string::npos);
+  BOOST_TEST(yaml_problem("all:\n  word: *a\n").find("names an anchor") != std::string::npos);
+  BOOST_TEST(yaml_problem("all: ]\n").find("a bracket closes here that none has opened") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(all_problems_are_reported_at_once) {
   Files files;
   files.write("a.yaml", "all:\n  count: many\n  colour: red\n");
