@@ -6,7 +6,7 @@ ifneq ($(shell command -v mold 2>/dev/null),)
 export CXX_LD ?= mold
 endif
 export CCACHE_SLOPPINESS ?= pch_defines,time_macros
-.PHONY: help setup setup-test build quickstart check test test-full format bench docs install clean
+.PHONY: help setup setup-test build programs quickstart check test test-full format bench docs install clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -24,9 +24,12 @@ $(BUILD)/build.ninja:
 build: $(BUILD)/build.ninja  ## compile everything; the programs are build/tools/*
 	meson compile -C $(BUILD)
 
+programs: $(BUILD)/build.ninja  ## compile the five programs and nothing else
+	meson compile -C $(BUILD) programs
+
 quickstart:  ## set up and build if need be, then train, stop, resume, inspect, reshard and export a small model (3 min)
 	@[ -e deps ] || $(MAKE) --no-print-directory setup
-	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory programs
 	TOOLS=$(BUILD)/tools scripts/quickstart
 
 check: $(BUILD)/build.ninja  ## the quick tests: all but whole jobs (5 min)

@@ -106,14 +106,15 @@ std::string bash_completion(const DocumentedTool& tool) {
     mapfile -t COMPREPLY < <(compgen -f -- "$current")
   fi
 }}
-complete -o filenames -F {1} {0}
+complete -o filenames -F {1} {0} lockstep-{0}
 )",
                      tool.tool.name, function, cases, words);
 }
 
 std::string zsh_completion(const DocumentedTool& tool) {
-  std::string text = fmt::format("#compdef {}\n# zsh completion for lockstep's {}\n\n_arguments -s -S : \\\n",
-                                 tool.tool.name, tool.tool.name);
+  std::string text =
+      fmt::format("#compdef {} lockstep-{}\n# zsh completion for lockstep's {}\n\n_arguments -s -S : \\\n",
+                  tool.tool.name, tool.tool.name, tool.tool.name);
   for (const DocumentedSection& section : tool.sections) {
     for (const DocumentedOption& option : section.options) {
       text += zsh_option(option, typed(option));

@@ -30,7 +30,7 @@ def completed(tool, *words, cwd=None):
     """What bash offers for the last word."""
     script = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); function=$(complete -p "$1" | sed "s/.*-F \\([^ ]*\\).*/\\1/"); ' \
              '$function; printf "%s\\n" "${COMPREPLY[@]}"'
-    done = subprocess.run(["bash", "-c", script, "bash", made(tool), tool, *words], capture_output=True, text=True, check=True, cwd=cwd)
+    done = subprocess.run(["bash", "-c", script, "bash", made(f"lockstep-{tool}"), tool, *words], capture_output=True, text=True, check=True, cwd=cwd)
     assert done.stderr == "", done.stderr
     return set(done.stdout.split())
 
@@ -51,6 +51,15 @@ def test_bash_completes_option_names():
     assert completed("train", "--optimizer.groups.") == {"--optimizer.groups.0.match", "--optimizer.groups.0.lr_scale",
                                                          "--optimizer.groups.0.weight_decay"}
     assert completed("checkpoint-inspect", "--ver") == {"--verify", "--version"}
+
+
+def test_readme_and_manual_say_how_completion_is_switched_on():
+    line = re.search(r"for file in build/man/.*?done", (SOURCE / "README.md").read_text())[0]
+    assert line.replace('"', r"\(dq") in (SOURCE / "man/lockstep.7.in").read_text()
+    made("lockstep-train")
+    done = subprocess.run(["bash", "-c", line.replace("build/man", str(BUILD / "man")) + "; complete -p"], capture_output=True, text=True, check=True)
+    served = {words.split()[-1] for words in done.stdout.splitlines()}
+    assert served >= {name for tool in TOOLS for name in [tool, f"lockstep-{tool}"]} and not done.stderr, done
 
 
 def test_bash_completes_values():
@@ -74,7 +83,7 @@ def test_bash_completes_files_and_folders(tmp):
 
 def test_bash_takes_every_completion_file_without_complaint():
     for tool in TOOLS:
-        subprocess.run(["bash", "-n", made(tool)], check=True)
+        subprocess.run(["bash", "-n", made(f"lockstep-{tool}")], check=True)
 
 
 def test_help_manual_and_completion_have_the_same_options():

@@ -1,11 +1,13 @@
 """Scripts, make targets and the counting of tests."""
 
 import json
+import os
 import re
 import shutil
+import subprocess
 import unittest
 
-from lockstep_testing import SOURCE, run_command
+from lockstep_testing import BUILD, SOURCE, run_command
 
 
 def shell_scripts():
@@ -27,7 +29,7 @@ def test_every_make_target_explains_itself_in_help():
     targets = set(re.search(r"^\.PHONY:(.*)$", makefile, re.MULTILINE)[1].split())
     shown = set(re.findall(r"^  make (\S+)", run_command("make", "-C", SOURCE, "--no-print-directory", "help").stdout, re.MULTILINE))
     assert targets == shown, targets ^ shown
-    assert targets >= set("help setup setup-test build quickstart check test test-full format bench docs install clean".split())
+    assert targets >= set("help setup setup-test build programs quickstart check test test-full format bench docs install clean".split())
 
 
 def test_set_up_explains_itself_and_refuses_what_it_does_not_know():
@@ -39,6 +41,65 @@ def test_the_pins_of_the_build_are_those_of_the_tests():
     def pins(name):
         return {line for line in (SOURCE / "scripts" / name).read_text().splitlines() if "==" in line}
     assert pins("requirements.txt") and pins("requirements.txt") <= pins("requirements-test.txt")
+
+
+def test_jobs_take_the_words_of_every_line_of_their_settings(tmp):
+    tools = tmp / "tools"
+    tools.mkdir()
+    for name in ["prepare-data", "train", "checkpoint-inspect", "finalize-quantize"]:
+        (tools / name).write_text('#!/bin/sh\nprintf "%s\\n" "${0##*/}" "$@"\n')
+        (tools / name).chmod(0o755)
+    (tmp / "site.sh").write_text(f'PATH={tools}:$PATH\nLAUNCH=${{LAUNCH:-env A=1}}\n')
+    settings = dict(os.environ, SITE=str(tmp / "site.sh"), SLURM_SUBMIT_DIR=str(tmp), INPUT="one.txt\ntwo.txt three.txt\n",
+                    OPTIONS="--first 1\n  --second 2\n\n--third=3\n", LAUNCH="env A=1\n  B=2")
+    three = ["--first", "1", "--second", "2", "--third=3"]
+    expected = {"prepare": ["prepare-data", "one.txt", "two.txt", "three.txt", "--output", "data/corpus", *three],
+                "train": ["train", "configs/llama-tiny.yaml", *three],
+                "finalize": ["finalize-quantize", "runs/llama-tiny", "--output", "models/llama-tiny", *three]}
+    for job, words in expected.items():
+        done = subprocess.run(["bash", SOURCE / f"scripts/slurm/{job}.sbatch"], env=settings, capture_output=True, text=True, timeout=60)
+        said = [line for line in done.stdout.splitlines() if not line.startswith(f"{job}: ")]
+        assert said[-len(words):] == words and done.returncode == 0, (job, done)
+
+
+def quickstart(tmp, corpus):
+    """A clone in `tmp`, whose programs are not there but for one that fails, started from another folder; the completed process."""
+    (tmp / "clone/scripts").mkdir(parents=True, exist_ok=True)
+    shutil.copy(SOURCE / "scripts/quickstart", tmp / "clone/scripts")
+    (tmp / "clone/build/tools").mkdir(parents=True, exist_ok=True)
+    for name in ["train", "prepare-data"]:
+        (tmp / "clone/build/tools" / name).write_text("#!/bin/sh\nexit 9\n")
+        (tmp / "clone/build/tools" / name).chmod(0o755)
+    (tmp / "elsewhere").mkdir(exist_ok=True)
+    return subprocess.run([tmp / "clone/scripts/quickstart"], cwd=tmp / "elsewhere", env=dict(os.environ, CORPUS=str(corpus)),
+                          capture_output=True, text=True, timeout=60)
+
+
+def test_quickstart_takes_a_text_from_where_it_was_called(tmp):
+    (tmp / "elsewhere").mkdir()
+    (tmp / "elsewhere/mine.txt").write_text("my text")
+    assert quickstart(tmp, "mine.txt").returncode == 9
+    assert (tmp / "clone/quickstart/corpus.txt").read_text() == "my text"
+    assert quickstart(tmp, tmp / "clone/quickstart/corpus.txt").returncode == 9   # what it replaces may be the text itself
+    assert (tmp / "clone/quickstart/corpus.txt").read_text() == "my text"
+
+
+def test_quickstart_without_its_text_leaves_what_is_there(tmp):
+    (tmp / "clone/quickstart").mkdir(parents=True)
+    (tmp / "clone/quickstart/kept").write_text("")
+    done = quickstart(tmp, "absent.txt")
+    assert done.returncode == 3 and str(tmp / "elsewhere/absent.txt") in done.stderr, done
+    assert [path.name for path in (tmp / "clone").glob("quickstart*")] == ["quickstart"]
+    assert (tmp / "clone/quickstart/kept").exists()
+
+
+def test_quickstart_compiles_the_programs_only():
+    wanted = run_command("make", "-C", SOURCE, "-n", "--no-print-directory", "programs", f"BUILD={BUILD}").stdout
+    assert re.search(r"meson compile -C \S+ programs$", wanted, re.M), wanted
+    assert "--no-print-directory programs" in re.search(r"^quickstart:.*?\n\n", (SOURCE / "Makefile").read_text(), re.M | re.S)[0]
+    needed = run_command("ninja", "-C", BUILD, "-t", "inputs", "programs").stdout.split()
+    assert "tools/lockstep-train" in needed and "tools/train-job" in needed and "tools/lockstep-prepare-data" in needed
+    assert not [name for name in needed if "tests" in name or name.startswith(("man/", "../man"))]
 
 
 def counted(tmp, tests, code):
