@@ -1,5 +1,7 @@
 #include "base/text.hpp"
 
+#include "base/words.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <numeric>
 
 namespace lockstep {
 
@@ -35,21 +36,6 @@ std::string_view trim(std::string_view text) {
 
 namespace {
 
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t above = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
 std::string scaled(double value, double step, const std::array<const char*, 7>& units) {
   std::size_t unit = 0;
   while (std::abs(value) >= step && unit + 1 < units.size()) {
@@ -65,15 +51,12 @@ std::string scaled(double value, double step, const std::array<const char*, 7>& 
 
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& candidates) {
   std::optional<std::string> best;
-  std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
+  std::optional<std::size_t> least;
   for (const std::string& candidate : candidates) {
-    const std::size_t difference = std::max(word.size(), candidate.size()) - std::min(word.size(), candidate.size());
-    if (difference >= best_distance) continue;  // as many edits at least
-    const std::size_t distance = edit_distance(word, candidate);
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = candidate;
-    }
+    const std::optional<std::size_t> distance = misspelling(word, candidate);
+    if (!distance || (least && *distance >= *least)) continue;
+    least = distance;
+    best = candidate;
   }
   return best;
 }

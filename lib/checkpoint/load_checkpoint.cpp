@@ -1,7 +1,7 @@
 #include "checkpoint/load_checkpoint.hpp"
 
 #include "base/error.hpp"
-#include "base/text.hpp"
+#include "base/words.hpp"
 #include "checkpoint/collected_state.hpp"
 #include "checkpoint/compare_holders.hpp"
 #include "comm/together.hpp"
@@ -96,15 +96,16 @@ LoadMode Load::load_mode_of(const Component& component, const StoredComponent* s
       throw Error(
           ExitCode::usage,
           fmt::format(
-              "component '{}' was saved by {} cells and is loaded by {}, which its remap policy (exact) does not allow",
-              component.key, stored->cells.size(), now->cells.size()),
-          fmt::format("start {} ranks as the checkpoint had", world_size(reader_.manifest().mesh)));
+              "component '{}' was saved by {} and is loaded by {}, which its remap policy (exact) does not allow",
+              component.key, counted(std::ssize(stored->cells), "cell"), now->cells.size()),
+          fmt::format("start {} as the checkpoint had", counted(world_size(reader_.manifest().mesh), "rank")));
     case Remap::derive:
-      notes_.push_back(fmt::format("component '{}' is derived anew for {} cells", component.key, now->cells.size()));
+      notes_.push_back(
+          fmt::format("component '{}' is derived anew for {}", component.key, counted(std::ssize(now->cells), "cell")));
       return LoadMode::derive;
     case Remap::redistribute:
-      notes_.push_back(fmt::format("component '{}' is redistributed from {} to {} cells", component.key,
-                                   stored->cells.size(), now->cells.size()));
+      notes_.push_back(fmt::format("component '{}' is redistributed from {} to {}", component.key, stored->cells.size(),
+                                   counted(std::ssize(now->cells), "cell")));
       return LoadMode::redistribute;
     case Remap::drop:
       notes_.push_back(fmt::format("component '{}' of the checkpoint is dropped: other cells", component.key));

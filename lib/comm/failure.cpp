@@ -1,5 +1,7 @@
 #include "comm/failure.hpp"
 
+#include "base/words.hpp"
+
 #include "base/json.hpp"
 
 #include <algorithm>
@@ -80,9 +82,7 @@ AgreedError explain(const std::vector<Failure>& failures, int size, std::string_
   if (sharing.size() > 1 && sharing.size() < static_cast<std::size_t>(size))
     who = fmt::format("ranks {}: ", rank_ranges(sharing));
   std::string message = who + (what.empty() ? "" : fmt::format("{}: ", what)) + worst.message;
-  if (!others.empty())
-    message +=
-        fmt::format(" (and {} other {} on other ranks)", others.size(), others.size() == 1 ? "failure" : "failures");
+  if (!others.empty()) message += fmt::format(" (and {} on other ranks)", counted(std::ssize(others), "other failure"));
   return {Error(worst.code, message, worst.hint), worst.rank};
 }
 

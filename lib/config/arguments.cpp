@@ -3,6 +3,7 @@
 #include "base/text.hpp"
 #include "config/documented.hpp"
 #include "config/interpret.hpp"
+#include "config/suggestion.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -189,25 +190,30 @@ class Sorter {
 
   void unknown(const std::string& name, const std::optional<std::string>& value) {
     const auto is_section = [&](const Declaration::Section& section) { return section.name == name; };
+    bool with_value = name.find('.') != std::string::npos;
     if (std::ranges::any_of(configuration_.sections(), is_section)) {
       problem("", fmt::format("{} is a section: name one of its options, as in --{}.KEY VALUE", name, name));
     } else {
-      const std::optional<std::string> meant = meaning_of(name);
-      problem("", fmt::format("unknown option --{}{}", name, meant ? fmt::format(": did you mean {}?", *meant) : ""));
+      const Option* const meant = meaning_of(name);
+      problem("", fmt::format("unknown option --{}{}", name,
+                              meant ? fmt::format(": did you mean {}?", spelling_of(meant->path)) : ""));
+      if (meant != nullptr) {
+        problems_.explain(meant->path);
+        with_value = takes_next_word(*meant);
+      }
     }
-    const bool may_have_value =
-        !value && next_ != end_ && !next_->starts_with("-") && name.find('.') != std::string::npos;
-    if (may_have_value) ++next_;  // its value, not an argument of its own
+    const bool next_is_value = with_value && !value && next_ != end_ && !next_->starts_with("-");
+    if (next_is_value) ++next_;  // not an argument of its own
   }
 
-  std::optional<std::string> meaning_of(const std::string& name) const {
+  const Option* meaning_of(const std::string& name) const {
     std::string path = name;
     std::ranges::replace(path, '-', '_');
     std::vector<std::string> shared;
-    for (const Option& option : common_.options()) shared.push_back(spelling_of(option.path));
-    if (const std::optional<std::string> meant = nearest("--" + name, shared)) return meant;
-    const std::optional<std::string> own = suggestion(configuration_, path);
-    return own ? std::optional(spelling_of(*own)) : std::nullopt;
+    for (const Option& option : common_.options()) shared.push_back(option.path);
+    if (const std::optional<std::string> meant = nearest(path, shared)) return common_.find(*meant);
+    const std::optional<std::string> own = suggested_option(configuration_, path);
+    return own ? configuration_.find(*own) : nullptr;
   }
 
   /// Gives the words without a name to those who take them.

@@ -3,6 +3,7 @@
 #include "base/text.hpp"
 #include "config/arguments.hpp"
 #include "config/interpret.hpp"
+#include "config/ranges.hpp"
 #include "config/settings.hpp"
 
 namespace lockstep {
@@ -18,7 +19,7 @@ std::string value_name_of(const OptionType& type) {
     case Kind::number: return "NUMBER";
     case Kind::text: return "TEXT";
     case Kind::choice: return join(type.choices, "|");
-    case Kind::form: return type.form.substr(0, type.form.find(':'));
+    case Kind::form: return type.form.substr(0, type.form.find(": "));
     case Kind::list: return value_name_of(type.element.front());
     case Kind::group: return "JSON";
   }
@@ -34,7 +35,8 @@ std::string built_in_text(const Option& option) {
 
 std::string notes_of(const Option& option) {
   std::vector<std::string> notes;
-  const OptionFacts& facts = option.facts;
+  OptionFacts facts = option.facts;
+  if (facts.max == most_count) facts.max.reset();  // no reader comes near it
   if (!facts.unit.empty()) notes.push_back(facts.unit);
   if (const std::string range = range_text(facts); !range.empty()) notes.push_back(range);
   const std::string& form = option.type.kind == Kind::list ? option.type.element.front().form : option.type.form;

@@ -1,7 +1,9 @@
 #include "config/interpret.hpp"
 
 #include "base/text.hpp"
+#include "base/words.hpp"
 #include "config/arguments.hpp"
+#include "config/suggestion.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -43,6 +45,22 @@ std::optional<std::int64_t> integer_of(const std::string& text) {
   const std::optional<double> number = number_of(text);
   if (!number || *number != std::floor(*number) || std::abs(*number) > exact) return std::nullopt;
   return static_cast<std::int64_t>(*number);
+}
+
+bool is_word_for_none(const std::string& text) {
+  return text == "none" || text == "None" || text == "nil" || text == "never";
+}
+
+/// "[0.9, 0.95]" for "0.9,0.95", "0.9 0.95" and "(0.9, 0.95)": numbers or choices that only lack the brackets.
+std::optional<std::string> as_list(const OptionType& element, const Node& node) {
+  const bool of_words = element.kind == Kind::integer || element.kind == Kind::number || element.kind == Kind::choice;
+  if (node.kind != Node::Kind::scalar || !of_words) return std::nullopt;
+  std::string text = node.text;
+  std::ranges::replace_if(text, [](char c) { return c == ',' || c == '(' || c == ')'; }, ' ');
+  std::vector<std::string> parts = split(text, ' ');
+  std::erase(parts, "");
+  if (parts.size() < 2) return std::nullopt;
+  return fmt::format("[{}]", join(parts, ", "));
 }
 
 std::string expected(const OptionType& type) {
@@ -98,6 +116,9 @@ class Interpreter {
 
   std::optional<Json> scalar(const OptionType& type, const Node& node) {
     const auto no_value = [&] { return refuse(node, fmt::format("\"{}\" is not {}", node.text, expected(type))); };
+    if (type.optional && is_word_for_none(node.text)) {
+      return refuse(node, fmt::format("\"{}\" is not {}: did you mean null?", node.text, expected(type)));
+    }
     if (type.kind == Kind::boolean) {
       const std::optional<bool> truth = boolean_word(node.text);
       if (!truth) return no_value();
@@ -118,7 +139,7 @@ class Interpreter {
 
   std::optional<Json> text(const OptionType& type, const Node& node) {
     if (type.kind == Kind::choice && std::ranges::find(type.choices, node.text) == type.choices.end()) {
-      const std::optional<std::string> meant = nearest(node.text, type.choices);
+      const std::optional<std::string> meant = suggested_choice(type.choices, node.text);
       return refuse(node, fmt::format("\"{}\" is not {}{}", node.text, expected(type),
                                       meant ? fmt::format(": did you mean \"{}\"?", *meant) : ""));
     }
@@ -142,6 +163,8 @@ class Interpreter {
   }
 
   std::optional<Json> list(const OptionType& type, const Node& node) {
+    if (const auto meant = as_list(type.element.front(), node))
+      return refuse(node, fmt::format("\"{}\" is not a list: did you mean \"{}\"?", node.text, *meant));
     Json result = Json::array();
     bool complete = true;
     const std::vector<Node>& items =
@@ -153,8 +176,8 @@ class Interpreter {
       complete = complete && json;
     }
     if (type.length && items.size() != *type.length) {
-      return refuse(node, fmt::format("{} {} given, {} are expected", items.size(),
-                                      items.size() == 1 ? "value is" : "values are", *type.length));
+      return refuse(node, fmt::format("{} {} given, {} are expected", counted(std::ssize(items), "value"),
+                                      items.size() == 1 ? "is" : "are", *type.length));
     }
     return complete ? std::optional(std::move(result)) : std::nullopt;
   }
@@ -204,10 +227,17 @@ class Interpreter {
 };
 
 void unknown_key(const Declaration& declaration, const std::string& path, const Node& node, Problems& problems) {
-  const std::optional<std::string> meant = suggestion(declaration, path);
+  const bool section = node.kind == Node::Kind::map && path.find('.') == std::string::npos;
+  const std::optional<std::string> meant =
+      section ? suggested_section(declaration, path) : suggested_option(declaration, path);
   problems.add_at(
       node.origin, "",
       fmt::format("unknown key \"{}\"{}", path, meant ? fmt::format(": did you mean \"{}\"?", *meant) : ""));
+  if (!meant) return;
+  // What the key was meant to set is not missing.
+  for (const Option& option : declaration.options()) {
+    if (option.path == *meant || (section && option.path.starts_with(*meant + "."))) problems.explain(option.path);
+  }
 }
 
 /// Calls visit(dotted name, node) for each key of the document that may be an option.
@@ -281,25 +311,6 @@ void require(const Declaration& declaration, const Node& document, Problems& pro
 std::optional<Json> interpret(const OptionType& type, const OptionFacts& facts, const Node& node,
                               const std::string& path, Problems& problems) {
   return Interpreter(facts, path, problems).value(type, node);
-}
-
-std::optional<std::string> suggestion(const Declaration& declaration, const std::string& name) {
-  std::vector<std::string> paths;
-  std::vector<std::string> last_parts;
-  for (const Option& option : declaration.options()) {
-    if (option.facts.hidden) continue;
-    paths.push_back(option.path);
-    last_parts.push_back(option.path.substr(option.path.rfind('.') + 1));
-  }
-  if (const auto same = std::ranges::find(last_parts, name); same != last_parts.end())
-    return paths[static_cast<std::size_t>(same - last_parts.begin())];
-  if (const std::optional<std::string> path = nearest(name, paths)) return path;
-  constexpr std::size_t too_short_to_guess = 3;
-  const std::string last = name.substr(name.rfind('.') + 1);
-  if (last.size() < too_short_to_guess) return std::nullopt;
-  const std::optional<std::string> part = nearest(last, last_parts);
-  if (!part) return std::nullopt;
-  return paths[static_cast<std::size_t>(std::ranges::find(last_parts, *part) - last_parts.begin())];
 }
 
 std::string range_text(const OptionFacts& facts) {

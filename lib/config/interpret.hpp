@@ -24,9 +24,6 @@ void require(const Declaration& declaration, const Node& document, Problems& pro
 std::optional<Json> interpret(const OptionType& type, const OptionFacts& facts, const Node& node,
                               const std::string& path, Problems& problems);
 
-/// What an unknown name was probably meant to be: the dotted name of an option.
-std::optional<std::string> suggestion(const Declaration& declaration, const std::string& name);
-
 /// "from 0 to 1", "at least 1", "greater than 0"; empty if any number will do.
 std::string range_text(const OptionFacts& facts);
 

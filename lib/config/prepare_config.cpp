@@ -2,6 +2,7 @@
 
 #include "config/option.hpp"
 #include "config/problems.hpp"
+#include "config/ranges.hpp"
 #include "config/tool.hpp"
 
 namespace lockstep {
@@ -22,8 +23,9 @@ void describe(Declaration& visit, PrepareConfig& config) {
                .completes = Completes::folders});
   visit.field("overwrite", config.overwrite,
               {.help = "replace a dataset that is there; anything else is never replaced"});
-  visit.field("threads", config.threads,
-              {.help = "threads of a rank; null: cores divided by the ranks of this machine", .min = 1});
+  visit.field(
+      "threads", config.threads,
+      {.help = "threads of a rank; null: cores divided by the ranks of this machine", .min = 1, .max = most_threads});
   visit.section("data", "how text becomes tokens", [&] {
     PrepareDataOptions& data = config.data;
     visit.field(
@@ -36,7 +38,7 @@ void describe(Declaration& visit, PrepareConfig& config) {
     visit.field("validation", data.validation,
                 {.help = "documents held back for validation: a fraction by content hash, or the tail of the stream"});
     visit.field("shard_tokens", data.shard_tokens,
-                {.help = "size of a shard file, at most", .unit = "tokens", .min = 1});
+                {.help = "size of a shard file, at most", .unit = "tokens", .min = 1, .max = 0x1p40});
     visit.field("end_of_text", data.end_of_text,
                 {.help = "token between documents; null: the tokenizer's own, if it has one", .value_name = "TOKEN"});
     visit.field("seed", data.seed, {.help = "of the hash that chooses validation documents", .min = 0});

@@ -11,11 +11,11 @@ void Problems::add_at(const std::string& where, const std::string& option, const
 }
 
 void Problems::add(const std::vector<std::string>& options, const std::string& text) {
-  const auto concerns_one_of_them = [&](const Entry& entry) {
-    return std::ranges::any_of(
-        entry.options, [&](const std::string& option) { return std::ranges::find(options, option) != options.end(); });
+  const auto one_of_them = [&](const std::string& option) {
+    return std::ranges::find(options, option) != options.end();
   };
-  if (std::ranges::any_of(entries_, concerns_one_of_them)) return;
+  const auto concerns_one_of_them = [&](const Entry& entry) { return std::ranges::any_of(entry.options, one_of_them); };
+  if (std::ranges::any_of(entries_, concerns_one_of_them) || std::ranges::any_of(explained_, one_of_them)) return;
   entries_.push_back({.where = {}, .options = options, .text = text});
 }
 

@@ -19,6 +19,9 @@ class Problems {
   /// Adds a contradiction between options, unless one of them already has a problem: then this one may be its echo.
   void add(const std::vector<std::string>& options, const std::string& text);
 
+  /// Says that the problems so far concern `option` too, though they do not name it.
+  void explain(const std::string& option) { explained_.push_back(option); }
+
   /// Adds that a file could not be read or understood: what it would have set is not known, so that missing options are
   /// no news.
   void add_unread(const std::string& where, const std::string& text);
@@ -29,6 +32,7 @@ class Problems {
 
  private:
   std::vector<Entry> entries_;
+  std::vector<std::string> explained_;
   bool all_files_read_ = true;
 };
 

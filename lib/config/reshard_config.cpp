@@ -4,6 +4,7 @@
 #include "base/json.hpp"
 #include "config/option.hpp"
 #include "config/problems.hpp"
+#include "config/ranges.hpp"
 #include "config/tool.hpp"
 
 #include <charconv>
@@ -15,7 +16,9 @@ std::string ReshardTarget::form() { return "parts=N or JSON"; }
 ReshardTarget ReshardTarget::parse(const std::string& text) {
   ReshardTarget target;
   const auto refuse = [&] {
-    fail(ExitCode::usage, "\"{}\" is neither parts=N nor {{\"parts\": N}} with N at least 1", text);
+    const bool number = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+    fail(ExitCode::usage, "\"{}\" is neither parts=N nor {{\"parts\": N}} with N from 1 to {}{}", text, most_count,
+         number ? fmt::format(": did you mean \"parts={}\"?", text) : "");
   };
   if (text.starts_with('{')) {
     const Json json = Json::parse(text, nullptr, false);
@@ -30,7 +33,7 @@ ReshardTarget ReshardTarget::parse(const std::string& text) {
   } else {
     refuse();
   }
-  if (target.parts < 1) refuse();
+  if (target.parts < 1 || static_cast<double>(target.parts) > most_count) refuse();
   return target;
 }
 

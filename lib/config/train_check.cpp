@@ -1,4 +1,5 @@
 #include "base/json.hpp"
+#include "base/words.hpp"
 #include "config/interpret.hpp"
 #include "config/option.hpp"
 #include "config/train_config.hpp"
@@ -24,8 +25,9 @@ void check_schedule(const TrainConfig& config, Problems& problems) {
   const ScheduleOptions& schedule = config.schedule;
   const std::int64_t end = decay_steps_of(config);
   if (schedule.name != ScheduleName::constant && schedule.warmup_steps > end) {
-    problems.add({"schedule.warmup_steps", schedule.decay_steps ? "schedule.decay_steps" : "train.max_steps"},
-                 fmt::format("warm-up takes {} steps, but the decay ends at step {}", schedule.warmup_steps, end));
+    problems.add(
+        {"schedule.warmup_steps", schedule.decay_steps ? "schedule.decay_steps" : "train.max_steps"},
+        fmt::format("warm-up takes {}, but the decay ends at step {}", counted(schedule.warmup_steps, "step"), end));
   }
   if (schedule.min_lr > config.optimizer.lr) {
     problems.add(
@@ -33,8 +35,13 @@ void check_schedule(const TrainConfig& config, Problems& problems) {
         fmt::format("schedule.min_lr {} is above the peak, optimizer.lr {}", schedule.min_lr, config.optimizer.lr));
   }
   if (schedule.name == ScheduleName::constant && (schedule.decay_steps || schedule.min_lr != 0)) {
-    problems.add({"schedule.name", schedule.decay_steps ? "schedule.decay_steps" : "schedule.min_lr"},
-                 "a constant schedule does not decay: schedule.decay_steps and schedule.min_lr would have no effect");
+    const bool steps = schedule.decay_steps.has_value();
+    const bool rate = schedule.min_lr != 0;
+    problems.add(
+        {"schedule.name", steps ? "schedule.decay_steps" : "schedule.min_lr"},
+        fmt::format("a constant schedule does not decay, so that {}{}{} would have no effect: add{}{}",
+                    steps ? "schedule.decay_steps" : "", steps && rate ? " and " : "", rate ? "schedule.min_lr" : "",
+                    steps ? " --schedule.decay_steps null" : "", rate ? " --schedule.min_lr 0" : ""));
   }
 }
 
@@ -49,9 +56,9 @@ void check_run(const TrainConfig& config, Problems& problems) {
   }
   const std::int64_t ranks = config.parallel.dp_replicate.value_or(1);
   if (train.global_batch > 0 && ranks > train.global_batch) {
-    problems.add(
-        {"parallel.dp_replicate", "train.global_batch"},
-        fmt::format("{} ranks cannot share {} samples a step: some would have none", ranks, train.global_batch));
+    problems.add({"parallel.dp_replicate", "train.global_batch"},
+                 fmt::format("{} cannot share {} a step: some would have none", counted(ranks, "rank"),
+                             counted(train.global_batch, "sample")));
   }
   if (train.max_time && train.max_time->value <= 0)
     problems.add({"train.max_time"}, "train.max_time 0 leaves no time for a step");

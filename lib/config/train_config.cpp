@@ -1,6 +1,7 @@
 #include "config/train_config.hpp"
 
 #include "config/option.hpp"
+#include "config/ranges.hpp"
 #include "config/tool.hpp"
 
 namespace lockstep {
@@ -51,7 +52,12 @@ void describe(Declaration& visit, DataOptions& data) {
               {.help = "split to train on", .value_name = "NAME", .fixed_on_resume = true});
   visit.field("validation_split", data.validation_split, {.help = "split to evaluate on", .value_name = "NAME"});
   visit.field("sequence_length", data.sequence_length,
-              {.help = "length of a sample", .unit = "tokens", .min = 1, .required = true, .fixed_on_resume = true});
+              {.help = "length of a sample",
+               .unit = "tokens",
+               .min = 1,
+               .max = most_count,
+               .required = true,
+               .fixed_on_resume = true});
   visit.field("shuffle", data.shuffle, {.help = "permute the samples anew in each epoch", .fixed_on_resume = true});
   visit.field("isolate_documents", data.isolate_documents,
               {.help = "attention does not cross document boundaries", .fixed_on_resume = true});
@@ -61,7 +67,8 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
   visit.field("dp_replicate", parallel.dp_replicate,
               {.help = "ranks that each hold a whole copy of the model; must equal the number of ranks started",
                .unit = "ranks",
-               .min = 1});
+               .min = 1,
+               .max = most_count});
 }
 
 void describe(Declaration& visit, PrecisionOptions& precision) {
@@ -108,11 +115,13 @@ void describe(Declaration& visit, ScheduleOptions& schedule) {
               {.help = "steps over which the learning rate rises linearly from 0",
                .unit = "steps",
                .min = 0,
+               .max = most_count,
                .fixed_on_resume = true});
   visit.field("decay_steps", schedule.decay_steps,
               {.help = "step at which min_lr is reached; null: train.max_steps",
                .unit = "steps",
                .min = 1,
+               .max = most_count,
                .fixed_on_resume = true});
   visit.field("min_lr", schedule.min_lr,
               {.help = "learning rate at the end of the decay, not a fraction of optimizer.lr",
@@ -128,25 +137,29 @@ void describe(Declaration& visit, TrainOptions& train) {
                .value_name = "DIR",
                .required = true,
                .completes = Completes::folders});
-  visit.field("max_steps", train.max_steps,
-              {.help = "optimizer steps of the whole run", .unit = "steps", .min = 1, .required = true});
+  visit.field(
+      "max_steps", train.max_steps,
+      {.help = "optimizer steps of the whole run", .unit = "steps", .min = 1, .max = most_count, .required = true});
   visit.field("global_batch", train.global_batch,
               {.help = "samples of one step over all ranks",
                .unit = "samples",
                .min = 1,
+               .max = most_count,
                .required = true,
                .fixed_on_resume = true});
   visit.field("micro_batch", train.micro_batch,
               {.help = "samples that a rank computes at once; null: all of its samples of a step",
                .unit = "samples",
-               .min = 1});
+               .min = 1,
+               .max = most_count});
   visit.field("recompute", train.recompute,
               {.help = "what backward computes again instead of keeping it from forward: nothing, or each block"});
   visit.field("seed", train.seed, {.help = "of initial weights and sample order", .min = 0, .fixed_on_resume = true});
   visit.field("device", train.device, {.help = "where the network runs; this version trains on cpu only"});
   visit.field("max_time", train.max_time, {.help = "save and stop, with exit code 75, when the run has taken so long"});
-  visit.field("threads", train.threads,
-              {.help = "threads of a rank; null: cores divided by the ranks of this machine", .min = 1});
+  visit.field(
+      "threads", train.threads,
+      {.help = "threads of a rank; null: cores divided by the ranks of this machine", .min = 1, .max = most_threads});
   visit.field("callbacks", train.callbacks,
               {.help = "what is called at evaluations and at the end: sample generates text from sample.prompts"});
   visit.field("inject", train.inject,
@@ -164,55 +177,66 @@ void describe(Declaration& visit, TrainOptions& train) {
 }
 
 void describe(Declaration& visit, EvalOptions& eval) {
-  visit.field("every", eval.every,
-              {.help = "steps between evaluations; null: none during training", .unit = "steps", .min = 1});
+  visit.field(
+      "every", eval.every,
+      {.help = "steps between evaluations; null: none during training", .unit = "steps", .min = 1, .max = most_count});
   visit.field(
       "batches", eval.batches,
       {.help = "samples of an evaluation in global batches, spread evenly over the validation split; null: all of "
                "it",
-       .min = 1});
+       .min = 1,
+       .max = most_count});
   visit.field("at_end", eval.at_end, {.help = "evaluate after the last step"});
 }
 
 void describe(Declaration& visit, SampleOptions& sample) {
   visit.field("prompts", sample.prompts, {.help = "texts that the sample callback continues", .value_name = "TEXT"});
-  visit.field("max_tokens", sample.max_tokens, {.help = "length of a continuation", .unit = "tokens", .min = 1});
+  visit.field("max_tokens", sample.max_tokens,
+              {.help = "length of a continuation", .unit = "tokens", .min = 1, .max = most_count});
   visit.field("temperature", sample.temperature,
               {.help = "divides the logits; 0: always the most probable token", .min = 0});
   visit.field("top_k", sample.top_k,
-              {.help = "draw from so many most probable tokens; null: from all", .unit = "tokens", .min = 1});
+              {.help = "draw from so many most probable tokens; null: from all",
+               .unit = "tokens",
+               .min = 1,
+               .max = most_count});
   visit.field("seed", sample.seed, {.help = "of the draws", .min = 0});
 }
 
 void describe(Declaration& visit, CheckpointOptions& checkpoint) {
+  visit.field("every", checkpoint.every,
+              {.help = "steps between checkpoints; null: only when stopped and as at_end says",
+               .unit = "steps",
+               .min = 1,
+               .max = most_count});
   visit.field(
-      "every", checkpoint.every,
-      {.help = "steps between checkpoints; null: only when stopped and as at_end says", .unit = "steps", .min = 1});
-  visit.field("keep_last", checkpoint.keep_last,
-              {.help = "checkpoints to keep; older ones are removed once a new one is complete", .min = 1});
+      "keep_last", checkpoint.keep_last,
+      {.help = "checkpoints to keep; older ones are removed once a new one is complete", .min = 1, .max = most_count});
   visit.field("at_end", checkpoint.at_end, {.help = "save after the last step"});
   visit.field("resume", checkpoint.resume,
               {.help = "where to start: auto continues from the newest valid checkpoint if there is one; a path "
                        "names the folder of a checkpoint"});
   visit.field("ranks_per_file", checkpoint.ranks_per_file,
-              {.help = "neighbouring ranks that share one part file", .unit = "ranks", .min = 1});
+              {.help = "neighbouring ranks that share one part file", .unit = "ranks", .min = 1, .max = most_count});
   visit.field("max_failures", checkpoint.max_failures,
               {.help = "failed saves in a row that end the run; after fewer the checkpoint before stays current and "
                        "training goes on",
                .unit = "saves",
-               .min = 1});
+               .min = 1,
+               .max = most_count});
 }
 
 void describe(Declaration& visit, LogOptions& log) {
-  visit.field("every", log.every, {.help = "steps between step records", .unit = "steps", .min = 1});
+  visit.field("every", log.every, {.help = "steps between step records", .unit = "steps", .min = 1, .max = most_count});
   visit.field("tensorboard", log.tensorboard, {.help = "write event files to RUN/tensorboard"});
   visit.field("profile_start_step", log.profile_start_step,
               {.help = "first step that is profiled: time by kind of work in records and as a table, each "
                        "action in RUN/profile.json for Perfetto; null: none",
                .unit = "steps",
-               .min = 1});
+               .min = 1,
+               .max = most_count});
   visit.field("profile_end_step", log.profile_end_step,
-              {.help = "last step that is profiled; null: the first", .unit = "steps", .min = 1});
+              {.help = "last step that is profiled; null: the first", .unit = "steps", .min = 1, .max = most_count});
   visit.field("peak_tflops", log.peak_tflops,
               {.help = "dense peak of the hardware of one rank in the type of precision.dtype: what mfu divides by; "
                        "null: mfu is not known",
@@ -264,6 +288,7 @@ void describe(Declaration& visit, TrainConfig& config) {
                        "log.profile_start_step and log.profile_end_step would",
                .unit = "steps",
                .min = 1,
+               .max = most_count,
                .bare = "10",
                .command_line_only = true});
 }

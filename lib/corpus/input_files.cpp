@@ -1,6 +1,7 @@
 #include "corpus/input_files.hpp"
 
 #include "base/error.hpp"
+#include "base/words.hpp"
 
 #include <glob.h>
 
@@ -102,8 +103,8 @@ class Finder {
     if (result.files.size() == before)
       throw Error(ExitCode::input, fmt::format("{} holds no text to prepare", word), supported);
     if (!passed_over.empty()) {
-      result.notes.push_back(fmt::format("{}: passed over {} {} of other types, {} first", word, passed_over.size(),
-                                         passed_over.size() == 1 ? "file" : "files", passed_over.front()));
+      result.notes.push_back(fmt::format("{}: passed over {} of other types, {} first", word,
+                                         counted(std::ssize(passed_over), "file"), passed_over.front()));
     }
   }
 };

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/words.hpp"
 #include "comm/together.hpp"
 
 #include <algorithm>
@@ -255,8 +256,8 @@ void require_both_splits(const Plans& plans, const ValidationSplit& validation) 
   const std::int64_t documents = plans[0].documents + plans[1].documents;
   const auto refuse = [&](const char* split) {
     throw Error(ExitCode::input,
-                fmt::format("data.validation {} leaves nothing for {}: the corpus has {} {}", validation.text(), split,
-                            documents, documents == 1 ? "document" : "documents"),
+                fmt::format("data.validation {} leaves nothing for {}: the corpus has {}", validation.text(), split,
+                            counted(documents, "document")),
                 "--data.validation tail:FRACTION cuts the stream at any place; none keeps everything for training");
   };
   if (plans[0].tokens == 0) refuse("training");

@@ -1,6 +1,7 @@
 #include "data/data_loader.hpp"
 
 #include "base/error.hpp"
+#include "base/words.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -96,9 +97,10 @@ TrainingDataLoader::TrainingDataLoader(const TokenStream& stream, const DataLoad
       order_(windows_.count(), settings.seed, settings.shuffle) {
   if (settings.global_batch < settings.world) {
     throw Error(ExitCode::usage,
-                fmt::format("cannot divide a step of {} samples among {} ranks", settings.global_batch, settings.world),
-                fmt::format("start at most {} ranks or enlarge the global batch",
-                            std::max<std::int64_t>(settings.global_batch, 1)));
+                fmt::format("cannot divide a step of {} among {}", counted(settings.global_batch, "sample"),
+                            counted(settings.world, "rank")),
+                fmt::format("start at most {} or enlarge the global batch",
+                            counted(std::max<std::int64_t>(settings.global_batch, 1), "rank")));
   }
   accumulation_ = accumulation_of(settings.global_batch, settings.world, settings.micro_batch);
 }

@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
+#include "base/words.hpp"
 #include "comm/together.hpp"
 #include "corpus/tokenizers.hpp"
 #include "data/assemble.hpp"
@@ -79,10 +80,10 @@ class Preparation {
 
   void plan_only() {
     if (!is_root()) return;
-    output_.print(fmt::format(
-        "would prepare {} from {} {} of {} with the tokenizer {}, validation {}, on {} x {} threads\n", config_.output,
-        inputs_.files.size(), inputs_.files.size() == 1 ? "file" : "files", human_bytes(total_bytes_),
-        config_.data.tokenizer.text(), config_.data.validation.text(), world_.size(), threads_));
+    output_.print(fmt::format("would prepare {} from {} of {} with the tokenizer {}, validation {}, on {} of {}\n",
+                              config_.output, counted(std::ssize(inputs_.files), "file"), human_bytes(total_bytes_),
+                              config_.data.tokenizer.text(), config_.data.validation.text(),
+                              counted(world_.size(), "rank"), counted(threads_, "thread")));
   }
 
   void run() {

@@ -1,6 +1,7 @@
 #include "data/sample_order.hpp"
 
 #include "base/error.hpp"
+#include "base/words.hpp"
 
 #include <algorithm>
 
@@ -10,10 +11,11 @@ SampleWindows::SampleWindows(std::int64_t tokens, std::int64_t length) : length_
   if (length < 1) fail(ExitCode::usage, "samples of {} tokens: the length must be at least 1", length);
   count_ = std::max<std::int64_t>(tokens - 1, 0) / length;
   if (count_ == 0) {
-    throw Error(
-        ExitCode::input,
-        fmt::format("{} tokens are too few for a sample of {} tokens and its last label", tokens, length),
-        fmt::format("use samples of at most {} tokens, or prepare more text", std::max<std::int64_t>(tokens - 1, 1)));
+    throw Error(ExitCode::input,
+                fmt::format("the split has {}: too few for a sample of {} and its last label", counted(tokens, "token"),
+                            counted(length, "token")),
+                fmt::format("use samples of at most {}, or prepare more text",
+                            counted(std::max<std::int64_t>(tokens - 1, 1), "token")));
   }
 }
 

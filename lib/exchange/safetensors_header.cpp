@@ -176,8 +176,8 @@ std::vector<SafetensorsEntry> parse_safetensors_header(std::span<const std::byte
     return entries;
   } catch (const Error& error) {
     fail(ExitCode::input, "{}: damaged safetensors header: {}", origin, error.what());
-  } catch (const simdjson::simdjson_error& error) {
-    fail(ExitCode::input, "{}: damaged safetensors header: {}", origin, error.what());
+  } catch (const simdjson::simdjson_error&) {
+    fail(ExitCode::input, "{}: damaged safetensors header: not the JSON that the format prescribes", origin);
   }
 }
 

@@ -88,8 +88,8 @@ std::unique_ptr<TensorSource> open_index(const Path& path) {
     weight_map = read_weight_map(text);
   } catch (const Error& error) {
     fail(ExitCode::input, "{}: damaged index: {}", path.string(), error.what());
-  } catch (const simdjson::simdjson_error& error) {
-    fail(ExitCode::input, "{}: damaged index: weight_map: {}", path.string(), error.what());
+  } catch (const simdjson::simdjson_error&) {
+    fail(ExitCode::input, "{}: damaged index: its weight_map is no map from names to files", path.string());
   }
   std::set<std::string> files;
   for (const auto& [name, file] : weight_map) files.insert(file);

@@ -1,7 +1,7 @@
 #include "layout/layout_json.hpp"
 
 #include "base/error.hpp"
-#include "base/json.hpp"
+#include "base/json_form.hpp"
 #include "base/json_integer.hpp"
 
 #include <algorithm>
@@ -70,7 +70,7 @@ auto read_from(const std::string& origin, Read&& read) {
   } catch (const Error& error) {
     fail(ExitCode::input, "{}: {}", origin, error.what());
   } catch (const nlohmann::json::exception& error) {
-    fail(ExitCode::input, "{}: not a layout or mesh: {}", origin, error.what());
+    fail(ExitCode::input, "{}: not a layout or mesh: {}", origin, form_problem(error));
   }
 }
 

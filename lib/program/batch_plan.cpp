@@ -1,6 +1,7 @@
 #include "program/batch_plan.hpp"
 
 #include "base/error.hpp"
+#include "base/words.hpp"
 
 #include <algorithm>
 
@@ -24,9 +25,9 @@ BatchPlan plan_batch(std::int64_t global_batch, std::int64_t ranks, std::optiona
     fail(ExitCode::usage, "a micro-batch of {} samples is no batch: it needs at least 1", *micro_batch);
   if (ranks > global_batch)
     throw Error(ExitCode::usage,
-                fmt::format("cannot divide a global batch of {} samples among {} ranks: {} of them would have none",
-                            global_batch, ranks, ranks - global_batch),
-                fmt::format("start at most {} ranks, or raise the global batch", global_batch));
+                fmt::format("cannot divide a global batch of {} among {}: {} of them would have none",
+                            counted(global_batch, "sample"), counted(ranks, "rank"), ranks - global_batch),
+                fmt::format("start at most {}, or raise the global batch", counted(global_batch, "rank")));
   const std::int64_t largest_share = share_of(global_batch, ranks, 0).count;
   const std::int64_t at_once = std::min(micro_batch.value_or(largest_share), largest_share);
   return {global_batch, ranks, at_once, accumulation_of(global_batch, ranks, at_once)};

@@ -1,6 +1,7 @@
 // How a step program reads: the words of an action and the table of --print-program.
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "base/words.hpp"
 #include "program/step_program.hpp"
 
 #include <algorithm>
@@ -33,9 +34,9 @@ std::string head_of(const StepProgram& program) {
   for (const Axis& axis : program.mesh.axes)
     if (axis.size > 1) mesh += fmt::format("{}{} {}", mesh.empty() ? "" : " x ", axis.name, axis.size);
   const int ranks = world_size(program.mesh);
-  return fmt::format("program {}: {} micro-batch{}, {} rank{}{}, hash {}\n", program.name, program.micro_batches,
-                     program.micro_batches == 1 ? "" : "es", ranks, ranks == 1 ? "" : "s",
-                     mesh.empty() ? "" : " (" + mesh + ")", to_hex(hash_of(program)).substr(0, 12));
+  return fmt::format("program {}: {}, {}{}, hash {}\n", program.name, counted(program.micro_batches, "micro-batch"),
+                     counted(ranks, "rank"), mesh.empty() ? "" : " (" + mesh + ")",
+                     to_hex(hash_of(program)).substr(0, 12));
 }
 
 /// Bytes of the slots that live within the step while the action runs, and what remains of them after it.
@@ -64,7 +65,8 @@ std::string table_of(const StepProgram& program, const RankClass& ranks, const s
   std::int64_t held = 0;
   for (const Slot& slot : ranks.slots)
     if (lives_all_run(slot.kind)) held += slot.bytes;
-  std::string text = fmt::format("{}: {} actions, {} held for the whole run\n", who, ranks.actions.size(), human(held));
+  std::string text = fmt::format("{}: {}, {} held for the whole run\n", who,
+                                 counted(std::ssize(ranks.actions), "action"), human(held));
   text += fmt::format("{:>5}  {:<9}  {:<{}}  {:>10}  waits for\n", "#", "lane", "action", width, "step bytes");
   LiveBytes live(ranks);
   for (std::size_t i = 0; i < words.size(); ++i) {

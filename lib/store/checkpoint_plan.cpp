@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "base/words.hpp"
 
 #include <algorithm>
 #include <map>
@@ -90,13 +91,14 @@ std::vector<PartPiece> part_pieces(const CheckpointPlan& plan, const PlannedFile
 
 std::string describe_plan(const CheckpointPlan& plan) {
   std::vector<std::uint64_t> load(static_cast<std::size_t>(plan.ranks), 0);
-  std::string text = fmt::format("{} tensors in {} pieces, {} in {} files by {} writers\n", plan.tensors.size(),
-                                 plan.pieces.size(), human_bytes(total_bytes(plan)), plan.files.size(), plan.ranks);
+  std::string text = fmt::format("{} in {}, {} in {} by {}\n", counted(std::ssize(plan.tensors), "tensor"),
+                                 counted(std::ssize(plan.pieces), "piece"), human_bytes(total_bytes(plan)),
+                                 counted(std::ssize(plan.files), "file"), counted(plan.ranks, "writer"));
   for (const PlannedFile& file : plan.files) {
     std::uint64_t bytes = 0;
     for (const std::size_t piece : file.pieces)
       bytes += box_bytes(plan.tensors[plan.pieces[piece].tensor], plan.pieces[piece].box);
-    text += fmt::format("  {}  {} pieces, {}\n", file.path, file.pieces.size(), human_bytes(bytes));
+    text += fmt::format("  {}  {}, {}\n", file.path, counted(std::ssize(file.pieces), "piece"), human_bytes(bytes));
   }
   for (const WriteItem& piece : plan.pieces)
     load[static_cast<std::size_t>(piece.writer)] += box_bytes(plan.tensors[piece.tensor], piece.box);

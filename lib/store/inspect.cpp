@@ -1,6 +1,7 @@
 #include "store/inspect.hpp"
 
 #include "base/text.hpp"
+#include "base/words.hpp"
 #include "report/run_curve.hpp"
 #include "report/table.hpp"
 #include "report/terminal.hpp"
@@ -115,7 +116,7 @@ InspectAnswer verify(const std::vector<Path>& checkpoints, VerifyLevel level) {
                 {"defects", Json::array()}};
     answer.text += fmt::format("{}: {}\n", checkpoint.string(),
                                found.defects.empty() ? fmt::format("sound ({})", name_of(level))
-                                                     : fmt::format("{} defects", found.defects.size()));
+                                                     : counted(std::ssize(found.defects), "defect"));
     for (const Defect& defect : found.defects) {
       answer.text += fmt::format("  {}: {}\n", name_of(defect.level), defect.message);
       row["defects"].push_back({{"level", name_of(defect.level)},

@@ -1,7 +1,7 @@
 #include "store/manifest.hpp"
 
 #include "base/error.hpp"
-#include "base/json.hpp"
+#include "base/json_form.hpp"
 #include "base/json_integer.hpp"
 #include "layout/layout_json.hpp"
 #include "store/listed_path.hpp"
@@ -198,7 +198,7 @@ Manifest parse_manifest(const std::string& text, const std::string& origin) {
   } catch (const Error& error) {
     fail(ExitCode::input, "{}: {}", origin, error.what());
   } catch (const nlohmann::json::exception& error) {
-    fail(ExitCode::input, "{}: malformed manifest: {}", origin, error.what());
+    fail(ExitCode::input, "{}: malformed manifest: {}", origin, form_problem(error));
   }
 }
 

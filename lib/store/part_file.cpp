@@ -1,7 +1,7 @@
 #include "store/part_file.hpp"
 
 #include "base/error.hpp"
-#include "base/json.hpp"
+#include "base/json_form.hpp"
 #include "base/json_integer.hpp"
 #include "layout/layout_json.hpp"
 #include "store/box_runs.hpp"
@@ -233,7 +233,7 @@ PartTable read_part_table(const Path& path) {
   } catch (const Error& error) {
     fail(ExitCode::input, "{}: {}", origin, error.what());
   } catch (const nlohmann::json::exception& error) {
-    fail(ExitCode::input, "{}: malformed table: {}", origin, error.what());
+    fail(ExitCode::input, "{}: malformed table: {}", origin, form_problem(error));
   }
 }
 

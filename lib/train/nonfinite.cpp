@@ -1,6 +1,7 @@
 #include "train/nonfinite.hpp"
 
 #include "base/error.hpp"
+#include "base/words.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
 
@@ -37,7 +38,8 @@ EventRecord event_of(const SkippedStep& skipped) {
 void refuse_to_go_on(const SkippedStep& skipped, OnNonfinite policy, const Model& model, Communicator& world) {
   const bool too_many = skipped.in_a_row >= skipped_steps_to_end;
   if (policy == OnNonfinite::stop || too_many) {
-    const std::string before = too_many ? fmt::format(", nor by the {} steps before", skipped.in_a_row - 1) : "";
+    const std::string before =
+        too_many ? fmt::format(", nor by the {} before", counted(skipped.in_a_row - 1, "step")) : "";
     throw AgreedError(Error(ExitCode::numerics, fmt::format("step {}: {}{}", skipped.step, text_of(skipped), before),
                             "lower optimizer.lr, set optimizer.clip_norm, or look at the data of this step"),
                       0);

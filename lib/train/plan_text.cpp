@@ -1,5 +1,6 @@
 // What --dry-run prints and a run says at its start, from the plan alone.
 #include "base/text.hpp"
+#include "base/words.hpp"
 #include "program/dry_run.hpp"
 #include "tensor/precision.hpp"
 #include "train/train_plan.hpp"
@@ -11,9 +12,10 @@ namespace lockstep {
 namespace {
 
 Row model_row(const HfConfig& model) {
-  const std::string text = fmt::format("{}, {} layers, {} channels, {} heads ({} for keys and values), vocabulary {}",
-                                       model.family == Family::gpt2 ? "gpt2" : "llama", model.layers, model.channels,
-                                       model.heads, model.kv_heads, model.vocabulary);
+  const std::string text =
+      fmt::format("{}, {}, {}, {} ({} for keys and values), vocabulary {}",
+                  model.family == Family::gpt2 ? "gpt2" : "llama", counted(model.layers, "layer"),
+                  counted(model.channels, "channel"), counted(model.heads, "head"), model.kv_heads, model.vocabulary);
   return {.section = "network", .key = "architecture", .label = "architecture", .value = text, .text = text};
 }
 
@@ -24,8 +26,9 @@ Row data_row(const TrainConfig& config, const TrainPlan& plan) {
           .key = "epochs",
           .label = "epochs",
           .value = epochs,
-          .text = fmt::format("{:.2f}: {} steps over {} tokens, {} samples an epoch", epochs, config.train.max_steps,
-                              human_count(static_cast<double>(plan.training->tokens())), plan.samples_per_epoch)};
+          .text = fmt::format("{:.2f}: {} over {} tokens, {} an epoch", epochs, counted(config.train.max_steps, "step"),
+                              human_count(static_cast<double>(plan.training->tokens())),
+                              counted(plan.samples_per_epoch, "sample"))};
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "base/clock.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
+#include "base/words.hpp"
 #include "comm/lane.hpp"
 #include "comm/together.hpp"
 #include "exchange/model_folder.hpp"
@@ -218,7 +219,7 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   files.open(world, config, config_yaml, *tokenizer);
   if (world.rank() == 0) {
     if (resumed) output.log().info("goes on from {}", resumed->string());
-    output.log().info("{} threads a rank, {}; this run:\n{}", threads, describe_arithmetic(),
+    output.log().info("{} a rank, {}; this run:\n{}", counted(threads, "thread"), describe_arithmetic(),
                       describe_plan(config, plan));
     files.records().write(run_record(config, plan, output, hosts, threads, start, resumed));
     if (!unexplained.empty()) {

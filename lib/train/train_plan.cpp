@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/words.hpp"
 #include "comm/heartbeat.hpp"
 #include "exchange/model_folder.hpp"
 
@@ -87,10 +88,11 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks) {
   TrainPlan plan;
   plan.ranks = ranks;
   if (config.parallel.dp_replicate && *config.parallel.dp_replicate != ranks) {
-    throw Error(ExitCode::usage,
-                fmt::format("cannot lay out {} ranks as dp_replicate={}: the only axis of this version takes all ranks",
-                            ranks, *config.parallel.dp_replicate),
-                fmt::format("leave parallel.dp_replicate out, or start {} ranks", *config.parallel.dp_replicate));
+    throw Error(
+        ExitCode::usage,
+        fmt::format("cannot lay out {} as dp_replicate={}: the only axis of this version takes all ranks",
+                    counted(ranks, "rank"), *config.parallel.dp_replicate),
+        fmt::format("leave parallel.dp_replicate out, or start {}", counted(*config.parallel.dp_replicate, "rank")));
   }
   plan.mesh = make_mesh("world", {{"dp_replicate", ranks}});
   plan.architecture = describe(read_model_config(config.model));

@@ -3,6 +3,7 @@
 #include "base/hash.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
+#include "base/words.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -73,6 +74,24 @@ BOOST_AUTO_TEST_CASE(durations_and_sizes_read_as_people_write_them) {
 BOOST_AUTO_TEST_CASE(a_misspelt_name_finds_its_neighbour_and_a_strange_one_nothing) {
   BOOST_TEST(nearest("weight_decy", {"lr", "weight_decay"}).value() == "weight_decay");
   BOOST_TEST(!nearest("zebra", {"lr", "weight_decay"}).has_value());
+}
+
+BOOST_AUTO_TEST_CASE(a_name_that_is_far_off_is_no_misspelling) {
+  BOOST_TEST(nearest("wieght", {"weight"}).value() == "weight");  // neighbours exchanged: one edit
+  BOOST_TEST(nearest("ir", {"lr"}).value() == "lr");
+  BOOST_TEST(!nearest("b", {"lr", "a"}).has_value());
+  BOOST_TEST(!nearest("ema", {"eps"}).has_value());
+  BOOST_TEST(!nearest("bf32", {"bf16"}).has_value());
+  BOOST_TEST(!nearest("device", {"decay"}).has_value());
+  BOOST_TEST(nearest("seqence_lenght", {"sequence_length"}).value() == "sequence_length");
+}
+
+BOOST_AUTO_TEST_CASE(counts_are_told_in_singular_and_plural) {
+  BOOST_TEST(counted(1, "rank") == "1 rank");
+  BOOST_TEST(counted(0, "rank") == "0 ranks");
+  BOOST_TEST(counted(2, "batch") == "2 batches");
+  BOOST_TEST(counted(3, "entry") == "3 entries");
+  BOOST_TEST(counted(3, "key") == "3 keys");
 }
 
 BOOST_AUTO_TEST_CASE(invalid_utf8_is_found_at_its_byte) {

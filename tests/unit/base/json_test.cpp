@@ -1,5 +1,5 @@
-#include "base/json.hpp"
 #include "base/error.hpp"
+#include "base/json_form.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -23,6 +23,21 @@ BOOST_AUTO_TEST_CASE(values_that_nest_too_deep_are_refused_with_their_line) {
   std::string row = "[";
   for (int i = 0; i < 1000; ++i) row += "[],";
   BOOST_TEST(parse_json(row + "[]]", "x").size() == 1001);
+}
+
+BOOST_AUTO_TEST_CASE(a_value_of_the_wrong_form_is_explained_in_our_words) {
+  const auto problem = [](const auto& use) {
+    try {
+      use();
+      return std::string();
+    } catch (const nlohmann::json::exception& error) {
+      return form_problem(error);
+    }
+  };
+  const Json json = parse_json(R"({"a": 5, "b": [1]})", "x");
+  BOOST_TEST(problem([&] { (void)json.at("shape"); }) == "the key 'shape' is missing");
+  BOOST_TEST(problem([&] { (void)json.at("a").get<std::string>(); }) == "a value is number where string is expected");
+  BOOST_TEST(problem([&] { (void)json.at("b").at(3); }) == "a value has not the form that it must have");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

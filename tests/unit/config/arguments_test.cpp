@@ -49,6 +49,10 @@ BOOST_AUTO_TEST_CASE(lists_are_json_or_repeated_values_and_replace_those_of_file
              boost::test_tools::per_element());
   BOOST_TEST(names({"--all.names", "[]"}).empty());
   BOOST_TEST(parse({"--all.pair", "7", "--all.pair", "8"}).config.all.pair[1] == 8);
+  for (const char* const pair : {"0.9,0.95", "(0.9, 0.95)", "0.9 0.95"}) {
+    BOOST_TEST(problem({"--all.pair", pair}) ==
+               fmt::format("command line: all.pair: \"{}\" is not a list: did you mean \"[0.9, 0.95]\"?", pair));
+  }
   BOOST_TEST(problem({"--all.pair", "[1, 2, 3]"}) == "command line: all.pair: 3 values are given, 2 are expected");
 }
 
@@ -80,6 +84,8 @@ BOOST_AUTO_TEST_CASE(unknown_options_are_refused_with_a_suggestion_and_their_val
   BOOST_TEST(problem({"--count", "5"}).find("did you mean --all.count?") != std::string::npos);
   BOOST_TEST(problem({"--dry-rnu"}) == "command line: unknown option --dry-rnu: did you mean --dry-run?");
   BOOST_TEST(problem({"--all"}) == "command line: all is a section: name one of its options, as in --all.KEY VALUE");
+  BOOST_TEST(problem({"--counts", "5", "--all.count", "13"}) ==
+             "command line: unknown option --counts: did you mean --all.count?");
   BOOST_TEST(problem({"-x"}) == "command line: unknown option -x");
   BOOST_TEST(problem({"--all.cou", "5"}).find("unknown option --all.cou") != std::string::npos);  // no abbreviation
 }

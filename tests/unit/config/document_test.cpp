@@ -77,6 +77,10 @@ BOOST_AUTO_TEST_CASE(each_wrong_value_is_named_with_its_place_and_what_is_expect
   BOOST_TEST(yaml_problem("all:\n  count: \"7\"\n") ==
              "c.yaml:2: all.count: \"7\" is in quotes, so it is text; a whole number is expected");
   BOOST_TEST(yaml_problem("all:\n  word: [a]\n") == "c.yaml:2: all.word: a list is given where text is expected");
+  BOOST_TEST(yaml_problem("all:\n  pair: 0.9,0.95\n") ==
+             "c.yaml:2: all.pair: \"0.9,0.95\" is not a list: did you mean \"[0.9, 0.95]\"?");
+  BOOST_TEST(yaml_problem("all:\n  limit: none\n") ==
+             "c.yaml:2: all.limit: \"none\" is not a number: did you mean null?");
   BOOST_TEST(yaml_problem("all:\n  pair: [1]\n") == "c.yaml:2: all.pair: 1 value is given, 2 are expected");
   BOOST_TEST(yaml_problem("all:\n  pair: [1, x]\n") == "c.yaml:2: all.pair.1: \"x\" is not a number");
   BOOST_TEST(yaml_problem("all:\n  time: soon\n") ==
@@ -93,6 +97,9 @@ BOOST_AUTO_TEST_CASE(an_unknown_key_is_refused_with_a_suggestion) {
   BOOST_TEST(yaml_problem("count: 1\n") == "c.yaml:1: unknown key \"count\": did you mean \"all.count\"?");
   BOOST_TEST(yaml_problem("all.count: 1\n") ==
              "c.yaml:1: in a file, \"all.count\" is written as \"count\" below \"all:\"");
+  BOOST_TEST(yaml_problem("al:\n  count: 1\n") == "c.yaml:1: unknown key \"al\": did you mean \"all\"?");
+  BOOST_TEST(yaml_problem("all:\n  pain: 1\n") == "c.yaml:2: unknown key \"all.pain\": did you mean \"all.pair\"?");
+  BOOST_TEST(yaml_problem("all:\n  coat: 1\n") == "c.yaml:2: unknown key \"all.coat\"");  // two letters of four
   BOOST_TEST(yaml_problem("zebra_crossing: 1\n") == "c.yaml:1: unknown key \"zebra_crossing\"");
   BOOST_TEST(yaml_problem("all: 3\n") == "c.yaml:1: \"all\" is a section: \"3\" is given where its keys are expected");
 }

@@ -43,6 +43,133 @@ BOOST_AUTO_TEST_CASE(what_a_run_cannot_do_without_is_asked_for_at_once) {
   BOOST_TEST(train_problem({}).empty());
 }
 
+BOOST_AUTO_TEST_CASE(words_of_other_trainers_are_answered_with_ours) {
+  const std::vector<std::pair<std::string, std::string>> words{
+      {"learning_rate", "optimizer.lr"},
+      {"learning-rate", "optimizer.lr"},
+      {"train.lr", "optimizer.lr"},
+      {"optim.lr", "optimizer.lr"},
+      {"weight_decay", "optimizer.weight_decay"},
+      {"adam_beta2", "optimizer.betas"},
+      {"max_grad_norm", "optimizer.clip_norm"},
+      {"batch_size", "train.global_batch"},
+      {"per_device_train_batch_size", "train.micro_batch"},
+      {"max_iters", "train.max_steps"},
+      {"num_train_epochs", "train.max_steps"},
+      {"output_dir", "train.run_dir"},
+      {"gradient_checkpointing", "train.recompute"},
+      {"warmup_iters", "schedule.warmup_steps"},
+      {"lr_scheduler_type", "schedule.name"},
+      {"seq_length", "data.sequence_length"},
+      {"block_size", "data.sequence_length"},
+      {"data.seq_len", "data.sequence_length"},
+      {"mixed_precision", "precision.dtype"},
+      {"model_name_or_path", "model.path"},
+      {"eval_interval", "eval.every"},
+      {"save_steps", "checkpoint.every"},
+      {"save_total_limit", "checkpoint.keep_last"},
+      {"resume_from_checkpoint", "checkpoint.resume"},
+      {"logging_steps", "log.every"},
+      {"max_new_tokens", "sample.max_tokens"},
+      {"optimizer.weight_deacy", "optimizer.weight_decay"},
+      {"optmizer.lr", "optimizer.lr"},
+  };
+  for (const auto& [word, meant] : words) {
+    BOOST_TEST(train_problem({"--" + word, "7"}) ==
+               fmt::format("command line: unknown option --{}: did you mean --{}?", word, meant));
+  }
+  // Nothing that is only remotely alike.
+  for (const char* const word : {"optimizer.ema", "train.zeal", "log.even_odd", "tensor_parallel", "fsdp"}) {
+    BOOST_TEST(train_problem({std::string("--") + word}) == fmt::format("command line: unknown option --{}", word));
+  }
+  Files files;
+  files.write("w.yaml", "training:\n  max_steps: 10\n");
+  BOOST_TEST(message_of<TrainConfig>({"w.yaml"}).find("unknown key \"training\": did you mean \"train\"?") !=
+             std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(values_of_other_trainers_are_answered_with_ours) {
+  const auto meant = [](const char* const option, const char* const value) {
+    const std::string text = train_problem({std::string("--") + option, value});
+    const std::size_t found = text.find("did you mean \"");
+    return found == std::string::npos ? text : text.substr(found + 14);
+  };
+  BOOST_TEST(meant("precision.dtype", "float32") == "fp32\"?");
+  BOOST_TEST(meant("precision.dtype", "BFloat16") == "bf16\"?");
+  BOOST_TEST(meant("precision.dtype", "torch.float64") == "fp64\"?");
+  BOOST_TEST(meant("optimizer.name", "AdamW") == "adamw\"?");
+  BOOST_TEST(meant("schedule.name", "cosine_with_warmup") == "cosine\"?");
+  BOOST_TEST(meant("train.recompute", "full") == "block\"?");
+  BOOST_TEST(meant("train.recompute", "off") == "none\"?");
+  BOOST_TEST(meant("precision.dtype", "int8").ends_with("is not one of fp32, fp64, bf16"));
+  BOOST_TEST(meant("optimizer.betas", "0.9,0.95") == "[0.9, 0.95]\"?");
+}
+
+BOOST_AUTO_TEST_CASE(a_misspelt_option_is_not_missing_as_well) {
+  Files files;
+  files.write("t.yaml",
+              "model: {config: m.json}\ndata: {pth: d, sequence_length: 8}\ntrian: {run_dir: r, max_steps: 10, "
+              "global_batch: 4}\n");
+  BOOST_TEST(message_of<TrainConfig>({"t.yaml"}) ==
+             "2 problems in the configuration\nt.yaml:2: unknown key \"data.pth\": did you mean \"data.path\"?\n"
+             "t.yaml:3: unknown key \"trian\": did you mean \"train\"?");
+  files.write("u.yaml",
+              "model: {config: m.json}\ndata: {path: d}\nzzz: 1\ntrain: {run_dir: r, max_steps: 10, "
+              "global_batch: 4}\n");
+  const std::string both = message_of<TrainConfig>({"u.yaml"});
+  BOOST_TEST(both.find("unknown key \"zzz\"") < both.find("data.sequence_length is needed"));
+}
+
+BOOST_AUTO_TEST_CASE(a_preset_that_is_turned_to_constant_says_what_else_to_type) {
+  BOOST_TEST(
+      train_problem({"--schedule.name", "constant", "--schedule.min_lr", "1e-5", "--schedule.decay_steps", "5"}) ==
+      "a constant schedule does not decay, so that schedule.decay_steps and schedule.min_lr would have no effect: "
+      "add --schedule.decay_steps null --schedule.min_lr 0");
+  BOOST_TEST(train_problem({"--schedule.name", "constant", "--schedule.decay_steps", "5"})
+                 .ends_with("so that schedule.decay_steps would have no effect: add --schedule.decay_steps null"));
+  Files files;
+  files.write("c.yaml", minimal + "schedule: {min_lr: 1e-5, decay_steps: 7}\n");
+  BOOST_TEST(message_of<TrainConfig>({"c.yaml", "--schedule.name", "constant", "--schedule.decay_steps", "null",
+                                      "--schedule.min_lr", "0"}) == "");
+}
+
+template <class Config>
+void every_count_has_a_range() {
+  Config config;
+  Declaration declaration;
+  describe(declaration, config);
+  for (const Option& option : declaration.options()) {
+    const bool seed = option.path.ends_with("seed");  // any number will do
+    if (option.type.kind != OptionType::Kind::integer || seed) continue;
+    BOOST_TEST((option.facts.min && option.facts.max), option.path);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(counts_have_a_least_and_a_largest_value) {
+  every_count_has_a_range<TrainConfig>();
+  every_count_has_a_range<PrepareConfig>();
+  every_count_has_a_range<InspectConfig>();
+  every_count_has_a_range<ReshardConfig>();
+  every_count_has_a_range<FinalizeConfig>();
+  BOOST_TEST(train_problem({"--train.global_batch", "9223372036854775807"}) ==
+             "command line: train.global_batch: 9223372036854775807 is out of range: it must be from 1 to 2147483647");
+  BOOST_TEST(train_problem({"--checkpoint.ranks_per_file", "2147483648"}).find("out of range") != std::string::npos);
+  BOOST_TEST(train_problem({"--train.threads", "1e8"}).find("it must be from 1 to 4096") != std::string::npos);
+  BOOST_TEST(message_of<ReshardConfig>({"c", "-o", "o", "--to", "4"}).find("did you mean \"parts=4\"?") !=
+             std::string::npos);
+  BOOST_TEST(message_of<ReshardConfig>({"c", "-o", "o", "--to", "parts=2147483648"}).find("from 1 to 2147483647") !=
+             std::string::npos);
+  const std::string help = *parse_command_line<TrainConfig>({"--help"}).answer;
+  BOOST_TEST(help.find("2147483647") == std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(unions_are_spelled_in_help) {
+  const std::string help = *parse_command_line<PrepareConfig>({"--help"}).answer;
+  BOOST_TEST(help.find("--data.validation hash:FRACTION|tail:FRACTION|none") != std::string::npos);
+  BOOST_TEST(parse_command_line<TrainConfig>({"--help"}).answer->find("--train.max_time DURATION ") !=
+             std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(contradictions_are_refused_with_both_options_named) {
   BOOST_TEST(train_problem({"--model.path", "w"}).find("both name a network") != std::string::npos);
   BOOST_TEST(train_problem({"--model.path", "w"}).find("(model.config from c.yaml:1)") != std::string::npos);

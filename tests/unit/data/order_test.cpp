@@ -29,7 +29,7 @@ BOOST_AUTO_TEST_CASE(windows_share_their_border_token_and_use_every_label_that_f
 BOOST_AUTO_TEST_CASE(a_stream_shorter_than_a_window_is_refused_with_its_numbers) {
   BOOST_CHECK_EXCEPTION(SampleWindows(64, 64), Error, [](const Error& error) {
     return error.code() == ExitCode::input &&
-           std::string(error.what()) == "64 tokens are too few for a sample of 64 tokens and its last label";
+           std::string(error.what()) == "the split has 64 tokens: too few for a sample of 64 tokens and its last label";
   });
 }
 

@@ -1,0 +1,143 @@
+#include "config/synonyms.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+namespace lockstep {
+
+namespace {
+
+struct Synonyms {
+  std::string_view meant;
+  std::string_view words;  // in lower case, between blanks
+};
+
+constexpr std::array<Synonyms, 47> options{{
+    {"model.config", " model_config architecture arch config_path config_name "},
+    {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
+    {"model.dropout", " hidden_dropout dropout_rate attention_dropout attn_dropout resid_pdrop "},
+    {"data.path", " data_path data_dir dataset dataset_path dataset_dir dataset_name train_data train_data_path "},
+    {"data.train_split", " train_split_name training_split "},
+    {"data.validation_split", " eval_split val_split test_split valid_split "},
+    {"data.sequence_length",
+     " seq_length seq_len sequence_len seqlen max_seq_len max_seq_length max_sequence_length block_size block_len "
+     "context_length context_len context_size ctx_len n_ctx max_length model_max_length "},
+    {"data.shuffle", " shuffle_data dataloader_shuffle "},
+    {"data.isolate_documents", " reset_attention_mask document_masking intra_document_masking "},
+    {"parallel.dp_replicate",
+     " dp dp_size data_parallel data_parallel_size ddp world_size num_gpus num_processes nproc_per_node ranks "
+     "num_ranks "},
+    {"precision.dtype",
+     " precision mixed_precision torch_dtype params_dtype param_dtype bf16 fp16 fp32 amp autocast data_type "},
+    {"optimizer.name", " optim optimizer_name optimizer_type optim_name "},
+    {"optimizer.lr", " learning_rate max_lr peak_lr base_lr lr_max initial_lr "},
+    {"optimizer.betas", " beta1 beta2 adam_beta1 adam_beta2 adam_betas beta "},
+    {"optimizer.eps", " epsilon adam_eps adam_epsilon "},
+    {"optimizer.weight_decay", " wd adam_weight_decay l2 weight_decay_rate "},
+    {"optimizer.clip_norm",
+     " grad_clip clip_grad max_grad_norm grad_clip_norm clip_grad_norm gradient_clipping gradient_clip_val "
+     "gradient_clip max_norm "},
+    {"optimizer.groups", " param_groups parameter_groups optimizer_groups "},
+    {"optimizer.decay_exclude", " no_decay no_weight_decay weight_decay_exclude "},
+    {"schedule.name",
+     " scheduler lr_scheduler lr_scheduler_type scheduler_type lr_schedule lr_decay_style decay_lr lr_decay "},
+    {"schedule.warmup_steps",
+     " warmup warmup_iters lr_warmup_iters lr_warmup_steps num_warmup_steps warmup_ratio warmup_iterations "},
+    {"schedule.decay_steps", " lr_decay_iters decay_iters lr_decay_steps num_decay_steps "},
+    {"schedule.min_lr", " lr_min final_lr end_lr eta_min minimum_lr min_learning_rate lr_end "},
+    {"train.run_dir", " out_dir output_dir save_dir run_name default_root_dir logging_dir work_dir "},
+    {"train.max_steps",
+     " max_iters train_iters num_iters iters iterations num_iterations max_iterations num_steps steps total_steps "
+     "num_train_steps train_steps training_steps epochs num_epochs max_epochs num_train_epochs "},
+    {"train.global_batch",
+     " batch_size global_batch_size train_batch_size total_batch_size effective_batch_size bs batch "},
+    {"train.micro_batch",
+     " micro_batch_size per_device_train_batch_size per_device_batch_size device_batch_size "
+     "gradient_accumulation_steps "
+     "gradient_accumulation grad_accum accumulate_grad_batches accumulation_steps "},
+    {"train.recompute",
+     " activation_checkpointing gradient_checkpointing checkpoint_activations recompute_activations "
+     "recompute_granularity "},
+    {"train.seed", " random_seed manual_seed rng_seed seed_everything "},
+    {"train.threads", " num_threads omp_num_threads cpu_threads "},
+    {"train.max_time", " time_limit max_duration exit_duration_in_mins wall_time walltime "},
+    {"train.watchdog", " timeout ddp_timeout nccl_timeout distributed_timeout_minutes "},
+    {"train.device", " accelerator device_type "},
+    {"eval.every", " eval_interval eval_steps eval_every evaluation_interval val_interval val_check_interval "},
+    {"eval.batches", " eval_iters eval_batches limit_val_batches num_eval_batches val_batches "},
+    {"sample.max_tokens", " max_new_tokens max_gen_len "},
+    {"checkpoint.every",
+     " save_interval save_steps save_every checkpoint_interval checkpoint_every ckpt_interval checkpoint_freq "},
+    {"checkpoint.keep_last", " save_total_limit keep keep_checkpoints max_checkpoints save_top_k "},
+    {"checkpoint.resume",
+     " resume resume_from resume_from_checkpoint auto_resume load load_checkpoint ckpt_path restore "},
+    {"log.every", " log_interval logging_steps log_every log_every_n_steps log_steps log_freq print_every "},
+    {"log.tensorboard", " use_tensorboard tensorboard_dir report_to logger "},
+    {"data.text_field", " json_key json_keys text_key text_column "},
+    {"data.validation", " val_fraction validation_fraction validation_size test_size val_size valid_fraction "},
+    {"data.tokenizer", " tokenizer_path tokenizer_name tokenizer_type tokenizer_model tokenizer_file "},
+    {"output", " output_dir out out_dir output_path output_prefix save_dir "},
+    {"recipe", " quant quantize quantization quantization_method scheme "},
+    {"threads", " workers num_workers num_proc jobs n_jobs processes "},
+}};
+
+constexpr std::array<Synonyms, 10> sections{{
+    {"model", " network architecture "},
+    {"data", " dataset datasets data_config "},
+    {"parallel", " parallelism distributed parallel_config mesh "},
+    {"optimizer", " optim optimization adamw adam "},
+    {"schedule", " scheduler lr_scheduler lr_schedule learning_rate "},
+    {"train", " training trainer run training_args "},
+    {"eval", " evaluation validation val "},
+    {"sample", " sampling generation generate "},
+    {"checkpoint", " checkpoints checkpointing ckpt save saving "},
+    {"log", " logging logger logs wandb "},
+}};
+
+constexpr std::array<Synonyms, 10> choices{{
+    {"fp32", " float32 float f32 single 32 32-true full_precision torch.float32 "},
+    {"bf16", " bfloat16 bfloat b16 bf16-mixed bf16-true float16 fp16 half 16 torch.bfloat16 "},
+    {"fp64", " float64 double f64 64 torch.float64 "},
+    {"adamw", " adam adam_w adamw_torch fused_adam fusedadam adamw_torch_fused "},
+    {"cosine", " cos cosine_annealing cosineannealing cosine_with_warmup cosineannealinglr "},
+    {"linear", " lin linear_with_warmup linearlr "},
+    {"constant", " const constant_with_warmup none flat "},
+    {"block", " full selective layer true yes on "},
+    {"none", " off no false null "},
+    {"cpu", " gloo host "},
+}};
+
+std::string lower(std::string_view text) {
+  std::string result;
+  for (const char c : text) result += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return result;
+}
+
+template <std::size_t count>
+std::vector<std::string_view> meant_by(std::string_view word, const std::array<Synonyms, count>& table) {
+  std::vector<std::string_view> found;
+  if (word.empty() || word.find(' ') != std::string_view::npos) return found;
+  const std::string between_blanks = " " + lower(word) + " ";
+  for (const Synonyms& synonyms : table) {
+    if (synonyms.words.find(between_blanks) != std::string_view::npos) found.push_back(synonyms.meant);
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::string_view> options_meant_by(std::string_view key) {
+  std::string name(key);
+  std::ranges::replace(name, '-', '_');
+  return meant_by(name, options);
+}
+
+std::string_view section_meant_by(std::string_view name) {
+  const std::vector<std::string_view> found = meant_by(name, sections);
+  return found.empty() ? std::string_view() : found.front();
+}
+
+std::vector<std::string_view> choices_meant_by(std::string_view value) { return meant_by(value, choices); }
+
+}  // namespace lockstep
