@@ -44,7 +44,7 @@ test-full: $(BUILD)/build.ninja  ## everything, campaigns included
 format:  ## rewrite the C++ sources as .clang-format says (needs setup-test; the tests check it)
 	find lib man tests tools -name '*.[ch]pp' -exec deps/python/bin/clang-format -i {} +
 
-bench: $(BUILD)/build.ninja  ## a training step against tuned PyTorch (needs setup-test)
+bench: $(BUILD)/build.ninja  ## every benchmark once, against tuned PyTorch and other baselines (needs setup-test)
 	meson test -C $(BUILD) --benchmark --verbose
 
 docs: $(BUILD)/build.ninja  ## manual pages and completions, from the declarations, into build/man

@@ -1,8 +1,10 @@
-"""bench.py [--rounds N] [--only CASE]: milliseconds of a training step against tuned PyTorch eager of the same wheel, the same threads,
-the same run. Rounds are interleaved; the figure is the minimum of a round's median, because a shared machine only ever adds time.
-Prints one JSON line a case and a table; needs what `make setup-test` installs."""
+"""bench.py [--rounds N] [--only CASE] [--dtype TYPE] [--record FILE]: milliseconds of a training step against tuned PyTorch of the same
+wheel, eager and through torch.compile, on the same threads in the same run. Rounds are interleaved; the figure is the minimum of a
+round's median, because a shared machine only ever adds time. Prints one JSON line a case and a table, and appends the lines to FILE
+(see results/ and compare); needs what `make setup-test` installs."""
 
 import argparse
+import datetime
 import json
 import os
 import pathlib
@@ -31,9 +33,29 @@ TUNED = {   # what makes eager fair: memory that is never given back, huge pages
 }
 
 
-def torch_step(config, batch, length, dtype, steps, threads, ranks=1):
+FAMILIES = [("amx_tile", "AMX"), ("avx512f", "AVX-512"), ("avx2", "AVX2")]   # what the processor multiplies with, the best first
+
+
+def processor():
+    """Family and name of this machine's processor, and its cores."""
+    words = {}
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        words.setdefault(name.strip(), value.strip())
+    flags = set(words.get("flags", "").split())
+    family = next((name for flag, name in FAMILIES if flag in flags), "other")
+    return {"family": family, "processor": words.get("model name", "unknown"), "cores": os.cpu_count()}
+
+
+def commit():
+    told = subprocess.run(["git", "-C", str(SOURCE), "describe", "--always", "--dirty"], capture_output=True, text=True)
+    return told.stdout.strip() or "unknown"
+
+
+def torch_step(config, batch, length, dtype, steps, threads, ranks=1, compiled=False):
     command = [sys.executable, str(SOURCE / "tests/bench/torch_step.py"), str(config), "--batch", str(batch), "--length", str(length),
                "--dtype", dtype, "--steps", str(steps), "--threads", str(threads), "--ranks", str(ranks)]
+    command += ["--compile"] if compiled else []
     out = subprocess.run(command, check=True, capture_output=True, text=True, env=dict(os.environ, **TUNED)).stdout
     return json.loads(out)["step_ms"]
 
@@ -53,7 +75,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", choices=CASES)
+    parser.add_argument("--dtype", choices=["fp32", "bf16"])
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--record", type=pathlib.Path)
     settings = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -69,18 +93,27 @@ def main():
             config = folder / f"{name}.json"
             vocabulary = max(model["vocab_size"], 128)   # the text above may use more characters than Shakespeare's 65
             config.write_text(json.dumps(dict(model, vocab_size=vocabulary)))
-            for dtype in ["fp32", "bf16"]:
-                ours, theirs = [], []
+            for dtype in [settings.dtype] if settings.dtype else ["fp32", "bf16"]:
+                job = (config, batch, length, dtype, steps, settings.threads)
+                times = {"torch": [], "compile": [], "lockstep": []}
                 for _ in range(settings.rounds):
-                    theirs.append(statistics.median(torch_step(config, batch, length, dtype, steps, settings.threads)[2:]))
-                    ours.append(statistics.median(lockstep_step(folder, config, batch, length, dtype, steps, settings.threads)[2:]))
-                row = {"case": name, "dtype": dtype, "B": batch, "T": length, "threads": settings.threads, "rounds": settings.rounds,
-                       "torch_ms": round(min(theirs), 2), "lockstep_ms": round(min(ours), 2), "ratio": round(min(theirs) / min(ours), 2)}
+                    times["torch"].append(statistics.median(torch_step(*job)[2:]))
+                    times["compile"].append(statistics.median(torch_step(*job, compiled=True)[2:]))
+                    times["lockstep"].append(statistics.median(lockstep_step(folder, *job)[2:]))
+                best = {name: min(values) for name, values in times.items()}
+                row = {"date": datetime.date.today().isoformat(), "commit": commit(), **processor(),
+                       "command": " ".join(["tests/bench/bench.py", *sys.argv[1:]]), "case": name, "dtype": dtype, "B": batch, "T": length,
+                       "threads": settings.threads, "rounds": settings.rounds, **{f"{key}_ms": round(ms, 2) for key, ms in best.items()},
+                       "ratio": round(best["torch"] / best["lockstep"], 2), "compile_ratio": round(best["compile"] / best["lockstep"], 2)}
                 print(json.dumps(row), flush=True)
                 rows.append(row)
-    print("\ncase   dtype   PyTorch eager, tuned   Lockstep   ratio")
+                if settings.record:
+                    with settings.record.open("a") as file:
+                        file.write(json.dumps(row) + "\n")
+    print("\ncase   dtype   PyTorch eager, tuned   torch.compile   Lockstep   of eager   of compile")
     for row in rows:
-        print(f"{row['case']:6} {row['dtype']:6} {row['torch_ms']:17.1f} ms {row['lockstep_ms']:7.1f} ms {row['ratio']:6.2f}x")
+        print(f"{row['case']:6} {row['dtype']:6} {row['torch_ms']:18.1f} ms {row['compile_ms']:12.1f} ms {row['lockstep_ms']:7.1f} ms"
+              f" {row['ratio']:9.2f}x {row['compile_ratio']:11.2f}x")
 
 
 if __name__ == "__main__":

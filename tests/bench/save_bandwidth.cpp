@@ -168,12 +168,11 @@ Saved save_once(Communicator& ranks, State& state, const Path& run) {
   return saved;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+void measure(const Path& folder, int rounds) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error))
+    fail(ExitCode::storage, "cannot measure saves in {}: no such folder", folder.string());
   keep_memory();
-  const Path folder(argv[1]);
   State state;
   const c10::DataPtr buffer = c10::GetCPUAllocator()->allocate(request_bytes);
   std::memset(buffer.get(), 5, request_bytes);
@@ -181,7 +180,7 @@ int main(int argc, char** argv) {
   constexpr std::size_t raw_threads = 3;
   double raw = 1e9, raw_buffer = 1e9, computing = 1e9;
   Saved best;
-  for (int round = 0; round < std::atoi(argv[2]); ++round) {
+  for (int round = 0; round < rounds; ++round) {
     raw = std::min(raw, raw_write(folder / "raw", requests_of(state), raw_threads));
     const Path run = folder / fmt::format("run-{}", round);
     const Saved saved = save_once(*ranks, state, run);
@@ -206,5 +205,20 @@ int main(int argc, char** argv) {
                      {"of_raw", raw / best.seconds},
                      {"of_raw_one_buffer", raw_buffer / best.seconds}};
   std::printf("%s\n", to_text(line).c_str());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: save-bandwidth FOLDER ROUNDS\n");
+    return static_cast<int>(ExitCode::usage);
+  }
+  try {
+    measure(argv[1], std::atoi(argv[2]));
+  } catch (const Error& error) {
+    std::fprintf(stderr, "save-bandwidth: %s\n", error.what());
+    return static_cast<int>(error.code());
+  }
   return 0;
 }

@@ -1,7 +1,8 @@
-"""system.py: what surrounds a step, each against a baseline in the same run: two ranks of one thread against one rank of two, and the same
-of PyTorch (DistributedDataParallel over gloo); start-up against a bare MPI and LibTorch program; saving against raw O_DIRECT writes;
+"""system.py [--rounds N] [WORD …]: what surrounds a step, each against a baseline in the same run: two ranks of one thread against one rank of two, and the same
+of PyTorch (DistributedDataParallel over gloo, eager and through torch.compile); start-up against a bare MPI and LibTorch program; saving against raw O_DIRECT writes;
 tokenizing in MB/s. Prints one JSON line a figure; with words (parallel, start-up, saving, tokenizing) only those."""
 
+import argparse
 import json
 import os
 import pathlib
@@ -18,7 +19,6 @@ os.environ.setdefault("LOCKSTEP_BUILD", str(BUILD))
 os.environ.setdefault("LOCKSTEP_SOURCE", str(SOURCE))
 from lockstep_testing import token_stream  # noqa: E402
 
-ROUNDS = 5
 DATA = next((place for place in [pathlib.Path(os.environ.get("LOCKSTEP_DATA", "absent")), SOURCE.parent / "shared/data"] if place.exists()), None)
 
 
@@ -49,30 +49,34 @@ def show(name, **figures):
     print(json.dumps({"figure": name, **{key: round(value, 3) if isinstance(value, float) else value for key, value in figures.items()}}), flush=True)
 
 
-def data_parallel(folder, name, config, batch, steps):
-    best, theirs = {}, {}
-    for _ in range(ROUNDS):
+def data_parallel(folder, rounds, name, config, batch, steps):
+    best, theirs, compiled = {}, {}, {}
+    for _ in range(rounds):
         for ranks, threads in [(1, 2), (2, 1)]:
             middle = statistics.median(torch_step(config, batch, 64, "fp32", steps, threads, ranks)[2:])
             theirs[ranks] = min(theirs.get(ranks, 1e9), middle)
+            middle = statistics.median(torch_step(config, batch, 64, "fp32", steps, threads, ranks, compiled=True)[2:])
+            compiled[ranks] = min(compiled.get(ranks, 1e9), middle)
             place, command = train(folder, config, "--data.sequence_length", 64, "--train.global_batch", batch, "--train.max_steps", steps, "--log.every",
                                    1, "--checkpoint.at_end", "false", "--train.threads", threads)
             run(ranks, *command, threads=threads)
             best[ranks] = min(best.get(ranks, 1e9), statistics.median([r["step_ms"] for r in records(place, "step")][2:]))
     show(f"data parallel, {name}", one_rank_two_threads_ms=best[1], two_ranks_one_thread_ms=best[2], ratio=best[1] / best[2],
-         torch_one_process_two_threads_ms=theirs[1], torch_ddp_two_processes_one_thread_ms=theirs[2], torch_ratio=theirs[1] / theirs[2])
+         torch_one_process_two_threads_ms=theirs[1], torch_ddp_two_processes_one_thread_ms=theirs[2], torch_ratio=theirs[1] / theirs[2],
+         compile_one_process_two_threads_ms=compiled[1], compile_ddp_two_processes_one_thread_ms=compiled[2],
+         compile_ratio=compiled[1] / compiled[2])
 
 
-def start_up(folder, config):
+def start_up(folder, rounds, config):
     bare, ours = [], []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         bare.append(run(8, BUILD / "tests/bench/bare-start"))
         _, command = train(folder, config, "--data.sequence_length", 64, "--train.global_batch", 8, "--train.max_steps", 1, "--checkpoint.at_end", "false")
         ours.append(run(8, *command))
     show("start-up of 8 ranks to the end of one step", bare_s=min(bare), train_s=min(ours), ratio=min(ours) / min(bare))
 
 
-def saving(folder, config):
+def saving(folder, rounds, config):
     place, command = train(folder, config, "--data.sequence_length", 64, "--train.global_batch", 2, "--train.max_steps", 3, "--checkpoint.every", 1)
     run(1, *command, threads=2)
     saves = records(place, "checkpoint")
@@ -85,7 +89,7 @@ def saving(folder, config):
         raw.append(saves[0]["bytes"] // (16 << 20) * (16 << 20) / (time.monotonic() - start) / 1e9)
         (folder / "raw").unlink()
     show("saving of GPT-2 124M in train, one rank", bytes=saves[0]["bytes"], save_gb_per_s=ours, raw_o_direct_gb_per_s=max(raw), ratio=ours / max(raw))
-    alone = subprocess.run([BUILD / "tests/bench/save-bandwidth", folder, str(ROUNDS)], check=True, capture_output=True, text=True).stdout
+    alone = subprocess.run([BUILD / "tests/bench/save-bandwidth", folder, str(rounds)], check=True, capture_output=True, text=True).stdout
     show("saving of its size and shapes, nothing else running", **json.loads(alone))
 
 
@@ -128,6 +132,11 @@ def tokenizing(folder):
 
 
 def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("words", nargs="*", metavar="WORD", help="parallel, start-up, saving, tokenizing")
+    settings = parser.parse_args()
+    rounds = settings.rounds
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "text.txt").write_text("To be, or not to be: that is the question.\n" * 8000)
@@ -137,12 +146,12 @@ def main():
         small.write_text(json.dumps(SMALL))
         large.write_text(json.dumps(GPT2_124M))
         figures = {
-            "parallel": lambda: (data_parallel(folder, "small recipe", small, 12, 60), data_parallel(folder, "GPT-2 124M", large, 4, 8)),
-            "start-up": lambda: start_up(folder, small),
-            "saving": lambda: saving(folder, large),
+            "parallel": lambda: (data_parallel(folder, rounds, "small recipe", small, 12, 60), data_parallel(folder, rounds, "GPT-2 124M", large, 4, 8)),
+            "start-up": lambda: start_up(folder, rounds, small),
+            "saving": lambda: saving(folder, rounds, large),
             "tokenizing": lambda: tokenizing(folder),
         }
-        for name in sys.argv[1:] or figures:
+        for name in settings.words or figures:
             figures[name]()
 
 

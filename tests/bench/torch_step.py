@@ -1,6 +1,7 @@
 """torch_step.py CONFIG.json --batch B --length T --dtype fp32|bf16 --steps N: the baseline. One training step (forward, loss, backward,
 clip by norm, AdamW) of a GPT-2 in plain PyTorch eager, tuned: fused attention and optimizer, flush-to-zero, real initialisation.
-With --ranks R as many processes train by DistributedDataParallel over gloo, each on its share of the batch. The caller sets the
+With --compile the model goes through torch.compile. With --ranks R as many processes train by DistributedDataParallel over gloo, each
+on its share of the batch. The caller sets the
 allocator's environment (see bench.py). Prints one JSON object with the milliseconds of each step, on the first rank."""
 
 import argparse
@@ -62,6 +63,7 @@ def main():
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--compile", action="store_true")
     settings = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if settings.ranks == 1:
@@ -82,6 +84,8 @@ def train(rank, settings, meeting):
         torch.distributed.init_process_group("gloo", init_method=meeting.as_uri(), rank=rank, world_size=settings.ranks)
         settings.batch //= settings.ranks
     forward = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True) if meeting else model
+    if settings.compile:
+        forward = torch.compile(forward)
     data = torch.randint(config["vocab_size"], (64, settings.batch, settings.length + 1))
     times = []
     for step in range(settings.steps):

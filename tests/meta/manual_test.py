@@ -159,3 +159,17 @@ def test_every_box_of_the_launcher_that_the_manual_quotes_is_one_of_open_mpi():
         raise unittest.SkipTest("Open MPI's texts are not in /usr/share/openmpi")
     assert len(boxes) >= 5
     assert not [box for box in boxes if box not in known]
+
+
+def test_the_table_of_speed_is_what_the_recorded_results_say(tmp):
+    shown = subprocess.run([SOURCE / "tests/bench/compare", "--manual"], check=True, capture_output=True, text=True).stdout
+    assert shown in sources()["lockstep-performance(7)"], "replace the table by the output of tests/bench/compare --manual"
+
+
+def test_two_files_of_results_are_compared_case_by_case(tmp):
+    lines = [{"case": "small", "dtype": "fp32", "lockstep_ms": 30.0, "ratio": 1.4}, {"case": "small", "dtype": "fp32", "lockstep_ms": 20.0,
+                                                                                    "ratio": 2.1, "compile_ratio": 2.0}]
+    for name, line in zip(["old", "new"], lines):
+        (tmp / name).write_text(json.dumps(line) + "\n")
+    shown = subprocess.run([SOURCE / "tests/bench/compare", tmp / "old", tmp / "new"], check=True, capture_output=True, text=True).stdout
+    assert shown.splitlines()[1].split() == ["small", "fp32", "30.0", "ms", "20.0", "ms", "1.50x", "1.40x", "2.10x", "-", "2.00x"], shown
