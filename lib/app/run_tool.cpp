@@ -52,10 +52,6 @@ Error error_of(const Failure& failure, const std::string& where) {
   return {failure.code, where.empty() ? failure.message : where + ": " + failure.message, failure.hint};
 }
 
-std::string text_of(const std::string& tool, const Error& error) {
-  return fmt::format("{}: {}{}{}", tool, error.what(), error.hint().empty() ? "" : "\n  hint: ", error.hint());
-}
-
 void explain_once(const Tool& tool, const CommonOptions& common, Session& session, const Error& error) {
   Log({.program = tool.name, .level = common.log_level, .color = common.color}).failure(error);
   session.tell_end(error.what(), static_cast<int>(error.code()));
@@ -77,8 +73,8 @@ int agree(const Tool& tool, const CommonOptions& common, Job& job, Session& sess
                                                           .message = "the other ranks do not answer at the end",
                                                           .hint = {},
                                                           .host = {}});
-    session.abort_with(text_of(tool.name, error_of(failure, mine.owner ? "" : session.where())),
-                       static_cast<int>(failure.code));
+    if (mine.owner) session.abort_with(failure.message, static_cast<int>(failure.code), failure.hint);
+    session.abort_with(failure);
   }
   const auto worst = std::max_element(words->begin(), words->end(), [](std::uint64_t a, std::uint64_t b) {
     return severity(static_cast<ExitCode>(code_of(a))) < severity(static_cast<ExitCode>(code_of(b)));
@@ -96,14 +92,12 @@ int agree(const Tool& tool, const CommonOptions& common, Job& job, Session& sess
 }
 
 Session* session_of_process = nullptr;  // for the handler below, which takes no arguments
-std::string name_of_process;
 
 [[noreturn]] void explain_uncaught() {
   const Failure failure = std::current_exception()
                               ? failure_of(std::current_exception(), session_of_process->world())
                               : Failure{.message = "ended without an exception", .hint = {}, .host = {}};
-  session_of_process->abort_with(text_of(name_of_process, error_of(failure, session_of_process->where())),
-                                 static_cast<int>(failure.code));
+  session_of_process->abort_with(failure);
 }
 
 }  // namespace
@@ -149,10 +143,9 @@ int run_job(const Tool& tool, const CommonOptions& common, const StartJob& start
   }
   int code = 0;
   {
-    Session session(job->world());
+    Session session(job->world(), tool.name);
     if (session.world().size() > 1) log.set_rank(session.world().rank());
     session_of_process = &session;
-    name_of_process = tool.name;
     const std::terminate_handler before = std::set_terminate(explain_uncaught);
     const Outcome mine = attempt(session.world(), [&] { return work(session, log); });
     code = agree(tool, common, *job, session, mine);

@@ -8,9 +8,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -37,6 +39,10 @@ class Communicator {
   /// A new communicator of the ranks with the same colour (0 or more), ordered by rank. Collective over this one.
   virtual std::unique_ptr<Communicator> split(int colour, const std::string& name) = 0;
 
+  /// Calls `hook` in the midst of every later all_reduce of several ranks: this rank has begun it, and the others
+  /// cannot end it alone. Where tests bring failures about that no rank can drain. Local.
+  void amid_all_reduce(std::function<void()> hook) { hook_ = std::move(hook); }
+
   /// Ends the whole job now with this exit code, without a word to anyone; who calls it has printed why. Local.
   [[noreturn]] virtual void abort(int code) noexcept;
 
@@ -45,6 +51,14 @@ class Communicator {
   std::int64_t all_reduce(std::int64_t value, Reduce reduce);
   void all_reduce(std::span<double> values, Reduce reduce);
   std::string broadcast(const std::string& text, int root);
+
+ protected:
+  void call_hook() const {
+    if (hook_) hook_();
+  }
+
+ private:
+  std::function<void()> hook_;
 };
 
 /// The communicator of one rank. Local.

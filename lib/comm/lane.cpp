@@ -2,16 +2,23 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "comm/failure.hpp"
 #include "comm/waiting.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 namespace lockstep {
+
+namespace {
+constexpr std::chrono::milliseconds look_at_lane(50);  // by who waits for it
+}
 
 struct CommunicationLane::State {
   std::unique_ptr<Communicator> ranks;
@@ -20,43 +27,41 @@ struct CommunicationLane::State {
   std::deque<std::function<void(Communicator&)>> queue;  // the first is being done
   std::uint64_t issued = 0;                              // tickets given out
   std::uint64_t done = 0;                                // tickets finished, in order
-  std::exception_ptr failure;                            // of ticket done + 1
   bool over = false;
   double busy_s = 0;
+  std::atomic<std::int32_t> waiting{0};  // above 0: the thread waits for other ranks
   std::thread thread;
 
-  /// The thread's life: until the lane is over and its queue empty, or something failed.
-  void serve() {
+  /// The thread's life: until the lane is over and its queue empty. A failure ends the job.
+  void serve(Session& session) {
+    Waiting::counts_in(&waiting);
     std::unique_lock lock(mutex);
-    while (!failure) {
+    for (;;) {
       changed.wait(lock, [this] { return over || !queue.empty(); });
       if (queue.empty()) return;
       const std::function<void(Communicator&)> work = queue.front();
       lock.unlock();
       const double start = monotonic_seconds();
-      std::exception_ptr thrown;
       try {
         work(*ranks);
       } catch (...) {
-        thrown = std::current_exception();
+        Failure failure = failure_of(std::current_exception(), *ranks);
+        failure.message = "on the communication lane: " + failure.message;
+        session.abort_with(failure);
       }
       lock.lock();
       busy_s += monotonic_seconds() - start;
       queue.pop_front();
-      if (thrown) {
-        failure = thrown;
-        queue.clear();
-      } else {
-        ++done;
-      }
+      ++done;
       changed.notify_all();
     }
   }
 };
 
-CommunicationLane::CommunicationLane(Communicator& ranks, const std::string& name) : state_(std::make_shared<State>()) {
-  state_->ranks = ranks.split(0, name);
-  if (ranks.size() > 1) state_->thread = std::thread([state = state_] { state->serve(); });
+CommunicationLane::CommunicationLane(Session& session, const std::string& name) : state_(std::make_shared<State>()) {
+  state_->ranks = session.world().split(0, name);
+  state_->ranks->amid_all_reduce([&session] { session.inject(Phase::lane); });
+  if (session.world().size() > 1) state_->thread = std::thread([state = state_, &session] { state->serve(session); });
 }
 
 CommunicationLane::~CommunicationLane() {
@@ -88,7 +93,7 @@ Ticket CommunicationLane::issue(std::function<void(Communicator&)> work) {
   }
   const std::lock_guard lock(state_->mutex);
   const Ticket ticket{++state_->issued};
-  if (!state_->failure) state_->queue.push_back(std::move(work));
+  state_->queue.push_back(std::move(work));
   state_->changed.notify_all();
   return ticket;
 }
@@ -96,11 +101,16 @@ Ticket CommunicationLane::issue(std::function<void(Communicator&)> work) {
 void CommunicationLane::wait(Ticket ticket) {
   std::unique_lock lock(state_->mutex);
   invariant(ticket.number <= state_->issued, "a ticket is waited for on the lane that gave it");
-  if (state_->done < ticket.number && !state_->failure) {
-    const Waiting waiting;
-    state_->changed.wait(lock, [&] { return state_->done >= ticket.number || state_->failure; });
+  const auto done = [&] { return state_->done >= ticket.number; };
+  // The caller waits for other ranks while the lane does. A lane that hangs by itself is this rank's own fault.
+  std::optional<Waiting> waiting;
+  while (!state_->changed.wait_for(lock, look_at_lane, done)) {
+    if (state_->waiting == 0) {
+      waiting.reset();
+    } else if (!waiting) {
+      waiting.emplace();
+    }
   }
-  if (state_->done < ticket.number) std::rethrow_exception(state_->failure);
 }
 
 void CommunicationLane::drain() {

@@ -1,10 +1,11 @@
 // Communication behind the computation: issue → ticket → wait. One thread owns the lane's communicator and does what is
 // issued, first in, first out; every rank issues the same work in the same order. With one rank there is no thread and
-// nothing to wait for. The heartbeat and everything outside of a step's reductions speak on the session's communicator
-// instead.
+// nothing to wait for. A collective that fails half-way on one rank cannot be drained: the lane's thread itself ends
+// the job, at once (Session::abort_with). The heartbeat and everything outside of a step's reductions speak on the
+// session's communicator instead.
 #pragma once
 
-#include "comm/communicator.hpp"
+#include "comm/session.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -20,8 +21,8 @@ struct Ticket {
 
 class CommunicationLane {
  public:
-  /// A lane of its own over all ranks of `ranks`. Collective over `ranks`.
-  CommunicationLane(Communicator& ranks, const std::string& name);
+  /// A lane of its own over all ranks of the session, which outlives it. Collective over the world.
+  CommunicationLane(Session& session, const std::string& name);
   /// Finishes what was issued. While an exception unwinds it gives that up after 2 s, for the other ranks may never
   /// come: then the thread is left to itself and the process is expected to end.
   ~CommunicationLane();
@@ -31,10 +32,9 @@ class CommunicationLane {
   /// Reduces `bytes` in place (Communicator::all_reduce) behind the caller, who leaves them alone until wait() returns.
   /// Local, but every rank issues the same.
   Ticket all_reduce(std::span<std::byte> bytes, DType dtype, Reduce reduce);
-  /// The same for any collective work on the lane's communicator. With one rank it is done at once.
+  /// The same for any collective work on the lane's communicator. With one rank it is done at once, and throws here.
   Ticket issue(std::function<void(Communicator&)> work);
-  /// Returns when the work is done. Throws what it threw; after a failure nothing more is done, and waiting for
-  /// anything later throws the same. Local.
+  /// Returns when the work is done; where it fails the job ends, and nothing returns. Local.
   void wait(Ticket ticket);
   /// Waits for everything issued so far. Local.
   void drain();

@@ -140,11 +140,17 @@ class MpiCommunicator final : public Communicator {
   }
 
  private:
+  void halfway() const {
+    const Waiting::Pause computes;
+    call_hook();
+  }
+
   /// Small or indivisible: every rank gets all operands and reduces them all.
   void reduce_everywhere(std::span<std::byte> bytes, DType dtype, Reduce reduce) {
     if (bytes.empty()) return;
     operands_.resize(bytes.size() * static_cast<std::size_t>(size_));
     const int count = static_cast<int>(bytes.size());
+    halfway();
     check(MPI_Allgather(bytes.data(), count, MPI_BYTE, operands_.data(), count, MPI_BYTE, handle_), name_,
           "all_reduce");
     reduce_in_order(operands_of(bytes.size()), bytes, dtype, reduce);
@@ -157,6 +163,7 @@ class MpiCommunicator final : public Communicator {
     const int count = static_cast<int>(slice);
     check(MPI_Alltoall(bytes.data(), count, MPI_BYTE, operands_.data(), count, MPI_BYTE, handle_), name_,
           "all_reduce (scatter)");
+    halfway();
     reduce_in_order(operands_of(slice), bytes.subspan(static_cast<std::size_t>(rank_) * slice, slice), dtype, reduce);
     check(MPI_Allgather(MPI_IN_PLACE, 0, MPI_BYTE, bytes.data(), count, MPI_BYTE, handle_), name_,
           "all_reduce (gather)");
@@ -194,6 +201,7 @@ class MpiCommunicator final : public Communicator {
     check(MPI_Iallgather(&address, 1, MPI_UINT64_T, addresses.data(), 1, MPI_UINT64_T, handle_, &arrival), name_,
           "all_reduce (addresses)");
     await(arrival);
+    halfway();
     const auto slice_of = [&](std::size_t rank) {
       const std::size_t elements = bytes.size() / width, begin = elements * rank / ranks,
                         end = elements * (rank + 1) / ranks;

@@ -6,12 +6,13 @@
 namespace lockstep {
 
 namespace {
-constexpr std::array<std::pair<Phase, std::string_view>, 16> names = {{
+constexpr std::array<std::pair<Phase, std::string_view>, 18> names = {{
     {Phase::start_up, "start-up"},
     {Phase::data, "data"},
     {Phase::forward, "forward"},
     {Phase::backward, "backward"},
     {Phase::reduction, "reduction"},
+    {Phase::norm, "norm"},
     {Phase::optimizer, "optimizer"},
     {Phase::heartbeat, "heartbeat"},
     {Phase::evaluation, "evaluation"},
@@ -23,6 +24,7 @@ constexpr std::array<std::pair<Phase, std::string_view>, 16> names = {{
     {Phase::save_commit, "save.commit"},
     {Phase::load, "load"},
     {Phase::shutdown, "shutdown"},
+    {Phase::lane, "lane"},
 }};
 }  // namespace
 

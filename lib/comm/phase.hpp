@@ -7,12 +7,13 @@
 
 namespace lockstep {
 
-enum class Phase {
+enum class Phase {  // lane: no phase of a rank; what its communication lane does beside them
   start_up,
   data,
   forward,
   backward,
   reduction,
+  norm,
   optimizer,
   heartbeat,
   evaluation,
@@ -23,7 +24,8 @@ enum class Phase {
   save_seal,
   save_commit,
   load,
-  shutdown
+  shutdown,
+  lane
 };
 std::string_view name_of(Phase phase);                    // "start-up", "save.write", …
 std::optional<Phase> parse_phase(std::string_view name);  // the inverse

@@ -34,9 +34,11 @@ void sleep_s(double seconds) { std::this_thread::sleep_for(std::chrono::duration
 }  // namespace
 
 struct Session::State {
-  explicit State(std::unique_ptr<Communicator> ranks) : world(std::move(ranks)), board(*world) {}
+  State(std::unique_ptr<Communicator> ranks, std::string name)
+      : world(std::move(ranks)), program(std::move(name)), board(*world) {}
 
   std::unique_ptr<Communicator> world;
+  std::string program;
   RankBoard board;
   std::string host = host_name();
   double begin_s = monotonic_seconds();
@@ -48,8 +50,9 @@ struct Session::State {
   FileDescriptor wake;  // readable when the session is over
   std::thread watchdog;
 
+  std::mutex injection_mutex;          // guards injection
   std::optional<Injection> injection;  // taken when it has happened
-  bool nan_due = false;
+  std::atomic<bool> nan_due{false};
   std::atomic<bool> explains{false};  // the claim to the last word is this rank's
   std::atomic<int> requested{0};
   std::atomic<bool> ending{false};
@@ -73,6 +76,8 @@ struct Session::State {
             .step = place.step};
   }
 
+  /// The injection if it is due, which uses it up for this step.
+  std::optional<Injection> take_injection(Phase phase);
   void watch();
   /// Waits for the session's end, or so long; looks after the other ranks' processes meanwhile. True when the session
   /// is over.
@@ -145,6 +150,19 @@ void Session::State::tell_of_hang(double limit_s) {
       fmt::format("{}\n{}", explanation, all.size() > 1 ? table_of(all) : ""));
 }
 
+std::optional<Injection> Session::State::take_injection(Phase phase) {
+  const std::lock_guard lock(injection_mutex);
+  if (!injection || injection->rank != world->world_rank() || injection->phase != phase) return std::nullopt;
+  const std::int64_t step = board.mine().step;
+  if (injection->step >= 0 && injection->step != step) return std::nullopt;
+  const Injection due = *injection;
+  if (--injection->steps > 0)
+    injection->step = step + 1;
+  else
+    injection.reset();
+  return due;
+}
+
 void Session::State::watch() {
   std::vector<RankBoard::Neighbour> neighbours = board.neighbours();
   double look_s = 1;  // between looks: a tenth of the shortest limit, at most this
@@ -169,7 +187,8 @@ void Session::State::watch() {
   }
 }
 
-Session::Session(std::unique_ptr<Communicator> world) : state_(std::make_unique<State>(std::move(world))) {}
+Session::Session(std::unique_ptr<Communicator> world, std::string program)
+    : state_(std::make_unique<State>(std::move(world), std::move(program))) {}
 
 Session::~Session() {
   state_->board.leave();
@@ -182,7 +201,10 @@ Session::~Session() {
 Communicator& Session::world() { return *state_->world; }
 
 void Session::configure(const Settings& settings) {
-  state_->injection = settings.injection;
+  {
+    const std::lock_guard lock(state_->injection_mutex);
+    state_->injection = settings.injection;
+  }
   if (state_->watchdog.joinable()) return;
   state_->watchdog_s = settings.watchdog_s;
   state_->phase_limits_s = settings.phase_limits_s;
@@ -197,18 +219,16 @@ void Session::accept_stop_signals() {
 
 void Session::enter(Phase phase, std::int64_t step) {
   state_->board.enter(phase, step);
-  std::optional<Injection>& due = state_->injection;
-  if (!due || due->rank != state_->world->world_rank() || due->phase != phase || (due->step >= 0 && due->step != step))
-    return;
-  const Injection injection = *due;
-  if (--due->steps > 0)
-    due->step = step + 1;
-  else
-    due.reset();
-  switch (injection.kind) {
+  inject(phase);
+}
+
+void Session::inject(Phase phase) {
+  const std::optional<Injection> injection = state_->take_injection(phase);
+  if (!injection) return;
+  switch (injection->kind) {
     case Injection::Kind::raise:
-      fail(static_cast<ExitCode>(injection.code), "injected failure in {}", state_->place_text());
-    case Injection::Kind::exit: ::_exit(injection.code);
+      fail(static_cast<ExitCode>(injection->code), "injected failure in {}", text_of(phase, step()));
+    case Injection::Kind::exit: ::_exit(injection->code);
     case Injection::Kind::stall: std::this_thread::sleep_for(std::chrono::hours(24 * 365)); break;
     case Injection::Kind::nan: state_->nan_due = true; break;
     case Injection::Kind::kill: std::raise(SIGKILL); break;
@@ -221,7 +241,7 @@ std::int64_t Session::step() const { return state_->board.mine().step; }
 double Session::seconds() const { return monotonic_seconds() - state_->begin_s; }
 std::string Session::where() const { return state_->who() + state_->place_text(); }
 
-bool Session::take_injected_nan() { return std::exchange(state_->nan_due, false); }
+bool Session::take_injected_nan() { return state_->nan_due.exchange(false); }
 
 StopLevel Session::stop_level() const {
   const int signalled = state_->signals ? state_->signals->count() : 0;
@@ -249,10 +269,16 @@ void Session::claim_report() {
   if (state_->board.claim_report()) state_->explains = true;
 }
 
-void Session::abort_with(const std::string& explanation, int code) noexcept {
+void Session::abort_with(const std::string& explanation, int code, const std::string& hint) noexcept {
   claim_report();
   if (!state_->explains) sleep_s(hold_s);
-  state_->end(state_->end_at(state_->board.mine(), explanation, code), explanation + "\n");
+  const std::string opening = state_->program.empty() ? "" : state_->program + ": ";
+  const std::string closing = hint.empty() ? "" : "\n  hint: " + hint;
+  state_->end(state_->end_at(state_->board.mine(), explanation, code), opening + explanation + closing + "\n");
+}
+
+void Session::abort_with(const Failure& failure) noexcept {
+  abort_with(fmt::format("{}: {}", where(), failure.message), static_cast<int>(failure.code), failure.hint);
 }
 
 }  // namespace lockstep

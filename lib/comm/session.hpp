@@ -6,6 +6,7 @@
 
 #include "base/files.hpp"
 #include "comm/communicator.hpp"
+#include "comm/failure.hpp"
 #include "comm/injection.hpp"
 #include "comm/phase.hpp"
 
@@ -18,7 +19,7 @@
 
 namespace lockstep {
 
-/// How firmly the job was asked to stop. Merged over ranks by maximum in the heartbeat.
+/// StopLevel says how firmly the job was asked to stop. The heartbeat merges the ranks' levels by maximum.
 enum class StopLevel : int { none = 0, after_step = 1, now = 2 };
 
 class Session {
@@ -38,8 +39,8 @@ class Session {
     Phase phase = Phase::start_up;
     std::int64_t step = -1;
   };
-  /// Local. `world` as MPI (or a test) gave it.
-  explicit Session(std::unique_ptr<Communicator> world);
+  /// Local. `world` as MPI (or a test) gave it; `program` opens what it prints at an end.
+  explicit Session(std::unique_ptr<Communicator> world, std::string program = {});
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -62,6 +63,9 @@ class Session {
   double seconds() const;     // Local; since the session began
   /// "rank 1 (node17), forward of step 3"; without the rank in a job of one. Local.
   std::string where() const;
+  /// Brings an injected failure about if it is due in `phase` of the present step. enter() does so by itself; this is
+  /// for what runs beside the phases: the communication lane. Local; from any thread. May throw.
+  void inject(Phase phase);
   /// True once if an injected NaN is due: the caller poisons its numbers. Local.
   bool take_injected_nan();
   /// The strongest request that this process has received by signal or request_stop. Local.
@@ -76,10 +80,12 @@ class Session {
   /// This rank has a failure that it will explain, alone or agreed with the others: watchdogs that it sets off
   /// elsewhere leave the word to it for 15 s. Local.
   void claim_report();
-  /// Prints `explanation`, tells on_end and ends the whole job with `code`, asking nobody: for a rank whose failure the
-  /// others cannot learn of otherwise. A rank that comes after another's claim to explain gives that one 15 s to end
-  /// the job. Local.
-  [[noreturn]] void abort_with(const std::string& explanation, int code) noexcept;
+  /// Prints `explanation` and `hint`, tells on_end and ends the whole job with `code`, asking nobody: for a rank whose
+  /// failure the others cannot learn of otherwise. A rank that comes after another's claim to explain gives that one
+  /// 15 s to end the job. Local; from any thread.
+  [[noreturn]] void abort_with(const std::string& explanation, int code, const std::string& hint = {}) noexcept;
+  /// The same for a failure of this rank, with where() before its message.
+  [[noreturn]] void abort_with(const Failure& failure) noexcept;
 
  private:
   struct State;

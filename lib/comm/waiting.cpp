@@ -4,15 +4,16 @@ namespace lockstep {
 
 namespace {
 thread_local std::atomic<std::int32_t>* count_of_thread = nullptr;
-}
 
-Waiting::Waiting() {
-  if (count_of_thread != nullptr) count_of_thread->fetch_add(1, std::memory_order_relaxed);
+void add(std::int32_t waits) {
+  if (count_of_thread != nullptr) count_of_thread->fetch_add(waits, std::memory_order_relaxed);
 }
+}  // namespace
 
-Waiting::~Waiting() {
-  if (count_of_thread != nullptr) count_of_thread->fetch_sub(1, std::memory_order_relaxed);
-}
+Waiting::Waiting() { add(1); }
+Waiting::~Waiting() { add(-1); }
+Waiting::Pause::Pause() { add(-1); }
+Waiting::Pause::~Pause() { add(1); }
 
 void Waiting::counts_in(std::atomic<std::int32_t>* count) { count_of_thread = count; }
 

@@ -41,14 +41,17 @@ struct Engine::Run {
   std::int64_t tokens = 0;  // of this rank; after reduce_loss of all ranks
   StepOutcome outcome;
   bool skips_update = false;  // the heartbeat found that loss or gradient is not finite
+  bool told = false;          // the heartbeat is past: the other ranks learn of no failure any more
 
-  /// Runs Local work unless this rank has failed; what it throws is the rank's failure.
+  /// Runs Local work unless this rank has failed; what it throws is the rank's failure, which the heartbeat tells all
+  /// ranks. What comes after the heartbeat throws out of the step.
   template <class Work>
   void attempt(Work&& work) {
     if (failure) return;
     try {
       std::forward<Work>(work)();
     } catch (...) {
+      if (told) throw;
       failure = std::current_exception();
     }
   }
@@ -90,7 +93,7 @@ Phase phase_of(const Action& action, bool training) {
     case Op::backward: return Phase::backward;
     case Op::finish_gradient:
     case Op::all_reduce: return Phase::reduction;
-    case Op::gradient_norm:
+    case Op::gradient_norm: return Phase::norm;
     case Op::clip:
     case Op::optimizer:
     case Op::refresh: return Phase::optimizer;
@@ -157,6 +160,8 @@ void Engine::execute(Run& run) {
     if (is_collective(action.op)) {
       did.bytes = communicate(run, action, position);
     } else {
+      // A ticket is waited for also by a rank that has failed: the lane uses what this action releases.
+      wait_for(run, action);
       run.attempt([&] { perform(run, action); });
     }
     if (run.times && runs_here(action)) run.time_of(action).end_s = monotonic_seconds();
@@ -198,7 +203,6 @@ std::int64_t Engine::communicate(Run& run, const Action& action, std::size_t pos
 }
 
 void Engine::perform(Run& run, const Action& action) {
-  wait_for(run, action);
   const auto unit = [&]() -> Unit& { return *model_.units()[static_cast<std::size_t>(action.subject.index)]; };
   switch (action.op) {
     case Op::forward: return forward(run, action);
@@ -216,6 +220,7 @@ void Engine::perform(Run& run, const Action& action) {
     }
     case Op::clip: run.gradient_scale = clip_factor(run.outcome.gradient_norm, clip_norm_); return;
     case Op::optimizer:
+      if (session_.take_injected_nan()) run.gradient_scale = not_a_number;
       return optimizer_.update(unit(), run.order->step - run.order->skipped, run.order->lr, run.gradient_scale);
     case Op::refresh: return unit().refresh();
     default: invariant(false, "the engine knows every action");
@@ -268,6 +273,7 @@ void Engine::backward(Run& run, const Action& action) {
 }
 
 void Engine::heartbeat(Run& run) {
+  lane_.drain();  // a step that fails here leaves nothing in flight
   HeartbeatData mine;
   mine.loss_sum = run.loss_sum;
   mine.grad_norm_squared = run.squared_norm;
@@ -285,6 +291,7 @@ void Engine::heartbeat(Run& run) {
                  .stop = all.stop,
                  .requests = all.requests};
   run.skips_update = !run.outcome.updated;
+  run.told = true;
 }
 
 void Engine::reduce_loss(Run& run) {

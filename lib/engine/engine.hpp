@@ -61,7 +61,8 @@ class Engine {
          std::optional<double> clip_norm);
 
   /// One optimizer step. Collective over the world. A rank that fails goes on communicating up to the heartbeat, where
-  /// all ranks learn of it and throw the same Error; weights are then those of before the step. If loss or gradient
+  /// all ranks learn of it and throw the same AgreedError; weights are then those of before the step. After the
+  /// heartbeat a rank throws alone, with its weights half updated: it has to end the job. If loss or gradient
   /// norm is not finite on any rank, all ranks leave weights and moments as they are, and say so in the outcome.
   StepOutcome run_step(const StepBatch& batch, const StepOrder& order);
 

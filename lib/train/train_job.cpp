@@ -37,7 +37,8 @@ std::vector<Phase> phases_of(WatchedPhase watched) {
     case WatchedPhase::start_up: return {Phase::start_up};
     case WatchedPhase::load: return {Phase::load};
     case WatchedPhase::step:
-      return {Phase::data, Phase::forward, Phase::backward, Phase::reduction, Phase::optimizer, Phase::heartbeat};
+      return {Phase::data, Phase::forward,   Phase::backward, Phase::reduction,
+              Phase::norm, Phase::heartbeat, Phase::optimizer};
     case WatchedPhase::evaluation: return {Phase::evaluation};
     case WatchedPhase::sample: return {Phase::sample};
     case WatchedPhase::save:
@@ -228,7 +229,7 @@ int train(const TrainConfig& config, Session& session, Output& output) {
     }
   }
 
-  CommunicationLane lane(world, "reduction");
+  CommunicationLane lane(session, "reduction");
   Engine engine(*model, *optimizer, plan.programs, session, lane, config.optimizer.clip_norm);
   TrainingLoop loop(
       {config, plan, session, output, files, engine, *model, *tokenizer, components, documents, train_state});

@@ -14,13 +14,16 @@ PROGRAM = str(BUILD / "tests/steps-job")
 RANKS = [1, 2, 3, 4]
 
 
-def job(folder, ranks, steps=5, injection="", watchdog=60, bound=30, channel=""):
-    """(exit code, stdout, explanations on stderr, status.json) of a job that must end within `bound` seconds."""
+BOUND_S = 120   # of a job on a busy machine
+
+
+def job(folder, ranks, steps=5, injection="", watchdog=200, channel=""):
+    """(exit code, stdout, explanations on stderr, status.json) of a job that must end in time: long before a watchdog that it does not name."""
     command = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks), PROGRAM, str(folder), str(steps), injection, str(watchdog), channel]
     start = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=bound + 60, env=dict(os.environ, LOCKSTEP_TEST_TIMEOUT="80"))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S + 120, env=dict(os.environ, LOCKSTEP_TEST_TIMEOUT="220"))
     took = time.monotonic() - start
-    assert took < bound, f"took {took:.1f} s\n{done.stderr}"
+    assert took < BOUND_S, f"took {took:.1f} s\n{done.stderr}"
     status = folder / "status.json"
     return done.returncode, done.stdout, done.stderr, json.loads(status.read_text()) if status.exists() else None
 
@@ -59,16 +62,27 @@ def test_an_error_before_the_first_step_is_agreed_as_well(tmp):
 
 def test_an_error_that_the_others_cannot_learn_of_is_explained_by_its_rank_with_what_it_was_doing(tmp):
     for ranks in RANKS[1:]:
-        code, _, err, status = job(tmp, ranks, injection="rank=1,phase=optimizer,step=3,kind=throw,code=6", bound=20)
+        code, _, err, status = job(tmp, ranks, injection="rank=1,phase=optimizer,step=3,kind=throw,code=6")
         assert code == 6, (code, err)
         told = explanations(err, "injected failure")
         assert len(told) == 1 and re.search(r"rank 1 \(.+\), optimizer of step 3: injected failure", told[0]), err
         assert (status["phase"], status["step"], status["rank"]) == ("optimizer", 3, 1)
 
 
-def test_impatient_watchdogs_leave_the_explanation_to_the_rank_that_failed(tmp):
+def test_a_failure_amid_a_reduction_on_the_lane_is_explained_at_once_by_its_rank(tmp):
     for ranks in RANKS[1:]:
-        code, _, err, status = job(tmp, ranks, injection="rank=1,phase=optimizer,step=3,kind=throw,code=6", watchdog=1, bound=20)
+        code, _, err, status = job(tmp, ranks, injection=f"rank={ranks - 1},phase=lane,step=3,kind=throw,code=6")
+        assert code == 6, (code, err)
+        told = explanations(err, "injected failure")
+        expected = rf"steps-job: rank {ranks - 1} \(.+\), reduction of step 3: on the communication lane: injected failure in lane of step 3$"
+        assert len(told) == 1 and re.match(expected, told[0]), err
+        assert (status["phase"], status["step"], status["rank"]) == ("reduction", 3, ranks - 1)
+
+
+def test_impatient_watchdogs_leave_the_explanation_to_the_rank_that_failed(tmp):
+    """It needs 5 s to get to its end, and the others' watchdogs wait for 3 s."""
+    for ranks in [2, 4]:
+        code, _, err, status = job(tmp, ranks, injection="rank=1,phase=optimizer,step=3,kind=throw,code=6", watchdog=3, channel="slow end")
         assert code == 6 and status["code"] == 6, (code, err)
         assert len(explanations(err, "injected failure")) == 1 and not explanations(err, "watchdog"), err
 
@@ -88,10 +102,10 @@ def test_numbers_that_are_not_finite_end_all_ranks_with_6(tmp):
 
 def test_a_rank_that_stalls_ends_the_job_with_7_and_one_explanation_that_names_it_and_where_every_rank_was(tmp):
     for ranks in RANKS:
-        code, _, err, status = job(tmp, ranks, injection=f"rank={ranks - 1},phase=forward,step=2,kind=stall", watchdog=2, bound=15)
+        code, _, err, status = job(tmp, ranks, injection=f"rank={ranks - 1},phase=forward,step=2,kind=stall", watchdog=3)
         assert code == 7, (code, err)
         told = explanations(err, "watchdog:")
-        assert len(told) == 1 and re.match(rf"watchdog: rank {ranks - 1} \(.+\) in forward of step 2 for .+ s: longer than the limit of 2 s", told[0]), err
+        assert len(told) == 1 and re.match(rf"watchdog: rank {ranks - 1} \(.+\) in forward of step 2 for .+ s: longer than the limit of 3 s", told[0]), err
         if ranks > 1:
             assert len(explanations(err, f"  rank {ranks - 1} (")) == 1, err
             others = "rank 0 (" if ranks == 2 else f"ranks 0-{ranks - 2} ("
@@ -102,7 +116,7 @@ def test_a_rank_that_stalls_ends_the_job_with_7_and_one_explanation_that_names_i
 
 def test_a_rank_that_exits_or_is_killed_ends_the_job_soon_and_not_with_0(tmp):
     for ranks, kind, expected in [(1, "exit", 9), (2, "kill", 137), (3, "exit", 9), (4, "kill", 137)]:
-        code, out, err, status = job(tmp, ranks, injection=f"rank={ranks - 1},phase=backward,step=2,kind={kind}", bound=15)
+        code, out, err, status = job(tmp, ranks, injection=f"rank={ranks - 1},phase=backward,step=2,kind={kind}")
         assert code == expected, (kind, code, err)
         assert "left" not in out
         told = explanations(err, "ended without a word")
@@ -133,17 +147,15 @@ def test_usr1_to_the_launcher_and_the_word_stop_in_the_control_file_make_all_lea
         environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1",
                            OMPI_MCA_mpi_yield_when_idle="1", OMPI_MCA_hwloc_base_binding_policy="none",
                            OMPI_MCA_btl_vader_single_copy_mechanism="none", TMPDIR=str(folder))
-        running = subprocess.Popen(["mpirun", "-n", "3", "--timeout", "60", PROGRAM, str(folder), "3000"], stdout=subprocess.PIPE,
+        running = subprocess.Popen(["mpirun", "-n", "3", "--timeout", "200", PROGRAM, str(folder), "9000"], stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True, env=environment)
-        deadline = time.monotonic() + 30
-        while not (folder / "status.json").exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        time.sleep(0.5)
+        while (line := running.stderr.readline()) != "all ranks have started\n":
+            assert line, running.wait()
         if channel == "signal":
             running.send_signal(signal.SIGUSR1)
         else:
             (folder / "control").write_text("stop\n")
-        out, err = running.communicate(timeout=60)
+        out, err = running.communicate(timeout=250)
         assert running.returncode == 75, (channel, running.returncode, err)
         assert leaves_together(out, 3), out
 

@@ -1,11 +1,11 @@
 """The whole matrix of failures: every rank count, phase and kind. Part of the campaigns; failures_test.py runs a choice of it."""
 
-from failure_cells import KINDS, PHASES, RANKS, run_cells
+from failure_cells import KINDS, PHASES, RANKS, cells, run_cells
 
 
 def campaign(kind):
     def test(tmp):
-        run_cells(tmp, [(ranks, phase, kind) for phase in PHASES for ranks in RANKS])
+        run_cells(tmp, cells(RANKS, PHASES, [kind]))
     return test
 
 

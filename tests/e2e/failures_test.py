@@ -11,11 +11,14 @@ import subprocess
 import time
 
 from checkpoint_files import read_tensor, step_folders
-from failure_cells import KINDS, PHASES, RANKS, prepare, run_cell, run_cells, train
+from failure_cells import KINDS, PHASES, RANKS, cells, prepare, run_cell, run_cells, train
 from lockstep_testing import GPT2_TINY, SOURCE, needs, program, records, run, write_config
 
 # A choice of the matrix in which every phase meets several kinds, and every kind every number of ranks.
 CHOSEN = [(RANKS[(i + j) % 4], phase, kind) for i, kind in enumerate(KINDS) for j, phase in enumerate(PHASES) if (i + 2 * j) % 5 in (0, 2)]
+CHOSEN = [cell for cell in CHOSEN if cell in cells(RANKS, PHASES, KINDS)]
+# What cannot be drained: a failure amid a reduction on the lane, and one behind the heartbeat.
+CHOSEN += [cell for cell in cells([1, 2, 4], ["lane", "optimizer"], ["throw", "nan"]) if cell not in CHOSEN]
 
 
 def test_a_choice_of_the_matrix_ends_as_it_should(tmp):
@@ -28,7 +31,7 @@ def test_failures_amid_reductions_that_read_other_ranks_memory_end_as_all_others
     prepare(tmp)
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=336, n_layer=2, n_head=4))   # 5 MB of gradients a layer: too much for messages
     for ranks, phase, kind in [(2, "reduction", "kill"), (3, "backward", "kill"), (4, "reduction", "throw"), (3, "reduction", "stall"),
-                               (2, "reduction", "nan"), (4, "backward", "exit")]:
+                               (2, "reduction", "nan"), (4, "backward", "exit"), (2, "lane", "throw"), (3, "lane", "stall")]:
         run_cell(tmp, ranks, phase, kind)
 
 
@@ -165,7 +168,7 @@ def processes_of_ranks(wrapper):
 
 
 def wait_for_steps(folder, count, process):
-    limit = time.monotonic() + 60
+    limit = time.monotonic() + 200
     while time.monotonic() < limit and process.poll() is None:
         if (folder / "records.jsonl").exists() and len(records(folder, "step")) >= count:
             return
@@ -177,12 +180,13 @@ def stop_by(tmp, name, rank, signal_name):
     """Asks a run on 3 ranks to stop, by a signal to one rank, the control file or the clock, and checks that all leave together."""
     folder = tmp / f"{name}-{rank}"
     process = start(tmp, folder, 3, *(["--train.max_time", "4s"] if name == "clock" else []))
-    wait_for_steps(folder, 3, process)
+    if name != "clock":   # which may ask before the first step, if the start takes long
+        wait_for_steps(folder, 3, process)
     if name == "control":
         (folder / "control").write_text("stop\n")
     elif name != "clock":
         os.kill(processes_of_ranks(process)[rank], signal_name)
-    err = process.communicate(timeout=60)[1]
+    err = process.communicate(timeout=200)[1]
     assert process.returncode == 75, (name, rank, err)
     left = {line.split("train[")[1].split("]")[0]: int(line.rsplit(" ", 1)[1]) for line in err.splitlines() if "left the loop after step" in line}
     assert left.keys() == {"0", "1", "2"} and len(set(left.values())) == 1, (name, rank, left, err)
@@ -201,12 +205,10 @@ def test_a_stopped_process_is_named_by_the_ranks_that_wait_for_it(tmp):
     prepare(tmp)
     for stopped in [0, 2]:
         folder = tmp / f"stopped-{stopped}"
-        process = start(tmp, folder, 3, "--train.watchdog", "3s", "--train.watchdog_phases", '[{"phase": "start-up", "limit": "60s"}]')
+        process = start(tmp, folder, 3, "--train.watchdog", "150s", "--train.watchdog_phases", '[{"phase": "step", "limit": "3s"}]')
         wait_for_steps(folder, 3, process)
         os.kill(processes_of_ranks(process)[stopped], signal.SIGSTOP)
-        begin = time.monotonic()
-        err = process.communicate(timeout=60)[1]
-        assert time.monotonic() - begin < 20, err
+        err = process.communicate(timeout=200)[1]
         told = [line for line in err.splitlines() if line.startswith("watchdog: ")]
         assert process.returncode == 7 and len(told) == 1, (process.returncode, err)
         assert told[0].startswith(f"watchdog: rank {stopped} (") and "the process is stopped" in told[0] and "limit of 3 s" in told[0], told

@@ -67,12 +67,14 @@ int run_job_of_steps(Session& session, const Path& folder, std::int64_t steps, c
   session.accept_stop_signals();
   together(session.world(), "write status.json", [&] { keep_status(session, folder); });
   StopChannels channels(session, channels_of(channel, session.world().rank(), folder));
-  CommunicationLane lane(session.world(), "gradients");
+  CommunicationLane lane(session, "gradients");
   together(session.world(), "start", [&] { session.enter(Phase::start_up); });
+  if (session.world().rank() == 0) fmt::print(stderr, "all ranks have started\n");
   try {
     return run_steps(session, channels, lane, steps);
   } catch (...) {
     session.claim_report();
+    if (channel == "slow end") std::this_thread::sleep_for(std::chrono::seconds(5));
     throw;
   }
 }
@@ -87,6 +89,7 @@ int main(int argc, char** argv) {
     if (arguments.size() < 2)
       throw Error(ExitCode::usage, "too few arguments", "FOLDER STEPS [INJECTION] [WATCHDOG_S] [CHANNEL]");
     Session::Settings settings{.watchdog_s = arguments.size() > 3 ? std::stod(arguments[3]) : 60,
+                               .phase_limits_s = {{Phase::start_up, 60}},
                                .folder = arguments[0]};
     if (arguments.size() > 2 && !arguments[2].empty()) settings.injection = parse_injection(arguments[2]);
     session.configure(settings);

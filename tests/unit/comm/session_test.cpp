@@ -1,5 +1,6 @@
 #include "comm/session.hpp"
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -10,6 +11,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <optional>
 #include <thread>
 
 using namespace lockstep;
@@ -101,11 +103,10 @@ BOOST_AUTO_TEST_CASE(a_phase_that_takes_too_long_ends_the_process_with_code_7_af
   BOOST_TEST(code_of_child([] {
                Session session(solo_communicator());
                session.on_end([](const Session::End& end) {
-                 const std::string expected =
-                     "watchdog: rank 0 (" + host_name() +
-                     ") in forward of step 3 for 0.2 s: longer than the limit of 0.2 s, the job ends";
-                 if (end.explanation != expected || end.code != 7 || end.phase != Phase::forward || end.step != 3)
-                   ::_exit(99);
+                 const bool told =
+                     end.explanation.starts_with("watchdog: rank 0 (" + host_name() + ") in forward of step 3 for ") &&
+                     end.explanation.ends_with(" s: longer than the limit of 0.2 s, the job ends");
+                 if (!told || end.code != 7 || end.phase != Phase::forward || end.step != 3) ::_exit(99);
                });
                session.configure({.watchdog_s = 0.2, .injection = parse_injection("kind=stall,phase=forward,step=3")});
                session.enter(Phase::forward, 3);
@@ -113,43 +114,50 @@ BOOST_AUTO_TEST_CASE(a_phase_that_takes_too_long_ends_the_process_with_code_7_af
 }
 
 BOOST_AUTO_TEST_CASE(a_phase_may_have_a_deadline_of_its_own) {
-  const auto code_with = [](double general_s, double own_s, Phase phase) {
+  const auto code_after = [](int ms, double general_s, double own_s, Phase phase) {
     return code_of_child([=] {
       Session session(solo_communicator());
       session.configure({.watchdog_s = general_s, .phase_limits_s = {{Phase::save_write, own_s}}});
       session.enter(phase);
-      sleep_ms(600);
+      sleep_ms(ms);
     });
   };
-  BOOST_TEST(code_with(0.2, 5, Phase::save_write) == 0);
-  BOOST_TEST(code_with(0.2, 5, Phase::save_seal) == 7);
-  BOOST_TEST(code_with(5, 0.2, Phase::save_write) == 7);
-  BOOST_TEST(code_with(0, 0.2, Phase::save_write) == 7);
-  BOOST_TEST(code_with(0.2, 0, Phase::save_write) == 0);
+  constexpr int for_ever = 100'000;
+  BOOST_TEST(code_after(600, 0.2, 60, Phase::save_write) == 0);
+  BOOST_TEST(code_after(for_ever, 0.2, 60, Phase::save_seal) == 7);
+  BOOST_TEST(code_after(for_ever, 60, 0.2, Phase::save_write) == 7);
+  BOOST_TEST(code_after(for_ever, 0, 0.2, Phase::save_write) == 7);
+  BOOST_TEST(code_after(600, 0.2, 0, Phase::save_write) == 0);
 }
 
 BOOST_AUTO_TEST_CASE(phases_that_change_in_time_go_on) {
   BOOST_TEST(code_of_child([] {
                Session session(solo_communicator());
-               session.configure({.watchdog_s = 0.4});
+               session.configure({.watchdog_s = 2});
                for (int step = 0; step < 8; ++step) {
                  session.enter(Phase::forward, step);
-                 sleep_ms(100);
+                 sleep_ms(300);
                }
              }) == 0);
 }
 
 BOOST_AUTO_TEST_CASE(the_first_signal_stops_after_the_step_the_second_now_and_the_third_at_once) {
   BOOST_TEST(code_of_child([] {
-               Session session(solo_communicator());
-               session.accept_stop_signals();
-               if (session.stop_level() != StopLevel::none) ::_exit(1);
-               ::raise(SIGUSR1);
-               ::raise(SIGUSR1);  // the same request, sent twice
-               if (session.stop_level() != StopLevel::after_step) ::_exit(2);
+               std::optional<Session> session;
+               double took_s = 1;
+               while (took_s > 0.15) {  // again if the process was held up for so long that these are two requests
+                 session.emplace(solo_communicator());
+                 session->accept_stop_signals();
+                 if (session->stop_level() != StopLevel::none) ::_exit(1);
+                 const double start_s = monotonic_seconds();
+                 ::raise(SIGUSR1);
+                 ::raise(SIGUSR1);  // the same request, sent twice
+                 took_s = monotonic_seconds() - start_s;
+               }
+               if (session->stop_level() != StopLevel::after_step) ::_exit(2);
                sleep_ms(250);
                ::raise(SIGTERM);
-               if (session.stop_level() != StopLevel::now) ::_exit(3);
+               if (session->stop_level() != StopLevel::now) ::_exit(3);
                sleep_ms(250);
                ::raise(SIGINT);
                ::_exit(4);
@@ -178,8 +186,28 @@ BOOST_AUTO_TEST_CASE(the_firmest_request_counts) {
   BOOST_TEST((session.stop_level() == StopLevel::now));
 }
 
-BOOST_AUTO_TEST_CASE(a_last_word_ends_the_process_with_its_code) {
+BOOST_AUTO_TEST_CASE(a_rank_that_aborts_ends_the_process_with_its_code_and_says_where_it_was) {
   BOOST_TEST(code_of_child([] { Session(solo_communicator()).abort_with("over", 6); }) == 6);
+  BOOST_TEST(code_of_child([] {
+               Session session(solo_communicator());
+               session.on_end([](const Session::End& end) {
+                 if (end.explanation != "backward of step 4: lost" || end.code != 7 || end.phase != Phase::backward)
+                   ::_exit(99);
+               });
+               session.enter(Phase::backward, 4);
+               session.abort_with(Failure{.code = ExitCode::communication, .message = "lost", .hint = {}, .host = {}});
+             }) == 7);
+}
+
+BOOST_AUTO_TEST_CASE(a_failure_injected_into_the_lane_happens_in_the_present_step_and_in_no_phase) {
+  Session session(solo_communicator());
+  session.configure(injected("kind=throw,phase=lane,step=2,code=7"));
+  session.enter(Phase::reduction, 1);
+  BOOST_CHECK_NO_THROW(session.inject(Phase::lane));
+  session.enter(Phase::reduction, 2);
+  BOOST_CHECK_EXCEPTION(session.inject(Phase::lane), Error, [](const Error& error) {
+    return std::string(error.what()) == "injected failure in lane of step 2";
+  });
 }
 
 BOOST_AUTO_TEST_SUITE_END()
