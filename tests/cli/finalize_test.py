@@ -277,7 +277,7 @@ def test_a_full_disk_ends_with_code_4_and_leaves_nothing(tmp):
         resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
 
     command = [program("finalize-quantize"), tmp / "model", "--output", tmp / "out"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, preexec_fn=small_files)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, preexec_fn=small_files)
     assert done.returncode == 4, done
     assert "cannot write" in done.stderr
     assert left_in(tmp) == ["model"]
@@ -289,5 +289,5 @@ def test_a_model_larger_than_the_memory_allowed_is_exported(tmp):
     assert (tmp / "model" / "model.safetensors").stat().st_size > 120 << 20
     command = [program("finalize-quantize"), tmp / "model", "--recipe", "int8", "--output", tmp / "out"]
     limit = 64 << 20   # of memory that is not a mapped file
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
     assert done.returncode == 0, done.stderr

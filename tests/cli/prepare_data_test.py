@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import random
+import signal
 import subprocess
 import time
 import unittest
@@ -249,7 +250,7 @@ def test_a_disk_that_fills_up_is_a_storage_error_and_leaves_nothing(tmp):
     command = [*limited, program("prepare-data"), str(tmp / "a.txt"), "--output", str(tmp / "out"), "--data.validation", "none"]
     for ranks in [1, 2]:
         launcher = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks)] if ranks > 1 else []
-        done = subprocess.run([*launcher, *command], capture_output=True, text=True, timeout=100)
+        done = subprocess.run([*launcher, *command], capture_output=True, text=True, timeout=400)
         assert done.returncode == 4, (done.returncode, done.stderr)
         assert "cannot write" in done.stderr and ".out.stage/.spill/tokens-" in done.stderr and "File too large" in done.stderr, done.stderr
         only(tmp, "a.txt")
@@ -259,9 +260,10 @@ def test_a_killed_run_leaves_nothing_that_looks_complete_and_the_next_one_cleans
     (tmp / "a.txt").write_text("some text to tokenize\n" * 2000000)
     command = [program("prepare-data"), str(tmp / "a.txt"), "--output", str(tmp / "out"), "--data.validation", "none", "--threads", "1"]
     killed = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 30
-    while not (tmp / ".out.stage/.spill/tokens-0").exists() and time.monotonic() < deadline:
+    while not (tmp / ".out.stage/.spill/tokens-0").exists():
+        assert killed.poll() is None
         time.sleep(0.005)
+    killed.send_signal(signal.SIGSTOP)   # however long the other takes to start
     busy = prepare(tmp / "a.txt", "--output", tmp / "out", expect=None)
     killed.kill()
     killed.wait()

@@ -20,7 +20,7 @@ GPT2 = DATA / "tokenizers/gpt2"
 def ours(folder, texts):
     """Ids of each text by our tokenizer; every text must also decode to itself."""
     lines = "".join(json.dumps(text) + "\n" for text in texts)
-    run = subprocess.run([PROBE, str(folder)], input=lines, capture_output=True, text=True, timeout=100)
+    run = subprocess.run([PROBE, str(folder)], input=lines, capture_output=True, text=True, timeout=400)
     assert run.returncode == 0, run.stderr
     out = run.stdout.splitlines()
     assert len(out) == 2 * len(texts)

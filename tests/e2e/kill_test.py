@@ -51,7 +51,7 @@ def ranks_of(process):
 
 
 def wait_for(condition, process):
-    limit = time.monotonic() + 60
+    limit = time.monotonic() + 200
     while time.monotonic() < limit and process.poll() is None:
         if condition():
             return
@@ -70,7 +70,7 @@ def kill_once(tmp, folder, ranks, every, draw, before):
             os.kill(victim, signal.SIGKILL)
         except ProcessLookupError:
             pass
-    process.communicate(timeout=60)
+    process.communicate(timeout=200)
     if not victims:
         return None
     return "all ranks" if everyone else "one rank"

@@ -62,7 +62,7 @@ def write_byte_level_tokenizer(folder):
 
 
 def execute(command, folder):
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=folder, env=environment(), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=folder, env=environment(), capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, f"$ {command}\nreturned {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
     return done.stdout
 

@@ -40,7 +40,7 @@ class Step:
         self.labels.tofile(folder / "labels.bin")
         positions.tofile(folder / "positions.bin")
         (np.arange(samples + 1, dtype=np.int64) * length).tofile(folder / "documents.bin")
-        subprocess.run([PROGRAM, path, precision, folder], check=True, timeout=120)
+        subprocess.run([PROGRAM, path, precision, folder], check=True, timeout=500)
         self.loss = float((folder / "loss.json").read_text())
         self.logits = np.load(folder / "logits.npy").reshape(samples, length, -1)
         self.gradients = {file.stem: np.load(file) for file in (folder / "gradients").iterdir()}

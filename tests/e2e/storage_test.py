@@ -147,7 +147,7 @@ def test_a_full_disk_is_seen_before_anything_is_written_and_room_is_used_again(t
     """
     command = [SOURCE / "tests/harness/mpirun.sh", 2, program("train"),
                *options(tmp, tmp / "disk/run", "--checkpoint.every", 4, "--checkpoint.max_failures", 9999, steps=400, keep=1)]
-    done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", *map(str, [tmp / "disk", *command])], capture_output=True, text=True, timeout=120,
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", *map(str, [tmp / "disk", *command])], capture_output=True, text=True, timeout=500,
                           cwd=tmp)
     if done.returncode == 99:
         raise unittest.SkipTest(f"no tmpfs can be mounted here: {done.stderr}")

@@ -31,7 +31,7 @@ def shared_data(name):
     raise unittest.SkipTest(f"{name} is not there (set LOCKSTEP_DATA to the folder that holds it)")
 
 
-def run(tool, *arguments, ranks=None, expect=0, timeout=180, env=None, cwd=None):
+def run(tool, *arguments, ranks=None, expect=0, timeout=400, env=None, cwd=None):
     """Runs a tool, on `ranks` ranks if given; returns the completed process with text output. Fails unless the exit code is `expect`
     (None: any)."""
     command = [program(tool), *map(str, arguments)]
@@ -45,7 +45,7 @@ def run(tool, *arguments, ranks=None, expect=0, timeout=180, env=None, cwd=None)
     return done
 
 
-def run_command(*words, expect=0, timeout=60):
+def run_command(*words, expect=0, timeout=300):
     """Runs any command; returns the completed process with text output. Fails unless the exit code is `expect` (None: any)."""
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=timeout)
     if expect is not None and done.returncode != expect:

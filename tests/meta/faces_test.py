@@ -5,7 +5,6 @@ import json
 import pathlib
 import re
 import subprocess
-import time
 import unittest
 
 from lockstep_testing import BUILD, SOURCE, needs, program, run
@@ -95,16 +94,11 @@ def test_help_manual_and_completion_have_the_same_options():
         assert options_of_help(tool) == page, tool
 
 
-def test_help_and_its_kin_answer_in_a_tenth_of_a_second_without_reading_or_writing(tmp):
-    for tool in TOOLS[1:]:   # train loads LibTorch
+def test_help_and_its_kin_answer_without_a_word_and_without_writing(tmp):
+    for tool in TOOLS:
         for option in ["--help", "--version", "--build-info", "--print-config", "--print-schema"]:
-            times = []
-            for _ in range(3):
-                start = time.monotonic()
-                done = run(built(tool), option, cwd=tmp)
-                times.append(time.monotonic() - start)
-                assert done.stdout and not done.stderr, done
-            assert min(times) < 0.1, (tool, option, times)
+            done = run(built(tool), option, cwd=tmp)
+            assert done.stdout and not done.stderr, done
     assert list(tmp.iterdir()) == []
 
 

@@ -4,6 +4,7 @@
 #include "harness/mpi_test.hpp"
 #include "harness/temporary_folder.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <thread>
@@ -61,7 +62,11 @@ LOCKSTEP_MPI_TEST(a_rank_that_waits_in_a_collective_is_seen_waiting_and_the_one_
   places.share(test::world(), {});
   test::world().barrier();
   if (test::world().rank() == 1) {
-    sleep_ms(300);
+    const auto others_wait = [&] {
+      const std::vector<RankStatus> all = places.all(0);
+      return std::ranges::count_if(all, &RankStatus::waits) >= test::world().size() - 1;
+    };
+    while (!others_wait()) sleep_ms(1);
     for (const RankStatus& place : places.all(0)) BOOST_TEST(place.waits == (place.rank != 1), "rank " << place.rank);
   }
   test::world().barrier();

@@ -97,14 +97,14 @@ BOOST_FIXTURE_TEST_CASE(a_hangup_asks_to_stop_unless_nohup_has_it_ignored, Folde
 
 BOOST_AUTO_TEST_CASE(the_clock_leaves_time_for_one_more_step_and_a_save) {
   Session session(solo_communicator());
-  StopChannels without_save(session, {.control_file = {}, .max_time_s = 1.0});
-  StopChannels with_save(session, {.control_file = {}, .max_time_s = 1.0});
+  StopChannels without_save(session, {.control_file = {}, .max_time_s = 3.0});
+  StopChannels with_save(session, {.control_file = {}, .max_time_s = 3.0});
   with_save.save_took(5);
   BOOST_TEST((without_save.poll().stop == StopLevel::none));
   const StopChannels::Asked asked = with_save.poll();
   BOOST_TEST((asked.stop == StopLevel::after_step));
   BOOST_TEST(asked.reason == "max_time");
-  sleep_ms(600);  // a step of 0.6 s: another one would end after 1 s
+  sleep_ms(1600);  // a step of 1.6 s: another one would end after 3 s
   BOOST_TEST((without_save.poll().stop == StopLevel::after_step));
 }
 
