@@ -1,4 +1,4 @@
-// A failure as ranks exchange it, and the choice of the one that is told to the user when several ranks fail.
+// Failure is what ranks exchange when some of them fail; explain() chooses the one that the user is told.
 #pragma once
 
 #include "base/error.hpp"
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// An Error that every rank of the job throws at the same place: whoever catches it may go on communicating.
+/// AgreedError is one that every rank of the job throws at the same point: whoever catches it may go on communicating.
 class AgreedError : public Error {
  public:
   AgreedError(const Error& error, int owner) : Error(error), owner_(owner) {}
@@ -21,7 +21,7 @@ class AgreedError : public Error {
   int owner_;
 };
 
-/// What went wrong on one rank. An exception that is no Error counts as a bug.
+/// Failure says what went wrong on one rank. An exception that is no Error counts as a bug.
 struct Failure {
   ExitCode code = ExitCode::bug;
   std::string message;

@@ -1,6 +1,6 @@
-// The one small reduction of a step: from here on every rank knows the same loss, norm, stop level, requests, and
-// whether any rank has failed. Every decision about the job is taken from its result, and is therefore the same
-// everywhere.
+// The heartbeat is the one small reduction of a step. After it every rank knows the same loss, norm, stop level and
+// requests, and whether any rank has failed. Every decision about the job is taken from its result, so all ranks take
+// the same.
 #pragma once
 
 #include "comm/communicator.hpp"
@@ -11,15 +11,15 @@
 
 namespace lockstep {
 
-/// What callbacks and the stop protocol ask for; merged over ranks: one rank suffices. report: a callback of some rank
-/// has failed, and all ranks should learn of it.
+/// Request says what callbacks and the stop channels ask for. The heartbeat merges the ranks: one that asks suffices.
+/// report: a callback of some rank has failed, and all ranks should learn of it.
 enum class Request : unsigned { none = 0, log = 1, evaluate = 2, save = 4, report = 8 };
 constexpr Request operator|(Request a, Request b) {
   return static_cast<Request>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
 }
 constexpr bool asks(Request all, Request one) { return (static_cast<unsigned>(all) & static_cast<unsigned>(one)) != 0; }
 
-/// One rank's part going in, the job's coming out.
+/// HeartbeatData is one rank's part on the way in, and the job's on the way out.
 struct HeartbeatData {
   double loss_sum = 0;               // Σ over tokens
   double grad_norm_squared = 0;      // of the distinct pieces this rank answers for
@@ -27,7 +27,8 @@ struct HeartbeatData {
   std::int64_t next_tokens = 0;      // valid tokens of the next step: the loader runs one ahead
   StopLevel stop = StopLevel::none;  // out: the highest
   Request requests = Request::none;  // out: all of them
-  std::exception_ptr failure;  // in: what this rank failed with since the last beat; the numbers then do not matter
+  std::exception_ptr
+      failure;  // in: what this rank failed with since the last heartbeat; the numbers then do not matter
 };
 
 /// What each rank puts into the reduction.

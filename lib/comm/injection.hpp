@@ -1,5 +1,5 @@
-// A failure to bring about, for tests: what ends all ranks or none cannot be tested without a rank that fails on
-// demand.
+// Injection is a failure to bring about, for tests: that all ranks end or none cannot be tested without a rank that
+// fails on demand.
 #pragma once
 
 #include "comm/phase.hpp"
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// As written: rank=1,phase=forward,step=3,kind=throw. Kinds: throw, exit (without a word), stall, nan, kill, stop.
+/// It is written rank=1,phase=forward,step=3,kind=throw. Kinds: throw, exit (without a word), stall, nan, kill, stop.
 struct Injection {
   enum class Kind { raise, exit, stall, nan, kill, stop } kind = Kind::raise;
   int rank = 0;  // world rank

@@ -1,8 +1,8 @@
-// Communication behind the computation: issue → ticket → wait. One thread owns the lane's communicator and does what is
-// issued, first in, first out; every rank issues the same work in the same order. With one rank there is no thread and
-// nothing to wait for. A collective that fails half-way on one rank cannot be drained: the lane's thread itself ends
-// the job, at once (Session::abort_with). The heartbeat and everything outside of a step's reductions speak on the
-// session's communicator instead.
+// A lane communicates behind the computation: issue → ticket → wait. One thread owns the lane's communicator and does
+// what is issued, first in, first out; every rank issues the same work in the same order. With one rank there is no
+// thread and nothing to wait for. A collective that fails half-way on one rank cannot be drained: the lane's thread
+// itself ends the job, at once (Session::abort_with). The heartbeat and everything outside of a step's reductions speak
+// on the session's communicator instead.
 #pragma once
 
 #include "comm/session.hpp"
@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// Something issued on a lane; wait for it on the same lane.
+/// Ticket stands for work issued on a lane; wait for it on the same lane.
 struct Ticket {
   std::uint64_t number = 0;  // 0: nothing to wait for
 };

@@ -1,4 +1,4 @@
-// How this process was started, from the environment alone: without MPI, before MPI.
+// Launch says how this process was started. It asks the environment alone: without MPI, before MPI.
 #pragma once
 
 namespace lockstep {

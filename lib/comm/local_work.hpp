@@ -1,5 +1,5 @@
-// Marks work that promised not to communicate, so that a collective called inside it fails at once instead of hanging
-// the job.
+// LocalWork marks work that promised not to communicate, so that a collective called inside it fails at once instead of
+// hanging the job.
 #pragma once
 
 namespace lockstep {

@@ -207,10 +207,10 @@ class MpiCommunicator final : public Communicator {
                         end = elements * (rank + 1) / ranks;
       return bytes.subspan(begin * width, (end - begin) * width);
     };
-    const auto read = [&](std::size_t rank, std::span<const std::byte> place, std::span<std::byte> into) {
+    const auto read = [&](std::size_t rank, std::span<const std::byte> part, std::span<std::byte> into) {
       // Of a rank that has ended nothing comes. Then the next meeting does not happen, and who watches over the ranks
       // ends the job.
-      read_memory((*peers_)[rank], addresses[rank] + static_cast<std::uint64_t>(place.data() - bytes.data()), into);
+      read_memory((*peers_)[rank], addresses[rank] + static_cast<std::uint64_t>(part.data() - bytes.data()), into);
     };
     const std::size_t piece = std::max(reduce_piece / ranks / width, std::size_t{1024}) * width;
     for (std::span<std::byte> rest = slice_of(static_cast<std::size_t>(rank_)); !rest.empty();) {

@@ -1,4 +1,4 @@
-// The life of MPI in a process. A program that runs alone never starts it: comm/launch.hpp tells.
+// MpiSession starts and ends MPI in a process. A program that runs alone never does it: comm/launch.hpp tells.
 #pragma once
 
 #include "comm/communicator.hpp"

@@ -1,5 +1,6 @@
-// The memory of other processes of this machine, read without their help (process_vm_readv of Linux): a copy instead of
-// messages. Systems may forbid it, so it is tried before it is relied on. Who uses it: comm/mpi_communicator.cpp.
+// This process reads the memory of others on its machine without their help (process_vm_readv of Linux): a copy takes
+// the place of messages. Systems may forbid it, so it is tried before it is relied on. Who uses it:
+// comm/mpi_communicator.cpp.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,7 @@
 
 namespace lockstep {
 
-/// How a process is recognised by one that reads it: a number of its own and where that stands. Plain bytes, sent as
+/// Peer lets a reader recognise a process: a number of its own and where that stands. Plain bytes, sent as
 /// they are.
 struct Peer {
   std::int64_t process = 0;

@@ -1,4 +1,4 @@
-// Where a rank is: the same words in the watchdog's report, in status.json and in the injection option.
+// Phase says what a rank does. The watchdog's report, status.json and the injection option use the same words.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-enum class Phase {  // lane: no phase of a rank; what its communication lane does beside them
+enum class Phase {
   start_up,
   data,
   forward,
@@ -25,7 +25,7 @@ enum class Phase {  // lane: no phase of a rank; what its communication lane doe
   save_commit,
   load,
   shutdown,
-  lane
+  lane  // no rank enters it: what its communication lane does beside the phases of a step
 };
 std::string_view name_of(Phase phase);                    // "start-up", "save.write", …
 std::optional<Phase> parse_phase(std::string_view name);  // the inverse

@@ -22,8 +22,8 @@ namespace lockstep {
 
 namespace {
 
-/// A rank's place in memory that other processes read. Written by one thread; readers notice when they read while it is
-/// written.
+/// What a rank tells of itself, in memory that other processes read. One thread writes it; readers notice when they
+/// read while it is written.
 struct alignas(64) Slot {
   std::atomic<std::uint32_t> version{0};  // odd while the next three change
   std::atomic<std::int32_t> phase{0};
@@ -37,23 +37,23 @@ static_assert(std::atomic<double>::is_always_lock_free && std::atomic<std::int64
 
 /// What the ranks of a machine share; the slots follow it, in the order of their ranks.
 struct alignas(64) Board {
-  std::atomic<bool> claimed{false};  // somebody of this machine has the last word, or wants it
-  std::atomic<bool> told{false};     // the machine's places are in the folder, or being written
+  std::atomic<bool> claimed{false};   // some rank of this machine explains the end, or wants to
+  std::atomic<bool> reported{false};  // the machine's report is in the folder, or being written
 };
 
 RankStatus read_slot(const Slot& slot) {
-  RankStatus place;
+  RankStatus status;
   for (int attempt = 0; attempt < 1000; ++attempt) {  // a rank that was stopped while it wrote never finishes
     const std::uint32_t before = slot.version.load(std::memory_order_acquire);
-    place.phase = static_cast<Phase>(slot.phase.load(std::memory_order_relaxed));
-    place.step = slot.step.load(std::memory_order_relaxed);
-    place.seconds = monotonic_seconds() - slot.since_s.load(std::memory_order_relaxed);
+    status.phase = static_cast<Phase>(slot.phase.load(std::memory_order_relaxed));
+    status.step = slot.step.load(std::memory_order_relaxed);
+    status.seconds = monotonic_seconds() - slot.since_s.load(std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_acquire);
     if (before % 2 == 0 && slot.version.load(std::memory_order_relaxed) == before) break;
   }
-  place.waits = slot.waiting.load(std::memory_order_relaxed) > 0;
-  place.known = slot.process.load(std::memory_order_relaxed) != 0;
-  return place;
+  status.waits = slot.waiting.load(std::memory_order_relaxed) > 0;
+  status.known = slot.process.load(std::memory_order_relaxed) != 0;
+  return status;
 }
 
 void write_slot(Slot& slot, Phase phase, std::int64_t step, double since_s) {
@@ -98,9 +98,9 @@ void remove_rank_reports(const Path& folder) {
   }
 }
 
-Json to_json(const RankStatus& place) {
-  return {place.rank,  static_cast<int>(place.phase),  place.step, place.seconds,
-          place.waits, static_cast<int>(place.process)};
+Json to_json(const RankStatus& status) {
+  return {status.rank,  static_cast<int>(status.phase),  status.step, status.seconds,
+          status.waits, static_cast<int>(status.process)};
 }
 
 }  // namespace
@@ -132,19 +132,19 @@ struct RankBoard::State {
   const Slot& slot_of(int world_rank) const {
     return slots[std::lower_bound(ranks.begin(), ranks.end(), world_rank) - ranks.begin()];
   }
-  RankStatus place_of(int world_rank) const {
+  RankStatus status_of(int world_rank) const {
     const Slot& its = slot_of(world_rank);
-    RankStatus place = read_slot(its);
-    place.rank = world_rank;
-    place.host = hosts[static_cast<std::size_t>(world_rank)];
-    if (place.known && world_rank != rank && !its.left) place.process = process_state(its.process);
-    return place;
+    RankStatus status = read_slot(its);
+    status.rank = world_rank;
+    status.host = hosts[static_cast<std::size_t>(world_rank)];
+    if (status.known && world_rank != rank && !its.left) status.process = process_state(its.process);
+    return status;
   }
   Path file_of(int a_machine) const { return folder / fmt::format("machine-of-rank-{}", a_machine); }
   bool map(const std::string& path);
 };
 
-/// Moves this rank's place into the memory behind `path`. False if that cannot be reached.
+/// Moves this rank's slot into the memory behind `path`. False if that cannot be reached.
 bool RankBoard::State::map(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return false;
@@ -186,7 +186,7 @@ void RankBoard::share(Communicator& world, const Path& folder) {
   State& state = *state_;
   // Every rank offers memory; that of a machine's lowest rank is used. It has no name that a killed job could leave
   // behind.
-  const int offered = ::memfd_create("lockstep-places", MFD_CLOEXEC);
+  const int offered = ::memfd_create("lockstep-ranks", MFD_CLOEXEC);
   const bool usable =
       offered >= 0 &&
       ::ftruncate(offered, static_cast<off_t>(sizeof(Board) + static_cast<std::size_t>(world.size()) * sizeof(Slot))) ==
@@ -194,7 +194,7 @@ void RankBoard::share(Communicator& world, const Path& folder) {
   const Json mine = {state.machine_name, host_name(), ::getpid(), usable ? offered : -1, utc_now()};
   std::vector<Json> offers;
   for (const std::string& text : world.all_gather(to_text(mine)))
-    offers.push_back(parse_json(text, "the place of a rank"));
+    offers.push_back(parse_json(text, "what a rank offers"));
 
   state.ranks.clear();
   state.hosts.clear();
@@ -229,7 +229,7 @@ void RankBoard::share(Communicator& world, const Path& folder) {
 
 void RankBoard::enter(Phase phase, std::int64_t step) { write_slot(*state_->slot, phase, step, monotonic_seconds()); }
 
-RankStatus RankBoard::mine() const { return state_->place_of(state_->rank); }
+RankStatus RankBoard::mine() const { return state_->status_of(state_->rank); }
 
 void RankBoard::leave() { state_->slot->left = true; }
 
@@ -252,25 +252,25 @@ bool RankBoard::claimed_elsewhere() const {
   return false;
 }
 
-void RankBoard::tell_machine() {
-  if (state_->folder.empty() || state_->board->told.exchange(true)) return;
-  Json places = Json::array();
-  for (const int rank : state_->ranks) places.push_back(to_json(state_->place_of(rank)));
+void RankBoard::report_machine() {
+  if (state_->folder.empty() || state_->board->reported.exchange(true)) return;
+  Json report = Json::array();
+  for (const int rank : state_->ranks) report.push_back(to_json(state_->status_of(rank)));
   try {
-    publish_file(state_->file_of(state_->machine()), to_text(places));
+    publish_file(state_->file_of(state_->machine()), to_text(report));
   } catch (const Error&) {  // the rank that explains will say that this machine gave no sign
   }
 }
 
 std::vector<RankStatus> RankBoard::all(double patience_s) {
   const State& state = *state_;
-  std::vector<RankStatus> places(static_cast<std::size_t>(state.size));
+  std::vector<RankStatus> statuses(static_cast<std::size_t>(state.size));
   for (int rank = 0; rank < state.size; ++rank) {
-    RankStatus& place = places[static_cast<std::size_t>(rank)];
-    place.rank = rank;
-    if (static_cast<std::size_t>(rank) < state.hosts.size()) place.host = state.hosts[static_cast<std::size_t>(rank)];
+    RankStatus& status = statuses[static_cast<std::size_t>(rank)];
+    status.rank = rank;
+    if (static_cast<std::size_t>(rank) < state.hosts.size()) status.host = state.hosts[static_cast<std::size_t>(rank)];
   }
-  for (const int rank : state.ranks) places[static_cast<std::size_t>(rank)] = state.place_of(rank);
+  for (const int rank : state.ranks) statuses[static_cast<std::size_t>(rank)] = state.status_of(rank);
   std::vector<int> missing;
   if (!state.folder.empty()) {
     for (const int machine : state.machine_of) {
@@ -282,16 +282,16 @@ std::vector<RankStatus> RankBoard::all(double patience_s) {
   while (!missing.empty()) {
     std::erase_if(missing, [&](int machine) {
       try {
-        for (const Json& told : parse_json(read_file(state.file_of(machine)), "places")) {
-          const auto rank = told.at(0).get<std::size_t>();
-          places.at(rank) = {.rank = static_cast<int>(rank),
-                             .host = state.hosts.at(rank),
-                             .known = true,
-                             .phase = static_cast<Phase>(told.at(1).get<int>()),
-                             .step = told.at(2).get<std::int64_t>(),
-                             .seconds = told.at(3).get<double>(),
-                             .waits = told.at(4).get<bool>(),
-                             .process = static_cast<RankStatus::Process>(told.at(5).get<int>())};
+        for (const Json& reported : parse_json(read_file(state.file_of(machine)), "report of a machine")) {
+          const auto rank = reported.at(0).get<std::size_t>();
+          statuses.at(rank) = {.rank = static_cast<int>(rank),
+                               .host = state.hosts.at(rank),
+                               .known = true,
+                               .phase = static_cast<Phase>(reported.at(1).get<int>()),
+                               .step = reported.at(2).get<std::int64_t>(),
+                               .seconds = reported.at(3).get<double>(),
+                               .waits = reported.at(4).get<bool>(),
+                               .process = static_cast<RankStatus::Process>(reported.at(5).get<int>())};
         }
         return true;
       } catch (const std::exception&) {  // not there yet
@@ -301,11 +301,11 @@ std::vector<RankStatus> RankBoard::all(double patience_s) {
     if (missing.empty() || monotonic_seconds() > end_s) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-  return places;
+  return statuses;
 }
 
 const std::vector<RankBoard::Neighbour>& RankBoard::neighbours() const { return state_->neighbours; }
-RankStatus RankBoard::neighbour(int rank) const { return state_->place_of(rank); }
+RankStatus RankBoard::neighbour(int rank) const { return state_->status_of(rank); }
 bool RankBoard::has_left(int rank) const { return state_->slot_of(rank).left; }
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
-// Where every rank of a job is: told by each rank as it goes, read by the others when something is wrong, also where a
-// rank cannot speak any more. The ranks of a machine share memory; between machines pass files in the run directory,
-// and only once somebody asks. What a place means for the job: comm/session.hpp. How places become a table:
-// comm/rank_table.hpp.
+// RankBoard shows where every rank of a job is. Each rank writes its status as it goes; the others read it when
+// something is wrong, also where a rank cannot speak any more. The ranks of a machine share memory; between machines
+// files pass through the run directory, and only once a rank asks. What a status means for the job: comm/session.hpp.
+// How statuses become a table: comm/rank_table.hpp.
 #pragma once
 
 #include "base/files.hpp"
@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// Where a rank is, as another one sees it.
+/// RankStatus says where a rank is, as another one sees it.
 struct RankStatus {
   int rank = 0;  // world rank
   std::string host = {};
@@ -32,14 +32,14 @@ std::string machine_name();
 
 class RankBoard {
  public:
-  /// Of a rank that shares its place with nobody yet. `machine`: equal for ranks that can share memory and see each
-  /// other's processes. Local.
+  /// The board of a rank that shares its status with nobody yet. `machine`: equal for ranks that can share memory and
+  /// see each other's processes. Local.
   explicit RankBoard(const Communicator& world, std::string machine = machine_name());
   ~RankBoard();
   RankBoard(const RankBoard&) = delete;
   RankBoard& operator=(const RankBoard&) = delete;
 
-  /// Shares the places of all ranks. `folder` is one that all machines see (it need not exist yet); what an earlier
+  /// Shares the statuses of all ranks. `folder` is one that all machines see (it need not exist yet); what an earlier
   /// job said there when it ended is removed. Once. Collective over `world`.
   void share(Communicator& world, const Path& folder);
 
@@ -52,12 +52,13 @@ class RankBoard {
   /// True for one caller in the job, once: who got it explains how the job ends, the others leave that to it. Local;
   /// from any thread.
   bool claim_report();
-  /// Whether the claim was made on another machine: then this one should tell_machine(). Local, reads the folder.
+  /// Whether the claim was made on another machine: then this one should report_machine(). Local, reads the folder.
   bool claimed_elsewhere() const;
-  /// Writes the places of this machine into the folder for the rank that explains; the first caller of a machine does.
+  /// Writes the report of this machine into the folder for the rank that explains; the first caller of a machine does.
   /// Local.
-  void tell_machine();
-  /// The places of all ranks: those of this machine, and what others tell within `patience_s`. Local; does not throw.
+  void report_machine();
+  /// The statuses of all ranks: those of this machine, and what others report within `patience_s`. Local; does not
+  /// throw.
   std::vector<RankStatus> all(double patience_s);
 
   struct Neighbour {

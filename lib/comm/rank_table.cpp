@@ -13,7 +13,7 @@ namespace lockstep {
 
 namespace {
 
-/// Ranks that are at the same place, with the shortest and longest time there.
+/// Ranks of equal status, with the shortest and longest time in it.
 struct Group {
   RankStatus first;
   std::vector<int> ranks;
@@ -22,23 +22,23 @@ struct Group {
   bool one_host = true;
 };
 
-bool same_place(const RankStatus& a, const RankStatus& b) {
-  const auto key = [](const RankStatus& place) {
-    return std::tuple(place.known, place.phase, place.step, place.waits, place.process);
+bool same_status(const RankStatus& a, const RankStatus& b) {
+  const auto key = [](const RankStatus& rank) {
+    return std::tuple(rank.known, rank.phase, rank.step, rank.waits, rank.process);
   };
   return a.known == b.known && (!a.known || key(a) == key(b));
 }
 
-std::vector<Group> grouped(const std::vector<RankStatus>& places) {
+std::vector<Group> grouped(const std::vector<RankStatus>& ranks) {
   std::vector<Group> groups;
-  for (const RankStatus& place : places) {
+  for (const RankStatus& rank : ranks) {
     auto group =
-        std::find_if(groups.begin(), groups.end(), [&](const Group& known) { return same_place(known.first, place); });
-    if (group == groups.end()) group = groups.insert(groups.end(), {place, {}, place.seconds, place.seconds, true});
-    group->ranks.push_back(place.rank);
-    group->one_host = group->one_host && place.host == group->first.host;
-    group->least_s = std::min(group->least_s, place.seconds);
-    group->most_s = std::max(group->most_s, place.seconds);
+        std::find_if(groups.begin(), groups.end(), [&](const Group& known) { return same_status(known.first, rank); });
+    if (group == groups.end()) group = groups.insert(groups.end(), {rank, {}, rank.seconds, rank.seconds, true});
+    group->ranks.push_back(rank.rank);
+    group->one_host = group->one_host && rank.host == group->first.host;
+    group->least_s = std::min(group->least_s, rank.seconds);
+    group->most_s = std::max(group->most_s, rank.seconds);
   }
   return groups;
 }
@@ -58,10 +58,10 @@ std::string where(const Group& group) {
   return group.first.waits ? text + ", waiting for other ranks" : text;
 }
 
-std::vector<RankStatus> those(const std::vector<RankStatus>& places,
+std::vector<RankStatus> those(const std::vector<RankStatus>& ranks,
                               const std::function<bool(const RankStatus&)>& wanted) {
   std::vector<RankStatus> found;
-  std::copy_if(places.begin(), places.end(), std::back_inserter(found), wanted);
+  std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(found), wanted);
   return found;
 }
 
@@ -71,11 +71,11 @@ std::string text_of(Phase phase, std::int64_t step) {
   return step < 0 ? std::string(name_of(phase)) : fmt::format("{} of step {}", name_of(phase), step);
 }
 
-std::vector<RankStatus> culprits(const std::vector<RankStatus>& places) {
+std::vector<RankStatus> culprits(const std::vector<RankStatus>& ranks) {
   std::vector<RankStatus> found =
-      those(places, [](const RankStatus& place) { return place.known && place.process != RankStatus::Process::runs; });
-  if (found.empty()) found = those(places, [](const RankStatus& place) { return !place.known; });
-  if (found.empty()) found = those(places, [](const RankStatus& place) { return !place.waits; });
+      those(ranks, [](const RankStatus& rank) { return rank.known && rank.process != RankStatus::Process::runs; });
+  if (found.empty()) found = those(ranks, [](const RankStatus& rank) { return !rank.known; });
+  if (found.empty()) found = those(ranks, [](const RankStatus& rank) { return !rank.waits; });
   return found;
 }
 
@@ -86,9 +86,9 @@ std::string headline(const std::vector<RankStatus>& culprits) {
   return join(phrases, "; ");
 }
 
-std::string table_of(const std::vector<RankStatus>& places) {
+std::string table_of(const std::vector<RankStatus>& ranks) {
   std::string text;
-  for (const Group& group : grouped(places)) text += fmt::format("  {}: {}\n", who(group), where(group));
+  for (const Group& group : grouped(ranks)) text += fmt::format("  {}: {}\n", who(group), where(group));
   return text;
 }
 

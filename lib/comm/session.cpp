@@ -22,11 +22,11 @@ namespace lockstep {
 
 namespace {
 
-constexpr double hold_s = 15;  // for whoever claimed the last word to say it and end the job
+constexpr double hold_s = 15;  // for the rank that claimed the report to give it and end the job
 
 void print_now(const std::string& line) {
   [[maybe_unused]] const auto written =
-      ::write(2, line.data(), line.size());  // a lost last word is no reason to fail differently
+      ::write(2, line.data(), line.size());  // a lost line is no reason to fail differently
 }
 
 void sleep_s(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
@@ -53,13 +53,13 @@ struct Session::State {
   std::mutex injection_mutex;          // guards injection
   std::optional<Injection> injection;  // taken when it has happened
   std::atomic<bool> nan_due{false};
-  std::atomic<bool> explains{false};  // the claim to the last word is this rank's
+  std::atomic<bool> explains{false};  // the claim to the report is this rank's
   std::atomic<int> requested{0};
   std::atomic<bool> ending{false};
   std::optional<StopSignals> signals;
 
   std::string who() const { return world->size() == 1 ? "" : fmt::format("rank {} ({}), ", world->world_rank(), host); }
-  std::string place_text() const {
+  std::string phase_text() const {
     const RankStatus mine = board.mine();
     return text_of(mine.phase, mine.step);
   }
@@ -67,13 +67,13 @@ struct Session::State {
     const auto own = phase_limits_s.find(phase);
     return own == phase_limits_s.end() ? watchdog_s : own->second;
   }
-  End end_at(const RankStatus& place, const std::string& explanation, int code) const {
+  End end_at(const RankStatus& about, const std::string& explanation, int code) const {
     return {.explanation = explanation,
             .code = code,
-            .rank = place.rank,
-            .host = place.host,
-            .phase = place.phase,
-            .step = place.step};
+            .rank = about.rank,
+            .host = about.host,
+            .phase = about.phase,
+            .step = about.step};
   }
 
   /// The injection if it is due, which uses it up for this step.
@@ -140,7 +140,7 @@ void Session::State::tell_of_death(const RankStatus& dead) {
 }
 
 void Session::State::tell_of_hang(double limit_s) {
-  board.tell_machine();
+  board.report_machine();
   const std::vector<RankStatus> all = board.all(std::clamp(limit_s / 2, 1.0, 10.0));
   const std::vector<RankStatus> guilty = culprits(all);
   const std::string who = guilty.empty() ? "every rank waits for another" : headline(guilty);
@@ -170,13 +170,13 @@ void Session::State::watch() {
   for (const auto& [phase, own_s] : phase_limits_s) {
     if (own_s > 0) look_s = std::min(look_s, own_s / 10);
   }
-  double held_since_s = 0;  // when the deadline passed and somebody else had the last word
+  double held_since_s = 0;  // when the deadline passed and another rank had claimed the report
   for (;;) {
     if (wait(look_s, neighbours)) return;
     const RankStatus now = board.mine();
     const double now_limit_s = limit_of(now.phase);
     if (now_limit_s <= 0 || now.seconds < now_limit_s / 2) continue;
-    if (board.claimed_elsewhere()) board.tell_machine();
+    if (board.claimed_elsewhere()) board.report_machine();
     if (now.seconds < now_limit_s) {
       held_since_s = 0;
       continue;
@@ -239,7 +239,7 @@ void Session::inject(Phase phase) {
 Phase Session::phase() const { return state_->board.mine().phase; }
 std::int64_t Session::step() const { return state_->board.mine().step; }
 double Session::seconds() const { return monotonic_seconds() - state_->begin_s; }
-std::string Session::where() const { return state_->who() + state_->place_text(); }
+std::string Session::where() const { return state_->who() + state_->phase_text(); }
 
 bool Session::take_injected_nan() { return state_->nan_due.exchange(false); }
 

@@ -1,7 +1,7 @@
-// What a running program has of its job: its communicator, the name of what it is doing now, the deadline for that, and
-// the stop requests of the outside. One per process, made by app, passed down; nothing of it is global except what a
-// signal handler needs. Failures to bring about for tests: comm/injection.hpp. From all stop requests to one decision:
-// comm/stop.hpp and comm/heartbeat.hpp.
+// Session is what a running program has of its job: the communicator, the phase that it is in, the deadline for that,
+// and the stop requests of the outside. app makes one per process and passes it down; nothing of it is global except
+// what a signal handler needs. Failures to bring about for tests: comm/injection.hpp. From all stop requests to one
+// decision: comm/stop.hpp and comm/heartbeat.hpp.
 #pragma once
 
 #include "base/files.hpp"
@@ -30,11 +30,11 @@ class Session {
     Path folder = {};                             // where several machines tell each other of a hang: the run directory
     std::optional<Injection> injection = {};
   };
-  /// How a job ended, in the words of the rank that explains it.
+  /// End says how a job ended, in the words of the rank that explains it.
   struct End {
     std::string explanation = {};  // empty after success
     int code = 0;
-    int rank = 0;  // that it is about; with its place
+    int rank = 0;  // that it is about; the next three are its status
     std::string host = {};
     Phase phase = Phase::start_up;
     std::int64_t step = -1;
@@ -46,10 +46,10 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   Communicator& world();
-  /// Shares the ranks' places and starts the watchdog. At the deadline of a phase the first rank to reach it prints who
-  /// holds up the job and where every rank is, also one that cannot speak any more, and ends the job with code 7. Where
-  /// the process of another rank of this machine ends without leaving the job in order, one rank says so and leaves the
-  /// end to the launcher. Collective over the world.
+  /// Shares the ranks' statuses and starts the watchdog. At the deadline of a phase the first rank to reach it prints
+  /// who holds up the job and where every rank is, also one that cannot speak any more, and ends the job with code 7.
+  /// Where the process of another rank of this machine ends without leaving the job in order, one rank says so and
+  /// leaves the end to the launcher. Collective over the world.
   void configure(const Settings& settings);
   /// From now until the end of the session USR1, TERM, INT and HUP are requests to stop: the first after the step, the
   /// second now, the third ends the process. A HUP that nohup(1) has it ignore stays ignored. A repetition within 0.2 s

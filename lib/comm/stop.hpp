@@ -1,5 +1,5 @@
-// Every way to ask a running job to stop or save, merged on one rank: signals, the control file, the clock. The
-// heartbeat merges the ranks: any one suffices, and all leave at the same step.
+// StopChannels merges, on one rank, every way to ask a running job to stop or save: signals, the control file, the
+// clock. The heartbeat merges the ranks: one that asks suffices, and all leave at the same step.
 #pragma once
 
 #include "base/files.hpp"

@@ -1,4 +1,5 @@
-// Marks that a thread waits for other ranks, so that a watchdog can tell who holds up whom: comm/rank_board.hpp.
+// Waiting marks that a thread waits for other ranks, so that a watchdog can tell who holds up whom:
+// comm/rank_board.hpp.
 #pragma once
 
 #include <atomic>

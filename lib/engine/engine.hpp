@@ -1,5 +1,5 @@
-// Runs a step program on one rank: each action of the list in its order, whatever passes made the list. It knows
-// blocks, units, slots and lanes, and nothing of what parallelism the program expresses. Who makes programs:
+// The engine runs a step program on one rank: each action of the list in its order, whatever passes made the list. It
+// knows blocks, units, slots and lanes, and nothing of what parallelism the program expresses. Who makes programs:
 // program/catalogue.hpp. Who calls: train/loop.hpp.
 #pragma once
 
@@ -24,7 +24,7 @@
 
 namespace lockstep {
 
-/// What a training step is told.
+/// StepOrder is what a training step is told.
 struct StepOrder {
   std::int64_t step = 0;          // 0-based
   std::int64_t valid_tokens = 0;  // labels that count, over all ranks: normalises loss and gradient
@@ -38,7 +38,7 @@ struct StepOrder {
       {};  // one for each action of this rank, to be filled with monotonic seconds; null: not measured
 };
 
-/// What every rank knows after it; equal on all ranks.
+/// StepOutcome is what every rank knows after a step; equal on all ranks.
 struct StepOutcome {
   double loss = 0;           // nats a token over the global batch
   double gradient_norm = 0;  // before clipping

@@ -1,5 +1,5 @@
-// What programs need to know of a model: its blocks and units as plain numbers, from the architecture alone. Pure;
-// needs no weights.
+// A model plan is what programs need to know of a model: blocks and units as plain numbers, from the architecture
+// alone. Pure; needs no weights.
 #pragma once
 
 #include "architecture/architecture.hpp"

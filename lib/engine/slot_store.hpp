@@ -1,5 +1,5 @@
-// The memory of one execution of a program: what each slot holds, filled and emptied as the program says. Slots that
-// live all run are the units' buffers and are not kept here.
+// SlotStore is the memory of one execution of a program: what each slot holds, filled and emptied as the program says.
+// Slots that live all run are the units' buffers and are not kept here.
 #pragma once
 
 #include "program/step_program.hpp"

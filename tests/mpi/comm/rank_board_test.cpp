@@ -33,73 +33,74 @@ std::string machine_of_two() { return "machine " + std::to_string(test::world().
 
 }  // namespace
 
-BOOST_AUTO_TEST_SUITE(places)
+BOOST_AUTO_TEST_SUITE(rank_board)
 
 BOOST_AUTO_TEST_CASE(every_rank_of_a_machine_sees_where_all_are) {
-  RankBoard places(test::world());
-  places.enter(Phase::load, 100);
-  places.share(test::world(), {});  // what a rank said before is not lost
+  RankBoard board(test::world());
+  board.enter(Phase::load, 100);
+  board.share(test::world(), {});  // what a rank said before is not lost
   test::world().barrier();
-  for (const RankStatus& place : places.all(0))
-    BOOST_TEST((place.known && place.phase == Phase::load && place.step == 100));
+  for (const RankStatus& status : board.all(0))
+    BOOST_TEST((status.known && status.phase == Phase::load && status.step == 100));
   test::world().barrier();
-  places.enter(Phase::forward, test::world().rank());
+  board.enter(Phase::forward, test::world().rank());
   test::world().barrier();
-  const std::vector<RankStatus> all = places.all(0);
+  const std::vector<RankStatus> all = board.all(0);
   BOOST_TEST(static_cast<int>(all.size()) == test::world().size());
-  for (const RankStatus& place : all) {
-    BOOST_TEST(place.rank == place.step);
-    BOOST_TEST(place.host == host_name());
-    BOOST_TEST((place.phase == Phase::forward && place.process == RankStatus::Process::runs));
-    BOOST_TEST((place.seconds >= 0 && place.seconds < 30));
+  for (const RankStatus& status : all) {
+    BOOST_TEST(status.rank == status.step);
+    BOOST_TEST(status.host == host_name());
+    BOOST_TEST((status.phase == Phase::forward && status.process == RankStatus::Process::runs));
+    BOOST_TEST((status.seconds >= 0 && status.seconds < 30));
   }
   test::world().barrier();
 }
 
 LOCKSTEP_MPI_TEST(a_rank_that_waits_in_a_collective_is_seen_waiting_and_the_one_that_does_not_come_is_not,
                   test::at_least(2)) {
-  RankBoard places(test::world());
-  places.share(test::world(), {});
+  RankBoard board(test::world());
+  board.share(test::world(), {});
   test::world().barrier();
   if (test::world().rank() == 1) {
     const auto others_wait = [&] {
-      const std::vector<RankStatus> all = places.all(0);
+      const std::vector<RankStatus> all = board.all(0);
       return std::ranges::count_if(all, &RankStatus::waits) >= test::world().size() - 1;
     };
     while (!others_wait()) sleep_ms(1);
-    for (const RankStatus& place : places.all(0)) BOOST_TEST(place.waits == (place.rank != 1), "rank " << place.rank);
+    for (const RankStatus& status : board.all(0))
+      BOOST_TEST(status.waits == (status.rank != 1), "rank " << status.rank);
   }
   test::world().barrier();
-  BOOST_TEST(!places.mine().waits);
+  BOOST_TEST(!board.mine().waits);
 }
 
-BOOST_AUTO_TEST_CASE(one_rank_of_the_job_gets_the_last_word) {
+BOOST_AUTO_TEST_CASE(one_rank_of_the_job_gets_the_report) {
   const SharedFolder folder;
   for (const bool several : {false, true}) {
-    RankBoard places(test::world(), several ? machine_of_two() : "one machine");
-    places.share(test::world(), folder.path);
-    BOOST_TEST(how_many(places.claim_report()) == 1);
-    BOOST_TEST(how_many(places.claim_report()) == 0);
+    RankBoard board(test::world(), several ? machine_of_two() : "one machine");
+    board.share(test::world(), folder.path);
+    BOOST_TEST(how_many(board.claim_report()) == 1);
+    BOOST_TEST(how_many(board.claim_report()) == 0);
     test::world().barrier();
   }
 }
 
-LOCKSTEP_MPI_TEST(another_machine_tells_its_places_when_it_sees_the_claim, test::at_least(3)) {
+LOCKSTEP_MPI_TEST(another_machine_reports_when_it_sees_the_claim, test::at_least(3)) {
   const SharedFolder folder;
-  RankBoard places(test::world(), machine_of_two());
-  places.share(test::world(), folder.path);
-  places.enter(Phase::save_write, 10 + test::world().rank());
-  BOOST_TEST(!places.claimed_elsewhere());
+  RankBoard board(test::world(), machine_of_two());
+  board.share(test::world(), folder.path);
+  board.enter(Phase::save_write, 10 + test::world().rank());
+  BOOST_TEST(!board.claimed_elsewhere());
   test::world().barrier();
   if (test::world().rank() == 1) {
-    BOOST_TEST(places.claim_report());
-    const std::vector<RankStatus> all = places.all(20);
-    for (const RankStatus& place : all)
-      BOOST_TEST((place.known && place.phase == Phase::save_write && place.step == 10 + place.rank),
-                 "rank " << place.rank);
+    BOOST_TEST(board.claim_report());
+    const std::vector<RankStatus> all = board.all(20);
+    for (const RankStatus& status : all)
+      BOOST_TEST((status.known && status.phase == Phase::save_write && status.step == 10 + status.rank),
+                 "rank " << status.rank);
   } else if (test::world().rank() >= 2) {
-    while (!places.claimed_elsewhere()) sleep_ms(10);
-    places.tell_machine();
+    while (!board.claimed_elsewhere()) sleep_ms(10);
+    board.report_machine();
   }
   test::world().barrier();
   BOOST_TEST(!std::filesystem::is_empty(folder.path));
@@ -111,23 +112,24 @@ LOCKSTEP_MPI_TEST(another_machine_tells_its_places_when_it_sees_the_claim, test:
 
 LOCKSTEP_MPI_TEST(a_machine_that_tells_nothing_is_known_to_give_no_sign, test::at_least(3)) {
   const SharedFolder folder;
-  RankBoard places(test::world(), machine_of_two());
-  places.share(test::world(), folder.path);
+  RankBoard board(test::world(), machine_of_two());
+  board.share(test::world(), folder.path);
   if (test::world().rank() == 0) {
-    for (const RankStatus& place : places.all(0.2)) BOOST_TEST(place.known == (place.rank < 2), "rank " << place.rank);
+    for (const RankStatus& status : board.all(0.2))
+      BOOST_TEST(status.known == (status.rank < 2), "rank " << status.rank);
   }
   test::world().barrier();
 }
 
 LOCKSTEP_MPI_TEST(a_rank_that_left_in_good_order_is_told_from_one_that_did_not, test::at_least(2)) {
-  RankBoard places(test::world());
-  places.share(test::world(), {});
-  if (test::world().rank() == 1) places.leave();
+  RankBoard board(test::world());
+  board.share(test::world(), {});
+  if (test::world().rank() == 1) board.leave();
   test::world().barrier();
   if (test::world().rank() == 0) {
-    BOOST_TEST(places.has_left(1));
-    BOOST_TEST(!places.has_left(0));
-    BOOST_TEST(static_cast<int>(places.neighbours().size()) == test::world().size() - 1);
+    BOOST_TEST(board.has_left(1));
+    BOOST_TEST(!board.has_left(0));
+    BOOST_TEST(static_cast<int>(board.neighbours().size()) == test::world().size() - 1);
   }
   test::world().barrier();
 }

@@ -16,14 +16,14 @@ RankStatus at(int rank, Phase phase, std::int64_t step, double seconds) {
 }
 
 RankStatus waiting(int rank, double seconds) {
-  RankStatus place = at(rank, Phase::reduction, 3, seconds);
-  place.waits = true;
-  return place;
+  RankStatus status = at(rank, Phase::reduction, 3, seconds);
+  status.waits = true;
+  return status;
 }
 
-std::vector<int> ranks_of(const std::vector<RankStatus>& places) {
+std::vector<int> ranks_of(const std::vector<RankStatus>& statuses) {
   std::vector<int> ranks;
-  for (const RankStatus& place : places) ranks.push_back(place.rank);
+  for (const RankStatus& status : statuses) ranks.push_back(status.rank);
   return ranks;
 }
 
@@ -32,28 +32,28 @@ std::vector<int> ranks_of(const std::vector<RankStatus>& places) {
 BOOST_AUTO_TEST_SUITE(place_table)
 
 BOOST_AUTO_TEST_CASE(who_does_not_wait_holds_up_those_who_do) {
-  const std::vector<RankStatus> places{waiting(0, 2.96), waiting(1, 3.04), at(2, Phase::forward, 3, 3.12),
-                                       waiting(3, 3.01)};
-  BOOST_TEST(ranks_of(culprits(places)) == std::vector<int>{2}, boost::test_tools::per_element());
-  BOOST_TEST(headline(culprits(places)) == "rank 2 (node0) in forward of step 3 for 3.1 s");
-  BOOST_TEST(table_of(places) ==
+  const std::vector<RankStatus> statuses{waiting(0, 2.96), waiting(1, 3.04), at(2, Phase::forward, 3, 3.12),
+                                         waiting(3, 3.01)};
+  BOOST_TEST(ranks_of(culprits(statuses)) == std::vector<int>{2}, boost::test_tools::per_element());
+  BOOST_TEST(headline(culprits(statuses)) == "rank 2 (node0) in forward of step 3 for 3.1 s");
+  BOOST_TEST(table_of(statuses) ==
              "  ranks 0-1,3 (node0): reduction of step 3 for 3.0 s, waiting for other ranks\n"
              "  rank 2 (node0): forward of step 3 for 3.1 s\n");
 }
 
 BOOST_AUTO_TEST_CASE(a_stopped_process_is_blamed_before_one_that_computes_also_where_it_waits) {
-  std::vector<RankStatus> places{waiting(0, 3), at(1, Phase::forward, 3, 3), waiting(2, 3)};
-  places[2].process = RankStatus::Process::stopped;
-  BOOST_TEST(headline(culprits(places)) == "rank 2 (node0) in reduction of step 3 for 3.0 s, the process is stopped");
-  places[1].process = RankStatus::Process::gone;
-  BOOST_TEST(ranks_of(culprits(places)) == (std::vector<int>{1, 2}), boost::test_tools::per_element());
+  std::vector<RankStatus> statuses{waiting(0, 3), at(1, Phase::forward, 3, 3), waiting(2, 3)};
+  statuses[2].process = RankStatus::Process::stopped;
+  BOOST_TEST(headline(culprits(statuses)) == "rank 2 (node0) in reduction of step 3 for 3.0 s, the process is stopped");
+  statuses[1].process = RankStatus::Process::gone;
+  BOOST_TEST(ranks_of(culprits(statuses)) == (std::vector<int>{1, 2}), boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(a_machine_without_a_sign_is_blamed_and_told_as_such) {
-  std::vector<RankStatus> places{
+  std::vector<RankStatus> statuses{
       waiting(0, 3), waiting(1, 3.5), {.rank = 4, .host = "node1"}, {.rank = 5, .host = "node1"}};
-  BOOST_TEST(ranks_of(culprits(places)) == (std::vector<int>{4, 5}), boost::test_tools::per_element());
-  BOOST_TEST(table_of(places) ==
+  BOOST_TEST(ranks_of(culprits(statuses)) == (std::vector<int>{4, 5}), boost::test_tools::per_element());
+  BOOST_TEST(table_of(statuses) ==
              "  ranks 0-1 (node0): reduction of step 3 for 3.0 to 3.5 s, waiting for other ranks\n"
              "  ranks 4-5 (node1): no sign, the machine is gone or stopped\n");
 }

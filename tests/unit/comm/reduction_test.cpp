@@ -13,10 +13,10 @@ namespace {
 /// The sum of one element each.
 template <class T>
 T sum_of(const std::vector<T>& operands, DType dtype) {
-  std::vector<const std::byte*> places;
-  for (const T& operand : operands) places.push_back(reinterpret_cast<const std::byte*>(&operand));
+  std::vector<const std::byte*> addresses;
+  for (const T& operand : operands) addresses.push_back(reinterpret_cast<const std::byte*>(&operand));
   T sum{};
-  reduce_in_order(places, std::as_writable_bytes(std::span(&sum, 1)), dtype, Reduce::sum);
+  reduce_in_order(addresses, std::as_writable_bytes(std::span(&sum, 1)), dtype, Reduce::sum);
   return sum;
 }
 
@@ -37,16 +37,16 @@ BOOST_AUTO_TEST_CASE(fp32_keeps_the_order_of_the_operands) {
 }
 
 BOOST_AUTO_TEST_CASE(the_result_may_take_the_place_of_an_operand) {
-  for (std::size_t place = 0; place < 3; ++place) {
+  for (std::size_t into = 0; into < 3; ++into) {
     std::vector<std::vector<float>> operands(3);
     for (std::size_t i = 0; i < 3; ++i)
       for (std::size_t j = 0; j < 200; ++j) operands[i].push_back(static_cast<float>((i + 1) * j));
-    std::vector<const std::byte*> places;
-    for (const auto& operand : operands) places.push_back(std::as_bytes(std::span(operand)).data());
-    reduce_in_order(places, std::as_writable_bytes(std::span(operands[place])), DType::f32, Reduce::sum);
+    std::vector<const std::byte*> addresses;
+    for (const auto& operand : operands) addresses.push_back(std::as_bytes(std::span(operand)).data());
+    reduce_in_order(addresses, std::as_writable_bytes(std::span(operands[into])), DType::f32, Reduce::sum);
     bool right = true;
-    for (std::size_t j = 0; j < 200; ++j) right = right && operands[place][j] == static_cast<float>(6 * j);
-    BOOST_TEST(right, "in place of operand " << place);
+    for (std::size_t j = 0; j < 200; ++j) right = right && operands[into][j] == static_cast<float>(6 * j);
+    BOOST_TEST(right, "into operand " << into);
   }
 }
 
