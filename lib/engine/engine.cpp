@@ -95,15 +95,14 @@ Phase phase_of(const Action& action, bool training) {
     case Op::all_reduce: return Phase::reduction;
     case Op::gradient_norm: return Phase::norm;
     case Op::clip:
-    case Op::optimizer:
-    case Op::refresh: return Phase::optimizer;
+    case Op::optimizer: return Phase::optimizer;
     case Op::heartbeat: return Phase::heartbeat;
     case Op::reduce_loss: return Phase::evaluation;
   }
   return Phase::forward;
 }
 
-bool is_update(Op op) { return op == Op::clip || op == Op::optimizer || op == Op::refresh; }
+bool is_update(Op op) { return op == Op::clip || op == Op::optimizer; }
 
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
@@ -222,7 +221,6 @@ void Engine::perform(Run& run, const Action& action) {
     case Op::optimizer:
       if (session_.take_injected_nan()) run.gradient_scale = not_a_number;
       return optimizer_.update(unit(), run.order->step - run.order->skipped, run.order->lr, run.gradient_scale);
-    case Op::refresh: return unit().refresh();
     default: invariant(false, "the engine knows every action");
   }
 }

@@ -101,7 +101,7 @@ void Model::initialise(std::uint64_t seed) {
       fill(values_of<float>(master));
     }
   }
-  for (const auto& unit : units_) unit->refresh();
+  for (const auto& unit : units_) unit->update_compute_copy();
 }
 
 at::Tensor Model::run_to_head(const BatchTensors& batch) const {

@@ -15,7 +15,6 @@ std::string_view name_of(Op op) {
     case Op::heartbeat: return "heartbeat";
     case Op::clip: return "clip";
     case Op::optimizer: return "optimizer";
-    case Op::refresh: return "refresh";
     case Op::reduce_loss: return "reduce_loss";
   }
   throw Error(ExitCode::bug, "an operation without a name");

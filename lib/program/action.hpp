@@ -21,8 +21,7 @@ enum class Op : std::uint8_t {
                     // adds its share
   heartbeat,  // one small reduction over all ranks: loss, norm, tokens, stop, failure; every decision is taken from it
   clip,       // the factor that gradients are scaled with, from the reduced norm
-  optimizer,  // of a unit: one update of weights and moments
-  refresh,    // of a unit: the compute copy follows the weights
+  optimizer,  // of a unit: one update of weights, moments and the compute copy
   reduce_loss,  // sums of an evaluation over all ranks: loss and tokens
 };
 std::string_view name_of(Op op);

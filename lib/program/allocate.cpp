@@ -21,7 +21,6 @@ class Allocation {
     for (const Action& action : ranks.actions) {
       if (action.op == Op::recompute) recomputed_.insert({action.subject.index, action.micro_batch});
       if (action.op == Op::backward) trains_ = true;
-      if (action.op == Op::refresh) refreshed_.insert(action.subject.index);
     }
     for (std::size_t i = 0; i < plan.units.size(); ++i) hold_unit(static_cast<int>(i), plan.units[i]);
   }
@@ -35,10 +34,6 @@ class Allocation {
       case Op::all_reduce: action.slots.writes = {held(SlotKind::gradient, action)}; return;
       case Op::gradient_norm: action.slots.reads = {held(SlotKind::gradient, action)}; return;
       case Op::optimizer: optimizer(action); return;
-      case Op::refresh:
-        action.slots.reads = {held(SlotKind::master, action)};
-        action.slots.writes = {held(SlotKind::compute_copy, action)};
-        return;
       case Op::heartbeat:
       case Op::clip:
       case Op::reduce_loss: return;
@@ -154,7 +149,7 @@ class Allocation {
     action.slots.reads = {held(SlotKind::gradient, action)};
     action.slots.writes = {held(SlotKind::master, action), held(SlotKind::optimizer_state, action)};
     const int unit = action.subject.index;
-    if (plan_.units[static_cast<std::size_t>(unit)].compute_bytes > 0 && !refreshed_.contains(unit))
+    if (plan_.units[static_cast<std::size_t>(unit)].compute_bytes > 0)
       action.slots.writes.push_back(held(SlotKind::compute_copy, action));
   }
 
@@ -163,7 +158,6 @@ class Allocation {
   int blocks_;
   bool trains_ = false;
   std::set<std::pair<int, MicroBatch>> recomputed_;
-  std::set<int> refreshed_;
   std::map<Key, int> index_;
 };
 

@@ -214,9 +214,7 @@ StepProgram update(const StepProgram& program, const ModelPlan& plan, const Upda
     };
     if (options.clips) add_decided(make(Op::clip, {}));
     for (std::size_t unit = 0; unit < plan.units.size(); ++unit) {
-      const Subject subject = unit_subject(static_cast<int>(unit));
-      add_decided(make(Op::optimizer, subject));
-      if (options.refresh == Refresh::separate && plan.units[unit].compute_bytes > 0) add(make(Op::refresh, subject));
+      add_decided(make(Op::optimizer, unit_subject(static_cast<int>(unit))));
     }
     return list;
   });

@@ -27,7 +27,7 @@ StepProgram recompute(const StepProgram& program, const ModelPlan& plan, Recompu
 StepProgram data_parallel(const StepProgram& program, const ModelPlan& plan, const std::vector<AxisName>& axes);
 
 /// The norm of each gradient as soon as it is complete or, where ranks reduce it, after all backwards, each rank its
-/// share; then heartbeat, clip, optimizer and refresh of each unit.
+/// share; then heartbeat, clip, and the optimizer of each unit.
 StepProgram update(const StepProgram& program, const ModelPlan& plan, const UpdateOptions& options);
 
 /// After all forwards of an evaluation: one sum of losses over all ranks.

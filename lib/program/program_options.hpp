@@ -12,12 +12,8 @@ enum class ProgramPhase { training, evaluation };
 
 enum class RecomputePolicy { none, block };
 
-/// Whether the compute copy follows in an action of its own, or the optimizer writes it in its pass.
-enum class Refresh { separate, with_optimizer };
-
 struct UpdateOptions {
   bool clips = true;  // the program has a clip action
-  Refresh refresh = Refresh::separate;
   std::int64_t heartbeat_bytes = 0;
 };
 

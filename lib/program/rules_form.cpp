@@ -20,8 +20,7 @@ Subject::Kind kind_of_subject(Op op) {
     case Op::finish_gradient:
     case Op::all_reduce:
     case Op::gradient_norm:
-    case Op::optimizer:
-    case Op::refresh: return Subject::Kind::unit;
+    case Op::optimizer: return Subject::Kind::unit;
     case Op::heartbeat:
     case Op::clip:
     case Op::reduce_loss: return Subject::Kind::none;

@@ -175,8 +175,9 @@ class SlotCheck {
       case Op::optimizer:
         reads(SlotKind::gradient);
         writes(SlotKind::master);
+        if (plan_.units[static_cast<std::size_t>(action.subject.index)].compute_bytes > 0)
+          writes(SlotKind::compute_copy);
         return writes(SlotKind::optimizer_state);
-      case Op::refresh: reads(SlotKind::master); return writes(SlotKind::compute_copy);
       default: return;
     }
   }

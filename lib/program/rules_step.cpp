@@ -131,10 +131,7 @@ class Step {
     const int norm = shared(Op::gradient_norm, subject, data_ranks_ > 1 ? data_axes_ : std::vector<AxisName>{});
     ordered(complete, norm);
     ordered(norm, heartbeat);
-    const int update = at(Op::optimizer, subject);
-    ordered(decision, update);
-    if (unit.compute_bytes == 0 || options_.update.refresh == Refresh::with_optimizer) return;
-    ordered(update, at(Op::refresh, subject));
+    ordered(decision, at(Op::optimizer, subject));
   }
 
   void nothing_else() const {

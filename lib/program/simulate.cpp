@@ -15,7 +15,6 @@ double bytes_moved(const UnitPlan& unit, Op op) {
   switch (op) {
     case Op::gradient_norm: return gradient;
     case Op::optimizer: return gradient + 2 * master + 2 * static_cast<double>(unit.optimizer_bytes);
-    case Op::refresh: return master + static_cast<double>(unit.compute_bytes);
     default: return 0;
   }
 }

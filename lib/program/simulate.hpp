@@ -18,7 +18,7 @@ using CostOf = std::function<double(const StepProgram&, const Action&)>;
 
 struct Hardware {
   double flops_per_s = 1e12;         // that a rank reaches in blocks
-  double memory_bytes_per_s = 1e10;  // for what streams over a unit's buffers: norm, optimizer, refresh
+  double memory_bytes_per_s = 1e10;  // for what streams over a unit's buffers: norm, optimizer
   double link_bytes_per_s = 1e9;     // that a rank sends
   double latency_s = 1e-5;           // of one message
 };

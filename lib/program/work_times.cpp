@@ -22,8 +22,7 @@ std::string_view kind_of(const StepProgram& program, const Action& action) {
     case Op::all_reduce: return "reduction";
     case Op::gradient_norm:
     case Op::clip: return "norm";
-    case Op::optimizer:
-    case Op::refresh: return "optimizer";
+    case Op::optimizer: return "optimizer";
     case Op::heartbeat:
     case Op::reduce_loss: return "heartbeat";
   }

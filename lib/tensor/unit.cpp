@@ -58,7 +58,7 @@ void Unit::finish_gradients() {
   }
 }
 
-void Unit::refresh() {
+void Unit::update_compute_copy() {
   if (precision_ == Precision::bf16) compute_.copy_(master_);
 }
 

@@ -43,7 +43,7 @@ class Unit {
   void finish_gradients();
   /// Makes the compute copy follow the master; nothing to do unless the precision is bf16. The optimizer does it in its
   /// own pass.
-  void refresh();
+  void update_compute_copy();
 
  private:
   std::string name_;

@@ -14,7 +14,7 @@
 namespace lockstep {
 
 /// `model` and `train_state` outlive the components. `hf_config` is what the export of a checkpoint starts from. After
-/// a load the trajectory is that of the checkpoint; the caller refreshes the compute copies. Local.
+/// a load the training state is that of the checkpoint; the caller updates the compute copies. Local.
 std::vector<Component> components_of(const Model& model, TrainState& train_state, const Mesh& mesh,
                                      const Json& hf_config);
 

@@ -208,7 +208,7 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   const std::optional<Path> resumed = resume_or_start(config, plan, session, output.log(), components);
   together(world, "fill the weights", [&] {
     if (!resumed) fill_weights(config, *model);
-    for (const auto& unit : model->units()) unit->refresh();
+    for (const auto& unit : model->units()) unit->update_compute_copy();
   });
   const TrainState start = train_state;
 

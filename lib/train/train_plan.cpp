@@ -116,9 +116,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks) {
       .micro_batches = static_cast<int>(plan.batch.accumulation),
       .eval_micro_batches = static_cast<int>(plan_evaluation(config, plan)),
       .recompute = config.train.recompute == Recompute::block ? RecomputePolicy::block : RecomputePolicy::none,
-      .update = {.clips = config.optimizer.clip_norm.has_value(),
-                 .refresh = Refresh::with_optimizer,
-                 .heartbeat_bytes = heartbeat_bytes},
+      .update = {.clips = config.optimizer.clip_norm.has_value(), .heartbeat_bytes = heartbeat_bytes},
       .eval_reduction_bytes = heartbeat_bytes,
   };
   plan.programs = make_catalogue(plan.mesh, plan.model, options);

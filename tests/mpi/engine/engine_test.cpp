@@ -97,14 +97,13 @@ struct Job {
         batches(plan_batch(global_batch, session.world().size(), micro_batch)),
         model(architecture, precision),
         optimizer(optimizer_options(), model.parameters()),
-        programs(make_catalogue(
-            make_mesh("world", {{"dp_replicate", session.world().size()}}),
-            plan_of(architecture, precision, {batches.micro_batch, length}),
-            {.micro_batches = static_cast<int>(batches.accumulation),
-             .eval_micro_batches = static_cast<int>(batches.accumulation),
-             .recompute = recompute,
-             .update = {.clips = true, .refresh = Refresh::with_optimizer, .heartbeat_bytes = heartbeat_bytes},
-             .eval_reduction_bytes = heartbeat_bytes})),
+        programs(make_catalogue(make_mesh("world", {{"dp_replicate", session.world().size()}}),
+                                plan_of(architecture, precision, {batches.micro_batch, length}),
+                                {.micro_batches = static_cast<int>(batches.accumulation),
+                                 .eval_micro_batches = static_cast<int>(batches.accumulation),
+                                 .recompute = recompute,
+                                 .update = {.clips = true, .heartbeat_bytes = heartbeat_bytes},
+                                 .eval_reduction_bytes = heartbeat_bytes})),
         lane(session, "test"),
         engine(model, optimizer, programs, session, lane, 0.5) {
     model.initialise(7);

@@ -243,9 +243,8 @@ class Play {
         expect(who.decided && who.clipped == options_.update.clips, "an update before the decision");
         expect(complete(rank, unit), "an update from an incomplete gradient");
         ++who.weights[unit];
-        if (options_.update.refresh == Refresh::with_optimizer) who.copies[unit] = who.weights[unit];
+        who.copies[unit] = who.weights[unit];
         return;
-      case Op::refresh: who.copies[unit] = who.weights[unit]; return;
       default: throw std::string("not of one rank");
     }
   }

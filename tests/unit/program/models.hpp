@@ -48,7 +48,7 @@ inline Case random_case(std::mt19937& engine) {
   made.options.micro_batches = roll(1, 3);
   made.options.eval_micro_batches = roll(0, 3);
   made.options.recompute = roll(0, 1) == 0 ? RecomputePolicy::none : RecomputePolicy::block;
-  made.options.update = {roll(0, 1) == 0, roll(0, 1) == 0 ? Refresh::separate : Refresh::with_optimizer, 48};
+  made.options.update = {roll(0, 1) == 0, 48};
   made.options.eval_reduction_bytes = 16;
   return made;
 }

@@ -89,11 +89,11 @@ BOOST_AUTO_TEST_CASE(an_update_counts_decides_and_then_steps_each_unit) {
   const ModelPlan plan =
       models::plan_of({{"only", 8, 0, 0, 1, 2, false}}, {{"w", 16, {0}}}, {DType::f32, DType::bf16, 2});
   const StepProgram reduced = data_parallel(expand(schedule_training(two, 1), plan), plan, {"dp_replicate"});
-  compare(update(reduced, plan, {true, Refresh::separate, 48}),
+  compare(update(reduced, plan, {true, 48}),
           {"forward block only mb 0", "backward block only mb 0", "finish_gradient unit only",
            "all_reduce unit only over dp_replicate, 64 B", "gradient_norm unit only over dp_replicate",
-           "heartbeat over dp_replicate, 48 B", "clip", "optimizer unit only", "refresh unit only"});
-  const StepProgram plain = update(reduced, plan, {false, Refresh::with_optimizer, 48});
+           "heartbeat over dp_replicate, 48 B", "clip", "optimizer unit only"});
+  const StepProgram plain = update(reduced, plan, {false, 48});
   compare(plain, {"forward block only mb 0", "backward block only mb 0", "finish_gradient unit only",
                   "all_reduce unit only over dp_replicate, 64 B", "gradient_norm unit only over dp_replicate",
                   "heartbeat over dp_replicate, 48 B", "optimizer unit only"});
@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(an_update_counts_decides_and_then_steps_each_unit) {
 BOOST_AUTO_TEST_CASE(a_norm_that_no_reduction_precedes_is_taken_as_soon_as_its_gradient_is_complete) {
   const ModelPlan plan = models::tied();
   const StepProgram alone = data_parallel(expand(schedule_training(one, 1), plan), plan, {"dp_replicate"});
-  const auto all = words(update(alone, plan, {false, Refresh::with_optimizer, 48}));
+  const auto all = words(update(alone, plan, {false, 48}));
   const std::vector<std::string> tail(all.begin() + 4, all.begin() + 10);
   const std::vector<std::string> expected{"backward block head mb 0",     "finish_gradient unit head",
                                           "gradient_norm unit head",      "backward block layer.1 mb 0",

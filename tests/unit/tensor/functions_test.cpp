@@ -41,7 +41,7 @@ struct Weights {
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       unit.parameters()[i]->master().copy_(random_tensor(shapes[i], fmt::format("weight {}", i)));
     }
-    unit.refresh();
+    unit.update_compute_copy();
     for (const auto& parameter : unit.parameters()) leaves.push_back(leaf(parameter->compute().to(at::kDouble)));
     unit.zero_grad();
   }

@@ -39,13 +39,13 @@ BOOST_AUTO_TEST_CASE(parameters_are_aligned_views_of_their_units_buffers) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(only_bf16_has_a_separate_compute_copy_and_refresh_rounds_into_it) {
+BOOST_AUTO_TEST_CASE(only_bf16_has_a_separate_compute_copy_which_is_the_rounded_weights) {
   Unit plain("u", three_tensors(), Precision::fp32);
   BOOST_TEST(plain.compute().data_ptr() == plain.master().data_ptr());
   Unit narrow("u", three_tensors(), Precision::bf16);
   narrow.parameters()[0]->master().fill_(1.0 + 0x1p-7 + 0x1p-12);
   BOOST_TEST(narrow.parameters()[0]->compute()[0][0].item<double>() == 0);
-  narrow.refresh();
+  narrow.update_compute_copy();
   BOOST_TEST(narrow.parameters()[0]->compute()[0][0].item<double>() == 1.0 + 0x1p-7);
 }
 
