@@ -83,14 +83,12 @@ ModelSource open_checkpoint(const Path& folder) {
   return source;
 }
 
-ModelSource open_run(const Path& run) {
-  Found found = find_latest(run, [](const Path& checkpoint) { return first_defect(checkpoint, VerifyLevel::sizes); });
-  if (!found.checkpoint) {
-    const std::string reasons = found.rejected.empty() ? "" : ":\n  " + join(found.rejected, "\n  ");
-    fail(ExitCode::input, "{} has no sound checkpoint{}", run.string(), reasons);
-  }
+/// The checkpoint in a folder, or the newest sound one of the run in it.
+ModelSource open_saved(const Path& folder) {
+  const Found found =
+      find_at(folder, [](const Path& checkpoint) { return judge_checkpoint(checkpoint, VerifyLevel::sizes); });
   ModelSource source = open_checkpoint(found.checkpoint->path);
-  source.rejected = std::move(found.rejected);
+  for (const PassedOver& passed : found.damaged) source.rejected.push_back(to_text(passed));
   return source;
 }
 
@@ -117,7 +115,7 @@ ModelSource open_model_source(const Path& path, const std::optional<Path>& token
                 fmt::format("{} is neither a checkpoint nor a run nor a folder with safetensors", path.string()),
                 "give RUN, RUN/checkpoints/step-N, or a folder with config.json and model.safetensors");
   }
-  ModelSource source = checkpoint ? open_checkpoint(path) : run ? open_run(path) : open_hf_folder(path);
+  ModelSource source = checkpoint || run ? open_saved(path) : open_hf_folder(path);
   if (tokenizer) {
     const std::size_t before = source.companions.size();
     add_tokenizer(source, *tokenizer);

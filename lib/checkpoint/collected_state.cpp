@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace lockstep {
 
@@ -19,10 +20,6 @@ struct Descriptor {
 };
 
 const Mesh cell_mesh{"cell", {}};
-
-bool cell_owned(const Component& component) {
-  return component.pattern == Pattern::per_rank || component.pattern == Pattern::per_node;
-}
 
 // The cell that owns a component's values; nothing where they belong to all.
 std::string owner_of_values(const Component& component, const World& world, Rank rank) {
@@ -91,29 +88,31 @@ class Contribution {
 
   const std::vector<StoredTensor>& common() const { return common_; }  // of components that all ranks describe
   const std::vector<StoredTensor>& own() const { return own_; }        // which only this rank describes
-  const LocalBox* find(const std::string& name) const {
+  LocalBox local(const std::string& name) const {
     const auto found = local_.find(name);
-    return found == local_.end() ? nullptr : &found->second;
+    return found == local_.end() ? LocalBox{} : found->second;
   }
+  /// Names of what ranks besides this one hold or describe as well.
+  const std::vector<std::string>& shared() const { return shared_; }
 
  private:
   void add_tensor(const Component& component, const StateTree& tree, const StateTensor& tensor) {
     check(tensor.layout);
     if (tensor.name == values_entry)
       fail(ExitCode::bug, "component '{}' names a tensor {}, which is reserved", component.key, values_entry);
-    if (!cell_owned(component) && world_size(tensor.layout.mesh) != world_size(world_.mesh)) {
+    if (!cell_owned(component.pattern) && world_size(tensor.layout.mesh) != world_size(world_.mesh)) {
       fail(ExitCode::usage, "'{}' of component '{}' is laid out over {} ranks in a job of {}", tensor.name,
            component.key, world_size(tensor.layout.mesh), world_size(world_.mesh));
     }
     StoredTensor entry{component.key, "", tensor.name, tensor.layout, {}, {}};
-    if (cell_owned(component)) {
+    if (cell_owned(component.pattern)) {
       entry.cell = cell_of(component, world_, rank_);
       entry.layout.mesh = cell_mesh;
     }
     for (const StateAlias& alias : tree.aliases()) {
       if (alias.target == tensor.name) entry.aliases.push_back(alias.name);
     }
-    const Box box = cell_owned(component) ? whole(tensor.layout.global) : box_of(tensor.layout, rank_);
+    const Box box = cell_owned(component.pattern) ? whole(tensor.layout.global) : box_of(tensor.layout, rank_);
     const auto bytes = static_cast<std::size_t>(elements(box)) * static_cast<std::size_t>(size_of(tensor.layout.dtype));
     if (tensor.bytes.size() != bytes) {
       fail(ExitCode::bug, "'{}' of component '{}' brings {} bytes for its box {} of {}, which has {}", tensor.name,
@@ -124,6 +123,7 @@ class Contribution {
 
   void place(const Component& component, StoredTensor entry, std::span<std::byte> bytes, const Box& box) {
     local_[full_name(entry)] = {box, bytes};
+    if (component.pattern != Pattern::global) shared_.push_back(full_name(entry));
     if (component.pattern == Pattern::global) {
       if (rank_ == 0) own_.push_back(std::move(entry));
     } else if (entry.cell.empty()) {
@@ -145,6 +145,7 @@ class Contribution {
   Contents contents_;
   std::vector<StoredTensor> common_;
   std::vector<StoredTensor> own_;
+  std::vector<std::string> shared_;
   std::map<std::string, LocalBox> local_;
 };
 
@@ -219,6 +220,29 @@ std::vector<std::vector<Holding>> holders_of_all(const CollectedState& state, in
   return result;
 }
 
+[[noreturn]] void fail_different(const std::string& what, const std::string& how) {
+  throw Error(ExitCode::verdict, fmt::format("replicas differ in {}: {}", what, how),
+              "the ranks do not hold the same state: go on from the last checkpoint");
+}
+
+// A holder brings the bytes of its box: what it lacks cannot be compared, nor written by it. Which of two ranks is
+// wrong nobody can say here.
+void check_held(const CollectedState& state, std::size_t tensor, Rank rank) {
+  const StoredTensor& stored = state.tensors[tensor];
+  const LocalBox& local = state.local[tensor];
+  const auto size = static_cast<std::size_t>(size_of(stored.layout.dtype));
+  for (const Holding& holding : state.holdings[tensor]) {
+    if (std::find(holding.ranks.begin(), holding.ranks.end(), rank) == holding.ranks.end()) continue;
+    const std::size_t bytes = static_cast<std::size_t>(elements(holding.box)) * size;
+    if (local.box == holding.box && local.bytes.size() == bytes) continue;
+    const std::string what = is_values(stored) ? fmt::format("the values of component '{}'", stored.component)
+                                               : fmt::format("{} {}", full_name(stored), to_text(holding.box));
+    fail_different(what, local.bytes.empty()
+                             ? std::string("this rank lacks it")
+                             : fmt::format("this rank has {} bytes, others {}", local.bytes.size(), bytes));
+  }
+}
+
 }  // namespace
 
 CollectedState collect_state(Communicator& ranks, const World& world, const std::vector<Component>& components,
@@ -251,9 +275,14 @@ CollectedState collect_state(Communicator& ranks, const World& world, const std:
     for (Descriptor& descriptor : decode(owned)) descriptors.push_back(std::move(descriptor));
     state.tensors = merge(descriptors);
     state.holdings = holders_of_all(state, ranks.size());
-    for (const StoredTensor& tensor : state.tensors) {
-      const LocalBox* const local = mine.find(full_name(tensor));
-      state.local.push_back(local != nullptr ? *local : LocalBox{});
+    std::set<std::string> known;
+    for (std::size_t i = 0; i < state.tensors.size(); ++i) {
+      known.insert(full_name(state.tensors[i]));
+      state.local.push_back(mine.local(full_name(state.tensors[i])));
+      check_held(state, i, ranks.rank());
+    }
+    for (const std::string& name : mine.shared()) {
+      if (!known.contains(name)) fail_different(name, "this rank has it, the first rank of its cell lacks it");
     }
   });
   return state;

@@ -35,8 +35,8 @@ struct CollectedState {
 enum class Contents { tensors, tensors_and_values };
 
 /// Collective over `ranks`. Throws on all ranks: usage (a pattern or shape that contradicts, another order of
-/// components), verdict (values declared replicated that differ), and what `collect` threw. `before` runs first on each
-/// rank, within the agreement.
+/// components), verdict (a rank lacks what the layout gives it, or has another amount of it), and what `collect` threw.
+/// `before` runs first on each rank, within the agreement.
 CollectedState collect_state(Communicator& ranks, const World& world, const std::vector<Component>& components,
                              Contents contents, const std::function<void()>& before);
 

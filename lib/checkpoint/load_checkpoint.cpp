@@ -5,6 +5,7 @@
 #include "checkpoint/collected_state.hpp"
 #include "checkpoint/compare_holders.hpp"
 #include "comm/together.hpp"
+#include "store/verdict.hpp"
 
 #include <algorithm>
 #include <set>
@@ -12,8 +13,6 @@
 namespace lockstep {
 
 namespace {
-
-bool cell_owned(Pattern pattern) { return pattern == Pattern::per_rank || pattern == Pattern::per_node; }
 
 std::vector<std::string> cell_names(const StoredComponent& component) {
   std::vector<std::string> names;
@@ -65,7 +64,10 @@ void Load::prepare() {
   for (const StoredComponent& stored : reader_.manifest().components) {
     const bool asked = std::any_of(components_.begin(), components_.end(),
                                    [&](const Component& component) { return component.key == stored.key; });
-    if (!asked) notes_.push_back(fmt::format("component '{}' of the checkpoint is not used", stored.key));
+    if (asked) continue;
+    const std::string what = fmt::format("component '{}' of {} is not known", stored.key, reader_.path().string());
+    if (stored.required) fail_foreign(what, reader_.manifest().software);
+    notes_.push_back(what + ": it is not used");
   }
   match_tensors();
   check_nothing_left();
@@ -74,7 +76,8 @@ void Load::prepare() {
 LoadMode Load::load_mode_of(const Component& component, const StoredComponent* stored) {
   const std::string place = reader_.path().string();
   if (stored == nullptr) {
-    if (component.required) fail(ExitCode::input, "{} holds no component '{}'", place, component.key);
+    if (component.required)
+      fail_foreign(fmt::format("{} holds no component '{}'", place, component.key), reader_.manifest().software);
     notes_.push_back(fmt::format("the checkpoint holds no component '{}': it starts afresh", component.key));
     return LoadMode::absent;
   }
@@ -120,9 +123,15 @@ void Load::match_tensors() {
     const LoadMode how = load_mode(wanted.component);
     const bool read = how == LoadMode::direct ||
                       (how != LoadMode::absent && wanted.cell.empty());  // logical tensors do not care for cells
-    source_.push_back(read ? static_cast<std::ptrdiff_t>(reader_.number_of(full_name(wanted))) : -1);
+    source_.push_back(-1);
     if (!read) continue;
-    const Layout& stored = reader_.manifest().tensors[static_cast<std::size_t>(source_.back())].layout;
+    const auto number = reader_.find_tensor(full_name(wanted));
+    if (!number) {
+      throw Error(ExitCode::usage, fmt::format("{} holds no {}", reader_.path().string(), full_name(wanted)),
+                  "the model differs from the one that was saved");
+    }
+    source_.back() = static_cast<std::ptrdiff_t>(*number);
+    const Layout& stored = reader_.manifest().tensors[*number].layout;
     if (stored.global == wanted.layout.global && stored.dtype == wanted.layout.dtype) continue;
     throw Error(ExitCode::usage,
                 fmt::format("{} is {} {} in {} and {} {} here", full_name(wanted), name_of(stored.dtype),

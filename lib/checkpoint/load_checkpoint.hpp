@@ -23,8 +23,8 @@ struct LoadReport {
 /// Fills the tensors of the components bit for bit, checks every block and the fingerprint of every logical tensor over
 /// all ranks, then gives the values back through `restore` (or `remap`, where the cells changed and the policy allows
 /// it). Collective over `ranks`; the reader may be another object on each rank, of the same checkpoint. All ranks throw
-/// one Error: input (damage, a tensor or component that the checkpoint lacks), usage (another shape or type, state in
-/// the checkpoint that nobody asked for, cells that cannot be mapped).
+/// one Error: input (damage), storage (what cannot be read), usage (a tensor or component that the checkpoint lacks,
+/// another shape or type, state in the checkpoint that nobody asked for, cells that cannot be mapped).
 LoadReport load(Communicator& ranks, const World& world, const CheckpointReader& reader,
                 const std::vector<Component>& components);
 

@@ -3,11 +3,12 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
+#include "checkpoint/agreed_view.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
 #include "store/checkpoint_reader.hpp"
-#include "store/checkpoint_verify.hpp"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 
@@ -15,61 +16,150 @@ namespace lockstep {
 
 namespace {
 
-// Checkpoints that proved damaged while they were loaded, each with what was found.
-using Damaged = std::map<std::string, std::string>;
+// One search from the list of candidates to the loaded state. Its members are called in order, by all ranks.
+class Search {
+ public:
+  Search(Communicator& ranks, const ResumeRequest& request)
+      : ranks_(ranks), request_(request), patience_(request.patience_s, request.tell) {}
 
-Found find(Communicator& ranks, const Path& run, const std::string& which, const std::string& metric,
-           const Damaged& damaged) {
-  const auto defect = [&](const Path& path) -> std::optional<std::string> {
-    const auto known = damaged.find(path.string());
-    return known != damaged.end() ? known->second : first_defect(path, VerifyLevel::sizes);
-  };
-  const std::string told = rank0_tells(ranks, "looking for a checkpoint", [&] {
-    const Found found = find_checkpoint(run, which, metric, defect);
-    if (!found.checkpoint && !found.rejected.empty()) {
-      throw Error(ExitCode::input,
-                  fmt::format("{} has checkpoints, but none is sound: {}", run.string(), join(found.rejected, "; ")),
-                  "move them away to start anew, or name one to inspect");
+  Resumed run(const World& world, const std::vector<Component>& components);
+
+ private:
+  std::vector<CheckpointEntry> candidates();
+  std::vector<CheckpointEntry> best();
+  CheckpointEntry of_step() const;
+  Found find(const std::vector<CheckpointEntry>& candidates);
+  Error with_advice(const Error& error, const std::vector<CheckpointEntry>& candidates) const;
+
+  Communicator& ranks_;
+  const ResumeRequest& request_;
+  Patience patience_;
+  std::vector<CheckpointEntry> entries_;        // of the run, as all ranks see them
+  std::map<Path, std::string> proved_damaged_;  // while they were loaded, each with what was found
+  Path looked_at_;                              // last
+  bool newest_ = false;                         // any checkpoint of the run will do, the newest first
+};
+
+// By rank 0, which alone reads the metrics. All ranks judge what it chose.
+std::vector<CheckpointEntry> Search::best() {
+  const std::string what = fmt::format("looking for the best checkpoint of {}", request_.run.string());
+  std::string told;
+  while (told.empty()) {
+    try {
+      told = rank0_tells(ranks_, what, [&] {
+        Json steps = Json::array();
+        for (const CheckpointEntry& entry : best_first(entries_, request_.metric)) steps.push_back(entry.step);
+        return to_text(steps);
+      });
+    } catch (const AgreedError& error) {
+      if (verdict_of(error.code()) != Verdict::unreadable || !patience_.wait(ranks_, what, error.what())) throw;
     }
-    Json result = {{"path", nullptr}, {"rejected", found.rejected}};
-    if (found.checkpoint) {
-      result["path"] = found.checkpoint->path.string();
-      result["step"] = found.checkpoint->step;
-    }
-    return to_text(result);
+  }
+  std::vector<CheckpointEntry> result;
+  for (const Json& step : parse_json(told, "the answer of rank 0")) {
+    const auto entry = std::find_if(entries_.begin(), entries_.end(),
+                                    [&](const CheckpointEntry& candidate) { return step == candidate.step; });
+    result.push_back(*entry);
+  }
+  if (result.empty())
+    fail(ExitCode::input, "{} has no checkpoint with the metric {}", request_.run.string(), request_.metric);
+  return result;
+}
+
+CheckpointEntry Search::of_step() const {
+  std::vector<std::string> steps;
+  for (const CheckpointEntry& entry : entries_) {
+    if (entry.step == request_.wanted.step) return entry;
+    steps.push_back(fmt::format("{}", entry.step));
+  }
+  throw Error(ExitCode::input,
+              fmt::format("{} has no checkpoint of step {}", request_.run.string(), request_.wanted.step),
+              steps.empty() ? "it has none at all" : fmt::format("it has {}", join(steps, ", ")));
+}
+
+// In the order in which they would be taken.
+std::vector<CheckpointEntry> Search::candidates() {
+  const Path& folder = request_.wanted.start;
+  switch (request_.wanted.by) {
+    case Wanted::By::best: return best();
+    case Wanted::By::step: return {of_step()};
+    case Wanted::By::newest: newest_ = true; break;
+    case Wanted::By::start: newest_ = !entries_.empty(); break;
+  }
+  if (newest_) return newest_first(entries_);
+  together(ranks_, "", [&] {  // a path that was mistyped is not waited for
+    if (is_there(folder / manifest_file) || is_there(checkpoints_folder(folder))) return;
+    fail(ExitCode::input, "{} is neither a checkpoint (no {}) nor a run (no {})", folder.string(), manifest_file,
+         checkpoints_folder(folder).string());
   });
-  const Json result = parse_json(told, "the answer of rank 0");
-  Found found{{}, result.at("rejected").get<std::vector<std::string>>()};
-  if (!result.at("path").is_null())
-    found.checkpoint = CheckpointEntry{result.at("path").get<std::string>(), result.at("step").get<std::int64_t>()};
-  return found;
+  const std::vector<CheckpointEntry> held = newest_first(agreed_list(ranks_, folder, patience_));
+  return held.empty() ? std::vector<CheckpointEntry>{{folder, step_of(folder).value_or(0)}} : held;
+}
+
+Found Search::find(const std::vector<CheckpointEntry>& candidates) {
+  Found found = first_sound(candidates, [&](const Path& path) -> Judgement {
+    const auto known = proved_damaged_.find(path);
+    if (known != proved_damaged_.end()) return {Verdict::damaged, known->second};
+    looked_at_ = path;
+    return agreed_judgement(ranks_, path, patience_);
+  });
+  if (found.checkpoint || candidates.empty()) return found;
+  std::vector<std::string> reasons;
+  for (const PassedOver& passed : found.damaged) reasons.push_back(to_text(passed));
+  if (!newest_) fail(ExitCode::input, "the checkpoint cannot be used: {}", join(reasons, "; "));
+  throw Error(ExitCode::input,
+              fmt::format("{} has checkpoints, but none is sound: {}", request_.run.string(), join(reasons, "; ")),
+              "move them away to start anew, or name one to inspect");
+}
+
+// The error with what a user can do: the run has not been touched.
+Error Search::with_advice(const Error& error, const std::vector<CheckpointEntry>& candidates) const {
+  std::string hint = "mend the storage and start the same command again";
+  for (std::size_t i = 0; i + 1 < candidates.size(); ++i) {
+    if (candidates[i].path != looked_at_) continue;
+    hint += fmt::format(", or start a new run from an older checkpoint: --train.run_dir NEW --checkpoint.resume {}",
+                        candidates[i + 1].path.string());
+  }
+  return {error.code(), error.what(), hint};
+}
+
+Resumed Search::run(const World& world, const std::vector<Component>& components) {
+  entries_ = agreed_list(ranks_, request_.run, patience_);
+  const std::vector<CheckpointEntry> all = candidates();
+  while (true) {
+    Found found;
+    try {
+      found = find(all);
+    } catch (const Error& error) {
+      if (error.code() != code_of(Verdict::unreadable)) throw;
+      throw with_advice(error, all);
+    }
+    if (!found.checkpoint) return {{}, std::move(found.damaged), {}};
+    const Path path = found.checkpoint->path;
+    std::unique_ptr<CheckpointReader> reader;
+    try {
+      together(ranks_, "opening " + path.string(), [&] {
+        reader = std::make_unique<CheckpointReader>(path);
+        if (request_.accept) request_.accept(*reader);
+      });
+      LoadReport loaded = load(ranks_, world, *reader, components);
+      return {CheckpointEntry{path, reader->manifest().step}, std::move(found.damaged), std::move(loaded)};
+    } catch (const AgreedError& error) {  // the same on all ranks, so all take the same next step
+      const auto verdict = verdict_of(error.code());
+      if (verdict != Verdict::damaged && verdict != Verdict::unreadable) throw;
+      if (verdict == Verdict::damaged) proved_damaged_[path] = error.what();
+      if (verdict == Verdict::damaged || patience_.wait(ranks_, path.string(), error.what())) continue;
+      const std::string what = fmt::format("{} (looked at anew for {:g} s)", error.what(), patience_.limit_s());
+      throw AgreedError(with_advice(Error(error.code(), what), all), error.owner());
+    }
+  }
 }
 
 }  // namespace
 
-Found find_resume(Communicator& ranks, const Path& run, const std::string& which, const std::string& metric) {
-  return find(ranks, run, which, metric, {});
-}
-
-Resumed resume(Communicator& ranks, const World& world, const Path& run, const std::string& which,
-               const std::vector<Component>& components, const Accept& accept, const std::string& metric) {
-  Damaged damaged;
-  while (true) {
-    const Found found = find(ranks, run, which, metric, damaged);
-    if (!found.checkpoint) return {{}, found.rejected, {}};
-    const std::string path = found.checkpoint->path.string();
-    std::unique_ptr<CheckpointReader> reader;
-    try {
-      together(ranks, "opening " + path, [&] {
-        reader = std::make_unique<CheckpointReader>(path);
-        if (accept) accept(*reader);
-      });
-      return {found.checkpoint, found.rejected, load(ranks, world, *reader, components)};
-    } catch (const AgreedError& error) {  // the same on all ranks, so all take the same next step
-      if (which != "latest" || error.code() != ExitCode::input) throw;
-      damaged[path] = error.what();
-    }
-  }
+Resumed resume(Communicator& ranks, const World& world, const std::vector<Component>& components,
+               const ResumeRequest& request) {
+  return Search(ranks, request).run(world, components);
 }
 
 }  // namespace lockstep

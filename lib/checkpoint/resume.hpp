@@ -1,4 +1,5 @@
-// Which checkpoint a job goes on from: chosen by rank 0, agreed by all.
+// Which checkpoint a job goes on from: chosen by what all ranks see, and loaded by all of them. What the verdicts mean:
+// store/verdict.hpp.
 #pragma once
 
 #include "checkpoint/load_checkpoint.hpp"
@@ -6,6 +7,7 @@
 #include "store/component.hpp"
 #include "store/run_directory.hpp"
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -13,27 +15,42 @@
 
 namespace lockstep {
 
-/// `which`: "latest" (the newest sound one; nothing if the run has none), "best", a step, or the folder of a
-/// checkpoint. Sound means: manifest and index are valid and all files have their sizes. Damaged ones that were passed
-/// over are in `rejected`. Collective over `ranks`; the same on all. Throws Error(input) if a named checkpoint is
-/// absent or damaged, or if the run has checkpoints but none is sound: a job never starts anew over them.
-Found find_resume(Communicator& ranks, const Path& run, const std::string& which,
-                  const std::string& metric = "validation_loss");
-
-struct Resumed {
-  std::optional<CheckpointEntry> checkpoint;  // nothing: the run has none, and no component was touched
-  std::vector<std::string> rejected;          // newer ones that are damaged, each with the reason
-  LoadReport loaded;
+/// Which checkpoint of a run is meant.
+struct Wanted {
+  enum class By {
+    newest,  // the newest sound one; nothing if the run has none
+    best,    // the one with the least value of a metric
+    step,
+    start,  // a checkpoint of another run, or such a run: it counts only while this run has none of its own
+  } by = By::newest;
+  std::int64_t step = 0;
+  Path start = {};
 };
 
 /// Looks at a checkpoint before anything is loaded from it, and throws if the run cannot go on from it. Local.
 using Accept = std::function<void(const CheckpointReader&)>;
 
-/// find_resume and load in one. With "latest", a checkpoint whose damage only shows while it is read (an Error(input))
-/// is passed over as well. `accept` may be empty. Collective over `ranks`. Throws as the two do, and what `accept`
-/// throws.
-Resumed resume(Communicator& ranks, const World& world, const Path& run, const std::string& which,
-               const std::vector<Component>& components, const Accept& accept = {},
-               const std::string& metric = "validation_loss");
+struct ResumeRequest {
+  Path run;
+  Wanted wanted = {};
+  std::string metric = "validation_loss";             // of Wanted::By::best
+  double patience_s = 60;                             // how long what is unreadable, or lacks files, is looked at anew
+  Accept accept = {};                                 // may be empty
+  std::function<void(const std::string&)> tell = {};  // why there is a wait, when one begins; may be empty. Local
+};
+
+struct Resumed {
+  std::optional<CheckpointEntry> checkpoint;  // nothing: the run has none, and no component was touched
+  std::vector<PassedOver> damaged;            // those that would have been taken before it
+  LoadReport loaded;
+};
+
+/// Finds the checkpoint and loads it. With Wanted::By::newest a damaged one is passed over, also if its damage only
+/// shows while it is read. Collective over `ranks`; the same on all. Throws Error(input) if a named checkpoint is
+/// absent or damaged, or if the run has checkpoints but none is sound: a job never starts anew over them;
+/// Error(storage) with what to do if one that would be taken is unreadable when the patience is over; Error(usage) if
+/// it is foreign; and what `accept` and load throw.
+Resumed resume(Communicator& ranks, const World& world, const std::vector<Component>& components,
+               const ResumeRequest& request);
 
 }  // namespace lockstep

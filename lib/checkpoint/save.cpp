@@ -133,8 +133,6 @@ void Save::stage() {
 // not count.
 bool Save::holds(std::size_t piece) const {
   const WriteItem& item = plan_.pieces[piece];
-  const LocalBox& local = collected_.local[item.tensor];
-  if (local.bytes.empty() || !contains(local.box, item.box)) return false;
   const auto& holdings = collected_.holdings[item.tensor];
   return std::any_of(holdings.begin(), holdings.end(), [&](const Holding& holding) {
     return contains(holding.box, item.box) &&

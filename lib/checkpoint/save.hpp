@@ -44,7 +44,8 @@ struct SaveReport {
 /// Commits a checkpoint of the components, each of which every rank names in the same order, and returns the same
 /// report on all ranks. Collective over `ranks`. On any failure all ranks throw one AgreedError naming the failing
 /// rank, what was staged is removed, and the checkpoint that was current stays so: Error(storage) if files could not be
-/// written as they should, Error(verdict) naming tensor and ranks if ranks of a cell hold different bytes.
+/// written as they should, Error(verdict) naming tensor and ranks if ranks of a cell hold different bytes, or one lacks
+/// what others hold.
 SaveReport save(Communicator& ranks, const std::vector<Component>& components, const SaveRequest& request);
 
 }  // namespace lockstep

@@ -7,11 +7,9 @@
 namespace lockstep {
 
 ChoiceList<VerifyLevel> choices_of(VerifyLevel) {
-  return {{VerifyLevel::manifest, "manifest"},
-          {VerifyLevel::sizes, "sizes"},
-          {VerifyLevel::coverage, "coverage"},
-          {VerifyLevel::hashes, "hashes"},
-          {VerifyLevel::fingerprints, "fingerprints"}};
+  ChoiceList<VerifyLevel> choices;
+  for (const VerifyLevel level : all_verify_levels) choices.emplace_back(level, name_of(level));
+  return choices;
 }
 
 void describe(Declaration& visit, InspectConfig& config) {

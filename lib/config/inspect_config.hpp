@@ -1,6 +1,8 @@
 // What checkpoint-inspect is asked. The declaration language: config/option.hpp.
 #pragma once
 
+#include "base/verify_level.hpp"
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,9 +12,6 @@ namespace lockstep {
 class Declaration;
 class Problems;
 struct Tool;
-
-/// How deeply a checkpoint is verified; each level includes those before it.
-enum class VerifyLevel { manifest, sizes, coverage, hashes, fingerprints };
 
 struct InspectConfig {
   std::vector<std::string> subjects;  // RUN or CKPT, then optionally a tensor's name; with diff: A B

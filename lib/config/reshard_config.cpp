@@ -15,6 +15,9 @@ std::string ReshardTarget::form() { return "parts=N or JSON"; }
 
 ReshardTarget ReshardTarget::parse(const std::string& text) {
   ReshardTarget target;
+  const bool bare = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  if (bare)
+    fail(ExitCode::usage, "\"{}\" does not say what there are to be {} of: type --to parts={}", text, text, text);
   const auto refuse = [&] {
     const bool number = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
     fail(ExitCode::usage, "\"{}\" is neither parts=N nor {{\"parts\": N}} with N from 1 to {}{}", text, most_count,

@@ -134,7 +134,7 @@ std::vector<Difference> differing_fixed_options(const std::string& saved_yaml, c
   apply(saved.declaration, document, problems);
   if (!problems.empty()) {
     const Problems::Entry& first = problems.entries().front();
-    fail(ExitCode::input, "{}: {} is not a configuration that this version of train wrote",
+    fail(ExitCode::usage, "{}: {} is not a configuration that this version of train wrote",
          first.where.empty() ? origin : first.where, first.text);
   }
   std::vector<Difference> differences;

@@ -215,7 +215,7 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
   visit.field("at_end", checkpoint.at_end, {.help = "save after the last step"});
   visit.field("resume", checkpoint.resume,
               {.help = "where to start: auto continues from the newest valid checkpoint if there is one; a path "
-                       "names the folder of a checkpoint"});
+                       "names a checkpoint of another run, which counts until this run has one of its own"});
   visit.field("ranks_per_file", checkpoint.ranks_per_file,
               {.help = "neighbouring ranks that share one part file", .unit = "ranks", .min = 1, .max = most_count});
   visit.field("max_failures", checkpoint.max_failures,
@@ -224,6 +224,9 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
                .unit = "saves",
                .min = 1,
                .max = most_count});
+  visit.field("patience", checkpoint.patience,
+              {.help = "how long a start looks anew at a checkpoint that cannot be read, that lacks files, or that not "
+                       "all ranks see alike"});
 }
 
 void describe(Declaration& visit, LogOptions& log) {

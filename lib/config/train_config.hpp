@@ -119,6 +119,7 @@ struct CheckpointOptions {
   Resume resume;
   std::int64_t ranks_per_file = 1;  // neighbouring ranks that share one part file
   std::int64_t max_failures = 3;    // failed saves in a row that end the run
+  Seconds patience{60};             // how long what cannot be read at a start is looked at anew
 };
 
 struct LogOptions {
@@ -173,7 +174,7 @@ struct Difference {
 
 /// The options of `now` that alter trajectory or shapes and differ from those in the config.yaml that a run saved.
 /// Files are compared by content elsewhere (dataset hash, tensor shapes), not by the paths that name them;
-/// train.max_steps may grow, and a decay that follows it then ends later. Local. Throws Error(input) naming `origin` if
+/// train.max_steps may grow, and a decay that follows it then ends later. Local. Throws Error(usage) naming `origin` if
 /// `saved_yaml` is not a configuration of train.
 std::vector<Difference> differing_fixed_options(const std::string& saved_yaml, const std::string& origin,
                                                 const TrainConfig& now);

@@ -76,7 +76,7 @@ Resharded reshard(const CheckpointReader& source, const CheckpointPlan& plan, co
 
 Path source_of(const ReshardConfig& config) {
   const Found found =
-      find_at(config.checkpoint, [](const Path& path) { return first_defect(path, VerifyLevel::sizes); });
+      find_at(config.checkpoint, [](const Path& path) { return judge_checkpoint(path, VerifyLevel::sizes); });
   return found.checkpoint->path;
 }
 

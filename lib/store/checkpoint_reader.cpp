@@ -3,8 +3,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "store/box_runs.hpp"
-
-#include <fcntl.h>
+#include "store/stored_file.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -26,9 +25,10 @@ CheckpointReader::CheckpointReader(Path checkpoint)
                                    [](const StoredFile& file) { return file.path == index_file; });
   if (listed == manifest_.files.end())
     fail(ExitCode::input, "{} lists no {}", (path_ / manifest_file).string(), index_file);
-  if (hash128(read_file(index)) != listed->hash)
+  const std::string content = read_stored(index);
+  if (hash128(content) != listed->hash)
     fail(ExitCode::input, "{}: its content does not match the hash in the manifest", index.string());
-  pieces_ = read_piece_index(index);
+  pieces_ = parse_piece_index(content, index);
   first_piece_.assign(manifest_.tensors.size() + 1, pieces_.size());
   for (std::size_t i = pieces_.size(); i-- > 0;) {
     const IndexedPiece& piece = pieces_[i];
@@ -74,9 +74,13 @@ std::pair<std::size_t, std::size_t> CheckpointReader::pieces_of(std::size_t tens
   return {first_piece_[tensor], first_piece_[tensor + 1]};
 }
 
-std::size_t CheckpointReader::number_of(const std::string& name) const {
+std::optional<std::size_t> CheckpointReader::find_tensor(const std::string& name) const {
   const auto found = number_.find(name);
-  if (found != number_.end()) return found->second;
+  return found == number_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::size_t CheckpointReader::number_of(const std::string& name) const {
+  if (const auto number = find_tensor(name)) return *number;
   std::vector<std::string> names;
   for (const auto& entry : number_) names.push_back(entry.first);
   const auto near = nearest(name, names);
@@ -153,7 +157,7 @@ const std::vector<std::byte>& CheckpointReader::block_of(const IndexedPiece& pie
   const StoredTensor& tensor = manifest_.tensors[piece.tensor];
   const Path file = path_ / manifest_.files[piece.file].path;
   if (last_->descriptor.get() < 0 || last_->file != piece.file) {
-    last_->descriptor = open_file(file, O_RDONLY);
+    last_->descriptor = open_stored(file);
     last_->file = piece.file;
   }
   const std::uint64_t bytes = bytes_of({full_name(tensor), tensor.layout.global, tensor.layout.dtype, piece.box});
@@ -163,7 +167,7 @@ const std::vector<std::byte>& CheckpointReader::block_of(const IndexedPiece& pie
          to_text(piece.box));
   last_->bytes.resize(std::min(block_bytes, bytes - begin));
   const std::uint64_t offset = piece.record.offset + begin;
-  read_at(last_->descriptor, last_->bytes, offset, file);
+  read_stored(last_->descriptor, last_->bytes, offset, file);
   if (hash128(last_->bytes) != piece.record.blocks[block]) {
     throw Error(ExitCode::input,
                 fmt::format("{} is damaged: {} {} does not match its hash (bytes {} to {} of the file)", file.string(),

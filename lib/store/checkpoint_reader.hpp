@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,7 +21,7 @@ namespace lockstep {
 
 class CheckpointReader final : public TensorSource {
  public:
-  /// Reads manifest and index. Throws Error(input) for what is no checkpoint or is damaged, naming the file.
+  /// Reads manifest and index. Throws the error of the verdict (store/verdict.hpp) if it is not sound, naming the file.
   explicit CheckpointReader(Path checkpoint);
   ~CheckpointReader() override;
 
@@ -29,12 +30,15 @@ class CheckpointReader final : public TensorSource {
   const std::vector<IndexedPiece>& pieces() const { return pieces_; }
   /// The numbers in pieces() of a tensor's pieces: [first, second).
   std::pair<std::size_t, std::size_t> pieces_of(std::size_t tensor) const;
-  /// The number of a tensor by its full name; throws Error(input) with the nearest name.
+  /// The number of a tensor by its full name or alias; nothing if there is none.
+  std::optional<std::size_t> find_tensor(const std::string& name) const;
+  /// The same; throws Error(input) with the nearest name.
   std::size_t number_of(const std::string& name) const;
 
   /// All tensors by full name: "model/wte.weight", "rank=3/rng/state". Values and aliases are left out.
   const std::vector<TensorDescription>& list() const override { return descriptions_; }
-  /// Also takes an alias. Throws Error(input) for a block that does not match its hash, naming tensor, file and byte.
+  /// Also takes an alias. Throws Error(input) for a block that does not match its hash, naming tensor, file and byte,
+  /// Error(storage) for a file that cannot be read.
   void read(const std::string& name, const Box& box, std::span<std::byte> out) const override;
   void read(std::size_t tensor, const Box& box, std::span<std::byte> out) const;
   /// The small values of a component's cell as JSON text; empty text if it has none.

@@ -3,12 +3,12 @@
 #include "base/error.hpp"
 #include "store/checkpoint_reader.hpp"
 #include "store/run_directory.hpp"
+#include "store/stored_file.hpp"
 #include "store/write_plan.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <set>
 
 namespace lockstep {
@@ -38,25 +38,50 @@ std::vector<FilePieces> pieces_by_file(const CheckpointReader& reader) {
   return files;
 }
 
+// What is wrong with the length of a file that the manifest lists; nothing if it is as it should be.
+std::optional<std::string> length_defect(const StoredFile& file, const std::optional<std::uint64_t>& length) {
+  if (!length) return fmt::format("{} is missing", file.path);
+  if (*length != file.bytes) return fmt::format("{} has {} bytes instead of {}", file.path, *length, file.bytes);
+  return std::nullopt;
+}
+
+Defect defect_of(VerifyLevel level, const std::string& file, const Error& error) {
+  const Judgement judgement = judgement_of(error);
+  return {level, file, "", judgement.reason, judgement.verdict, judgement.hint};
+}
+
 void check_sizes(const CheckpointReader& reader, Verification& result) {
   for (const StoredFile& file : reader.manifest().files) {
-    struct stat status{};
-    if (::stat((reader.path() / file.path).c_str(), &status) != 0) {
-      result.defects.push_back({VerifyLevel::sizes, file.path, "", fmt::format("{} is missing", file.path)});
-    } else if (static_cast<std::uint64_t>(status.st_size) != file.bytes) {
-      result.defects.push_back({VerifyLevel::sizes, file.path, "",
-                                fmt::format("{} has {} bytes instead of {}", file.path, status.st_size, file.bytes)});
+    try {
+      if (const auto defect = length_defect(file, length_of(reader.path() / file.path)))
+        result.defects.push_back({VerifyLevel::sizes, file.path, "", *defect});
+    } catch (const Error& error) {
+      result.defects.push_back(defect_of(VerifyLevel::sizes, file.path, error));
     }
   }
 }
 
+// Without manifest and index nothing else can be judged. That one of them is not there is seen by one process here.
+Defect unopened(const Path& checkpoint, const Error& error) {
+  Defect defect = defect_of(VerifyLevel::manifest, "", error);
+  for (const std::string_view file : {manifest_file, index_file}) {
+    try {
+      if (length_of(checkpoint / file)) continue;
+    } catch (const Error&) {  // then `error` says it as well
+      continue;
+    }
+    defect.verdict = Verdict::damaged;
+    defect.message = fmt::format("{} is missing", file);
+    return defect;
+  }
+  return defect;
+}
+
 // A folder that was renamed, or a manifest from elsewhere.
-void check_step(const CheckpointReader& reader, Verification& result) {
-  const auto step = step_of(reader.path());
-  if (!step || *step == reader.manifest().step) return;
-  result.defects.push_back({VerifyLevel::manifest, std::string(manifest_file), "",
-                            fmt::format("{} in {} is of step {}", manifest_file, reader.path().filename().string(),
-                                        reader.manifest().step)});
+std::optional<std::string> step_defect(const Path& checkpoint, const Manifest& manifest) {
+  const auto step = step_of(checkpoint);
+  if (!step || *step == manifest.step) return std::nullopt;
+  return fmt::format("{} in {} is of step {}", manifest_file, checkpoint.filename().string(), manifest.step);
 }
 
 // Nothing reads such files, but a folder that was verified holds what was saved and nothing else.
@@ -72,8 +97,9 @@ void check_strangers(const CheckpointReader& reader, Verification& result) {
         {VerifyLevel::hashes, path, "", fmt::format("{} is not in the manifest; nothing reads it", path)});
   }
   if (error)
-    result.defects.push_back(
-        {VerifyLevel::hashes, "", "", fmt::format("cannot list {}: {}", reader.path().string(), error.message())});
+    result.defects.push_back({VerifyLevel::hashes, "", "",
+                              fmt::format("cannot list {}: {}", reader.path().string(), error.message()),
+                              Verdict::unreadable});
 }
 
 void check_coverage(const CheckpointReader& reader, Verification& result) {
@@ -125,7 +151,7 @@ class ContentCheck {
                                    fmt::format("{} does not match its hash, outside of its tensors", file.path)});
       }
     } catch (const Error& error) {  // cut short or unreadable: a finding like the others
-      result_.defects.push_back({VerifyLevel::hashes, file.path, "", error.what()});
+      result_.defects.push_back(defect_of(VerifyLevel::hashes, file.path, error));
     }
   }
 
@@ -159,15 +185,13 @@ class ContentCheck {
 
 }  // namespace
 
-std::string_view name_of(VerifyLevel level) {
-  switch (level) {
-    case VerifyLevel::manifest: return "manifest";
-    case VerifyLevel::sizes: return "sizes";
-    case VerifyLevel::coverage: return "coverage";
-    case VerifyLevel::hashes: return "hashes";
-    case VerifyLevel::fingerprints: return "fingerprints";
+Judgement Verification::judgement() const {
+  for (const Verdict verdict : {Verdict::unreadable, Verdict::foreign, Verdict::damaged}) {
+    for (const Defect& defect : defects) {
+      if (defect.verdict == verdict) return {verdict, defect.message, defect.hint};
+    }
   }
-  return "unknown";
+  return {};
 }
 
 Verification verify_checkpoint(const Path& checkpoint, VerifyLevel level) {
@@ -175,12 +199,13 @@ Verification verify_checkpoint(const Path& checkpoint, VerifyLevel level) {
   std::unique_ptr<CheckpointReader> reader;
   try {
     reader = std::make_unique<CheckpointReader>(checkpoint);
-  } catch (const Error& error) {  // without manifest and index nothing else can be judged
-    result.defects.push_back({VerifyLevel::manifest, "", "", error.what()});
+  } catch (const Error& error) {
+    result.defects.push_back(unopened(checkpoint, error));
     return result;
   }
   result.reached = level;
-  check_step(*reader, result);
+  if (const auto defect = step_defect(checkpoint, reader->manifest()))
+    result.defects.push_back({VerifyLevel::manifest, std::string(manifest_file), "", *defect});
   if (level >= VerifyLevel::sizes) check_sizes(*reader, result);
   if (level >= VerifyLevel::coverage) check_coverage(*reader, result);
   if (level >= VerifyLevel::hashes) {
@@ -190,10 +215,33 @@ Verification verify_checkpoint(const Path& checkpoint, VerifyLevel level) {
   return result;
 }
 
-std::optional<std::string> first_defect(const Path& checkpoint, VerifyLevel level) {
-  const Verification result = verify_checkpoint(checkpoint, level);
-  if (result.defects.empty()) return std::nullopt;
-  return result.defects.front().message;
+Judgement judge_checkpoint(const Path& checkpoint, VerifyLevel level) {
+  return verify_checkpoint(checkpoint, level).judgement();
+}
+
+Sighting see_checkpoint(const Path& checkpoint) {
+  Sighting sighting;
+  const auto lacks = [&](const std::string& what) {
+    if (sighting.lacking.empty()) sighting.lacking = what;
+  };
+  try {
+    if (!length_of(checkpoint / manifest_file)) {
+      lacks(fmt::format("{} is missing", manifest_file));
+      return sighting;
+    }
+    const std::string text = read_stored(checkpoint / manifest_file);
+    sighting.content = to_hex(hash128(text));
+    const Manifest manifest = parse_manifest(text, (checkpoint / manifest_file).string());
+    if (const auto defect = step_defect(checkpoint, manifest)) sighting.judgement = {Verdict::damaged, *defect};
+    for (const StoredFile& file : manifest.files) {
+      const auto length = length_of(checkpoint / file.path);
+      if (const auto defect = length_defect(file, length)) lacks(*defect);
+      sighting.content += length ? fmt::format(" {}", *length) : " absent";
+    }
+  } catch (const Error& error) {
+    sighting.judgement = judgement_of(error);
+  }
+  return sighting;
 }
 
 }  // namespace lockstep

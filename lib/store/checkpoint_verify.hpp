@@ -1,18 +1,16 @@
-// Whether a checkpoint is what its manifest says, as deeply as asked; and what exactly is damaged where it is not.
+// Whether a checkpoint is what its manifest says, as deeply as asked; and what exactly is damaged where it is not. What
+// the verdicts mean for a run: store/verdict.hpp.
 #pragma once
 
 #include "base/files.hpp"
-#include "config/inspect_config.hpp"
+#include "base/verify_level.hpp"
+#include "store/verdict.hpp"
 
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace lockstep {
-
-std::string_view name_of(VerifyLevel level);
 
 /// What is wrong, found at the level that looks for it.
 struct Defect {
@@ -20,22 +18,36 @@ struct Defect {
   std::string file;    // within the checkpoint
   std::string tensor;  // full name; empty if the defect is not in one
   std::string message;
+  Verdict verdict = Verdict::damaged;
+  std::string hint = {};
 };
 
 struct Verification {
   VerifyLevel reached = VerifyLevel::manifest;  // the deepest level that was looked at
   std::uint64_t bytes = 0;                      // that were read
   std::vector<Defect> defects;
+  /// The verdict that follows from the defects, with the first one of it: what the storage did not tell comes before
+  /// what contradicts itself. Pure.
+  Judgement judgement() const;
 };
 
 /// Looks at all levels up to `level`: manifest (it and the index match their hashes, and it is of the step that the
 /// folder is named by), sizes (all files are there with their lengths), coverage (each element of each tensor is in
 /// exactly one piece), hashes (every block and every other byte, and no file besides), fingerprints (elements make up
-/// pieces, pieces tensors, tensors the state digest). Goes on after a defect as far as it can; never throws for damage.
-/// Local.
+/// pieces, pieces tensors, tensors the state digest). Goes on after a defect as far as it can; never throws for what it
+/// finds. A file that is missing is damage: this is one look by one process. Local.
 Verification verify_checkpoint(const Path& checkpoint, VerifyLevel level);
 
-/// The first defect as one line, if there is one: what decides whether a job resumes from it.
-std::optional<std::string> first_defect(const Path& checkpoint, VerifyLevel level);
+/// The same as a verdict. Local.
+Judgement judge_checkpoint(const Path& checkpoint, VerifyLevel level);
+
+/// What one process sees of a checkpoint without reading its tensors: ranks compare it (checkpoint/agreed_view.hpp).
+struct Sighting {
+  Judgement judgement;  // of the manifest, and of the storage; a lacking file is not in it
+  std::string lacking;  // the first file that is missing or has not the length that the manifest says, as one line
+  std::string content;  // equal for equal names, lengths and manifests
+};
+/// Local. Never throws for what it finds.
+Sighting see_checkpoint(const Path& checkpoint);
 
 }  // namespace lockstep

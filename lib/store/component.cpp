@@ -136,7 +136,7 @@ void check(const Component& component, const StateTree& state) {
     invariant(found, fmt::format("the target '{}' of the alias '{}' is a tensor of component '{}'", alias.target,
                                  alias.name, component.key));
   }
-  if (component.pattern == Pattern::per_rank || component.pattern == Pattern::per_node) {
+  if (cell_owned(component.pattern)) {
     check_cell_owned(component, state);
   } else {
     check_logical(component, state);

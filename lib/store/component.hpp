@@ -26,6 +26,9 @@ enum class Pattern {
 std::string_view name_of(Pattern pattern);  // "global", …: also the folder's name in a checkpoint
 std::optional<Pattern> parse_pattern(std::string_view name);
 
+/// Whether the tensors of such a component belong to a cell as its values do.
+inline bool cell_owned(Pattern pattern) { return pattern == Pattern::per_rank || pattern == Pattern::per_node; }
+
 /// How deeply a save compares the ranks of a cell.
 enum class Validation {
   none,    // not at all

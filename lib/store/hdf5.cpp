@@ -6,6 +6,7 @@
 #include <hdf5.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 namespace lockstep {
@@ -204,6 +205,19 @@ Hdf5File Hdf5File::open(const Path& path) {
   const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, settings.get());
   if (id < 0) fail_hdf5(ExitCode::input, "open", path);
   return {path, id, ExitCode::input};
+}
+
+Hdf5File Hdf5File::open_image(std::string_view content, const Path& origin) {
+  be_quiet();
+  const Handle settings = file_settings();
+  H5Pset_fapl_core(settings.get(), 1 << 16, false);
+  std::string image(content);  // the library copies it again, and takes no constant bytes
+  H5Pset_file_image(settings.get(), image.data(), image.size());
+  static std::atomic<unsigned> serial{0};  // the library wants a name that no file has, and no other image
+  const Path name = origin / fmt::format("image-{}", serial++);
+  const hid_t id = H5Fopen(name.c_str(), H5F_ACC_RDONLY, settings.get());
+  if (id < 0) fail_hdf5(ExitCode::input, "open", origin);
+  return {origin, id, ExitCode::input};
 }
 
 namespace {

@@ -38,6 +38,8 @@ class Hdf5File {
   static Hdf5File create(const Path& path);
   /// An existing file, read-only and without locks. Throws Error(input) if it is not HDF5 or incomplete.
   static Hdf5File open(const Path& path);
+  /// A file whose bytes are `content`, read-only; `origin` names it in errors. Throws Error(input) as open does.
+  static Hdf5File open_image(std::string_view content, const Path& origin);
   Hdf5File(Hdf5File&& other) noexcept;
   Hdf5File& operator=(Hdf5File&&) = delete;
   ~Hdf5File();

@@ -14,8 +14,6 @@ namespace lockstep {
 
 namespace {
 
-std::string validity(const Path& checkpoint) { return first_defect(checkpoint, VerifyLevel::sizes).value_or("sound"); }
-
 std::uint64_t bytes_on_disk(const Manifest& manifest) {
   std::uint64_t bytes = 0;
   for (const StoredFile& file : manifest.files) bytes += file.bytes;
@@ -34,10 +32,32 @@ std::string metrics_text(const Manifest& manifest) {
   return join(parts, ", ");
 }
 
+// The exit code of a verification: damage is its answer; where it could not look, it has none.
+ExitCode answer_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::sound: return ExitCode::done;
+    case Verdict::damaged: return ExitCode::verdict;
+    case Verdict::unreadable:
+    case Verdict::foreign: return code_of(verdict);
+  }
+  return ExitCode::bug;
+}
+
 // A subject is a checkpoint, or a run, which stands for its newest sound one.
 Path checkpoint_of(const std::string& subject) {
-  const Found found = find_at(subject, [](const Path& path) { return first_defect(path, VerifyLevel::manifest); });
+  const Found found = find_at(subject, [](const Path& path) { return judge_checkpoint(path, VerifyLevel::manifest); });
   return found.checkpoint->path;
+}
+
+// A file is named where its folder is meant.
+void refuse_file(const Path& subject) {
+  if (!is_there(subject) || is_folder(subject)) return;
+  for (Path folder = absolute_path(subject).parent_path(); folder.has_relative_path(); folder = folder.parent_path()) {
+    if (!is_there(folder / manifest_file)) continue;
+    throw Error(ExitCode::input, fmt::format("{} is a file of a checkpoint", subject.string()),
+                fmt::format("name the checkpoint: checkpoint-inspect {}", folder.string()));
+  }
+  fail(ExitCode::input, "{} is no folder of a run or of a checkpoint", subject.string());
 }
 
 bool is_run(const Path& path) {
@@ -57,6 +77,8 @@ std::vector<Path> checkpoints_of(const std::string& subject) {
 
 InspectAnswer inspect(const InspectConfig& config) {
   const std::string& subject = config.subjects.at(0);
+  refuse_file(subject);
+  if (config.diff) refuse_file(config.subjects.at(1));
   if (config.diff)
     return compare(CheckpointReader(checkpoint_of(subject)), CheckpointReader(checkpoint_of(config.subjects.at(1))));
   if (config.curve) return show_curve(subject);
@@ -77,11 +99,16 @@ InspectAnswer list_run(const Path& run) {
                {"size", Table::Align::right},
                {"ranks", Table::Align::right},
                {"metrics"},
-               {"state"}});
+               {"names and sizes"}});
   for (const CheckpointEntry& entry : list_checkpoints(run)) {
-    const std::string state = validity(entry.path);
-    Json row = {{"step", entry.step}, {"path", entry.path.string()}, {"sound", state == "sound"}};
-    if (state != "sound") row["defect"] = state;
+    const Judgement judgement = judge_checkpoint(entry.path, VerifyLevel::sizes);
+    const bool sound = judgement.verdict == Verdict::sound;
+    const std::string state = sound ? "as saved" : fmt::format("{}: {}", name_of(judgement.verdict), judgement.reason);
+    Json row = {{"step", entry.step},
+                {"path", entry.path.string()},
+                {"verdict", name_of(judgement.verdict)},
+                {"verified", name_of(VerifyLevel::sizes)}};
+    if (!sound) row["defect"] = judgement.reason;
     Manifest manifest;
     try {
       manifest = read_manifest(entry.path);
@@ -99,8 +126,17 @@ InspectAnswer list_run(const Path& run) {
                fmt::format("{}", world_size(manifest.mesh)), metrics_text(manifest), state});
     answer.json["checkpoints"].push_back(std::move(row));
   }
-  answer.text =
-      answer.json["checkpoints"].empty() ? fmt::format("{} has no checkpoints\n", run.string()) : table.text();
+  answer.text = answer.json["checkpoints"].empty()
+                    ? fmt::format("{} has no checkpoints\n", run.string())
+                    : table.text() + fmt::format(
+                                         "contents are not verified: checkpoint-inspect {} --verify=fingerprints "
+                                         "reads every byte\n",
+                                         run.string());
+  answer.json["put_aside"] = Json::array();
+  for (const Path& path : list_put_aside(run)) {
+    answer.text += fmt::format("{} was put aside as damaged; it stays until you remove it\n", path.string());
+    answer.json["put_aside"].push_back(path.string());
+  }
   return answer;
 }
 
@@ -109,22 +145,25 @@ InspectAnswer verify(const std::vector<Path>& checkpoints, VerifyLevel level) {
       ExitCode::done, "", {{"level", name_of(level)}, {"sound", true}, {"checkpoints", Json::array()}}};
   for (const Path& checkpoint : checkpoints) {
     const Verification found = verify_checkpoint(checkpoint, level);
+    const Verdict verdict = found.judgement().verdict;
     Json row = {{"path", checkpoint.string()},
-                {"sound", found.defects.empty()},
+                {"verdict", name_of(verdict)},
                 {"level", name_of(found.reached)},
                 {"bytes_read", found.bytes},
                 {"defects", Json::array()}};
     answer.text += fmt::format("{}: {}\n", checkpoint.string(),
-                               found.defects.empty() ? fmt::format("sound ({})", name_of(level))
-                                                     : counted(std::ssize(found.defects), "defect"));
+                               verdict == Verdict::sound ? fmt::format("sound ({})", name_of(level))
+                                                         : fmt::format("{}: {}", name_of(verdict),
+                                                                       counted(std::ssize(found.defects), "defect")));
     for (const Defect& defect : found.defects) {
       answer.text += fmt::format("  {}: {}\n", name_of(defect.level), defect.message);
+      if (!defect.hint.empty()) answer.text += fmt::format("  hint: {}\n", defect.hint);
       row["defects"].push_back({{"level", name_of(defect.level)},
                                 {"file", defect.file},
                                 {"tensor", defect.tensor},
                                 {"message", defect.message}});
     }
-    if (!found.defects.empty()) answer.code = ExitCode::verdict;
+    answer.code = std::max(answer.code, answer_of(verdict));
     answer.json["checkpoints"].push_back(std::move(row));
   }
   answer.json["sound"] = answer.code == ExitCode::done;

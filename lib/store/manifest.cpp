@@ -5,6 +5,8 @@
 #include "base/json_integer.hpp"
 #include "layout/layout_json.hpp"
 #include "store/listed_path.hpp"
+#include "store/stored_file.hpp"
+#include "store/verdict.hpp"
 
 #include <algorithm>
 #include <set>
@@ -52,21 +54,22 @@ Json to_json(const StoredTensor& tensor) {
   return result;
 }
 
+// A word that a later version has: the manifest matches its own hash, so it is no damage.
 template <class Value>
-Value parsed(std::optional<Value> value, const std::string& word) {
-  if (!value) fail(ExitCode::input, "unknown word '{}'", word);
+Value parsed(std::optional<Value> value, const std::string& word, const std::string& software) {
+  if (!value) fail_foreign(fmt::format("the word '{}' is not known", word), software);
   return *value;
 }
 
-StoredComponent component_from_json(const Json& value) {
+StoredComponent component_from_json(const Json& value, const std::string& software) {
   StoredComponent component;
   component.key = value.at("key");
   const std::string pattern = value.at("pattern");
   const std::string validation = value.at("validation");
   const std::string remap = value.at("remap");
-  component.pattern = parsed(parse_pattern(pattern), pattern);
-  component.validation = parsed(parse_validation(validation), validation);
-  component.remap_policy = parsed(parse_remap(remap), remap);
+  component.pattern = parsed(parse_pattern(pattern), pattern, software);
+  component.validation = parsed(parse_validation(validation), validation, software);
+  component.remap_policy = parsed(parse_remap(remap), remap, software);
   component.equal_along = value.value("equal_along", std::vector<AxisName>{});
   component.required = value.at("required");
   if (const auto cells = value.find("cells"); cells != value.end()) {
@@ -123,13 +126,17 @@ void check_names(const Manifest& manifest) {
   }
 }
 
+[[noreturn]] void fail_format(const Json& value) {
+  const auto software = value.find("software");
+  fail_foreign(fmt::format("checkpoint format {} is not known; this program reads format {}",
+                           to_text(value.at("version")), version),
+               software != value.end() && software->is_string() ? software->get<std::string>() : "");
+}
+
 /// What is wrong is thrown without the origin.
 Manifest from_json(const Json& value) {
   if (value.value("schema", "") != schema) fail(ExitCode::input, "not the manifest of a checkpoint");
-  if (value.at("version") != version) {
-    fail(ExitCode::input, "checkpoint format {} is not known; this program reads format {}",
-         to_text(value.at("version")), version);
-  }
+  if (value.at("version") != version) fail_format(value);
   Manifest manifest;
   manifest.step = integer_from<std::int64_t>(value.at("step"));
   manifest.uuid = value.at("uuid");
@@ -143,7 +150,8 @@ Manifest from_json(const Json& value) {
   for (const Json& mesh : value.at("meshes")) meshes.push_back(mesh_from_json(mesh, "a mesh"));
   if (meshes.empty()) fail(ExitCode::input, "no mesh is described");
   manifest.mesh = meshes.front();
-  for (const Json& component : value.at("components")) manifest.components.push_back(component_from_json(component));
+  for (const Json& component : value.at("components"))
+    manifest.components.push_back(component_from_json(component, manifest.software));
   for (const Json& file : value.at("files")) {
     manifest.files.push_back({file.at("path"), integer_from<std::uint64_t>(file.at("bytes")),
                               hash_from_hex(file.at("hash").get<std::string>())});
@@ -153,6 +161,19 @@ Manifest from_json(const Json& value) {
     manifest.documents.emplace_back(name, text.get<std::string>());
   check_names(manifest);
   return manifest;
+}
+
+// A text that does not end as this program ends a manifest may be one of a later format: then it is whole JSON.
+bool is_of_later_format(const std::string& text, const std::string& origin) {
+  Json value;
+  try {
+    value = parse_json(text, origin);
+  } catch (const Error&) {  // truncated
+    return false;
+  }
+  if (!value.is_object() || !value.contains("schema") || value["schema"] != schema) return false;
+  const auto number = value.find("version");
+  return number != value.end() && number->is_number_integer() && *number > version;
 }
 
 }  // namespace
@@ -187,16 +208,17 @@ std::string manifest_text(const Manifest& manifest) {
 Manifest parse_manifest(const std::string& text, const std::string& origin) {
   const std::size_t at = text.rfind(hash_opening);
   const std::size_t digits = at + hash_opening.size();
-  if (at == std::string::npos || text.size() != digits + 32 + hash_closing.size() || !text.ends_with(hash_closing)) {
+  const bool hashed =
+      at != std::string::npos && text.size() == digits + 32 + hash_closing.size() && text.ends_with(hash_closing);
+  if (!hashed && !is_of_later_format(text, origin))
     fail(ExitCode::input, "{}: truncated, or not the manifest of a checkpoint", origin);
-  }
-  if (to_hex(hash128(std::string_view(text).substr(0, at))) != text.substr(digits, 32))
+  if (hashed && to_hex(hash128(std::string_view(text).substr(0, at))) != text.substr(digits, 32))
     fail(ExitCode::input, "{}: its content does not match its own hash", origin);
   const Json document = parse_json(text, origin);
   try {
     return from_json(document);
   } catch (const Error& error) {
-    fail(ExitCode::input, "{}: {}", origin, error.what());
+    throw Error(error.code(), fmt::format("{}: {}", origin, error.what()), error.hint());
   } catch (const nlohmann::json::exception& error) {
     fail(ExitCode::input, "{}: malformed manifest: {}", origin, form_problem(error));
   }
@@ -204,7 +226,7 @@ Manifest parse_manifest(const std::string& text, const std::string& origin) {
 
 Manifest read_manifest(const Path& checkpoint) {
   const Path path = checkpoint / manifest_file;
-  return parse_manifest(read_file(path), path.string());
+  return parse_manifest(read_stored(path), path.string());
 }
 
 const StoredComponent* find_component(const Manifest& manifest, const std::string& key) {

@@ -69,9 +69,10 @@ Hash128 state_digest(const std::vector<StoredTensor>& tensors);
 
 /// The document's text, ending with its own hash.
 std::string manifest_text(const Manifest& manifest);
-/// Throws Error(input) naming `origin`: not a manifest, another version, its own hash does not match.
+/// Throws Error(input) naming `origin` if it is no manifest or its own hash does not match, Error(usage) if it is of
+/// another format or uses words that this program does not know.
 Manifest parse_manifest(const std::string& text, const std::string& origin);
-/// Throws Error(input), also if the folder has none.
+/// Throws the same, and Error(storage) if it cannot be read or is not there.
 Manifest read_manifest(const Path& checkpoint);
 
 const StoredComponent* find_component(const Manifest& manifest, const std::string& key);  // null if absent

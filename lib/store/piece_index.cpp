@@ -66,27 +66,27 @@ void write_piece_index(const Path& path, const std::vector<IndexedPiece>& pieces
   sync_file(open_file(path, O_RDONLY), path);
 }
 
-std::vector<IndexedPiece> read_piece_index(const Path& path) {
-  const Hdf5File file = Hdf5File::open(path);
-  const auto tensors = read_table<std::uint32_t>(file, "/pieces/tensor", DType::u32, 1, path);
-  const auto files = read_table<std::uint32_t>(file, "/pieces/file", DType::u32, 1, path);
-  const auto offsets = read_table<std::uint64_t>(file, "/pieces/offset", DType::u64, 1, path);
-  const auto fingerprints = read_table<std::uint64_t>(file, "/pieces/fingerprint", DType::u64, 2, path);
-  const auto first_box = read_table<std::uint64_t>(file, "/pieces/first_box", DType::u64, 1, path);
-  const auto first_block = read_table<std::uint64_t>(file, "/pieces/first_block", DType::u64, 1, path);
-  const auto boxes = read_table<std::int64_t>(file, "/boxes", DType::i64, 1, path);
-  const auto blocks = read_table<std::uint64_t>(file, "/blocks", DType::u64, 2, path);
+std::vector<IndexedPiece> parse_piece_index(std::string_view content, const Path& origin) {
+  const Hdf5File file = Hdf5File::open_image(content, origin);
+  const auto tensors = read_table<std::uint32_t>(file, "/pieces/tensor", DType::u32, 1, origin);
+  const auto files = read_table<std::uint32_t>(file, "/pieces/file", DType::u32, 1, origin);
+  const auto offsets = read_table<std::uint64_t>(file, "/pieces/offset", DType::u64, 1, origin);
+  const auto fingerprints = read_table<std::uint64_t>(file, "/pieces/fingerprint", DType::u64, 2, origin);
+  const auto first_box = read_table<std::uint64_t>(file, "/pieces/first_box", DType::u64, 1, origin);
+  const auto first_block = read_table<std::uint64_t>(file, "/pieces/first_block", DType::u64, 1, origin);
+  const auto boxes = read_table<std::int64_t>(file, "/boxes", DType::i64, 1, origin);
+  const auto blocks = read_table<std::uint64_t>(file, "/blocks", DType::u64, 2, origin);
   const std::size_t count = tensors.size();
   if (files.size() != count || offsets.size() != count || fingerprints.size() != 2 * count ||
       first_box.size() != count + 1 || first_block.size() != count + 1) {
-    fail(ExitCode::input, "{}: the tables have different lengths", path.string());
+    fail(ExitCode::input, "{}: the tables have different lengths", origin.string());
   }
   std::vector<IndexedPiece> pieces(count);
   for (std::size_t i = 0; i < count; ++i) {
     const bool ordered = first_box[i] <= first_box[i + 1] && first_box[i + 1] <= boxes.size() &&
                          first_block[i] <= first_block[i + 1] && first_block[i + 1] <= blocks.size() / 2;
     if (!ordered || (first_box[i + 1] - first_box[i]) % 2 != 0)
-      fail(ExitCode::input, "{}: piece {} points outside of the tables", path.string(), i);
+      fail(ExitCode::input, "{}: piece {} points outside of the tables", origin.string(), i);
     const std::size_t dims = (first_box[i + 1] - first_box[i]) / 2;
     const auto box = boxes.begin() + static_cast<std::ptrdiff_t>(first_box[i]);
     const auto middle = box + static_cast<std::ptrdiff_t>(dims);

@@ -25,7 +25,8 @@ struct IndexedPiece {
 /// Error(storage).
 void write_piece_index(const Path& path, const std::vector<IndexedPiece>& pieces);
 
-/// Throws Error(input) if a table is missing or they contradict each other.
-std::vector<IndexedPiece> read_piece_index(const Path& path);
+/// The pieces in `content`, the bytes of an INDEX.h5; `origin` names it in errors. Throws Error(input) if a table is
+/// missing or they contradict each other.
+std::vector<IndexedPiece> parse_piece_index(std::string_view content, const Path& origin);
 
 }  // namespace lockstep

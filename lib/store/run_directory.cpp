@@ -13,6 +13,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <map>
 
 namespace lockstep {
 
@@ -29,70 +30,51 @@ std::optional<std::int64_t> parse_number(std::string_view text) {
 
 std::vector<Path> names_in(const Path& folder) { return is_there(folder) ? list_folder(folder) : std::vector<Path>(); }
 
+// The manifest of a checkpoint; nothing if it is damaged. Throws if that is not known.
+std::optional<Manifest> manifest_unless_damaged(const CheckpointEntry& entry) {
+  try {
+    return read_manifest(entry.path);
+  } catch (const Error& error) {
+    if (judgement_of(error).verdict != Verdict::damaged) throw;
+    return std::nullopt;
+  }
+}
+
+// The manifests of checkpoints by their folders; those that are damaged have none.
+using Manifests = std::map<Path, std::optional<Manifest>>;
+
 struct Metric {
   double value = 0;
   std::string measured_on;  // the document "evaluation"
 };
 
-std::optional<Metric> metric_of(const CheckpointEntry& entry, const std::string& name) {
-  try {
-    const Manifest manifest = read_manifest(entry.path);
-    const auto metric = std::ranges::find(manifest.metrics, name, &std::pair<std::string, double>::first);
-    if (metric == manifest.metrics.end()) return std::nullopt;
-    const auto document =
-        std::ranges::find(manifest.documents, "evaluation", &std::pair<std::string, std::string>::first);
-    return Metric{metric->second, document == manifest.documents.end() ? "" : document->second};
-  } catch (const Error&) {  // damaged: it has no metric; who asks for soundness is told separately
-    return std::nullopt;
-  }
+std::optional<Metric> metric_of(const std::optional<Manifest>& manifest, const std::string& name) {
+  if (!manifest) return std::nullopt;
+  const auto metric = std::ranges::find(manifest->metrics, name, &std::pair<std::string, double>::first);
+  if (metric == manifest->metrics.end()) return std::nullopt;
+  const auto document =
+      std::ranges::find(manifest->documents, "evaluation", &std::pair<std::string, std::string>::first);
+  return Metric{metric->second, document == manifest->documents.end() ? "" : document->second};
 }
 
 /// The metric of those checkpoints whose value may be compared with the newest one: measured on the same samples.
 std::function<std::optional<double>(const CheckpointEntry&)> comparable_metric(
-    const std::vector<CheckpointEntry>& entries, const std::string& name) {
+    const std::vector<CheckpointEntry>& entries, const Manifests& manifests, const std::string& name) {
   std::optional<Metric> newest;
-  for (auto entry = entries.rbegin(); entry != entries.rend() && !newest; ++entry) newest = metric_of(*entry, name);
-  return [name, newest](const CheckpointEntry& entry) -> std::optional<double> {
-    const std::optional<Metric> metric = metric_of(entry, name);
+  for (auto entry = entries.rbegin(); entry != entries.rend() && !newest; ++entry)
+    newest = metric_of(manifests.at(entry->path), name);
+  return [name, newest, &manifests](const CheckpointEntry& entry) -> std::optional<double> {
+    const std::optional<Metric> metric = metric_of(manifests.at(entry.path), name);
     if (!metric || metric->measured_on != newest->measured_on) return std::nullopt;
     return metric->value;
   };
 }
 
-bool has_sound_manifest(const CheckpointEntry& entry) {
-  try {
-    read_manifest(entry.path);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
-// The named checkpoint, which must be sound.
-Found exactly(const CheckpointEntry& entry, const std::function<std::optional<std::string>(const Path&)>& defect) {
-  if (const auto reason = defect(entry.path))
-    fail(ExitCode::input, "the checkpoint {} cannot be used: {}", entry.path.string(), *reason);
-  return {entry, {}};
-}
-
-Found best_of(const Path& run, const std::string& metric,
-              const std::function<std::optional<std::string>(const Path&)>& defect) {
-  Found found;
-  double least = 0;
-  const std::vector<CheckpointEntry> entries = list_checkpoints(run);
-  const auto metric_of_entry = comparable_metric(entries, metric);
-  for (const CheckpointEntry& entry : entries) {
-    const auto value = metric_of_entry(entry);
-    if (!value || (found.checkpoint && *value >= least)) continue;
-    if (const auto reason = defect(entry.path)) {
-      found.rejected.push_back(fmt::format("{}: {}", entry.path.string(), *reason));
-      continue;
-    }
-    found.checkpoint = entry;
-    least = *value;
-  }
-  if (!found.checkpoint) fail(ExitCode::input, "{} has no sound checkpoint with the metric {}", run.string(), metric);
-  return found;
+[[noreturn]] void refuse(const Path& checkpoint, const Judgement& judgement) {
+  throw Error(
+      code_of(judgement.verdict),
+      fmt::format("the checkpoint {} is {}: {}", checkpoint.string(), name_of(judgement.verdict), judgement.reason),
+      judgement.hint);
 }
 
 std::string read_holder(const FileDescriptor& file) {
@@ -126,46 +108,80 @@ std::vector<CheckpointEntry> list_checkpoints(const Path& run) {
   return entries;
 }
 
-Found find_latest(const Path& run, const std::function<std::optional<std::string>(const Path&)>& defect) {
+std::vector<CheckpointEntry> newest_first(std::vector<CheckpointEntry> entries) {
+  std::reverse(entries.begin(), entries.end());
+  return entries;
+}
+
+std::vector<CheckpointEntry> best_first(const std::vector<CheckpointEntry>& entries, const std::string& metric) {
+  Manifests manifests;
+  for (const CheckpointEntry& entry : entries) manifests[entry.path] = manifest_unless_damaged(entry);
+  const auto value_of = comparable_metric(entries, manifests, metric);
+  std::vector<std::pair<double, CheckpointEntry>> values;
+  for (const CheckpointEntry& entry : entries) {
+    if (const auto value = value_of(entry)) values.emplace_back(*value, entry);
+  }
+  std::stable_sort(values.begin(), values.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<CheckpointEntry> result;
+  for (const auto& [value, entry] : values) result.push_back(entry);
+  return result;
+}
+
+std::string to_text(const PassedOver& passed) {
+  return fmt::format("{}: {}", passed.checkpoint.path.string(), passed.reason);
+}
+
+Found first_sound(const std::vector<CheckpointEntry>& candidates, const Judge& judge) {
   Found found;
-  const std::vector<CheckpointEntry> entries = list_checkpoints(run);
-  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
-    const auto reason = defect(entry->path);
-    if (!reason) {
-      found.checkpoint = *entry;
-      return found;
+  for (const CheckpointEntry& entry : candidates) {
+    const Judgement judgement = judge(entry.path);
+    switch (judgement.verdict) {
+      case Verdict::sound: found.checkpoint = entry; return found;
+      case Verdict::damaged: found.damaged.push_back({entry, judgement.reason}); break;
+      case Verdict::unreadable:
+      case Verdict::foreign: refuse(entry.path, judgement);
     }
-    found.rejected.push_back(fmt::format("{}: {}", entry->path.string(), *reason));
   }
   return found;
 }
 
-Found find_checkpoint(const Path& run, const std::string& which, const std::string& metric,
-                      const std::function<std::optional<std::string>(const Path&)>& defect) {
-  if (which == "latest") return find_latest(run, defect);
-  if (which == "best") return best_of(run, metric, defect);
-  if (const auto step = parse_number(which)) {
-    const Path path = checkpoint_folder(run, *step);
-    if (is_there(path)) return exactly({path, *step}, defect);
-    std::vector<std::string> steps;
-    for (const CheckpointEntry& entry : list_checkpoints(run)) steps.push_back(fmt::format("{}", entry.step));
-    throw Error(ExitCode::input, fmt::format("{} has no checkpoint of step {}", run.string(), *step),
-                steps.empty() ? "it has none at all" : fmt::format("it has {}", join(steps, ", ")));
+Found find_at(const Path& path, const Judge& judge) {
+  if (is_there(path / manifest_file)) {
+    const Judgement judgement = judge(path);
+    if (judgement.verdict != Verdict::sound) refuse(path, judgement);
+    return {CheckpointEntry{path, read_manifest(path).step}, {}};
   }
-  return find_at(which, defect);
+  Found found = first_sound(newest_first(list_checkpoints(path)), judge);
+  if (!found.checkpoint) {
+    std::vector<std::string> reasons{
+        fmt::format("{} is neither a checkpoint (no {}) nor a run with a sound one", path.string(), manifest_file)};
+    for (const PassedOver& passed : found.damaged) reasons.push_back(to_text(passed));
+    fail(ExitCode::input, "{}", join(reasons, "; "));
+  }
+  return found;
 }
 
-Found find_at(const Path& path, const std::function<std::optional<std::string>(const Path&)>& defect) {
-  if (is_there(path / manifest_file)) {
-    Found found = exactly({path, 0}, defect);
-    found.checkpoint->step = read_manifest(path).step;
-    return found;
+std::optional<std::int64_t> step_within(const Path& checkpoint, const Path& run) {
+  std::error_code ignored;  // what cannot be looked at is of no run
+  const Path real = std::filesystem::canonical(checkpoint, ignored);
+  const bool within =
+      !real.empty() && std::filesystem::equivalent(real.parent_path(), checkpoints_folder(run), ignored);
+  return within ? step_of(real) : std::nullopt;
+}
+
+Path put_aside(const Path& checkpoint) {
+  const std::string name = fmt::format(".failed-{}", checkpoint.filename().string());
+  for (int number = 1;; ++number) {
+    const Path aside = checkpoint.parent_path() / (number == 1 ? name : fmt::format("{}-{}", name, number));
+    if (kind_of_name(aside) != FileKind::nothing) continue;  // an older one of this name stays too
+    publish_rename(checkpoint, aside);
+    return aside;
   }
-  Found found = find_latest(path, defect);
-  if (!found.checkpoint) {
-    fail(ExitCode::input, "{} is neither a checkpoint (no {}) nor a run with a sound one{}", path.string(),
-         manifest_file, found.rejected.empty() ? "" : "; " + join(found.rejected, "; "));
-  }
+}
+
+std::vector<Path> list_put_aside(const Path& run) {
+  std::vector<Path> found = names_in(checkpoints_folder(run));
+  std::erase_if(found, [](const Path& path) { return !path.filename().string().starts_with(".failed-"); });
   return found;
 }
 
@@ -194,10 +210,19 @@ std::vector<CheckpointEntry> prunable(const std::vector<CheckpointEntry>& entrie
 
 std::vector<std::int64_t> prune(const Path& run, const Retention& retention) {
   const Path folder = checkpoints_folder(run);
-  const std::vector<CheckpointEntry> entries = list_checkpoints(run);
-  const auto metric = comparable_metric(entries, retention.best_metric);
+  std::vector<CheckpointEntry> known;
+  Manifests manifests;
+  for (const CheckpointEntry& entry : list_checkpoints(run)) {
+    try {
+      manifests[entry.path] = manifest_unless_damaged(entry);
+      known.push_back(entry);
+    } catch (const Error&) {  // unreadable or foreign: it may be the best, so it stays
+    }
+  }
+  const auto sound = [&](const CheckpointEntry& entry) { return manifests.at(entry.path).has_value(); };
+  const auto metric = comparable_metric(known, manifests, retention.best_metric);
   std::vector<std::int64_t> removed;
-  for (const CheckpointEntry& victim : prunable(entries, retention, has_sound_manifest, metric)) {
+  for (const CheckpointEntry& victim : prunable(known, retention, sound, metric)) {
     publish_rename(victim.path, folder / fmt::format(".trash-{}-{}", victim.path.filename().string(), make_uuid()));
     removed.push_back(victim.step);
   }
@@ -206,13 +231,10 @@ std::vector<std::int64_t> prune(const Path& run, const Retention& retention) {
 }
 
 void sweep(const Path& run) {
-  std::vector<Path> failed;
   for (const Path& path : names_in(checkpoints_folder(run))) {
     const std::string name = path.filename().string();
     if (name.starts_with(".trash-") || name.starts_with(".stage-")) remove_tree(path);
-    if (name.starts_with(".failed-")) failed.push_back(path);
   }
-  for (std::size_t i = 0; i + 1 < failed.size(); ++i) remove_tree(failed[i]);
 }
 
 void advise_latest(const Path& run, std::int64_t step) {

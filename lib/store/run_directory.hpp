@@ -1,10 +1,11 @@
 // A run's folder: RUN/checkpoints/step-N, staged and failed saves beside them, the advice LATEST, the lock that keeps a
-// second job out. Which checkpoint is newest and sound: find_checkpoint; what makes one sound:
-// store/checkpoint_verify.hpp.
+// second job out. What makes a checkpoint sound: store/checkpoint_verify.hpp; which one a job goes on from:
+// checkpoint/resume.hpp.
 #pragma once
 
 #include "base/files.hpp"
 #include "store/manifest.hpp"
+#include "store/verdict.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -30,21 +31,39 @@ std::optional<std::int64_t> step_of(const Path& checkpoint);
 /// no run.
 std::vector<CheckpointEntry> list_checkpoints(const Path& run);
 
-/// Which checkpoint is meant: "latest", "best", a step number, or the folder of a checkpoint or run.
-struct Found {
-  std::optional<CheckpointEntry> checkpoint;  // nothing: the run has none
-  std::vector<std::string> rejected;          // newer ones that are damaged, each with the reason
+/// The same, newest first.
+std::vector<CheckpointEntry> newest_first(std::vector<CheckpointEntry> entries);
+/// Those that have a value of `metric`, measured on the same samples as that of the newest: least first, of equal ones
+/// the older first. Reads manifests; damaged ones have no value. Local. Throws Error(storage), Error(usage) as reading
+/// them does.
+std::vector<CheckpointEntry> best_first(const std::vector<CheckpointEntry>& entries, const std::string& metric);
+
+/// A checkpoint that is damaged, and why.
+struct PassedOver {
+  CheckpointEntry checkpoint;
+  std::string reason;
 };
-/// The newest checkpoint for which `defect` finds nothing. Local.
-Found find_latest(const Path& run, const std::function<std::optional<std::string>(const Path&)>& defect);
-/// The checkpoint in this folder, or the newest sound one of the run in it. Throws Error(input) if there is none, or it
-/// is damaged.
-Found find_at(const Path& path, const std::function<std::optional<std::string>(const Path&)>& defect);
-/// As `which` says; "best": by the smallest value of `metric` among sound ones that measured it on the same samples as
-/// the newest. Throws Error(input) if a named one is
-/// absent or damaged.
-Found find_checkpoint(const Path& run, const std::string& which, const std::string& metric,
-                      const std::function<std::optional<std::string>(const Path&)>& defect);
+std::string to_text(const PassedOver& passed);  // "PATH: why"
+
+struct Found {
+  std::optional<CheckpointEntry> checkpoint;  // nothing: none is sound
+  std::vector<PassedOver> damaged;            // those that came before it
+};
+using Judge = std::function<Judgement(const Path&)>;
+/// The first of the candidates that is sound; damaged ones are passed over. Throws the error of one that is unreadable
+/// or foreign before that: nobody knows whether it should have been taken.
+Found first_sound(const std::vector<CheckpointEntry>& candidates, const Judge& judge);
+/// The checkpoint in this folder, or the newest sound one of the run in it, for programs of one process. Throws
+/// Error(input) if there is none or it is damaged, and as first_sound does. Local.
+Found find_at(const Path& path, const Judge& judge);
+/// The step of a checkpoint of this run, whatever path names it; nothing if it is another's. Local.
+std::optional<std::int64_t> step_within(const Path& checkpoint, const Path& run);
+
+/// Renames a damaged checkpoint to a free name .failed-…, under which it stays until a person removes it; returns the
+/// new path. Throws Error(storage).
+Path put_aside(const Path& checkpoint);
+/// The checkpoints that were put aside, by name. Throws Error(storage).
+std::vector<Path> list_put_aside(const Path& run);
 
 /// What a save keeps of older checkpoints, besides the newest.
 struct Retention {
@@ -56,10 +75,10 @@ struct Retention {
 std::vector<CheckpointEntry> prunable(const std::vector<CheckpointEntry>& entries, const Retention& retention,
                                       const std::function<bool(const CheckpointEntry&)>& sound,
                                       const std::function<std::optional<double>(const CheckpointEntry&)>& metric);
-/// Renames each victim to .trash-…, then sweeps. Returns the removed steps. Throws Error(storage).
+/// Renames each victim to .trash-…, then sweeps. A checkpoint that cannot be read is no victim. Returns the removed
+/// steps. Throws Error(storage).
 std::vector<std::int64_t> prune(const Path& run, const Retention& retention);
-/// Deletes what earlier saves and jobs left staged or in the trash, and all but the last of the damaged checkpoints put
-/// aside as .failed-…. No save may be under way. Throws Error(storage).
+/// Deletes what earlier saves and jobs left staged or in the trash. No save may be under way. Throws Error(storage).
 void sweep(const Path& run);
 
 /// Writes the advice RUN/checkpoints/LATEST. Throws Error(storage).

@@ -46,7 +46,7 @@ Json StateTree::value(const std::string& name) const {
   for (const auto& [key, text] : values_) {
     if (key == name) return parse_json(text, name);
   }
-  fail(ExitCode::input, "the checkpoint holds no value '{}'", name);
+  fail(ExitCode::usage, "the checkpoint holds no value '{}': another program wrote it", name);
 }
 
 std::string StateTree::values_text() const {

@@ -38,7 +38,7 @@ class StateTree {
   const std::vector<StateTensor>& tensors() const { return tensors_; }
   const std::vector<StateAlias>& aliases() const { return aliases_; }
   bool has_value(const std::string& name) const;
-  /// Throws Error(input) if there is none.
+  /// Throws Error(usage) if there is none.
   Json value(const std::string& name) const;
   /// All values as one JSON object, as stored; empty text without any.
   std::string values_text() const;

@@ -4,6 +4,7 @@
 #include "base/text.hpp"
 #include "checkpoint/resume.hpp"
 #include "comm/together.hpp"
+#include "store/verdict.hpp"
 
 #include <algorithm>
 
@@ -11,37 +12,61 @@ namespace lockstep {
 
 namespace {
 
-std::string meaning(const Resume& resume) {
-  switch (resume.from) {
-    case Resume::From::best: return "best";
-    case Resume::From::step: return std::to_string(resume.step);
-    case Resume::From::path: return resume.path;
-    case Resume::From::automatic:
-    case Resume::From::never:
-    case Resume::From::latest: break;
-  }
-  return "latest";
+/// What a user can type to begin a new run with a checkpoint of this one.
+std::string new_run_from(const TrainConfig& config, const Path& checkpoint, std::int64_t step) {
+  return fmt::format("--train.run_dir {}-from-{} --checkpoint.resume {}", config.train.run_dir, step,
+                     checkpoint.string());
 }
 
 /// A run never goes on behind checkpoints that it already has: they would be overwritten.
-void refuse_to_overwrite(const TrainConfig& config, std::int64_t start_step) {
+void refuse_to_overwrite(const TrainConfig& config, const CheckpointReader& reader) {
   const std::vector<CheckpointEntry> entries = list_checkpoints(config.train.run_dir);
-  if (entries.empty() || entries.back().step <= start_step) return;
+  const std::int64_t step = reader.manifest().step;
+  if (entries.empty() || entries.back().step <= step) return;
+  throw Error(
+      ExitCode::usage,
+      fmt::format("checkpoint.resume = {} is step {}, but {} has checkpoints up to step {}",
+                  config.checkpoint.resume.text(), step, config.train.run_dir, entries.back().step),
+      fmt::format("leave checkpoint.resume out to go on from step {}, or start a new run from step {}: the same "
+                  "command with {}",
+                  entries.back().step, step, new_run_from(config, reader.path(), step)));
+}
+
+void refuse_to_start_over(const TrainConfig& config) {
+  const std::vector<CheckpointEntry> entries = list_checkpoints(config.train.run_dir);
+  if (entries.empty()) return;
   throw Error(ExitCode::usage,
-              fmt::format("checkpoint.resume = {} starts {} at step {}, but it has checkpoints up to step {}",
-                          config.checkpoint.resume.text(), config.train.run_dir, start_step, entries.back().step),
+              fmt::format("checkpoint.resume = never starts {} from scratch, but it has checkpoints up to step {}",
+                          config.train.run_dir, entries.back().step),
               "give the new run a train.run_dir of its own");
 }
 
-/// Damaged checkpoints newer than the one that the run goes on from stand where it will save again: they become
-/// .failed-….
-void put_aside_damaged(const TrainConfig& config, std::int64_t start_step, Log& log) {
-  for (const CheckpointEntry& entry : list_checkpoints(config.train.run_dir)) {
-    if (entry.step <= start_step) continue;
-    const Path aside = entry.path.parent_path() / fmt::format(".failed-{}", entry.path.filename().string());
-    try_remove_tree(aside);  // an older one of this name only stands in the way
-    publish_rename(entry.path, aside);
-    log.warning("the damaged {} is now {}", entry.path.string(), aside.filename().string());
+/// Collective over `world`: one rank looks which run a path is of.
+Wanted wanted_by(const TrainConfig& config, Communicator& world) {
+  const Resume& resume = config.checkpoint.resume;
+  switch (resume.from) {
+    case Resume::From::best: return {Wanted::By::best};
+    case Resume::From::step: return {Wanted::By::step, resume.step};
+    case Resume::From::automatic:
+    case Resume::From::never:
+    case Resume::From::latest: return {};
+    case Resume::From::path: break;
+  }
+  const std::string own = rank0_tells(world, "look at checkpoint.resume", [&] {
+    const auto step = step_within(resume.path, config.train.run_dir);
+    return step ? std::to_string(*step) : std::string();
+  });
+  if (!own.empty()) return {Wanted::By::step, std::stoll(own)};
+  return {Wanted::By::start, 0, resume.path};
+}
+
+/// Damaged checkpoints of the run that are newer than the one it goes on from stand where it will save again.
+void put_aside_damaged(const TrainConfig& config, const Resumed& resumed, Log& log) {
+  for (const PassedOver& passed : resumed.damaged) {
+    const auto step = step_within(passed.checkpoint.path, config.train.run_dir);
+    if (!step || *step <= resumed.checkpoint->step) continue;
+    log.warning("the damaged {} is now {}, where it stays until you remove it", passed.checkpoint.path.string(),
+                put_aside(passed.checkpoint.path).filename().string());
   }
 }
 
@@ -65,22 +90,48 @@ const std::string& document(const CheckpointReader& reader, const std::string& n
   for (const auto& [key, text] : reader.manifest().documents) {
     if (key == name) return text;
   }
-  fail(ExitCode::input, "{} carries no {}: it is no checkpoint of a training run", reader.path().string(), name);
+  fail(ExitCode::usage, "{} carries no {}: it is no checkpoint of a training run", reader.path().string(), name);
+}
+
+/// A saved configuration that this program cannot read is of another version: the manifest's hash covers it.
+std::vector<Difference> differing_options(const CheckpointReader& reader, const std::string& origin,
+                                          const TrainConfig& config) {
+  try {
+    return differing_fixed_options(document(reader, "config.yaml"), origin, config);
+  } catch (const Error& error) {
+    fail_foreign(error.what(), reader.manifest().software);
+  }
+}
+
+void check_steps_left(const TrainConfig& config, const CheckpointReader& reader) {
+  const std::int64_t done = reader.manifest().step;
+  if (done <= config.train.max_steps) return;
+  throw Error(ExitCode::usage,
+              fmt::format("train.max_steps is {}, but {} has done {} steps", config.train.max_steps,
+                          reader.path().string(), done),
+              fmt::format("--train.max_steps {} or more goes on with this run; a shorter one needs a train.run_dir of "
+                          "its own",
+                          done));
 }
 
 void check_same_trajectory(const TrainConfig& config, const TrainPlan& plan, const CheckpointReader& reader) {
   std::vector<std::string> problems;
+  std::string end_of_decay;  // as saved, if it differs
   const std::string origin = reader.path().string() + " (config.yaml)";
-  for (const Difference& difference : differing_fixed_options(document(reader, "config.yaml"), origin, config)) {
+  for (const Difference& difference : differing_options(reader, origin, config)) {
     compare(problems, difference.option, difference.saved, difference.now);
+    if (difference.option == "schedule.decay_steps") end_of_decay = difference.saved;
   }
   compare(problems, "content of data.path", document(reader, "dataset"), dataset_identity(plan.dataset));
   compare_models(problems, parse_json(document(reader, "config.json"), origin), *plan.architecture.config.original);
   if (problems.empty()) return;
+  const bool decay_only = problems.size() == 1 && !end_of_decay.empty();
   throw Error(ExitCode::usage,
               fmt::format("cannot resume from {}: what follows would alter the trajectory\n  {}",
                           reader.path().string(), join(problems, "\n  ")),
-              "restore these values, or start a new run in another train.run_dir (model.path takes exported weights)");
+              decay_only ? fmt::format("--schedule.decay_steps {} keeps the learning rates as they were", end_of_decay)
+                         : "restore these values, or start a new run in another train.run_dir (model.path takes "
+                           "exported weights)");
 }
 
 }  // namespace
@@ -96,28 +147,35 @@ std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& 
                                     const std::vector<Component>& components) {
   Communicator& world = session.world();
   session.enter(Phase::load);
-  const Resume& wanted = config.checkpoint.resume;
-  if (wanted.from == Resume::From::never) {
-    together(world, "start from scratch", [&] { refuse_to_overwrite(config, 0); });
+  const Resume& asked = config.checkpoint.resume;
+  if (asked.from == Resume::From::never) {
+    together(world, "start from scratch", [&] { refuse_to_start_over(config); });
     return std::nullopt;
   }
-  const bool newest = wanted.from == Resume::From::automatic || wanted.from == Resume::From::latest;
-  const Resumed resumed = resume(world, {.mesh = plan.mesh}, config.train.run_dir, meaning(wanted), components,
-                                 [&](const CheckpointReader& reader) {
-                                   check_same_trajectory(config, plan, reader);
-                                   if (!newest) refuse_to_overwrite(config, reader.manifest().step);
-                                 });
+  ResumeRequest request{.run = config.train.run_dir, .patience_s = config.checkpoint.patience.value};
+  request.wanted = wanted_by(config, world);
+  const bool named = request.wanted.by == Wanted::By::best || request.wanted.by == Wanted::By::step;
+  request.accept = [&](const CheckpointReader& reader) {
+    check_steps_left(config, reader);
+    check_same_trajectory(config, plan, reader);
+    if (named) refuse_to_overwrite(config, reader);
+  };
+  request.tell = [&](const std::string& reason) {
+    if (world.rank() == 0) log.warning("{}", reason);
+  };
+  const Resumed resumed = resume(world, {.mesh = plan.mesh}, components, request);
   if (world.rank() == 0) {
-    for (const std::string& reason : resumed.rejected) log.warning("passed over a damaged checkpoint: {}", reason);
+    for (const PassedOver& passed : resumed.damaged)
+      log.warning("passed over a damaged checkpoint: {}", to_text(passed));
   }
   if (!resumed.checkpoint) {
-    if (wanted.from == Resume::From::automatic) return std::nullopt;
+    if (asked.from == Resume::From::automatic) return std::nullopt;
     throw Error(ExitCode::input,
-                fmt::format("checkpoint.resume is {}, but {} has no checkpoint", wanted.text(), config.train.run_dir),
+                fmt::format("checkpoint.resume is {}, but {} has no checkpoint", asked.text(), config.train.run_dir),
                 "checkpoint.resume: auto starts from scratch where there is none");
   }
   together(world, "put damaged checkpoints aside", [&] {
-    if (newest && world.rank() == 0) put_aside_damaged(config, resumed.checkpoint->step, log);
+    if (world.rank() == 0) put_aside_damaged(config, resumed, log);
   });
   return resumed.checkpoint->path;
 }

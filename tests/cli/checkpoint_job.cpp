@@ -1,5 +1,7 @@
 // checkpoint-job RUN RANKS STEP…: saves the same small state at each step, by ranks that are threads, for the tests of
 // the checkpoint tools. Element i of wte.weight is i / 2 + STEP; the others are in the code.
+// checkpoint-job rewrite-config CKPT TEXT OTHER: puts OTHER for TEXT into the config.yaml that a checkpoint carries, as
+// another version would have written it.
 #include "base/json.hpp"
 #include "checkpoint/save.hpp"
 #include "harness/thread_ranks.hpp"
@@ -58,9 +60,22 @@ std::vector<Component> components_of(State& state, const Mesh& mesh, Rank rank) 
   return {model, optimizer, rng};
 }
 
+void rewrite_config(const Path& checkpoint, const std::string& text, const std::string& other) {
+  Manifest manifest = read_manifest(checkpoint);
+  for (auto& [name, document] : manifest.documents) {
+    const std::size_t at = name == "config.yaml" ? document.find(text) : std::string::npos;
+    if (at != std::string::npos) document.replace(at, text.size(), other);
+  }
+  publish_file(checkpoint / manifest_file, manifest_text(manifest));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 5 && std::string(argv[1]) == "rewrite-config") {
+    rewrite_config(argv[2], argv[3], argv[4]);
+    return 0;
+  }
   for (int argument = 3; argument < argc; ++argument) {
     const std::int64_t step = std::stoll(argv[argument]);
     test::on_ranks(std::stoi(argv[2]), [&](Communicator& ranks) {

@@ -29,9 +29,13 @@ def test_a_run_lists_its_checkpoints_by_step_with_their_state(tmp):
     next((tmp / "run/checkpoints/step-0000000010/replicated").iterdir()).unlink()
     listed = answer(tmp / "run")["checkpoints"]
     assert [entry["step"] for entry in listed] == [2, 10, 100], listed
-    assert [entry["sound"] for entry in listed] == [True, False, True], listed
+    assert [entry["verdict"] for entry in listed] == ["sound", "damaged", "sound"], listed
+    assert [entry["verified"] for entry in listed] == ["sizes"] * 3 and "is missing" in listed[1]["defect"], listed
     text = run("checkpoint-inspect", tmp / "run").stdout
-    assert "is missing" in text and len(text.splitlines()) == 4, text
+    assert "is missing" in text and "sound" not in text and len(text.splitlines()) == 5, text
+    assert text.splitlines()[0].split()[-3:] == ["names", "and", "sizes"], text
+    command = text.splitlines()[-1].partition("contents are not verified: ")[2].partition(" reads every byte")[0]
+    assert run_command(program("checkpoint-inspect"), *command.split()[1:], expect=1).stdout.count("sound (fingerprints)") == 2, command
 
 
 def test_a_checkpoint_is_summarised(tmp):
@@ -81,6 +85,35 @@ def test_verification_names_what_is_damaged_at_the_level_that_finds_it(tmp):
     damage(checkpoint / "MANIFEST.json", 300)
     found = answer(checkpoint, "--verify", expect=1)["checkpoints"][0]["defects"]
     assert [d["level"] for d in found] == ["manifest"], found
+
+
+def test_what_is_not_damage_has_another_verdict_and_exit_code(tmp):
+    [checkpoint] = saved(tmp, 5)
+    part = next((checkpoint / "replicated").iterdir())
+    part.rename(tmp / "away")
+    part.symlink_to(part)
+    assert answer(checkpoint, "--verify", expect=4)["checkpoints"][0]["verdict"] == "unreadable"
+    assert "is unreadable: cannot look at" in run("checkpoint-reshard", checkpoint, "--consolidate", "--output", tmp / "new", expect=4).stderr
+    (tmp / "away").rename(part)
+    manifest = json.loads((checkpoint / "MANIFEST.json").read_text())
+    manifest.update(version=2, software="lockstep 9.9")
+    del manifest["hash"]
+    (checkpoint / "MANIFEST.json").write_text(json.dumps(manifest))
+    for tool, arguments in [("checkpoint-inspect", ["--verify"]), ("checkpoint-inspect", []), ("checkpoint-reshard", ["--consolidate", "--output", tmp / "new"]),
+                            ("finalize-quantize", ["--recipe", "none", "--output", tmp / "new"])]:
+        done = run(tool, checkpoint, *arguments, expect=2)
+        told = done.stdout + done.stderr
+        assert "checkpoint format 2 is not known" in told and "lockstep 9.9 wrote it: read it with that version or a newer one" in told, told
+
+
+def test_what_a_newcomer_types_is_answered_with_what_to_type(tmp):
+    [checkpoint] = saved(tmp, 5)
+    part = next((checkpoint / "replicated").iterdir())
+    told = run("checkpoint-inspect", part, expect=3).stderr
+    assert "is a file of a checkpoint" in told and f"checkpoint-inspect {checkpoint}" in told, told
+    assert "is no folder of a run" in run("checkpoint-inspect", tmp / "run/checkpoints/LATEST", expect=3).stderr
+    told = run("checkpoint-reshard", checkpoint, "--to", "4", "--output", tmp / "new", expect=2).stderr
+    assert "--to parts=4" in told, told
 
 
 def test_a_difference_is_found_by_fingerprint_whatever_the_ranks(tmp):

@@ -121,6 +121,65 @@ def test_as_many_failed_saves_in_a_row_as_allowed_end_the_run(tmp):
     check_whole(tmp / "run", reference(tmp, 2))
 
 
+def saved_run(tmp, name, ranks):
+    """A run of 8 steps with a checkpoint every second one, copied from one that was made once."""
+    made = tmp / f"made-{ranks}"
+    if not made.exists():
+        run("train", *options(tmp, made, "--checkpoint.every", 2, steps=8), ranks=ranks)
+    shutil.copytree(made, tmp / name)
+    return options(tmp, tmp / name, "--checkpoint.every", 2, steps=10)
+
+
+def test_an_errno_on_one_rank_is_looked_at_anew_and_no_checkpoint_is_put_aside(tmp):
+    prepare(tmp)
+    newest = "step-0000000008"
+    for number, (call, code, first, path, ranks, rank) in enumerate([
+            ("look", "ENOENT", 1, f"{newest}/MANIFEST.json", 1, 0), ("look", "ENOENT", 1, f"{newest}/", 3, 1), ("stat", "ENOENT", 1, f"{newest}/", 2, 1),
+            ("look", "EIO", 3, f"{newest}/", 3, 2), ("pread", "EIO", 5, f"{newest}/", 2, 0), ("stat", "ESTALE", 3, f"{newest}/", 2, 1),
+            ("stat", "ENOENT", 1, "run-6/checkpoints", 2, 1)]):
+        folder = tmp / f"run-{number}"
+        done = run("train", *saved_run(tmp, folder.name, ranks), ranks=ranks, env=faults(call, code, first, 0, rank, path))
+        assert "looked at anew for up to 60 s" in done.stderr, (number, done.stderr)
+        assert records(folder, "run")[-1]["start_step"] == 8, number
+        assert left_over(folder) == [] and len(step_folders(folder)) == 5, (number, left_over(folder))
+
+
+def test_storage_that_stays_unreadable_ends_the_run_with_4_and_says_what_to_do(tmp):
+    prepare(tmp)
+    for number, (call, code, path, ranks, rank) in enumerate([("pread", "EIO", "step-0000000008/replicated/", 2, 1), ("stat", "EIO", "step-0000000008/", 2, 0),
+                                                              ("look", "EACCES", "step-0000000008/MANIFEST.json", 1, 0)]):
+        folder = tmp / f"run-{number}"
+        arguments = saved_run(tmp, folder.name, ranks)
+        done = run("train", *arguments, "--checkpoint.patience", "1s", ranks=ranks, env=faults(call, code, 1, 1, rank, path), expect=4)
+        assert os.strerror(getattr(errno, code)) in done.stderr and "(looked at anew for 1 s)" in done.stderr, done.stderr
+        assert ranks == 1 or f"rank {rank} (" in done.stderr, done.stderr
+        older = f"--checkpoint.resume {folder}/checkpoints/step-0000000006"
+        assert f"mend the storage and start the same command again, or start a new run from an older checkpoint" in done.stderr, done.stderr
+        assert older in done.stderr, done.stderr
+        assert left_over(folder) == [] and len(step_folders(folder)) == 4
+        branch = options(tmp, tmp / f"branch-{number}", steps=7)
+        run("train", *branch, *older.split(), ranks=ranks)   # what the hint says
+        assert records(tmp / f"branch-{number}", "run")[-1]["start_step"] == 6
+        run("train", *arguments, ranks=ranks)
+        assert records(folder, "run")[-1]["start_step"] == 8
+
+
+def test_a_checkpoint_put_aside_stays_whatever_follows(tmp):
+    prepare(tmp)
+    arguments = saved_run(tmp, "run", 1)
+    folder = tmp / "run/checkpoints"
+    (folder / "step-0000000008/MANIFEST.json").write_text("{")
+    assert "is now .failed-step-0000000008, where it stays until you remove it" in run("train", *arguments).stderr
+    (folder / "step-0000000008/MANIFEST.json").write_text("{")
+    (folder / "step-0000000010/INDEX.h5").unlink()
+    done = run("train", *options(tmp, tmp / "run", "--checkpoint.every", 2, "--checkpoint.patience", 0, steps=12, keep=1))
+    assert "INDEX.h5 is missing (looked at anew for 0 s)" in done.stderr, done.stderr
+    names = [".failed-step-0000000008", ".failed-step-0000000008-2", ".failed-step-0000000010"]
+    assert left_over(tmp / "run") == names and len(step_folders(tmp / "run")) == 1, left_over(tmp / "run")
+    listed = run("checkpoint-inspect", tmp / "run").stdout
+    assert all(f"{name} was put aside as damaged; it stays until you remove it" in listed for name in names), listed
+
+
 def test_a_save_that_nothing_follows_must_succeed(tmp):
     prepare(tmp)
     for name, more, last in [("final", [], STEPS), ("stop", ["--train.inject", "rank=0,phase=forward,step=4,kind=stop"], None)]:

@@ -8,7 +8,7 @@ import subprocess
 import time
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import GPT2_TINY, LLAMA_TINY, SOURCE, needs, program, records, run, sample_text, write_config
+from lockstep_testing import BUILD, GPT2_TINY, LLAMA_TINY, SOURCE, needs, program, records, run, run_command, sample_text, write_config
 
 BASE = ["--data.sequence_length", 32, "--optimizer.lr", 1e-3, "--optimizer.clip_norm", 1.0, "--schedule.warmup_steps", 2,
         "--train.global_batch", 6, "--log.every", 1]
@@ -251,17 +251,52 @@ def test_a_decay_that_follows_max_steps_may_not_move(tmp):
     train(tmp, tmp / "run", steps=3, decay="null")
     done = train(tmp, tmp / "run", steps=6, decay="null", expect=2)
     assert "schedule.decay_steps: saved 3, now 6" in done.stderr, done.stderr
+    assert "--schedule.decay_steps 3 keeps the learning rates" in done.stderr, done.stderr
     train(tmp, tmp / "run", steps=6, decay=3)
 
 
 def test_resume_says_what_it_will_not_do(tmp):
     prepare(tmp)
-    train(tmp, tmp / "run", "--checkpoint.every", 2, steps=4)
+    train(tmp, tmp / "run", "--checkpoint.every", 2, "--checkpoint.keep_last", 9, steps=4)
     assert "a train.run_dir of its own" in train(tmp, tmp / "run", "--checkpoint.resume", "never", steps=6, expect=2).stderr
-    assert "up to step 4" in train(tmp, tmp / "run", "--checkpoint.resume", 2, steps=6, expect=2).stderr
+    older = tmp / "run/checkpoints/step-0000000002"
+    for named in [2, older, f"{tmp}/run/../run/checkpoints/step-0000000002/"]:
+        refused = train(tmp, tmp / "run", "--checkpoint.resume", named, steps=6, expect=2).stderr
+        assert "is step 2, but" in refused and "has checkpoints up to step 4" in refused, refused
+        assert "leave checkpoint.resume out to go on from step 4" in refused, refused
+        assert f"--train.run_dir {tmp}/run-from-2 --checkpoint.resume {older}" in refused, refused
+    train(tmp, tmp / "run-from-2", "--checkpoint.resume", older, steps=3)   # what the hint says
     train(tmp, tmp / "empty", "--checkpoint.resume", "latest", steps=2, expect=3)
-    train(tmp, tmp / "branch", "--checkpoint.resume", newest(tmp / "run"), steps=6)
-    assert sorted(losses(tmp / "branch")) == [5, 6]
+    assert "is neither a checkpoint" in train(tmp, tmp / "empty", "--checkpoint.resume", tmp / "nowhere", steps=2, expect=3).stderr
+
+
+def test_a_start_in_another_run_counts_until_the_run_has_a_checkpoint_of_its_own(tmp):
+    prepare(tmp)
+    train(tmp, tmp / "run", "--checkpoint.every", 2, "--checkpoint.keep_last", 9, steps=6)
+    start = ["--checkpoint.resume", tmp / "run/checkpoints/step-0000000002"]
+    stopped = train(tmp, tmp / "branch", *start, "--train.inject", "rank=0,phase=forward,step=4,kind=stop", steps=9, expect=75)
+    assert "the same command goes on from here" in stopped.stderr, stopped.stderr
+    reached = int(newest(tmp / "branch").name.removeprefix("step-"))
+    train(tmp, tmp / "branch", *start, steps=9)
+    assert [record["start_step"] for record in records(tmp / "branch", "run")] == [2, reached] and reached > 2
+    assert sorted(losses(tmp / "branch")) == list(range(3, 10))
+    assert [path.name for path in step_folders(tmp / "run")] == [f"step-{step:010d}" for step in (2, 4, 6)]
+
+
+def test_a_finished_run_with_fewer_steps_says_what_to_type(tmp):
+    prepare(tmp)
+    train(tmp, tmp / "run", steps=4)
+    refused = train(tmp, tmp / "run", steps=2, expect=2).stderr
+    assert "train.max_steps is 2, but" in refused and "has done 4 steps" in refused and "--train.max_steps 4 or more" in refused, refused
+
+
+def test_a_checkpoint_that_carries_options_of_another_version_is_left_alone(tmp):
+    prepare(tmp)
+    train(tmp, tmp / "run", "--checkpoint.every", 2, steps=4)
+    run_command(BUILD / "tests/cli/checkpoint-job", "rewrite-config", newest(tmp / "run"), "optimizer:", "optimizer:\n  momentum_of_the_future: 0.5")
+    refused = train(tmp, tmp / "run", steps=6, expect=2).stderr
+    assert "momentum_of_the_future" in refused and "read it with that version or a newer one" in refused, refused
+    assert [path.name for path in sorted((tmp / "run/checkpoints").iterdir()) if path.name != "LATEST"] == ["step-0000000002", "step-0000000004"]
 
 
 def test_dry_run_and_print_program_need_no_ranks_and_write_nothing(tmp):

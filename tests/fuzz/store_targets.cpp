@@ -377,18 +377,16 @@ Target run_directory_target(const Path& run) {
           std::filesystem::copy(checkpoint, path, std::filesystem::copy_options::recursive, refused);
       }
     }
-    const auto defect = [](const Path& path) { return first_defect(path, VerifyLevel::sizes); };
-    const Found newest = find_latest(made, defect);
-    for (const char* const which : {"latest", "best", "7"}) {
-      try {
-        (void)find_checkpoint(made, which, "validation_loss", defect);
-      } catch (const Error& error) {
-        require(error.code() == ExitCode::input, error.what());
-      }
+    const auto judge = [](const Path& path) { return judge_checkpoint(path, VerifyLevel::sizes); };
+    const Found newest = first_sound(newest_first(list_checkpoints(made)), judge);
+    try {
+      (void)best_first(list_checkpoints(made), "validation_loss");
+    } catch (const Error& error) {  // of a folder without a manifest
+      require(error.code() == ExitCode::storage, error.what());
     }
     (void)list_run(made);
     (void)prune(made, {.keep_last = 1});
-    const Found kept = find_latest(made, defect);
+    const Found kept = first_sound(newest_first(list_checkpoints(made)), judge);
     require(newest.checkpoint.has_value() == kept.checkpoint.has_value(),
             "retiring old checkpoints took the newest sound one");
   };

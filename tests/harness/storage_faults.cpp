@@ -1,8 +1,8 @@
 // Storage that fails on demand: preloaded into a program (LD_PRELOAD), it makes chosen system calls of one rank on
 // files of one folder fail. LOCKSTEP_TEST_FAULTS="CALL ERRNO FIRST PERIOD RANK PATH": CALL is pwrite, fsync, rename,
-// mkdir or open (for writing); its calls on paths that contain PATH are counted, and number FIRST, FIRST + PERIOD,
-// FIRST + 2 PERIOD, … fail with ERRNO (PERIOD 0: only FIRST). ERRNO 0 is for pwrite: it takes half of the bytes, as a
-// disk that is about to be full does.
+// mkdir, open (for writing), look (open for reading), pread or stat; its calls on paths that contain PATH are counted,
+// and number FIRST, FIRST + PERIOD, FIRST + 2 PERIOD, … fail with ERRNO (PERIOD 0: only FIRST). ERRNO 0 is for pwrite:
+// it takes half of the bytes, as a disk that is about to be full does.
 #undef _FILE_OFFSET_BITS  // with it the names of both widths would be one here
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -75,8 +75,13 @@ ssize_t faulty_pwrite(const char* name, int fd, const void* bytes, size_t count,
 
 int faulty_open(const char* name, const char* path, int flags, mode_t mode) {
   const auto real = next<int (*)(const char*, int, ...)>(name);
-  if ((flags & O_ACCMODE) != O_RDONLY && due("open", path)) return -1;
+  if (due((flags & O_ACCMODE) == O_RDONLY ? "look" : "open", path)) return -1;
   return real(path, flags, mode);
+}
+
+ssize_t faulty_pread(const char* name, int fd, void* bytes, size_t count, off_t offset) {
+  static const auto real = next<ssize_t (*)(int, void*, size_t, off_t)>(name);
+  return due("pread", fd) ? -1 : real(fd, bytes, count, offset);
 }
 
 mode_t mode_of(int flags, va_list& more) { return (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(more, mode_t) : 0; }
@@ -90,6 +95,22 @@ ssize_t pwrite(int fd, const void* bytes, size_t count, off_t offset) {
 }
 ssize_t pwrite64(int fd, const void* bytes, size_t count, off_t offset) {
   return faulty_pwrite("pwrite64", fd, bytes, count, offset);
+}
+
+ssize_t pread(int fd, void* bytes, size_t count, off_t offset) {
+  return faulty_pread("pread", fd, bytes, count, offset);
+}
+ssize_t pread64(int fd, void* bytes, size_t count, off_t offset) {
+  return faulty_pread("pread64", fd, bytes, count, offset);
+}
+
+int stat(const char* path, struct stat* status) noexcept {
+  static const auto real = next<int (*)(const char*, struct stat*)>("stat");
+  return due("stat", path) ? -1 : real(path, status);
+}
+int stat64(const char* path, struct stat64* status) noexcept {
+  static const auto real = next<int (*)(const char*, struct stat64*)>("stat64");
+  return due("stat", path) ? -1 : real(path, status);
 }
 
 int fsync(int fd) {

@@ -60,7 +60,7 @@ LOCKSTEP_MPI_TEST(what_any_number_of_ranks_saves_any_other_loads_with_equal_dige
       const auto ranks = first_ranks(readers);
       if (!ranks) continue;
       Job job = replica(*ranks);
-      const Resumed resumed = resume(*ranks, job.world(), run, "latest", job.components());
+      const Resumed resumed = resume(*ranks, job.world(), job.components(), {.run = run});
       BOOST_TEST(job.wrong_bytes(5) == 0);
       digests += to_hex(resumed.loaded.state_digest) + " ";
     }
@@ -90,8 +90,7 @@ LOCKSTEP_MPI_TEST(a_failing_writer_fails_all_ranks_with_its_error_and_the_old_ch
   BOOST_TEST(
       message.find("writing the checkpoint of step 2: cannot write: no space left on device") != std::string::npos,
       message);
-  BOOST_TEST(find_resume(world(), folder.path, "latest").checkpoint->step == 1);
-  const Resumed resumed = resume(world(), job.world(), folder.path, "latest", job.components());
+  const Resumed resumed = resume(world(), job.world(), job.components(), {.run = folder.path});
   BOOST_TEST(resumed.checkpoint->step == 1);
   BOOST_TEST(job.wrong_bytes(1) == 0);
 }
@@ -109,7 +108,7 @@ LOCKSTEP_MPI_TEST(one_bit_of_one_replica_is_found_before_anything_is_current, at
   }
   BOOST_TEST(message.find("replicas differ in model/h.0/bias") != std::string::npos, message);
   if (world().size() > 2) BOOST_TEST(message.find("rank 1 against") != std::string::npos, message);
-  BOOST_TEST(!find_resume(world(), folder.path, "latest").checkpoint.has_value());
+  BOOST_TEST(list_checkpoints(folder.path).empty());
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -147,7 +147,7 @@ class Campaign : TemporaryFolder {
     ++counts_[kind];
     const auto ranks = solo_communicator();
     Job job = job_of(1, 0);
-    const Resumed resumed = resume(*ranks, job.world(), path, "latest", job.components());
+    const Resumed resumed = resume(*ranks, job.world(), job.components(), {.run = path, .patience_s = 0});
     BOOST_REQUIRE(resumed.checkpoint.has_value());
     const std::int64_t step = resumed.checkpoint->step;
     BOOST_TEST((step == 10 || (step == 20 && harmless)), what << " was resumed from");

@@ -38,11 +38,13 @@ struct SavedRun : TemporaryFolder {
   }
   Path newest() const { return checkpoint_folder(path, 30); }
   // The step that a job of one rank goes on from, and whether what it loaded is right.
-  std::int64_t resumed_step(const std::string& which = "latest") {
+  std::int64_t resumed_step(const Wanted& wanted = {}) {
     const auto ranks = solo_communicator();
     Job job = replica(1, 0);
-    const Resumed resumed = resume(*ranks, job.world(), path, which, job.components());
-    rejected = resumed.rejected;
+    const Resumed resumed =
+        resume(*ranks, job.world(), job.components(), {.run = path, .wanted = wanted, .patience_s = 0});
+    rejected.clear();
+    for (const PassedOver& passed : resumed.damaged) rejected.push_back(to_text(passed));
     if (!resumed.checkpoint) return -1;
     BOOST_TEST(job.wrong_bytes(resumed.checkpoint->step) == 0);
     return resumed.checkpoint->step;
@@ -138,16 +140,14 @@ BOOST_FIXTURE_TEST_CASE(without_a_valid_manifest_or_index_a_folder_is_no_checkpo
   });
 }
 
-BOOST_FIXTURE_TEST_CASE(a_checkpoint_is_named_by_latest_best_step_or_folder, SavedRun) {
-  BOOST_TEST(resumed_step("latest") == 30);
-  BOOST_TEST(resumed_step("best") == 20);
-  BOOST_TEST(resumed_step("10") == 10);
-  BOOST_TEST(resumed_step(checkpoint_folder(path, 20).string()) == 20);
-  BOOST_TEST(resumed_step(path.string()) == 30);
-  BOOST_CHECK_EXCEPTION(resumed_step("15"), Error,
+BOOST_FIXTURE_TEST_CASE(a_checkpoint_is_named_by_newest_best_or_step, SavedRun) {
+  BOOST_TEST(resumed_step({Wanted::By::newest}) == 30);
+  BOOST_TEST(resumed_step({Wanted::By::best}) == 20);
+  BOOST_TEST(resumed_step({Wanted::By::step, 10}) == 10);
+  BOOST_CHECK_EXCEPTION(resumed_step({Wanted::By::step, 15}), Error,
                         [](const Error& error) { return error.hint() == "it has 10, 20, 30"; });
   std::filesystem::remove(checkpoint_folder(path, 10) / "global" / "part-0000.h5");
-  BOOST_CHECK_EXCEPTION(resumed_step("10"), Error, [](const Error& error) {
+  BOOST_CHECK_EXCEPTION(resumed_step({Wanted::By::step, 10}), Error, [](const Error& error) {
     return std::string(error.what()).find("global/part-0000.h5 is missing") != std::string::npos;
   });
 }
@@ -155,10 +155,10 @@ BOOST_FIXTURE_TEST_CASE(a_checkpoint_is_named_by_latest_best_step_or_folder, Sav
 BOOST_FIXTURE_TEST_CASE(a_run_without_checkpoints_starts_anew, TemporaryFolder) {
   const auto ranks = solo_communicator();
   Job job = replica(1, 0);
-  BOOST_TEST(!resume(*ranks, job.world(), path / "absent", "latest", job.components()).checkpoint.has_value());
+  BOOST_TEST(!resume(*ranks, job.world(), job.components(), {.run = path / "absent"}).checkpoint.has_value());
   make_folder(checkpoints_folder(path) / ".stage-0000000009-abc");
   make_folder(checkpoints_folder(path) / ".trash-step-0000000009-abc");
-  BOOST_TEST(!resume(*ranks, job.world(), path, "latest", job.components()).checkpoint.has_value());
+  BOOST_TEST(!resume(*ranks, job.world(), job.components(), {.run = path}).checkpoint.has_value());
 }
 
 BOOST_FIXTURE_TEST_CASE(a_save_takes_the_place_of_a_damaged_checkpoint_of_its_step, SavedRun) {
@@ -199,7 +199,8 @@ BOOST_FIXTURE_TEST_CASE(retention_of_a_run_removes_old_steps_and_what_others_lef
   std::set<std::string> left;
   for (const auto& entry : std::filesystem::directory_iterator(checkpoints_folder(path)))
     left.insert(entry.path().filename().string());
-  BOOST_TEST((left == std::set<std::string>{"LATEST", "step-0000000030", ".failed-0000000027-b"}));
+  BOOST_TEST(
+      (left == std::set<std::string>{"LATEST", "step-0000000030", ".failed-0000000026-a", ".failed-0000000027-b"}));
 }
 
 BOOST_FIXTURE_TEST_CASE(a_run_folder_has_one_job_at_a_time_and_a_dead_one_does_not_count, TemporaryFolder) {
@@ -248,9 +249,9 @@ BOOST_FIXTURE_TEST_CASE(kill_9_at_any_moment_leaves_the_last_acknowledged_checkp
 
     const auto ranks = solo_communicator();
     Job job = replica(1, 0);
-    const Resumed resumed = resume(*ranks, job.world(), path, "latest", job.components());
+    const Resumed resumed = resume(*ranks, job.world(), job.components(), {.run = path});
     BOOST_REQUIRE(resumed.checkpoint.has_value());
-    BOOST_TEST(resumed.rejected.empty());
+    BOOST_TEST(resumed.damaged.empty());
     BOOST_TEST(resumed.checkpoint->step >= acknowledged);
     BOOST_TEST(resumed.checkpoint->step <= acknowledged + 1);
     BOOST_TEST(job.wrong_bytes(resumed.checkpoint->step) == 0);

@@ -1,0 +1,22 @@
+// The files of a checkpoint as they are read back. Their manifest says that they are there: where the system says
+// otherwise, that is Error(storage), the verdict unreadable; whether a file is truly gone is for whoever looks
+// repeatedly (store/checkpoint_verify.hpp). Files in general: base/files.hpp.
+#pragma once
+
+#include "base/files.hpp"
+
+#include <cstdint>
+#include <optional>
+
+namespace lockstep {
+
+/// The length of a file; nothing if there is none of this name. Throws Error(storage) if the system does not say.
+std::optional<std::uint64_t> length_of(const Path& path);
+
+// These throw Error(storage) whatever the reason.
+FileDescriptor open_stored(const Path& path);
+std::string read_stored(const Path& path);
+/// Fills `bytes` from `offset`; also throws if the file ends before.
+void read_stored(const FileDescriptor& file, std::span<std::byte> bytes, std::uint64_t offset, const Path& path);
+
+}  // namespace lockstep
