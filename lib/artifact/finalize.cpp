@@ -3,10 +3,11 @@
 #include "architecture/architecture.hpp"
 #include "artifact/compressed_tensors.hpp"
 #include "artifact/export_report.hpp"
-#include "artifact/output_folder.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/output_folder.hpp"
 #include "base/text.hpp"
+#include "corpus/tokenizer_files.hpp"
 #include "report/progress.hpp"
 
 #include <algorithm>
@@ -17,8 +18,24 @@ namespace {
 
 constexpr const char* generation_config_file = "generation_config.json";
 
-ExistingExport existing_of(const FinalizeConfig& config) {
-  return config.overwrite ? ExistingExport::replace : ExistingExport::refuse;
+Existing existing_of(const FinalizeConfig& config) { return config.overwrite ? Existing::replace : Existing::refuse; }
+
+/// Files of weights have a name or, with many, a number and their count in it.
+bool is_weights(const std::string& name) {
+  return name == "model.safetensors" || name == "model.safetensors.index.json" ||
+         (name.starts_with("model-") && name.find("-of-") != std::string::npos && name.ends_with(".safetensors"));
+}
+
+OutputKind export_output() {
+  const auto files = [](const Path& folder) {
+    std::set<Path> written{"config.json", generation_config_file, export_report_file};
+    for (const std::string_view name : tokenizer_file_names) written.insert(name);
+    for (const Path& path : list_folder(folder)) {
+      if (is_weights(path.filename().string())) written.insert(path.filename());
+    }
+    return written;
+  };
+  return {.name = "export", .marker = export_report_file, .files = files};
 }
 
 void check_request(const FinalizeConfig& config, const ModelSource& source) {
@@ -30,7 +47,7 @@ void check_request(const FinalizeConfig& config, const ModelSource& source) {
   }
   if (is_same(config.output, source.folder))
     fail(ExitCode::usage, "output {} is the model that is read", config.output);
-  check_place(config.output, existing_of(config), export_report_file);
+  check_target(config.output, export_output(), existing_of(config));
 }
 
 Json config_document(const FinalizeConfig& config, const ModelSource& source) {
@@ -60,20 +77,20 @@ std::vector<std::string> names_in(const Path& folder) {
 Exported finalize(const FinalizeConfig& config, const ModelSource& source,
                   const std::function<void(std::int64_t)>& advance) {
   check_request(config, source);
-  OutputFolder folder(config.output, existing_of(config), export_report_file);
+  OutputFolder folder(config.output, export_output(), existing_of(config));
   const Json document = config_document(config, source);
   bool generation = false;
   for (const Path& companion : source.companions) {
-    publish_file(folder.staged() / companion.filename(), read_file(companion));
+    publish_file(folder.content() / companion.filename(), read_file(companion));
     generation = generation || companion.filename() == generation_config_file;
   }
   if (!generation)
-    publish_file(folder.staged() / generation_config_file, to_text(generation_document(document), 2) + "\n");
-  publish_file(folder.staged() / "config.json", to_text(document, 2) + "\n");
-  Exported exported{config.output, export_weights(source, config.recipe, config.dtype, folder.staged(), advance), {}};
-  publish_file(folder.staged() / export_report_file,
+    publish_file(folder.content() / generation_config_file, to_text(generation_document(document), 2) + "\n");
+  publish_file(folder.content() / "config.json", to_text(document, 2) + "\n");
+  Exported exported{config.output, export_weights(source, config.recipe, config.dtype, folder.content(), advance), {}};
+  publish_file(folder.content() / export_report_file,
                to_text(export_report(config, source, exported.weights), 2) + "\n");
-  exported.files = names_in(folder.staged());
+  exported.files = names_in(folder.content());
   folder.publish();
   return exported;
 }

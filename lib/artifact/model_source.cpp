@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
+#include "corpus/tokenizer_files.hpp"
 #include "exchange/model_folder.hpp"
 #include "exchange/safetensors.hpp"
 #include "store/checkpoint_reader.hpp"
@@ -10,19 +11,15 @@
 #include "store/run_directory.hpp"
 
 #include <algorithm>
-#include <array>
 
 namespace lockstep {
 
 namespace {
 
-constexpr std::array<std::string_view, 9> tokenizer_files{
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-    "merges.txt",     "tokenizer.model",       "chat_template.jinja",     "chat_template.json"};
 constexpr const char* generation_config = "generation_config.json";
 
 void add_tokenizer(ModelSource& source, const Path& folder) {
-  for (const std::string_view name : tokenizer_files) {
+  for (const std::string_view name : tokenizer_file_names) {
     if (is_there(folder / name)) source.companions.push_back(folder / name);
   }
 }
@@ -120,7 +117,7 @@ ModelSource open_model_source(const Path& path, const std::optional<Path>& token
     const std::size_t before = source.companions.size();
     add_tokenizer(source, *tokenizer);
     if (source.companions.size() == before)
-      fail(ExitCode::input, "{} holds no tokenizer files ({})", tokenizer->string(), fmt::join(tokenizer_files, ", "));
+      fail(ExitCode::input, "{} holds no tokenizer files ({})", tokenizer->string(), fmt::join(tokenizer_file_names, ", "));
   } else if (checkpoint || run) {
     add_all(source, absolute_path(source.folder).parent_path().parent_path() / "tokenizer");  // RUN/checkpoints/step-N
   } else {

@@ -2,7 +2,7 @@
 // would cut it down.
 #pragma once
 
-#include "base/error.hpp"
+#include "base/checked_cast.hpp"
 #include "base/json.hpp"
 
 #include <concepts>

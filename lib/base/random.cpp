@@ -1,12 +1,22 @@
 #include "base/random.hpp"
 
+#include "base/error.hpp"
 #include "base/hash.hpp"
+
+#include <sys/random.h>
 
 #include <bit>
 #include <cmath>
 #include <numbers>
 
 namespace lockstep {
+
+std::string make_uuid() {
+  std::array<std::uint64_t, 2> bits{};
+  if (::getrandom(bits.data(), sizeof bits, 0) != static_cast<ssize_t>(sizeof bits))
+    fail_errno("draw random bits from", "the system");
+  return fmt::format("{:016x}{:016x}", bits[0], bits[1]);
+}
 
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {

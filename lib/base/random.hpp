@@ -4,9 +4,14 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace lockstep {
+
+/// 32 hexadecimal digits that nobody can foresee: the one thing here that differs from run to run. Throws
+/// Error(storage).
+std::string make_uuid();
 
 /// The 128 random bits at one counter under one key.
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);

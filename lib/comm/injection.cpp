@@ -1,5 +1,6 @@
 #include "comm/injection.hpp"
 
+#include "base/checked_cast.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 
@@ -43,13 +44,13 @@ Injection parse_injection(const std::string& text) {
     const std::string key = part.substr(0, equals);
     const std::string value = part.substr(equals + 1);
     if (key == "rank") {
-      injection.rank = static_cast<int>(number(text, key, value));
+      injection.rank = checked_cast<int>(number(text, key, value), key, ExitCode::usage);
     } else if (key == "step") {
       injection.step = number(text, key, value);
     } else if (key == "steps") {
       injection.steps = number(text, key, value);
     } else if (key == "code") {
-      injection.code = static_cast<int>(number(text, key, value));
+      injection.code = checked_cast<int>(number(text, key, value), key, ExitCode::usage);
       has_code = true;
     } else if (key == "phase") {
       const std::optional<Phase> phase = parse_phase(value);

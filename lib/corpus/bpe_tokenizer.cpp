@@ -1,3 +1,4 @@
+#include "base/checked_cast.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "corpus/bpe_files.hpp"
@@ -225,7 +226,7 @@ void BpeTokenizer::choose_end(const std::string& wanted, const std::string& conf
   const auto id_of = [&](const std::string& name) -> std::optional<std::int32_t> {
     const auto found = std::ranges::find(bpe_.bytes_of, name);
     if (name.empty() || found == bpe_.bytes_of.end()) return std::nullopt;
-    return static_cast<std::int32_t>(found - bpe_.bytes_of.begin());
+    return checked_cast<std::int32_t>(found - bpe_.bytes_of.begin(), "an id");
   };
   for (const std::string& name : {wanted, configured}) {
     if (name.empty()) continue;

@@ -1,3 +1,4 @@
+#include "base/checked_cast.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "corpus/tokenizer_files.hpp"
@@ -23,7 +24,9 @@ std::string chars_tokenizer_json(const std::vector<char32_t>& characters, const 
   Json vocabulary = Json::object();
   for (const char32_t character : characters) vocabulary[text_of(character)] = vocabulary.size();
   Json added = Json::array();
-  if (!end_name.empty()) added.push_back(added_token_json(static_cast<std::int32_t>(characters.size()), end_name));
+  if (!end_name.empty())
+    added.push_back(
+        added_token_json(checked_cast<std::int32_t>(characters.size(), "the number of characters"), end_name));
   const Json split{
       {"type", "Split"}, {"pattern", {{"Regex", "[\\s\\S]"}}}, {"behavior", "Isolated"}, {"invert", false}};
   return hf_tokenizer_json(added, split, Json{{"type", "Fuse"}},
@@ -107,7 +110,7 @@ class CharsTokenizer : public Tokenizer {
   }
 
  private:
-  std::int32_t count() const { return static_cast<std::int32_t>(characters_.size()); }
+  std::int32_t count() const { return checked_cast<std::int32_t>(characters_.size(), "the number of characters"); }
 
   std::vector<char32_t> characters_;
   Alphabet alphabet_;

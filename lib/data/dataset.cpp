@@ -1,9 +1,11 @@
 #include "data/dataset.hpp"
 
 #include "base/error.hpp"
+#include "corpus/tokenizer_files.hpp"
 #include "corpus/tokenizers.hpp"
 
-#include <filesystem>
+#include <set>
+#include <string_view>
 
 namespace lockstep {
 
@@ -24,7 +26,26 @@ std::unique_ptr<Tokenizer> Dataset::tokenizer() const {
   return tokenizer;
 }
 
+OutputKind dataset_output() {
+  const auto files = [](const Path& folder) {
+    std::set<Path> written{"DATASET.json"};
+    for (const std::string_view name : tokenizer_file_names) written.insert(Path("tokenizer") / name);
+    const DatasetManifest manifest = read_dataset_manifest(folder);
+    for (const DataSplit split : {DataSplit::train, DataSplit::validation}) {
+      for (const ShardEntry& shard : manifest.of(split).shards) written.insert(shard.file);
+    }
+    return written;
+  };
+  return {.name = "dataset", .marker = "DATASET.json", .files = files};
+}
+
 Dataset open_dataset(const Path& folder, const std::string& command) {
+  if (const auto earlier = moved_away_from(folder)) {
+    throw Error(
+        ExitCode::input,
+        fmt::format("no prepared dataset at {}: prepare-data was killed while it replaced it", folder.string()),
+        fmt::format("start prepare-data again, or bring it back with: mv {} {}", earlier->string(), folder.string()));
+  }
   if (!is_there(folder / "DATASET.json")) {
     throw Error(ExitCode::input, fmt::format("no prepared dataset at {}", folder.string()),
                 "make it with: " +

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/files.hpp"
+#include "base/output_folder.hpp"
 #include "corpus/tokenizer.hpp"
 #include "store/token_shards.hpp"
 
@@ -20,6 +21,9 @@ struct Dataset {
   /// The tokenizer that made the tokens. Throws Error(input) if it is missing or not the one that the manifest names.
   std::unique_ptr<Tokenizer> tokenizer() const;
 };
+
+/// What prepare-data makes, and what may be replaced by it.
+OutputKind dataset_output();
 
 /// Local. Where `folder` holds no dataset: Error(input) whose hint is the command that makes it: `command`, or a
 /// general one if empty (data/prepare.hpp renders one).

@@ -1,13 +1,16 @@
 #include "data/prepare.hpp"
 
+#include "base/checked_cast.hpp"
 #include "base/clock.hpp"
 #include "base/json.hpp"
+#include "base/json_integer.hpp"
+#include "base/output_folder.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
 #include "comm/together.hpp"
 #include "corpus/tokenizers.hpp"
 #include "data/assemble.hpp"
-#include "data/staged_folder.hpp"
+#include "data/dataset.hpp"
 #include "data/tokenize.hpp"
 #include "report/progress.hpp"
 #include "report/table.hpp"
@@ -41,8 +44,8 @@ InputFiles agreed_inputs(Communicator& world, const std::vector<std::string>& wo
   const Json json = parse_json(told, "input files");
   InputFiles inputs;
   for (const Json& file : json["files"]) {
-    inputs.files.push_back({file[0].get<std::string>(), static_cast<TextFormat>(file[1].get<int>()),
-                            static_cast<Compression>(file[2].get<int>()), file[3]});
+    inputs.files.push_back({file[0].get<std::string>(), static_cast<TextFormat>(integer_from<int>(file[1])),
+                            static_cast<Compression>(integer_from<int>(file[2])), file[3]});
   }
   inputs.notes = json["notes"].get<std::vector<std::string>>();
   return inputs;
@@ -70,7 +73,8 @@ class Preparation {
         world_(session.world()),
         output_(output),
         inputs_(agreed_inputs(world_, config.inputs)) {
-    threads_ = config.threads ? static_cast<int>(*config.threads) : default_threads(world_);
+    threads_ =
+        config.threads ? checked_cast<int>(*config.threads, "threads", ExitCode::usage) : default_threads(world_);
     total_bytes_ = std::accumulate(inputs_.files.begin(), inputs_.files.end(), std::uint64_t{0},
                                    [](std::uint64_t sum, const InputFile& file) { return sum + file.bytes; });
     if (is_root()) {
@@ -88,25 +92,34 @@ class Preparation {
 
   void run() {
     const double start_s = monotonic_seconds();
-    std::unique_ptr<StagedFolder> staged;  // on rank 0; goes with everything in it unless published
-    staging_ = StagedFolder::path_for(config_.output);
-    together(world_, "start", [&] {
-      if (!is_root()) return;
-      staged = std::make_unique<StagedFolder>(config_.output,
-                                              config_.overwrite ? ExistingDataset::replace : ExistingDataset::refuse);
-      make_folder(spill());
-    });
+    std::unique_ptr<OutputFolder> output;  // on rank 0; goes with everything in it unless published
+    const Json paths =
+        parse_json(rank0_tells(world_, "start",
+                               [&] {
+                                 output = make_output();
+                                 return to_text({output->content().string(), output->scratch().string()});
+                               }),
+                   "folders of the output");
+    staging_ = paths[0].get<std::string>();
+    spill_ = paths[1].get<std::string>();
     make_tokenizer();
     write_tokens();
     together(world_, "complete the dataset", [&] {
-      if (is_root()) complete(*staged);
+      if (is_root()) complete(*output);
     });
+    output.reset();  // with the dataset that this one replaced
     if (is_root()) summarise(monotonic_seconds() - start_s);
   }
 
  private:
   bool is_root() const { return world_.rank() == 0; }
-  Path spill() const { return staging_ / ".spill"; }
+
+  std::unique_ptr<OutputFolder> make_output() const {
+    auto output = std::make_unique<OutputFolder>(config_.output, dataset_output(),
+                                                 config_.overwrite ? Existing::replace : Existing::refuse);
+    make_folder(output->scratch());
+    return output;
+  }
 
   BlockPass pass(const std::string& what, LastCut last_cut, std::unique_ptr<Progress>& progress) {
     const Progress::Style style = is_root() ? progress_style(output_.common().progress, 2) : Progress::Style::none;
@@ -144,25 +157,24 @@ class Preparation {
     const BlockPass tokenizing =
         pass("tokenize", [&](std::string_view text) { return tokenizer_->last_cut(text); }, progress);
     const TokenizedCorpus corpus = tokenize(
-        tokenizing, *tokenizer_, {config_.data.text_field, config_.data.seed, spill(), manifest_.token_bytes()});
+        tokenizing, *tokenizer_, {config_.data.text_field, config_.data.seed, spill_, manifest_.token_bytes()});
     progress->finish(static_cast<double>(total_bytes_));
     if (corpus.empty_documents > 0 && is_root())
       output_.log().warning("left out {} empty documents", corpus.empty_documents);
     AssembledSplits splits = assemble(session_, corpus,
-                                      {staging_, spill(), config_.data.validation, manifest_.end_of_text,
+                                      {staging_, spill_, config_.data.validation, manifest_.end_of_text,
                                        manifest_.shard_tokens, manifest_.token_bytes()});
     manifest_.train = std::move(splits.train);
     manifest_.validation = std::move(splits.validation);
   }
 
-  void complete(StagedFolder& staged) {
-    remove_tree(spill());
+  void complete(OutputFolder& output) {
     for (const DataSplit split : {DataSplit::train, DataSplit::validation}) {
       if (manifest_.of(split).tokens > 0) sync_folder(staging_ / name_of(split));
     }
     save_tokenizer(*tokenizer_, staging_ / "tokenizer");
     publish_file(staging_ / "DATASET.json", to_text(manifest_));
-    staged.publish();
+    output.publish();
   }
 
   void summarise(double seconds) {
@@ -214,7 +226,8 @@ class Preparation {
   InputFiles inputs_;
   int threads_ = 1;
   std::uint64_t total_bytes_ = 0;
-  Path staging_;
+  Path staging_;  // becomes the dataset
+  Path spill_;
   std::unique_ptr<Tokenizer> tokenizer_;
   DatasetManifest manifest_;
 };

@@ -1,5 +1,7 @@
 #include "reshard/reshard.hpp"
 
+#include "base/checked_cast.hpp"
+#include "base/output_folder.hpp"
 #include "store/checkpoint_verify.hpp"
 #include "store/piece_pass.hpp"
 #include "store/run_directory.hpp"
@@ -45,12 +47,8 @@ CheckpointPlan plan_reshard(const CheckpointReader& source, int parts) {
 }
 
 Resharded reshard(const CheckpointReader& source, const CheckpointPlan& plan, const Path& output) {
-  const Path place = absolute_path(output);
-  if (kind_of_name(place) != FileKind::nothing) {
-    throw Error(ExitCode::usage, fmt::format("the output {} exists", output.string()),
-                "choose another folder, or remove this one");
-  }
-  const Path staging = place.parent_path() / fmt::format(".stage-{}-{}", place.filename().string(), make_uuid());
+  OutputFolder folder(output, {.name = "checkpoint", .marker = std::string(manifest_file), .files = {}},
+                      Existing::refuse);
   Manifest facts = source.manifest();
   facts.files.clear();
   facts.uuid = make_uuid();
@@ -58,19 +56,14 @@ Resharded reshard(const CheckpointReader& source, const CheckpointPlan& plan, co
   state.pieces.resize(plan.pieces.size());
   state.files.resize(plan.files.size());
   Resharded result{source.manifest().state_digest, {}, total_bytes(plan)};
-  try {
-    make_staging(staging, plan);
-    for (std::size_t i = 0; i < plan.files.size(); ++i) write_part(source, plan, i, staging, state);
-    result.after = seal_checkpoint(staging, plan, state, std::move(facts)).state_digest;
-    if (result.after != result.before) {
-      fail(ExitCode::input, "the state digest changed from {} to {}: {} does not hold what its manifest says",
-           to_hex(result.before), to_hex(result.after), source.path().string());
-    }
-    publish_checkpoint(staging, place);
-  } catch (...) {
-    try_remove_tree(staging);  // nothing of a failed copy is worth keeping: the source is whole
-    throw;
+  make_staging(folder.content(), plan);
+  for (std::size_t i = 0; i < plan.files.size(); ++i) write_part(source, plan, i, folder.content(), state);
+  result.after = seal_checkpoint(folder.content(), plan, state, std::move(facts)).state_digest;
+  if (result.after != result.before) {
+    fail(ExitCode::input, "the state digest changed from {} to {}: {} does not hold what its manifest says",
+         to_hex(result.before), to_hex(result.after), source.path().string());
   }
+  folder.publish();
   return result;
 }
 
@@ -81,7 +74,8 @@ Path source_of(const ReshardConfig& config) {
 }
 
 int parts_of(const ReshardConfig& config) {
-  return config.consolidate || !config.to ? 1 : static_cast<int>(config.to->parts);
+  return config.consolidate || !config.to ? 1
+                                          : checked_cast<int>(config.to->parts, "the number of parts", ExitCode::usage);
 }
 
 }  // namespace lockstep

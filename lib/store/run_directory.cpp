@@ -1,17 +1,10 @@
 #include "store/run_directory.hpp"
 
-#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "store/staging.hpp"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <charconv>
 #include <map>
 
@@ -75,12 +68,6 @@ std::function<std::optional<double>(const CheckpointEntry&)> comparable_metric(
       code_of(judgement.verdict),
       fmt::format("the checkpoint {} is {}: {}", checkpoint.string(), name_of(judgement.verdict), judgement.reason),
       judgement.hint);
-}
-
-std::string read_holder(const FileDescriptor& file) {
-  std::array<char, 256> text{};
-  const ssize_t got = ::pread(file.get(), text.data(), text.size(), 0);
-  return got <= 0 ? "another process" : std::string(trim(std::string_view(text.data(), static_cast<std::size_t>(got))));
 }
 
 }  // namespace
@@ -241,20 +228,10 @@ void advise_latest(const Path& run, std::int64_t step) {
   publish_file(checkpoints_folder(run) / "LATEST", checkpoint_folder(run, step).filename().string() + "\n");
 }
 
-RunLock::RunLock(const Path& run) {
+FileLock lock_run(const Path& run) {
   make_folder(run);
-  const Path path = run / "lock";
-  file_ = open_file(path, O_RDWR | O_CREAT);
-  if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) fail_errno("lock", path);
-    throw Error(ExitCode::usage, fmt::format("the run folder {} is in use by {}", run.string(), read_holder(file_)),
-                "wait for that job, stop it, or choose another run folder");
-  }
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  const std::string holder = fmt::format("process {} on {} since {}\n", ::getpid(), host.data(), utc_now());
-  if (::ftruncate(file_.get(), 0) != 0) fail_errno("write", path);
-  write_at(file_, std::as_bytes(std::span(holder)), 0, path);
+  return {run / "lock", fmt::format("the run folder {} is in use", run.string()),
+          "wait for that job, stop it, or choose another run folder"};
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 // checkpoint/resume.hpp.
 #pragma once
 
+#include "base/file_lock.hpp"
 #include "base/files.hpp"
 #include "store/manifest.hpp"
 #include "store/verdict.hpp"
@@ -84,14 +85,8 @@ void sweep(const Path& run);
 /// Writes the advice RUN/checkpoints/LATEST. Throws Error(storage).
 void advise_latest(const Path& run, std::int64_t step);
 
-/// Keeps a second job out of a run's folder while it lives, also if the job is killed.
-class RunLock {
- public:
-  /// Creates the folder if need be. Throws Error(usage) naming host, process and start of the holder.
-  explicit RunLock(const Path& run);
-
- private:
-  FileDescriptor file_;
-};
+/// Keeps a second job out of a run's folder while it lives; it is gone with a job that is killed. Creates the folder if
+/// need be. Throws Error(usage) naming host, process and start of the holder, Error(storage).
+FileLock lock_run(const Path& run);
 
 }  // namespace lockstep

@@ -8,12 +8,10 @@
 
 #include <fcntl.h>
 #include <linux/fs.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <set>
@@ -66,13 +64,6 @@ void check_size(const Path& path, std::uint64_t bytes) {
 }
 
 }  // namespace
-
-std::string make_uuid() {
-  std::array<std::uint64_t, 2> bits{};
-  if (::getrandom(bits.data(), sizeof bits, 0) != static_cast<ssize_t>(sizeof bits))
-    fail_errno("draw random bits from", "the system");
-  return fmt::format("{:016x}{:016x}", bits[0], bits[1]);
-}
 
 std::string software_name() { return fmt::format("lockstep {}", version()); }
 

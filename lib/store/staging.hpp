@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/error.hpp"
+#include "base/random.hpp"
 #include "store/checkpoint_plan.hpp"
 #include "store/part_file.hpp"
 
@@ -13,8 +14,6 @@
 
 namespace lockstep {
 
-/// 32 random hexadecimal digits.
-std::string make_uuid();
 /// What goes into Manifest::software.
 std::string software_name();
 

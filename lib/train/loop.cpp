@@ -1,5 +1,6 @@
 #include "train/loop.hpp"
 
+#include "base/checked_cast.hpp"
 #include "base/clock.hpp"
 #include "base/process.hpp"
 #include "comm/failure.hpp"
@@ -201,7 +202,8 @@ SaveRequest TrainingLoop::save_request() const {
                       .world = {.mesh = parts_.plan.mesh},
                       .documents = parts_.documents,
                       .retention = {.keep_last = parts_.config.checkpoint.keep_last},
-                      .ranks_per_file = static_cast<int>(parts_.config.checkpoint.ranks_per_file),
+                      .ranks_per_file = checked_cast<int>(parts_.config.checkpoint.ranks_per_file,
+                                                          "checkpoint.ranks_per_file", ExitCode::usage),
                       .enter = [this](Phase phase) { enter_save(phase); }};
   if (evaluated_step_ == now.step) {
     request.metrics.emplace_back("validation_loss", *now.eval_loss);

@@ -16,7 +16,7 @@ namespace lockstep {
 RunFiles::RunFiles(Communicator& world, const Path& folder, Log& log) : folder_(folder), log_(log), records_(log) {
   together(world, "lock the run directory", [&] {
     if (world.rank() != 0) return;
-    lock_.emplace(folder_);
+    lock_.emplace(lock_run(folder_));
     identity_ = identity_of(folder_);
   });
 }

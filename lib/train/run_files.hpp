@@ -47,7 +47,7 @@ class RunFiles {
 
   Path folder_;
   Log& log_;
-  std::optional<RunLock> lock_;
+  std::optional<FileLock> lock_;
   std::optional<Identity> identity_;  // of the folder, on rank 0
   Recorder records_;
 };

@@ -1,6 +1,7 @@
 #include "train/train_job.hpp"
 
 #include "app/status_file.hpp"
+#include "base/checked_cast.hpp"
 #include "base/clock.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
@@ -70,7 +71,8 @@ LoopEnd run_loop(TrainingLoop& loop, Session& session) {
 
 /// What --dry-run and --print-program answer: for as many ranks as parallel.dp_replicate says, or as were started.
 int answer_without_training(const TrainConfig& config, Session& session, Output& output) {
-  const int ranks = static_cast<int>(config.parallel.dp_replicate.value_or(session.world().size()));
+  const int ranks = checked_cast<int>(config.parallel.dp_replicate.value_or(session.world().size()),
+                                      "parallel.dp_replicate", ExitCode::usage);
   const TrainPlan plan = make_train_plan(config, ranks);
   if (session.world().rank() != 0) return 0;
   if (!config.print_program) {
@@ -79,9 +81,11 @@ int answer_without_training(const TrainConfig& config, Session& session, Output&
     output.print(to_text(plan.programs.train));
     if (plan.evaluation_rounds > 0) output.print(to_text(plan.programs.eval));
   } else {
-    output.print(to_text(plan.programs.train, static_cast<Rank>(config.print_program->rank)));
+    output.print(to_text(plan.programs.train, checked_cast<Rank>(config.print_program->rank,
+                                                                 "the rank of --print-program", ExitCode::usage)));
     if (plan.evaluation_rounds > 0)
-      output.print(to_text(plan.programs.eval, static_cast<Rank>(config.print_program->rank)));
+      output.print(to_text(plan.programs.eval, checked_cast<Rank>(config.print_program->rank,
+                                                                  "the rank of --print-program", ExitCode::usage)));
   }
   return 0;
 }
@@ -181,7 +185,8 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   const std::vector<std::string> hosts = hosts_of(world);
   const auto local_ranks = std::ranges::count(hosts, hosts[static_cast<std::size_t>(world.rank())]);
   const int threads =
-      threads_per_rank(static_cast<int>(config.train.threads.value_or(0)), static_cast<int>(local_ranks));
+      threads_per_rank(checked_cast<int>(config.train.threads.value_or(0), "train.threads", ExitCode::usage),
+                       checked_cast<int>(local_ranks, "the number of ranks of this machine"));
   set_up_runtime(threads);
   want_matrix_unit(config.precision.matrix_unit);
 

@@ -1,5 +1,6 @@
 #include "train/train_plan.hpp"
 
+#include "base/checked_cast.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "base/words.hpp"
@@ -113,8 +114,10 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks) {
   plan.model =
       plan_of(plan.architecture, config.precision.dtype, {plan.batch.micro_batch, config.data.sequence_length});
   const ProgramOptions options{
-      .micro_batches = static_cast<int>(plan.batch.accumulation),
-      .eval_micro_batches = static_cast<int>(plan_evaluation(config, plan)),
+      .micro_batches =
+          checked_cast<int>(plan.batch.accumulation, "the number of micro-batches of a step", ExitCode::usage),
+      .eval_micro_batches = checked_cast<int>(plan_evaluation(config, plan),
+                                              "the number of micro-batches of an evaluation", ExitCode::usage),
       .recompute = config.train.recompute == Recompute::block ? RecomputePolicy::block : RecomputePolicy::none,
       .update = {.clips = config.optimizer.clip_norm.has_value(), .heartbeat_bytes = heartbeat_bytes},
       .eval_reduction_bytes = heartbeat_bytes,

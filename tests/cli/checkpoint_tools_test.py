@@ -165,20 +165,20 @@ def test_resharding_keeps_every_digest_and_only_changes_the_parts(tmp):
         assert run("checkpoint-inspect", "--show-config", tmp / name).stdout == "model:\n  path: tiny\n"
     again = run("checkpoint-reshard", tmp / "one", "--to", "parts=3", "--output", tmp / "back").stdout
     assert again.count(digest) == 2, again
-    assert not list(tmp.glob(".stage-*"))
+    assert not list(tmp.glob(".*"))
 
 
 def test_resharding_refuses_to_overwrite_and_never_publishes_damage(tmp):
     [source] = saved(tmp, 5)
     (tmp / "there").mkdir()
-    assert "exists" in run("checkpoint-reshard", source, "--consolidate", "--output", tmp / "there", expect=2).stderr
+    assert "is there" in run("checkpoint-reshard", source, "--consolidate", "--output", tmp / "there", expect=2).stderr
     plan = run("checkpoint-reshard", source, "--to", "parts=2", "--output", tmp / "new", "--dry-run").stdout
     assert "largest writer / mean" in plan and not (tmp / "new").exists(), plan
     tree = answer(source, "--tree")
     piece = next(t for t in tree["tensors"] if t["name"] == "model/wte.weight")["pieces"][0]
     damage(source / piece["file"], piece["offset"])
     assert "does not match its hash" in run("checkpoint-reshard", source, "--consolidate", "--output", tmp / "new", expect=3).stderr
-    assert not (tmp / "new").exists() and not list(tmp.glob(".stage-*"))
+    assert not (tmp / "new").exists() and not list(tmp.glob(".*"))
 
 
 def test_a_copied_checkpoint_is_whole_and_a_renamed_one_too(tmp):

@@ -238,8 +238,8 @@ def test_what_cannot_be_done_is_refused_with_the_reason_and_leaves_nothing(tmp):
     before = left_in(tmp)
     assert "Conv1D" in finalize(tmp / "gpt2", tmp / "out", "--recipe", "int8", expect=2).stderr
     assert "neither a checkpoint nor a run" in finalize(tmp, tmp / "out", expect=3).stderr
-    assert "exists and is not empty" in finalize(tmp / "llama", tmp / "gpt2", expect=2).stderr
-    assert "not an earlier export" in finalize(tmp / "llama", tmp / "gpt2", "--overwrite", expect=2).stderr
+    assert "a folder that holds no quantization-report.json is there" in finalize(tmp / "llama", tmp / "gpt2", expect=2).stderr
+    assert "a folder that holds no quantization-report.json is there" in finalize(tmp / "llama", tmp / "gpt2", "--overwrite", expect=2).stderr
     weights = tmp / "llama" / "model.safetensors"
     good = weights.read_bytes()
     weights.write_bytes(good[:-100])

@@ -1,15 +1,18 @@
 """prepare-data as a user meets it: what it writes, read by h5py and transformers; the same bytes on any threads and ranks; its refusals."""
 
+import errno
 import gzip
 import hashlib
 import json
+import os
 import random
+import shutil
 import signal
 import subprocess
 import time
 import unittest
 
-from lockstep_testing import SOURCE, needs, program, run, shared_data, token_stream
+from lockstep_testing import BUILD, SOURCE, needs, program, run, shared_data, token_stream
 
 JOINT = 256   # of the bytes tokenizer
 
@@ -240,7 +243,7 @@ def test_what_is_there_is_replaced_only_if_it_is_a_dataset_and_asked_for(tmp):
     (tmp / "mine").mkdir()
     (tmp / "mine/thesis.tex").write_text("years of work")
     done = prepare(tmp / "a.txt", "--output", tmp / "mine", "--overwrite", "--data.validation", "none", expect=2)
-    assert "not a dataset" in done.stderr and (tmp / "mine/thesis.tex").exists()
+    assert "a folder that holds no DATASET.json is there" in done.stderr and (tmp / "mine/thesis.tex").exists()
 
 
 def test_a_disk_that_fills_up_is_a_storage_error_and_leaves_nothing(tmp):
@@ -252,7 +255,7 @@ def test_a_disk_that_fills_up_is_a_storage_error_and_leaves_nothing(tmp):
         launcher = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks)] if ranks > 1 else []
         done = subprocess.run([*launcher, *command], capture_output=True, text=True, timeout=400)
         assert done.returncode == 4, (done.returncode, done.stderr)
-        assert "cannot write" in done.stderr and ".out.stage/.spill/tokens-" in done.stderr and "File too large" in done.stderr, done.stderr
+        assert all(part in done.stderr for part in ["cannot write", "/.out.stage-", "/scratch/tokens-", "File too large"]), done.stderr
         only(tmp, "a.txt")
 
 
@@ -260,18 +263,69 @@ def test_a_killed_run_leaves_nothing_that_looks_complete_and_the_next_one_cleans
     (tmp / "a.txt").write_text("some text to tokenize\n" * 2000000)
     command = [program("prepare-data"), str(tmp / "a.txt"), "--output", str(tmp / "out"), "--data.validation", "none", "--threads", "1"]
     killed = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while not (tmp / ".out.stage/.spill/tokens-0").exists():
+    while not list(tmp.glob(".out.stage-*/scratch/tokens-0")):
         assert killed.poll() is None
         time.sleep(0.005)
     killed.send_signal(signal.SIGSTOP)   # however long the other takes to start
     busy = prepare(tmp / "a.txt", "--output", tmp / "out", expect=None)
     killed.kill()
     killed.wait()
-    assert busy.returncode == 5 and "another prepare-data is making it" in busy.stderr, busy.stderr
+    assert busy.returncode == 2 and f"it is being made by process {killed.pid} on " in busy.stderr, busy.stderr
     assert not (tmp / "out").exists()
     (tmp / "a.txt").write_text("less")
     prepare(tmp / "a.txt", "--output", tmp / "out", "--data.validation", "none")
     only(tmp, "a.txt", "out")
+
+
+def failing(call, code, path):
+    """The environment in which a call on such paths fails (tests/harness/storage_faults.cpp)."""
+    return {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": f"{call} {code} 1 1 0 {path}"}
+
+
+def test_without_flock_a_lease_keeps_a_second_start_out(tmp):
+    (tmp / "a.txt").write_text("some text to tokenize\n" * 2000000)
+    words = [str(tmp / "a.txt"), "--output", str(tmp / "out"), "--data.validation", "none", "--threads", "1"]
+    for code in [errno.ENOSYS, errno.ENOLCK]:
+        first = subprocess.Popen([program("prepare-data"), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                 env={**os.environ, **failing("flock", code, ".out.lock")})
+        while not list(tmp.glob(".out.stage-*/scratch/tokens-0")):
+            assert first.poll() is None
+            time.sleep(0.005)
+        first.send_signal(signal.SIGSTOP)   # it neither ends nor refreshes its lease: the second start looks at it for a while
+        second = subprocess.Popen([program("prepare-data"), *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                  env={**os.environ, **failing("flock", code, ".out.lock")})
+        time.sleep(0.5)
+        first.send_signal(signal.SIGCONT)
+        told = second.communicate(timeout=100)[1]
+        assert second.returncode == 2 and (f"by process {first.pid} on " in told or "there is one already" in told), told
+        first.kill()
+        first.wait()
+        run("prepare-data", *words, "--overwrite", env=failing("flock", code, ".out.lock"))
+        only(tmp, "a.txt", "out")
+        shutil.rmtree(tmp / "out")
+
+
+def test_a_lock_that_fails_names_the_error_of_the_system(tmp):
+    (tmp / "a.txt").write_text("text")
+    done = prepare(tmp / "a.txt", "--output", tmp / "out", expect=4, env=failing("flock", errno.EIO, ".out.lock"))
+    assert "cannot lock" in done.stderr and "Input/output error" in done.stderr, done.stderr
+    assert not (tmp / "out").exists()
+
+
+def test_without_exchange_of_folders_a_dataset_is_replaced_and_other_errors_leave_the_old_one(tmp):
+    (tmp / "a.txt").write_text("first")
+    (tmp / "b.txt").write_text("second")
+    options = ["--output", tmp / "out", "--data.validation", "none"]
+    prepare(tmp / "a.txt", *options)
+    done = prepare(tmp / "b.txt", *options, "--overwrite", expect=4, env=failing("exchange", errno.EIO, "/out"))
+    assert "Input/output error" in done.stderr and bytes(token_stream(tmp / "out").tolist()) == b"first", done.stderr
+    for code in [errno.EINVAL, errno.ENOSYS]:
+        prepare(tmp / "b.txt", *options, "--overwrite", env=failing("exchange", code, "/out"))
+        assert bytes(token_stream(tmp / "out").tolist()) == b"second"
+    only(tmp, "a.txt", "b.txt", "out")
+    (tmp / "out/train/notes").write_text("mine")
+    done = prepare(tmp / "a.txt", *options, "--overwrite", expect=2)
+    assert "it holds train/notes, which is not part of it" in done.stderr and (tmp / "out/train/notes").exists(), done.stderr
 
 
 def test_the_summary_says_what_was_made_as_text_or_json_and_a_dry_run_makes_nothing(tmp):

@@ -1,11 +1,13 @@
 // Storage that fails on demand: preloaded into a program (LD_PRELOAD), it makes chosen system calls of one rank on
 // files of one folder fail. LOCKSTEP_TEST_FAULTS="CALL ERRNO FIRST PERIOD RANK PATH": CALL is pwrite, fsync, rename,
-// mkdir, open (for writing), look (open for reading), pread or stat; its calls on paths that contain PATH are counted,
+// exchange (renameat2), mkdir, flock, open (for writing), look (open for reading), pread, stat or lstat; its calls on
+// paths that contain PATH are counted,
 // and number FIRST, FIRST + PERIOD, FIRST + 2 PERIOD, … fail with ERRNO (PERIOD 0: only FIRST). ERRNO 0 is for pwrite:
 // it takes half of the bytes, as a disk that is about to be full does.
 #undef _FILE_OFFSET_BITS  // with it the names of both widths would be one here
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -121,6 +123,26 @@ int fsync(int fd) {
 int rename(const char* from, const char* to) noexcept {
   static const auto real = next<int (*)(const char*, const char*)>("rename");
   return due("rename", to) ? -1 : real(from, to);
+}
+
+int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) noexcept {
+  static const auto real = next<int (*)(int, const char*, int, const char*, unsigned)>("renameat2");
+  return due("exchange", to) ? -1 : real(from_folder, from, to_folder, to, flags);
+}
+
+int flock(int fd, int operation) noexcept {
+  static const auto real = next<int (*)(int, int)>("flock");
+  return due("flock", fd) ? -1 : real(fd, operation);
+}
+
+int lstat(const char* path, struct stat* status) noexcept {
+  static const auto real = next<int (*)(const char*, struct stat*)>("lstat");
+  return due("lstat", path) ? -1 : real(path, status);
+}
+
+int lstat64(const char* path, struct stat64* status) noexcept {
+  static const auto real = next<int (*)(const char*, struct stat64*)>("lstat64");
+  return due("lstat", path) ? -1 : real(path, status);
 }
 
 int mkdir(const char* path, mode_t mode) noexcept {

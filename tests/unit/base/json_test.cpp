@@ -1,5 +1,7 @@
+#include "base/checked_cast.hpp"
 #include "base/error.hpp"
 #include "base/json_form.hpp"
+#include "base/json_integer.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -38,6 +40,20 @@ BOOST_AUTO_TEST_CASE(a_value_of_the_wrong_form_is_explained_in_our_words) {
   BOOST_TEST(problem([&] { (void)json.at("shape"); }) == "the key 'shape' is missing");
   BOOST_TEST(problem([&] { (void)json.at("a").get<std::string>(); }) == "a value is number where string is expected");
   BOOST_TEST(problem([&] { (void)json.at("b").at(3); }) == "a value has not the form that it must have");
+}
+
+BOOST_AUTO_TEST_CASE(integers_that_do_not_fit_are_refused_and_never_cut) {
+  BOOST_TEST(checked_cast<int>(std::int64_t{2147483647}, "parts") == 2147483647);
+  BOOST_TEST(checked_cast<std::uint8_t>(255, "byte") == 255);
+  BOOST_CHECK_EXCEPTION(
+      checked_cast<int>(std::int64_t{2147483648}, "parts", ExitCode::usage), Error, [](const Error& error) {
+        return error.code() == ExitCode::usage &&
+               std::string(error.what()) == "parts is 2147483648: it has to be from -2147483648 to 2147483647";
+      });
+  BOOST_CHECK_THROW(checked_cast<unsigned>(-1, "count"), Error);
+  BOOST_CHECK_THROW(checked_cast<std::int64_t>(std::uint64_t{1} << 63, "offset"), Error);
+  BOOST_TEST(integer_from<int>(Json(7)) == 7);
+  BOOST_CHECK_THROW(integer_from<int>(Json(2147483648)), Error);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

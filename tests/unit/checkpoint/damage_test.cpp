@@ -205,8 +205,8 @@ BOOST_FIXTURE_TEST_CASE(retention_of_a_run_removes_old_steps_and_what_others_lef
 
 BOOST_FIXTURE_TEST_CASE(a_run_folder_has_one_job_at_a_time_and_a_dead_one_does_not_count, TemporaryFolder) {
   {
-    const RunLock first(path);
-    BOOST_CHECK_EXCEPTION(RunLock{path}, Error, [](const Error& error) {
+    const FileLock first = lock_run(path);
+    BOOST_CHECK_EXCEPTION(lock_run(path), Error, [](const Error& error) {
       return error.code() == ExitCode::usage &&
              std::string(error.what()).find(fmt::format("is in use by process {} on ", ::getpid())) !=
                  std::string::npos;
@@ -214,11 +214,11 @@ BOOST_FIXTURE_TEST_CASE(a_run_folder_has_one_job_at_a_time_and_a_dead_one_does_n
   }
   const pid_t child = ::fork();
   if (child == 0) {
-    const RunLock held(path);
+    const FileLock held = lock_run(path);
     ::kill(::getpid(), SIGKILL);
   }
   ::waitpid(child, nullptr, 0);
-  BOOST_CHECK_NO_THROW(RunLock{path});
+  BOOST_CHECK_NO_THROW(lock_run(path));
 }
 
 BOOST_FIXTURE_TEST_CASE(kill_9_at_any_moment_leaves_the_last_acknowledged_checkpoint_or_a_newer_one, TemporaryFolder) {

@@ -275,6 +275,33 @@ BOOST_AUTO_TEST_CASE(the_other_programs_take_flags_and_arguments) {
       (parse_command_line<FinalizeConfig>({"c", "--recipe", "int8", "--output", "o"}).config.recipe == Recipe::int8));
 }
 
+BOOST_AUTO_TEST_CASE(every_count_has_a_range_and_what_is_beyond_it_is_refused) {
+  Declaration train;
+  TrainConfig config;
+  describe(train, config);
+  Declaration prepare;
+  PrepareConfig other;
+  describe(prepare, other);
+  int counts = 0;
+  for (const Declaration* const declared : {&train, &prepare}) {
+    for (const Option& option : declared->options()) {
+      if (option.type.kind != OptionType::Kind::integer || option.path.ends_with("seed")) continue;
+      BOOST_TEST((option.facts.min && option.facts.max), option.path);
+      ++counts;
+    }
+  }
+  BOOST_TEST(counts > 20);
+  for (const char* const setting :
+       {"train.global_batch=9223372036854775807", "checkpoint.ranks_per_file=2147483648", "train.threads=100000000",
+        "data.sequence_length=9223372036854775807", "eval.batches=9223372036854775807"}) {
+    const std::string text = train_problem({"--" + std::string(setting)});
+    BOOST_TEST(text.find(std::string(setting).substr(0, std::string(setting).find('='))) != std::string::npos, text);
+  }
+  BOOST_TEST(!message_of<PrepareConfig>({"a.txt", "-o", "out", "--threads", "100000000"}).empty());
+  for (const char* const parts : {"parts=2147483648", "{\"parts\": 9223372036854775808}"})
+    BOOST_TEST(!message_of<ReshardConfig>({"c", "--to", parts, "--output", "o"}).empty(), parts);
+}
+
 BOOST_AUTO_TEST_CASE(the_other_programs_refuse_contradictions) {
   BOOST_TEST(message_of<PrepareConfig>({}).find("INPUT is needed: text (.txt)") != std::string::npos);
   BOOST_TEST(message_of<PrepareConfig>({"a"}) ==

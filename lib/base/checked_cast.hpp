@@ -1,0 +1,23 @@
+// Integers of files, options and messages made narrower: what does not fit is refused, never cut.
+#pragma once
+
+#include "base/error.hpp"
+
+#include <concepts>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+namespace lockstep {
+
+/// `value` in another type. Throws Error(code) "WHAT is N: it has to be from … to …" if it does not fit.
+template <std::integral To, std::integral From>
+To checked_cast(From value, std::string_view what, ExitCode code = ExitCode::input) {
+  if (!std::in_range<To>(value)) {
+    fail(code, "{} is {}: it has to be from {} to {}", what, value, std::numeric_limits<To>::min(),
+         std::numeric_limits<To>::max());
+  }
+  return static_cast<To>(value);
+}
+
+}  // namespace lockstep
