@@ -1,14 +1,13 @@
 #include "layout/layout.hpp"
 
 #include "base/error.hpp"
+#include "base/rounding.hpp"
 
 #include <algorithm>
 
 namespace lockstep {
 
 namespace {
-
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 bool names(const std::vector<AxisName>& axes, const AxisName& axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
@@ -89,7 +88,7 @@ Box box_of_checked(const Layout& layout, Rank rank) {
     const Part part = part_of(layout, split, rank);
     const auto dim = static_cast<std::size_t>(split.dim);
     const std::int64_t length = box.extent[dim];
-    const std::int64_t chunk = ceil_divide(ceil_divide(length, split.granule), part.count) * split.granule;
+    const std::int64_t chunk = divided_up(divided_up(length, split.granule), part.count) * split.granule;
     const std::int64_t begin = std::min(part.index * chunk, length);
     box.begin[dim] += begin;
     box.extent[dim] = std::min(chunk, length - begin);
@@ -168,7 +167,7 @@ Layout scale_dim(const Layout& layout, int dim, std::int64_t group) {
          to_text(layout.global));
   Layout result = layout;
   auto& extent = result.global[static_cast<std::size_t>(dim)];
-  extent = ceil_divide(extent, group);
+  extent = divided_up(extent, group);
   for (Split& split : result.splits) {
     if (split.dim != dim) continue;
     if (split.granule % group == 0)

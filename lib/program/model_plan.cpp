@@ -1,16 +1,13 @@
 #include "program/model_plan.hpp"
 
 #include "base/error.hpp"
+#include "base/rounding.hpp"
 
 #include <algorithm>
 
 namespace lockstep {
 
 namespace {
-
-std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 /// The unit of the parameters of the blocks [first, last].
 UnitPlan unit_of(const std::vector<BlockPlan>& blocks, const std::vector<ParameterPlan>& parameters,

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "program/rank_walk.hpp"
 
 #include <algorithm>
 
@@ -30,26 +31,11 @@ int ranks_along(const Mesh& mesh, const std::vector<AxisName>& axes) {
 class Simulation {
  public:
   Simulation(const StepProgram& program, const CostOf& cost_of) : program_(program), cost_of_(cost_of) {
-    for (Rank rank = 0; rank < world_size(program.mesh); ++rank) {
-      Player player;
-      player.ranks = &program.class_of(rank);
-      const auto& actions = player.ranks->actions;
-      player.times.resize(actions.size());
-      player.ended.resize(actions.size());
-      for (std::size_t i = 0; i < actions.size(); ++i)
-        player.lanes[static_cast<std::size_t>(actions[i].lane)].push_back(static_cast<int>(i));
-      players_.push_back(std::move(player));
-    }
+    for (Rank rank = 0; rank < world_size(program.mesh); ++rank) players_.emplace_back(program.class_of(rank));
   }
 
   Timeline run() {
-    bool moved = true;
-    while (moved) {
-      moved = false;
-      for (Rank rank = 0; rank < static_cast<Rank>(players_.size()); ++rank)
-        for (std::size_t lane = 0; lane < lane_count; ++lane)
-          while (advance(rank, lane)) moved = true;
-    }
+    walk_ranks(static_cast<Rank>(players_.size()), [this](Rank rank, std::size_t lane) { return advance(rank, lane); });
     Timeline timeline;
     for (Player& player : players_) {
       timeline.ranks.push_back(summary_of(player));
@@ -61,28 +47,21 @@ class Simulation {
 
  private:
   struct Player {
-    const RankClass* ranks = nullptr;
-    std::array<std::vector<int>, lane_count> lanes;
-    std::array<std::size_t, lane_count> next{};
+    const RankClass* ranks;
+    RankProgress progress;
     std::array<double, lane_count> free_s{};  // when the lane's latest action ends
     std::vector<Interval> times;
-    std::vector<bool> ended;
+
+    explicit Player(const RankClass& of) : ranks(&of), progress(of.actions), times(of.actions.size()) {}
   };
 
   Player& player(Rank rank) { return players_[static_cast<std::size_t>(rank)]; }
-  static const Action& action(const Player& player, int position) {
-    return player.ranks->actions[static_cast<std::size_t>(position)];
-  }
+  static const Action& action(const Player& player, int position) { return player.progress.action(position); }
 
   /// The lane's next action if everything it waits for has a known end; −1 otherwise.
   static int startable(const Player& player, std::size_t lane) {
-    if (player.next[lane] == player.lanes[lane].size()) return -1;
-    const int position = player.lanes[lane][player.next[lane]];
-    const Waits& waits = action(player, position).waits;
-    return std::all_of(waits.begin(), waits.end(),
-                       [&](int wait) { return player.ended[static_cast<std::size_t>(wait)]; })
-               ? position
-               : -1;
+    const int position = player.progress.head(lane);
+    return position >= 0 && player.progress.waits_have_ended(position) ? position : -1;
   }
 
   static double earliest(const Player& player, std::size_t lane, int position) {
@@ -109,17 +88,16 @@ class Simulation {
       Player& other = player(member);
       const int theirs = startable(other, lane);
       other.times[static_cast<std::size_t>(theirs)] = {theirs, earliest(other, lane, theirs), end};
-      other.ended[static_cast<std::size_t>(theirs)] = true;
+      other.progress.end(theirs);
       other.free_s[lane] = end;
-      ++other.next[lane];
     }
     return true;
   }
 
   static double overlap_of(const Player& player) {
     double overlap = 0;
-    const auto& first = player.lanes[0];
-    const auto& second = player.lanes[1];
+    const auto& first = player.progress.lane(0);
+    const auto& second = player.progress.lane(1);
     for (std::size_t i = 0, j = 0; i < first.size() && j < second.size();) {  // both lanes are in order of time
       const Interval& a = player.times[static_cast<std::size_t>(first[i])];
       const Interval& b = player.times[static_cast<std::size_t>(second[j])];
@@ -158,7 +136,7 @@ class Simulation {
     RankTimeline timeline;
     timeline.intervals = player.times;
     for (const Interval& interval : player.times) {
-      invariant(player.ended[static_cast<std::size_t>(interval.action)], "a program that is simulated was verified");
+      invariant(player.progress.has_ended(interval.action), "a program that is simulated was verified");
       timeline.busy_s[static_cast<std::size_t>(action(player, interval.action).lane)] +=
           interval.end_s - interval.begin_s;
     }

@@ -1,5 +1,7 @@
 #include "tensor/memory.hpp"
 
+#include "base/rounding.hpp"
+
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 
@@ -24,10 +26,6 @@ constexpr std::size_t region_bytes = std::size_t{64}
                                      << 20;  // taken from the system at once for blocks that are smaller
 constexpr std::size_t smallest_block = std::size_t{64} << 10;
 constexpr std::size_t block_alignment = 4096;  // direct I/O reads and writes tensors in place
-
-constexpr std::size_t rounded_up(std::size_t bytes, std::size_t granule) {
-  return (bytes + granule - 1) / granule * granule;
-}
 
 /// Eight sizes an octave, so that blocks are found again; large blocks, which parameters own for the whole run, waste
 /// no more than a page.

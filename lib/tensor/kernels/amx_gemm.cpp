@@ -1,5 +1,6 @@
 #include "tensor/kernels/amx_gemm.hpp"
 
+#include "base/rounding.hpp"
 #include "tensor/kernels/amx_packing.hpp"
 #include "tensor/kernels/amx_tiles.hpp"
 #include "tensor/parallel.hpp"
@@ -31,11 +32,6 @@ constexpr std::int64_t widest_strip = 384;  // columns (or rows) of the larger f
 constexpr std::int64_t little_elements = std::int64_t{128}
                                          << 10;  // packed ones that are read again from a core's own cache
 constexpr std::int64_t streamed_bytes = std::int64_t{2} << 20;  // results from this size on bypass the cache
-
-constexpr std::int64_t divided_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
-constexpr std::int64_t rounded_up(std::int64_t value, std::int64_t granule) {
-  return divided_up(value, granule) * granule;
-}
 
 /// Depth of packed panels that a block runs over at once: two pairs fit the first-level cache.
 template <class T>
