@@ -18,9 +18,32 @@ namespace {
 
 constexpr const char* generation_config = "generation_config.json";
 
+Path real_path(const Path& path) {
+  std::error_code error;
+  const Path real = std::filesystem::canonical(path, error);
+  if (error) fail(ExitCode::storage, "cannot look at {}: {}", path.string(), error.message());
+  return real;
+}
+
+bool is_below(const Path& path, const Path& folder) { return *path.lexically_relative(folder).begin() != ".."; }
+
+/// A file that is copied into the export. Links must not lead out of the folder, or a model of somebody else could have
+/// any file of this machine published with it; the cache of Hugging Face links its snapshots to its own blobs.
+void add_companion(ModelSource& source, const Path& folder, const Path& file) {
+  const Path real = real_path(file);
+  const Path home = real_path(folder);
+  const bool cached =
+      home.parent_path().filename() == "snapshots" && is_below(real, home.parent_path().parent_path() / "blobs");
+  if (!is_below(real, home) && !cached) {
+    throw Error(ExitCode::input, fmt::format("{} is a link to {}, outside its folder", file.string(), real.string()),
+                "put the file itself there if it belongs to the model");
+  }
+  source.companions.push_back(file);
+}
+
 void add_tokenizer(ModelSource& source, const Path& folder) {
   for (const std::string_view name : tokenizer_file_names) {
-    if (is_there(folder / name)) source.companions.push_back(folder / name);
+    if (is_there(folder / name)) add_companion(source, folder, folder / name);
   }
 }
 
@@ -28,7 +51,7 @@ void add_tokenizer(ModelSource& source, const Path& folder) {
 void add_all(ModelSource& source, const Path& folder) {
   if (!is_there(folder)) return;
   for (const Path& path : list_folder(folder)) {
-    if (kind_of(path) == FileKind::file) source.companions.push_back(path);
+    if (kind_of(path) == FileKind::file) add_companion(source, folder, path);
   }
 }
 
@@ -97,7 +120,7 @@ ModelSource open_hf_folder(const Path& folder) {
   std::vector<TensorDescription> expected;
   for (const LogicalTensor& tensor : source.tensors) expected.push_back({tensor.name, tensor.shape, DType::f32});
   source.weights = open_model_weights(folder, expected);
-  if (is_there(folder / generation_config)) source.companions.push_back(folder / generation_config);
+  if (is_there(folder / generation_config)) add_companion(source, folder, folder / generation_config);
   return source;
 }
 
@@ -117,7 +140,8 @@ ModelSource open_model_source(const Path& path, const std::optional<Path>& token
     const std::size_t before = source.companions.size();
     add_tokenizer(source, *tokenizer);
     if (source.companions.size() == before)
-      fail(ExitCode::input, "{} holds no tokenizer files ({})", tokenizer->string(), fmt::join(tokenizer_file_names, ", "));
+      fail(ExitCode::input, "{} holds no tokenizer files ({})", tokenizer->string(),
+           fmt::join(tokenizer_file_names, ", "));
   } else if (checkpoint || run) {
     add_all(source, absolute_path(source.folder).parent_path().parent_path() / "tokenizer");  // RUN/checkpoints/step-N
   } else {

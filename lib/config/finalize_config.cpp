@@ -26,7 +26,8 @@ void describe(Declaration& visit, FinalizeConfig& config) {
                .letter = 'o',
                .required = true,
                .completes = Completes::folders});
-  visit.field("overwrite", config.overwrite, {.help = "replace an export that is there; anything else is never replaced"});
+  visit.field("overwrite", config.overwrite,
+              {.help = "replace an export that is there; anything else is never replaced"});
   visit.field("tokenizer", config.tokenizer,
               {.help = "folder whose tokenizer files are copied beside the weights",
                .value_name = "DIR",

@@ -200,7 +200,7 @@ Hdf5File Hdf5File::create(const Path& path) {
 
 Hdf5File Hdf5File::open(const Path& path) {
   be_quiet();
-  open_file(path, O_RDONLY);  // the system's own reason where there is one
+  open_regular(path);  // the system's own reason where there is one
   const Handle settings = file_settings();
   const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, settings.get());
   if (id < 0) fail_hdf5(ExitCode::input, "open", path);

@@ -17,9 +17,12 @@ std::optional<std::uint64_t> length_of(const Path& path) {
 }
 
 FileDescriptor open_stored(const Path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fail_errno("open", path);
-  return FileDescriptor(fd);
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a FIFO is not waited for
+  if (file.get() < 0) fail_errno("open", path);
+  struct stat status{};
+  if (::fstat(file.get(), &status) != 0) fail_errno("look at", path);
+  if (!S_ISREG(status.st_mode)) fail(ExitCode::input, "{} is not a file", path.string());
+  return file;
 }
 
 std::string read_stored(const Path& path) {

@@ -68,6 +68,43 @@ def test_programs_of_ranks_explain_names_that_cannot_be(tmp):
     check_explained(parallel_commands(tmp), bad_paths(tmp), tmp)
 
 
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp):
+    make_inputs(tmp)
+    [checkpoint] = step_folders(tmp / "run")
+    (tmp / "pipes").mkdir()
+    for name in ["config.json", "tokenizer.json", "config.yaml"]:
+        os.mkfifo(tmp / "pipes" / name)
+    for words in [["train", *training(tmp, "--model.config"), "--train.run_dir", tmp / "out", "--model.config", tmp / "pipes"],
+                  ["train", *training(tmp, "--model.config"), "--train.run_dir", tmp / "out", "--model.config", "/dev/zero"],
+                  ["train", tmp / "pipes/config.yaml"], ["train", "/dev/zero"],
+                  ["prepare-data", tmp / "text.txt", "--output", tmp / "out", "--data.tokenizer", tmp / "pipes"]]:
+        done = run(*words, expect=None, timeout=60)
+        assert done.returncode in (2, 3) and ("it is a FIFO, not a file" in done.stderr or "it is a device, not a file" in done.stderr), done
+    [part, *_] = sorted(checkpoint.rglob("part-*.h5"))
+    size = part.stat().st_size
+    part.unlink()
+    os.mkfifo(part)
+    assert run("checkpoint-inspect", checkpoint, "--verify=hashes", expect=None, timeout=60).returncode != 0
+    assert run("finalize-quantize", checkpoint, "--output", tmp / "out", expect=None, timeout=60).returncode in (3, 4), size
+    assert not (tmp / "out").exists()
+
+
+def test_an_export_takes_no_file_along_from_outside_the_model(tmp):
+    make_inputs(tmp)
+    (tmp / "secret").write_text("years of work")
+    run("finalize-quantize", tmp / "run", "--output", tmp / "hub/snapshots/1")
+    model = tmp / "hub/snapshots/1"
+    (model / "chat_template.jinja").symlink_to(tmp / "secret")
+    done = run("finalize-quantize", model, "--output", tmp / "out", expect=3)
+    assert "chat_template.jinja is a link to" in done.stderr and "outside its folder" in done.stderr and not (tmp / "out").exists(), done.stderr
+    (model / "chat_template.jinja").unlink()
+    (tmp / "hub/blobs").mkdir()
+    (tmp / "hub/blobs/abc").write_text("{{ messages }}")
+    (model / "chat_template.jinja").symlink_to("../../blobs/abc")   # as the cache of Hugging Face does
+    run("finalize-quantize", model, "--output", tmp / "out")
+    assert (tmp / "out/chat_template.jinja").read_text() == "{{ messages }}" and not (tmp / "out/chat_template.jinja").is_symlink()
+
+
 def test_folders_that_may_not_be_entered_are_explained(tmp):
     make_inputs(tmp)
     (tmp / "locked").mkdir(mode=0)
