@@ -42,7 +42,7 @@ RankSighting decode(const std::string& text, std::size_t rank) {
   return seen;
 }
 
-// How two ranks see a checkpoint differently; nothing if they see the same.
+// Returns how two ranks see a checkpoint differently; nothing if they see the same.
 std::optional<std::string> difference(const RankSighting& first, const RankSighting& other) {
   const Sighting& a = first.sighting;
   const Sighting& b = other.sighting;
@@ -57,7 +57,7 @@ std::optional<std::string> difference(const RankSighting& first, const RankSight
   return fmt::format("the ranks do not see the same: {}: {}; {}: {}", first.who, view(a), other.who, view(b));
 }
 
-// What the sightings of all ranks come to at this moment.
+// Returns what the sightings of all ranks come to at this moment.
 Judgement combined(const std::vector<RankSighting>& seen) {
   for (const RankSighting& one : seen) {
     const Judgement& judgement = one.sighting.judgement;

@@ -1,5 +1,5 @@
-// What all ranks see of a run's checkpoints before they load one. Storage that many machines share may fail on one of
-// them for a moment, or show it yesterday's names: only what every rank sees alike is believed.
+// All ranks agree here on what they see of a run's checkpoints before they load one. Storage that many machines share
+// may fail on one of them for a moment, or show it yesterday's names: only what every rank sees alike is believed.
 #pragma once
 
 #include "comm/communicator.hpp"
@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// How long a thing that cannot be read is looked at anew: so long for each thing, from the first time that it fails.
+/// Patience says how long a thing that cannot be read is looked at anew, counted from the first time that it fails.
 class Patience {
  public:
   /// `tell`, which may be empty, is called when waiting for a thing begins.

@@ -70,7 +70,7 @@ std::string encode(const std::vector<StoredTensor>& tensors) {
   return to_text(list);
 }
 
-// What one rank brings along: descriptions by how far they are shared, and its bytes by full name.
+// A contribution is what one rank brings along: descriptions by how far they are shared, and its bytes by full name.
 class Contribution {
  public:
   Contribution(const World& world, Rank rank, Contents contents) : world_(world), rank_(rank), contents_(contents) {}

@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-/// What this rank has of a tensor.
+/// A local box is what this rank has of a tensor.
 struct LocalBox {
   Box box;
   std::span<std::byte> bytes;  // empty if the rank holds nothing of it

@@ -21,7 +21,7 @@ std::vector<std::string> cell_names(const StoredComponent& component) {
   return names;
 }
 
-// How a component gets its state back.
+// LoadMode says how a component gets its state back.
 enum class LoadMode { absent, direct, derive, redistribute, drop };
 
 class Load {
@@ -200,7 +200,7 @@ void Load::restore(Rank rank) {
   }
 }
 
-// Of each tensor, from the boxes of all ranks, whose holders are compared: what was loaded is always proven.
+// They are put together from the boxes of all ranks, whose holders are compared: what was loaded is always proven.
 std::vector<Fingerprint> fingerprints_over_ranks(Communicator& ranks, const CollectedState& state) {
   std::vector<HeldBox> boxes;
   together(ranks, "comparing replicas", [&] {

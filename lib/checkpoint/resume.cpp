@@ -40,7 +40,7 @@ class Search {
   bool newest_ = false;                         // any checkpoint of the run will do, the newest first
 };
 
-// By rank 0, which alone reads the metrics. All ranks judge what it chose.
+// Rank 0 alone reads the metrics. All ranks judge what it chose.
 std::vector<CheckpointEntry> Search::best() {
   const std::string what = fmt::format("looking for the best checkpoint of {}", request_.run.string());
   std::string told;

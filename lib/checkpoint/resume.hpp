@@ -1,5 +1,5 @@
-// Which checkpoint a job goes on from: chosen by what all ranks see, and loaded by all of them. What the verdicts mean:
-// store/verdict.hpp.
+// A resume chooses the checkpoint that a job goes on from by what all ranks see, and all of them load it.
+// store/verdict.hpp says what the verdicts mean.
 #pragma once
 
 #include "checkpoint/load_checkpoint.hpp"
@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// Which checkpoint of a run is meant.
+/// Wanted says which checkpoint is meant.
 struct Wanted {
   enum class By {
     newest,  // the newest sound one; nothing if the run has none

@@ -129,7 +129,7 @@ void Save::stage() {
   }
 }
 
-// Whether this rank is one of those that hold a piece as the layout says; others may have bytes of that name which do
+// True if this rank is one of those that hold a piece as the layout says; others may have bytes of that name which do
 // not count.
 bool Save::holds(std::size_t piece) const {
   const WriteItem& item = plan_.pieces[piece];
@@ -189,7 +189,7 @@ std::vector<HeldBox> Save::pass() {
   return boxes;
 }
 
-// What this rank knows of a piece that it holds, as deeply as the component wants it compared.
+// Returns what this rank knows of a piece that it holds, as deeply as the component wants it compared.
 Evidence Save::evidence(std::size_t piece) const {
   const auto bytes = bytes_of_piece(piece);
   if (compared(piece) == Validation::quick) {  // the ends: enough to see another step or another seed

@@ -1,5 +1,5 @@
-// Walking a region that lies in two row-major arrays at once, run by run: what copying between pieces and what
-// fingerprints need.
+// These functions walk a region that lies in two row-major arrays at once, run by run, as copying between pieces and
+// fingerprints need it.
 #pragma once
 
 #include "layout/shape.hpp"
@@ -22,7 +22,7 @@ struct BoxRun {
 /// both.
 void for_each_run(const Box& region, const Box& a, const Box& b, const std::function<void(const BoxRun&)>& visit);
 
-/// Whether a box that was read from a file is one of a tensor of this shape: as many dimensions, nothing negative,
+/// True if a box that was read from a file is one of a tensor of this shape: as many dimensions, nothing negative,
 /// nothing outside. Of a scalar also the empty box nothing(). Pure; overflows nowhere.
 bool lies_in(const Box& box, const Shape& global);
 

@@ -1,6 +1,6 @@
 // The files of a checkpoint before they exist: every piece of every tensor with its writer and its part. A pure
 // function of what is saved and by whom, so all ranks make the same plan; checkpoint-reshard makes it for imagined
-// ranks. Carrying it out: store/staging.hpp.
+// ranks. store/staging.hpp carries it out.
 #pragma once
 
 #include "base/hash.hpp"

@@ -131,7 +131,7 @@ std::string CheckpointReader::values_text(const std::string& component, const st
   return {};
 }
 
-// Block by block, so that each byte is checked before it is used and no more than a block is held.
+// It goes block by block, so that each byte is checked before it is used and no more than a block is held.
 void CheckpointReader::copy_piece(const IndexedPiece& piece, const Box& box, std::span<std::byte> out) const {
   const auto size = static_cast<std::int64_t>(size_of(manifest_.tensors[piece.tensor].layout.dtype));
   const std::int64_t per_block = static_cast<std::int64_t>(block_bytes) / size;

@@ -1,6 +1,6 @@
 // A committed checkpoint, opened for reading: any box of any tensor, whatever the pieces and ranks it was written by.
-// Every block that is read is checked against its hash. Serial; host memory needed: one block. Whether a whole
-// checkpoint is sound: checkpoint_verify.hpp.
+// Every block that is read is checked against its hash. It is serial and needs host memory for one block.
+// checkpoint_verify.hpp tells whether a whole checkpoint is sound.
 #pragma once
 
 #include "store/manifest.hpp"

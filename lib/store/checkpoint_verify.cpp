@@ -38,7 +38,7 @@ std::vector<FilePieces> pieces_by_file(const CheckpointReader& reader) {
   return files;
 }
 
-// What is wrong with the length of a file that the manifest lists; nothing if it is as it should be.
+// Returns what is wrong with the length of a file that the manifest lists; nothing if it is as it should be.
 std::optional<std::string> length_defect(const StoredFile& file, const std::optional<std::uint64_t>& length) {
   if (!length) return fmt::format("{} is missing", file.path);
   if (*length != file.bytes) return fmt::format("{} has {} bytes instead of {}", file.path, *length, file.bytes);

@@ -1,5 +1,5 @@
-// Whether a checkpoint is what its manifest says, as deeply as asked; and what exactly is damaged where it is not. What
-// the verdicts mean for a run: store/verdict.hpp.
+// A verification tells whether a checkpoint is what its manifest says, as deeply as asked, and what exactly is damaged
+// where it is not. store/verdict.hpp says what the verdicts mean for a run.
 #pragma once
 
 #include "base/files.hpp"
@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// What is wrong, found at the level that looks for it.
+/// A defect is what is wrong, found at the level that looks for it.
 struct Defect {
   VerifyLevel level = VerifyLevel::manifest;
   std::string file;    // within the checkpoint
@@ -41,7 +41,8 @@ Verification verify_checkpoint(const Path& checkpoint, VerifyLevel level);
 /// The same as a verdict. Local.
 Judgement judge_checkpoint(const Path& checkpoint, VerifyLevel level);
 
-/// What one process sees of a checkpoint without reading its tensors: ranks compare it (checkpoint/agreed_view.hpp).
+/// A sighting is what one process sees of a checkpoint without its tensors. Ranks compare it:
+/// checkpoint/agreed_view.hpp.
 struct Sighting {
   Judgement judgement;  // of the manifest, and of the storage; a lacking file is not in it
   std::string lacking;  // the first file that is missing or has not the length that the manifest says, as one line

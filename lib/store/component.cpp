@@ -43,7 +43,7 @@ bool named(const std::vector<AxisName>& axes, const AxisName& axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
 
-// Whether the declaration says that ranks which differ along `axis` hold equal state.
+// Tells whether the declaration says that ranks which differ along `axis` hold equal state.
 bool declared_equal(const Component& component, const AxisName& axis) {
   return component.pattern != Pattern::per_group || named(component.equal_along, axis);
 }

@@ -1,6 +1,6 @@
 // A component declares state that belongs to a checkpoint: where it comes from and which ranks hold it identically. The
-// ranks fall into cells: within a cell the state is equal, between cells it differs. Who acts on the declarations:
-// checkpoint/save.hpp and load.hpp.
+// ranks fall into cells: within a cell the state is equal, between cells it differs. checkpoint/save.hpp
+// and checkpoint/load_checkpoint.hpp act on the declarations.
 #pragma once
 
 #include "layout/mesh.hpp"
@@ -26,10 +26,10 @@ enum class Pattern {
 std::string_view name_of(Pattern pattern);  // "global", …: also the folder's name in a checkpoint
 std::optional<Pattern> parse_pattern(std::string_view name);
 
-/// Whether the tensors of such a component belong to a cell as its values do.
+/// True if the tensors of such a component belong to a cell as its values do.
 inline bool cell_owned(Pattern pattern) { return pattern == Pattern::per_rank || pattern == Pattern::per_node; }
 
-/// How deeply a save compares the ranks of a cell.
+/// Validation says how deeply a save compares the ranks of a cell.
 enum class Validation {
   none,    // not at all
   quick,   // shapes, and the ends of each tensor
@@ -39,7 +39,7 @@ enum class Validation {
 std::string_view name_of(Validation validation);
 std::optional<Validation> parse_validation(std::string_view name);
 
-/// What becomes of cell-owned state where a load has other cells than the save had.
+/// Remap says what becomes of cell-owned state where a load has other cells than the save had.
 enum class Remap {
   exact,         // the load is refused
   derive,        // the provider makes it anew from what is not saved (seed, rank): `remap` is called without cells

@@ -35,8 +35,8 @@ constexpr std::array<std::uint32_t, table_size> make_table(std::uint64_t seed) {
 alignas(64) constexpr auto first_table = make_table(first_seed);
 alignas(64) constexpr auto second_table = make_table(second_seed);
 
-// Of the weights before each place: (bits + 1) · weight is summed as bits · weight, and the weights are added in one
-// go.
+// The table holds the sums of the weights before each place: (bits + 1) · weight is summed as bits · weight, and the
+// weights are added in one go.
 constexpr std::array<std::uint64_t, table_size + 1> make_sums(const std::array<std::uint32_t, table_size>& table) {
   std::array<std::uint64_t, table_size + 1> sums{};
   for (std::size_t j = 0; j < table_size; ++j) sums[j + 1] = sums[j] + table[j];

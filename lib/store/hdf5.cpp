@@ -114,7 +114,7 @@ Handle open_object(hid_t file, const std::string& path, ExitCode blame, const Pa
   return object;
 }
 
-/// Whether an attribute holds one element: more would be read beyond the place for one.
+/// True if an attribute holds one element: more would be read beyond the place for one.
 bool is_single(const Handle& attribute) {
   const Handle space(H5Aget_space(attribute.get()), H5Sclose);
   return space && H5Sget_simple_extent_npoints(space.get()) == 1;

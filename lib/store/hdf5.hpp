@@ -1,7 +1,7 @@
 // HDF5 as the project uses it: typed contiguous datasets at known byte offsets, a few attributes, nothing converted.
 // The library lays a file out; large payloads are written and read at the datasets' offsets with plain system calls.
-// Serial; safe from several threads. What is stored in such files: store/part_file.hpp (checkpoints),
-// store/token_shards.hpp (tokens).
+// It is serial and safe from several threads. store/part_file.hpp (checkpoints) and store/token_shards.hpp (tokens) say
+// what is stored in such files.
 #pragma once
 
 #include "base/error.hpp"

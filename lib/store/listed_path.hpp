@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Whether `path`, relative to a folder, names something below it. Pure.
+/// True if `path`, relative to a folder, names something below it. Pure.
 inline bool stays_below(const std::string& path) {
   const std::filesystem::path relative(path);
   if (relative.empty() || relative.is_absolute() || path.find('\0') != std::string::npos) return false;

@@ -1,6 +1,6 @@
 // MANIFEST.json, the commit record of a checkpoint: what was saved, by whom, in which files, with which hashes. It
-// carries its own hash and is written last: a folder without a valid one is no checkpoint. Where each piece lies:
-// store/piece_index.hpp.
+// carries its own hash and is written last: a folder without a valid one is no checkpoint.
+// store/piece_index.hpp says where each piece lies.
 #pragma once
 
 #include "base/files.hpp"

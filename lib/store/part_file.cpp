@@ -66,8 +66,8 @@ void reserve_room(const FileDescriptor& file, const Path& path) {
   }
 }
 
-// What memory must be aligned to for direct I/O at whole pages of the file; 0 where there is none. Older kernels and
-// some file systems do not tell: then a page is, and a file system that wants more refuses the write.
+// Returns what memory must be aligned to for direct I/O at whole pages of the file; 0 where there is none. Older
+// kernels and some file systems do not tell: then a page is, and a file system that wants more refuses the write.
 std::uint64_t direct_memory_alignment(const FileDescriptor& file) {
 #ifdef STATX_DIOALIGN
   struct statx status{};

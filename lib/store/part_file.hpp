@@ -46,8 +46,8 @@ StampedPart stamp_part(const Path& path, std::span<const PartPiece> pieces);
 /// A stamped part, open for the bytes of its pieces. Each rank of a shared part has its own.
 class PartFile {
  public:
-  /// Whether whole pages of aligned memory go around the page cache, where the file system can. The bytes of the file
-  /// are the same.
+  /// Cache says whether whole pages of aligned memory go around the page cache, where the file system can. The bytes of
+  /// the file are the same.
   enum class Cache { around, through };
   /// Throws Error(storage).
   explicit PartFile(Path path, Cache cache = Cache::around);
@@ -91,7 +91,7 @@ struct PartTable {
   std::vector<PartPiece> pieces;
   std::vector<PieceRecord> records;
 };
-/// What a sealed part says of itself. Throws Error(input).
+/// A table is what a sealed part says of itself. Throws Error(input).
 PartTable read_part_table(const Path& path);
 
 }  // namespace lockstep

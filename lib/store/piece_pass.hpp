@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// Where a piece is written to.
+/// A place is where a piece is written to.
 struct PiecePlace {
   const PartFile* part = nullptr;
   std::uint64_t offset = 0;

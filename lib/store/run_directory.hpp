@@ -1,6 +1,6 @@
 // A run's folder: RUN/checkpoints/step-N, staged and failed saves beside them, the advice LATEST, the lock that keeps a
-// second job out. What makes a checkpoint sound: store/checkpoint_verify.hpp; which one a job goes on from:
-// checkpoint/resume.hpp.
+// second job out. store/checkpoint_verify.hpp says what makes a checkpoint sound, checkpoint/resume.hpp which one a job
+// goes on from.
 #pragma once
 
 #include "base/file_lock.hpp"
@@ -66,13 +66,13 @@ Path put_aside(const Path& checkpoint);
 /// The checkpoints that were put aside, by name. Throws Error(storage).
 std::vector<Path> list_put_aside(const Path& run);
 
-/// What a save keeps of older checkpoints, besides the newest.
+/// Retention says what a save keeps of older checkpoints, besides the newest.
 struct Retention {
   std::int64_t keep_last = 2;                   // at least 1
   std::string best_metric = "validation_loss";  // the checkpoint with its smallest value stays, as "best" finds it
   std::vector<std::int64_t> pinned = {};        // steps that stay
 };
-/// Which checkpoints may go: pure. `sound` says which were verified; the newest sound one always stays.
+/// Returns which checkpoints may go. Pure. `sound` says which were verified; the newest sound one always stays.
 std::vector<CheckpointEntry> prunable(const std::vector<CheckpointEntry>& entries, const Retention& retention,
                                       const std::function<bool(const CheckpointEntry&)>& sound,
                                       const std::function<std::optional<double>(const CheckpointEntry&)>& metric);

@@ -21,7 +21,7 @@ std::string software_name();
 /// less than 1.05 times the plan's bytes free, naming both.
 void make_staging(const Path& staging, const CheckpointPlan& plan);
 
-/// What happened to each piece and file, by number; filled rank by rank.
+/// This is what happened to each piece and file, by number; it is filled rank by rank.
 struct StagedState {
   std::vector<PieceRecord> pieces;
   std::vector<SealedPart> files;

@@ -1,5 +1,6 @@
-// What a component has to save: named tensors, each as the box of a logical tensor that this rank holds in host memory,
-// and small values. The same tree is filled again by a load. Which ranks hold equal state: store/component.hpp.
+// A state tree is what a component has to save: named tensors, each as the box of a logical tensor that this rank holds
+// in host memory, and small values. A load fills the same tree again. store/component.hpp says which ranks hold equal
+// state.
 #pragma once
 
 #include "base/json_fwd.hpp"

@@ -37,7 +37,7 @@ struct SplitEntry {
   std::vector<ShardEntry> shards;
 };
 
-/// What DATASET.json says.
+/// The manifest is what DATASET.json says.
 struct DatasetManifest {
   std::string tokenizer;  // its name
   Hash128 tokenizer_hash;

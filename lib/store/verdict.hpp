@@ -30,7 +30,8 @@ struct Judgement {
   std::string reason = {};  // one line; empty if sound
   std::string hint = {};
 };
-/// What an error that a reader threw says of the checkpoint. Throws the error itself if it is not about the checkpoint.
+/// Returns what an error that a reader threw says of the checkpoint. Throws the error itself if it is not about the
+/// checkpoint.
 Judgement judgement_of(const Error& error);
 
 /// Throws the error of what was written by a program that knows more, naming in the hint what can read it: `software`

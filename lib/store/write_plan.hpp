@@ -1,5 +1,6 @@
-// Who writes which piece of which tensor: each element once, equal bytes shared among the ranks that hold them. Pure
-// arithmetic on layouts; the same on every rank. Into which files the pieces go: store/checkpoint_plan.hpp.
+// A write plan says who writes which piece of which tensor: each element once, equal bytes shared among the ranks that
+// hold them. Pure arithmetic on layouts; the same on every rank. store/checkpoint_plan.hpp says into which files the
+// pieces go.
 #pragma once
 
 #include "layout/layout.hpp"

@@ -1,5 +1,6 @@
 #include "tensor/kernels/activation_kernel.hpp"
 
+#include "tensor/kernels/row_grain.hpp"
 #include "tensor/parallel.hpp"
 
 #include <numbers>
@@ -136,9 +137,7 @@ void with_functor(Activation activation, const Body& body) {
   }
 }
 
-std::int64_t row_grain(std::int64_t columns) {
-  return std::max<std::int64_t>(1, 8192 / std::max<std::int64_t>(1, columns));
-}
+constexpr std::int64_t values_per_thread = 8192;
 
 }  // namespace
 
@@ -146,7 +145,7 @@ template <class T>
 void activation_forward(Activation activation, const T* u, const T* bias, std::int64_t rows, std::int64_t columns,
                         T* y) {
   with_functor(activation, [=](auto functor) {
-    parallel_for(rows, row_grain(columns), [=](std::int64_t begin, std::int64_t end) {
+    parallel_for(rows, row_grain(columns, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
       activate<decltype(functor), T>(u + begin * columns, bias, end - begin, columns, y + begin * columns);
     });
   });
@@ -156,7 +155,7 @@ template <class T>
 void activation_backward(Activation activation, const T* dy, const T* u, const T* bias, std::int64_t rows,
                          std::int64_t columns, T* du) {
   with_functor(activation, [=](auto functor) {
-    parallel_for(rows, row_grain(columns), [=](std::int64_t begin, std::int64_t end) {
+    parallel_for(rows, row_grain(columns, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
       const std::int64_t offset = begin * columns;
       differentiate<decltype(functor), T>(dy + offset, u + offset, bias, end - begin, columns, du + offset);
     });
@@ -166,7 +165,7 @@ void activation_backward(Activation activation, const T* dy, const T* u, const T
 template <class T>
 void gated_forward(Activation activation, const T* gate_up, std::int64_t rows, std::int64_t columns, T* y) {
   with_functor(activation, [=](auto functor) {
-    parallel_for(rows, row_grain(columns), [=](std::int64_t begin, std::int64_t end) {
+    parallel_for(rows, row_grain(columns, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
       gate<decltype(functor), T>(gate_up + begin * 2 * columns, end - begin, columns, y + begin * columns);
     });
   });
@@ -176,7 +175,7 @@ template <class T>
 void gated_backward(Activation activation, const T* dy, const T* gate_up, std::int64_t rows, std::int64_t columns,
                     T* dgate_up) {
   with_functor(activation, [=](auto functor) {
-    parallel_for(rows, row_grain(columns), [=](std::int64_t begin, std::int64_t end) {
+    parallel_for(rows, row_grain(columns, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
       const std::int64_t offset = begin * 2 * columns;
       gate_backward<decltype(functor), T>(dy + begin * columns, gate_up + offset, end - begin, columns,
                                           dgate_up + offset);

@@ -1,5 +1,6 @@
 #include "tensor/kernels/bias.hpp"
 
+#include "tensor/kernels/row_grain.hpp"
 #include "tensor/parallel.hpp"
 
 #include <type_traits>
@@ -26,10 +27,6 @@ LOCKSTEP_CLONES void add_rows(const Math<T>* x, std::int64_t x_stride, const T* 
 
 constexpr std::int64_t values_per_thread = 16384;
 
-std::int64_t row_grain(std::int64_t columns) {
-  return std::max<std::int64_t>(1, values_per_thread / std::max<std::int64_t>(1, columns));
-}
-
 }  // namespace
 
 template <class T>
@@ -38,14 +35,14 @@ void finish_product(const Math<T>* product, std::int64_t product_stride, const T
   if constexpr (std::is_same_v<T, Math<T>>) {
     if (y == product && bias == nullptr) return;
   }
-  parallel_for(rows, row_grain(columns), [=](std::int64_t begin, std::int64_t end) {
+  parallel_for(rows, row_grain(columns, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
     add_rows<T, T>(product, product_stride, bias, begin, end, columns, y, y_stride);
   });
 }
 
 template <class T>
 void add_bias(const Math<T>* x, const T* bias, std::int64_t rows, std::int64_t columns, Math<T>* y) {
-  parallel_for(rows, row_grain(columns), [=](std::int64_t begin, std::int64_t end) {
+  parallel_for(rows, row_grain(columns, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
     add_rows<Math<T>, T>(x, columns, bias, begin, end, columns, y, columns);
   });
 }

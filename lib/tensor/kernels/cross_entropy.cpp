@@ -1,5 +1,6 @@
 #include "tensor/kernels/cross_entropy.hpp"
 
+#include "tensor/kernels/row_grain.hpp"
 #include "tensor/parallel.hpp"
 
 #include <limits>
@@ -65,16 +66,14 @@ LOCKSTEP_CLONES void loss_rows(const M* logits, const std::int32_t* labels, std:
   }
 }
 
-std::int64_t row_grain(std::int64_t vocabulary) {
-  return std::max<std::int64_t>(1, 8192 / std::max<std::int64_t>(1, vocabulary));
-}
+constexpr std::int64_t values_per_thread = 8192;
 
 }  // namespace
 
 template <class T>
 void cross_entropy(const Math<T>* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t vocabulary,
                    double* losses, T* derivative) {
-  parallel_for(rows, row_grain(vocabulary), [=](std::int64_t begin, std::int64_t end) {
+  parallel_for(rows, row_grain(vocabulary, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
     rows_backward<T>(logits, labels, begin, end, vocabulary, losses, derivative);
   });
 }
@@ -82,7 +81,7 @@ void cross_entropy(const Math<T>* logits, const std::int32_t* labels, std::int64
 template <class M>
 void cross_entropy_loss(const M* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t vocabulary,
                         double* losses) {
-  parallel_for(rows, row_grain(vocabulary), [=](std::int64_t begin, std::int64_t end) {
+  parallel_for(rows, row_grain(vocabulary, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
     loss_rows<M>(logits, labels, begin, end, vocabulary, losses);
   });
 }

@@ -1,16 +1,13 @@
 #include "tensor/kernels/norm_kernel.hpp"
 
 #include "tensor/kernels/column_sums.hpp"
+#include "tensor/kernels/row_grain.hpp"
 
 namespace lockstep {
 
 namespace {
 
 constexpr std::int64_t values_per_thread = 16384;
-
-std::int64_t row_grain(std::int64_t channels) {
-  return std::max<std::int64_t>(1, values_per_thread / std::max<std::int64_t>(1, channels));
-}
 
 template <class T>
 LOCKSTEP_CLONES void layer_norm_rows(const Math<T>* x, const T* weight, const T* bias, double eps, std::int64_t begin,
@@ -127,7 +124,7 @@ void norm_backward(const T* dy, const Math<T>* x, const T* weight, const Math<T>
 template <class T>
 void layer_norm_forward(const Math<T>* x, const T* weight, const T* bias, double eps, std::int64_t rows,
                         std::int64_t channels, T* y, Math<T>* mean, Math<T>* rstd) {
-  parallel_for(rows, row_grain(channels), [=](std::int64_t begin, std::int64_t end) {
+  parallel_for(rows, row_grain(channels, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
     layer_norm_rows<T>(x, weight, bias, eps, begin, end, channels, y, mean, rstd);
   });
 }
@@ -142,7 +139,7 @@ void layer_norm_backward(const T* dy, const Math<T>* x, const T* weight, const M
 template <class T>
 void rms_norm_forward(const Math<T>* x, const T* weight, double eps, std::int64_t rows, std::int64_t channels, T* y,
                       Math<T>* rstd) {
-  parallel_for(rows, row_grain(channels), [=](std::int64_t begin, std::int64_t end) {
+  parallel_for(rows, row_grain(channels, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
     rms_norm_rows<T>(x, weight, eps, begin, end, channels, y, rstd);
   });
 }
