@@ -7,6 +7,7 @@
 #define LOCKSTEP_INTRINSICS
 #ifndef __clang__
 // GCC 12 takes the deliberately undefined operands inside its own intrinsics for mistakes.
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 #include <immintrin.h>

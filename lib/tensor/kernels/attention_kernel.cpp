@@ -1,8 +1,11 @@
 #include "tensor/kernels/attention_kernel.hpp"
 
 #include "tensor/gemm.hpp"
+#include "tensor/kernels/causal_products.hpp"
 #include "tensor/parallel.hpp"
 
+#include <cstdint>
+#include <type_traits>
 #include <vector>
 
 namespace lockstep {
@@ -62,13 +65,13 @@ LOCKSTEP_CLONES void unpack_head(const Math<T>* in, std::int64_t length, std::in
   }
 }
 
-/// Scores (rows, width) become e^(score − largest) over the keys that row `first + r` may see and 0 elsewhere; the
-/// sums' inverses and the logarithms of the soft-max sums are kept.
+/// Scores (rows, width), `stride` apart, become e^(score − largest) over the keys that row `first + r` may see and 0
+/// elsewhere; the sums' inverses and the logarithms of the soft-max sums are kept.
 template <class M>
-LOCKSTEP_CLONES void softmax_rows(M* scores, std::int64_t rows, std::int64_t width, std::int64_t first, M* inverse_sums,
-                                  M* log_sums, std::int64_t log_stride) {
+LOCKSTEP_CLONES void softmax_rows(M* scores, std::int64_t stride, std::int64_t rows, std::int64_t width,
+                                  std::int64_t first, M* inverse_sums, M* log_sums, std::int64_t log_stride) {
   for (std::int64_t r = 0; r < rows; ++r) {
-    M* row = scores + r * width;
+    M* row = scores + r * stride;
     const std::int64_t visible = first + r + 1;
     M largest = row[0];
 #pragma omp simd reduction(max : largest)
@@ -88,11 +91,11 @@ LOCKSTEP_CLONES void softmax_rows(M* scores, std::int64_t rows, std::int64_t wid
 /// Turns scores into probabilities p and dp (the gradient of p) into the gradient of the scores, p·(dp − Σ p·dp), 0 for
 /// hidden keys.
 template <class M>
-LOCKSTEP_CLONES void softmax_backward(M* scores, M* dp, std::int64_t rows, std::int64_t width, std::int64_t first,
-                                      const M* log_sums, std::int64_t log_stride) {
+LOCKSTEP_CLONES void softmax_backward(M* scores, M* dp, std::int64_t stride, std::int64_t rows, std::int64_t width,
+                                      std::int64_t first, const M* log_sums, std::int64_t log_stride) {
   for (std::int64_t r = 0; r < rows; ++r) {
-    M* p = scores + r * width;
-    M* d = dp + r * width;
+    M* p = scores + r * stride;
+    M* d = dp + r * stride;
     const std::int64_t visible = first + r + 1;
     const M log_sum = log_sums[r * log_stride];
     M product = 0;
@@ -133,6 +136,8 @@ std::int64_t longest(Segments segments) {
   return length;
 }
 
+constexpr std::int64_t stride_of(std::int64_t width) { return (width + 15) / 16 * 16; }
+
 template <class M>
 class Workspace {  // one thread's scratch memory for segments up to `length`
  public:
@@ -141,15 +146,71 @@ class Workspace {  // one thread's scratch memory for segments up to `length`
         values(keys.size()),
         queries(size(tile_rows, head_size)),
         outputs(queries.size()),
-        scores(size(tile_rows, length)),
+        scores(size(tile_rows, stride_of(length))),
         sums(tile_rows) {}
   static std::size_t size(std::int64_t rows, std::int64_t columns) { return static_cast<std::size_t>(rows * columns); }
   std::vector<M> keys, values, queries, outputs, scores, sums;
 };
 
+/// Products of tiles with one factor (length, D) of a head, its keys or its values: by vectors where the processor has
+/// them, else of whole tiles.
+template <class M>
+class TileProducts {
+ public:
+  TileProducts(std::int64_t length, std::int64_t head_size) : head_size_(head_size) {
+    if constexpr (std::is_same_v<M, float>) {
+      if (!has_causal_products(head_size)) return;
+      constexpr std::size_t granule = turned_alignment / sizeof(float);
+      memory_.resize(static_cast<std::size_t>(turned_elements(length, head_size)) + granule);
+      const auto past = reinterpret_cast<std::uintptr_t>(memory_.data()) % turned_alignment / sizeof(float);
+      turned_ = memory_.data() + (granule - past) % granule;
+    }
+  }
+  TileProducts(const TileProducts&) = delete;
+  TileProducts& operator=(const TileProducts&) = delete;
+
+  void set(const M* matrix, std::int64_t length) {
+    matrix_ = matrix;
+    if constexpr (std::is_same_v<M, float>) {
+      if (turned_) turn_rows(matrix, length, head_size_, turned_);
+    }
+  }
+  /// scores = x · factorᵀ, where they are visible.
+  void score(const CausalTile& tile, const M* x, M* scores) const {
+    if constexpr (std::is_same_v<M, float>) {
+      if (turned_) return causal_scores(tile, x, turned_, scores);
+    }
+    gemm(tile.rows, tile.first + tile.rows, head_size_, 1, MatrixView<M>{x, head_size_},
+         MatrixView<M>{matrix_, head_size_, Trans::yes}, 0, scores, tile.score_stride);
+  }
+  /// y = p · factor.
+  void combine(const CausalTile& tile, const M* p, M* y) const {
+    if constexpr (std::is_same_v<M, float>) {
+      if (turned_) return causal_combine(tile, p, matrix_, y);
+    }
+    gemm(tile.rows, head_size_, tile.first + tile.rows, 1, MatrixView<M>{p, tile.score_stride},
+         MatrixView<M>{matrix_, head_size_}, 0, y, head_size_);
+  }
+  /// y += pᵀ · x: the gradient of the factor.
+  void spread(const CausalTile& tile, const M* p, const M* x, M* y) const {
+    if constexpr (std::is_same_v<M, float>) {
+      if (turned_) return causal_spread(tile, p, x, y);
+    }
+    gemm(tile.first + tile.rows, head_size_, tile.rows, 1, MatrixView<M>{p, tile.score_stride, Trans::yes},
+         MatrixView<M>{x, head_size_}, 1, y, head_size_);
+  }
+
+ private:
+  std::int64_t head_size_;
+  const M* matrix_ = nullptr;
+  std::vector<M> memory_;
+  M* turned_ = nullptr;  // in it, aligned; nullptr: products of whole tiles
+};
+
 template <class T>
 void attend(const Task& task, const T* qkv, const AttentionShape& shape, Rotation<Math<T>> rotation,
-            const std::int32_t* positions, T* y, Math<T>* log_sums, Workspace<Math<T>>& work) {
+            const std::int32_t* positions, T* y, Math<T>* log_sums, Workspace<Math<T>>& work,
+            TileProducts<Math<T>>& keys, TileProducts<Math<T>>& values) {
   using M = Math<T>;
   const std::int64_t size = shape.head_size, stride = shape.width(), group = shape.heads / shape.kv_heads;
   const T* const tokens = qkv + task.begin * stride;
@@ -158,18 +219,19 @@ void attend(const Task& task, const T* qkv, const AttentionShape& shape, Rotatio
                work.keys.data());
   pack_head<T>(tokens + (shape.heads + shape.kv_heads + task.kv_head) * size, stride, task.length, size, {}, nullptr,
                M{1}, work.values.data());
+  keys.set(work.keys.data(), task.length);
+  values.set(work.values.data(), task.length);
   const M scale = static_cast<M>(1 / std::sqrt(static_cast<double>(size)));
   for (std::int64_t head = task.kv_head * group; head < (task.kv_head + 1) * group; ++head) {
     for (std::int64_t first = 0; first < task.length; first += tile_rows) {
       const std::int64_t rows = std::min(tile_rows, task.length - first), width = first + rows;
       pack_head<T>(tokens + first * stride + head * size, stride, rows, size, rotation,
                    places ? places + first : nullptr, scale, work.queries.data());
-      gemm(rows, width, size, 1, MatrixView<M>{work.queries.data(), size},
-           MatrixView<M>{work.keys.data(), size, Trans::yes}, 0, work.scores.data(), width);
-      softmax_rows<M>(work.scores.data(), rows, width, first, work.sums.data(),
+      const CausalTile tile{first, rows, size, stride_of(width)};
+      keys.score(tile, work.queries.data(), work.scores.data());
+      softmax_rows<M>(work.scores.data(), tile.score_stride, rows, width, first, work.sums.data(),
                       log_sums + (task.begin + first) * shape.heads + head, shape.heads);
-      gemm(rows, size, width, 1, MatrixView<M>{work.scores.data(), width}, MatrixView<M>{work.values.data(), size}, 0,
-           work.outputs.data(), size);
+      values.combine(tile, work.scores.data(), work.outputs.data());
       store_rows<T>(work.outputs.data(), work.sums.data(), rows, size,
                     y + (task.begin + first) * shape.heads * size + head * size, shape.heads * size);
     }
@@ -179,7 +241,7 @@ void attend(const Task& task, const T* qkv, const AttentionShape& shape, Rotatio
 template <class T>
 void differentiate(const Task& task, const T* dy, const T* qkv, const Math<T>* log_sums, const AttentionShape& shape,
                    Rotation<Math<T>> rotation, const std::int32_t* positions, T* dqkv, Workspace<Math<T>>& work,
-                   Workspace<Math<T>>& gradient) {
+                   Workspace<Math<T>>& gradient, TileProducts<Math<T>>& keys, TileProducts<Math<T>>& values) {
   using M = Math<T>;
   const std::int64_t size = shape.head_size, stride = shape.width(), group = shape.heads / shape.kv_heads;
   const std::int64_t key_offset = (shape.heads + task.kv_head) * size,
@@ -189,6 +251,8 @@ void differentiate(const Task& task, const T* dy, const T* qkv, const Math<T>* l
   const std::int32_t* const places = rotation.cosine ? positions + task.begin : nullptr;
   pack_head<T>(tokens + key_offset, stride, task.length, size, rotation, places, M{1}, work.keys.data());
   pack_head<T>(tokens + value_offset, stride, task.length, size, {}, nullptr, M{1}, work.values.data());
+  keys.set(work.keys.data(), task.length);
+  values.set(work.values.data(), task.length);
   std::fill_n(gradient.keys.begin(), task.length * size, M{0});
   std::fill_n(gradient.values.begin(), task.length * size, M{0});
   const M scale = static_cast<M>(1 / std::sqrt(static_cast<double>(size)));
@@ -202,18 +266,14 @@ void differentiate(const Task& task, const T* dy, const T* qkv, const Math<T>* l
                    work.queries.data());
       pack_head<T>(dy + (task.begin + first) * shape.heads * size + head * size, shape.heads * size, rows, size, {},
                    nullptr, M{1}, gradient.outputs.data());
-      gemm(rows, width, size, 1, MatrixView<M>{work.queries.data(), size},
-           MatrixView<M>{work.keys.data(), size, Trans::yes}, 0, scores, width);
-      gemm(rows, width, size, 1, MatrixView<M>{gradient.outputs.data(), size},
-           MatrixView<M>{work.values.data(), size, Trans::yes}, 0, dscores, width);
-      softmax_backward<M>(scores, dscores, rows, width, first, log_sums + (task.begin + first) * shape.heads + head,
-                          shape.heads);
-      gemm(width, size, rows, 1, MatrixView<M>{scores, width, Trans::yes}, MatrixView<M>{gradient.outputs.data(), size},
-           1, gradient.values.data(), size);
-      gemm(width, size, rows, 1, MatrixView<M>{dscores, width, Trans::yes}, MatrixView<M>{work.queries.data(), size}, 1,
-           gradient.keys.data(), size);
-      gemm(rows, size, width, 1, MatrixView<M>{dscores, width}, MatrixView<M>{work.keys.data(), size}, 0,
-           gradient.queries.data(), size);
+      const CausalTile tile{first, rows, size, stride_of(width)};
+      keys.score(tile, work.queries.data(), scores);
+      values.score(tile, gradient.outputs.data(), dscores);
+      softmax_backward<M>(scores, dscores, tile.score_stride, rows, width, first,
+                          log_sums + (task.begin + first) * shape.heads + head, shape.heads);
+      values.spread(tile, scores, gradient.outputs.data(), gradient.values.data());
+      keys.spread(tile, dscores, work.queries.data(), gradient.keys.data());
+      keys.combine(tile, dscores, gradient.queries.data());
       unpack_head<T>(gradient.queries.data(), rows, size, rotation, tile_places, scale,
                      dtokens + first * stride + head * size, stride);
     }
@@ -230,8 +290,9 @@ void attention_forward(const T* qkv, const AttentionShape& shape, Segments segme
   const std::int64_t length = longest(segments);
   parallel_for(segments.count * shape.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
     Workspace<Math<T>> work(length, shape.head_size);
+    TileProducts<Math<T>> keys(length, shape.head_size), values(length, shape.head_size);
     for (std::int64_t t = begin; t < end; ++t)
-      attend<T>(task_at(t, shape, segments), qkv, shape, rotation, positions, y, log_sums, work);
+      attend<T>(task_at(t, shape, segments), qkv, shape, rotation, positions, y, log_sums, work, keys, values);
   });
 }
 
@@ -241,9 +302,10 @@ void attention_backward(const T* dy, const T* qkv, const Math<T>* log_sums, cons
   const std::int64_t length = longest(segments);
   parallel_for(segments.count * shape.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
     Workspace<Math<T>> work(length, shape.head_size), gradient(length, shape.head_size);
+    TileProducts<Math<T>> keys(length, shape.head_size), values(length, shape.head_size);
     for (std::int64_t t = begin; t < end; ++t) {
-      differentiate<T>(task_at(t, shape, segments), dy, qkv, log_sums, shape, rotation, positions, dqkv, work,
-                       gradient);
+      differentiate<T>(task_at(t, shape, segments), dy, qkv, log_sums, shape, rotation, positions, dqkv, work, gradient,
+                       keys, values);
     }
   });
 }

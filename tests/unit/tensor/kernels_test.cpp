@@ -83,19 +83,43 @@ BOOST_AUTO_TEST_CASE(column_sums_of_no_rows_are_zero) {
   BOOST_TEST(sums == std::vector<float>(3, 0));
 }
 
+/// Result and gradient, one after the other.
+template <class T>
+std::vector<T> attention(const AttentionShape& shape, const std::vector<std::int64_t>& starts,
+                         const std::vector<T>& qkv, const std::vector<T>& dy) {
+  std::vector<T> y(dy.size()), sums(static_cast<std::size_t>(starts.back() * shape.heads)), dqkv(qkv.size());
+  const Segments segments{starts.data(), static_cast<std::int64_t>(starts.size()) - 1};
+  attention_forward<T>(qkv.data(), shape, segments, {}, nullptr, y.data(), sums.data());
+  attention_backward<T>(dy.data(), qkv.data(), sums.data(), shape, segments, {}, nullptr, dqkv.data());
+  y.insert(y.end(), dqkv.begin(), dqkv.end());
+  return y;
+}
+
 BOOST_AUTO_TEST_CASE(attention_has_the_same_bits_for_any_number_of_threads) {
-  const AttentionShape shape{4, 2, 8};
   const std::vector<std::int64_t> starts{0, 100, 101, 101, 230};
-  const auto qkv = random_values<float>(starts.back() * shape.width(), "qkv"),
-             dy = random_values<float>(starts.back() * 32, "dy");
-  BOOST_TEST(same_with_other_threads([&] {
-    std::vector<float> y(dy.size()), sums(static_cast<std::size_t>(starts.back() * shape.heads)), dqkv(qkv.size());
-    const Segments segments{starts.data(), 4};
-    attention_forward<float>(qkv.data(), shape, segments, {}, nullptr, y.data(), sums.data());
-    attention_backward<float>(dy.data(), qkv.data(), sums.data(), shape, segments, {}, nullptr, dqkv.data());
-    y.insert(y.end(), dqkv.begin(), dqkv.end());
-    return y;
-  }));
+  for (const AttentionShape& shape : {AttentionShape{4, 2, 8}, AttentionShape{4, 2, 32}}) {
+    const auto qkv = random_values<float>(starts.back() * shape.width(), "qkv"),
+               dy = random_values<float>(starts.back() * shape.heads * shape.head_size, "dy");
+    BOOST_TEST(same_with_other_threads([&] { return attention(shape, starts, qkv, dy); }));
+  }
+}
+
+// With heads that fill vectors and heads that do not; fp64, which never uses them, is tested against LibTorch.
+BOOST_AUTO_TEST_CASE(attention_in_fp32_is_that_in_fp64) {
+  const std::vector<std::int64_t> starts{0, 1, 64, 64, 81, 300};
+  for (const AttentionShape& shape : {AttentionShape{3, 3, 20}, AttentionShape{4, 2, 16}, AttentionShape{2, 1, 80}}) {
+    const auto qkv = random_values<float>(starts.back() * shape.width(), "qkv"),
+               dy = random_values<float>(starts.back() * shape.heads * shape.head_size, "dy");
+    const std::vector<double> wide_qkv(qkv.begin(), qkv.end()), wide_dy(dy.begin(), dy.end());
+    const auto values = attention(shape, starts, qkv, dy);
+    const auto expected = attention(shape, starts, wide_qkv, wide_dy);
+    double worst = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double error = std::abs(static_cast<double>(values[i]) - expected[i]);
+      worst = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(worst, error);
+    }
+    BOOST_TEST(worst < 1e-4, "heads of " << shape.head_size << ": " << worst);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(attention_survives_scores_of_any_size) {

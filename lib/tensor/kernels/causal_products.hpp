@@ -1,0 +1,36 @@
+// The products of causal attention by the vectors of AVX-512, on the calling thread. A tile of queries
+// [first, first + rows) sees keys up to each query's own; what is hidden from all of eight queries is not multiplied.
+// Where they are used, and what serves elsewhere: tensor/kernels/attention_kernel.cpp.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep {
+
+/// True if this processor has the instructions, and heads of this size fill vectors. The functions below need both.
+bool has_causal_products(std::int64_t head_size);
+
+struct CausalTile {
+  std::int64_t first, rows;
+  std::int64_t head_size;     // D
+  std::int64_t score_stride;  // between rows of scores: a multiple of 16, at least first + rows
+};
+
+/// Elements of turn_rows, and their alignment in bytes.
+constexpr std::int64_t turned_elements(std::int64_t length, std::int64_t head_size) {
+  return (length + 15) / 16 * 16 * head_size;
+}
+constexpr std::int64_t turned_alignment = 64;
+/// turned = the transpose of matrix (length, D), as causal_scores reads it.
+void turn_rows(const float* matrix, std::int64_t length, std::int64_t head_size, float* turned);
+
+/// scores (rows, stride) = x (rows, D) · matrixᵀ, where they are visible; what is hidden holds anything.
+void causal_scores(const CausalTile& tile, const float* x, const float* turned, float* scores);
+
+/// y (rows, D) = p (rows, stride) · matrix (first + rows, D). p is 0 where it is hidden.
+void causal_combine(const CausalTile& tile, const float* p, const float* matrix, float* y);
+
+/// y (first + rows, D) += pᵀ · x for p (rows, stride), which is 0 where it is hidden, and x (rows, D).
+void causal_spread(const CausalTile& tile, const float* p, const float* x, float* y);
+
+}  // namespace lockstep
