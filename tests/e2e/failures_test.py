@@ -186,7 +186,7 @@ def stop_by(tmp, name, rank, signal_name):
         (folder / "control").write_text("stop\n")
     elif name != "clock":
         os.kill(processes_of_ranks(process)[rank], signal_name)
-    err = process.communicate(timeout=200)[1]
+    err = process.communicate(timeout=500)[1]
     assert process.returncode == 75, (name, rank, err)
     left = {line.split("train[")[1].split("]")[0]: int(line.rsplit(" ", 1)[1]) for line in err.splitlines() if "left the loop after step" in line}
     assert left.keys() == {"0", "1", "2"} and len(set(left.values())) == 1, (name, rank, left, err)
@@ -208,7 +208,7 @@ def test_a_stopped_process_is_named_by_the_ranks_that_wait_for_it(tmp):
         process = start(tmp, folder, 3, "--train.watchdog", "150s", "--train.watchdog_phases", '[{"phase": "step", "limit": "3s"}]')
         wait_for_steps(folder, 3, process)
         os.kill(processes_of_ranks(process)[stopped], signal.SIGSTOP)
-        err = process.communicate(timeout=200)[1]
+        err = process.communicate(timeout=500)[1]
         told = [line for line in err.splitlines() if line.startswith("watchdog: ")]
         assert process.returncode == 7 and len(told) == 1, (process.returncode, err)
         assert told[0].startswith(f"watchdog: rank {stopped} (") and "the process is stopped" in told[0] and "limit of 3 s" in told[0], told

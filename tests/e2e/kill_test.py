@@ -70,7 +70,7 @@ def kill_once(tmp, folder, ranks, every, draw, before):
             os.kill(victim, signal.SIGKILL)
         except ProcessLookupError:
             pass
-    process.communicate(timeout=200)
+    process.communicate(timeout=500)
     if not victims:
         return None
     return "all ranks" if everyone else "one rank"

@@ -152,7 +152,7 @@ def launcher_of(process):
 
 
 def finished(process, code):
-    error = process.communicate(timeout=200)[1]
+    error = process.communicate(timeout=500)[1]
     assert process.returncode == code, (process.returncode, error)
     return error
 
