@@ -171,6 +171,7 @@ def test_resharding_keeps_every_digest_and_only_changes_the_parts(tmp):
 def test_resharding_refuses_to_overwrite_and_never_publishes_damage(tmp):
     [source] = saved(tmp, 5)
     (tmp / "there").mkdir()
+    (tmp / "there/notes").write_text("mine")
     assert "is there" in run("checkpoint-reshard", source, "--consolidate", "--output", tmp / "there", expect=2).stderr
     plan = run("checkpoint-reshard", source, "--to", "parts=2", "--output", tmp / "new", "--dry-run").stdout
     assert "largest writer / mean" in plan and not (tmp / "new").exists(), plan

@@ -1,9 +1,8 @@
 // Storage that fails on demand: preloaded into a program (LD_PRELOAD), it makes chosen system calls of one rank on
 // files of one folder fail. LOCKSTEP_TEST_FAULTS="CALL ERRNO FIRST PERIOD RANK PATH": CALL is pwrite, fsync, rename,
 // exchange (renameat2), mkdir, flock, open (for writing), look (open for reading), pread, stat or lstat; its calls on
-// paths that contain PATH are counted,
-// and number FIRST, FIRST + PERIOD, FIRST + 2 PERIOD, … fail with ERRNO (PERIOD 0: only FIRST). ERRNO 0 is for pwrite:
-// it takes half of the bytes, as a disk that is about to be full does.
+// paths that contain PATH are counted, and number FIRST, FIRST + PERIOD, FIRST + 2 PERIOD, … fail with ERRNO (PERIOD 0:
+// only FIRST). ERRNO 0 is for pwrite: it takes half of the bytes, as a disk that is about to be full does.
 #undef _FILE_OFFSET_BITS  // with it the names of both widths would be one here
 #include <dlfcn.h>
 #include <fcntl.h>
