@@ -3,9 +3,11 @@
 // TrainConfig: config/command_line.hpp.
 #pragma once
 
+#include "base/precision.hpp"
+#include "config/optimizer_options.hpp"
+#include "config/sample_options.hpp"
 #include "config/values.hpp"
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -17,9 +19,6 @@ class Declaration;
 class Problems;
 struct Tool;
 
-enum class Precision { fp32, fp64, bf16 };  // bf16: fp32 master weights and moments
-enum class OptimizerName { adamw };
-enum class Decay { matrices, all };  // matrices: tensors with at least two dimensions
 enum class ScheduleName { linear, cosine, constant };
 enum class Recompute { none, block };
 enum class Device { cpu, cuda };
@@ -49,24 +48,6 @@ struct ParallelOptions {
 struct PrecisionOptions {
   Precision dtype = Precision::fp32;
   bool matrix_unit = true;  // where the processor has one
-};
-
-struct OptimizerGroup {
-  NamePattern match;
-  double lr_scale = 1;
-  std::optional<double> weight_decay;  // absent: as optimizer.weight_decay and its exclusions say
-};
-
-struct OptimizerOptions {
-  OptimizerName name = OptimizerName::adamw;
-  double lr = 3e-4;
-  std::array<double, 2> betas{0.9, 0.95};
-  double eps = 1e-8;
-  double weight_decay = 0.1;
-  Decay decay = Decay::matrices;
-  std::vector<NamePattern> decay_exclude;
-  std::optional<double> clip_norm;     // global gradient norm; absent: no clipping
-  std::vector<OptimizerGroup> groups;  // ordered: the first whose pattern matches
 };
 
 struct ScheduleOptions {
@@ -102,14 +83,6 @@ struct EvalOptions {
   std::optional<std::int64_t> every;    // steps; absent: only as at_end says
   std::optional<std::int64_t> batches;  // global batches an evaluation, spread over the split; absent: all of it
   bool at_end = true;
-};
-
-struct SampleOptions {
-  std::vector<std::string> prompts;
-  std::int64_t max_tokens = 100;
-  double temperature = 0.8;           // 0: the most probable token
-  std::optional<std::int64_t> top_k;  // absent: all tokens
-  std::int64_t seed = 0;
 };
 
 struct CheckpointOptions {

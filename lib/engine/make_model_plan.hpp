@@ -3,7 +3,7 @@
 #pragma once
 
 #include "architecture/architecture.hpp"
-#include "config/train_config.hpp"
+#include "base/precision.hpp"
 #include "program/model_plan.hpp"
 
 #include <cstdint>

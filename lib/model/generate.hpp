@@ -2,7 +2,7 @@
 // position) alone.
 #pragma once
 
-#include "config/train_config.hpp"
+#include "config/sample_options.hpp"
 #include "model/model.hpp"
 
 #include <cstdint>

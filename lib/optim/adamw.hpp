@@ -3,7 +3,7 @@
 // other state is the number of steps.
 #pragma once
 
-#include "config/train_config.hpp"
+#include "config/optimizer_options.hpp"
 #include "optim/groups.hpp"
 #include "tensor/unit.hpp"
 

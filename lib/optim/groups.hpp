@@ -2,7 +2,7 @@
 // names, as the optimizer section of the configuration says.
 #pragma once
 
-#include "config/train_config.hpp"
+#include "config/optimizer_options.hpp"
 #include "tensor/parameter.hpp"
 
 #include <vector>

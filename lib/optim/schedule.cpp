@@ -1,5 +1,7 @@
 #include "optim/schedule.hpp"
 
+#include "config/train_config.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>

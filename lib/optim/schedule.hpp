@@ -2,11 +2,11 @@
 // state to save.
 #pragma once
 
-#include "config/train_config.hpp"
-
 #include <cstdint>
 
 namespace lockstep {
+
+struct TrainConfig;
 
 /// The rate of 0-based `step`, with peak lr = optimizer.lr, W = warmup_steps and S = decay_steps_of(config): lr·(step +
 /// 1)/W while step < W; then lr at step W, falling as a line or a half cosine of (step − W)/(S − W) to min_lr at step S

@@ -1,8 +1,8 @@
-// The number types of a run, by its Precision (config). Weights, gradients and optimizer state are kept in the master
+// The number types of a run, by its Precision. Weights, gradients and optimizer state are kept in the master
 // type; kernels read the compute type; what flows between blocks has the stream type.
 #pragma once
 
-#include "config/train_config.hpp"
+#include "base/precision.hpp"
 #include "layout/dtype.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,7 @@
 #include "optim/schedule.hpp"
 
+#include "config/train_config.hpp"
+
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>

@@ -1,0 +1,8 @@
+// The number types that a network can be trained in. Which tensors have which type: tensor/precision.hpp.
+#pragma once
+
+namespace lockstep {
+
+enum class Precision { fp32, fp64, bf16 };  // bf16: fp32 master weights and moments
+
+}  // namespace lockstep

@@ -1,0 +1,33 @@
+// What the update of the weights is told: the section optimizer of a TrainConfig.
+#pragma once
+
+#include "config/values.hpp"
+
+#include <array>
+#include <optional>
+#include <vector>
+
+namespace lockstep {
+
+enum class OptimizerName { adamw };
+enum class Decay { matrices, all };  // matrices: tensors with at least two dimensions
+
+struct OptimizerGroup {
+  NamePattern match;
+  double lr_scale = 1;
+  std::optional<double> weight_decay;  // absent: as optimizer.weight_decay and its exclusions say
+};
+
+struct OptimizerOptions {
+  OptimizerName name = OptimizerName::adamw;
+  double lr = 3e-4;
+  std::array<double, 2> betas{0.9, 0.95};
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  Decay decay = Decay::matrices;
+  std::vector<NamePattern> decay_exclude;
+  std::optional<double> clip_norm;     // global gradient norm; absent: no clipping
+  std::vector<OptimizerGroup> groups;  // ordered: the first whose pattern matches
+};
+
+}  // namespace lockstep
