@@ -160,6 +160,9 @@ void describe(Declaration& visit, TrainOptions& train) {
   visit.field(
       "threads", train.threads,
       {.help = "threads of a rank; null: cores divided by the ranks of this machine", .min = 1, .max = most_threads});
+  visit.field("memory_check", train.memory_check,
+              {.help = "refuse to start, with code 5, where the ranks of a machine need more memory than it or their "
+                       "control group has available; --dry-run warns where they need more than there is"});
   visit.field("callbacks", train.callbacks,
               {.help = "what is called at evaluations and at the end: sample generates text from sample.prompts"});
   visit.field("inject", train.inject,

@@ -72,6 +72,7 @@ struct TrainOptions {
   Device device = Device::cpu;
   std::optional<Seconds> max_time;
   std::optional<std::int64_t> threads;  // a rank; absent: cores / local ranks
+  bool memory_check = true;             // whether a start that memory is missing for is refused
   std::vector<CallbackName> callbacks;
   std::optional<std::string> inject;             // a failure to bring about, for tests; parsed by comm
   OnNonfinite on_nonfinite = OnNonfinite::skip;  // a step whose loss or gradient is not finite

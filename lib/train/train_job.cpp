@@ -14,6 +14,7 @@
 #include "tensor/runtime.hpp"
 #include "train/components.hpp"
 #include "train/loop.hpp"
+#include "train/memory_check.hpp"
 #include "train/resume_or_start.hpp"
 
 #include <unistd.h>
@@ -74,7 +75,9 @@ int answer_without_training(const TrainConfig& config, Session& session, Output&
   const int ranks = checked_cast<int>(config.parallel.dp_replicate.value_or(session.world().size()),
                                       "parallel.dp_replicate", ExitCode::usage);
   const TrainPlan plan = make_train_plan(config, ranks);
+  const auto shortage = config.train.memory_check ? memory_warning(session.world(), plan) : std::nullopt;
   if (session.world().rank() != 0) return 0;
+  if (shortage) output.log().warning("{}: such a start ends with code 5", *shortage);
   if (!config.print_program) {
     output.print(describe_plan(config, plan));
   } else if (config.print_program->rank < 0) {
@@ -193,6 +196,7 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   TrainPlan plan;
   together(world, "plan the run", [&] { plan = make_train_plan(config, world.size()); });
   agree_equal(world, "the step program", to_hex(hash_of(plan.programs.train)) + to_hex(hash_of(plan.programs.eval)));
+  if (config.train.memory_check) require_memory(world, plan);
   RunFiles files(world, config.train.run_dir, output.log());
   const std::string unexplained =
       rank0_tells(world, "read status.json", [&] { return unexplained_end(config.train.run_dir).value_or(""); });

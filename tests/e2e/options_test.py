@@ -93,7 +93,7 @@ BASES = {   # where the effect is against another base
 }
 # Options whose effect is a test of its own, below or elsewhere.
 OWN_TESTS = {"model.path", "model.dropout", "data.isolate_documents", "parallel.dp_replicate", "optimizer.name", "train.run_dir", "train.device",
-             "train.max_time", "train.watchdog", "train.watchdog_phases", "train.on_nonfinite", "checkpoint.resume", "checkpoint.ranks_per_file", "checkpoint.max_failures", "checkpoint.patience",
+             "train.max_time", "train.memory_check", "train.watchdog", "train.watchdog_phases", "train.on_nonfinite", "checkpoint.resume", "checkpoint.ranks_per_file", "checkpoint.max_failures", "checkpoint.patience",
              "log.profile_start_step", "log.profile_end_step", "precision.matrix_unit", "dialect", "preset"}
 
 
@@ -213,6 +213,26 @@ def test_the_number_of_ranks_is_checked_against_dp_replicate(tmp):
     settings += [part for key, value in BASE.items() for part in (f"--{key}", value)]
     done = run("train", *settings, "--parallel.dp_replicate", 3, ranks=2, expect=2)
     assert "dp_replicate=3" in done.stderr, done.stderr
+
+
+def test_a_start_that_no_machine_has_memory_for_is_refused_with_the_arithmetic(tmp):
+    """The embedding has 2^50 bytes: more than any machine, and more than a process can address, so that the start without the check fails
+    at once."""
+    prepare(tmp)
+    write_config(tmp / "huge", dict(GPT2_TINY, vocab_size=2**31, n_embd=2**17, n_layer=1, n_head=1))
+    settings = ["--model.config", tmp / "huge", "--data.path", tmp / "data", "--train.run_dir", tmp / "run"]
+    settings += [part for key, value in BASE.items() for part in (f"--{key}", value)]
+    for ranks in [None, 2]:
+        done = run("train", *settings, ranks=ranks, expect=5)
+        needs = "its rank needs" if ranks is None else "its 2 ranks need 2 × "
+        assert needs in done.stderr and "PiB of memory, and" in done.stderr, done.stderr
+        assert "--train.memory_check off" in done.stderr and done.stderr.count("PiB of memory") == 1, done.stderr
+        assert not (tmp / "run/checkpoints").exists()
+    planned = run("train", *settings, "--dry-run", "--parallel.dp_replicate", 3)
+    assert "its 3 ranks need 3 × " in planned.stderr and "warning" in planned.stderr, planned.stderr
+    assert "PiB" not in run("train", *settings, "--dry-run", "--train.memory_check", "off").stderr
+    tried = run("train", *settings, "--train.memory_check", "off", expect=None)
+    assert tried.returncode != 0 and "memory_check" not in tried.stderr, tried.stderr
 
 
 def test_what_a_step_without_a_finite_loss_does_can_be_chosen(tmp):

@@ -1,0 +1,91 @@
+#include "program/memory_fit.hpp"
+
+#include "base/json.hpp"
+#include "base/text.hpp"
+#include "base/words.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+
+namespace lockstep {
+
+namespace {
+
+/// What shares one limit.
+struct Sharers {
+  std::string host;
+  MemoryLimit limit;                           // with the least that any of them sees available
+  std::map<std::int64_t, std::int64_t> ranks;  // how many, by what each needs
+
+  std::int64_t needed() const {
+    std::int64_t sum = 0;
+    for (const auto& [bytes, count] : ranks) sum += bytes * count;
+    return sum;
+  }
+  std::int64_t count() const {
+    std::int64_t sum = 0;
+    for (const auto& [bytes, count] : ranks) sum += count;
+    return sum;
+  }
+};
+
+std::string human(std::int64_t bytes) { return human_bytes(static_cast<std::uint64_t>(bytes)); }
+
+std::string explain(const Sharers& sharers, MemoryCompared compared) {
+  std::vector<std::string> terms;
+  for (const auto& [bytes, count] : sharers.ranks)
+    terms.insert(terms.begin(), count == 1 ? human(bytes) : fmt::format("{} × {}", count, human(bytes)));
+  const std::string sum = join(terms, " + ");
+  const std::string total = human(sharers.needed());
+  const MemoryLimit& limit = sharers.limit;
+  return fmt::format(
+      "{}: its {} {} of memory, and {}{}", sharers.host,
+      sharers.count() == 1 ? "rank needs" : counted(sharers.count(), "rank") + " need",
+      sum == total ? total : fmt::format("{} = {}", sum, total),
+      compared == MemoryCompared::total
+          ? fmt::format("there are {}", human(limit.total_bytes))
+          : fmt::format("{} of {} are available", human(limit.available_bytes), human(limit.total_bytes)),
+      limit.group.empty() ? "" : fmt::format(" in its control group {}", limit.group));
+}
+
+}  // namespace
+
+std::string RankMemory::encode() const {
+  Json json{{"host", host}, {"bytes", bytes}, {"limits", Json::array()}};
+  for (const MemoryLimit& limit : limits)
+    json["limits"].push_back({limit.identity, limit.group, limit.total_bytes, limit.available_bytes});
+  return to_text(json);
+}
+
+RankMemory RankMemory::decode(const std::string& text) {
+  const Json json = parse_json(text, "the memory of a rank");
+  RankMemory rank{.host = json.at("host"), .bytes = json.at("bytes"), .limits = {}};
+  for (const Json& limit : json.at("limits")) rank.limits.push_back({limit[0], limit[1], limit[2], limit[3]});
+  return rank;
+}
+
+std::optional<std::string> memory_shortage(const std::vector<RankMemory>& ranks, MemoryCompared compared) {
+  const auto room = [&](const MemoryLimit& limit) {
+    return compared == MemoryCompared::total ? limit.total_bytes : limit.available_bytes;
+  };
+  std::map<std::string, Sharers> shared;
+  for (const RankMemory& rank : ranks) {
+    for (const MemoryLimit& limit : rank.limits) {
+      Sharers& sharers = shared.try_emplace(limit.identity, Sharers{rank.host, limit, {}}).first->second;
+      if (room(limit) < room(sharers.limit)) sharers.limit = limit;
+      ++sharers.ranks[rank.bytes];
+    }
+  }
+  const Sharers* worst = nullptr;
+  std::int64_t most = 0;
+  for (const auto& [identity, sharers] : shared) {
+    const std::int64_t missing = sharers.needed() - room(sharers.limit);
+    if (missing <= most) continue;
+    most = missing;
+    worst = &sharers;
+  }
+  return worst == nullptr ? std::nullopt : std::optional(explain(*worst, compared));
+}
+
+}  // namespace lockstep

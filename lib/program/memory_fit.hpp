@@ -1,0 +1,30 @@
+// Whether the ranks of a job fit into the memory of their machines: a pure function of what each rank needs
+// (program/memory_estimate.hpp) and of the limits that it runs under (base/machine_memory.hpp).
+#pragma once
+
+#include "base/machine_memory.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+struct RankMemory {
+  std::string host;
+  std::int64_t bytes = 0;  // that the rank needs
+  std::vector<MemoryLimit> limits;
+
+  std::string encode() const;
+  static RankMemory decode(const std::string& text);
+};
+
+/// available: what there is now, for a start; total: what there could be, for a plan.
+enum class MemoryCompared { available, total };
+
+/// The limit that the ranks which share it exceed most, with the arithmetic: "node17: its 4 ranks need 4 × 59 GiB =
+/// 236 GiB of memory, and 21.3 GiB of 23.4 GiB are available". Nothing if all ranks fit.
+std::optional<std::string> memory_shortage(const std::vector<RankMemory>& ranks, MemoryCompared compared);
+
+}  // namespace lockstep

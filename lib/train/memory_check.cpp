@@ -1,0 +1,56 @@
+#include "train/memory_check.hpp"
+
+#include "comm/failure.hpp"
+#include "comm/together.hpp"
+#include "program/memory_estimate.hpp"
+#include "program/memory_fit.hpp"
+
+#include <algorithm>
+
+namespace lockstep {
+
+namespace {
+
+/// Bytes of a rank of each class: evaluation takes its turn with training.
+std::int64_t bytes_of(const TrainPlan& plan, Rank rank) {
+  const std::int64_t training = memory_of(plan.programs.train.class_of(rank)).peak_bytes;
+  if (plan.evaluation_rounds == 0) return training;
+  return std::max(training, memory_of(plan.programs.eval.class_of(rank)).peak_bytes);
+}
+
+/// What every rank needs and where. Collective over `world`.
+std::vector<RankMemory> needs_of(Communicator& world, const TrainPlan& plan) {
+  std::string mine;
+  together(world, "look at the machine's memory", [&] {
+    const Rank rank = plan.ranks == world.size() ? world.rank() : 0;
+    mine = RankMemory{host_name(), bytes_of(plan, rank), memory_limits()}.encode();
+  });
+  std::vector<RankMemory> needs;
+  if (plan.ranks == world.size()) {
+    for (const std::string& text : world.all_gather(mine)) needs.push_back(RankMemory::decode(text));
+    return needs;
+  }
+  RankMemory here = RankMemory::decode(mine);
+  for (Rank rank = 0; rank < plan.ranks; ++rank) {
+    here.bytes = bytes_of(plan, rank);
+    needs.push_back(here);
+  }
+  return needs;
+}
+
+}  // namespace
+
+void require_memory(Communicator& world, const TrainPlan& plan) {
+  const auto shortage = memory_shortage(needs_of(world, plan), MemoryCompared::available);
+  if (!shortage) return;
+  const Error error(ExitCode::resources, *shortage,
+                    "a smaller train.micro_batch, --train.recompute block or fewer ranks on a machine need less; "
+                    "--train.memory_check off starts in any case");
+  throw AgreedError(error, 0);
+}
+
+std::optional<std::string> memory_warning(Communicator& world, const TrainPlan& plan) {
+  return memory_shortage(needs_of(world, plan), MemoryCompared::total);
+}
+
+}  // namespace lockstep
