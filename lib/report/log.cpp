@@ -1,5 +1,6 @@
 #include "report/log.hpp"
 
+#include "base/files.hpp"
 #include "base/text.hpp"
 #include "report/table.hpp"
 
@@ -7,6 +8,8 @@
 #include <spdlog/sinks/base_sink.h>
 
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -28,15 +31,45 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
   throw Error(ExitCode::bug, "a log level without a counterpart");
 }
 
-/// A standard error that cannot be written to is nobody's failure: what was to be said there is lost.
-void write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(fd, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(written));
+constexpr int patience_ms = 1000;  // for a reader that does not read
+
+/// Standard error, of which nobody is sure to read anything: a line that cannot be written, or that a pager which
+/// pauses does not take within a second, is lost and holds nobody up.
+class Outlet {
+ public:
+  /// A pipe or terminal is opened once more, so that only this process does not block on it.
+  explicit Outlet(int fd) : fd_(fd) {
+    struct stat status{};
+    if (::fstat(fd, &status) != 0 || (!S_ISFIFO(status.st_mode) && ::isatty(fd) == 0)) return;
+    own_ = FileDescriptor(
+        ::open(fmt::format("/proc/self/fd/{}", fd).c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    if (own_.get() >= 0) fd_ = own_.get();
   }
-}
+
+  void write(std::string_view text) {
+    while (!text.empty()) {
+      const ssize_t written = ::write(fd_, text.data(), text.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0 && errno == EAGAIN && is_taken()) continue;
+      if (written <= 0) return;
+      blocked_ = false;
+      text.remove_prefix(static_cast<std::size_t>(written));
+    }
+  }
+
+ private:
+  /// Waits for room, once for each time that the reader stops.
+  bool is_taken() {
+    pollfd room{fd_, POLLOUT, 0};
+    const bool taken = ::poll(&room, 1, blocked_ ? 0 : patience_ms) > 0 && (room.revents & POLLOUT) != 0;
+    blocked_ = !taken;
+    return taken;
+  }
+
+  int fd_;
+  FileDescriptor own_;
+  bool blocked_ = false;
+};
 
 /// Local time with its zone, ISO 8601.
 std::string clock_text(std::chrono::system_clock::time_point time) {
@@ -53,7 +86,7 @@ std::string clock_text(std::chrono::system_clock::time_point time) {
 class LineSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
   LineSink(std::string program, int fd, bool color)
-      : program_(std::move(program)), name_(program_), fd_(fd), color_(color) {}
+      : program_(std::move(program)), name_(program_), outlet_(fd), color_(color) {}
 
   void set_rank(int rank) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -65,7 +98,7 @@ class LineSink : public spdlog::sinks::base_sink<std::mutex> {
     if (text == status_) return;
     const std::string before = status_.empty() ? "" : "\r\x1b[K";
     status_ = text;
-    write_all(fd_, before + status_);
+    outlet_.write(before + status_);
   }
 
  protected:
@@ -81,7 +114,7 @@ class LineSink : public spdlog::sinks::base_sink<std::mutex> {
     for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', end + 3))
       text.replace(end, 1, "\n  ");
     const std::string line = fmt::format("{} {}: {}{}\n", paint("2", clock_text(message.time)), name_, level, text);
-    write_all(fd_, status_.empty() ? line : "\r\x1b[K" + line + status_);
+    outlet_.write(status_.empty() ? line : "\r\x1b[K" + line + status_);
   }
   void flush_() override {}
 
@@ -89,7 +122,7 @@ class LineSink : public spdlog::sinks::base_sink<std::mutex> {
   std::string program_;
   std::string name_;
   std::string status_;
-  int fd_;
+  Outlet outlet_;
   bool color_;
 };
 

@@ -51,9 +51,7 @@ LoopEnd TrainingLoop::run() {
     if (stopping) return LoopEnd::stopped_saved;
     if (now.step % parts_.config.log.every == 0) tell_holdings();
   }
-  together(parts_.session.world(), "end the run", [&] {
-    if (failure_) std::rethrow_exception(failure_);
-  });
+  callbacks_.report(view());
   return LoopEnd::finished;
 }
 
@@ -62,25 +60,19 @@ bool TrainingLoop::asked_again() const {
   return parts_.session.world().all_reduce(level, Reduce::max) >= static_cast<std::int64_t>(StopLevel::now);
 }
 
-void TrainingLoop::attempt(const std::function<void()>& work) {
-  if (failure_) return;
-  try {
-    work();
-  } catch (...) {
-    failure_ = std::current_exception();
-  }
-}
-
 StepOutcome TrainingLoop::step() {
   TrainState& now = parts_.train_state;
   parts_.session.enter(Phase::data, now.step);
   const DataPosition next_position = loader_.next(now.position);
   StepBatch next;
   Profile* const profile = profile_of(now.step + 1);
-  attempt([&] {
+  std::exception_ptr failure;  // of this rank: the heartbeat makes it that of all
+  try {
     const ProfiledScope scope(profile, "data");
     if (now.step + 1 < parts_.config.train.max_steps) next = loader_.make_step(now.step + 1, next_position);
-  });
+  } catch (...) {
+    failure = std::current_exception();
+  }
   const StopChannels::Asked asked = stop_.poll();
   if (!asked.problem.empty())
     journal_.warn({.step = now.step, .name = "control_ignored", .message = asked.problem},
@@ -92,7 +84,7 @@ StepOutcome TrainingLoop::step() {
                         .next_valid_tokens = next.valid_tokens,
                         .stop = asked.stop,
                         .requests = asked.requests | pending_requests_,
-                        .failure = failure_,
+                        .failure = failure,
                         .times = profile == nullptr ? nullptr : profile->start_step(now.step + 1)};
   const StepOutcome outcome = parts_.engine.run_step(batch_, order);
   ++now.step;
@@ -133,7 +125,7 @@ void TrainingLoop::skip_step(const StepOutcome& outcome) {
   const EventRecord event = event_of(skipped);
   journal_.event(event);
   refuse_to_go_on(skipped, parts_.config.train.on_nonfinite, parts_.model, parts_.session.world());
-  journal_.warn(event);  // not before: what ends the run is explained once
+  journal_.say(event);  // not before: what ends the run is explained once
 }
 
 void TrainingLoop::evaluate() {

@@ -17,8 +17,6 @@
 #include "train/step_profile.hpp"
 #include "train/train_plan.hpp"
 
-#include <exception>
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -62,8 +60,6 @@ class TrainingLoop {
   /// world.
   bool asked_again() const;
   StepOutcome step();
-  /// Runs Local work whose failure the next heartbeat, or the end of the loop, makes the failure of all ranks.
-  void attempt(const std::function<void()>& work);
   /// What this rank's process holds, as a debug line: between steps, where no save and no reduction is in flight.
   /// Local.
   void tell_holdings();
@@ -97,7 +93,6 @@ class TrainingLoop {
   FailedSaves failed_saves_;
   std::optional<std::string> last_checkpoint_;
   Request pending_requests_ = Request::none;  // of this rank's callbacks, for the next heartbeat
-  std::exception_ptr failure_;                // of this rank between heartbeats: the next one tells all ranks
 };
 
 }  // namespace lockstep

@@ -110,6 +110,10 @@ void RunJournal::event(const EventRecord& event) {
 
 void RunJournal::warn(const EventRecord& event, int owner) {
   this->event(event);
+  say(event, owner);
+}
+
+void RunJournal::say(const EventRecord& event, int owner) {
   if (rank_ != owner) return;
   output_.log().warning("{}{}", event.step ? fmt::format("step {}: ", *event.step) : "", event.message);
 }

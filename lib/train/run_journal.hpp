@@ -39,7 +39,9 @@ class RunJournal {
   void profiled(const Profile& profile);
   /// An event record.
   void event(const EventRecord& event);
-  /// An event record and a warning, which rank `owner` logs.
+  /// A warning, which rank `owner` logs.
+  void say(const EventRecord& event, int owner = 0);
+  /// Both.
   void warn(const EventRecord& event, int owner = 0);
 
  private:

@@ -114,6 +114,20 @@ BOOST_AUTO_TEST_CASE(a_log_line_is_written_above_the_status_line) {
   BOOST_TEST(text.find("train: saved\n12 %\r\x1b[K") != std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(a_reader_that_pauses_loses_lines_and_holds_nobody_up) {
+  Capture capture;
+  Log log = log_to(capture);
+  constexpr int count = 20000;  // 1 MB: a pipe takes 64 KiB
+  for (int i = 0; i < count; ++i) log.info("line {}", i);
+  std::vector<std::string> shown;
+  for (auto lines = capture.lines(); !lines.empty(); lines = capture.lines())
+    shown.insert(shown.end(), lines.begin(), lines.end());
+  BOOST_TEST_REQUIRE((shown.size() > 100U && shown.size() < std::size_t{count}));
+  for (std::size_t i = 0; i < shown.size(); ++i) BOOST_TEST_REQUIRE(shown[i] == fmt::format("train: line {}", i));
+  log.info("again");
+  BOOST_TEST(capture.lines() == std::vector<std::string>{"train: again"}, boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(colour_is_off_where_no_color_says_so_and_on_when_asked_for) {
   ::setenv("NO_COLOR", "1", 1);
   BOOST_TEST(!use_color(When::automatic, 2));
