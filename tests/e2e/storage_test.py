@@ -134,9 +134,8 @@ def test_an_errno_on_one_rank_is_looked_at_anew_and_no_checkpoint_is_put_aside(t
     prepare(tmp)
     newest = "step-0000000008"
     for number, (call, code, first, path, ranks, rank) in enumerate([
-            ("look", "ENOENT", 1, f"{newest}/MANIFEST.json", 1, 0), ("look", "ENOENT", 1, f"{newest}/", 3, 1), ("stat", "ENOENT", 1, f"{newest}/", 2, 1),
-            ("look", "EIO", 3, f"{newest}/", 3, 2), ("pread", "EIO", 5, f"{newest}/", 2, 0), ("stat", "ESTALE", 3, f"{newest}/", 2, 1),
-            ("stat", "ENOENT", 1, "run-6/checkpoints", 2, 1)]):
+            ("look", "ENOENT", 1, f"{newest}/MANIFEST.json", 1, 0), ("look", "ENOENT", 3, f"{newest}/", 2, 1), ("pread", "EIO", 5, f"{newest}/", 2, 0),
+            ("stat", "ENOENT", 1, "run-3/checkpoints", 2, 1)]):
         folder = tmp / f"run-{number}"
         done = run("train", *saved_run(tmp, folder.name, ranks), ranks=ranks, env=faults(call, code, first, 0, rank, path))
         assert "looked at anew for up to 60 s" in done.stderr, (number, done.stderr)
@@ -146,8 +145,8 @@ def test_an_errno_on_one_rank_is_looked_at_anew_and_no_checkpoint_is_put_aside(t
 
 def test_storage_that_stays_unreadable_ends_the_run_with_4_and_says_what_to_do(tmp):
     prepare(tmp)
-    for number, (call, code, path, ranks, rank) in enumerate([("pread", "EIO", "step-0000000008/replicated/", 2, 1), ("stat", "EIO", "step-0000000008/", 2, 0),
-                                                              ("look", "EACCES", "step-0000000008/MANIFEST.json", 1, 0)]):
+    for number, (call, code, path, ranks, rank) in enumerate([("pread", "EIO", "step-0000000008/replicated/", 2, 1),
+                                                              ("stat", "EIO", "step-0000000008/", 1, 0)]):
         folder = tmp / f"run-{number}"
         arguments = saved_run(tmp, folder.name, ranks)
         done = run("train", *arguments, "--checkpoint.patience", "1s", ranks=ranks, env=faults(call, code, 1, 1, rank, path), expect=4)
