@@ -108,6 +108,7 @@ int finalize_quantize(const FinalizeConfig& config, Session&, Output& output) {
   const std::optional<Path> tokenizer = config.tokenizer ? std::optional<Path>(*config.tokenizer) : std::nullopt;
   const ModelSource source = open_model_source(config.checkpoint, tokenizer);
   for (const std::string& reason : source.rejected) output.log().warning("passed over {}", reason);
+  for (const std::string& note : source.notes) output.log().info("{}", note);
   check_request(config, source);
   double total = 0;
   for (const LogicalTensor& tensor : source.tensors) total += static_cast<double>(elements(tensor.shape));

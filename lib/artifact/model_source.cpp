@@ -4,6 +4,7 @@
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "corpus/tokenizer_files.hpp"
+#include "corpus/tokenizers.hpp"
 #include "exchange/model_folder.hpp"
 #include "exchange/safetensors.hpp"
 #include "store/checkpoint_reader.hpp"
@@ -90,6 +91,24 @@ void check_shapes(const ModelSource& source) {
   }
 }
 
+/// The end-of-text token of the dataset that the model was trained on takes the place of another one in the
+/// configuration: what serves the model must stop where the documents ended.
+void take_end_of_text(ModelSource& source, const Path& tokenizer_folder) {
+  if (!is_there(tokenizer_folder)) return;
+  const std::optional<std::int32_t> end = load_tokenizer(tokenizer_folder)->end_of_text();
+  const std::int64_t wanted = end.value_or(-1);
+  const Json said = source.config.original->value("eos_token_id", Json());
+  const bool is_one_of_several = said.is_array() && std::ranges::find(said, Json(wanted)) != said.end();
+  if (source.config.eos_token == wanted || is_one_of_several) return;
+  source.notes.push_back(
+      end ? fmt::format("eos_token_id is {}, the end-of-text of the dataset; the model's config says {}", wanted,
+                        to_text(said))
+          : fmt::format("eos_token_id is null, since the dataset has no end-of-text; the model's config "
+                        "says {}",
+                        to_text(said)));
+  source.config.eos_token = wanted;
+}
+
 ModelSource open_checkpoint(const Path& folder) {
   ModelSource source;
   source.folder = folder;
@@ -142,10 +161,14 @@ ModelSource open_model_source(const Path& path, const std::optional<Path>& token
     if (source.companions.size() == before)
       fail(ExitCode::input, "{} holds no tokenizer files ({})", tokenizer->string(),
            fmt::join(tokenizer_file_names, ", "));
-  } else if (checkpoint || run) {
-    add_all(source, absolute_path(source.folder).parent_path().parent_path() / "tokenizer");  // RUN/checkpoints/step-N
-  } else {
+  } else if (!checkpoint && !run) {
     add_tokenizer(source, path);
+  }
+  if (checkpoint || run) {
+    const Path of_run =
+        absolute_path(source.folder).parent_path().parent_path() / "tokenizer";  // RUN/checkpoints/step-N
+    if (!tokenizer) add_all(source, of_run);
+    take_end_of_text(source, of_run);
   }
   return source;
 }

@@ -21,6 +21,7 @@ struct ModelSource {
   std::vector<Path> companions;           // files to copy beside the weights: tokenizer, generation_config.json
   std::optional<std::int64_t> step;       // of a checkpoint
   std::string state_digest;               // of a checkpoint; empty otherwise
+  std::vector<std::string> notes;         // what of the model's configuration was changed, and why
   std::vector<std::string> rejected;      // newer checkpoints of the run that are damaged, with the reason
 };
 

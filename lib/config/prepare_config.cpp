@@ -5,27 +5,46 @@
 #include "config/ranges.hpp"
 #include "config/tool.hpp"
 
+#include <algorithm>
+
 namespace lockstep {
+
+ChoiceList<InputFormat> choices_of(InputFormat) { return {{InputFormat::txt, "txt"}, {InputFormat::jsonl, "jsonl"}}; }
+ChoiceList<OnMalformed> choices_of(OnMalformed) { return {{OnMalformed::stop, "stop"}, {OnMalformed::skip, "skip"}}; }
+ChoiceList<SpecialTokens> choices_of(SpecialTokens) {
+  return {{SpecialTokens::special, "special"}, {SpecialTokens::text, "text"}};
+}
 
 void describe(Declaration& visit, PrepareConfig& config) {
   visit.field(
       "inputs", config.inputs,
-      {.help = "text (.txt) or JSON lines (.jsonl), plain or compressed (.gz, .zst): files, quoted globs, folders",
+      {.help =
+           "text (.txt) or JSON lines (.jsonl), plain or compressed (.gz, .zst): files, quoted globs, folders; or - "
+           "for standard input",
        .value_name = "INPUT",
-       .required = true,
        .positional = true,
        .completes = Completes::files});
   visit.field("output", config.output,
               {.help = "folder to create, with token shards and their description",
                .value_name = "DIR",
                .letter = 'o',
-               .required = true,
                .completes = Completes::folders});
+  visit.field(
+      "verify", config.verify,
+      {.help = "make nothing, but compare a dataset with its description and its hashes; exit 1 if it is damaged",
+       .value_name = "DIR",
+       .command_line_only = true,
+       .completes = Completes::folders});
+  visit.field("format", config.format, {.help = "what standard input holds: text or JSON lines"});
   visit.field("overwrite", config.overwrite,
               {.help = "replace a dataset that is there; anything else is never replaced"});
   visit.field(
       "threads", config.threads,
       {.help = "threads of a rank; null: cores divided by the ranks of this machine", .min = 1, .max = most_threads});
+  visit.field(
+      "watchdog", config.watchdog,
+      {.help = "longest time that a rank may go on without progress before the job ends with code 7 and a table of "
+               "where every rank is; 0: no limit"});
   visit.section("data", "how text becomes tokens", [&] {
     PrepareDataOptions& data = config.data;
     visit.field(
@@ -36,26 +55,52 @@ void describe(Declaration& visit, PrepareConfig& config) {
     visit.field("text_field", data.text_field,
                 {.help = "field of a JSON line that holds the text", .value_name = "NAME"});
     visit.field("validation", data.validation,
-                {.help = "documents held back for validation: a fraction by content hash, or the tail of the stream"});
+                {.help = "documents held back for validation: a fraction by content hash, or the tail of the stream; "
+                         "null: hash:0.01, or tail:0.01 where that leaves a split empty"});
+    visit.field(
+        "malformed", data.malformed,
+        {.help = "a line that is no JSON object with the field, or a text that is not UTF-8: stop there, or skip "
+                 "the document, count it and name the first ones"});
     visit.field("shard_tokens", data.shard_tokens,
                 {.help = "size of a shard file, at most", .unit = "tokens", .min = 1, .max = 0x1p40});
     visit.field("end_of_text", data.end_of_text,
                 {.help = "token between documents; null: the tokenizer's own, if it has one", .value_name = "TOKEN"});
+    visit.field("special_tokens", data.special_tokens,
+                {.help = "what a special token is that a document spells out, such as <|endoftext|>: special, the ids "
+                         "that the tokenizers library gives with the dataset's tokenizer.json; text, ids of its "
+                         "characters"});
     visit.field("seed", data.seed, {.help = "of the hash that chooses validation documents", .min = 0});
   });
 }
 
 Tool tool_of(const PrepareConfig&) {
-  return {.name = "prepare-data",
-          .summary = "turn text into token shards to train on",
-          .synopsis = {"[OPTION...] INPUT... --output DIR"},
-          .arguments = Tool::Arguments::options,
-          .dry_run = Tool::DryRun::yes,
-          .output = Tool::Output::text_or_json};
+  return {
+      .name = "prepare-data",
+      .summary = "turn text into token shards to train on",
+      .synopsis = {"[OPTION...] INPUT... --output DIR", "[OPTION...] - --format FORMAT --output DIR", "--verify DIR"},
+      .arguments = Tool::Arguments::options,
+      .dry_run = Tool::DryRun::yes,
+      .output = Tool::Output::text_or_json};
 }
 
 void check(const PrepareConfig& config, Problems& problems) {
-  if (config.data.seed != 0 && config.data.validation.by != ValidationSplit::By::hash) {
+  if (config.verify) {
+    if (!config.inputs.empty() || !config.output.empty())
+      problems.add({"verify", "inputs", "output"},
+                   "--verify checks a dataset and makes none: it takes no INPUT and no --output");
+    return;
+  }
+  if (config.inputs.empty()) problems.add({"inputs"}, "INPUT is needed: files, quoted globs or folders of text, or -");
+  if (config.output.empty()) problems.add({"output"}, "--output is needed: the folder to create");
+  const bool reads_standard_input = std::ranges::find(config.inputs, "-") != config.inputs.end();
+  if (reads_standard_input && config.inputs.size() > 1)
+    problems.add({"inputs"}, "standard input (-) is prepared alone: name no other INPUT beside it");
+  if (reads_standard_input && !config.format)
+    problems.add({"format"}, "--format txt or --format jsonl is needed: standard input has no name that tells");
+  if (!reads_standard_input && config.format)
+    problems.add({"format"}, "--format is of standard input; the names of files say what they hold: .txt or .jsonl");
+  const bool by_hash = !config.data.validation || config.data.validation->by == ValidationSplit::By::hash;
+  if (config.data.seed != 0 && !by_hash) {
     problems.add({"data.seed", "data.validation"}, "data.seed has no effect unless data.validation is hash:FRACTION");
   }
 }

@@ -1,6 +1,7 @@
 // What prepare-data is told. The declaration language: config/option.hpp.
 #pragma once
 
+#include "config/special_tokens.hpp"
 #include "config/values.hpp"
 
 #include <cstdint>
@@ -14,20 +15,28 @@ class Declaration;
 class Problems;
 struct Tool;
 
+enum class InputFormat { txt, jsonl };
+enum class OnMalformed { stop, skip };
+
 struct PrepareDataOptions {
   TokenizerChoice tokenizer;
-  std::string text_field = "text";  // of each JSON line
-  ValidationSplit validation{ValidationSplit::By::hash, 0.01};
-  std::int64_t shard_tokens = 100'000'000;  // tokens a shard file, at most
-  std::optional<std::string> end_of_text;   // the token's name; absent: the tokenizer's own, if it has one
-  std::int64_t seed = 0;                    // of the content hash that chooses validation documents
+  std::string text_field = "text";            // of each JSON line
+  std::optional<ValidationSplit> validation;  // absent: hash:0.01, or tail:0.01 where that leaves a split empty
+  OnMalformed malformed = OnMalformed::stop;  // a line or a text file that cannot be read
+  std::int64_t shard_tokens = 100'000'000;    // tokens a shard file, at most
+  std::optional<std::string> end_of_text;     // the token's name; absent: the tokenizer's own, if it has one
+  SpecialTokens special_tokens = SpecialTokens::special;  // that a document spells out
+  std::int64_t seed = 0;                                  // of the content hash that chooses validation documents
 };
 
 struct PrepareConfig {
-  std::vector<std::string> inputs;      // files, globs, folders
+  std::vector<std::string> inputs;      // files, globs, folders; "-" alone: standard input
   std::string output;                   // folder to create
+  std::optional<std::string> verify;    // a dataset to check; nothing is made then
+  std::optional<InputFormat> format;    // of standard input
   bool overwrite = false;               // replace a dataset that is there
   std::optional<std::int64_t> threads;  // a rank; absent: cores / local ranks
+  Seconds watchdog{600};                // without progress of a rank; 0: none
   PrepareDataOptions data;
 };
 

@@ -11,6 +11,10 @@
 
 namespace lockstep {
 
+namespace {
+constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+}
+
 BlockReader::BlockReader(const std::vector<InputFile>& files, LastCut last_cut, std::size_t longest)
     : files_(files), last_cut_(std::move(last_cut)), longest_(longest) {}
 BlockReader::~BlockReader() = default;
@@ -54,17 +58,17 @@ std::size_t BlockReader::cut_of_pending() const {
 
 bool BlockReader::next(TextBlock& block) {
   while (!bytes_ || (at_end_ && pending_.empty())) {
-    if (bytes_ && !begun_)
-      fail(ExitCode::input, "{} is empty: its compressed data holds nothing", file_->path.string());
+    if (bytes_ && !begun_) empty_files_.push_back(file_->name());
     if (!open_next_file()) return false;
     grow(block_bytes);
+    if (pending_.starts_with(byte_order_mark)) pending_.erase(0, byte_order_mark.size());
   }
   std::size_t cut = 0;
   while (!at_end_ && (cut = cut_of_pending()) == 0) {
     if (pending_.size() >= longest_) {
       const char* const what =
           file_->format == TextFormat::json_lines ? "a line" : "text that its tokenizer cannot take in parts";
-      fail(ExitCode::input, "{}:{}: {} has more than {}", file_->path.string(), line_, what, human_bytes(longest_));
+      fail(ExitCode::input, "{}:{}: {} has more than {}", file_->name(), line_, what, human_bytes(longest_));
     }
     grow(2 * pending_.size());  // doubled: looking for a cut stays linear
   }
@@ -93,7 +97,7 @@ void require_utf8(const TextBlock& block) {
   const std::size_t bad = first_invalid_utf8(block.text).value_or(0);
   const auto lines = std::count(block.text.begin(), block.text.begin() + static_cast<std::ptrdiff_t>(bad), '\n');
   throw Error(ExitCode::input,
-              fmt::format("{}:{}: not valid UTF-8 (byte 0x{:02X})", block.file->path.string(), block.first_line + lines,
+              fmt::format("{}:{}: not valid UTF-8 (byte 0x{:02X})", block.file->name(), block.first_line + lines,
                           static_cast<unsigned char>(block.text[bad])),
               "convert the file, for example with iconv");
 }

@@ -44,6 +44,8 @@ class BlockReader {
   /// The next block; false at the end. Throws as ByteReader does, and Error(input) "FILE:LINE: …" for more than
   /// `longest` bytes without a cut.
   bool next(TextBlock& block);
+  /// Files that proved to hold nothing: their compressed data, or what follows a byte order mark.
+  const std::vector<std::string>& empty_files() const { return empty_files_; }
   /// Bytes on disk read so far, of all files.
   std::uint64_t consumed() const;
 
@@ -60,6 +62,7 @@ class BlockReader {
   const InputFile* file_ = nullptr;
   std::unique_ptr<ByteReader> bytes_;
   std::uint64_t consumed_before_ = 0;
+  std::vector<std::string> empty_files_;
   std::string pending_;  // read, not yet given out
   bool at_end_ = false;  // of the file
   bool begun_ = false;   // a block of the file was given out

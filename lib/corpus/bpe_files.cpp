@@ -3,6 +3,8 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/nesting.hpp"
+#include "corpus/tokenizer_files.hpp"
+#include "corpus/tokenizers.hpp"
 
 #include <simdjson.h>
 
@@ -142,7 +144,7 @@ void read_added_tokens(const Value& tokens, const std::string& origin, BpeDescri
     require_idle(token, "lstrip", is_false, where);
     require_idle(token, "rstrip", is_false, where);
     bpe.added_tokens.push_back({id_from(token["id"], where), std::string(token["content"].get_string().value()),
-                                is_set(token, "normalized", true)});
+                                is_set(token, "normalized", true), is_set(token, "special", false)});
   }
 }
 
@@ -172,15 +174,58 @@ void read_merges_txt(std::string_view text, const std::string& origin, BpeDescri
   }
 }
 
-// The end-of-text name of a tokenizer_config.json: a string, or an added token's content.
-std::string end_name_of(const std::string& config, const std::string& origin) {
+// What a tokenizer_config.json says: the end-of-text name, a string or an added token's content, and how special tokens
+// are read.
+void read_tokenizer_config(const std::string& text, const std::string& origin, BpeDescription& bpe) {
+  const Json config = parse_json(text, origin);
+  if (!config.is_object()) return;
+  bpe.reading = special_tokens_in(config);
+  Json end = config.value("eos_token", Json());
+  if (end.is_object()) end = end.value("content", Json());
+  if (end.is_string()) bpe.end_name = end.get<std::string>();
+}
+
+/// For a file that is named itself and is no tokenizer.json: what it is instead. Returns if it may be one.
+void refuse_other_files(const std::string& text, const std::string& origin) {
+  const auto refuse_file = [&](const std::string& what) {
+    throw Error(ExitCode::usage, fmt::format("cannot read {} as a tokenizer: {}", origin, what),
+                "name a file like tokenizer.json, or a folder with tokenizer.json or with vocab.json and merges.txt");
+  };
+  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string::npos) refuse_file("it is empty");
+  if (text.find('\0') != std::string::npos || text.front() == '\n')
+    refuse_file("it is not text; SentencePiece models (tokenizer.model) are not supported");
+  if (text.starts_with("#version")) refuse_file("it holds merges alone, without their vocabulary");
+  if (text[begin] != '{') refuse_file("it is not a JSON object");
   simdjson::dom::parser parser;
-  const Value document = parse_document(parser, config, origin);
-  const auto end = document.is_object() ? member(document, "eos_token") : std::nullopt;
-  if (!end) return "";
-  if (end->is_string()) return std::string(end->get_string().value());
-  const auto content = end->is_object() ? member(*end, "content") : std::nullopt;
-  return content && content->is_string() ? std::string(content->get_string().value()) : "";
+  const Value document = parse_document(parser, text, origin);
+  if (member(document, "model")) return;
+  const Object object = document;
+  const bool vocabulary = object.size() > 0 && std::all_of(object.begin(), object.end(),
+                                                           [](const auto& entry) { return entry.value.is_uint64(); });
+  refuse_file(vocabulary ? "it holds a vocabulary alone, without its merges" : "it has no member 'model'");
+}
+
+/// A file like tokenizer.json, whatever its name.
+void read_json_file(const Path& path, BpeDescription& bpe) {
+  bpe.files.push_back({"tokenizer.json", read_file(path)});
+  const std::string& text = bpe.files.back().content;
+  if (path.filename() != "tokenizer.json") refuse_other_files(text, path.string());
+  simdjson::dom::parser parser;
+  read_tokenizer_json(parse_document(parser, text, path.string()), path.string(), bpe);
+}
+
+void read_vocabulary_and_merges(const Path& folder, BpeDescription& bpe) {
+  const std::string origin = (folder / "vocab.json").string();
+  simdjson::dom::parser parser;
+  const Value vocabulary = parse_document(parser, read_file(origin), origin);
+  if (!vocabulary.is_object()) fail(ExitCode::input, "{} is not an object", origin);
+  read_vocabulary(vocabulary, origin, bpe);
+  const std::string merges = (folder / "merges.txt").string();
+  read_merges_txt(read_file(merges), merges, bpe);
+  for (const auto& [token, id] : bpe.vocabulary) {
+    if (token == default_end_name) bpe.added_tokens.push_back({id, token});
+  }
 }
 
 }  // namespace
@@ -189,37 +234,41 @@ BpeDescription read_bpe(const Path& path) {
   const bool is_folder = lockstep::is_folder(path);
   const Path folder = is_folder ? path : path.parent_path();
   BpeDescription bpe;
-  const auto take = [&](const std::string& name) -> const std::string& {
-    bpe.files.push_back({name, read_file(folder / name)});
-    return bpe.files.back().content;
-  };
-  if (!is_folder && path.filename() != "tokenizer.json" && is_there(path)) {
-    throw Error(ExitCode::usage, fmt::format("cannot read {} as a tokenizer", path.string()),
-                "name a folder with tokenizer.json, or with vocab.json and merges.txt, or a file tokenizer.json");
-  }
-  const Path json = folder / "tokenizer.json";
-  simdjson::dom::parser parser;
   try {
-    if (!is_folder || is_there(json)) {
-      read_tokenizer_json(parse_document(parser, take("tokenizer.json"), json.string()), json.string(), bpe);
+    if (!is_folder) {
+      read_json_file(path, bpe);
+    } else if (is_there(folder / "tokenizer.json")) {
+      read_json_file(folder / "tokenizer.json", bpe);
     } else if (is_there(folder / "vocab.json") && is_there(folder / "merges.txt")) {
-      const std::string origin = (folder / "vocab.json").string();
-      const Value vocabulary = parse_document(parser, take("vocab.json"), origin);
-      if (!vocabulary.is_object()) fail(ExitCode::input, "{} is not an object", origin);
-      read_vocabulary(vocabulary, origin, bpe);
-      read_merges_txt(take("merges.txt"), (folder / "merges.txt").string(), bpe);
+      read_vocabulary_and_merges(folder, bpe);
     } else {
       fail(ExitCode::input, "{} holds no tokenizer: neither tokenizer.json nor vocab.json with merges.txt",
            folder.string());
     }
   } catch (const simdjson::simdjson_error&) {
     fail(ExitCode::input, "{}: not a tokenizer: a member is missing or of another type than it should be",
-         folder.string());
+         path.string());
   }
-  if (is_there(folder / "tokenizer_config.json")) {
-    bpe.end_name = end_name_of(take("tokenizer_config.json"), (folder / "tokenizer_config.json").string());
+  const Path config = folder / "tokenizer_config.json";
+  if (is_there(config)) {
+    bpe.files.push_back({"tokenizer_config.json", read_file(config)});
+    read_tokenizer_config(bpe.files.back().content, config.string(), bpe);
   }
   return bpe;
+}
+
+std::string bpe_tokenizer_json(const BpeDescription& bpe) {
+  std::vector<std::pair<std::string, std::int32_t>> ordered = bpe.vocabulary;
+  std::ranges::stable_sort(ordered, {}, [](const auto& entry) { return entry.second; });
+  Json vocabulary = Json::object();
+  for (const auto& [token, id] : ordered) vocabulary[token] = id;
+  Json merges = Json::array();
+  for (const auto& [left, right] : bpe.merges) merges.push_back(Json::array({left, right}));
+  Json added = Json::array();
+  for (const AddedToken& token : bpe.added_tokens) added.push_back(added_token_json(token.id, token.content));
+  const Json byte_level{
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  return hf_tokenizer_json(added, byte_level, byte_level, bpe_model_json(vocabulary, merges));
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/files.hpp"
+#include "corpus/added_tokens.hpp"
 #include "corpus/tokenizer.hpp"
 
 #include <cstdint>
@@ -11,12 +12,6 @@
 #include <vector>
 
 namespace lockstep {
-
-struct AddedToken {
-  std::int32_t id = 0;
-  std::string content;      // found in text before anything else
-  bool normalized = false;  // such tokens are looked for after the others
-};
 
 /// How text falls into pieces before merging.
 enum class PieceRule { gpt2_pattern, whole_text };
@@ -29,12 +24,16 @@ struct BpeDescription {
   std::vector<AddedToken> added_tokens;
   PieceRule pieces = PieceRule::gpt2_pattern;
   PrefixSpace prefix_space = PrefixSpace::never;
-  bool whole_pieces_first = false;   // "ignore_merges": a piece that is a token is that token
-  std::string end_name;              // of tokenizer_config.json, if it says one
-  std::vector<TokenizerFile> files;  // as read
+  bool whole_pieces_first = false;                 // "ignore_merges": a piece that is a token is that token
+  std::string end_name;                            // of tokenizer_config.json, if it says one
+  SpecialTokens reading = SpecialTokens::special;  // as tokenizer_config.json says
+  std::vector<TokenizerFile> files;                // as read; without vocab.json and merges.txt
 };
 
-/// From a folder or a tokenizer.json; as bpe_tokenizer.
+/// From a folder or a file like tokenizer.json; as bpe_tokenizer.
 BpeDescription read_bpe(const Path& path);
+
+/// The tokenizer.json of what was read from vocab.json and merges.txt.
+std::string bpe_tokenizer_json(const BpeDescription& bpe);
 
 }  // namespace lockstep

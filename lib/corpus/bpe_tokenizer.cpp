@@ -30,7 +30,7 @@ struct Bpe {
   std::vector<std::string> bytes_of;                    // by id; empty where an id is not used
   std::unordered_map<std::string, std::int32_t> id_of;  // by bytes; filled only for whole_pieces_first
   MergeTable merges;
-  std::array<std::vector<AddedToken>, 2> added;  // first the plain ones, then those marked normalized; longest first
+  std::array<AddedTokens, 2> added;  // first the plain ones, then those marked normalized
   PiecePattern pattern = PiecePattern::gpt2();
 };
 
@@ -73,12 +73,7 @@ Bpe::Bpe(const BpeDescription& description, const std::string& origin)
     joined.assign(left).append(right);
     merges.insert(left_id, right_id, {rank++, id_named(joined)});
   }
-  for (const AddedToken& token : description.added_tokens) {
-    name(token.id, token.content);
-    if (!token.content.empty()) added[token.normalized ? 1 : 0].push_back(token);
-  }
-  for (auto& tokens : added)
-    std::ranges::stable_sort(tokens, std::greater{}, [](const AddedToken& token) { return token.content.size(); });
+  for (const AddedToken& token : description.added_tokens) name(token.id, token.content);
 }
 
 class BpeEncoder : public Encoder {
@@ -101,29 +96,12 @@ class BpeEncoder : public Encoder {
   std::string prefixed_;
 };
 
-// Added tokens are found leftmost, the longest first; the text between them goes to the next group and then to the
-// pieces.
+// The text between the tokens of a group goes to the next group and then to the pieces.
 void BpeEncoder::split_at_added(std::string_view text, std::size_t group, std::vector<std::int32_t>& ids) {
   if (group == bpe_->added.size()) return encode_plain(text, ids);
-  const auto& tokens = bpe_->added[group];
-  if (tokens.empty()) return split_at_added(text, group + 1, ids);
-  std::string leads;
-  for (const AddedToken& token : tokens) leads.push_back(token.content.front());
-  std::size_t plain = 0;
-  std::size_t at = 0;
-  while ((at = text.find_first_of(leads, at)) != std::string_view::npos) {
-    const auto token = std::ranges::find_if(
-        tokens, [&](const AddedToken& candidate) { return text.substr(at).starts_with(candidate.content); });
-    if (token == tokens.end()) {
-      ++at;
-      continue;
-    }
-    if (at > plain) split_at_added(text.substr(plain, at - plain), group + 1, ids);
-    ids.push_back(token->id);
-    at += token->content.size();
-    plain = at;
-  }
-  if (plain < text.size()) split_at_added(text.substr(plain), group + 1, ids);
+  bpe_->added[group].cut(
+      text, [&](std::string_view plain) { split_at_added(plain, group + 1, ids); },
+      [&](std::int32_t id) { ids.push_back(id); });
 }
 
 void BpeEncoder::encode_plain(std::string_view text, std::vector<std::int32_t>& ids) {
@@ -174,9 +152,16 @@ void BpeEncoder::merge_piece(std::string_view piece) {
 
 class BpeTokenizer : public Tokenizer {
  public:
-  BpeTokenizer(BpeDescription description, const std::string& origin, const std::string& end_name)
-      : bpe_(description, origin), files_(std::move(description.files)) {
-    choose_end(end_name, description.end_name, origin);
+  BpeTokenizer(BpeDescription description, const std::string& origin, const std::string& end_name,
+               std::optional<SpecialTokens> reading)
+      : bpe_(description, origin), reading_(reading.value_or(description.reading)) {
+    const std::string chosen = choose_end(end_name, description.end_name, origin);
+    write_files(description, mark_end(description, chosen), chosen);
+    for (const bool normalized : {false, true}) {
+      std::vector<AddedToken> group = description.added_tokens;
+      std::erase_if(group, [&](const AddedToken& token) { return token.normalized != normalized; });
+      bpe_.added[normalized ? 1 : 0] = AddedTokens(std::move(group), reading_);
+    }
     cuttable_ = bpe_.pieces == PieceRule::gpt2_pattern;
     for (const AddedToken& token : description.added_tokens) {
       for (std::size_t position = 0; position < token.content.size();) {
@@ -187,6 +172,7 @@ class BpeTokenizer : public Tokenizer {
   std::string name() const override { return "bpe"; }
   std::int64_t vocabulary() const override { return static_cast<std::int64_t>(bpe_.bytes_of.size()); }
   std::optional<std::int32_t> end_of_text() const override { return end_; }
+  SpecialTokens special_tokens() const override { return reading_; }
   std::unique_ptr<Encoder> encoder() const override { return std::make_unique<BpeEncoder>(bpe_); }
   std::size_t last_cut(std::string_view text) const override;
   const std::vector<TokenizerFile>& files() const override { return files_; }
@@ -202,9 +188,13 @@ class BpeTokenizer : public Tokenizer {
   }
 
  private:
-  void choose_end(const std::string& wanted, const std::string& configured, const std::string& origin);
+  std::string choose_end(const std::string& wanted, const std::string& configured, const std::string& origin);
+  std::optional<AddedToken> mark_end(BpeDescription& description, const std::string& end_name) const;
+  void write_files(const BpeDescription& description, const std::optional<AddedToken>& marked,
+                   const std::string& end_name);
 
   Bpe bpe_;
+  SpecialTokens reading_;
   std::vector<TokenizerFile> files_;
   std::optional<std::int32_t> end_;
   bool cuttable_ = false;
@@ -222,7 +212,9 @@ std::size_t BpeTokenizer::last_cut(std::string_view text) const {
   return 0;
 }
 
-void BpeTokenizer::choose_end(const std::string& wanted, const std::string& configured, const std::string& origin) {
+// Returns the name of the end-of-text token, if there is one.
+std::string BpeTokenizer::choose_end(const std::string& wanted, const std::string& configured,
+                                     const std::string& origin) {
   const auto id_of = [&](const std::string& name) -> std::optional<std::int32_t> {
     const auto found = std::ranges::find(bpe_.bytes_of, name);
     if (name.empty() || found == bpe_.bytes_of.end()) return std::nullopt;
@@ -239,23 +231,50 @@ void BpeTokenizer::choose_end(const std::string& wanted, const std::string& conf
     if (end_ || !(end_ = id_of(customary))) continue;
     end_name = customary;
   }
-  // The choice travels with the files, for us and for transformers.
+  return end_name;
+}
+
+// transformers takes the end-of-text token for a special one wherever a text spells it out, so it is one for us and in
+// tokenizer.json: returns it if it was not yet.
+std::optional<AddedToken> BpeTokenizer::mark_end(BpeDescription& description, const std::string& end_name) const {
+  if (!end_ ||
+      std::ranges::find(description.added_tokens, end_name, &AddedToken::content) != description.added_tokens.end())
+    return std::nullopt;
+  const bool is_entry =
+      std::ranges::find(description.vocabulary, std::pair(end_name, *end_)) != description.vocabulary.end();
+  if (!is_entry) return std::nullopt;  // a name by its bytes, which tokenizer.json cannot mark
+  return description.added_tokens.emplace_back(AddedToken{*end_, end_name});
+}
+
+// What was chosen travels with the files, for us and for other readers.
+void BpeTokenizer::write_files(const BpeDescription& description, const std::optional<AddedToken>& marked,
+                               const std::string& end_name) {
+  files_ = description.files;
+  const auto json = std::ranges::find(files_, "tokenizer.json", &TokenizerFile::name);
+  if (json == files_.end()) {
+    files_.push_back({"tokenizer.json", bpe_tokenizer_json(description)});
+  } else if (marked) {
+    Json document = parse_json(json->content, json->name);
+    if (!document.value("added_tokens", Json()).is_array()) document["added_tokens"] = Json::array();
+    document["added_tokens"].push_back(added_token_json(marked->id, marked->content));
+    json->content = to_text(document, 1) + "\n";
+  }
   const auto config = std::ranges::find(files_, "tokenizer_config.json", &TokenizerFile::name);
   if (config == files_.end()) {
-    const bool has_json = std::ranges::find(files_, "tokenizer.json", &TokenizerFile::name) != files_.end();
-    files_.push_back({"tokenizer_config.json",
-                      tokenizer_config_json(has_json ? "PreTrainedTokenizerFast" : "GPT2Tokenizer", end_name)});
-  } else if (!wanted.empty() && wanted != configured) {
-    Json document = parse_json(config->content, origin);
-    document["eos_token"] = wanted;
+    files_.push_back({"tokenizer_config.json", tokenizer_config_json(end_name, reading_)});
+  } else if (end_name != description.end_name || reading_ != description.reading) {
+    Json document = parse_json(config->content, config->name);
+    if (end_name != description.end_name) document["eos_token"] = end_name;
+    set_special_tokens(document, reading_);
     config->content = to_text(document, 2) + "\n";
   }
 }
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> bpe_tokenizer(const Path& path, const std::string& end_name) {
-  return std::make_unique<BpeTokenizer>(read_bpe(path), path.string(), end_name);
+std::unique_ptr<Tokenizer> bpe_tokenizer(const Path& path, const std::string& end_name,
+                                         std::optional<SpecialTokens> reading) {
+  return std::make_unique<BpeTokenizer>(read_bpe(path), path.string(), end_name, reading);
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "corpus/added_tokens.hpp"
 #include "corpus/byte_level.hpp"
 #include "corpus/tokenizer_files.hpp"
 #include "corpus/tokenizers.hpp"
@@ -17,37 +18,38 @@ std::string bytes_tokenizer_json(const std::string& end_name) {
   const Json byte_level{
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
   return hf_tokenizer_json(Json::array({added_token_json(end_id, end_name)}), byte_level, byte_level,
-                           Json{{"type", "BPE"},
-                                {"dropout", nullptr},
-                                {"unk_token", nullptr},
-                                {"continuing_subword_prefix", nullptr},
-                                {"end_of_word_suffix", nullptr},
-                                {"fuse_unk", false},
-                                {"byte_fallback", false},
-                                {"ignore_merges", false},
-                                {"vocab", vocabulary},
-                                {"merges", Json::array()}});
+                           bpe_model_json(vocabulary, Json::array()));
 }
 
 class BytesEncoder : public Encoder {
  public:
+  explicit BytesEncoder(const AddedTokens& added) : added_(&added) {}
   void encode(std::string_view text, std::vector<std::int32_t>& ids) override {
-    const std::span bytes(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
-    ids.insert(ids.end(), bytes.begin(), bytes.end());
+    const auto add_bytes = [&](std::string_view plain) {
+      const std::span bytes(reinterpret_cast<const std::uint8_t*>(plain.data()), plain.size());
+      ids.insert(ids.end(), bytes.begin(), bytes.end());
+    };
+    added_->cut(text, add_bytes, [&](std::int32_t id) { ids.push_back(id); });
   }
+
+ private:
+  const AddedTokens* added_;
 };
 
 class BytesTokenizer : public Tokenizer {
  public:
-  explicit BytesTokenizer(const std::string& end_name)
+  BytesTokenizer(const std::string& end_name, SpecialTokens reading)
       : end_name_(end_name),
+        reading_(reading),
+        added_({{end_id, end_name}}, reading),
         files_{{"tokenizer.json", bytes_tokenizer_json(end_name)},
-               {"tokenizer_config.json", tokenizer_config_json("PreTrainedTokenizerFast", end_name)}} {}
+               {"tokenizer_config.json", tokenizer_config_json(end_name, reading)}} {}
   std::string name() const override { return "bytes"; }
   std::int64_t vocabulary() const override { return 257; }
   std::optional<std::int32_t> end_of_text() const override { return end_id; }
-  std::unique_ptr<Encoder> encoder() const override { return std::make_unique<BytesEncoder>(); }
-  std::size_t last_cut(std::string_view text) const override { return text.size(); }
+  SpecialTokens special_tokens() const override { return reading_; }
+  std::unique_ptr<Encoder> encoder() const override { return std::make_unique<BytesEncoder>(added_); }
+  std::size_t last_cut(std::string_view text) const override { return added_.settled(text); }
   const std::vector<TokenizerFile>& files() const override { return files_; }
 
   std::string decode(std::span<const std::int32_t> ids) const override {
@@ -65,13 +67,15 @@ class BytesTokenizer : public Tokenizer {
 
  private:
   std::string end_name_;
+  SpecialTokens reading_;
+  AddedTokens added_;
   std::vector<TokenizerFile> files_;
 };
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> bytes_tokenizer(const std::string& end_name) {
-  return std::make_unique<BytesTokenizer>(end_name);
+std::unique_ptr<Tokenizer> bytes_tokenizer(const std::string& end_name, SpecialTokens reading) {
+  return std::make_unique<BytesTokenizer>(end_name, reading);
 }
 
 }  // namespace lockstep

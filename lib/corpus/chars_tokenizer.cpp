@@ -1,6 +1,7 @@
 #include "base/checked_cast.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "corpus/added_tokens.hpp"
 #include "corpus/tokenizer_files.hpp"
 #include "corpus/tokenizers.hpp"
 #include "corpus/utf8.hpp"
@@ -59,8 +60,14 @@ class Alphabet {
 
 class CharsEncoder : public Encoder {
  public:
-  explicit CharsEncoder(const Alphabet& alphabet) : alphabet_(&alphabet) {}
+  CharsEncoder(const Alphabet& alphabet, const AddedTokens& added) : alphabet_(&alphabet), added_(&added) {}
   void encode(std::string_view text, std::vector<std::int32_t>& ids) override {
+    added_->cut(
+        text, [&](std::string_view plain) { encode_plain(plain, ids); }, [&](std::int32_t id) { ids.push_back(id); });
+  }
+
+ private:
+  void encode_plain(std::string_view text, std::vector<std::int32_t>& ids) {
     for (std::size_t position = 0; position < text.size();) {
       const char32_t character = next_code_point(text, position);
       const std::int32_t id = alphabet_->id_of(character);
@@ -74,25 +81,28 @@ class CharsEncoder : public Encoder {
     }
   }
 
- private:
   const Alphabet* alphabet_;
+  const AddedTokens* added_;
 };
 
 class CharsTokenizer : public Tokenizer {
  public:
-  CharsTokenizer(std::vector<char32_t> characters, const std::string& end_name)
+  CharsTokenizer(std::vector<char32_t> characters, const std::string& end_name, SpecialTokens reading)
       : characters_(std::move(characters)),
         alphabet_(characters_),
         end_name_(end_name),
+        reading_(reading),
+        added_({{count(), end_name}}, reading),
         files_{{"tokenizer.json", chars_tokenizer_json(characters_, end_name)},
-               {"tokenizer_config.json", tokenizer_config_json("PreTrainedTokenizerFast", end_name)}} {}
+               {"tokenizer_config.json", tokenizer_config_json(end_name, reading)}} {}
   std::string name() const override { return "chars"; }
   std::int64_t vocabulary() const override { return count() + (end_name_.empty() ? 0 : 1); }
   std::optional<std::int32_t> end_of_text() const override {
     return end_name_.empty() ? std::nullopt : std::optional(count());
   }
-  std::unique_ptr<Encoder> encoder() const override { return std::make_unique<CharsEncoder>(alphabet_); }
-  std::size_t last_cut(std::string_view text) const override { return text.size(); }
+  SpecialTokens special_tokens() const override { return reading_; }
+  std::unique_ptr<Encoder> encoder() const override { return std::make_unique<CharsEncoder>(alphabet_, added_); }
+  std::size_t last_cut(std::string_view text) const override { return added_.settled(text); }
   const std::vector<TokenizerFile>& files() const override { return files_; }
 
   std::string decode(std::span<const std::int32_t> ids) const override {
@@ -115,14 +125,17 @@ class CharsTokenizer : public Tokenizer {
   std::vector<char32_t> characters_;
   Alphabet alphabet_;
   std::string end_name_;
+  SpecialTokens reading_;
+  AddedTokens added_;
   std::vector<TokenizerFile> files_;
 };
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> chars_tokenizer(std::vector<char32_t> characters, const std::string& end_name) {
+std::unique_ptr<Tokenizer> chars_tokenizer(std::vector<char32_t> characters, const std::string& end_name,
+                                           SpecialTokens reading) {
   invariant(std::ranges::is_sorted(characters, std::ranges::less_equal{}), "characters are sorted and unique");
-  return std::make_unique<CharsTokenizer>(std::move(characters), end_name);
+  return std::make_unique<CharsTokenizer>(std::move(characters), end_name, reading);
 }
 
 }  // namespace lockstep

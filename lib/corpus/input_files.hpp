@@ -18,6 +18,9 @@ struct InputFile {
   TextFormat format = TextFormat::text;
   Compression compression = Compression::none;
   std::uint64_t bytes = 0;  // on disk
+  std::string called = {};  // in messages, where it is not the path
+
+  std::string name() const { return called.empty() ? path.string() : called; }
 };
 
 struct InputFiles {
@@ -25,10 +28,11 @@ struct InputFiles {
   std::vector<std::string> notes;  // what was passed over in folders and globs, for the log
 };
 
-/// The files in the order of the words; within a folder (with all its sub-folders) or a glob sorted by path, bytewise.
-/// Files of other types, and hidden ones, are passed over with a note there; one that is named itself is refused.
-/// Local. Throws Error(input) for a word that names nothing, an unsupported or empty file, and if there is no file at
-/// all.
+/// The files in the order of the words; within a folder (with all its sub-folders, links followed) or a glob sorted by
+/// path, bytewise. What is passed over there has a note: files of other types, hidden and empty ones, links that lead
+/// nowhere or back to a folder above them. Empty files that are named themselves are, too; a file of another type is
+/// refused. Local. Throws Error(input) for a word that names nothing, and if there is no file with text at all;
+/// Error(storage).
 InputFiles find_inputs(const std::vector<std::string>& words);
 
 }  // namespace lockstep

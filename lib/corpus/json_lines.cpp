@@ -5,11 +5,26 @@
 
 #include <simdjson.h>
 
+#include <optional>
+
 namespace lockstep {
 
 namespace {
-constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+
+/// What to type for files that are often taken for JSON lines.
+std::string conversion_of(std::string_view line, const std::string& file) {
+  const std::string_view text = trim(line);
+  if (text.starts_with('['))
+    return fmt::format("for an array of objects, write one object a line: jq -c '.[]' {} > NEW.jsonl", file);
+  if (text == "{") return fmt::format("write one object a line: jq -c . {} > NEW.jsonl", file);
+  if (!text.starts_with('{') && text.find('\t') != std::string_view::npos)
+    return fmt::format(
+        "for text in the first of tab-separated columns: jq -Rc 'split(\"\\t\") | {{text: .[0]}}' {} > NEW.jsonl",
+        file);
+  return "data.malformed: skip leaves such lines out";
 }
+
+}  // namespace
 
 struct JsonLines::State {
   std::string field;
@@ -18,7 +33,7 @@ struct JsonLines::State {
 
   [[noreturn]] void refuse(const TextBlock& block, std::int64_t line, const std::string& reason,
                            std::string hint = {}) const {
-    throw Error(ExitCode::input, fmt::format("{}:{}: {}", block.file->path.string(), line, reason), std::move(hint));
+    throw Error(ExitCode::input, fmt::format("{}:{}: {}", block.file->name(), line, reason), std::move(hint));
   }
 
   [[noreturn]] void refuse_field(const TextBlock& block, std::int64_t line, const simdjson::dom::object& object) const {
@@ -34,10 +49,12 @@ struct JsonLines::State {
     if (const auto error = parser.parse(begin, size, false).get(value)) {
       refuse(block, line,
              error == simdjson::UTF8_ERROR ? "not valid UTF-8"
-                                           : fmt::format("not valid JSON ({})", simdjson::error_message(error)));
+                                           : fmt::format("not valid JSON ({})", simdjson::error_message(error)),
+             conversion_of({begin, size}, block.file->name()));
     }
     simdjson::dom::object object;
-    if (value.get(object) != simdjson::SUCCESS) refuse(block, line, "not a JSON object");
+    if (value.get(object) != simdjson::SUCCESS)
+      refuse(block, line, "not a JSON object", conversion_of({begin, size}, block.file->name()));
     simdjson::dom::element member;
     if (object.at_key(field).get(member) != simdjson::SUCCESS) refuse_field(block, line, object);
     std::string_view text;
@@ -49,15 +66,23 @@ struct JsonLines::State {
 JsonLines::JsonLines(std::string field) : state_(std::make_unique<State>()) { state_->field = std::move(field); }
 JsonLines::~JsonLines() = default;
 
-void JsonLines::for_each(const TextBlock& block, const std::function<void(std::string_view)>& document) {
+void JsonLines::for_each(const TextBlock& block, const std::function<void(std::string_view)>& document,
+                         const std::function<void(const Error&)>& malformed) {
   state_->padded.assign(block.text).append(simdjson::SIMDJSON_PADDING, ' ');
   const std::string_view text = std::string_view(state_->padded).substr(0, block.text.size());
   std::int64_t line = block.first_line;
   for (std::size_t begin = 0; begin < text.size(); ++line) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
-    std::string_view body = text.substr(begin, end - begin);
-    if (line == 1 && body.starts_with(byte_order_mark)) body.remove_prefix(byte_order_mark.size());
-    if (!trim(body).empty()) document(state_->text_of(block, line, body.data(), body.size()));
+    const std::string_view body = text.substr(begin, end - begin);
+    if (!trim(body).empty()) {
+      std::optional<std::string_view> field;
+      try {
+        field = state_->text_of(block, line, body.data(), body.size());
+      } catch (const Error& problem) {
+        malformed(problem);
+      }
+      if (field) document(*field);
+    }
     begin = end + 1;
   }
 }

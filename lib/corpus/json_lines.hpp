@@ -1,6 +1,7 @@
 // Documents of JSON lines: one field of each line's object.
 #pragma once
 
+#include "base/error.hpp"
 #include "corpus/block_reader.hpp"
 
 #include <functional>
@@ -16,9 +17,10 @@ class JsonLines {
   explicit JsonLines(std::string field);
   ~JsonLines();
   /// Calls `document` with the field of every line that is not blank; the text is valid UTF-8 and lives until the call
-  /// returns. Throws Error(input) "FILE:LINE: …" for a line that is not a JSON object, lacks the field, or has another
-  /// type than text there.
-  void for_each(const TextBlock& block, const std::function<void(std::string_view text)>& document);
+  /// returns. For a line that is not a JSON object, lacks the field, or has another type than text there: calls
+  /// `malformed` with Error(input) "FILE:LINE: …", which throws it unless the line is to be skipped.
+  void for_each(const TextBlock& block, const std::function<void(std::string_view text)>& document,
+                const std::function<void(const Error& problem)>& malformed);
 
  private:
   struct State;

@@ -15,10 +15,10 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
 
 Hash128 Tokenizer::hash() const {
   StreamHash hash;
-  hash.add(fmt::format("{} {}\n", name(), end_of_text().value_or(-1)));
+  const char* const reading = special_tokens() == SpecialTokens::text ? " text" : "";
+  hash.add(fmt::format("{} {}{}\n", name(), end_of_text().value_or(-1), reading));
   for (const TokenizerFile& file : files()) {
-    if (file.name == "tokenizer_config.json")
-      continue;  // about use, not about ids; its end-of-text is in the line above
+    if (file.name == "tokenizer_config.json") continue;  // about use; what of it decides ids is in the line above
     hash.add(fmt::format("{} {}\n", file.name, file.content.size()));
     hash.add(file.content);
   }

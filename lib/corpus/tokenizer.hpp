@@ -5,6 +5,7 @@
 
 #include "base/files.hpp"
 #include "base/hash.hpp"
+#include "config/special_tokens.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -37,6 +38,7 @@ class Tokenizer {
   virtual std::string name() const = 0;                         // "bytes", "chars", "bpe"
   virtual std::int64_t vocabulary() const = 0;                  // V: every id is below it
   virtual std::optional<std::int32_t> end_of_text() const = 0;  // the id that joins documents
+  virtual SpecialTokens special_tokens() const = 0;             // how those that a text spells out are read
   virtual std::unique_ptr<Encoder> encoder() const = 0;         // must not outlive the tokenizer
   /// The text of the ids; bytes that are not UTF-8 alone may result from a cut sequence. Throws Error(input) for an id
   /// outside V.
@@ -44,7 +46,8 @@ class Tokenizer {
   /// The largest cut p ≤ text.size() for which encode(text) = encode(text[0, p)) + encode(text[p, end)) whatever
   /// follows `text`; 0 if there is none. Lets one long document be encoded in parts.
   virtual std::size_t last_cut(std::string_view text) const = 0;
-  /// What an export or a dataset carries along. Other readers (transformers) understand these files.
+  /// What an export or a dataset carries along: tokenizer.json, from which the tokenizers library makes the same ids,
+  /// and tokenizer_config.json, which tells transformers how special tokens are read.
   virtual const std::vector<TokenizerFile>& files() const = 0;
 
   /// The ids of one text. For many texts use an encoder.

@@ -4,6 +4,10 @@
 
 namespace lockstep {
 
+namespace {
+constexpr const char* split_key = "split_special_tokens";  // into text, says transformers
+}
+
 std::string hf_tokenizer_json(const Json& added_tokens, const Json& pre_tokenizer, const Json& decoder,
                               const Json& model) {
   const Json document{{"version", "1.0"},
@@ -18,14 +22,37 @@ std::string hf_tokenizer_json(const Json& added_tokens, const Json& pre_tokenize
   return to_text(document, 1) + "\n";
 }
 
+Json bpe_model_json(const Json& vocabulary, const Json& merges) {
+  return Json{{"type", "BPE"},
+              {"dropout", nullptr},
+              {"unk_token", nullptr},
+              {"continuing_subword_prefix", nullptr},
+              {"end_of_word_suffix", nullptr},
+              {"fuse_unk", false},
+              {"byte_fallback", false},
+              {"ignore_merges", false},
+              {"vocab", vocabulary},
+              {"merges", merges}};
+}
+
 Json added_token_json(std::int32_t id, const std::string& content) {
   return Json{{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
               {"rstrip", false}, {"normalized", false}, {"special", true}};
 }
 
-std::string tokenizer_config_json(const std::string& tokenizer_class, const std::string& end_name) {
-  Json document{{"tokenizer_class", tokenizer_class}, {"clean_up_tokenization_spaces", false}};
+void set_special_tokens(Json& config, SpecialTokens reading) {
+  if (special_tokens_in(config) != reading) config[split_key] = reading == SpecialTokens::text;
+}
+
+SpecialTokens special_tokens_in(const Json& config) {
+  const auto found = config.find(split_key);
+  return found != config.end() && *found == true ? SpecialTokens::text : SpecialTokens::special;
+}
+
+std::string tokenizer_config_json(const std::string& end_name, SpecialTokens reading) {
+  Json document{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
   if (!end_name.empty()) document["eos_token"] = end_name;
+  set_special_tokens(document, reading);
   return to_text(document, 2) + "\n";
 }
 

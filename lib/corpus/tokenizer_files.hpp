@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/json_fwd.hpp"
+#include "config/special_tokens.hpp"
 
 #include <array>
 #include <cstdint>
@@ -19,10 +20,17 @@ inline constexpr std::array<std::string_view, 9> tokenizer_file_names{
 std::string hf_tokenizer_json(const Json& added_tokens, const Json& pre_tokenizer, const Json& decoder,
                               const Json& model);
 
+/// The model of a BPE in it.
+Json bpe_model_json(const Json& vocabulary, const Json& merges);
+
 /// A special token as added_tokens lists it.
 Json added_token_json(std::int32_t id, const std::string& content);
 
-/// A tokenizer_config.json; without a special token if `end_name` is empty.
-std::string tokenizer_config_json(const std::string& tokenizer_class, const std::string& end_name);
+/// A tokenizer_config.json for a tokenizer.json; without a special token if `end_name` is empty.
+std::string tokenizer_config_json(const std::string& end_name, SpecialTokens reading);
+/// Says in a tokenizer_config.json how special tokens are read.
+void set_special_tokens(Json& config, SpecialTokens reading);
+/// What it says.
+SpecialTokens special_tokens_in(const Json& config);
 
 }  // namespace lockstep

@@ -13,22 +13,30 @@ namespace lockstep {
 
 constexpr const char* default_end_name = "<|endoftext|>";
 
+// Where a document spells a special token out, its ids are by default those that the tokenizers library gives with the
+// tokenizer's own tokenizer.json, in which the end-of-text token is always marked.
+
 /// 256 ids, one a byte, and end-of-text = 256, shown as `end_name`.
-std::unique_ptr<Tokenizer> bytes_tokenizer(const std::string& end_name = default_end_name);
+std::unique_ptr<Tokenizer> bytes_tokenizer(const std::string& end_name = default_end_name,
+                                           SpecialTokens reading = SpecialTokens::special);
 
 /// One id a character: its rank among `characters`, which are sorted and unique. Unless `end_name` is empty, one more
 /// id joins documents.
-std::unique_ptr<Tokenizer> chars_tokenizer(std::vector<char32_t> characters, const std::string& end_name);
+std::unique_ptr<Tokenizer> chars_tokenizer(std::vector<char32_t> characters, const std::string& end_name,
+                                           SpecialTokens reading = SpecialTokens::special);
 
-/// Byte-level BPE as GPT-2 has it, from a folder with tokenizer.json or with vocab.json and merges.txt, or from such a
-/// tokenizer.json. `end_name` names its end-of-text token; empty: the one of tokenizer_config.json, or a customary one,
-/// or none. Throws Error(input) for a missing or malformed file, Error(usage) that names whatever in it we cannot
-/// honour or find.
-std::unique_ptr<Tokenizer> bpe_tokenizer(const Path& path, const std::string& end_name = {});
+/// Byte-level BPE as GPT-2 has it, from a folder with tokenizer.json or with vocab.json and merges.txt (in which
+/// <|endoftext|> is a special token), or from a file like tokenizer.json. `end_name` names its end-of-text token;
+/// empty: the one of tokenizer_config.json, or a customary one, or none. `reading` absent: as tokenizer_config.json
+/// says. Throws Error(input) for a missing or malformed file, Error(usage) that names whatever in it we cannot honour
+/// or find.
+std::unique_ptr<Tokenizer> bpe_tokenizer(const Path& path, const std::string& end_name = {},
+                                         std::optional<SpecialTokens> reading = {});
 
 /// "bytes", or a path as bpe_tokenizer takes it. "chars" depends on the corpus and is refused here: see
 /// chars_tokenizer.
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& word, const std::string& end_name = {});
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& word, const std::string& end_name = {},
+                                          SpecialTokens reading = SpecialTokens::special);
 
 /// Writes the tokenizer's files into the folder, which is made. Throws Error(storage).
 void save_tokenizer(const Tokenizer& tokenizer, const Path& folder);

@@ -4,6 +4,7 @@
 #include "base/json.hpp"
 #include "base/words.hpp"
 #include "comm/together.hpp"
+#include "data/long_work.hpp"
 
 #include <algorithm>
 #include <array>
@@ -109,8 +110,9 @@ class Counter : public StreamSink {
 /// Writes those shards that are this rank's.
 class Writer : public StreamSink {
  public:
-  Writer(Session& session, const AssembleSettings& settings, const Plans& plans, const std::vector<SpillReader>& spills)
-      : session_(session), settings_(settings), plans_(plans), spills_(spills) {}
+  Writer(const Communicator& world, const AssembleSettings& settings, const Plans& plans,
+         const std::vector<SpillReader>& spills, const std::function<void()>& alive)
+      : world_(world), settings_(settings), plans_(plans), spills_(spills), alive_(alive) {}
 
   void start_document(DataSplit split) override {
     if (ShardWriter* const shard = shard_at(split)) shard->start_document();
@@ -121,6 +123,7 @@ class Writer : public StreamSink {
     advance(split, 1);
   }
   void append(DataSplit split, const TokenSource& source) override {
+    alive_();
     for (std::uint64_t done = 0; done < source.count;) {
       const std::int64_t room = settings_.shard_tokens - position_[index_of(split)] % settings_.shard_tokens;
       const std::uint64_t count = std::min(source.count - done, static_cast<std::uint64_t>(room));
@@ -139,10 +142,8 @@ class Writer : public StreamSink {
     const SplitPlan& plan = plans_[which];
     const std::int64_t number = position_[which] / settings_.shard_tokens;
     const auto before = split == DataSplit::train ? 0 : static_cast<std::int64_t>(plans_[0].shard_documents.size());
-    const Communicator& world = session_.world();
-    if ((before + number) % world.size() != world.rank()) return nullptr;
+    if ((before + number) % world_.size() != world_.rank()) return nullptr;
     if (!open_[which]) {
-      session_.enter(Phase::data);  // restarts the deadline
       const std::int64_t first = number * settings_.shard_tokens;
       file_[which] = fmt::format("{}/tokens-{:05}.h5", name_of(split), number);
       open_[which] = std::make_unique<ShardWriter>(settings_.folder / file_[which], settings_.token_bytes,
@@ -174,10 +175,11 @@ class Writer : public StreamSink {
     }
   }
 
-  Session& session_;
+  const Communicator& world_;
   const AssembleSettings& settings_;
   const Plans& plans_;
   const std::vector<SpillReader>& spills_;
+  const std::function<void()>& alive_;
   std::array<std::int64_t, 2> position_{};
   std::array<std::unique_ptr<ShardWriter>, 2> open_;
   std::array<std::string, 2> file_;
@@ -187,9 +189,9 @@ class Writer : public StreamSink {
 /// Walks the documents in order and lays them out into streams.
 class Streams {
  public:
-  Streams(const TokenizedCorpus& corpus, const std::vector<SpillReader>& spills, const AssembleSettings& settings)
-      : corpus_(corpus), spills_(spills), settings_(settings) {
-    if (settings.validation.by == ValidationSplit::By::hash) choose_text_splits();
+  Streams(const TokenizedCorpus& corpus, const std::vector<SpillReader>& spills, const ValidationSplit& validation)
+      : corpus_(corpus), spills_(spills), validation_(validation) {
+    if (validation.by == ValidationSplit::By::hash) choose_text_splits();
   }
 
   void lay_out(StreamSink& sink) const {
@@ -220,9 +222,9 @@ class Streams {
   }
 
   DataSplit split_of(const Fragment& document) const {
-    if (settings_.validation.by != ValidationSplit::By::hash) return DataSplit::train;  // tail: cut later
-    return static_cast<double>(document.draw >> 11) * 0x1p-53 < settings_.validation.fraction ? DataSplit::validation
-                                                                                              : DataSplit::train;
+    if (validation_.by != ValidationSplit::By::hash) return DataSplit::train;  // tail: cut later
+    return static_cast<double>(document.draw >> 11) * 0x1p-53 < validation_.fraction ? DataSplit::validation
+                                                                                     : DataSplit::train;
   }
 
   // The split of a .txt document is known with its last block.
@@ -240,7 +242,7 @@ class Streams {
 
   const TokenizedCorpus& corpus_;
   const std::vector<SpillReader>& spills_;
-  const AssembleSettings& settings_;
+  ValidationSplit validation_;
   std::vector<DataSplit> text_splits_;  // by block; empty unless documents are split by hash
 };
 
@@ -264,9 +266,50 @@ void require_both_splits(const Plans& plans, const ValidationSplit& validation) 
   if (plans[1].tokens == 0 && validation.by != ValidationSplit::By::none) refuse("validation");
 }
 
+/// What the streams will be, walked without writing, and where the tail begins if it is cut off.
+struct Layouts {
+  ValidationSplit by;
+  Plans plans;
+  std::int64_t cut = 0;
+};
+
 // Where validation begins in a stream of `tokens`.
 std::int64_t tail_cut(std::int64_t tokens, double fraction) {
   return static_cast<std::int64_t>(std::floor(static_cast<double>(tokens) * (1 - fraction)));
+}
+
+void lay_out(const Streams& streams, const Layouts& layouts, StreamSink& sink) {
+  TailCut tail(sink, layouts.cut);
+  streams.lay_out(layouts.by.by == ValidationSplit::By::tail ? static_cast<StreamSink&>(tail) : sink);
+}
+
+Layouts layouts_by(const ValidationSplit& validation, const TokenizedCorpus& corpus,
+                   const std::vector<SpillReader>& spills, const AssembleSettings& settings) {
+  const Streams streams(corpus, spills, validation);
+  Layouts layouts{validation, {}, 0};
+  Counter counter(settings.shard_tokens);
+  streams.lay_out(counter);
+  require_joint(counter.plans, settings);
+  if (validation.by == ValidationSplit::By::tail) {
+    layouts.cut = tail_cut(counter.plans[0].tokens, validation.fraction);
+    counter.plans = {};
+    lay_out(streams, layouts, counter);
+  }
+  layouts.plans = counter.plans;
+  return layouts;
+}
+
+/// As asked for; where nothing was, by hash, or by the tail if that leaves a split empty.
+Layouts choose_layouts(const TokenizedCorpus& corpus, const std::vector<SpillReader>& spills,
+                       const AssembleSettings& settings) {
+  constexpr double fraction = 0.01;
+  const ValidationSplit wanted = settings.validation.value_or(ValidationSplit{ValidationSplit::By::hash, fraction});
+  Layouts layouts = layouts_by(wanted, corpus, spills, settings);
+  const bool lacks_one = layouts.plans[0].tokens == 0 || layouts.plans[1].tokens == 0;
+  if (!settings.validation && lacks_one)
+    layouts = layouts_by({ValidationSplit::By::tail, fraction}, corpus, spills, settings);
+  require_both_splits(layouts.plans, layouts.by);
+  return layouts;
 }
 
 SplitEntry entry_of(const SplitPlan& plan) { return {plan.tokens, plan.documents, plan.text_bytes, {}}; }
@@ -279,7 +322,7 @@ AssembledSplits gather_entries(Communicator& world, const Plans& plans,
     for (const ShardEntry& entry : entries)
       shards.push_back({entry.file, entry.tokens, entry.documents, entry.bytes, to_hex(entry.hash)});
   }
-  AssembledSplits result{entry_of(plans[0]), entry_of(plans[1])};
+  AssembledSplits result{{}, entry_of(plans[0]), entry_of(plans[1])};
   for (const std::string& part : world.all_gather(to_text(shards))) {
     for (const Json& shard : parse_json(part, "shards")) {
       const ShardEntry entry{shard[0], shard[1], shard[2], shard[3], hash_from_hex(shard[4].get<std::string>())};
@@ -296,35 +339,23 @@ AssembledSplits gather_entries(Communicator& world, const Plans& plans,
 
 AssembledSplits assemble(Session& session, const TokenizedCorpus& corpus, const AssembleSettings& settings) {
   Communicator& world = session.world();
-  Plans plans;
+  Layouts layouts;
   std::array<std::vector<ShardEntry>, 2> entries;
-  together(world, "write token shards", [&] {
-    session.enter(Phase::data);
+  long_work_together(session, "write token shards", [&](const std::function<void()>& alive) {
     std::vector<SpillReader> spills;
     for (int rank = 0; rank < world.size(); ++rank)
       spills.emplace_back(settings.spill_folder, rank, settings.token_bytes);
-    const Streams streams(corpus, spills, settings);
-    Counter counter(settings.shard_tokens);
-    streams.lay_out(counter);
-    require_joint(counter.plans, settings);
-    const bool by_tail = settings.validation.by == ValidationSplit::By::tail;
-    const std::int64_t cut = tail_cut(counter.plans[0].tokens, settings.validation.fraction);
-    if (by_tail) {
-      counter.plans = {};
-      TailCut tail(counter, cut);
-      streams.lay_out(tail);
-    }
-    plans = counter.plans;
-    require_both_splits(plans, settings.validation);
+    layouts = choose_layouts(corpus, spills, settings);
     for (const DataSplit split : {DataSplit::train, DataSplit::validation}) {
-      if (plans[index_of(split)].tokens > 0) make_folder(settings.folder / name_of(split));
+      if (layouts.plans[index_of(split)].tokens > 0) make_folder(settings.folder / name_of(split));
     }
-    Writer writer(session, settings, plans, spills);
-    TailCut tail(writer, cut);
-    streams.lay_out(by_tail ? static_cast<StreamSink&>(tail) : writer);
+    Writer writer(world, settings, layouts.plans, spills, alive);
+    lay_out(Streams(corpus, spills, layouts.by), layouts, writer);
     entries = std::move(writer.entries);
   });
-  return gather_entries(world, plans, entries);
+  AssembledSplits splits = gather_entries(world, layouts.plans, entries);
+  splits.by = layouts.by;
+  return splits;
 }
 
 }  // namespace lockstep

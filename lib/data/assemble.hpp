@@ -16,19 +16,20 @@ namespace lockstep {
 struct AssembleSettings {
   Path folder;  // of the dataset; its splits' folders are made here
   Path spill_folder;
-  ValidationSplit validation;
-  std::optional<std::int32_t> end_of_text;  // joins documents
+  std::optional<ValidationSplit> validation;  // absent: hash:0.01, or tail:0.01 where that leaves a split empty
+  std::optional<std::int32_t> end_of_text;    // joins documents
   std::int64_t shard_tokens = 0;
   int token_bytes = 2;
 };
 
 struct AssembledSplits {
+  ValidationSplit by;  // as it was made
   SplitEntry train;
   SplitEntry validation;
 };
 
-/// Collective over the session's world. Throws Error(input) if a split that was asked for would be empty, or if there
-/// are several documents and no token to join them; Error(storage).
+/// Collective over the session's world. Ends with Error(verdict) on a request to stop. Throws Error(input) if a split
+/// that was asked for would be empty, or if there are several documents and no token to join them; Error(storage).
 AssembledSplits assemble(Session& session, const TokenizedCorpus& corpus, const AssembleSettings& settings);
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 // every world-th of them. Ranks agree after each round, so that a failure anywhere ends the pass everywhere soon.
 #pragma once
 
+#include "base/error.hpp"
 #include "comm/session.hpp"
 #include "comm/together.hpp"
 #include "corpus/block_reader.hpp"
@@ -24,10 +25,17 @@ struct BlockPass {
   std::function<void(std::uint64_t bytes)> progress;  // bytes of the input files that were read
 };
 
-/// Calls `consume` with the results of this rank's blocks in their order. Collective over the session's world.
+/// Throws Error(verdict) once this process was asked to stop. Local.
+inline void end_if_stopped(const Session& session) {
+  if (session.stop_level() != StopLevel::none) fail(ExitCode::verdict, "stopped on request: nothing is written");
+}
+
+/// Calls `consume` with the results of this rank's blocks in their order; returns the names of files that hold no text.
+/// Ends with Error(verdict) on a request to stop. Collective over the session's world.
 template <class Result>
-void for_own_blocks(const BlockPass& pass, const typename OrderedWork<TextBlock, Result>::MakeWork& make_work,
-                    const std::function<void(Result&&)>& consume) {
+std::vector<std::string> for_own_blocks(const BlockPass& pass,
+                                        const typename OrderedWork<TextBlock, Result>::MakeWork& make_work,
+                                        const std::function<void(Result&&)>& consume) {
   constexpr std::int64_t blocks_a_round = 256;  // of each rank
   Communicator& world = pass.session.world();
   const std::size_t most_pending = 2 * static_cast<std::size_t>(pass.threads) + 2;
@@ -37,6 +45,7 @@ void for_own_blocks(const BlockPass& pass, const typename OrderedWork<TextBlock,
   const auto round = [&] {
     pass.session.enter(Phase::data);
     for (std::int64_t i = 0; more && i < blocks_a_round * world.size(); ++i) {
+      end_if_stopped(pass.session);
       TextBlock block;
       more = reader.next(block);
       if (more && block.index % world.size() == world.rank()) work.give(std::move(block));
@@ -46,6 +55,7 @@ void for_own_blocks(const BlockPass& pass, const typename OrderedWork<TextBlock,
     while (work.pending() > 0) consume(work.take());
   };
   while (more) together(world, pass.what, round);
+  return reader.empty_files();
 }
 
 }  // namespace lockstep

@@ -124,6 +124,14 @@ StepBatch TrainingDataLoader::make_step(std::int64_t step, DataPosition position
   return result;
 }
 
+void TrainingDataLoader::declare_use(DataPosition position, ShardVerifier& verifier) const {
+  if (verifier.uses_all(*stream_)) return;
+  for (std::int64_t sample = 0; sample < settings_.global_batch; ++sample) {
+    const std::int64_t begin = windows_.begin(order_.window_at(order_.advance(position, sample)));
+    verifier.use(*stream_, begin, begin + windows_.length() + 1);
+  }
+}
+
 EvaluationDataLoader::EvaluationDataLoader(const TokenStream& stream, const DataLoaderSettings& settings,
                                            std::optional<std::int64_t> global_batches)
     : stream_(&stream), settings_(checked(settings)) {

@@ -5,6 +5,7 @@
 
 #include "data/batch.hpp"
 #include "data/sample_order.hpp"
+#include "data/shard_verifier.hpp"
 #include "program/batch_plan.hpp"
 #include "store/token_shards.hpp"
 
@@ -40,6 +41,8 @@ class TrainingDataLoader {
   /// This rank's part of the step whose first sample is at `position`. Every rank gets accumulation() micro-batches of
   /// at most micro_batch samples; where its samples run out, batches of one sample in which no label counts.
   StepBatch make_step(std::int64_t step, DataPosition position) const;
+  /// Tells the verifier which shards the step at `position` reads, those of all ranks.
+  void declare_use(DataPosition position, ShardVerifier& verifier) const;
   /// The position of the step after it.
   DataPosition next(DataPosition position) const { return order_.advance(position, settings_.global_batch); }
 

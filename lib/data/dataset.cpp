@@ -6,8 +6,13 @@
 
 #include <set>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
+
+namespace {
+constexpr const char* manifest_name = "DATASET.json";
+}
 
 TokenStream Dataset::open(DataSplit split) const {
   if (manifest.of(split).tokens == 0) {
@@ -28,7 +33,7 @@ std::unique_ptr<Tokenizer> Dataset::tokenizer() const {
 
 OutputKind dataset_output() {
   const auto files = [](const Path& folder) {
-    std::set<Path> written{"DATASET.json"};
+    std::set<Path> written{manifest_name};
     for (const std::string_view name : tokenizer_file_names) written.insert(Path("tokenizer") / name);
     const DatasetManifest manifest = read_dataset_manifest(folder);
     for (const DataSplit split : {DataSplit::train, DataSplit::validation}) {
@@ -36,21 +41,49 @@ OutputKind dataset_output() {
     }
     return written;
   };
-  return {.name = "dataset", .marker = "DATASET.json", .files = files};
+  return {.name = "dataset", .marker = manifest_name, .files = files};
 }
 
-Dataset open_dataset(const Path& folder, const std::string& command) {
+namespace {
+
+bool is_dataset(const Path& folder) { return is_there(folder / manifest_name); }
+
+[[noreturn]] void refuse(const Path& folder) {
+  const auto refuse_for = [](const Path& named, const std::string& what, const Path& meant) {
+    throw Error(ExitCode::input, fmt::format("{} is {}", named.string(), what),
+                fmt::format("name the dataset itself: {}", meant.string()));
+  };
+  const Path clean = folder.has_filename() ? folder : folder.parent_path();  // without the slash at its end
+  const Path above = clean.has_parent_path() ? clean.parent_path() : Path(".");
+  if (clean.filename() == manifest_name && is_dataset(above)) refuse_for(clean, "a file of a dataset", above);
+  if (is_dataset(above)) refuse_for(clean, "a part of a dataset", above);
+  std::vector<Path> below;
+  if (is_folder(folder)) {
+    for (const Path& entry : list_folder(folder)) {
+      if (!entry.filename().string().starts_with('.') && is_folder(entry) && is_dataset(entry)) below.push_back(entry);
+    }
+  }
+  if (!below.empty()) {
+    refuse_for(
+        clean,
+        below.size() == 1 ? "a folder with a dataset in it" : fmt::format("a folder of {} datasets", below.size()),
+        below.front());
+  }
+  throw Error(ExitCode::input, fmt::format("no prepared dataset at {}", folder.string()),
+              fmt::format("make it with: prepare-data INPUT… --output {} --data.tokenizer bytes|chars|TOKENIZER",
+                          folder.string()));
+}
+
+}  // namespace
+
+Dataset open_dataset(const Path& folder) {
   if (const auto earlier = moved_away_from(folder)) {
     throw Error(
         ExitCode::input,
         fmt::format("no prepared dataset at {}: prepare-data was killed while it replaced it", folder.string()),
         fmt::format("start prepare-data again, or bring it back with: mv {} {}", earlier->string(), folder.string()));
   }
-  if (!is_there(folder / "DATASET.json")) {
-    throw Error(ExitCode::input, fmt::format("no prepared dataset at {}", folder.string()),
-                "make it with: " +
-                    (command.empty() ? fmt::format("prepare-data TEXT… --output {}", folder.string()) : command));
-  }
+  if (!is_dataset(folder)) refuse(folder);
   return {folder, read_dataset_manifest(folder)};
 }
 

@@ -25,8 +25,8 @@ struct Dataset {
 /// What prepare-data makes, and what may be replaced by it.
 OutputKind dataset_output();
 
-/// Local. Where `folder` holds no dataset: Error(input) whose hint is the command that makes it: `command`, or a
-/// general one if empty (data/prepare.hpp renders one).
-Dataset open_dataset(const Path& folder, const std::string& command = {});
+/// Local. Where `folder` holds no dataset: Error(input) whose hint is what to name instead, or the command that makes
+/// one.
+Dataset open_dataset(const Path& folder);
 
 }  // namespace lockstep

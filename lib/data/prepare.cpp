@@ -12,26 +12,34 @@
 #include "data/assemble.hpp"
 #include "data/dataset.hpp"
 #include "data/tokenize.hpp"
+#include "data/verify_dataset.hpp"
 #include "report/progress.hpp"
 #include "report/table.hpp"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <thread>
 
 namespace lockstep {
 
 namespace {
 
+constexpr const char* standard_input = "-";
+
 // The files as rank 0 sees them, so that no rank works on another list. Collective.
 InputFiles agreed_inputs(Communicator& world, const std::vector<std::string>& words) {
+  if (words == std::vector<std::string>{standard_input}) return {};  // read when there is a place for it
   const std::string told = rank0_tells(world, "find the input", [&] {
     const InputFiles inputs = find_inputs(words);
     Json files = Json::array();
@@ -49,6 +57,26 @@ InputFiles agreed_inputs(Communicator& world, const std::vector<std::string>& wo
   }
   inputs.notes = json["notes"].get<std::vector<std::string>>();
   return inputs;
+}
+
+// Copies what `from` has for now: for some seconds, or some megabytes. True at the end.
+bool copy_some(int from, const FileDescriptor& to, std::uint64_t& bytes, const Path& path) {
+  constexpr double most_s = 2;
+  constexpr std::uint64_t most_bytes = std::uint64_t{64} << 20;
+  const double start_s = monotonic_seconds();
+  const std::uint64_t start = bytes;
+  std::vector<std::byte> buffer(std::size_t{1} << 20);
+  while (monotonic_seconds() - start_s < most_s && bytes - start < most_bytes) {
+    pollfd ready{from, POLLIN, 0};
+    if (::poll(&ready, 1, 500) <= 0) continue;
+    const ssize_t got = ::read(from, buffer.data(), buffer.size());
+    if (got == 0) return true;
+    if (got < 0 && errno != EINTR && errno != EAGAIN) fail_errno("read", "standard input");
+    if (got < 0) continue;
+    write_at(to, std::span(buffer).first(static_cast<std::size_t>(got)), bytes, path);
+    bytes += static_cast<std::uint64_t>(got);
+  }
+  return false;
 }
 
 // Cores that this rank may use: those it is bound to, or its part of the machine's. Collective.
@@ -75,8 +103,6 @@ class Preparation {
         inputs_(agreed_inputs(world_, config.inputs)) {
     threads_ =
         config.threads ? checked_cast<int>(*config.threads, "threads", ExitCode::usage) : default_threads(world_);
-    total_bytes_ = std::accumulate(inputs_.files.begin(), inputs_.files.end(), std::uint64_t{0},
-                                   [](std::uint64_t sum, const InputFile& file) { return sum + file.bytes; });
     if (is_root()) {
       for (const std::string& note : inputs_.notes) output_.log().info("{}", note);
     }
@@ -84,9 +110,12 @@ class Preparation {
 
   void plan_only() {
     if (!is_root()) return;
-    output_.print(fmt::format("would prepare {} from {} of {} with the tokenizer {}, validation {}, on {} of {}\n",
-                              config_.output, counted(std::ssize(inputs_.files), "file"), human_bytes(total_bytes_),
-                              config_.data.tokenizer.text(), config_.data.validation.text(),
+    const std::string from = inputs_.files.empty() ? "standard input"
+                                                   : fmt::format("{} of {}", counted(std::ssize(inputs_.files), "file"),
+                                                                 human_bytes(total_bytes()));
+    output_.print(fmt::format("would prepare {} from {} with the tokenizer {}, validation {}, on {} of {}\n",
+                              config_.output, from, config_.data.tokenizer.text(),
+                              config_.data.validation ? config_.data.validation->text() : "hash:0.01 or tail:0.01",
                               counted(world_.size(), "rank"), counted(threads_, "thread")));
   }
 
@@ -102,6 +131,7 @@ class Preparation {
                    "folders of the output");
     staging_ = paths[0].get<std::string>();
     spill_ = paths[1].get<std::string>();
+    if (inputs_.files.empty()) read_standard_input();
     make_tokenizer();
     write_tokens();
     together(world_, "complete the dataset", [&] {
@@ -121,10 +151,39 @@ class Preparation {
     return output;
   }
 
+  std::uint64_t total_bytes() const {
+    return std::accumulate(inputs_.files.begin(), inputs_.files.end(), std::uint64_t{0},
+                           [](std::uint64_t sum, const InputFile& file) { return sum + file.bytes; });
+  }
+
+  // To a file that all ranks can read, as often as they need. The ranks meet every few seconds: waiting for a slow
+  // writer is no failure.
+  void read_standard_input() {
+    const bool is_text = config_.format == InputFormat::txt;
+    const Path path = spill_ / (is_text ? "standard-input.txt" : "standard-input.jsonl");
+    FileDescriptor file;
+    std::uint64_t bytes = 0;
+    for (bool more = true; more;) {
+      bool ended = true;
+      session_.enter(Phase::data);
+      together(world_, "read standard input", [&] {
+        end_if_stopped(session_);
+        if (!is_root()) return;
+        if (file.get() < 0) file = open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC);
+        ended = copy_some(STDIN_FILENO, file, bytes, path);
+        if (ended && bytes == 0) fail(ExitCode::input, "standard input is empty");
+      });
+      more = world_.all_reduce(std::int64_t{ended ? 0 : 1}, Reduce::sum) > 0;
+    }
+    bytes = static_cast<std::uint64_t>(world_.all_reduce(static_cast<std::int64_t>(bytes), Reduce::max));
+    inputs_.files.push_back(
+        {path, is_text ? TextFormat::text : TextFormat::json_lines, Compression::none, bytes, "standard input"});
+  }
+
   BlockPass pass(const std::string& what, LastCut last_cut, std::unique_ptr<Progress>& progress) {
     const Progress::Style style = is_root() ? progress_style(output_.common().progress, 2) : Progress::Style::none;
     progress = std::make_unique<Progress>(output_.log(),
-                                          Progress::Settings{what, "bytes", static_cast<double>(total_bytes_), style});
+                                          Progress::Settings{what, "bytes", static_cast<double>(total_bytes()), style});
     return {session_, inputs_.files,
             what,     std::move(last_cut),
             threads_, [&progress](std::uint64_t bytes) { progress->update(static_cast<double>(bytes)); }};
@@ -134,14 +193,21 @@ class Preparation {
     const TokenizerChoice& choice = config_.data.tokenizer;
     const std::string end_name = config_.data.end_of_text.value_or("");
     if (choice.kind != TokenizerChoice::Kind::chars) {
-      together(world_, "load the tokenizer", [&] { tokenizer_ = lockstep::make_tokenizer(choice.text(), end_name); });
+      together(world_, "load the tokenizer",
+               [&] { tokenizer_ = lockstep::make_tokenizer(choice.text(), end_name, config_.data.special_tokens); });
       return;
     }
     std::unique_ptr<Progress> progress;
-    const CorpusCharacters found = scan_characters(
-        pass("find characters", [](std::string_view text) { return text.size(); }, progress), config_.data.text_field);
+    const CorpusCharacters found =
+        scan_characters(pass(
+                            "find characters", [](std::string_view text) { return text.size(); }, progress),
+                        config_.data.text_field, config_.data.malformed);
     const bool joins = found.documents > 1 || !end_name.empty();
-    tokenizer_ = chars_tokenizer(found.characters, !joins ? "" : end_name.empty() ? default_end_name : end_name);
+    tokenizer_ = chars_tokenizer(found.characters,
+                                 !joins             ? ""
+                                 : end_name.empty() ? default_end_name
+                                                    : end_name,
+                                 config_.data.special_tokens);
   }
 
   void write_tokens() {
@@ -149,23 +215,45 @@ class Preparation {
     manifest_.tokenizer_hash = tokenizer_->hash();
     manifest_.vocabulary = tokenizer_->vocabulary();
     manifest_.end_of_text = tokenizer_->end_of_text();
+    manifest_.special_tokens = tokenizer_->special_tokens();
     manifest_.shard_tokens = config_.data.shard_tokens;
-    manifest_.options = to_text({{"text_field", config_.data.text_field},
-                                 {"validation", config_.data.validation.text()},
-                                 {"seed", config_.data.seed}});
     std::unique_ptr<Progress> progress;
     const BlockPass tokenizing =
         pass("tokenize", [&](std::string_view text) { return tokenizer_->last_cut(text); }, progress);
-    const TokenizedCorpus corpus = tokenize(
-        tokenizing, *tokenizer_, {config_.data.text_field, config_.data.seed, spill_, manifest_.token_bytes()});
-    progress->finish(static_cast<double>(total_bytes_));
-    if (corpus.empty_documents > 0 && is_root())
-      output_.log().warning("left out {} empty documents", corpus.empty_documents);
+    const TokenizedCorpus corpus =
+        tokenize(tokenizing, *tokenizer_,
+                 {config_.data.text_field, config_.data.seed, config_.data.malformed, spill_, manifest_.token_bytes()});
+    progress->finish(static_cast<double>(total_bytes()));
+    if (is_root()) tell_left_out(corpus);
     AssembledSplits splits = assemble(session_, corpus,
                                       {staging_, spill_, config_.data.validation, manifest_.end_of_text,
                                        manifest_.shard_tokens, manifest_.token_bytes()});
     manifest_.train = std::move(splits.train);
     manifest_.validation = std::move(splits.validation);
+    manifest_.options = to_text({{"text_field", config_.data.text_field},
+                                 {"validation", splits.by.text()},
+                                 {"malformed", config_.data.malformed == OnMalformed::skip ? "skip" : "stop"},
+                                 {"seed", config_.data.seed}});
+    manifest_.inputs = to_text(description_of_inputs(corpus));
+    if (!config_.data.validation && splits.by.by == ValidationSplit::By::tail && is_root())
+      output_.log().info("validation is {}: hash:0.01 would leave a split empty", splits.by.text());
+  }
+
+  void tell_left_out(const TokenizedCorpus& corpus) {
+    Log& log = output_.log();
+    if (corpus.empty_documents > 0) log.warning("left out {} empty documents", corpus.empty_documents);
+    for (const std::string& file : corpus.empty_files) log.warning("{} is empty: its data holds nothing", file);
+    if (corpus.malformed_documents == 0) return;
+    log.warning("left out {}, first:\n  {}", counted(corpus.malformed_documents, "malformed document"),
+                join(corpus.malformed_places, "\n  "));
+  }
+
+  Json description_of_inputs(const TokenizedCorpus& corpus) const {
+    Json files = Json::array();
+    for (const InputFile& file : inputs_.files) files.push_back({{"file", file.name()}, {"bytes", file.bytes}});
+    return {{"files", files},
+            {"empty_documents", corpus.empty_documents},
+            {"malformed_documents", corpus.malformed_documents}};
   }
 
   void complete(OutputFolder& output) {
@@ -225,27 +313,19 @@ class Preparation {
   Output& output_;
   InputFiles inputs_;
   int threads_ = 1;
-  std::uint64_t total_bytes_ = 0;
   Path staging_;  // becomes the dataset
   Path spill_;
   std::unique_ptr<Tokenizer> tokenizer_;
   DatasetManifest manifest_;
 };
 
-// In quotes where a shell would read something else.
-std::string quoted(const std::string& word) {
-  const bool plain = !word.empty() && word.find_first_not_of(
-                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%") ==
-                                          std::string::npos;
-  if (plain) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
-  return text + "'";
-}
-
 }  // namespace
 
 int prepare_data(const PrepareConfig& config, Session& session, Output& output) {
+  const Path folder = config.verify.value_or(config.output);
+  session.configure({.watchdog_s = config.watchdog.value, .folder = absolute_path(folder).parent_path()});
+  session.accept_stop_signals();
+  if (config.verify) return verify_dataset(*config.verify, session, output);
   Preparation preparation(config, session, output);
   if (output.common().dry_run) {
     preparation.plan_only();
@@ -253,26 +333,6 @@ int prepare_data(const PrepareConfig& config, Session& session, Output& output) 
     preparation.run();
   }
   return static_cast<int>(ExitCode::done);
-}
-
-std::string prepare_command(const PrepareConfig& config) {
-  const PrepareConfig usual;
-  std::vector<std::string> words{"prepare-data"};
-  for (const std::string& input : config.inputs) words.push_back(quoted(input));
-  const auto option = [&](const std::string& name, const std::string& value) {
-    words.insert(words.end(), {"--" + name, quoted(value)});
-  };
-  option("output", config.output);
-  const auto where_other = [&](const std::string& name, const std::string& value, const std::string& default_value) {
-    if (value != default_value) option(name, value);
-  };
-  where_other("data.tokenizer", config.data.tokenizer.text(), usual.data.tokenizer.text());
-  where_other("data.text_field", config.data.text_field, usual.data.text_field);
-  where_other("data.validation", config.data.validation.text(), usual.data.validation.text());
-  where_other("data.shard_tokens", std::to_string(config.data.shard_tokens), std::to_string(usual.data.shard_tokens));
-  where_other("data.end_of_text", config.data.end_of_text.value_or(""), usual.data.end_of_text.value_or(""));
-  where_other("data.seed", std::to_string(config.data.seed), std::to_string(usual.data.seed));
-  return join(words, " ");
 }
 
 }  // namespace lockstep

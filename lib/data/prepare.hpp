@@ -6,16 +6,11 @@
 #include "comm/session.hpp"
 #include "config/prepare_config.hpp"
 
-#include <string>
-
 namespace lockstep {
 
 /// Prepares config.output and prints a summary on rank 0. Either the whole dataset is there afterwards, or nothing of
 /// it. Collective over the session's world. Throws Error(input) naming file and line for text that cannot be used,
-/// Error(usage), Error(storage).
+/// Error(usage), Error(storage), Error(verdict) after a request to stop. With config.verify: verify_dataset.
 int prepare_data(const PrepareConfig& config, Session& session, Output& output);
-
-/// The command line that prepares what `config` says, for hints. Local.
-std::string prepare_command(const PrepareConfig& config);
 
 }  // namespace lockstep

@@ -30,6 +30,7 @@ struct TokenizedBlock {
   bool whole_documents = false;  // else a part of a .txt document:
   bool begins_document = false;
   bool ends_document = false;
+  bool malformed = false;  // the document is to be left out
 };
 
 class SpillWriter {

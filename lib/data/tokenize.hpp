@@ -2,6 +2,7 @@
 // data/assemble.hpp.
 #pragma once
 
+#include "config/prepare_config.hpp"
 #include "corpus/tokenizer.hpp"
 #include "data/block_pass.hpp"
 #include "data/token_spill.hpp"
@@ -17,22 +18,26 @@ struct CorpusCharacters {
   std::vector<char32_t> characters;  // sorted
   std::int64_t documents = 0;
 };
-CorpusCharacters scan_characters(const BlockPass& pass, const std::string& text_field);
+CorpusCharacters scan_characters(const BlockPass& pass, const std::string& text_field, OnMalformed malformed);
 
 struct TokenizedCorpus {
   std::vector<TokenizedBlock> blocks;  // of all ranks, in the order of the corpus
-  std::int64_t empty_documents = 0;    // left out
+  std::int64_t empty_documents = 0;    // left out, as what follows
+  std::int64_t malformed_documents = 0;
+  std::vector<std::string> malformed_places;  // "FILE:LINE: …" of the first ones
+  std::vector<std::string> empty_files;
 };
 
 struct TokenizeSettings {
   std::string text_field;  // of JSON lines
   std::int64_t seed = 0;   // of Fragment::draw
+  OnMalformed malformed = OnMalformed::stop;
   Path spill_folder;
   int token_bytes = 2;
 };
 
-/// Collective over the session's world. Throws Error(input) for text that cannot be read, Error(storage) for spills
-/// that cannot be written.
+/// Collective over the session's world. Throws Error(input) for text that cannot be read unless it is to be skipped,
+/// Error(storage) for spills that cannot be written.
 TokenizedCorpus tokenize(const BlockPass& pass, const Tokenizer& tokenizer, const TokenizeSettings& settings);
 
 }  // namespace lockstep

@@ -8,15 +8,14 @@ namespace lockstep {
 
 namespace {
 
-void require_match(const NamePattern& pattern, const std::vector<Parameter*>& parameters, std::string_view option) {
-  const auto matches = [&](const Parameter* p) { return pattern.matches(p->name()); };
-  if (std::any_of(parameters.begin(), parameters.end(), matches)) return;
-  const std::string example =
-      parameters.empty() ? std::string() : fmt::format("; the first is '{}'", parameters.front()->name());
-  throw Error(ExitCode::usage,
-              fmt::format("{}: pattern '{}' matches none of the model's {} parameters", option, pattern.text(),
-                          parameters.size()),
-              fmt::format("patterns are searched for in Hugging Face names{}", example));
+void require_match(const NamePattern& pattern, const std::vector<std::string>& names, std::string_view option) {
+  const auto matches = [&](const std::string& name) { return pattern.matches(name); };
+  if (std::any_of(names.begin(), names.end(), matches)) return;
+  const std::string example = names.empty() ? std::string() : fmt::format("; the first is '{}'", names.front());
+  throw Error(
+      ExitCode::usage,
+      fmt::format("{}: pattern '{}' matches none of the model's {} parameters", option, pattern.text(), names.size()),
+      fmt::format("patterns are searched for in Hugging Face names{}", example));
 }
 
 double own_decay(const Parameter& parameter, const OptimizerOptions& options) {
@@ -27,10 +26,23 @@ double own_decay(const Parameter& parameter, const OptimizerOptions& options) {
 
 }  // namespace
 
+std::vector<std::string> check_groups(const std::vector<std::string>& names, const OptimizerOptions& options) {
+  for (const OptimizerGroup& group : options.groups) require_match(group.match, names, "optimizer.groups");
+  for (const NamePattern& pattern : options.decay_exclude) require_match(pattern, names, "optimizer.decay_exclude");
+  std::vector<std::string> left = names;
+  std::vector<std::string> notes;
+  for (const OptimizerGroup& group : options.groups) {
+    if (std::erase_if(left, [&](const std::string& name) { return group.match.matches(name); }) == 0)
+      notes.push_back(
+          fmt::format("optimizer.groups: '{}' has no effect: earlier groups take all its tensors", group.match.text()));
+  }
+  return notes;
+}
+
 std::vector<ParameterSettings> settings_of(const std::vector<Parameter*>& parameters, const OptimizerOptions& options) {
-  for (const OptimizerGroup& group : options.groups) require_match(group.match, parameters, "optimizer.groups");
-  for (const NamePattern& pattern : options.decay_exclude)
-    require_match(pattern, parameters, "optimizer.decay_exclude");
+  std::vector<std::string> names;
+  for (const Parameter* parameter : parameters) names.push_back(parameter->name());
+  check_groups(names, options);
   std::vector<ParameterSettings> settings;
   for (const Parameter* parameter : parameters) {
     const auto group = std::find_if(options.groups.begin(), options.groups.end(),

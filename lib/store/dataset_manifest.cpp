@@ -47,8 +47,10 @@ Json without_hash(const DatasetManifest& manifest) {
            {{"name", manifest.tokenizer},
             {"hash", to_hex(manifest.tokenizer_hash)},
             {"vocabulary", manifest.vocabulary},
-            {"end_of_text", end}}},
+            {"end_of_text", end},
+            {"special_tokens", manifest.special_tokens == SpecialTokens::text ? "text" : "special"}}},
           {"options", parse_json(manifest.options, "options")},
+          {"inputs", parse_json(manifest.inputs, "inputs")},
           {"token_bytes", manifest.token_bytes()},
           {"shard_tokens", manifest.shard_tokens},
           {"splits", {{"train", to_json(manifest.train)}, {"validation", to_json(manifest.validation)}}}};
@@ -92,7 +94,9 @@ DatasetManifest manifest_from(const Json& document) {
   manifest.vocabulary = integer_from<std::int64_t>(tokenizer.at("vocabulary"));
   if (!tokenizer.at("end_of_text").is_null())
     manifest.end_of_text = integer_from<std::int32_t>(tokenizer.at("end_of_text"));
+  if (tokenizer.value("special_tokens", "special") == "text") manifest.special_tokens = SpecialTokens::text;
   manifest.options = to_text(document.at("options"));
+  manifest.inputs = to_text(document.value("inputs", Json()));
   manifest.shard_tokens = integer_from<std::int64_t>(document.at("shard_tokens"));
   manifest.train = split_from(document.at("splits").at("train"));
   manifest.validation = split_from(document.at("splits").at("validation"));

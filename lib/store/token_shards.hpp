@@ -7,8 +7,10 @@
 #include "base/files.hpp"
 #include "base/hash.hpp"
 #include "base/json_fwd.hpp"
+#include "config/special_tokens.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -43,8 +45,10 @@ struct DatasetManifest {
   Hash128 tokenizer_hash;
   std::int64_t vocabulary = 0;
   std::optional<std::int32_t> end_of_text;
-  std::int64_t shard_tokens = 0;  // of every shard of a split but the last
-  std::string options;            // JSON text of what made it, for people and for look-up
+  SpecialTokens special_tokens = SpecialTokens::special;  // how those that documents spell out were read
+  std::int64_t shard_tokens = 0;                          // of every shard of a split but the last
+  std::string options;                                    // JSON text of what made it, for people and for look-up
+  std::string inputs = "null";                            // JSON text of what it was made from, likewise
   SplitEntry train;
   SplitEntry validation;
 
@@ -56,6 +60,10 @@ struct DatasetManifest {
 std::string to_text(const DatasetManifest& manifest);
 /// Throws Error(input) if FOLDER/DATASET.json is absent, malformed, of another version or damaged.
 DatasetManifest read_dataset_manifest(const Path& folder);
+
+/// Checks one shard as a whole: size, datasets and hash. Throws Error(input) naming the file and what is wrong,
+/// Error(storage).
+void verify_shard_file(const Path& folder, const DatasetManifest& manifest, const ShardEntry& shard);
 
 /// A contiguous run of tokens in a mapped shard.
 using TokenRun = std::variant<std::span<const std::uint16_t>, std::span<const std::uint32_t>>;
@@ -79,8 +87,11 @@ class TokenStream {
   void copy(std::int64_t begin, std::span<std::int32_t> out) const;
   /// Stream positions in [begin, end) at which a document starts, ascending.
   std::vector<std::int64_t> document_starts(std::int64_t begin, std::int64_t end) const;
-  /// Reads every byte and compares the hashes of the manifest. Throws Error(input) naming the first damaged file.
-  void verify_hashes() const;
+  std::int64_t shards() const;
+  std::int64_t shard_at(std::int64_t position) const;  // the number of the shard that holds the token
+  /// Reads every byte of a shard's file and compares its hash; ends early once `given_up` says so. Throws Error(input)
+  /// naming a damaged file, Error(storage).
+  void verify_shard(std::int64_t shard, const std::function<bool()>& given_up = {}) const;
 
  private:
   struct State;

@@ -51,6 +51,7 @@ LoopEnd TrainingLoop::run() {
     if (stopping) return LoopEnd::stopped_saved;
     if (now.step % parts_.config.log.every == 0) tell_holdings();
   }
+  parts_.verifier.settle(parts_.session);  // no checkpoint, and no end, rests on data that is not verified
   callbacks_.report(view());
   return LoopEnd::finished;
 }
@@ -69,6 +70,8 @@ StepOutcome TrainingLoop::step() {
   std::exception_ptr failure;  // of this rank: the heartbeat makes it that of all
   try {
     const ProfiledScope scope(profile, "data");
+    loader_.declare_use(now.position, parts_.verifier);
+    parts_.verifier.check();
     if (now.step + 1 < parts_.config.train.max_steps) next = loader_.make_step(now.step + 1, next_position);
   } catch (...) {
     failure = std::current_exception();
@@ -134,6 +137,7 @@ void TrainingLoop::evaluate() {
   const double start_s = monotonic_seconds();
   if (parts_.plan.validation) {
     parts_.session.enter(Phase::evaluation, now.step);
+    parts_.verifier.use(*parts_.plan.validation, 0, parts_.plan.validation->tokens());
     forget_incomparable_best();
     const EvalRecord record = lockstep::evaluate(parts_.engine, parts_.config, parts_.plan, parts_.session, now);
     now.eval_loss = std::isfinite(record.loss) ? std::optional(record.loss) : std::nullopt;
@@ -169,6 +173,7 @@ void TrainingLoop::save(AfterSave after) {
   const TrainState& now = parts_.train_state;
   if (saved_step_ == now.step) return;
   const ProfiledScope scope(profile_of(now.step), "save");
+  parts_.verifier.settle(parts_.session);
   const double start_s = monotonic_seconds();
   std::optional<SaveReport> report;
   try {

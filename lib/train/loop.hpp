@@ -7,6 +7,7 @@
 #include "comm/stop.hpp"
 #include "config/train_config.hpp"
 #include "data/data_loader.hpp"
+#include "data/shard_verifier.hpp"
 #include "engine/engine.hpp"
 #include "store/component.hpp"
 #include "train/callbacks.hpp"
@@ -37,6 +38,7 @@ struct LoopParts {
   const std::vector<Component>& components;
   const std::vector<std::pair<std::string, std::string>>& documents;  // saved with each checkpoint
   TrainState& train_state;
+  ShardVerifier& verifier;
 };
 
 enum class LoopEnd {

@@ -9,6 +9,7 @@
 #include "comm/lane.hpp"
 #include "comm/together.hpp"
 #include "exchange/model_folder.hpp"
+#include "optim/groups.hpp"
 #include "report/build_info.hpp"
 #include "tensor/gemm.hpp"
 #include "tensor/runtime.hpp"
@@ -70,14 +71,23 @@ LoopEnd run_loop(TrainingLoop& loop, Session& session) {
   }
 }
 
+/// What is to be said about optimizer.groups. Local. Throws Error(usage) for a pattern that matches nothing.
+std::vector<std::string> group_notes(const TrainConfig& config, const TrainPlan& plan) {
+  std::vector<std::string> names;
+  for (const LogicalTensor& tensor : stored_tensors(plan.architecture)) names.push_back(tensor.name);
+  return check_groups(names, config.optimizer);
+}
+
 /// What --dry-run and --print-program answer: for as many ranks as parallel.dp_replicate says, or as were started.
 int answer_without_training(const TrainConfig& config, Session& session, Output& output) {
   const int ranks = checked_cast<int>(config.parallel.dp_replicate.value_or(session.world().size()),
                                       "parallel.dp_replicate", ExitCode::usage);
   const TrainPlan plan = make_train_plan(config, ranks);
+  const std::vector<std::string> notes = group_notes(config, plan);
   const auto shortage = config.train.memory_check ? memory_warning(session.world(), plan) : std::nullopt;
   if (session.world().rank() != 0) return 0;
   if (shortage) output.log().warning("{}: such a start ends with code 5", *shortage);
+  for (const std::string& note : notes) output.log().info("{}", note);
   if (!config.print_program) {
     output.print(describe_plan(config, plan));
   } else if (config.print_program->rank < 0) {
@@ -107,6 +117,12 @@ void fill_weights(const TrainConfig& config, Model& model) {
   } else {
     model.initialise(static_cast<std::uint64_t>(config.train.seed));
   }
+}
+
+/// The part of the shards that this rank verifies: the ranks of a machine share them. Local.
+ShardVerifier make_verifier(int rank, const std::vector<std::string>& hosts) {
+  const auto mine = hosts.begin() + rank;
+  return {static_cast<int>(std::count(hosts.begin(), mine, *mine)), static_cast<int>(std::ranges::count(hosts, *mine))};
 }
 
 AdamW make_optimizer(const OptimizerOptions& options, const Model& model) { return {options, model.parameters()}; }
@@ -194,7 +210,12 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   want_matrix_unit(config.precision.matrix_unit);
 
   TrainPlan plan;
-  together(world, "plan the run", [&] { plan = make_train_plan(config, world.size()); });
+  together(world, "plan the run", [&] {
+    plan = make_train_plan(config, world.size());
+    const std::vector<std::string> notes = group_notes(config, plan);
+    if (world.rank() != 0) return;
+    for (const std::string& note : notes) output.log().info("{}", note);
+  });
   agree_equal(world, "the step program", to_hex(hash_of(plan.programs.train)) + to_hex(hash_of(plan.programs.eval)));
   if (config.train.memory_check) require_memory(world, plan);
   RunFiles files(world, config.train.run_dir, output.log());
@@ -238,10 +259,11 @@ int train(const TrainConfig& config, Session& session, Output& output) {
     }
   }
 
+  ShardVerifier verifier = make_verifier(world.rank(), hosts);
   CommunicationLane lane(session, "reduction");
   Engine engine(*model, *optimizer, plan.programs, session, lane, config.optimizer.clip_norm);
   TrainingLoop loop(
-      {config, plan, session, output, files, engine, *model, *tokenizer, components, documents, train_state});
+      {config, plan, session, output, files, engine, *model, *tokenizer, components, documents, train_state, verifier});
   const LoopEnd end = run_loop(loop, session);
 
   session.enter(Phase::shutdown, train_state.step);

@@ -22,13 +22,6 @@ HfConfig read_model_config(const ModelOptions& options) {
   return config;
 }
 
-/// The prepare-data command that would make what the configuration asks for.
-std::string preparation_hint(const TrainConfig& config) {
-  return fmt::format(
-      "prepare-data INPUT… --output {} --data.tokenizer bytes|chars|TOKENIZER --data.validation tail:0.1",
-      config.data.path);
-}
-
 DataSplit split_named(const std::string& name, std::string_view option) {
   for (const DataSplit split : {DataSplit::train, DataSplit::validation}) {
     if (name_of(split) == name) return split;
@@ -97,7 +90,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks) {
   }
   plan.mesh = make_mesh("world", {{"dp_replicate", ranks}});
   plan.architecture = describe(read_model_config(config.model));
-  plan.dataset = open_dataset(config.data.path, preparation_hint(config));
+  plan.dataset = open_dataset(config.data.path);
   check_fit(config, plan.architecture.config, plan.dataset.manifest);
   plan.training =
       std::make_shared<const TokenStream>(plan.dataset.open(split_named(config.data.train_split, "data.train_split")));

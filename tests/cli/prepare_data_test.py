@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 import os
+import pathlib
 import random
 import shutil
 import signal
@@ -12,7 +13,7 @@ import subprocess
 import time
 import unittest
 
-from lockstep_testing import BUILD, SOURCE, needs, program, run, shared_data, token_stream
+from lockstep_testing import BUILD, SOURCE, needs, program, run, sample_text, shared_data, token_stream
 
 JOINT = 256   # of the bytes tokenizer
 
@@ -180,7 +181,7 @@ def test_one_document_of_characters_has_no_end_of_text_and_several_have_one(tmp)
     (tmp / "a.txt").write_text("abc")
     (tmp / "b.txt").write_text("cd")
     prepare(tmp / "a.txt", "--output", tmp / "one", "--data.tokenizer", "chars", "--data.validation", "none")
-    assert manifest(tmp / "one")["tokenizer"] | {"hash": 0} == {"name": "chars", "hash": 0, "vocabulary": 3, "end_of_text": None}
+    assert manifest(tmp / "one")["tokenizer"] | {"hash": 0} == {"name": "chars", "hash": 0, "vocabulary": 3, "end_of_text": None, "special_tokens": "special"}
     prepare(tmp / "a.txt", tmp / "b.txt", "--output", tmp / "two", "--data.tokenizer", "chars", "--data.validation", "none")
     assert token_stream(tmp / "two").tolist() == [0, 1, 2, 4, 2, 3]
     prepare(tmp / "a.txt", "--output", tmp / "asked", "--data.tokenizer", "chars", "--data.validation", "none", "--data.end_of_text", "<e>")
@@ -343,6 +344,276 @@ def test_the_summary_says_what_was_made_as_text_or_json_and_a_dry_run_makes_noth
     assert str(splits["train"]["tokens"]) in text and "MB/s" in text
     dry = prepare(tmp / "a.jsonl", "--output", tmp / "dry", "--dry-run")
     assert "would prepare" in dry.stdout and not (tmp / "dry").exists()
+
+
+def test_the_simplest_command_works_on_one_document_and_says_how_it_is_split(tmp):
+    (tmp / "a.txt").write_text("one document " * 100)
+    done = prepare(tmp / "a.txt", "--output", tmp / "out")
+    assert "validation is tail:0.01" in done.stderr, done.stderr
+    assert manifest(tmp / "out")["options"]["validation"] == "tail:0.01"
+    assert len(token_stream(tmp / "out", "validation")) == 13 and len(token_stream(tmp / "out")) == 1287
+    write_jsonl(tmp / "b.jsonl", documents_text(2000))
+    done = prepare(tmp / "b.jsonl", "--output", tmp / "many")
+    assert "tail" not in done.stderr and manifest(tmp / "many")["options"]["validation"] == "hash:0.01"
+
+
+def test_standard_input_gives_the_dataset_that_a_file_gives(tmp):
+    texts = documents_text(2000)
+    write_jsonl(tmp / "a.jsonl", texts)
+    (tmp / "b.txt").write_text("\n".join(texts))
+    for name, form, ranks in [("a.jsonl", "jsonl", None), ("b.txt", "txt", None), ("a.jsonl", "jsonl", 3)]:
+        for tokenizer in ["bytes", "chars"]:
+            out = tmp / f"{form}-{tokenizer}-{ranks}"
+            options = ["--data.validation", "tail:0.1", "--data.tokenizer", tokenizer]
+            prepare(tmp / name, "--output", f"{out}-file", *options)
+            launcher = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks)] if ranks else []
+            command = [*launcher, program("prepare-data"), "-", "--format", form, "--output", str(out), *options]
+            done = subprocess.run(command, input=(tmp / name).read_bytes(), capture_output=True, timeout=100)
+            assert done.returncode == 0, done.stderr
+            for split in ["train", "validation", "tokenizer"]:
+                assert digest(out / split) == digest(tmp / f"{out.name}-file" / split), (name, tokenizer, ranks)
+            assert manifest(out)["inputs"]["files"] == [{"file": "standard input", "bytes": (tmp / name).stat().st_size}]
+    for text, options, code, message in [(b"", ["--format", "txt"], 3, "standard input is empty"),
+                                         (b"{oops\n", ["--format", "jsonl"], 3, "standard input:1: not valid JSON"),
+                                         (b"x", [], 2, "--format txt or --format jsonl is needed"),
+                                         (b"x", [str(tmp / "b.txt"), "--format", "txt"], 2, "name no other INPUT beside it")]:
+        command = [program("prepare-data"), "-", *options, "--output", str(tmp / "none")]
+        done = subprocess.run(command, input=text, capture_output=True, timeout=60)
+        assert done.returncode == code and message in done.stderr.decode(), done.stderr
+    done = prepare(tmp / "b.txt", "--format", "txt", "--output", tmp / "none", expect=2)
+    assert "--format is of standard input" in done.stderr
+
+
+def test_malformed_documents_are_skipped_counted_and_named_if_asked_for(tmp):
+    texts = documents_text(1500)
+    rows = [json.dumps({"text": text}).encode() for text in texts]
+    bad = [b'{"text": "a"', b'["text"]', b'{"texts": "a"}', b'{"text": 1}', b'{"text": "caf\xe9"}'] * 3
+    places = sorted(random.Random(4).sample(range(len(rows)), len(bad)))
+    for number, place in enumerate(places):
+        rows.insert(place + number, bad[number])
+    (tmp / "in").mkdir()
+    (tmp / "in/a.jsonl").write_bytes(b"\n".join(rows) + b"\n")
+    (tmp / "in/b.txt").write_bytes(b"fine\n" * 200000 + b"caf\xe9\n" + b"fine\n" * 200000)   # several blocks
+    (tmp / "in/c.txt").write_text("the last document")
+    common = [tmp / "in", "--data.validation", "none"]
+    done = prepare(*common, "--output", tmp / "out", expect=3)
+    assert f"a.jsonl:{places[0] + 1}: not valid JSON" in done.stderr and not (tmp / "out").exists()
+    for ranks, tokenizer in [(None, "bytes"), (3, "bytes"), (None, "chars"), (2, "chars")]:
+        out = tmp / f"out-{tokenizer}-{ranks}"
+        done = prepare(*common, "--output", out, "--data.malformed", "skip", "--data.tokenizer", tokenizer, ranks=ranks)
+        assert "left out 16 malformed documents, first:" in done.stderr, done.stderr
+        named = [line for line in done.stderr.splitlines() if "a.jsonl:" in line]
+        assert len(named) == 10 and [f"a.jsonl:{place + number + 1}: " in line for number, (place, line) in enumerate(zip(places, named))] == [True] * 10
+        about = manifest(out)
+        assert about["inputs"]["malformed_documents"] == 16 and about["options"]["malformed"] == "skip"
+        assert [file["file"] for file in about["inputs"]["files"]] == [str(tmp / "in" / name) for name in ["a.jsonl", "b.txt", "c.txt"]]
+        if tokenizer == "bytes":
+            assert token_stream(out).tolist() == joined(texts + ["the last document"])
+        else:
+            assert about["splits"]["train"]["documents"] == len(texts) + 1
+    done = prepare(tmp / "in/b.txt", "--output", tmp / "none", "--data.malformed", "skip", expect=3)
+    assert "leaves nothing for training: the corpus has 0 documents" in done.stderr
+
+
+def test_empty_hidden_and_linked_inputs_are_noted_or_followed_and_a_byte_order_mark_is_dropped(tmp):
+    (tmp / "in").mkdir()
+    (tmp / "elsewhere").mkdir()
+    (tmp / "elsewhere/b.txt").write_text("linked")
+    (tmp / "in/more").symlink_to(tmp / "elsewhere")
+    (tmp / "elsewhere/back").symlink_to(tmp / "in")
+    (tmp / "in/a.txt").write_bytes(b"\xef\xbb\xbfmarked")
+    (tmp / "in/empty.txt").write_text("")
+    (tmp / "in/void.txt.gz").write_bytes(gzip.compress(b""))
+    (tmp / "in/.hidden.txt").write_text("hidden")
+    for ranks in [None, 2]:
+        done = prepare(tmp / "in", tmp / "in/empty.txt", "--output", tmp / f"out{ranks}", "--data.validation", "none", ranks=ranks)
+        assert token_stream(tmp / f"out{ranks}").tolist() == joined(["marked", "linked"])
+        for note in ["passed over 1 hidden file or folder", "passed over 1 empty file", "1 link back to a folder above it",
+                     "void.txt.gz is empty: its data holds nothing"]:
+            assert note in done.stderr, (note, done.stderr)
+
+
+def damaged(dataset, shard):
+    """Changes one token of a shard to another one of the vocabulary, as no size or structure shows."""
+    h5py = needs("h5py")
+    with h5py.File(dataset / shard) as file:
+        at = file["tokens"].id.get_offset() + 2 * 70
+    with open(dataset / shard, "r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 1]))
+
+
+def test_verify_answers_whether_a_dataset_is_what_its_description_says(tmp):
+    write_jsonl(tmp / "a.jsonl", documents_text(200))
+    prepare(tmp / "a.jsonl", "--output", tmp / "out", "--data.shard_tokens", 5000, "--data.validation", "tail:0.2")
+    count = sum(len(split["shards"]) for split in manifest(tmp / "out")["splits"].values())
+    for ranks in [None, 3]:
+        done = run("prepare-data", "--verify", tmp / "out", ranks=ranks)
+        assert f"{count} shards" in done.stdout and "all hashes are as DATASET.json says" in done.stdout
+    damaged(tmp / "out", "train/tokens-00002.h5")
+    damaged(tmp / "out", "validation/tokens-00000.h5")
+    (tmp / "out/train/tokens-00001.h5").unlink()
+    for ranks in [None, 2]:
+        done = run("prepare-data", "--verify", tmp / "out", "--json", ranks=ranks, expect=1)
+        problems = json.loads(done.stdout)["problems"]
+        assert len(problems) == 3, problems
+        for name, reason in [("train/tokens-00001.h5", "no such file"), ("train/tokens-00002.h5", "is damaged: its hash is"),
+                             ("validation/tokens-00000.h5", "is damaged: its hash is")]:
+            assert any(name in problem and reason in problem for problem in problems), problems
+    assert "train/tokens-00002.h5 is damaged" in run("prepare-data", "--verify", tmp / "out", expect=1).stdout
+    (tmp / "out/DATASET.json").write_text((tmp / "out/DATASET.json").read_text().replace('"documents": ', '"documents": 1'))
+    assert "its content does not match its self_hash" in run("prepare-data", "--verify", tmp / "out", expect=3).stderr
+    assert "no prepared dataset" in run("prepare-data", "--verify", tmp / "nothing", expect=3).stderr
+    assert "takes no INPUT" in run("prepare-data", "--verify", tmp / "out", tmp / "a.jsonl", expect=2).stderr
+
+
+def children(process):
+    return [int(child) for child in pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def start_that_waits_for_input(tmp, ranks, *options):
+    """prepare-data on ranks that reads an open pipe; returns its process once the staging folder is there, and the ranks' processes."""
+    command = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks), program("prepare-data"), "-", "--format", "txt", "--output", str(tmp / "out"), *options]
+    job = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    job.stdin.write("some text\n")
+    job.stdin.flush()
+    deadline = time.monotonic() + 60
+    while not any(path.name.startswith("standard-input") for path in tmp.rglob("*")) and time.monotonic() < deadline:
+        assert job.poll() is None, job.stderr.read()
+        time.sleep(0.02)
+    found = {}
+    for process in children(children(job.pid)[0]):
+        for variable in pathlib.Path(f"/proc/{process}/environ").read_text().split("\0"):
+            if variable.startswith("OMPI_COMM_WORLD_RANK="):
+                found[int(variable.partition("=")[2])] = process
+    return job, [found[rank] for rank in range(ranks)]
+
+
+def test_a_stopped_rank_is_named_by_the_watchdog(tmp):
+    job, processes = start_that_waits_for_input(tmp, 3, "--watchdog", "8s")
+    os.kill(processes[2], signal.SIGSTOP)
+    err = job.communicate(timeout=90)[1]
+    assert job.returncode == 7, (job.returncode, err)
+    told = [line for line in err.splitlines() if line.startswith("watchdog: ")]
+    assert len(told) == 1 and told[0].startswith("watchdog: rank 2 (") and "the process is stopped" in told[0], err
+    assert not (tmp / "out").exists()
+
+
+def test_a_request_to_stop_ends_all_ranks_and_leaves_nothing(tmp):
+    for name in [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1]:
+        job, processes = start_that_waits_for_input(tmp, 2)
+        os.kill(processes[1], name)
+        err = job.communicate(timeout=90)[1]
+        assert job.returncode == 1 and err.count("stopped on request: nothing is written") == 1, (name, job.returncode, err)
+        assert list(tmp.iterdir()) == [], list(tmp.iterdir())
+    (tmp / "a.txt").write_text("".join(f"word{number} " for number in range(3000000)))   # while tokens are made
+    for ranks in [1, 2]:
+        launcher = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks)] if ranks > 1 else []
+        job = subprocess.Popen([*launcher, program("prepare-data"), str(tmp / "a.txt"), "--output", str(tmp / "out"), "--threads", "1",
+                                "--data.tokenizer", "chars"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 60
+        while not any(path.name == "scratch" for path in tmp.rglob("*")) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        os.kill(children(children(job.pid)[0])[0] if ranks > 1 else job.pid, signal.SIGTERM)
+        err = job.communicate(timeout=90)[1]
+        assert job.returncode == 1 and "stopped on request" in err, (ranks, job.returncode, err)
+        only(tmp, "a.txt")
+
+
+def documents_with_special_tokens(count, seed):
+    """Documents in which special tokens, parts of them and other added tokens stand in odd places."""
+    rng = random.Random(seed)
+    parts = ["<|endoftext|>", "<|endoftext", "endoftext|>", "<", "|>", "<<|endoftext|>>", "<|end|>", "<|e<|endoftext|>", "</s>", "!", "!!",
+             " ", "  ", "\n", "a", " the", "don't", "日本", "é", "x²"]
+    return ["".join(rng.choice(parts) for _ in range(rng.randrange(1, 24))) for _ in range(count)]
+
+
+def trained_bpe(folder, tokenizers, special):
+    """A byte-level BPE of the project's own pages, as vocab.json with merges.txt in which `special` are tokens like any other."""
+    made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=700, special_tokens=special, initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    made.train_from_iterator([sample_text() + "!! " * 500], trainer)
+    folder.mkdir()
+    made.model.save(str(folder))
+    return folder
+
+
+def expect_ids_of(theirs, dataset, texts, why):
+    found = documents(dataset, "train")
+    assert len(found) == len(texts)
+    for number, (text, tokens) in enumerate(zip(texts, found)):
+        expected = theirs(text)
+        assert tokens[:-1 if number + 1 < len(texts) else None] == expected, (why, text, tokens, expected)
+
+
+def test_special_tokens_in_documents_have_the_ids_that_readers_of_the_written_tokenizer_give_them(tmp):
+    tokenizers, transformers = needs("tokenizers"), needs("transformers")
+    texts = documents_with_special_tokens(400, 1)
+    write_jsonl(tmp / "a.jsonl", texts)
+    pair = trained_bpe(tmp / "pair", tokenizers, ["<|endoftext|>", "<|end|>"])
+    whole = tokenizers.Tokenizer(tokenizers.models.BPE.from_file(str(pair / "vocab.json"), str(pair / "merges.txt")))
+    whole.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    (tmp / "bare.json").write_text(whole.to_str())    # of any name, and marks no token
+    whole.add_special_tokens(["<|endoftext|>", "<|end|>"])
+    whole.add_tokens([tokenizers.AddedToken("x²", normalized=False, special=False)])
+    (tmp / "marked").mkdir()
+    whole.save(str(tmp / "marked/tokenizer.json"))
+    forms = {"pair": [pair], "bare": [tmp / "bare.json"], "marked": [tmp / "marked"], "bytes": ["bytes"], "chars": ["chars"],
+             "other end": [pair, "--data.end_of_text", "!"]}
+    streams = {}
+    for name, (tokenizer, *options) in forms.items():
+        for reading in ["special", "text"]:
+            out = tmp / f"{name}-{reading}"
+            said = ["--data.special_tokens", "text"] if reading == "text" else []
+            prepare(tmp / "a.jsonl", "--output", out, "--data.tokenizer", tokenizer, *options, "--data.validation", "none", *said)
+            assert manifest(out)["tokenizer"]["special_tokens"] == reading
+            theirs = tokenizers.Tokenizer.from_file(str(out / "tokenizer/tokenizer.json"))
+            theirs.encode_special_tokens = reading == "text"
+            expect_ids_of(lambda text: theirs.encode(text, add_special_tokens=False).ids, out, texts, (name, reading))
+            auto = transformers.AutoTokenizer.from_pretrained(out / "tokenizer")
+            expect_ids_of(lambda text: auto.encode(text, add_special_tokens=False), out, texts, (name, reading, "transformers"))
+            streams[name, reading] = token_stream(out).tolist()
+        assert streams[name, "special"] != streams[name, "text"], name
+    assert streams["pair", "special"] == streams["bare", "special"], "two forms of one tokenizer, one reading"
+    assert streams["pair", "text"] == streams["bare", "text"]
+
+
+def test_a_special_token_is_found_where_a_long_document_is_cut_into_blocks(tmp):
+    block = 1 << 18
+    text = "x" * (block - 5) + "<|endoftext|>" + "y" * (block - 20) + "<|endoftext|>" * 3 + "z" * block
+    (tmp / "a.txt").write_text(text)
+    prepare(tmp / "a.txt", "--output", tmp / "out", "--data.validation", "none", "--threads", 2)
+    parts = text.split("<|endoftext|>")
+    assert token_stream(tmp / "out").tolist() == joined(parts)
+
+
+def test_the_real_gpt2_reads_special_tokens_as_its_exported_form_does(tmp):
+    tokenizers = needs("tokenizers")
+    texts = documents_with_special_tokens(2000, 2)
+    write_jsonl(tmp / "a.jsonl", texts)
+    prepare(tmp / "a.jsonl", "--output", tmp / "out", "--data.tokenizer", shared_data("tokenizers/gpt2"), "--data.validation", "none")
+    theirs = tokenizers.Tokenizer.from_file(str(tmp / "out/tokenizer/tokenizer.json"))
+    assert 50256 in theirs.encode("A<|endoftext|>B").ids
+    expect_ids_of(lambda text: theirs.encode(text, add_special_tokens=False).ids, tmp / "out", texts, "gpt2")
+
+
+def test_a_tokenizer_file_may_have_any_name_and_a_refusal_says_what_the_file_is(tmp):
+    (tmp / "a.txt").write_text("some text")
+    files = {
+        "empty.json": (b" \n", "it is empty"),
+        "tokenizer.model": (b"\n\x0e\n\x05<unk>\x15\0\0\0\0", "it is not text; SentencePiece models"),
+        "merges.txt": (b"#version: 0.2\na b\n", "it holds merges alone"),
+        "vocab.json": (b'{"a": 0, "b": 1}', "it holds a vocabulary alone"),
+        "config.json": (b'{"model_type": "gpt2"}', "it has no member 'model'"),
+        "list.json": (b"[1]", "it is not a JSON object"),
+    }
+    for name, (content, reason) in files.items():
+        (tmp / name).write_bytes(content)
+        done = prepare(tmp / "a.txt", "--output", tmp / "out", "--data.tokenizer", tmp / name, expect=2)
+        assert f"{name} as a tokenizer: {reason}" in done.stderr and "a file like tokenizer.json" in done.stderr, done.stderr
 
 
 def test_another_field_and_another_end_of_text_are_used(tmp):

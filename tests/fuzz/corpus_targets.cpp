@@ -105,8 +105,9 @@ void read_corpus(const Path& file) {
   TextBlock block;
   while (reader.next(block)) {
     if (block.file->format == TextFormat::json_lines) {
-      lines.for_each(block,
-                     [](std::string_view text) { require(!first_invalid_utf8(text), "a document is not UTF-8"); });
+      lines.for_each(
+          block, [](std::string_view text) { require(!first_invalid_utf8(text), "a document is not UTF-8"); },
+          [](const Error& problem) { throw problem; });
     } else {
       require_utf8(block);
     }

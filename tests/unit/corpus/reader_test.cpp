@@ -75,7 +75,9 @@ std::vector<std::string> documents_of(const Path& path, const std::string& field
   JsonLines lines(field);
   std::vector<std::string> documents;
   for (TextBlock block; reader.next(block);)
-    lines.for_each(block, [&](std::string_view text) { documents.emplace_back(text); });
+    lines.for_each(
+        block, [&](std::string_view text) { documents.emplace_back(text); },
+        [](const Error& problem) { throw problem; });
   return documents;
 }
 
@@ -203,8 +205,58 @@ BOOST_AUTO_TEST_CASE(compressed_files_that_are_cut_off_damaged_or_hold_nothing_a
     publish_file(path / name, "this is no compressed data at all");
     BOOST_CHECK_EXCEPTION(read_all(path / name), Error, input_error(name + ": cannot decompress"));
   }
-  publish_file(path / "n.txt.gz", gzipped(""));
-  BOOST_CHECK_EXCEPTION(read_all(path / "n.txt.gz"), Error, input_error("n.txt.gz is empty"));
+}
+
+BOOST_AUTO_TEST_CASE(files_that_prove_to_hold_nothing_are_named_and_passed_over) {
+  publish_file(path / "a.txt.gz", gzipped(""));
+  publish_file(path / "b.txt", "\xEF\xBB\xBF");
+  publish_file(path / "c.txt", "\xEF\xBB\xBFtext");
+  const auto inputs = find_inputs({path.string()});
+  BlockReader reader(inputs.files, [](std::string_view text) { return text.size(); });
+  std::string text;
+  for (TextBlock block; reader.next(block);) {
+    BOOST_TEST((block.begins_document && block.ends_document && block.document_hash == hash128("text")));
+    text += block.text;
+  }
+  BOOST_TEST(text == "text");
+  BOOST_TEST((reader.empty_files() == std::vector{(path / "a.txt.gz").string(), (path / "b.txt").string()}));
+}
+
+BOOST_AUTO_TEST_CASE(links_are_followed_and_those_that_lead_nowhere_or_back_are_noted) {
+  for (const char* const name : {"d/a/x.txt", "other/y.txt", "other/sub/z.txt"}) {
+    make_folder((path / name).parent_path());
+    publish_file(path / name, "x");
+  }
+  std::filesystem::create_directory_symlink(path / "other", path / "d/b");
+  std::filesystem::create_directory_symlink(path / "d", path / "other/sub/back");
+  std::filesystem::create_symlink(path / "nothing", path / "d/c.txt");
+  std::filesystem::create_symlink(path / "other/y.txt", path / "d/d.txt");
+  const InputFiles inputs = find_inputs({(path / "d").string()});
+  std::vector<std::string> found;
+  for (const InputFile& file : inputs.files) found.push_back(file.path.lexically_relative(path / "d").string());
+  BOOST_TEST((found == std::vector<std::string>{"a/x.txt", "b/sub/z.txt", "b/y.txt", "d.txt"}));
+  BOOST_REQUIRE_EQUAL(inputs.notes.size(), 2u);
+  BOOST_TEST(
+      inputs.notes[0].ends_with("passed over 1 link that leads nowhere, " + (path / "d/c.txt").string() + " first"));
+  BOOST_TEST(
+      inputs.notes[1].ends_with("1 link back to a folder above it, " + (path / "d/b/sub/back").string() + " first"));
+}
+
+BOOST_AUTO_TEST_CASE(files_of_types_that_are_often_met_are_refused_with_what_to_type) {
+  for (const auto& [name, hint] : {std::pair<std::string, std::string>{"a.json", "jq -c '.[]'"},
+                                   {"a.tsv", "jq -Rc 'split("},
+                                   {"a.csv", "csv.DictReader"}}) {
+    publish_file(path / name, "x");
+    const auto says = [&](const Error& error) { return error.hint().find(hint) != std::string::npos; };
+    BOOST_CHECK_EXCEPTION(find_inputs({(path / name).string()}), Error, says);
+  }
+  for (const auto& [text, hint] : {std::pair<std::string, std::string>{"[\n{\"text\": 1}]", "jq -c '.[]'"},
+                                   {"{\n \"text\": \"a\"\n}", "jq -c . "},
+                                   {"a\tb\n", "jq -Rc"}}) {
+    publish_file(path / "b.jsonl", text);
+    const auto says = [&](const Error& error) { return error.hint().find(hint) != std::string::npos; };
+    BOOST_CHECK_EXCEPTION(documents_of(path / "b.jsonl"), Error, says);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(folders_and_globs_give_their_files_sorted_and_pass_over_others_with_a_note) {
@@ -223,7 +275,7 @@ BOOST_AUTO_TEST_CASE(folders_and_globs_give_their_files_sorted_and_pass_over_oth
     return found;
   };
   using Names = std::vector<std::string>;
-  BOOST_TEST((names({"d"}, 1) == Names{"d/a/y.txt", "d/a/z.jsonl.gz", "d/b.txt", "d/c.jsonl"}));
+  BOOST_TEST((names({"d"}, 2) == Names{"d/a/y.txt", "d/a/z.jsonl.gz", "d/b.txt", "d/c.jsonl"}));
   BOOST_TEST((names({"d/c.jsonl", "d/*.txt"}, 0) == Names{"d/c.jsonl", "d/b.txt"}));
   BOOST_TEST((names({"d/*"}, 1) == Names{"d/a/y.txt", "d/a/z.jsonl.gz", "d/b.txt", "d/c.jsonl"}));
   BOOST_CHECK_EXCEPTION(names({"d/picture.png"}, 0), Error,

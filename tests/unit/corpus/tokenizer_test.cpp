@@ -103,6 +103,26 @@ BOOST_FIXTURE_TEST_CASE(a_text_cut_at_its_last_cut_has_the_same_ids_in_parts_wha
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_special_token_is_never_cut_and_its_text_is_read_as_asked) {
+  const auto special = bytes_tokenizer("<ee>");
+  const auto text = bytes_tokenizer("<ee>", SpecialTokens::text);
+  BOOST_TEST((special->encode("<e<ee>>") == Ids{'<', 'e', 256, '>'}));
+  BOOST_TEST((text->encode("<ee>") == Ids{'<', 'e', 'e', '>'}));
+  BOOST_TEST((special->hash() != text->hash()));
+  const std::string whole = "a<ee><<ee><e<ee>e><ee";
+  for (std::size_t size = 0; size <= whole.size(); ++size) {
+    const std::size_t cut = special->last_cut(whole.substr(0, size));
+    BOOST_TEST(cut + 3 >= size);
+    Ids parts = special->encode(whole.substr(0, cut));
+    const Ids rest = special->encode(whole.substr(cut));
+    parts.insert(parts.end(), rest.begin(), rest.end());
+    BOOST_TEST((parts == special->encode(whole)));
+  }
+  const auto chars = chars_tokenizer({U'<', U'a', U'é'}, "é<a>", SpecialTokens::special);
+  BOOST_TEST((chars->encode("aé<") == Ids{1, 2, 0}));
+  BOOST_TEST(chars->last_cut("aé<") == 1u);
+}
+
 BOOST_FIXTURE_TEST_CASE(a_tokenizer_whose_pieces_or_added_tokens_span_spaces_has_no_cut, TemporaryFolder) {
   const test::MadeBpe bpe("ab ", 20, 1);
   write_json(path / "whole", bpe.tokenizer_json(false));

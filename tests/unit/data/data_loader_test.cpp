@@ -216,15 +216,16 @@ BOOST_AUTO_TEST_CASE(a_part_of_a_split_is_the_same_samples_on_any_ranks_and_micr
   }
 }
 
-BOOST_AUTO_TEST_CASE(an_absent_dataset_is_refused_with_the_command_that_makes_it) {
+BOOST_AUTO_TEST_CASE(an_absent_dataset_is_refused_with_what_to_type) {
   const auto says = [](const std::string& hint) {
     return [hint](const Error& error) { return error.code() == ExitCode::input && error.hint() == hint; };
   };
-  BOOST_CHECK_EXCEPTION(open_dataset("nowhere/text"), Error,
-                        says("make it with: prepare-data TEXT… --output nowhere/text"));
-  BOOST_CHECK_EXCEPTION(open_dataset("nowhere", "prepare-data a.txt --output nowhere"), Error,
-                        says("make it with: prepare-data a.txt --output nowhere"));
+  BOOST_CHECK_EXCEPTION(
+      open_dataset("nowhere/text"), Error,
+      says("make it with: prepare-data INPUT… --output nowhere/text --data.tokenizer bytes|chars|TOKENIZER"));
   publish_file(path / "DATASET.json", to_text(manifest));
+  for (const Path& near : {path.parent_path(), path / "train", path / "train/", path / "DATASET.json"})
+    BOOST_CHECK_EXCEPTION(open_dataset(near), Error, says("name the dataset itself: " + path.string()));
   BOOST_CHECK_EXCEPTION(open_dataset(path).open(DataSplit::validation), Error, [](const Error& error) {
     return error.code() == ExitCode::input && std::string(error.what()).ends_with("has no validation split");
   });

@@ -51,6 +51,16 @@ BOOST_AUTO_TEST_CASE(the_first_matching_group_decides_and_may_set_a_decay_of_its
   BOOST_TEST(Model3().decays(options) == (std::vector<double>{0.1, 0.5, 0.1}));
 }
 
+BOOST_AUTO_TEST_CASE(a_group_of_which_earlier_ones_take_every_tensor_is_noted) {
+  OptimizerOptions options;
+  options.groups = {{NamePattern::parse("attn"), 2, {}}, {NamePattern::parse("bias$"), 3, {}}};
+  const std::vector<std::string> notes = check_groups({"h.0.attn.weight", "h.0.attn.bias", "wte.weight"}, options);
+  BOOST_REQUIRE_EQUAL(notes.size(), 1u);
+  BOOST_TEST(notes[0] == "optimizer.groups: 'bias$' has no effect: earlier groups take all its tensors");
+  BOOST_TEST(check_groups({"h.0.attn.weight", "lm_head.bias"}, options).empty());
+  BOOST_CHECK_THROW(check_groups({"wte.weight"}, options), Error);
+}
+
 BOOST_AUTO_TEST_CASE(a_pattern_that_matches_nothing_is_an_error_that_names_it) {
   OptimizerOptions options;
   options.groups = {{NamePattern::parse("mlp\\.gate"), 2, {}}};

@@ -57,7 +57,8 @@ BOOST_FIXTURE_TEST_CASE(every_range_of_a_stream_reads_as_written_across_shards_o
           BOOST_REQUIRE(stream.document_starts(begin, end) == starts);
         }
       }
-      stream.verify_hashes();
+      for (std::int64_t shard = 0; shard < stream.shards(); ++shard) stream.verify_shard(shard);
+      BOOST_TEST(stream.shard_at(total - 1) == stream.shards() - 1);
     }
   }
 }
@@ -108,8 +109,15 @@ BOOST_FIXTURE_TEST_CASE(damage_to_a_shard_is_named, TemporaryFolder) {
   const Path second = path / "train/tokens-00001.h5";
   flip_byte(second, std::filesystem::file_size(second) / 2);
   const TokenStream stream(path, manifest, DataSplit::train);  // sizes are right
-  BOOST_CHECK_EXCEPTION(stream.verify_hashes(), Error, input_error_naming("train/tokens-00001.h5 is damaged"));
+  stream.verify_shard(0);
+  BOOST_CHECK_EXCEPTION(stream.verify_shard(1), Error, input_error_naming("train/tokens-00001.h5 is damaged"));
+  stream.verify_shard(1, [] { return true; });  // given up before a byte was read
+  BOOST_CHECK_EXCEPTION(verify_shard_file(path, manifest, manifest.train.shards[1]), Error,
+                        input_error_naming("train/tokens-00001.h5 is damaged"));
+  verify_shard_file(path, manifest, manifest.train.shards[0]);
   std::filesystem::resize_file(second, 100);
+  BOOST_CHECK_EXCEPTION(verify_shard_file(path, manifest, manifest.train.shards[1]), Error,
+                        input_error_naming("train/tokens-00001.h5 has 100 bytes"));
   BOOST_CHECK_EXCEPTION(TokenStream(path, manifest, DataSplit::train), Error,
                         input_error_naming("train/tokens-00001.h5 has 100 bytes"));
   std::filesystem::remove(second);

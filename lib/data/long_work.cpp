@@ -1,0 +1,39 @@
+#include "data/long_work.hpp"
+
+#include "comm/local_work.hpp"
+#include "comm/together.hpp"
+#include "data/block_pass.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <future>
+#include <thread>
+
+namespace lockstep {
+
+void long_work_together(Session& session, std::string_view what,
+                        const std::function<void(const std::function<void()>& alive)>& work) {
+  Communicator& world = session.world();
+  std::atomic<std::int64_t> signs{0};
+  std::packaged_task<void()> task([&] {
+    const LocalWork local;
+    work([&] {
+      ++signs;
+      end_if_stopped(session);
+    });
+  });
+  std::future<void> outcome = task.get_future();
+  const std::jthread thread(std::move(task));
+  session.enter(Phase::data);
+  std::int64_t seen = 0;
+  for (std::int64_t unfinished = 1; unfinished > 0;) {
+    const bool done = outcome.wait_for(std::chrono::milliseconds(200)) == std::future_status::ready;
+    if (done || seen != signs) session.enter(Phase::data);  // restarts the deadline
+    seen = signs;
+    unfinished = world.all_reduce(std::int64_t{done ? 0 : 1}, Reduce::sum);
+  }
+  together(world, what, [&] { outcome.get(); });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,90 @@
+"""What training makes of its data: damaged shards end a run before a checkpoint rests on them, and the export ends texts where the
+documents of the dataset ended."""
+
+import json
+
+from checkpoint_files import step_folders
+from lockstep_testing import GPT2_TINY, needs, run, sample_text, write_config
+
+SHARD = 500   # tokens; a step reads 65
+
+
+def prepare(tmp, name="data"):
+    (tmp / "text.txt").write_text(sample_text()[:8000])
+    run("prepare-data", tmp / "text.txt", "--output", tmp / name, "--data.validation", "tail:0.2", "--data.shard_tokens", SHARD)
+    write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
+    return tmp / name
+
+
+def damage(dataset, shard):
+    """Changes one token to another one of the vocabulary, as no size or structure shows."""
+    h5py = needs("h5py")
+    with h5py.File(dataset / shard) as file:
+        at = file["tokens"].id.get_offset() + 2 * 70
+    with open(dataset / shard, "r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 1]))
+
+
+def train(tmp, folder, changes=None, *switches, ranks=None, expect=0):
+    settings = {"model.config": tmp / "model", "data.path": tmp / "data", "train.run_dir": folder, "data.sequence_length": 16,
+                "data.shuffle": "false", "train.max_steps": 12, "train.global_batch": 4, "checkpoint.every": 1, "checkpoint.keep_last": 20,
+                "log.every": 1, "schedule.name": "constant", **(changes or {})}
+    arguments = [part for key, value in settings.items() for part in (f"--{key}", str(value))]
+    return run("train", *arguments, *switches, ranks=ranks, expect=expect)
+
+
+def saved(folder):
+    return [int(path.name.removeprefix("step-")) for path in step_folders(folder)]
+
+
+def test_a_damaged_shard_ends_the_run_on_all_ranks_before_a_checkpoint_rests_on_it(tmp):
+    dataset = prepare(tmp)
+    train(tmp, tmp / "sound")
+    assert saved(tmp / "sound")[-1] == 12
+    damage(dataset, "train/tokens-00001.h5")
+    for ranks in [None, 3]:
+        folder = tmp / f"use-{ranks}"
+        done = train(tmp, folder, ranks=ranks, expect=3)
+        assert done.stderr.count("train/tokens-00001.h5 is damaged: its hash is") == 1, done.stderr
+        assert "prepare-data --verify" in done.stderr
+        # The eighth step is the first that reads a token of the second shard.
+        assert saved(folder) == list(range(1, 8)), saved(folder)
+
+
+def test_a_damaged_validation_shard_ends_the_run_before_its_loss_is_saved(tmp):
+    dataset = prepare(tmp)
+    damage(dataset, "validation/tokens-00001.h5")
+    done = train(tmp, tmp / "run", {"eval.every": 3}, expect=3)
+    assert "validation/tokens-00001.h5 is damaged" in done.stderr and saved(tmp / "run") == [1, 2], saved(tmp / "run")
+    done = train(tmp, tmp / "unsaved", {"checkpoint.every": "null", "checkpoint.at_end": "false"}, expect=3)
+    assert "validation/tokens-00001.h5 is damaged" in done.stderr
+
+
+def test_an_export_ends_texts_with_the_end_of_text_of_the_dataset(tmp):
+    prepare(tmp)
+    for name, said, written, noted in [("other", 255, 256, True), ("same", 256, 256, False), ("several", [3, 256], [3, 256], False)]:
+        write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2, eos_token_id=said))
+        train(tmp, tmp / name, {"train.max_steps": 1})
+        done = run("finalize-quantize", tmp / name, "--output", tmp / f"{name}-out")
+        for file in ["config.json", "generation_config.json"]:
+            assert json.loads((tmp / f"{name}-out" / file).read_text())["eos_token_id"] == written, (name, file)
+        assert ("eos_token_id is 256, the end-of-text of the dataset; the model's config says 255" in done.stderr) == noted, done.stderr
+
+
+def test_groups_that_match_nothing_are_refused_and_those_without_effect_noted_before_a_step(tmp):
+    prepare(tmp)
+    for dry in [[], ["--dry-run"]]:
+        done = train(tmp, tmp / "run", {"optimizer.groups": '[{"match": "mpl"}]'}, *dry, expect=2)
+        assert "pattern 'mpl' matches none" in done.stderr and not (tmp / "run/records.jsonl").exists()
+    done = train(tmp, tmp / "noted", {"optimizer.groups": '[{"match": "."}, {"match": "mlp", "lr_scale": 0.1}]', "train.max_steps": 1})
+    assert "'mlp' has no effect: earlier groups take all its tensors" in done.stderr
+
+
+def test_what_is_near_a_dataset_is_refused_with_the_dataset_to_name(tmp):
+    prepare(tmp)
+    for near in [tmp, tmp / "data/train", tmp / "data/DATASET.json"]:
+        done = train(tmp, tmp / "run", {"data.path": near}, expect=3)
+        assert f"name the dataset itself: {tmp / 'data'}" in done.stderr, done.stderr
