@@ -5,8 +5,8 @@ export LOCKSTEP_BUILD_FOLDER := $(BUILD)
 ifneq ($(shell command -v mold 2>/dev/null),)
 export CXX_LD ?= mold
 endif
-export CCACHE_SLOPPINESS ?= pch_defines,time_macros
-.PHONY: help setup setup-test build programs quickstart check test test-full format bench docs install clean
+SANITIZERS := -Db_sanitize=address,undefined -Db_lundef=false -Ddocs=disabled '-Dcpp_args=-g1 -D_GLIBCXX_ASSERTIONS'
+.PHONY: help setup setup-test build programs quickstart check test test-full format lint sanitize debug bench docs install clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -20,6 +20,9 @@ setup-test:  ## the same, and what the tests compare with: PyTorch, transformers
 
 $(BUILD)/build.ninja:
 	meson setup $(BUILD) $(MESON_OPTIONS)
+
+$(BUILD)-debug/build.ninja:
+	meson setup $(BUILD)-debug -Ddebug=true -Doptimization=0 $(MESON_OPTIONS)
 
 build: $(BUILD)/build.ninja  ## compile everything; the programs are build/tools/*
 	meson compile -C $(BUILD)
@@ -43,6 +46,16 @@ test-full: $(BUILD)/build.ninja  ## everything, campaigns included
 
 format:  ## rewrite the C++ sources as .clang-format says (needs setup-test; the tests check it)
 	find lib man tests tools -name '*.[ch]pp' -exec deps/python/bin/clang-format -i {} +
+
+lint: $(BUILD)/build.ninja  ## format, shell scripts, manual pages, and clang-tidy where it is installed
+	scripts/lint
+
+sanitize:  ## unit and MPI tests under AddressSanitizer and UBSan, in build-sanitize/ (everything is compiled again)
+	[ -e $(BUILD)-sanitize/build.ninja ] || meson setup $(BUILD)-sanitize $(SANITIZERS) $(MESON_OPTIONS)
+	LOCKSTEP_BUILD_FOLDER=$(BUILD)-sanitize scripts/test --suite unit --suite mpi
+
+debug: $(BUILD)-debug/build.ninja  ## compile everything without optimisation and with symbols, into build-debug/
+	meson compile -C $(BUILD)-debug
 
 bench: $(BUILD)/build.ninja  ## every benchmark once, against tuned PyTorch and other baselines (needs setup-test)
 	meson test -C $(BUILD) --benchmark --verbose

@@ -29,7 +29,7 @@ def test_every_make_target_explains_itself_in_help():
     targets = set(re.search(r"^\.PHONY:(.*)$", makefile, re.MULTILINE)[1].split())
     shown = set(re.findall(r"^  make (\S+)", run_command("make", "-C", SOURCE, "--no-print-directory", "help").stdout, re.MULTILINE))
     assert targets == shown, targets ^ shown
-    assert targets >= set("help setup setup-test build programs quickstart check test test-full format bench docs install clean".split())
+    assert targets >= set("help setup setup-test build programs quickstart check test test-full format lint sanitize debug bench docs install clean".split())
 
 
 def test_set_up_explains_itself_and_refuses_what_it_does_not_know():
