@@ -1,7 +1,9 @@
 #include "reshard/reshard.hpp"
 
 #include "base/checked_cast.hpp"
+#include "base/json.hpp"
 #include "base/output_folder.hpp"
+#include "base/text.hpp"
 #include "store/checkpoint_verify.hpp"
 #include "store/piece_pass.hpp"
 #include "store/run_directory.hpp"
@@ -12,6 +14,17 @@
 namespace lockstep {
 
 namespace {
+
+Path source_of(const ReshardConfig& config) {
+  const Found found =
+      find_at(config.checkpoint, [](const Path& path) { return judge_checkpoint(path, VerifyLevel::sizes); });
+  return found.checkpoint->path;
+}
+
+int parts_of(const ReshardConfig& config) {
+  return config.consolidate || !config.to ? 1
+                                          : checked_cast<int>(config.to->parts, "the number of parts", ExitCode::usage);
+}
 
 void write_part(const CheckpointReader& source, const CheckpointPlan& plan, std::size_t number, const Path& staging,
                 StagedState& state) {
@@ -67,15 +80,34 @@ Resharded reshard(const CheckpointReader& source, const CheckpointPlan& plan, co
   return result;
 }
 
-Path source_of(const ReshardConfig& config) {
-  const Found found =
-      find_at(config.checkpoint, [](const Path& path) { return judge_checkpoint(path, VerifyLevel::sizes); });
-  return found.checkpoint->path;
-}
-
-int parts_of(const ReshardConfig& config) {
-  return config.consolidate || !config.to ? 1
-                                          : checked_cast<int>(config.to->parts, "the number of parts", ExitCode::usage);
+int checkpoint_reshard(const ReshardConfig& config, Session&, Output& output) {
+  const CheckpointReader source(source_of(config));
+  const CheckpointPlan plan = plan_reshard(source, parts_of(config));
+  const bool json = output.common().json;
+  if (output.common().dry_run) {
+    if (json)
+      output.print_json({{"source", source.path().string()},
+                         {"files", plan.files.size()},
+                         {"pieces", plan.pieces.size()},
+                         {"bytes", total_bytes(plan)}});
+    else
+      output.print(describe_plan(plan));
+    return 0;
+  }
+  const Resharded result = reshard(source, plan, config.output);
+  if (json) {
+    output.print_json({{"source", source.path().string()},
+                       {"output", config.output},
+                       {"files", plan.files.size()},
+                       {"bytes", result.bytes},
+                       {"digest_before", to_hex(result.before)},
+                       {"digest_after", to_hex(result.after)}});
+  } else {
+    output.print(fmt::format("{} in {} part files\nstate digest before  {}\nstate digest after   {}\n",
+                             human_bytes(result.bytes), plan.files.size(), to_hex(result.before),
+                             to_hex(result.after)));
+  }
+  return 0;
 }
 
 }  // namespace lockstep

@@ -3,8 +3,10 @@
 // none of this: loads read any layout.
 #pragma once
 
+#include "app/output.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "comm/session.hpp"
 #include "config/reshard_config.hpp"
 #include "store/checkpoint_plan.hpp"
 #include "store/checkpoint_reader.hpp"
@@ -28,8 +30,9 @@ struct Resharded {
 /// source, Error(storage).
 Resharded reshard(const CheckpointReader& source, const CheckpointPlan& plan, const Path& output);
 
-/// Opens what the configuration names: a checkpoint, or a run's newest sound one. Throws Error(input).
-Path source_of(const ReshardConfig& config);
-int parts_of(const ReshardConfig& config);
+/// The tool: reads what the configuration names, a checkpoint or a run's newest sound one, and prints what was written,
+/// or with --dry-run would be. Returns the exit code. Local. Throws Error(input) if there is nothing to read; else as
+/// the parts say.
+int checkpoint_reshard(const ReshardConfig& config, Session& session, Output& output);
 
 }  // namespace lockstep
