@@ -19,9 +19,7 @@ ReshardTarget ReshardTarget::parse(const std::string& text) {
   if (bare)
     fail(ExitCode::usage, "\"{}\" does not say what there are to be {} of: type --to parts={}", text, text, text);
   const auto refuse = [&] {
-    const bool number = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-    fail(ExitCode::usage, "\"{}\" is neither parts=N nor {{\"parts\": N}} with N from 1 to {}{}", text, most_count,
-         number ? fmt::format(": did you mean \"parts={}\"?", text) : "");
+    fail(ExitCode::usage, "\"{}\" is neither parts=N nor {{\"parts\": N}} with N from 1 to {}", text, most_count);
   };
   if (text.starts_with('{')) {
     const Json json = Json::parse(text, nullptr, false);

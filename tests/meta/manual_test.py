@@ -9,7 +9,7 @@ import unittest
 from lockstep_testing import BUILD, SOURCE, program, run
 
 TOOLS = ["train", "prepare-data", "checkpoint-reshard", "finalize-quantize"]
-OTHERS = {"mpirun", "srun", "sbatch", "scancel", "scontrol", "grep", "sed", "exit", "nohup"}   # pages that are not ours
+OTHERS = {"mpirun", "srun", "sbatch", "scancel", "scontrol", "grep", "sed", "exit", "nohup", "flock"}   # pages that are not ours
 
 
 def sources():
