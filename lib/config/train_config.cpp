@@ -18,6 +18,9 @@ ChoiceList<Recompute> choices_of(Recompute) { return {{Recompute::none, "none"},
 ChoiceList<Device> choices_of(Device) { return {{Device::cpu, "cpu"}, {Device::cuda, "cuda"}}; }
 ChoiceList<CallbackName> choices_of(CallbackName) { return {{CallbackName::sample, "sample"}}; }
 ChoiceList<OnNonfinite> choices_of(OnNonfinite) { return {{OnNonfinite::skip, "skip"}, {OnNonfinite::stop, "stop"}}; }
+ChoiceList<VerifyData> choices_of(VerifyData) {
+  return {{VerifyData::use, "use"}, {VerifyData::start, "start"}, {VerifyData::off, "off"}};
+}
 ChoiceList<WatchedPhase> choices_of(WatchedPhase) {
   return {{WatchedPhase::start_up, "start-up"},     {WatchedPhase::load, "load"},     {WatchedPhase::step, "step"},
           {WatchedPhase::evaluation, "evaluation"}, {WatchedPhase::sample, "sample"}, {WatchedPhase::save, "save"},
@@ -61,6 +64,9 @@ void describe(Declaration& visit, DataOptions& data) {
   visit.field("shuffle", data.shuffle, {.help = "permute the samples anew in each epoch", .fixed_on_resume = true});
   visit.field("isolate_documents", data.isolate_documents,
               {.help = "attention does not cross document boundaries", .fixed_on_resume = true});
+  visit.field("verify", data.verify,
+              {.help = "when shards are compared with the hashes in DATASET.json: use, each in the background once a "
+                       "step reads from it, and before the next checkpoint; start, all before the first step; off"});
 }
 
 void describe(Declaration& visit, ParallelOptions& parallel) {

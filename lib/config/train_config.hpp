@@ -24,6 +24,7 @@ enum class Recompute { none, block };
 enum class Device { cpu, cuda };
 enum class CallbackName { sample };
 enum class OnNonfinite { skip, stop };
+enum class VerifyData { use, start, off };
 enum class WatchedPhase { start_up, load, step, evaluation, sample, save, shutdown };
 
 struct ModelOptions {
@@ -38,7 +39,8 @@ struct DataOptions {
   std::string validation_split = "validation";
   std::int64_t sequence_length = 0;  // T, tokens a sample
   bool shuffle = true;
-  bool isolate_documents = false;  // attention does not cross document boundaries
+  bool isolate_documents = false;       // attention does not cross document boundaries
+  VerifyData verify = VerifyData::use;  // when the hashes of shards are checked
 };
 
 struct ParallelOptions {

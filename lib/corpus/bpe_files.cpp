@@ -178,7 +178,7 @@ void read_merges_txt(std::string_view text, const std::string& origin, BpeDescri
 // are read.
 void read_tokenizer_config(const std::string& text, const std::string& origin, BpeDescription& bpe) {
   const Json config = parse_json(text, origin);
-  if (!config.is_object()) return;
+  if (!config.is_object()) fail(ExitCode::input, "{} is not a JSON object", origin);
   bpe.reading = special_tokens_in(config);
   Json end = config.value("eos_token", Json());
   if (end.is_object()) end = end.value("content", Json());

@@ -65,6 +65,8 @@ struct ShardVerifier::State {
   }
 };
 
+ShardVerifier::ShardVerifier() : ShardVerifier(1, 1) {}  // the second of one part: no shard
+
 ShardVerifier::ShardVerifier(int part, int parts) : state_(std::make_unique<State>()) {
   state_->part = part;
   state_->parts = parts;

@@ -22,7 +22,7 @@ std::string block_name(const BlockDescription& block) {
   return fmt::format("layer.{}", block.layer);
 }
 
-/// The types that tensor/precision.hpp gives a run, in the project's vocabulary.
+/// The types that tensor/number_types.hpp gives a run, in the project's vocabulary.
 UnitTypes unit_types(Precision precision) {
   switch (precision) {
     case Precision::fp64: return {.master = DType::f64, .compute = DType::f64};

@@ -4,7 +4,7 @@
 
 #include "model/block.hpp"
 #include "store/tensor_source.hpp"
-#include "tensor/precision.hpp"
+#include "tensor/number_types.hpp"
 #include "tensor/unit.hpp"
 
 #include <ATen/core/Tensor.h>

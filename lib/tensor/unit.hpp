@@ -3,8 +3,8 @@
 // are views: tensor/parameter.hpp.
 #pragma once
 
+#include "tensor/number_types.hpp"
 #include "tensor/parameter.hpp"
-#include "tensor/precision.hpp"
 
 #include <ATen/core/Tensor.h>
 

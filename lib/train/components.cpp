@@ -1,7 +1,7 @@
 #include "train/components.hpp"
 
 #include "base/json.hpp"
-#include "tensor/precision.hpp"
+#include "tensor/number_types.hpp"
 #include "tensor/unit.hpp"
 
 namespace lockstep {

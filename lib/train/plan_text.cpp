@@ -2,7 +2,7 @@
 #include "base/text.hpp"
 #include "base/words.hpp"
 #include "program/dry_run.hpp"
-#include "tensor/precision.hpp"
+#include "tensor/number_types.hpp"
 #include "train/train_plan.hpp"
 
 #include <fmt/format.h>

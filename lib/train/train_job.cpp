@@ -119,10 +119,19 @@ void fill_weights(const TrainConfig& config, Model& model) {
   }
 }
 
-/// The part of the shards that this rank verifies: the ranks of a machine share them. Local.
-ShardVerifier make_verifier(int rank, const std::vector<std::string>& hosts) {
+/// Of the part of the shards that this rank verifies: the ranks of a machine share them. Local.
+std::unique_ptr<ShardVerifier> make_verifier(VerifyData verify, int rank, const std::vector<std::string>& hosts) {
+  if (verify == VerifyData::off) return std::make_unique<ShardVerifier>();
   const auto mine = hosts.begin() + rank;
-  return {static_cast<int>(std::count(hosts.begin(), mine, *mine)), static_cast<int>(std::ranges::count(hosts, *mine))};
+  return std::make_unique<ShardVerifier>(static_cast<int>(std::count(hosts.begin(), mine, *mine)),
+                                         static_cast<int>(std::ranges::count(hosts, *mine)));
+}
+
+/// Verifies all data before anything rests on them. Collective over the session's world.
+void verify_now(ShardVerifier& verifier, const TrainPlan& plan, Session& session) {
+  verifier.use(*plan.training, 0, plan.training->tokens());
+  if (plan.validation) verifier.use(*plan.validation, 0, plan.validation->tokens());
+  verifier.settle(session);
 }
 
 AdamW make_optimizer(const OptimizerOptions& options, const Model& model) { return {options, model.parameters()}; }
@@ -259,11 +268,12 @@ int train(const TrainConfig& config, Session& session, Output& output) {
     }
   }
 
-  ShardVerifier verifier = make_verifier(world.rank(), hosts);
+  const std::unique_ptr<ShardVerifier> verifier = make_verifier(config.data.verify, world.rank(), hosts);
+  if (config.data.verify == VerifyData::start) verify_now(*verifier, plan, session);
   CommunicationLane lane(session, "reduction");
   Engine engine(*model, *optimizer, plan.programs, session, lane, config.optimizer.clip_norm);
-  TrainingLoop loop(
-      {config, plan, session, output, files, engine, *model, *tokenizer, components, documents, train_state, verifier});
+  TrainingLoop loop({config, plan, session, output, files, engine, *model, *tokenizer, components, documents,
+                     train_state, *verifier});
   const LoopEnd end = run_loop(loop, session);
 
   session.enter(Phase::shutdown, train_state.step);

@@ -4,7 +4,7 @@ documents of the dataset ended."""
 import json
 
 from checkpoint_files import step_folders
-from lockstep_testing import GPT2_TINY, needs, run, sample_text, write_config
+from lockstep_testing import GPT2_TINY, needs, records, run, sample_text, write_config
 
 SHARD = 500   # tokens; a step reads 65
 
@@ -88,3 +88,14 @@ def test_what_is_near_a_dataset_is_refused_with_the_dataset_to_name(tmp):
     for near in [tmp, tmp / "data/train", tmp / "data/DATASET.json"]:
         done = train(tmp, tmp / "run", {"data.path": near}, expect=3)
         assert f"name the dataset itself: {tmp / 'data'}" in done.stderr, done.stderr
+
+
+def test_data_verify_says_when_shards_are_checked(tmp):
+    dataset = prepare(tmp)
+    damage(dataset, "train/tokens-00002.h5")
+    for ranks in [None, 2]:
+        done = train(tmp, tmp / f"start-{ranks}", {"data.verify": "start"}, ranks=ranks, expect=3)
+        assert "train/tokens-00002.h5 is damaged" in done.stderr and saved(tmp / f"start-{ranks}") == []
+        assert records(tmp / f"start-{ranks}", "step") == []
+    train(tmp, tmp / "off", {"data.verify": "off", "train.max_steps": 20})
+    train(tmp, tmp / "short")   # 12 steps do not read the third shard

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import unittest
 
-from lockstep_testing import SOURCE, run_command, sample_text
+from lockstep_testing import BUILD, SOURCE, run_command, sample_text
 from tour_test import environment
 
 TOOLS = {"train", "prepare-data", "checkpoint-inspect", "checkpoint-reshard", "finalize-quantize"}
@@ -76,6 +76,7 @@ def start():
         return folder
     for name in ["configs", "scripts"]:
         (folder / name).symlink_to(SOURCE / name)
+    (folder / "build").symlink_to(BUILD)
     (folder / "book.txt").write_text(sample_text())
     (folder / "corpus").mkdir()
     (folder / "corpus/a.jsonl").write_text("".join(json.dumps({"body": line}) + "\n" for line in sample_text().splitlines() if line))

@@ -92,7 +92,7 @@ BASES = {   # where the effect is against another base
     "checkpoint.at_end": {"train.max_steps": 5},
 }
 # Options whose effect is a test of its own, below or elsewhere.
-OWN_TESTS = {"model.path", "model.dropout", "data.isolate_documents", "parallel.dp_replicate", "optimizer.name", "train.run_dir", "train.device",
+OWN_TESTS = {"model.path", "model.dropout", "data.isolate_documents", "data.verify", "parallel.dp_replicate", "optimizer.name", "train.run_dir", "train.device",
              "train.max_time", "train.memory_check", "train.watchdog", "train.watchdog_phases", "train.on_nonfinite", "checkpoint.resume", "checkpoint.ranks_per_file", "checkpoint.max_failures", "checkpoint.patience",
              "log.profile_start_step", "log.profile_end_step", "precision.matrix_unit", "dialect", "preset"}
 

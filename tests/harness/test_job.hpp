@@ -144,6 +144,12 @@ inline std::vector<Tensor> replicated_model(const Mesh& mesh) {
           {"mask", replicated({3, 3}, DType::boolean, mesh)}};
 }
 
+/// The job of one of `ranks` ranks that all hold that model.
+inline Job replica(int ranks, Rank rank) {
+  const World world = single_axis_world(ranks);
+  return {world, rank, replicated_model(world.mesh)};
+}
+
 /// The same tensors cut over whichever of tp, dp_shard and pp the mesh has.
 inline std::vector<Tensor> sharded_model(const Mesh& mesh) {
   std::vector<Tensor> tensors = replicated_model(mesh);

@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "checkpoint/save.hpp"
+#include "corpus/tokenizers.hpp"
 #include "exchange/safetensors.hpp"
 #include "quant/bfloat16.hpp"
 #include "unit/architecture/configs.hpp"
@@ -79,13 +80,13 @@ BOOST_FIXTURE_TEST_CASE(a_run_is_exported_from_its_newest_checkpoint_with_its_to
   const HfConfig config = tiny_gpt2();
   save_model(path / "run", config, 5, 1);
   save_model(path / "run", config, 10, 2);
-  make_folder(path / "run" / "tokenizer");
-  publish_file(path / "run" / "tokenizer" / "vocab.json", "{}");
+  save_tokenizer(*bytes_tokenizer(), path / "run" / "tokenizer");
   FinalizeConfig to = request(path / "run", path / "out");
   to.dtype = ExportDtype::fp32;
   const Exported exported = export_of(to);
   BOOST_TEST(exported.files == (std::vector<std::string>{"config.json", "generation_config.json", "model.safetensors",
-                                                         "quantization-report.json", "vocab.json"}),
+                                                         "quantization-report.json", "tokenizer.json",
+                                                         "tokenizer_config.json"}),
              boost::test_tools::per_element());
   const auto written = open_safetensors(path / "out");
   BOOST_TEST(written->list().size() == stored_tensors(describe(config)).size());  // the tied head is not among them

@@ -18,11 +18,6 @@ using namespace lockstep::test;
 
 namespace {
 
-Job replica(int ranks, Rank rank) {
-  const World world = single_axis_world(ranks);
-  return {world, rank, replicated_model(world.mesh)};
-}
-
 struct SavedRun : TemporaryFolder {
   SavedRun() {
     on_ranks(2, [&](Communicator& ranks) {

@@ -49,11 +49,6 @@ bool says(const std::string& text, const std::string& part) {
   return found;
 }
 
-Job replica(int ranks, Rank rank) {
-  const World world = single_axis_world(ranks);
-  return {world, rank, replicated_model(world.mesh)};
-}
-
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(save_and_load)

@@ -19,11 +19,6 @@ using namespace lockstep::test;
 
 namespace {
 
-Job replica(int ranks, Rank rank) {
-  const World world = single_axis_world(ranks);
-  return {world, rank, replicated_model(world.mesh)};
-}
-
 std::string message_of(const std::exception_ptr& problem, ExitCode code, std::string* hint = nullptr) {
   BOOST_REQUIRE(problem);
   try {

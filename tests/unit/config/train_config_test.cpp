@@ -264,7 +264,7 @@ BOOST_AUTO_TEST_CASE(the_other_programs_take_flags_and_arguments) {
                                     .config;
   BOOST_TEST(prepare.inputs.size() == 2U);
   BOOST_TEST(prepare.output == "out");
-  BOOST_TEST((prepare.data.validation.by == ValidationSplit::By::tail));
+  BOOST_TEST((prepare.data.validation->by == ValidationSplit::By::tail));
   BOOST_TEST((prepare.data.tokenizer.kind == TokenizerChoice::Kind::chars));
   const InspectConfig inspect = parse_command_line<InspectConfig>({"run", "--verify=hashes"}).config;
   BOOST_TEST((*inspect.verify == VerifyLevel::hashes));
@@ -302,9 +302,9 @@ BOOST_AUTO_TEST_CASE(every_count_has_a_range_and_what_is_beyond_it_is_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(the_other_programs_refuse_contradictions) {
-  BOOST_TEST(message_of<PrepareConfig>({}).find("INPUT is needed: text (.txt)") != std::string::npos);
+  BOOST_TEST(message_of<PrepareConfig>({}).find("INPUT is needed: files, quoted globs or folders of text, or -") != std::string::npos);
   BOOST_TEST(message_of<PrepareConfig>({"a"}) ==
-             "--output is needed: folder to create, with token shards and their description");
+             "--output is needed: the folder to create");
   BOOST_TEST(message_of<InspectConfig>({"a", "--diff"}).find("--diff compares two checkpoints") != std::string::npos);
   BOOST_TEST(message_of<InspectConfig>({"a", "--tree", "--verify"}).find("separate questions") != std::string::npos);
   BOOST_TEST(message_of<InspectConfig>({"a", "b", "c"}).find("at most a checkpoint") != std::string::npos);

@@ -72,12 +72,14 @@ BOOST_FIXTURE_TEST_CASE(what_stands_at_the_output_is_left_alone, SavedRun) {
   config.checkpoint = (path / "run").string();
   config.output = (path / "copy").string();
   make_folder(config.output);
+  publish_file(path / "copy/mine", "kept");
   Session session(solo_communicator());
   Log log(Log::Settings{});
   Output output({}, {}, log);
   BOOST_CHECK_EXCEPTION(checkpoint_reshard(config, session, output), Error,
                         [](const Error& error) { return error.code() == ExitCode::usage; });
-  BOOST_TEST(std::filesystem::is_empty(config.output));
+  BOOST_TEST(list_folder(config.output) == std::vector<Path>{path / "copy/mine"});
+  BOOST_TEST(read_file(path / "copy/mine") == "kept");
 }
 
 BOOST_AUTO_TEST_SUITE_END()
