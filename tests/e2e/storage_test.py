@@ -84,7 +84,7 @@ def test_a_call_that_fails_once_fails_one_save_and_training_goes_on(tmp):
     prepare(tmp)
     for name, call, code, first, ranks, rank in [("write", "pwrite", "ENOSPC", 70, 1, 0), ("sync", "fsync", "EIO", 12, 2, 1),
                                                  ("rename", "rename", "EDQUOT", 5, 2, 0), ("open", "open", "EIO", 25, 3, 2),
-                                                 ("folder", "mkdir", "ENOSPC", 5, 3, 0), ("look", "lstat", "EIO", 3, 2, 0)]:
+                                                 ("folder", "mkdir", "ENOSPC", 5, 3, 0), ("look", "lstat", "EIO", 4, 2, 0)]:
         assert len(check_outlived(tmp, name, call, code, first, 0, ranks, rank)) == 1, name
 
 
