@@ -84,9 +84,9 @@ BOOST_FIXTURE_TEST_CASE(a_run_is_exported_from_its_newest_checkpoint_with_its_to
   FinalizeConfig to = request(path / "run", path / "out");
   to.dtype = ExportDtype::fp32;
   const Exported exported = export_of(to);
-  BOOST_TEST(exported.files == (std::vector<std::string>{"config.json", "generation_config.json", "model.safetensors",
-                                                         "quantization-report.json", "tokenizer.json",
-                                                         "tokenizer_config.json"}),
+  BOOST_TEST(exported.files ==
+                 (std::vector<std::string>{"config.json", "generation_config.json", "model.safetensors",
+                                           "quantization-report.json", "tokenizer.json", "tokenizer_config.json"}),
              boost::test_tools::per_element());
   const auto written = open_safetensors(path / "out");
   BOOST_TEST(written->list().size() == stored_tensors(describe(config)).size());  // the tied head is not among them

@@ -302,9 +302,9 @@ BOOST_AUTO_TEST_CASE(every_count_has_a_range_and_what_is_beyond_it_is_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(the_other_programs_refuse_contradictions) {
-  BOOST_TEST(message_of<PrepareConfig>({}).find("INPUT is needed: files, quoted globs or folders of text, or -") != std::string::npos);
-  BOOST_TEST(message_of<PrepareConfig>({"a"}) ==
-             "--output is needed: the folder to create");
+  BOOST_TEST(message_of<PrepareConfig>({}).find("INPUT is needed: files, quoted globs or folders of text, or -") !=
+             std::string::npos);
+  BOOST_TEST(message_of<PrepareConfig>({"a"}) == "--output is needed: the folder to create");
   BOOST_TEST(message_of<InspectConfig>({"a", "--diff"}).find("--diff compares two checkpoints") != std::string::npos);
   BOOST_TEST(message_of<InspectConfig>({"a", "--tree", "--verify"}).find("separate questions") != std::string::npos);
   BOOST_TEST(message_of<InspectConfig>({"a", "b", "c"}).find("at most a checkpoint") != std::string::npos);
