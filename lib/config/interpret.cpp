@@ -51,6 +51,17 @@ bool is_word_for_none(const std::string& text) {
   return text == "none" || text == "None" || text == "nil" || text == "never";
 }
 
+bool is_value_of(const OptionType& type, const std::string& text) {
+  if (type.kind == Kind::choice) return std::ranges::find(type.choices, text) != type.choices.end();
+  if (type.kind != Kind::form) return false;
+  try {
+    type.check(text);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 /// "[0.9, 0.95]" for "0.9,0.95", "0.9 0.95" and "(0.9, 0.95)": numbers or choices that only lack the brackets.
 std::optional<std::string> as_list(const OptionType& element, const Node& node) {
   const bool of_words = element.kind == Kind::integer || element.kind == Kind::number || element.kind == Kind::choice;
@@ -116,7 +127,7 @@ class Interpreter {
 
   std::optional<Json> scalar(const OptionType& type, const Node& node) {
     const auto no_value = [&] { return refuse(node, fmt::format("\"{}\" is not {}", node.text, expected(type))); };
-    if (type.optional && is_word_for_none(node.text)) {
+    if (type.optional && is_word_for_none(node.text) && !is_value_of(type, node.text)) {
       return refuse(node, fmt::format("\"{}\" is not {}: did you mean null?", node.text, expected(type)));
     }
     if (type.kind == Kind::boolean) {
