@@ -34,19 +34,17 @@ bool BlockReader::open_next_file() {
 
 std::uint64_t BlockReader::consumed() const { return consumed_before_ + (bytes_ ? bytes_->consumed() : 0); }
 
-// Reads until `bytes` are pending or the file ends.
+// Reads until `bytes` are pending or the file ends. What is reserved but not read is never touched, so it costs
+// nothing.
 void BlockReader::grow(std::size_t bytes) {
-  std::size_t size = pending_.size();
-  pending_.resize(std::max(bytes, size));
-  while (size < bytes) {
+  pending_.reserve(bytes + TextBlock::room_behind);
+  for (std::size_t size = pending_.size(); size < bytes && !at_end_;) {
+    pending_.resize(std::min(bytes, size + block_bytes));
     const std::size_t got = bytes_->read(std::span(pending_).subspan(size));
-    if (got == 0) {
-      at_end_ = true;
-      break;
-    }
+    at_end_ = got == 0;
     size += got;
+    pending_.resize(size);
   }
-  pending_.resize(size);
 }
 
 // Where the pending text may be cut; 0 if nowhere.
@@ -81,8 +79,9 @@ void BlockReader::cut_block(TextBlock& block, std::size_t size) {
   block.index = index_++;
   block.file = file_;
   block.first_line = line_;
-  block.text.assign(pending_, 0, size);
-  pending_.erase(0, size);
+  std::string rest = pending_.substr(size);  // the shorter part is copied: a block may be one huge line
+  pending_.resize(size);
+  block.text = std::exchange(pending_, std::move(rest));
   line_ += std::ranges::count(block.text, '\n');
   if (!at_end_) grow(block_bytes);  // so that the last block knows that it is
   block.begins_document = is_text && !begun_;

@@ -17,6 +17,8 @@
 namespace lockstep {
 
 struct TextBlock {
+  static constexpr std::size_t room_behind = 64;  // bytes that can be appended to the text without a copy of it
+
   std::int64_t index = 0;  // within the corpus
   const InputFile* file = nullptr;
   std::int64_t first_line = 1;  // of the block in its file, from 1

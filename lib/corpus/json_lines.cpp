@@ -24,12 +24,31 @@ std::string conversion_of(std::string_view line, const std::string& file) {
   return "data.malformed: skip leaves such lines out";
 }
 
+constexpr std::size_t most_kept = 4 * BlockReader::block_bytes;  // of a parser's buffer
+
+static_assert(TextBlock::room_behind >= simdjson::SIMDJSON_PADDING);
+
+/// Room behind a text that simdjson reads, while this lives.
+class Padding {
+ public:
+  explicit Padding(std::string& text) : text_(text), size_(text.size()) {
+    text_.append(simdjson::SIMDJSON_PADDING, ' ');
+  }
+  Padding(const Padding&) = delete;
+  Padding& operator=(const Padding&) = delete;
+  ~Padding() { text_.resize(size_); }
+  std::string_view text() const { return std::string_view(text_).substr(0, size_); }
+
+ private:
+  std::string& text_;
+  std::size_t size_;
+};
+
 }  // namespace
 
 struct JsonLines::State {
   std::string field;
   simdjson::dom::parser parser;
-  std::string padded;  // the block with the room behind it that simdjson reads
 
   [[noreturn]] void refuse(const TextBlock& block, std::int64_t line, const std::string& reason,
                            std::string hint = {}) const {
@@ -66,10 +85,10 @@ struct JsonLines::State {
 JsonLines::JsonLines(std::string field) : state_(std::make_unique<State>()) { state_->field = std::move(field); }
 JsonLines::~JsonLines() = default;
 
-void JsonLines::for_each(const TextBlock& block, const std::function<void(std::string_view)>& document,
+void JsonLines::for_each(TextBlock& block, const std::function<void(std::string_view)>& document,
                          const std::function<void(const Error&)>& malformed) {
-  state_->padded.assign(block.text).append(simdjson::SIMDJSON_PADDING, ' ');
-  const std::string_view text = std::string_view(state_->padded).substr(0, block.text.size());
+  const Padding padding(block.text);
+  const std::string_view text = padding.text();
   std::int64_t line = block.first_line;
   for (std::size_t begin = 0; begin < text.size(); ++line) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
@@ -85,6 +104,7 @@ void JsonLines::for_each(const TextBlock& block, const std::function<void(std::s
     }
     begin = end + 1;
   }
+  if (state_->parser.capacity() > most_kept) state_->parser = simdjson::dom::parser();  // a huge line is rare
 }
 
 }  // namespace lockstep

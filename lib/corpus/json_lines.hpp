@@ -18,8 +18,9 @@ class JsonLines {
   ~JsonLines();
   /// Calls `document` with the field of every line that is not blank; the text is valid UTF-8 and lives until the call
   /// returns. For a line that is not a JSON object, lacks the field, or has another type than text there: calls
-  /// `malformed` with Error(input) "FILE:LINE: …", which throws it unless the line is to be skipped.
-  void for_each(const TextBlock& block, const std::function<void(std::string_view text)>& document,
+  /// `malformed` with Error(input) "FILE:LINE: …", which throws it unless the line is to be skipped. The block is only
+  /// longer during the call: lines are parsed where they are.
+  void for_each(TextBlock& block, const std::function<void(std::string_view text)>& document,
                 const std::function<void(const Error& problem)>& malformed);
 
  private:

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -17,14 +18,33 @@ Path fragments_file(const Path& folder, int rank) { return folder / fmt::format(
 FileDescriptor create(const Path& path) { return open_file(path, O_WRONLY | O_CREAT | O_EXCL); }
 }  // namespace
 
+void pack_tokens(std::span<const std::int32_t> tokens, int token_bytes, std::vector<std::byte>& packed) {
+  const std::size_t before = packed.size();
+  packed.resize(before + tokens.size() * static_cast<std::size_t>(token_bytes));
+  if (token_bytes == 4) {
+    std::ranges::copy(std::as_bytes(tokens), packed.begin() + static_cast<std::ptrdiff_t>(before));
+    return;
+  }
+  for (std::byte* out = packed.data() + before; const std::int32_t token : tokens) {
+    const auto narrow = static_cast<std::uint16_t>(token);  // the vocabulary is that small
+    std::memcpy(out, &narrow, sizeof narrow);
+    out += sizeof narrow;
+  }
+}
+
 void SpillWriter::Stream::put(std::span<const std::byte> bytes) {
+  if (buffer.size() + bytes.size() > buffer_bytes) flush();
+  if (bytes.size() > buffer_bytes) return write(bytes);
   buffer.insert(buffer.end(), bytes.begin(), bytes.end());
-  if (buffer.size() >= buffer_bytes) flush();
+}
+
+void SpillWriter::Stream::write(std::span<const std::byte> bytes) {
+  write_at(file, bytes, written, path);
+  written += bytes.size();
 }
 
 void SpillWriter::Stream::flush() {
-  write_at(file, buffer, written, path);
-  written += buffer.size();
+  write(buffer);
   buffer.clear();
 }
 
@@ -33,19 +53,14 @@ SpillWriter::SpillWriter(const Path& folder, int rank, int token_bytes)
       tokens_{tokens_file(folder, rank), create(tokens_file(folder, rank)), 0, {}},
       fragments_{fragments_file(folder, rank), create(fragments_file(folder, rank)), 0, {}} {}
 
-void SpillWriter::append(TokenizedBlock& block, std::span<const std::int32_t> tokens,
+void SpillWriter::append(TokenizedBlock& block, std::span<const std::byte> packed_tokens,
                          std::span<const Fragment> fragments) {
-  block.first_token = std::exchange(token_count_, token_count_ + tokens.size());
-  block.tokens = tokens.size();
+  block.tokens = packed_tokens.size() / static_cast<std::size_t>(token_bytes_);
+  block.first_token = std::exchange(token_count_, token_count_ + block.tokens);
   block.first_fragment = std::exchange(fragment_count_, fragment_count_ + fragments.size());
   block.fragments = fragments.size();
   fragments_.put(std::as_bytes(fragments));
-  if (token_bytes_ == 4) {
-    tokens_.put(std::as_bytes(tokens));
-  } else {
-    std::vector<std::uint16_t> narrow(tokens.begin(), tokens.end());
-    tokens_.put(std::as_bytes(std::span(narrow)));
-  }
+  tokens_.put(packed_tokens);
 }
 
 void SpillWriter::finish() {

@@ -4,6 +4,7 @@
 
 #include "base/files.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -33,12 +34,15 @@ struct TokenizedBlock {
   bool malformed = false;  // the document is to be left out
 };
 
+/// Appends tokens as a spill holds them: in `token_bytes` each, 2 or 4.
+void pack_tokens(std::span<const std::int32_t> tokens, int token_bytes, std::vector<std::byte>& packed);
+
 class SpillWriter {
  public:
-  /// New files for `rank` in `folder`; tokens of `token_bytes`, 2 or 4. Throws Error(storage).
+  /// New files for `rank` in `folder`. Throws Error(storage).
   SpillWriter(const Path& folder, int rank, int token_bytes);
   /// Fills in the block's place in the spill. Throws Error(storage).
-  void append(TokenizedBlock& block, std::span<const std::int32_t> tokens, std::span<const Fragment> fragments);
+  void append(TokenizedBlock& block, std::span<const std::byte> packed_tokens, std::span<const Fragment> fragments);
   /// Hands the rest to the system. Throws Error(storage).
   void finish();
 
@@ -49,6 +53,7 @@ class SpillWriter {
     std::uint64_t written = 0;
     std::vector<std::byte> buffer;
     void put(std::span<const std::byte> bytes);
+    void write(std::span<const std::byte> bytes);
     void flush();
   };
   int token_bytes_;

@@ -39,7 +39,7 @@ class Scanner {
  public:
   Scanner(const std::string& text_field, OnMalformed malformed) : lines_(text_field), malformed_(malformed) {}
 
-  ScannedBlock scan(const TextBlock& block) {
+  ScannedBlock scan(TextBlock& block) {
     ScannedBlock result;
     const auto skip = [&](const Error& problem) {
       if (malformed_ == OnMalformed::stop) throw problem;
@@ -83,7 +83,7 @@ class Scanner {
 
 struct EncodedBlock {
   TokenizedBlock block;
-  std::vector<std::int32_t> tokens;
+  std::vector<std::byte> tokens;  // packed
   std::vector<Fragment> fragments;
   std::int64_t empty_documents = 0;
   Malformed malformed;
@@ -97,14 +97,17 @@ std::uint64_t draw_of(const Hash128& content, std::int64_t seed) {
 class BlockEncoder {
  public:
   BlockEncoder(const Tokenizer& tokenizer, const TokenizeSettings& settings, int rank)
-      : encoder_(tokenizer.encoder()),
+      : tokenizer_(tokenizer),
+        encoder_(tokenizer.encoder()),
+        token_bytes_(settings.token_bytes),
         lines_(settings.text_field),
         seed_(settings.seed),
         malformed_(settings.malformed),
         rank_(rank) {}
 
-  EncodedBlock encode(const TextBlock& block) {
+  EncodedBlock encode(TextBlock& block) {
     EncodedBlock result;
+    result.tokens.reserve(block.text.size() * static_cast<std::size_t>(token_bytes_));  // hardly ever are there more
     result.block = {
         block.index,        rank_, 0, 0, 0, 0, block.file->format == TextFormat::json_lines, block.begins_document,
         block.ends_document};
@@ -133,7 +136,7 @@ class BlockEncoder {
       } catch (const Error& problem) {
         skip(problem);
         result.block.malformed = true;
-        result.fragments.push_back({});  // a block of text has one
+        result.fragments.assign(1, {});  // a block of text has one
       }
     }
     return result;
@@ -141,12 +144,30 @@ class BlockEncoder {
 
  private:
   void encode_fragment(std::string_view text, const Hash128& content, EncodedBlock& result) {
-    const std::size_t before = result.tokens.size();
-    encoder_->encode(text, result.tokens);
-    result.fragments.push_back({result.tokens.size() - before, text.size(), draw_of(content, seed_)});
+    Fragment& fragment = result.fragments.emplace_back(Fragment{0, text.size(), draw_of(content, seed_)});
+    while (!text.empty()) {
+      const std::size_t part = part_of(text);
+      ids_.clear();
+      encoder_->encode(text.substr(0, part), ids_);
+      pack_tokens(ids_, token_bytes_, result.tokens);
+      fragment.tokens += ids_.size();
+      text.remove_prefix(part);
+    }
   }
 
+  // How much of `text` to encode at once: all of it if the tokenizer has to see a long text as a whole.
+  std::size_t part_of(std::string_view text) const {
+    for (std::size_t size = BlockReader::block_bytes; size < text.size(); size *= 2) {
+      const std::string_view head = text.substr(0, size);
+      if (const std::size_t cut = tokenizer_.last_cut(head.substr(0, whole_code_points(head))); cut > 0) return cut;
+    }
+    return text.size();
+  }
+
+  const Tokenizer& tokenizer_;
   std::unique_ptr<Encoder> encoder_;
+  int token_bytes_;
+  std::vector<std::int32_t> ids_;  // of the part
   JsonLines lines_;
   std::int64_t seed_;
   OnMalformed malformed_;

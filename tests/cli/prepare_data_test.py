@@ -10,10 +10,11 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import unittest
 
-from lockstep_testing import BUILD, SOURCE, needs, program, run, sample_text, shared_data, token_stream
+from lockstep_testing import BUILD, SOURCE, needs, program, run, run_command, sample_text, shared_data, token_stream
 
 JOINT = 256   # of the bytes tokenizer
 
@@ -111,6 +112,11 @@ def test_gpt2_shards_hold_the_ids_of_the_tokenizers_library(tmp):
         prepare(shared_data(name), "--output", tmp / name, "--data.tokenizer", folder, "--data.validation", "none", "--threads", 2)
         expected = theirs.encode(shared_data(name).read_bytes().decode()).ids
         assert token_stream(tmp / name).tolist() == expected, name
+    # one JSON line of more than a block: encoded in parts, and no id shows where
+    text = shared_data("tinyshakespeare.txt").read_bytes().decode() + "日本 x² " * 5000
+    write_jsonl(tmp / "a.jsonl", [text])
+    prepare(tmp / "a.jsonl", "--output", tmp / "line", "--data.tokenizer", folder, "--data.validation", "none")
+    assert token_stream(tmp / "line").tolist() == theirs.encode(text).ids
 
 
 def test_any_number_of_threads_and_ranks_writes_the_same_bytes(tmp):
@@ -581,13 +587,32 @@ def test_special_tokens_in_documents_have_the_ids_that_readers_of_the_written_to
     assert streams["pair", "text"] == streams["bare", "text"]
 
 
-def test_a_special_token_is_found_where_a_long_document_is_cut_into_blocks(tmp):
+def test_a_special_token_is_found_where_a_long_document_is_cut_into_blocks_or_parts(tmp):
     block = 1 << 18
-    text = "x" * (block - 5) + "<|endoftext|>" + "y" * (block - 20) + "<|endoftext|>" * 3 + "z" * block
+    text = "x" * (block - 5) + "<|endoftext|>" + "y" * (block - 20) + "<|endoftext|>" * 3 + "é" * block
     (tmp / "a.txt").write_text(text)
-    prepare(tmp / "a.txt", "--output", tmp / "out", "--data.validation", "none", "--threads", 2)
-    parts = text.split("<|endoftext|>")
-    assert token_stream(tmp / "out").tolist() == joined(parts)
+    write_jsonl(tmp / "a.jsonl", [text])
+    for name in ["a.txt", "a.jsonl"]:
+        prepare(tmp / name, "--output", tmp / "out", "--overwrite", "--data.validation", "none", "--threads", 2)
+        assert token_stream(tmp / "out").tolist() == joined(text.split("<|endoftext|>")), name
+
+
+def peak_memory(*command):
+    """Of a program, in bytes. A small process starts it: what a process has when it forks counts for its child."""
+    watch = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
+             "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
+    return 1024 * int(run_command(sys.executable, "-c", watch, *command).stdout)
+
+
+def test_a_huge_json_line_costs_four_times_its_size_in_memory(tmp):
+    """Twice for the line and its text, twice for the ids of the bytes tokenizer."""
+    mebibyte = 1 << 20
+    peaks = []
+    for size in [8, 40]:
+        path = tmp / f"{size}.jsonl"
+        path.write_text(json.dumps({"text": "0123456789abcdef" * (size * mebibyte // 16)}) + "\n")
+        peaks.append(peak_memory(program("prepare-data"), path, "--output", tmp / "out", "--overwrite", "--threads", 1))
+    assert 2 * 32 * mebibyte < peaks[1] - peaks[0] < 5.5 * 32 * mebibyte, peaks
 
 
 def test_the_real_gpt2_reads_special_tokens_as_its_exported_form_does(tmp):
