@@ -5,7 +5,7 @@
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/isfinite.h>
 
 namespace lockstep {
 

@@ -36,10 +36,7 @@ std::unique_ptr<Communicator> first_ranks(int count) {
   return part;
 }
 
-Job replica(const Communicator& ranks) {
-  const World all = single_axis_world(ranks.size());
-  return {all, ranks.rank(), replicated_model(all.mesh)};
-}
+Job replica(const Communicator& ranks) { return replica(ranks.size(), ranks.rank()); }
 
 }  // namespace
 

@@ -11,6 +11,8 @@
 using namespace lockstep;
 using test::world;
 
+BOOST_AUTO_TEST_SUITE(lane)
+
 namespace {
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
@@ -22,8 +24,6 @@ struct AllRanks {
 std::span<std::byte> bytes_of(std::vector<double>& values) { return std::as_writable_bytes(std::span(values)); }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(lane)
 
 BOOST_FIXTURE_TEST_CASE(what_is_issued_is_done_in_order_and_each_ticket_brings_its_result, AllRanks,
                         *test::at_least(1)) {

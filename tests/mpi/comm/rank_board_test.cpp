@@ -11,6 +11,8 @@
 
 using namespace lockstep;
 
+BOOST_AUTO_TEST_SUITE(rank_board)
+
 namespace {
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
@@ -32,8 +34,6 @@ std::int64_t how_many(bool here) { return test::world().all_reduce(std::int64_t{
 std::string machine_of_two() { return "machine " + std::to_string(test::world().rank() / 2); }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(rank_board)
 
 BOOST_AUTO_TEST_CASE(every_rank_of_a_machine_sees_where_all_are) {
   RankBoard board(test::world());

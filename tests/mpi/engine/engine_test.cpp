@@ -11,7 +11,9 @@
 #include "program/work_times.hpp"
 #include "tensor/runtime.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/dot.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/sub.h>
 
 #include <sys/resource.h>
 #include <unistd.h>

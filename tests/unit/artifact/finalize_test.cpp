@@ -18,6 +18,8 @@
 
 using namespace lockstep;
 
+BOOST_AUTO_TEST_SUITE(finalize_quantize)
+
 namespace {
 
 /// Saves a checkpoint of a model with the initial weights of `seed`, as one rank would; returns its folder.
@@ -73,8 +75,6 @@ std::string error_of(Call call, ExitCode code) {
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(finalize_quantize)
 
 BOOST_FIXTURE_TEST_CASE(a_run_is_exported_from_its_newest_checkpoint_with_its_tokenizer, Folder) {
   const HfConfig config = tiny_gpt2();

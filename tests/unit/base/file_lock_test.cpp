@@ -20,6 +20,8 @@
 #include <thread>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(file_lock)
+
 namespace {
 int flock_error = 0;  // what flock answers in this program; 0: the system decides
 
@@ -85,8 +87,6 @@ void hold_in_a_killed_process(const Path& path) {
   ::close(ready[1]);
 }
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(file_lock)
 
 BOOST_AUTO_TEST_CASE(one_process_holds_a_lock_at_a_time_and_leaves_nothing) {
   const TemporaryFolder folder;

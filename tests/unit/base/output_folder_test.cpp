@@ -15,6 +15,8 @@
 #include <csignal>
 #include <optional>
 
+BOOST_AUTO_TEST_SUITE(output_folder)
+
 namespace {
 int exchange_error = 0;  // what RENAME_EXCHANGE answers in this program; 0: the system decides
 int rename_error = 0;    // and rename onto a name that ends in "out"
@@ -140,8 +142,6 @@ bool make_and_be_killed(const Path& target, const std::string& text, int steps) 
   return WIFSIGNALED(status);
 }
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(output_folder)
 
 BOOST_AUTO_TEST_CASE(a_folder_appears_when_it_is_published_and_not_before) {
   const TemporaryFolder folder;

@@ -11,6 +11,8 @@
 using namespace lockstep;
 using namespace lockstep::test;
 
+BOOST_AUTO_TEST_SUITE(save_and_load)
+
 namespace {
 
 struct Shape4 {
@@ -50,8 +52,6 @@ bool says(const std::string& text, const std::string& part) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(save_and_load)
 
 BOOST_FIXTURE_TEST_CASE(what_any_layout_saves_any_other_loads_bit_for_bit_with_one_digest, TemporaryFolder) {
   std::vector<Hash128> digests;

@@ -17,6 +17,8 @@
 using namespace lockstep;
 using namespace lockstep::test;
 
+BOOST_AUTO_TEST_SUITE(verdict)
+
 namespace {
 
 std::string message_of(const std::exception_ptr& problem, ExitCode code, std::string* hint = nullptr) {
@@ -98,8 +100,6 @@ struct TwoViews : TemporaryFolder {
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(verdict)
 
 BOOST_FIXTURE_TEST_CASE(what_one_rank_lacks_is_waited_for, TwoViews) {
   const Path part = newest(view) / "replicated" / "part-0001.h5";

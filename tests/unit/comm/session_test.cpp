@@ -16,6 +16,8 @@
 
 using namespace lockstep;
 
+BOOST_AUTO_TEST_SUITE(session)
+
 namespace {
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
@@ -36,8 +38,6 @@ int code_of_child(const std::function<void()>& work) {
 Session::Settings injected(const std::string& text) { return {.watchdog_s = 0, .injection = parse_injection(text)}; }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(session)
 
 BOOST_AUTO_TEST_CASE(it_says_what_the_process_does) {
   Session session(solo_communicator());

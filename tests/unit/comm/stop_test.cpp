@@ -13,6 +13,8 @@
 
 using namespace lockstep;
 
+BOOST_AUTO_TEST_SUITE(stop_channels)
+
 namespace {
 struct Folder {
   Path path = std::filesystem::temp_directory_path() / fmt::format("lockstep-stop-test-{}", ::getpid());
@@ -22,8 +24,6 @@ struct Folder {
 };
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(stop_channels)
 
 BOOST_FIXTURE_TEST_CASE(the_control_file_stops_and_is_removed, Folder) {
   Session session(solo_communicator());

@@ -25,7 +25,7 @@ DocumentedTool documented() {
   Config config;
   Declaration declaration;
   describe(declaration, config);
-  return document(tool_of(config), declaration);
+  return lockstep::document(tool_of(config), declaration);
 }
 
 /// The first group of each match; the element number of lists unified.

@@ -15,6 +15,8 @@
 
 using namespace lockstep;
 
+BOOST_AUTO_TEST_SUITE(pieces)
+
 namespace {
 
 /// GPT-2's regular expression by PCRE2. Its \s has U+180E, which is none of Unicode's white space.
@@ -60,8 +62,6 @@ std::u32string many_characters() {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(pieces)
 
 BOOST_AUTO_TEST_CASE(pieces_are_those_of_the_regular_expression) {
   const std::vector<std::u32string> alphabets = {

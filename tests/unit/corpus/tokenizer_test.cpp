@@ -7,6 +7,8 @@
 
 using namespace lockstep;
 
+BOOST_AUTO_TEST_SUITE(tokenizers)
+
 namespace {
 
 using Ids = std::vector<std::int32_t>;
@@ -26,8 +28,6 @@ const std::vector<std::string> oddities = {"a", "b", "ab", " ",      "  ",     "
                                            "1", "é", "日", "\u00A0", "\u2003", "\u3000", "\u200B", "…",  "\r\n"};
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(tokenizers)
 
 BOOST_AUTO_TEST_CASE(bytes_are_ids_and_the_end_of_text_is_256) {
   const auto tokenizer = bytes_tokenizer();

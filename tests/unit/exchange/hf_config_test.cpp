@@ -8,6 +8,8 @@
 
 using namespace lockstep;
 
+BOOST_AUTO_TEST_SUITE(hf_config)
+
 namespace {
 
 const std::string gpt2 =
@@ -35,8 +37,6 @@ std::string error_of(const std::string& text, ExitCode code) {
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(hf_config)
 
 BOOST_AUTO_TEST_CASE(a_gpt2_config_has_the_defaults_of_its_family) {
   const HfConfig config = parse_hf_config(gpt2, "config.json");

@@ -7,6 +7,8 @@
 
 using namespace lockstep;
 
+BOOST_AUTO_TEST_SUITE(model_folder)
+
 namespace {
 
 const std::vector<TensorDescription> expected{{"transformer.wte.weight", {4, 2}, DType::f32},
@@ -25,8 +27,6 @@ std::string error_of(const Path& path, const std::vector<TensorDescription>& wan
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(model_folder)
 
 BOOST_FIXTURE_TEST_CASE(names_without_the_prefix_and_old_buffers_are_understood, Folder) {
   write_counting(path, {{"wte.weight", {4, 2}, DType::f32},

@@ -11,6 +11,8 @@
 
 using namespace lockstep;
 
+BOOST_AUTO_TEST_SUITE(safetensors)
+
 namespace {
 
 /// A file as the format describes it: header text behind its length, then `data` bytes.
@@ -38,8 +40,6 @@ std::string error_of(const std::string& file) {
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(safetensors)
 
 BOOST_AUTO_TEST_CASE(entries_come_in_the_order_of_their_data_with_offsets_in_the_file) {
   const std::string header =

@@ -3,7 +3,7 @@
 #include "base/error.hpp"
 #include "small_models.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 #include <boost/test/unit_test.hpp>
 

@@ -3,8 +3,9 @@
 #include "base/error.hpp"
 #include "small_models.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <boost/test/unit_test.hpp>
@@ -43,7 +44,7 @@ std::map<std::string, at::Tensor> gradients(Model& model, const std::vector<Batc
 
 double worst_difference(const std::map<std::string, at::Tensor>& a, const std::map<std::string, at::Tensor>& b) {
   double worst = 0;
-  for (const auto& [name, value] : a) worst = std::max(worst, (value - b.at(name)).abs().max().item<double>());
+  for (const auto& [name, value] : a) worst = std::max(worst, value.sub(b.at(name)).abs().max().item<double>());
   return worst;
 }
 

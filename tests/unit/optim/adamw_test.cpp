@@ -2,7 +2,7 @@
 
 #include "base/random.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 
 #include <boost/test/unit_test.hpp>

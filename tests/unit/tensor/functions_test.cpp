@@ -9,7 +9,8 @@
 
 #include "random_values.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
