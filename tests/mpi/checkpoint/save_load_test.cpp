@@ -10,6 +10,8 @@
 
 #include <optional>
 
+BOOST_AUTO_TEST_SUITE(checkpoint)
+
 using namespace lockstep;
 using namespace lockstep::test;
 
@@ -36,11 +38,9 @@ std::unique_ptr<Communicator> first_ranks(int count) {
   return part;
 }
 
-Job replica(const Communicator& ranks) { return replica(ranks.size(), ranks.rank()); }
+Job replica(const Communicator& ranks) { return lockstep::test::replica(ranks.size(), ranks.rank()); }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(checkpoint)
 
 LOCKSTEP_MPI_TEST(what_any_number_of_ranks_saves_any_other_loads_with_equal_digests, at_least(1)) {
   const SharedFolder folder;

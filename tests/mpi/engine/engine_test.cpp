@@ -27,6 +27,8 @@
 #include <thread>
 #include <vector>
 
+BOOST_AUTO_TEST_SUITE(engine)
+
 using namespace lockstep;
 
 namespace {
@@ -209,8 +211,6 @@ std::int64_t minor_faults() {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(engine)
 
 BOOST_AUTO_TEST_CASE(in_fp64_no_number_of_ranks_and_no_accumulation_changes_losses_or_gradients) {
   check_equal_to_one_rank("gpt2", Precision::fp64, 1e-12, 1e-12, 1e-9);

@@ -9,6 +9,8 @@
 
 #include <set>
 
+BOOST_AUTO_TEST_SUITE(generation)
+
 using namespace lockstep;
 
 namespace {
@@ -21,8 +23,6 @@ Model even_model() {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(generation)
 
 BOOST_AUTO_TEST_CASE(temperature_0_takes_the_most_likely_token_of_the_logits) {
   Model model(small_llama(), Precision::fp32);

@@ -13,6 +13,8 @@
 #include <cstring>
 #include <map>
 
+BOOST_AUTO_TEST_SUITE(models)
+
 using namespace lockstep;
 
 namespace {
@@ -82,8 +84,6 @@ class MemorySource : public TensorSource {
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(models)
 
 BOOST_AUTO_TEST_CASE(a_tied_head_shares_the_embeddings_parameter_and_both_touch_it) {
   Model model(small_gpt2(), Precision::fp64);

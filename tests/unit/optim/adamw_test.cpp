@@ -12,6 +12,8 @@
 #include <cmath>
 #include <limits>
 
+BOOST_AUTO_TEST_SUITE(adamw)
+
 using namespace lockstep;
 
 namespace {
@@ -81,8 +83,6 @@ double worst_error(Precision precision) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(adamw)
 
 BOOST_AUTO_TEST_CASE(seven_steps_equal_the_published_algorithm_in_every_precision) {
   BOOST_TEST(worst_error<double>(Precision::fp64) < 1e-14);

@@ -5,6 +5,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+BOOST_AUTO_TEST_SUITE(parameter_groups)
+
 using namespace lockstep;
 
 namespace {
@@ -30,8 +32,6 @@ struct Model3 {
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(parameter_groups)
 
 BOOST_AUTO_TEST_CASE(matrices_decay_and_vectors_do_not_unless_all_shall) {
   OptimizerOptions options;

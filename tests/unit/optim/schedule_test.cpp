@@ -7,6 +7,8 @@
 #include <cmath>
 #include <numbers>
 
+BOOST_AUTO_TEST_SUITE(schedules)
+
 using namespace lockstep;
 
 namespace {
@@ -22,8 +24,6 @@ TrainConfig config_of(ScheduleName name) {
 bool near(double a, double b) { return std::abs(a - b) < 1e-15; }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(schedules)
 
 BOOST_AUTO_TEST_CASE(warm_up_rises_in_equal_steps_and_reaches_the_peak_at_its_last_step) {
   for (const ScheduleName name : {ScheduleName::constant, ScheduleName::linear, ScheduleName::cosine}) {

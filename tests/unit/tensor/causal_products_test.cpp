@@ -9,6 +9,8 @@
 #include <limits>
 #include <memory>
 
+BOOST_AUTO_TEST_SUITE(products_of_causal_attention)
+
 using namespace lockstep;
 
 namespace {
@@ -105,8 +107,6 @@ struct Case {
 };
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(products_of_causal_attention)
 
 BOOST_AUTO_TEST_CASE(they_equal_sums_in_double_for_tiles_of_all_sizes) {
   if (!has_causal_products(16)) {

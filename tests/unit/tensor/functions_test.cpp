@@ -17,6 +17,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+BOOST_AUTO_TEST_SUITE(functions)
+
 using namespace lockstep;
 
 namespace {
@@ -111,8 +113,6 @@ at::Tensor positions_in(const std::vector<std::int64_t>& starts) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(functions)
 
 BOOST_AUTO_TEST_CASE(linear_layers_of_both_layouts_equal_matrix_products) {
   for (const std::int64_t rows : {0, 1, 9}) {

@@ -16,6 +16,8 @@
 #include <thread>
 #include <type_traits>
 
+BOOST_AUTO_TEST_SUITE(matrix_products)
+
 using namespace lockstep;
 
 #if defined(_OPENMP) && !defined(__SANITIZE_ADDRESS__)
@@ -159,8 +161,6 @@ double mean_error(const Shape2& shape, std::int64_t k, const std::vector<float>&
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(matrix_products)
 
 BOOST_AUTO_TEST_CASE(products_of_all_forms_and_types_equal_sums_in_double) {
   both_ways([] {

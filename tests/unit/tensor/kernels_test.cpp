@@ -11,6 +11,8 @@
 
 #include <limits>
 
+BOOST_AUTO_TEST_SUITE(kernels)
+
 using namespace lockstep;
 
 namespace {
@@ -28,8 +30,6 @@ bool same_with_other_threads(const Compute& compute) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(kernels)
 
 BOOST_AUTO_TEST_CASE(the_exponential_is_exact_to_3_units_in_the_last_place) {
   double worst = 0;

@@ -11,9 +11,9 @@
 #include <stdexcept>
 #include <vector>
 
-using namespace lockstep;
-
 BOOST_AUTO_TEST_SUITE(runtime)
+
+using namespace lockstep;
 
 BOOST_AUTO_TEST_CASE(denormals_are_zero_in_every_thread) {
   const int before = at::get_num_threads();

@@ -9,6 +9,8 @@
 
 #include <limits>
 
+BOOST_AUTO_TEST_SUITE(units)
+
 using namespace lockstep;
 
 namespace {
@@ -21,8 +23,6 @@ std::vector<LogicalTensor> three_tensors() {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(units)
 
 BOOST_AUTO_TEST_CASE(parameters_are_aligned_views_of_their_units_buffers) {
   for (const Precision precision : {Precision::fp32, Precision::fp64, Precision::bf16}) {
