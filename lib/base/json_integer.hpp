@@ -6,21 +6,18 @@
 #include "base/json.hpp"
 
 #include <concepts>
-#include <utility>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
 
-/// The integer that `value` is. Throws Error(input), without an origin, if it is none or beyond the type.
+/// The integer that `value` is. Throws Error(input) "WHAT is …", without an origin, if it is none or beyond the type.
 template <std::integral Integer>
-Integer integer_from(const Json& value) {
-  const bool fits = value.is_number_unsigned()
-                        ? std::in_range<Integer>(value.get<std::uint64_t>())
-                        : value.is_number_integer() && std::in_range<Integer>(value.get<std::int64_t>());
-  if (!fits)
-    fail(ExitCode::input, "{} where an integer of {} bits is expected",
-         value.is_number() ? to_text(value) : value.type_name(), 8 * sizeof(Integer));
-  return value.get<Integer>();
+Integer integer_from(const Json& value, std::string_view what = "a value") {
+  if (value.is_number_unsigned()) return checked_cast<Integer>(value.get<std::uint64_t>(), what);
+  if (value.is_number_integer()) return checked_cast<Integer>(value.get<std::int64_t>(), what);
+  fail(ExitCode::input, "{} is {} where an integer is expected", what,
+       value.is_number() ? to_text(value) : value.type_name());
 }
 
 /// The same for a list of integers.

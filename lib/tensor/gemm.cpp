@@ -1,13 +1,12 @@
 #include "tensor/gemm.hpp"
 
-#include "base/error.hpp"
+#include "base/checked_cast.hpp"
 #include "tensor/kernels/amx_gemm.hpp"
 #include "tensor/kernels/bias.hpp"
 #include "tensor/parallel.hpp"
 
 #include <algorithm>
 #include <atomic>
-#include <limits>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -28,11 +27,7 @@ namespace lockstep {
 
 namespace {
 
-int narrow(std::int64_t value) {
-  if (value > std::numeric_limits<int>::max())
-    fail(ExitCode::resources, "cannot multiply matrices with a side of {}: the limit is 2^31 - 1", value);
-  return static_cast<int>(value);
-}
+int narrow(std::int64_t side) { return checked_cast<int>(side, "a side of matrices to multiply", ExitCode::resources); }
 
 /// True if there is nothing to multiply; c is then β·c.
 template <class M>

@@ -39,7 +39,8 @@ class SampleCallback : public Callback {
     const std::string& prompt = options_.prompts[index];
     const std::vector<std::int32_t> start = view.tokenizer.encode(prompt);
     SampleOptions options = options_;
-    options.seed += static_cast<std::int64_t>(index);  // equal prompts give different texts
+    // equal prompts give different texts; the largest seed goes on with the smallest
+    options.seed = static_cast<std::int64_t>(static_cast<std::uint64_t>(options.seed) + index);
     const std::vector<std::int32_t> all = generate(view.model, start, options, next_);
     const std::span<const std::int32_t> added = std::span(all).subspan(start.size());
     view.records.write(SampleRecord{.step = view.train_state.step,

@@ -1,6 +1,7 @@
 #include "train/components.hpp"
 
 #include "base/json.hpp"
+#include "base/json_integer.hpp"
 #include "tensor/number_types.hpp"
 #include "tensor/unit.hpp"
 
@@ -53,9 +54,13 @@ std::optional<double> optional_number(const StateTree& state, const std::string&
   return value.is_number() ? std::optional<double>(value.get<double>()) : std::nullopt;
 }
 
+std::int64_t integer(const StateTree& state, const std::string& name) {
+  return integer_from<std::int64_t>(state.value(name), name);
+}
+
 /// A count that checkpoints of earlier versions do not carry: none then.
 std::int64_t count_of(const StateTree& state, const std::string& name) {
-  return state.has_value(name) ? state.value(name).get<std::int64_t>() : 0;
+  return state.has_value(name) ? integer(state, name) : 0;
 }
 
 Component trainer_component(TrainState& train_state, const Json& hf_config) {
@@ -77,8 +82,8 @@ Component trainer_component(TrainState& train_state, const Json& hf_config) {
               },
           .restore =
               [&train_state](const StateTree& state) {
-                train_state.step = state.value("step").get<std::int64_t>();
-                train_state.tokens = state.value("tokens").get<std::int64_t>();
+                train_state.step = integer(state, "step");
+                train_state.tokens = integer(state, "tokens");
                 train_state.skipped = count_of(state, "skipped");
                 train_state.skipped_in_a_row = count_of(state, "skipped_in_a_row");
                 train_state.loss = optional_number(state, "loss");
@@ -101,8 +106,7 @@ Component data_component(TrainState& train_state) {
               },
           .restore =
               [&train_state](const StateTree& state) {
-                train_state.position = {state.value("epoch").get<std::int64_t>(),
-                                        state.value("sample").get<std::int64_t>()};
+                train_state.position = {integer(state, "epoch"), integer(state, "sample")};
               }};
 }
 

@@ -53,7 +53,20 @@ BOOST_AUTO_TEST_CASE(integers_that_do_not_fit_are_refused_and_never_cut) {
   BOOST_CHECK_THROW(checked_cast<unsigned>(-1, "count"), Error);
   BOOST_CHECK_THROW(checked_cast<std::int64_t>(std::uint64_t{1} << 63, "offset"), Error);
   BOOST_TEST(integer_from<int>(Json(7)) == 7);
-  BOOST_CHECK_THROW(integer_from<int>(Json(2147483648)), Error);
+  const auto refusal = [](const Json& value) {
+    try {
+      return fmt::format("taken as {}", integer_from<int>(value, "step"));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  const std::string range = ": it has to be from -2147483648 to 2147483647";
+  BOOST_TEST(refusal(Json(2147483648)) == "step is 2147483648" + range);
+  BOOST_TEST(refusal(Json(std::uint64_t{1} << 63)) == "step is 9223372036854775808" + range);
+  BOOST_TEST(refusal(Json(std::int64_t{-2147483649})) == "step is -2147483649" + range);
+  BOOST_TEST(refusal(Json(1e300)) == "step is 1e+300 where an integer is expected");
+  BOOST_TEST(refusal(Json(2.5)) == "step is 2.5 where an integer is expected");
+  BOOST_TEST(refusal(Json("7")) == "step is string where an integer is expected");
 }
 
 BOOST_AUTO_TEST_SUITE_END()
