@@ -180,7 +180,7 @@ void TrainingLoop::save(AfterSave after) {
     report = lockstep::save(parts_.session.world(), parts_.components, save_request());
   } catch (const AgreedError& error) {  // the same on all ranks, so all go on or none
     if (error.code() != ExitCode::storage) throw;
-    tell_failed_save(error, after);
+    tell_failed_save(reason_of(error), after);
   }
   const double seconds = monotonic_seconds() - start_s;
   stop_.save_took(seconds);
@@ -213,6 +213,19 @@ SaveRequest TrainingLoop::save_request() const {
 void TrainingLoop::enter_save(Phase phase) const {
   parts_.session.enter(phase, parts_.train_state.step);
   if (phase == Phase::save_stage || phase == Phase::save_commit) parts_.files.require_in_place();
+}
+
+/// Where the run folder went away amid a save, that is the reason, whatever call failed first. Collective over the
+/// world.
+AgreedError TrainingLoop::reason_of(const AgreedError& error) const {
+  try {
+    together(parts_.session.world(), "save a checkpoint", [&] {
+      if (parts_.session.world().rank() == 0) parts_.files.require_in_place();
+    });
+  } catch (const AgreedError& moved) {
+    return moved;
+  }
+  return error;
 }
 
 void TrainingLoop::tell_failed_save(const AgreedError& error, AfterSave after) {

@@ -73,6 +73,7 @@ class TrainingLoop {
   void forget_incomparable_best();
   void save(AfterSave after);
   SaveRequest save_request() const;
+  AgreedError reason_of(const AgreedError& error) const;
   void tell_failed_save(const AgreedError& error, AfterSave after);
   void enter_save(Phase phase) const;
   bool due(const std::optional<std::int64_t>& every) const;

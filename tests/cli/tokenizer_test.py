@@ -5,6 +5,7 @@ import os
 import pathlib
 import random
 import subprocess
+import unicodedata
 import unittest
 
 try:
@@ -94,7 +95,9 @@ def test_every_code_point_falls_into_the_same_piece(tmp):
     theirs = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=pairs))
     theirs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     theirs.save(str(tmp / "tokenizer.json"))
-    points = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+    # All that Unicode assigns (categories decide the pieces), and one in 61 of the 970,000 that it does not.
+    points = [chr(c) for c in range(0x110000) if c % 61 == 0 or unicodedata.category(chr(c)) not in ("Cn", "Co")]
+    points = [c for c in points if not 0xD800 <= ord(c) < 0xE000]
     texts = ["".join(f"a{c} 1{c} .{c}  {c}" for c in points[i:i + 512]) for i in range(0, len(points), 512)]
     compare(tmp, theirs, texts)
 
