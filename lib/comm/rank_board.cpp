@@ -206,7 +206,7 @@ void RankBoard::share(Communicator& world, const Path& folder) {
     state.machine_of.push_back(machines.try_emplace(offer.at(0).get<std::string>(), rank).first->second);
     if (offer.at(0) == mine.at(0)) state.ranks.push_back(rank);
   }
-  if (machines.size() > 1)
+  if (machines.size() > 1 && !folder.empty())
     state.folder =
         folder / fmt::format("{}{}-{}", rank_reports, offers[0].at(4).get<std::string>(), offers[0].at(2).get<int>());
   const Json& lowest = offers[static_cast<std::size_t>(state.machine())];

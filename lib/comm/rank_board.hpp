@@ -39,8 +39,8 @@ class RankBoard {
   RankBoard(const RankBoard&) = delete;
   RankBoard& operator=(const RankBoard&) = delete;
 
-  /// Shares the statuses of all ranks. `folder` is one that all machines see (it need not exist yet); what an earlier
-  /// job said there when it ended is removed. Once. Collective over `world`.
+  /// Shares the statuses of all ranks. `folder` is one that all machines see (it need not exist yet), or empty; what an
+  /// earlier job said there when it ended is removed. Once. Collective over `world`.
   void share(Communicator& world, const Path& folder);
 
   /// The rank goes on to another phase. Local, of the thread that made the object: its waiting counts.

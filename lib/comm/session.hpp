@@ -27,7 +27,7 @@ class Session {
   struct Settings {
     double watchdog_s = 600;                      // deadline of a phase; 0: none
     std::map<Phase, double> phase_limits_s = {};  // of phases whose deadline is another one
-    Path folder = {};                             // where several machines tell each other of a hang: the run directory
+    Path folder = {};                             // where several machines tell each other of a hang; empty: nowhere
     std::optional<Injection> injection = {};
   };
   /// End says how a job ended, in the words of the rank that explains it.

@@ -38,6 +38,8 @@ void describe(Declaration& visit, CommonOptions& common, const Tool& tool) {
   }
   if (tool.output == Tool::Output::text_or_json)
     visit.field("json", common.json, {.help = "print one JSON object instead of text"});
+  if (records && tool.dry_run == Tool::DryRun::yes)
+    visit.field("json", common.json, {.help = "with --dry-run: print the plan as one JSON object"});
   visit.field("log_level", common.log_level, {.help = "least important log lines to show on standard error"});
   visit.field("progress", common.progress,
               {.help = "show progress on standard error; auto: drawn in place on a terminal, lines at growing "

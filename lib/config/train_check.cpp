@@ -103,6 +103,13 @@ void check_profile(const TrainConfig& config, Problems& problems) {
   }
 }
 
+void check_switches(const TrainConfig& config, Problems& problems) {
+  if (config.eval_only && config.profile)
+    problems.add({"eval_only", "profile"}, "--eval-only makes no step that --profile could measure");
+  if (config.eval_only && config.plan)
+    problems.add({"eval_only", "plan"}, "--plan shows what a run will do, and --eval-only makes no step of it");
+}
+
 }  // namespace
 
 std::optional<ProfiledSteps> profiled_steps(const TrainConfig& config, std::int64_t done) {
@@ -122,6 +129,7 @@ void check(const TrainConfig& config, Problems& problems) {
   check_schedule(config, problems);
   check_run(config, problems);
   check_profile(config, problems);
+  check_switches(config, problems);
 }
 
 std::vector<Difference> differing_fixed_options(const std::string& saved_yaml, const std::string& origin,

@@ -295,6 +295,14 @@ void describe(Declaration& visit, TrainConfig& config) {
               {.help = "print the step programs of all classes of ranks, or of one rank, and exit",
                .bare = "all",
                .command_line_only = true});
+  visit.field(
+      "eval_only", config.eval_only,
+      {.help = "print the validation loss of the checkpoint that checkpoint.resume means, as an eval record, and exit; "
+               "nothing is written",
+       .command_line_only = true});
+  visit.field("plan", config.plan,
+              {.help = "show the whole plan, at the start or with --dry-run, not only what fits on a screen",
+               .command_line_only = true});
   visit.field("profile", config.profile,
               {.help = "profile so many steps (10 if it is not said) after the first two of this start, as "
                        "log.profile_start_step and log.profile_end_step would",

@@ -120,6 +120,8 @@ struct TrainConfig {
   LogOptions log;
   std::optional<RankChoice> print_program;  // command line only: print the step program and exit
   std::optional<std::int64_t> profile;      // command line only: steps to profile, soon after the start
+  bool eval_only = false;                   // command line only: evaluate the checkpoint and exit
+  bool plan = false;                        // command line only: the plan in full
 };
 
 /// The steps that are profiled in a run that goes on after `done` steps; absent: none.

@@ -8,6 +8,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
+#include <set>
 
 namespace lockstep {
 
@@ -125,6 +128,16 @@ std::vector<Row> dry_run(const DryRunFacts& facts, const ModelPlan& plan, const 
   work_rows(rows, facts);
   checkpoint_rows(rows, facts);
   return std::move(rows).take();
+}
+
+std::vector<Row> brief(const std::vector<Row>& rows) {
+  static const std::set<std::string, std::less<>> keys{
+      "architecture", "epochs",     "ranks",       "global_batch_samples", "micro_batch_samples", "accumulation",
+      "parameters",   "peak_bytes", "peak_action", "step_flops",           "run_tokens",          "total_bytes"};
+  std::vector<Row> kept;
+  std::ranges::copy_if(rows, std::back_inserter(kept),
+                       [&](const Row& row) { return row.section == "mesh" || keys.contains(row.key); });
+  return kept;
 }
 
 std::string to_text(const std::vector<Row>& rows) {

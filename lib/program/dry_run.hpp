@@ -37,6 +37,9 @@ struct DryRunFacts {
 /// off its slots.
 std::vector<Row> dry_run(const DryRunFacts& facts, const ModelPlan& plan, const Catalogue& programs);
 
+/// Those of them that fit on a screen: what one looks at before a start.
+std::vector<Row> brief(const std::vector<Row>& rows);
+
 /// Sections with aligned labels and values.
 std::string to_text(const std::vector<Row>& rows);
 /// {"memory_per_rank": {"peak_bytes": …, …}, …}

@@ -45,7 +45,8 @@ void describe(RecordFields& visit, const EvalRecord& record) {
   visit.field("perplexity", record.perplexity, "exp(loss)");
   visit.field("tokens", record.tokens, "valid tokens evaluated");
   visit.field("eval_ms", record.eval_ms, "duration");
-  visit.field("best", record.best, "the lowest loss of the run so far");
+  visit.field("best", record.best,
+              "the lowest loss of the run so far; null: measured with --eval-only, which compares it with none");
 }
 
 void describe(RecordFields& visit, const SampleRecord& record) {

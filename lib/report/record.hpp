@@ -64,7 +64,7 @@ struct EvalRecord {
   double perplexity = 0;
   std::int64_t tokens = 0;
   double eval_ms = 0;
-  bool best = false;  // the lowest loss of this run so far
+  std::optional<bool> best;  // the lowest loss of this run so far; absent: compared with none
 };
 
 struct SampleRecord {

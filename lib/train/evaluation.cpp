@@ -20,7 +20,7 @@ Batch muted(Batch batch) {
 }  // namespace
 
 EvalRecord evaluate(Engine& engine, const TrainConfig& config, const TrainPlan& plan, Session& session,
-                    const TrainState& now) {
+                    std::int64_t step) {
   const double start_s = monotonic_seconds();
   const EvaluationDataLoader loader(*plan.validation, plan.loader(config, session.world().rank()), config.eval.batches);
   const std::int64_t chunk = plan.programs.eval.micro_batches;
@@ -30,18 +30,18 @@ EvalRecord evaluate(Engine& engine, const TrainConfig& config, const TrainPlan& 
     for (std::int64_t i = round * chunk; i < (round + 1) * chunk; ++i) {
       batches.push_back(i < loader.micro_batches() ? loader.batch(i) : muted(loader.batch(0)));
     }
-    const EvaluationOutcome part = engine.evaluate(batches, now.step);
+    const EvaluationOutcome part = engine.evaluate(batches, step);
     total.loss_sum += part.loss_sum;
     total.tokens += part.tokens;
   }
   const double loss = total.loss_sum / static_cast<double>(total.tokens);
-  return {.step = now.step,
+  return {.step = step,
           .split = config.data.validation_split,
           .loss = loss,
           .perplexity = std::exp(loss),
           .tokens = total.tokens,
           .eval_ms = (monotonic_seconds() - start_s) * 1e3,
-          .best = std::isfinite(loss) && (!now.best_eval_loss || loss < *now.best_eval_loss)};
+          .best = {}};
 }
 
 }  // namespace lockstep

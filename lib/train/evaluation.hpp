@@ -5,13 +5,14 @@
 #include "engine/engine.hpp"
 #include "report/record.hpp"
 #include "train/train_plan.hpp"
-#include "train/train_state.hpp"
+
+#include <cstdint>
 
 namespace lockstep {
 
-/// The loss over the split (or over eval.batches of it), weighted by tokens, of the model as it is after `now`; the
-/// best so far if it is finite and less than now.best_eval_loss. Collective over the world.
+/// The loss over the split (or over eval.batches of it), weighted by tokens, of the model as it is after `step` steps;
+/// whether it is the best is not said. Collective over the world.
 EvalRecord evaluate(Engine& engine, const TrainConfig& config, const TrainPlan& plan, Session& session,
-                    const TrainState& now);
+                    std::int64_t step);
 
 }  // namespace lockstep

@@ -139,9 +139,10 @@ void TrainingLoop::evaluate() {
     parts_.session.enter(Phase::evaluation, now.step);
     parts_.verifier.use(*parts_.plan.validation, 0, parts_.plan.validation->tokens());
     forget_incomparable_best();
-    const EvalRecord record = lockstep::evaluate(parts_.engine, parts_.config, parts_.plan, parts_.session, now);
+    EvalRecord record = lockstep::evaluate(parts_.engine, parts_.config, parts_.plan, parts_.session, now.step);
     now.eval_loss = std::isfinite(record.loss) ? std::optional(record.loss) : std::nullopt;
-    if (record.best) now.best_eval_loss = record.loss;
+    record.best = now.eval_loss && (!now.best_eval_loss || *now.eval_loss < *now.best_eval_loss);
+    if (*record.best) now.best_eval_loss = now.eval_loss;
     if (now.eval_loss) evaluated_step_ = now.step;
     journal_.evaluation(record);
     if (!now.eval_loss)

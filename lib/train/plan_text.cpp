@@ -33,7 +33,7 @@ Row data_row(const TrainConfig& config, const TrainPlan& plan) {
 
 }  // namespace
 
-std::string describe_plan(const TrainConfig& config, const TrainPlan& plan) {
+std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan) {
   const std::int64_t parameters = parameter_count(plan.architecture);
   const std::int64_t weight_bytes = parameters * size_of(master_dtype(config.precision.dtype));
   const DryRunFacts facts{.mesh = plan.mesh,
@@ -47,7 +47,7 @@ std::string describe_plan(const TrainConfig& config, const TrainPlan& plan) {
   std::vector<Row> rows{model_row(plan.architecture.config), data_row(config, plan)};
   const std::vector<Row> more = dry_run(facts, plan.model, plan.programs);
   rows.insert(rows.end(), more.begin(), more.end());
-  return to_text(rows);
+  return rows;
 }
 
 }  // namespace lockstep

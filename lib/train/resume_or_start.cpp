@@ -134,6 +134,33 @@ void check_same_trajectory(const TrainConfig& config, const TrainPlan& plan, con
                            "exported weights)");
 }
 
+/// What an evaluation asks of a checkpoint: it makes no step that could leave the trajectory. Its data may be other.
+void check_same_model(const TrainPlan& plan, const CheckpointReader& reader) {
+  std::vector<std::string> problems;
+  const Json saved = parse_json(document(reader, "config.json"), reader.path().string());
+  compare_models(problems, saved, *plan.architecture.config.original);
+  if (problems.empty()) return;
+  throw Error(ExitCode::usage,
+              fmt::format("{} holds another model\n  {}", reader.path().string(), join(problems, "\n  ")),
+              "give --model.config the config.json that it was trained with");
+}
+
+/// Loads what `request` wants and logs what it passed over. Collective over the world.
+Resumed load_as_asked(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
+                      const std::vector<Component>& components, ResumeRequest request) {
+  Communicator& world = session.world();
+  request.patience_s = config.checkpoint.patience.value;
+  request.tell = [&](const std::string& reason) {
+    if (world.rank() == 0) log.warning("{}", reason);
+  };
+  Resumed resumed = resume(world, {.mesh = plan.mesh}, components, request);
+  if (world.rank() == 0) {
+    for (const PassedOver& passed : resumed.damaged)
+      log.warning("passed over a damaged checkpoint: {}", to_text(passed));
+  }
+  return resumed;
+}
+
 }  // namespace
 
 std::string dataset_identity(const Dataset& dataset) {
@@ -147,37 +174,47 @@ std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& 
                                     const std::vector<Component>& components) {
   Communicator& world = session.world();
   session.enter(Phase::load);
-  const Resume& asked = config.checkpoint.resume;
-  if (asked.from == Resume::From::never) {
+  if (config.checkpoint.resume.from == Resume::From::never) {
     together(world, "start from scratch", [&] { refuse_to_start_over(config); });
     return std::nullopt;
   }
-  ResumeRequest request{.run = config.train.run_dir, .patience_s = config.checkpoint.patience.value};
-  request.wanted = wanted_by(config, world);
-  const bool named = request.wanted.by == Wanted::By::best || request.wanted.by == Wanted::By::step;
-  request.accept = [&](const CheckpointReader& reader) {
+  const Wanted wanted = wanted_by(config, world);
+  const bool named = wanted.by == Wanted::By::best || wanted.by == Wanted::By::step;
+  const Accept accept = [&](const CheckpointReader& reader) {
     check_steps_left(config, reader);
     check_same_trajectory(config, plan, reader);
     if (named) refuse_to_overwrite(config, reader);
   };
-  request.tell = [&](const std::string& reason) {
-    if (world.rank() == 0) log.warning("{}", reason);
-  };
-  const Resumed resumed = resume(world, {.mesh = plan.mesh}, components, request);
-  if (world.rank() == 0) {
-    for (const PassedOver& passed : resumed.damaged)
-      log.warning("passed over a damaged checkpoint: {}", to_text(passed));
-  }
+  const Resumed resumed = load_as_asked(config, plan, session, log, components,
+                                        {.run = config.train.run_dir, .wanted = wanted, .accept = accept});
   if (!resumed.checkpoint) {
-    if (asked.from == Resume::From::automatic) return std::nullopt;
+    if (config.checkpoint.resume.from == Resume::From::automatic) return std::nullopt;
     throw Error(ExitCode::input,
-                fmt::format("checkpoint.resume is {}, but {} has no checkpoint", asked.text(), config.train.run_dir),
+                fmt::format("checkpoint.resume is {}, but {} has no checkpoint", config.checkpoint.resume.text(),
+                            config.train.run_dir),
                 "checkpoint.resume: auto starts from scratch where there is none");
   }
   together(world, "put damaged checkpoints aside", [&] {
     if (world.rank() == 0) put_aside_damaged(config, resumed, log);
   });
   return resumed.checkpoint->path;
+}
+
+std::optional<Path> load_to_evaluate(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
+                                     const std::vector<Component>& components) {
+  session.enter(Phase::load);
+  if (config.checkpoint.resume.from != Resume::From::never) {
+    const Wanted wanted = wanted_by(config, session.world());
+    const Resumed resumed =
+        load_as_asked(config, plan, session, log, components,
+                      {.run = wanted.by == Wanted::By::start ? wanted.start : Path(config.train.run_dir),
+                       .wanted = wanted,
+                       .accept = [&](const CheckpointReader& reader) { check_same_model(plan, reader); }});
+    if (resumed.checkpoint) return resumed.checkpoint->path;
+  }
+  if (config.model.path) return std::nullopt;
+  throw Error(ExitCode::input, fmt::format("{} has no checkpoint to evaluate", config.train.run_dir),
+              "train.run_dir names the run; weights without a run are evaluated with --model.path");
 }
 
 }  // namespace lockstep

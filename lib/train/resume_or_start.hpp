@@ -1,5 +1,6 @@
 // Where a run starts: from scratch, from weights, or from the checkpoint that checkpoint.resume means. A resumed run
-// continues the same trajectory, so what alters trajectory or shapes must be what it was.
+// continues the same trajectory, so what alters trajectory or shapes must be what it was. An evaluation alone takes any
+// checkpoint of the model, and leaves all of them where they are.
 #pragma once
 
 #include "app/output.hpp"
@@ -23,5 +24,11 @@ std::string dataset_identity(const Dataset& dataset);
 /// or damaged checkpoint.
 std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
                                     const std::vector<Component>& components);
+
+/// The same for an evaluation alone: nothing if the weights are those of model.path. A path that checkpoint.resume
+/// names is taken whatever the run has. Collective over the world. Throws Error(usage) for a checkpoint of another
+/// model, Error(input) if there is nothing to evaluate.
+std::optional<Path> load_to_evaluate(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
+                                     const std::vector<Component>& components);
 
 }  // namespace lockstep

@@ -77,7 +77,7 @@ void RunJournal::evaluation(const EvalRecord& record) {
   if (rank_ != 0) return;
   files_.records().write(record);
   output_.log().info("step {}: validation loss {:.4f}{}", record.step, record.loss,
-                     record.best ? ", the best so far" : "");
+                     record.best.value_or(false) ? ", the best so far" : "");
 }
 
 void RunJournal::saved(const SaveReport& report, double seconds) {

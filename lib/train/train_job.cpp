@@ -8,57 +8,19 @@
 #include "base/words.hpp"
 #include "comm/lane.hpp"
 #include "comm/together.hpp"
-#include "exchange/model_folder.hpp"
-#include "optim/groups.hpp"
 #include "report/build_info.hpp"
-#include "tensor/gemm.hpp"
 #include "tensor/runtime.hpp"
-#include "train/components.hpp"
+#include "train/eval_only.hpp"
 #include "train/loop.hpp"
 #include "train/memory_check.hpp"
 #include "train/resume_or_start.hpp"
+#include "train/run_setup.hpp"
 
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
 #include <set>
 
 namespace lockstep {
 
 namespace {
-
-/// Host of every rank, by rank. Collective over `world`.
-std::vector<std::string> hosts_of(Communicator& world) {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return world.all_gather(std::string(name.data()));
-}
-
-std::vector<Phase> phases_of(WatchedPhase watched) {
-  switch (watched) {
-    case WatchedPhase::start_up: return {Phase::start_up};
-    case WatchedPhase::load: return {Phase::load};
-    case WatchedPhase::step:
-      return {Phase::data, Phase::forward,   Phase::backward, Phase::reduction,
-              Phase::norm, Phase::heartbeat, Phase::optimizer};
-    case WatchedPhase::evaluation: return {Phase::evaluation};
-    case WatchedPhase::sample: return {Phase::sample};
-    case WatchedPhase::save:
-      return {Phase::save_plan, Phase::save_stage, Phase::save_write, Phase::save_seal, Phase::save_commit};
-    case WatchedPhase::shutdown: return {Phase::shutdown};
-  }
-  return {};
-}
-
-Session::Settings session_settings(const TrainConfig& config) {
-  Session::Settings settings{.watchdog_s = config.train.watchdog.value, .folder = config.train.run_dir};
-  for (const PhaseLimit& own : config.train.watchdog_phases) {
-    for (const Phase phase : phases_of(own.phase)) settings.phase_limits_s[phase] = own.limit.value;
-  }
-  if (config.train.inject) settings.injection = parse_injection(*config.train.inject);
-  return settings;
-}
 
 /// A failure that passes here may leave other ranks waiting in the middle of a step, and unwinding takes a while: their
 /// watchdogs must not explain it.
@@ -69,13 +31,6 @@ LoopEnd run_loop(TrainingLoop& loop, Session& session) {
     session.claim_report();
     throw;
   }
-}
-
-/// What is to be said about optimizer.groups. Local. Throws Error(usage) for a pattern that matches nothing.
-std::vector<std::string> group_notes(const TrainConfig& config, const TrainPlan& plan) {
-  std::vector<std::string> names;
-  for (const LogicalTensor& tensor : stored_tensors(plan.architecture)) names.push_back(tensor.name);
-  return check_groups(names, config.optimizer);
 }
 
 /// What --dry-run and --print-program answer: for as many ranks as parallel.dp_replicate says, or as were started.
@@ -89,7 +44,11 @@ int answer_without_training(const TrainConfig& config, Session& session, Output&
   if (shortage) output.log().warning("{}: such a start ends with code 5", *shortage);
   for (const std::string& note : notes) output.log().info("{}", note);
   if (!config.print_program) {
-    output.print(describe_plan(config, plan));
+    const std::vector<Row> rows = rows_of(config, plan);
+    if (output.common().json)
+      output.print_json(to_json(rows));
+    else
+      output.print(to_text(config.plan ? rows : brief(rows)));
   } else if (config.print_program->rank < 0) {
     output.print(to_text(plan.programs.train));
     if (plan.evaluation_rounds > 0) output.print(to_text(plan.programs.eval));
@@ -103,30 +62,6 @@ int answer_without_training(const TrainConfig& config, Session& session, Output&
   return 0;
 }
 
-std::vector<TensorDescription> expected_tensors(const Architecture& architecture) {
-  std::vector<TensorDescription> tensors;
-  for (const LogicalTensor& tensor : stored_tensors(architecture))
-    tensors.push_back({tensor.name, tensor.shape, DType::f32});
-  return tensors;
-}
-
-/// Weights of a run that does not resume. Local.
-void fill_weights(const TrainConfig& config, Model& model) {
-  if (config.model.path) {
-    model.load(*open_model_weights(*config.model.path, expected_tensors(model.architecture())));
-  } else {
-    model.initialise(static_cast<std::uint64_t>(config.train.seed));
-  }
-}
-
-/// Of the part of the shards that this rank verifies: the ranks of a machine share them. Local.
-std::unique_ptr<ShardVerifier> make_verifier(VerifyData verify, int rank, const std::vector<std::string>& hosts) {
-  if (verify == VerifyData::off) return std::make_unique<ShardVerifier>();
-  const auto mine = hosts.begin() + rank;
-  return std::make_unique<ShardVerifier>(static_cast<int>(std::count(hosts.begin(), mine, *mine)),
-                                         static_cast<int>(std::ranges::count(hosts, *mine)));
-}
-
 /// Verifies all data before anything rests on them. Collective over the session's world.
 void verify_now(ShardVerifier& verifier, const TrainPlan& plan, Session& session) {
   verifier.use(*plan.training, 0, plan.training->tokens());
@@ -134,16 +69,13 @@ void verify_now(ShardVerifier& verifier, const TrainPlan& plan, Session& session
   verifier.settle(session);
 }
 
-AdamW make_optimizer(const OptimizerOptions& options, const Model& model) { return {options, model.parameters()}; }
-
-RunRecord run_record(const TrainConfig& config, const TrainPlan& plan, const Output& output,
-                     const std::vector<std::string>& hosts, int threads, const TrainState& start,
-                     const std::optional<Path>& resumed) {
+RunRecord run_record(const TrainConfig& config, const TrainPlan& plan, const Output& output, const Machines& machines,
+                     const TrainState& start, const std::optional<Path>& resumed) {
   Json build = Json::object();
   for (const auto& [key, value] : build_info()) build[key] = value;
   Json mesh = Json::object();
   for (const Axis& axis : plan.mesh.axes) mesh[axis.name] = axis.size;
-  const std::set<std::string> distinct(hosts.begin(), hosts.end());
+  const std::set<std::string> distinct(machines.hosts.begin(), machines.hosts.end());
   const std::int64_t tokens_per_step = config.train.global_batch * config.data.sequence_length;
   return {.tool = "train",
           .version = std::string(version()),
@@ -153,7 +85,7 @@ RunRecord run_record(const TrainConfig& config, const TrainPlan& plan, const Out
           .run_dir = config.train.run_dir,
           .ranks = plan.ranks,
           .hosts = {distinct.begin(), distinct.end()},
-          .threads_per_rank = threads,
+          .threads_per_rank = machines.threads,
           .arithmetic = describe_arithmetic(),
           .parameters = parameter_count(plan.architecture),
           .global_batch = config.train.global_batch,
@@ -161,6 +93,23 @@ RunRecord run_record(const TrainConfig& config, const TrainPlan& plan, const Out
           .flops_per_step = plan.flops_per_token * static_cast<double>(tokens_per_step),
           .start_step = start.step,
           .resumed_from = resumed ? std::optional(resumed->string()) : std::nullopt};
+}
+
+bool has_steps_left(const TrainConfig& config, const TrainState& state) { return state.step < config.train.max_steps; }
+
+/// What a start says before its first step; of a run that has finished, only that.
+void log_start(const TrainConfig& config, const TrainPlan& plan, const Machines& machines, const TrainState& start,
+               const std::optional<Path>& resumed, Log& log) {
+  if (!has_steps_left(config, start)) {
+    log.info("nothing to do: step {} of {} is done, in {}", start.step, config.train.max_steps, resumed->string());
+    return;
+  }
+  for (const std::string& note : group_notes(config, plan)) log.info("{}", note);
+  if (resumed) log.info("goes on from {}", resumed->string());
+  const std::vector<Row> rows = rows_of(config, plan);
+  std::string text = to_text(config.plan ? rows : brief(rows));
+  text.pop_back();  // a log line brings its own end
+  log.info("{} a rank, {}; this run:\n{}", counted(machines.threads, "thread"), describe_arithmetic(), text);
 }
 
 int exit_code_of(LoopEnd end) {
@@ -195,7 +144,6 @@ void log_end(Log& log, const SummaryRecord& record) {
            record.eval_loss ? fmt::format(", validation loss {:.4f}", *record.eval_loss) : "",
            human_count(static_cast<double>(record.tokens)), human_seconds(record.wall_s),
            record.checkpoint ? ", last checkpoint " + *record.checkpoint : "");
-  if (record.records_lost > 0) log.warning("{} records could not be written", record.records_lost);
   if (record.exit_code == static_cast<int>(ExitCode::stopped)) log.info("the same command goes on from here");
   if (record.exit_code == static_cast<int>(ExitCode::verdict))
     log.warning("asked to stop a second time: what came after the last checkpoint is not saved");
@@ -204,51 +152,33 @@ void log_end(Log& log, const SummaryRecord& record) {
 }  // namespace
 
 int train(const TrainConfig& config, Session& session, Output& output) {
+  if (output.common().json && (!output.common().dry_run || config.print_program)) {
+    throw Error(ExitCode::usage, "--json says how --dry-run prints the plan: it is for nothing else",
+                "the records of a run are JSON without it: train --print-schema");
+  }
   if (config.print_program || output.common().dry_run) return answer_without_training(config, session, output);
+  if (config.eval_only) return evaluate_only(config, session, output);
 
   Communicator& world = session.world();
   const double start_s = monotonic_seconds();
-  session.configure(session_settings(config));
+  session.configure(session_settings(config, config.train.run_dir));
   session.accept_stop_signals();
-  const std::vector<std::string> hosts = hosts_of(world);
-  const auto local_ranks = std::ranges::count(hosts, hosts[static_cast<std::size_t>(world.rank())]);
-  const int threads =
-      threads_per_rank(checked_cast<int>(config.train.threads.value_or(0), "train.threads", ExitCode::usage),
-                       checked_cast<int>(local_ranks, "the number of ranks of this machine"));
-  set_up_runtime(threads);
-  want_matrix_unit(config.precision.matrix_unit);
-
-  TrainPlan plan;
-  together(world, "plan the run", [&] {
-    plan = make_train_plan(config, world.size());
-    const std::vector<std::string> notes = group_notes(config, plan);
-    if (world.rank() != 0) return;
-    for (const std::string& note : notes) output.log().info("{}", note);
-  });
-  agree_equal(world, "the step program", to_hex(hash_of(plan.programs.train)) + to_hex(hash_of(plan.programs.eval)));
-  if (config.train.memory_check) require_memory(world, plan);
+  const Machines machines = set_up_machines(config, world);
+  const TrainPlan plan = agree_on_plan(config, world);
   RunFiles files(world, config.train.run_dir, output.log());
   const std::string unexplained =
       rank0_tells(world, "read status.json", [&] { return unexplained_end(config.train.run_dir).value_or(""); });
   together(world, "write status.json", [&] { keep_status(session, config.train.run_dir); });
   together(world, "start", [&] { session.enter(Phase::start_up); });
 
-  std::optional<Model> model;
-  std::optional<AdamW> optimizer;
+  std::optional<RunState> state;
   std::unique_ptr<Tokenizer> tokenizer;
   together(world, "make the model", [&] {
-    model.emplace(plan.architecture, config.precision.dtype);
-    optimizer.emplace(make_optimizer(config.optimizer, *model));
+    state.emplace(config, plan);
     tokenizer = plan.dataset.tokenizer();
   });
-  TrainState train_state;
-  const std::vector<Component> components =
-      components_of(*model, train_state, plan.mesh, *plan.architecture.config.original);
-  const std::optional<Path> resumed = resume_or_start(config, plan, session, output.log(), components);
-  together(world, "fill the weights", [&] {
-    if (!resumed) fill_weights(config, *model);
-    for (const auto& unit : model->units()) unit->update_compute_copy();
-  });
+  const std::optional<Path> resumed = state->fill(config, plan, session, output.log());
+  TrainState& train_state = state->train_state;
   const TrainState start = train_state;
 
   const std::string config_yaml = to_yaml(output.settings(), tool_of(config), PrintExtent::full);
@@ -258,22 +188,20 @@ int train(const TrainConfig& config, Session& session, Output& output) {
       {"dataset", dataset_identity(plan.dataset)}};
   files.open(world, config, config_yaml, *tokenizer);
   if (world.rank() == 0) {
-    if (resumed) output.log().info("goes on from {}", resumed->string());
-    output.log().info("{} a rank, {}; this run:\n{}", counted(threads, "thread"), describe_arithmetic(),
-                      describe_plan(config, plan));
-    files.records().write(run_record(config, plan, output, hosts, threads, start, resumed));
+    log_start(config, plan, machines, start, resumed, output.log());
+    files.records().write(run_record(config, plan, output, machines, start, resumed));
     if (!unexplained.empty()) {
       output.log().warning("{}", unexplained);
       files.records().write(EventRecord{.step = start.step, .name = "unexplained_end", .message = unexplained});
     }
   }
 
-  const std::unique_ptr<ShardVerifier> verifier = make_verifier(config.data.verify, world.rank(), hosts);
+  const std::unique_ptr<ShardVerifier> verifier = make_verifier(config.data.verify, world.rank(), machines.hosts);
   if (config.data.verify == VerifyData::start) verify_now(*verifier, plan, session);
   CommunicationLane lane(session, "reduction");
-  Engine engine(*model, *optimizer, plan.programs, session, lane, config.optimizer.clip_norm);
-  TrainingLoop loop({config, plan, session, output, files, engine, *model, *tokenizer, components, documents,
-                     train_state, *verifier});
+  Engine engine(state->model, state->optimizer, plan.programs, session, lane, config.optimizer.clip_norm);
+  TrainingLoop loop({config, plan, session, output, files, engine, state->model, *tokenizer, state->components,
+                     documents, train_state, *verifier});
   const LoopEnd end = run_loop(loop, session);
 
   session.enter(Phase::shutdown, train_state.step);
@@ -283,7 +211,8 @@ int train(const TrainConfig& config, Session& session, Output& output) {
     files.records().flush();
     record.records_lost = files.records().lost();
     files.records().write(record);
-    log_end(output.log(), record);
+    if (has_steps_left(config, start)) log_end(output.log(), record);
+    if (record.records_lost > 0) output.log().warning("{} records could not be written", record.records_lost);
   }
   files.close();
   return exit_code_of(end);

@@ -42,7 +42,7 @@ void check_fit(const TrainConfig& config, const HfConfig& model, const DatasetMa
   }
 }
 
-bool evaluates(const TrainConfig& config) { return config.eval.every || config.eval.at_end; }
+bool evaluates(const TrainConfig& config) { return config.eval.every || config.eval.at_end || config.eval_only; }
 
 /// Text that is equal where losses of evaluations may be compared: what is evaluated, in how many samples.
 std::string identity_of(const TrainConfig& config, const TrainPlan& plan, const EvaluationDataLoader& loader) {
@@ -97,9 +97,10 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks) {
   const DataSplit validation = split_named(config.data.validation_split, "data.validation_split");
   if (evaluates(config) && plan.dataset.manifest.of(validation).tokens > 1) {
     plan.validation = std::make_shared<const TokenStream>(plan.dataset.open(validation));
-  } else if (config.eval.every) {
-    throw Error(ExitCode::usage, fmt::format("eval.every is set, but {} has no validation split", config.data.path),
-                "prepare the data with data.validation, or leave eval.every out");
+  } else if (config.eval.every || config.eval_only) {
+    const std::string_view option = config.eval_only ? "--eval-only" : "eval.every";
+    throw Error(ExitCode::usage, fmt::format("{} is set, but {} has no validation split", option, config.data.path),
+                fmt::format("prepare the data with data.validation, or leave {} out", option));
   }
   plan.batch = plan_batch(config.train.global_batch, ranks, config.train.micro_batch);
   plan.samples_per_epoch = TrainingDataLoader(*plan.training, plan.loader(config, 0)).samples_per_epoch();

@@ -11,11 +11,13 @@
 #include "layout/mesh.hpp"
 #include "program/batch_plan.hpp"
 #include "program/catalogue.hpp"
+#include "program/dry_run.hpp"
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -42,8 +44,8 @@ struct TrainPlan {
 /// data or ranks, Error(input) for a missing or malformed file, Error(resources) for more ranks than samples a step.
 TrainPlan make_train_plan(const TrainConfig& config, int ranks);
 
-/// Rows for people: mesh, batch arithmetic, parameters, memory of a rank by kind, FLOPs of a step, size of a
+/// What the plan says: mesh, batch arithmetic, parameters, memory of a rank by kind, FLOPs of a step, size of a
 /// checkpoint. Local.
-std::string describe_plan(const TrainConfig& config, const TrainPlan& plan);
+std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan);
 
 }  // namespace lockstep

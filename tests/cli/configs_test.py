@@ -34,7 +34,7 @@ def test_the_cost_in_each_configuration_is_that_of_a_dry_run():
     for name in WITH_COST:
         path = SOURCE / f"configs/{name}.yaml"
         ranks, rate, cost = stated(path.read_text())
-        plan = run("train", path, "--data.path", dataset(), "--parallel.dp_replicate", ranks, "--dry-run", cwd=SOURCE).stdout
+        plan = run("train", path, "--data.path", dataset(), "--parallel.dp_replicate", ranks, "--dry-run", "--plan", cwd=SOURCE).stdout
         shown = dict(re.findall(r"^  (\S.*?)  +(\S.*)$", plan, re.M))
         shown["total"] = re.findall(r"^  total +(\S.*)$", plan, re.M)[-1]
         assert {label: cost[label] for label in ROWS} == {label: shown[row] for label, row in ROWS.items()}, f"{name}\n{plan}"

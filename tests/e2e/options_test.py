@@ -33,7 +33,7 @@ def observe(tmp, name, options, *switches, ranks=None):
     settings = {"model.config": tmp / "model", "data.path": tmp / "data", "train.run_dir": folder, **BASE, **options}
     settings = {key: value for key, value in settings.items() if value is not None}
     arguments = [*switches, *(part for key, value in settings.items() for part in (f"--{key}", str(value)))]
-    plan = run("train", *arguments, "--dry-run").stdout + run("train", *arguments, "--print-program").stdout
+    plan = run("train", *arguments, "--dry-run", "--plan").stdout + run("train", *arguments, "--print-program").stdout
     done = run("train", *arguments, ranks=ranks)
     numbers = [{key: value for key, value in record.items() if not key.endswith(("time", "_ms", "_s", "path", "build", "config", "run_dir",
                                                                                  "removed", "checkpoint", "resumed_from"))}

@@ -115,14 +115,6 @@ def test_resume_on_other_numbers_of_ranks_continues_the_same_trajectory(tmp):
         assert abs(whole[step] - moved[step]) <= 1e-9 * whole[step], step
 
 
-def test_a_finished_run_started_again_does_nothing_and_returns_0(tmp):
-    prepare(tmp)
-    train(tmp, tmp / "run", steps=3)
-    before = state_digest(newest(tmp / "run"))
-    train(tmp, tmp / "run", steps=3)
-    assert state_digest(newest(tmp / "run")) == before
-
-
 def test_changed_options_that_alter_the_trajectory_are_refused_with_their_names(tmp):
     prepare(tmp)
     train(tmp, tmp / "run", steps=3)
@@ -297,15 +289,6 @@ def test_a_checkpoint_that_carries_options_of_another_version_is_left_alone(tmp)
     refused = train(tmp, tmp / "run", steps=6, expect=2).stderr
     assert "momentum_of_the_future" in refused and "read it with that version or a newer one" in refused, refused
     assert [path.name for path in sorted((tmp / "run/checkpoints").iterdir()) if path.name != "LATEST"] == ["step-0000000002", "step-0000000004"]
-
-
-def test_dry_run_and_print_program_need_no_ranks_and_write_nothing(tmp):
-    prepare(tmp)
-    done = train(tmp, tmp / "run", "--dry-run", "--parallel.dp_replicate", 3)
-    assert "dp_replicate" in done.stdout and "peak" in done.stdout, done.stdout
-    done = train(tmp, tmp / "run", "--print-program=1", "--parallel.dp_replicate", 3)
-    assert "all_reduce" in done.stdout and "heartbeat" in done.stdout, done.stdout
-    assert not (tmp / "run").exists()
 
 
 def test_more_ranks_than_samples_and_cuda_are_refused(tmp):

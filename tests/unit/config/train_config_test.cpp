@@ -211,6 +211,14 @@ BOOST_AUTO_TEST_CASE(hidden_and_command_line_options_are_in_no_printed_configura
       std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(an_evaluation_alone_takes_no_switch_that_is_about_steps) {
+  BOOST_TEST(train_line({"--eval-only"}).config.eval_only);
+  BOOST_TEST(train_line({"--plan", "--dry-run"}).config.plan);
+  BOOST_TEST(train_problem({"--eval-only", "--profile"}).find("no step that --profile could measure") !=
+             std::string::npos);
+  BOOST_TEST(train_problem({"--eval-only", "--plan"}).find("--eval-only makes no step of it") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(a_resumed_run_may_change_what_does_not_alter_its_trajectory) {
   const std::string saved = to_yaml(train_line().settings, tool_of(TrainConfig{}), PrintExtent::full);
   BOOST_TEST(differing_fixed_options(saved, "config.yaml", train_line().config).empty());

@@ -102,6 +102,14 @@ BOOST_AUTO_TEST_CASE(rows_print_in_sections_with_aligned_values) {
   BOOST_TEST(to_text(to_json(rows)) == R"({"mesh":{"ranks":4},"memory_per_rank":{"peak_bytes":2048}})");
 }
 
+BOOST_AUTO_TEST_CASE(what_fits_on_a_screen_is_every_axis_and_what_one_looks_at_first) {
+  const auto row = [](const char* section, const char* key) { return Row{section, key, key, std::int64_t{1}, "1"}; };
+  const std::vector<Row> rows{row("mesh", "ranks"), row("mesh", "some_axis"), row("batch", "rank_samples_max"),
+                              row("memory per rank", "buffer_bytes"), row("memory per rank", "peak_bytes")};
+  BOOST_TEST(to_text(to_json(brief(rows))) ==
+             R"({"mesh":{"ranks":1,"some_axis":1},"memory_per_rank":{"peak_bytes":1}})");
+}
+
 BOOST_AUTO_TEST_CASE(recompute_trades_stashes_for_one_at_a_time) {
   const Mesh mesh = make_mesh("world", {{"dp_replicate", 1}});
   const ModelPlan plan = models::tied();

@@ -1,0 +1,123 @@
+#include "train/run_setup.hpp"
+
+#include "base/checked_cast.hpp"
+#include "base/json.hpp"
+#include "comm/together.hpp"
+#include "exchange/model_folder.hpp"
+#include "optim/groups.hpp"
+#include "tensor/gemm.hpp"
+#include "tensor/runtime.hpp"
+#include "train/components.hpp"
+#include "train/memory_check.hpp"
+#include "train/resume_or_start.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+namespace lockstep {
+
+namespace {
+
+/// Host of every rank, by rank. Collective over `world`.
+std::vector<std::string> hosts_of(Communicator& world) {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return world.all_gather(std::string(name.data()));
+}
+
+std::vector<Phase> phases_of(WatchedPhase watched) {
+  switch (watched) {
+    case WatchedPhase::start_up: return {Phase::start_up};
+    case WatchedPhase::load: return {Phase::load};
+    case WatchedPhase::step:
+      return {Phase::data, Phase::forward,   Phase::backward, Phase::reduction,
+              Phase::norm, Phase::heartbeat, Phase::optimizer};
+    case WatchedPhase::evaluation: return {Phase::evaluation};
+    case WatchedPhase::sample: return {Phase::sample};
+    case WatchedPhase::save:
+      return {Phase::save_plan, Phase::save_stage, Phase::save_write, Phase::save_seal, Phase::save_commit};
+    case WatchedPhase::shutdown: return {Phase::shutdown};
+  }
+  return {};
+}
+
+std::vector<TensorDescription> expected_tensors(const Architecture& architecture) {
+  std::vector<TensorDescription> tensors;
+  for (const LogicalTensor& tensor : stored_tensors(architecture))
+    tensors.push_back({tensor.name, tensor.shape, DType::f32});
+  return tensors;
+}
+
+/// Weights of a run that does not resume. Local.
+void fill_weights(const TrainConfig& config, Model& model) {
+  if (config.model.path) {
+    model.load(*open_model_weights(*config.model.path, expected_tensors(model.architecture())));
+  } else {
+    model.initialise(static_cast<std::uint64_t>(config.train.seed));
+  }
+}
+
+}  // namespace
+
+Session::Settings session_settings(const TrainConfig& config, const Path& folder) {
+  Session::Settings settings{.watchdog_s = config.train.watchdog.value, .folder = folder};
+  for (const PhaseLimit& own : config.train.watchdog_phases) {
+    for (const Phase phase : phases_of(own.phase)) settings.phase_limits_s[phase] = own.limit.value;
+  }
+  if (config.train.inject) settings.injection = parse_injection(*config.train.inject);
+  return settings;
+}
+
+Machines set_up_machines(const TrainConfig& config, Communicator& world) {
+  Machines machines{.hosts = hosts_of(world)};
+  const auto local_ranks = std::ranges::count(machines.hosts, machines.hosts[static_cast<std::size_t>(world.rank())]);
+  machines.threads =
+      threads_per_rank(checked_cast<int>(config.train.threads.value_or(0), "train.threads", ExitCode::usage),
+                       checked_cast<int>(local_ranks, "the number of ranks of this machine"));
+  set_up_runtime(machines.threads);
+  want_matrix_unit(config.precision.matrix_unit);
+  return machines;
+}
+
+std::vector<std::string> group_notes(const TrainConfig& config, const TrainPlan& plan) {
+  std::vector<std::string> names;
+  for (const LogicalTensor& tensor : stored_tensors(plan.architecture)) names.push_back(tensor.name);
+  return check_groups(names, config.optimizer);
+}
+
+TrainPlan agree_on_plan(const TrainConfig& config, Communicator& world) {
+  TrainPlan plan;
+  together(world, "plan the run", [&] {
+    plan = make_train_plan(config, world.size());
+    group_notes(config, plan);
+  });
+  agree_equal(world, "the step program", to_hex(hash_of(plan.programs.train)) + to_hex(hash_of(plan.programs.eval)));
+  if (config.train.memory_check) require_memory(world, plan);
+  return plan;
+}
+
+std::unique_ptr<ShardVerifier> make_verifier(VerifyData verify, int rank, const std::vector<std::string>& hosts) {
+  if (verify == VerifyData::off) return std::make_unique<ShardVerifier>();
+  const auto mine = hosts.begin() + rank;
+  return std::make_unique<ShardVerifier>(static_cast<int>(std::count(hosts.begin(), mine, *mine)),
+                                         static_cast<int>(std::ranges::count(hosts, *mine)));
+}
+
+RunState::RunState(const TrainConfig& config, const TrainPlan& plan)
+    : model(plan.architecture, config.precision.dtype),
+      optimizer(config.optimizer, model.parameters()),
+      components(components_of(model, train_state, plan.mesh, *plan.architecture.config.original)) {}
+
+std::optional<Path> RunState::fill(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log) {
+  const std::optional<Path> resumed = config.eval_only ? load_to_evaluate(config, plan, session, log, components)
+                                                       : resume_or_start(config, plan, session, log, components);
+  together(session.world(), "fill the weights", [&] {
+    if (!resumed) fill_weights(config, model);
+    for (const auto& unit : model.units()) unit->update_compute_copy();
+  });
+  return resumed;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+// What training and an evaluation alone set up alike: the session's limits, the threads of a rank, the plan that all
+// ranks agree on, and the state of the run as a checkpoint has it.
+#pragma once
+
+#include "app/output.hpp"
+#include "comm/session.hpp"
+#include "config/train_config.hpp"
+#include "data/shard_verifier.hpp"
+#include "model/model.hpp"
+#include "optim/adamw.hpp"
+#include "store/component.hpp"
+#include "train/train_plan.hpp"
+#include "train/train_state.hpp"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Deadlines of phases, and the failure to bring about, if one is wanted. `folder` as in Session::Settings. Local.
+Session::Settings session_settings(const TrainConfig& config, const Path& folder);
+
+struct Machines {
+  std::vector<std::string> hosts;  // of every rank, by rank
+  int threads = 1;                 // that this rank computes with
+};
+/// Sets the threads and kernels of this rank up. Collective over `world`.
+Machines set_up_machines(const TrainConfig& config, Communicator& world);
+
+/// What is to be said about optimizer.groups. Local. Throws Error(usage) for a pattern that matches nothing.
+std::vector<std::string> group_notes(const TrainConfig& config, const TrainPlan& plan);
+
+/// The plan, whose step programs are equal on all ranks and fit into the memory of their machines. Collective over
+/// `world`. Throws what make_train_plan, group_notes and require_memory throw.
+TrainPlan agree_on_plan(const TrainConfig& config, Communicator& world);
+
+/// Of the part of the shards that this rank verifies: the ranks of a machine share them. Local.
+std::unique_ptr<ShardVerifier> make_verifier(VerifyData verify, int rank, const std::vector<std::string>& hosts);
+
+/// RunState is weights, moments and where the run is, with the names that a checkpoint gives them.
+class RunState {
+ public:
+  /// Memory, not yet filled. Local.
+  RunState(const TrainConfig& config, const TrainPlan& plan);
+  RunState(const RunState&) = delete;
+  RunState& operator=(const RunState&) = delete;
+
+  /// Fills all of it from the checkpoint that the configuration means, whose folder is returned, or where there is none
+  /// as a run starts. Collective over the session's world. Throws what resume_or_start throws, with --eval-only what
+  /// load_to_evaluate throws.
+  std::optional<Path> fill(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log);
+
+  Model model;
+  AdamW optimizer;
+  TrainState train_state;
+  std::vector<Component> components;
+};
+
+}  // namespace lockstep

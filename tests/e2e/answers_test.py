@@ -1,0 +1,187 @@
+"""What train answers without a step: what a run would do, what a checkpoint's loss is, that a run is done."""
+
+import json
+import os
+import re
+import signal
+import sys
+
+from checkpoint_files import state_digest
+from lockstep_testing import GPT2_TINY, program, records, run, run_command, write_config
+from training_test import BASE, evaluations, finished, launcher_of, newest, prepare, start, train, wait_for_steps
+
+SCREEN = 24   # lines
+
+
+def log_lines(stderr):
+    """The lines that open with date, time and zone; what belongs to a line is indented."""
+    return [line for line in stderr.splitlines() if line and not line.startswith(" ")]
+
+
+def test_dry_run_and_print_program_need_no_ranks_and_write_nothing(tmp):
+    prepare(tmp)
+    done = train(tmp, tmp / "run", "--dry-run", "--parallel.dp_replicate", 3)
+    assert "dp_replicate" in done.stdout and "peak" in done.stdout, done.stdout
+    done = train(tmp, tmp / "run", "--print-program=1", "--parallel.dp_replicate", 3)
+    assert "all_reduce" in done.stdout and "heartbeat" in done.stdout, done.stdout
+    assert not (tmp / "run").exists()
+
+
+def test_the_plan_is_one_screen_and_all_of_it_is_there_when_asked_for(tmp):
+    prepare(tmp)
+    brief = train(tmp, tmp / "run", "--dry-run").stdout.splitlines()
+    full = train(tmp, tmp / "run", "--dry-run", "--plan").stdout.splitlines()
+    assert len(brief) < SCREEN < len(full), (brief, full)
+    rows = {line.strip().split("  ")[0] for line in full}   # by label: values are aligned anew
+    assert {line.strip().split("  ")[0] for line in brief} < rows
+    assert {"optimizer state", "activations", "FLOPs a token"} < rows, rows
+
+
+def test_the_plan_is_one_json_object_for_a_program_at_the_end_of_a_pipe(tmp):
+    prepare(tmp)
+    settings = ["--dry-run", "--json", "--parallel.dp_replicate", 3]
+    alone = train(tmp, tmp / "run", *settings).stdout
+    plan = json.loads(alone)
+    assert plan["mesh"] == {"ranks": 3, "dp_replicate": 3} and plan["batch"]["step_tokens"] == 6 * 32, plan
+    memory = plan["memory_per_rank"]
+    assert memory["peak_bytes"] > memory["master_bytes"] == 4 * plan["model"]["parameters"], plan
+    assert memory["optimizer_state_bytes"] == 2 * memory["master_bytes"], plan
+    assert train(tmp, tmp / "run", *settings, ranks=2).stdout == alone   # once, however many ranks answer
+    words = [program("train"), "--model.config", tmp / "model", "--data.path", tmp / "data",
+             "--train.run_dir", tmp / "run", "--train.max_steps", 12, *BASE, *settings]
+    command = " ".join(f"'{word}'" for word in words)
+    assert json.loads(run_command("sh", "-c", f"{command} | '{sys.executable}' -m json.tool").stdout) == plan
+    for wrong in [["--json"], ["--json", "--print-program"], ["--json", "--eval-only"]]:
+        assert "--json says how --dry-run prints" in train(tmp, tmp / "run", *wrong, expect=2).stderr
+    assert not (tmp / "run").exists()
+
+
+def test_a_start_is_one_screen_and_one_rank_speaks(tmp):
+    prepare(tmp)
+    for ranks, name in [(None, "run"), (3, "run3")]:
+        shown = train(tmp, tmp / name, steps=2, ranks=ranks).stderr
+        before_steps = shown[:re.search(r"^.* (progress: |step 2: )", shown, re.M).start()]
+        assert "FLOPs a step" in before_steps and "optimizer state" not in shown, shown
+        assert len(before_steps.splitlines()) < SCREEN and "\n  \n" not in shown, shown
+        speaker = " train: " if ranks is None else " train[0]: "
+        assert all(speaker in line for line in log_lines(shown)), shown
+    assert "optimizer state" in train(tmp, tmp / "whole", "--plan", steps=2).stderr
+
+
+def test_a_finished_run_started_again_does_nothing_says_so_in_a_line_and_returns_0(tmp):
+    prepare(tmp)
+    train(tmp, tmp / "run", steps=3)
+    before = state_digest(newest(tmp / "run"))
+    for ranks in [None, 3]:
+        (line,) = log_lines(train(tmp, tmp / "run", steps=3, ranks=ranks).stderr)
+        assert f"nothing to do: step 3 of 3 is done, in {tmp}/run/checkpoints/step-0000000003" in line, line
+    assert state_digest(newest(tmp / "run")) == before
+
+
+def tree(folder):
+    return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in folder.rglob("*")}
+
+
+def evaluate(tmp, run_dir, *more, **how):
+    """The record of an evaluation, which leaves the folders of all runs as they are."""
+    before = tree(tmp)
+    done = train(tmp, run_dir, *more, "--eval-only", **how)
+    assert tree(tmp) == before, set(tree(tmp).items()) ^ set(before.items())
+    (line,) = done.stdout.splitlines()
+    return json.loads(line), done.stderr
+
+
+FP64 = ["--precision.dtype", "fp64", "--eval.every", 2, "--checkpoint.every", 2, "--checkpoint.keep_last", 9]
+
+
+def test_a_checkpoint_is_evaluated_on_any_number_of_ranks_without_a_trace(tmp):
+    prepare(tmp)
+    train(tmp, tmp / "run", *FP64, steps=4)
+    known = evaluations(tmp / "run")
+    older = tmp / "run/checkpoints/step-0000000002"
+    for ranks, resume, step in [(None, "auto", 4), (2, "latest", 4), (3, 2, 2), (4, "best", 4), (2, older, 2)]:
+        record, _ = evaluate(tmp, tmp / "run", *FP64, "--checkpoint.resume", resume, ranks=ranks, steps=4)
+        told = [record[name] for name in ["kind", "step", "split", "best"]]
+        assert told == ["eval", step, "validation", None], record
+        assert abs(record["loss"] - known[step]) <= 1e-12 * known[step], (record, known)
+    # what a step would need to be as it was may be other: a part of the data, the learning rate, how long the run is
+    part, _ = evaluate(tmp, tmp / "run", *FP64[:2], "--optimizer.lr", 0.5, "--eval.batches", 1, steps=3)
+    assert part["tokens"] == 6 * 32 and part["step"] == 4, part
+
+
+def test_a_path_is_evaluated_whatever_the_run_has(tmp):
+    prepare(tmp)
+    train(tmp, tmp / "run", *FP64, steps=4)
+    train(tmp, tmp / "other", *FP64, "--train.seed", 5, steps=2)
+    known = evaluations(tmp / "other")
+    for path in [tmp / "other", tmp / "other/checkpoints/step-0000000002"]:
+        for run_dir in [tmp / "run", tmp / "none"]:
+            record, said = evaluate(tmp, run_dir, *FP64, "--checkpoint.resume", path, ranks=2)
+            assert record["step"] == 2 and abs(record["loss"] - known[2]) <= 1e-12 * known[2], record
+            assert f"{tmp}/other/checkpoints/step-0000000002: validation loss" in said, said
+
+
+def test_a_damaged_checkpoint_is_passed_over_by_an_evaluation_and_stays_where_it_is(tmp):
+    prepare(tmp)
+    train(tmp, tmp / "run", *FP64, steps=4)
+    part = sorted(newest(tmp / "run").rglob("part-*.h5"))[0]
+    part.write_bytes(part.read_bytes()[:-100])
+    record, said = evaluate(tmp, tmp / "run", *FP64, "--checkpoint.patience", "1s", ranks=2)
+    assert record["step"] == 2 and "passed over a damaged checkpoint" in said, (record, said)
+
+
+def test_a_run_goes_on_beside_an_evaluation_of_it(tmp):
+    prepare(tmp)
+    process = start(tmp, tmp / "run", 1, "--checkpoint.every", 5, "--checkpoint.keep_last", 1000000)
+    wait_for_steps(tmp / "run", 8, process)
+    done = train(tmp, tmp / "run", "--checkpoint.resume", 5, "--eval-only")
+    assert json.loads(done.stdout)["step"] == 5
+    os.kill(launcher_of(process), signal.SIGUSR1)
+    finished(process, 75)
+    assert not records(tmp / "run", "event"), records(tmp / "run", "event")
+
+
+def test_weights_without_a_run_are_evaluated(tmp):
+    prepare(tmp)
+    train(tmp, tmp / "run", *FP64, steps=2)
+    run("finalize-quantize", tmp / "run", "--recipe", "none", "--dtype", "fp32", "--output", tmp / "weights")
+    settings = ["--model.path", tmp / "weights", "--data.path", tmp / "data", "--train.max_steps", 3, *BASE, *FP64[:2],
+                "--eval-only"]
+    for more in [["--train.run_dir", tmp / "none"], ["--train.run_dir", tmp / "run", "--checkpoint.resume", "never"]]:
+        done = run("train", *settings, *more)
+        record = json.loads(done.stdout)
+        assert record["step"] == 0 and abs(record["loss"] - evaluations(tmp / "run")[2]) < 1e-5, record
+    assert not (tmp / "none").exists()
+
+
+def test_what_cannot_be_evaluated_is_refused(tmp):
+    prepare(tmp)
+    for ranks in [None, 2]:
+        refused = train(tmp, tmp / "none", "--eval-only", ranks=ranks, expect=3).stderr
+        assert f"{tmp}/none has no checkpoint to evaluate" in refused, refused
+    train(tmp, tmp / "run", steps=2)
+    refused = train(tmp, tmp / "run", "--checkpoint.resume", 1, "--eval-only", expect=3).stderr
+    assert "has no checkpoint of step 1" in refused and "it has 2" in refused, refused
+    write_config(tmp / "model", GPT2_TINY)
+    refused = train(tmp, tmp / "run", "--eval-only", expect=2, ranks=2).stderr
+    assert "holds another model" in refused and "model_type of the model's config" in refused, refused
+    assert not (tmp / "none").exists()
+
+
+def test_a_loss_that_is_not_finite_is_told_by_the_record_and_the_exit_code(tmp):
+    prepare(tmp)
+    train(tmp, tmp / "run", steps=2)
+    inject = ["--train.inject", "rank=1,phase=evaluation,step=2,kind=nan"]
+    done = train(tmp, tmp / "run", "--eval-only", *inject, ranks=2, expect=6)
+    assert json.loads(done.stdout)["loss"] is None and "the validation loss is not finite" in done.stderr, done
+
+
+def test_a_rank_that_fails_in_an_evaluation_alone_ends_all_ranks_with_its_message(tmp):
+    prepare(tmp)
+    train(tmp, tmp / "run", steps=2)
+    for phase in ["start-up", "load", "evaluation", "shutdown"]:
+        step = ",step=2" if phase in ["evaluation", "shutdown"] else ""
+        inject = ["--train.inject", f"rank=1,phase={phase}{step},kind=throw,code=4"]
+        done = train(tmp, tmp / "run", "--eval-only", *inject, ranks=3, expect=4)
+        assert done.stderr.count("injected failure in") == 1 and "rank 1" in done.stderr, done.stderr
+    assert json.loads((tmp / "run/status.json").read_text())["code"] == 0
