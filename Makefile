@@ -6,7 +6,7 @@ ifneq ($(shell command -v mold 2>/dev/null),)
 export CXX_LD ?= mold
 endif
 SANITIZERS := -Db_sanitize=address,undefined -Db_lundef=false -Ddocs=disabled '-Dcpp_args=-g1 -D_GLIBCXX_ASSERTIONS'
-.PHONY: help setup setup-test build programs quickstart check test test-full format lint sanitize debug bench docs install clean
+.PHONY: help setup setup-test build programs quickstart check test test-full format lint sanitize debug bench compare docs install clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -59,6 +59,9 @@ debug: $(BUILD)-debug/build.ninja  ## compile everything without optimisation an
 
 bench: $(BUILD)/build.ninja  ## every benchmark once, against tuned PyTorch and other baselines (needs setup-test)
 	meson test -C $(BUILD) --benchmark --verbose
+
+compare: programs  ## whether this build computes the same bits as another: OLD=REVISION or OLD=FOLDER (some minutes)
+	scripts/compare-builds $(OLD) $(BUILD)
 
 docs: $(BUILD)/build.ninja  ## manual pages and completions, from the declarations, into build/man
 	meson compile -C $(BUILD) docs
