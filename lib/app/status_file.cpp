@@ -4,8 +4,10 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <memory>
 #include <optional>
 
 namespace lockstep {
@@ -37,8 +39,12 @@ void keep_status(Session& session, const Path& run_dir) {
   const Path path = run_dir / "status.json";
   if (session.world().rank() == 0)
     write_status(path, "running", std::nullopt, {.host = host_name(), .phase = session.phase()});
-  session.on_end(
-      [path](const Session::End& how) { write_status(path, name_of(static_cast<ExitCode>(how.code)), how.code, how); });
+  // By descriptor where there is one: a folder that is moved meanwhile has its status, and its old name gets none.
+  const auto folder = std::make_shared<FileDescriptor>(::open(run_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const Path at_end = folder->get() < 0 ? path : Path(fmt::format("/proc/self/fd/{}/status.json", folder->get()));
+  session.on_end([folder, at_end](const Session::End& how) {
+    write_status(at_end, name_of(static_cast<ExitCode>(how.code)), how.code, how);
+  });
 }
 
 std::optional<std::string> unexplained_end(const Path& run_dir) {

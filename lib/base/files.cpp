@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -29,9 +30,14 @@ FileKind kind_with(int (*look)(const char*, struct stat*), const Path& path) {
   return FileKind::nothing;
 }
 
-const char* what_stands_there(mode_t mode) {
-  if (S_ISDIR(mode)) return "a folder";
-  return S_ISFIFO(mode) ? "a FIFO" : "a device";
+[[noreturn]] void fail_no_file(const Path& path) {
+  fail(ExitCode::input, "cannot open {}: no such file", path.string());
+}
+
+void refuse_no_file(mode_t mode, const Path& path) {
+  if (S_ISREG(mode)) return;
+  const char* const found = S_ISDIR(mode) ? "a folder" : S_ISFIFO(mode) ? "a FIFO" : "a device";
+  fail(ExitCode::input, "cannot read {}: it is {}, not a file", path.string(), found);
 }
 
 }  // namespace
@@ -104,20 +110,39 @@ void FileDescriptor::close(const Path& path) {
 FileDescriptor open_file(const Path& path, int flags, int mode) {
   const int fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
   if (fd < 0) {
-    if ((errno == ENOENT || errno == ENOTDIR) && (flags & O_ACCMODE) == O_RDONLY)
-      fail(ExitCode::input, "cannot open {}: no such file", path.string());
+    if ((errno == ENOENT || errno == ENOTDIR) && (flags & O_ACCMODE) == O_RDONLY) fail_no_file(path);
     fail_errno((flags & O_ACCMODE) == O_RDONLY ? "open" : "create", path);
   }
   return FileDescriptor(fd);
 }
 
 FileDescriptor open_regular(const Path& path) {
-  FileDescriptor file = open_file(path, O_RDONLY | O_NONBLOCK);  // else a FIFO would wait for its writer
+  std::optional<FileDescriptor> file = open_if_there(path);
+  if (!file) fail_no_file(path);
+  return std::move(*file);
+}
+
+std::optional<FileDescriptor> open_if_there(const Path& path) {
+  FileDescriptor file(
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // else a FIFO would wait for its writer
+  if (file.get() < 0) {
+    if (errno != ENOENT && errno != ENOTDIR) fail_errno("open", path);
+    return std::nullopt;
+  }
   struct stat status{};
   if (::fstat(file.get(), &status) != 0) fail_errno("read", path);
-  if (!S_ISREG(status.st_mode))
-    fail(ExitCode::input, "cannot read {}: it is {}, not a file", path.string(), what_stands_there(status.st_mode));
+  refuse_no_file(status.st_mode, path);
   return file;
+}
+
+std::optional<std::uint64_t> length_of(const Path& path) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) fail_errno("look at", path);
+    return std::nullopt;
+  }
+  refuse_no_file(status.st_mode, path);
+  return static_cast<std::uint64_t>(status.st_size);
 }
 
 void write_at(const FileDescriptor& file, std::span<const std::byte> bytes, std::uint64_t offset, const Path& path) {
@@ -191,6 +216,31 @@ void sync_folder(const Path& path) {
 void publish_rename(const Path& from, const Path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) fail_errno(fmt::format("rename {} to", from.string()), to);
   sync_folder(to.parent_path());
+}
+
+void durable_rename(const Path& from, const Path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) fail_errno(fmt::format("rename {} to", from.string()), to);
+  try {
+    sync_folder(to.parent_path());
+  } catch (...) {
+    ::rename(to.c_str(), from.c_str());
+    throw;
+  }
+}
+
+bool durable_exchange(const Path& from, const Path& to) {
+  const auto exchange = [&] { return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0; };
+  if (!exchange()) {
+    if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) return false;
+    fail_errno(fmt::format("exchange {} with", from.string()), to);
+  }
+  try {
+    sync_folder(to.parent_path());
+  } catch (...) {
+    exchange();
+    throw;
+  }
+  return true;
 }
 
 MappedFile::MappedFile(const Path& path) {

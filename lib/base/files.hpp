@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -53,6 +55,11 @@ void sync_folder(const Path& path);
 
 /// rename(2) and fsync of the parent of the target. Throws Error(storage).
 void publish_rename(const Path& from, const Path& to);
+/// The same to a name that nothing has: where the new name may not survive a crash, it is taken back.
+void durable_rename(const Path& from, const Path& to);
+/// Exchanges two names in one step; false where the file system cannot. Exchanged back where it may not survive a
+/// crash. Throws Error(storage).
+bool durable_exchange(const Path& from, const Path& to);
 
 /// An owned file descriptor.
 class FileDescriptor {
@@ -73,9 +80,14 @@ class FileDescriptor {
 
 /// open(2) with errors as Error(storage), or Error(input) where a file to be read does not exist.
 FileDescriptor open_file(const Path& path, int flags, int mode = 0666);
-/// A file to be read, never waiting for one. Throws Error(input) for what is no regular file: a folder, a FIFO, a
-/// device; Error(storage).
+/// A file to be read, never waiting for one. Throws Error(input) if there is none, or what is no regular file: a
+/// folder, a FIFO, a device; Error(storage).
 FileDescriptor open_regular(const Path& path);
+/// The same; nothing if nothing has the name.
+std::optional<FileDescriptor> open_if_there(const Path& path);
+/// The length of a regular file; nothing if nothing has the name. Throws Error(input) for what is no regular file,
+/// Error(storage) if the system does not say.
+std::optional<std::uint64_t> length_of(const Path& path);
 /// All of `bytes` at `offset`; short writes are continued. Throws Error(storage).
 void write_at(const FileDescriptor& file, std::span<const std::byte> bytes, std::uint64_t offset, const Path& path);
 /// Fills `bytes` from `offset`. Throws Error(storage), Error(input) if the file is too short.

@@ -5,11 +5,9 @@
 #include "base/text.hpp"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <utility>
 #include <vector>
 
@@ -92,25 +90,6 @@ void refuse_foreign(const Path& target, const OutputKind& kind) {
               "move it away, or choose another --output");
 }
 
-enum class Exchange { done, not_possible_here };
-
-Exchange exchange(const Path& a, const Path& b) {
-  if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return Exchange::done;
-  if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) return Exchange::not_possible_here;
-  fail_errno(fmt::format("exchange {} with", a.string()), b);
-}
-
-// Renames whose names may not survive a crash are taken back: publishing has failed, and what was there stays.
-void durable_rename(const Path& from, const Path& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0) fail_errno(fmt::format("rename {} to", from.string()), to);
-  try {
-    sync_folder(to.parent_path());
-  } catch (...) {
-    ::rename(to.c_str(), from.c_str());
-    throw;
-  }
-}
-
 }  // namespace
 
 void check_target(const Path& target, const OutputKind& kind, Existing existing) {
@@ -178,15 +157,7 @@ void OutputFolder::publish() {
 }
 
 void OutputFolder::replace() {
-  if (exchange(content(), target_) == Exchange::done) {
-    try {
-      sync_folder(target_.parent_path());
-    } catch (...) {
-      ::renameat2(AT_FDCWD, content().c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE);
-      throw;
-    }
-    return;
-  }
+  if (durable_exchange(content(), target_)) return;
   const Path earlier = stage_ / earlier_name;
   if (::rename(target_.c_str(), earlier.c_str()) != 0) fail_errno("move away", target_);
   try {

@@ -2,7 +2,6 @@
 
 #include "base/error.hpp"
 
-#include <fcntl.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -18,7 +17,7 @@ namespace {
 
 class PlainReader : public ByteReader {
  public:
-  explicit PlainReader(const Path& path) : path_(path), file_(open_file(path, O_RDONLY)) {}
+  explicit PlainReader(const Path& path) : path_(path), file_(open_regular(path)) {}
   std::size_t read(std::span<char> out) override {
     while (true) {
       const ssize_t got = ::read(file_.get(), out.data(), out.size());

@@ -163,7 +163,7 @@ SealedPart seal_part(const Path& path, std::span<const PartPiece> pieces, std::s
 
 Hash128 part_hash(const Path& path, std::span<const PartPiece> pieces, std::span<const PieceRecord> records,
                   const BlockCheck& check) {
-  const FileDescriptor file = open_file(path, O_RDONLY);
+  const FileDescriptor file = open_regular(path);
   const std::uint64_t size = size_of_file(file, path);
   std::vector<std::size_t> order(pieces.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -6,13 +6,9 @@
 #include "report/build_info.hpp"
 #include "store/piece_index.hpp"
 
-#include <fcntl.h>
-#include <linux/fs.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <set>
 
@@ -28,17 +24,6 @@ std::uint64_t free_bytes(const Path& folder) {
   struct statvfs status{};
   if (::statvfs(folder.c_str(), &status) != 0) fail_errno("ask for the free space of", folder);
   return room(status);
-}
-
-// A name that may not survive a crash is taken back: the save has failed, and what was current stays so.
-void publish_folder(const Path& from, const Path& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0) fail_errno(fmt::format("rename {} to", from.string()), to);
-  try {
-    sync_folder(to.parent_path());
-  } catch (...) {
-    ::rename(to.c_str(), from.c_str());
-    throw;
-  }
 }
 
 // Parts have the sizes that their sealers reported, every element is in one piece, and the pieces make up the tensors:
@@ -111,31 +96,14 @@ Manifest seal_checkpoint(const Path& staging, const CheckpointPlan& plan, const 
   return facts;
 }
 
-void publish_checkpoint(const Path& staging, const Path& checkpoint) {
-  if (kind_of_name(checkpoint) != FileKind::nothing)
-    fail(ExitCode::storage, "cannot publish {}: it exists", checkpoint.string());
-  publish_folder(staging, checkpoint);
-}
-
 void replace_checkpoint(const Path& staging, const Path& checkpoint) {
-  if (kind_of_name(checkpoint) == FileKind::nothing) return publish_folder(staging, checkpoint);
-  const auto exchange = [&] {
-    return ::renameat2(AT_FDCWD, staging.c_str(), AT_FDCWD, checkpoint.c_str(), RENAME_EXCHANGE) == 0;
-  };
-  if (exchange()) {
-    try {
-      sync_folder(checkpoint.parent_path());
-    } catch (...) {
-      exchange();
-      throw;
-    }
-    return abandon_staging(staging);  // which holds the older one now
-  }
+  if (kind_of_name(checkpoint) == FileKind::nothing) return durable_rename(staging, checkpoint);
+  if (durable_exchange(staging, checkpoint)) return abandon_staging(staging);  // which holds the older one now
   const Path trash =
       checkpoint.parent_path() / fmt::format(".trash-{}-{}", checkpoint.filename().string(), make_uuid());
-  publish_folder(checkpoint, trash);
+  durable_rename(checkpoint, trash);
   try {
-    publish_folder(staging, checkpoint);
+    durable_rename(staging, checkpoint);
   } catch (...) {
     ::rename(trash.c_str(), checkpoint.c_str());
     throw;

@@ -32,10 +32,8 @@ struct StagedState {
 /// Error(bug). Returns the manifest.
 Manifest seal_checkpoint(const Path& staging, const CheckpointPlan& plan, const StagedState& state, Manifest facts);
 
-/// Renames the staging folder into place. Throws Error(storage), also if the target exists.
-void publish_checkpoint(const Path& staging, const Path& checkpoint);
-/// The same, but an older checkpoint of that name gives way: it is exchanged in one step where the file system can, and
-/// removed. Where this throws, the older one is in its place again.
+/// Renames the staging folder into place. An older checkpoint of that name gives way: it is exchanged in one step where
+/// the file system can, and removed. Throws Error(storage); an older one is then in its place again.
 void replace_checkpoint(const Path& staging, const Path& checkpoint);
 
 /// Removes what a failed save has staged, so that failures do not fill the disk; never throws, for the error that led

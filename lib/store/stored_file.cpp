@@ -2,27 +2,17 @@
 
 #include "base/error.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 
-#include <cerrno>
+#include <optional>
+#include <utility>
 
 namespace lockstep {
 
-std::optional<std::uint64_t> length_of(const Path& path) {
-  struct stat status{};
-  if (::stat(path.c_str(), &status) == 0) return static_cast<std::uint64_t>(status.st_size);
-  if (errno != ENOENT && errno != ENOTDIR) fail_errno("look at", path);
-  return std::nullopt;
-}
-
 FileDescriptor open_stored(const Path& path) {
-  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a FIFO is not waited for
-  if (file.get() < 0) fail_errno("open", path);
-  struct stat status{};
-  if (::fstat(file.get(), &status) != 0) fail_errno("look at", path);
-  if (!S_ISREG(status.st_mode)) fail(ExitCode::input, "{} is not a file", path.string());
-  return file;
+  std::optional<FileDescriptor> file = open_if_there(path);
+  if (!file) fail(ExitCode::storage, "cannot open {}: no such file", path.string());
+  return std::move(*file);
 }
 
 std::string read_stored(const Path& path) {

@@ -6,14 +6,10 @@
 #include "base/files.hpp"
 
 #include <cstdint>
-#include <optional>
 
 namespace lockstep {
 
-/// The length of a file; nothing if there is none of this name. Throws Error(storage) if the system does not say.
-std::optional<std::uint64_t> length_of(const Path& path);
-
-// These throw Error(storage) whatever the reason.
+// These throw Error(storage) whatever the reason, but Error(input) for what is no file: a folder, a FIFO, a device.
 FileDescriptor open_stored(const Path& path);
 std::string read_stored(const Path& path);
 /// Fills `bytes` from `offset`; also throws if the file ends before.

@@ -81,6 +81,24 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp):
         assert done.returncode in (2, 3) and ("it is a FIFO, not a file" in done.stderr or "it is a device, not a file" in done.stderr), done
 
 
+def test_a_part_of_a_checkpoint_that_is_no_file_is_damage_and_not_waited_for(tmp):
+    make_inputs(tmp)
+    [checkpoint] = step_folders(tmp / "run")
+    part = next((checkpoint / "replicated").iterdir())
+    part.rename(tmp / "away")
+    for make, found in [(os.mkfifo, "a FIFO"), (os.mkdir, "a folder"), (lambda path: path.symlink_to("/dev/zero"), "a device")]:
+        make(part)
+        for code, words in [(1, ["checkpoint-inspect", "--verify=hashes", checkpoint]),
+                            (3, ["checkpoint-inspect", checkpoint, "model/transformer.wte.weight"]),
+                            (3, ["checkpoint-reshard", checkpoint, "--consolidate", "--output", tmp / "out"]),
+                            (3, ["finalize-quantize", tmp / "run", "--output", tmp / "out"]),
+                            (3, ["train", *training(tmp), "--train.run_dir", tmp / "run"])]:
+            done = run(*words, expect=code, timeout=60)
+            assert f"{part.name}: it is {found}, not a file" in done.stdout + done.stderr, done
+            assert not (tmp / "out").exists()
+        part.rmdir() if found == "a folder" else part.unlink()
+
+
 def test_an_export_takes_no_file_along_from_outside_the_model(tmp):
     make_inputs(tmp)
     (tmp / "secret").write_text("years of work")

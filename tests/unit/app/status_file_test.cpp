@@ -61,6 +61,19 @@ BOOST_FIXTURE_TEST_CASE(a_status_that_is_damaged_or_of_other_making_is_told_with
   }
 }
 
+BOOST_FIXTURE_TEST_CASE(a_run_folder_that_was_moved_has_the_status_and_its_old_name_none, Folder) {
+  Session session(solo_communicator());
+  keep_status(session, path);
+  const Path moved = path.string() + "-moved";
+  std::filesystem::rename(path, moved);
+  make_folder(path);
+  session.tell_end("no space left", 4);
+  BOOST_TEST(std::filesystem::is_empty(path));
+  std::filesystem::remove_all(path);
+  std::filesystem::rename(moved, path);
+  BOOST_TEST(status()["reason"] == "storage");
+}
+
 BOOST_FIXTURE_TEST_CASE(a_status_that_cannot_be_written_at_the_end_does_not_change_the_end, Folder) {
   Session session(solo_communicator());
   keep_status(session, path);

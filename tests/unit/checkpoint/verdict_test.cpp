@@ -11,6 +11,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <sys/stat.h>
+
 #include <atomic>
 #include <set>
 
@@ -153,6 +155,39 @@ BOOST_FIXTURE_TEST_CASE(what_all_ranks_lack_at_the_end_is_damage, TwoViews) {
   BOOST_TEST(resumed_step() == 20);
   BOOST_REQUIRE_EQUAL(resumed.damaged.size(), 1u);
   BOOST_TEST(says(to_text(resumed.damaged.front()), "part-0001.h5 is missing (looked at anew for 0.2 s)"));
+}
+
+BOOST_FIXTURE_TEST_CASE(what_is_no_file_is_damage_at_once_and_never_waited_for, TwoViews) {
+  const std::vector<std::pair<std::string, std::function<void(const Path&)>>> things{
+      {"it is a FIFO, not a file", [](const Path& at) { BOOST_REQUIRE(::mkfifo(at.c_str(), 0600) == 0); }},
+      {"it is a folder, not a file", [](const Path& at) { std::filesystem::create_directory(at); }},
+      {"it is a device, not a file", [](const Path& at) { std::filesystem::create_symlink("/dev/zero", at); }},
+  };
+  for (const std::string name : {"replicated/part-0001.h5", "INDEX.h5", "MANIFEST.json"}) {
+    for (const auto& [reason, make] : things) {
+      BOOST_TEST_CONTEXT(name << ": " << reason) {
+        told.clear();
+        for (const Path& folder : {run, view}) {
+          std::filesystem::rename(newest(folder) / name, folder / "away");
+          make(newest(folder) / name);
+        }
+        for (const auto& problem : resume_both(60)) BOOST_TEST(!problem);
+        BOOST_TEST(resumed_step() == 20);
+        BOOST_TEST(told == "");
+        BOOST_REQUIRE_EQUAL(resumed.damaged.size(), 1u);
+        BOOST_TEST(says(to_text(resumed.damaged.front()), reason));
+        for (const VerifyLevel level : {VerifyLevel::sizes, VerifyLevel::hashes, VerifyLevel::fingerprints}) {
+          const Judgement judged = judge_checkpoint(newest(run), level);
+          BOOST_TEST((judged.verdict == Verdict::damaged));
+          BOOST_TEST(says(judged.reason, reason));
+        }
+        for (const Path& folder : {run, view}) {
+          std::filesystem::remove(newest(folder) / name);
+          std::filesystem::rename(folder / "away", newest(folder) / name);
+        }
+      }
+    }
+  }
 }
 
 BOOST_FIXTURE_TEST_CASE(a_read_that_fails_is_done_again, TwoViews) {
