@@ -14,7 +14,7 @@ import sys
 import time
 import unittest
 
-from lockstep_testing import BUILD, SOURCE, needs, program, run, run_command, sample_text, shared_data, token_stream
+from lockstep_testing import BUILD, SOURCE, damage_shard, needs, program, run, run_command, sample_text, shared_data, token_stream
 
 JOINT = 256   # of the bytes tokenizer
 
@@ -439,18 +439,6 @@ def test_empty_hidden_and_linked_inputs_are_noted_or_followed_and_a_byte_order_m
             assert note in done.stderr, (note, done.stderr)
 
 
-def damaged(dataset, shard):
-    """Changes one token of a shard to another one of the vocabulary, as no size or structure shows."""
-    h5py = needs("h5py")
-    with h5py.File(dataset / shard) as file:
-        at = file["tokens"].id.get_offset() + 2 * 70
-    with open(dataset / shard, "r+b") as file:
-        file.seek(at)
-        byte = file.read(1)[0]
-        file.seek(at)
-        file.write(bytes([byte ^ 1]))
-
-
 def test_verify_answers_whether_a_dataset_is_what_its_description_says(tmp):
     write_jsonl(tmp / "a.jsonl", documents_text(200))
     prepare(tmp / "a.jsonl", "--output", tmp / "out", "--data.shard_tokens", 5000, "--data.validation", "tail:0.2")
@@ -458,8 +446,8 @@ def test_verify_answers_whether_a_dataset_is_what_its_description_says(tmp):
     for ranks in [None, 3]:
         done = run("prepare-data", "--verify", tmp / "out", ranks=ranks)
         assert f"{count} shards" in done.stdout and "all hashes are as DATASET.json says" in done.stdout
-    damaged(tmp / "out", "train/tokens-00002.h5")
-    damaged(tmp / "out", "validation/tokens-00000.h5")
+    damage_shard(tmp / "out", "train/tokens-00002.h5")
+    damage_shard(tmp / "out", "validation/tokens-00000.h5")
     (tmp / "out/train/tokens-00001.h5").unlink()
     for ranks in [None, 2]:
         done = run("prepare-data", "--verify", tmp / "out", "--json", ranks=ranks, expect=1)

@@ -4,7 +4,7 @@ documents of the dataset ended."""
 import json
 
 from checkpoint_files import step_folders
-from lockstep_testing import GPT2_TINY, needs, records, run, sample_text, write_config
+from lockstep_testing import GPT2_TINY, damage_shard, records, run, sample_text, write_config
 
 SHARD = 500   # tokens; a step reads 65
 
@@ -14,18 +14,6 @@ def prepare(tmp, name="data"):
     run("prepare-data", tmp / "text.txt", "--output", tmp / name, "--data.validation", "tail:0.2", "--data.shard_tokens", SHARD)
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
     return tmp / name
-
-
-def damage(dataset, shard):
-    """Changes one token to another one of the vocabulary, as no size or structure shows."""
-    h5py = needs("h5py")
-    with h5py.File(dataset / shard) as file:
-        at = file["tokens"].id.get_offset() + 2 * 70
-    with open(dataset / shard, "r+b") as file:
-        file.seek(at)
-        byte = file.read(1)[0]
-        file.seek(at)
-        file.write(bytes([byte ^ 1]))
 
 
 def train(tmp, folder, changes=None, *switches, ranks=None, expect=0):
@@ -44,7 +32,7 @@ def test_a_damaged_shard_ends_the_run_on_all_ranks_before_a_checkpoint_rests_on_
     dataset = prepare(tmp)
     train(tmp, tmp / "sound")
     assert saved(tmp / "sound")[-1] == 12
-    damage(dataset, "train/tokens-00001.h5")
+    damage_shard(dataset, "train/tokens-00001.h5")
     for ranks in [None, 3]:
         folder = tmp / f"use-{ranks}"
         done = train(tmp, folder, ranks=ranks, expect=3)
@@ -56,7 +44,7 @@ def test_a_damaged_shard_ends_the_run_on_all_ranks_before_a_checkpoint_rests_on_
 
 def test_a_damaged_validation_shard_ends_the_run_before_its_loss_is_saved(tmp):
     dataset = prepare(tmp)
-    damage(dataset, "validation/tokens-00001.h5")
+    damage_shard(dataset, "validation/tokens-00001.h5")
     done = train(tmp, tmp / "run", {"eval.every": 3}, expect=3)
     assert "validation/tokens-00001.h5 is damaged" in done.stderr and saved(tmp / "run") == [1, 2], saved(tmp / "run")
     done = train(tmp, tmp / "unsaved", {"checkpoint.every": "null", "checkpoint.at_end": "false"}, expect=3)
@@ -92,7 +80,7 @@ def test_what_is_near_a_dataset_is_refused_with_the_dataset_to_name(tmp):
 
 def test_data_verify_says_when_shards_are_checked(tmp):
     dataset = prepare(tmp)
-    damage(dataset, "train/tokens-00002.h5")
+    damage_shard(dataset, "train/tokens-00002.h5")
     for ranks in [None, 2]:
         done = train(tmp, tmp / f"start-{ranks}", {"data.verify": "start"}, ranks=ranks, expect=3)
         assert "train/tokens-00002.h5 is damaged" in done.stderr and saved(tmp / f"start-{ranks}") == []

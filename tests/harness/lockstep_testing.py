@@ -70,6 +70,16 @@ def token_stream(dataset, split="train"):
     return numpy.concatenate(parts).astype("int64")
 
 
+def damage_shard(dataset, shard):
+    """Changes one token of a shard to another one of the vocabulary, as no size or structure shows."""
+    h5py = needs("h5py")
+    with h5py.File(dataset / shard) as file:
+        at = file["tokens"].id.get_offset() + 2 * 70
+    with open(dataset / shard, "r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 1]))
 
 
 GPT2_TINY = {
