@@ -176,12 +176,6 @@ std::vector<LogicalTensor> stored_tensors(const Architecture& architecture) {
   return stored;
 }
 
-std::vector<TensorDescription> weight_list(const Architecture& architecture, DType dtype) {
-  std::vector<TensorDescription> list;
-  for (const LogicalTensor& tensor : stored_tensors(architecture)) list.push_back({tensor.name, tensor.shape, dtype});
-  return list;
-}
-
 std::int64_t parameter_count(const Architecture& architecture) {
   std::int64_t count = 0;
   for (const LogicalTensor& tensor : stored_tensors(architecture)) count += elements(tensor.shape);

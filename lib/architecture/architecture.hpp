@@ -4,7 +4,6 @@
 
 #include "exchange/hf_config.hpp"
 #include "layout/layout.hpp"
-#include "store/tensor_source.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -74,8 +73,6 @@ Architecture describe(const HfConfig& config);
 
 /// Every stored tensor once (aliases left out), in block order.
 std::vector<LogicalTensor> stored_tensors(const Architecture& architecture);
-/// The same as names, shapes and one type: what a file of its weights holds.
-std::vector<TensorDescription> weight_list(const Architecture& architecture, DType dtype);
 std::int64_t parameter_count(const Architecture& architecture);  // stored elements
 /// N of 6N + 12·L·C·T: elements that take part in matrix products (input embeddings excluded unless tied to the head).
 std::int64_t matmul_parameter_count(const Architecture& architecture);

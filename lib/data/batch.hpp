@@ -13,7 +13,6 @@ struct Batch {
   std::int64_t length = 0;              // T
   std::vector<std::int32_t> tokens;     // (B, T) int32
   std::vector<std::int32_t> labels;     // (B, T) int32: the next token, ignored_label where it does not count
-  std::vector<std::uint8_t> mask;       // (B, T) u8: 1 where the label counts
   std::vector<std::int32_t> positions;  // (B, T) int32: position within the sample
   std::vector<std::int64_t> documents;  // starts of attention segments in the flattened B·T tokens, then B·T: samples +
                                         // 1 entries unless documents are isolated

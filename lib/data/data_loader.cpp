@@ -42,7 +42,6 @@ class BatchBuilder {
     const std::size_t row = add_padding();
     std::copy(window_.begin(), window_.end() - 1, batch_.tokens.begin() + static_cast<std::ptrdiff_t>(row));
     std::copy(window_.begin() + 1, window_.end(), batch_.labels.begin() + static_cast<std::ptrdiff_t>(row));
-    std::fill_n(batch_.mask.begin() + static_cast<std::ptrdiff_t>(row), labels, std::uint8_t{1});
     batch_.valid_tokens += labels;
     if (documents_ == Documents::isolated) isolate(begin, labels, row);
   }
@@ -54,7 +53,6 @@ class BatchBuilder {
     batch_.documents.push_back(static_cast<std::int64_t>(row));
     batch_.tokens.resize(size, 0);
     batch_.labels.resize(size, ignored_label);
-    batch_.mask.resize(size, 0);
     batch_.positions.resize(size);
     std::iota(batch_.positions.begin() + static_cast<std::ptrdiff_t>(row), batch_.positions.end(), 0);
     ++batch_.samples;
@@ -73,7 +71,6 @@ class BatchBuilder {
     for (const std::int64_t start : stream_->document_starts(begin + 1, begin + labels + 1)) {
       const std::size_t at = row + static_cast<std::size_t>(start - begin);
       batch_.labels[at - 1] = ignored_label;
-      batch_.mask[at - 1] = 0;
       --batch_.valid_tokens;
       if (start == begin + labels) continue;  // the document of the last label only
       batch_.documents.push_back(static_cast<std::int64_t>(at));

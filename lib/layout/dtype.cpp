@@ -51,6 +51,4 @@ std::optional<DType> parse_dtype(std::string_view name) {
   return std::nullopt;
 }
 
-bool is_floating(DType dtype) { return dtype <= DType::f8_e5m2; }
-
 }  // namespace lockstep

@@ -28,6 +28,5 @@ enum class DType : std::uint8_t {
 int size_of(DType dtype);                                 // bytes an element
 std::string_view name_of(DType dtype);                    // "fp32", "bf16", "int8", …: our files, options and messages
 std::optional<DType> parse_dtype(std::string_view name);  // the inverse of name_of
-bool is_floating(DType dtype);
 
 }  // namespace lockstep

@@ -150,35 +150,4 @@ Layout like(const Layout& layout, DType dtype) {
   return result;
 }
 
-Layout drop_dim(const Layout& layout, int dim) {
-  if (dim < 0 || static_cast<std::size_t>(dim) >= layout.global.size())
-    fail(ExitCode::usage, "cannot drop dim {} of a {} tensor", dim, to_text(layout.global));
-  Layout result = layout;
-  result.global.erase(result.global.begin() + dim);
-  std::erase_if(result.splits, [&](const Split& split) { return split.dim == dim; });
-  for (Split& split : result.splits)
-    if (split.dim > dim) --split.dim;
-  return result;
-}
-
-Layout scale_dim(const Layout& layout, int dim, std::int64_t group) {
-  if (dim < 0 || static_cast<std::size_t>(dim) >= layout.global.size() || group < 1)
-    fail(ExitCode::usage, "cannot take one scale for {} elements of dim {} of a {} tensor", group, dim,
-         to_text(layout.global));
-  Layout result = layout;
-  auto& extent = result.global[static_cast<std::size_t>(dim)];
-  extent = divided_up(extent, group);
-  for (Split& split : result.splits) {
-    if (split.dim != dim) continue;
-    if (split.granule % group == 0)
-      split.granule /= group;
-    else if (ranks_along(layout, split) == 1)
-      split.granule = 1;
-    else
-      fail(ExitCode::usage, "groups of {} elements of dim {} of a {} tensor would be cut by a split with granule {}",
-           group, dim, to_text(layout.global), split.granule);
-  }
-  return result;
-}
-
 }  // namespace lockstep

@@ -54,8 +54,5 @@ std::vector<AxisName> replicated_axes(const Layout& layout);
 
 Layout replicated(Shape global, DType dtype, Mesh mesh);  // every rank holds all of it
 Layout like(const Layout& layout, DType dtype);           // moments: same boxes, another type
-Layout drop_dim(const Layout& layout, int dim);           // row or column statistics: axes that cut dim now replicate
-/// One scale for each group of `group` elements of dim. Throws Usage if a split's granule would cut a group.
-Layout scale_dim(const Layout& layout, int dim, std::int64_t group);
 
 }  // namespace lockstep

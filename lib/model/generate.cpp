@@ -19,7 +19,6 @@ BatchTensors batch_of(const std::vector<std::int32_t>& tokens, const HfConfig& c
   batch.length = static_cast<std::int64_t>(tokens.size());
   batch.tokens = tokens;
   batch.labels.assign(tokens.size(), ignored_label);
-  batch.mask.assign(tokens.size(), 0);
   batch.positions.resize(tokens.size());
   std::iota(batch.positions.begin(), batch.positions.end(), 0);
   batch.documents = {0, batch.length};

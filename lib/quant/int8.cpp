@@ -39,11 +39,4 @@ void int8_pack(std::span<const std::int8_t> codes, std::span<std::uint32_t> word
   }
 }
 
-void int8_unpack(std::span<const std::uint32_t> words, std::span<std::int8_t> codes) {
-  invariant(words.size() == int8_packed_words(codes.size()), "one word for four int8 codes");
-  for (std::size_t i = 0; i < codes.size(); ++i) {
-    codes[i] = static_cast<std::int8_t>(static_cast<int>(words[i / 4] >> (8 * (i % 4)) & 0xffu) - 128);
-  }
-}
-
 }  // namespace lockstep

@@ -28,7 +28,4 @@ constexpr std::size_t int8_packed_words(std::size_t count) { return (count + 3) 
 /// zero bits. `words` has int8_packed_words(codes.size()) elements.
 void int8_pack(std::span<const std::int8_t> codes, std::span<std::uint32_t> words);
 
-/// The inverse of int8_pack for the first codes.size() codes.
-void int8_unpack(std::span<const std::uint32_t> words, std::span<std::int8_t> codes);
-
 }  // namespace lockstep

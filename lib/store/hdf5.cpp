@@ -352,22 +352,6 @@ void Hdf5File::set_attribute(const std::string& path, const std::string& name, s
     fail_hdf5(blame_, fmt::format("set attribute {} on {} of", name, path), path_);
 }
 
-std::optional<std::string> Hdf5File::text_attribute(const std::string& path, const std::string& name) const {
-  be_quiet();
-  return read_text_attribute(open_object(id_, path, blame_, path_).get(), name);
-}
-
-std::optional<std::int64_t> Hdf5File::integer_attribute(const std::string& path, const std::string& name) const {
-  be_quiet();
-  const Handle object = open_object(id_, path, blame_, path_);
-  if (H5Aexists(object.get(), name.c_str()) <= 0) return std::nullopt;
-  const Handle attribute(H5Aopen(object.get(), name.c_str(), H5P_DEFAULT), H5Aclose);
-  std::int64_t value = 0;
-  if (!attribute || !is_single(attribute) || H5Aread(attribute.get(), H5T_NATIVE_INT64, &value) < 0)
-    return std::nullopt;
-  return value;
-}
-
 void Hdf5File::close() {
   be_quiet();
   if (id_ >= 0 && H5Fclose(std::exchange(id_, -1)) < 0) fail_hdf5(blame_, "close", path_);

@@ -63,8 +63,6 @@ class Hdf5File {
   /// Attributes of a dataset or group; "/" is the file itself.
   void set_attribute(const std::string& path, const std::string& name, std::string_view value);
   void set_attribute(const std::string& path, const std::string& name, std::int64_t value);
-  std::optional<std::string> text_attribute(const std::string& path, const std::string& name) const;
-  std::optional<std::int64_t> integer_attribute(const std::string& path, const std::string& name) const;
 
   /// Writes the library's buffers out and closes; does not fsync. Throws Error(storage) where the destructor would keep
   /// silent.

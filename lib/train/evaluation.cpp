@@ -12,7 +12,6 @@ namespace {
 /// The batch with no label that counts: what a rank computes when its windows ran out.
 Batch muted(Batch batch) {
   std::ranges::fill(batch.labels, ignored_label);
-  std::ranges::fill(batch.mask, std::uint8_t{0});
   batch.valid_tokens = 0;
   return batch;
 }

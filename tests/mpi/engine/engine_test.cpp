@@ -62,7 +62,6 @@ Batch sample(std::int64_t step, std::int64_t index) {
     batch.tokens.push_back(static_cast<std::int32_t>(random.below(2 * at, vocabulary)));
     const bool counts = index % 4 != 0 && random.uniform(2 * at + 1) < 0.6;
     batch.labels.push_back(counts ? static_cast<std::int32_t>(random.below(3 * at + 1, vocabulary)) : ignored_label);
-    batch.mask.push_back(counts ? 1 : 0);
     batch.positions.push_back(static_cast<std::int32_t>(t));
     batch.valid_tokens += counts ? 1 : 0;
   }
@@ -77,7 +76,6 @@ Batch joined(std::int64_t step, const SampleRange& range) {
     Batch one = sample(step, range.count == 0 ? 0 : range.begin + i);  // sample 0 has no label that counts
     all.tokens.insert(all.tokens.end(), one.tokens.begin(), one.tokens.end());
     all.labels.insert(all.labels.end(), one.labels.begin(), one.labels.end());
-    all.mask.insert(all.mask.end(), one.mask.begin(), one.mask.end());
     all.positions.insert(all.positions.end(), one.positions.begin(), one.positions.end());
     all.documents.push_back(i * length);
     all.valid_tokens += one.valid_tokens;

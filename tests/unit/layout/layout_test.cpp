@@ -115,64 +115,6 @@ BOOST_AUTO_TEST_CASE(moments_have_the_same_boxes_in_another_type) {
   BOOST_TEST((like(like(layout, DType::bf16), layout.dtype) == layout));
 }
 
-BOOST_AUTO_TEST_CASE(statistics_along_a_dropped_dim_follow_the_elements_that_remain) {
-  Dice dice(5);
-  for (int trial = 0; trial < 1000; ++trial) {
-    const Shape shape = dice.shape(3);
-    const Layout layout = dice.layout(shape);
-    const int dim = dice.roll(0, 2);
-    Layout uncut = layout;  // the truth: the same layout with dim not cut, each element without that coordinate
-    std::erase_if(uncut.splits, [&](const Split& split) { return split.dim == dim; });
-    uncut.global[static_cast<std::size_t>(dim)] = 1;
-    const auto truth = holdings(uncut);
-    for (Rank rank = 0; rank < world_size(layout.mesh); ++rank) {
-      std::set<brute_force::Element> expected;
-      for (brute_force::Element element : truth[static_cast<std::size_t>(rank)]) {
-        element.erase(element.begin() + dim);
-        expected.insert(element);
-      }
-      BOOST_REQUIRE((elements_of(box_of(drop_dim(layout, dim), rank)) == expected));
-    }
-  }
-}
-
-BOOST_AUTO_TEST_CASE(a_rank_holds_the_scales_of_the_groups_it_holds) {
-  Dice dice(6);
-  int compared = 0;
-  for (int trial = 0; trial < 3000; ++trial) {
-    const Layout layout = dice.layout(dice.shape(2));
-    const int dim = dice.roll(0, 1);
-    const std::int64_t group = dice.roll(1, 4);
-    bool aligned = true;
-    bool refused = false;
-    for (const Split& split : layout.splits) {
-      int ranks = 1;
-      for (const AxisName& axis : split.axes) ranks *= find_axis(layout.mesh, axis)->size;
-      if (split.dim == dim && ranks > 1) aligned &= split.granule % group == 0;
-    }
-    Layout scales;
-    try {
-      scales = scale_dim(layout, dim, group);
-    } catch (const Error& error) {
-      refused = true;
-      BOOST_REQUIRE(is_usage(error, "would be cut"));
-    }
-    BOOST_REQUIRE_EQUAL(refused, !aligned);
-    if (refused) continue;
-    ++compared;
-    const auto truth = holdings(layout);
-    for (Rank rank = 0; rank < world_size(layout.mesh); ++rank) {
-      std::set<brute_force::Element> expected;
-      for (brute_force::Element element : truth[static_cast<std::size_t>(rank)]) {
-        element[static_cast<std::size_t>(dim)] /= group;
-        expected.insert(element);
-      }
-      BOOST_REQUIRE((elements_of(box_of(scales, rank)) == expected));
-    }
-  }
-  BOOST_TEST(compared > 1000);
-}
-
 BOOST_AUTO_TEST_CASE(boxes_intersect_and_contain_as_their_elements_do) {
   Dice dice(7);
   for (int trial = 0; trial < 2000; ++trial) {

@@ -34,7 +34,6 @@ inline Batch counting_batch(std::int64_t samples, std::int64_t length, std::int6
     for (std::int64_t t = 0; t < length; ++t) {
       batch.tokens.push_back(static_cast<std::int32_t>((s + 3 * t) % vocabulary));
       batch.labels.push_back(static_cast<std::int32_t>((s + 3 * t + 3) % vocabulary));
-      batch.mask.push_back(1);
       batch.positions.push_back(static_cast<std::int32_t>(t));
     }
   }
