@@ -11,7 +11,6 @@
 
 #include <sched.h>
 #include <unistd.h>
-#include <xmmintrin.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -45,12 +44,9 @@ int threads_per_rank(int asked, int local_ranks) {
 
 void set_up_runtime(int threads) {
   keep_memory();
-  at::globalContext().setFlushDenormal(true);
   at::set_num_threads(threads);
-  // Flush-to-zero is a register of each thread.
-  const unsigned control = _mm_getcsr();
 #pragma omp parallel num_threads(threads)
-  _mm_setcsr(control);
+  at::globalContext().setFlushDenormal(true);  // a register of each thread
 }
 
 std::string describe_arithmetic() {

@@ -24,6 +24,16 @@ def test_scripts_pass_shellcheck():
     run_command("shellcheck", "-x", "-P", SOURCE, *scripts)
 
 
+def test_a_cross_compiler_takes_the_sources_that_ask_for_instructions_of_x86():
+    if not shutil.which("aarch64-linux-gnu-g++"):
+        raise unittest.SkipTest("no compiler for ARM is installed (g++-aarch64-linux-gnu)")
+    asking = [path for path in sorted((SOURCE / "lib").rglob("*.cpp")) if re.search("vector_|amx_|__x86_64__|Denormal", path.read_text())]
+    assert len(asking) > 5, asking
+    cross_check = ["env", f"LOCKSTEP_BUILD_FOLDER={BUILD}", SOURCE / "scripts/cross-check"]
+    run_command(*cross_check, *asking)
+    assert "compiles no" in run_command(*cross_check, SOURCE / "README.md", expect=1).stderr
+
+
 def test_every_make_target_explains_itself_in_help():
     makefile = (SOURCE / "Makefile").read_text()
     targets = set(re.search(r"^\.PHONY:(.*)$", makefile, re.MULTILINE)[1].split())
