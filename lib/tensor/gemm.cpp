@@ -3,6 +3,7 @@
 #include "base/checked_cast.hpp"
 #include "tensor/kernels/amx_gemm.hpp"
 #include "tensor/kernels/bias.hpp"
+#include "tensor/kernels/row_grain.hpp"
 #include "tensor/parallel.hpp"
 
 #include <algorithm>
@@ -79,22 +80,22 @@ std::atomic<bool> matrix_unit_wanted{true};
 void want_matrix_unit(bool wanted) { matrix_unit_wanted = wanted; }
 bool uses_matrix_unit() { return matrix_unit_wanted && has_matrix_unit(); }
 
-void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<float> a, MatrixView<float> b,
-          double beta, float* c, std::int64_t c_stride) {
-  if (on_matrix_unit<float>(m, n, k)) return matrix_unit_gemm(m, n, k, alpha, a, b, beta, c, c_stride);
+namespace {
+
+void library_gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<float> a,
+                  MatrixView<float> b, double beta, float* c, std::int64_t c_stride) {
   column_major(sgemm_, m, n, k, alpha, a, b, beta, c, c_stride);
 }
 
-void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<double> a, MatrixView<double> b,
-          double beta, double* c, std::int64_t c_stride) {
+void library_gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<double> a,
+                  MatrixView<double> b, double beta, double* c, std::int64_t c_stride) {
   column_major(dgemm_, m, n, k, alpha, a, b, beta, c, c_stride);
 }
-
-namespace {
 
 #ifdef LOCKSTEP_BF16_GEMM
 void library_gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<Bf16> a, MatrixView<Bf16> b,
                   double beta, float* c, std::int64_t c_stride) {
+  if (trivial(m, n, k, beta, c, c_stride)) return;
   constexpr int row_major = 101, plain = 111, transposed = 112;  // CBLAS
   cblas_gemm_bf16bf16f32(row_major, a.trans == Trans::no ? plain : transposed,
                          b.trans == Trans::no ? plain : transposed, narrow(m), narrow(n), narrow(k),
@@ -104,6 +105,7 @@ void library_gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, 
 #else
 void library_gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<Bf16> a, MatrixView<Bf16> b,
                   double beta, float* c, std::int64_t c_stride) {
+  if (trivial(m, n, k, beta, c, c_stride)) return;
   // Widened copies: exact, and every BLAS has the fp32 product.
   const auto widened = [](const MatrixView<Bf16>& factor, std::int64_t rows, std::int64_t columns) {
     if (factor.trans == Trans::yes) std::swap(rows, columns);
@@ -123,33 +125,113 @@ void library_gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, 
 }
 #endif
 
+/// Rows [row, row + rows) and columns [column, column + columns) of a result.
+struct Part {
+  std::int64_t row, rows, column, columns;
+};
+
+/// The result at the part's first element.
+template <class M>
+M* at(M* c, std::int64_t stride, const Part& part) {
+  return c + part.row * stride + part.column;
+}
+template <class T>
+MatrixView<T> rows_of(MatrixView<T> a, const Part& part) {
+  return {a.data + part.row * (a.trans == Trans::no ? a.stride : 1), a.stride, a.trans};
+}
+template <class T>
+MatrixView<T> columns_of(MatrixView<T> b, const Part& part) {
+  return {b.data + part.column * (b.trans == Trans::no ? 1 : b.stride), b.stride, b.trans};
+}
+
+/// Calls body(part) on parts that cover the result, one a thread: of rows, or of columns where there are far more,
+/// for each thread packs the other factor whole. Edges are those of the library's own blocks.
+template <class Body>
+void share_out(std::int64_t m, std::int64_t n, std::int64_t k, const Body& body) {
+  constexpr std::int64_t row_block = 8, column_block = 48, products_per_thread = std::int64_t{1} << 20;
+  const bool by_columns = n > 2 * m;
+  const std::int64_t length = by_columns ? n : m, across = by_columns ? m : n;
+  const std::int64_t block = by_columns ? column_block : row_block;
+  parallel_for((length + block - 1) / block, row_grain(block * across * k, products_per_thread),
+               [&](std::int64_t begin, std::int64_t end) {
+                 const std::int64_t first = begin * block, count = std::min(length, end * block) - first;
+                 body(by_columns ? Part{0, m, first, count} : Part{first, count, 0, n});
+               });
+}
+
+/// c = alpha · op(a) · op(b) + beta · c by the library, with prepare(part) before and finish(part) after the product of
+/// each part, while it is in its thread's cache. One thread takes a sum from its first term to its last: bits do not
+/// depend on the number of threads. Large products, for which the library's threads pack every factor once, are left
+/// to it as a whole, and so is fp64, which checks the others.
+template <class T, class Prepare, class Finish>
+void library_product(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<T> a, MatrixView<T> b,
+                     double beta, Math<T>* c, std::int64_t c_stride, const Prepare& prepare, const Finish& finish) {
+  const auto product = [&](const Part& part) {
+    prepare(part);
+    library_gemm(part.rows, part.columns, k, alpha, rows_of(a, part), columns_of(b, part), beta, at(c, c_stride, part),
+                 c_stride);
+    finish(part);
+  };
+#ifdef LOCKSTEP_BF16_GEMM
+  constexpr bool shared = !std::is_same_v<T, double>;
+#else
+  constexpr bool shared = std::is_same_v<T, float>;  // bf16 factors are widened once, not by each thread
+#endif
+  if constexpr (shared) {
+    constexpr std::int64_t largest = std::int64_t{1} << 27;
+    if (m > 0 && n > 0 && k > 0 && m * n * k <= largest) return share_out(m, n, k, product);
+  }
+  product({0, m, 0, n});
+}
+
+constexpr auto nothing = [](const Part&) {};
+
 }  // namespace
+
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<float> a, MatrixView<float> b,
+          double beta, float* c, std::int64_t c_stride) {
+  if (on_matrix_unit<float>(m, n, k)) return matrix_unit_gemm(m, n, k, alpha, a, b, beta, c, c_stride);
+  library_product(m, n, k, alpha, a, b, beta, c, c_stride, nothing, nothing);
+}
+
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<double> a, MatrixView<double> b,
+          double beta, double* c, std::int64_t c_stride) {
+  library_product(m, n, k, alpha, a, b, beta, c, c_stride, nothing, nothing);
+}
 
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<Bf16> a, MatrixView<Bf16> b,
           double beta, float* c, std::int64_t c_stride) {
-  if (trivial(m, n, k, beta, c, c_stride)) return;
   if (on_matrix_unit<Bf16>(m, n, k)) return matrix_unit_gemm(m, n, k, alpha, a, b, beta, c, c_stride);
-  library_gemm(m, n, k, alpha, a, b, beta, c, c_stride);
+  library_product(m, n, k, alpha, a, b, beta, c, c_stride, nothing, nothing);
 }
 
 template <class T>
 void gemm_rounded(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, const T* bias, T* y,
                   std::int64_t y_stride) {
+  const auto finish_into = [=](const Math<T>* sums, std::int64_t stride) {
+    return [=](const Part& part) {
+      finish_product<T>(at(sums, stride, part), stride, bias ? bias + part.column : nullptr, part.rows, part.columns,
+                        at(y, y_stride, part), y_stride);
+    };
+  };
   if constexpr (std::is_same_v<T, Bf16>) {
     if (on_matrix_unit<T>(m, n, k) && k <= amx_longest_depth(m, n))
       return amx_gemm_rounded(m, n, k, a, b, bias, y, y_stride);
-    thread_local std::vector<Math<T>> sums;  // kept from product to product
-    sums.resize(std::max(sums.size(), static_cast<std::size_t>(m * n)));
-    gemm(m, n, k, 1, a, b, 0, sums.data(), n);
-    finish_product<T>(sums.data(), n, bias, m, n, y, y_stride);
+    thread_local std::vector<Math<T>> memory;  // kept from product to product
+    memory.resize(std::max(memory.size(), static_cast<std::size_t>(m * n)));
+    Math<T>* const sums = memory.data();
+    if (on_matrix_unit<T>(m, n, k)) {
+      matrix_unit_gemm(m, n, k, 1, a, b, 0, sums, n);
+      return finish_into(sums, n)({0, m, 0, n});
+    }
+    library_product(m, n, k, 1, a, b, 0, sums, n, nothing, finish_into(sums, n));
   } else {
     if constexpr (std::is_same_v<T, float>) {
       if (on_matrix_unit<T>(m, n, k))
         return amx_gemm<T>(m, n, k, a, b,
                            {.alpha = 1, .beta = 0, .base = nullptr, .bias = bias, .y = y, .stride = y_stride});
     }
-    gemm(m, n, k, 1, a, b, 0, y, y_stride);
-    finish_product<T>(y, y_stride, bias, m, n, y, y_stride);
+    library_product(m, n, k, 1, a, b, 0, y, y_stride, nothing, finish_into(y, y_stride));
   }
 }
 
@@ -160,8 +242,10 @@ void gemm_add(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, M
     if (on_matrix_unit<T>(m, n, k))
       return amx_gemm<T>(m, n, k, a, b, {.alpha = 1, .beta = 1, .base = base, .bias = bias, .y = y, .stride = n});
   }
-  add_bias<T>(base, bias, m, n, y);
-  gemm(m, n, k, 1, a, b, 1, y, n);
+  const auto start_with_base = [=](const Part& part) {
+    add_bias<T>(at(base, n, part), n, bias ? bias + part.column : nullptr, part.rows, part.columns, at(y, n, part), n);
+  };
+  library_product(m, n, k, 1, a, b, 1, y, n, start_with_base, nothing);
 }
 
 #define LOCKSTEP_INSTANTIATE(T)                                                                                       \

@@ -41,9 +41,10 @@ void finish_product(const Math<T>* product, std::int64_t product_stride, const T
 }
 
 template <class T>
-void add_bias(const Math<T>* x, const T* bias, std::int64_t rows, std::int64_t columns, Math<T>* y) {
+void add_bias(const Math<T>* x, std::int64_t x_stride, const T* bias, std::int64_t rows, std::int64_t columns,
+              Math<T>* y, std::int64_t y_stride) {
   parallel_for(rows, row_grain(columns, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
-    add_rows<Math<T>, T>(x, columns, bias, begin, end, columns, y, columns);
+    add_rows<Math<T>, T>(x, x_stride, bias, begin, end, columns, y, y_stride);
   });
 }
 
@@ -57,7 +58,8 @@ void round_to(const Math<T>* x, std::int64_t count, T* y) {
 #define LOCKSTEP_INSTANTIATE(T)                                                                           \
   template void finish_product<T>(const Math<T>*, std::int64_t, const T*, std::int64_t, std::int64_t, T*, \
                                   std::int64_t);                                                          \
-  template void add_bias<T>(const Math<T>*, const T*, std::int64_t, std::int64_t, Math<T>*);              \
+  template void add_bias<T>(const Math<T>*, std::int64_t, const T*, std::int64_t, std::int64_t, Math<T>*, \
+                            std::int64_t);                                                                \
   template void round_to<T>(const Math<T>*, std::int64_t, T*);
 LOCKSTEP_INSTANTIATE(float)
 LOCKSTEP_INSTANTIATE(double)

@@ -11,9 +11,10 @@ template <class T>
 void finish_product(const Math<T>* product, std::int64_t product_stride, const T* bias, std::int64_t rows,
                     std::int64_t columns, T* y, std::int64_t y_stride);
 
-/// y (rows, columns) = x + bias (columns, or nullptr).
+/// y (rows, columns; y_stride between rows) = x (rows, columns) + bias (columns, or nullptr).
 template <class T>
-void add_bias(const Math<T>* x, const T* bias, std::int64_t rows, std::int64_t columns, Math<T>* y);
+void add_bias(const Math<T>* x, std::int64_t x_stride, const T* bias, std::int64_t rows, std::int64_t columns,
+              Math<T>* y, std::int64_t y_stride);
 
 /// y = x rounded to T.
 template <class T>

@@ -9,6 +9,7 @@
 #include <omp.h>
 #endif
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -128,6 +129,36 @@ double worst_sum_add(const Shape2& shape, std::int64_t k) {
   return worst;
 }
 
+#ifdef _OPENMP
+/// Elements of the three kinds of products that differ between one thread and several.
+template <class T>
+int bits_depend_on_threads(const Shape2& shape, std::int64_t k) {
+  const auto a = random_values<T>(shape.m * k, "a"), b = random_values<T>(k * shape.n, "b"),
+             bias = random_values<T>(shape.n, "bias");
+  const MatrixView<T> left{a.data(), k}, right{b.data(), shape.n};
+  const auto base = random_values<float>(shape.m * shape.n, "base");
+  const auto products = [&](int threads) {
+    omp_set_num_threads(threads);
+    std::vector<float> results(3 * base.size());
+    float* const plain = results.data();
+    float* const added = plain + base.size();
+    std::vector<T> rounded(base.size());
+    gemm(shape.m, shape.n, k, 1, left, right, 0, plain, shape.n);
+    gemm_add<T>(shape.m, shape.n, k, left, right, base.data(), bias.data(), added);
+    gemm_rounded<T>(shape.m, shape.n, k, left, right, bias.data(), rounded.data(), shape.n);
+    std::transform(rounded.begin(), rounded.end(), added + base.size(), [](T value) { return load(value); });
+    return results;
+  };
+  const std::vector<float> alone = products(1);
+  int different = 0;
+  for (const int threads : {2, 3}) {
+    const std::vector<float> together = products(threads);
+    for (std::size_t i = 0; i < alone.size(); ++i) different += together[i] != alone[i];
+  }
+  return different;
+}
+#endif
+
 /// With the matrix unit, where the processor has one, and without it.
 template <class Check>
 void both_ways(const Check& check) {
@@ -240,6 +271,19 @@ BOOST_AUTO_TEST_CASE(a_product_without_terms_is_beta_times_what_was_there) {
   BOOST_TEST(worst_error<float>(0, 4, 3, 0) == 0);
   BOOST_TEST(worst_error<float>(4, 0, 3, 0) == 0);
 }
+
+#ifdef _OPENMP
+BOOST_AUTO_TEST_CASE(products_have_the_same_bits_for_any_number_of_threads) {
+  const int before = omp_get_max_threads();
+  both_ways([] {
+    for (const Shape2& shape : {Shape2{768, 128}, Shape2{128, 384}, Shape2{61, 413}, Shape2{413, 61}}) {
+      BOOST_TEST(bits_depend_on_threads<float>(shape, 700) == 0);
+      BOOST_TEST(bits_depend_on_threads<Bf16>(shape, 700) == 0);
+    }
+  });
+  omp_set_num_threads(before);
+}
+#endif
 
 #if defined(_OPENMP) && !defined(__SANITIZE_ADDRESS__)
 BOOST_AUTO_TEST_CASE(memory_that_runs_out_on_any_thread_of_a_product_is_an_exception) {
