@@ -1,6 +1,6 @@
 #include "optim/adamw_kernel.hpp"
 
-#include "base/vector_intrinsics.hpp"
+#include "tensor/kernels/wide.hpp"
 #include "tensor/parallel.hpp"
 
 #include <algorithm>
@@ -53,26 +53,15 @@ LOCKSTEP_CLONES void update_range_rounding(const AdamWFactors<M>& factors, std::
 }
 
 #ifdef LOCKSTEP_INTRINSICS
-#define LOCKSTEP_AVX512 __attribute__((target("avx512f,avx512vl")))
-
-LOCKSTEP_AVX512 LOCKSTEP_INLINE __m256i rounded(__m512 values) {  // as store(Bf16&, float)
-  const __m512i bits = _mm512_castps_si512(values);
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i nearest =
-      _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
-  const __mmask16 nan = _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q);
-  return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(nearest, nan, _mm512_set1_epi32(0x7fc0)));
-}
-
-LOCKSTEP_AVX512 LOCKSTEP_INLINE void prefetch(const float* values) {
+LOCKSTEP_WIDE LOCKSTEP_INLINE void prefetch(const float* values) {
   _mm_prefetch(reinterpret_cast<const char*>(values), _MM_HINT_T0);
 }
 
 /// The update is bound by memory. What is read is asked for early, the copy, which only the next step reads, bypasses
 /// the cache, and the quotient is a product with a reciprocal refined by Newton's step, which is off by 2 units in the
 /// last place at most.
-LOCKSTEP_AVX512 void update_wide(const AdamWFactors<float>& f, std::int64_t count, const float* gradient, float* weight,
-                                 float* first, float* second, Bf16* compute) {
+LOCKSTEP_WIDE void update_wide(const AdamWFactors<float>& f, std::int64_t count, const float* gradient, float* weight,
+                               float* first, float* second, Bf16* compute) {
   constexpr std::int64_t ahead = 512;  // elements
   const __m512 scale = _mm512_set1_ps(f.gradient_scale), keep = _mm512_set1_ps(f.keep),
                step = _mm512_set1_ps(f.step_size);
@@ -82,7 +71,7 @@ LOCKSTEP_AVX512 void update_wide(const AdamWFactors<float>& f, std::int64_t coun
                two = _mm512_set1_ps(2);
   for (std::int64_t i = 0; i < count; i += 16) {
     // The end is masked, so that an element has the same bits wherever a thread's share begins and ends.
-    const auto mask = static_cast<__mmask16>(count - i >= 16 ? 0xffffu : (1u << (count - i)) - 1);
+    const __mmask16 mask = lanes_of(count - i);
     prefetch(gradient + i + ahead);
     prefetch(weight + i + ahead);
     prefetch(first + i + ahead);
@@ -110,15 +99,9 @@ LOCKSTEP_AVX512 void update_wide(const AdamWFactors<float>& f, std::int64_t coun
   _mm_sfence();
 }
 
-bool is_wide() {
-  static const bool supported = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
-  return supported;
-}
-
 #else
 
 void update_wide(const AdamWFactors<float>&, std::int64_t, const float*, float*, float*, float*, Bf16*) {}
-bool is_wide() { return false; }
 
 #endif
 

@@ -1,9 +1,11 @@
 #include "tensor/kernels/activation_kernel.hpp"
 
 #include "tensor/kernels/row_grain.hpp"
+#include "tensor/kernels/wide.hpp"
 #include "tensor/parallel.hpp"
 
 #include <numbers>
+#include <type_traits>
 
 namespace lockstep {
 
@@ -97,6 +99,69 @@ LOCKSTEP_CLONES void differentiate(const T* dy, const T* u, const T* bias, std::
   }
 }
 
+#ifdef LOCKSTEP_INTRINSICS
+
+/// GELU by tanh is x·σ(z) with z = 2·inner(x), for tanh(z / 2) = 2σ(z) - 1.
+struct WideGelu {
+  static constexpr float factor = 2 * std::numbers::sqrt2_v<float> * std::numbers::inv_sqrtpi_v<float>;
+
+  static LOCKSTEP_WIDE LOCKSTEP_INLINE __m512 sigmoid(__m512 x, __m512 square) {
+    const __m512 slope = _mm512_fmadd_ps(square, _mm512_set1_ps(0.044715f * factor), _mm512_set1_ps(factor));
+    return sigmoid_wide(_mm512_mul_ps(x, slope));
+  }
+  static LOCKSTEP_WIDE LOCKSTEP_INLINE __m512 value(__m512 x) {
+    return _mm512_mul_ps(x, sigmoid(x, _mm512_mul_ps(x, x)));
+  }
+  static LOCKSTEP_WIDE LOCKSTEP_INLINE __m512 slope(__m512 x) {
+    const __m512 square = _mm512_mul_ps(x, x), s = sigmoid(x, square);
+    const __m512 inner = _mm512_fmadd_ps(square, _mm512_set1_ps(3 * 0.044715f * factor), _mm512_set1_ps(factor));
+    const __m512 sigmoid_slope = _mm512_fnmadd_ps(s, s, s);
+    return _mm512_fmadd_ps(_mm512_mul_ps(x, sigmoid_slope), inner, s);
+  }
+};
+
+template <class T>
+LOCKSTEP_WIDE LOCKSTEP_INLINE __m512 biased(const T* in, const T* bias, std::int64_t c, __mmask16 lanes) {
+  const __m512 x = load_wide(in + c, lanes);
+  return bias ? _mm512_add_ps(x, load_wide(bias + c, lanes)) : x;
+}
+
+template <class T>
+LOCKSTEP_WIDE void gelu_wide(const T* u, const T* bias, std::int64_t rows, std::int64_t columns, T* y) {
+  for (std::int64_t row = 0; row < rows; ++row, u += columns, y += columns) {
+    for (std::int64_t c = 0; c < columns; c += wide_lanes) {
+      const __mmask16 lanes = lanes_of(columns - c);
+      store_wide(y + c, lanes, WideGelu::value(biased(u, bias, c, lanes)));
+    }
+  }
+}
+
+template <class T>
+LOCKSTEP_WIDE void gelu_backward_wide(const T* dy, const T* u, const T* bias, std::int64_t rows, std::int64_t columns,
+                                      T* du) {
+  for (std::int64_t row = 0; row < rows; ++row, dy += columns, u += columns, du += columns) {
+    for (std::int64_t c = 0; c < columns; c += wide_lanes) {
+      const __mmask16 lanes = lanes_of(columns - c);
+      store_wide(du + c, lanes, _mm512_mul_ps(load_wide(dy + c, lanes), WideGelu::slope(biased(u, bias, c, lanes))));
+    }
+  }
+}
+
+#else
+
+template <class T>
+void gelu_wide(const T*, const T*, std::int64_t, std::int64_t, T*) {}
+template <class T>
+void gelu_backward_wide(const T*, const T*, const T*, std::int64_t, std::int64_t, T*) {}
+
+#endif
+
+/// Whether functor F has the form above for elements that are computed in fp32.
+template <class F>
+bool has_wide() {
+  return std::is_same_v<F, GeluTanh> && is_wide();
+}
+
 template <class F, class T>
 LOCKSTEP_CLONES void gate(const T* gate_up, std::int64_t rows, std::int64_t columns, T* y) {
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -146,7 +211,11 @@ void activation_forward(Activation activation, const T* u, const T* bias, std::i
                         T* y) {
   with_functor(activation, [=](auto functor) {
     parallel_for(rows, row_grain(columns, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
-      activate<decltype(functor), T>(u + begin * columns, bias, end - begin, columns, y + begin * columns);
+      const std::int64_t offset = begin * columns;
+      if constexpr (std::is_same_v<Math<T>, float>) {
+        if (has_wide<decltype(functor)>()) return gelu_wide(u + offset, bias, end - begin, columns, y + offset);
+      }
+      activate<decltype(functor), T>(u + offset, bias, end - begin, columns, y + offset);
     });
   });
 }
@@ -157,6 +226,10 @@ void activation_backward(Activation activation, const T* dy, const T* u, const T
   with_functor(activation, [=](auto functor) {
     parallel_for(rows, row_grain(columns, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
       const std::int64_t offset = begin * columns;
+      if constexpr (std::is_same_v<Math<T>, float>) {
+        if (has_wide<decltype(functor)>())
+          return gelu_backward_wide(dy + offset, u + offset, bias, end - begin, columns, du + offset);
+      }
       differentiate<decltype(functor), T>(dy + offset, u + offset, bias, end - begin, columns, du + offset);
     });
   });

@@ -2,6 +2,8 @@
 
 #include "tensor/gemm.hpp"
 #include "tensor/kernels/causal_products.hpp"
+#include "tensor/kernels/causal_softmax.hpp"
+#include "tensor/kernels/wide.hpp"
 #include "tensor/parallel.hpp"
 
 #include <cstdint>
@@ -14,9 +16,26 @@ namespace {
 
 constexpr std::int64_t tile_rows = 64;  // queries whose scores against all earlier keys are held at once
 
+#ifdef LOCKSTEP_INTRINSICS
+/// `to` (rows, columns) = from · scale, rounded where it is bf16.
+template <class From, class To>
+LOCKSTEP_WIDE void scale_wide(const From* from, std::int64_t from_stride, std::int64_t rows, std::int64_t columns,
+                              float scale, To* to, std::int64_t to_stride) {
+  for (std::int64_t r = 0; r < rows; ++r, from += from_stride, to += to_stride) {
+    for (std::int64_t c = 0; c < columns; c += wide_lanes) {
+      const __mmask16 lanes = lanes_of(columns - c);
+      store_wide(to + c, lanes, _mm512_mul_ps(load_wide(from + c, lanes), _mm512_set1_ps(scale)));
+    }
+  }
+}
+#else
+template <class From, class To>
+void scale_wide(const From*, std::int64_t, std::int64_t, std::int64_t, float, To*, std::int64_t) {}
+#endif
+
 /// One head of one segment as a matrix (length, D) in the math type, scaled and, with a rotation, turned.
 template <class T>
-LOCKSTEP_CLONES void pack_head(const T* rows, std::int64_t stride, std::int64_t length, std::int64_t head_size,
+LOCKSTEP_CLONES void pack_rows(const T* rows, std::int64_t stride, std::int64_t length, std::int64_t head_size,
                                Rotation<Math<T>> rotation, const std::int32_t* positions, Math<T> scale, Math<T>* out) {
   using M = Math<T>;
   const std::int64_t half = head_size / 2;
@@ -41,7 +60,7 @@ LOCKSTEP_CLONES void pack_head(const T* rows, std::int64_t stride, std::int64_t 
 
 /// The inverse way for gradients: turned back, scaled, rounded to T.
 template <class T>
-LOCKSTEP_CLONES void unpack_head(const Math<T>* in, std::int64_t length, std::int64_t head_size,
+LOCKSTEP_CLONES void unpack_rows(const Math<T>* in, std::int64_t length, std::int64_t head_size,
                                  Rotation<Math<T>> rotation, const std::int32_t* positions, Math<T> scale, T* rows,
                                  std::int64_t stride) {
   using M = Math<T>;
@@ -65,49 +84,22 @@ LOCKSTEP_CLONES void unpack_head(const Math<T>* in, std::int64_t length, std::in
   }
 }
 
-/// Scores (rows, width), `stride` apart, become e^(score − largest) over the keys that row `first + r` may see and 0
-/// elsewhere; the sums' inverses and the logarithms of the soft-max sums are kept.
-template <class M>
-LOCKSTEP_CLONES void softmax_rows(M* scores, std::int64_t stride, std::int64_t rows, std::int64_t width,
-                                  std::int64_t first, M* inverse_sums, M* log_sums, std::int64_t log_stride) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    M* row = scores + r * stride;
-    const std::int64_t visible = first + r + 1;
-    M largest = row[0];
-#pragma omp simd reduction(max : largest)
-    for (std::int64_t j = 0; j < visible; ++j) largest = row[j] > largest ? row[j] : largest;
-    M sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t j = 0; j < visible; ++j) {
-      row[j] = exp(row[j] - largest);
-      sum += row[j];
-    }
-    for (std::int64_t j = visible; j < width; ++j) row[j] = 0;
-    inverse_sums[r] = 1 / sum;
-    log_sums[r * log_stride] = largest + std::log(sum);
+template <class T>
+void pack_head(const T* rows, std::int64_t stride, std::int64_t length, std::int64_t head_size,
+               Rotation<Math<T>> rotation, const std::int32_t* positions, Math<T> scale, Math<T>* out) {
+  if constexpr (std::is_same_v<Math<T>, float>) {
+    if (!rotation.cosine && is_wide()) return scale_wide(rows, stride, length, head_size, scale, out, head_size);
   }
+  pack_rows<T>(rows, stride, length, head_size, rotation, positions, scale, out);
 }
 
-/// Turns scores into probabilities p and dp (the gradient of p) into the gradient of the scores, p·(dp − Σ p·dp), 0 for
-/// hidden keys.
-template <class M>
-LOCKSTEP_CLONES void softmax_backward(M* scores, M* dp, std::int64_t stride, std::int64_t rows, std::int64_t width,
-                                      std::int64_t first, const M* log_sums, std::int64_t log_stride) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    M* p = scores + r * stride;
-    M* d = dp + r * stride;
-    const std::int64_t visible = first + r + 1;
-    const M log_sum = log_sums[r * log_stride];
-    M product = 0;
-#pragma omp simd reduction(+ : product)
-    for (std::int64_t j = 0; j < visible; ++j) {
-      p[j] = exp(p[j] - log_sum);
-      product += p[j] * d[j];
-    }
-#pragma omp simd
-    for (std::int64_t j = 0; j < visible; ++j) d[j] = p[j] * (d[j] - product);
-    for (std::int64_t j = visible; j < width; ++j) p[j] = d[j] = 0;
+template <class T>
+void unpack_head(const Math<T>* in, std::int64_t length, std::int64_t head_size, Rotation<Math<T>> rotation,
+                 const std::int32_t* positions, Math<T> scale, T* rows, std::int64_t stride) {
+  if constexpr (std::is_same_v<Math<T>, float>) {
+    if (!rotation.cosine && is_wide()) return scale_wide(in, head_size, length, head_size, scale, rows, stride);
   }
+  unpack_rows<T>(in, length, head_size, rotation, positions, scale, rows, stride);
 }
 
 template <class T>
@@ -229,8 +221,8 @@ void attend(const Task& task, const T* qkv, const AttentionShape& shape, Rotatio
                    places ? places + first : nullptr, scale, work.queries.data());
       const CausalTile tile{first, rows, size, stride_of(width)};
       keys.score(tile, work.queries.data(), work.scores.data());
-      softmax_rows<M>(work.scores.data(), tile.score_stride, rows, width, first, work.sums.data(),
-                      log_sums + (task.begin + first) * shape.heads + head, shape.heads);
+      causal_softmax<M>({first, rows, width, tile.score_stride}, work.scores.data(), work.sums.data(),
+                        log_sums + (task.begin + first) * shape.heads + head, shape.heads);
       values.combine(tile, work.scores.data(), work.outputs.data());
       store_rows<T>(work.outputs.data(), work.sums.data(), rows, size,
                     y + (task.begin + first) * shape.heads * size + head * size, shape.heads * size);
@@ -269,8 +261,8 @@ void differentiate(const Task& task, const T* dy, const T* qkv, const Math<T>* l
       const CausalTile tile{first, rows, size, stride_of(width)};
       keys.score(tile, work.queries.data(), scores);
       values.score(tile, gradient.outputs.data(), dscores);
-      softmax_backward<M>(scores, dscores, tile.score_stride, rows, width, first,
-                          log_sums + (task.begin + first) * shape.heads + head, shape.heads);
+      causal_softmax_backward<M>({first, rows, width, tile.score_stride}, scores, dscores,
+                                 log_sums + (task.begin + first) * shape.heads + head, shape.heads);
       values.spread(tile, scores, gradient.outputs.data(), gradient.values.data());
       keys.spread(tile, dscores, work.queries.data(), gradient.keys.data());
       keys.combine(tile, dscores, gradient.queries.data());

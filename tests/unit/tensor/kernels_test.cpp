@@ -1,3 +1,4 @@
+#include "tensor/kernels/activation_kernel.hpp"
 #include "tensor/kernels/attention_kernel.hpp"
 #include "tensor/kernels/column_sums.hpp"
 #include "tensor/kernels/cross_entropy.hpp"
@@ -9,7 +10,11 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
+#include <type_traits>
+#include <utility>
 
 BOOST_AUTO_TEST_SUITE(kernels)
 
@@ -131,6 +136,63 @@ BOOST_AUTO_TEST_CASE(attention_survives_scores_of_any_size) {
   std::vector<float> y(8), sums(2);
   attention_forward<float>(qkv.data(), shape, {starts.data(), 1}, {}, nullptr, y.data(), sums.data());
   BOOST_TEST(y == (std::vector<float>{8, 9, 10, 11, 14, 15, 16, 17}));  // equal scores: the mean of the values seen
+}
+
+/// The largest errors of GELU and its slope by tanh against formulas in double, in units of the last place of T, of x
+/// or 1 where that is larger.
+template <class T>
+std::pair<double, double> gelu_errors(std::int64_t rows, std::int64_t columns) {
+  std::vector<T> u(static_cast<std::size_t>(rows * columns)), bias(static_cast<std::size_t>(columns)), y(u.size()),
+      du(u.size());
+  const auto dy = random_values<T>(rows * columns, "dy");
+  for (std::size_t i = 0; i < u.size(); ++i)
+    store(u[i], 30 * static_cast<float>(i) / static_cast<float>(u.size()) - 15);
+  for (std::size_t c = 0; c < bias.size(); ++c) store(bias[c], static_cast<float>(c) / 64);
+  activation_forward<T>(Activation::gelu_tanh, u.data(), bias.data(), rows, columns, y.data());
+  activation_backward<T>(Activation::gelu_tanh, dy.data(), u.data(), bias.data(), rows, columns, du.data());
+  const double unit = std::is_same_v<T, Bf16> ? 0x1p-8 : 0x1p-24;
+  double value_error = 0, slope_error = 0;
+  for (std::size_t i = 0; i < u.size(); ++i) {
+    const double x = static_cast<double>(load(u[i]) + load(bias[i % bias.size()]));
+    const double factor = std::sqrt(2 / std::acos(-1.0)), t = std::tanh(factor * (x + 0.044715 * x * x * x));
+    const double value = 0.5 * x * (1 + t), gradient = static_cast<double>(load(dy[i]));
+    const double slope = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * factor * (1 + 3 * 0.044715 * x * x);
+    const double scale = unit * std::max(1.0, std::abs(x));
+    const double off = std::abs(static_cast<double>(load(y[i])) - value) / scale;
+    const double slope_off = std::abs(static_cast<double>(load(du[i])) - gradient * slope) / scale;
+    value_error = std::isnan(off) ? off : std::max(value_error, off);
+    slope_error =
+        std::isnan(slope_off) ? slope_off : std::max(slope_error, slope_off / std::max(1.0, std::abs(gradient)));
+  }
+  return {value_error, slope_error};
+}
+
+// Rows of whole vectors and such with a rest.
+BOOST_AUTO_TEST_CASE(gelu_and_its_slope_are_those_of_double_precision) {
+  for (const std::int64_t columns : {64, 77, 5}) {
+    const auto [value, slope] = gelu_errors<float>(40, columns);
+    BOOST_TEST(value < 4);
+    BOOST_TEST(slope < 16);
+    const auto [rounded_value, rounded_slope] = gelu_errors<Bf16>(40, columns);
+    BOOST_TEST(rounded_value < 1.01);
+    BOOST_TEST(rounded_slope < 1.3);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(gelu_of_any_size_is_finite_and_keeps_what_is_not_a_number) {
+  const float huge = 1e9f, nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> u{huge, -huge, 0, nan}, dy(4, 1);
+  std::vector<float> y(4), du(4);
+  activation_forward<float>(Activation::gelu_tanh, u.data(), nullptr, 1, 4, y.data());
+  activation_backward<float>(Activation::gelu_tanh, dy.data(), u.data(), nullptr, 1, 4, du.data());
+  BOOST_TEST(y[0] == huge);
+  BOOST_TEST(std::abs(y[1]) < 1e-20f);
+  BOOST_TEST(y[2] == 0.0f);
+  BOOST_TEST(std::isnan(y[3]));
+  BOOST_TEST(du[0] == 1.0f);
+  BOOST_TEST(std::abs(du[1]) < 1e-3f);
+  BOOST_TEST(du[2] == 0.5f);
+  BOOST_TEST(std::isnan(du[3]));
 }
 
 BOOST_AUTO_TEST_CASE(cross_entropy_ignores_labels_outside_the_vocabulary_and_does_not_overflow) {

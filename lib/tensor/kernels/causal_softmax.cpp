@@ -1,0 +1,142 @@
+#include "tensor/kernels/causal_softmax.hpp"
+
+#include "tensor/kernels/wide.hpp"
+
+#include <limits>
+#include <type_traits>
+
+namespace lockstep {
+
+namespace {
+
+template <class M>
+LOCKSTEP_CLONES void softmax_rows(const CausalRows& tile, M* scores, M* inverse_sums, M* log_sums,
+                                  std::int64_t log_stride) {
+  for (std::int64_t r = 0; r < tile.rows; ++r) {
+    M* row = scores + r * tile.stride;
+    const std::int64_t visible = tile.first + r + 1;
+    M largest = row[0];
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t j = 0; j < visible; ++j) largest = row[j] > largest ? row[j] : largest;
+    M sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t j = 0; j < visible; ++j) {
+      row[j] = exp(row[j] - largest);
+      sum += row[j];
+    }
+    for (std::int64_t j = visible; j < tile.width; ++j) row[j] = 0;
+    inverse_sums[r] = 1 / sum;
+    log_sums[r * log_stride] = largest + std::log(sum);
+  }
+}
+
+template <class M>
+LOCKSTEP_CLONES void softmax_rows_backward(const CausalRows& tile, M* scores, M* dp, const M* log_sums,
+                                           std::int64_t log_stride) {
+  for (std::int64_t r = 0; r < tile.rows; ++r) {
+    M* p = scores + r * tile.stride;
+    M* d = dp + r * tile.stride;
+    const std::int64_t visible = tile.first + r + 1;
+    const M log_sum = log_sums[r * log_stride];
+    M product = 0;
+#pragma omp simd reduction(+ : product)
+    for (std::int64_t j = 0; j < visible; ++j) {
+      p[j] = exp(p[j] - log_sum);
+      product += p[j] * d[j];
+    }
+#pragma omp simd
+    for (std::int64_t j = 0; j < visible; ++j) d[j] = p[j] * (d[j] - product);
+    for (std::int64_t j = visible; j < tile.width; ++j) p[j] = d[j] = 0;
+  }
+}
+
+#ifdef LOCKSTEP_INTRINSICS
+
+/// Zeros from the first vector that sees nothing to the end of the row.
+LOCKSTEP_WIDE LOCKSTEP_INLINE void hide(float* row, std::int64_t visible, std::int64_t width) {
+  for (std::int64_t j = (visible + wide_lanes - 1) / wide_lanes * wide_lanes; j < width; j += wide_lanes)
+    store_wide(row + j, lanes_of(width - j), _mm512_setzero_ps());
+}
+
+LOCKSTEP_WIDE void softmax_wide(const CausalRows& tile, float* scores, float* inverse_sums, float* log_sums,
+                                std::int64_t log_stride) {
+  for (std::int64_t r = 0; r < tile.rows; ++r) {
+    float* row = scores + r * tile.stride;
+    const std::int64_t visible = tile.first + r + 1;
+    __m512 most = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
+    for (std::int64_t j = 0; j < visible; j += wide_lanes) {
+      const __mmask16 seen = lanes_of(visible - j);
+      most = _mm512_mask_max_ps(most, seen, most, load_wide(row + j, seen));
+    }
+    const float largest = _mm512_reduce_max_ps(most);
+    __m512 sums = _mm512_setzero_ps();
+    for (std::int64_t j = 0; j < visible; j += wide_lanes) {
+      const __mmask16 seen = lanes_of(visible - j), held = lanes_of(tile.width - j);
+      const __m512 e =
+          _mm512_maskz_mov_ps(seen, exp_wide(_mm512_sub_ps(load_wide(row + j, seen), _mm512_set1_ps(largest))));
+      sums = _mm512_add_ps(sums, e);
+      store_wide(row + j, held, e);
+    }
+    hide(row, visible, tile.width);
+    const float sum = _mm512_reduce_add_ps(sums);
+    inverse_sums[r] = 1 / sum;
+    log_sums[r * log_stride] = largest + std::log(sum);
+  }
+}
+
+LOCKSTEP_WIDE void softmax_backward_wide(const CausalRows& tile, float* scores, float* dp, const float* log_sums,
+                                         std::int64_t log_stride) {
+  for (std::int64_t r = 0; r < tile.rows; ++r) {
+    float* p = scores + r * tile.stride;
+    float* d = dp + r * tile.stride;
+    const std::int64_t visible = tile.first + r + 1;
+    const __m512 log_sum = _mm512_set1_ps(log_sums[r * log_stride]);
+    __m512 products = _mm512_setzero_ps();
+    for (std::int64_t j = 0; j < visible; j += wide_lanes) {
+      const __mmask16 seen = lanes_of(visible - j), held = lanes_of(tile.width - j);
+      const __m512 e = _mm512_maskz_mov_ps(seen, exp_wide(_mm512_sub_ps(load_wide(p + j, seen), log_sum)));
+      products = _mm512_fmadd_ps(e, load_wide(d + j, seen), products);
+      store_wide(p + j, held, e);
+    }
+    const __m512 product = _mm512_set1_ps(_mm512_reduce_add_ps(products));
+    for (std::int64_t j = 0; j < visible; j += wide_lanes) {
+      const __mmask16 seen = lanes_of(visible - j), held = lanes_of(tile.width - j);
+      const __m512 e = load_wide(p + j, seen);  // 0 where hidden
+      store_wide(d + j, held, _mm512_mul_ps(e, _mm512_sub_ps(load_wide(d + j, seen), product)));
+    }
+    hide(p, visible, tile.width);
+    hide(d, visible, tile.width);
+  }
+}
+
+#else
+
+void softmax_wide(const CausalRows&, float*, float*, float*, std::int64_t) {}
+void softmax_backward_wide(const CausalRows&, float*, float*, const float*, std::int64_t) {}
+
+#endif
+
+}  // namespace
+
+template <class M>
+void causal_softmax(const CausalRows& tile, M* scores, M* inverse_sums, M* log_sums, std::int64_t log_stride) {
+  if constexpr (std::is_same_v<M, float>) {
+    if (is_wide()) return softmax_wide(tile, scores, inverse_sums, log_sums, log_stride);
+  }
+  softmax_rows<M>(tile, scores, inverse_sums, log_sums, log_stride);
+}
+
+template <class M>
+void causal_softmax_backward(const CausalRows& tile, M* scores, M* dp, const M* log_sums, std::int64_t log_stride) {
+  if constexpr (std::is_same_v<M, float>) {
+    if (is_wide()) return softmax_backward_wide(tile, scores, dp, log_sums, log_stride);
+  }
+  softmax_rows_backward<M>(tile, scores, dp, log_sums, log_stride);
+}
+
+template void causal_softmax<float>(const CausalRows&, float*, float*, float*, std::int64_t);
+template void causal_softmax<double>(const CausalRows&, double*, double*, double*, std::int64_t);
+template void causal_softmax_backward<float>(const CausalRows&, float*, float*, const float*, std::int64_t);
+template void causal_softmax_backward<double>(const CausalRows&, double*, double*, const double*, std::int64_t);
+
+}  // namespace lockstep

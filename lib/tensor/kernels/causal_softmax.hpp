@@ -1,0 +1,24 @@
+// Soft-max over rows of scores that see the keys up to themselves, and its derivative: what lies between the products
+// of attention. Plain functions of one thread.
+#pragma once
+
+#include "tensor/kernels/number.hpp"
+
+namespace lockstep {
+
+/// Rows of a tile, `stride` elements apart: row r sees its elements [0, first + r] of `width`, the others are hidden.
+struct CausalRows {
+  std::int64_t first, rows, width, stride;
+};
+
+/// Scores become e^(score − largest) where they are seen and 0 where hidden; the sums' inverses and the logarithms of
+/// the soft-max sums (`log_stride` apart) are kept.
+template <class M>
+void causal_softmax(const CausalRows& tile, M* scores, M* inverse_sums, M* log_sums, std::int64_t log_stride);
+
+/// Turns scores into probabilities p and dp (the gradient of p) into the gradient of the scores, p·(dp − Σ p·dp), 0 for
+/// hidden keys.
+template <class M>
+void causal_softmax_backward(const CausalRows& tile, M* scores, M* dp, const M* log_sums, std::int64_t log_stride);
+
+}  // namespace lockstep
