@@ -6,7 +6,7 @@
 namespace lockstep {
 
 namespace {
-constexpr std::array<std::pair<Phase, std::string_view>, 18> names = {{
+constexpr std::array<std::pair<Phase, std::string_view>, 19> names = {{
     {Phase::start_up, "start-up"},
     {Phase::data, "data"},
     {Phase::forward, "forward"},
@@ -15,6 +15,7 @@ constexpr std::array<std::pair<Phase, std::string_view>, 18> names = {{
     {Phase::norm, "norm"},
     {Phase::optimizer, "optimizer"},
     {Phase::heartbeat, "heartbeat"},
+    {Phase::callback, "callback"},
     {Phase::evaluation, "evaluation"},
     {Phase::sample, "sample"},
     {Phase::save_plan, "save.plan"},

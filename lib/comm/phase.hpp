@@ -16,6 +16,7 @@ enum class Phase {
   norm,
   optimizer,
   heartbeat,
+  callback,  // what callbacks do after a step
   evaluation,
   sample,
   save_plan,

@@ -274,7 +274,8 @@ void describe(Declaration& visit, OptimizerGroup& group) {
 void describe(Declaration& visit, PhaseLimit& limit) {
   visit.field(
       "phase", limit.phase,
-      {.help = "what the rank is doing; step: data, forward, backward, reduction, update; save: each part of it",
+      {.help =
+           "what the rank is doing; step: data, forward, backward, reduction, update, callbacks; save: each part of it",
        .required = true});
   visit.field("limit", limit.limit, {.help = "instead of train.watchdog; 0: no limit", .required = true});
 }

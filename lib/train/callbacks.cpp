@@ -70,6 +70,7 @@ Request Callbacks::after_step(const RunView& view) {
   Request requests = Request::none;
   for (const auto& callback : callbacks_) {
     try {
+      view.session.enter(Phase::callback, view.train_state.step);
       requests = requests | callback->after_step(view);
     } catch (...) {
       failure_ = std::current_exception();

@@ -176,6 +176,7 @@ void TrainingLoop::save(AfterSave after) {
   const ProfiledScope scope(profile_of(now.step), "save");
   parts_.verifier.settle(parts_.session);
   const double start_s = monotonic_seconds();
+  require_finite_weights(parts_.model, now.step, parts_.session.world());
   std::optional<SaveReport> report;
   try {
     report = lockstep::save(parts_.session.world(), parts_.components, save_request());

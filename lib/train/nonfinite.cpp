@@ -16,12 +16,9 @@ std::string text_of(const SkippedStep& skipped) {
                      skipped.gradient_norm);
 }
 
-void require_finite_weights(const Model& model) {
-  for (const Parameter* parameter : model.parameters()) {
-    if (at::isfinite(parameter->master()).all().item<bool>()) continue;
-    throw Error(ExitCode::numerics, fmt::format("{} holds a value that is not finite", parameter->name()),
-                "start from other weights, or go on from an earlier checkpoint");
-  }
+/// A sum is finite if its terms are, but for sums beyond the type: one pass, where to look at each takes several.
+bool is_finite(const at::Tensor& tensor) {
+  return std::isfinite(tensor.sum().item<double>()) || at::isfinite(tensor).all().item<bool>();
 }
 
 }  // namespace
@@ -35,6 +32,16 @@ EventRecord event_of(const SkippedStep& skipped) {
           .in_a_row = skipped.in_a_row};
 }
 
+void require_finite_weights(const Model& model, std::int64_t step, Communicator& world) {
+  together(world, fmt::format("the weights after step {}", step), [&] {
+    for (const Parameter* parameter : model.parameters()) {
+      if (is_finite(parameter->master())) continue;
+      throw Error(ExitCode::numerics, fmt::format("{} holds a value that is not finite", parameter->name()),
+                  "start from other weights, or go on from an earlier checkpoint");
+    }
+  });
+}
+
 void refuse_to_go_on(const SkippedStep& skipped, OnNonfinite policy, const Model& model, Communicator& world) {
   const bool too_many = skipped.in_a_row >= skipped_steps_to_end;
   if (policy == OnNonfinite::stop || too_many) {
@@ -44,7 +51,7 @@ void refuse_to_go_on(const SkippedStep& skipped, OnNonfinite policy, const Model
                             "lower optimizer.lr, set optimizer.clip_norm, or look at the data of this step"),
                       0);
   }
-  together(world, fmt::format("the weights after step {}", skipped.step), [&] { require_finite_weights(model); });
+  require_finite_weights(model, skipped.step, world);
 }
 
 }  // namespace lockstep

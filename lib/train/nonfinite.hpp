@@ -28,8 +28,12 @@ struct SkippedStep {
 /// The event "nonfinite_step". Local.
 EventRecord event_of(const SkippedStep& skipped);
 
-/// Throws AgreedError(numerics) on all ranks with policy stop, at the fourth such step in a row, and where the weights
-/// themselves are not finite: then every step would be skipped, and a save would keep them. Collective over `world`.
+/// Throws AgreedError(numerics) on all ranks, naming a tensor, if a weight is not finite after `step` steps: from then
+/// on every step would be skipped, and a save would keep it. Collective over `world`.
+void require_finite_weights(const Model& model, std::int64_t step, Communicator& world);
+
+/// Throws AgreedError(numerics) on all ranks with policy stop, at the fourth such step in a row, and as
+/// require_finite_weights. Collective over `world`.
 void refuse_to_go_on(const SkippedStep& skipped, OnNonfinite policy, const Model& model, Communicator& world);
 
 }  // namespace lockstep

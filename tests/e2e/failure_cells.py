@@ -12,7 +12,8 @@ from lockstep_testing import GPT2_TINY, records, run, sample_text, write_config
 RANKS = [1, 2, 3, 4]
 STEP = ["data", "forward", "backward", "reduction", "lane", "norm", "heartbeat", "optimizer"]
 SAVE = ["save.plan", "save.stage", "save.write", "save.seal", "save.commit"]
-PHASES = ["start-up", "load", *STEP, "evaluation", "sample", *SAVE, "shutdown"]
+CALLBACKS = ["callback", "sample"]
+PHASES = ["start-up", "load", *STEP, "evaluation", *CALLBACKS, *SAVE, "shutdown"]
 KINDS = ["throw", "exit", "stall", "nan", "kill", "stop"]
 BOUND_S = 120   # of a cell, on a busy machine: whoever waits for the watchdog where nothing stalls is beyond it
 
@@ -60,7 +61,7 @@ def step_of(phase, kind):
         return "step=2,"
     if phase in SAVE:
         return "step=2," if kind in ("nan", "stop") else "step=4,"
-    return "step=3," if phase in ("evaluation", "sample") else ""
+    return "step=3," if phase in ("evaluation", *CALLBACKS) else ""
 
 
 def run_cell(tmp, ranks, phase, kind):
@@ -70,7 +71,7 @@ def run_cell(tmp, ranks, phase, kind):
     code = {"throw": "code=5,", "exit": "code=9,"}.get(kind, "")
     more = []
     if kind == "stall":
-        group = "step" if phase in STEP else phase.partition(".")[0]
+        group = "step" if phase in (*STEP, "callback") else phase.partition(".")[0]
         limit = 15 if phase == "start-up" else 4   # the start of the other ranks takes its time
         more = ["--train.watchdog_phases", f'[{{"phase": "{group}", "limit": "{limit}s"}}]']
     if kind == "nan":
@@ -91,10 +92,10 @@ def explained_once(outcome, ranks, rank, phase, where):
 
 
 def check_throw(outcome, ranks, rank, phase, where):
-    if phase == "sample":   # what a callback throws costs nothing
+    if phase in CALLBACKS:   # what a callback throws costs nothing
         failed = outcome.events("callback_failed")
         assert outcome.code == 0 and outcome.status["code"] == 0 and not outcome.explanations and len(failed) == 1, where
-        assert "injected failure in sample" in failed[0]["message"] and f"{failed[0]['message']}" in outcome.err, where
+        assert f"injected failure in {phase}" in failed[0]["message"] and f"{failed[0]['message']}" in outcome.err, where
         assert ranks == 1 or f"rank {rank} (" in failed[0]["message"], where
         assert step_folders(outcome.folder)[-1].name.endswith("05"), where
         return
@@ -128,7 +129,7 @@ def check_stall(outcome, ranks, rank, phase, where):
 
 def check_nan(outcome, ranks, rank, phase, where):
     skipped, validation = outcome.events("nonfinite_step"), outcome.events("nonfinite_validation")
-    if phase == "evaluation":
+    if phase in ("evaluation", "callback"):   # an evaluation follows what callbacks do after that step
         assert outcome.code == 0 and len(validation) == 1 and not skipped, where
     elif phase == "shutdown":
         assert outcome.code == 0 and not skipped and not validation, where

@@ -35,6 +35,18 @@ def test_failures_amid_reductions_that_read_other_ranks_memory_end_as_all_others
         run_cell(tmp, ranks, phase, kind)
 
 
+def test_a_callback_that_fails_after_a_step_costs_neither_the_run_nor_a_checkpoint(tmp):
+    prepare(tmp)
+    for ranks, step in [(1, 3), (3, 3), (1, 5), (3, 5)]:   # after the last step no heartbeat tells the other ranks any more
+        outcome = train(tmp, tmp / f"run-{ranks}-{step}", ranks=ranks, injection=f"rank={ranks - 1},phase=callback,step={step},kind=throw")
+        (failed,) = outcome.events("callback_failed")
+        assert outcome.code == 0 and outcome.status["code"] == 0 and not outcome.explanations, outcome.err
+        assert failed["step"] == min(step + 1, 5) and "injected failure in callback" in failed["message"], failed
+        assert ranks == 1 or f"rank {ranks - 1} (" in failed["message"], failed
+        assert outcome.err.count("the run goes on without it") == 1, outcome.err
+        assert [path.name for path in step_folders(outcome.folder)] == ["step-0000000004", "step-0000000005"], outcome.err
+
+
 def test_the_same_command_finishes_a_run_that_failed(tmp):
     prepare(tmp)
     for ranks, phase, kind in [(1, "optimizer", "throw"), (2, "heartbeat", "kill"), (3, "forward", "exit"), (2, "save.commit", "kill")]:
@@ -98,6 +110,19 @@ def test_weights_that_are_not_finite_end_the_run_at_once_and_are_never_saved(tmp
                    "--train.max_steps", 9, "--train.global_batch", 4, "--checkpoint.every", 1, ranks=ranks, expect=6)
         assert f"{name} holds a value that is not finite" in done.stderr, done.stderr
         assert not step_folders(folder)
+
+
+def test_a_step_after_which_weights_are_not_finite_is_not_saved_at_its_own_end(tmp):
+    prepare(tmp)
+    for ranks, every in [(1, 2), (3, 2), (2, 9)]:   # the last saves only at its end
+        injection = f"rank={ranks - 1},phase=optimizer,step=3,kind=nan"
+        outcome = train(tmp, tmp / f"run-{ranks}-{every}", "--checkpoint.every", every, "--train.max_steps", 4, ranks=ranks,
+                        injection=injection)
+        assert outcome.code == 6 and outcome.status["code"] == 6, (outcome.code, outcome.err)
+        assert "the weights after step 4: " in outcome.status["explanation"], outcome.status
+        assert "holds a value that is not finite" in outcome.status["explanation"] and len(outcome.explanations) == 1, outcome.err
+        assert ranks == 1 or f"rank {ranks - 1} (" in outcome.explanations[0], outcome.err
+        assert [path.name for path in step_folders(outcome.folder)] == ["step-0000000002"][:every == 2], outcome.err
 
 
 def test_the_fourth_skipped_step_in_a_row_ends_the_run_with_6_and_a_resume_counts_on(tmp):

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -260,6 +261,21 @@ def test_resume_says_what_it_will_not_do(tmp):
     train(tmp, tmp / "run-from-2", "--checkpoint.resume", older, steps=3)   # what the hint says
     train(tmp, tmp / "empty", "--checkpoint.resume", "latest", steps=2, expect=3)
     assert "is neither a checkpoint" in train(tmp, tmp / "empty", "--checkpoint.resume", tmp / "nowhere", steps=2, expect=3).stderr
+
+
+def test_the_best_of_a_run_that_has_gone_further_is_where_a_new_run_starts(tmp):
+    prepare(tmp)
+    settings = ["--eval.every", 2, "--checkpoint.every", 2, "--checkpoint.keep_last", 9]
+    train(tmp, tmp / "run", *settings, "--train.inject", "rank=0,phase=evaluation,step=4,kind=nan", steps=4)   # so 2 is the best
+    before = [path.name for path in step_folders(tmp / "run")]
+    for ranks in [None, 2]:
+        refused = train(tmp, tmp / "run", *settings, "--checkpoint.resume", "best", ranks=ranks, steps=6, expect=2).stderr
+        assert "checkpoint.resume = best is step 2, but" in refused and "has checkpoints up to step 4" in refused, refused
+    command = re.search(r"the same command with --train.run_dir (\S+) (--checkpoint.resume \S+)", refused)
+    assert command, refused
+    train(tmp, command[1], *settings, *command[2].split(), steps=6)
+    assert [record["start_step"] for record in records(command[1], "run")] == [2]
+    assert [path.name for path in step_folders(tmp / "run")] == before == ["step-0000000002", "step-0000000004"]
 
 
 def test_a_start_in_another_run_counts_until_the_run_has_a_checkpoint_of_its_own(tmp):
