@@ -3,6 +3,7 @@
 #include "tensor/kernels/column_sums.hpp"
 #include "tensor/kernels/cross_entropy.hpp"
 #include "tensor/kernels/embedding_kernel.hpp"
+#include "tensor/kernels/norm_kernel.hpp"
 
 #include "random_values.hpp"
 
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -193,6 +195,64 @@ BOOST_AUTO_TEST_CASE(gelu_of_any_size_is_finite_and_keeps_what_is_not_a_number) 
   BOOST_TEST(std::abs(du[1]) < 1e-3f);
   BOOST_TEST(du[2] == 0.5f);
   BOOST_TEST(std::isnan(du[3]));
+}
+
+/// Result, gradient of the input, and gradients of weight and bias of a norm with a residual, one after the other.
+template <class T>
+std::vector<double> norm(bool centred, std::int64_t rows, std::int64_t channels) {
+  const auto widened = [&](std::string_view name, std::int64_t count) {
+    const auto values = random_values<Bf16>(count, name);  // exact in every type
+    std::vector<Math<T>> wide(values.size());
+    std::transform(values.begin(), values.end(), wide.begin(), [](Bf16 value) { return load(value); });
+    return wide;
+  };
+  const auto narrowed = [&](std::string_view name, std::int64_t count) {
+    const auto wide = widened(name, count);
+    std::vector<T> values(wide.size());
+    for (std::size_t i = 0; i < wide.size(); ++i) store(values[i], wide[i]);
+    return values;
+  };
+  const auto x = widened("x", rows * channels), residual = widened("residual", rows * channels);
+  const auto weight = narrowed("weight", channels), bias = narrowed("bias", channels),
+             dy = narrowed("dy", rows * channels);
+  std::vector<T> y(dy.size());
+  std::vector<Math<T>> mean(static_cast<std::size_t>(rows)), rstd(mean.size()), dx(x.size()), dweight(weight.size(), 7),
+      dbias(weight.size(), 7);
+  if (centred) {
+    layer_norm_forward<T>(x.data(), weight.data(), bias.data(), 1e-5, rows, channels, y.data(), mean.data(),
+                          rstd.data());
+    layer_norm_backward<T>(dy.data(), x.data(), weight.data(), mean.data(), rstd.data(), residual.data(), rows,
+                           channels, dx.data(), dweight.data(), 0, dbias.data(), 0);
+  } else {
+    rms_norm_forward<T>(x.data(), weight.data(), 1e-5, rows, channels, y.data(), rstd.data());
+    rms_norm_backward<T>(dy.data(), x.data(), weight.data(), rstd.data(), residual.data(), rows, channels, dx.data(),
+                         dweight.data(), 0);
+  }
+  std::vector<double> all;
+  for (const T value : y) all.push_back(load(value));
+  for (const auto& part : {dx, dweight, dbias}) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+// fp64 is tested against LibTorch. Rows of whole vectors and such with a rest; only the result is rounded to bf16.
+BOOST_AUTO_TEST_CASE(norms_in_fp32_and_bf16_are_those_in_fp64) {
+  for (const bool centred : {true, false}) {
+    for (const std::int64_t channels : {128, 77, 5}) {
+      const std::int64_t rows = 70;
+      const auto exact = norm<double>(centred, rows, channels), plain = norm<float>(centred, rows, channels),
+                 rounded = norm<Bf16>(centred, rows, channels);
+      double error = 0, rounded_error = 0, rounding = 0;
+      for (std::size_t i = 0; i < exact.size(); ++i) {
+        const double off = std::abs(plain[i] - exact[i]), rounded_off = std::abs(rounded[i] - exact[i]);
+        error = std::isnan(off) ? off : std::max(error, off);
+        double& worst = i < static_cast<std::size_t>(rows * channels) ? rounding : rounded_error;
+        worst = std::isnan(rounded_off) ? rounded_off : std::max(worst, rounded_off);
+      }
+      BOOST_TEST(error < 4e-5);
+      BOOST_TEST(rounded_error < 4e-5);
+      BOOST_TEST(rounding < 0.04);  // half a unit of values below 16
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(cross_entropy_ignores_labels_outside_the_vocabulary_and_does_not_overflow) {
