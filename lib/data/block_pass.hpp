@@ -41,8 +41,8 @@ std::vector<std::string> for_own_blocks(const BlockPass& pass,
   const std::size_t most_pending = 2 * static_cast<std::size_t>(pass.threads) + 2;
   BlockReader reader(pass.files, pass.last_cut);
   OrderedWork<TextBlock, Result> work(pass.threads, make_work);
-  bool more = true;
   const auto round = [&] {
+    bool more = true;
     pass.session.enter(Phase::data);
     for (std::int64_t i = 0; more && i < blocks_a_round * world.size(); ++i) {
       end_if_stopped(pass.session);
@@ -53,8 +53,9 @@ std::vector<std::string> for_own_blocks(const BlockPass& pass,
       pass.progress(reader.consumed());
     }
     while (work.pending() > 0) consume(work.take());
+    return more;
   };
-  while (more) together(world, pass.what, round);
+  for (bool more = true; more;) together(world, pass.what, [&] { more = round(); });
   return reader.empty_files();
 }
 
