@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-enum class OptimizerName { adamw };
+enum class OptimizerName { adamw, sgd };
 enum class Decay { matrices, all };  // matrices: tensors with at least two dimensions
 
 struct OptimizerGroup {
@@ -23,6 +23,8 @@ struct OptimizerOptions {
   double lr = 3e-4;
   std::array<double, 2> betas{0.9, 0.95};
   double eps = 1e-8;
+  double momentum = 0;    // of sgd
+  bool nesterov = false;  // of sgd
   double weight_decay = 0.1;
   Decay decay = Decay::matrices;
   std::vector<NamePattern> decay_exclude;

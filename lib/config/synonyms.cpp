@@ -95,11 +95,12 @@ constexpr std::array<Synonyms, 10> sections{{
     {"log", " logging logger logs wandb "},
 }};
 
-constexpr std::array<Synonyms, 10> choices{{
+constexpr std::array<Synonyms, 11> choices{{
     {"fp32", " float32 float f32 single 32 32-true full_precision torch.float32 "},
     {"bf16", " bfloat16 bfloat b16 bf16-mixed bf16-true float16 fp16 half 16 torch.bfloat16 "},
     {"fp64", " float64 double f64 64 torch.float64 "},
     {"adamw", " adam adam_w adamw_torch fused_adam fusedadam adamw_torch_fused "},
+    {"sgd", " momentum nesterov torch.optim.sgd stochastic_gradient_descent "},
     {"cosine", " cos cosine_annealing cosineannealing cosine_with_warmup cosineannealinglr "},
     {"linear", " lin linear_with_warmup linearlr "},
     {"constant", " const constant_with_warmup none flat "},

@@ -45,6 +45,29 @@ void check_schedule(const TrainConfig& config, Problems& problems) {
   }
 }
 
+void check_optimizer(const OptimizerOptions& optimizer, Problems& problems) {
+  for (const double beta : optimizer.betas) {
+    if (beta >= 1)
+      problems.add({"optimizer.betas"},
+                   "with a decay rate of 1 a moment never changes: optimizer.betas must be below 1");
+  }
+  if (optimizer.momentum >= 1)
+    problems.add({"optimizer.momentum"}, "with a momentum of 1 no step is ever forgotten: it must be below 1");
+  const OptimizerOptions plain;
+  if (optimizer.name == OptimizerName::adamw) {
+    if (optimizer.momentum != plain.momentum || optimizer.nesterov)
+      problems.add({"optimizer.name", optimizer.nesterov ? "optimizer.nesterov" : "optimizer.momentum"},
+                   "momentum and nesterov are of optimizer.name sgd; what adamw has instead is optimizer.betas");
+  } else {
+    if (optimizer.betas != plain.betas || optimizer.eps != plain.eps)
+      problems.add({"optimizer.name", optimizer.eps != plain.eps ? "optimizer.eps" : "optimizer.betas"},
+                   "betas and eps are of optimizer.name adamw; what sgd has instead is optimizer.momentum");
+    if (optimizer.nesterov && optimizer.momentum == 0)
+      problems.add({"optimizer.nesterov", "optimizer.momentum"},
+                   "without momentum there is nothing to look ahead with: set optimizer.momentum, 0.9 for instance");
+  }
+}
+
 void check_run(const TrainConfig& config, Problems& problems) {
   const TrainOptions& train = config.train;
   if (train.device == Device::cuda)
@@ -62,11 +85,6 @@ void check_run(const TrainConfig& config, Problems& problems) {
   }
   if (train.max_time && train.max_time->value <= 0)
     problems.add({"train.max_time"}, "train.max_time 0 leaves no time for a step");
-  for (const double beta : config.optimizer.betas) {
-    if (beta >= 1)
-      problems.add({"optimizer.betas"},
-                   "with a decay rate of 1 a moment never changes: optimizer.betas must be below 1");
-  }
   if (!train.callbacks.empty() && config.sample.prompts.empty()) {
     problems.add({"train.callbacks", "sample.prompts"},
                  "the sample callback has nothing to continue: sample.prompts is empty");
@@ -127,6 +145,7 @@ std::int64_t decay_steps_of(const TrainConfig& config) {
 void check(const TrainConfig& config, Problems& problems) {
   check_model(config, problems);
   check_schedule(config, problems);
+  check_optimizer(config.optimizer, problems);
   check_run(config, problems);
   check_profile(config, problems);
   check_switches(config, problems);

@@ -9,7 +9,9 @@ namespace lockstep {
 ChoiceList<Precision> choices_of(Precision) {
   return {{Precision::fp32, "fp32"}, {Precision::fp64, "fp64"}, {Precision::bf16, "bf16"}};
 }
-ChoiceList<OptimizerName> choices_of(OptimizerName) { return {{OptimizerName::adamw, "adamw"}}; }
+ChoiceList<OptimizerName> choices_of(OptimizerName) {
+  return {{OptimizerName::adamw, "adamw"}, {OptimizerName::sgd, "sgd"}};
+}
 ChoiceList<Decay> choices_of(Decay) { return {{Decay::matrices, "matrices"}, {Decay::all, "all"}}; }
 ChoiceList<ScheduleName> choices_of(ScheduleName) {
   return {{ScheduleName::linear, "linear"}, {ScheduleName::cosine, "cosine"}, {ScheduleName::constant, "constant"}};
@@ -94,11 +96,19 @@ void describe(Declaration& visit, OptimizerOptions& optimizer) {
                .max = 1,
                .fixed_on_resume = true});
   visit.field("betas", optimizer.betas,
-              {.help = "decay rates of the first and second moment", .min = 0, .max = 1, .fixed_on_resume = true});
-  visit.field("eps", optimizer.eps,
-              {.help = "added to the root of the second moment", .min = 0, .above_min = true, .fixed_on_resume = true});
-  visit.field("weight_decay", optimizer.weight_decay,
-              {.help = "decoupled weight decay, multiplied by the learning rate", .min = 0, .fixed_on_resume = true});
+              {.help = "decay rates of adamw's first and second moment", .min = 0, .max = 1, .fixed_on_resume = true});
+  visit.field(
+      "eps", optimizer.eps,
+      {.help = "added to the root of adamw's second moment", .min = 0, .above_min = true, .fixed_on_resume = true});
+  visit.field("momentum", optimizer.momentum,
+              {.help = "share of the last step that sgd takes again", .min = 0, .max = 1, .fixed_on_resume = true});
+  visit.field("nesterov", optimizer.nesterov,
+              {.help = "sgd's momentum looks one step ahead (Nesterov)", .fixed_on_resume = true});
+  visit.field(
+      "weight_decay", optimizer.weight_decay,
+      {.help = "weight decay: of adamw decoupled and multiplied by the learning rate, of sgd added to the gradient",
+       .min = 0,
+       .fixed_on_resume = true});
   visit.field("decay", optimizer.decay,
               {.help = "tensors that decay: matrices (two dimensions or more: no norms, no biases) or all",
                .fixed_on_resume = true});

@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "optim/gradient_norm.hpp"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
@@ -108,7 +109,7 @@ constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
-Engine::Engine(Model& model, const AdamW& optimizer, const Catalogue& programs, Session& session,
+Engine::Engine(Model& model, const Optimizer& optimizer, const Catalogue& programs, Session& session,
                CommunicationLane& lane, std::optional<double> clip_norm)
     : model_(model), optimizer_(optimizer), programs_(programs), session_(session), lane_(lane), clip_norm_(clip_norm) {
   for (const StepProgram* program : {&programs.train, &programs.eval}) {

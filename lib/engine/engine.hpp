@@ -9,7 +9,7 @@
 #include "data/batch.hpp"
 #include "engine/slot_store.hpp"
 #include "model/model.hpp"
-#include "optim/adamw.hpp"
+#include "optim/optimizer.hpp"
 #include "program/catalogue.hpp"
 #include "program/simulate.hpp"
 #include "program/trace.hpp"
@@ -57,7 +57,7 @@ class Engine {
  public:
   /// Local. All arguments outlive the engine. Without a `clip_norm` gradients are not scaled.
   /// Throws Error(bug) if the programs' units are not those of the model.
-  Engine(Model& model, const AdamW& optimizer, const Catalogue& programs, Session& session, CommunicationLane& lane,
+  Engine(Model& model, const Optimizer& optimizer, const Catalogue& programs, Session& session, CommunicationLane& lane,
          std::optional<double> clip_norm);
 
   /// One optimizer step. Collective over the world. A rank that fails goes on communicating up to the heartbeat, where
@@ -89,7 +89,7 @@ class Engine {
   void reduce_loss(Run& run);
 
   Model& model_;
-  const AdamW& optimizer_;
+  const Optimizer& optimizer_;
   const Catalogue& programs_;
   Session& session_;
   CommunicationLane& lane_;

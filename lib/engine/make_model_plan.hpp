@@ -3,7 +3,6 @@
 #pragma once
 
 #include "architecture/architecture.hpp"
-#include "base/precision.hpp"
 #include "program/model_plan.hpp"
 
 #include <cstdint>
@@ -15,8 +14,8 @@ struct MicroBatchShape {
   std::int64_t length = 0;   // T
 };
 
-/// Blocks with their stash, boundary and FLOPs on one micro-batch of `shape`; one unit a block, as model/model.hpp
-/// stores them. Local.
-ModelPlan plan_of(const Architecture& architecture, Precision precision, const MicroBatchShape& shape);
+/// Blocks with their stash, boundary and FLOPs on one micro-batch of `shape`, and the units that units_of
+/// (architecture/units.hpp) gives, as model/model.hpp stores them. Local.
+ModelPlan plan_of(const Architecture& architecture, const UnitTypes& types, const MicroBatchShape& shape);
 
 }  // namespace lockstep

@@ -62,8 +62,8 @@ BatchTensors to_tensors(const Batch& batch, const HfConfig& config) {
           batch.valid_tokens};
 }
 
-Block::Block(const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters)
-    : description_(description), unit_(&unit), parameters_(std::move(parameters)) {
+Block::Block(const BlockDescription& description, Precision precision, std::vector<Parameter*> parameters)
+    : description_(description), precision_(precision), parameters_(std::move(parameters)) {
   invariant(parameters_.size() == description_.tensors.size(), "a block has a parameter for each of its tensors");
 }
 
@@ -88,13 +88,13 @@ WeightLayout layout_of(const HfConfig& config) {
 
 class Embedding : public Block {
  public:
-  Embedding(const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters)
-      : Block(description, unit, std::move(parameters)),
+  Embedding(const BlockDescription& description, Precision precision, std::vector<Parameter*> parameters)
+      : Block(description, precision, std::move(parameters)),
         tokens_(&get(Role::token_embedding)),
         positions_(find(Role::position_embedding)) {}
 
   at::Tensor forward(const at::Tensor&, const BatchTensors& batch) override {
-    return embed(*tokens_, positions_, batch.tokens, batch.positions, stream_type(unit().precision()));
+    return embed(*tokens_, positions_, batch.tokens, batch.positions, stream_type(precision()));
   }
 
  private:
@@ -105,8 +105,9 @@ class Embedding : public Block {
 /// x + attention(norm(x)), then x + mlp(norm(x)).
 class Decoder : public Block {
  public:
-  Decoder(const HfConfig& config, const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters)
-      : Block(description, unit, std::move(parameters)),
+  Decoder(const HfConfig& config, const BlockDescription& description, Precision precision,
+          std::vector<Parameter*> parameters)
+      : Block(description, precision, std::move(parameters)),
         activation_(config.activation),
         gated_(config.gated_mlp),
         shape_{config.heads, config.kv_heads, config.head_size},
@@ -118,7 +119,7 @@ class Decoder : public Block {
         up_bias_(gated_ ? nullptr : find(Role::up_bias)),
         down_({&get(Role::down)}, {find(Role::down_bias)}, layout_of(config)) {
     if (config.positions == Positions::rotary)
-      rotary_.emplace(config.rope_theta, config.head_size, master_type(unit.precision()));
+      rotary_.emplace(config.rope_theta, config.head_size, master_type(precision));
   }
 
   at::Tensor forward(const at::Tensor& x, const BatchTensors& batch) override {
@@ -165,8 +166,9 @@ class Decoder : public Block {
 
 class Head : public HeadBlock {
  public:
-  Head(const HfConfig& config, const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters)
-      : HeadBlock(description, unit, std::move(parameters)),
+  Head(const HfConfig& config, const BlockDescription& description, Precision precision,
+       std::vector<Parameter*> parameters)
+      : HeadBlock(description, precision, std::move(parameters)),
         norm_(config.norm, config.norm_eps, get(Role::final_norm), find(Role::final_norm_bias)),
         weight_(&get(Role::head)) {}
 
@@ -186,19 +188,19 @@ class Head : public HeadBlock {
 
 }  // namespace
 
-std::unique_ptr<Block> make_embedding(const BlockDescription& description, Unit& unit,
+std::unique_ptr<Block> make_embedding(const BlockDescription& description, Precision precision,
                                       std::vector<Parameter*> parameters) {
-  return std::make_unique<Embedding>(description, unit, std::move(parameters));
+  return std::make_unique<Embedding>(description, precision, std::move(parameters));
 }
 
-std::unique_ptr<Block> make_decoder(const HfConfig& config, const BlockDescription& description, Unit& unit,
+std::unique_ptr<Block> make_decoder(const HfConfig& config, const BlockDescription& description, Precision precision,
                                     std::vector<Parameter*> parameters) {
-  return std::make_unique<Decoder>(config, description, unit, std::move(parameters));
+  return std::make_unique<Decoder>(config, description, precision, std::move(parameters));
 }
 
-std::unique_ptr<HeadBlock> make_head(const HfConfig& config, const BlockDescription& description, Unit& unit,
+std::unique_ptr<HeadBlock> make_head(const HfConfig& config, const BlockDescription& description, Precision precision,
                                      std::vector<Parameter*> parameters) {
-  return std::make_unique<Head>(config, description, unit, std::move(parameters));
+  return std::make_unique<Head>(config, description, precision, std::move(parameters));
 }
 
 }  // namespace lockstep

@@ -5,8 +5,8 @@
 
 #include "architecture/architecture.hpp"
 #include "data/batch.hpp"
+#include "tensor/number_types.hpp"
 #include "tensor/parameter.hpp"
-#include "tensor/unit.hpp"
 
 #include <ATen/core/Tensor.h>
 
@@ -46,19 +46,18 @@ class Block {
 
   const BlockDescription& description() const { return description_; }
   BlockDescription::Kind kind() const { return description_.kind; }
-  /// The unit of the block's own parameters; the head of a tied model may own only its norm.
-  Unit& unit() const { return *unit_; }
   /// Every parameter that forward reads, the tied one included.
   const std::vector<Parameter*>& parameters() const { return parameters_; }
 
  protected:
-  Block(const BlockDescription& description, Unit& unit, std::vector<Parameter*> parameters);
+  Block(const BlockDescription& description, Precision precision, std::vector<Parameter*> parameters);
+  Precision precision() const { return precision_; }
   Parameter* find(Role role) const;  // null if the block has none
   Parameter& get(Role role) const;   // throws Error(bug) if the block has none
 
  private:
   BlockDescription description_;
-  Unit* unit_;
+  Precision precision_;
   std::vector<Parameter*> parameters_;
 };
 
@@ -72,11 +71,11 @@ class HeadBlock : public Block {
 
 /// Blocks as the config describes them; `parameters` one for each tensor of the description, in its order. Throws
 /// Error(bug) for a description that lacks a role.
-std::unique_ptr<Block> make_embedding(const BlockDescription& description, Unit& unit,
+std::unique_ptr<Block> make_embedding(const BlockDescription& description, Precision precision,
                                       std::vector<Parameter*> parameters);
-std::unique_ptr<Block> make_decoder(const HfConfig& config, const BlockDescription& description, Unit& unit,
+std::unique_ptr<Block> make_decoder(const HfConfig& config, const BlockDescription& description, Precision precision,
                                     std::vector<Parameter*> parameters);
-std::unique_ptr<HeadBlock> make_head(const HfConfig& config, const BlockDescription& description, Unit& unit,
+std::unique_ptr<HeadBlock> make_head(const HfConfig& config, const BlockDescription& description, Precision precision,
                                      std::vector<Parameter*> parameters);
 
 }  // namespace lockstep

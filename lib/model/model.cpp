@@ -1,6 +1,7 @@
 #include "model/model.hpp"
 
 #include "architecture/initialise.hpp"
+#include "architecture/units.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "tensor/parallel.hpp"
@@ -12,15 +13,6 @@
 namespace lockstep {
 
 namespace {
-
-std::string unit_name(const BlockDescription& block) {
-  switch (block.kind) {
-    case BlockDescription::Kind::embedding: return "embedding";
-    case BlockDescription::Kind::decoder: return fmt::format("layer.{}", block.layer);
-    case BlockDescription::Kind::head: return "head";
-  }
-  return {};
-}
 
 Parameter* find_parameter(const std::vector<Parameter*>& parameters, std::string_view name) {
   const auto found =
@@ -40,24 +32,23 @@ std::string stored_name(const Architecture& architecture, std::string_view name)
 
 }  // namespace
 
-Model::Model(const Architecture& architecture, Precision precision)
+Model::Model(const Architecture& architecture, Precision precision, const std::vector<StateDescription>& state)
     : architecture_(architecture), precision_(precision) {
-  for (const BlockDescription& block : architecture_.blocks) {
-    std::vector<LogicalTensor> stored;
-    std::copy_if(block.tensors.begin(), block.tensors.end(), std::back_inserter(stored),
-                 [](const LogicalTensor& t) { return t.alias_of.empty(); });
-    units_.push_back(std::make_unique<Unit>(unit_name(block), stored, precision));
+  const std::vector<LogicalTensor> stored = stored_tensors(architecture_);
+  for (const UnitPlan& plan : units_of(architecture_, unit_types(precision, state))) {
+    std::vector<LogicalTensor> own;
+    for (const int index : plan.parameters) own.push_back(stored[static_cast<std::size_t>(index)]);
+    units_.push_back(std::make_unique<Unit>(plan.name, own, precision, state));
     for (const auto& parameter : units_.back()->parameters()) parameters_.push_back(parameter.get());
   }
-  for (std::size_t i = 0; i < architecture_.blocks.size(); ++i) {
-    const BlockDescription& block = architecture_.blocks[i];
+  for (const BlockDescription& block : architecture_.blocks) {
     std::vector<Parameter*> own;
     for (const LogicalTensor& tensor : block.tensors) own.push_back(&parameter(tensor.name));
     switch (block.kind) {
-      case BlockDescription::Kind::embedding: blocks_.push_back(make_embedding(block, *units_[i], own)); break;
-      case BlockDescription::Kind::decoder: blocks_.push_back(make_decoder(config(), block, *units_[i], own)); break;
+      case BlockDescription::Kind::embedding: blocks_.push_back(make_embedding(block, precision, own)); break;
+      case BlockDescription::Kind::decoder: blocks_.push_back(make_decoder(config(), block, precision, own)); break;
       case BlockDescription::Kind::head: {
-        std::unique_ptr<HeadBlock> head = make_head(config(), block, *units_[i], own);
+        std::unique_ptr<HeadBlock> head = make_head(config(), block, precision, own);
         head_ = head.get();
         blocks_.push_back(std::move(head));
         break;

@@ -19,9 +19,9 @@ namespace lockstep {
 
 class Model {
  public:
-  /// Zero weights; one unit a block, in block order ("embedding", "layer.0", …, "head"). A tied weight lives in the
-  /// unit of the block that owns its storage and is touched by the head as well. Local.
-  Model(const Architecture& architecture, Precision precision);
+  /// Zero weights in the units that units_of (architecture/units.hpp) gives, with the optimizer's `state`. A tied
+  /// weight lives in the unit of the block that owns its storage and is touched by the head as well. Local.
+  Model(const Architecture& architecture, Precision precision, const std::vector<StateDescription>& state = {});
 
   const Architecture& architecture() const { return architecture_; }
   const HfConfig& config() const { return architecture_.config; }

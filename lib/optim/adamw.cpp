@@ -2,39 +2,12 @@
 
 #include "base/error.hpp"
 #include "optim/adamw_kernel.hpp"
-#include "tensor/parallel.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 namespace lockstep {
 
 namespace {
-
-/// A stretch of a unit's buffers with equal settings.
-template <class M>
-struct Stretch {
-  std::int64_t begin, end;
-  AdamWFactors<M> factors;
-};
-
-template <class M>
-void update_unit(Unit& unit, const std::vector<Stretch<M>>& stretches) {
-  M* const weight = values_of<M>(unit.master()).data();
-  const M* const gradient = values_of<M>(unit.gradient()).data();
-  M* const first = values_of<M>(unit.first_moment()).data();
-  M* const second = values_of<M>(unit.second_moment()).data();
-  Bf16* const compute =
-      unit.precision() == Precision::bf16 ? static_cast<Bf16*>(unit.compute().mutable_data_ptr()) : nullptr;
-  parallel_for(unit.length(), 8192, [&](std::int64_t begin, std::int64_t end) {
-    for (const Stretch<M>& stretch : stretches) {
-      const std::int64_t from = std::max(begin, stretch.begin), to = std::min(end, stretch.end);
-      if (from >= to) continue;
-      adamw_update<M>(stretch.factors, to - from, gradient + from, weight + from, first + from, second + from,
-                      compute ? compute + from : nullptr);
-    }
-  });
-}
 
 template <class M>
 AdamWFactors<M> factors_of(const OptimizerOptions& options, const ParameterSettings& settings, std::int64_t step,
@@ -53,38 +26,30 @@ AdamWFactors<M> factors_of(const OptimizerOptions& options, const ParameterSetti
 
 }  // namespace
 
-AdamW::AdamW(const OptimizerOptions& options, const std::vector<Parameter*>& parameters) : options_(options) {
-  const std::vector<ParameterSettings> settings = settings_of(parameters, options);
-  for (std::size_t i = 0; i < parameters.size(); ++i) settings_[parameters[i]] = settings[i];
-}
+AdamW::AdamW(const OptimizerOptions& options, const std::vector<Parameter*>& parameters)
+    : options_(options), settings_(settings_by_parameter(parameters, options)) {}
 
 void AdamW::update(Unit& unit, std::int64_t step, double lr, double gradient_scale) const {
+  invariant(unit.state().size() == 2, "AdamW keeps two moments");
   const auto with = [&]<class M>(M) {
-    std::vector<Stretch<M>> stretches;
-    for (const auto& parameter : unit.parameters()) {
-      const auto settings = settings_.find(parameter.get());
-      invariant(settings != settings_.end(), "the optimizer knows every parameter that it updates");
-      stretches.push_back({parameter->offset(), parameter->offset() + parameter->elements(),
-                           factors_of<M>(options_, settings->second, step, lr, gradient_scale)});
-    }
-    update_unit<M>(unit, stretches);
+    M* const weight = values_of<M>(unit.master()).data();
+    const M* const gradient = values_of<M>(unit.gradient()).data();
+    M* const first = values_of<M>(unit.state()[0]).data();
+    M* const second = values_of<M>(unit.state()[1]).data();
+    Bf16* const compute = compute_copy_of(unit);
+    for_each_stretch(
+        unit, settings_,
+        [&](const ParameterSettings& settings) { return factors_of<M>(options_, settings, step, lr, gradient_scale); },
+        [=](std::int64_t from, std::int64_t to, const AdamWFactors<M>& factors) {
+          adamw_update<M>(factors, to - from, gradient + from, weight + from, first + from, second + from,
+                          compute ? compute + from : nullptr);
+        });
   };
   if (unit.precision() == Precision::fp64) {
     with(double{});
   } else {
     with(float{});
   }
-}
-
-double squared_norm(const Unit& unit, int part, int parts) {
-  const std::int64_t begin = unit.length() * part / parts, end = unit.length() * (part + 1) / parts;
-  if (unit.precision() == Precision::fp64)
-    return sum_of_squares<double>(values_of<double>(unit.gradient()).data() + begin, end - begin);
-  return sum_of_squares<float>(values_of<float>(unit.gradient()).data() + begin, end - begin);
-}
-
-double clip_factor(double norm, std::optional<double> max_norm) {
-  return max_norm ? std::min(1.0, *max_norm / (norm + 1e-6)) : 1.0;
 }
 
 }  // namespace lockstep

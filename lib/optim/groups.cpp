@@ -56,4 +56,11 @@ std::vector<ParameterSettings> settings_of(const std::vector<Parameter*>& parame
   return settings;
 }
 
+SettingsByParameter settings_by_parameter(const std::vector<Parameter*>& parameters, const OptimizerOptions& options) {
+  const std::vector<ParameterSettings> settings = settings_of(parameters, options);
+  SettingsByParameter found;
+  for (std::size_t i = 0; i < parameters.size(); ++i) found[parameters[i]] = settings[i];
+  return found;
+}
+
 }  // namespace lockstep

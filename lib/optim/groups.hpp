@@ -5,6 +5,7 @@
 #include "config/optimizer_options.hpp"
 #include "tensor/parameter.hpp"
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,10 @@ struct ParameterSettings {
 /// optimizer.decay_exclude and, where optimizer.decay is `matrices`, for tensors of fewer than two dimensions. Local,
 /// pure. Throws Error(usage) for a pattern that matches no parameter, naming it.
 std::vector<ParameterSettings> settings_of(const std::vector<Parameter*>& parameters, const OptimizerOptions& options);
+
+using SettingsByParameter = std::map<const Parameter*, ParameterSettings>;
+/// The same, to be looked up.
+SettingsByParameter settings_by_parameter(const std::vector<Parameter*>& parameters, const OptimizerOptions& options);
 
 /// The same check of patterns for a model of which only the names of parameters are known. Returns a note for each
 /// group that has no effect since earlier ones take all its tensors. Local, pure. Throws as settings_of does.

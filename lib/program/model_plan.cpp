@@ -10,31 +10,39 @@ namespace lockstep {
 namespace {
 
 /// The unit of the parameters of the blocks [first, last].
-UnitPlan unit_of(const std::vector<BlockPlan>& blocks, const std::vector<ParameterPlan>& parameters,
+UnitPlan unit_of(const std::vector<std::string>& blocks, const std::vector<ParameterPlan>& parameters,
                  const UnitTypes& types, int first, int last) {
   UnitPlan unit;
-  const auto name = [&](int block) { return blocks[static_cast<std::size_t>(block)].name; };
+  const auto name = [&](int block) { return blocks[static_cast<std::size_t>(block)]; };
   unit.name = first == last ? name(first) : fmt::format("{}..{}", name(first), name(last));
-  const std::int64_t alignment = unit_alignment_bytes / size_of(types.master);
+  std::vector<std::int64_t> elements;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const ParameterPlan& parameter = parameters[i];
     if (parameter.blocks.front() < first || parameter.blocks.front() > last) continue;
     unit.parameters.push_back(static_cast<int>(i));
     unit.blocks.insert(unit.blocks.end(), parameter.blocks.begin(), parameter.blocks.end());
-    unit.elements += rounded_up(parameter.elements, alignment);
+    elements.push_back(parameter.elements);
   }
+  unit.elements = unit_offsets(elements, types.master).back();
   std::sort(unit.blocks.begin(), unit.blocks.end());
   unit.blocks.erase(std::unique(unit.blocks.begin(), unit.blocks.end()), unit.blocks.end());
   unit.master_bytes = unit.elements * size_of(types.master);
   unit.compute_bytes = types.compute == types.master ? 0 : unit.elements * size_of(types.compute);
   unit.gradient_bytes = unit.master_bytes;
-  unit.optimizer_bytes = unit.master_bytes * types.moments;
+  for (const StateDescription& state : types.state) unit.optimizer_bytes += unit.elements * size_of(state.dtype);
   return unit;
 }
 
 }  // namespace
 
-std::vector<UnitPlan> make_units(const std::vector<BlockPlan>& blocks, const std::vector<ParameterPlan>& parameters,
+std::vector<std::int64_t> unit_offsets(const std::vector<std::int64_t>& elements, DType master) {
+  std::vector<std::int64_t> offsets{0};
+  for (const std::int64_t count : elements)
+    offsets.push_back(offsets.back() + rounded_up(count, unit_alignment_bytes / size_of(master)));
+  return offsets;
+}
+
+std::vector<UnitPlan> make_units(const std::vector<std::string>& blocks, const std::vector<ParameterPlan>& parameters,
                                  const UnitTypes& types, std::int64_t bucket_bytes) {
   for (const ParameterPlan& parameter : parameters)
     for (const int block : parameter.blocks.empty() ? std::vector<int>{-1} : parameter.blocks)

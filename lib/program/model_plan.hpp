@@ -47,20 +47,31 @@ struct ModelPlan {
   std::vector<UnitPlan> units;
 };
 
+/// What an optimizer keeps beside each weight: a tensor of the weight's shape and layout.
+struct StateDescription {
+  std::string name;  // as checkpoints call it, "exp_avg"
+  DType dtype = DType::f32;
+  bool operator==(const StateDescription&) const = default;
+};
+
 /// The types of what a unit stores.
 struct UnitTypes {
   DType master = DType::f32;
   DType compute = DType::f32;  // equal to master: no copy
-  int moments = 2;             // of the master type, an element
+  std::vector<StateDescription> state;
 };
 
 /// Parameters begin at multiples of so many bytes in a unit's master buffer.
 constexpr std::int64_t unit_alignment_bytes = 64;
 
-/// Units of whole blocks (a parameter goes with its first block), in block order. Walking backward, as gradients
-/// complete, the next block joins a unit while the gradient stays within `bucket_bytes`; 0: one unit a block. Blocks
-/// without parameters have none.
-std::vector<UnitPlan> make_units(const std::vector<BlockPlan>& blocks, const std::vector<ParameterPlan>& parameters,
+/// Where parameters of so many `elements` begin in the buffers of a unit, and last the length of the buffers: in
+/// elements, padding included.
+std::vector<std::int64_t> unit_offsets(const std::vector<std::int64_t>& elements, DType master);
+
+/// Units of whole blocks (a parameter goes with its first block), in the order of `blocks`, their names. Walking
+/// backward, as gradients complete, the next block joins a unit while the gradient stays within `bucket_bytes`; 0: one
+/// unit a block. Blocks without parameters have none.
+std::vector<UnitPlan> make_units(const std::vector<std::string>& blocks, const std::vector<ParameterPlan>& parameters,
                                  const UnitTypes& types, std::int64_t bucket_bytes);
 
 }  // namespace lockstep

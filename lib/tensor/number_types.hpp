@@ -4,8 +4,11 @@
 
 #include "base/precision.hpp"
 #include "layout/dtype.hpp"
+#include "program/model_plan.hpp"
 
 #include <ATen/core/Tensor.h>
+
+#include <vector>
 
 namespace lockstep {
 
@@ -13,5 +16,7 @@ at::ScalarType master_type(Precision precision);   // fp32, fp64, fp32
 at::ScalarType compute_type(Precision precision);  // fp32, fp64, bf16
 at::ScalarType stream_type(Precision precision);   // of block inputs and outputs: fp32, fp64, fp32
 DType master_dtype(Precision precision);           // master_type in the project's vocabulary
+/// What units of this precision store with an optimizer that keeps `state`.
+UnitTypes unit_types(Precision precision, std::vector<StateDescription> state = {});
 
 }  // namespace lockstep

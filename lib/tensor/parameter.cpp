@@ -12,9 +12,9 @@ Parameter::Parameter(Unit& unit, LogicalTensor description, std::int64_t offset)
       offset_(offset),
       master_(view(unit.master())),
       compute_(view(unit.compute())),
-      gradient_(view(unit.gradient())),
-      first_moment_(view(unit.first_moment())),
-      second_moment_(view(unit.second_moment())) {}
+      gradient_(view(unit.gradient())) {
+  for (const at::Tensor& kept : unit.state()) state_.push_back(view(kept));
+}
 
 at::Tensor Parameter::view(const at::Tensor& flat) const {
   return flat.narrow(0, offset_, elements_).view(description_.shape);

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -38,8 +39,7 @@ class Parameter {
   const at::Tensor& gradient() const {
     return gradient_;
   }  // master type; meaningful when touches() > 0 or after Unit::finish_gradients()
-  const at::Tensor& first_moment() const { return first_moment_; }  // master type
-  const at::Tensor& second_moment() const { return second_moment_; }
+  const std::vector<at::Tensor>& state() const { return state_; }  // of the optimizer, in the order that it declares
 
   /// Where one contribution to the gradient goes: written as gradient ← contribution + β·gradient, where β is 0 at the
   /// first touch since Unit::zero_grad() (what the buffer held is not read) and 1 afterwards.
@@ -59,8 +59,8 @@ class Parameter {
   LogicalTensor description_;
   std::int64_t elements_ = 0;
   std::int64_t offset_ = 0;
-  at::Tensor master_, compute_, gradient_, first_moment_,
-      second_moment_;  // made once: a view costs as much as a small kernel
+  at::Tensor master_, compute_, gradient_;  // made once: a view costs as much as a small kernel
+  std::vector<at::Tensor> state_;
   int touches_ = 0;
 };
 

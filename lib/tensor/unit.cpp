@@ -14,6 +14,10 @@ at::ScalarType compute_type(Precision precision) {
 }
 at::ScalarType stream_type(Precision precision) { return master_type(precision); }
 DType master_dtype(Precision precision) { return precision == Precision::fp64 ? DType::f64 : DType::f32; }
+UnitTypes unit_types(Precision precision, std::vector<StateDescription> state) {
+  const DType master = master_dtype(precision);
+  return {master, precision == Precision::bf16 ? DType::bf16 : master, std::move(state)};
+}
 
 namespace {
 
@@ -27,23 +31,29 @@ at::Tensor buffer(std::int64_t length, at::ScalarType type, const std::string& u
   }
 }
 
+at::ScalarType scalar_type(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return at::kDouble;
+    case DType::f32: return at::kFloat;
+    case DType::bf16: return at::kBFloat16;
+    default: fail(ExitCode::bug, "an optimizer keeps no state of type {}", name_of(dtype));
+  }
+}
+
 }  // namespace
 
-Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precision precision)
+Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precision precision,
+           const std::vector<StateDescription>& state)
     : name_(std::move(name)), precision_(precision) {
-  constexpr std::int64_t aligned_bytes = 64;
-  const std::int64_t granule = aligned_bytes / size_of(master_dtype(precision));
-  std::vector<std::int64_t> offsets;
-  for (const LogicalTensor& tensor : tensors) {
-    offsets.push_back(length_);
-    length_ += (elements(tensor.shape) + granule - 1) / granule * granule;
-  }
+  std::vector<std::int64_t> counts;
+  for (const LogicalTensor& tensor : tensors) counts.push_back(elements(tensor.shape));
+  const std::vector<std::int64_t> offsets = unit_offsets(counts, master_dtype(precision));
+  length_ = offsets.back();
   const at::ScalarType type = master_type(precision);
   master_ = buffer(length_, type, name_);
   compute_ = precision == Precision::bf16 ? buffer(length_, compute_type(precision), name_) : master_;
   gradient_ = buffer(length_, type, name_);
-  first_moment_ = buffer(length_, type, name_);
-  second_moment_ = buffer(length_, type, name_);
+  for (const StateDescription& kept : state) state_.push_back(buffer(length_, scalar_type(kept.dtype), name_));
   for (std::size_t i = 0; i < tensors.size(); ++i)
     parameters_.push_back(std::make_unique<Parameter>(*this, tensors[i], offsets[i]));
 }

@@ -1,6 +1,6 @@
 // A unit owns the buffers of some parameters for the whole run: one allocation each for master, compute copy, gradient
-// and moments. It is what data parallelism reduces, the optimizer steps and the checkpoint stores at once. Parameters
-// are views: tensor/parameter.hpp.
+// and every tensor of the optimizer's state. It is what data parallelism reduces, the optimizer steps and the
+// checkpoint stores at once. Parameters are views: tensor/parameter.hpp.
 #pragma once
 
 #include "tensor/number_types.hpp"
@@ -18,9 +18,10 @@ namespace lockstep {
 
 class Unit {
  public:
-  /// Zeroed buffers for `tensors` in this order, each starting at a multiple of 64 bytes in the master buffer; padding
-  /// stays zero.
-  Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precision precision);
+  /// Zeroed buffers for `tensors` in this order, where unit_offsets (program/model_plan.hpp) places them, and for each
+  /// `state` of the optimizer; padding stays zero.
+  Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precision precision,
+       const std::vector<StateDescription>& state = {});
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
 
@@ -33,8 +34,7 @@ class Unit {
   const at::Tensor& master() const { return master_; }
   const at::Tensor& compute() const { return compute_; }  // the master itself unless the precision is bf16
   const at::Tensor& gradient() const { return gradient_; }
-  const at::Tensor& first_moment() const { return first_moment_; }
-  const at::Tensor& second_moment() const { return second_moment_; }
+  const std::vector<at::Tensor>& state() const { return state_; }  // of the optimizer, in the order that it declares
 
   /// Before the first backward of a step: forgets every gradient. Nothing is written; the first touch of each parameter
   /// overwrites.
@@ -49,7 +49,8 @@ class Unit {
   std::string name_;
   Precision precision_;
   std::int64_t length_ = 0;
-  at::Tensor master_, compute_, gradient_, first_moment_, second_moment_;
+  at::Tensor master_, compute_, gradient_;
+  std::vector<at::Tensor> state_;
   std::vector<std::unique_ptr<Parameter>> parameters_;
 };
 

@@ -9,15 +9,12 @@ namespace lockstep {
 
 namespace {
 
-Layout layout_of(const Parameter& parameter, const Model& model, const Mesh& mesh) {
-  return replicated(parameter.shape(), master_dtype(model.precision()), mesh);
-}
-
 Component model_component(const Model& model, const Mesh& mesh) {
   return {.key = "model", .pattern = Pattern::replicated, .collect = [&model, mesh] {
             StateTree state;
             for (const Parameter* parameter : model.parameters()) {
-              state.add(parameter->name(), layout_of(*parameter, model, mesh), bytes_of(parameter->master()));
+              state.add(parameter->name(), replicated(parameter->shape(), master_dtype(model.precision()), mesh),
+                        bytes_of(parameter->master()));
             }
             for (const BlockDescription& block : model.architecture().blocks) {
               for (const LogicalTensor& tensor : block.tensors) {
@@ -28,16 +25,15 @@ Component model_component(const Model& model, const Mesh& mesh) {
           }};
 }
 
-Component optimizer_component(const Model& model, const TrainState& train_state, const Mesh& mesh) {
-  return {.key = "optimizer", .pattern = Pattern::replicated, .collect = [&model, &train_state, mesh] {
+Component optimizer_component(const Model& model, const std::vector<StateDescription>& kept,
+                              const TrainState& train_state, const Mesh& mesh) {
+  return {.key = "optimizer", .pattern = Pattern::replicated, .collect = [&model, kept, &train_state, mesh] {
             StateTree state;
-            for (const Parameter* parameter : model.parameters()) {
-              state.add("exp_avg/" + parameter->name(), layout_of(*parameter, model, mesh),
-                        bytes_of(parameter->first_moment()));
-            }
-            for (const Parameter* parameter : model.parameters()) {
-              state.add("exp_avg_sq/" + parameter->name(), layout_of(*parameter, model, mesh),
-                        bytes_of(parameter->second_moment()));
+            for (std::size_t i = 0; i < kept.size(); ++i) {
+              for (const Parameter* parameter : model.parameters()) {
+                state.add(kept[i].name + "/" + parameter->name(), replicated(parameter->shape(), kept[i].dtype, mesh),
+                          bytes_of(parameter->state()[i]));
+              }
             }
             state.set("steps", train_state.step - train_state.skipped);  // updates: what the bias corrections count
             return state;
@@ -112,9 +108,9 @@ Component data_component(TrainState& train_state) {
 
 }  // namespace
 
-std::vector<Component> components_of(const Model& model, TrainState& train_state, const Mesh& mesh,
-                                     const Json& hf_config) {
-  return {model_component(model, mesh), optimizer_component(model, train_state, mesh),
+std::vector<Component> components_of(const Model& model, const std::vector<StateDescription>& state,
+                                     TrainState& train_state, const Mesh& mesh, const Json& hf_config) {
+  return {model_component(model, mesh), optimizer_component(model, state, train_state, mesh),
           trainer_component(train_state, hf_config), data_component(train_state)};
 }
 

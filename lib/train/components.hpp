@@ -13,9 +13,10 @@
 
 namespace lockstep {
 
-/// `model` and `train_state` outlive the components. `hf_config` is what the export of a checkpoint starts from. After
+/// `model` and `train_state` outlive the components. `state` is what the optimizer
+/// declares. `hf_config` is what the export of a checkpoint starts from. After
 /// a load the training state is that of the checkpoint; the caller updates the compute copies. Local.
-std::vector<Component> components_of(const Model& model, TrainState& train_state, const Mesh& mesh,
-                                     const Json& hf_config);
+std::vector<Component> components_of(const Model& model, const std::vector<StateDescription>& state,
+                                     TrainState& train_state, const Mesh& mesh, const Json& hf_config);
 
 }  // namespace lockstep

@@ -27,7 +27,7 @@ int evaluate_only(const TrainConfig& config, Session& session, Output& output) {
   const std::optional<Path> checkpoint = state->fill(config, plan, session, output.log());
 
   CommunicationLane lane(session, "reduction");
-  Engine engine(state->model, state->optimizer, plan.programs, session, lane, config.optimizer.clip_norm);
+  Engine engine(state->model, *state->optimizer, plan.programs, session, lane, config.optimizer.clip_norm);
   const EvalRecord record = evaluate(engine, config, plan, session, state->train_state.step);
   verifier->settle(session);
   together(world, "print the loss", [&] {

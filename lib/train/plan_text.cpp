@@ -36,6 +36,8 @@ Row data_row(const TrainConfig& config, const TrainPlan& plan) {
 std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan) {
   const std::int64_t parameters = parameter_count(plan.architecture);
   const std::int64_t weight_bytes = parameters * size_of(master_dtype(config.precision.dtype));
+  std::int64_t state_bytes = 0;
+  for (const StateDescription& state : plan.types.state) state_bytes += parameters * size_of(state.dtype);
   const DryRunFacts facts{.mesh = plan.mesh,
                           .batch = plan.batch,
                           .length = config.data.sequence_length,
@@ -43,7 +45,7 @@ std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan) {
                           .parameters = parameters,
                           .flops_per_token = plan.flops_per_token,
                           .weight_bytes = weight_bytes,
-                          .optimizer_state_bytes = 2 * weight_bytes};
+                          .optimizer_state_bytes = state_bytes};
   std::vector<Row> rows{model_row(plan.architecture.config), data_row(config, plan)};
   const std::vector<Row> more = dry_run(facts, plan.model, plan.programs);
   rows.insert(rows.end(), more.begin(), more.end());

@@ -106,9 +106,9 @@ std::unique_ptr<ShardVerifier> make_verifier(VerifyData verify, int rank, const 
 }
 
 RunState::RunState(const TrainConfig& config, const TrainPlan& plan)
-    : model(plan.architecture, config.precision.dtype),
-      optimizer(config.optimizer, model.parameters()),
-      components(components_of(model, train_state, plan.mesh, *plan.architecture.config.original)) {}
+    : model(plan.architecture, config.precision.dtype, plan.types.state),
+      optimizer(make_optimizer(config.optimizer, model.parameters())),
+      components(components_of(model, plan.types.state, train_state, plan.mesh, *plan.architecture.config.original)) {}
 
 std::optional<Path> RunState::fill(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log) {
   const std::optional<Path> resumed = config.eval_only ? load_to_evaluate(config, plan, session, log, components)

@@ -7,7 +7,7 @@
 #include "config/train_config.hpp"
 #include "data/shard_verifier.hpp"
 #include "model/model.hpp"
-#include "optim/adamw.hpp"
+#include "optim/optimizer.hpp"
 #include "store/component.hpp"
 #include "train/train_plan.hpp"
 #include "train/train_state.hpp"
@@ -53,7 +53,7 @@ class RunState {
   std::optional<Path> fill(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log);
 
   Model model;
-  AdamW optimizer;
+  std::unique_ptr<Optimizer> optimizer;
   TrainState train_state;
   std::vector<Component> components;
 };

@@ -6,6 +6,8 @@
 #include "base/words.hpp"
 #include "comm/heartbeat.hpp"
 #include "exchange/model_folder.hpp"
+#include "optim/optimizer.hpp"
+#include "tensor/number_types.hpp"
 
 #include <algorithm>
 
@@ -105,8 +107,9 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks) {
   plan.batch = plan_batch(config.train.global_batch, ranks, config.train.micro_batch);
   plan.samples_per_epoch = TrainingDataLoader(*plan.training, plan.loader(config, 0)).samples_per_epoch();
   plan.flops_per_token = flops_per_token(plan.architecture, config.data.sequence_length);
-  plan.model =
-      plan_of(plan.architecture, config.precision.dtype, {plan.batch.micro_batch, config.data.sequence_length});
+  const Precision precision = config.precision.dtype;
+  plan.types = unit_types(precision, state_of(config.optimizer, master_dtype(precision)));
+  plan.model = plan_of(plan.architecture, plan.types, {plan.batch.micro_batch, config.data.sequence_length});
   const ProgramOptions options{
       .micro_batches =
           checked_cast<int>(plan.batch.accumulation, "the number of micro-batches of a step", ExitCode::usage),

@@ -56,6 +56,9 @@ EFFECTS = {
     "optimizer.lr": lambda tmp: {"optimizer.lr": 1e-3},
     "optimizer.betas": lambda tmp: {"optimizer.betas": "[0.8, 0.95]"},
     "optimizer.eps": lambda tmp: {"optimizer.eps": 1e-3},
+    "optimizer.name": lambda tmp: {"optimizer.name": "sgd"},
+    "optimizer.momentum": lambda tmp: {"optimizer.name": "sgd", "optimizer.momentum": 0.9},
+    "optimizer.nesterov": lambda tmp: {"optimizer.name": "sgd", "optimizer.momentum": 0.9, "optimizer.nesterov": "true"},
     "optimizer.weight_decay": lambda tmp: {"optimizer.weight_decay": 0.5},
     "optimizer.decay": lambda tmp: {"optimizer.decay": "all"},
     "optimizer.decay_exclude": lambda tmp: {"optimizer.decay_exclude": '["wte"]'},
@@ -90,9 +93,11 @@ EFFECTS = {
 BASES = {   # where the effect is against another base
     "eval.at_end": {"eval.every": 3},
     "checkpoint.at_end": {"train.max_steps": 5},
+    "optimizer.momentum": {"optimizer.name": "sgd"},
+    "optimizer.nesterov": {"optimizer.name": "sgd", "optimizer.momentum": 0.9},
 }
 # Options whose effect is a test of its own, below or elsewhere.
-OWN_TESTS = {"model.path", "model.dropout", "data.isolate_documents", "data.verify", "parallel.dp_replicate", "optimizer.name", "train.run_dir", "train.device",
+OWN_TESTS = {"model.path", "model.dropout", "data.isolate_documents", "data.verify", "parallel.dp_replicate", "train.run_dir", "train.device",
              "train.max_time", "train.memory_check", "train.watchdog", "train.watchdog_phases", "train.on_nonfinite", "checkpoint.resume", "checkpoint.ranks_per_file", "checkpoint.max_failures", "checkpoint.patience",
              "log.profile_start_step", "log.profile_end_step", "precision.matrix_unit", "dialect", "preset"}
 

@@ -1,5 +1,7 @@
 """Training equals PyTorch: transformers' own model, AdamW and clipping on the same weights and the same batches."""
 
+import shutil
+
 import numpy
 
 from checkpoint_files import read_tensor
@@ -23,13 +25,16 @@ def random_model(folder, config):
     return model
 
 
-def torch_run(model, stream, dtype):
+def adamw(groups):
+    return torch.optim.AdamW(groups, lr=LR, betas=BETAS, eps=EPS)
+
+
+def torch_run(model, stream, dtype, make_optimizer=adamw):
     """Losses of each step, and the clipped gradients of the first by name."""
     model = model.to(dtype).train()
     decayed = [p for p in model.parameters() if p.dim() >= 2]
     plain = [p for p in model.parameters() if p.dim() < 2]
-    optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": DECAY}, {"params": plain, "weight_decay": 0.0}],
-                                  lr=LR, betas=BETAS, eps=EPS)
+    optimizer = make_optimizer([{"params": decayed, "weight_decay": DECAY}, {"params": plain, "weight_decay": 0.0}])
     losses, first = [], None
     for step in range(STEPS):
         rows = [stream[(step * SAMPLES + i) * LENGTH:][:LENGTH + 1] for i in range(SAMPLES)]
@@ -46,11 +51,13 @@ def torch_run(model, stream, dtype):
     return losses, first
 
 
-def lockstep_run(tmp, model_folder, dtype, ranks=None):
-    """The records of the run and the run directory; batches in the order of the text."""
+ADAMW = ["--optimizer.betas", f"[{BETAS[0]}, {BETAS[1]}]", "--optimizer.eps", EPS]
+
+
+def lockstep_run(tmp, model_folder, dtype, ranks=None, optimizer=ADAMW):
+    """The losses of the run; batches in the order of the text."""
     run("train", "--model.path", model_folder, "--data.path", tmp / "data", "--data.sequence_length", LENGTH, "--data.shuffle", "false",
-        "--precision.dtype", dtype, "--optimizer.lr", LR, "--optimizer.betas", f"[{BETAS[0]}, {BETAS[1]}]", "--optimizer.eps", EPS,
-        "--optimizer.weight_decay", DECAY, "--optimizer.clip_norm", CLIP, "--schedule.name", "constant", "--schedule.warmup_steps", 0,
+        "--precision.dtype", dtype, "--optimizer.lr", LR, *optimizer, "--optimizer.weight_decay", DECAY, "--optimizer.clip_norm", CLIP, "--schedule.name", "constant", "--schedule.warmup_steps", 0,
         "--train.run_dir", tmp / "run", "--train.max_steps", STEPS, "--train.global_batch", SAMPLES, "--checkpoint.every", 1,
         "--checkpoint.keep_last", STEPS, "--log.every", 1, ranks=ranks)
     return [record["loss"] for record in records(tmp / "run", "step")]
@@ -99,3 +106,34 @@ def test_gpt2_in_fp64_is_exact_to_ten_digits(tmp):
 
 def test_bf16_gradients_stay_near_fp32(tmp):
     check_parity(tmp, LLAMA_TINY, "bf16", 2e-2, 1.5e-2)
+
+
+def test_sgd_with_momentum_and_nesterov_is_that_of_pytorch_on_any_ranks(tmp):
+    (tmp / "text.txt").write_text(sample_text())
+    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    model = random_model(tmp / "model", GPT2_TINY)
+    start = {name: value.clone() for name, value in model.state_dict().items()}
+    for momentum, nesterov in [(0, False), (0.9, False), (0.9, True)]:
+        model.load_state_dict(start)
+        losses, _ = torch_run(model, token_stream(tmp / "data"), torch.float64,
+                              lambda groups: torch.optim.SGD(groups, lr=LR, momentum=momentum, nesterov=nesterov))
+        for ranks in [1, 3]:
+            shutil.rmtree(tmp / "run", ignore_errors=True)
+            ours = lockstep_run(tmp, tmp / "model", "fp64", ranks, ["--optimizer.name", "sgd", "--optimizer.momentum", momentum,
+                                                                    "--optimizer.nesterov", str(nesterov).lower()])
+            assert len(ours) == STEPS and all(abs(a - b) <= 1e-10 * abs(b) for a, b in zip(ours, losses)), (momentum, nesterov, ours, losses)
+
+
+def test_a_run_with_momentum_goes_on_from_its_checkpoint_with_the_same_bits(tmp):
+    (tmp / "text.txt").write_text(sample_text())
+    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    write_config(tmp / "model", GPT2_TINY)
+    def train(folder, steps, *options):
+        run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.global_batch", 4,
+            "--optimizer.name", "sgd", "--optimizer.momentum", 0.9, "--optimizer.lr", 1e-2, "--schedule.name", "constant",
+            "--train.run_dir", tmp / folder, "--train.max_steps", steps, "--log.every", 1, *options)
+        return [(record["loss"], record["grad_norm"]) for record in records(tmp / folder, "step")]
+    straight = train("straight", 6)
+    train("twice", 3)
+    assert train("twice", 6) == straight
+    assert read_tensor(tmp / "twice/checkpoints/step-0000000006", "optimizer", "momentum_buffer/transformer.wte.weight").any()

@@ -97,17 +97,18 @@ struct Job {
       : session(std::move(ranks)),
         architecture(architecture_of(family)),
         batches(plan_batch(global_batch, session.world().size(), micro_batch)),
-        model(architecture, precision),
-        optimizer(optimizer_options(), model.parameters()),
+        types(unit_types(precision, state_of(optimizer_options(), master_dtype(precision)))),
+        model(architecture, precision, types.state),
+        optimizer(make_optimizer(optimizer_options(), model.parameters())),
         programs(make_catalogue(make_mesh("world", {{"dp_replicate", session.world().size()}}),
-                                plan_of(architecture, precision, {batches.micro_batch, length}),
+                                plan_of(architecture, types, {batches.micro_batch, length}),
                                 {.micro_batches = static_cast<int>(batches.accumulation),
                                  .eval_micro_batches = static_cast<int>(batches.accumulation),
                                  .recompute = recompute,
                                  .update = {.clips = true, .heartbeat_bytes = heartbeat_bytes},
                                  .eval_reduction_bytes = heartbeat_bytes})),
         lane(session, "test"),
-        engine(model, optimizer, programs, session, lane, 0.5) {
+        engine(model, *optimizer, programs, session, lane, 0.5) {
     model.initialise(7);
   }
 
@@ -144,8 +145,9 @@ struct Job {
   Rank rank = session.world().rank();
   Architecture architecture;
   BatchPlan batches;
+  UnitTypes types;
   Model model;
-  AdamW optimizer;
+  std::unique_ptr<Optimizer> optimizer;
   Catalogue programs;
   CommunicationLane lane;
   Engine engine;
@@ -358,7 +360,7 @@ BOOST_AUTO_TEST_CASE(a_gradient_that_is_not_finite_on_one_rank_leaves_weights_an
   job.step(0);
   std::vector<at::Tensor> before;
   for (const auto& unit : job.model.units()) {
-    for (const at::Tensor& state : {unit->master(), unit->compute(), unit->first_moment(), unit->second_moment()})
+    for (const at::Tensor& state : {unit->master(), unit->compute(), unit->state()[0], unit->state()[1]})
       before.push_back(state.clone());
   }
   const std::string last = std::to_string(test::world().size() - 1);
@@ -371,7 +373,7 @@ BOOST_AUTO_TEST_CASE(a_gradient_that_is_not_finite_on_one_rank_leaves_weights_an
     BOOST_TEST(!std::isfinite(outcome.gradient_norm), phase);
     std::size_t at = 0;
     for (const auto& unit : job.model.units()) {
-      for (const at::Tensor& state : {unit->master(), unit->compute(), unit->first_moment(), unit->second_moment()}) {
+      for (const at::Tensor& state : {unit->master(), unit->compute(), unit->state()[0], unit->state()[1]}) {
         BOOST_TEST(at::equal(state, before[at++]), phase);
       }
     }

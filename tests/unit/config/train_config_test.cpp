@@ -191,6 +191,13 @@ BOOST_AUTO_TEST_CASE(contradictions_are_refused_with_both_options_named) {
              std::string::npos);
   BOOST_TEST(train_problem({"--train.callbacks", "sample"}).find("sample.prompts is empty") != std::string::npos);
   BOOST_TEST(train_problem({"--optimizer.betas", "[0.9, 1]"}).find("must be below 1") != std::string::npos);
+  BOOST_TEST(train_problem({"--optimizer.momentum", "0.9"}).find("are of optimizer.name sgd") != std::string::npos);
+  BOOST_TEST(
+      train_problem({"--optimizer.name", "sgd", "--optimizer.eps", "1e-3"}).find("are of optimizer.name adamw") !=
+      std::string::npos);
+  BOOST_TEST(
+      train_problem({"--optimizer.name", "sgd", "--optimizer.nesterov", "true"}).find("nothing to look ahead with") !=
+      std::string::npos);
   BOOST_TEST(train_problem({"--optimizer.groups", "[{match: \"(\"}]"}) ==
              "command line: optimizer.groups.0.match: \"(\" is not a regular expression: missing closing parenthesis, "
              "at character 2");

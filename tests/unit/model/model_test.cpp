@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(a_tied_head_shares_the_embeddings_parameter_and_both_touch_
   model.initialise(1);
   BOOST_TEST(&model.parameter("lm_head.weight") == &model.parameter("transformer.wte.weight"));
   BOOST_TEST(model.head().parameters().size() == 3u);
-  BOOST_TEST(model.head().unit().parameters().size() == 2u);
+  BOOST_TEST(model.units().back()->parameters().size() == 2u);
   BOOST_TEST(model.units().size() == model.block_count());
   for (const auto& unit : model.units()) unit->zero_grad();
   run(model, counting_batch(1, 5, 23), 1);

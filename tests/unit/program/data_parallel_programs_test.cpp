@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(three_ranks_with_two_micro_batches_recomputed_and_not_clipp
   options.recompute = RecomputePolicy::block;
   options.update = {false, 88};
   options.eval_reduction_bytes = 88;
-  const Catalogue programs = catalogue_of(3, options, {DType::f32, DType::bf16, 2});
+  const Catalogue programs = catalogue_of(3, options, {DType::f32, DType::bf16, models::moments(DType::f32)});
   BOOST_TEST(lines_of(programs.train) == R"(ranks 0 1 2
 0 compute forward block 0 mb 0
 1 compute forward block 1 mb 0
@@ -139,7 +139,7 @@ BOOST_AUTO_TEST_CASE(three_ranks_with_two_micro_batches_recomputed_and_not_clipp
 BOOST_AUTO_TEST_CASE(four_ranks_with_units_of_several_blocks) {
   ProgramOptions options;
   options.update.heartbeat_bytes = 88;
-  const Catalogue programs = catalogue_of(4, options, {DType::f64, DType::f64, 2}, 1000);
+  const Catalogue programs = catalogue_of(4, options, {DType::f64, DType::f64, models::moments(DType::f64)}, 1000);
   BOOST_TEST(lines_of(programs.train) == R"(ranks 0 1 2 3
 0 compute forward block 0 mb 0
 1 compute forward block 1 mb 0

@@ -61,7 +61,7 @@ BOOST_AUTO_TEST_SUITE(dry_runs)
 
 BOOST_AUTO_TEST_CASE(a_dry_run_adds_up_what_the_program_needs) {
   const Mesh mesh = make_mesh("world", {{"dp_replicate", 2}});
-  const ModelPlan plan = models::tied({DType::f32, DType::bf16, 2});
+  const ModelPlan plan = models::tied({DType::f32, DType::bf16, models::moments(DType::f32)});
   const Catalogue programs = make_catalogue(mesh, plan, {});
   DryRunFacts facts;
   facts.mesh = mesh;

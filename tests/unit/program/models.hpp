@@ -7,15 +7,22 @@
 
 namespace lockstep::models {
 
+/// What AdamW keeps.
+inline std::vector<StateDescription> moments(DType type) { return {{"exp_avg", type}, {"exp_avg_sq", type}}; }
+
 inline ModelPlan plan_of(std::vector<BlockPlan> blocks, const std::vector<ParameterPlan>& parameters,
-                         const UnitTypes& types = {}, std::int64_t bucket_bytes = 0) {
+                         const UnitTypes& types = {DType::f32, DType::f32, moments(DType::f32)},
+                         std::int64_t bucket_bytes = 0) {
   ModelPlan plan{std::move(blocks), {}};
-  plan.units = make_units(plan.blocks, parameters, types, bucket_bytes);
+  std::vector<std::string> names;
+  for (const BlockPlan& block : plan.blocks) names.push_back(block.name);
+  plan.units = make_units(names, parameters, types, bucket_bytes);
   return plan;
 }
 
 /// Embedding, two layers, head; the head's matrix is the embedding's.
-inline ModelPlan tied(const UnitTypes& types = {}, std::int64_t bucket_bytes = 0) {
+inline ModelPlan tied(const UnitTypes& types = {DType::f32, DType::f32, moments(DType::f32)},
+                      std::int64_t bucket_bytes = 0) {
   return plan_of({{"embedding", 10, 100, 0, 1, 2, false},
                   {"layer.0", 1000, 100, 7, 10, 20, true},
                   {"layer.1", 1000, 100, 7, 10, 20, true},
@@ -43,8 +50,8 @@ inline Case random_case(std::mt19937& engine) {
   if (count > 1 && roll(0, 1) == 0) parameters.front().blocks.push_back(count - 1);
   Case made;
   made.mesh = make_mesh("world", {{"pp", 1}, {"dp_replicate", roll(1, 3)}, {"dp_shard", roll(1, 2)}});
-  made.plan =
-      plan_of(blocks, parameters, {DType::f32, roll(0, 1) == 0 ? DType::f32 : DType::bf16, 2}, roll(0, 2) * 400);
+  made.plan = plan_of(blocks, parameters, {DType::f32, roll(0, 1) == 0 ? DType::f32 : DType::bf16, moments(DType::f32)},
+                      roll(0, 2) * 400);
   made.options.micro_batches = roll(1, 3);
   made.options.eval_micro_batches = roll(0, 3);
   made.options.recompute = roll(0, 1) == 0 ? RecomputePolicy::none : RecomputePolicy::block;

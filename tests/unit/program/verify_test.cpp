@@ -131,7 +131,7 @@ class Mutator {
 
 struct Right {
   Mesh mesh = make_mesh("world", {{"dp_replicate", 2}});
-  ModelPlan plan = models::tied({DType::f32, DType::bf16, 2});
+  ModelPlan plan = models::tied({DType::f32, DType::bf16, models::moments(DType::f32)});
   ProgramOptions options;
   StepProgram train;
   Right() {

@@ -1,0 +1,21 @@
+// Which parameters a model stores together: the one description from which the model's buffers (model/model.hpp) and
+// the plan of its programs (engine/make_model_plan.hpp) are made. Pure.
+#pragma once
+
+#include "architecture/architecture.hpp"
+#include "program/model_plan.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// "embedding", "layer.0", …, "head".
+std::string block_name(const BlockDescription& block);
+
+/// The units of `architecture`, as make_units makes them. Their parameters are indices into
+/// stored_tensors(architecture).
+std::vector<UnitPlan> units_of(const Architecture& architecture, const UnitTypes& types, std::int64_t bucket_bytes = 0);
+
+}  // namespace lockstep

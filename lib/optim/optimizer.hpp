@@ -1,0 +1,30 @@
+// What updates weights: an optimizer declares the state that it keeps beside each weight, which units allocate, plans
+// count and checkpoints store, and updates one unit at a time. Kinds: optim/adamw.hpp, optim/sgd.hpp.
+#pragma once
+
+#include "config/optimizer_options.hpp"
+#include "program/model_plan.hpp"
+#include "tensor/unit.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace lockstep {
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  /// Updates weights, state and compute copy of one unit from gradient × gradient_scale (the clip factor). `step` is
+  /// the number of updates before this one. The result does not depend on the number of threads. Local.
+  virtual void update(Unit& unit, std::int64_t step, double lr, double gradient_scale) const = 0;
+};
+
+/// What the optimizer that `options` name keeps, for weights of type `master`. Pure.
+std::vector<StateDescription> state_of(const OptimizerOptions& options, DType master);
+
+/// For the `parameters` of a model, whose units have that state, with their settings (optim/groups.hpp). Throws
+/// Error(usage) as settings_of. Local.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const std::vector<Parameter*>& parameters);
+
+}  // namespace lockstep

@@ -1,0 +1,38 @@
+#include "optim/sgd.hpp"
+
+#include "base/error.hpp"
+#include "optim/sgd_kernel.hpp"
+
+namespace lockstep {
+
+Sgd::Sgd(const OptimizerOptions& options, const std::vector<Parameter*>& parameters)
+    : options_(options), settings_(settings_by_parameter(parameters, options)) {}
+
+void Sgd::update(Unit& unit, std::int64_t, double lr, double gradient_scale) const {
+  const bool keeps = options_.momentum != 0;
+  invariant(unit.state().size() == (keeps ? 1 : 0), "SGD keeps a buffer where it has momentum");
+  const auto with = [&]<class M>(M) {
+    M* const weight = values_of<M>(unit.master()).data();
+    const M* const gradient = values_of<M>(unit.gradient()).data();
+    M* const buffer = keeps ? values_of<M>(unit.state()[0]).data() : nullptr;
+    Bf16* const compute = compute_copy_of(unit);
+    for_each_stretch(
+        unit, settings_,
+        [&](const ParameterSettings& settings) {
+          return SgdFactors<M>{static_cast<M>(gradient_scale), static_cast<M>(lr * settings.lr_scale),
+                               static_cast<M>(settings.weight_decay), static_cast<M>(options_.momentum),
+                               options_.nesterov};
+        },
+        [=](std::int64_t from, std::int64_t to, const SgdFactors<M>& factors) {
+          sgd_update<M>(factors, to - from, gradient + from, weight + from, buffer ? buffer + from : nullptr,
+                        compute ? compute + from : nullptr);
+        });
+  };
+  if (unit.precision() == Precision::fp64) {
+    with(double{});
+  } else {
+    with(float{});
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+// Going through the flat buffers of a unit where its parameters have settings of their own.
+#pragma once
+
+#include "base/error.hpp"
+#include "optim/groups.hpp"
+#include "tensor/kernels/number.hpp"
+#include "tensor/parallel.hpp"
+#include "tensor/unit.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace lockstep {
+
+/// Calls `work(begin, end, factors_of(settings))` for every stretch of elements with equal settings, on several threads
+/// at once; a stretch may be cut anywhere.
+template <class FactorsOf, class Work>
+void for_each_stretch(const Unit& unit, const SettingsByParameter& settings, const FactorsOf& factors_of,
+                      const Work& work) {
+  using Factors = decltype(factors_of(ParameterSettings{}));
+  struct Stretch {
+    std::int64_t begin, end;
+    Factors factors;
+  };
+  std::vector<Stretch> stretches;
+  for (const auto& parameter : unit.parameters()) {
+    const auto found = settings.find(parameter.get());
+    invariant(found != settings.end(), "the optimizer knows every parameter that it updates");
+    stretches.push_back({parameter->offset(), parameter->offset() + parameter->elements(), factors_of(found->second)});
+  }
+  parallel_for(unit.length(), 8192, [&](std::int64_t begin, std::int64_t end) {
+    for (const Stretch& stretch : stretches) {
+      const std::int64_t from = std::max(begin, stretch.begin), to = std::min(end, stretch.end);
+      if (from < to) work(from, to, stretch.factors);
+    }
+  });
+}
+
+/// The unit's compute copy that an update writes along; null where kernels read the master itself.
+inline Bf16* compute_copy_of(const Unit& unit) {
+  return unit.precision() == Precision::bf16 ? static_cast<Bf16*>(unit.compute().mutable_data_ptr()) : nullptr;
+}
+
+}  // namespace lockstep
