@@ -48,8 +48,11 @@ def processor():
 
 
 def commit():
-    told = subprocess.run(["git", "-C", str(SOURCE), "describe", "--always", "--dirty"], capture_output=True, text=True)
-    return told.stdout.strip() or "unknown"
+    """The commit that is measured, "-dirty" where more than recorded results differ from it."""
+    def git(*words):
+        return subprocess.run(["git", "-C", str(SOURCE), *words], capture_output=True, text=True).stdout.strip()
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ":!tests/bench/results")
+    return (git("describe", "--always") or "unknown") + ("-dirty" if changed else "")
 
 
 def torch_step(config, batch, length, dtype, steps, threads, ranks=1, compiled=False):
