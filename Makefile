@@ -30,7 +30,7 @@ build: $(BUILD)/build.ninja  ## compile everything; the programs are build/tools
 programs: $(BUILD)/build.ninja  ## compile the five programs and nothing else
 	meson compile -C $(BUILD) programs
 
-quickstart:  ## set up and build if need be, then train, stop, resume, inspect, reshard and export a small model (3 min)
+quickstart:  ## set up and build if need be, then train, stop, resume, inspect, reshard and export a small model (7 min from nothing, 1 when built)
 	@[ -e deps ] || $(MAKE) --no-print-directory setup
 	@$(MAKE) --no-print-directory programs
 	TOOLS=$(BUILD)/tools scripts/quickstart
@@ -38,7 +38,7 @@ quickstart:  ## set up and build if need be, then train, stop, resume, inspect, 
 check: $(BUILD)/build.ninja  ## the quick tests: all but whole jobs (5 min)
 	scripts/test --no-suite full --no-suite e2e
 
-test: $(BUILD)/build.ninja  ## all tests but the campaigns (15 min); the last line is "N passed, N failed"
+test: $(BUILD)/build.ninja  ## all tests but the campaigns (10 min); the last line is "N passed, N failed"
 	scripts/test --no-suite full
 
 test-full: $(BUILD)/build.ninja  ## everything, campaigns included

@@ -77,6 +77,10 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
                .unit = "ranks",
                .min = 1,
                .max = most_count});
+  visit.field(
+      "bucket_size", parallel.bucket_size,
+      {.help = "neighbouring blocks whose gradients fit in are reduced and updated together; null: each block by "
+               "itself"});
 }
 
 void describe(Declaration& visit, PrecisionOptions& precision) {

@@ -45,6 +45,7 @@ struct DataOptions {
 
 struct ParallelOptions {
   std::optional<std::int64_t> dp_replicate;  // ranks that hold a whole copy; absent: all ranks
+  std::optional<ByteSize> bucket_size;       // of gradients that are reduced at once; absent: those of a block
 };
 
 struct PrecisionOptions {

@@ -16,7 +16,8 @@ BatchShape inner_shape(const MicroBatchShape& shape, const UnitTypes& types) {
 
 }  // namespace
 
-ModelPlan plan_of(const Architecture& architecture, const UnitTypes& types, const MicroBatchShape& shape) {
+ModelPlan plan_of(const Architecture& architecture, const UnitTypes& types, const MicroBatchShape& shape,
+                  std::int64_t bucket_bytes) {
   ModelPlan plan;
   const std::int64_t boundary_bytes =
       shape.samples * shape.length * architecture.config.channels * size_of(types.master);
@@ -32,7 +33,7 @@ ModelPlan plan_of(const Architecture& architecture, const UnitTypes& types, cons
                            .backward_flops = costs.backward_input_flops + costs.backward_weight_flops,
                            .recomputable = block.kind == BlockDescription::Kind::decoder});
   }
-  plan.units = units_of(architecture, types);
+  plan.units = units_of(architecture, types, bucket_bytes);
   return plan;
 }
 

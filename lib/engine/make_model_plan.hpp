@@ -16,6 +16,7 @@ struct MicroBatchShape {
 
 /// Blocks with their stash, boundary and FLOPs on one micro-batch of `shape`, and the units that units_of
 /// (architecture/units.hpp) gives, as model/model.hpp stores them. Local.
-ModelPlan plan_of(const Architecture& architecture, const UnitTypes& types, const MicroBatchShape& shape);
+ModelPlan plan_of(const Architecture& architecture, const UnitTypes& types, const MicroBatchShape& shape,
+                  std::int64_t bucket_bytes = 0);
 
 }  // namespace lockstep

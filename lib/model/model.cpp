@@ -32,10 +32,11 @@ std::string stored_name(const Architecture& architecture, std::string_view name)
 
 }  // namespace
 
-Model::Model(const Architecture& architecture, Precision precision, const std::vector<StateDescription>& state)
+Model::Model(const Architecture& architecture, Precision precision, const std::vector<StateDescription>& state,
+             std::int64_t bucket_bytes)
     : architecture_(architecture), precision_(precision) {
   const std::vector<LogicalTensor> stored = stored_tensors(architecture_);
-  for (const UnitPlan& plan : units_of(architecture_, unit_types(precision, state))) {
+  for (const UnitPlan& plan : units_of(architecture_, unit_types(precision, state), bucket_bytes)) {
     std::vector<LogicalTensor> own;
     for (const int index : plan.parameters) own.push_back(stored[static_cast<std::size_t>(index)]);
     units_.push_back(std::make_unique<Unit>(plan.name, own, precision, state));

@@ -21,7 +21,8 @@ class Model {
  public:
   /// Zero weights in the units that units_of (architecture/units.hpp) gives, with the optimizer's `state`. A tied
   /// weight lives in the unit of the block that owns its storage and is touched by the head as well. Local.
-  Model(const Architecture& architecture, Precision precision, const std::vector<StateDescription>& state = {});
+  Model(const Architecture& architecture, Precision precision, const std::vector<StateDescription>& state = {},
+        std::int64_t bucket_bytes = 0);
 
   const Architecture& architecture() const { return architecture_; }
   const HfConfig& config() const { return architecture_.config; }

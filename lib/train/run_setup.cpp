@@ -106,7 +106,7 @@ std::unique_ptr<ShardVerifier> make_verifier(VerifyData verify, int rank, const 
 }
 
 RunState::RunState(const TrainConfig& config, const TrainPlan& plan)
-    : model(plan.architecture, config.precision.dtype, plan.types.state),
+    : model(plan.architecture, config.precision.dtype, plan.types.state, plan.bucket_bytes),
       optimizer(make_optimizer(config.optimizer, model.parameters())),
       components(components_of(model, plan.types.state, train_state, plan.mesh, *plan.architecture.config.original)) {}
 

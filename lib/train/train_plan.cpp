@@ -109,7 +109,11 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks) {
   plan.flops_per_token = flops_per_token(plan.architecture, config.data.sequence_length);
   const Precision precision = config.precision.dtype;
   plan.types = unit_types(precision, state_of(config.optimizer, master_dtype(precision)));
-  plan.model = plan_of(plan.architecture, plan.types, {plan.batch.micro_batch, config.data.sequence_length});
+  if (config.parallel.bucket_size)
+    plan.bucket_bytes =
+        checked_cast<std::int64_t>(config.parallel.bucket_size->bytes, "parallel.bucket_size", ExitCode::usage);
+  plan.model =
+      plan_of(plan.architecture, plan.types, {plan.batch.micro_batch, config.data.sequence_length}, plan.bucket_bytes);
   const ProgramOptions options{
       .micro_batches =
           checked_cast<int>(plan.batch.accumulation, "the number of micro-batches of a step", ExitCode::usage),

@@ -30,7 +30,8 @@ struct TrainPlan {
   int ranks = 1;
   BatchPlan batch;  // samples of a step over ranks and micro-batches
   std::int64_t samples_per_epoch = 0;
-  UnitTypes types;  // of weights, gradients and optimizer state
+  UnitTypes types;                // of weights, gradients and optimizer state
+  std::int64_t bucket_bytes = 0;  // as units_of takes it
   ModelPlan model;
   Catalogue programs;                  // verified over all ranks
   std::int64_t evaluation_rounds = 0;  // executions of programs.eval that cover the evaluation

@@ -56,6 +56,7 @@ EFFECTS = {
     "optimizer.lr": lambda tmp: {"optimizer.lr": 1e-3},
     "optimizer.betas": lambda tmp: {"optimizer.betas": "[0.8, 0.95]"},
     "optimizer.eps": lambda tmp: {"optimizer.eps": 1e-3},
+    "parallel.bucket_size": lambda tmp: {"parallel.bucket_size": "1MiB"},
     "optimizer.name": lambda tmp: {"optimizer.name": "sgd"},
     "optimizer.momentum": lambda tmp: {"optimizer.name": "sgd", "optimizer.momentum": 0.9},
     "optimizer.nesterov": lambda tmp: {"optimizer.name": "sgd", "optimizer.momentum": 0.9, "optimizer.nesterov": "true"},

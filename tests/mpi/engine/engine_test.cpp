@@ -24,6 +24,7 @@
 #include <fstream>
 #include <limits>
 #include <memory>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -93,15 +94,15 @@ std::int64_t valid_tokens(std::int64_t step) {
 /// A whole training set-up on the ranks of a communicator.
 struct Job {
   Job(std::unique_ptr<Communicator> ranks, const std::string& family, Precision precision, std::int64_t micro_batch,
-      RecomputePolicy recompute = RecomputePolicy::none)
+      RecomputePolicy recompute = RecomputePolicy::none, std::int64_t bucket_bytes = 0)
       : session(std::move(ranks)),
         architecture(architecture_of(family)),
         batches(plan_batch(global_batch, session.world().size(), micro_batch)),
         types(unit_types(precision, state_of(optimizer_options(), master_dtype(precision)))),
-        model(architecture, precision, types.state),
+        model(architecture, precision, types.state, bucket_bytes),
         optimizer(make_optimizer(optimizer_options(), model.parameters())),
         programs(make_catalogue(make_mesh("world", {{"dp_replicate", session.world().size()}}),
-                                plan_of(architecture, types, {batches.micro_batch, length}),
+                                plan_of(architecture, types, {batches.micro_batch, length}, bucket_bytes),
                                 {.micro_batches = static_cast<int>(batches.accumulation),
                                  .eval_micro_batches = static_cast<int>(batches.accumulation),
                                  .recompute = recompute,
@@ -243,6 +244,25 @@ BOOST_AUTO_TEST_CASE(recomputed_blocks_give_the_same_bits) {
   }
   for (std::size_t i = 0; i < kept.model.units().size(); ++i) {
     BOOST_TEST(at::equal(kept.model.units()[i]->master(), recomputed.model.units()[i]->master()));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(buckets_of_any_size_give_the_same_gradients_bit_for_bit) {
+  for (const auto& [family, precision] : {std::pair("gpt2", Precision::fp32), {"llama", Precision::bf16}}) {
+    Job blocks(all_ranks(), family, precision, 2);
+    blocks.step(0);
+    const auto& units = blocks.model.units();
+    std::set<std::size_t> counts{units.size()};
+    const auto last_two = static_cast<std::int64_t>(bytes_of(units.back()->gradient()).size() +
+                                                    bytes_of(units[units.size() - 2]->gradient()).size());
+    for (const std::int64_t bucket : {std::int64_t{1}, last_two, std::int64_t{1} << 40}) {
+      Job buckets(all_ranks(), family, precision, 2, RecomputePolicy::none, bucket);
+      buckets.step(0);
+      counts.insert(buckets.model.units().size());
+      for (const Parameter* parameter : blocks.model.parameters())
+        BOOST_TEST(at::equal(parameter->gradient(), buckets.model.parameter(parameter->name()).gradient()));
+    }
+    BOOST_TEST(counts.size() == 3u);  // one unit a block, the last two together, one for all
   }
 }
 
