@@ -61,7 +61,7 @@ bench: $(BUILD)/build.ninja  ## every benchmark once, against tuned PyTorch and 
 	meson test -C $(BUILD) --benchmark --verbose
 
 compare: programs  ## whether this build computes the same bits as another: OLD=REVISION or OLD=FOLDER (some minutes)
-	scripts/compare-builds $(OLD) $(BUILD)
+	scripts/compare-builds '$(OLD)' $(BUILD)
 
 docs: $(BUILD)/build.ninja  ## manual pages and completions, from the declarations, into build/man
 	meson compile -C $(BUILD) docs

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "optim/adamw_kernel.hpp"
+#include "optim/unit_stretches.hpp"
 
 #include <cmath>
 
@@ -26,12 +27,9 @@ AdamWFactors<M> factors_of(const OptimizerOptions& options, const ParameterSetti
 
 }  // namespace
 
-AdamW::AdamW(const OptimizerOptions& options, const std::vector<Parameter*>& parameters)
-    : options_(options), settings_(settings_by_parameter(parameters, options)) {}
-
 void AdamW::update(Unit& unit, std::int64_t step, double lr, double gradient_scale) const {
   invariant(unit.state().size() == 2, "AdamW keeps two moments");
-  const auto with = [&]<class M>(M) {
+  with_master_type(unit, [&]<class M>(M) {
     M* const weight = values_of<M>(unit.master()).data();
     const M* const gradient = values_of<M>(unit.gradient()).data();
     M* const first = values_of<M>(unit.state()[0]).data();
@@ -44,12 +42,7 @@ void AdamW::update(Unit& unit, std::int64_t step, double lr, double gradient_sca
           adamw_update<M>(factors, to - from, gradient + from, weight + from, first + from, second + from,
                           compute ? compute + from : nullptr);
         });
-  };
-  if (unit.precision() == Precision::fp64) {
-    with(double{});
-  } else {
-    with(float{});
-  }
+  });
 }
 
 }  // namespace lockstep

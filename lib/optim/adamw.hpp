@@ -3,22 +3,16 @@
 #pragma once
 
 #include "optim/optimizer.hpp"
-#include "optim/unit_stretches.hpp"
 
 #include <cstdint>
-#include <vector>
 
 namespace lockstep {
 
 class AdamW final : public Optimizer {
  public:
-  AdamW(const OptimizerOptions& options, const std::vector<Parameter*>& parameters);
+  using Optimizer::Optimizer;
   /// The bias corrections are 1 − β^(step + 1).
   void update(Unit& unit, std::int64_t step, double lr, double gradient_scale) const override;
-
- private:
-  OptimizerOptions options_;
-  SettingsByParameter settings_;
 };
 
 }  // namespace lockstep

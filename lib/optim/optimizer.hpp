@@ -3,6 +3,7 @@
 #pragma once
 
 #include "config/optimizer_options.hpp"
+#include "optim/groups.hpp"
 #include "program/model_plan.hpp"
 #include "tensor/unit.hpp"
 
@@ -14,10 +15,17 @@ namespace lockstep {
 
 class Optimizer {
  public:
+  /// For the `parameters` of a model. Throws Error(usage) as settings_of.
+  Optimizer(const OptimizerOptions& options, const std::vector<Parameter*>& parameters)
+      : options_(options), settings_(settings_by_parameter(parameters, options)) {}
   virtual ~Optimizer() = default;
   /// Updates weights, state and compute copy of one unit from gradient × gradient_scale (the clip factor). `step` is
   /// the number of updates before this one. The result does not depend on the number of threads. Local.
   virtual void update(Unit& unit, std::int64_t step, double lr, double gradient_scale) const = 0;
+
+ protected:
+  OptimizerOptions options_;
+  SettingsByParameter settings_;
 };
 
 /// What the optimizer that `options` name keeps, for weights of type `master`. Pure.

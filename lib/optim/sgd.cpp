@@ -2,16 +2,14 @@
 
 #include "base/error.hpp"
 #include "optim/sgd_kernel.hpp"
+#include "optim/unit_stretches.hpp"
 
 namespace lockstep {
-
-Sgd::Sgd(const OptimizerOptions& options, const std::vector<Parameter*>& parameters)
-    : options_(options), settings_(settings_by_parameter(parameters, options)) {}
 
 void Sgd::update(Unit& unit, std::int64_t, double lr, double gradient_scale) const {
   const bool keeps = options_.momentum != 0;
   invariant(unit.state().size() == (keeps ? 1 : 0), "SGD keeps a buffer where it has momentum");
-  const auto with = [&]<class M>(M) {
+  with_master_type(unit, [&]<class M>(M) {
     M* const weight = values_of<M>(unit.master()).data();
     const M* const gradient = values_of<M>(unit.gradient()).data();
     M* const buffer = keeps ? values_of<M>(unit.state()[0]).data() : nullptr;
@@ -27,12 +25,7 @@ void Sgd::update(Unit& unit, std::int64_t, double lr, double gradient_scale) con
           sgd_update<M>(factors, to - from, gradient + from, weight + from, buffer ? buffer + from : nullptr,
                         compute ? compute + from : nullptr);
         });
-  };
-  if (unit.precision() == Precision::fp64) {
-    with(double{});
-  } else {
-    with(float{});
-  }
+  });
 }
 
 }  // namespace lockstep

@@ -3,21 +3,15 @@
 #pragma once
 
 #include "optim/optimizer.hpp"
-#include "optim/unit_stretches.hpp"
 
 #include <cstdint>
-#include <vector>
 
 namespace lockstep {
 
 class Sgd final : public Optimizer {
  public:
-  Sgd(const OptimizerOptions& options, const std::vector<Parameter*>& parameters);
+  using Optimizer::Optimizer;
   void update(Unit& unit, std::int64_t step, double lr, double gradient_scale) const override;
-
- private:
-  OptimizerOptions options_;
-  SettingsByParameter settings_;
 };
 
 }  // namespace lockstep

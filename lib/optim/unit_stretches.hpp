@@ -37,6 +37,16 @@ void for_each_stretch(const Unit& unit, const SettingsByParameter& settings, con
   });
 }
 
+/// Calls `work` with a value of the type in which the unit keeps weights, gradients and state.
+template <class Work>
+void with_master_type(const Unit& unit, const Work& work) {
+  if (unit.precision() == Precision::fp64) {
+    work(double{});
+  } else {
+    work(float{});
+  }
+}
+
 /// The unit's compute copy that an update writes along; null where kernels read the master itself.
 inline Bf16* compute_copy_of(const Unit& unit) {
   return unit.precision() == Precision::bf16 ? static_cast<Bf16*>(unit.compute().mutable_data_ptr()) : nullptr;

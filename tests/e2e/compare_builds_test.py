@@ -24,3 +24,9 @@ def test_a_build_whose_weights_start_elsewhere_differs(tmp):
     done = compare(BUILD, tmp)
     assert done.returncode == 1 and "18 runs compared, 18 different" in done.stdout, (done.stdout, done.stderr)
     assert "different: llama on 2 ranks in fp64" in done.stdout, done.stdout
+
+
+def test_what_is_neither_a_build_nor_a_revision_is_refused():
+    for name in ["", "no-such-revision"]:
+        done = compare(name, BUILD)
+        assert done.returncode == 1 and "is neither a build folder nor a revision" in done.stderr and not done.stdout, (name, done)

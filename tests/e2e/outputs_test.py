@@ -168,6 +168,21 @@ def test_a_run_folder_that_is_moved_away_is_noticed_before_anything_is_saved_und
         assert not (folder / "checkpoints").exists()
 
 
+def test_a_run_folder_that_is_moved_amid_a_save_is_the_reason_that_is_told(tmp):
+    prepare(tmp)
+    folder = tmp / "moved"
+    for call, path in [("open", "/part-"), ("fsync", "/part-")]:   # before a part is made, and when it is whole
+        command = [program("train"), *options(tmp, folder, "--checkpoint.every", 2, "--checkpoint.max_failures", 1, steps=6)]
+        process = subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                   env=dict(os.environ, OMP_NUM_THREADS="1", **faults(call, "stop", 1, path=path)))
+        os.waitpid(process.pid, os.WUNTRACED)
+        folder.rename(tmp / f"elsewhere-{call}")
+        os.kill(process.pid, signal.SIGCONT)
+        error = process.communicate(timeout=120)[1]
+        assert process.returncode == 4 and f"the run folder {folder} was moved or removed" in error, (call, process.returncode, error)
+        assert not folder.exists()
+
+
 def test_a_vocabulary_larger_than_the_tokenizers_does_not_end_a_run(tmp):
     prepare(tmp)
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2, vocab_size=600))

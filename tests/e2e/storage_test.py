@@ -28,8 +28,8 @@ def options(tmp, folder, *more, steps=STEPS, keep=99):
 
 
 def faults(call, code, first, period=0, rank=0, path="/checkpoints/"):
-    """The environment in which these calls fail."""
-    words = [call, errno.errorcode and getattr(errno, code) if code else 0, first, period, rank, path]
+    """The environment in which these calls fail. Code "stop": the process stops itself before them."""
+    words = [call, -1 if code == "stop" else getattr(errno, code) if code else 0, first, period, rank, path]
     return {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": " ".join(map(str, words))}
 
 

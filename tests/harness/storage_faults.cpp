@@ -2,7 +2,8 @@
 // files of one folder fail. LOCKSTEP_TEST_FAULTS="CALL ERRNO FIRST PERIOD RANK PATH": CALL is pwrite, fsync, rename,
 // exchange (renameat2), mkdir, flock, open (for writing), look (open for reading), pread, stat or lstat; its calls on
 // paths that contain PATH are counted, and number FIRST, FIRST + PERIOD, FIRST + 2 PERIOD, … fail with ERRNO (PERIOD 0:
-// only FIRST). ERRNO 0 is for pwrite: it takes half of the bytes, as a disk that is about to be full does.
+// only FIRST). ERRNO 0 is for pwrite: it takes half of the bytes, as a disk that is about to be full does. ERRNO -1:
+// the process stops itself (SIGSTOP) before the call, and then does it.
 #undef _FILE_OFFSET_BITS  // with it the names of both widths would be one here
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -13,6 +14,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -46,6 +48,10 @@ bool due(const char* call, const char* path) {
   const long number = ++calls;
   const bool now =
       number == order.first || (order.period > 0 && number > order.first && (number - order.first) % order.period == 0);
+  if (now && order.error < 0) {
+    std::raise(SIGSTOP);
+    return false;
+  }
   if (now) errno = order.error;
   return now;
 }

@@ -7,6 +7,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <ATen/Parallel.h>
+
 #include <cmath>
 
 BOOST_AUTO_TEST_SUITE(sgd)
@@ -72,6 +74,29 @@ BOOST_AUTO_TEST_CASE(six_steps_equal_the_documented_algorithm_in_every_precision
     BOOST_TEST(worst_error<float>(Precision::fp32, momentum, nesterov) < 1e-6);
     BOOST_TEST(worst_error<float>(Precision::bf16, momentum, nesterov) < 1e-6);
   }
+}
+
+BOOST_AUTO_TEST_CASE(updates_have_the_same_bits_for_any_number_of_threads) {
+  const auto run = [](int threads) {
+    const int before = at::get_num_threads();
+    at::set_num_threads(threads);
+    OptimizerOptions options;
+    options.name = OptimizerName::sgd;
+    options.momentum = 0.9;
+    options.nesterov = true;
+    Unit unit("u", {{"w", Role::up, {300, 301}, {}, {}}}, Precision::fp32, state_of(options, DType::f32));
+    const RandomStream stream(2, "threads");
+    std::uint64_t next = 0;
+    for (float& weight : values_of<float>(unit.master())) weight = static_cast<float>(stream.normal(next++));
+    for (float& gradient : values_of<float>(unit.gradient())) gradient = static_cast<float>(stream.normal(next++));
+    const Sgd sgd(options, {unit.parameters()[0].get()});
+    for (int step = 0; step < 2; ++step) sgd.update(unit, step, 0.01, 0.3);
+    const auto values = values_of<float>(unit.master());
+    at::set_num_threads(before);
+    return std::vector<float>(values.begin(), values.end());
+  };
+  const std::vector<float> one = run(1);
+  for (const int threads : {2, 3, 5, 7}) BOOST_TEST((run(threads) == one), threads);
 }
 
 BOOST_AUTO_TEST_CASE(only_momentum_takes_memory) {
