@@ -1,0 +1,195 @@
+#include "program/pipeline_schedule.hpp"
+
+#include "base/error.hpp"
+
+#include <algorithm>
+
+namespace lockstep {
+
+namespace {
+
+using Kind = StagePass::Kind;
+
+/// Micro-batches that go through a chunk before the next chunk has its turn.
+int round_length(const Pipeline& pipeline) {
+  return pipeline.micro_batches / std::max(1, pipeline.micro_batches / pipeline.ranks);
+}
+
+bool rounds_are_whole(int ranks, int micro_batches) { return micro_batches % std::max(1, micro_batches / ranks) == 0; }
+
+std::vector<StagePass> gpipe_passes(const Pipeline& pipeline, int rank) {
+  std::vector<StagePass> passes;
+  for (const Kind kind : {Kind::forward, Kind::backward})
+    for (MicroBatch mb = 0; mb < pipeline.micro_batches; ++mb) passes.push_back({kind, rank, mb});
+  return passes;
+}
+
+std::vector<StagePass> one_f_one_b_passes(const Pipeline& pipeline, int rank) {
+  const int warm_up = std::min(pipeline.micro_batches, pipeline.ranks - 1 - rank);
+  std::vector<StagePass> passes;
+  for (MicroBatch mb = 0; mb < warm_up; ++mb) passes.push_back({Kind::forward, rank, mb});
+  for (MicroBatch mb = 0; mb < pipeline.micro_batches; ++mb) {
+    if (mb + warm_up < pipeline.micro_batches) passes.push_back({Kind::forward, rank, mb + warm_up});
+    passes.push_back({Kind::backward, rank, mb});
+  }
+  return passes;
+}
+
+/// Forward and backward in turn after a warm-up, both in rounds. A split backward needs a warm-up of one forward, not
+/// two, for each rank that comes behind; weight passes follow their input passes `rank` visits later, and fill what
+/// would be idle.
+std::vector<StagePass> interleaved_passes(const Pipeline& pipeline, int rank) {
+  const bool split = splits_backward(pipeline.schedule);
+  const int round = round_length(pipeline);
+  const int visits = pipeline.micro_batches * pipeline.chunks;
+  const int warm_up = std::min(visits, (pipeline.chunks - 1) * round + (split ? 1 : 2) * (pipeline.ranks - 1 - rank));
+  const auto visit = [&](Kind kind, int index) {
+    const int turn = index / round % pipeline.chunks;
+    const int chunk = kind == Kind::forward ? turn : pipeline.chunks - 1 - turn;
+    return StagePass{kind, stage_of(pipeline, rank, chunk), index / (round * pipeline.chunks) * round + index % round};
+  };
+  std::vector<StagePass> passes;
+  for (int i = 0; i < warm_up; ++i) passes.push_back(visit(Kind::forward, i));
+  for (int i = 0; i < visits; ++i) {
+    if (i + warm_up < visits) passes.push_back(visit(Kind::forward, i + warm_up));
+    passes.push_back(visit(split ? Kind::backward_input : Kind::backward, i));
+    if (split && i >= rank) passes.push_back(visit(Kind::backward_weight, i - rank));
+  }
+  for (int i = std::max(0, visits - rank); split && i < visits; ++i) passes.push_back(visit(Kind::backward_weight, i));
+  return passes;
+}
+
+/// The fixed pattern of the paper for at least 2p − 1 micro-batches; of fewer, it is the pattern without the others.
+std::vector<StagePass> zbv_passes(const Pipeline& pipeline, int rank) {
+  const int ranks = pipeline.ranks;
+  const int pattern = std::max(pipeline.micro_batches, 2 * ranks - 1);
+  std::array<std::array<int, 2>, 4> done{};  // by kind and chunk
+  std::vector<StagePass> passes;
+  const auto visit = [&](Kind kind, std::size_t chunk) {
+    const MicroBatch mb = done[static_cast<std::size_t>(kind)][chunk]++;
+    if (mb < pipeline.micro_batches) passes.push_back({kind, stage_of(pipeline, rank, static_cast<int>(chunk)), mb});
+  };
+  const auto backward = [&](std::size_t chunk) {
+    visit(Kind::backward_input, chunk);
+    visit(Kind::backward_weight, chunk);
+  };
+  const auto turn = [&] {  // the second chunk: what comes down the V goes up again at once
+    visit(Kind::forward, 1);
+    backward(1);
+  };
+  for (int i = 0; i < 2 * (ranks - rank) - 1; ++i) visit(Kind::forward, 0);
+  for (int i = 0; i < rank; ++i) {
+    visit(Kind::forward, 1);
+    visit(Kind::forward, 0);
+  }
+  for (int i = 0; i < ranks - rank; ++i) turn();
+  for (int i = ranks; i < pattern; ++i) {
+    if (done[0][0] < pattern) visit(Kind::forward, 0);
+    backward(0);
+    turn();
+  }
+  for (int i = 0; i < rank; ++i) {
+    visit(Kind::backward_input, 0);
+    visit(Kind::backward_input, 1);
+  }
+  for (int i = 0; i < ranks - rank; ++i) backward(0);
+  for (int i = 0; i < rank; ++i) visit(Kind::backward_weight, 1);
+  for (int i = 0; i < rank; ++i) visit(Kind::backward_weight, 0);
+  return passes;
+}
+
+void check_chunks(const Pipeline& pipeline, int chunks) {
+  if (pipeline.chunks != chunks)
+    throw Error(ExitCode::usage,
+                fmt::format("schedule {} has {} {} a rank, not {}", name_of(pipeline.schedule), chunks,
+                            chunks == 1 ? "stage" : "stages", pipeline.chunks),
+                "interleaved_1f1b and interleaved_zero_bubble take any number of stages a rank");
+}
+
+void check_rounds(const Pipeline& pipeline) {
+  const int given = pipeline.micro_batches;
+  if (rounds_are_whole(pipeline.ranks, given)) return;
+  const int rounds = given / pipeline.ranks;
+  int next = given + 1;  // the next multiple of the ranks fits at the latest
+  while (!rounds_are_whole(pipeline.ranks, next)) ++next;
+  throw Error(ExitCode::usage,
+              fmt::format("schedule {} cannot run {} micro-batches on {} pipeline ranks: {} div {} = {} rounds, and {} "
+                          "mod {} = {}, not 0",
+                          name_of(pipeline.schedule), given, pipeline.ranks, given, pipeline.ranks, rounds, given,
+                          rounds, given % rounds),
+              fmt::format("the next number of micro-batches that fits is {}", next));
+}
+
+}  // namespace
+
+std::string_view name_of(PipelineSchedule schedule) {
+  switch (schedule) {
+    case PipelineSchedule::gpipe: return "gpipe";
+    case PipelineSchedule::one_f_one_b: return "1f1b";
+    case PipelineSchedule::interleaved_1f1b: return "interleaved_1f1b";
+    case PipelineSchedule::interleaved_zero_bubble: return "interleaved_zero_bubble";
+    case PipelineSchedule::zbv: return "zbv";
+  }
+  throw Error(ExitCode::bug, "a pipeline schedule without a name");
+}
+
+std::string_view name_of(StagePass::Kind kind) {
+  switch (kind) {
+    case Kind::forward: return "forward";
+    case Kind::backward: return "backward";
+    case Kind::backward_input: return "backward_input";
+    case Kind::backward_weight: return "backward_weight";
+  }
+  throw Error(ExitCode::bug, "a pass of a stage without a name");
+}
+
+bool splits_backward(PipelineSchedule schedule) {
+  switch (schedule) {
+    case PipelineSchedule::gpipe:
+    case PipelineSchedule::one_f_one_b:
+    case PipelineSchedule::interleaved_1f1b: return false;
+    case PipelineSchedule::interleaved_zero_bubble:
+    case PipelineSchedule::zbv: return true;
+  }
+  throw Error(ExitCode::bug, "a pipeline schedule of unknown backward");
+}
+
+void check(const Pipeline& pipeline) {
+  if (pipeline.ranks < 1 || pipeline.chunks < 1 || pipeline.micro_batches < 1)
+    fail(ExitCode::usage, "a pipeline needs at least one rank, one stage a rank and one micro-batch, not {}, {} and {}",
+         pipeline.ranks, pipeline.chunks, pipeline.micro_batches);
+  switch (pipeline.schedule) {
+    case PipelineSchedule::gpipe:
+    case PipelineSchedule::one_f_one_b: return check_chunks(pipeline, 1);
+    case PipelineSchedule::interleaved_1f1b:
+    case PipelineSchedule::interleaved_zero_bubble: return check_rounds(pipeline);
+    case PipelineSchedule::zbv: return check_chunks(pipeline, 2);
+  }
+}
+
+int stage_of(const Pipeline& pipeline, int rank, int chunk) {
+  invariant(rank >= 0 && rank < pipeline.ranks && chunk >= 0 && chunk < pipeline.chunks, "a chunk of the pipeline");
+  if (pipeline.schedule == PipelineSchedule::zbv) return chunk == 0 ? rank : 2 * pipeline.ranks - 1 - rank;
+  return chunk * pipeline.ranks + rank;
+}
+
+int rank_of(const Pipeline& pipeline, int stage) {
+  invariant(stage >= 0 && stage < stage_count(pipeline), "a stage of the pipeline");
+  if (pipeline.schedule == PipelineSchedule::zbv) return std::min(stage, 2 * pipeline.ranks - 1 - stage);
+  return stage % pipeline.ranks;
+}
+
+std::vector<StagePass> passes_of(const Pipeline& pipeline, int rank) {
+  check(pipeline);
+  invariant(rank >= 0 && rank < pipeline.ranks, "a rank of the pipeline");
+  switch (pipeline.schedule) {
+    case PipelineSchedule::gpipe: return gpipe_passes(pipeline, rank);
+    case PipelineSchedule::one_f_one_b: return one_f_one_b_passes(pipeline, rank);
+    case PipelineSchedule::interleaved_1f1b:
+    case PipelineSchedule::interleaved_zero_bubble: return interleaved_passes(pipeline, rank);
+    case PipelineSchedule::zbv: return zbv_passes(pipeline, rank);
+  }
+  throw Error(ExitCode::bug, "a pipeline schedule without an order");
+}
+
+}  // namespace lockstep

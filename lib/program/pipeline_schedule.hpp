@@ -1,0 +1,74 @@
+// Pipeline schedules: which stages a rank of the pipeline holds, and in which order it runs their passes. Pure numbers:
+// what a pass becomes is the matter of program/passes.hpp, which blocks a stage holds that of program/stages.hpp.
+//
+// With p ranks, m micro-batches, v chunks a rank and times F, B (backward, or its input half) and W (its weight half)
+// of a chunk; the bubble is makespan − busy time with free transfers; the memory counts micro-batches of a chunk that
+// wait for their last backward pass:
+//
+//                             bubble                                memory of rank r
+//   gpipe                     (p − 1)(F + B)                        m                        arXiv 1811.06965
+//   1f1b                      (p − 1)(F + B)                        min(m, p − r)            arXiv 2006.09503,
+//   2104.04473 interleaved_1f1b          (p − 1)(F + B), m ≥ p                 (v − 1)g + 2(p − r) − 1  arXiv
+//   2104.04473 interleaved_zero_bubble   p − 1 at F = B = W, m ≥ p             (v − 1)g + p             arXiv
+//   2401.10241 zbv                       p − 1 at F = B = W, m ≥ 2p − 1;       2p                       arXiv
+//   2401.10241
+//                             none between a rank's first and last pass
+//
+// The interleaved ones go through the micro-batches in max(1, m div p) rounds of g, one chunk after the other, so that
+// m is a multiple of the rounds; their memory is at most m·v. No schedule deadlocks if sends do not wait in front of
+// each other that differ in direction (activations or gradients) or in receiver, and receives are posted as passes need
+// them.
+#pragma once
+
+#include "program/action.hpp"
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+enum class PipelineSchedule : std::uint8_t { gpipe, one_f_one_b, interleaved_1f1b, interleaved_zero_bubble, zbv };
+constexpr std::array<PipelineSchedule, 5> pipeline_schedules{
+    PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b, PipelineSchedule::interleaved_1f1b,
+    PipelineSchedule::interleaved_zero_bubble, PipelineSchedule::zbv};
+/// As options call it: "1f1b".
+std::string_view name_of(PipelineSchedule schedule);
+/// Whether backward runs as two passes, backward_input and later backward_weight.
+bool splits_backward(PipelineSchedule schedule);
+
+/// A schedule with its numbers.
+struct Pipeline {
+  PipelineSchedule schedule = PipelineSchedule::gpipe;
+  int ranks = 1;
+  int chunks = 1;  // stages a rank
+  int micro_batches = 1;
+  bool operator==(const Pipeline&) const = default;
+};
+
+/// Throws Error(usage), with the arithmetic and the nearest numbers that fit, if the schedule does not exist with
+/// these: gpipe and 1f1b have one chunk, zbv two, and the interleaved ones need m mod max(1, m div p) = 0.
+void check(const Pipeline& pipeline);
+
+constexpr int stage_count(const Pipeline& pipeline) { return pipeline.ranks * pipeline.chunks; }
+/// The stage that is the rank's chunk: looped (chunk · p + rank), for zbv in the shape of a V (rank, 2p − 1 − rank), so
+/// that the first and the last stage lie on rank 0.
+int stage_of(const Pipeline& pipeline, int rank, int chunk);
+/// The rank that holds a stage.
+int rank_of(const Pipeline& pipeline, int stage);
+
+/// One visit of a stage by a micro-batch.
+struct StagePass {
+  enum class Kind : std::uint8_t { forward, backward, backward_input, backward_weight } kind = Kind::forward;
+  int stage = 0;
+  MicroBatch micro_batch = 0;
+  bool operator==(const StagePass&) const = default;
+};
+std::string_view name_of(StagePass::Kind kind);
+
+/// The passes of a rank in order: of each of its stages, each micro-batch once forward and once backward (or once by
+/// each half, the input first), micro-batches ascending. Throws as `check` does.
+std::vector<StagePass> passes_of(const Pipeline& pipeline, int rank);
+
+}  // namespace lockstep
