@@ -1,6 +1,7 @@
 #include "program/pipeline_schedule.hpp"
 
 #include "base/error.hpp"
+#include "base/words.hpp"
 
 #include <algorithm>
 
@@ -101,8 +102,8 @@ std::vector<StagePass> zbv_passes(const Pipeline& pipeline, int rank) {
 void check_chunks(const Pipeline& pipeline, int chunks) {
   if (pipeline.chunks != chunks)
     throw Error(ExitCode::usage,
-                fmt::format("schedule {} has {} {} a rank, not {}", name_of(pipeline.schedule), chunks,
-                            chunks == 1 ? "stage" : "stages", pipeline.chunks),
+                fmt::format("schedule {} has {} a rank, not {}", name_of(pipeline.schedule), counted(chunks, "stage"),
+                            pipeline.chunks),
                 "interleaved_1f1b and interleaved_zero_bubble take any number of stages a rank");
 }
 
