@@ -28,6 +28,10 @@ void add_decoder(BlockProfile& result, const HfConfig& config, const BatchShape&
   const std::int64_t norms = 3 * config.channels;  // norm out, second norm in and out; the first's input is x
   result.saved_bytes += rows * (norms + attention + mlp) * size_of(batch.stream) + 2 * norm_statistics(config, rows) +
                         batch.samples * config.heads * batch.length * fp32_bytes;
+  const std::int64_t inputs = 2 * config.channels + query + config.feed_forward;
+  const std::int64_t outputs =
+      query + 2 * key_value + (config.gated_mlp ? 2 : 1) * config.feed_forward + 2 * config.channels;
+  result.deferred_bytes = rows * (inputs + outputs) * size_of(batch.stream);
   result.workspace_bytes = rows * (std::max(attention, mlp) + 2 * config.channels) * size_of(batch.stream);
 }
 
@@ -56,6 +60,7 @@ BlockProfile profile(const Architecture& architecture, std::size_t block, const 
   if (description.kind == Kind::decoder) add_decoder(result, config, batch);
   if (description.kind == Kind::head) {
     result.workspace_bytes = 2 * stream_bytes;
+    result.deferred_bytes = stream_bytes + rows * config.vocabulary * size_of(batch.stream);
     result.saved_bytes +=
         stream_bytes + norm_statistics(config, rows) + rows * config.vocabulary * size_of(batch.stream);
   }

@@ -27,9 +27,11 @@ struct BlockProfile {
   double forward_flops = 0;
   double backward_input_flops = 0;
   double backward_weight_flops = 0;
-  double recompute_flops = 0;    // added to backward when the block is recomputed: its forward again
-  std::int64_t input_bytes = 0;  // what arrives from the block before; all that is kept with recompute
-  std::int64_t saved_bytes = 0;  // kept from forward to backward without recompute, the input included
+  double recompute_flops = 0;       // added to backward when the block is recomputed: its forward again
+  std::int64_t input_bytes = 0;     // what arrives from the block before; all that is kept with recompute
+  std::int64_t saved_bytes = 0;     // kept from forward to backward without recompute, the input included
+  std::int64_t deferred_bytes = 0;  // kept from backward-input to backward-weight where these are parted: input and
+                                    // output gradient of each matrix product with a weight
   std::int64_t workspace_bytes =
       0;  // gradients inside the block while its backward runs: the wider of attention and MLP, twice C
   std::int64_t output_bytes = 0;        // what the next block receives; 8 for the head's loss

@@ -7,6 +7,7 @@
 #include "data/batch.hpp"
 #include "tensor/number_types.hpp"
 #include "tensor/parameter.hpp"
+#include "tensor/weight_gradients.hpp"
 
 #include <ATen/core/Tensor.h>
 
@@ -42,6 +43,12 @@ class Block {
   ///   decoder:   x (B·T, C) stream type             → (B·T, C) stream type
   ///   head:      x (B·T, C) stream type             → () fp64: Σ of −log p(label) over the labels that count
   /// Seed the head with 1 / (valid tokens of the whole step). Weight gradients land in the parameters' units. Local.
+  ///
+  /// In two halves: backward_input(output, gradient) of tensor/weight_gradients.hpp gives x its gradient and finishes
+  /// norms, biases and embeddings; compute() of what it returns, at any later time of the step, adds the gradients of
+  /// matrices. It holds BlockProfile::deferred_bytes and reads no weight, so that weights may be resharded after the
+  /// first half; gradients are complete, and may be reduced, after the second. An embedding leaves nothing. The bits
+  /// are those of backward, except for a tied weight to which the embedding adds between the two halves of the head.
   virtual at::Tensor forward(const at::Tensor& x, const BatchTensors& batch) = 0;
 
   const BlockDescription& description() const { return description_; }

@@ -5,6 +5,7 @@
 #include "tensor/kernels/bias.hpp"
 #include "tensor/kernels/column_sums.hpp"
 #include "tensor/unit.hpp"
+#include "tensor/weight_gradients.hpp"
 
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -35,6 +36,12 @@ void keep(AutogradContext* context, const Linear* linear) {
   context->saved_data["linear"] = reinterpret_cast<std::int64_t>(linear);
 }
 
+void add_gradients(const Linear& linear, const at::Tensor& x, const at::Tensor& dy) {
+  add_weight_gradient(x, dy, [&linear](const at::Tensor& input, const at::Tensor& gradient) {
+    linear.backward_weight(input, gradient);
+  });
+}
+
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Linear* linear) {
     keep(context, linear);
@@ -46,7 +53,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const at::Tensor x = context->get_saved_variables()[0];
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor dx = linear.backward_input(dy);
-    linear.backward_weight(x, dy);
+    add_gradients(linear, x, dy);
     linear.backward_bias(dy);
     return {dx, at::Tensor()};
   }
@@ -65,7 +72,7 @@ struct LinearOntoFunction : torch::autograd::Function<LinearOntoFunction> {
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor narrow = rounded(dy, x.scalar_type());
     const at::Tensor dx = linear.backward_input(narrow);
-    linear.backward_weight(x, narrow);
+    add_gradients(linear, x, narrow);
     linear.backward_bias(dy);
     return {dy, dx, at::Tensor()};
   }

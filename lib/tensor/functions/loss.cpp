@@ -5,6 +5,7 @@
 #include "tensor/kernels/bias.hpp"
 #include "tensor/kernels/cross_entropy.hpp"
 #include "tensor/unit.hpp"
+#include "tensor/weight_gradients.hpp"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/scalar_tensor.h>
@@ -20,7 +21,6 @@ using torch::autograd::variable_list;
 
 namespace {
 
-constexpr std::int64_t kept_bytes = std::int64_t{1} << 30;
 constexpr std::int64_t slice_values = std::int64_t{1} << 24;  // logits that exist at once where they are not kept
 
 struct Shape3 {
@@ -39,35 +39,24 @@ void slice_logits(const Shape3& shape, const T* x, const T* weight, std::int64_t
        MatrixView<T>{weight, shape.channels, Trans::yes}, 0, logits, shape.vocabulary);
 }
 
-/// Calls body(first row, rows, logits' derivative) for every slice; `kept` (N, V) holds all of them afterwards if it is
-/// defined.
-template <class T, class Body>
-void slices_backward(const Shape3& shape, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels,
-                     const at::Tensor& kept, double* losses, const Body& body) {
-  constexpr bool same = std::is_same_v<T, Math<T>>;
-  const std::int64_t slice = shape.slice();
-  const bool scratch_logits = !same || !kept.defined();
-  const at::Tensor wide = scratch_logits ? fresh({slice, shape.vocabulary}, math_type(x.scalar_type())) : at::Tensor();
-  const at::Tensor narrow = !same && !kept.defined() ? fresh({slice, shape.vocabulary}, x.scalar_type()) : at::Tensor();
-  for (std::int64_t first = 0; first < shape.rows; first += slice) {
-    const std::int64_t rows = std::min(slice, shape.rows - first);
-    T* derivative = nullptr;
-    Math<T>* logits = pointer<Math<T>>(wide);
-    if (kept.defined()) {
-      derivative = pointer<T>(kept) + first * shape.vocabulary;
-    } else if (narrow.defined()) {
-      derivative = pointer<T>(narrow);
-    }
-    if constexpr (same) {
-      if (kept.defined())
-        logits = derivative;
-      else
-        derivative = logits;
-    }
-    slice_logits<T>(shape, pointer<T>(x) + first * shape.channels, pointer<T>(weight), rows, logits);
-    cross_entropy<T>(logits, pointer<std::int32_t>(labels) + first, rows, shape.vocabulary, losses + first, derivative);
-    body(first, rows, derivative);
-  }
+/// A slice of logits in the type of sums; undefined where their derivative has that type and takes their place.
+template <class T>
+at::Tensor wide_logits(const Shape3& shape, at::ScalarType type) {
+  return std::is_same_v<T, Math<T>> ? at::Tensor() : fresh({shape.slice(), shape.vocabulary}, math_type(type));
+}
+
+/// The losses of rows [first, first + rows) and the derivative of their logits, unscaled.
+template <class T>
+void differentiate_logits(const Shape3& shape, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& labels,
+                          std::int64_t first, std::int64_t rows, const at::Tensor& wide, double* losses,
+                          T* derivative) {
+  Math<T>* logits = nullptr;
+  if constexpr (std::is_same_v<T, Math<T>>)
+    logits = derivative;
+  else
+    logits = pointer<Math<T>>(wide);
+  slice_logits<T>(shape, pointer<T>(x) + first * shape.channels, pointer<T>(weight), rows, logits);
+  cross_entropy<T>(logits, pointer<std::int32_t>(labels) + first, rows, shape.vocabulary, losses + first, derivative);
 }
 
 template <class T>
@@ -83,21 +72,32 @@ void loss_slices(const Shape3& shape, const at::Tensor& x, const at::Tensor& wei
   }
 }
 
+/// Adds seed · derivativeᵀ · x to the gradient of `head`.
+void add_head_gradient(Parameter& head, double seed, const at::Tensor& x, const at::Tensor& derivative) {
+  const Parameter::Accumulation target = head.touch();
+  with_type(x.scalar_type(), [&](auto t) {
+    using T = decltype(t);
+    gemm(derivative.size(1), x.size(1), x.size(0), seed,
+         MatrixView<T>{pointer<T>(derivative), derivative.size(1), Trans::yes}, MatrixView<T>{pointer<T>(x), x.size(1)},
+         target.beta, pointer<Math<T>>(target.gradient), x.size(1));
+  });
+}
+
 struct LossFunction : torch::autograd::Function<LossFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, Parameter* head, const at::Tensor& labels,
-                            bool differentiable) {
+                            bool differentiable, std::int64_t most_kept_bytes) {
     const at::Tensor weight = head->compute();
     const Shape3 shape = shape_of(x, weight);
     std::vector<double> losses(static_cast<std::size_t>(shape.rows));
-    const bool keeps = differentiable && shape.rows * shape.vocabulary * x.element_size() <= kept_bytes;
+    const bool keeps = differentiable && shape.rows * shape.vocabulary * x.element_size() <= most_kept_bytes;
     const at::Tensor kept = keeps ? fresh({shape.rows, shape.vocabulary}, x.scalar_type()) : at::Tensor();
     with_type(x.scalar_type(), [&](auto t) {
       using T = decltype(t);
-      if (keeps) {
-        slices_backward<T>(shape, x, weight, labels, kept, losses.data(), [](std::int64_t, std::int64_t, const T*) {});
-      } else {
-        loss_slices<T>(shape, x, weight, labels, losses.data());
-      }
+      if (!keeps) return loss_slices<T>(shape, x, weight, labels, losses.data());
+      const at::Tensor wide = wide_logits<T>(shape, x.scalar_type());
+      for (std::int64_t first = 0; first < shape.rows; first += shape.slice())
+        differentiate_logits<T>(shape, x, weight, labels, first, std::min(shape.slice(), shape.rows - first), wide,
+                                losses.data(), pointer<T>(kept) + first * shape.vocabulary);
     });
     double sum = 0;
     for (const double loss : losses) sum += loss;
@@ -116,38 +116,43 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
     const Shape3 shape = shape_of(x, weight);
     const double seed = gradients[0].to(at::kDouble).item<double>();
     const at::Tensor wide = fresh({shape.rows, shape.channels}, math_type(x.scalar_type()));
-    Parameter::Accumulation target = head.touch();
     const at::Tensor dx = with_type(x.scalar_type(), [&](auto t) {
       using T = decltype(t);
       using M = Math<T>;
-      const auto propagate = [&](std::int64_t first, std::int64_t rows, const T* derivative) {
-        const MatrixView<T> input{pointer<T>(x) + first * shape.channels, shape.channels};
-        gemm(rows, shape.channels, shape.vocabulary, seed, MatrixView<T>{derivative, shape.vocabulary},
+      const auto propagate = [&](std::int64_t first, std::int64_t rows, const at::Tensor& derivative) {
+        gemm(rows, shape.channels, shape.vocabulary, seed, MatrixView<T>{pointer<T>(derivative), shape.vocabulary},
              MatrixView<T>{pointer<T>(weight), shape.channels}, 0, pointer<M>(wide) + first * shape.channels,
              shape.channels);
-        gemm(shape.vocabulary, shape.channels, rows, seed, MatrixView<T>{derivative, shape.vocabulary, Trans::yes},
-             input, target.beta, pointer<M>(target.gradient), shape.channels);
-        target.beta = 1;
+        add_weight_gradient(
+            x.narrow(0, first, rows), derivative,
+            [&head, seed](const at::Tensor& in, const at::Tensor& out) { add_head_gradient(head, seed, in, out); });
       };
       if (kept.defined()) {
-        propagate(0, shape.rows, pointer<T>(kept));
+        propagate(0, shape.rows, kept);
       } else {
         std::vector<double> losses(static_cast<std::size_t>(shape.rows));
-        slices_backward<T>(shape, x, weight, labels, at::Tensor(), losses.data(), propagate);
+        const at::Tensor logits = wide_logits<T>(shape, x.scalar_type());
+        for (std::int64_t first = 0; first < shape.rows; first += shape.slice()) {
+          const std::int64_t rows = std::min(shape.slice(), shape.rows - first);
+          const at::Tensor derivative = fresh({rows, shape.vocabulary}, x.scalar_type());
+          differentiate_logits<T>(shape, x, weight, labels, first, rows, logits, losses.data(), pointer<T>(derivative));
+          propagate(first, rows, derivative);
+        }
       }
       if (std::is_same_v<T, M>) return wide;
       const at::Tensor narrow = at::empty(x.sizes(), x.options());
       round_to<T>(pointer<M>(wide), wide.numel(), pointer<T>(narrow));
       return narrow;
     });
-    return {dx, at::Tensor(), at::Tensor(), at::Tensor()};
+    return {dx, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
 }  // namespace
 
-at::Tensor cross_entropy_sum(const at::Tensor& x, Parameter& head, const at::Tensor& labels) {
-  return LossFunction::apply(x, &head, labels, at::GradMode::is_enabled() && x.requires_grad());
+at::Tensor cross_entropy_sum(const at::Tensor& x, Parameter& head, const at::Tensor& labels,
+                             std::int64_t most_kept_bytes) {
+  return LossFunction::apply(x, &head, labels, at::GradMode::is_enabled() && x.requires_grad(), most_kept_bytes);
 }
 
 at::Tensor head_logits(const at::Tensor& x, const Parameter& head) {

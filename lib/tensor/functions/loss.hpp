@@ -9,8 +9,10 @@ namespace lockstep {
 
 /// Σ over rows whose label is in [0, V) of −log soft-max(x·Wᵀ)[label]: () fp64. x (N, C) compute type, head (V, C),
 /// labels int32 (N). With autograd the unscaled derivative of the logits (N, V) is kept in the compute type, or, where
-/// that is more than 1 GiB, computed again in backward; without, only a slice of rows exists at a time.
-at::Tensor cross_entropy_sum(const at::Tensor& x, Parameter& head, const at::Tensor& labels);
+/// that is more than `most_kept_bytes`, computed again in backward, which keeps it then if its products are parted
+/// (tensor/weight_gradients.hpp); without, only a slice of rows exists at a time.
+at::Tensor cross_entropy_sum(const at::Tensor& x, Parameter& head, const at::Tensor& labels,
+                             std::int64_t most_kept_bytes = std::int64_t{1} << 30);
 
 /// x·Wᵀ (N, V) in fp32 or fp64; not recorded by autograd.
 at::Tensor head_logits(const at::Tensor& x, const Parameter& head);

@@ -49,4 +49,17 @@ BOOST_AUTO_TEST_CASE(the_head_keeps_one_gradient_of_the_logits_and_gives_one_num
   BOOST_TEST(profile(describe(tiny_llama()), 0, {1, 4, DType::f32}).saved_bytes == 0);
 }
 
+BOOST_AUTO_TEST_CASE(between_the_halves_of_a_backward_each_product_keeps_its_input_and_its_output_gradient) {
+  const auto deferred = [](const HfConfig& config, std::size_t block, const BatchShape& batch) {
+    return profile(describe(config), block, batch).deferred_bytes;
+  };
+  // rows 6, C 8, F 32: qkv, attention output, up, down
+  BOOST_TEST(deferred(tiny_gpt2(), 1, {2, 3, DType::bf16}) == 6 * 2 * ((8 + 24) + (8 + 8) + (8 + 32) + (32 + 8)));
+  // rows 4, C 12, Q 24, KV 12, F 20: q with k and v, attention output, gate with up, down
+  BOOST_TEST(deferred(tiny_llama(), 1, {1, 4, DType::f32}) ==
+             4 * 4 * ((12 + 24 + 12 + 12) + (24 + 12) + (12 + 20 + 20) + (20 + 12)));
+  BOOST_TEST(deferred(tiny_llama(), 4, {1, 4, DType::f32}) == 4 * 4 * (12 + 13));  // V 13
+  BOOST_TEST(deferred(tiny_llama(), 0, {1, 4, DType::f32}) == 0);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -6,6 +6,7 @@
 #include "tensor/functions/loss.hpp"
 #include "tensor/functions/norm.hpp"
 #include "tensor/unit.hpp"
+#include "tensor/weight_gradients.hpp"
 
 #include "random_values.hpp"
 
@@ -273,6 +274,38 @@ BOOST_AUTO_TEST_CASE(the_loss_is_the_sum_over_labels_that_count) {
                  random_tensor({5, 4}, "x"), [&](const at::Tensor& x) { return cross_entropy_sum(x, head[0], labels); },
                  oracle) < 1e-13);
   BOOST_TEST(head.worst_gradient() < 1e-13);
+}
+
+BOOST_AUTO_TEST_CASE(logits_that_are_not_kept_are_computed_again_slice_by_slice) {
+  constexpr std::int64_t vocabulary = 1 << 22;  // a slice has 4 of the 6 rows
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    Weights head({{vocabulary, 2}}, precision);
+    const at::Tensor labels = at::tensor({3, -100, 12, 0, 5, 1 << 21}, at::kInt);
+    const auto gradients = [&](std::int64_t most_kept_bytes, bool parts) {
+      const at::Tensor x = leaf(random_tensor({6, 2}, "x").to(compute_type(precision)));
+      head.unit.zero_grad();
+      const at::Tensor loss = cross_entropy_sum(x, head[0], labels, most_kept_bytes);
+      if (parts) {
+        DeferredWeightGradients left = backward_input(loss, at::full({}, 0.3, at::kDouble));
+        BOOST_TEST(head[0].touches() == 0);
+        head[0].compute().fill_(std::numeric_limits<double>::quiet_NaN());
+        left.compute();
+        head.unit.update_compute_copy();
+        if (precision == Precision::fp32) head[0].master().copy_(head.leaves[0].detach());
+      } else {
+        torch::autograd::backward({loss}, {at::full({}, 0.3, at::kDouble)});
+      }
+      return std::vector{loss, x.grad(), head[0].gradient().clone()};
+    };
+    const auto kept = gradients(std::int64_t{1} << 40, false), sliced = gradients(0, false);
+    BOOST_TEST(at::equal(kept[0], sliced[0]));
+    BOOST_TEST(at::allclose(kept[1].to(at::kDouble), sliced[1].to(at::kDouble), 1e-5, 1e-9));
+    BOOST_TEST(at::allclose(kept[2], sliced[2], 1e-5, 1e-9));
+    for (const std::int64_t most : {std::int64_t{0}, std::int64_t{1} << 40}) {
+      const auto whole = most == 0 ? sliced : kept, parted = gradients(most, true);
+      for (std::size_t i = 0; i < whole.size(); ++i) BOOST_TEST(at::equal(whole[i], parted[i]));
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(without_autograd_the_loss_is_the_same) {
