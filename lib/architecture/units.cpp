@@ -16,7 +16,7 @@ std::vector<ParameterPlan> parameters_of(const Architecture& architecture) {
     for (const LogicalTensor& tensor : architecture.blocks[block].tensors) {
       if (tensor.alias_of.empty()) {
         by_name[tensor.name] = parameters.size();
-        parameters.push_back({tensor.name, elements(tensor.shape), {static_cast<int>(block)}});
+        parameters.push_back({tensor.name, tensor.shape, {static_cast<int>(block)}});
       } else {
         parameters[by_name.at(tensor.alias_of)].blocks.push_back(static_cast<int>(block));
       }
@@ -36,10 +36,11 @@ std::string block_name(const BlockDescription& block) {
   return fmt::format("layer.{}", block.layer);
 }
 
-std::vector<UnitPlan> units_of(const Architecture& architecture, const UnitTypes& types, std::int64_t bucket_bytes) {
+std::vector<UnitPlan> units_of(const Architecture& architecture, const UnitTypes& types, std::int64_t bucket_bytes,
+                               const Sharding& sharding) {
   std::vector<std::string> names;
   for (const BlockDescription& block : architecture.blocks) names.push_back(block_name(block));
-  return make_units(names, parameters_of(architecture), types, bucket_bytes);
+  return make_units(names, parameters_of(architecture), types, bucket_bytes, sharding);
 }
 
 }  // namespace lockstep

@@ -16,6 +16,7 @@ std::string block_name(const BlockDescription& block);
 
 /// The units of `architecture`, as make_units makes them. Their parameters are indices into
 /// stored_tensors(architecture).
-std::vector<UnitPlan> units_of(const Architecture& architecture, const UnitTypes& types, std::int64_t bucket_bytes = 0);
+std::vector<UnitPlan> units_of(const Architecture& architecture, const UnitTypes& types, std::int64_t bucket_bytes = 0,
+                               const Sharding& sharding = {});
 
 }  // namespace lockstep

@@ -6,9 +6,10 @@
 namespace lockstep {
 
 namespace {
-constexpr std::array<std::pair<Phase, std::string_view>, 19> names = {{
+constexpr std::array<std::pair<Phase, std::string_view>, 20> names = {{
     {Phase::start_up, "start-up"},
     {Phase::data, "data"},
+    {Phase::gather, "gather"},
     {Phase::forward, "forward"},
     {Phase::backward, "backward"},
     {Phase::reduction, "reduction"},

@@ -10,6 +10,7 @@ namespace lockstep {
 enum class Phase {
   start_up,
   data,
+  gather,
   forward,
   backward,
   reduction,

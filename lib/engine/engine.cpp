@@ -85,14 +85,17 @@ bool acquires_stash(const RankClass& ranks, const Action& action) {
 }
 
 /// Reductions of gradients are issued to the lane's thread; all else, the heartbeat included, runs on the calling one.
-bool runs_here(const Action& action) { return action.op != Op::all_reduce; }
+bool runs_here(const Action& action) { return !behind_computation(action.op); }
 
 Phase phase_of(const Action& action, bool training) {
   switch (action.op) {
     case Op::forward: return training ? Phase::forward : Phase::evaluation;
     case Op::recompute:
     case Op::backward: return Phase::backward;
+    case Op::unshard:
+    case Op::reshard: return Phase::gather;
     case Op::finish_gradient:
+    case Op::reduce_scatter:
     case Op::all_reduce: return Phase::reduction;
     case Op::gradient_norm: return Phase::norm;
     case Op::clip:

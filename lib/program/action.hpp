@@ -15,8 +15,11 @@ enum class Op : std::uint8_t {
   forward,          // of a block (or, before `expand`, of a stage) on one micro-batch
   recompute,        // of a block: forward once more, to have what backward reads
   backward,         // of a block: gradients of its input and, added to their units, of its parameters
+  unshard,          // of a unit: its weights are gathered from the shards of the ranks along `group`
+  reshard,          // of a unit: gathered weights are let go, the shards stay
   finish_gradient,  // of a unit: its local gradient is complete; what nothing touched becomes zero
-  all_reduce,       // of a unit's gradient over `group`, summed
+  reduce_scatter,   // of a unit's gradient over `group`: each rank gets the sum of its shard, added to what was there
+  all_reduce,       // of a unit's gradient, or of its shard, over `group`, summed
   gradient_norm,    // of a unit: adds to the squared norm; of a gradient that the ranks along `group` hold alike, each
                     // adds its share
   heartbeat,  // one small reduction over all ranks: loss, norm, tokens, stop, failure; every decision is taken from it
@@ -24,7 +27,6 @@ enum class Op : std::uint8_t {
   optimizer,  // of a unit: one update of weights, moments and the compute copy
   reduce_loss,  // sums of an evaluation over all ranks: loss and tokens
 };
-std::string_view name_of(Op op);
 
 struct Subject {
   enum class Kind : std::uint8_t {
@@ -47,8 +49,8 @@ using MicroBatch = int;
 constexpr MicroBatch no_micro_batch = -1;
 
 /// Actions on one lane run one after the other in the order of the list; lanes run beside each other.
-enum class Lane : std::uint8_t { compute, reduction };
-constexpr int lane_count = 2;
+enum class Lane : std::uint8_t { compute, gather, reduction, replica };
+constexpr int lane_count = 4;
 std::string_view name_of(Lane lane);
 
 /// Positions, in the same list, of earlier actions on other lanes that must have ended before this one starts. The
@@ -78,6 +80,19 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 
+/// What holds for every action with an operation.
+struct OpFacts {
+  std::string_view name;
+  Subject::Kind subject{};
+  enum class Of { step, micro_batch, either } of{};
+  enum class Group { none, collective, shared } group{};  // shared: no rank waits for another, each does its part
+  Lane lane{};                                            // of several: the usual one
+};
+/// The table of operations.
+const OpFacts& facts_of(Op op);
+std::string_view name_of(Op op);
 bool is_collective(Op op);
+/// Whether it runs beside what follows on the compute lane, until something waits for it.
+bool behind_computation(Op op);
 
 }  // namespace lockstep

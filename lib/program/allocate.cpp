@@ -21,6 +21,8 @@ class Allocation {
     for (const Action& action : ranks.actions) {
       if (action.op == Op::recompute) recomputed_.insert({action.subject.index, action.micro_batch});
       if (action.op == Op::backward) trains_ = true;
+      if (action.op == Op::reduce_scatter && action.micro_batch != no_micro_batch)
+        scatters_each_.insert(action.subject.index);
     }
     for (std::size_t i = 0; i < plan.units.size(); ++i) hold_unit(static_cast<int>(i), plan.units[i]);
   }
@@ -30,7 +32,15 @@ class Allocation {
       case Op::forward: forward(action); return;
       case Op::recompute: recompute(action); return;
       case Op::backward: backward(action); return;
+      case Op::unshard: unshard(action); return;
+      case Op::reshard: action.slots.releases = {find(SlotKind::gathered, action.subject, no_micro_batch)}; return;
       case Op::finish_gradient:
+        action.slots.writes = {plan_of(action).is_cut() ? local_gradient(action.subject.index, action.micro_batch)
+                                                        : held(SlotKind::gradient, action)};
+        return;
+      case Op::reduce_scatter:
+        action.slots.releases = {local_gradient(action.subject.index, action.micro_batch)};
+        [[fallthrough]];
       case Op::all_reduce: action.slots.writes = {held(SlotKind::gradient, action)}; return;
       case Op::gradient_norm: action.slots.reads = {held(SlotKind::gradient, action)}; return;
       case Op::optimizer: optimizer(action); return;
@@ -68,6 +78,21 @@ class Allocation {
     return find(kind, boundary_subject(index), action.micro_batch);
   }
 
+  const UnitPlan& plan_of(const Action& action) const {
+    return plan_.units[static_cast<std::size_t>(action.subject.index)];
+  }
+  /// Whole weights: those of the latest gathering of a unit are found by its name.
+  void unshard(Action& action) {
+    action.slots.reads = {held(plan_of(action).compute_bytes > 0 ? SlotKind::compute_copy : SlotKind::master, action)};
+    acquire(action, SlotKind::gathered, action.subject, plan_of(action).gathered_bytes);
+    ranks_.slots.back().turn = turns_[action.subject.index]++;
+  }
+  MicroBatch gradient_of(int unit, MicroBatch micro_batch) const {
+    return scatters_each_.contains(unit) ? micro_batch : no_micro_batch;
+  }
+  int local_gradient(int unit, MicroBatch micro_batch) const {
+    return find(SlotKind::local_gradient, unit_subject(unit), gradient_of(unit, micro_batch));
+  }
   const BlockPlan& block_of(const Action& action) const {
     return plan_.blocks[static_cast<std::size_t>(action.subject.index)];
   }
@@ -96,7 +121,9 @@ class Allocation {
 
   void read_weights(Action& action) const {
     each_unit(action, [&](int index, const UnitPlan& unit) {
-      const SlotKind kind = unit.compute_bytes > 0 ? SlotKind::compute_copy : SlotKind::master;
+      const SlotKind kind = unit.is_cut()            ? SlotKind::gathered
+                            : unit.compute_bytes > 0 ? SlotKind::compute_copy
+                                                     : SlotKind::master;
       action.slots.reads.push_back(find(kind, unit_subject(index), no_micro_batch));
     });
   }
@@ -139,8 +166,16 @@ class Allocation {
       action.slots.releases.push_back(boundary(SlotKind::boundary_gradient, block + 1, action));
     }
     action.slots.releases.push_back(find(SlotKind::stash, action.subject, mb));
-    each_unit(action, [&](int index, const UnitPlan&) {
-      action.slots.writes.push_back(find(SlotKind::gradient, unit_subject(index), no_micro_batch));
+    each_unit(action, [&](int index, const UnitPlan& unit) {
+      if (!unit.is_cut()) {
+        action.slots.writes.push_back(find(SlotKind::gradient, unit_subject(index), no_micro_batch));
+      } else if (const Key key{SlotKind::local_gradient, unit_subject(index), gradient_of(index, mb)};
+                 index_.contains(key)) {
+        action.slots.writes.push_back(index_.at(key));
+      } else {
+        action.slots.acquires.push_back(
+            add({SlotKind::local_gradient, unit_subject(index), gradient_of(index, mb), unit.local_gradient_bytes}));
+      }
     });
     work(action);
   }
@@ -158,7 +193,9 @@ class Allocation {
   int blocks_;
   bool trains_ = false;
   std::set<std::pair<int, MicroBatch>> recomputed_;
-  std::map<Key, int> index_;
+  std::set<int> scatters_each_;  // units whose gradient is scattered after each micro-batch
+  std::map<int, int> turns_;     // by unit: how often it was gathered
+  std::map<Key, int> index_;     // the latest slot of each key
 };
 
 }  // namespace

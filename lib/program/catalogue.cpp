@@ -13,12 +13,14 @@ Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramO
   Catalogue catalogue;
   StepProgram train = expand(schedule_training(mesh, options.micro_batches), plan);
   train = recompute(train, plan, options.recompute);
-  train = data_parallel(train, plan, options.data_axes);
+  train = gather_weights(train, plan, options.shards);
+  train = reduce_gradients(train, plan, options.data_axes, options.shards);
   train = update(train, plan, options.update);
   catalogue.train = allocate(train, plan);
   verify(catalogue.train, plan, ProgramPhase::training, options);
   if (options.eval_micro_batches > 0) {
-    const StepProgram eval = expand(schedule_evaluation(mesh, options.eval_micro_batches), plan);
+    const StepProgram eval =
+        gather_weights(expand(schedule_evaluation(mesh, options.eval_micro_batches), plan), plan, options.shards);
     catalogue.eval = allocate(reduce_loss(eval, options.eval_reduction_bytes), plan);
     verify(catalogue.eval, plan, ProgramPhase::evaluation, options);
   }

@@ -11,29 +11,43 @@ namespace {
 
 /// The unit of the parameters of the blocks [first, last].
 UnitPlan unit_of(const std::vector<std::string>& blocks, const std::vector<ParameterPlan>& parameters,
-                 const UnitTypes& types, int first, int last) {
+                 const UnitTypes& types, const Sharding& sharding, int first, int last) {
   UnitPlan unit;
   const auto name = [&](int block) { return blocks[static_cast<std::size_t>(block)]; };
   unit.name = first == last ? name(first) : fmt::format("{}..{}", name(first), name(last));
-  std::vector<std::int64_t> elements;
+  std::vector<std::int64_t> whole, shard;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const ParameterPlan& parameter = parameters[i];
     if (parameter.blocks.front() < first || parameter.blocks.front() > last) continue;
     unit.parameters.push_back(static_cast<int>(i));
     unit.blocks.insert(unit.blocks.end(), parameter.blocks.begin(), parameter.blocks.end());
-    elements.push_back(parameter.elements);
+    whole.push_back(elements(parameter.shape));
+    shard.push_back(elements(longest_shard(parameter.shape, sharding.shards)));
   }
-  unit.elements = unit_offsets(elements, types.master).back();
   std::sort(unit.blocks.begin(), unit.blocks.end());
   unit.blocks.erase(std::unique(unit.blocks.begin(), unit.blocks.end()), unit.blocks.end());
-  unit.master_bytes = unit.elements * size_of(types.master);
-  unit.compute_bytes = types.compute == types.master ? 0 : unit.elements * size_of(types.compute);
-  unit.gradient_bytes = unit.master_bytes;
-  for (const StateDescription& state : types.state) unit.optimizer_bytes += unit.elements * size_of(state.dtype);
+  const std::int64_t master = size_of(types.master), compute = size_of(types.compute);
+  unit.elements = unit_offsets(whole, types.master).back();
+  unit.shard_elements = unit_offsets(shard, types.master).back();
+  unit.master_bytes = unit.shard_elements * master;
+  unit.compute_bytes = types.compute == types.master ? 0 : unit.shard_elements * compute;
+  unit.local_gradient_bytes = unit.elements * master;
+  unit.gradient_bytes = unit.shard_elements * master;
+  for (const StateDescription& state : types.state) unit.optimizer_bytes += unit.shard_elements * size_of(state.dtype);
+  if (sharding.shards > 1) {
+    unit.shard_axes = sharding.axes;
+    unit.gathered_bytes = unit.elements * compute;
+  }
   return unit;
 }
 
 }  // namespace
+
+Shape longest_shard(Shape shape, int shards) {
+  invariant(shards == 1 || !shape.empty(), "what is cut has rows");
+  if (shards > 1) shape[0] = (shape[0] + shards - 1) / shards;
+  return shape;
+}
 
 std::vector<std::int64_t> unit_offsets(const std::vector<std::int64_t>& elements, DType master) {
   std::vector<std::int64_t> offsets{0};
@@ -43,7 +57,8 @@ std::vector<std::int64_t> unit_offsets(const std::vector<std::int64_t>& elements
 }
 
 std::vector<UnitPlan> make_units(const std::vector<std::string>& blocks, const std::vector<ParameterPlan>& parameters,
-                                 const UnitTypes& types, std::int64_t bucket_bytes) {
+                                 const UnitTypes& types, std::int64_t bucket_bytes, const Sharding& sharding) {
+  const auto unit_over = [&](int first, int last) { return unit_of(blocks, parameters, types, sharding, first, last); };
   for (const ParameterPlan& parameter : parameters)
     for (const int block : parameter.blocks.empty() ? std::vector<int>{-1} : parameter.blocks)
       invariant(block >= 0 && static_cast<std::size_t>(block) < blocks.size(),
@@ -51,13 +66,13 @@ std::vector<UnitPlan> make_units(const std::vector<std::string>& blocks, const s
   std::vector<UnitPlan> units;  // last first
   int last = -1;                // of the unit that is being filled
   for (int block = static_cast<int>(blocks.size()) - 1; block >= 0; --block) {
-    if (unit_of(blocks, parameters, types, block, block).parameters.empty()) continue;
-    const bool joins = last >= 0 && unit_of(blocks, parameters, types, block, last).gradient_bytes <= bucket_bytes;
+    if (unit_over(block, block).parameters.empty()) continue;
+    const bool joins = last >= 0 && unit_over(block, last).local_gradient_bytes <= bucket_bytes;
     if (joins)
-      units.back() = unit_of(blocks, parameters, types, block, last);
+      units.back() = unit_over(block, last);
     else {
       last = block;
-      units.push_back(unit_of(blocks, parameters, types, block, block));
+      units.push_back(unit_over(block, block));
     }
   }
   std::reverse(units.begin(), units.end());

@@ -3,6 +3,8 @@
 #pragma once
 
 #include "layout/dtype.hpp"
+#include "layout/mesh.hpp"
+#include "layout/shape.hpp"
 
 #include <cstdint>
 #include <string>
@@ -25,20 +27,33 @@ struct BlockPlan {
 /// One stored parameter. A tied weight is one parameter of two blocks.
 struct ParameterPlan {
   std::string name;
-  std::int64_t elements = 0;
+  Shape shape;
   std::vector<int> blocks;  // that read it, the owner first
 };
 
-/// Parameters whose gradients are reduced and which are updated at once.
+/// How the ranks of a job share out each unit: each parameter is cut along dim 0 into as many pieces of whole rows, the
+/// last short or empty (FSDP2 of PyTorch; ZeRO, Rajbhandari et al. 2020).
+struct Sharding {
+  std::vector<AxisName> axes;  // empty: every rank holds all
+  int shards = 1;              // ranks along them
+};
+
+/// Parameters that are gathered, whose gradients are reduced and which are updated at once. What one rank holds of a
+/// unit that is cut is its shard; all shards are as long as the longest.
 struct UnitPlan {
   std::string name;
-  std::vector<int> parameters;  // in the order of their storage
-  std::vector<int> blocks;      // whose backward adds to the unit's gradient, ascending
-  std::int64_t elements = 0;    // of the unit's buffers, padding included
-  std::int64_t master_bytes = 0;
-  std::int64_t compute_bytes = 0;  // 0: kernels read the master itself
-  std::int64_t gradient_bytes = 0;
-  std::int64_t optimizer_bytes = 0;
+  std::vector<int> parameters;            // in the order of their storage
+  std::vector<int> blocks;                // whose backward adds to the unit's gradient, ascending
+  std::vector<AxisName> shard_axes;       // over which it is cut; empty: every rank holds the whole
+  std::int64_t elements = 0;              // of the whole unit's buffers, padding included
+  std::int64_t shard_elements = 0;        // of a shard's buffers, padding included; of the whole if it is not cut
+  std::int64_t master_bytes = 0;          // of the shard
+  std::int64_t compute_bytes = 0;         // of the shard; 0: kernels read the master itself
+  std::int64_t gathered_bytes = 0;        // of the whole in the type that kernels read; 0: it is not cut
+  std::int64_t local_gradient_bytes = 0;  // of the whole: what this rank's backward adds to
+  std::int64_t gradient_bytes = 0;        // of the shard: the sum that the optimizer reads
+  std::int64_t optimizer_bytes = 0;       // of the shard
+  bool is_cut() const { return !shard_axes.empty(); }
   bool operator==(const UnitPlan&) const = default;
 };
 
@@ -68,10 +83,13 @@ constexpr std::int64_t unit_alignment_bytes = 64;
 /// elements, padding included.
 std::vector<std::int64_t> unit_offsets(const std::vector<std::int64_t>& elements, DType master);
 
+/// The shape of the first of so many shards: no other is longer.
+Shape longest_shard(Shape shape, int shards);
+
 /// Units of whole blocks (a parameter goes with its first block), in the order of `blocks`, their names. Walking
 /// backward, as gradients complete, the next block joins a unit while the gradient stays within `bucket_bytes`; 0: one
 /// unit a block. Blocks without parameters have none.
 std::vector<UnitPlan> make_units(const std::vector<std::string>& blocks, const std::vector<ParameterPlan>& parameters,
-                                 const UnitTypes& types, std::int64_t bucket_bytes);
+                                 const UnitTypes& types, std::int64_t bucket_bytes, const Sharding& sharding = {});
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -13,9 +14,12 @@ namespace {
 /// Writes a new list while reading an old one; the waits of kept actions follow them to their new positions.
 class Rewriter {
  public:
-  /// Appends the next action of the old list.
-  int keep(Action action) {
+  /// Appends the next action of the old list; it also waits for these of the new one.
+  int keep(Action action, const Waits& more = {}) {
     for (int& wait : action.waits) wait = new_position_.at(static_cast<std::size_t>(wait));
+    for (const int wait : more)
+      if (std::ranges::find(action.waits, wait) == action.waits.end()) action.waits.push_back(wait);
+    std::ranges::sort(action.waits);
     return place(std::move(action));
   }
   /// Leaves out the next action of the old list; who waited for it waits for the new action at `position`.
@@ -25,6 +29,7 @@ class Rewriter {
     list_.push_back(std::move(action));
     return static_cast<int>(list_.size()) - 1;
   }
+  const std::vector<Action>& so_far() const { return list_; }
   std::vector<Action> list() && { return std::move(list_); }
 
  private:
@@ -46,7 +51,7 @@ Action make(Op op, Subject subject, MicroBatch micro_batch = no_micro_batch) {
 
 Action make_collective(Op op, Subject subject, std::vector<AxisName> group, std::int64_t bytes, Waits waits) {
   Action action = make(op, subject);
-  action.lane = Lane::reduction;
+  action.lane = facts_of(op).lane;
   action.group = std::move(group);
   action.bytes = bytes;
   action.waits = std::move(waits);
@@ -147,34 +152,144 @@ StepProgram recompute(const StepProgram& program, const ModelPlan& plan, Recompu
   });
 }
 
-StepProgram data_parallel(const StepProgram& program, const ModelPlan& plan, const std::vector<AxisName>& axes) {
+namespace {
+
+bool uses(const Action& action, const UnitPlan& unit) {
+  return action.subject.kind == Subject::Kind::block &&
+         std::ranges::find(unit.blocks, action.subject.index) != unit.blocks.end();
+}
+
+/// The time from one gathering of a unit to its end.
+struct Span {
+  int unit = 0;
+  std::size_t first = 0, last = 0;  // positions of uses
+};
+
+/// Spans in the order in which they begin.
+std::vector<Span> spans_of(const std::vector<Action>& actions, const ModelPlan& plan, Reshard reshard) {
+  std::vector<Span> spans;
+  for (std::size_t i = 0; i < plan.units.size(); ++i) {
+    if (!plan.units[i].is_cut()) continue;
+    const std::size_t begin = spans.size();
+    bool fresh = true;  // another block has run since the last use
+    for (std::size_t position = 0; position < actions.size(); ++position) {
+      if (actions[position].subject.kind != Subject::Kind::block) continue;
+      if (!uses(actions[position], plan.units[i])) {
+        fresh = fresh || reshard == Reshard::after_pass;
+        continue;
+      }
+      if (fresh) spans.push_back({static_cast<int>(i), position, position});
+      spans.back().last = position;
+      fresh = false;
+    }
+    invariant(spans.size() > begin, "every unit has a block that reads it");
+  }
+  std::ranges::stable_sort(spans, {}, &Span::first);
+  return spans;
+}
+
+}  // namespace
+
+StepProgram gather_weights(const StepProgram& program, const ModelPlan& plan, const ShardOptions& options) {
+  return rewritten(program, [&](const std::vector<Action>& actions) {
+    const std::vector<Span> spans = spans_of(actions, plan, options.reshard);
+    std::vector<int> gathered(plan.units.size(), -1);  // by unit: where the gathering of the span that is alive stands
+    std::size_t begun = 0, issued = 0;                 // spans
+    Rewriter out;
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      const std::size_t before = begun;
+      while (begun < spans.size() && spans[begun].first == i) ++begun;
+      const std::size_t ahead = begun == before ? issued : begun + static_cast<std::size_t>(options.prefetch);
+      for (; issued < std::min(ahead, spans.size()); ++issued) {
+        const int unit = spans[issued].unit;
+        const UnitPlan& of = plan.units[static_cast<std::size_t>(unit)];
+        int& place = gathered[static_cast<std::size_t>(unit)];
+        if (place >= 0) break;  // the whole of an earlier span is still there
+        place = out.add(make_collective(Op::unshard, unit_subject(unit), of.shard_axes,
+                                        of.compute_bytes > 0 ? of.compute_bytes : of.master_bytes,
+                                        after_compute(out.so_far())));  // not before memory was let go
+      }
+      Waits waits;
+      for (const Span& span : spans)
+        if (span.first == i) waits.push_back(gathered[static_cast<std::size_t>(span.unit)]);
+      out.keep(actions[i], waits);
+      for (const Span& span : spans) {
+        if (span.last != i) continue;
+        out.add(make(Op::reshard, unit_subject(span.unit)));
+        gathered[static_cast<std::size_t>(span.unit)] = -1;
+      }
+    }
+    return std::move(out).list();
+  });
+}
+
+namespace {
+
+/// Axes of the mesh among `axes` and not among `without`, if there are several ranks along them.
+std::vector<AxisName> axes_of(const Mesh& mesh, const std::vector<AxisName>& axes,
+                              const std::vector<AxisName>& without = {}) {
   std::vector<AxisName> group;
   int ranks = 1;
-  for (const Axis& axis : program.mesh.axes) {
-    if (std::find(axes.begin(), axes.end(), axis.name) == axes.end()) continue;
+  for (const Axis& axis : mesh.axes) {
+    if (std::ranges::find(axes, axis.name) == axes.end() || std::ranges::find(without, axis.name) != without.end())
+      continue;
     group.push_back(axis.name);
     ranks *= axis.size;
   }
+  return ranks > 1 ? group : std::vector<AxisName>{};
+}
+
+/// Contributions to a unit's gradient that are finished and summed at once.
+struct Gradient {
+  int unit = 0;
+  MicroBatch micro_batch = no_micro_batch;  // none: of all of them
+  bool last = true;                         // of the unit in this step
+};
+
+}  // namespace
+
+StepProgram reduce_gradients(const StepProgram& program, const ModelPlan& plan, const std::vector<AxisName>& axes,
+                             const ShardOptions& options) {
   return rewritten(program, [&](const std::vector<Action>& actions) {
-    const auto adds_to = [](const Action& action, const UnitPlan& unit) {
-      return action.op == Op::backward &&
-             std::find(unit.blocks.begin(), unit.blocks.end(), action.subject.index) != unit.blocks.end();
-    };
-    std::vector<std::vector<int>> completed(actions.size());  // units whose last backward stands at a position
+    std::vector<std::vector<Gradient>> begun(actions.size()), completed(actions.size());  // by position of a backward
     for (std::size_t unit = 0; unit < plan.units.size(); ++unit) {
-      const auto last = std::find_if(actions.rbegin(), actions.rend(),
-                                     [&](const Action& action) { return adds_to(action, plan.units[unit]); });
-      invariant(last != actions.rend(), "every unit has a backward that adds to its gradient");
-      completed[static_cast<std::size_t>(actions.rend() - last) - 1].push_back(static_cast<int>(unit));
+      const bool each = plan.units[unit].is_cut() && options.scatter == Scatter::each && program.micro_batches > 1;
+      std::map<MicroBatch, std::pair<std::size_t, std::size_t>> ends;  // first and last backward
+      std::size_t last = 0;
+      for (std::size_t i = 0; i < actions.size(); ++i) {
+        if (actions[i].op != Op::backward || !uses(actions[i], plan.units[unit])) continue;
+        const auto found = ends.try_emplace(each ? actions[i].micro_batch : no_micro_batch, i, i).first;
+        last = found->second.second = i;
+      }
+      invariant(!ends.empty(), "every unit has a backward that adds to its gradient");
+      for (const auto& [micro_batch, range] : ends) {
+        const Gradient gradient{static_cast<int>(unit), micro_batch, range.second == last};
+        begun[range.first].push_back(gradient);
+        completed[range.second].push_back(gradient);
+      }
     }
     Rewriter out;
+    std::vector<int> scattered;  // positions of reduce-scatters after each micro-batch
     for (std::size_t i = 0; i < actions.size(); ++i) {
-      out.keep(actions[i]);
-      for (const int unit : completed[i]) {
-        const int finished = out.add(make(Op::finish_gradient, unit_subject(unit)));
-        if (ranks > 1)
-          out.add(make_collective(Op::all_reduce, unit_subject(unit), group,
-                                  plan.units[static_cast<std::size_t>(unit)].gradient_bytes, {finished}));
+      const bool takes_memory = std::ranges::any_of(
+          begun[i], [](const Gradient& gradient) { return gradient.micro_batch != no_micro_batch; });
+      out.keep(actions[i], takes_memory && scattered.size() > 1 ? Waits{scattered[scattered.size() - 2]} : Waits{});
+      for (const Gradient& gradient : completed[i]) {
+        const UnitPlan& unit = plan.units[static_cast<std::size_t>(gradient.unit)];
+        const Subject subject = unit_subject(gradient.unit);
+        Waits finished{out.add(make(Op::finish_gradient, subject, gradient.micro_batch))};
+        if (unit.is_cut()) {
+          Action scatter = make_collective(Op::reduce_scatter, subject, unit.shard_axes, unit.local_gradient_bytes,
+                                           std::exchange(finished, {}));
+          scatter.micro_batch = gradient.micro_batch;
+          finished = {out.add(std::move(scatter))};
+          if (gradient.micro_batch != no_micro_batch) scattered.push_back(finished.front());
+        }
+        const std::vector<AxisName> group = axes_of(program.mesh, axes, unit.shard_axes);
+        if (!gradient.last || group.empty()) continue;
+        Action sum = make_collective(Op::all_reduce, subject, group, unit.gradient_bytes, std::move(finished));
+        if (unit.is_cut()) sum.lane = Lane::replica;
+        out.add(std::move(sum));
       }
     }
     return std::move(out).list();
@@ -184,20 +299,26 @@ StepProgram data_parallel(const StepProgram& program, const ModelPlan& plan, con
 StepProgram update(const StepProgram& program, const ModelPlan& plan, const UpdateOptions& options) {
   return rewritten(program, [&](const std::vector<Action>& actions) {
     Rewriter out;
+    std::map<int, std::size_t> complete;  // by unit: where its gradient becomes what the optimizer reads
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      const Op op = actions[i].op;
+      if (op == Op::finish_gradient || op == Op::reduce_scatter || op == Op::all_reduce)
+        complete[actions[i].subject.index] = i;
+    }
     std::vector<Action> norms;  // of reduced gradients, in the order in which these become complete
-    for (const Action& action : actions) {
-      const int position = out.keep(action);
-      if (action.op == Op::finish_gradient) {
-        const bool reduced = std::ranges::any_of(actions, [&](const Action& other) {
-          return other.op == Op::all_reduce && other.subject == action.subject;
-        });
-        if (!reduced) out.add(make(Op::gradient_norm, action.subject));  // at once: what is small is still in cache
-      } else if (action.op == Op::all_reduce) {
-        Action norm = make(Op::gradient_norm, action.subject);
-        norm.group = action.group;
-        norm.waits = {position};
-        norms.push_back(std::move(norm));
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      const int position = out.keep(actions[i]);
+      if (actions[i].subject.kind != Subject::Kind::unit) continue;
+      const auto found = complete.find(actions[i].subject.index);
+      if (found == complete.end() || found->second != i) continue;
+      Action norm = make(Op::gradient_norm, actions[i].subject);
+      if (actions[i].op == Op::finish_gradient) {
+        out.add(std::move(norm));  // at once: what is small is still in cache
+        continue;
       }
+      if (actions[i].op == Op::all_reduce) norm.group = actions[i].group;
+      norm.waits = {position};
+      norms.push_back(std::move(norm));
     }
     for (Action& norm : norms) out.add(std::move(norm));
     std::vector<Action> list = std::move(out).list();

@@ -22,9 +22,17 @@ StepProgram expand(const StepProgram& program, const ModelPlan& plan);
 /// Recomputes each recomputable block right before its backward.
 StepProgram recompute(const StepProgram& program, const ModelPlan& plan, RecomputePolicy policy);
 
-/// Finishes each unit's gradient after its last backward and sums it over `axes` beside what follows. Axes of size 1 in
-/// all: nothing to sum.
-StepProgram data_parallel(const StepProgram& program, const ModelPlan& plan, const std::vector<AxisName>& axes);
+/// Gathers the weights of each unit that is cut before the blocks that read them, `options.prefetch` units ahead, and
+/// lets them go after the last use of the step or, with Reshard::after_pass, as soon as a block that does not read them
+/// runs.
+StepProgram gather_weights(const StepProgram& program, const ModelPlan& plan, const ShardOptions& options);
+
+/// Finishes each unit's gradient after its last backward and sums it over `axes` beside what follows: with an
+/// all-reduce or, of a unit that is cut, with a reduce-scatter over its axes and an all-reduce of the shard over the
+/// others, where two gradients that are being scattered are the most that live at once with Scatter::each. Axes of size
+/// 1 in all: nothing to sum.
+StepProgram reduce_gradients(const StepProgram& program, const ModelPlan& plan, const std::vector<AxisName>& axes,
+                             const ShardOptions& options);
 
 /// The norm of each gradient as soon as it is complete or, where ranks reduce it, after all backwards, each rank its
 /// share; then heartbeat, clip, and the optimizer of each unit.

@@ -12,6 +12,19 @@ enum class ProgramPhase { training, evaluation };
 
 enum class RecomputePolicy { none, block };
 
+/// How long the gathered weights of a unit that is cut live: until the last use of the step (ZeRO-1 and 2), or until
+/// the next block runs (ZeRO-3).
+enum class Reshard { after_step, after_pass };
+
+/// When the gradient of a unit that is cut is scattered: once, after the last micro-batch, or after each.
+enum class Scatter { last, each };
+
+struct ShardOptions {
+  Reshard reshard = Reshard::after_step;
+  Scatter scatter = Scatter::last;
+  int prefetch = 1;  // units whose weights are gathered ahead of the one that is used
+};
+
 struct UpdateOptions {
   bool clips = true;  // the program has a clip action
   std::int64_t heartbeat_bytes = 0;
@@ -21,6 +34,7 @@ struct ProgramOptions {
   int micro_batches = 1;       // of each rank in a training step: the accumulation
   int eval_micro_batches = 0;  // of each rank in an evaluation; 0: the run does not evaluate
   RecomputePolicy recompute = RecomputePolicy::none;
+  ShardOptions shards;  // of units that are cut
   UpdateOptions update;
   std::int64_t eval_reduction_bytes = 0;
   std::vector<AxisName> data_axes{"dp_replicate", "dp_shard", "ring",

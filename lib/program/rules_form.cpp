@@ -12,22 +12,6 @@ namespace lockstep::rules {
 
 namespace {
 
-Subject::Kind kind_of_subject(Op op) {
-  switch (op) {
-    case Op::forward:
-    case Op::recompute:
-    case Op::backward: return Subject::Kind::block;
-    case Op::finish_gradient:
-    case Op::all_reduce:
-    case Op::gradient_norm:
-    case Op::optimizer: return Subject::Kind::unit;
-    case Op::heartbeat:
-    case Op::clip:
-    case Op::reduce_loss: return Subject::Kind::none;
-  }
-  return Subject::Kind::none;
-}
-
 void check_ranks(const StepProgram& program) {
   std::vector<int> lists(static_cast<std::size_t>(world_size(program.mesh)), 0);
   for (const RankClass& ranks : program.classes) {
@@ -47,7 +31,8 @@ void check_ranks(const StepProgram& program) {
 
 /// Why the action makes no sense by itself; empty if it does.
 std::string objection(const StepProgram& program, const ModelPlan& plan, const Action& action) {
-  const Subject::Kind kind = kind_of_subject(action.op);
+  const OpFacts& facts = facts_of(action.op);
+  const Subject::Kind kind = facts.subject;
   if (action.subject.kind != kind)
     return fmt::format("acts on a {}, not on a {}", name_of(action.subject.kind), name_of(kind));
   const std::size_t subjects = kind == Subject::Kind::block  ? plan.blocks.size()
@@ -55,14 +40,16 @@ std::string objection(const StepProgram& program, const ModelPlan& plan, const A
                                                              : 1;
   if (action.subject.index < 0 || static_cast<std::size_t>(action.subject.index) >= subjects)
     return fmt::format("acts on {} {} of {}", name_of(kind), action.subject.index, subjects);
-  const bool of_micro_batch = kind == Subject::Kind::block;
-  if (of_micro_batch && (action.micro_batch < 0 || action.micro_batch >= program.micro_batches))
+  const bool of_step = action.micro_batch == no_micro_batch;
+  if (of_step
+          ? facts.of == OpFacts::Of::micro_batch
+          : facts.of != OpFacts::Of::step && (action.micro_batch < 0 || action.micro_batch >= program.micro_batches))
     return fmt::format("is of micro-batch {} of {}", action.micro_batch, program.micro_batches);
-  if (!of_micro_batch && action.micro_batch != no_micro_batch) return "is of a micro-batch, but belongs to the step";
-  if (is_collective(action.op) != (action.lane == Lane::reduction))
-    return fmt::format("is on the {} lane", name_of(action.lane));
-  if (!is_collective(action.op) && action.bytes != 0) return "has a payload, but is no collective";
-  if (!is_collective(action.op) && action.op != Op::gradient_norm && !action.group.empty())
+  if (!of_step && facts.of == OpFacts::Of::step) return "is of a micro-batch, but belongs to the step";
+  const bool collective = facts.group == OpFacts::Group::collective;
+  if (collective == (action.lane == Lane::compute)) return fmt::format("is on the {} lane", name_of(action.lane));
+  if (!collective && action.bytes != 0) return "has a payload, but is no collective";
+  if (facts.group == OpFacts::Group::none && !action.group.empty())
     return "has a group, but is nothing that ranks share";
   for (const AxisName& axis : action.group) {
     if (find_axis(program.mesh, axis) == nullptr)

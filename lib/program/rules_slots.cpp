@@ -77,6 +77,10 @@ class SlotCheck {
       reject(life.uses.empty() ? -1 : life.uses.front().action, fmt::format("nothing acquires {}", text_of(slot)));
     if (life.acquired.size() > 1)
       reject(life.acquired[1], fmt::format("acquires {}, as action {} did", text_of(slot), life.acquired[0]));
+    if (slot.kind == SlotKind::gathered && std::ranges::none_of(life.uses, [&](const Use& use) {
+          return use.action != life.acquired.front() && use.action != life.released.front();
+        }))
+      reject(life.acquired.front(), fmt::format("acquires {}, which nothing reads", text_of(slot)));
     if (life.released.empty())
       reject(life.acquired.front(), fmt::format("acquires {}, which nothing releases", text_of(slot)));
     if (life.released.size() > 1)
@@ -150,14 +154,30 @@ class SlotCheck {
       need(position, {&slots.releases}, SlotKind::boundary_gradient, boundary_subject(block + 1), action.micro_batch);
   }
 
+  static SlotKind own_weights(const UnitPlan& unit) {
+    return unit.compute_bytes > 0 ? SlotKind::compute_copy : SlotKind::master;
+  }
+
+  /// The gradient of the micro-batch or, where one is scattered for all of them, of the step.
+  void need_local_gradient(int position, std::initializer_list<const std::vector<int>*> lists, Subject subject,
+                           MicroBatch micro_batch) const {
+    const bool each = std::ranges::any_of(ranks_.actions, [&](const Action& action) {
+      return action.op == Op::reduce_scatter && action.subject == subject && action.micro_batch != no_micro_batch;
+    });
+    need(position, lists, SlotKind::local_gradient, subject, each ? micro_batch : no_micro_batch);
+  }
+
   void weights_needs(int position, const Action& action) const {
     for (std::size_t i = 0; i < plan_.units.size(); ++i) {
       const UnitPlan& unit = plan_.units[i];
       if (std::find(unit.blocks.begin(), unit.blocks.end(), action.subject.index) == unit.blocks.end()) continue;
       const Subject subject = unit_subject(static_cast<int>(i));
-      need(position, {&action.slots.reads}, unit.compute_bytes > 0 ? SlotKind::compute_copy : SlotKind::master, subject,
+      need(position, {&action.slots.reads}, unit.is_cut() ? SlotKind::gathered : own_weights(unit), subject,
            no_micro_batch);
-      if (action.op == Op::backward)
+      if (action.op != Op::backward) continue;
+      if (unit.is_cut())
+        need_local_gradient(position, {&action.slots.acquires, &action.slots.writes}, subject, action.micro_batch);
+      else
         need(position, {&action.slots.writes}, SlotKind::gradient, subject, no_micro_batch);
     }
   }
@@ -168,17 +188,31 @@ class SlotCheck {
       need(position, {&slots.reads, &slots.writes}, kind, action.subject, no_micro_batch);
     };
     const auto writes = [&](SlotKind kind) { need(position, {&slots.writes}, kind, action.subject, no_micro_batch); };
+    const UnitPlan& unit = plan_.units[static_cast<std::size_t>(action.subject.index)];
     switch (action.op) {
+      case Op::unshard:
+        reads(own_weights(unit));
+        return need(position, {&slots.acquires}, SlotKind::gathered, action.subject, no_micro_batch);
+      case Op::reshard: return need(position, {&slots.releases}, SlotKind::gathered, action.subject, no_micro_batch);
       case Op::finish_gradient:
+        if (!unit.is_cut()) return writes(SlotKind::gradient);
+        return need_local_gradient(position, {&slots.writes}, action.subject, action.micro_batch);
+      case Op::reduce_scatter:
+        need_local_gradient(position, {&slots.releases}, action.subject, action.micro_batch);
+        return writes(SlotKind::gradient);
       case Op::all_reduce: return writes(SlotKind::gradient);
       case Op::gradient_norm: return reads(SlotKind::gradient);
       case Op::optimizer:
         reads(SlotKind::gradient);
         writes(SlotKind::master);
-        if (plan_.units[static_cast<std::size_t>(action.subject.index)].compute_bytes > 0)
-          writes(SlotKind::compute_copy);
+        if (unit.compute_bytes > 0) writes(SlotKind::compute_copy);
         return writes(SlotKind::optimizer_state);
-      default: return;
+      case Op::forward:
+      case Op::recompute:
+      case Op::backward:
+      case Op::heartbeat:
+      case Op::clip:
+      case Op::reduce_loss: return;
     }
   }
 

@@ -32,7 +32,6 @@ class Step {
       all_axes_.push_back(axis.name);
       if (std::find(options.data_axes.begin(), options.data_axes.end(), axis.name) == options.data_axes.end()) continue;
       data_axes_.push_back(axis.name);
-      data_ranks_ *= axis.size;
     }
   }
 
@@ -47,6 +46,7 @@ class Step {
     int decision = heartbeat;
     if (options_.update.clips) ordered(heartbeat, decision = at(Op::clip, {}));
     for (std::size_t i = 0; i < plan_.units.size(); ++i) unit(static_cast<int>(i), heartbeat, decision);
+    gatherings();
     nothing_else();
   }
 
@@ -55,6 +55,7 @@ class Step {
     const int reduced = collective(Op::reduce_loss, {}, all_axes_, options_.eval_reduction_bytes);
     for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb)
       ordered(at(Op::forward, block_subject(last_block_), mb), reduced);
+    gatherings();
     nothing_else();
   }
 
@@ -75,21 +76,55 @@ class Step {
   }
 
   /// The position of the one action that does this, which ranks along `axes` share.
-  int shared(Op op, Subject subject, const std::vector<AxisName>& axes) {
-    const int position = at(op, subject);
+  int shared(Op op, Subject subject, const std::vector<AxisName>& axes, MicroBatch micro_batch = no_micro_batch) {
+    const int position = at(op, subject, micro_batch);
     if (ranks_.actions[static_cast<std::size_t>(position)].group != axes)
       throw Fault{ranks_.ranks.front(), position,
                   axes.empty() ? "must be of each rank" : fmt::format("must be over {}", join(axes, "+"))};
     return position;
   }
 
-  int collective(Op op, Subject subject, const std::vector<AxisName>& axes, std::int64_t bytes) {
-    const int position = shared(op, subject, axes);
+  int collective(Op op, Subject subject, const std::vector<AxisName>& axes, std::int64_t bytes,
+                 MicroBatch micro_batch = no_micro_batch) {
+    const int position = shared(op, subject, axes, micro_batch);
+    carries(position, bytes);
+    return position;
+  }
+
+  void carries(int position, std::int64_t bytes) const {
     const Action& action = ranks_.actions[static_cast<std::size_t>(position)];
     if (action.bytes != bytes)
       throw Fault{ranks_.ranks.front(), position,
                   fmt::format("carries {} bytes where {} are due", action.bytes, bytes)};
-    return position;
+  }
+
+  /// Axes over which the gradient of a unit is summed and held alike afterwards; none if there is one rank along them.
+  std::vector<AxisName> replicated_over(const UnitPlan& unit) const {
+    std::vector<AxisName> axes;
+    int ranks = 1;
+    for (const AxisName& name : data_axes_) {
+      if (std::ranges::find(unit.shard_axes, name) != unit.shard_axes.end()) continue;
+      axes.push_back(name);
+      ranks *= find_axis(program_.mesh, name)->size;
+    }
+    return ranks > 1 ? axes : std::vector<AxisName>{};
+  }
+
+  /// Gatherings may be as many as the passes like: what reads the weights is a matter of slots.
+  void gatherings() {
+    for (const auto& [key, positions] : positions_) {
+      const auto& [op, subject, micro_batch] = key;
+      if (op != Op::unshard && op != Op::reshard) continue;
+      const UnitPlan& unit = plan_.units[static_cast<std::size_t>(subject.index)];
+      expected_.insert({key, positions.front()});
+      for (const int position : positions) {
+        if (!unit.is_cut()) throw Fault{ranks_.ranks.front(), position, "is of a unit that is not cut"};
+        if (op == Op::reshard) continue;
+        if (ranks_.actions[static_cast<std::size_t>(position)].group != unit.shard_axes)
+          throw Fault{ranks_.ranks.front(), position, fmt::format("must be over {}", join(unit.shard_axes, "+"))};
+        carries(position, unit.compute_bytes > 0 ? unit.compute_bytes : unit.master_bytes);
+      }
+    }
   }
 
   void ordered(int first, int second) const {
@@ -119,17 +154,27 @@ class Step {
   void unit(int index, int heartbeat, int decision) {
     const UnitPlan& unit = plan_.units[static_cast<std::size_t>(index)];
     const Subject subject = unit_subject(index);
-    int complete = at(Op::finish_gradient, subject);
-    for (const int block : unit.blocks)
-      for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb)
-        ordered(at(Op::backward, block_subject(block), mb), complete);
-    if (data_ranks_ > 1) {
-      const int reduced = collective(Op::all_reduce, subject, data_axes_, unit.gradient_bytes);
-      ordered(complete, reduced);
-      complete = reduced;
+    const std::vector<AxisName> replicas = replicated_over(unit);
+    const bool each = unit.is_cut() && options_.shards.scatter == Scatter::each && program_.micro_batches > 1;
+    std::vector<int> complete;  // what the next sum, or the norm, comes after
+    for (MicroBatch scattered = 0; scattered < (each ? program_.micro_batches : 1); ++scattered) {
+      const MicroBatch of = each ? scattered : no_micro_batch;
+      complete.push_back(at(Op::finish_gradient, subject, of));
+      for (const int block : unit.blocks)
+        for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb)
+          if (!each || mb == scattered) ordered(at(Op::backward, block_subject(block), mb), complete.back());
+      if (!unit.is_cut()) continue;
+      const int sum = collective(Op::reduce_scatter, subject, unit.shard_axes, unit.local_gradient_bytes, of);
+      ordered(complete.back(), sum);
+      complete.back() = sum;
     }
-    const int norm = shared(Op::gradient_norm, subject, data_ranks_ > 1 ? data_axes_ : std::vector<AxisName>{});
-    ordered(complete, norm);
+    if (!replicas.empty()) {
+      const int sum = collective(Op::all_reduce, subject, replicas, unit.gradient_bytes);
+      for (const int earlier : complete) ordered(earlier, sum);
+      complete = {sum};
+    }
+    const int norm = shared(Op::gradient_norm, subject, replicas);
+    for (const int earlier : complete) ordered(earlier, norm);
     ordered(norm, heartbeat);
     ordered(decision, at(Op::optimizer, subject));
   }
@@ -145,7 +190,6 @@ class Step {
   const ProgramOptions& options_;
   HappensBefore order_;
   int last_block_;
-  int data_ranks_ = 1;
   std::vector<AxisName> all_axes_;
   std::vector<AxisName> data_axes_;
   std::map<Key, std::vector<int>> positions_;

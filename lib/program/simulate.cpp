@@ -94,15 +94,23 @@ class Simulation {
     return true;
   }
 
+  /// Seconds in which the compute lane and another one are busy.
   static double overlap_of(const Player& player) {
+    std::vector<Interval> others;
+    for (std::size_t lane = 1; lane < lane_count; ++lane)
+      for (const int position : player.progress.lane(lane))
+        others.push_back(player.times[static_cast<std::size_t>(position)]);
+    std::ranges::sort(others, {}, &Interval::begin_s);
+    double covered_s = 0;  // up to where others were counted
     double overlap = 0;
-    const auto& first = player.progress.lane(0);
-    const auto& second = player.progress.lane(1);
-    for (std::size_t i = 0, j = 0; i < first.size() && j < second.size();) {  // both lanes are in order of time
-      const Interval& a = player.times[static_cast<std::size_t>(first[i])];
-      const Interval& b = player.times[static_cast<std::size_t>(second[j])];
-      overlap += std::max(0.0, std::min(a.end_s, b.end_s) - std::max(a.begin_s, b.begin_s));
-      (a.end_s < b.end_s ? i : j) += 1;
+    const auto& compute = player.progress.lane(0);
+    for (const Interval& other : others) {
+      const double begin = std::max(other.begin_s, covered_s);
+      for (const int position : compute) {
+        const Interval& own = player.times[static_cast<std::size_t>(position)];
+        overlap += std::max(0.0, std::min(own.end_s, other.end_s) - std::max(own.begin_s, begin));
+      }
+      covered_s = std::max(covered_s, other.end_s);
     }
     return overlap;
   }
@@ -156,8 +164,13 @@ CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware) {
   return [plan, hardware](const StepProgram& program, const Action& action) {
     if (is_collective(action.op)) {
       const double ranks = ranks_along(program.mesh, action.group);
-      return 2 * (ranks - 1) *
-             (hardware.latency_s + static_cast<double>(action.bytes) / ranks / hardware.link_bytes_per_s);
+      const auto bytes = static_cast<double>(action.bytes);
+      const auto messages = [&](double count, double each) {
+        return count * (hardware.latency_s + each / hardware.link_bytes_per_s);
+      };
+      if (action.op == Op::unshard) return messages(ranks - 1, bytes);
+      if (action.op == Op::reduce_scatter) return messages(ranks - 1, bytes / ranks);
+      return messages(2 * (ranks - 1), bytes / ranks);
     }
     const auto index = static_cast<std::size_t>(action.subject.index);
     switch (action.subject.kind) {
@@ -180,11 +193,12 @@ Json to_chrome_trace(const StepProgram& program, const Timeline& timeline) {
   for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
     const auto& actions = program.of(static_cast<Rank>(rank));
     for (int lane = 0; lane < lane_count; ++lane)
-      events.push_back({{"ph", "M"},
-                        {"name", "thread_name"},
-                        {"pid", rank},
-                        {"tid", lane},
-                        {"args", {{"name", name_of(static_cast<Lane>(lane))}}}});
+      if (std::ranges::any_of(actions, [&](const Action& action) { return action.lane == static_cast<Lane>(lane); }))
+        events.push_back({{"ph", "M"},
+                          {"name", "thread_name"},
+                          {"pid", rank},
+                          {"tid", lane},
+                          {"args", {{"name", name_of(static_cast<Lane>(lane))}}}});
     for (const Interval& interval : timeline.ranks[rank].intervals) {
       const Action& action = actions[static_cast<std::size_t>(interval.action)];
       events.push_back({{"ph", "X"},

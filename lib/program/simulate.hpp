@@ -23,7 +23,8 @@ struct Hardware {
   double latency_s = 1e-5;           // of one message
 };
 
-/// Analytic costs: FLOPs of blocks, bytes of unit buffers, ring all-reduces (2·(n − 1) messages of 1/n of the bytes).
+/// Analytic costs: FLOPs of blocks, bytes of unit buffers, rings: 2·(n − 1) messages of 1/n of the
+/// bytes for an all-reduce, n − 1 of them for a reduce-scatter, n − 1 shards for a gathering.
 CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware);
 
 struct Interval {
@@ -35,7 +36,7 @@ struct Interval {
 struct RankTimeline {
   std::vector<Interval> intervals;          // in the order of the list
   std::array<double, lane_count> busy_s{};  // of each lane
-  double overlap_s = 0;                     // both lanes at once
+  double overlap_s = 0;                     // the compute lane and another one at once
   std::int64_t peak_bytes = 0;              // slots, memory ended when actions end
 };
 

@@ -41,6 +41,7 @@ Json to_json(const Slot& slot) {
   Json json{{"kind", name_of(slot.kind)}};
   put_subject(json, slot.subject, slot.micro_batch);
   json["bytes"] = slot.bytes;
+  if (slot.turn > 0) json["turn"] = slot.turn;
   return json;
 }
 
@@ -83,6 +84,8 @@ std::string_view name_of(SlotKind kind) {
     case SlotKind::compute_copy: return "compute_copy";
     case SlotKind::gradient: return "gradient";
     case SlotKind::optimizer_state: return "optimizer_state";
+    case SlotKind::gathered: return "gathered";
+    case SlotKind::local_gradient: return "local_gradient";
     case SlotKind::stash: return "stash";
     case SlotKind::boundary: return "boundary";
     case SlotKind::boundary_gradient: return "boundary_gradient";

@@ -18,8 +18,10 @@ namespace lockstep {
 enum class SlotKind : std::uint8_t {
   master,           // weights that the optimizer updates            ┐
   compute_copy,     // weights in the type that kernels read         │ of a unit, for the whole run
-  gradient,         //                                               │
+  gradient,         // what the optimizer reads                      │
   optimizer_state,  // moments                                       ┘
+  gathered,         // whole weights in the type that kernels read   ┐ of a unit that is cut, within a step
+  local_gradient,   // of this rank alone, before it is scattered    ┘
   stash,            // what a block keeps between forward and backward   ┐
   boundary,  // what a block hands to the next                    │ of a block or boundary and a micro-batch, within a
              // step
@@ -34,6 +36,7 @@ struct Slot {
   Subject subject;
   MicroBatch micro_batch = no_micro_batch;
   std::int64_t bytes = 0;
+  int turn = 0;  // counts the times that a unit is gathered in a step
   bool operator==(const Slot&) const = default;
 };
 

@@ -9,8 +9,9 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::array<std::string_view, 10> kinds{"forward", "recompute", "backward",  "head",      "gradient",
-                                                 "waiting", "norm",      "optimizer", "heartbeat", "reduction"};
+constexpr std::array<std::string_view, 11> kinds{"forward",   "recompute", "backward", "head",
+                                                 "gather",    "gradient",  "waiting",  "norm",
+                                                 "optimizer", "heartbeat", "reduction"};
 
 std::string_view kind_of(const StepProgram& program, const Action& action) {
   const bool head = action.subject == block_subject(static_cast<int>(program.block_names.size()) - 1);
@@ -18,7 +19,10 @@ std::string_view kind_of(const StepProgram& program, const Action& action) {
     case Op::forward: return head ? "head" : "forward";
     case Op::recompute: return "recompute";
     case Op::backward: return head ? "head" : "backward";
+    case Op::unshard:
+    case Op::reshard: return "gather";
     case Op::finish_gradient: return "gradient";
+    case Op::reduce_scatter:
     case Op::all_reduce: return "reduction";
     case Op::gradient_norm:
     case Op::clip: return "norm";
@@ -39,10 +43,10 @@ WorkTimes work_times(const StepProgram& program, Rank rank, const std::vector<In
   const auto add = [&](std::string_view kind, double seconds) {
     std::ranges::find(result, kind, &WorkTimes::value_type::first)->second += seconds;
   };
-  double free_s = 0;  // when what came before, reductions aside, had ended
+  double free_s = 0;  // when what came before, but for what runs beside it, had ended
   for (std::size_t i = 0; i < actions.size(); ++i) {
     add(kind_of(program, actions[i]), times[i].end_s - times[i].begin_s);
-    if (actions[i].op == Op::all_reduce) continue;
+    if (behind_computation(actions[i].op)) continue;
     if (i > 0 && !actions[i].waits.empty()) add("waiting", times[i].begin_s - free_s);
     free_s = times[i].end_s;
   }

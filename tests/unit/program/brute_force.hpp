@@ -7,6 +7,7 @@
 #include "program/program_options.hpp"
 #include "program/step_program.hpp"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <optional>
@@ -62,8 +63,11 @@ class Play {
     std::set<std::pair<int, MicroBatch>> outputs, stashes, output_gradients;
     std::multiset<MicroBatch> losses;
     std::vector<int> weights, copies;
-    std::vector<Gradient> gradients;
+    std::vector<Gradient> gradients;  // by unit: what the optimizer reads
     std::vector<bool> finished;
+    std::map<int, Gradient> local;  // by slot: of units that are cut
+    std::set<int> local_finished;   // slots
+    std::set<int> gathered;         // slots that hold whole weights
     std::multiset<int> normed;
     bool decided = false, clipped = false, reduced = false;
   };
@@ -79,7 +83,8 @@ class Play {
   Player& player(Rank rank) { return players_[static_cast<std::size_t>(rank)]; }
   const Action& action(Rank rank, int index) { return player(rank).ranks->actions[static_cast<std::size_t>(index)]; }
   static bool collective(const Action& a) {
-    return a.op == Op::all_reduce || a.op == Op::heartbeat || a.op == Op::reduce_loss;
+    return a.op == Op::all_reduce || a.op == Op::reduce_scatter || a.op == Op::unshard || a.op == Op::heartbeat ||
+           a.op == Op::reduce_loss;
   }
 
   bool may_begin(Rank rank, int index) {
@@ -154,8 +159,19 @@ class Play {
     Gradient sum;
     for (const auto& [member, position] : members) {
       const Action& theirs = action(member, position);
-      expect(theirs.op == mine.op && theirs.subject == mine.subject && theirs.bytes == mine.bytes,
+      expect(theirs.op == mine.op && theirs.subject == mine.subject && theirs.bytes == mine.bytes &&
+                 theirs.micro_batch == mine.micro_batch,
              "different collectives meet");
+      if (mine.op == Op::unshard)
+        expect((plan_.units[static_cast<std::size_t>(mine.subject.index)].compute_bytes > 0
+                    ? player(member).copies
+                    : player(member).weights)[static_cast<std::size_t>(mine.subject.index)] == 0,
+               "new weights are gathered");
+      if (mine.op == Op::reduce_scatter) {
+        const int slot = slot_of(member, theirs.slots.releases, SlotKind::local_gradient);
+        expect(player(member).local_finished.contains(slot), "an unfinished gradient is scattered");
+        for (const auto& [contribution, count] : player(member).local[slot]) sum[contribution] += count;
+      }
       if (mine.op == Op::all_reduce)
         for (const auto& [contribution, count] : player(member).gradients[static_cast<std::size_t>(mine.subject.index)])
           sum[contribution] += count;
@@ -165,6 +181,12 @@ class Play {
         player(member).gradients[static_cast<std::size_t>(mine.subject.index)] = sum;
         expect(player(member).finished[static_cast<std::size_t>(mine.subject.index)],
                "an unfinished gradient is reduced");
+      } else if (mine.op == Op::reduce_scatter) {
+        for (const auto& [contribution, count] : sum)
+          player(member).gradients[static_cast<std::size_t>(mine.subject.index)][contribution] += count;
+        player(member).finished[static_cast<std::size_t>(mine.subject.index)] = true;
+      } else if (mine.op == Op::unshard) {
+        player(member).gathered.insert(slot_of(member, action(member, position).slots.acquires, SlotKind::gathered));
       } else {
         decide(member, mine.op, members.size());
       }
@@ -177,8 +199,29 @@ class Play {
     const Slots& slots = action(rank, index).slots;
     for (const int slot : slots.reads) --who.in_use[slot].first;
     for (const int slot : slots.writes) --who.in_use[slot].second;
-    for (const int slot : slots.releases) expect(who.live.erase(slot) == 1, "dead memory is released");
+    for (const int slot : slots.releases) {
+      expect(who.live.erase(slot) == 1, "dead memory is released");
+      who.gathered.erase(slot);
+      who.local.erase(slot);
+      who.local_finished.erase(slot);
+    }
     who.state[static_cast<std::size_t>(index)] = Progress::ended;
+  }
+
+  /// The slot of this kind among `slots`.
+  int slot_of(Rank rank, const std::vector<int>& slots, SlotKind kind) {
+    for (const int slot : slots)
+      if (player(rank).ranks->slots[static_cast<std::size_t>(slot)].kind == kind) return slot;
+    throw std::string("an action lacks its memory");
+  }
+  /// The whole gradient of a unit that is cut, among what an action acquires or writes.
+  int local_gradient(Rank rank, const Action& a, int unit) {
+    for (const std::vector<int>* slots : {&a.slots.acquires, &a.slots.writes})
+      for (const int index : *slots) {
+        const Slot& slot = player(rank).ranks->slots[static_cast<std::size_t>(index)];
+        if (slot.kind == SlotKind::local_gradient && slot.subject.index == unit) return index;
+      }
+    throw std::string("a gradient has no memory");
   }
 
   int blocks() const { return static_cast<int>(plan_.blocks.size()); }
@@ -200,6 +243,12 @@ class Play {
     const std::pair<int, MicroBatch> here{block, a.micro_batch};
     const auto weights_are_old = [&] {
       each_unit(block, [&](std::size_t used) {
+        if (plan_.units[used].is_cut()) {
+          const bool whole = std::any_of(who.gathered.begin(), who.gathered.end(), [&](int slot) {
+            return who.ranks->slots[static_cast<std::size_t>(slot)].subject.index == static_cast<int>(used);
+          });
+          return expect(whole, "a block reads weights that are not there");
+        }
         expect((plan_.units[used].compute_bytes > 0 ? who.copies : who.weights)[used] == 0,
                "a block reads new weights");
       });
@@ -224,14 +273,28 @@ class Play {
                "backward without gradient of the output");
         if (block > 0) who.output_gradients.insert({block - 1, a.micro_batch});
         each_unit(block, [&](std::size_t used) {
+          if (plan_.units[used].is_cut()) {
+            const int slot = local_gradient(rank, a, static_cast<int>(used));
+            expect(!who.local_finished.contains(slot), "a finished gradient grows");
+            ++who.local[slot][{rank, block, a.micro_batch}];
+            return;
+          }
           expect(!who.finished[used], "a finished gradient grows");
           ++who.gradients[used][{rank, block, a.micro_batch}];
         });
         return;
-      case Op::finish_gradient: who.finished[unit] = true; return;
+      case Op::finish_gradient:
+        if (plan_.units[unit].is_cut())
+          who.local_finished.insert(local_gradient(rank, a, a.subject.index));
+        else
+          who.finished[unit] = true;
+        return;
+      case Op::reshard: return;
       case Op::gradient_norm:
         expect(complete(rank, unit), "the norm of an incomplete gradient");
-        expect(group_along(program_.mesh, rank, a.group) == group_along(program_.mesh, rank, data_axes_),
+        expect(group_along(program_.mesh, rank, a.group) ==
+                   group_along(program_.mesh, rank,
+                               plan_.units[unit].is_cut() ? std::vector<AxisName>{"dp_replicate"} : data_axes_),
                "shares of a norm that do not add up to it");
         who.normed.insert(a.subject.index);
         return;

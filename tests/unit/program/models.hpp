@@ -12,22 +12,23 @@ inline std::vector<StateDescription> moments(DType type) { return {{"exp_avg", t
 
 inline ModelPlan plan_of(std::vector<BlockPlan> blocks, const std::vector<ParameterPlan>& parameters,
                          const UnitTypes& types = {DType::f32, DType::f32, moments(DType::f32)},
-                         std::int64_t bucket_bytes = 0) {
+                         std::int64_t bucket_bytes = 0, const Sharding& sharding = {}) {
   ModelPlan plan{std::move(blocks), {}};
   std::vector<std::string> names;
   for (const BlockPlan& block : plan.blocks) names.push_back(block.name);
-  plan.units = make_units(names, parameters, types, bucket_bytes);
+  plan.units = make_units(names, parameters, types, bucket_bytes, sharding);
   return plan;
 }
 
 /// Embedding, two layers, head; the head's matrix is the embedding's.
 inline ModelPlan tied(const UnitTypes& types = {DType::f32, DType::f32, moments(DType::f32)},
-                      std::int64_t bucket_bytes = 0) {
+                      std::int64_t bucket_bytes = 0, const Sharding& sharding = {}) {
   return plan_of({{"embedding", 10, 100, 0, 1, 2, false},
                   {"layer.0", 1000, 100, 7, 10, 20, true},
                   {"layer.1", 1000, 100, 7, 10, 20, true},
                   {"head", 500, 0, 3, 5, 10, false}},
-                 {{"wte", 64, {0, 3}}, {"w0", 32, {1}}, {"w1", 32, {2}}, {"norm", 16, {3}}}, types, bucket_bytes);
+                 {{"wte", {16, 4}, {0, 3}}, {"w0", {8, 4}, {1}}, {"w1", {8, 4}, {2}}, {"norm", {16}, {3}}}, types,
+                 bucket_bytes, sharding);
 }
 
 struct Case {
@@ -45,16 +46,20 @@ inline Case random_case(std::mt19937& engine) {
     blocks.push_back({"block." + std::to_string(block), roll(0, 50), block + 1 == count ? 0 : roll(1, 20),
                       roll(0, 1) * 30, 1.0 * roll(1, 5), 1.0 * roll(1, 5), roll(0, 2) > 0});
     for (int i = roll(block == 0, 2); i > 0; --i)
-      parameters.push_back({"p" + std::to_string(parameters.size()), roll(0, 60), {block}});
+      parameters.push_back({"p" + std::to_string(parameters.size()), {roll(0, 20), 3}, {block}});
   }
   if (count > 1 && roll(0, 1) == 0) parameters.front().blocks.push_back(count - 1);
   Case made;
   made.mesh = make_mesh("world", {{"pp", 1}, {"dp_replicate", roll(1, 3)}, {"dp_shard", roll(1, 2)}});
+  const int shards = find_axis(made.mesh, "dp_shard")->size;
+  const bool cuts = shards > 1 && roll(0, 1) == 0;
   made.plan = plan_of(blocks, parameters, {DType::f32, roll(0, 1) == 0 ? DType::f32 : DType::bf16, moments(DType::f32)},
-                      roll(0, 2) * 400);
+                      roll(0, 2) * 400, cuts ? Sharding{{"dp_shard"}, shards} : Sharding{});
   made.options.micro_batches = roll(1, 3);
   made.options.eval_micro_batches = roll(0, 3);
   made.options.recompute = roll(0, 1) == 0 ? RecomputePolicy::none : RecomputePolicy::block;
+  made.options.shards = {roll(0, 1) == 0 ? Reshard::after_step : Reshard::after_pass,
+                         roll(0, 1) == 0 ? Scatter::last : Scatter::each, roll(0, 2)};
   made.options.update = {roll(0, 1) == 0, 48};
   made.options.eval_reduction_bytes = 16;
   return made;

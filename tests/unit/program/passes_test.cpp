@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(only_recomputable_blocks_are_computed_again_right_before_th
 BOOST_AUTO_TEST_CASE(a_gradient_is_reduced_as_soon_as_the_last_micro_batch_completes_it_and_a_tied_one_last) {
   const ModelPlan plan = models::tied();
   const StepProgram program =
-      data_parallel(expand(schedule_training(two, 2), plan), plan, {"dp_replicate", "dp_shard"});
+      reduce_gradients(expand(schedule_training(two, 2), plan), plan, {"dp_replicate", "dp_shard"}, {});
   const auto all = words(program);
   const std::vector<std::string> tail(all.begin() + 12, all.end());
   const std::vector<std::string> expected{"backward block head mb 1",
@@ -80,15 +80,15 @@ BOOST_AUTO_TEST_CASE(a_gradient_is_reduced_as_soon_as_the_last_micro_batch_compl
 }
 
 BOOST_AUTO_TEST_CASE(one_rank_has_nothing_to_reduce_but_finishes_its_gradients) {
-  const ModelPlan plan = models::plan_of({{"only", 8, 0, 0, 1, 2, false}}, {{"w", 16, {0}}});
-  compare(data_parallel(expand(schedule_training(one, 1), plan), plan, {"dp_replicate"}),
+  const ModelPlan plan = models::plan_of({{"only", 8, 0, 0, 1, 2, false}}, {{"w", {16}, {0}}});
+  compare(reduce_gradients(expand(schedule_training(one, 1), plan), plan, {"dp_replicate"}, {}),
           {"forward block only mb 0", "backward block only mb 0", "finish_gradient unit only"});
 }
 
 BOOST_AUTO_TEST_CASE(an_update_counts_decides_and_then_steps_each_unit) {
-  const ModelPlan plan = models::plan_of({{"only", 8, 0, 0, 1, 2, false}}, {{"w", 16, {0}}},
+  const ModelPlan plan = models::plan_of({{"only", 8, 0, 0, 1, 2, false}}, {{"w", {16}, {0}}},
                                          {DType::f32, DType::bf16, models::moments(DType::f32)});
-  const StepProgram reduced = data_parallel(expand(schedule_training(two, 1), plan), plan, {"dp_replicate"});
+  const StepProgram reduced = reduce_gradients(expand(schedule_training(two, 1), plan), plan, {"dp_replicate"}, {});
   compare(update(reduced, plan, {true, 48}),
           {"forward block only mb 0", "backward block only mb 0", "finish_gradient unit only",
            "all_reduce unit only over dp_replicate, 64 B", "gradient_norm unit only over dp_replicate",
@@ -104,7 +104,7 @@ BOOST_AUTO_TEST_CASE(an_update_counts_decides_and_then_steps_each_unit) {
 
 BOOST_AUTO_TEST_CASE(a_norm_that_no_reduction_precedes_is_taken_as_soon_as_its_gradient_is_complete) {
   const ModelPlan plan = models::tied();
-  const StepProgram alone = data_parallel(expand(schedule_training(one, 1), plan), plan, {"dp_replicate"});
+  const StepProgram alone = reduce_gradients(expand(schedule_training(one, 1), plan), plan, {"dp_replicate"}, {});
   const auto all = words(update(alone, plan, {false, 48}));
   const std::vector<std::string> tail(all.begin() + 4, all.begin() + 10);
   const std::vector<std::string> expected{"backward block head mb 0",     "finish_gradient unit head",
@@ -135,7 +135,7 @@ BOOST_AUTO_TEST_CASE(units_hold_every_parameter_once_and_know_every_block_that_a
       return std::uniform_int_distribution<int>(0, static_cast<int>(blocks.size()) - 1)(engine);
     };
     for (int i = std::uniform_int_distribution<int>(0, 12)(engine); i > 0; --i)
-      parameters.push_back({"p", i * 7, {any_block(), any_block()}});
+      parameters.push_back({"p", {i, 7}, {any_block(), any_block()}});
     const std::int64_t bucket = std::uniform_int_distribution<int>(0, 2000)(engine);
     std::multiset<int> seen;
     for (const UnitPlan& unit :
@@ -146,7 +146,7 @@ BOOST_AUTO_TEST_CASE(units_hold_every_parameter_once_and_know_every_block_that_a
         const ParameterPlan& parameter = parameters[static_cast<std::size_t>(index)];
         seen.insert(index);
         adding.insert(parameter.blocks.begin(), parameter.blocks.end());
-        bytes += (parameter.elements * 8 + 63) / 64 * 64;
+        bytes += (elements(parameter.shape) * 8 + 63) / 64 * 64;
       }
       BOOST_REQUIRE((std::set<int>(unit.blocks.begin(), unit.blocks.end()) == adding));
       BOOST_REQUIRE_EQUAL(unit.master_bytes, bytes);
@@ -164,7 +164,7 @@ BOOST_AUTO_TEST_CASE(the_printed_program_reads_as_a_table) {
   options.eval_micro_batches = 1;
   options.eval_reduction_bytes = 16;
   const Catalogue programs = make_catalogue(
-      two, models::plan_of({{"in", 8, 4, 0, 1, 2, false}, {"out", 8, 0, 2, 1, 2, false}}, {{"w", 16, {0}}}), options);
+      two, models::plan_of({{"in", 8, 4, 0, 1, 2, false}, {"out", 8, 0, 2, 1, 2, false}}, {{"w", {16}, {0}}}), options);
   const std::string text = to_text(programs.eval, 1);
   BOOST_TEST(text.find(", hash ") != std::string::npos);
   BOOST_TEST(text.substr(text.find('\n') + 1) ==
