@@ -4,6 +4,7 @@
 #include "tensor/kernels/amx_gemm.hpp"
 #include "tensor/kernels/bias.hpp"
 #include "tensor/kernels/row_grain.hpp"
+#include "tensor/kernels/vector_gemm.hpp"
 #include "tensor/parallel.hpp"
 
 #include <algorithm>
@@ -63,22 +64,21 @@ bool on_matrix_unit(std::int64_t m, std::int64_t n, std::int64_t k) {
   return std::is_same_v<T, Bf16>;
 }
 
-/// c = alpha · op(a) · op(b) + beta · c.
+/// alpha · product + beta · c, as c.
 template <class T>
-void matrix_unit_gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<T> a, MatrixView<T> b,
-                      double beta, float* c, std::int64_t c_stride) {
+ProductSum<T> sum_into(double alpha, double beta, float* c, std::int64_t c_stride) {
   const auto scale = static_cast<float>(alpha), keep = static_cast<float>(beta);
-  amx_gemm<T>(
-      m, n, k, a, b,
-      {.alpha = scale, .beta = keep, .base = beta == 0 ? nullptr : c, .bias = nullptr, .y = c, .stride = c_stride});
+  return {.alpha = scale, .beta = keep, .base = beta == 0 ? nullptr : c, .bias = nullptr, .y = c, .stride = c_stride};
 }
 
-std::atomic<bool> matrix_unit_wanted{true};
+std::atomic<bool> matrix_unit_wanted{true}, vectors_wanted{true};
 
 }  // namespace
 
 void want_matrix_unit(bool wanted) { matrix_unit_wanted = wanted; }
 bool uses_matrix_unit() { return matrix_unit_wanted && has_matrix_unit(); }
+void want_vectors(bool wanted) { vectors_wanted = wanted; }
+bool uses_vectors() { return vectors_wanted && has_vector_gemm(); }
 
 namespace {
 
@@ -186,11 +186,43 @@ void library_product(std::int64_t m, std::int64_t n, std::int64_t k, double alph
 
 constexpr auto nothing = [](const Part&) {};
 
+// Products of few rows, as text generation has them, would leave vectors empty.
+template <class T>
+bool on_vectors(std::int64_t m, std::int64_t n, std::int64_t k) {
+  constexpr std::int64_t least_rows = 8;
+  return !std::is_same_v<T, double> && m >= least_rows && n > 0 && k > 0 && uses_vectors();
+}
+
+template <class T>
+void vector_product(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b,
+                    const ProductSum<T>& sum) {
+  share_out(m, n, k, [&](const Part& part) {
+    ProductSum<T> own = sum;
+    own.y = at(sum.y, sum.stride, part);
+    if (sum.base) own.base = at(sum.base, sum.stride, part);
+    if (sum.bias) own.bias = sum.bias + part.column;
+    vector_gemm<T>(part.rows, part.columns, k, rows_of(a, part), columns_of(b, part), own);
+  });
+}
+
+/// What `sum` says, if this processor has a better way than the BLAS; else false, and nothing is done.
+template <class T>
+bool own_product(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b,
+                 const ProductSum<T>& sum) {
+  if (on_matrix_unit<T>(m, n, k)) {
+    amx_gemm<T>(m, n, k, a, b, sum);
+    return true;
+  }
+  if (!on_vectors<T>(m, n, k)) return false;
+  vector_product<T>(m, n, k, a, b, sum);
+  return true;
+}
+
 }  // namespace
 
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<float> a, MatrixView<float> b,
           double beta, float* c, std::int64_t c_stride) {
-  if (on_matrix_unit<float>(m, n, k)) return matrix_unit_gemm(m, n, k, alpha, a, b, beta, c, c_stride);
+  if (own_product<float>(m, n, k, a, b, sum_into<float>(alpha, beta, c, c_stride))) return;
   library_product(m, n, k, alpha, a, b, beta, c, c_stride, nothing, nothing);
 }
 
@@ -201,7 +233,7 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixVi
 
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<Bf16> a, MatrixView<Bf16> b,
           double beta, float* c, std::int64_t c_stride) {
-  if (on_matrix_unit<Bf16>(m, n, k)) return matrix_unit_gemm(m, n, k, alpha, a, b, beta, c, c_stride);
+  if (own_product<Bf16>(m, n, k, a, b, sum_into<Bf16>(alpha, beta, c, c_stride))) return;
   library_product(m, n, k, alpha, a, b, beta, c, c_stride, nothing, nothing);
 }
 
@@ -217,19 +249,25 @@ void gemm_rounded(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> 
   if constexpr (std::is_same_v<T, Bf16>) {
     if (on_matrix_unit<T>(m, n, k) && k <= amx_longest_depth(m, n))
       return amx_gemm_rounded(m, n, k, a, b, bias, y, y_stride);
+    if (!on_matrix_unit<T>(m, n, k) && on_vectors<T>(m, n, k)) {
+      return share_out(m, n, k, [&](const Part& part) {
+        vector_gemm_rounded(part.rows, part.columns, k, rows_of(a, part), columns_of(b, part),
+                            bias ? bias + part.column : nullptr, at(y, y_stride, part), y_stride);
+      });
+    }
     thread_local std::vector<Math<T>> memory;  // kept from product to product
     memory.resize(std::max(memory.size(), static_cast<std::size_t>(m * n)));
     Math<T>* const sums = memory.data();
     if (on_matrix_unit<T>(m, n, k)) {
-      matrix_unit_gemm(m, n, k, 1, a, b, 0, sums, n);
+      amx_gemm<T>(m, n, k, a, b, sum_into<T>(1, 0, sums, n));
       return finish_into(sums, n)({0, m, 0, n});
     }
     library_product(m, n, k, 1, a, b, 0, sums, n, nothing, finish_into(sums, n));
   } else {
     if constexpr (std::is_same_v<T, float>) {
-      if (on_matrix_unit<T>(m, n, k))
-        return amx_gemm<T>(m, n, k, a, b,
-                           {.alpha = 1, .beta = 0, .base = nullptr, .bias = bias, .y = y, .stride = y_stride});
+      if (own_product<T>(m, n, k, a, b,
+                         {.alpha = 1, .beta = 0, .base = nullptr, .bias = bias, .y = y, .stride = y_stride}))
+        return;
     }
     library_product(m, n, k, 1, a, b, 0, y, y_stride, nothing, finish_into(y, y_stride));
   }
@@ -239,8 +277,7 @@ template <class T>
 void gemm_add(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, const Math<T>* base,
               const T* bias, Math<T>* y) {
   if constexpr (std::is_same_v<Math<T>, float>) {
-    if (on_matrix_unit<T>(m, n, k))
-      return amx_gemm<T>(m, n, k, a, b, {.alpha = 1, .beta = 1, .base = base, .bias = bias, .y = y, .stride = n});
+    if (own_product<T>(m, n, k, a, b, {.alpha = 1, .beta = 1, .base = base, .bias = bias, .y = y, .stride = n})) return;
   }
   const auto start_with_base = [=](const Part& part) {
     add_bias<T>(at(base, n, part), n, bias ? bias + part.column : nullptr, part.rows, part.columns, at(y, n, part), n);

@@ -1,6 +1,7 @@
 // Matrix products on row-major data, adding into fp32 or fp64: c = α·op(a)·op(b) + β·c. Uses all threads, one inside a
-// parallel region. Needs no LibTorch headers. Behind it are the BLAS that LibTorch carries and, where the processor has
-// one, its matrix unit: for bf16, and for fp32 in three parts (tensor/kernels/amx_gemm.hpp).
+// parallel region. Needs no LibTorch headers. Behind it are the BLAS that LibTorch carries; where the processor has
+// one, its matrix unit: for bf16, and for fp32 in three parts (tensor/kernels/amx_gemm.hpp); and on processors that the
+// BLAS serves less well, for fp32 and bf16, vectors (tensor/kernels/vector_gemm.hpp).
 #pragma once
 
 #include "tensor/kernels/matrix_view.hpp"
@@ -34,5 +35,8 @@ void gemm_add(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, M
 /// run.
 void want_matrix_unit(bool wanted);
 bool uses_matrix_unit();
+/// The same of the vectors; to compare them with the BLAS.
+void want_vectors(bool wanted);
+bool uses_vectors();
 
 }  // namespace lockstep

@@ -55,7 +55,10 @@ std::string describe_arithmetic() {
 #else
   const char* const library = "bf16 products widened to fp32";
 #endif
-  return fmt::format("{}, {}", at::get_cpu_capability(), uses_matrix_unit() ? "products on the matrix unit" : library);
+  return fmt::format("{}, {}", at::get_cpu_capability(),
+                     uses_matrix_unit() ? "products on the matrix unit"
+                     : uses_vectors()   ? "products by own vectors"
+                                        : library);
 }
 
 }  // namespace lockstep

@@ -3,13 +3,12 @@
 #include "base/rounding.hpp"
 #include "tensor/kernels/amx_packing.hpp"
 #include "tensor/kernels/amx_tiles.hpp"
+#include "tensor/kernels/scratch.hpp"
 #include "tensor/parallel.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
-#include <memory>
-#include <new>
 #include <type_traits>
 
 #ifdef LOCKSTEP_AMX
@@ -18,7 +17,6 @@
 #ifdef _OPENMP
 #include <omp.h>
 #endif
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -43,30 +41,6 @@ constexpr std::int64_t depth_at_once = std::is_same_v<T, float> ? 256 : 384;
 template <class T>
 constexpr std::int64_t kept_elements = (std::int64_t{2} << 20) / parts_of<T>;
 
-/// Memory for packed tiles and sums that a thread keeps from product to product.
-template <class T>
-class Scratch {
- public:
-  T* upto(std::int64_t count) {
-    if (count > count_) {
-      constexpr std::int64_t huge_page = std::int64_t{2} << 20;
-      const auto bytes = static_cast<std::size_t>(rounded_up(count * static_cast<std::int64_t>(sizeof(T)), huge_page));
-      values_.reset(static_cast<T*>(std::aligned_alloc(huge_page, bytes)));
-      if (!values_) throw std::bad_alloc();
-      ::madvise(values_.get(), bytes, MADV_HUGEPAGE);
-      count_ = count;
-    }
-    return values_.get();
-  }
-
- private:
-  struct Free {
-    void operator()(T* values) const { std::free(values); }
-  };
-  std::unique_ptr<T, Free> values_;
-  std::int64_t count_ = 0;
-};
-
 // ---- what becomes of a finished block (contracts in the header)
 // ------------------------------------------------------------------------
 
@@ -83,7 +57,7 @@ enum class Store { cached, streamed };
 
 template <class T>
 struct Add {
-  AmxSum<T> sum;
+  ProductSum<T> sum;
   Store store;
 
   LOCKSTEP_MATRIX_UNIT void operator()(const float* block, std::int64_t row, std::int64_t column, std::int64_t rows,
@@ -257,7 +231,8 @@ bool has_matrix_unit() {
 }
 
 template <class T>
-void amx_gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, const AmxSum<T>& sum) {
+void amx_gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b,
+              const ProductSum<T>& sum) {
   const Plan<T> plan = plan_of(m, n, k, a, b);
   const std::int64_t bytes = m * n * static_cast<std::int64_t>(sizeof(float));
   const bool replaces = sum.base == nullptr && plan.depth_chunk == k;
@@ -271,9 +246,9 @@ void amx_gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, M
 }
 
 template void amx_gemm<Bf16>(std::int64_t, std::int64_t, std::int64_t, MatrixView<Bf16>, MatrixView<Bf16>,
-                             const AmxSum<Bf16>&);
+                             const ProductSum<Bf16>&);
 template void amx_gemm<float>(std::int64_t, std::int64_t, std::int64_t, MatrixView<float>, MatrixView<float>,
-                              const AmxSum<float>&);
+                              const ProductSum<float>&);
 
 std::int64_t amx_longest_depth(std::int64_t m, std::int64_t n) { return longest_depth<Bf16>(std::min(m, n)); }
 
@@ -292,13 +267,13 @@ namespace lockstep {
 
 bool has_matrix_unit() { return false; }
 template <class T>
-void amx_gemm(std::int64_t, std::int64_t, std::int64_t, MatrixView<T>, MatrixView<T>, const AmxSum<T>&) {
+void amx_gemm(std::int64_t, std::int64_t, std::int64_t, MatrixView<T>, MatrixView<T>, const ProductSum<T>&) {
   std::abort();
 }
 template void amx_gemm<Bf16>(std::int64_t, std::int64_t, std::int64_t, MatrixView<Bf16>, MatrixView<Bf16>,
-                             const AmxSum<Bf16>&);
+                             const ProductSum<Bf16>&);
 template void amx_gemm<float>(std::int64_t, std::int64_t, std::int64_t, MatrixView<float>, MatrixView<float>,
-                              const AmxSum<float>&);
+                              const ProductSum<float>&);
 std::int64_t amx_longest_depth(std::int64_t, std::int64_t) { return 0; }
 void amx_gemm_rounded(std::int64_t, std::int64_t, std::int64_t, MatrixView<Bf16>, MatrixView<Bf16>, const Bf16*, Bf16*,
                       std::int64_t) {

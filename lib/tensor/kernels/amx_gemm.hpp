@@ -20,18 +20,10 @@ namespace lockstep {
 /// True if this process may use the matrix unit; the first call asks the system for it. The functions below need it.
 bool has_matrix_unit();
 
-/// y (m, n) fp32 = alpha · op(a) · op(b) + beta · base (m, n) + bias (n). `base` may be y, or nullptr for none; `bias`
-/// may be nullptr.
+/// y (m, n) as `sum` says, from op(a) (m, k) · op(b) (k, n).
 template <class T>
-struct AmxSum {
-  float alpha = 1, beta = 0;
-  const float* base = nullptr;  // rows of `stride`, as y
-  const T* bias = nullptr;
-  float* y = nullptr;
-  std::int64_t stride = 0;
-};
-template <class T>
-void amx_gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, const AmxSum<T>& sum);
+void amx_gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b,
+              const ProductSum<T>& sum);
 
 /// y (m, n) bf16 = op(a) · op(b) + bias (n, or nullptr), rounded once. The depth k is at most amx_longest_depth(m, n).
 void amx_gemm_rounded(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<Bf16> a, MatrixView<Bf16> b,

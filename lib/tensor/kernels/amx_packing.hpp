@@ -4,36 +4,13 @@
 
 #include "tensor/kernels/amx_tiles.hpp"
 #include "tensor/kernels/matrix_view.hpp"
+#include "tensor/kernels/wide.hpp"
 
 #include <array>
 
 #ifdef LOCKSTEP_AMX
 
 namespace lockstep::amx {
-
-LOCKSTEP_MATRIX_UNIT LOCKSTEP_INLINE void transpose(const __m512i* in, Bf16* tile) {
-  __m512i pairs[16], quads[16];
-  for (int i = 0; i < 8; ++i) {
-    pairs[2 * i] = _mm512_unpacklo_epi32(in[2 * i], in[2 * i + 1]);
-    pairs[2 * i + 1] = _mm512_unpackhi_epi32(in[2 * i], in[2 * i + 1]);
-  }
-  for (int i = 0; i < 4; ++i) {
-    for (int half = 0; half < 2; ++half) {
-      quads[4 * i + 2 * half] = _mm512_unpacklo_epi64(pairs[4 * i + half], pairs[4 * i + 2 + half]);
-      quads[4 * i + 2 * half + 1] = _mm512_unpackhi_epi64(pairs[4 * i + half], pairs[4 * i + 2 + half]);
-    }
-  }
-  for (int i = 0; i < 4; ++i) {
-    const __m512i even_low = _mm512_shuffle_i32x4(quads[i], quads[4 + i], 0x88);
-    const __m512i even_high = _mm512_shuffle_i32x4(quads[8 + i], quads[12 + i], 0x88);
-    const __m512i odd_low = _mm512_shuffle_i32x4(quads[i], quads[4 + i], 0xdd);
-    const __m512i odd_high = _mm512_shuffle_i32x4(quads[8 + i], quads[12 + i], 0xdd);
-    _mm512_store_si512(tile + tile_depth * i, _mm512_shuffle_i32x4(even_low, even_high, 0x88));
-    _mm512_store_si512(tile + tile_depth * (4 + i), _mm512_shuffle_i32x4(odd_low, odd_high, 0x88));
-    _mm512_store_si512(tile + tile_depth * (8 + i), _mm512_shuffle_i32x4(even_low, even_high, 0xdd));
-    _mm512_store_si512(tile + tile_depth * (12 + i), _mm512_shuffle_i32x4(odd_low, odd_high, 0xdd));
-  }
-}
 
 LOCKSTEP_MATRIX_UNIT LOCKSTEP_INLINE __mmask16 first_lanes(std::int64_t count) {
   return static_cast<__mmask16>(count >= 16 ? 0xffffu : count <= 0 ? 0u : (1u << count) - 1);
@@ -138,7 +115,9 @@ LOCKSTEP_MATRIX_UNIT void pack_place(const Side<T>& side, std::int64_t first, st
     if (side.depth_is_contiguous() == (side.packs == Side<T>::Packs::rows)) {
       for (int r = 0; r < 16; ++r) _mm512_store_si512(tiles + tile_depth * r, rows.of[part][r]);
     } else {
-      transpose(rows.of[part], tiles);
+      __m512i columns[tile_rows];
+      transpose_wide(rows.of[part], columns);
+      for (int r = 0; r < tile_rows; ++r) _mm512_store_si512(tiles + tile_depth * r, columns[r]);
     }
   }
 }

@@ -1,7 +1,7 @@
 #include "tensor/kernels/causal_products.hpp"
 
 #include "base/error.hpp"
-#include "base/vector_intrinsics.hpp"
+#include "tensor/kernels/wide.hpp"
 
 #include <algorithm>
 
@@ -9,11 +9,9 @@ namespace lockstep {
 
 #ifdef LOCKSTEP_INTRINSICS
 
-#define LOCKSTEP_AVX512 __attribute__((target("avx512f")))
-
 namespace {
 
-constexpr std::int64_t lanes = 16;
+constexpr std::int64_t lanes = wide_lanes;
 constexpr std::int64_t group_rows = 8;   // whose sums are in registers at once, with
 constexpr std::int64_t most_panels = 3;  // panels of 16 columns: 24 of 32 registers hold sums
 
@@ -34,8 +32,8 @@ struct Target {
 enum class Into { fresh, sum };
 
 template <int panels>
-LOCKSTEP_AVX512 void multiply_panels(std::int64_t rows, std::int64_t depth, const Left& left, const Right& right,
-                                     const Target& target, Into into) {
+LOCKSTEP_WIDE void multiply_panels(std::int64_t rows, std::int64_t depth, const Left& left, const Right& right,
+                                   const Target& target, Into into) {
   const float* row[group_rows];
 #pragma GCC unroll 8
   for (int r = 0; r < group_rows; ++r) row[r] = left.first + std::min<std::int64_t>(r, rows - 1) * left.row_step;
@@ -86,37 +84,16 @@ void multiply_rows(std::int64_t rows, std::int64_t columns, std::int64_t depth, 
 }
 
 /// to (16, 16) = the transpose of `rows` rows of 16 elements, and zeros.
-LOCKSTEP_AVX512 void turn_square(const float* from, std::int64_t stride, std::int64_t rows, float* to) {
-  __m512i row[16], pair[16], quad[16];
-  for (int r = 0; r < 16; ++r) row[r] = r < rows ? _mm512_loadu_si512(from + r * stride) : _mm512_setzero_si512();
-  for (int i = 0; i < 8; ++i) {
-    pair[2 * i] = _mm512_unpacklo_epi32(row[2 * i], row[2 * i + 1]);
-    pair[2 * i + 1] = _mm512_unpackhi_epi32(row[2 * i], row[2 * i + 1]);
-  }
-  for (int i = 0; i < 4; ++i) {
-    for (int half = 0; half < 2; ++half) {
-      quad[4 * i + 2 * half] = _mm512_unpacklo_epi64(pair[4 * i + half], pair[4 * i + 2 + half]);
-      quad[4 * i + 2 * half + 1] = _mm512_unpackhi_epi64(pair[4 * i + half], pair[4 * i + 2 + half]);
-    }
-  }
-  for (int i = 0; i < 4; ++i) {
-    const __m512i even_low = _mm512_shuffle_i32x4(quad[i], quad[4 + i], 0x88);
-    const __m512i even_high = _mm512_shuffle_i32x4(quad[8 + i], quad[12 + i], 0x88);
-    const __m512i odd_low = _mm512_shuffle_i32x4(quad[i], quad[4 + i], 0xdd);
-    const __m512i odd_high = _mm512_shuffle_i32x4(quad[8 + i], quad[12 + i], 0xdd);
-    _mm512_store_si512(to + lanes * i, _mm512_shuffle_i32x4(even_low, even_high, 0x88));
-    _mm512_store_si512(to + lanes * (4 + i), _mm512_shuffle_i32x4(odd_low, odd_high, 0x88));
-    _mm512_store_si512(to + lanes * (8 + i), _mm512_shuffle_i32x4(even_low, even_high, 0xdd));
-    _mm512_store_si512(to + lanes * (12 + i), _mm512_shuffle_i32x4(odd_low, odd_high, 0xdd));
-  }
+LOCKSTEP_WIDE void turn_square(const float* from, std::int64_t stride, std::int64_t rows, float* to) {
+  __m512i row[lanes], column[lanes];
+  for (int r = 0; r < lanes; ++r) row[r] = r < rows ? _mm512_loadu_si512(from + r * stride) : _mm512_setzero_si512();
+  transpose_wide(row, column);
+  for (int r = 0; r < lanes; ++r) _mm512_store_si512(to + lanes * r, column[r]);
 }
 
 }  // namespace
 
-bool has_causal_products(std::int64_t head_size) {
-  static const bool wide = __builtin_cpu_supports("avx512f");
-  return wide && head_size % lanes == 0;
-}
+bool has_causal_products(std::int64_t head_size) { return is_wide() && head_size % lanes == 0; }
 
 void turn_rows(const float* matrix, std::int64_t length, std::int64_t head_size, float* turned) {
   for (std::int64_t row = 0; row < length; row += lanes) {

@@ -1,4 +1,4 @@
-// A matrix as a factor of a product.
+// A matrix as a factor of a product, and what becomes of the product.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,17 @@ struct MatrixView {
   const T* data;
   std::int64_t stride;
   Trans trans = Trans::no;
+};
+
+/// y (m, n) fp32 = alpha · product + beta · base (m, n) + bias (n). `base` may be y, or nullptr for none; `bias` may be
+/// nullptr.
+template <class T>
+struct ProductSum {
+  float alpha = 1, beta = 0;
+  const float* base = nullptr;  // rows of `stride`, as y
+  const T* bias = nullptr;
+  float* y = nullptr;
+  std::int64_t stride = 0;
 };
 
 }  // namespace lockstep

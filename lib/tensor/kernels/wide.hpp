@@ -54,6 +54,31 @@ LOCKSTEP_WIDE LOCKSTEP_INLINE void store_wide(Bf16* to, __mmask16 lanes, __m512 
   _mm256_mask_storeu_epi16(to, lanes, rounded(values));
 }
 
+/// out = the transpose of 16 rows of 16 words of 32 bits.
+LOCKSTEP_WIDE LOCKSTEP_INLINE void transpose_wide(const __m512i* in, __m512i* out) {
+  __m512i pairs[16], quads[16];
+  for (int i = 0; i < 8; ++i) {
+    pairs[2 * i] = _mm512_unpacklo_epi32(in[2 * i], in[2 * i + 1]);
+    pairs[2 * i + 1] = _mm512_unpackhi_epi32(in[2 * i], in[2 * i + 1]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    for (int half = 0; half < 2; ++half) {
+      quads[4 * i + 2 * half] = _mm512_unpacklo_epi64(pairs[4 * i + half], pairs[4 * i + 2 + half]);
+      quads[4 * i + 2 * half + 1] = _mm512_unpackhi_epi64(pairs[4 * i + half], pairs[4 * i + 2 + half]);
+    }
+  }
+  for (int i = 0; i < 4; ++i) {
+    const __m512i even_low = _mm512_shuffle_i32x4(quads[i], quads[4 + i], 0x88);
+    const __m512i even_high = _mm512_shuffle_i32x4(quads[8 + i], quads[12 + i], 0x88);
+    const __m512i odd_low = _mm512_shuffle_i32x4(quads[i], quads[4 + i], 0xdd);
+    const __m512i odd_high = _mm512_shuffle_i32x4(quads[8 + i], quads[12 + i], 0xdd);
+    out[i] = _mm512_shuffle_i32x4(even_low, even_high, 0x88);
+    out[4 + i] = _mm512_shuffle_i32x4(odd_low, odd_high, 0x88);
+    out[8 + i] = _mm512_shuffle_i32x4(even_low, even_high, 0xdd);
+    out[12 + i] = _mm512_shuffle_i32x4(odd_low, odd_high, 0xdd);
+  }
+}
+
 /// 2^n · p(r) for x = n·ln 2 + r: e^x for x that exp_wide has bounded.
 LOCKSTEP_WIDE LOCKSTEP_INLINE __m512 bounded_exp_wide(__m512 x) {
   const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504088896341f)),
