@@ -1,5 +1,7 @@
 #include "comm/communicator.hpp"
 
+#include "base/error.hpp"
+
 #include <unistd.h>
 
 #include <array>
@@ -33,6 +35,8 @@ std::span<std::byte> bytes_of(T& value) {
 }
 
 }  // namespace
+
+NonBlocking& Communicator::calls() { fail(ExitCode::bug, "{} has no calls that do not wait", name()); }
 
 void Communicator::abort(int code) noexcept { ::_exit(code); }
 

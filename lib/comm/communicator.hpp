@@ -1,14 +1,15 @@
 // A group of ranks that speak to each other. The MPI implementation is comm/mpi_communicator.hpp; with one rank nothing
 // is sent or copied. All members are Collective over the communicator unless they say Local: every rank of it calls
-// them, in the same order. Communication behind the computation: comm/lane.hpp. Work that may fail on some ranks:
+// them, in the same order. Communication behind the computation: comm/transport.hpp. Work that may fail on some ranks:
 // comm/together.hpp.
 #pragma once
 
+#include "comm/non_blocking.hpp"
 #include "layout/dtype.hpp"
+#include "layout/mesh.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,6 +27,8 @@ class Communicator {
   virtual int size() const = 0;  // Local
   virtual const std::string& name() const = 0;       // Local. "world", "dp_replicate", …: for messages and traces
   virtual int world_rank() const { return rank(); }  // Local. As messages name a rank
+  /// The world ranks of its ranks, by rank, as the communicator itself knows them. Local.
+  virtual std::vector<Rank> members() const { return {world_rank()}; }
 
   virtual void barrier() = 0;
   /// In place, over all ranks. bf16 is summed in fp32 in rank order and rounded once; fp32 and fp64 are summed in rank
@@ -39,9 +42,8 @@ class Communicator {
   /// A new communicator of the ranks with the same colour (0 or more), ordered by rank. Collective over this one.
   virtual std::unique_ptr<Communicator> split(int colour, const std::string& name) = 0;
 
-  /// Calls `hook` in the midst of every later all_reduce of several ranks: this rank has begun it, and the others
-  /// cannot end it alone. Where tests bring failures about that no rank can drain. Local.
-  void amid_all_reduce(std::function<void()> hook) { hook_ = std::move(hook); }
+  /// Its calls that do not wait; of several ranks only. Local.
+  virtual NonBlocking& calls();
 
   /// Ends the whole job now with this exit code, without a word to anyone; who calls it has printed why. Local.
   [[noreturn]] virtual void abort(int code) noexcept;
@@ -51,14 +53,6 @@ class Communicator {
   std::int64_t all_reduce(std::int64_t value, Reduce reduce);
   void all_reduce(std::span<double> values, Reduce reduce);
   std::string broadcast(const std::string& text, int root);
-
- protected:
-  void call_hook() const {
-    if (hook_) hook_();
-  }
-
- private:
-  std::function<void()> hook_;
 };
 
 /// The communicator of one rank. Local.

@@ -30,7 +30,7 @@ static_assert(fields * sizeof(double) == heartbeat_bytes);
 }
 }  // namespace
 
-HeartbeatData heartbeat(Communicator& ranks, const HeartbeatData& mine) {
+HeartbeatData heartbeat(Transport& transport, int lane, int group, Communicator& world, const HeartbeatData& mine) {
   // Only sums: a level is the number of ranks that ask for it, a request or a failure the number of ranks that have it.
   std::array<double, fields> wire{};
   wire[loss] = mine.loss_sum;
@@ -42,8 +42,8 @@ HeartbeatData heartbeat(Communicator& ranks, const HeartbeatData& mine) {
   wire[failures] = mine.failure ? 1 : 0;
   for (std::size_t bit = 0; bit < request_bits; ++bit)
     wire[first_request + bit] = static_cast<unsigned>(mine.requests) >> bit & 1u;
-  ranks.all_reduce(wire, Reduce::sum);
-  if (wire[failures] > 0) throw_for_all(ranks, mine.failure);
+  transport.wait(transport.all_reduce(lane, group, std::as_writable_bytes(std::span(wire)), DType::f64, Reduce::sum));
+  if (wire[failures] > 0) throw_for_all(world, mine.failure);
 
   HeartbeatData all;
   all.loss_sum = wire[loss];

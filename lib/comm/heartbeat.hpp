@@ -5,6 +5,7 @@
 
 #include "comm/communicator.hpp"
 #include "comm/session.hpp"
+#include "comm/transport.hpp"
 
 #include <cstdint>
 #include <exception>
@@ -34,8 +35,9 @@ struct HeartbeatData {
 /// What each rank puts into the reduction.
 constexpr std::int64_t heartbeat_bytes = 11 * sizeof(double);
 
-/// Sums the numbers and merges the rest. If any rank brought a failure, all ranks throw the same AgreedError: that of
-/// the worst, lowest rank. Counts are exact up to 2^53. Collective over `ranks`.
-HeartbeatData heartbeat(Communicator& ranks, const HeartbeatData& mine);
+/// Sums the numbers and merges the rest, on a lane of `transport`, over a group that is all of `world`. If any rank
+/// brought a failure, all ranks throw the same AgreedError: that of the worst, lowest rank. Counts are exact up to
+/// 2^53. Collective over `world`.
+HeartbeatData heartbeat(Transport& transport, int lane, int group, Communicator& world, const HeartbeatData& mine);
 
 }  // namespace lockstep

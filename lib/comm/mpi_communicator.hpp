@@ -6,12 +6,12 @@
 
 namespace lockstep {
 
-/// How ranks of one machine reduce what is large: each reads what it needs of the others where the system allows it, or
-/// by messages only.
-enum class LargeReductions { read_directly, by_messages };
+/// How ranks of one machine get what is large: each reads what it needs of the others where the system allows it, or by
+/// messages only.
+enum class LargeTransfers { read_directly, by_messages };
 
 /// All ranks of the job, on a private copy of MPI_COMM_WORLD. MPI must be running with MPI_THREAD_MULTIPLE.
 /// Failing MPI calls throw Error(communication). Collective over the world.
-std::unique_ptr<Communicator> mpi_world(LargeReductions large = LargeReductions::read_directly);
+std::unique_ptr<Communicator> mpi_world(LargeTransfers large = LargeTransfers::read_directly);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // This process reads the memory of others on its machine without their help (process_vm_readv of Linux): a copy takes
 // the place of messages. Systems may forbid it, so it is tried before it is relied on. Who uses it:
-// comm/mpi_communicator.cpp.
+// comm/operations.cpp.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,14 @@ Peer this_process();
 /// another container that happens to have the same process number. Local.
 bool is_readable(const Peer& peer);
 
-/// Fills `into` from `address` of `peer`. False if that process has ended. Local. Throws Error(communication) if the
-/// system refuses.
-bool read_memory(const Peer& peer, std::uint64_t address, std::span<std::byte> into);
+/// A region of another process's memory and where it goes.
+struct RemoteRegion {
+  std::uint64_t address = 0;
+  std::span<std::byte> into;
+};
+
+/// Fills all of them from `peer`, with as few system calls as it takes. False if that process has ended. Local. Throws
+/// Error(communication) if the system refuses.
+bool read_memory(const Peer& peer, std::span<const RemoteRegion> regions);
 
 }  // namespace lockstep

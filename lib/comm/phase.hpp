@@ -27,7 +27,7 @@ enum class Phase {
   save_commit,
   load,
   shutdown,
-  lane  // no rank enters it: what its communication lane does beside the phases of a step
+  lane  // no rank enters it: what its lanes do beside the phases of a step
 };
 std::string_view name_of(Phase phase);                    // "start-up", "save.write", …
 std::optional<Phase> parse_phase(std::string_view name);  // the inverse

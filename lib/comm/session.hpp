@@ -64,7 +64,7 @@ class Session {
   /// "rank 1 (node17), forward of step 3"; without the rank in a job of one. Local.
   std::string where() const;
   /// Brings an injected failure about if it is due in `phase` of the present step. enter() does so by itself; this is
-  /// for what runs beside the phases: the communication lane. Local; from any thread. May throw.
+  /// for what runs beside the phases: operations on lanes. Local; from any thread. May throw.
   void inject(Phase phase);
   /// True once if an injected NaN is due: the caller poisons its numbers. Local.
   bool take_injected_nan();

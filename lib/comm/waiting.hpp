@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// While one lives, this thread waits for other ranks. Communicators and lanes make one where they block.
+/// While one lives, this thread waits for other ranks. Communicators and transports make one where they block.
 class Waiting {
  public:
   Waiting();

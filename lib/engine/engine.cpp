@@ -32,7 +32,7 @@ struct Engine::Run {
   const StepOrder* order;             // null in an evaluation
   std::vector<BatchTensors> batches;  // by micro-batch
   SlotStore slots;
-  std::vector<Ticket> tickets;                   // by position; of actions on the reduction lane
+  std::vector<Ticket> tickets;                   // by position; of reductions
   std::shared_ptr<std::vector<Interval>> times;  // where the step is measured
   std::exception_ptr failure;
   std::int64_t step;
@@ -84,7 +84,8 @@ bool acquires_stash(const RankClass& ranks, const Action& action) {
   });
 }
 
-/// Reductions of gradients are issued to the lane's thread; all else, the heartbeat included, runs on the calling one.
+/// Communication behind the computation goes on beside the calling thread; it waits for all else, the heartbeat
+/// included.
 bool runs_here(const Action& action) { return !behind_computation(action.op); }
 
 Phase phase_of(const Action& action, bool training) {
@@ -112,9 +113,20 @@ constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
+Transport make_transport(Session& session, const Catalogue& programs) {
+  std::vector<std::string> lanes;
+  for (int lane = 0; lane < lane_count; ++lane) lanes.emplace_back(name_of(static_cast<Lane>(lane)));
+  return Transport(session, programs.train.mesh, lanes, groups_of(programs));
+}
+
 Engine::Engine(Model& model, const Optimizer& optimizer, const Catalogue& programs, Session& session,
-               CommunicationLane& lane, std::optional<double> clip_norm)
-    : model_(model), optimizer_(optimizer), programs_(programs), session_(session), lane_(lane), clip_norm_(clip_norm) {
+               Transport& transport, std::optional<double> clip_norm)
+    : model_(model),
+      optimizer_(optimizer),
+      programs_(programs),
+      session_(session),
+      transport_(transport),
+      clip_norm_(clip_norm) {
   for (const StepProgram* program : {&programs.train, &programs.eval}) {
     if (program->classes.empty()) continue;
     const bool same_blocks = program->block_names.size() == model.block_count();
@@ -125,6 +137,7 @@ Engine::Engine(Model& model, const Optimizer& optimizer, const Catalogue& progra
     const RankClass& ranks = program->class_of(session.world().rank());
     slots_.emplace(&ranks, SlotIndex(ranks));
   }
+  transport.take_records(records_);  // from now on they are kept
 }
 
 StepOutcome Engine::run_step(const StepBatch& batch, const StepOrder& order) {
@@ -171,21 +184,24 @@ void Engine::execute(Run& run) {
     if (!run.failure) trace_.push_back(std::move(did));
     run.slots.release(action);
   }
+  take_times(run);
 }
 
 void Engine::wait_for(Run& run, const Action& action) {
-  for (const int earlier : action.waits) lane_.wait(run.tickets[static_cast<std::size_t>(earlier)]);
+  for (const int earlier : action.waits) transport_.wait(run.tickets[static_cast<std::size_t>(earlier)]);
   if (run.times && runs_here(action)) run.time_of(action).begin_s = monotonic_seconds();
 }
 
-Ticket Engine::issue_measured(Run& run, const Action& action, std::span<std::byte> bytes, DType dtype) {
-  Interval& interval = run.time_of(action);
-  return lane_.issue([times = run.times, &interval, bytes,
-                      dtype](Communicator& ranks) {  // `times` owns the interval, whoever ends first
-    interval.begin_s = monotonic_seconds();
-    ranks.all_reduce(bytes, dtype, Reduce::sum);
-    interval.end_s = monotonic_seconds();
-  });
+void Engine::take_times(Run& run) {
+  transport_.take_records(records_);
+  if (!run.times) return;
+  for (const OperationRecord& record : records_) {
+    const auto position = std::ranges::find(run.tickets, record.ticket) - run.tickets.begin();
+    if (position == std::ssize(run.tickets)) continue;  // the heartbeat, which is measured where it is waited for
+    Interval& interval = run.time_of(run.ranks.actions[static_cast<std::size_t>(position)]);
+    interval.begin_s = record.begin_s;
+    interval.end_s = record.end_s;
+  }
 }
 
 std::int64_t Engine::communicate(Run& run, const Action& action, std::size_t position) {
@@ -194,13 +210,12 @@ std::int64_t Engine::communicate(Run& run, const Action& action, std::size_t pos
     case Op::all_reduce: {
       const Unit& unit = *model_.units()[static_cast<std::size_t>(action.subject.index)];
       const std::span<std::byte> gradient = bytes_of(unit.gradient());
-      const DType dtype = master_dtype(unit.precision());
-      run.tickets[position] =
-          run.times ? issue_measured(run, action, gradient, dtype) : lane_.all_reduce(gradient, dtype, Reduce::sum);
+      run.tickets[position] = transport_.all_reduce(static_cast<int>(action.lane), transport_.group_along(action.group),
+                                                    gradient, master_dtype(unit.precision()), Reduce::sum);
       return static_cast<std::int64_t>(gradient.size());
     }
-    case Op::heartbeat: heartbeat(run); return heartbeat_bytes;
-    case Op::reduce_loss: reduce_loss(run); return heartbeat_bytes;
+    case Op::heartbeat: heartbeat(run, action); return heartbeat_bytes;
+    case Op::reduce_loss: reduce_loss(run, action); return heartbeat_bytes;
     default: throw Error(ExitCode::bug, fmt::format("the engine does not know the collective {}", name_of(action.op)));
   }
 }
@@ -274,8 +289,8 @@ void Engine::backward(Run& run, const Action& action) {
   if (index > 0) run.slots.at(SlotKind::boundary_gradient, boundary_subject(index), mb).value = stash.input.grad();
 }
 
-void Engine::heartbeat(Run& run) {
-  lane_.drain();  // a step that fails here leaves nothing in flight
+void Engine::heartbeat(Run& run, const Action& action) {
+  transport_.drain();  // a step that fails here leaves nothing in flight
   HeartbeatData mine;
   mine.loss_sum = run.loss_sum;
   mine.grad_norm_squared = run.squared_norm;
@@ -284,7 +299,7 @@ void Engine::heartbeat(Run& run) {
   mine.stop = run.order->stop;
   mine.requests = run.order->requests;
   mine.failure = run.failure;
-  const HeartbeatData all = lockstep::heartbeat(session_.world(), mine);
+  const HeartbeatData all = agree(action, mine);
   const auto valid_tokens = static_cast<double>(run.order->valid_tokens);
   run.outcome = {.loss = valid_tokens > 0 ? all.loss_sum / valid_tokens : 0,
                  .gradient_norm = std::sqrt(all.grad_norm_squared),
@@ -296,12 +311,17 @@ void Engine::heartbeat(Run& run) {
   run.told = true;
 }
 
-void Engine::reduce_loss(Run& run) {
+HeartbeatData Engine::agree(const Action& action, const HeartbeatData& mine) {
+  return lockstep::heartbeat(transport_, static_cast<int>(action.lane), transport_.group_along(action.group),
+                             session_.world(), mine);
+}
+
+void Engine::reduce_loss(Run& run, const Action& action) {
   HeartbeatData mine;
   mine.loss_sum = run.loss_sum;
   mine.tokens = run.tokens;
   mine.failure = run.failure;
-  const HeartbeatData all = lockstep::heartbeat(session_.world(), mine);
+  const HeartbeatData all = agree(action, mine);
   run.loss_sum = all.loss_sum;
   run.tokens = all.tokens;
 }

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "comm/heartbeat.hpp"
-#include "comm/lane.hpp"
 #include "comm/session.hpp"
+#include "comm/transport.hpp"
 #include "data/batch.hpp"
 #include "engine/slot_store.hpp"
 #include "model/model.hpp"
@@ -53,11 +53,14 @@ struct EvaluationOutcome {
   std::int64_t tokens = 0;
 };
 
+/// The lanes and groups of the programs, each lane under the number that it has there. Collective over the world.
+Transport make_transport(Session& session, const Catalogue& programs);
+
 class Engine {
  public:
   /// Local. All arguments outlive the engine. Without a `clip_norm` gradients are not scaled.
   /// Throws Error(bug) if the programs' units are not those of the model.
-  Engine(Model& model, const Optimizer& optimizer, const Catalogue& programs, Session& session, CommunicationLane& lane,
+  Engine(Model& model, const Optimizer& optimizer, const Catalogue& programs, Session& session, Transport& transport,
          std::optional<double> clip_norm);
 
   /// One optimizer step. Collective over the world. A rank that fails goes on communicating up to the heartbeat, where
@@ -80,22 +83,24 @@ class Engine {
   /// Returns the bytes that this rank put in.
   std::int64_t communicate(Run& run, const Action& action, std::size_t position);
   void wait_for(Run& run, const Action& action);
-  /// all_reduce on the lane, with the times at which it runs there.
-  Ticket issue_measured(Run& run, const Action& action, std::span<std::byte> bytes, DType dtype);
+  /// Fills in when the operations of a step that is over took place.
+  void take_times(Run& run);
   void forward(Run& run, const Action& action);
   void recompute(Run& run, const Action& action);
   void backward(Run& run, const Action& action);
-  void heartbeat(Run& run);
-  void reduce_loss(Run& run);
+  void heartbeat(Run& run, const Action& action);
+  void reduce_loss(Run& run, const Action& action);
+  HeartbeatData agree(const Action& action, const HeartbeatData& mine);
 
   Model& model_;
   const Optimizer& optimizer_;
   const Catalogue& programs_;
   Session& session_;
-  CommunicationLane& lane_;
+  Transport& transport_;
   std::optional<double> clip_norm_;
   std::map<const RankClass*, SlotIndex> slots_;
   std::vector<TraceEntry> trace_;
+  std::vector<OperationRecord> records_;  // of the last step
 };
 
 }  // namespace lockstep

@@ -3,10 +3,22 @@
 #include "program/passes.hpp"
 #include "program/verify.hpp"
 
+#include <algorithm>
+
 namespace lockstep {
 
 const StepProgram& Catalogue::pick([[maybe_unused]] std::int64_t step, ProgramPhase phase) const {
   return phase == ProgramPhase::training ? train : eval;
+}
+
+std::vector<std::vector<AxisName>> groups_of(const Catalogue& programs) {
+  std::vector<std::vector<AxisName>> groups;
+  for (const StepProgram* program : {&programs.train, &programs.eval})
+    for (const RankClass& ranks : program->classes)
+      for (const Action& action : ranks.actions)
+        if (is_collective(action.op) && std::ranges::find(groups, action.group) == groups.end())
+          groups.push_back(action.group);
+  return groups;
 }
 
 Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramOptions& options) {

@@ -7,6 +7,7 @@
 #include "program/step_program.hpp"
 
 #include <cstdint>
+#include <vector>
 
 namespace lockstep {
 
@@ -17,6 +18,9 @@ struct Catalogue {
   /// The program of `step` in `phase`.
   const StepProgram& pick(std::int64_t step, ProgramPhase phase) const;
 };
+
+/// The groups of ranks that the programs communicate in, each once: equal on all ranks.
+std::vector<std::vector<AxisName>> groups_of(const Catalogue& programs);
 
 /// Every program is verified over all ranks (program/verify.hpp). Throws Error(usage) for numbers that make no program,
 /// Error(resources) if a rank would need more than the memory limit, Error(bug) naming rank, action and reason if a

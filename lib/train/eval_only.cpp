@@ -2,7 +2,6 @@
 
 #include "base/json.hpp"
 #include "comm/failure.hpp"
-#include "comm/lane.hpp"
 #include "comm/together.hpp"
 #include "engine/engine.hpp"
 #include "train/evaluation.hpp"
@@ -26,8 +25,8 @@ int evaluate_only(const TrainConfig& config, Session& session, Output& output) {
   });
   const std::optional<Path> checkpoint = state->fill(config, plan, session, output.log());
 
-  CommunicationLane lane(session, "reduction");
-  Engine engine(state->model, *state->optimizer, plan.programs, session, lane, config.optimizer.clip_norm);
+  Transport transport = make_transport(session, plan.programs);
+  Engine engine(state->model, *state->optimizer, plan.programs, session, transport, config.optimizer.clip_norm);
   const EvalRecord record = evaluate(engine, config, plan, session, state->train_state.step);
   verifier->settle(session);
   together(world, "print the loss", [&] {

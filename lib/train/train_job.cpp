@@ -6,7 +6,6 @@
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
-#include "comm/lane.hpp"
 #include "comm/together.hpp"
 #include "report/build_info.hpp"
 #include "tensor/runtime.hpp"
@@ -198,8 +197,8 @@ int train(const TrainConfig& config, Session& session, Output& output) {
 
   const std::unique_ptr<ShardVerifier> verifier = make_verifier(config.data.verify, world.rank(), machines.hosts);
   if (config.data.verify == VerifyData::start) verify_now(*verifier, plan, session);
-  CommunicationLane lane(session, "reduction");
-  Engine engine(state->model, *state->optimizer, plan.programs, session, lane, config.optimizer.clip_norm);
+  Transport transport = make_transport(session, plan.programs);
+  Engine engine(state->model, *state->optimizer, plan.programs, session, transport, config.optimizer.clip_norm);
   TrainingLoop loop({config, plan, session, output, files, engine, state->model, *tokenizer, state->components,
                      documents, train_state, *verifier});
   const LoopEnd end = run_loop(loop, session);

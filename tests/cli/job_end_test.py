@@ -74,9 +74,25 @@ def test_a_failure_amid_a_reduction_on_the_lane_is_explained_at_once_by_its_rank
         code, _, err, status = job(tmp, ranks, injection=f"rank={ranks - 1},phase=lane,step=3,kind=throw,code=6")
         assert code == 6, (code, err)
         told = explanations(err, "injected failure")
-        expected = rf"steps-job: rank {ranks - 1} \(.+\), reduction of step 3: on the communication lane: injected failure in lane of step 3$"
+        expected = rf"steps-job: rank {ranks - 1} \(.+\), reduction of step 3: in all_reduce over all on lane gradients: injected failure in lane of step 3$"
         assert len(told) == 1 and re.match(expected, told[0]), err
         assert (status["phase"], status["step"], status["rank"]) == ("reduction", 3, ranks - 1)
+
+
+def test_a_failure_amid_any_operation_ends_the_job_at_once(tmp):
+    for kind in ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "send", "receive", "all_to_all_v"]:
+        for ranks, size in [(3, ""), (2, "large ")]:   # by messages, and by reading each other's memory
+            code, out, err, status = job(tmp, ranks, injection=f"rank={ranks - 1},phase=lane,step=3,kind=throw,code=6", channel=f"{size}operation:{kind}")
+            told = explanations(err, "injected failure")
+            assert code == 6 and "left" not in out, (kind, size, code, err)
+            assert len(told) == 1 and f"rank {ranks - 1} (" in told[0] and f"in {kind} over all on lane gradients: " in told[0], (kind, size, err)
+            assert (status["phase"], status["step"], status["rank"]) == ("reduction", 3, ranks - 1)
+
+
+def test_operations_of_every_kind_end_in_order(tmp):
+    for kind in ["all_gather", "reduce_scatter", "broadcast", "send", "receive", "all_to_all_v"]:
+        code, out, err, _ = job(tmp, 2, channel=f"large operation:{kind}")
+        assert code == 0 and out.count("left after step 4") == 2, (kind, err)
 
 
 def test_impatient_watchdogs_leave_the_explanation_to_the_rank_that_failed(tmp):

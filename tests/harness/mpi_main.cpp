@@ -125,7 +125,7 @@ class MpiObserver final : public TapObserver {
   int skipped_ = 0;
 };
 
-constexpr int most_ranks = 4;  // that tests/meson.build starts a program with
+constexpr int most_ranks = 8;  // that tests/meson.build starts a program with
 
 boost::test_tools::assertion_result runs_on(bool wanted, int fewest, const std::string& need) {
   boost::test_tools::assertion_result result(wanted);

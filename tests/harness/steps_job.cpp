@@ -1,15 +1,17 @@
 // steps-job FOLDER STEPS [INJECTION] [WATCHDOG_S] [CHANNEL]: a training loop without training, for the tests of what
 // ends a job: steps with phases, a lane, a heartbeat, stop channels and a status file in FOLDER. Every rank that leaves
 // in good order says so: "rank 1 left after step 3". CHANNEL control:RANK or clock:RANK: that rank alone looks at
-// FOLDER/control (else rank 0), or has a clock that runs out in half a second. A failure in "forward" or "backward"
-// drains to the heartbeat, as an engine does; one in "optimizer" is nobody's.
+// FOLDER/control (else rank 0), or has a clock that runs out in half a second; operation:KIND, large operation:KIND:
+// steps do this in place of a reduction, with more than goes by messages. A failure in "forward" or "backward" drains
+// to the heartbeat, as an engine does; one in "optimizer" is nobody's.
 #include "app/run_tool.hpp"
 #include "app/status_file.hpp"
 #include "comm/heartbeat.hpp"
-#include "comm/lane.hpp"
 #include "comm/stop.hpp"
 #include "comm/together.hpp"
+#include "comm/transport.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -18,6 +20,8 @@
 namespace {
 
 using namespace lockstep;
+
+constexpr int heartbeat_lane = 0, gradients_lane = 1, all_ranks = 0;
 
 /// Computes a step's number, or says why it cannot.
 std::exception_ptr compute(Session& session, std::int64_t step, double& value) {
@@ -31,17 +35,67 @@ std::exception_ptr compute(Session& session, std::int64_t step, double& value) {
   }
 }
 
-int run_steps(Session& session, StopChannels& channels, CommunicationLane& lane, std::int64_t steps) {
+/// What a step communicates beside its heartbeat: the sum of its gradients, or another operation of theirs.
+class Communication {
+ public:
+  Communication(Transport& transport, const std::string& kind, std::size_t length)
+      : transport_(transport), kind_(kind), values_(length), other_(length) {
+    const auto ranks = static_cast<std::int64_t>(transport.members(all_ranks).size());
+    const std::int64_t share = static_cast<std::int64_t>(length) / ranks;
+    map_ = {.whole_length = static_cast<std::int64_t>(length), .shard_length = share, .pieces = {}};
+    for (std::int64_t rank = 0; rank < ranks; ++rank) map_.pieces.push_back({{rank * share, 0, share}});
+    counts_.assign(static_cast<std::size_t>(ranks), share);
+  }
+
+  /// Fills the gradients with `value` and returns one of them.
+  double run(int rank, double value) {
+    std::ranges::fill(values_, value);
+    transport_.wait(issue(rank));
+    return values_.front();
+  }
+
+ private:
+  Ticket issue(int rank) {
+    const std::span<std::byte> bytes = std::as_writable_bytes(std::span(values_)),
+                               other = std::as_writable_bytes(std::span(other_));
+    const int last = static_cast<int>(counts_.size()) - 1;
+    const std::size_t share = static_cast<std::size_t>(map_.shard_length) * sizeof(double);
+    const std::size_t even = share * counts_.size();
+    if (kind_ == "all_gather")
+      return transport_.all_gather(gradients_lane, all_ranks, bytes.first(share), other, map_, DType::f64);
+    if (kind_ == "reduce_scatter")
+      return transport_.reduce_scatter(gradients_lane, all_ranks, bytes, other.first(share), map_, DType::f64);
+    if (kind_ == "broadcast") return transport_.broadcast(gradients_lane, all_ranks, last, other);
+    if (kind_ == "all_to_all_v")
+      return transport_.all_to_all_v(gradients_lane, all_ranks, bytes.first(even), counts_, other.first(even), counts_,
+                                     DType::f64);
+    const bool lasts_part =
+        (kind_ == "send" || kind_ == "receive") && last > 0;  // what the last rank does with the first
+    if (lasts_part && rank != 0 && rank != last) return {};
+    if (lasts_part && (kind_ == "send") == (rank == last))
+      return transport_.send(gradients_lane, all_ranks, rank == 0 ? last : 0, bytes);
+    if (lasts_part) return transport_.receive(gradients_lane, all_ranks, rank == 0 ? last : 0, other);
+    return transport_.all_reduce(gradients_lane, all_ranks, bytes, DType::f64, Reduce::sum);
+  }
+
+  Transport& transport_;
+  std::string kind_;
+  std::vector<double> values_, other_;
+  ShardMap map_;
+  std::vector<std::int64_t> counts_;
+};
+
+int run_steps(Session& session, StopChannels& channels, Transport& transport, Communication gradients,
+              std::int64_t steps) {
   for (std::int64_t step = 0; step < steps; ++step) {
     double value = 0;
     const std::exception_ptr failure = compute(session, step, value);
-    std::vector<double> gradients(1000, value);
     session.enter(Phase::reduction, step);
-    lane.wait(lane.all_reduce(std::as_writable_bytes(std::span(gradients)), DType::f64, Reduce::sum));
+    value = gradients.run(session.world().rank(), value);
     session.enter(Phase::optimizer, step);
     session.enter(Phase::heartbeat, step);
-    const HeartbeatData beat =
-        heartbeat(session.world(), {.loss_sum = gradients.front(), .stop = channels.poll().stop, .failure = failure});
+    const HeartbeatData beat = heartbeat(transport, heartbeat_lane, all_ranks, session.world(),
+                                         {.loss_sum = value, .stop = channels.poll().stop, .failure = failure});
     if (!std::isfinite(beat.loss_sum))
       throw Error(ExitCode::numerics, fmt::format("loss is not finite in step {}", step));
     if (beat.stop != StopLevel::none || step + 1 == steps) {
@@ -63,15 +117,23 @@ StopChannels::Settings channels_of(const std::string& channel, int rank, const P
   return {.control_file = looks ? folder / "control" : Path(), .max_time_s = {}};
 }
 
+/// "operation:KIND" or "large operation:KIND".
+Communication communication_of(Transport& transport, const std::string& channel) {
+  const std::size_t at = channel.find("operation:");
+  return {transport, at == std::string::npos ? "all_reduce" : channel.substr(at + 10),
+          channel.starts_with("large") ? std::size_t{1'500'000} : std::size_t{1000}};
+}
+
 int run_job_of_steps(Session& session, const Path& folder, std::int64_t steps, const std::string& channel) {
   session.accept_stop_signals();
   together(session.world(), "write status.json", [&] { keep_status(session, folder); });
   StopChannels channels(session, channels_of(channel, session.world().rank(), folder));
-  CommunicationLane lane(session, "gradients");
+  Transport transport(session, make_mesh("world", {{"all", session.world().size()}}), {"heartbeat", "gradients"},
+                      {{"all"}});
   together(session.world(), "start", [&] { session.enter(Phase::start_up); });
   if (session.world().rank() == 0) fmt::print(stderr, "all ranks have started\n");
   try {
-    return run_steps(session, channels, lane, steps);
+    return run_steps(session, channels, transport, communication_of(transport, channel), steps);
   } catch (...) {
     session.claim_report();
     if (channel == "slow end") std::this_thread::sleep_for(std::chrono::seconds(5));

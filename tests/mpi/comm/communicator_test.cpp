@@ -71,7 +71,7 @@ LOCKSTEP_MPI_TEST(fp32_is_summed_in_rank_order_whatever_the_length, test::at_lea
 }
 
 LOCKSTEP_MPI_TEST(large_reductions_give_the_same_bits_by_messages_and_by_reading_memory, test::at_least(2)) {
-  const std::unique_ptr<Communicator> by_messages = mpi_world(LargeReductions::by_messages);
+  const std::unique_ptr<Communicator> by_messages = mpi_world(LargeTransfers::by_messages);
   for (int round = 0; round < 5;
        ++round) {  // a buffer that is reused at once: who still reads it would see another round's values
     std::vector<float> mine(1500007 + static_cast<std::size_t>(round));

@@ -62,18 +62,42 @@ BOOST_AUTO_TEST_CASE(what_another_process_holds_is_read_and_one_that_ended_is_to
   const Peer peer = child.peer();
   std::vector<std::uint32_t> read(values.size() - 5);
   const auto address = reinterpret_cast<std::uint64_t>(values.data() + 5);
-  BOOST_TEST(read_memory(peer, address, std::as_writable_bytes(std::span(read))));
+  const RemoteRegion region{address, std::as_writable_bytes(std::span(read))};
+  BOOST_TEST(read_memory(peer, {&region, 1}));
   bool equal = true;
   for (std::size_t i = 0; i < read.size(); ++i) equal = equal && read[i] == 3 * values[i + 5];
   BOOST_TEST(equal);
   child.end();
-  BOOST_TEST(!read_memory(peer, address, std::as_writable_bytes(std::span(read))));
+  BOOST_TEST(!read_memory(peer, {&region, 1}));
+}
+
+BOOST_AUTO_TEST_CASE(many_regions_are_read_at_once_in_any_order_and_of_any_length) {
+  if (forbidden()) return;
+  std::vector<std::uint32_t> values(100000);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint32_t>(i);
+  Child child(values);
+  std::vector<std::uint32_t> read(values.size());
+  std::vector<RemoteRegion> regions;
+  const auto add = [&](std::size_t begin, std::size_t end) {
+    regions.push_back({reinterpret_cast<std::uint64_t>(values.data() + begin),
+                       std::as_writable_bytes(std::span(read).subspan(begin, end - begin))});
+  };
+  for (std::size_t i = 1000; i > 0; --i) {  // more than one system call takes; every third is empty
+    add(100 * i - 60, 100 * i);
+    if (i % 3 == 0) add(100 * i, 100 * i);
+  }
+  BOOST_TEST(read_memory(child.peer(), regions));
+  bool right = true;
+  for (std::size_t i = 0; i < read.size(); ++i) right = right && read[i] == (i % 100 < 40 ? 0 : 3 * values[i]);
+  BOOST_TEST(right);
+  child.end();
 }
 
 BOOST_AUTO_TEST_CASE(a_place_that_does_not_exist_is_an_error) {
   if (forbidden()) return;
   std::vector<std::byte> into(16);
-  BOOST_CHECK_THROW(read_memory(this_process(), 64, into), Error);
+  const RemoteRegion region{64, into};
+  BOOST_CHECK_THROW(read_memory(this_process(), {&region, 1}), Error);
 }
 
 BOOST_AUTO_TEST_CASE(a_process_with_another_number_at_its_place_is_not_taken_for_the_peer) {

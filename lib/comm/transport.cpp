@@ -1,0 +1,383 @@
+#include "comm/transport.hpp"
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "comm/failure.hpp"
+#include "comm/local_work.hpp"
+#include "comm/waiting.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <thread>
+
+namespace lockstep {
+
+namespace {
+
+using Kind = OperationRecord::Kind;
+
+constexpr std::chrono::milliseconds look_at_lane(50);  // by who waits for it
+
+std::size_t width_of(DType dtype) { return static_cast<std::size_t>(size_of(dtype)); }
+
+std::string joined(const std::vector<AxisName>& axes) {
+  std::string text;
+  for (const AxisName& axis : axes) text += (text.empty() ? "" : "+") + axis;
+  return text.empty() ? "nothing" : text;
+}
+
+void check_shard(const ShardMap& map, std::size_t ranks, std::size_t rank, std::size_t whole_bytes,
+                 std::size_t shard_bytes, DType dtype) {
+  invariant(map.pieces.size() == ranks, "a shard map has a list for each rank of the group");
+  invariant(whole_bytes == static_cast<std::size_t>(map.whole_length) * width_of(dtype),
+            "the whole buffer is as long as its map says");
+  std::int64_t end = 0;
+  for (const ShardPiece& piece : map.pieces[rank]) end = std::max(end, piece.shard + piece.length);
+  invariant(shard_bytes >= static_cast<std::size_t>(end) * width_of(dtype), "the shard holds all of its pieces");
+}
+
+/// Of a rank's pieces.
+std::size_t bytes_of(const ShardMap& map, std::size_t rank, DType dtype) {
+  std::int64_t elements = 0;
+  for (const ShardPiece& piece : map.pieces[rank]) elements += piece.length;
+  return static_cast<std::size_t>(elements) * width_of(dtype);
+}
+
+std::int64_t sum_of(std::span<const std::int64_t> counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+}
+
+/// Counts of elements that lie side by side, by rank, as parts of `bytes`.
+template <class Byte>
+std::vector<Part<Byte>> parts_of(std::span<Byte> bytes, std::span<const std::int64_t> counts, DType dtype) {
+  std::vector<Part<Byte>> parts;
+  std::size_t at = 0;
+  for (std::size_t peer = 0; peer < counts.size(); ++peer) {
+    const std::size_t length = static_cast<std::size_t>(counts[peer]) * width_of(dtype);
+    parts.push_back({static_cast<int>(peer), bytes.subspan(at, length)});
+    at += length;
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::string_view name_of(OperationRecord::Kind kind) {
+  switch (kind) {
+    case Kind::all_reduce: return "all_reduce";
+    case Kind::all_gather: return "all_gather";
+    case Kind::reduce_scatter: return "reduce_scatter";
+    case Kind::broadcast: return "broadcast";
+    case Kind::send: return "send";
+    case Kind::receive: return "receive";
+    case Kind::all_to_all_v: return "all_to_all_v";
+  }
+  return "unknown";
+}
+
+struct Transport::State {
+  struct Channel {
+    std::unique_ptr<Communicator> ranks;  // null: this rank alone
+    std::vector<Rank> members;
+    std::size_t rank() const { return ranks ? static_cast<std::size_t>(ranks->rank()) : 0; }
+  };
+  struct Issued {
+    Operation operation;
+    OperationRecord record;
+    const Channel* channel = nullptr;
+  };
+  struct Lane {
+    std::string name;
+    std::vector<Channel> channels;  // by group
+    Workspace space;
+    std::deque<Issued> queue;  // the first is being done
+    std::uint64_t issued = 0;  // operations so far
+    std::uint64_t ended = 0;   // of them, in order
+    double busy_s = 0;
+    std::atomic<bool> waits{false};  // for other ranks
+  };
+
+  mutable std::mutex mutex;  // guards queues, counts and records of lanes, and all below
+  std::condition_variable work, ends;
+  std::size_t open = 0;  // operations in queues
+  bool over = false;
+  bool records_wanted = false;
+  std::vector<OperationRecord> records;
+  std::deque<Lane> lanes;
+  std::vector<std::vector<AxisName>> groups;
+  std::atomic<bool> works{false};  // the thread does work of its own
+  std::thread thread;
+
+  /// The thread's life: until the transport is over and all queues are empty. A failure ends the job.
+  void serve(Session& session) {
+    std::vector<Issued*> heads(lanes.size());
+    Backoff backoff;
+    std::unique_lock lock(mutex);
+    for (;;) {
+      work.wait(lock, [this] { return over || open > 0; });
+      if (open == 0) return;
+      for (std::size_t i = 0; i < lanes.size(); ++i)
+        heads[i] = lanes[i].queue.empty() ? nullptr : &lanes[i].queue.front();
+      lock.unlock();
+      bool moved = false;
+      for (std::size_t i = 0; i < lanes.size(); ++i)
+        if (heads[i] != nullptr && go_on(lanes[i], *heads[i], session)) moved = true;
+      lock.lock();
+      for (std::size_t i = 0; i < lanes.size(); ++i)
+        if (heads[i] != nullptr && heads[i]->operation.done()) finish(lanes[i]);
+      if (moved) {
+        backoff.moved();
+      } else if (const double sleep_s = backoff.next_sleep_s(); sleep_s > 0) {
+        work.wait_for(lock, std::chrono::duration<double>(sleep_s));
+      }
+    }
+  }
+
+  /// Takes the first operation of a lane one wait further. False if it still waits.
+  bool go_on(Lane& lane, Issued& first, Session& session) noexcept {
+    if (first.record.begin_s == 0) first.record.begin_s = monotonic_seconds();
+    try {
+      const bool goes_on = first.operation.done() || first.operation.ready();
+      lane.waits = !goes_on;
+      if (!goes_on) return false;
+      works = true;
+      if (!first.operation.done()) first.operation.advance();
+      works = false;
+      return true;
+    } catch (...) {
+      Failure failure = failure_of(std::current_exception(), session.world());
+      failure.message =
+          fmt::format("in {} over {}: {}", name_of(first.record.kind),
+                      first.channel->ranks ? first.channel->ranks->name() : "this rank alone", failure.message);
+      session.abort_with(failure);
+    }
+  }
+
+  void finish(Lane& lane) {
+    OperationRecord& record = lane.queue.front().record;
+    record.end_s = monotonic_seconds();
+    lane.busy_s += record.end_s - record.begin_s;
+    if (records_wanted) records.push_back(record);
+    lane.queue.pop_front();
+    ++lane.ended;
+    --open;
+    ends.notify_all();
+  }
+
+  const Channel& channel(int lane, int group) const {
+    invariant(lane >= 0 && static_cast<std::size_t>(lane) < lanes.size(), "an operation names a lane that there is");
+    const std::vector<Channel>& channels = lanes[static_cast<std::size_t>(lane)].channels;
+    invariant(group >= 0 && static_cast<std::size_t>(group) < channels.size(),
+              "an operation names a group that there is");
+    return channels[static_cast<std::size_t>(group)];
+  }
+  /// For what goes to another rank.
+  NonBlocking& calls_with(int lane, int group, int peer) const {
+    const Channel& ranks = channel(lane, group);
+    invariant(peer >= 0 && static_cast<std::size_t>(peer) < ranks.members.size() &&
+                  static_cast<std::size_t>(peer) != ranks.rank(),
+              "a peer is another rank of the group");
+    return ranks.ranks->calls();
+  }
+  Workspace& space(int lane) { return lanes[static_cast<std::size_t>(lane)].space; }
+
+  /// Puts an operation into its lane. What a rank does alone in an idle lane it does at once.
+  Ticket issue(Kind kind, int lane_index, int group, std::size_t bytes, DType dtype, Operation operation) {
+    LocalWork::forbid_collective(name_of(kind).data());
+    Lane& lane = lanes[static_cast<std::size_t>(lane_index)];
+    std::unique_lock lock(mutex);
+    Issued issued{.operation = std::move(operation), .record = {}, .channel = &channel(lane_index, group)};
+    issued.record = {.kind = kind,
+                     .lane = lane_index,
+                     .group = group,
+                     .members = &issued.channel->members,
+                     .bytes = static_cast<std::int64_t>(bytes),
+                     .dtype = dtype,
+                     .ticket = {(lane.issued + 1) * lanes.size() + static_cast<std::size_t>(lane_index)}};
+    const Ticket ticket = issued.record.ticket;
+    const bool at_once = !issued.channel->ranks && lane.queue.empty();
+    if (at_once) {
+      lock.unlock();
+      issued.record.begin_s = monotonic_seconds();
+      run_to_end(std::move(issued.operation));
+      lock.lock();
+    }
+    lane.queue.push_back(std::move(issued));
+    ++lane.issued;
+    ++open;
+    if (at_once)
+      finish(lane);
+    else
+      work.notify_one();
+    return ticket;
+  }
+};
+
+Transport::Transport(Session& session, const Mesh& mesh, const std::vector<std::string>& lanes,
+                     const std::vector<std::vector<AxisName>>& groups)
+    : state_(std::make_shared<State>()) {
+  Communicator& world = session.world();
+  invariant(world_size(mesh) == world.size(), "the mesh of a transport has the ranks of its session");
+  bool several = false;
+  state_->groups = groups;
+  for (const std::string& name : lanes) {
+    State::Lane& lane = state_->lanes.emplace_back();
+    lane.name = name;
+    for (const std::vector<AxisName>& axes : groups) {
+      State::Channel& channel = lane.channels.emplace_back();
+      channel.members = lockstep::group_along(mesh, world.world_rank(), axes);
+      if (channel.members.size() == 1) continue;
+      std::ranges::sort(channel.members);
+      channel.ranks = world.split(channel.members.front(), fmt::format("{} on lane {}", joined(axes), name));
+      invariant(channel.ranks->members() == channel.members, "a communicator has the ranks of its group");
+      channel.members = channel.ranks->members();
+      NonBlocking& calls = channel.ranks->calls();
+      calls.agree_on_reading();
+      calls.amid_operations([&session] { session.inject(Phase::lane); });
+      several = true;
+    }
+  }
+  if (several) state_->thread = std::thread([state = state_, &session] { state->serve(session); });
+}
+
+Transport::~Transport() {
+  if (!state_->thread.joinable()) return;
+  std::unique_lock lock(state_->mutex);
+  state_->over = true;
+  if (std::uncaught_exceptions() > 0) {
+    for (State::Lane& lane : state_->lanes) {
+      for (; lane.queue.size() > 1; --state_->open) lane.queue.pop_back();  // not begun
+    }
+    state_->work.notify_one();
+    const bool idle = state_->ends.wait_for(lock, std::chrono::seconds(2), [this] { return state_->open == 0; });
+    if (!idle) {
+      state_->thread.detach();
+      return;
+    }
+  }
+  state_->work.notify_one();
+  lock.unlock();
+  state_->thread.join();
+}
+
+Ticket Transport::all_reduce(int lane, int group, std::span<std::byte> bytes, DType dtype, Reduce reduce) {
+  const State::Channel& channel = state_->channel(lane, group);
+  invariant(bytes.size() % width_of(dtype) == 0, "all_reduce takes whole elements");
+  return state_->issue(Kind::all_reduce, lane, group, bytes.size(), dtype,
+                       channel.ranks
+                           ? lockstep::all_reduce(channel.ranks->calls(), state_->space(lane), bytes, dtype, reduce)
+                           : Operation());
+}
+
+Ticket Transport::all_gather(int lane, int group, std::span<const std::byte> shard, std::span<std::byte> whole,
+                             const ShardMap& map, DType dtype) {
+  const State::Channel& channel = state_->channel(lane, group);
+  check_shard(map, channel.members.size(), channel.rank(), whole.size(), shard.size(), dtype);
+  return state_->issue(Kind::all_gather, lane, group, bytes_of(map, channel.rank(), dtype), dtype,
+                       channel.ranks
+                           ? lockstep::all_gather(channel.ranks->calls(), state_->space(lane), shard, whole, map, dtype)
+                           : gather_alone(shard, whole, map, dtype));
+}
+
+Ticket Transport::reduce_scatter(int lane, int group, std::span<const std::byte> whole, std::span<std::byte> shard,
+                                 const ShardMap& map, DType dtype, IntoShard into) {
+  const State::Channel& channel = state_->channel(lane, group);
+  check_shard(map, channel.members.size(), channel.rank(), whole.size(), shard.size(), dtype);
+  return state_->issue(Kind::reduce_scatter, lane, group, whole.size(), dtype,
+                       channel.ranks ? lockstep::reduce_scatter(channel.ranks->calls(), state_->space(lane), whole,
+                                                                shard, map, dtype, into)
+                                     : scatter_alone(whole, shard, map, dtype, into));
+}
+
+Ticket Transport::broadcast(int lane, int group, int root, std::span<std::byte> bytes) {
+  const State::Channel& channel = state_->channel(lane, group);
+  invariant(root >= 0 && static_cast<std::size_t>(root) < channel.members.size(),
+            "the root of a broadcast is one of its ranks");
+  const bool mine = static_cast<std::size_t>(root) == channel.rank();
+  return state_->issue(
+      Kind::broadcast, lane, group, mine ? bytes.size() : 0, DType::u8,
+      channel.ranks ? lockstep::broadcast(channel.ranks->calls(), state_->space(lane), bytes, root) : Operation());
+}
+
+Ticket Transport::send(int lane, int group, int peer, std::span<const std::byte> bytes) {
+  NonBlocking& calls = state_->calls_with(lane, group, peer);
+  return state_->issue(Kind::send, lane, group, bytes.size(), DType::u8,
+                       exchange(calls, state_->space(lane), {{peer, bytes}}, {}));
+}
+
+Ticket Transport::receive(int lane, int group, int peer, std::span<std::byte> bytes) {
+  NonBlocking& calls = state_->calls_with(lane, group, peer);
+  return state_->issue(Kind::receive, lane, group, 0, DType::u8,
+                       exchange(calls, state_->space(lane), {}, {{peer, bytes}}));
+}
+
+Ticket Transport::all_to_all_v(int lane, int group, std::span<const std::byte> from, std::span<const std::int64_t> sent,
+                               std::span<std::byte> into, std::span<const std::int64_t> received, DType dtype) {
+  const State::Channel& channel = state_->channel(lane, group);
+  invariant(sent.size() == channel.members.size() && received.size() == sent.size(),
+            "all_to_all_v has a count for each rank of the group");
+  invariant(from.size() == static_cast<std::size_t>(sum_of(sent)) * width_of(dtype) &&
+                into.size() == static_cast<std::size_t>(sum_of(received)) * width_of(dtype) &&
+                sent[channel.rank()] == received[channel.rank()],
+            "the buffers of all_to_all_v are as long as their counts say");
+  return state_->issue(Kind::all_to_all_v, lane, group, from.size(), dtype,
+                       channel.ranks ? exchange(channel.ranks->calls(), state_->space(lane),
+                                                parts_of(from, sent, dtype), parts_of(into, received, dtype))
+                                     : copy_alone(from, into));
+}
+
+void Transport::wait(Ticket ticket) {
+  if (ticket.number == 0) return;
+  const State::Lane& lane = state_->lanes[ticket.number % state_->lanes.size()];
+  const std::uint64_t count = ticket.number / state_->lanes.size();
+  std::unique_lock lock(state_->mutex);
+  invariant(count <= lane.issued, "a ticket is waited for on the transport that gave it");
+  // The caller waits for other ranks while the lane does. A thread that hangs by itself is this rank's own fault.
+  std::optional<Waiting> waiting;
+  while (!state_->ends.wait_for(lock, look_at_lane, [&] { return lane.ended >= count; })) {
+    if (!lane.waits || state_->works) {
+      waiting.reset();
+    } else if (!waiting) {
+      waiting.emplace();
+    }
+  }
+}
+
+void Transport::drain() {
+  for (std::size_t i = 0; i < state_->lanes.size(); ++i) {
+    std::unique_lock lock(state_->mutex);
+    const Ticket last{state_->lanes[i].issued * state_->lanes.size() + i};
+    lock.unlock();
+    wait(last);
+  }
+}
+
+double Transport::busy_s(int lane) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->lanes.at(static_cast<std::size_t>(lane)).busy_s;
+}
+
+int Transport::group_along(const std::vector<AxisName>& axes) const {
+  const auto found = std::ranges::find(state_->groups, axes);
+  if (found == state_->groups.end()) fail(ExitCode::bug, "no communicator was made along {}", joined(axes));
+  return static_cast<int>(found - state_->groups.begin());
+}
+
+const std::vector<Rank>& Transport::members(int group) const { return state_->channel(0, group).members; }
+
+void Transport::take_records(std::vector<OperationRecord>& records) {
+  const std::lock_guard lock(state_->mutex);
+  state_->records_wanted = true;
+  records.clear();
+  std::swap(records, state_->records);
+}
+
+}  // namespace lockstep
