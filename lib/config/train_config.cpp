@@ -16,7 +16,6 @@ ChoiceList<Decay> choices_of(Decay) { return {{Decay::matrices, "matrices"}, {De
 ChoiceList<ScheduleName> choices_of(ScheduleName) {
   return {{ScheduleName::linear, "linear"}, {ScheduleName::cosine, "cosine"}, {ScheduleName::constant, "constant"}};
 }
-ChoiceList<Recompute> choices_of(Recompute) { return {{Recompute::none, "none"}, {Recompute::block, "block"}}; }
 ChoiceList<Device> choices_of(Device) { return {{Device::cpu, "cpu"}, {Device::cuda, "cuda"}}; }
 ChoiceList<CallbackName> choices_of(CallbackName) { return {{CallbackName::sample, "sample"}}; }
 ChoiceList<OnNonfinite> choices_of(OnNonfinite) { return {{OnNonfinite::skip, "skip"}, {OnNonfinite::stop, "stop"}}; }
@@ -173,7 +172,8 @@ void describe(Declaration& visit, TrainOptions& train) {
                .min = 1,
                .max = most_count});
   visit.field("recompute", train.recompute,
-              {.help = "what backward computes again instead of keeping it from forward: nothing, or each block"});
+              {.help = "what backward computes again instead of keeping it from forward: nothing, each decoder block, "
+                       "or the first and every K-th after it"});
   visit.field("seed", train.seed, {.help = "of initial weights and sample order", .min = 0, .fixed_on_resume = true});
   visit.field("device", train.device, {.help = "where the network runs; this version trains on cpu only"});
   visit.field("max_time", train.max_time, {.help = "save and stop, with exit code 75, when the run has taken so long"});

@@ -20,7 +20,6 @@ class Problems;
 struct Tool;
 
 enum class ScheduleName { linear, cosine, constant };
-enum class Recompute { none, block };
 enum class Device { cpu, cuda };
 enum class CallbackName { sample };
 enum class OnNonfinite { skip, stop };
@@ -70,7 +69,7 @@ struct TrainOptions {
   std::int64_t max_steps = 0;
   std::int64_t global_batch = 0;            // samples a step, over all ranks
   std::optional<std::int64_t> micro_batch;  // samples a rank computes at once; absent: all of its samples of a step
-  Recompute recompute = Recompute::none;
+  Recompute recompute;
   std::int64_t seed = 0;
   Device device = Device::cpu;
   std::optional<Seconds> max_time;

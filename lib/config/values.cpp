@@ -146,6 +146,24 @@ std::string Resume::text() const {
   throw Error(ExitCode::bug, "a kind of resume without a text");
 }
 
+std::string Recompute::form() { return "none|block|every:K"; }
+
+Recompute Recompute::parse(const std::string& text) {
+  if (text == "none") return {};
+  if (text == "block") return {1};
+  constexpr std::string_view prefix = "every:";
+  Recompute recompute;
+  if (!text.starts_with(prefix) || !whole_number(text.substr(prefix.size()), recompute.every)) refuse(text, form());
+  if (recompute.every < 1 || recompute.every > INT32_MAX)
+    fail(ExitCode::usage, "\"{}\": every K-th block needs a K from 1 to {}", text, INT32_MAX);
+  return recompute;
+}
+
+std::string Recompute::text() const {
+  if (every == 0) return "none";
+  return every == 1 ? "block" : fmt::format("every:{}", every);
+}
+
 std::string ValidationSplit::form() { return "hash:FRACTION|tail:FRACTION|none"; }
 
 ValidationSplit ValidationSplit::parse(const std::string& text) {

@@ -61,6 +61,16 @@ struct Resume {
   bool operator==(const Resume&) const = default;
 };
 
+/// What backward computes again instead of keeping it from forward. "none"; "block": each decoder block; "every:K": the
+/// first and every K-th after it.
+struct Recompute {
+  std::int64_t every = 0;  // 0: none
+  static std::string form();
+  static Recompute parse(const std::string& text);
+  std::string text() const;
+  bool operator==(const Recompute&) const = default;
+};
+
 /// Which documents become the validation split. "hash:F": those whose content hash falls in a fraction F, whatever
 /// their order; "tail:F": the last fraction F of the stream; "none".
 struct ValidationSplit {

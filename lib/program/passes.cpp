@@ -139,12 +139,21 @@ StepProgram expand(const StepProgram& program, const ModelPlan& plan) {
   return result;
 }
 
-StepProgram recompute(const StepProgram& program, const ModelPlan& plan, RecomputePolicy policy) {
+std::vector<bool> recomputed_blocks(const ModelPlan& plan, const RecomputePolicy& policy) {
+  std::vector<bool> recomputed;
+  int number = 0;  // of the next block that may be
+  for (const BlockPlan& block : plan.blocks)
+    recomputed.push_back(block.recomputable && policy.every > 0 && number++ % policy.every == 0);
+  return recomputed;
+}
+
+StepProgram recompute(const StepProgram& program, const ModelPlan& plan, const RecomputePolicy& policy) {
   if (policy == RecomputePolicy::none) return program;
+  const std::vector<bool> recomputed = recomputed_blocks(plan, policy);
   return rewritten(program, [&](const std::vector<Action>& actions) {
     Rewriter out;
     for (const Action& action : actions) {
-      if (action.op == Op::backward && plan.blocks[static_cast<std::size_t>(action.subject.index)].recomputable)
+      if (action.op == Op::backward && recomputed[static_cast<std::size_t>(action.subject.index)])
         out.add(make(Op::recompute, action.subject, action.micro_batch));
       out.keep(action);
     }

@@ -19,8 +19,10 @@ StepProgram schedule_evaluation(const Mesh& mesh, int micro_batches);
 /// Replaces the stage by its blocks: forward in order, backward in reverse.
 StepProgram expand(const StepProgram& program, const ModelPlan& plan);
 
-/// Recomputes each recomputable block right before its backward.
-StepProgram recompute(const StepProgram& program, const ModelPlan& plan, RecomputePolicy policy);
+/// By block: whether `policy` recomputes it.
+std::vector<bool> recomputed_blocks(const ModelPlan& plan, const RecomputePolicy& policy);
+/// Recomputes these blocks, each right before its backward.
+StepProgram recompute(const StepProgram& program, const ModelPlan& plan, const RecomputePolicy& policy);
 
 /// Gathers the weights of each unit that is cut before the blocks that read them, `options.prefetch` units ahead, and
 /// lets them go after the last use of the step or, with Reshard::after_pass, as soon as a block that does not read them

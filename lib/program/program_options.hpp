@@ -10,7 +10,14 @@ namespace lockstep {
 
 enum class ProgramPhase { training, evaluation };
 
-enum class RecomputePolicy { none, block };
+/// Which blocks are computed again before their backward: of those that may be, in forward order, the first and every
+/// `every`-th after it.
+struct RecomputePolicy {
+  int every = 0;  // 0: none
+  static const RecomputePolicy none, block;
+  bool operator==(const RecomputePolicy&) const = default;
+};
+inline constexpr RecomputePolicy RecomputePolicy::none{0}, RecomputePolicy::block{1};
 
 /// How long the gathered weights of a unit that is cut live: until the last use of the step (ZeRO-1 and 2), or until
 /// the next block runs (ZeRO-3).

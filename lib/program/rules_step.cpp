@@ -1,4 +1,5 @@
 #include "program/happens_before.hpp"
+#include "program/passes.hpp"
 #include "program/rules.hpp"
 
 #include "base/text.hpp"
@@ -23,6 +24,7 @@ class Step {
         plan_(plan),
         options_(options),
         order_(ranks.actions),
+        recomputed_(recomputed_blocks(plan, options.recompute)),
         last_block_(static_cast<int>(plan.blocks.size()) - 1) {
     for (std::size_t i = 0; i < ranks.actions.size(); ++i) {
       const Action& action = ranks.actions[i];
@@ -144,8 +146,7 @@ class Step {
     const int here = at(Op::backward, block_subject(block), mb);
     ordered(at(Op::forward, block_subject(last_block_), mb), here);
     if (block < last_block_) ordered(at(Op::backward, block_subject(block + 1), mb), here);
-    if (options_.recompute == RecomputePolicy::none || !plan_.blocks[static_cast<std::size_t>(block)].recomputable)
-      return;
+    if (!recomputed_[static_cast<std::size_t>(block)]) return;
     const int recompute = at(Op::recompute, block_subject(block), mb);
     ordered(at(Op::forward, block_subject(block), mb), recompute);
     ordered(recompute, here);
@@ -189,6 +190,7 @@ class Step {
   const ModelPlan& plan_;
   const ProgramOptions& options_;
   HappensBefore order_;
+  std::vector<bool> recomputed_;  // by block
   int last_block_;
   std::vector<AxisName> all_axes_;
   std::vector<AxisName> data_axes_;

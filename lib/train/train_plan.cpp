@@ -119,7 +119,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks) {
           checked_cast<int>(plan.batch.accumulation, "the number of micro-batches of a step", ExitCode::usage),
       .eval_micro_batches = checked_cast<int>(plan_evaluation(config, plan),
                                               "the number of micro-batches of an evaluation", ExitCode::usage),
-      .recompute = config.train.recompute == Recompute::block ? RecomputePolicy::block : RecomputePolicy::none,
+      .recompute = {checked_cast<int>(config.train.recompute.every, "train.recompute", ExitCode::usage)},
       .update = {.clips = config.optimizer.clip_norm.has_value(), .heartbeat_bytes = heartbeat_bytes},
       .eval_reduction_bytes = heartbeat_bytes,
   };

@@ -72,7 +72,7 @@ EFFECTS = {
     "train.max_steps": lambda tmp: {"train.max_steps": 5},
     "train.global_batch": lambda tmp: {"train.global_batch": 5},
     "train.micro_batch": lambda tmp: {"train.micro_batch": 1},
-    "train.recompute": lambda tmp: {"train.recompute": "block"},
+    "train.recompute": lambda tmp: {"train.recompute": "every:2"},
     "train.seed": lambda tmp: {"train.seed": 5},
     "train.callbacks": lambda tmp: {"train.callbacks": "[]", "sample.prompts": None},
     "train.threads": lambda tmp: {"train.threads": 2},

@@ -320,8 +320,11 @@ def test_more_ranks_than_samples_and_cuda_are_refused(tmp):
 def test_recompute_gives_the_same_bits(tmp):
     prepare(tmp)
     train(tmp, tmp / "kept", steps=4)
-    train(tmp, tmp / "recomputed", "--train.recompute", "block", steps=4)
-    assert state_digest(newest(tmp / "kept")) == state_digest(newest(tmp / "recomputed"))
+    for policy in ("block", "every:2"):
+        train(tmp, tmp / policy, "--train.recompute", policy, steps=4)
+        assert state_digest(newest(tmp / "kept")) == state_digest(newest(tmp / policy)), policy
+    done = train(tmp, tmp / "refused", "--train.recompute", "every:0", expect=2)
+    assert "every:0" in done.stderr and "K from 1" in done.stderr, done.stderr
 
 
 def test_records_follow_the_printed_schema(tmp):

@@ -226,7 +226,10 @@ class Play {
 
   int blocks() const { return static_cast<int>(plan_.blocks.size()); }
   bool recomputed(int block) const {
-    return options_.recompute == RecomputePolicy::block && plan_.blocks[static_cast<std::size_t>(block)].recomputable;
+    if (options_.recompute.every == 0 || !plan_.blocks[static_cast<std::size_t>(block)].recomputable) return false;
+    int before = 0;
+    for (int i = 0; i < block; ++i) before += plan_.blocks[static_cast<std::size_t>(i)].recomputable ? 1 : 0;
+    return before % options_.recompute.every == 0;
   }
 
   template <class Use>

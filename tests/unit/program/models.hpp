@@ -57,7 +57,7 @@ inline Case random_case(std::mt19937& engine) {
                       roll(0, 2) * 400, cuts ? Sharding{{"dp_shard"}, shards} : Sharding{});
   made.options.micro_batches = roll(1, 3);
   made.options.eval_micro_batches = roll(0, 3);
-  made.options.recompute = roll(0, 1) == 0 ? RecomputePolicy::none : RecomputePolicy::block;
+  made.options.recompute.every = roll(0, 1) == 0 ? 0 : 1 + count % 3;
   made.options.shards = {roll(0, 1) == 0 ? Reshard::after_step : Reshard::after_pass,
                          roll(0, 1) == 0 ? Scatter::last : Scatter::each, roll(0, 2)};
   made.options.update = {roll(0, 1) == 0, 48};

@@ -56,6 +56,27 @@ BOOST_AUTO_TEST_CASE(only_recomputable_blocks_are_computed_again_right_before_th
   BOOST_TEST((recompute(expanded, plan, RecomputePolicy::none) == expanded));
 }
 
+BOOST_AUTO_TEST_CASE(every_second_and_every_third_recomputable_block_may_be_computed_again) {
+  const ModelPlan plan = models::plan_of({{"in", 8, 4, 0, 1, 2, false},
+                                          {"a", 8, 4, 0, 1, 2, true},
+                                          {"b", 8, 4, 0, 1, 2, true},
+                                          {"c", 8, 4, 0, 1, 2, true},
+                                          {"d", 8, 4, 0, 1, 2, true},
+                                          {"out", 8, 0, 0, 1, 2, false}},
+                                         {{"w", {16}, {0}}});
+  const auto blocks = [&](int every) {
+    std::string names;
+    const StepProgram program = recompute(expand(schedule_training(one, 1), plan), plan, {every});
+    for (const Action& action : program.of(0))
+      if (action.op == Op::recompute) names += plan.blocks[static_cast<std::size_t>(action.subject.index)].name;
+    return names;
+  };
+  BOOST_TEST(blocks(1) == "dcba");
+  BOOST_TEST(blocks(2) == "ca");
+  BOOST_TEST(blocks(3) == "da");
+  BOOST_TEST(blocks(5) == "a");
+}
+
 BOOST_AUTO_TEST_CASE(a_gradient_is_reduced_as_soon_as_the_last_micro_batch_completes_it_and_a_tied_one_last) {
   const ModelPlan plan = models::tied();
   const StepProgram program =
