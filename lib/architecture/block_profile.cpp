@@ -8,62 +8,149 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::int64_t fp32_bytes = 4;
 constexpr std::int64_t loss_bytes = 8;
 
-std::int64_t norm_statistics(const HfConfig& config, std::int64_t rows) {
-  return rows * fp32_bytes * (config.norm == Norm::layer_norm ? 2 : 1);
-}
+DType stream_type(DType compute) { return compute == DType::f64 ? DType::f64 : DType::f32; }
+
+/// The most that is live while tensors come and go.
+class Live {
+ public:
+  Live& add(std::int64_t bytes) {
+    now_ += bytes;
+    most_ = std::max(most_, now_);
+    return *this;
+  }
+  Live& drop(std::int64_t bytes) {
+    now_ -= bytes;
+    return *this;
+  }
+  /// Beside `held`, which is among what was added.
+  std::int64_t beside(std::int64_t held) const { return std::max<std::int64_t>(0, most_ - held); }
+
+ private:
+  std::int64_t now_ = 0, most_ = 0;
+};
+
+/// The bytes of tensors with a row for each token.
+struct Sizes {
+  Sizes(const HfConfig& config, const BatchShape& batch)
+      : rows(batch.samples * batch.length),
+        compute(rows * size_of(batch.compute)),
+        wide(rows * size_of(stream_type(batch.compute))),
+        stream(wide * config.channels),
+        normalised(compute * config.channels),
+        rounded(batch.compute == stream_type(batch.compute) ? 0 : normalised),
+        statistics(wide * (config.norm == Norm::layer_norm ? 2 : 1)) {}
+
+  std::int64_t rows;
+  std::int64_t compute, wide;  // a column in the compute type, and in that of the stream
+  std::int64_t stream;         // what passes between blocks
+  std::int64_t normalised;
+  std::int64_t rounded;     // a gradient of the stream in the compute type, where that is another
+  std::int64_t statistics;  // of a norm
+};
 
 void add_decoder(BlockProfile& result, const HfConfig& config, const BatchShape& batch) {
-  const std::int64_t rows = batch.samples * batch.length;
+  const Sizes sizes(config, batch);
   const std::int64_t query = config.heads * config.head_size;
-  const std::int64_t key_value = config.kv_heads * config.head_size;
-  const double square = 2 * static_cast<double>(rows) * static_cast<double>(batch.length) * static_cast<double>(query);
-  result.forward_flops += 2 * square;                            // q·k and p·v
-  result.backward_input_flops += 4 * square;                     // two products for each of them
-  const std::int64_t attention = query + 2 * key_value + query;  // q, k, v and the output
-  const std::int64_t mlp =
-      config.gated_mlp ? 3 * config.feed_forward : 2 * config.feed_forward;  // activation in (and gate), product out
-  const std::int64_t norms = 3 * config.channels;  // norm out, second norm in and out; the first's input is x
-  result.saved_bytes += rows * (norms + attention + mlp) * size_of(batch.stream) + 2 * norm_statistics(config, rows) +
-                        batch.samples * config.heads * batch.length * fp32_bytes;
-  const std::int64_t inputs = 2 * config.channels + query + config.feed_forward;
-  const std::int64_t outputs =
-      query + 2 * key_value + (config.gated_mlp ? 2 : 1) * config.feed_forward + 2 * config.channels;
-  result.deferred_bytes = rows * (inputs + outputs) * size_of(batch.stream);
-  result.workspace_bytes = rows * (std::max(attention, mlp) + 2 * config.channels) * size_of(batch.stream);
+  const double square =
+      2 * static_cast<double>(sizes.rows) * static_cast<double>(batch.length) * static_cast<double>(query);
+  result.forward_flops += 2 * square;         // q·k and p·v
+  result.backward_input_flops += 4 * square;  // two products for each of them
+
+  const std::int64_t stream = sizes.stream, normalised = sizes.normalised, rounded = sizes.rounded;
+  const std::int64_t qkv = sizes.compute * (query + 2 * config.kv_heads * config.head_size);
+  const std::int64_t attended = sizes.compute * query, row_sums = sizes.wide * config.heads;
+  const std::int64_t activated = sizes.compute * config.feed_forward;
+  const std::int64_t raised = config.gated_mlp ? 2 * activated : activated;
+  const std::int64_t in_attention = normalised + sizes.statistics + qkv + attended + row_sums;
+  const std::int64_t in_mlp = stream + normalised + sizes.statistics + raised + activated;
+  result.saved_bytes += in_attention + in_mlp;
+  const auto [forward_scratch, backward_scratch] = batch.attention;
+  result.forward_workspace_bytes = Live()
+                                       .add(in_attention)
+                                       .add(forward_scratch)
+                                       .drop(forward_scratch)
+                                       .add(in_mlp + stream)
+                                       .beside(in_attention + in_mlp + stream);
+  result.inference_workspace_bytes = Live()
+                                         .add(normalised + qkv)
+                                         .add(attended + row_sums + forward_scratch)
+                                         .drop(qkv + row_sums + forward_scratch)
+                                         .add(stream + normalised + raised)
+                                         .add(activated + stream)
+                                         .beside(stream);
+  // Each step has its output gradient, adds its input's, and drops what it saved.
+  Live backward;
+  backward.add(rounded + activated).drop(rounded + activated);                   // down
+  backward.add(raised).drop(activated + raised);                                 // activation
+  backward.add(normalised).drop(raised + normalised);                            // up
+  backward.add(stream).drop(normalised + stream);                                // norm, whose gradient goes around
+  backward.add(rounded + attended).drop(rounded + attended);                     // attention's output
+  backward.add(qkv + backward_scratch).drop(backward_scratch + attended + qkv);  // attention
+  backward.add(normalised).drop(qkv + normalised);                               // q, k, v
+  backward.add(stream);                                                          // norm
+  result.backward_workspace_bytes = backward.beside(stream);
+}
+
+void add_head(BlockProfile& result, const HfConfig& config, const BatchShape& batch) {
+  const Sizes sizes(config, batch);
+  const std::int64_t derivative = sizes.compute * config.vocabulary;
+  const bool keeps = derivative <= most_kept_logits_bytes, rounds = sizes.rounded > 0;
+  const std::int64_t slice_rows = std::clamp<std::int64_t>(
+      logits_at_once / std::max<std::int64_t>(1, config.vocabulary), 1, std::max<std::int64_t>(1, sizes.rows));
+  const std::int64_t slice_values = slice_rows * config.vocabulary;
+  const std::int64_t logits = slice_values * size_of(stream_type(batch.compute));
+  const std::int64_t slice = logits + (rounds ? slice_values * size_of(batch.compute) : 0);  // and their derivative
+  const std::int64_t kept = keeps ? derivative : 0;
+  result.saved_bytes += sizes.normalised + sizes.statistics + kept;
+  result.forward_workspace_bytes = keeps && !rounds ? 0 : logits;
+  result.inference_workspace_bytes = sizes.normalised + logits;
+  Live backward;
+  backward.add(sizes.stream).add(keeps ? 0 : slice).drop(keeps ? 0 : slice);
+  if (rounds) backward.add(sizes.rounded).drop(sizes.stream);
+  backward.drop(sizes.normalised + kept).add(sizes.stream);
+  result.backward_workspace_bytes = backward.beside(sizes.stream);
 }
 
 }  // namespace
+
+std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription::Kind kind) {
+  const std::int64_t query = config.heads * config.head_size, key_value = config.kv_heads * config.head_size;
+  switch (kind) {
+    case BlockDescription::Kind::embedding: return {};
+    case BlockDescription::Kind::decoder:
+      return {{config.channels, query + 2 * key_value},
+              {query, config.channels},
+              {config.channels, (config.gated_mlp ? 2 : 1) * config.feed_forward},
+              {config.feed_forward, config.channels}};
+    case BlockDescription::Kind::head: return {{config.channels, config.vocabulary}};
+  }
+  throw Error(ExitCode::bug, "a kind of block without its matrix products");
+}
 
 BlockProfile profile(const Architecture& architecture, std::size_t block, const BatchShape& batch) {
   invariant(block < architecture.blocks.size(), "the profile of a block that exists");
   using Kind = BlockDescription::Kind;
   const HfConfig& config = architecture.config;
   const BlockDescription& description = architecture.blocks[block];
-  const std::int64_t rows = batch.samples * batch.length;
-  const std::int64_t stream_bytes = rows * config.channels * size_of(batch.stream);
+  const Sizes sizes(config, batch);
   BlockProfile result;
-  double weights = 0;  // elements that are multiplied
-  for (const LogicalTensor& tensor : description.tensors) {
+  for (const LogicalTensor& tensor : description.tensors)
     if (tensor.alias_of.empty()) result.parameter_elements += elements(tensor.shape);
-    if (description.kind != Kind::embedding && tensor.shape.size() == 2)
-      weights += static_cast<double>(elements(tensor.shape));
+  result.parameter_bytes = result.parameter_elements * size_of(batch.compute);
+  double weights = 0;  // elements that are multiplied
+  for (const LinearShape& layer : linear_layers(config, description.kind)) {
+    weights += static_cast<double>(layer.in) * static_cast<double>(layer.out);
+    result.deferred_bytes += sizes.compute * (layer.in + layer.out);
   }
-  result.parameter_bytes = result.parameter_elements * size_of(batch.stream);
-  const double products = 2 * static_cast<double>(rows) * weights;
+  const double products = 2 * static_cast<double>(sizes.rows) * weights;
   result.forward_flops = result.backward_input_flops = result.backward_weight_flops = products;
-  result.input_bytes = description.kind == Kind::embedding ? 0 : stream_bytes;
-  result.output_bytes = description.kind == Kind::head ? loss_bytes : stream_bytes;
+  result.input_bytes = description.kind == Kind::embedding ? 0 : sizes.stream;
+  result.output_bytes = description.kind == Kind::head ? loss_bytes : sizes.stream;
   result.saved_bytes = result.input_bytes;
   if (description.kind == Kind::decoder) add_decoder(result, config, batch);
-  if (description.kind == Kind::head) {
-    result.workspace_bytes = 2 * stream_bytes;
-    result.deferred_bytes = stream_bytes + rows * config.vocabulary * size_of(batch.stream);
-    result.saved_bytes +=
-        stream_bytes + norm_statistics(config, rows) + rows * config.vocabulary * size_of(batch.stream);
-  }
+  if (description.kind == Kind::head) add_head(result, config, batch);
   result.recompute_flops = result.forward_flops;
   return result;
 }

@@ -7,22 +7,36 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace lockstep {
 
-/// One micro-batch on one rank, and the type its activations have.
-struct BatchShape {
-  std::int64_t samples = 1;   // B
-  std::int64_t length = 1;    // T
-  DType stream = DType::f32;  // of activations between and inside blocks
+/// Scratch memory that kernels use while attention runs, on all threads.
+struct AttentionScratch {
+  std::int64_t forward_bytes = 0, backward_bytes = 0;
 };
 
+/// One micro-batch on one rank, and the type that kernels compute in.
+struct BatchShape {
+  std::int64_t samples = 1;    // B
+  std::int64_t length = 1;     // T
+  DType compute = DType::f32;  // of activations inside blocks; statistics and what passes between blocks are fp32, or
+                               // fp64 where this is
+  AttentionScratch attention = {};
+};
+
+/// Logits of so many values exist at once where they are not kept for backward.
+constexpr std::int64_t logits_at_once = std::int64_t{1} << 24;
+/// The derivative of logits is kept from forward to backward up to this size, and computed again beyond.
+constexpr std::int64_t most_kept_logits_bytes = std::int64_t{1} << 30;
+
 /// FLOPs count a multiplication and an addition of every matrix product as 2 and nothing else; causal attention counts
-/// the full T×T square, as flops_per_token does, so that the sums of both agree. Saved bytes count, in the stream type
-/// unless said: the input of each norm (with fp32 statistics, one a row for RMSNorm, two for LayerNorm), of each matrix
-/// product and of the activation; q, k, v after rotation and the attention's output with its fp32 row sums (B, H, T);
-/// the final logits' gradient (B·T, V), which the loss leaves in place of the logits. Not counted: batch metadata,
-/// weights, workspaces of kernels that do not outlive a pass.
+/// the full T×T square, as flops_per_token does, so that the sums of both agree. Bytes are those of tensors, as they
+/// come and go in tensor/functions. Saved are the input of each norm (with its statistics, one a row for RMSNorm, two
+/// for LayerNorm), of each matrix product and of the activation; q, k, v and the attention's output with its row sums
+/// (B, H, T); the final logits' gradient (B·T, V), which the loss leaves in place of the logits. A workspace is the
+/// most that a pass has beside what it was given, what it keeps and what it gives. Not counted: batch metadata,
+/// weights, partial sums of the gradients of norms and biases.
 struct BlockProfile {
   double forward_flops = 0;
   double backward_input_flops = 0;
@@ -32,12 +46,22 @@ struct BlockProfile {
   std::int64_t saved_bytes = 0;     // kept from forward to backward without recompute, the input included
   std::int64_t deferred_bytes = 0;  // kept from backward-input to backward-weight where these are parted: input and
                                     // output gradient of each matrix product with a weight
-  std::int64_t workspace_bytes =
-      0;  // gradients inside the block while its backward runs: the wider of attention and MLP, twice C
+  std::int64_t forward_workspace_bytes = 0;
+  std::int64_t inference_workspace_bytes = 0;  // of a forward that saves nothing
+  std::int64_t backward_workspace_bytes = 0;
   std::int64_t output_bytes = 0;        // what the next block receives; 8 for the head's loss
   std::int64_t parameter_elements = 0;  // stored in this block, aliases left out
-  std::int64_t parameter_bytes = 0;     // the same in the stream type
+  std::int64_t parameter_bytes = 0;     // the same in the compute type
 };
+
+/// Columns of a weight's input and output, by which its matrix product has its size; weights that read the same input
+/// are one.
+struct LinearShape {
+  std::int64_t in = 0, out = 0;
+};
+
+/// The matrix products of a block with its weights, in the order of its forward; an embedding has none.
+std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription::Kind kind);
 
 /// The profile of architecture.blocks[block]. Local, pure.
 BlockProfile profile(const Architecture& architecture, std::size_t block, const BatchShape& batch);

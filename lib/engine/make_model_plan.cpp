@@ -2,6 +2,7 @@
 
 #include "architecture/block_profile.hpp"
 #include "architecture/units.hpp"
+#include "tensor/functions/attention.hpp"
 
 #include <algorithm>
 
@@ -9,31 +10,55 @@ namespace lockstep {
 
 namespace {
 
-/// Activations inside blocks have the compute type; what passes between blocks has the master type.
-BatchShape inner_shape(const MicroBatchShape& shape, const UnitTypes& types) {
-  return {.samples = shape.samples, .length = shape.length, .stream = types.compute};
+BatchShape batch_shape(const HfConfig& config, const UnitTypes& types, const MicroBatchShape& shape,
+                       const Processor& processor) {
+  const std::int64_t number = size_of(types.master);
+  const std::int64_t threads = std::min<std::int64_t>(processor.threads, shape.samples * config.kv_heads);
+  return {.samples = shape.samples,
+          .length = shape.length,
+          .compute = types.compute,
+          .attention = {threads * attention_forward_scratch_bytes(shape.length, config.head_size, number),
+                        threads * attention_backward_scratch_bytes(shape.length, config.head_size, number)}};
+}
+
+/// What gemm_rounded keeps after the products of decoder blocks. Those that lead back to the stream are not rounded on
+/// the way forward.
+std::int64_t rounding_scratch(const HfConfig& config, std::int64_t rows, const Processor& processor) {
+  std::int64_t most = 0;
+  for (const auto& [in, out] : linear_layers(config, BlockDescription::Kind::decoder)) {
+    most = std::max(most, rounding_scratch_bytes(rows, in, out, processor.multiplier));
+    if (out != config.channels) most = std::max(most, rounding_scratch_bytes(rows, out, in, processor.multiplier));
+  }
+  return most;
 }
 
 }  // namespace
 
 ModelPlan plan_of(const Architecture& architecture, const UnitTypes& types, const MicroBatchShape& shape,
-                  std::int64_t bucket_bytes) {
+                  std::int64_t bucket_bytes, const Processor& processor) {
   ModelPlan plan;
-  const std::int64_t boundary_bytes =
-      shape.samples * shape.length * architecture.config.channels * size_of(types.master);
+  const HfConfig& config = architecture.config;
+  const BatchShape batch = batch_shape(config, types, shape, processor);
+  const std::int64_t boundary_bytes = shape.samples * shape.length * config.channels * size_of(types.master);
   for (std::size_t i = 0; i < architecture.blocks.size(); ++i) {
     const BlockDescription& block = architecture.blocks[i];
-    const BlockProfile costs = profile(architecture, i, inner_shape(shape, types));
+    const BlockProfile costs = profile(architecture, i, batch);
     const bool last = i + 1 == architecture.blocks.size();
     plan.blocks.push_back({.name = block_name(block),
                            .stash_bytes = std::max<std::int64_t>(costs.saved_bytes - costs.input_bytes, 0),
                            .output_bytes = last ? 0 : boundary_bytes,
-                           .workspace_bytes = costs.workspace_bytes,
+                           .workspace_bytes = costs.backward_workspace_bytes,
                            .forward_flops = costs.forward_flops,
                            .backward_flops = costs.backward_input_flops + costs.backward_weight_flops,
-                           .recomputable = block.kind == BlockDescription::Kind::decoder});
+                           .recomputable = block.kind == BlockDescription::Kind::decoder,
+                           .forward_workspace_bytes = costs.forward_workspace_bytes,
+                           .inference_workspace_bytes = costs.inference_workspace_bytes});
   }
   plan.units = units_of(architecture, types, bucket_bytes);
+  if (config.positions == Positions::rotary)
+    plan.shared_bytes += RotaryTable::bytes(shape.length, config.head_size, size_of(types.master));
+  if (types.compute != types.master)
+    plan.shared_bytes += rounding_scratch(config, shape.samples * shape.length, processor);
   return plan;
 }
 

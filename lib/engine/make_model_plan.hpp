@@ -4,6 +4,7 @@
 
 #include "architecture/architecture.hpp"
 #include "program/model_plan.hpp"
+#include "tensor/gemm.hpp"
 
 #include <cstdint>
 
@@ -14,9 +15,16 @@ struct MicroBatchShape {
   std::int64_t length = 0;   // T
 };
 
-/// Blocks with their stash, boundary and FLOPs on one micro-batch of `shape`, and the units that units_of
-/// (architecture/units.hpp) gives, as model/model.hpp stores them. Local.
+/// What of a rank's processor decides how much scratch memory kernels have.
+struct Processor {
+  int threads = 1;
+  Multiplier multiplier = Multiplier::library;
+};
+
+/// Blocks with their stash, boundary, workspaces and FLOPs on one micro-batch of `shape`, the units that units_of
+/// (architecture/units.hpp) gives, as model/model.hpp stores them, and what blocks share. The peak of a program with
+/// this plan (program/memory_estimate.hpp) is that of live_bytes() (tensor/live_memory.hpp) in its step. Local.
 ModelPlan plan_of(const Architecture& architecture, const UnitTypes& types, const MicroBatchShape& shape,
-                  std::int64_t bucket_bytes = 0);
+                  std::int64_t bucket_bytes = 0, const Processor& processor = {});
 
 }  // namespace lockstep

@@ -2,7 +2,6 @@
 
 #include "base/error.hpp"
 #include "tensor/functions/activation.hpp"
-#include "tensor/functions/attention.hpp"
 #include "tensor/functions/embedding.hpp"
 #include "tensor/functions/linear.hpp"
 #include "tensor/functions/loss.hpp"
@@ -106,24 +105,23 @@ class Embedding : public Block {
 class Decoder : public Block {
  public:
   Decoder(const HfConfig& config, const BlockDescription& description, Precision precision,
-          std::vector<Parameter*> parameters)
+          std::vector<Parameter*> parameters, RotaryTable* rotary)
       : Block(description, precision, std::move(parameters)),
         activation_(config.activation),
         gated_(config.gated_mlp),
         shape_{config.heads, config.kv_heads, config.head_size},
+        rotary_(rotary),
         attention_norm_(config.norm, config.norm_eps, get(Role::attention_norm), find(Role::attention_norm_bias)),
         qkv_(attention_inputs(), attention_input_biases(), layout_of(config)),
         attention_output_({&get(Role::attention_output)}, {find(Role::attention_output_bias)}, layout_of(config)),
         mlp_norm_(config.norm, config.norm_eps, get(Role::mlp_norm), find(Role::mlp_norm_bias)),
         up_(mlp_inputs(), mlp_input_biases(), layout_of(config)),
         up_bias_(gated_ ? nullptr : find(Role::up_bias)),
-        down_({&get(Role::down)}, {find(Role::down_bias)}, layout_of(config)) {
-    if (config.positions == Positions::rotary)
-      rotary_.emplace(config.rope_theta, config.head_size, master_type(precision));
-  }
+        down_({&get(Role::down)}, {find(Role::down_bias)}, layout_of(config)) {}
 
   at::Tensor forward(const at::Tensor& x, const BatchTensors& batch) override {
-    const at::Tensor rotation = rotary_ ? rotary_->upto(batch.largest_position_end) : at::Tensor();
+    const at::Tensor rotation =
+        rotary_ ? rotary_->upto(std::max(batch.largest_position_end, batch.length)) : at::Tensor();
     const Normalisation::Output first = attention_norm_(x);
     const at::Tensor attended =
         causal_attention(qkv_(first.normalised), shape_, batch.segments, batch.positions, rotation);
@@ -155,7 +153,7 @@ class Decoder : public Block {
   Activation activation_;
   bool gated_;
   AttentionShape shape_;
-  std::optional<RotaryTable> rotary_;
+  RotaryTable* rotary_;
   Normalisation attention_norm_;
   Linear qkv_, attention_output_;
   Normalisation mlp_norm_;
@@ -194,8 +192,8 @@ std::unique_ptr<Block> make_embedding(const BlockDescription& description, Preci
 }
 
 std::unique_ptr<Block> make_decoder(const HfConfig& config, const BlockDescription& description, Precision precision,
-                                    std::vector<Parameter*> parameters) {
-  return std::make_unique<Decoder>(config, description, precision, std::move(parameters));
+                                    std::vector<Parameter*> parameters, RotaryTable* rotary) {
+  return std::make_unique<Decoder>(config, description, precision, std::move(parameters), rotary);
 }
 
 std::unique_ptr<HeadBlock> make_head(const HfConfig& config, const BlockDescription& description, Precision precision,

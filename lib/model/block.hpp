@@ -5,6 +5,7 @@
 
 #include "architecture/architecture.hpp"
 #include "data/batch.hpp"
+#include "tensor/functions/attention.hpp"
 #include "tensor/number_types.hpp"
 #include "tensor/parameter.hpp"
 #include "tensor/weight_gradients.hpp"
@@ -77,11 +78,12 @@ class HeadBlock : public Block {
 };
 
 /// Blocks as the config describes them; `parameters` one for each tensor of the description, in its order. Throws
-/// Error(bug) for a description that lacks a role.
+/// Error(bug) for a description that lacks a role. The decoder blocks of a model share one table of rotary embeddings,
+/// which outlives them; null where positions are not rotary.
 std::unique_ptr<Block> make_embedding(const BlockDescription& description, Precision precision,
                                       std::vector<Parameter*> parameters);
 std::unique_ptr<Block> make_decoder(const HfConfig& config, const BlockDescription& description, Precision precision,
-                                    std::vector<Parameter*> parameters);
+                                    std::vector<Parameter*> parameters, RotaryTable* rotary);
 std::unique_ptr<HeadBlock> make_head(const HfConfig& config, const BlockDescription& description, Precision precision,
                                      std::vector<Parameter*> parameters);
 

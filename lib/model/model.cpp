@@ -42,12 +42,17 @@ Model::Model(const Architecture& architecture, Precision precision, const std::v
     units_.push_back(std::make_unique<Unit>(plan.name, own, precision, state));
     for (const auto& parameter : units_.back()->parameters()) parameters_.push_back(parameter.get());
   }
+  if (config().positions == Positions::rotary)
+    rotary_.emplace(config().rope_theta, config().head_size, master_type(precision));
+  RotaryTable* const rotary = rotary_ ? &*rotary_ : nullptr;
   for (const BlockDescription& block : architecture_.blocks) {
     std::vector<Parameter*> own;
     for (const LogicalTensor& tensor : block.tensors) own.push_back(&parameter(tensor.name));
     switch (block.kind) {
       case BlockDescription::Kind::embedding: blocks_.push_back(make_embedding(block, precision, own)); break;
-      case BlockDescription::Kind::decoder: blocks_.push_back(make_decoder(config(), block, precision, own)); break;
+      case BlockDescription::Kind::decoder:
+        blocks_.push_back(make_decoder(config(), block, precision, own, rotary));
+        break;
       case BlockDescription::Kind::head: {
         std::unique_ptr<HeadBlock> head = make_head(config(), block, precision, own);
         head_ = head.get();

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,6 +56,7 @@ class Model {
   Architecture architecture_;
   Precision precision_;
   std::vector<std::unique_ptr<Unit>> units_;
+  std::optional<RotaryTable> rotary_;  // of all decoder blocks
   std::vector<std::unique_ptr<Block>> blocks_;
   HeadBlock* head_ = nullptr;
   std::vector<Parameter*> parameters_;

@@ -25,6 +25,7 @@ class Allocation {
         scatters_each_.insert(action.subject.index);
     }
     for (std::size_t i = 0; i < plan.units.size(); ++i) hold_unit(static_cast<int>(i), plan.units[i]);
+    if (plan.shared_bytes > 0) add({SlotKind::shared, {}, no_micro_batch, plan.shared_bytes});
   }
 
   void give(Action& action) {
@@ -103,8 +104,7 @@ class Allocation {
     action.slots.acquires.push_back(add({kind, subject, action.micro_batch, bytes}));
   }
 
-  void work(Action& action) {
-    const std::int64_t bytes = block_of(action).workspace_bytes;
+  void work(Action& action, std::int64_t bytes) {
     if (bytes == 0) return;
     acquire(action, SlotKind::workspace, action.subject, bytes);
     action.slots.releases.push_back(action.slots.acquires.back());
@@ -137,9 +137,9 @@ class Allocation {
     }
     if (has_boundary(block + 1))
       acquire(action, SlotKind::boundary, boundary_subject(block + 1), block_of(action).output_bytes);
-    if (trains_ && !recomputes(block, action.micro_batch))
-      acquire(action, SlotKind::stash, action.subject, block_of(action).stash_bytes);
-    work(action);
+    const bool keeps = trains_ && !recomputes(block, action.micro_batch);
+    if (keeps) acquire(action, SlotKind::stash, action.subject, block_of(action).stash_bytes);
+    work(action, keeps ? block_of(action).forward_workspace_bytes : block_of(action).inference_workspace_bytes);
   }
 
   void recompute(Action& action) {
@@ -148,7 +148,7 @@ class Allocation {
     if (has_boundary(block)) action.slots.reads.push_back(boundary(SlotKind::boundary, block, action));
     acquire(action, SlotKind::stash, action.subject,
             block_of(action).stash_bytes + block_of(action).output_bytes);  // its output is new
-    work(action);
+    work(action, block_of(action).forward_workspace_bytes);
   }
 
   void backward(Action& action) {
@@ -177,7 +177,7 @@ class Allocation {
             add({SlotKind::local_gradient, unit_subject(index), gradient_of(index, mb), unit.local_gradient_bytes}));
       }
     });
-    work(action);
+    work(action, block_of(action).workspace_bytes);
   }
 
   void optimizer(Action& action) const {

@@ -98,7 +98,7 @@ void memory_rows(Rows& rows, const Catalogue& programs) {
   }
   rows.bytes("activation_bytes", "activations", of(SlotKind::stash));
   rows.bytes("buffer_bytes", "buffers",
-             of(SlotKind::boundary) + of(SlotKind::boundary_gradient) + of(SlotKind::workspace));
+             of(SlotKind::boundary) + of(SlotKind::boundary_gradient) + of(SlotKind::workspace) + of(SlotKind::shared));
   rows.bytes("peak_bytes", "peak", use.peak_bytes);
   rows.row({"", "peak_action", "reached at", at, at});
 }

@@ -17,10 +17,12 @@ struct BlockPlan {
   std::string name;
   std::int64_t stash_bytes = 0;   // kept from forward to backward, without the block's input and output
   std::int64_t output_bytes = 0;  // handed to the next block, whose gradient is as large; the last block's is a loss: 0
-  std::int64_t workspace_bytes = 0;  // temporaries while forward or backward runs
+  std::int64_t workspace_bytes = 0;  // temporaries while backward runs
   double forward_flops = 0;
   double backward_flops = 0;
-  bool recomputable = false;  // may drop its stash and compute it again: a decoder block
+  bool recomputable = false;                   // may drop its stash and compute it again: a decoder block
+  std::int64_t forward_workspace_bytes = 0;    // temporaries while forward runs beside its stash
+  std::int64_t inference_workspace_bytes = 0;  // temporaries of a forward that leaves no stash
   bool operator==(const BlockPlan&) const = default;
 };
 
@@ -60,6 +62,7 @@ struct UnitPlan {
 struct ModelPlan {
   std::vector<BlockPlan> blocks;  // in forward order
   std::vector<UnitPlan> units;
+  std::int64_t shared_bytes = 0;  // for the whole run: tables and scratch memory of all blocks
 };
 
 /// What an optimizer keeps beside each weight: a tensor of the weight's shape and layout.

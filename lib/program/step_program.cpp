@@ -84,6 +84,7 @@ std::string_view name_of(SlotKind kind) {
     case SlotKind::compute_copy: return "compute_copy";
     case SlotKind::gradient: return "gradient";
     case SlotKind::optimizer_state: return "optimizer_state";
+    case SlotKind::shared: return "shared";
     case SlotKind::gathered: return "gathered";
     case SlotKind::local_gradient: return "local_gradient";
     case SlotKind::stash: return "stash";
@@ -94,7 +95,7 @@ std::string_view name_of(SlotKind kind) {
   throw Error(ExitCode::bug, "a kind of slot without a name");
 }
 
-bool lives_all_run(SlotKind kind) { return kind <= SlotKind::optimizer_state; }
+bool lives_all_run(SlotKind kind) { return kind <= SlotKind::shared; }
 
 const RankClass& StepProgram::class_of(Rank rank) const& {
   for (const RankClass& ranks : classes)

@@ -20,6 +20,7 @@ enum class SlotKind : std::uint8_t {
   compute_copy,     // weights in the type that kernels read         │ of a unit, for the whole run
   gradient,         // what the optimizer reads                      │
   optimizer_state,  // moments                                       ┘
+  shared,           // tables and scratch memory of all blocks, for the whole run
   gathered,         // whole weights in the type that kernels read   ┐ of a unit that is cut, within a step
   local_gradient,   // of this rank alone, before it is scattered    ┘
   stash,            // what a block keeps between forward and backward   ┐

@@ -5,6 +5,7 @@
 #include "tensor/kernels/bias.hpp"
 #include "tensor/kernels/row_grain.hpp"
 #include "tensor/kernels/vector_gemm.hpp"
+#include "tensor/live_memory.hpp"
 #include "tensor/parallel.hpp"
 
 #include <algorithm>
@@ -237,6 +238,17 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixVi
   library_product(m, n, k, alpha, a, b, beta, c, c_stride, nothing, nothing);
 }
 
+Multiplier multiplier() {
+  if (uses_matrix_unit()) return Multiplier::matrix_unit;
+  return uses_vectors() ? Multiplier::vectors : Multiplier::library;
+}
+
+std::int64_t rounding_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k, Multiplier by) {
+  const bool rounds_tiles =
+      by == Multiplier::vectors || (by == Multiplier::matrix_unit && k <= amx_longest_depth(m, n));
+  return rounds_tiles ? 0 : m * n * static_cast<std::int64_t>(sizeof(float));
+}
+
 template <class T>
 void gemm_rounded(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, const T* bias, T* y,
                   std::int64_t y_stride) {
@@ -255,7 +267,7 @@ void gemm_rounded(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> 
                             bias ? bias + part.column : nullptr, at(y, y_stride, part), y_stride);
       });
     }
-    thread_local std::vector<Math<T>> memory;  // kept from product to product
+    thread_local ScratchVector<Math<T>> memory;  // kept from product to product
     memory.resize(std::max(memory.size(), static_cast<std::size_t>(m * n)));
     Math<T>* const sums = memory.data();
     if (on_matrix_unit<T>(m, n, k)) {

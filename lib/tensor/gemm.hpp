@@ -39,4 +39,10 @@ bool uses_matrix_unit();
 void want_vectors(bool wanted);
 bool uses_vectors();
 
+/// What multiplies bf16 matrices, in the order of the scratch memory that it needs.
+enum class Multiplier { vectors, matrix_unit, library };
+Multiplier multiplier();
+/// What gemm_rounded of bf16 keeps from product to product for its sums: as much as the largest product needed.
+std::int64_t rounding_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k, Multiplier by);
+
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include "tensor/memory.hpp"
 
 #include "base/rounding.hpp"
+#include "tensor/live_memory.hpp"
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -15,6 +16,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <unordered_map>
 
 namespace lockstep {
@@ -53,26 +55,31 @@ class KeptMemory {
     const auto free = free_.lower_bound(size);
     if (free != free_.end() && free->first <= size + size / 8) {
       void* const block = free->second;
-      sizes_.emplace(block, free->first);
+      used_.emplace(block, Block{free->first, bytes});
       free_.erase(free);
       return block;
     }
     void* const block = size >= region_bytes / 2 ? map_region(size) : carve(size);
-    sizes_.emplace(block, size);
+    used_.emplace(block, Block{size, bytes});
     return block;
   }
 
-  /// False if the block is not one of these.
-  bool give(void* block) {
+  /// The bytes that were asked for; nothing if the block is not one of these.
+  std::optional<std::size_t> give(void* block) {
     const std::lock_guard lock(mutex_);
-    const auto found = sizes_.find(block);
-    if (found == sizes_.end()) return false;
-    free_.emplace(found->second, block);
-    sizes_.erase(found);
-    return true;
+    const auto found = used_.find(block);
+    if (found == used_.end()) return std::nullopt;
+    const Block given = found->second;
+    free_.emplace(given.size, block);
+    used_.erase(found);
+    return given.requested;
   }
 
  private:
+  struct Block {
+    std::size_t size, requested;
+  };
+
   std::byte* carve(std::size_t size) {
     if (left_ < size) {
       region_ = map_region(region_bytes);
@@ -86,7 +93,7 @@ class KeptMemory {
 
   std::mutex mutex_;
   std::multimap<std::size_t, void*> free_;
-  std::unordered_map<void*, std::size_t> sizes_;  // of blocks in use
+  std::unordered_map<void*, Block> used_;
   std::byte* region_ = nullptr;
   std::size_t left_ = 0;
 };
@@ -98,13 +105,19 @@ KeptMemory& kept_memory() {
 }
 
 void release(void* block) {
-  if (block != nullptr && !kept_memory().give(block)) std::free(block);
+  if (block == nullptr) return;
+  const auto requested = kept_memory().give(block);
+  count_live_bytes(-static_cast<std::int64_t>(requested ? *requested : malloc_usable_size(block)));
+  if (!requested) std::free(block);
 }
 
 class KeepingAllocator : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
     void* const block = bytes >= smallest_block ? kept_memory().take(bytes) : small(bytes);
+    // malloc keeps the size of a small block, and not what was asked for: some bytes less.
+    const std::size_t counted = bytes >= smallest_block ? bytes : malloc_usable_size(block);
+    count_live_bytes(static_cast<std::int64_t>(counted));
     return {block, block, &release, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }

@@ -6,7 +6,8 @@
 namespace lockstep {
 
 /// From now on LibTorch's CPU tensors of 64 KiB and more live in memory that is reused and never given back; smaller
-/// ones come from malloc, which keeps what is freed too. Once per process, before its first tensor. Local.
+/// ones come from malloc, which keeps what is freed too. What tensors ask for is counted (tensor/live_memory.hpp). Once
+/// per process, before its first tensor. Local.
 void keep_memory();
 
 }  // namespace lockstep

@@ -49,6 +49,8 @@ void set_up_runtime(int threads) {
   at::globalContext().setFlushDenormal(true);  // a register of each thread
 }
 
+int thread_count() { return at::get_num_threads(); }
+
 std::string describe_arithmetic() {
 #ifdef LOCKSTEP_BF16_GEMM
   const char* const library = "bf16 products by MKL";

@@ -15,6 +15,9 @@ int threads_per_rank(int asked, int local_ranks);
 /// Local; idempotent.
 void set_up_runtime(int threads);
 
+/// Of LibTorch and our kernels. Local.
+int thread_count();
+
 /// What this process computes with, for logs and records: "AVX512, products on the matrix unit".
 std::string describe_arithmetic();
 

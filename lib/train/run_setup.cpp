@@ -87,10 +87,17 @@ std::vector<std::string> group_notes(const TrainConfig& config, const TrainPlan&
   return check_groups(names, config.optimizer);
 }
 
+Processor processor_of(Communicator& world) {
+  const std::int64_t threads = world.all_reduce(std::int64_t{thread_count()}, Reduce::max);
+  const std::int64_t most_scratch = world.all_reduce(static_cast<std::int64_t>(multiplier()), Reduce::max);
+  return {static_cast<int>(threads), static_cast<Multiplier>(most_scratch)};
+}
+
 TrainPlan agree_on_plan(const TrainConfig& config, Communicator& world) {
+  const Processor processor = processor_of(world);
   TrainPlan plan;
   together(world, "plan the run", [&] {
-    plan = make_train_plan(config, world.size());
+    plan = make_train_plan(config, world.size(), processor);
     group_notes(config, plan);
   });
   agree_equal(world, "the step program", to_hex(hash_of(plan.programs.train)) + to_hex(hash_of(plan.programs.eval)));

@@ -29,6 +29,9 @@ struct Machines {
 /// Sets the threads and kernels of this rank up. Collective over `world`.
 Machines set_up_machines(const TrainConfig& config, Communicator& world);
 
+/// What the rank with most scratch memory computes with, once machines are set up. Collective over `world`.
+Processor processor_of(Communicator& world);
+
 /// What is to be said about optimizer.groups. Local. Throws Error(usage) for a pattern that matches nothing.
 std::vector<std::string> group_notes(const TrainConfig& config, const TrainPlan& plan);
 

@@ -36,7 +36,8 @@ LoopEnd run_loop(TrainingLoop& loop, Session& session) {
 int answer_without_training(const TrainConfig& config, Session& session, Output& output) {
   const int ranks = checked_cast<int>(config.parallel.dp_replicate.value_or(session.world().size()),
                                       "parallel.dp_replicate", ExitCode::usage);
-  const TrainPlan plan = make_train_plan(config, ranks);
+  set_up_machines(config, session.world());
+  const TrainPlan plan = make_train_plan(config, ranks, processor_of(session.world()));
   const std::vector<std::string> notes = group_notes(config, plan);
   const auto shortage = config.train.memory_check ? memory_warning(session.world(), plan) : std::nullopt;
   if (session.world().rank() != 0) return 0;

@@ -80,7 +80,7 @@ DataLoaderSettings TrainPlan::loader(const TrainConfig& config, Rank rank) const
           .documents = config.data.isolate_documents ? Documents::isolated : Documents::joined};
 }
 
-TrainPlan make_train_plan(const TrainConfig& config, int ranks) {
+TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor) {
   TrainPlan plan;
   plan.ranks = ranks;
   if (config.parallel.dp_replicate && *config.parallel.dp_replicate != ranks) {
@@ -112,8 +112,8 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks) {
   if (config.parallel.bucket_size)
     plan.bucket_bytes =
         checked_cast<std::int64_t>(config.parallel.bucket_size->bytes, "parallel.bucket_size", ExitCode::usage);
-  plan.model =
-      plan_of(plan.architecture, plan.types, {plan.batch.micro_batch, config.data.sequence_length}, plan.bucket_bytes);
+  plan.model = plan_of(plan.architecture, plan.types, {plan.batch.micro_batch, config.data.sequence_length},
+                       plan.bucket_bytes, processor);
   const ProgramOptions options{
       .micro_batches =
           checked_cast<int>(plan.batch.accumulation, "the number of micro-batches of a step", ExitCode::usage),

@@ -42,9 +42,10 @@ struct TrainPlan {
   DataLoaderSettings loader(const TrainConfig& config, Rank rank) const;
 };
 
-/// Local; opens the model's config and the dataset, reads no weights. Throws Error(usage) for what contradicts model,
-/// data or ranks, Error(input) for a missing or malformed file, Error(resources) for more ranks than samples a step.
-TrainPlan make_train_plan(const TrainConfig& config, int ranks);
+/// For ranks with such a `processor`. Local; opens the model's config and the dataset, reads no weights. Throws
+/// Error(usage) for what contradicts model, data or ranks, Error(input) for a missing or malformed file,
+/// Error(resources) for more ranks than samples a step.
+TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor);
 
 /// What the plan says: mesh, batch arithmetic, parameters, memory of a rank by kind, FLOPs of a step, size of a
 /// checkpoint. Local.

@@ -73,7 +73,7 @@ void fill_table(M* cosine, M* sine, std::int64_t positions, std::int64_t half, d
 
 at::Tensor RotaryTable::upto(std::int64_t positions) {
   if (table_.defined() && table_.size(1) >= positions) return table_;
-  const std::int64_t rows = std::max<std::int64_t>(positions, table_.defined() ? 2 * table_.size(1) : 64),
+  const std::int64_t rows = std::max<std::int64_t>(positions, table_.defined() ? 2 * table_.size(1) : least_positions),
                      half = head_size_ / 2;
   at::Tensor grown = fresh({2, rows, half}, type_);
   with_type(type_, [&](auto t) {

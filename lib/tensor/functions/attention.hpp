@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace lockstep {
@@ -18,8 +19,13 @@ class RotaryTable {
       : theta_(theta), head_size_(head_size), type_(type) {}
   /// cos, then sin, of position · θ^(−2i/D): (2, ≥ positions, D/2).
   at::Tensor upto(std::int64_t positions);
+  /// Of a first table for so many positions, with numbers of so many bytes.
+  static std::int64_t bytes(std::int64_t positions, std::int64_t head_size, std::int64_t number_bytes) {
+    return std::max(positions, least_positions) * head_size * number_bytes;
+  }
 
  private:
+  static constexpr std::int64_t least_positions = 64;
   double theta_;
   std::int64_t head_size_;
   at::ScalarType type_;

@@ -21,12 +21,10 @@ using torch::autograd::variable_list;
 
 namespace {
 
-constexpr std::int64_t slice_values = std::int64_t{1} << 24;  // logits that exist at once where they are not kept
-
 struct Shape3 {
   std::int64_t rows, channels, vocabulary;
   std::int64_t slice() const {
-    return std::clamp<std::int64_t>(slice_values / std::max<std::int64_t>(1, vocabulary), 1,
+    return std::clamp<std::int64_t>(logits_at_once / std::max<std::int64_t>(1, vocabulary), 1,
                                     std::max<std::int64_t>(1, rows));
   }
 };

@@ -1,6 +1,7 @@
 // The end of a model: logits and token-summed cross entropy in one function, a slice of rows at a time.
 #pragma once
 
+#include "architecture/block_profile.hpp"
 #include "tensor/parameter.hpp"
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +13,7 @@ namespace lockstep {
 /// that is more than `most_kept_bytes`, computed again in backward, which keeps it then if its products are parted
 /// (tensor/weight_gradients.hpp); without, only a slice of rows exists at a time.
 at::Tensor cross_entropy_sum(const at::Tensor& x, Parameter& head, const at::Tensor& labels,
-                             std::int64_t most_kept_bytes = std::int64_t{1} << 30);
+                             std::int64_t most_kept_bytes = most_kept_logits_bytes);
 
 /// x·Wᵀ (N, V) in fp32 or fp64; not recorded by autograd.
 at::Tensor head_logits(const at::Tensor& x, const Parameter& head);

@@ -4,11 +4,11 @@
 #include "tensor/kernels/causal_products.hpp"
 #include "tensor/kernels/causal_softmax.hpp"
 #include "tensor/kernels/wide.hpp"
+#include "tensor/live_memory.hpp"
 #include "tensor/parallel.hpp"
 
 #include <cstdint>
 #include <type_traits>
-#include <vector>
 
 namespace lockstep {
 
@@ -133,6 +133,9 @@ constexpr std::int64_t stride_of(std::int64_t width) { return (width + 15) / 16 
 template <class M>
 class Workspace {  // one thread's scratch memory for segments up to `length`
  public:
+  static std::int64_t elements(std::int64_t length, std::int64_t head_size) {
+    return 2 * (length + tile_rows) * head_size + tile_rows * (stride_of(length) + 1);
+  }
   Workspace(std::int64_t length, std::int64_t head_size)
       : keys(size(length, head_size)),
         values(keys.size()),
@@ -141,8 +144,14 @@ class Workspace {  // one thread's scratch memory for segments up to `length`
         scores(size(tile_rows, stride_of(length))),
         sums(tile_rows) {}
   static std::size_t size(std::int64_t rows, std::int64_t columns) { return static_cast<std::size_t>(rows * columns); }
-  std::vector<M> keys, values, queries, outputs, scores, sums;
+  ScratchVector<M> keys, values, queries, outputs, scores, sums;
 };
+
+/// Of TileProducts, where they turn their factor.
+std::int64_t turned_bytes(std::int64_t length, std::int64_t head_size, std::int64_t number_bytes) {
+  if (number_bytes != sizeof(float) || !fills_vectors(head_size)) return 0;
+  return turned_elements(length, head_size) * number_bytes + turned_alignment;
+}
 
 /// Products of tiles with one factor (length, D) of a head, its keys or its values: by vectors where the processor has
 /// them, else of whole tiles.
@@ -153,7 +162,7 @@ class TileProducts {
     if constexpr (std::is_same_v<M, float>) {
       if (!has_causal_products(head_size)) return;
       constexpr std::size_t granule = turned_alignment / sizeof(float);
-      memory_.resize(static_cast<std::size_t>(turned_elements(length, head_size)) + granule);
+      memory_.resize(static_cast<std::size_t>(turned_bytes(length, head_size, sizeof(float))) / sizeof(float));
       const auto past = reinterpret_cast<std::uintptr_t>(memory_.data()) % turned_alignment / sizeof(float);
       turned_ = memory_.data() + (granule - past) % granule;
     }
@@ -195,7 +204,7 @@ class TileProducts {
  private:
   std::int64_t head_size_;
   const M* matrix_ = nullptr;
-  std::vector<M> memory_;
+  ScratchVector<M> memory_;
   M* turned_ = nullptr;  // in it, aligned; nullptr: products of whole tiles
 };
 
@@ -275,6 +284,16 @@ void differentiate(const Task& task, const T* dy, const T* qkv, const Math<T>* l
 }
 
 }  // namespace
+
+std::int64_t attention_forward_scratch_bytes(std::int64_t length, std::int64_t head_size, std::int64_t number_bytes) {
+  return number_bytes * Workspace<float>::elements(length, head_size) +
+         2 * turned_bytes(length, head_size, number_bytes);
+}
+
+std::int64_t attention_backward_scratch_bytes(std::int64_t length, std::int64_t head_size, std::int64_t number_bytes) {
+  return number_bytes * 2 * Workspace<float>::elements(length, head_size) +
+         2 * turned_bytes(length, head_size, number_bytes);
+}
 
 template <class T>
 void attention_forward(const T* qkv, const AttentionShape& shape, Segments segments, Rotation<Math<T>> rotation,

@@ -34,6 +34,11 @@ template <class T>
 void attention_forward(const T* qkv, const AttentionShape& shape, Segments segments, Rotation<Math<T>> rotation,
                        const std::int32_t* positions, T* y, Math<T>* log_sums);
 
+/// The scratch memory of one thread for segments of up to `length` tokens, with numbers of so many bytes (4 or 8) on a
+/// processor with vectors.
+std::int64_t attention_forward_scratch_bytes(std::int64_t length, std::int64_t head_size, std::int64_t number_bytes);
+std::int64_t attention_backward_scratch_bytes(std::int64_t length, std::int64_t head_size, std::int64_t number_bytes);
+
 template <class T>
 void attention_backward(const T* dy, const T* qkv, const Math<T>* log_sums, const AttentionShape& shape,
                         Segments segments, Rotation<Math<T>> rotation, const std::int32_t* positions, T* dqkv);

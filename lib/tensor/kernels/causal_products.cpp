@@ -93,7 +93,7 @@ LOCKSTEP_WIDE void turn_square(const float* from, std::int64_t stride, std::int6
 
 }  // namespace
 
-bool has_causal_products(std::int64_t head_size) { return is_wide() && head_size % lanes == 0; }
+bool has_causal_products(std::int64_t head_size) { return is_wide() && fills_vectors(head_size); }
 
 void turn_rows(const float* matrix, std::int64_t length, std::int64_t head_size, float* turned) {
   for (std::int64_t row = 0; row < length; row += lanes) {

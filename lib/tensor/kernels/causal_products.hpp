@@ -9,6 +9,7 @@ namespace lockstep {
 
 /// True if this processor has the instructions, and heads of this size fill vectors. The functions below need both.
 bool has_causal_products(std::int64_t head_size);
+constexpr bool fills_vectors(std::int64_t head_size) { return head_size % 16 == 0; }
 
 struct CausalTile {
   std::int64_t first, rows;

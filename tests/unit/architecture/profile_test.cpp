@@ -26,12 +26,16 @@ BOOST_AUTO_TEST_CASE(flops_of_all_blocks_and_passes_add_up_to_the_flops_of_the_t
 
 BOOST_AUTO_TEST_CASE(a_gpt2_layer_keeps_what_its_backward_reads) {
   const BlockProfile cost = profile(describe(tiny_gpt2()), 1, {2, 3, DType::bf16});
-  // rows 6, C 8, F 32, H 2: x, norm out, qkv, attention out, x2, norm out, activation in and out; statistics; row sums
-  // of attention
-  const std::int64_t stream = 6 * 2 * (8 + 8 + 24 + 8 + 8 + 8 + 32 + 32);
-  BOOST_TEST(cost.saved_bytes == stream + 2 * 6 * 2 * 4 + 2 * 2 * 3 * 4);
-  BOOST_TEST(cost.input_bytes == 6 * 8 * 2);
-  BOOST_TEST(cost.workspace_bytes == 6 * 2 * (64 + 2 * 8));
+  // rows 6, C 8, F 32, H 2. In bf16: norm out, qkv, attention out, norm out, activation in and out. In fp32: x, x2,
+  // statistics, row sums of attention.
+  const std::int64_t inner = 6 * 2 * (8 + 24 + 8 + 8 + 32 + 32);
+  BOOST_TEST(cost.saved_bytes == inner + 6 * 4 * (8 + 8) + 2 * 6 * 2 * 4 + 6 * 2 * 4);
+  BOOST_TEST(cost.input_bytes == 6 * 8 * 4);
+  // The output's gradient in bf16 and that of the activation, beside the input's gradient, whose time has not come.
+  BOOST_TEST(cost.backward_workspace_bytes == 6 * 2 * (8 + 32) - 6 * 4 * 8);
+  BOOST_TEST(cost.forward_workspace_bytes == 0);
+  // Without autograd, at the end: norm out, attention out, x2, norm out, activation in and out.
+  BOOST_TEST(cost.inference_workspace_bytes == 6 * 2 * (8 + 8 + 8 + 32 + 32) + 6 * 4 * 8);
   BOOST_TEST(cost.parameter_bytes == cost.parameter_elements * 2);
 }
 

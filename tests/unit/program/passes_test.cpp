@@ -192,7 +192,7 @@ BOOST_AUTO_TEST_CASE(the_printed_program_reads_as_a_table) {
              "rank 1: 3 actions, 256 B held for the whole run\n"
              "    #  lane       action                               step bytes  waits for\n"
              "    0  compute    forward block in mb 0                       4 B\n"
-             "    1  compute    forward block out mb 0                      6 B\n"
+             "    1  compute    forward block out mb 0                      4 B\n"
              "    2  reduction  reduce_loss over dp_replicate, 16 B         0 B  1\n");
   BOOST_TEST(to_text(programs.train).find("program train: 1 micro-batch, 2 ranks (dp_replicate 2), hash ") == 0u);
   BOOST_TEST(to_text(programs.train).find("each of ranks 0-1: ") != std::string::npos);
