@@ -88,6 +88,15 @@ std::string expected(const OptionType& type) {
   throw Error(ExitCode::bug, "a kind of option without a description");
 }
 
+/// Those alternatives of a form that are typed as they stand: "none" and "block" of "none|block|every:K".
+std::vector<std::string> words_of(const std::string& form) {
+  std::vector<std::string> words = split(form, '|');
+  std::erase_if(words, [](const std::string& word) {
+    return !std::ranges::all_of(word, [](char c) { return c >= 'a' && c <= 'z'; });
+  });
+  return words;
+}
+
 std::string shape_of(const Node& node) {
   switch (node.kind) {
     case Node::Kind::null: return "null";
@@ -158,7 +167,8 @@ class Interpreter {
       try {
         type.check(node.text);
       } catch (const Error& error) {
-        return refuse(node, error.what());
+        const std::optional<std::string> meant = suggested_choice(words_of(type.form), node.text);
+        return refuse(node, error.what() + (meant ? fmt::format(": did you mean \"{}\"?", *meant) : ""));
       }
     }
     return Json(node.text);
