@@ -90,9 +90,15 @@ bool runs_here(const Action& action) { return !behind_computation(action.op); }
 
 Phase phase_of(const Action& action, bool training) {
   switch (action.op) {
-    case Op::forward: return training ? Phase::forward : Phase::evaluation;
+    case Op::forward:
+    case Op::receive_forward:
+    case Op::send_forward: return training ? Phase::forward : Phase::evaluation;
     case Op::recompute:
-    case Op::backward: return Phase::backward;
+    case Op::backward:
+    case Op::backward_input:
+    case Op::backward_weight:
+    case Op::receive_backward:
+    case Op::send_backward: return Phase::backward;
     case Op::unshard:
     case Op::reshard: return Phase::gather;
     case Op::finish_gradient:

@@ -11,6 +11,12 @@ const OpFacts& facts_of(Op op) {
   static constexpr OpFacts forward{"forward", Kind::block, Of::micro_batch, Group::none, Lane::compute},
       recompute{"recompute", Kind::block, Of::micro_batch, Group::none, Lane::compute},
       backward{"backward", Kind::block, Of::micro_batch, Group::none, Lane::compute},
+      backward_input{"backward_input", Kind::block, Of::micro_batch, Group::none, Lane::compute},
+      backward_weight{"backward_weight", Kind::block, Of::micro_batch, Group::none, Lane::compute},
+      receive_forward{"receive_forward", Kind::boundary, Of::micro_batch, Group::pair, Lane::receive},
+      send_forward{"send_forward", Kind::boundary, Of::micro_batch, Group::pair, Lane::send_forward},
+      receive_backward{"receive_backward", Kind::boundary, Of::micro_batch, Group::pair, Lane::receive},
+      send_backward{"send_backward", Kind::boundary, Of::micro_batch, Group::pair, Lane::send_backward},
       unshard{"unshard", Kind::unit, Of::step, Group::collective, Lane::gather},
       reshard{"reshard", Kind::unit, Of::step, Group::none, Lane::compute},
       finish_gradient{"finish_gradient", Kind::unit, Of::either, Group::none, Lane::compute},
@@ -25,6 +31,12 @@ const OpFacts& facts_of(Op op) {
     case Op::forward: return forward;
     case Op::recompute: return recompute;
     case Op::backward: return backward;
+    case Op::backward_input: return backward_input;
+    case Op::backward_weight: return backward_weight;
+    case Op::receive_forward: return receive_forward;
+    case Op::send_forward: return send_forward;
+    case Op::receive_backward: return receive_backward;
+    case Op::send_backward: return send_backward;
     case Op::unshard: return unshard;
     case Op::reshard: return reshard;
     case Op::finish_gradient: return finish_gradient;
@@ -43,7 +55,23 @@ std::string_view name_of(Op op) { return facts_of(op).name; }
 
 bool is_collective(Op op) { return facts_of(op).group == OpFacts::Group::collective; }
 
-bool behind_computation(Op op) { return is_collective(op) && facts_of(op).subject == Subject::Kind::unit; }
+bool is_transfer(Op op) { return facts_of(op).group == OpFacts::Group::pair; }
+
+bool is_send(Op op) { return op == Op::send_forward || op == Op::send_backward; }
+
+Op counterpart_of(Op transfer) {
+  if (transfer == Op::receive_forward) return Op::send_forward;
+  if (transfer == Op::send_forward) return Op::receive_forward;
+  if (transfer == Op::receive_backward) return Op::send_backward;
+  invariant(transfer == Op::send_backward, "a transfer has two ends");
+  return Op::receive_backward;
+}
+
+bool adds_to_gradients(Op op) { return op == Op::backward || op == Op::backward_input || op == Op::backward_weight; }
+
+bool behind_computation(Op op) {
+  return is_transfer(op) || (is_collective(op) && facts_of(op).subject == Subject::Kind::unit);
+}
 
 std::string_view name_of(Subject::Kind kind) {
   switch (kind) {
@@ -62,6 +90,11 @@ std::string_view name_of(Lane lane) {
     case Lane::gather: return "gather";
     case Lane::reduction: return "reduction";
     case Lane::replica: return "replica";
+    case Lane::receive: return "receive";
+    case Lane::send_forward: return "send_forward";
+    case Lane::send_backward: return "send_backward";
+    case Lane::send_forward_up: return "send_forward_up";
+    case Lane::send_backward_up: return "send_backward_up";
   }
   throw Error(ExitCode::bug, "a lane without a name");
 }

@@ -15,13 +15,19 @@ enum class Op : std::uint8_t {
   forward,          // of a block (or, before `expand`, of a stage) on one micro-batch
   recompute,        // of a block: forward once more, to have what backward reads
   backward,         // of a block: gradients of its input and, added to their units, of its parameters
-  unshard,          // of a unit: its weights are gathered from the shards of the ranks along `group`
-  reshard,          // of a unit: gathered weights are let go, the shards stay
-  finish_gradient,  // of a unit: its local gradient is complete; what nothing touched becomes zero
-  reduce_scatter,   // of a unit's gradient over `group`: each rank gets the sum of its shard, added to what was there
-  all_reduce,       // of a unit's gradient, or of its shard, over `group`, summed
-  gradient_norm,    // of a unit: adds to the squared norm; of a gradient that the ranks along `group` hold alike, each
-                    // adds its share
+  backward_input,   // the first half of backward: the gradient of the input, and of what is no matrix of a linear layer
+  backward_weight,  // the second half: gradients of the matrices; reads no weight
+  receive_forward,  // of a boundary: what the stage before handed over
+  send_forward,     // of a boundary: what this stage hands to the next
+  receive_backward,  // of a boundary: its gradient, from the next stage
+  send_backward,     // of a boundary: its gradient, to the stage before
+  unshard,           // of a unit: its weights are gathered from the shards of the ranks along `group`
+  reshard,           // of a unit: gathered weights are let go, the shards stay
+  finish_gradient,   // of a unit: its local gradient is complete; what nothing touched becomes zero
+  reduce_scatter,    // of a unit's gradient over `group`: each rank gets the sum of its shard, added to what was there
+  all_reduce,        // of a unit's gradient, or of its shard, over `group`, summed
+  gradient_norm,     // of a unit: adds to the squared norm; of a gradient that the ranks along `group` hold alike, each
+                     // adds its share
   heartbeat,  // one small reduction over all ranks: loss, norm, tokens, stop, failure; every decision is taken from it
   clip,       // the factor that gradients are scaled with, from the reduced norm
   optimizer,  // of a unit: one update of weights, moments and the compute copy
@@ -49,8 +55,18 @@ using MicroBatch = int;
 constexpr MicroBatch no_micro_batch = -1;
 
 /// Actions on one lane run one after the other in the order of the list; lanes run beside each other.
-enum class Lane : std::uint8_t { compute, gather, reduction, replica };
-constexpr int lane_count = 4;
+enum class Lane : std::uint8_t {
+  compute,
+  gather,
+  reduction,
+  replica,
+  receive,          // of a pipeline, both directions
+  send_forward,     // a send ends when it is received: those of one direction must not wait for those of the other,
+  send_backward,    // nor what comes down a V for
+  send_forward_up,  // what goes up it
+  send_backward_up,
+};
+constexpr int lane_count = 9;
 std::string_view name_of(Lane lane);
 
 /// Positions, in the same list, of earlier actions on other lanes that must have ended before this one starts. The
@@ -74,7 +90,8 @@ struct Action {
   Lane lane = Lane::compute;
   std::vector<AxisName>
       group;  // of a collective or a shared norm: the ranks along these axes of the program's mesh; empty otherwise
-  std::int64_t bytes = 0;  // of a collective: what each rank puts in
+  int offset = 0;          // of a transfer: from this rank to its peer, along the one axis of `group`
+  std::int64_t bytes = 0;  // of a collective: what each rank puts in; of a transfer: all of it
   Waits waits;
   Slots slots;
   bool operator==(const Action&) const = default;
@@ -85,13 +102,25 @@ struct OpFacts {
   std::string_view name;
   Subject::Kind subject{};
   enum class Of { step, micro_batch, either } of{};
-  enum class Group { none, collective, shared } group{};  // shared: no rank waits for another, each does its part
-  Lane lane{};                                            // of several: the usual one
+  enum class Group {
+    none,
+    collective,
+    shared,
+    pair
+  } group{};    // shared: each does its part without waiting; pair: the
+                // two ends of a transfer
+  Lane lane{};  // of several: the usual one
 };
 /// The table of operations.
 const OpFacts& facts_of(Op op);
 std::string_view name_of(Op op);
 bool is_collective(Op op);
+/// Whether it is one end of a transfer between pipeline stages; the other end is `counterpart_of` it.
+bool is_transfer(Op op);
+bool is_send(Op op);
+Op counterpart_of(Op transfer);
+/// Whether it adds to the gradients of its block's units.
+bool adds_to_gradients(Op op);
 /// Whether it runs beside what follows on the compute lane, until something waits for it.
 bool behind_computation(Op op);
 

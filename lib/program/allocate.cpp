@@ -20,11 +20,13 @@ class Allocation {
       : ranks_(ranks), plan_(plan), blocks_(static_cast<int>(plan.blocks.size())) {
     for (const Action& action : ranks.actions) {
       if (action.op == Op::recompute) recomputed_.insert({action.subject.index, action.micro_batch});
-      if (action.op == Op::backward) trains_ = true;
+      if (adds_to_gradients(action.op)) trains_ = true;
+      if (action.op == Op::receive_forward) received_.insert({action.subject.index, action.micro_batch});
       if (action.op == Op::reduce_scatter && action.micro_batch != no_micro_batch)
         scatters_each_.insert(action.subject.index);
     }
-    for (std::size_t i = 0; i < plan.units.size(); ++i) hold_unit(static_cast<int>(i), plan.units[i]);
+    for (std::size_t i = 0; i < plan.units.size(); ++i)
+      if (lies_here(plan.units[i])) hold_unit(static_cast<int>(i), plan.units[i]);
     if (plan.shared_bytes > 0) add({SlotKind::shared, {}, no_micro_batch, plan.shared_bytes});
   }
 
@@ -32,7 +34,15 @@ class Allocation {
     switch (action.op) {
       case Op::forward: forward(action); return;
       case Op::recompute: recompute(action); return;
-      case Op::backward: backward(action); return;
+      case Op::backward:
+      case Op::backward_input: backward(action); return;
+      case Op::backward_weight: backward_weight(action); return;
+      case Op::receive_forward: return acquire(action, SlotKind::boundary, action.subject, action.bytes);
+      case Op::receive_backward: return acquire(action, SlotKind::boundary_gradient, action.subject, action.bytes);
+      case Op::send_forward: send_forward(action); return;
+      case Op::send_backward:
+        action.slots.releases = {find(SlotKind::boundary_gradient, action.subject, action.micro_batch)};
+        return;
       case Op::unshard: unshard(action); return;
       case Op::reshard: action.slots.releases = {find(SlotKind::gathered, action.subject, no_micro_batch)}; return;
       case Op::finish_gradient:
@@ -98,6 +108,14 @@ class Allocation {
     return plan_.blocks[static_cast<std::size_t>(action.subject.index)];
   }
   bool recomputes(int block, MicroBatch micro_batch) const { return recomputed_.contains({block, micro_batch}); }
+  bool receives(int boundary, MicroBatch micro_batch) const { return received_.contains({boundary, micro_batch}); }
+
+  bool lies_here(const UnitPlan& unit) const {
+    return std::ranges::any_of(ranks_.actions, [&](const Action& action) {
+      return action.subject.kind == Subject::Kind::block &&
+             std::ranges::find(unit.blocks, action.subject.index) != unit.blocks.end();
+    });
+  }
   bool has_boundary(int index) const { return index > 0 && index < blocks_; }
 
   void acquire(Action& action, SlotKind kind, Subject subject, std::int64_t bytes) {
@@ -156,7 +174,8 @@ class Allocation {
     const MicroBatch mb = action.micro_batch;
     read_weights(action);
     if (has_boundary(block)) {
-      auto& uses = recomputes(block - 1, mb) ? action.slots.releases : action.slots.reads;
+      const bool alone = recomputes(block - 1, mb) || receives(block, mb);  // autograd of block - 1 does not keep it
+      auto& uses = alone ? action.slots.releases : action.slots.reads;
       uses.push_back(boundary(SlotKind::boundary, block, action));
       acquire(action, SlotKind::boundary_gradient, boundary_subject(block),
               plan_.blocks[static_cast<std::size_t>(block - 1)].output_bytes);
@@ -166,6 +185,27 @@ class Allocation {
       action.slots.releases.push_back(boundary(SlotKind::boundary_gradient, block + 1, action));
     }
     action.slots.releases.push_back(find(SlotKind::stash, action.subject, mb));
+    if (action.op == Op::backward_input && block_of(action).deferred_bytes > 0)
+      acquire(action, SlotKind::deferred, action.subject, block_of(action).deferred_bytes);
+    add_gradients(action);
+    work(action, block_of(action).workspace_bytes);
+  }
+
+  void backward_weight(Action& action) {
+    action.slots.releases.push_back(find(SlotKind::deferred, action.subject, action.micro_batch));
+    add_gradients(action);
+  }
+
+  /// Autograd keeps what was sent until the backward of the block that made it, which lets go of it.
+  void send_forward(Action& action) {
+    const int boundary_index = action.subject.index;
+    const bool kept = trains_ && !recomputes(boundary_index - 1, action.micro_batch);
+    auto& uses = kept ? action.slots.reads : action.slots.releases;
+    uses.push_back(boundary(SlotKind::boundary, boundary_index, action));
+  }
+
+  void add_gradients(Action& action) {
+    const MicroBatch mb = action.micro_batch;
     each_unit(action, [&](int index, const UnitPlan& unit) {
       if (!unit.is_cut()) {
         action.slots.writes.push_back(find(SlotKind::gradient, unit_subject(index), no_micro_batch));
@@ -177,7 +217,6 @@ class Allocation {
             add({SlotKind::local_gradient, unit_subject(index), gradient_of(index, mb), unit.local_gradient_bytes}));
       }
     });
-    work(action, block_of(action).workspace_bytes);
   }
 
   void optimizer(Action& action) const {
@@ -193,9 +232,10 @@ class Allocation {
   int blocks_;
   bool trains_ = false;
   std::set<std::pair<int, MicroBatch>> recomputed_;
-  std::set<int> scatters_each_;  // units whose gradient is scattered after each micro-batch
-  std::map<int, int> turns_;     // by unit: how often it was gathered
-  std::map<Key, int> index_;     // the latest slot of each key
+  std::set<std::pair<int, MicroBatch>> received_;  // boundaries
+  std::set<int> scatters_each_;                    // units whose gradient is scattered after each micro-batch
+  std::map<int, int> turns_;                       // by unit: how often it was gathered
+  std::map<Key, int> index_;                       // the latest slot of each key
 };
 
 }  // namespace

@@ -23,7 +23,8 @@ std::vector<std::vector<AxisName>> groups_of(const Catalogue& programs) {
 
 Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramOptions& options) {
   Catalogue catalogue;
-  StepProgram train = expand(schedule_training(mesh, options.micro_batches), plan);
+  const PipelinePlan pipeline = pipeline_of(mesh, plan, options, ProgramPhase::training);
+  StepProgram train = expand(schedule_training(mesh, pipeline), plan, pipeline);
   train = recompute(train, plan, options.recompute);
   train = gather_weights(train, plan, options.shards);
   train = reduce_gradients(train, plan, options.data_axes, options.shards);
@@ -31,8 +32,9 @@ Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramO
   catalogue.train = allocate(train, plan);
   verify(catalogue.train, plan, ProgramPhase::training, options);
   if (options.eval_micro_batches > 0) {
+    const PipelinePlan forward = pipeline_of(mesh, plan, options, ProgramPhase::evaluation);
     const StepProgram eval =
-        gather_weights(expand(schedule_evaluation(mesh, options.eval_micro_batches), plan), plan, options.shards);
+        gather_weights(expand(schedule_evaluation(mesh, forward), plan, forward), plan, options.shards);
     catalogue.eval = allocate(reduce_loss(eval, options.eval_reduction_bytes), plan);
     verify(catalogue.eval, plan, ProgramPhase::evaluation, options);
   }

@@ -23,6 +23,8 @@ struct BlockPlan {
   bool recomputable = false;                   // may drop its stash and compute it again: a decoder block
   std::int64_t forward_workspace_bytes = 0;    // temporaries while forward runs beside its stash
   std::int64_t inference_workspace_bytes = 0;  // temporaries of a forward that leaves no stash
+  std::int64_t deferred_bytes = 0;   // kept from backward_input to backward_weight; 0: nothing is left to that
+  double backward_weight_flops = 0;  // of backward_flops
   bool operator==(const BlockPlan&) const = default;
 };
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <utility>
 
 namespace lockstep {
@@ -75,20 +74,6 @@ StepProgram rewritten(const StepProgram& program, Rewrite&& rewrite) {
   return result;
 }
 
-StepProgram on_all_ranks(std::string name, const Mesh& mesh, int micro_batches) {
-  if (micro_batches < 1)
-    fail(ExitCode::usage, "a step of {} micro-batches does nothing: it needs at least 1", micro_batches);
-  StepProgram program;
-  program.name = std::move(name);
-  program.mesh = mesh;
-  program.micro_batches = micro_batches;
-  RankClass all;
-  all.ranks.resize(static_cast<std::size_t>(world_size(mesh)));
-  std::iota(all.ranks.begin(), all.ranks.end(), 0);
-  program.classes.push_back(std::move(all));
-  return program;
-}
-
 /// The position of the last action on the compute lane, as waits of an action on another lane.
 Waits after_compute(const std::vector<Action>& actions) {
   for (std::size_t i = actions.size(); i-- > 0;)
@@ -97,47 +82,6 @@ Waits after_compute(const std::vector<Action>& actions) {
 }
 
 }  // namespace
-
-StepProgram schedule_training(const Mesh& mesh, int micro_batches) {
-  StepProgram program = on_all_ranks("train", mesh, micro_batches);
-  for (MicroBatch mb = 0; mb < micro_batches; ++mb) {
-    program.classes.front().actions.push_back(make(Op::forward, stage_subject(0), mb));
-    program.classes.front().actions.push_back(make(Op::backward, stage_subject(0), mb));
-  }
-  return program;
-}
-
-StepProgram schedule_evaluation(const Mesh& mesh, int micro_batches) {
-  StepProgram program = on_all_ranks("eval", mesh, micro_batches);
-  for (MicroBatch mb = 0; mb < micro_batches; ++mb)
-    program.classes.front().actions.push_back(make(Op::forward, stage_subject(0), mb));
-  return program;
-}
-
-StepProgram expand(const StepProgram& program, const ModelPlan& plan) {
-  invariant(!plan.blocks.empty(), "a model has blocks");
-  const int blocks = static_cast<int>(plan.blocks.size());
-  StepProgram result = rewritten(program, [&](const std::vector<Action>& actions) {
-    Rewriter out;
-    for (const Action& action : actions) {
-      if (action.subject.kind != Subject::Kind::stage) {
-        out.keep(action);
-        continue;
-      }
-      invariant(action.subject.index == 0, "a model is one stage");
-      int last = 0;
-      for (int i = 0; i < blocks; ++i) {
-        const int block = action.op == Op::forward ? i : blocks - 1 - i;
-        last = out.add(make(action.op, block_subject(block), action.micro_batch));
-      }
-      out.replace_by(last);
-    }
-    return std::move(out).list();
-  });
-  for (const BlockPlan& block : plan.blocks) result.block_names.push_back(block.name);
-  for (const UnitPlan& unit : plan.units) result.unit_names.push_back(unit.name);
-  return result;
-}
 
 std::vector<bool> recomputed_blocks(const ModelPlan& plan, const RecomputePolicy& policy) {
   std::vector<bool> recomputed;
@@ -153,7 +97,8 @@ StepProgram recompute(const StepProgram& program, const ModelPlan& plan, const R
   return rewritten(program, [&](const std::vector<Action>& actions) {
     Rewriter out;
     for (const Action& action : actions) {
-      if (action.op == Op::backward && recomputed[static_cast<std::size_t>(action.subject.index)])
+      const bool first = action.op == Op::backward || action.op == Op::backward_input;
+      if (first && recomputed[static_cast<std::size_t>(action.subject.index)])
         out.add(make(Op::recompute, action.subject, action.micro_batch));
       out.keep(action);
     }
@@ -179,10 +124,10 @@ std::vector<Span> spans_of(const std::vector<Action>& actions, const ModelPlan& 
   std::vector<Span> spans;
   for (std::size_t i = 0; i < plan.units.size(); ++i) {
     if (!plan.units[i].is_cut()) continue;
-    const std::size_t begin = spans.size();
     bool fresh = true;  // another block has run since the last use
     for (std::size_t position = 0; position < actions.size(); ++position) {
-      if (actions[position].subject.kind != Subject::Kind::block) continue;
+      if (actions[position].subject.kind != Subject::Kind::block || actions[position].op == Op::backward_weight)
+        continue;  // reads no weight
       if (!uses(actions[position], plan.units[i])) {
         fresh = fresh || reshard == Reshard::after_pass;
         continue;
@@ -191,7 +136,6 @@ std::vector<Span> spans_of(const std::vector<Action>& actions, const ModelPlan& 
       spans.back().last = position;
       fresh = false;
     }
-    invariant(spans.size() > begin, "every unit has a block that reads it");
   }
   std::ranges::stable_sort(spans, {}, &Span::first);
   return spans;
@@ -266,11 +210,10 @@ StepProgram reduce_gradients(const StepProgram& program, const ModelPlan& plan, 
       std::map<MicroBatch, std::pair<std::size_t, std::size_t>> ends;  // first and last backward
       std::size_t last = 0;
       for (std::size_t i = 0; i < actions.size(); ++i) {
-        if (actions[i].op != Op::backward || !uses(actions[i], plan.units[unit])) continue;
+        if (!adds_to_gradients(actions[i].op) || !uses(actions[i], plan.units[unit])) continue;
         const auto found = ends.try_emplace(each ? actions[i].micro_batch : no_micro_batch, i, i).first;
         last = found->second.second = i;
       }
-      invariant(!ends.empty(), "every unit has a backward that adds to its gradient");
       for (const auto& [micro_batch, range] : ends) {
         const Gradient gradient{static_cast<int>(unit), micro_batch, range.second == last};
         begun[range.first].push_back(gradient);
@@ -343,9 +286,9 @@ StepProgram update(const StepProgram& program, const ModelPlan& plan, const Upda
       add(std::move(action));
     };
     if (options.clips) add_decided(make(Op::clip, {}));
-    for (std::size_t unit = 0; unit < plan.units.size(); ++unit) {
-      add_decided(make(Op::optimizer, unit_subject(static_cast<int>(unit))));
-    }
+    for (std::size_t unit = 0; unit < plan.units.size(); ++unit)
+      if (complete.contains(static_cast<int>(unit)))  // it lies here
+        add_decided(make(Op::optimizer, unit_subject(static_cast<int>(unit))));
     return list;
   });
 }

@@ -11,13 +11,15 @@
 
 namespace lockstep {
 
-/// Forward then backward of the only stage, one micro-batch after the other, on every rank of `mesh`.
-StepProgram schedule_training(const Mesh& mesh, int micro_batches);
+/// Forward and backward of stages, a list for each coordinate of the pipeline axis, in the order of the schedule.
+/// Throws Error(usage) if the schedule does not exist with these numbers.
+StepProgram schedule_training(const Mesh& mesh, const PipelinePlan& pipeline);
 /// Forward only.
-StepProgram schedule_evaluation(const Mesh& mesh, int micro_batches);
+StepProgram schedule_evaluation(const Mesh& mesh, const PipelinePlan& pipeline);
 
-/// Replaces the stage by its blocks: forward in order, backward in reverse.
-StepProgram expand(const StepProgram& program, const ModelPlan& plan);
+/// Replaces stages by their blocks, forward in order, backward in reverse, and adds the transfers between stages of
+/// different ranks: received one pass ahead, sent beside what follows.
+StepProgram expand(const StepProgram& program, const ModelPlan& plan, const PipelinePlan& pipeline = {});
 
 /// By block: whether `policy` recomputes it.
 std::vector<bool> recomputed_blocks(const ModelPlan& plan, const RecomputePolicy& policy);

@@ -18,6 +18,12 @@ int round_length(const Pipeline& pipeline) {
 
 bool rounds_are_whole(int ranks, int micro_batches) { return micro_batches % std::max(1, micro_batches / ranks) == 0; }
 
+/// So many micro-batches, or the next number of them that makes whole rounds: a multiple of the ranks at the latest.
+int whole_rounds(int ranks, int micro_batches) {
+  while (!rounds_are_whole(ranks, micro_batches)) ++micro_batches;
+  return micro_batches;
+}
+
 std::vector<StagePass> gpipe_passes(const Pipeline& pipeline, int rank) {
   std::vector<StagePass> passes;
   for (const Kind kind : {Kind::forward, Kind::backward})
@@ -111,14 +117,12 @@ void check_rounds(const Pipeline& pipeline) {
   const int given = pipeline.micro_batches;
   if (rounds_are_whole(pipeline.ranks, given)) return;
   const int rounds = given / pipeline.ranks;
-  int next = given + 1;  // the next multiple of the ranks fits at the latest
-  while (!rounds_are_whole(pipeline.ranks, next)) ++next;
   throw Error(ExitCode::usage,
               fmt::format("schedule {} cannot run {} micro-batches on {} pipeline ranks: {} div {} = {} rounds, and {} "
                           "mod {} = {}, not 0",
                           name_of(pipeline.schedule), given, pipeline.ranks, given, pipeline.ranks, rounds, given,
                           rounds, given % rounds),
-              fmt::format("the next number of micro-batches that fits is {}", next));
+              fmt::format("the next number of micro-batches that fits is {}", whole_rounds(pipeline.ranks, given)));
 }
 
 }  // namespace
@@ -191,6 +195,15 @@ std::vector<StagePass> passes_of(const Pipeline& pipeline, int rank) {
     case PipelineSchedule::zbv: return zbv_passes(pipeline, rank);
   }
   throw Error(ExitCode::bug, "a pipeline schedule without an order");
+}
+
+std::vector<StagePass> forward_passes_of(Pipeline pipeline, int rank) {
+  const int micro_batches = pipeline.micro_batches;
+  pipeline.micro_batches = whole_rounds(pipeline.ranks, micro_batches);
+  std::vector<StagePass> passes = passes_of(pipeline, rank);
+  std::erase_if(passes,
+                [&](const StagePass& pass) { return pass.kind != Kind::forward || pass.micro_batch >= micro_batches; });
+  return passes;
 }
 
 }  // namespace lockstep

@@ -38,9 +38,12 @@ std::string_view name_of(PipelineSchedule schedule);
 /// Whether backward runs as two passes, backward_input and later backward_weight.
 bool splits_backward(PipelineSchedule schedule);
 
+/// The axis of a mesh along which stages lie.
+inline const AxisName pipeline_axis = "pp";
+
 /// A schedule with its numbers.
 struct Pipeline {
-  PipelineSchedule schedule = PipelineSchedule::gpipe;
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int ranks = 1;
   int chunks = 1;  // stages a rank
   int micro_batches = 1;
@@ -70,5 +73,7 @@ std::string_view name_of(StagePass::Kind kind);
 /// The passes of a rank in order: of each of its stages, each micro-batch once forward and once backward (or once by
 /// each half, the input first), micro-batches ascending. Throws as `check` does.
 std::vector<StagePass> passes_of(const Pipeline& pipeline, int rank);
+/// The forward passes alone, as an evaluation runs them, of any number of micro-batches.
+std::vector<StagePass> forward_passes_of(Pipeline pipeline, int rank);
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "layout/mesh.hpp"
+#include "program/stages.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -32,6 +33,14 @@ struct ShardOptions {
   int prefetch = 1;  // units whose weights are gathered ahead of the one that is used
 };
 
+/// How stages lie along the pipeline axis of the mesh, and in which order its ranks run them.
+struct PipelineOptions {
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  int chunks = 1;  // stages a rank
+  int passes = 1;  // through the schedule in a step, each with as many of its micro-batches
+  Stages stages;   // empty: balanced
+};
+
 struct UpdateOptions {
   bool clips = true;  // the program has a clip action
   std::int64_t heartbeat_bytes = 0;
@@ -41,12 +50,17 @@ struct ProgramOptions {
   int micro_batches = 1;       // of each rank in a training step: the accumulation
   int eval_micro_batches = 0;  // of each rank in an evaluation; 0: the run does not evaluate
   RecomputePolicy recompute = RecomputePolicy::none;
-  ShardOptions shards;  // of units that are cut
+  PipelineOptions pipeline{};
+  ShardOptions shards{};  // of units that are cut
   UpdateOptions update;
   std::int64_t eval_reduction_bytes = 0;
   std::vector<AxisName> data_axes{"dp_replicate", "dp_shard", "ring",
                                   "ulysses"};  // over which tokens differ; those of the mesh count
   std::int64_t memory_limit_bytes = 0;         // a rank's; 0: no limit
 };
+
+/// The pipeline that these options ask for: its ranks are those along the pipeline axis of the mesh.
+/// Throws Error(usage) if there is none with these numbers, or a unit would lie on several pipeline ranks.
+PipelinePlan pipeline_of(const Mesh& mesh, const ModelPlan& plan, const ProgramOptions& options, ProgramPhase phase);
 
 }  // namespace lockstep

@@ -96,7 +96,10 @@ std::string to_text(const StepProgram& program, const Action& action) {
   std::string text(name_of(action.op));
   if (action.subject.kind != Subject::Kind::none) text += " " + to_text(program, action.subject);
   if (action.micro_batch != no_micro_batch) text += fmt::format(" mb {}", action.micro_batch);
-  if (!action.group.empty()) text += " over " + join(action.group, "+");
+  if (is_transfer(action.op) && !action.group.empty())
+    text += fmt::format(" at {}{:+}", join(action.group, "+"), action.offset);
+  else if (!action.group.empty())
+    text += " over " + join(action.group, "+");
   if (action.bytes != 0) text += ", " + human(action.bytes);
   return text;
 }

@@ -42,15 +42,16 @@ class RankProgress {
   std::vector<bool> ended_;
 };
 
-/// Calls `advance(rank, lane)`, which says whether that lane could go on, until none can.
+/// Calls `advance(player, lane)`, which says whether that lane could go on, until none can. Who plays:
+/// program/players.hpp.
 template <class Advance>
-void walk_ranks(Rank ranks, const Advance& advance) {
+void walk(std::size_t players, const Advance& advance) {
   bool moved = true;
   while (moved) {
     moved = false;
-    for (Rank rank = 0; rank < ranks; ++rank)
+    for (std::size_t player = 0; player < players; ++player)
       for (std::size_t lane = 0; lane < lane_count; ++lane)
-        while (advance(rank, lane)) moved = true;
+        while (advance(player, lane)) moved = true;
   }
 }
 

@@ -35,10 +35,11 @@ std::string objection(const StepProgram& program, const ModelPlan& plan, const A
   const Subject::Kind kind = facts.subject;
   if (action.subject.kind != kind)
     return fmt::format("acts on a {}, not on a {}", name_of(action.subject.kind), name_of(kind));
-  const std::size_t subjects = kind == Subject::Kind::block  ? plan.blocks.size()
-                               : kind == Subject::Kind::unit ? plan.units.size()
-                                                             : 1;
-  if (action.subject.index < 0 || static_cast<std::size_t>(action.subject.index) >= subjects)
+  const std::size_t subjects = kind == Subject::Kind::block || kind == Subject::Kind::boundary ? plan.blocks.size()
+                               : kind == Subject::Kind::unit                                   ? plan.units.size()
+                                                                                               : 1;
+  if (action.subject.index < (kind == Subject::Kind::boundary ? 1 : 0) ||
+      static_cast<std::size_t>(action.subject.index) >= subjects)
     return fmt::format("acts on {} {} of {}", name_of(kind), action.subject.index, subjects);
   const bool of_step = action.micro_batch == no_micro_batch;
   if (of_step
@@ -46,9 +47,11 @@ std::string objection(const StepProgram& program, const ModelPlan& plan, const A
           : facts.of != OpFacts::Of::step && (action.micro_batch < 0 || action.micro_batch >= program.micro_batches))
     return fmt::format("is of micro-batch {} of {}", action.micro_batch, program.micro_batches);
   if (!of_step && facts.of == OpFacts::Of::step) return "is of a micro-batch, but belongs to the step";
-  const bool collective = facts.group == OpFacts::Group::collective;
-  if (collective == (action.lane == Lane::compute)) return fmt::format("is on the {} lane", name_of(action.lane));
-  if (!collective && action.bytes != 0) return "has a payload, but is no collective";
+  const bool communicates = is_collective(action.op) || is_transfer(action.op);
+  if (communicates == (action.lane == Lane::compute)) return fmt::format("is on the {} lane", name_of(action.lane));
+  if (!communicates && action.bytes != 0) return "has a payload, but communicates nothing";
+  if (is_transfer(action.op) ? action.group.size() != 1 || action.offset == 0 : action.offset != 0)
+    return "names no peer, or needs none";
   if (facts.group == OpFacts::Group::none && !action.group.empty())
     return "has a group, but is nothing that ranks share";
   for (const AxisName& axis : action.group) {
@@ -79,6 +82,10 @@ void check_list(const StepProgram& program, const RankClass& ranks, const ModelP
     if (!slots_exist(ranks, slots.acquires) || !slots_exist(ranks, slots.reads) || !slots_exist(ranks, slots.writes) ||
         !slots_exist(ranks, slots.releases))
       throw Fault{ranks.ranks.front(), position, "uses a slot that its class does not have"};
+    if (!is_transfer(action.op)) continue;
+    for (const Rank rank : ranks.ranks)
+      if (!peer_of(program.mesh, rank, action))
+        throw Fault{rank, position, fmt::format("its peer lies outside the axis {}", action.group.front())};
   }
 }
 

@@ -1,6 +1,6 @@
-// Collectives across ranks. Ranks whose groups stay within their class do the same at the same time, so there is
-// nothing to match; otherwise all ranks are walked together: whoever can go on does, until all have ended or nobody
-// can.
+// Collectives and transfers across ranks: all players (program/players.hpp) are walked together. Whoever can go on
+// does, until all have ended or nobody can. A send ends when it is received, so that no order relies on buffers.
+#include "program/players.hpp"
 #include "program/rank_walk.hpp"
 #include "program/rules.hpp"
 
@@ -14,17 +14,17 @@ namespace {
 
 class Walk {
  public:
-  explicit Walk(const StepProgram& program) : program_(program) {
-    for (Rank rank = 0; rank < world_size(program.mesh); ++rank) states_.emplace_back(program.of(rank));
+  explicit Walk(const StepProgram& program) : program_(program), players_(program) {
+    for (std::size_t player = 0; player < players_.count(); ++player)
+      states_.emplace_back(players_.class_of(player).actions);
   }
 
   void run() {
-    const auto ranks = static_cast<Rank>(states_.size());
-    walk_ranks(ranks, [this](Rank rank, std::size_t lane) { return advance(rank, lane); });
-    for (Rank rank = 0; rank < ranks; ++rank)
+    walk(players_.count(), [this](std::size_t player, std::size_t lane) { return advance(player, lane); });
+    for (std::size_t player = 0; player < players_.count(); ++player)
       for (std::size_t lane = 0; lane < lane_count; ++lane)
-        if (const int stuck = state(rank).progress.head(lane); stuck >= 0 && ready(state(rank), stuck))
-          throw Fault{rank, stuck, why_stuck(rank, stuck)};
+        if (const int stuck = states_[player].progress.head(lane); stuck >= 0 && ready(states_[player], stuck))
+          throw Fault{players_.rank_of(player), stuck, why_stuck(player, stuck)};
   }
 
  private:
@@ -39,8 +39,6 @@ class Walk {
     }
   };
 
-  State& state(Rank rank) { return states_[static_cast<std::size_t>(rank)]; }
-
   /// Everything on this rank allows the action to start: its waits, and the collectives issued before it.
   static bool ready(const State& state, int position) {
     const bool collective = is_collective(state.progress.action(position).op);
@@ -53,65 +51,95 @@ class Walk {
     if (is_collective(state.progress.action(position).op)) ++state.next_collective;
   }
 
-  bool advance(Rank rank, std::size_t lane) {
-    const int position = state(rank).progress.head(lane);
-    if (position < 0 || !ready(state(rank), position)) return false;
-    const Action& action = state(rank).progress.action(position);
-    if (!is_collective(action.op)) {
-      end(state(rank), position);
-      return true;
-    }
-    const std::vector<Rank> members = group_along(program_.mesh, rank, action.group);
-    for (const Rank member : members) {
-      const int theirs = state(member).progress.head(lane);
-      if (theirs < 0 || !ready(state(member), theirs)) return false;
-      const Action& other = state(member).progress.action(theirs);
-      if (other.group != action.group) return false;
-      if (other.op != action.op || other.subject != action.subject)  // then the payload is equal too: check_step
-        throw Fault{rank, position,
-                    fmt::format("meets action {} of rank {}: {}", theirs, member, to_text(program_, other))};
-    }
-    for (const Rank member : members) end(state(member), state(member).progress.head(lane));
+  bool advance(std::size_t player, std::size_t lane) {
+    State& state = states_[player];
+    const int position = state.progress.head(lane);
+    if (position < 0 || !ready(state, position)) return false;
+    const Action& action = state.progress.action(position);
+    if (is_collective(action.op)) return meet(player, position);
+    if (is_transfer(action.op)) return is_send(action.op) && hand_over(player, position);
+    end(state, position);
     return true;
   }
 
-  std::string why_stuck(Rank rank, int position) {
-    const Action& action = state(rank).progress.action(position);
-    for (const Rank member : group_along(program_.mesh, rank, action.group)) {
-      const int theirs = state(member).progress.head(static_cast<std::size_t>(action.lane));
-      if (theirs < 0) return fmt::format("waits for ever for rank {}, which has ended", member);
-      const Action& other = state(member).progress.action(theirs);
-      if (other.group != action.group || !ready(state(member), theirs))
-        return fmt::format("waits for ever for rank {}, which is at action {} ({})", member, theirs,
+  bool meet(std::size_t player, int position) {
+    const Action& action = states_[player].progress.action(position);
+    const auto lane = static_cast<std::size_t>(action.lane);
+    const std::vector<std::size_t>& members = players_.meeting(player, action);
+    for (const std::size_t member : members) {
+      const int theirs = states_[member].progress.head(lane);
+      if (theirs < 0 || !ready(states_[member], theirs)) return false;
+      const Action& other = states_[member].progress.action(theirs);
+      if (other.group != action.group) return false;
+      if (other.op != action.op || other.subject != action.subject)  // then the payload is equal too: check_step
+        throw Fault{
+            players_.rank_of(player), position,
+            fmt::format("meets action {} of rank {}: {}", theirs, players_.rank_of(member), to_text(program_, other))};
+    }
+    for (const std::size_t member : members) end(states_[member], states_[member].progress.head(lane));
+    return true;
+  }
+
+  /// A send meets the receive that its peer has posted, if it is the one for it.
+  bool hand_over(std::size_t player, int position) {
+    const Action& action = states_[player].progress.action(position);
+    State& peer = states_[peer_of(player, action)];
+    const int theirs = peer.progress.head(static_cast<std::size_t>(Lane::receive));
+    if (theirs < 0 || !ready(peer, theirs) || !answers(action, peer.progress.action(theirs))) return false;
+    end(peer, theirs);
+    end(states_[player], position);
+    return true;
+  }
+
+  static bool answers(const Action& send, const Action& receive) {
+    return is_send(send.op) && receive.op == counterpart_of(send.op) && receive.subject == send.subject &&
+           receive.micro_batch == send.micro_batch && receive.group == send.group && receive.offset == -send.offset;
+  }
+
+  std::size_t peer_of(std::size_t player, const Action& action) const {
+    const std::vector<std::size_t>& ends = players_.meeting(player, action);
+    return ends.front() == player ? ends.back() : ends.front();
+  }
+
+  std::string why_stuck(std::size_t player, int position) const {
+    const Action& action = states_[player].progress.action(position);
+    if (is_transfer(action.op)) return why_transfer_is_stuck(player, action);
+    for (const std::size_t member : players_.meeting(player, action)) {
+      const State& state = states_[member];
+      const int theirs = state.progress.head(static_cast<std::size_t>(action.lane));
+      const Rank rank = players_.rank_of(member);
+      if (theirs < 0) return fmt::format("waits for ever for rank {}, which has ended", rank);
+      const Action& other = state.progress.action(theirs);
+      if (other.group != action.group || !ready(state, theirs))
+        return fmt::format("waits for ever for rank {}, which is at action {} ({})", rank, theirs,
                            to_text(program_, other));
     }
     return "waits for ever";
   }
 
+  std::string why_transfer_is_stuck(std::size_t player, const Action& action) const {
+    const std::size_t peer = peer_of(player, action);
+    const std::vector<Action>& theirs = players_.class_of(peer).actions;
+    const auto other_end = std::ranges::find_if(theirs, [&](const Action& other) {
+      return is_send(action.op) ? answers(action, other) : answers(other, action);
+    });
+    const Rank rank = players_.rank_of(peer);
+    if (other_end == theirs.end()) return fmt::format("waits for ever for rank {}, which has no other end of it", rank);
+    const auto position = static_cast<int>(other_end - theirs.begin());
+    const int head = states_[peer].progress.head(static_cast<std::size_t>(other_end->lane));
+    if (head < 0 || head == position || states_[peer].progress.has_ended(position))
+      return fmt::format("waits for ever for action {} of rank {}", position, rank);
+    return fmt::format("waits for ever for action {} of rank {}, which is at action {} ({})", position, rank, head,
+                       to_text(program_, theirs[static_cast<std::size_t>(head)]));
+  }
+
   const StepProgram& program_;
+  Players players_;
   std::vector<State> states_;
 };
 
-/// Whether every collective of every rank is among ranks with the same list.
-bool classes_keep_to_themselves(const StepProgram& program) {
-  if (program.classes.size() == 1) return true;
-  for (const RankClass& ranks : program.classes) {
-    std::vector<std::vector<AxisName>> groups;
-    for (const Action& action : ranks.actions)
-      if (is_collective(action.op) && std::find(groups.begin(), groups.end(), action.group) == groups.end())
-        groups.push_back(action.group);
-    for (const Rank rank : ranks.ranks)
-      for (const auto& group : groups)
-        for (const Rank member : group_along(program.mesh, rank, group))
-          if (!std::binary_search(ranks.ranks.begin(), ranks.ranks.end(), member)) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
-void check_matching(const StepProgram& program) {
-  if (!classes_keep_to_themselves(program)) Walk(program).run();
-}
+void check_matching(const StepProgram& program) { Walk(program).run(); }
 
 }  // namespace lockstep::rules

@@ -78,12 +78,12 @@ class SlotCheck {
       reject(life.uses.empty() ? -1 : life.uses.front().action, fmt::format("nothing acquires {}", text_of(slot)));
     if (life.acquired.size() > 1)
       reject(life.acquired[1], fmt::format("acquires {}, as action {} did", text_of(slot), life.acquired[0]));
+    if (life.released.empty())
+      reject(life.acquired.front(), fmt::format("acquires {}, which nothing releases", text_of(slot)));
     if (slot.kind == SlotKind::gathered && std::ranges::none_of(life.uses, [&](const Use& use) {
           return use.action != life.acquired.front() && use.action != life.released.front();
         }))
       reject(life.acquired.front(), fmt::format("acquires {}, which nothing reads", text_of(slot)));
-    if (life.released.empty())
-      reject(life.acquired.front(), fmt::format("acquires {}, which nothing releases", text_of(slot)));
     if (life.released.size() > 1)
       reject(life.released[1], fmt::format("releases {}, as action {} did", text_of(slot), life.released[0]));
     for (const Use& use : life.uses) {
@@ -134,6 +134,7 @@ class SlotCheck {
     const Action& action = ranks_.actions[static_cast<std::size_t>(position)];
     if (action.subject.kind == Subject::Kind::block) block_needs(position, action);
     if (action.subject.kind == Subject::Kind::unit) unit_needs(position, action);
+    if (is_transfer(action.op)) transfer_needs(position, action);
   }
 
   void block_needs(int position, const Action& action) const {
@@ -141,13 +142,16 @@ class SlotCheck {
     const int block = action.subject.index;
     const bool first = block == 0;
     const bool last = block + 1 == static_cast<int>(plan_.blocks.size());
-    const bool forward = action.op != Op::backward;
     weights_needs(position, action);
+    if (action.op == Op::backward_weight)
+      return need(position, {&slots.releases}, SlotKind::deferred, action.subject, action.micro_batch);
     if (!first)
       need(position, {&slots.reads, &slots.releases}, SlotKind::boundary, boundary_subject(block), action.micro_batch);
     if (!last && action.op == Op::forward)
       need(position, {&slots.acquires}, SlotKind::boundary, boundary_subject(block + 1), action.micro_batch);
-    if (forward) return;
+    if (!adds_to_gradients(action.op)) return;
+    if (action.op == Op::backward_input && plan_.blocks[static_cast<std::size_t>(block)].deferred_bytes > 0)
+      need(position, {&slots.acquires}, SlotKind::deferred, action.subject, action.micro_batch);
     need(position, {&slots.releases}, SlotKind::stash, action.subject, action.micro_batch);
     if (!first)
       need(position, {&slots.acquires}, SlotKind::boundary_gradient, boundary_subject(block), action.micro_batch);
@@ -173,14 +177,25 @@ class SlotCheck {
       const UnitPlan& unit = plan_.units[i];
       if (std::find(unit.blocks.begin(), unit.blocks.end(), action.subject.index) == unit.blocks.end()) continue;
       const Subject subject = unit_subject(static_cast<int>(i));
-      need(position, {&action.slots.reads}, unit.is_cut() ? SlotKind::gathered : own_weights(unit), subject,
-           no_micro_batch);
-      if (action.op != Op::backward) continue;
+      if (action.op != Op::backward_weight)
+        need(position, {&action.slots.reads}, unit.is_cut() ? SlotKind::gathered : own_weights(unit), subject,
+             no_micro_batch);
+      if (!adds_to_gradients(action.op)) continue;
       if (unit.is_cut())
         need_local_gradient(position, {&action.slots.acquires, &action.slots.writes}, subject, action.micro_batch);
       else
         need(position, {&action.slots.writes}, SlotKind::gradient, subject, no_micro_batch);
     }
+  }
+
+  void transfer_needs(int position, const Action& action) const {
+    const Slots& slots = action.slots;
+    const bool forward = action.op == Op::send_forward || action.op == Op::receive_forward;
+    const SlotKind kind = forward ? SlotKind::boundary : SlotKind::boundary_gradient;
+    if (action.op == Op::receive_forward || action.op == Op::receive_backward)
+      need(position, {&slots.acquires}, kind, action.subject, action.micro_batch);
+    else
+      need(position, {&slots.reads, &slots.releases}, kind, action.subject, action.micro_batch);
   }
 
   void unit_needs(int position, const Action& action) const {
@@ -211,6 +226,12 @@ class SlotCheck {
       case Op::forward:
       case Op::recompute:
       case Op::backward:
+      case Op::backward_input:
+      case Op::backward_weight:
+      case Op::receive_forward:
+      case Op::send_forward:
+      case Op::receive_backward:
+      case Op::send_backward:
       case Op::heartbeat:
       case Op::clip:
       case Op::reduce_loss: return;

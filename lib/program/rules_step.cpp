@@ -18,11 +18,15 @@ using Key = std::tuple<Op, Subject, MicroBatch>;
 
 class Step {
  public:
-  Step(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan, const ProgramOptions& options)
+  Step(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan, const ProgramOptions& options,
+       const std::vector<PipelinePart>& parts, int pipeline_rank)
       : program_(program),
         ranks_(ranks),
         plan_(plan),
         options_(options),
+        parts_(parts),
+        part_(parts[static_cast<std::size_t>(pipeline_rank)]),
+        splits_(splits_backward(options.pipeline.schedule)),
         order_(ranks.actions),
         recomputed_(recomputed_blocks(plan, options.recompute)),
         last_block_(static_cast<int>(plan.blocks.size()) - 1) {
@@ -40,14 +44,13 @@ class Step {
   void check_training() {
     for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb) {
       forward(mb);
-      for (int block = last_block_; block >= 0; --block) backward(block, mb);
+      for (const int block : part_.blocks) backward(block, mb);
     }
     const int heartbeat = collective(Op::heartbeat, {}, all_axes_, options_.update.heartbeat_bytes);
-    for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb)
-      ordered(at(Op::forward, block_subject(last_block_), mb), heartbeat);
+    losses_before(heartbeat);
     int decision = heartbeat;
     if (options_.update.clips) ordered(heartbeat, decision = at(Op::clip, {}));
-    for (std::size_t i = 0; i < plan_.units.size(); ++i) unit(static_cast<int>(i), heartbeat, decision);
+    for (const int index : part_.units) unit(index, heartbeat, decision);
     gatherings();
     nothing_else();
   }
@@ -55,8 +58,7 @@ class Step {
   void check_evaluation() {
     for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb) forward(mb);
     const int reduced = collective(Op::reduce_loss, {}, all_axes_, options_.eval_reduction_bytes);
-    for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb)
-      ordered(at(Op::forward, block_subject(last_block_), mb), reduced);
+    losses_before(reduced);
     gatherings();
     nothing_else();
   }
@@ -121,6 +123,8 @@ class Step {
       expected_.insert({key, positions.front()});
       for (const int position : positions) {
         if (!unit.is_cut()) throw Fault{ranks_.ranks.front(), position, "is of a unit that is not cut"};
+        if (!std::ranges::binary_search(part_.units, subject.index))
+          throw Fault{ranks_.ranks.front(), position, "is of a unit that lies on other ranks"};
         if (op == Op::reshard) continue;
         if (ranks_.actions[static_cast<std::size_t>(position)].group != unit.shard_axes)
           throw Fault{ranks_.ranks.front(), position, fmt::format("must be over {}", join(unit.shard_axes, "+"))};
@@ -135,21 +139,64 @@ class Step {
     throw Fault{ranks_.ranks.front(), second, fmt::format("may start before action {} ({}) has ended", first, text)};
   }
 
+  bool lies_here(int block) const { return std::ranges::binary_search(part_.blocks, block); }
+
+  void losses_before(int reduction) {
+    if (!lies_here(last_block_)) return;
+    for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb)
+      ordered(at(Op::forward, block_subject(last_block_), mb), reduction);
+  }
+
+  /// The position of a transfer between the stages on both sides of a boundary, this one and that of `neighbour`.
+  int transfer(Op op, int boundary, int neighbour, MicroBatch mb) {
+    const int position = at(op, boundary_subject(boundary), mb);
+    const Action& action = ranks_.actions[static_cast<std::size_t>(position)];
+    carries(position, plan_.blocks[static_cast<std::size_t>(boundary - 1)].output_bytes);
+    const auto peer = peer_of(program_.mesh, ranks_.ranks.front(), action);
+    const auto holder = std::ranges::find_if(
+        parts_, [&](const PipelinePart& part) { return std::ranges::binary_search(part.blocks, neighbour); });
+    if (action.group != std::vector<AxisName>{pipeline_axis} || !peer ||
+        coordinate(program_.mesh, *peer, pipeline_axis) != holder - parts_.begin())
+      throw Fault{ranks_.ranks.front(), position,
+                  fmt::format("must be with {} {}, where {} lies", pipeline_axis, holder - parts_.begin(),
+                              to_text(program_, block_subject(neighbour)))};
+    return position;
+  }
+
   void forward(MicroBatch mb) {
-    for (int block = 0; block <= last_block_; ++block) {
+    for (const int block : part_.blocks) {
       const int here = at(Op::forward, block_subject(block), mb);
-      if (block > 0) ordered(at(Op::forward, block_subject(block - 1), mb), here);
+      if (block > 0)
+        ordered(lies_here(block - 1) ? at(Op::forward, block_subject(block - 1), mb)
+                                     : transfer(Op::receive_forward, block, block - 1, mb),
+                here);
+      if (block < last_block_ && !lies_here(block + 1))
+        ordered(here, transfer(Op::send_forward, block + 1, block + 1, mb));
     }
   }
 
   void backward(int block, MicroBatch mb) {
-    const int here = at(Op::backward, block_subject(block), mb);
-    ordered(at(Op::forward, block_subject(last_block_), mb), here);
-    if (block < last_block_) ordered(at(Op::backward, block_subject(block + 1), mb), here);
+    const Op op = splits_ ? Op::backward_input : Op::backward;
+    const int here = at(op, block_subject(block), mb);
+    ordered(at(Op::forward, block_subject(block), mb), here);
+    if (block < last_block_)
+      ordered(lies_here(block + 1) ? at(op, block_subject(block + 1), mb)
+                                   : transfer(Op::receive_backward, block + 1, block + 1, mb),
+              here);
+    if (block > 0 && !lies_here(block - 1)) ordered(here, transfer(Op::send_backward, block, block - 1, mb));
+    if (splits_ && plan_.blocks[static_cast<std::size_t>(block)].deferred_bytes > 0)
+      ordered(here, at(Op::backward_weight, block_subject(block), mb));
     if (!recomputed_[static_cast<std::size_t>(block)]) return;
     const int recompute = at(Op::recompute, block_subject(block), mb);
     ordered(at(Op::forward, block_subject(block), mb), recompute);
     ordered(recompute, here);
+  }
+
+  /// Where a block has added all of a micro-batch to the gradients of its units.
+  int last_backward(int block, MicroBatch mb) {
+    const bool deferred = splits_ && plan_.blocks[static_cast<std::size_t>(block)].deferred_bytes > 0;
+    const Op op = deferred ? Op::backward_weight : splits_ ? Op::backward_input : Op::backward;
+    return at(op, block_subject(block), mb);
   }
 
   void unit(int index, int heartbeat, int decision) {
@@ -163,7 +210,7 @@ class Step {
       complete.push_back(at(Op::finish_gradient, subject, of));
       for (const int block : unit.blocks)
         for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb)
-          if (!each || mb == scattered) ordered(at(Op::backward, block_subject(block), mb), complete.back());
+          if (lies_here(block) && (!each || mb == scattered)) ordered(last_backward(block, mb), complete.back());
       if (!unit.is_cut()) continue;
       const int sum = collective(Op::reduce_scatter, subject, unit.shard_axes, unit.local_gradient_bytes, of);
       ordered(complete.back(), sum);
@@ -189,6 +236,9 @@ class Step {
   const RankClass& ranks_;
   const ModelPlan& plan_;
   const ProgramOptions& options_;
+  const std::vector<PipelinePart>& parts_;  // of the pipeline ranks
+  const PipelinePart& part_;                // of these ranks
+  bool splits_;
   HappensBefore order_;
   std::vector<bool> recomputed_;  // by block
   int last_block_;
@@ -202,7 +252,13 @@ class Step {
 
 void check_step(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan, ProgramPhase phase,
                 const ProgramOptions& options) {
-  Step step(program, ranks, plan, options);
+  const PipelinePlan pipeline = pipeline_of(program.mesh, plan, options, phase);
+  const std::vector<PipelinePart> parts = parts_of(pipeline, plan);
+  const int pipeline_rank = coordinate(program.mesh, ranks.ranks.front(), pipeline_axis);
+  for (const Rank rank : ranks.ranks)
+    if (coordinate(program.mesh, rank, pipeline_axis) != pipeline_rank)
+      throw Fault{rank, -1, fmt::format("is of one class with rank {}, which has other stages", ranks.ranks.front())};
+  Step step(program, ranks, plan, options, parts, pipeline_rank);
   if (phase == ProgramPhase::training)
     step.check_training();
   else

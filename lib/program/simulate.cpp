@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "program/players.hpp"
 #include "program/rank_walk.hpp"
 
 #include <algorithm>
@@ -20,6 +21,15 @@ double bytes_moved(const UnitPlan& unit, Op op) {
   }
 }
 
+double flops_of(const BlockPlan& block, Op op) {
+  switch (op) {
+    case Op::backward: return block.backward_flops;
+    case Op::backward_input: return block.backward_flops - block.backward_weight_flops;
+    case Op::backward_weight: return block.backward_weight_flops;
+    default: return block.forward_flops;
+  }
+}
+
 int ranks_along(const Mesh& mesh, const std::vector<AxisName>& axes) {
   int ranks = 1;
   for (const AxisName& name : axes)
@@ -30,15 +40,16 @@ int ranks_along(const Mesh& mesh, const std::vector<AxisName>& axes) {
 /// Walks all ranks together; each visit moves a rank's lanes as far as what is known allows.
 class Simulation {
  public:
-  Simulation(const StepProgram& program, const CostOf& cost_of) : program_(program), cost_of_(cost_of) {
-    for (Rank rank = 0; rank < world_size(program.mesh); ++rank) players_.emplace_back(program.class_of(rank));
+  Simulation(const StepProgram& program, const CostOf& cost_of) : program_(program), cost_of_(cost_of), who_(program) {
+    for (std::size_t player = 0; player < who_.count(); ++player) players_.emplace_back(who_.class_of(player));
   }
 
   Timeline run() {
-    walk_ranks(static_cast<Rank>(players_.size()), [this](Rank rank, std::size_t lane) { return advance(rank, lane); });
+    walk(players_.size(), [this](std::size_t player, std::size_t lane) { return advance(player, lane); });
     Timeline timeline;
-    for (Player& player : players_) {
-      timeline.ranks.push_back(summary_of(player));
+    for (std::size_t player = 0; player < players_.size(); ++player) {
+      timeline.ranks.push_back(summary_of(players_[player]));
+      timeline.ranks.back().rank = who_.rank_of(player);
       for (const Interval& interval : timeline.ranks.back().intervals)
         timeline.end_s = std::max(timeline.end_s, interval.end_s);
     }
@@ -55,7 +66,6 @@ class Simulation {
     explicit Player(const RankClass& of) : ranks(&of), progress(of.actions), times(of.actions.size()) {}
   };
 
-  Player& player(Rank rank) { return players_[static_cast<std::size_t>(rank)]; }
   static const Action& action(const Player& player, int position) { return player.progress.action(position); }
 
   /// The lane's next action if everything it waits for has a known end; −1 otherwise.
@@ -71,27 +81,37 @@ class Simulation {
     return time;
   }
 
-  bool advance(Rank rank, std::size_t lane) {
-    const int position = startable(player(rank), lane);
+  bool advance(std::size_t player, std::size_t lane) {
+    const int position = startable(players_[player], lane);
     if (position < 0) return false;
-    const Action& mine = action(player(rank), position);
-    const std::vector<Rank> members =
-        is_collective(mine.op) ? group_along(program_.mesh, rank, mine.group) : std::vector<Rank>{rank};
+    const Action& mine = action(players_[player], position);
+    if (is_transfer(mine.op) && !is_send(mine.op)) return false;  // its send ends both
+    const std::vector<std::size_t>& members = who_.meeting(player, mine);
+    const auto lane_of = [&](std::size_t member) {
+      return is_transfer(mine.op) && member != player ? static_cast<std::size_t>(Lane::receive) : lane;
+    };
     double together = 0;
-    for (const Rank member : members) {
-      const int theirs = startable(player(member), lane);
-      if (theirs < 0 || action(player(member), theirs).group != mine.group) return false;
-      together = std::max(together, earliest(player(member), lane, theirs));
+    for (const std::size_t member : members) {
+      const int theirs = startable(players_[member], lane_of(member));
+      if (theirs < 0 || !meet(mine, action(players_[member], theirs))) return false;
+      together = std::max(together, earliest(players_[member], lane_of(member), theirs));
     }
     const double end = together + cost_of_(program_, mine);
-    for (const Rank member : members) {
-      Player& other = player(member);
-      const int theirs = startable(other, lane);
-      other.times[static_cast<std::size_t>(theirs)] = {theirs, earliest(other, lane, theirs), end};
+    for (const std::size_t member : members) {
+      Player& other = players_[member];
+      const int theirs = startable(other, lane_of(member));
+      other.times[static_cast<std::size_t>(theirs)] = {theirs, earliest(other, lane_of(member), theirs), end};
       other.progress.end(theirs);
-      other.free_s[lane] = end;
+      other.free_s[lane_of(member)] = end;
     }
     return true;
+  }
+
+  static bool meet(const Action& mine, const Action& theirs) {
+    if (mine.group != theirs.group) return false;
+    return !is_transfer(mine.op) || mine.op == theirs.op ||
+           (theirs.op == counterpart_of(mine.op) && theirs.subject == mine.subject &&
+            theirs.micro_batch == mine.micro_batch);
   }
 
   /// Seconds in which the compute lane and another one are busy.
@@ -155,6 +175,7 @@ class Simulation {
 
   const StepProgram& program_;
   const CostOf& cost_of_;
+  Players who_;
   std::vector<Player> players_;
 };
 
@@ -162,6 +183,8 @@ class Simulation {
 
 CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware) {
   return [plan, hardware](const StepProgram& program, const Action& action) {
+    if (is_transfer(action.op))
+      return hardware.latency_s + static_cast<double>(action.bytes) / hardware.link_bytes_per_s;
     if (is_collective(action.op)) {
       const double ranks = ranks_along(program.mesh, action.group);
       const auto bytes = static_cast<double>(action.bytes);
@@ -176,7 +199,7 @@ CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware) {
     switch (action.subject.kind) {
       case Subject::Kind::block: {
         const BlockPlan& block = plan.blocks[index];
-        return (action.op == Op::backward ? block.backward_flops : block.forward_flops) / hardware.flops_per_s;
+        return flops_of(block, action.op) / hardware.flops_per_s;
       }
       case Subject::Kind::unit:
         return bytes_moved(plan.units[index], action.op) / ranks_along(program.mesh, action.group) /
@@ -190,8 +213,9 @@ Timeline simulate(const StepProgram& program, const CostOf& cost_of) { return Si
 
 Json to_chrome_trace(const StepProgram& program, const Timeline& timeline) {
   Json events = Json::array();
-  for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
-    const auto& actions = program.of(static_cast<Rank>(rank));
+  for (const RankTimeline& times : timeline.ranks) {
+    const Rank rank = times.rank;
+    const auto& actions = program.of(rank);
     for (int lane = 0; lane < lane_count; ++lane)
       if (std::ranges::any_of(actions, [&](const Action& action) { return action.lane == static_cast<Lane>(lane); }))
         events.push_back({{"ph", "M"},
@@ -199,7 +223,7 @@ Json to_chrome_trace(const StepProgram& program, const Timeline& timeline) {
                           {"pid", rank},
                           {"tid", lane},
                           {"args", {{"name", name_of(static_cast<Lane>(lane))}}}});
-    for (const Interval& interval : timeline.ranks[rank].intervals) {
+    for (const Interval& interval : times.intervals) {
       const Action& action = actions[static_cast<std::size_t>(interval.action)];
       events.push_back({{"ph", "X"},
                         {"name", to_text(program, action)},

@@ -34,6 +34,7 @@ struct Interval {
 };
 
 struct RankTimeline {
+  Rank rank = 0;
   std::vector<Interval> intervals;          // in the order of the list
   std::array<double, lane_count> busy_s{};  // of each lane
   double overlap_s = 0;                     // the compute lane and another one at once
@@ -41,8 +42,8 @@ struct RankTimeline {
 };
 
 struct Timeline {
-  std::vector<RankTimeline> ranks;
-  double end_s = 0;  // of the last action of any rank
+  std::vector<RankTimeline> ranks;  // of a simulation: one of each class, whose ranks all do the same
+  double end_s = 0;                 // of the last action of any rank
 };
 
 /// Every action as early as its lane, its waits and the other ranks of its group allow. The program must be verified.

@@ -136,12 +136,18 @@ Stages stages_split_at(const std::vector<std::string>& split_points, const std::
   return stages;
 }
 
-std::vector<PipelinePart> parts_of(const Stages& stages, const Pipeline& pipeline, const ModelPlan& plan) {
-  invariant(static_cast<int>(stages.size()) == stage_count(pipeline), "every stage of the pipeline has blocks");
-  std::vector<PipelinePart> parts(static_cast<std::size_t>(pipeline.ranks));
-  for (int stage = 0; stage < stage_count(pipeline); ++stage) {
-    std::vector<int>& blocks = parts[static_cast<std::size_t>(rank_of(pipeline, stage))].blocks;
-    const BlockRange& range = stages[static_cast<std::size_t>(stage)];
+BlockRange blocks_of(const PipelinePlan& pipeline, int stage, const ModelPlan& plan) {
+  if (pipeline.stages.empty() && stage_count(pipeline.pipeline) == 1) return {0, static_cast<int>(plan.blocks.size())};
+  invariant(static_cast<int>(pipeline.stages.size()) == stage_count(pipeline.pipeline),
+            "every stage of the pipeline has blocks");
+  return pipeline.stages[static_cast<std::size_t>(stage)];
+}
+
+std::vector<PipelinePart> parts_of(const PipelinePlan& pipeline, const ModelPlan& plan) {
+  std::vector<PipelinePart> parts(static_cast<std::size_t>(pipeline.pipeline.ranks));
+  for (int stage = 0; stage < stage_count(pipeline.pipeline); ++stage) {
+    std::vector<int>& blocks = parts[static_cast<std::size_t>(rank_of(pipeline.pipeline, stage))].blocks;
+    const BlockRange range = blocks_of(pipeline, stage, plan);
     for (int block = range.begin; block < range.end; ++block) blocks.push_back(block);
   }
   for (PipelinePart& part : parts)

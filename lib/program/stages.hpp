@@ -35,6 +35,15 @@ Stages balanced_stages(const std::vector<std::int64_t>& costs, const Pipeline& p
 Stages stages_split_at(const std::vector<std::string>& split_points, const std::vector<std::string>& blocks,
                        const Pipeline& pipeline);
 
+/// A pipeline and the blocks of its stages.
+struct PipelinePlan {
+  Pipeline pipeline;  // micro_batches: of one pass through the schedule
+  Stages stages{};    // empty: one stage of all blocks
+  int passes = 1;     // through the schedule in a step, one after the other
+};
+
+BlockRange blocks_of(const PipelinePlan& pipeline, int stage, const ModelPlan& plan);
+
 /// What a pipeline rank holds.
 struct PipelinePart {
   std::vector<int> blocks;  // ascending
@@ -43,6 +52,6 @@ struct PipelinePart {
 };
 
 /// The part of each pipeline rank.
-std::vector<PipelinePart> parts_of(const Stages& stages, const Pipeline& pipeline, const ModelPlan& plan);
+std::vector<PipelinePart> parts_of(const PipelinePlan& pipeline, const ModelPlan& plan);
 
 }  // namespace lockstep

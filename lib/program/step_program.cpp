@@ -31,6 +31,7 @@ Json to_json(const Action& action) {
   put_subject(json, action.subject, action.micro_batch);
   json["lane"] = name_of(action.lane);
   if (!action.group.empty()) json["group"] = action.group;
+  if (action.offset != 0) json["offset"] = action.offset;
   if (action.bytes != 0) json["bytes"] = action.bytes;
   if (!action.waits.empty()) json["waits"] = action.waits;
   if (action.slots != Slots{}) json["slots"] = to_json(action.slots);
@@ -90,6 +91,7 @@ std::string_view name_of(SlotKind kind) {
     case SlotKind::stash: return "stash";
     case SlotKind::boundary: return "boundary";
     case SlotKind::boundary_gradient: return "boundary_gradient";
+    case SlotKind::deferred: return "deferred";
     case SlotKind::workspace: return "workspace";
   }
   throw Error(ExitCode::bug, "a kind of slot without a name");
@@ -101,6 +103,13 @@ const RankClass& StepProgram::class_of(Rank rank) const& {
   for (const RankClass& ranks : classes)
     if (std::binary_search(ranks.ranks.begin(), ranks.ranks.end(), rank)) return ranks;
   fail(ExitCode::usage, "program {} has no rank {}: its ranks are 0 to {}", name, rank, world_size(mesh) - 1);
+}
+
+std::optional<Rank> peer_of(const Mesh& mesh, Rank rank, const Action& transfer) {
+  const Axis* axis = find_axis(mesh, transfer.group.front());
+  const int peer = coordinate(mesh, rank, transfer.group.front()) + transfer.offset;
+  if (axis == nullptr || peer < 0 || peer >= axis->size) return std::nullopt;
+  return rank + transfer.offset * axis->stride;
 }
 
 Json to_json(const StepProgram& program) {

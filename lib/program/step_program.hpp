@@ -27,6 +27,7 @@ enum class SlotKind : std::uint8_t {
   boundary,  // what a block hands to the next                    │ of a block or boundary and a micro-batch, within a
              // step
   boundary_gradient,  // its gradient                                      │
+  deferred,           // inputs and output gradients of linear layers, from backward_input to backward_weight
   workspace,          // temporaries of one action                         ┘
 };
 std::string_view name_of(SlotKind kind);
@@ -65,6 +66,9 @@ struct StepProgram {
   const std::vector<Action>& of(Rank rank) const&& = delete;
   bool operator==(const StepProgram&) const = default;
 };
+
+/// The rank at the other end of a transfer; nothing if the axis ends before it.
+std::optional<Rank> peer_of(const Mesh& mesh, Rank rank, const Action& transfer);
 
 /// One action in words: "all_reduce unit layer.3 over dp_replicate, 412 KiB".
 std::string to_text(const StepProgram& program, const Action& action);

@@ -9,16 +9,22 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::array<std::string_view, 11> kinds{"forward",   "recompute", "backward", "head",
-                                                 "gather",    "gradient",  "waiting",  "norm",
-                                                 "optimizer", "heartbeat", "reduction"};
+constexpr std::array<std::string_view, 12> kinds{"forward", "recompute", "backward",  "head",
+                                                 "gather",  "gradient",  "transfer",  "waiting",
+                                                 "norm",    "optimizer", "heartbeat", "reduction"};
 
 std::string_view kind_of(const StepProgram& program, const Action& action) {
   const bool head = action.subject == block_subject(static_cast<int>(program.block_names.size()) - 1);
   switch (action.op) {
     case Op::forward: return head ? "head" : "forward";
     case Op::recompute: return "recompute";
-    case Op::backward: return head ? "head" : "backward";
+    case Op::backward:
+    case Op::backward_input:
+    case Op::backward_weight: return head ? "head" : "backward";
+    case Op::receive_forward:
+    case Op::send_forward:
+    case Op::receive_backward:
+    case Op::send_backward: return "transfer";
     case Op::unshard:
     case Op::reshard: return "gather";
     case Op::finish_gradient: return "gradient";

@@ -123,6 +123,7 @@ Json Profile::chrome_trace() const {
     Timeline timeline;
     for (const RankProfile& rank : ranks_) {
       RankTimeline& times = timeline.ranks.emplace_back();
+      times.rank = static_cast<Rank>(timeline.ranks.size()) - 1;
       for (const Interval& interval : *rank.steps[i].times)
         times.intervals.push_back({interval.action, interval.begin_s - start_s, interval.end_s - start_s});
     }

@@ -23,14 +23,22 @@ class Play {
        unsigned seed)
       : program_(program), plan_(plan), phase_(phase), options_(options), dice_(seed) {
     data_axes_ = {"dp_replicate", "dp_shard"};
+    const PipelinePlan pipeline = pipeline_of(program.mesh, plan, options, phase);
+    const std::vector<PipelinePart> parts = parts_of(pipeline, plan);
     for (Rank rank = 0; rank < world_size(program.mesh); ++rank) {
       Player player;
       player.ranks = &program.class_of(rank);
       player.state.assign(player.ranks->actions.size(), Progress::waiting);
+      for (int i = 0; i < static_cast<int>(player.state.size()); ++i) {
+        const Action& a = player.ranks->actions[static_cast<std::size_t>(i)];
+        player.lanes[a.lane].push_back(i);
+        if (collective(a)) player.collectives.push_back(i);
+      }
       player.weights.assign(plan.units.size(), 0);
       player.copies.assign(plan.units.size(), 0);
       player.gradients.resize(plan.units.size());
       player.finished.assign(plan.units.size(), false);
+      player.part = parts[static_cast<std::size_t>(coordinate(program.mesh, rank, "pp"))];
       players_.push_back(player);
     }
   }
@@ -53,14 +61,19 @@ class Play {
 
  private:
   enum class Progress { waiting, running, ended };
-  using Contribution = std::tuple<Rank, int, MicroBatch>;
+  enum class Half { input, weight };  // of a backward
+  using Contribution = std::tuple<Rank, int, MicroBatch, Half>;
   using Gradient = std::map<Contribution, int>;
   struct Player {
     const RankClass* ranks = nullptr;
+    PipelinePart part;
+    std::map<Lane, std::vector<int>> lanes;  // positions, in order
+    std::map<Lane, std::size_t> next;        // how many of them have ended
+    std::vector<int> collectives;            // positions, in order
     std::vector<Progress> state;
     std::set<int> live;                         // slots
     std::map<int, std::pair<int, int>> in_use;  // slot → readers and writers that run now
-    std::set<std::pair<int, MicroBatch>> outputs, stashes, output_gradients;
+    std::set<std::pair<int, MicroBatch>> outputs, stashes, output_gradients, deferred;
     std::multiset<MicroBatch> losses;
     std::vector<int> weights, copies;
     std::vector<Gradient> gradients;  // by unit: what the optimizer reads
@@ -87,15 +100,27 @@ class Play {
            a.op == Op::reduce_loss;
   }
 
+  /// The action that a lane of a rank is at: it waits or runs. Each lane does its actions one after the other.
+  std::optional<int> head(Rank rank, Lane lane) {
+    Player& who = player(rank);
+    const std::vector<int>& line = who.lanes[lane];
+    std::size_t& next = who.next[lane];
+    while (next < line.size() && who.state[static_cast<std::size_t>(line[next])] == Progress::ended) ++next;
+    return next < line.size() ? std::optional(line[next]) : std::nullopt;
+  }
+  std::optional<int> running(Rank rank, Lane lane) {
+    const auto at = head(rank, lane);
+    return at && player(rank).state[static_cast<std::size_t>(*at)] == Progress::running ? at : std::nullopt;
+  }
+
+  /// Of the head of a lane. Collectives begin in the order of the list, whatever their lanes.
   bool may_begin(Rank rank, int index) {
     const Player& who = player(rank);
     if (who.state[static_cast<std::size_t>(index)] != Progress::waiting) return false;
-    for (int i = 0; i < index; ++i) {
-      const bool same_lane = action(rank, i).lane == action(rank, index).lane;
-      if (same_lane && who.state[static_cast<std::size_t>(i)] != Progress::ended) return false;
-      const bool issued_before = collective(action(rank, i)) && collective(action(rank, index));
-      if (issued_before && who.state[static_cast<std::size_t>(i)] == Progress::waiting) return false;
-    }
+    const auto begun = [&](int i) { return who.state[static_cast<std::size_t>(i)] != Progress::waiting; };
+    if (collective(action(rank, index)) &&
+        !std::all_of(who.collectives.begin(), std::find(who.collectives.begin(), who.collectives.end(), index), begun))
+      return false;
     for (const int wait : action(rank, index).waits)
       if (who.state[static_cast<std::size_t>(wait)] != Progress::ended) return false;
     return true;
@@ -105,15 +130,10 @@ class Play {
   std::optional<std::vector<std::pair<Rank, int>>> meeting(Rank rank, int index) {
     std::vector<std::pair<Rank, int>> members;
     for (const Rank member : group_along(program_.mesh, rank, action(rank, index).group)) {
-      std::optional<int> running;
-      for (std::size_t i = 0; i < player(member).state.size(); ++i) {
-        const Action& theirs = action(member, static_cast<int>(i));
-        if (player(member).state[i] == Progress::running && collective(theirs) &&
-            theirs.group == action(rank, index).group)
-          running = static_cast<int>(i);
-      }
-      if (!running) return std::nullopt;
-      members.emplace_back(member, *running);
+      const std::optional<int> theirs = running(member, action(rank, index).lane);
+      if (!theirs || !collective(action(member, *theirs)) || action(member, *theirs).group != action(rank, index).group)
+        return std::nullopt;
+      members.emplace_back(member, *theirs);
     }
     return members;
   }
@@ -121,14 +141,56 @@ class Play {
   std::optional<Event> pick() {
     std::vector<Event> possible;
     for (Rank rank = 0; rank < static_cast<Rank>(players_.size()); ++rank) {
-      for (int i = 0; i < static_cast<int>(player(rank).state.size()); ++i) {
-        if (may_begin(rank, i)) possible.push_back({true, rank, i});
-        if (player(rank).state[static_cast<std::size_t>(i)] != Progress::running) continue;
-        if (!collective(action(rank, i)) || meeting(rank, i)) possible.push_back({false, rank, i});
+      for (const auto& [lane, line] : player(rank).lanes) {
+        const std::optional<int> i = head(rank, lane);
+        if (!i) continue;
+        if (may_begin(rank, *i)) possible.push_back({true, rank, *i});
+        if (player(rank).state[static_cast<std::size_t>(*i)] != Progress::running) continue;
+        const Action& a = action(rank, *i);
+        if (transfer(a) ? receive_of(rank, *i).has_value() : !collective(a) || meeting(rank, *i))
+          possible.push_back({false, rank, *i});
       }
     }
     if (possible.empty()) return std::nullopt;
     return possible[std::uniform_int_distribution<std::size_t>(0, possible.size() - 1)(dice_)];
+  }
+
+  static bool transfer(const Action& a) {
+    return a.op == Op::send_forward || a.op == Op::send_backward || a.op == Op::receive_forward ||
+           a.op == Op::receive_backward;
+  }
+
+  /// Of a send that runs, the receive that runs at the other end of its group.
+  std::optional<std::pair<Rank, int>> receive_of(Rank rank, int index) {
+    const Action& send = action(rank, index);
+    if (send.op != Op::send_forward && send.op != Op::send_backward) return std::nullopt;
+    const std::vector<Rank> ranks = group_along(program_.mesh, rank, send.group);
+    const auto peer = coordinate(program_.mesh, rank, "pp") + send.offset;
+    expect(peer >= 0 && peer < static_cast<int>(ranks.size()), "nobody is there to receive");
+    const Rank receiver = ranks[static_cast<std::size_t>(peer)];
+    for (const auto& [lane, line] : player(receiver).lanes) {
+      const std::optional<int> at = running(receiver, lane);
+      if (!at) continue;
+      const Action& theirs = action(receiver, *at);
+      const Op wanted = send.op == Op::send_forward ? Op::receive_forward : Op::receive_backward;
+      if (theirs.op == wanted && theirs.offset == -send.offset && theirs.subject == send.subject &&
+          theirs.micro_batch == send.micro_batch)
+        return std::pair(receiver, *at);
+    }
+    return std::nullopt;
+  }
+
+  void hand_over(Rank rank, int index) {
+    const auto [receiver, position] = *receive_of(rank, index);
+    const Action& send = action(rank, index);
+    expect(send.bytes == action(receiver, position).bytes, "what is sent and what is received differ in length");
+    const std::pair<int, MicroBatch> what{send.subject.index - 1, send.micro_batch};
+    const bool forward = send.op == Op::send_forward;
+    expect((forward ? player(rank).outputs : player(rank).output_gradients).contains(what),
+           "what is sent is not there");
+    (forward ? player(receiver).outputs : player(receiver).output_gradients).insert(what);
+    finish(rank, index);
+    finish(receiver, position);
   }
 
   void begin(Rank rank, int index) {
@@ -149,6 +211,7 @@ class Play {
   }
 
   void end(Rank rank, int index) {
+    if (transfer(action(rank, index))) return hand_over(rank, index);
     if (!collective(action(rank, index))) {
       perform(rank, action(rank, index));
       finish(rank, index);
@@ -239,6 +302,21 @@ class Play {
         if (user == block) use(unit);
   }
 
+  void contribute(Rank rank, const Action& a, Half half) {
+    Player& who = player(rank);
+    const Contribution made{rank, a.subject.index, a.micro_batch, half};
+    each_unit(a.subject.index, [&](std::size_t used) {
+      if (plan_.units[used].is_cut()) {
+        const int slot = local_gradient(rank, a, static_cast<int>(used));
+        expect(!who.local_finished.contains(slot), "a finished gradient grows");
+        ++who.local[slot][made];
+        return;
+      }
+      expect(!who.finished[used], "a finished gradient grows");
+      ++who.gradients[used][made];
+    });
+  }
+
   void perform(Rank rank, const Action& a) {
     Player& who = player(rank);
     const int block = a.subject.index;
@@ -270,22 +348,21 @@ class Play {
         who.stashes.insert(here);
         return;
       case Op::backward:
+      case Op::backward_input:
         weights_are_old();
         expect(who.stashes.erase(here) == 1, "backward without stash");
         expect(block + 1 == blocks() ? who.losses.contains(a.micro_batch) : who.output_gradients.contains(here),
                "backward without gradient of the output");
         if (block > 0) who.output_gradients.insert({block - 1, a.micro_batch});
-        each_unit(block, [&](std::size_t used) {
-          if (plan_.units[used].is_cut()) {
-            const int slot = local_gradient(rank, a, static_cast<int>(used));
-            expect(!who.local_finished.contains(slot), "a finished gradient grows");
-            ++who.local[slot][{rank, block, a.micro_batch}];
-            return;
-          }
-          expect(!who.finished[used], "a finished gradient grows");
-          ++who.gradients[used][{rank, block, a.micro_batch}];
-        });
+        contribute(rank, a, Half::input);
+        if (a.op == Op::backward || plan_.blocks[static_cast<std::size_t>(block)].deferred_bytes == 0)
+          contribute(rank, a, Half::weight);
+        else
+          who.deferred.insert(here);
         return;
+      case Op::backward_weight:
+        expect(who.deferred.erase(here) == 1, "the second half of a backward without its first");
+        return contribute(rank, a, Half::weight);
       case Op::finish_gradient:
         if (plan_.units[unit].is_cut())
           who.local_finished.insert(local_gradient(rank, a, a.subject.index));
@@ -320,14 +397,16 @@ class Play {
     Gradient expected;
     for (const Rank member : group_along(program_.mesh, rank, data_axes_))
       for (const int block : plan_.units[unit].blocks)
-        for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb) expected[{member, block, mb}] = 1;
+        for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb)
+          for (const Half half : {Half::input, Half::weight}) expected[{member, block, mb, half}] = 1;
     return player(rank).finished[unit] && player(rank).gradients[unit] == expected;
   }
 
   void decide(Rank rank, Op op, std::size_t members) {
     Player& who = player(rank);
     std::multiset<MicroBatch> losses;
-    for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb) losses.insert(mb);
+    for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb)
+      if (who.part.blocks.back() + 1 == blocks()) losses.insert(mb);
     expect(members == players_.size(), "a decision without all ranks");
     expect(who.losses == losses, "a decision without every loss once");
     if (op == Op::reduce_loss) {
@@ -336,7 +415,7 @@ class Play {
       return;
     }
     std::multiset<int> units;
-    for (std::size_t unit = 0; unit < plan_.units.size(); ++unit) units.insert(static_cast<int>(unit));
+    units.insert(who.part.units.begin(), who.part.units.end());
     expect(who.normed == units, "a decision without every norm once");
     expect(!who.decided, "two decisions");
     who.decided = true;
@@ -346,7 +425,8 @@ class Play {
     expect(who.live.empty(), "memory is left over");
     if (phase_ == ProgramPhase::evaluation) return expect(who.reduced, "losses are not summed");
     expect(who.decided, "nothing was decided");
-    for (std::size_t unit = 0; unit < plan_.units.size(); ++unit) {
+    for (const int here : who.part.units) {
+      const auto unit = static_cast<std::size_t>(here);
       expect(who.weights[unit] == 1, "a unit is not updated once");
       expect(plan_.units[unit].compute_bytes == 0 || who.copies[unit] == 1, "a compute copy is old");
     }

@@ -65,4 +65,43 @@ inline Case random_case(std::mt19937& engine) {
   return made;
 }
 
+/// The same with two or three ranks along pp, at least as many blocks as stages, and any schedule.
+inline Case random_pipeline(std::mt19937& engine) {
+  const auto roll = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(engine); };
+  Case made;
+  PipelineOptions& pipeline = made.options.pipeline;
+  pipeline.schedule = pipeline_schedules[static_cast<std::size_t>(roll(0, 4))];
+  const bool in_v = pipeline.schedule == PipelineSchedule::zbv;
+  const bool interleaved = pipeline.schedule == PipelineSchedule::interleaved_1f1b ||
+                           pipeline.schedule == PipelineSchedule::interleaved_zero_bubble;
+  pipeline.chunks = in_v ? 2 : interleaved ? roll(1, 2) : 1;
+  pipeline.passes = roll(1, 2);
+  const int ranks = roll(2, 3);
+  const int count = ranks * pipeline.chunks + roll(0, 1);
+  std::vector<BlockPlan> blocks;
+  std::vector<ParameterPlan> parameters;
+  for (int block = 0; block < count; ++block) {
+    const std::int64_t deferred = roll(0, 2) * 7;
+    blocks.push_back({"block." + std::to_string(block), roll(0, 50), block + 1 == count ? 0 : roll(1, 20),
+                      roll(0, 1) * 30, 1.0 * roll(1, 5), 1.0 * roll(1, 5), roll(0, 2) > 0, 0, 0, deferred, 0});
+    for (int i = roll(block == 0, 2); i > 0; --i)
+      parameters.push_back({"p" + std::to_string(parameters.size()), {roll(1, 20), 3}, {block}});
+  }
+  if (in_v && roll(0, 1) == 0) parameters.front().blocks.push_back(count - 1);  // on the rank of the first block
+  const int replicas = roll(1, 2);
+  made.mesh = make_mesh("world", {{"pp", ranks}, {"dp_replicate", replicas}, {"dp_shard", roll(1, 3 - replicas)}});
+  const int shards = find_axis(made.mesh, "dp_shard")->size;
+  const bool cuts = shards > 1 && roll(0, 1) == 0;
+  made.plan = plan_of(blocks, parameters, {DType::f32, roll(0, 1) == 0 ? DType::f32 : DType::bf16, moments(DType::f32)},
+                      0, cuts ? Sharding{{"dp_shard"}, shards} : Sharding{});
+  made.options.micro_batches = pipeline.passes * (interleaved ? ranks : roll(1, 4));
+  made.options.eval_micro_batches = roll(0, 3);
+  made.options.recompute = roll(0, 1) == 0 ? RecomputePolicy::none : RecomputePolicy::block;
+  made.options.shards = {roll(0, 1) == 0 ? Reshard::after_step : Reshard::after_pass,
+                         roll(0, 1) == 0 ? Scatter::last : Scatter::each, roll(0, 2)};
+  made.options.update = {roll(0, 1) == 0, 48};
+  made.options.eval_reduction_bytes = 16;
+  return made;
+}
+
 }  // namespace lockstep::models

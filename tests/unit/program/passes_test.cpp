@@ -31,15 +31,15 @@ const Mesh one = make_mesh("world", {{"dp_replicate", 1}});
 BOOST_AUTO_TEST_SUITE(passes)
 
 BOOST_AUTO_TEST_CASE(a_stage_runs_forward_and_backward_one_micro_batch_after_the_other) {
-  compare(schedule_training(one, 2),
+  compare(schedule_training(one, {{.micro_batches = 2}}),
           {"forward stage 0 mb 0", "backward stage 0 mb 0", "forward stage 0 mb 1", "backward stage 0 mb 1"});
-  compare(schedule_evaluation(one, 2), {"forward stage 0 mb 0", "forward stage 0 mb 1"});
-  BOOST_CHECK_EXCEPTION(schedule_training(one, 0), Error,
+  compare(schedule_evaluation(one, {{.micro_batches = 2}}), {"forward stage 0 mb 0", "forward stage 0 mb 1"});
+  BOOST_CHECK_EXCEPTION(schedule_training(one, {{.micro_batches = 0}}), Error,
                         [](const Error& error) { return error.code() == ExitCode::usage; });
 }
 
 BOOST_AUTO_TEST_CASE(a_stage_becomes_its_blocks_and_backward_runs_them_in_reverse) {
-  compare(expand(schedule_training(one, 1), models::tied()),
+  compare(expand(schedule_training(one, {{.micro_batches = 1}}), models::tied()),
           {"forward block embedding mb 0", "forward block layer.0 mb 0", "forward block layer.1 mb 0",
            "forward block head mb 0", "backward block head mb 0", "backward block layer.1 mb 0",
            "backward block layer.0 mb 0", "backward block embedding mb 0"});
@@ -47,7 +47,7 @@ BOOST_AUTO_TEST_CASE(a_stage_becomes_its_blocks_and_backward_runs_them_in_revers
 
 BOOST_AUTO_TEST_CASE(only_recomputable_blocks_are_computed_again_right_before_their_backward) {
   const ModelPlan plan = models::tied();
-  const StepProgram expanded = expand(schedule_training(one, 1), plan);
+  const StepProgram expanded = expand(schedule_training(one, {{.micro_batches = 1}}), plan);
   compare(recompute(expanded, plan, RecomputePolicy::block),
           {"forward block embedding mb 0", "forward block layer.0 mb 0", "forward block layer.1 mb 0",
            "forward block head mb 0", "backward block head mb 0", "recompute block layer.1 mb 0",
@@ -66,7 +66,7 @@ BOOST_AUTO_TEST_CASE(every_second_and_every_third_recomputable_block_may_be_comp
                                          {{"w", {16}, {0}}});
   const auto blocks = [&](int every) {
     std::string names;
-    const StepProgram program = recompute(expand(schedule_training(one, 1), plan), plan, {every});
+    const StepProgram program = recompute(expand(schedule_training(one, {{.micro_batches = 1}}), plan), plan, {every});
     for (const Action& action : program.of(0))
       if (action.op == Op::recompute) names += plan.blocks[static_cast<std::size_t>(action.subject.index)].name;
     return names;
@@ -79,8 +79,8 @@ BOOST_AUTO_TEST_CASE(every_second_and_every_third_recomputable_block_may_be_comp
 
 BOOST_AUTO_TEST_CASE(a_gradient_is_reduced_as_soon_as_the_last_micro_batch_completes_it_and_a_tied_one_last) {
   const ModelPlan plan = models::tied();
-  const StepProgram program =
-      reduce_gradients(expand(schedule_training(two, 2), plan), plan, {"dp_replicate", "dp_shard"}, {});
+  const StepProgram program = reduce_gradients(expand(schedule_training(two, {{.micro_batches = 2}}), plan), plan,
+                                               {"dp_replicate", "dp_shard"}, {});
   const auto all = words(program);
   const std::vector<std::string> tail(all.begin() + 12, all.end());
   const std::vector<std::string> expected{"backward block head mb 1",
@@ -102,14 +102,15 @@ BOOST_AUTO_TEST_CASE(a_gradient_is_reduced_as_soon_as_the_last_micro_batch_compl
 
 BOOST_AUTO_TEST_CASE(one_rank_has_nothing_to_reduce_but_finishes_its_gradients) {
   const ModelPlan plan = models::plan_of({{"only", 8, 0, 0, 1, 2, false}}, {{"w", {16}, {0}}});
-  compare(reduce_gradients(expand(schedule_training(one, 1), plan), plan, {"dp_replicate"}, {}),
+  compare(reduce_gradients(expand(schedule_training(one, {{.micro_batches = 1}}), plan), plan, {"dp_replicate"}, {}),
           {"forward block only mb 0", "backward block only mb 0", "finish_gradient unit only"});
 }
 
 BOOST_AUTO_TEST_CASE(an_update_counts_decides_and_then_steps_each_unit) {
   const ModelPlan plan = models::plan_of({{"only", 8, 0, 0, 1, 2, false}}, {{"w", {16}, {0}}},
                                          {DType::f32, DType::bf16, models::moments(DType::f32)});
-  const StepProgram reduced = reduce_gradients(expand(schedule_training(two, 1), plan), plan, {"dp_replicate"}, {});
+  const StepProgram reduced =
+      reduce_gradients(expand(schedule_training(two, {{.micro_batches = 1}}), plan), plan, {"dp_replicate"}, {});
   compare(update(reduced, plan, {true, 48}),
           {"forward block only mb 0", "backward block only mb 0", "finish_gradient unit only",
            "all_reduce unit only over dp_replicate, 64 B", "gradient_norm unit only over dp_replicate",
@@ -125,7 +126,8 @@ BOOST_AUTO_TEST_CASE(an_update_counts_decides_and_then_steps_each_unit) {
 
 BOOST_AUTO_TEST_CASE(a_norm_that_no_reduction_precedes_is_taken_as_soon_as_its_gradient_is_complete) {
   const ModelPlan plan = models::tied();
-  const StepProgram alone = reduce_gradients(expand(schedule_training(one, 1), plan), plan, {"dp_replicate"}, {});
+  const StepProgram alone =
+      reduce_gradients(expand(schedule_training(one, {{.micro_batches = 1}}), plan), plan, {"dp_replicate"}, {});
   const auto all = words(update(alone, plan, {false, 48}));
   const std::vector<std::string> tail(all.begin() + 4, all.begin() + 10);
   const std::vector<std::string> expected{"backward block head mb 0",     "finish_gradient unit head",

@@ -125,7 +125,7 @@ BOOST_AUTO_TEST_CASE(a_rank_holds_the_units_of_its_blocks_and_a_tied_one_lies_on
   const ModelPlan plan = models::tied();
   BOOST_TEST((costs_of(plan) == Costs{3, 30, 30, 15}));
   const auto parts = [&](const Pipeline& pipeline) {
-    return parts_of(balanced_stages(costs_of(plan), pipeline), pipeline, plan);
+    return parts_of({pipeline, balanced_stages(costs_of(plan), pipeline)}, plan);
   };
   BOOST_TEST((parts(looped(2)) == std::vector<PipelinePart>{{{0, 1}, {0, 1}}, {{2, 3}, {0, 2, 3}}}));
   BOOST_TEST((parts(looped(2, 2)) == std::vector<PipelinePart>{{{0, 2}, {0, 2}}, {{1, 3}, {0, 1, 3}}}));

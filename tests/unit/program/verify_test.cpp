@@ -36,7 +36,7 @@ class Mutator {
       case 3: forget_a_wait(ranks.actions); break;
       case 4: forget_a_slot(ranks.actions); break;
       case 5: move(ranks.actions); break;
-      case 6: change_a_collective(ranks.actions); break;
+      case 6: change_what_ranks_share(ranks.actions); break;
     }
     return program;
   }
@@ -115,11 +115,13 @@ class Mutator {
     if (!list.empty()) list.erase(list.begin() + static_cast<std::ptrdiff_t>(roll(0, list.size() - 1)));
   }
 
-  void change_a_collective(std::vector<Action>& actions) {
+  void change_what_ranks_share(std::vector<Action>& actions) {
     for (Action& action : actions) {
-      if (!is_collective(action.op) || roll(0, 2) != 0) continue;
+      if ((!is_collective(action.op) && !is_transfer(action.op)) || roll(0, 4) != 0) continue;
       if (roll(0, 1) == 0)
         action.bytes += 8;
+      else if (is_transfer(action.op))
+        action.offset = -action.offset;
       else
         action.group.pop_back();
       return;
@@ -161,8 +163,8 @@ BOOST_AUTO_TEST_SUITE(verification)
 
 BOOST_AUTO_TEST_CASE(programs_of_random_models_pass_and_play_right_in_every_order_tried) {
   std::mt19937 engine(1);
-  for (int trial = 0; trial < 200; ++trial) {
-    const Case made = models::random_case(engine);
+  for (int trial = 0; trial < 235; ++trial) {
+    const Case made = trial < 200 ? models::random_case(engine) : models::random_pipeline(engine);
     const Catalogue programs = make_catalogue(made.mesh, made.plan, made.options);  // throws if a program does not pass
     const auto judged = [&](const StepProgram& program, ProgramPhase phase) {
       const auto reason = brute_force::wrong(program, made.plan, phase, made.options, 3);
@@ -179,8 +181,8 @@ BOOST_AUTO_TEST_CASE(every_mutation_that_plays_wrong_is_rejected) {
   int wrong = 0;
   int harmless = 0;
   int harmless_but_rejected = 0;
-  for (int trial = 0; trial < 6000; ++trial) {
-    const Case made = models::random_case(engine);
+  for (int trial = 0; trial < 6250; ++trial) {
+    const Case made = trial < 6000 ? models::random_case(engine) : models::random_pipeline(engine);
     const Catalogue programs = make_catalogue(made.mesh, made.plan, made.options);
     const bool trains = made.options.eval_micro_batches == 0 || trial % 4 != 0;
     const ProgramPhase phase = trains ? ProgramPhase::training : ProgramPhase::evaluation;

@@ -1,0 +1,338 @@
+// Programs of pipelines: spelled out, damaged, timed. That they are right in any order of events is played in
+// verify_test.cpp.
+#include "base/error.hpp"
+#include "program/memory_estimate.hpp"
+#include "program/players.hpp"
+#include "program/simulate.hpp"
+#include "program/verify.hpp"
+#include "unit/program/models.hpp"
+
+#include <fmt/ranges.h>
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+
+BOOST_AUTO_TEST_SUITE(pipeline_programs)
+
+using namespace lockstep;
+
+namespace {
+
+/// "3 send_forward: send_forward boundary 2 mb 0 at pp+1, 100 B after 2".
+std::string lines_of(const StepProgram& program) {
+  std::string text;
+  for (const RankClass& ranks : program.classes) {
+    text += fmt::format("ranks {}\n", fmt::join(ranks.ranks, " "));
+    for (std::size_t i = 0; i < ranks.actions.size(); ++i) {
+      const Action& action = ranks.actions[i];
+      text += fmt::format("{} {}: {}{}{}\n", i, name_of(action.lane), to_text(program, action),
+                          action.waits.empty() ? "" : " after ", fmt::join(action.waits, " "));
+    }
+  }
+  return text;
+}
+
+/// Embedding, layers and a head, each with a parameter of its own.
+ModelPlan layered(int layers) {
+  std::vector<BlockPlan> blocks{{"embedding", 10, 100, 0, 1, 2, false, 0, 0, 0, 0}};
+  std::vector<ParameterPlan> parameters{{"wte", {16, 4}, {0}}};
+  for (int layer = 0; layer < layers; ++layer) {
+    blocks.push_back({fmt::format("layer.{}", layer), 1000, 100, 7, 10, 20, true, 0, 0, 30, 10});
+    parameters.push_back({fmt::format("w{}", layer), {8, 4}, {layer + 1}});
+  }
+  blocks.push_back({"head", 500, 0, 3, 5, 10, false, 0, 0, 20, 5});
+  parameters.push_back({"head", {16, 4}, {layers + 1}});
+  return models::plan_of(blocks, parameters);
+}
+
+/// A model of so many blocks that cost alike: forward 1, backward 2, one half each where it is split.
+ModelPlan even(int count) {
+  std::vector<BlockPlan> blocks;
+  std::vector<ParameterPlan> parameters;
+  for (int block = 0; block < count; ++block) {
+    blocks.push_back({fmt::format("block.{}", block), 1000, block + 1 == count ? 0 : 1, 0, 1, 2, false, 0, 0, 1, 1});
+    parameters.push_back({fmt::format("w{}", block), {8}, {block}});
+  }
+  return models::plan_of(blocks, parameters);
+}
+
+Mesh mesh_of(int pp, int replicas = 1) { return make_mesh("world", {{"pp", pp}, {"dp_replicate", replicas}}); }
+
+ProgramOptions options_of(PipelineSchedule schedule, int chunks, int micro_batches) {
+  ProgramOptions options;
+  options.pipeline.schedule = schedule;
+  options.pipeline.chunks = chunks;
+  options.micro_batches = micro_batches;
+  options.update.heartbeat_bytes = 88;
+  options.eval_reduction_bytes = 88;
+  return options;
+}
+
+/// Two ranks, two micro-batches of 1f1b.
+struct Right {
+  ModelPlan plan = layered(2);
+  ProgramOptions options = options_of(PipelineSchedule::one_f_one_b, 1, 2);
+  StepProgram train = make_catalogue(mesh_of(2), plan, options).train;
+
+  std::vector<Action>& actions(std::size_t rank) { return train.classes[rank].actions; }
+  int position(std::size_t rank, Op op, int index, MicroBatch mb) {
+    const auto found = std::ranges::find_if(actions(rank), [&](const Action& action) {
+      return action.op == op && action.subject.index == index && action.micro_batch == mb;
+    });
+    BOOST_REQUIRE(found != actions(rank).end());
+    return static_cast<int>(found - actions(rank).begin());
+  }
+  Action& at(std::size_t rank, Op op, int index, MicroBatch mb) {
+    return actions(rank)[static_cast<std::size_t>(position(rank, op, index, mb))];
+  }
+  /// Puts an action right behind a later one; waits follow.
+  void delay(std::size_t rank, int from, int behind) {
+    std::vector<Action>& list = actions(rank);
+    std::rotate(list.begin() + from, list.begin() + from + 1, list.begin() + behind + 1);
+    for (Action& action : list)
+      for (int& wait : action.waits)
+        if (wait > from && wait <= behind)
+          --wait;
+        else if (wait == from)
+          wait = behind;
+  }
+  std::string fault() const {
+    const auto found = find_fault(train, plan, ProgramPhase::training, options);
+    return found ? to_text(train, *found) : "";
+  }
+};
+
+/// Only blocks take time: 1 forward, 1 each half of a backward.
+double cost(const StepProgram&, const Action& action) {
+  switch (action.op) {
+    case Op::forward:
+    case Op::backward_input:
+    case Op::backward_weight: return 1;
+    case Op::backward: return 2;
+    default: return 0;
+  }
+}
+
+/// The idle time of the compute lane up to the end of the step.
+double bubble_of(PipelineSchedule schedule, int ranks, int chunks, int micro_batches) {
+  const ProgramOptions options = options_of(schedule, chunks, micro_batches);
+  const Timeline timeline = simulate(make_catalogue(mesh_of(ranks), even(ranks * chunks), options).train, cost);
+  double bubble = 0;
+  for (const RankTimeline& times : timeline.ranks) bubble = std::max(bubble, timeline.end_s - times.busy_s[0]);
+  return bubble;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(two_ranks_of_1f1b_receive_a_pass_ahead_and_send_beside_what_follows) {
+  ProgramOptions options = options_of(PipelineSchedule::one_f_one_b, 1, 2);
+  options.eval_micro_batches = 2;
+  const Catalogue programs = make_catalogue(mesh_of(2), layered(2), options);
+  BOOST_TEST(lines_of(programs.train) == R"(ranks 0
+0 compute: forward block embedding mb 0
+1 compute: forward block layer.0 mb 0
+2 send_forward: send_forward boundary 2 mb 0 at pp+1, 100 B after 1
+3 receive: receive_backward boundary 2 mb 0 at pp+1, 100 B after 1
+4 compute: forward block embedding mb 1
+5 compute: forward block layer.0 mb 1
+6 send_forward: send_forward boundary 2 mb 1 at pp+1, 100 B after 5
+7 receive: receive_backward boundary 2 mb 1 at pp+1, 100 B after 5
+8 compute: backward block layer.0 mb 0 after 2 3
+9 compute: backward block embedding mb 0
+10 compute: backward block layer.0 mb 1 after 6 7
+11 compute: finish_gradient unit layer.0
+12 compute: gradient_norm unit layer.0
+13 compute: backward block embedding mb 1
+14 compute: finish_gradient unit embedding
+15 compute: gradient_norm unit embedding
+16 reduction: heartbeat over pp+dp_replicate, 88 B after 15
+17 compute: clip after 16
+18 compute: optimizer unit embedding
+19 compute: optimizer unit layer.0
+ranks 1
+0 receive: receive_forward boundary 2 mb 0 at pp-1, 100 B
+1 compute: forward block layer.1 mb 0 after 0
+2 compute: forward block head mb 0
+3 receive: receive_forward boundary 2 mb 1 at pp-1, 100 B after 2
+4 compute: backward block head mb 0
+5 compute: backward block layer.1 mb 0
+6 send_backward: send_backward boundary 2 mb 0 at pp-1, 100 B after 5
+7 compute: forward block layer.1 mb 1 after 3
+8 compute: forward block head mb 1
+9 compute: backward block head mb 1
+10 compute: finish_gradient unit head
+11 compute: gradient_norm unit head
+12 compute: backward block layer.1 mb 1
+13 compute: finish_gradient unit layer.1
+14 compute: gradient_norm unit layer.1
+15 send_backward: send_backward boundary 2 mb 1 at pp-1, 100 B after 12
+16 reduction: heartbeat over pp+dp_replicate, 88 B after 14
+17 compute: clip after 16
+18 compute: optimizer unit layer.1
+19 compute: optimizer unit head
+)");
+  BOOST_TEST(lines_of(programs.eval) == R"(ranks 0
+0 compute: forward block embedding mb 0
+1 compute: forward block layer.0 mb 0
+2 send_forward: send_forward boundary 2 mb 0 at pp+1, 100 B after 1
+3 compute: forward block embedding mb 1
+4 compute: forward block layer.0 mb 1
+5 send_forward: send_forward boundary 2 mb 1 at pp+1, 100 B after 4
+6 reduction: reduce_loss over pp+dp_replicate, 88 B after 4
+ranks 1
+0 receive: receive_forward boundary 2 mb 0 at pp-1, 100 B
+1 receive: receive_forward boundary 2 mb 1 at pp-1, 100 B
+2 compute: forward block layer.1 mb 0 after 0
+3 compute: forward block head mb 0
+4 compute: forward block layer.1 mb 1 after 1
+5 compute: forward block head mb 1
+6 reduction: reduce_loss over pp+dp_replicate, 88 B after 5
+)");
+}
+
+BOOST_AUTO_TEST_CASE(ranks_of_one_pipeline_coordinate_are_one_class) {
+  const StepProgram program =
+      make_catalogue(mesh_of(2, 3), layered(2), options_of(PipelineSchedule::gpipe, 1, 2)).train;
+  BOOST_REQUIRE_EQUAL(program.classes.size(), 2u);
+  BOOST_TEST((program.classes[0].ranks == std::vector<Rank>{0, 1, 2}));
+  BOOST_TEST((program.classes[1].ranks == std::vector<Rank>{3, 4, 5}));
+  BOOST_TEST(Players(program).count() == 2u);
+}
+
+BOOST_AUTO_TEST_CASE(the_cost_of_proving_follows_classes_not_ranks) {
+  const StepProgram program =
+      make_catalogue(mesh_of(4, 5000), layered(6), options_of(PipelineSchedule::interleaved_1f1b, 2, 8)).train;
+  BOOST_TEST(Players(program).count() == 4u);
+  BOOST_TEST(simulate(program, cost).ranks.size() == 4u);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_rank_apart_from_its_class_is_walked_with_all_others, Right) {
+  train = make_catalogue(mesh_of(2, 2), plan, options).train;
+  RankClass alone = train.classes[1];
+  train.classes[1].ranks = {2};
+  alone.ranks = {3};
+  train.classes.push_back(alone);
+  BOOST_TEST(Players(train).count() == 4u);
+  BOOST_TEST(fault() == "");
+  delay(2, position(2, Op::send_backward, 2, 0), position(2, Op::send_backward, 2, 1));
+  BOOST_TEST(fault() ==
+             "program train, rank 0, action 12 (all_reduce unit layer.0 over dp_replicate, 128 B): waits for ever for "
+             "rank 1, which is at action 12 (all_reduce unit layer.0 over dp_replicate, 128 B)");
+}
+
+BOOST_FIXTURE_TEST_CASE(a_dropped_receive_is_named, Right) {
+  const int gone = position(1, Op::receive_forward, 2, 1);
+  actions(1).erase(actions(1).begin() + gone);
+  for (Action& action : actions(1)) {
+    std::erase(action.waits, gone);
+    for (int& wait : action.waits) wait -= wait > gone;
+  }
+  BOOST_TEST(fault() == "program train, rank 1: never does receive_forward boundary 2 mb 1");
+}
+
+BOOST_FIXTURE_TEST_CASE(swapped_sends_would_leave_both_ranks_waiting, Right) {
+  delay(1, position(1, Op::send_backward, 2, 0), position(1, Op::send_backward, 2, 1));
+  BOOST_TEST(fault() ==
+             "program train, rank 0, action 3 (receive_backward boundary 2 mb 0 at pp+1, 100 B): waits for ever for "
+             "action 15 of rank 1, which is at action 14 (send_backward boundary 2 mb 1 at pp-1, 100 B)");
+}
+
+BOOST_FIXTURE_TEST_CASE(a_forward_must_wait_for_its_receive, Right) {
+  at(1, Op::forward, 2, 1).waits.clear();
+  BOOST_TEST(fault() ==
+             "program train, rank 1, action 7 (forward block layer.1 mb 1): may start before action 3 (receive_forward "
+             "boundary 2 mb 1 at pp-1, 100 B) has ended");
+}
+
+BOOST_FIXTURE_TEST_CASE(what_was_received_must_live_until_its_backward, Right) {
+  Slots& forward = at(1, Op::forward, 2, 0).slots;
+  Slots& backward = at(1, Op::backward, 2, 0).slots;
+  const int received = at(1, Op::receive_forward, 2, 0).slots.acquires.front();
+  std::erase(forward.reads, received);
+  forward.releases.push_back(received);
+  std::erase(backward.releases, received);
+  backward.reads.push_back(received);
+  BOOST_TEST(fault() ==
+             "program train, rank 1, action 5 (backward block layer.1 mb 0): may use boundary of boundary 2 mb 0 after "
+             "action 1 releases it");
+}
+
+BOOST_FIXTURE_TEST_CASE(what_is_being_sent_must_live_until_it_is_received, Right) {
+  at(0, Op::backward, 1, 0).waits.erase(at(0, Op::backward, 1, 0).waits.begin());
+  BOOST_TEST(fault() ==
+             "program train, rank 0, action 2 (send_forward boundary 2 mb 0 at pp+1, 100 B): may use boundary of "
+             "boundary 2 mb 0 after action 8 releases it");
+}
+
+BOOST_FIXTURE_TEST_CASE(a_transfer_with_another_rank_than_the_one_that_holds_the_block_is_named, Right) {
+  train = make_catalogue(mesh_of(3), plan, options).train;
+  at(1, Op::send_forward, 3, 0).offset = -1;
+  BOOST_TEST(fault() ==
+             "program train, rank 1, action 3 (send_forward boundary 3 mb 0 at pp-1, 100 B): must be with pp 2, where "
+             "block head lies");
+  at(1, Op::send_forward, 3, 0).offset = 2;
+  BOOST_TEST(fault() ==
+             "program train, rank 1, action 3 (send_forward boundary 3 mb 0 at pp+2, 100 B): its peer lies outside the "
+             "axis pp");
+}
+
+BOOST_AUTO_TEST_CASE(in_a_v_what_goes_up_must_not_wait_for_what_comes_down) {
+  const ModelPlan plan = even(8);
+  const ProgramOptions options = options_of(PipelineSchedule::zbv, 2, 8);
+  StepProgram program = make_catalogue(mesh_of(4), plan, options).train;
+  for (RankClass& ranks : program.classes)
+    for (Action& action : ranks.actions) {
+      if (action.lane == Lane::send_forward_up) action.lane = Lane::send_forward;
+      if (action.lane == Lane::send_backward_up) action.lane = Lane::send_backward;
+    }
+  const auto fault = find_fault(program, plan, ProgramPhase::training, options);
+  BOOST_REQUIRE(fault.has_value());
+  BOOST_TEST(to_text(program, *fault) ==
+             "program train, rank 0, action 18 (receive_forward boundary 7 mb 1 at pp+1, 1 B): waits for ever for "
+             "action 24 of rank 1, which is at action 21 (send_forward boundary 2 mb 5 at pp+1, 1 B)");
+}
+
+BOOST_AUTO_TEST_CASE(programs_idle_as_their_schedules_do) {
+  BOOST_TEST(bubble_of(PipelineSchedule::gpipe, 4, 1, 6) == 3 * 3);
+  BOOST_TEST(bubble_of(PipelineSchedule::one_f_one_b, 4, 1, 6) == 3 * 3);
+  BOOST_TEST(bubble_of(PipelineSchedule::interleaved_1f1b, 4, 2, 8) == 3 * 3);
+  BOOST_TEST(bubble_of(PipelineSchedule::interleaved_zero_bubble, 4, 2, 8) == 3);
+  BOOST_TEST(bubble_of(PipelineSchedule::zbv, 4, 2, 8) == 3);
+}
+
+BOOST_AUTO_TEST_CASE(ranks_of_1f1b_keep_the_micro_batches_of_the_ranks_behind) {
+  const StepProgram program =
+      make_catalogue(mesh_of(4), even(8), options_of(PipelineSchedule::one_f_one_b, 1, 6)).train;
+  for (int rank = 0; rank < 4; ++rank)
+    BOOST_TEST(memory_of(program.class_of(rank)).bytes.at(SlotKind::stash) == (4 - rank) * 2 * 1000);
+}
+
+BOOST_AUTO_TEST_CASE(a_step_of_several_passes_goes_through_the_schedule_as_often) {
+  ProgramOptions options = options_of(PipelineSchedule::gpipe, 1, 4);
+  options.pipeline.passes = 2;
+  const StepProgram program = make_catalogue(mesh_of(2), even(2), options).train;
+  std::string order;
+  for (const Action& action : program.of(0))
+    if (action.subject.kind == Subject::Kind::block)
+      order += fmt::format("{}{} ", action.op == Op::forward ? 'F' : 'B', action.micro_batch);
+  BOOST_TEST(order == "F0 F1 B0 B1 F2 F3 B2 B3 ");
+  options.pipeline.passes = 3;
+  BOOST_CHECK_EXCEPTION(make_catalogue(mesh_of(2), even(2), options), Error, [](const Error& error) {
+    BOOST_TEST(error.what() == "cannot run 4 micro-batches in 3 passes through the pipeline: 4 mod 3 is not 0");
+    return error.code() == ExitCode::usage;
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_tied_weight_may_lie_on_one_rank_only) {
+  BOOST_CHECK_EXCEPTION(
+      make_catalogue(mesh_of(2), models::tied(), options_of(PipelineSchedule::gpipe, 1, 2)), Error,
+      [](const Error& error) {
+        BOOST_TEST(error.what() ==
+                   "unit embedding has blocks on pipeline ranks 0 and 1, but is stored and reduced as one");
+        return error.code() == ExitCode::usage && !error.hint().empty();
+      });
+  const StepProgram program = make_catalogue(mesh_of(2), models::tied(), options_of(PipelineSchedule::zbv, 2, 3)).train;
+  BOOST_TEST(program.classes.size() == 2u);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
