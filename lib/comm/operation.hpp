@@ -63,12 +63,14 @@ class Operation {
 };
 
 /// How a thread that finds nothing to do for the moment waits: awake at first, then in sleeps that get longer with the
-/// wait, for beside it another thread computes.
+/// wait. Beside it another thread may compute, which is not to be kept from it.
 class Backoff {
  public:
+  enum class Beside { computes, waits };  // what the thread does that issues operations
+
   void moved() { polls_ = 0; }
   /// Seconds to sleep now; 0: none.
-  double next_sleep_s();
+  double next_sleep_s(Beside beside);
 
  private:
   int polls_ = 0;  // without anything done

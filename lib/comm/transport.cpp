@@ -6,6 +6,10 @@
 #include "comm/local_work.hpp"
 #include "comm/waiting.hpp"
 
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -27,6 +31,13 @@ using Kind = OperationRecord::Kind;
 constexpr std::chrono::milliseconds look_at_lane(50);  // by who waits for it
 
 std::size_t width_of(DType dtype) { return static_cast<std::size_t>(size_of(dtype)); }
+
+/// Sleeps of this thread end when they should: by default the system adds as much as the shortest of them.
+void short_sleeps() {
+#ifdef __linux__
+  ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);  // ns; a system that refuses only makes them longer
+#endif
+}
 
 std::string joined(const std::vector<AxisName>& axes) {
   std::string text;
@@ -108,6 +119,7 @@ struct Transport::State {
   mutable std::mutex mutex;  // guards queues, counts and records of lanes, and all below
   std::condition_variable work, ends;
   std::size_t open = 0;  // operations in queues
+  int waiting = 0;       // threads in wait()
   bool over = false;
   bool records_wanted = false;
   std::vector<OperationRecord> records;
@@ -118,6 +130,7 @@ struct Transport::State {
 
   /// The thread's life: until the transport is over and all queues are empty. A failure ends the job.
   void serve(Session& session) {
+    short_sleeps();
     std::vector<Issued*> heads(lanes.size());
     Backoff backoff;
     std::unique_lock lock(mutex);
@@ -135,9 +148,10 @@ struct Transport::State {
         if (heads[i] != nullptr && heads[i]->operation.done()) finish(lanes[i]);
       if (moved) {
         backoff.moved();
-      } else if (const double sleep_s = backoff.next_sleep_s(); sleep_s > 0) {
-        work.wait_for(lock, std::chrono::duration<double>(sleep_s));
+        continue;
       }
+      const double sleep_s = backoff.next_sleep_s(waiting > 0 ? Backoff::Beside::waits : Backoff::Beside::computes);
+      if (sleep_s > 0) work.wait_for(lock, std::chrono::duration<double>(sleep_s));
     }
   }
 
@@ -340,6 +354,9 @@ void Transport::wait(Ticket ticket) {
   const std::uint64_t count = ticket.number / state_->lanes.size();
   std::unique_lock lock(state_->mutex);
   invariant(count <= lane.issued, "a ticket is waited for on the transport that gave it");
+  if (lane.ended >= count) return;
+  ++state_->waiting;
+  state_->work.notify_one();  // it may sleep for the sake of a computation
   // The caller waits for other ranks while the lane does. A thread that hangs by itself is this rank's own fault.
   std::optional<Waiting> waiting;
   while (!state_->ends.wait_for(lock, look_at_lane, [&] { return lane.ended >= count; })) {
@@ -349,6 +366,7 @@ void Transport::wait(Ticket ticket) {
       waiting.emplace();
     }
   }
+  --state_->waiting;
 }
 
 void Transport::drain() {
