@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 47> options{{
+constexpr std::array<Synonyms, 50> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " hidden_dropout dropout_rate attention_dropout attn_dropout resid_pdrop "},
@@ -28,6 +28,10 @@ constexpr std::array<Synonyms, 47> options{{
     {"parallel.dp_replicate",
      " dp dp_size data_parallel data_parallel_size ddp world_size num_gpus num_processes nproc_per_node ranks "
      "num_ranks "},
+    {"parallel.dp_shard",
+     " fsdp fsdp_size shard_degree data_parallel_shard_degree dp_shard_degree data_parallel_shard_size sharding_size "},
+    {"parallel.zero", " zero_stage zero_optimization sharding_strategy reshard_after_forward data_parallel_mode "},
+    {"parallel.prefetch", " forward_prefetch backward_prefetch fsdp_forward_prefetch fsdp_backward_prefetch "},
     {"precision.dtype",
      " precision mixed_precision torch_dtype params_dtype param_dtype bf16 fp16 fp32 amp autocast data_type "},
     {"optimizer.name", " optim optimizer_name optimizer_type optim_name "},

@@ -77,11 +77,26 @@ void check_run(const TrainConfig& config, Problems& problems) {
         {"train.micro_batch", "train.global_batch"},
         fmt::format("train.micro_batch {} is more than train.global_batch {}", *train.micro_batch, train.global_batch));
   }
-  const std::int64_t ranks = config.parallel.dp_replicate.value_or(1);
+  const std::int64_t replicas = config.parallel.dp_replicate.value_or(AxisSize{}).ranks;
+  const std::int64_t shards = config.parallel.dp_shard.value_or(AxisSize{1}).ranks;
+  const std::int64_t ranks = std::max<std::int64_t>(replicas, 1) * std::max<std::int64_t>(shards, 1);
   if (train.global_batch > 0 && ranks > train.global_batch) {
-    problems.add({"parallel.dp_replicate", "train.global_batch"},
+    problems.add({"parallel.dp_replicate", "parallel.dp_shard", "train.global_batch"},
                  fmt::format("{} cannot share {} a step: some would have none", counted(ranks, "rank"),
                              counted(train.global_batch, "sample")));
+  }
+  if (replicas == 0 && config.parallel.dp_replicate && shards == 0)
+    problems.add({"parallel.dp_replicate", "parallel.dp_shard"},
+                 "only one axis can take the ranks that are left: auto");
+  if (shards == 1) {
+    const auto moot = [&](const std::string& option, bool given) {
+      if (given)
+        problems.add({option, "parallel.dp_shard"},
+                     fmt::format("{} has no effect: parallel.dp_shard is 1, so nothing is cut", option));
+    };
+    moot("parallel.zero", config.parallel.zero.has_value());
+    moot("parallel.scatter", config.parallel.scatter.has_value());
+    moot("parallel.prefetch", config.parallel.prefetch.has_value());
   }
   if (train.max_time && train.max_time->value <= 0)
     problems.add({"train.max_time"}, "train.max_time 0 leaves no time for a step");

@@ -16,6 +16,9 @@ ChoiceList<Decay> choices_of(Decay) { return {{Decay::matrices, "matrices"}, {De
 ChoiceList<ScheduleName> choices_of(ScheduleName) {
   return {{ScheduleName::linear, "linear"}, {ScheduleName::cosine, "cosine"}, {ScheduleName::constant, "constant"}};
 }
+ChoiceList<ScatterGradients> choices_of(ScatterGradients) {
+  return {{ScatterGradients::last, "last"}, {ScatterGradients::each, "each"}};
+}
 ChoiceList<Device> choices_of(Device) { return {{Device::cpu, "cpu"}, {Device::cuda, "cuda"}}; }
 ChoiceList<CallbackName> choices_of(CallbackName) { return {{CallbackName::sample, "sample"}}; }
 ChoiceList<OnNonfinite> choices_of(OnNonfinite) { return {{OnNonfinite::skip, "skip"}, {OnNonfinite::stop, "stop"}}; }
@@ -72,9 +75,28 @@ void describe(Declaration& visit, DataOptions& data) {
 
 void describe(Declaration& visit, ParallelOptions& parallel) {
   visit.field("dp_replicate", parallel.dp_replicate,
-              {.help = "ranks that each hold a whole copy of the model; must equal the number of ranks started",
-               .unit = "ranks",
-               .min = 1,
+              {.help = "ranks that hold equal weights and state; auto, or absent: those that dp_shard leaves",
+               .unit = "ranks"});
+  visit.field(
+      "dp_shard", parallel.dp_shard,
+      {.help = "ranks that share out the weights, gradients and optimizer state of one model, each parameter cut "
+               "along its first dimension; auto: those that dp_replicate leaves; absent: 1",
+       .unit = "ranks"});
+  visit.field(
+      "zero", parallel.zero,
+      {.help = "what dp_shard shares out while a step runs (ZeRO): 1, optimizer state and the weights that it "
+               "updates; 2, gradients too, scattered after each micro-batch; 3, gathered weights too, let go after "
+               "each block; absent: 3",
+       .min = 1,
+       .max = 3});
+  visit.field(
+      "scatter", parallel.scatter,
+      {.help = "gradients of dp_shard are scattered after the last micro-batch of a step, in one message and with "
+               "memory for a whole gradient until then, or after each; absent: as zero says"});
+  visit.field("prefetch", parallel.prefetch,
+              {.help = "blocks whose weights are gathered ahead of the one that is computed; absent: 1",
+               .unit = "blocks",
+               .min = 0,
                .max = most_count});
   visit.field(
       "bucket_size", parallel.bucket_size,

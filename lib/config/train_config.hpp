@@ -42,9 +42,15 @@ struct DataOptions {
   VerifyData verify = VerifyData::use;  // when the hashes of shards are checked
 };
 
+enum class ScatterGradients { last, each };
+
 struct ParallelOptions {
-  std::optional<std::int64_t> dp_replicate;  // ranks that hold a whole copy; absent: all ranks
-  std::optional<ByteSize> bucket_size;       // of gradients that are reduced at once; absent: those of a block
+  std::optional<AxisSize> dp_replicate;     // ranks that hold equal state; absent: those that are left
+  std::optional<AxisSize> dp_shard;         // ranks that share out a whole model; absent: 1
+  std::optional<std::int64_t> zero;         // stage of ZeRO, 1 to 3; absent: 3
+  std::optional<ScatterGradients> scatter;  // absent: last for stage 1, each for 2 and 3
+  std::optional<std::int64_t> prefetch;     // units gathered ahead; absent: 1
+  std::optional<ByteSize> bucket_size;      // of gradients that are reduced at once; absent: those of a block
 };
 
 struct PrecisionOptions {

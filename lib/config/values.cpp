@@ -209,6 +209,17 @@ std::string TokenizerChoice::text() const {
   throw Error(ExitCode::bug, "a kind of tokenizer without a text");
 }
 
+std::string AxisSize::form() { return "auto|RANKS"; }
+
+AxisSize AxisSize::parse(const std::string& text) {
+  AxisSize size;
+  constexpr std::int64_t most = 1 << 30;
+  if (text != "auto" && (!whole_number(text, size.ranks) || size.ranks < 1 || size.ranks > most)) refuse(text, form());
+  return size;
+}
+
+std::string AxisSize::text() const { return ranks == 0 ? "auto" : fmt::format("{}", ranks); }
+
 std::string RankChoice::form() { return "all|RANK"; }
 
 RankChoice RankChoice::parse(const std::string& text) {

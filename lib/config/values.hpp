@@ -93,6 +93,15 @@ struct TokenizerChoice {
   bool operator==(const TokenizerChoice&) const = default;
 };
 
+/// How many ranks lie along an axis of the mesh: so many, or "auto", those that the other axes leave.
+struct AxisSize {
+  std::int64_t ranks = 0;  // 0: auto
+  static std::string form();
+  static AxisSize parse(const std::string& text);
+  std::string text() const;
+  bool operator==(const AxisSize&) const = default;
+};
+
 /// The ranks whose step program is printed: "all" classes of equal ranks, or one rank.
 struct RankChoice {
   std::int64_t rank = -1;  // -1: all

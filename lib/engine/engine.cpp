@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "optim/gradient_norm.hpp"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <c10/core/GradMode.h>
@@ -13,6 +14,7 @@
 #include <cmath>
 #include <exception>
 #include <limits>
+#include <set>
 #include <utility>
 
 namespace lockstep {
@@ -22,7 +24,7 @@ namespace lockstep {
 struct Engine::Run {
   Run(const StepProgram& whole, const RankClass& of, const SlotIndex& index, std::int64_t number,
       const StepOrder* given)
-      : program(whole), ranks(of), order(given), slots(index), tickets(of.actions.size()), step(number) {
+      : program(whole), ranks(of), order(given), slots(of, index), tickets(of.actions.size()), step(number) {
     if (given != nullptr) failure = given->failure;
     if (given != nullptr) times = given->times;
   }
@@ -32,7 +34,8 @@ struct Engine::Run {
   const StepOrder* order;             // null in an evaluation
   std::vector<BatchTensors> batches;  // by micro-batch
   SlotStore slots;
-  std::vector<Ticket> tickets;                   // by position; of reductions
+  std::vector<Ticket> tickets;                   // by position; of what goes on behind the computation
+  std::set<int> scattered;                       // units whose gradient has shards of this step
   std::shared_ptr<std::vector<Interval>> times;  // where the step is measured
   std::exception_ptr failure;
   std::int64_t step;
@@ -115,6 +118,11 @@ Phase phase_of(const Action& action, bool training) {
 
 bool is_update(Op op) { return op == Op::clip || op == Op::optimizer; }
 
+/// Memory for a whole unit; what it holds is not looked at before it is written.
+at::Tensor fresh(const Unit& unit, at::ScalarType type) {
+  return at::empty({unit.whole_length()}, at::TensorOptions().dtype(type));
+}
+
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
@@ -173,7 +181,7 @@ void Engine::execute(Run& run) {
     // no other rank waits for it. The heartbeat then tells all ranks.
     if (run.skips_update && is_update(action.op)) {
       if (run.times) run.time_of(action).begin_s = run.time_of(action).end_s = monotonic_seconds();
-      run.slots.release(action);
+      run.slots.release(static_cast<int>(position));
       continue;
     }
     run.attempt([&] { session_.enter(phase_of(action, run.order != nullptr), run.step); });
@@ -188,14 +196,23 @@ void Engine::execute(Run& run) {
     }
     if (run.times && runs_here(action)) run.time_of(action).end_s = monotonic_seconds();
     if (!run.failure) trace_.push_back(std::move(did));
-    run.slots.release(action);
+    run.slots.release(static_cast<int>(position));
   }
+  drain(run);
   take_times(run);
 }
 
 void Engine::wait_for(Run& run, const Action& action) {
-  for (const int earlier : action.waits) transport_.wait(run.tickets[static_cast<std::size_t>(earlier)]);
+  for (const int earlier : action.waits) {
+    transport_.wait(run.tickets[static_cast<std::size_t>(earlier)]);
+    run.slots.release_ended(earlier);
+  }
   if (run.times && runs_here(action)) run.time_of(action).begin_s = monotonic_seconds();
+}
+
+void Engine::drain(Run& run) {
+  transport_.drain();
+  run.slots.release_all();
 }
 
 void Engine::take_times(Run& run) {
@@ -212,12 +229,34 @@ void Engine::take_times(Run& run) {
 
 std::int64_t Engine::communicate(Run& run, const Action& action, std::size_t position) {
   wait_for(run, action);
+  const int lane = static_cast<int>(action.lane), group = transport_.group_along(action.group);
+  Ticket& ticket = run.tickets[position];
   switch (action.op) {
+    case Op::unshard: {
+      Unit& unit = unit_of(action);
+      const at::Tensor whole = fresh(unit, compute_type(unit.precision()));
+      run.slots[action.slots.acquires.front()].value = whole;
+      unit.lend_weights(whole);
+      const std::span<std::byte> shard = bytes_of(unit.compute());
+      ticket =
+          transport_.all_gather(lane, group, shard, bytes_of(whole), unit.shard_map(), compute_dtype(unit.precision()));
+      return static_cast<std::int64_t>(shard.size());
+    }
+    case Op::reduce_scatter: {
+      Unit& unit = unit_of(action);
+      if (!unit.local_gradient().defined())  // of a rank that failed: it takes part with what there is
+        lend_gradient(run, unit, action.slots.releases.front());
+      const std::span<std::byte> whole = bytes_of(unit.local_gradient());
+      const bool first = run.scattered.insert(action.subject.index).second;
+      ticket = transport_.reduce_scatter(lane, group, whole, bytes_of(unit.gradient()), unit.shard_map(),
+                                         master_dtype(unit.precision()), first ? IntoShard::replace : IntoShard::add);
+      unit.lend_local_gradient({});  // the slot holds it until the transport has done with it
+      return static_cast<std::int64_t>(whole.size());
+    }
     case Op::all_reduce: {
-      const Unit& unit = *model_.units()[static_cast<std::size_t>(action.subject.index)];
+      const Unit& unit = unit_of(action);
       const std::span<std::byte> gradient = bytes_of(unit.gradient());
-      run.tickets[position] = transport_.all_reduce(static_cast<int>(action.lane), transport_.group_along(action.group),
-                                                    gradient, master_dtype(unit.precision()), Reduce::sum);
+      ticket = transport_.all_reduce(lane, group, gradient, master_dtype(unit.precision()), Reduce::sum);
       return static_cast<std::int64_t>(gradient.size());
     }
     case Op::heartbeat: heartbeat(run, action); return heartbeat_bytes;
@@ -226,15 +265,25 @@ std::int64_t Engine::communicate(Run& run, const Action& action, std::size_t pos
   }
 }
 
+Unit& Engine::unit_of(const Action& action) const {
+  return *model_.units()[static_cast<std::size_t>(action.subject.index)];
+}
+
+void Engine::lend_gradient(Run& run, Unit& unit, int slot) {
+  run.slots[slot].value = fresh(unit, master_type(unit.precision()));
+  unit.lend_local_gradient(run.slots[slot].value);
+}
+
 void Engine::perform(Run& run, const Action& action) {
-  const auto unit = [&]() -> Unit& { return *model_.units()[static_cast<std::size_t>(action.subject.index)]; };
+  const auto unit = [&]() -> Unit& { return unit_of(action); };
   switch (action.op) {
     case Op::forward: return forward(run, action);
     case Op::recompute: return recompute(run, action);
     case Op::backward: return backward(run, action);
+    case Op::reshard: return unit().lend_weights({});
     case Op::finish_gradient:
       unit().finish_gradients();
-      if (session_.take_injected_nan()) unit().gradient().fill_(not_a_number);
+      if (session_.take_injected_nan()) unit().local_gradient().fill_(not_a_number);
       return;
     case Op::gradient_norm: {
       const std::vector<Rank> holders = group_along(run.program.mesh, session_.world().rank(), action.group);
@@ -282,6 +331,9 @@ void Engine::recompute(Run& run, const Action& action) {
 void Engine::backward(Run& run, const Action& action) {
   const int index = action.subject.index;
   const MicroBatch mb = action.micro_batch;
+  for (const int slot : action.slots.acquires)
+    if (run.slots.slot(slot).kind == SlotKind::local_gradient)
+      lend_gradient(run, *model_.units()[static_cast<std::size_t>(run.slots.slot(slot).subject.index)], slot);
   SlotContent& stash = run.slots.at(SlotKind::stash, action.subject, mb);
   at::Tensor seed;
   if (model_.block(static_cast<std::size_t>(index)).kind() == BlockDescription::Kind::head) {
@@ -296,7 +348,7 @@ void Engine::backward(Run& run, const Action& action) {
 }
 
 void Engine::heartbeat(Run& run, const Action& action) {
-  transport_.drain();  // a step that fails here leaves nothing in flight
+  drain(run);  // a step that fails here leaves nothing in flight
   HeartbeatData mine;
   mine.loss_sum = run.loss_sum;
   mine.grad_norm_squared = run.squared_norm;

@@ -83,6 +83,11 @@ class Engine {
   /// Returns the bytes that this rank put in.
   std::int64_t communicate(Run& run, const Action& action, std::size_t position);
   void wait_for(Run& run, const Action& action);
+  /// Waits for all that goes on behind the computation, and ends what it held on to.
+  void drain(Run& run);
+  Unit& unit_of(const Action& action) const;
+  /// Memory of `slot` for the whole gradient of a unit that is cut.
+  static void lend_gradient(Run& run, Unit& unit, int slot);
   /// Fills in when the operations of a step that is over took place.
   void take_times(Run& run);
   void forward(Run& run, const Action& action);

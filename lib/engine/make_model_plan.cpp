@@ -35,7 +35,7 @@ std::int64_t rounding_scratch(const HfConfig& config, std::int64_t rows, const P
 }  // namespace
 
 ModelPlan plan_of(const Architecture& architecture, const UnitTypes& types, const MicroBatchShape& shape,
-                  std::int64_t bucket_bytes, const Processor& processor) {
+                  std::int64_t bucket_bytes, const Processor& processor, const Sharding& sharding) {
   ModelPlan plan;
   const HfConfig& config = architecture.config;
   const BatchShape batch = batch_shape(config, types, shape, processor);
@@ -54,7 +54,7 @@ ModelPlan plan_of(const Architecture& architecture, const UnitTypes& types, cons
                            .forward_workspace_bytes = costs.forward_workspace_bytes,
                            .inference_workspace_bytes = costs.inference_workspace_bytes});
   }
-  plan.units = units_of(architecture, types, bucket_bytes);
+  plan.units = units_of(architecture, types, bucket_bytes, sharding);
   if (config.positions == Positions::rotary)
     plan.shared_bytes += RotaryTable::bytes(shape.length, config.head_size, size_of(types.master));
   if (types.compute != types.master)

@@ -25,6 +25,6 @@ struct Processor {
 /// (architecture/units.hpp) gives, as model/model.hpp stores them, and what blocks share. The peak of a program with
 /// this plan (program/memory_estimate.hpp) is that of live_bytes() (tensor/live_memory.hpp) in its step. Local.
 ModelPlan plan_of(const Architecture& architecture, const UnitTypes& types, const MicroBatchShape& shape,
-                  std::int64_t bucket_bytes = 0, const Processor& processor = {});
+                  std::int64_t bucket_bytes = 0, const Processor& processor = {}, const Sharding& sharding = {});
 
 }  // namespace lockstep

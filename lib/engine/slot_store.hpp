@@ -33,16 +33,27 @@ struct SlotContent {
 
 class SlotStore {
  public:
-  explicit SlotStore(const SlotIndex& index) : index_(&index), contents_(index.size()) {}
+  explicit SlotStore(const RankClass& ranks, const SlotIndex& index)
+      : ranks_(&ranks), index_(&index), contents_(index.size()) {}
   SlotContent& at(SlotKind kind, Subject subject, MicroBatch micro_batch) {
     return contents_[index_->find(kind, subject, micro_batch)];
   }
-  /// Empties what `action` releases.
-  void release(const Action& action);
+  SlotContent& operator[](int slot) { return contents_[static_cast<std::size_t>(slot)]; }
+  const Slot& slot(int slot) const { return ranks_->slots[static_cast<std::size_t>(slot)]; }
+  /// Empties what the action at `position` releases, at once or, where it goes on behind the computation, once
+  /// release_ended() is told that it has ended.
+  void release(int position);
+  /// The action at `position` has ended, and with it those that came before it on its lane.
+  void release_ended(int position);
+  /// All actions have ended.
+  void release_all();
 
  private:
+  void empty(int position);
+  const RankClass* ranks_;
   const SlotIndex* index_;
   std::vector<SlotContent> contents_;
+  std::vector<int> going_on_;  // positions of actions that hold on to what they release, in order
 };
 
 }  // namespace lockstep

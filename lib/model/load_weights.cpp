@@ -34,17 +34,18 @@ void load_parameter(const TensorSource& source, const TensorDescription& tensor,
                             to_text(tensor.shape), to_text(parameter.shape())),
                 "these weights belong to another config.json");
   }
-  if (parameter.elements() == 0) return;
+  if (parameter.shard_elements() == 0) return;
   const at::ScalarType type = scalar_type(tensor);
-  const std::int64_t rows = tensor.shape.empty() ? 1 : tensor.shape[0], row = parameter.elements() / rows;
+  const Box& own = parameter.box();
+  const std::int64_t rows = own.extent.empty() ? 1 : own.extent[0], row = parameter.shard_elements() / rows;
   const std::int64_t step = std::clamp<std::int64_t>(piece_bytes / (row * size_of(tensor.dtype)), 1, rows);
   std::vector<std::byte> piece(static_cast<std::size_t>(step * row * size_of(tensor.dtype)));
   const at::Tensor target = parameter.master().view({rows, row});
   for (std::int64_t begin = 0; begin < rows; begin += step) {
     const std::int64_t count = std::min(step, rows - begin);
-    Box box = whole(tensor.shape);
-    if (!tensor.shape.empty()) {
-      box.begin[0] = begin;
+    Box box = own;
+    if (!own.extent.empty()) {
+      box.begin[0] += begin;
       box.extent[0] = count;
     }
     source.read(tensor.name, box,

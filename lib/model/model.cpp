@@ -33,13 +33,13 @@ std::string stored_name(const Architecture& architecture, std::string_view name)
 }  // namespace
 
 Model::Model(const Architecture& architecture, Precision precision, const std::vector<StateDescription>& state,
-             std::int64_t bucket_bytes)
+             std::int64_t bucket_bytes, const ShardPlace& place)
     : architecture_(architecture), precision_(precision) {
   const std::vector<LogicalTensor> stored = stored_tensors(architecture_);
-  for (const UnitPlan& plan : units_of(architecture_, unit_types(precision, state), bucket_bytes)) {
+  for (const UnitPlan& plan : units_of(architecture_, unit_types(precision, state), bucket_bytes, place.sharding)) {
     std::vector<LogicalTensor> own;
     for (const int index : plan.parameters) own.push_back(stored[static_cast<std::size_t>(index)]);
-    units_.push_back(std::make_unique<Unit>(plan.name, own, precision, state));
+    units_.push_back(std::make_unique<Unit>(plan.name, own, precision, state, place));
     for (const auto& parameter : units_.back()->parameters()) parameters_.push_back(parameter.get());
   }
   if (config().positions == Positions::rotary)
@@ -78,13 +78,14 @@ void Model::initialise(std::uint64_t seed) {
     const at::Tensor master = p->master();
     const auto fill = [&](auto values) {
       // Boxes of whole rows; any cut gives the same values.
-      const Shape& shape = p->shape();
-      const std::int64_t rows = shape.empty() ? 1 : shape[0], row = rows == 0 ? 0 : p->elements() / rows;
+      const Box& own = p->box();
+      const std::int64_t rows = own.extent.empty() ? 1 : own.extent[0];
+      const std::int64_t row = rows == 0 ? 0 : p->shard_elements() / rows;
       parallel_for(rows, std::max<std::int64_t>(1, 4096 / std::max<std::int64_t>(1, row)),
                    [&](std::int64_t begin, std::int64_t end) {
-                     Box box = whole(shape);
-                     if (!shape.empty()) {
-                       box.begin[0] = begin;
+                     Box box = own;
+                     if (!own.extent.empty()) {
+                       box.begin[0] += begin;
                        box.extent[0] = end - begin;
                      }
                      lockstep::initialise(p->description(), seed, box,

@@ -20,10 +20,11 @@ namespace lockstep {
 
 class Model {
  public:
-  /// Zero weights in the units that units_of (architecture/units.hpp) gives, with the optimizer's `state`. A tied
-  /// weight lives in the unit of the block that owns its storage and is touched by the head as well. Local.
+  /// Zero weights in the units that units_of (architecture/units.hpp) gives, with the optimizer's `state`, cut as
+  /// `place` says. A tied weight lives in the unit of the block that owns its storage and is touched by the head as
+  /// well. Local.
   Model(const Architecture& architecture, Precision precision, const std::vector<StateDescription>& state = {},
-        std::int64_t bucket_bytes = 0);
+        std::int64_t bucket_bytes = 0, const ShardPlace& place = {});
 
   const Architecture& architecture() const { return architecture_; }
   const HfConfig& config() const { return architecture_.config; }
@@ -39,14 +40,16 @@ class Model {
   Block& block(std::size_t index) const { return *blocks_[index]; }
   HeadBlock& head() const { return *head_; }
 
-  /// Fresh weights: element i of a tensor is a function of (seed, name, i) alone. Refreshes the compute copies. Local.
+  /// Fresh weights in this rank's boxes: element i of a tensor is a function of (seed, name, i) alone. Refreshes the
+  /// compute copies. Local.
   void initialise(std::uint64_t seed);
-  /// Weights from a source (fp64, fp32, bf16 or fp16), read in pieces of bounded size. Refreshes the compute copies. A
-  /// tied name may be absent; a name that the model does not have is ignored. Throws Error(input) for a missing tensor
-  /// or another shape, naming it.
+  /// Weights of this rank's boxes from a source (fp64, fp32, bf16 or fp16), in pieces of bounded size. Refreshes the
+  /// compute copies. A tied name may be absent; a name that the model does not have is ignored. Throws Error(input) for
+  /// a missing tensor or another shape, naming it.
   void load(const TensorSource& source);
 
-  /// (B·T, V) fp32 (fp64 in fp64): the whole model without autograd, for text generation and tests.
+  /// (B·T, V) fp32 (fp64 in fp64): the whole model without autograd, for text generation and tests. Units are held
+  /// whole.
   at::Tensor logits(const BatchTensors& batch) const;
   /// (V): what logits() has in its last row, alone.
   at::Tensor last_logits(const BatchTensors& batch) const;

@@ -27,7 +27,8 @@ void for_each_stretch(const Unit& unit, const SettingsByParameter& settings, con
   for (const auto& parameter : unit.parameters()) {
     const auto found = settings.find(parameter.get());
     invariant(found != settings.end(), "the optimizer knows every parameter that it updates");
-    stretches.push_back({parameter->offset(), parameter->offset() + parameter->elements(), factors_of(found->second)});
+    stretches.push_back({parameter->shard_offset(), parameter->shard_offset() + parameter->shard_elements(),
+                         factors_of(found->second)});
   }
   parallel_for(unit.length(), 8192, [&](std::int64_t begin, std::int64_t end) {
     for (const Stretch& stretch : stretches) {

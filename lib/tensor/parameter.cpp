@@ -5,22 +5,13 @@
 
 namespace lockstep {
 
-Parameter::Parameter(Unit& unit, LogicalTensor description, std::int64_t offset)
+Parameter::Parameter(Unit& unit, LogicalTensor description, ParameterPlace place)
     : unit_(&unit),
       description_(std::move(description)),
-      elements_(lockstep::elements(description_.shape)),
-      offset_(offset),
-      master_(view(unit.master())),
-      compute_(view(unit.compute())),
-      gradient_(view(unit.gradient())) {
-  for (const at::Tensor& kept : unit.state()) state_.push_back(view(kept));
-}
+      place_(std::move(place)),
+      elements_(lockstep::elements(description_.shape)) {}
 
-at::Tensor Parameter::view(const at::Tensor& flat) const {
-  return flat.narrow(0, offset_, elements_).view(description_.shape);
-}
-
-Parameter::Accumulation Parameter::touch() { return {gradient_, touches_++ == 0 ? 0.0 : 1.0}; }
+Parameter::Accumulation Parameter::touch() { return {local_gradient_, touches_++ == 0 ? 0.0 : 1.0}; }
 
 void Parameter::accumulate(const at::Tensor& contribution) {
   invariant(contribution.sizes() == at::IntArrayRef(description_.shape), "a gradient has the shape of its parameter");

@@ -1,9 +1,11 @@
-// One trainable logical tensor: names, shape, and views into the flat buffers of its unit. Passive: it never
+// One trainable logical tensor: names, shape, layout, and views into the flat buffers of its unit. Passive: it never
 // communicates and is no autograd leaf. Functions read `compute()` at the moment of use and add gradients through
-// `touch()`. Who owns the memory: tensor/unit.hpp.
+// `touch()`. Of a unit that is cut the rank keeps its box of the tensor; the whole is there while the unit is gathered.
+// Who owns the memory: tensor/unit.hpp.
 #pragma once
 
 #include "architecture/architecture.hpp"
+#include "layout/layout.hpp"
 
 #include <ATen/core/Tensor.h>
 
@@ -15,31 +17,43 @@ namespace lockstep {
 
 class Unit;
 
+/// Where a parameter lies in the flat buffers of its unit, in elements.
+struct ParameterPlace {
+  Layout layout;           // of weights, reduced gradient and optimizer state; the type is the master's
+  Box box;                 // what this rank holds by it
+  std::int64_t whole = 0;  // offset in buffers of the whole unit
+  std::int64_t shard = 0;  // and in those of this rank's shard
+};
+
 class Parameter {
  public:
   /// The unit has its buffers.
-  Parameter(Unit& unit, LogicalTensor description, std::int64_t offset);
+  Parameter(Unit& unit, LogicalTensor description, ParameterPlace place);
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;
 
   const std::string& name() const { return description_.name; }
   Role role() const { return description_.role; }
-  const Shape& shape() const { return description_.shape; }
+  const Shape& shape() const { return description_.shape; }  // of the logical tensor
+  const Layout& layout() const { return place_.layout; }     // who holds which box of weights and state
+  const Box& box() const { return place_.box; }              // of this rank
   const LogicalTensor& description() const { return description_; }
   std::int64_t elements() const { return elements_; }
-  std::int64_t offset() const { return offset_; }  // elements from the start of each flat buffer of the unit
+  std::int64_t offset() const { return place_.whole; }        // from the start of the unit's whole buffers
+  std::int64_t shard_offset() const { return place_.shard; }  // from the start of this rank's buffers
+  std::int64_t shard_elements() const { return lockstep::elements(place_.box); }
   Unit& unit() const { return *unit_; }
   bool decays() const { return shape().size() >= 2; }  // matrices decay; biases and norms do not
 
-  /// Views of `shape()`, valid as long as the unit. Local.
-  const at::Tensor& master() const { return master_; }  // fp32; fp64 in fp64
-  const at::Tensor& compute() const {
-    return compute_;
-  }  // what kernels read: the master's own storage, or its bf16 copy
-  const at::Tensor& gradient() const {
-    return gradient_;
-  }  // master type; meaningful when touches() > 0 or after Unit::finish_gradients()
+  // Views, valid as long as the unit. Local. Of what this rank holds for the whole run, of the shape of box():
+  const at::Tensor& master() const { return master_; }             // fp32; fp64 in fp64
+  const at::Tensor& gradient() const { return gradient_; }         // reduced, in the master type
   const std::vector<at::Tensor>& state() const { return state_; }  // of the optimizer, in the order that it declares
+  // Of the whole tensor, of shape(); undefined while the unit is cut and not held whole:
+  const at::Tensor& compute() const { return compute_; }  // what kernels read
+  const at::Tensor& local_gradient() const {
+    return local_gradient_;
+  }  // what this rank's backward adds to; meaningful when touches() > 0 or after Unit::finish_gradients()
 
   /// Where one contribution to the gradient goes: written as gradient ← contribution + β·gradient, where β is 0 at the
   /// first touch since Unit::zero_grad() (what the buffer held is not read) and 1 afterwards.
@@ -54,12 +68,11 @@ class Parameter {
 
  private:
   friend class Unit;
-  at::Tensor view(const at::Tensor& flat) const;
   Unit* unit_;
   LogicalTensor description_;
+  ParameterPlace place_;
   std::int64_t elements_ = 0;
-  std::int64_t offset_ = 0;
-  at::Tensor master_, compute_, gradient_;  // made once: a view costs as much as a small kernel
+  at::Tensor master_, gradient_, compute_, local_gradient_;  // made once: a view costs as much as a small kernel
   std::vector<at::Tensor> state_;
   int touches_ = 0;
 };

@@ -1,14 +1,18 @@
 // A unit owns the buffers of some parameters for the whole run: one allocation each for master, compute copy, gradient
-// and every tensor of the optimizer's state. It is what data parallelism reduces, the optimizer steps and the
-// checkpoint stores at once. Parameters are views: tensor/parameter.hpp.
+// and every tensor of the optimizer's state. It is what data parallelism gathers and reduces, the optimizer steps and
+// the checkpoint stores at once. Of a unit that is cut these buffers hold this rank's shard; whole weights and the
+// whole gradient of this rank lie in memory that is lent while they are needed. Parameters are views:
+// tensor/parameter.hpp.
 #pragma once
 
+#include "layout/shard_map.hpp"
 #include "tensor/number_types.hpp"
 #include "tensor/parameter.hpp"
 
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,25 +20,43 @@
 
 namespace lockstep {
 
+/// Over which ranks units are cut, and which of them this is.
+struct ShardPlace {
+  Mesh mesh = make_mesh("world", {});
+  Sharding sharding = {};
+  Rank rank = 0;
+};
+
 class Unit {
  public:
   /// Zeroed buffers for `tensors` in this order, where unit_offsets (program/model_plan.hpp) places them, and for each
   /// `state` of the optimizer; padding stays zero.
   Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precision precision,
-       const std::vector<StateDescription>& state = {});
+       const std::vector<StateDescription>& state = {}, const ShardPlace& place = {});
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
 
   const std::string& name() const { return name_; }
   Precision precision() const { return precision_; }
   const std::vector<std::unique_ptr<Parameter>>& parameters() const { return parameters_; }
-  std::int64_t length() const { return length_; }  // elements of each flat buffer, padding included
+  bool is_cut() const { return cut_; }
+  std::int64_t length() const { return map_.shard_length; }        // elements of this rank's buffers, padding included
+  std::int64_t whole_length() const { return map_.whole_length; }  // the same of the whole
+  const ShardMap& shard_map() const { return map_; }               // one shard, the whole, if it is not cut
 
-  /// The flat buffers, (length()).
+  /// This rank's flat buffers, (length()).
   const at::Tensor& master() const { return master_; }
-  const at::Tensor& compute() const { return compute_; }  // the master itself unless the precision is bf16
-  const at::Tensor& gradient() const { return gradient_; }
+  const at::Tensor& compute() const { return compute_; }           // the master itself unless the precision is bf16
+  const at::Tensor& gradient() const { return gradient_; }         // reduced
   const std::vector<at::Tensor>& state() const { return state_; }  // of the optimizer, in the order that it declares
+
+  /// Of a unit that is cut: parameters view whole weights, or the gradient of this rank, in `whole` (whole_length()),
+  /// of the compute or the master type, until another call; with an undefined tensor they have none. A gradient that is
+  /// lent counts as forgotten. Memory that is lent again costs no new views. Local.
+  void lend_weights(const at::Tensor& whole);
+  void lend_local_gradient(const at::Tensor& whole);
+  /// The flat buffer of this rank's gradient, (whole_length()): the reduced one's memory if the unit is not cut.
+  const at::Tensor& local_gradient() const { return local_gradient_; }
 
   /// Before the first backward of a step: forgets every gradient. Nothing is written; the first touch of each parameter
   /// overwrites.
@@ -46,12 +68,16 @@ class Unit {
   void update_compute_copy();
 
  private:
+  using Views = std::vector<at::Tensor>;  // by parameter
+  const Views& views_of(const at::Tensor& whole);
   std::string name_;
   Precision precision_;
-  std::int64_t length_ = 0;
-  at::Tensor master_, compute_, gradient_;
+  bool cut_ = false;
+  ShardMap map_;
+  at::Tensor master_, compute_, gradient_, local_gradient_;
   std::vector<at::Tensor> state_;
   std::vector<std::unique_ptr<Parameter>> parameters_;
+  std::map<std::pair<const void*, at::ScalarType>, Views> lent_;  // by memory; views do not own it
 };
 
 /// The bytes of a flat buffer or of a view of one: for reductions, checkpoints and hashes. The tensor must be

@@ -9,35 +9,51 @@ namespace lockstep {
 
 namespace {
 
-Component model_component(const Model& model, const Mesh& mesh) {
-  return {.key = "model", .pattern = Pattern::replicated, .collect = [&model, mesh] {
-            StateTree state;
-            for (const Parameter* parameter : model.parameters()) {
-              state.add(parameter->name(), replicated(parameter->shape(), master_dtype(model.precision()), mesh),
-                        bytes_of(parameter->master()));
-            }
-            for (const BlockDescription& block : model.architecture().blocks) {
-              for (const LogicalTensor& tensor : block.tensors) {
-                if (!tensor.alias_of.empty()) state.add_alias(tensor.name, tensor.alias_of);
-              }
-            }
-            return state;
-          }};
+/// Of what is cut over some axes, the ranks along the others hold the same.
+Component held_as(const Model& model, std::string key) {
+  Component component{.key = std::move(key), .collect = {}};
+  for (const Parameter* parameter : model.parameters()) {
+    if (!parameter->unit().is_cut()) continue;
+    component.pattern = Pattern::per_group;
+    component.equal_along = replicated_axes(parameter->layout());
+    break;
+  }
+  return component;
+}
+
+Component model_component(const Model& model) {
+  Component component = held_as(model, "model");
+  component.collect = [&model] {
+    StateTree state;
+    for (const Parameter* parameter : model.parameters()) {
+      state.add(parameter->name(), parameter->layout(), bytes_of(parameter->master()));
+    }
+    for (const BlockDescription& block : model.architecture().blocks) {
+      for (const LogicalTensor& tensor : block.tensors) {
+        if (!tensor.alias_of.empty()) state.add_alias(tensor.name, tensor.alias_of);
+      }
+    }
+    return state;
+  };
+  return component;
 }
 
 Component optimizer_component(const Model& model, const std::vector<StateDescription>& kept,
-                              const TrainState& train_state, const Mesh& mesh) {
-  return {.key = "optimizer", .pattern = Pattern::replicated, .collect = [&model, kept, &train_state, mesh] {
-            StateTree state;
-            for (std::size_t i = 0; i < kept.size(); ++i) {
-              for (const Parameter* parameter : model.parameters()) {
-                state.add(kept[i].name + "/" + parameter->name(), replicated(parameter->shape(), kept[i].dtype, mesh),
-                          bytes_of(parameter->state()[i]));
-              }
-            }
-            state.set("steps", train_state.step - train_state.skipped);  // updates: what the bias corrections count
-            return state;
-          }};
+                              const TrainState& train_state) {
+  Component component = held_as(model, "optimizer");
+  component.collect = [&model, kept, &train_state, pattern = component.pattern] {
+    StateTree state;
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      for (const Parameter* parameter : model.parameters()) {
+        state.add(kept[i].name + "/" + parameter->name(), like(parameter->layout(), kept[i].dtype),
+                  bytes_of(parameter->state()[i]));
+      }
+    }
+    // Updates: what the bias corrections count, where one value holds for all ranks.
+    if (pattern == Pattern::replicated) state.set("steps", train_state.step - train_state.skipped);
+    return state;
+  };
+  return component;
 }
 
 template <class T>
@@ -109,8 +125,8 @@ Component data_component(TrainState& train_state) {
 }  // namespace
 
 std::vector<Component> components_of(const Model& model, const std::vector<StateDescription>& state,
-                                     TrainState& train_state, const Mesh& mesh, const Json& hf_config) {
-  return {model_component(model, mesh), optimizer_component(model, state, train_state, mesh),
+                                     TrainState& train_state, const Json& hf_config) {
+  return {model_component(model), optimizer_component(model, state, train_state),
           trainer_component(train_state, hf_config), data_component(train_state)};
 }
 

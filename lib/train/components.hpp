@@ -3,7 +3,6 @@
 #pragma once
 
 #include "base/json_fwd.hpp"
-#include "layout/mesh.hpp"
 #include "model/model.hpp"
 #include "store/component.hpp"
 #include "train/train_state.hpp"
@@ -17,6 +16,6 @@ namespace lockstep {
 /// declares. `hf_config` is what the export of a checkpoint starts from. After
 /// a load the training state is that of the checkpoint; the caller updates the compute copies. Local.
 std::vector<Component> components_of(const Model& model, const std::vector<StateDescription>& state,
-                                     TrainState& train_state, const Mesh& mesh, const Json& hf_config);
+                                     TrainState& train_state, const Json& hf_config);
 
 }  // namespace lockstep

@@ -21,7 +21,7 @@ int evaluate_only(const TrainConfig& config, Session& session, Output& output) {
   std::optional<RunState> state;
   together(world, "make the model", [&] {
     session.enter(Phase::start_up);
-    state.emplace(config, plan);
+    state.emplace(config, plan, session.world().rank());
   });
   const std::optional<Path> checkpoint = state->fill(config, plan, session, output.log());
 

@@ -10,6 +10,7 @@
 #include "train/components.hpp"
 #include "train/memory_check.hpp"
 #include "train/resume_or_start.hpp"
+#include "train/run_mesh.hpp"
 
 #include <unistd.h>
 
@@ -112,10 +113,11 @@ std::unique_ptr<ShardVerifier> make_verifier(VerifyData verify, int rank, const 
                                          static_cast<int>(std::ranges::count(hosts, *mine)));
 }
 
-RunState::RunState(const TrainConfig& config, const TrainPlan& plan)
-    : model(plan.architecture, config.precision.dtype, plan.types.state, plan.bucket_bytes),
+RunState::RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank)
+    : model(plan.architecture, config.precision.dtype, plan.types.state, plan.bucket_bytes,
+            {plan.mesh, sharding_of(plan.mesh), rank}),
       optimizer(make_optimizer(config.optimizer, model.parameters())),
-      components(components_of(model, plan.types.state, train_state, plan.mesh, *plan.architecture.config.original)) {}
+      components(components_of(model, plan.types.state, train_state, *plan.architecture.config.original)) {}
 
 std::optional<Path> RunState::fill(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log) {
   const std::optional<Path> resumed = config.eval_only ? load_to_evaluate(config, plan, session, log, components)

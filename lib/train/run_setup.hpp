@@ -46,7 +46,7 @@ std::unique_ptr<ShardVerifier> make_verifier(VerifyData verify, int rank, const 
 class RunState {
  public:
   /// Memory, not yet filled. Local.
-  RunState(const TrainConfig& config, const TrainPlan& plan);
+  RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank);
   RunState(const RunState&) = delete;
   RunState& operator=(const RunState&) = delete;
 

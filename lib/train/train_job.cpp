@@ -13,6 +13,7 @@
 #include "train/loop.hpp"
 #include "train/memory_check.hpp"
 #include "train/resume_or_start.hpp"
+#include "train/run_mesh.hpp"
 #include "train/run_setup.hpp"
 
 #include <set>
@@ -32,10 +33,9 @@ LoopEnd run_loop(TrainingLoop& loop, Session& session) {
   }
 }
 
-/// What --dry-run and --print-program answer: for as many ranks as parallel.dp_replicate says, or as were started.
+/// What --dry-run and --print-program answer: for as many ranks as parallel.* says, or as were started.
 int answer_without_training(const TrainConfig& config, Session& session, Output& output) {
-  const int ranks = checked_cast<int>(config.parallel.dp_replicate.value_or(session.world().size()),
-                                      "parallel.dp_replicate", ExitCode::usage);
+  const int ranks = ranks_of(config.parallel, session.world().size());
   set_up_machines(config, session.world());
   const TrainPlan plan = make_train_plan(config, ranks, processor_of(session.world()));
   const std::vector<std::string> notes = group_notes(config, plan);
@@ -174,7 +174,7 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   std::optional<RunState> state;
   std::unique_ptr<Tokenizer> tokenizer;
   together(world, "make the model", [&] {
-    state.emplace(config, plan);
+    state.emplace(config, plan, world.rank());
     tokenizer = plan.dataset.tokenizer();
   });
   const std::optional<Path> resumed = state->fill(config, plan, session, output.log());

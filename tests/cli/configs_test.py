@@ -47,3 +47,12 @@ def test_the_small_llama_trains_on_bytes(tmp):
     run("train", SOURCE / "configs/llama-tiny.yaml", "--data.path", dataset("bytes"), "--train.run_dir", tmp / "run", "--train.max_steps", 2,
         "--schedule.decay_steps", 2000, "--train.global_batch", 2, "--eval.batches", 1, "--sample.max_tokens", 5, cwd=SOURCE)
     assert [record["step"] for record in records(tmp / "run", "sample")] == [2]
+
+
+def test_the_small_llama_trains_in_shards_on_several_ranks(tmp):
+    for ranks, more in [(3, []), (4, ["--parallel.dp_shard", 2])]:
+        run("train", SOURCE / "configs/llama-tiny-shards.yaml", "--data.path", dataset("bytes"), "--train.run_dir", tmp / f"run-{ranks}",
+            "--train.max_steps", 1, "--schedule.decay_steps", 2000, "--schedule.warmup_steps", 1, "--train.global_batch", 4, "--eval.batches", 1,
+            *more, ranks=ranks, cwd=SOURCE)
+    losses = [[record["loss"] for record in records(tmp / f"run-{ranks}", "step")] for ranks in (3, 4)]
+    assert abs(losses[0][0] - losses[1][0]) < 1e-5 * losses[0][0], losses

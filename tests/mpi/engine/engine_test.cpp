@@ -104,6 +104,7 @@ struct Job {
                                 {.micro_batches = static_cast<int>(batches.accumulation),
                                  .eval_micro_batches = static_cast<int>(batches.accumulation),
                                  .recompute = recompute,
+                                 .shards = {},
                                  .update = {.clips = true, .heartbeat_bytes = heartbeat_bytes},
                                  .eval_reduction_bytes = heartbeat_bytes})),
         transport(make_transport(session, programs)),

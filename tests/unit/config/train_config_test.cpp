@@ -67,6 +67,7 @@ BOOST_AUTO_TEST_CASE(words_of_other_trainers_are_answered_with_ours) {
       {"model_name_or_path", "model.path"},
       {"eval_interval", "eval.every"},
       {"save_steps", "checkpoint.every"},
+      {"fsdp_size", "parallel.dp_shard"},
       {"save_total_limit", "checkpoint.keep_last"},
       {"resume_from_checkpoint", "checkpoint.resume"},
       {"logging_steps", "log.every"},
@@ -79,7 +80,7 @@ BOOST_AUTO_TEST_CASE(words_of_other_trainers_are_answered_with_ours) {
                fmt::format("command line: unknown option --{}: did you mean --{}?", word, meant));
   }
   // Nothing that is only remotely alike.
-  for (const char* const word : {"optimizer.ema", "train.zeal", "log.even_odd", "tensor_parallel", "fsdp"}) {
+  for (const char* const word : {"optimizer.ema", "train.zeal", "log.even_odd", "tensor_parallel", "pipeline"}) {
     BOOST_TEST(train_problem({std::string("--") + word}) == fmt::format("command line: unknown option --{}", word));
   }
   Files files;

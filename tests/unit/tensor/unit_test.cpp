@@ -4,10 +4,13 @@
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 
 #include <boost/test/unit_test.hpp>
 
 #include <limits>
+#include <memory>
+#include <numeric>
 
 BOOST_AUTO_TEST_SUITE(units)
 
@@ -74,6 +77,65 @@ BOOST_AUTO_TEST_CASE(what_nothing_touched_has_gradient_zero_in_the_end) {
   BOOST_TEST(unit.parameters()[0]->gradient().eq(0).all().item<bool>());
   BOOST_TEST(unit.parameters()[1]->gradient().eq(1).all().item<bool>());
   BOOST_TEST(unit.parameters()[3]->gradient().eq(0).all().item<bool>());
+}
+
+BOOST_AUTO_TEST_CASE(shards_of_any_number_of_ranks_hold_every_element_once_and_are_of_one_length) {
+  for (const int shards : {2, 3, 4, 7}) {
+    const Mesh mesh = make_mesh("world", {{"dp_replicate", 2}, {"dp_shard", shards}});
+    std::vector<std::unique_ptr<Unit>> units;
+    for (Rank rank = 0; rank < world_size(mesh); ++rank)
+      units.push_back(std::make_unique<Unit>("u", three_tensors(), Precision::fp32, std::vector<StateDescription>{},
+                                             ShardPlace{mesh, {{"dp_shard"}, shards}, rank}));
+    const Unit plain("u", three_tensors(), Precision::fp32);
+    const ShardMap& map = units.front()->shard_map();
+    check(map);
+    BOOST_TEST(map.whole_length == plain.length());
+    std::vector<int> held(static_cast<std::size_t>(map.whole_length), 0);
+    for (const auto& pieces : map.pieces)
+      for (const ShardPiece& piece : pieces)
+        for (std::int64_t i = 0; i < piece.length; ++i) ++held[static_cast<std::size_t>(piece.whole + i)];
+    for (const auto& parameter : plain.parameters())
+      for (std::int64_t i = 0; i < parameter->elements(); ++i)
+        BOOST_REQUIRE_EQUAL(held[static_cast<std::size_t>(parameter->offset() + i)], 1);
+    BOOST_TEST(std::accumulate(held.begin(), held.end(), 0) == 15 + 5 + 8);
+    for (Rank rank = 0; rank < world_size(mesh); ++rank) {
+      const Unit& unit = *units[static_cast<std::size_t>(rank)];
+      BOOST_TEST((unit.shard_map() == map && unit.length() == map.shard_length && unit.is_cut()));
+      for (std::size_t i = 0; i < unit.parameters().size(); ++i) {
+        const Parameter& parameter = *unit.parameters()[i];
+        BOOST_TEST((parameter.box() == box_of(parameter.layout(), rank)));
+        BOOST_TEST(parameter.offset() == plain.parameters()[i]->offset());
+        BOOST_TEST(parameter.master().sizes() == at::IntArrayRef(parameter.box().extent));
+        BOOST_TEST(parameter.shard_offset() % 16 == 0);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(whole_memory_is_lent_to_a_unit_that_is_cut_and_taken_back) {
+  const Mesh mesh = make_mesh("world", {{"dp_shard", 2}});
+  Unit unit("u", three_tensors(), Precision::bf16, {}, {mesh, {{"dp_shard"}, 2}, 1});
+  Parameter& c = *unit.parameters()[3];
+  BOOST_TEST((!c.compute().defined() && !c.local_gradient().defined()));
+  const at::Tensor whole = at::zeros({unit.whole_length()}, at::kBFloat16);
+  unit.lend_weights(whole);
+  whole[c.offset() + 7].fill_(3);
+  BOOST_TEST(c.compute().sizes() == at::IntArrayRef(c.shape()));
+  BOOST_TEST(c.compute()[1][1][1].item<double>() == 3);
+  const void* view = c.compute().unsafeGetTensorImpl();
+  unit.lend_weights({});
+  BOOST_TEST(!c.compute().defined());
+  unit.lend_weights(whole);
+  BOOST_TEST(c.compute().unsafeGetTensorImpl() == view);  // no new views
+
+  const at::Tensor gradient = at::full({unit.whole_length()}, 9.0, at::kFloat);
+  unit.lend_local_gradient(gradient);
+  c.accumulate(at::full({2, 2, 2}, 2.0));
+  unit.finish_gradients();
+  BOOST_TEST(gradient[c.offset()].item<double>() == 2);
+  BOOST_TEST(unit.parameters()[0]->local_gradient().eq(0).all().item<bool>());
+  unit.lend_local_gradient(gradient);
+  BOOST_TEST(c.touches() == 0);  // lent anew: forgotten
 }
 
 BOOST_AUTO_TEST_SUITE_END()

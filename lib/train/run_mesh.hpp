@@ -1,0 +1,24 @@
+// The mesh of a run: how its ranks divide the work, from the parallel section of its configuration.
+#pragma once
+
+#include "config/train_config.hpp"
+#include "layout/mesh.hpp"
+#include "program/model_plan.hpp"
+#include "program/program_options.hpp"
+
+namespace lockstep {
+
+/// The mesh of `ranks` ranks. Throws Error(usage), with the arithmetic, if the axes do not take them all. Pure.
+Mesh mesh_of(const ParallelOptions& parallel, int ranks);
+
+/// The ranks that the axes ask for; `started` if one of them takes what is left. Throws Error(usage) for too many.
+/// Pure.
+int ranks_of(const ParallelOptions& parallel, int started);
+
+/// How units are cut over the ranks of `mesh`. Pure.
+Sharding sharding_of(const Mesh& mesh);
+
+/// What the options say of units that are cut. Pure.
+ShardOptions shard_options(const ParallelOptions& parallel);
+
+}  // namespace lockstep

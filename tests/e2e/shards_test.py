@@ -1,0 +1,126 @@
+"""Weights, gradients and optimizer state shared out among ranks (parallel.dp_shard): what a run says, saves and goes on from, on the same
+layout and on others, and what is refused."""
+
+import json
+
+from checkpoint_files import state_digest, step_folders
+from lockstep_testing import GPT2_TINY, records, run, sample_text, write_config
+
+
+def prepare(tmp):
+    (tmp / "text.txt").write_text(sample_text())
+    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "tail:0.1")
+    write_config(tmp / "model", dict(GPT2_TINY, n_embd=18, n_layer=2, n_head=3))
+
+
+def options(tmp, folder, *more, steps=6):
+    return ["--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", folder, "--train.max_steps",
+            steps, "--schedule.decay_steps", 99, "--train.global_batch", 12, "--train.micro_batch", 2, "--log.every", 1, "--log.tensorboard", "false",
+            "--checkpoint.keep_last", 99, *more]
+
+
+def losses(folder):
+    return {record["step"]: record["loss"] for record in records(folder, "step")}
+
+
+LAYOUTS = [(3, ["--parallel.dp_shard", 3]), (3, ["--parallel.dp_shard", "auto", "--parallel.zero", 2]),
+           (3, ["--parallel.dp_shard", 3, "--parallel.zero", 1]), (4, ["--parallel.dp_shard", 2])]
+
+
+def test_a_run_that_is_stopped_goes_on_bit_for_bit_on_its_own_layout(tmp):
+    prepare(tmp)
+    for number, (ranks, layout) in enumerate(LAYOUTS):
+        whole, parts = tmp / f"whole{number}", tmp / f"parts{number}"
+        run("train", *options(tmp, whole, *layout, "--checkpoint.every", 3), ranks=ranks)
+        stopped = options(tmp, parts, *layout, "--train.inject", "rank=1,phase=data,step=3,kind=throw,code=75")
+        run("train", *stopped, ranks=ranks, expect=75)
+        run("train", *options(tmp, parts, *layout), ranks=ranks)
+        assert losses(whole) == losses(parts), (layout, losses(whole), losses(parts))
+        assert state_digest(step_folders(whole)[-1]) == state_digest(step_folders(parts)[-1]), layout
+
+
+def test_a_run_goes_on_with_other_shards_replicas_and_alone(tmp):
+    prepare(tmp)
+    precision = ["--precision.dtype", "fp64", "--checkpoint.every", 2]
+    run("train", *options(tmp, tmp / "one", *precision))
+    want = losses(tmp / "one")
+    step = 0
+    for ranks, layout in [(3, ["--parallel.dp_shard", 3]), (4, ["--parallel.dp_shard", 2]), (None, [])]:
+        step += 2
+        ends = [] if step == 6 else ["--train.inject", f"rank=0,phase=data,step={step},kind=throw,code=75"]
+        run("train", *options(tmp, tmp / "many", *precision, *layout, *ends), ranks=ranks, expect=75 if ends else 0)
+    got = losses(tmp / "many")
+    assert sorted(got) == sorted(want) and all(abs(got[step] - want[step]) <= 1e-9 * want[step] for step in want), (want, got)
+
+
+def test_a_checkpoint_of_shards_is_inspected_resharded_and_exported_as_any_other(tmp):
+    prepare(tmp)
+    run("train", *options(tmp, tmp / "shards", "--parallel.dp_shard", 3, steps=2), ranks=3)
+    run("train", *options(tmp, tmp / "whole", steps=2))
+    checkpoint = step_folders(tmp / "shards")[-1]
+    run("checkpoint-inspect", checkpoint, "--verify=fingerprints")
+    run("checkpoint-reshard", checkpoint, "--to", "parts=2", "--output", tmp / "resharded")
+    assert state_digest(tmp / "resharded") == state_digest(checkpoint)
+    for source, name in [(checkpoint, "export-shards"), (step_folders(tmp / "whole")[-1], "export-whole")]:
+        run("finalize-quantize", source, "--output", tmp / name)
+    sizes = [(tmp / name / "model.safetensors").stat().st_size for name in ["export-shards", "export-whole"]]
+    assert sizes[0] == sizes[1] > 0
+
+
+def test_weights_that_a_run_starts_from_are_read_by_boxes(tmp):
+    prepare(tmp)
+    run("train", *options(tmp, tmp / "first", steps=2))
+    run("finalize-quantize", step_folders(tmp / "first")[-1], "--output", tmp / "export")
+    found = []
+    for ranks, layout in [(None, []), (3, ["--parallel.dp_shard", 3])]:
+        folder = tmp / f"from-{ranks}"
+        arguments = [str(word) for word in options(tmp, folder, "--model.path", tmp / "export", "--precision.dtype", "fp64", *layout, steps=2)[2:]]
+        run("train", *arguments, ranks=ranks)
+        found.append(losses(folder))
+    assert all(abs(found[0][step] - found[1][step]) <= 1e-12 * found[0][step] for step in found[0]), found
+
+
+def test_every_option_of_shards_shows_in_the_program(tmp):
+    prepare(tmp)
+
+    def plan(*more):
+        arguments = options(tmp, tmp / "plan", *more)
+        program = run("train", *arguments, "--print-program").stdout
+        return program, json.loads(run("train", *arguments, "--dry-run", "--json").stdout)["memory_per_rank"]
+
+    base, memory = plan("--parallel.dp_shard", 4, "--parallel.dp_replicate", 1)
+    assert "unshard unit layer.0 over dp_shard" in base and "reduce_scatter unit layer.0 mb 0 over dp_shard" in base, base
+    assert memory["gathered_bytes"] > 0, memory
+    whole, all_of_it = plan("--parallel.dp_replicate", 4)
+    assert "unshard" not in whole and memory["optimizer_state_bytes"] < 0.4 * all_of_it["optimizer_state_bytes"]
+    for more in [["--parallel.zero", 2], ["--parallel.zero", 1], ["--parallel.scatter", "last"], ["--parallel.prefetch", 0]]:
+        other, _ = plan("--parallel.dp_shard", 4, "--parallel.dp_replicate", 1, *more)
+        assert other != base, more
+    assert "replica" in plan("--parallel.dp_shard", 2, "--parallel.dp_replicate", 2)[0]
+
+
+def test_what_cannot_be_is_refused_with_the_arithmetic(tmp):
+    prepare(tmp)
+    for ranks, layout, words in [
+            (4, ["--parallel.dp_shard", 3], "cannot lay out 4 ranks as dp_replicate=auto × dp_shard=3: 3 does not divide 4"),
+            (2, ["--parallel.dp_shard", 2, "--parallel.dp_replicate", 2], "dp_replicate=2 × dp_shard=2: that takes 4 ranks"),
+            (2, ["--parallel.dp_shard", "auto", "--parallel.dp_replicate", "auto"], "only one axis can take the ranks that are left"),
+            (None, ["--parallel.zero", 2], "parallel.zero has no effect"),
+            (None, ["--parallel.scatter", "each"], "parallel.scatter has no effect"),
+            (None, ["--parallel.prefetch", 2], "parallel.prefetch has no effect"),
+            (2, ["--parallel.dp_shard", "half"], "auto|RANKS"),
+            (2, ["--parallel.dp_shard", 2, "--train.callbacks", '["sample"]', "--sample.prompts", '["A"]'], "needs whole weights")]:
+        done = run("train", *options(tmp, tmp / "refused", *layout), ranks=ranks, expect=2)
+        assert words in done.stderr, (layout, done.stderr)
+
+
+def test_a_failure_on_one_rank_ends_all_in_every_phase_of_shards(tmp):
+    prepare(tmp)
+    for phase in ["gather", "forward", "backward", "reduction", "lane", "norm", "heartbeat", "optimizer"]:
+        folder = tmp / f"failed-{phase}"
+        arguments = options(tmp, folder, "--parallel.dp_shard", 3, "--checkpoint.every", 1)
+        done = run("train", *arguments, "--train.inject", f"rank=1,phase={phase},step=2,kind=throw,code=5", "--train.watchdog", "60", ranks=3, expect=5)
+        assert done.stderr.count("injected failure") == 1, (phase, done.stderr)
+        assert {path.name for path in step_folders(folder)} == {"step-0000000001", "step-0000000002"}, phase
+        run("train", *arguments, ranks=3)
+        assert max(losses(folder)) == 6, phase

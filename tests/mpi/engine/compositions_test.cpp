@@ -1,0 +1,345 @@
+// Ways to divide a step among ranks, each against one rank: the same losses, norms and gradients in fp64, and against
+// plain data parallelism bit for bit where only the place of memory differs. The table is printed with its times.
+#include "base/clock.hpp"
+#include "base/random.hpp"
+#include "base/text.hpp"
+#include "comm/heartbeat.hpp"
+#include "engine/engine.hpp"
+#include "engine/make_model_plan.hpp"
+#include "exchange/hf_config.hpp"
+#include "harness/mpi_test.hpp"
+#include "program/batch_plan.hpp"
+
+#include <ATen/ops/dot.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/sub.h>
+#include <ATen/ops/zeros.h>
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+BOOST_AUTO_TEST_SUITE(compositions)
+
+using namespace lockstep;
+
+namespace {
+
+constexpr std::int64_t length = 11;
+constexpr std::int64_t global_batch = 16;
+constexpr std::int64_t vocabulary = 29;  // a prime: no number of ranks divides it
+
+/// One way to divide a step.
+struct Composition {
+  int replicas = 1, shards = 1;
+  int zero = 3;  // of shards
+  Scatter scatter = Scatter::last;
+  int prefetch = 1;
+  std::int64_t micro_batch = 2;
+  RecomputePolicy recompute = RecomputePolicy::none;
+  std::int64_t bucket_bytes = 0;
+  const char* family = "gpt2";
+  std::int64_t steps = 3;
+
+  int ranks() const { return replicas * shards; }
+  std::string text() const {
+    std::string how = shards == 1 ? fmt::format("DDP {}", replicas)
+                                  : fmt::format("{}ZeRO-{} {}", replicas > 1 ? fmt::format("HSDP {} × ", replicas) : "",
+                                                zero, shards);
+    if (shards > 1)
+      how += fmt::format(", scatter {}, prefetch {}", scatter == Scatter::each ? "each" : "last", prefetch);
+    how += fmt::format(", micro-batch {}", micro_batch);
+    if (recompute == RecomputePolicy::block) how += ", recompute";
+    if (bucket_bytes > 0) how += fmt::format(", buckets of {} B", bucket_bytes);
+    return fmt::format("{}, {}", how, family);
+  }
+};
+
+/// Every composition that the tests know, for all numbers of ranks.
+std::vector<Composition> all_compositions() {
+  std::vector<Composition> all;
+  for (const auto& [replicas, shards] :
+       {std::pair{1, 2}, {1, 3}, {1, 4}, {2, 2}, {1, 5}, {1, 6}, {3, 2}, {2, 3}, {1, 8}, {2, 4}, {4, 2}}) {
+    for (int zero = 1; zero <= 3; ++zero) {
+      const bool tied = (replicas + shards + zero) % 2 == 0;
+      Composition one{.replicas = replicas, .shards = shards, .zero = zero, .family = tied ? "gpt2" : "llama"};
+      one.steps = replicas == 1 ? 20 : 3;
+      if (shards > 4 || replicas > 2) one.steps = 3;
+      all.push_back(one);
+      one.steps = 3;
+      one.scatter = Scatter::each;
+      one.micro_batch = 1;
+      one.prefetch = zero == 3 ? 2 : 0;
+      one.family = tied ? "llama" : "gpt2";
+      all.push_back(one);
+      if (zero == 3) {
+        one.recompute = RecomputePolicy::block;
+        one.prefetch = 0;
+        all.push_back(one);
+        one.scatter = Scatter::last;
+        one.bucket_bytes = 1 << 20;
+        all.push_back(one);
+      }
+    }
+  }
+  for (const int replicas : {2, 3, 4, 5, 6, 8}) all.push_back({.replicas = replicas, .micro_batch = 1});
+  return all;
+}
+
+Architecture architecture_of(const std::string& family) {
+  const std::string gpt2 =
+      R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 29, "n_positions": 13, "n_embd": 14,
+    "n_layer": 3, "n_head": 2, "initializer_range": 0.2, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0})";
+  const std::string llama =
+      R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 29, "hidden_size": 12,
+    "intermediate_size": 22, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 16,
+    "initializer_range": 0.2, "tie_word_embeddings": false})";
+  return describe(parse_hf_config(family == "gpt2" ? gpt2 : llama, "test"));
+}
+
+/// Samples of a step: random tokens, labels that count in a ragged pattern; samples 0 to 3 have none, so that with four
+/// ranks or more one has no valid token.
+Batch samples(std::int64_t step, const SampleRange& range) {
+  const RandomStream random(99, "samples");
+  Batch batch;
+  batch.samples = std::max<std::int64_t>(range.count, 1);
+  batch.length = length;
+  for (std::int64_t i = 0; i < batch.samples; ++i) {
+    const std::int64_t index = range.count == 0 ? 0 : range.begin + i;  // sample 0 counts for nothing
+    for (std::int64_t t = 0; t < length; ++t) {
+      const auto at = static_cast<std::uint64_t>((step * global_batch + index) * length + t);
+      batch.tokens.push_back(static_cast<std::int32_t>(random.below(2 * at, vocabulary)));
+      const bool counts = index > 3 && random.uniform(2 * at + 1) < 0.6;
+      batch.labels.push_back(counts ? static_cast<std::int32_t>(random.below(3 * at + 1, vocabulary)) : ignored_label);
+      batch.positions.push_back(static_cast<std::int32_t>(t));
+      batch.valid_tokens += counts ? 1 : 0;
+    }
+    batch.documents.push_back(i * length);
+  }
+  batch.documents.push_back(batch.samples * length);
+  return batch;
+}
+
+/// A training set-up on the ranks of a communicator.
+class Job {
+ public:
+  Job(std::unique_ptr<Communicator> ranks, const Composition& how, Precision precision, std::optional<double> clip)
+      : session_(std::move(ranks)),
+        rank_(session_.world().rank()),
+        mesh_(mesh_of(how)),
+        sharding_(how.shards > 1 ? Sharding{{"dp_shard"}, how.shards} : Sharding{}),
+        batches_(plan_batch(global_batch, how.ranks(), how.micro_batch)),
+        types_(unit_types(precision, state_of(options(), master_dtype(precision)))),
+        model_(architecture_of(how.family), precision, types_.state, how.bucket_bytes, {mesh_, sharding_, rank_}),
+        optimizer_(make_optimizer(options(), model_.parameters())),
+        programs_(make_catalogue(
+            mesh_,
+            plan_of(model_.architecture(), types_, {batches_.micro_batch, length}, how.bucket_bytes, {}, sharding_),
+            program_options(how, clip.has_value()))),
+        transport_(make_transport(session_, programs_)),
+        engine_(model_, *optimizer_, programs_, session_, transport_, clip) {
+    model_.initialise(7);
+  }
+
+  StepOutcome step(std::int64_t number) {
+    return engine_.run_step({.step = number, .micro_batches = part(number), .valid_tokens = 0},
+                            {.step = number, .valid_tokens = valid_tokens(number), .lr = 1e-3, .failure = nullptr});
+  }
+  EvaluationOutcome evaluate(std::int64_t number) { return engine_.evaluate(part(number), 0); }
+  const Model& model() const { return model_; }
+  /// The reduced gradient of a whole parameter, fp64: put together from the boxes of all ranks. Collective.
+  at::Tensor whole_gradient(const Parameter& parameter) { return whole(parameter, parameter.gradient()); }
+  at::Tensor whole_weight(const Parameter& parameter) { return whole(parameter, parameter.master()); }
+  std::optional<std::string> trace_fault() const {
+    return difference(programs_.train, expect_trace(programs_.train, rank_), engine_.trace());
+  }
+
+ private:
+  static Mesh mesh_of(const Composition& how) {
+    std::vector<std::pair<AxisName, int>> axes{{"dp_replicate", how.replicas}};
+    if (how.shards > 1) axes.emplace_back("dp_shard", how.shards);
+    return make_mesh("world", axes);
+  }
+  static OptimizerOptions options() {
+    OptimizerOptions options;
+    options.eps = 1e-4;  // keeps Adam's first steps from turning rounding of tiny gradients into steps of full size
+    return options;
+  }
+  ProgramOptions program_options(const Composition& how, bool clips) const {
+    ProgramOptions options;
+    options.micro_batches = options.eval_micro_batches = static_cast<int>(batches_.accumulation);
+    options.recompute = how.recompute;
+    options.shards = {how.zero == 3 ? Reshard::after_pass : Reshard::after_step, how.scatter, how.prefetch};
+    options.update = {.clips = clips, .heartbeat_bytes = heartbeat_bytes};
+    options.eval_reduction_bytes = heartbeat_bytes;
+    return options;
+  }
+  std::vector<Batch> part(std::int64_t step) const {
+    std::vector<Batch> parts;
+    for (std::int64_t i = 0; i < batches_.accumulation; ++i)
+      parts.push_back(samples(step, samples_of(batches_, rank_, i)));
+    return parts;
+  }
+  static std::int64_t valid_tokens(std::int64_t step) { return samples(step, {0, global_batch}).valid_tokens; }
+
+  at::Tensor whole(const Parameter& parameter, const at::Tensor& mine) {
+    const std::span<std::byte> bytes = bytes_of(mine);
+    const auto parts =
+        session_.world().all_gather(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    at::Tensor result = at::zeros(parameter.shape(), mine.options());
+    for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+      const Box box = box_of(parameter.layout(), static_cast<Rank>(rank));
+      if (elements(box) == 0) continue;
+      const at::Tensor piece = at::empty(box.extent, mine.options());
+      std::memcpy(piece.mutable_data_ptr(), parts[rank].data(), parts[rank].size());
+      result.narrow(0, box.begin[0], box.extent[0]).copy_(piece);
+    }
+    return result;
+  }
+
+  Session session_;
+  Rank rank_;
+  Mesh mesh_;
+  Sharding sharding_;
+  BatchPlan batches_;
+  UnitTypes types_;
+  Model model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  Catalogue programs_;
+  Transport transport_;
+  Engine engine_;
+};
+
+double norm_of(const at::Tensor& tensor) {
+  const at::Tensor flat = tensor.flatten().to(at::kDouble);
+  return std::sqrt(at::dot(flat, flat).item<double>());
+}
+
+/// What one rank has: outcomes of 20 steps, gradients of the first, an evaluation after it.
+struct Reference {
+  std::vector<StepOutcome> steps;
+  std::map<std::string, at::Tensor> gradients;
+  double all_norm = 0;
+  double eval_loss = 0;
+};
+
+const Reference& reference_of(const std::string& family) {
+  static std::map<std::string, Reference> known;
+  const auto [found, fresh] = known.try_emplace(family);
+  if (!fresh) return found->second;
+  Reference& reference = found->second;
+  Job one(solo_communicator(), {.micro_batch = global_batch, .family = family == "gpt2" ? "gpt2" : "llama"},
+          Precision::fp64, 0.5);
+  for (std::int64_t step = 0; step < 20; ++step) {
+    reference.steps.push_back(one.step(step));
+    if (step > 0) continue;
+    double sum = 0;
+    for (const Parameter* parameter : one.model().parameters()) {
+      reference.gradients[parameter->name()] = parameter->gradient().clone();
+      sum += std::pow(norm_of(parameter->gradient()), 2);
+    }
+    reference.all_norm = std::sqrt(sum);
+    reference.eval_loss = one.evaluate(3).loss_sum;
+  }
+  return reference;
+}
+
+std::unique_ptr<Communicator> all_ranks() { return test::world().split(0, "world"); }
+
+std::vector<Composition> of_this_world() {
+  std::vector<Composition> mine;
+  for (const Composition& how : all_compositions())
+    if (how.ranks() == test::world().size()) mine.push_back(how);
+  return mine;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(each_equals_one_rank_in_fp64) {
+  struct Line {
+    double seconds;
+    std::string text;
+  };
+  std::vector<Line> table;
+  for (const Composition& how : of_this_world()) {
+    const double start_s = monotonic_seconds();
+    const Reference& want = reference_of(how.family);
+    Job job(all_ranks(), how, Precision::fp64, 0.5);
+    for (std::int64_t step = 0; step < how.steps; ++step) {
+      const StepOutcome got = job.step(step);
+      const StepOutcome& one = want.steps[static_cast<std::size_t>(step)];
+      const double bound = step == 0 ? 1e-12 : 1e-9;
+      BOOST_TEST(std::abs(got.loss - one.loss) <= bound * one.loss,
+                 how.text() << ", step " << step << ": loss " << got.loss << " against " << one.loss);
+      BOOST_TEST(std::abs(got.gradient_norm - one.gradient_norm) <= bound * one.gradient_norm,
+                 how.text() << ", step " << step << ": norm " << got.gradient_norm << " against " << one.gradient_norm);
+      if (step > 0) continue;
+      const auto fault = job.trace_fault();
+      BOOST_TEST(!fault.has_value(), how.text() << ": " << fault.value_or(""));
+      for (const Parameter* parameter : job.model().parameters()) {
+        const at::Tensor expected = want.gradients.at(parameter->name());
+        const double error = norm_of(at::sub(job.whole_gradient(*parameter), expected));
+        BOOST_TEST(error <= 1e-12 * std::max(norm_of(expected), 1e-3 * want.all_norm),
+                   how.text() << ": the gradient of " << parameter->name() << " differs by " << error);
+      }
+      const double eval = job.evaluate(3).loss_sum;
+      BOOST_TEST(std::abs(eval - want.eval_loss) <= 1e-12 * want.eval_loss,
+                 how.text() << ": evaluation " << eval << " against " << want.eval_loss);
+    }
+    table.push_back({monotonic_seconds() - start_s, how.text()});
+  }
+  std::ranges::sort(table, std::ranges::greater{}, &Line::seconds);
+  if (test::world().rank() != 0 || table.empty()) return;
+  std::printf("# %zu compositions on %d ranks, the slowest first:\n", table.size(), test::world().size());
+  for (const Line& line : table) std::printf("#   %5.2f s  %s\n", line.seconds, line.text.c_str());
+}
+
+BOOST_AUTO_TEST_CASE(shards_equal_plain_data_parallelism_bit_for_bit) {
+  if (test::world().size() == 1) return;
+  for (const auto& [family, precision] : {std::pair("gpt2", Precision::fp32), {"llama", Precision::bf16}}) {
+    const auto make = [&](const Composition& how) {
+      return std::make_unique<Job>(all_ranks(), how, precision, std::nullopt);
+    };
+    const int ranks = test::world().size();
+    const auto whole = make({.replicas = ranks, .micro_batch = 1, .family = family});
+    std::vector<std::unique_ptr<Job>> last, each;
+    for (int zero = 1; zero <= 3; ++zero) {
+      last.push_back(make({.shards = ranks, .zero = zero, .micro_batch = 1, .family = family}));
+      each.push_back(
+          make({.shards = ranks, .zero = zero, .scatter = Scatter::each, .micro_batch = 1, .family = family}));
+    }
+    for (std::int64_t step = 0; step < 3; ++step) {
+      const StepOutcome want = whole->step(step);
+      for (const auto& job : last) BOOST_TEST(job->step(step).loss == want.loss);
+      for (const auto& job : each) job->step(step);
+    }
+    for (std::size_t i = 0; i < whole->model().parameters().size(); ++i) {
+      const at::Tensor want = whole->whole_weight(*whole->model().parameters()[i]);
+      for (const auto& job : last) BOOST_TEST(at::equal(job->whole_weight(*job->model().parameters()[i]), want));
+      const at::Tensor first = each.front()->whole_weight(*each.front()->model().parameters()[i]);
+      for (const auto& job : each) BOOST_TEST(at::equal(job->whole_weight(*job->model().parameters()[i]), first));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_keeps_its_shard_and_no_more) {
+  const int ranks = test::world().size();
+  if (ranks == 1) return;
+  Job job(all_ranks(), {.shards = ranks}, Precision::fp32, 0.5);
+  std::int64_t held = 0, all = 0;
+  for (const auto& unit : job.model().units()) {
+    held += unit->master().numel() + unit->gradient().numel();
+    all += 2 * unit->whole_length();
+  }
+  BOOST_TEST(held <= all / ranks + 2 * 16 * std::ssize(job.model().parameters()) * 14);  // rows and alignment
+  for (const Parameter* parameter : job.model().parameters()) BOOST_TEST(!parameter->compute().defined());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
