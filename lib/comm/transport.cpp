@@ -55,13 +55,6 @@ void check_shard(const ShardMap& map, std::size_t ranks, std::size_t rank, std::
   invariant(shard_bytes >= static_cast<std::size_t>(end) * width_of(dtype), "the shard holds all of its pieces");
 }
 
-/// Of a rank's pieces.
-std::size_t bytes_of(const ShardMap& map, std::size_t rank, DType dtype) {
-  std::int64_t elements = 0;
-  for (const ShardPiece& piece : map.pieces[rank]) elements += piece.length;
-  return static_cast<std::size_t>(elements) * width_of(dtype);
-}
-
 std::int64_t sum_of(std::span<const std::int64_t> counts) {
   return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
 }
@@ -122,11 +115,15 @@ struct Transport::State {
   int waiting = 0;       // threads in wait()
   bool over = false;
   bool records_wanted = false;
+  TraceLog* log = nullptr;                            // of the calling thread
+  std::vector<std::pair<Ticket, TraceEntry>> logged;  // what was issued since all was drained
   std::vector<OperationRecord> records;
   std::deque<Lane> lanes;
   std::vector<std::vector<AxisName>> groups;
   std::atomic<bool> works{false};  // the thread does work of its own
   std::thread thread;
+
+  void wait(Ticket ticket);
 
   /// The thread's life: until the transport is over and all queues are empty. A failure ends the job.
   void serve(Session& session) {
@@ -217,6 +214,15 @@ struct Transport::State {
                      .dtype = dtype,
                      .ticket = {(lane.issued + 1) * lanes.size() + static_cast<std::size_t>(lane_index)}};
     const Ticket ticket = issued.record.ticket;
+    if (log != nullptr) {
+      logged.emplace_back(ticket, TraceEntry{.event = TraceEntry::Event::issued,
+                                             .what = name_of(kind),
+                                             .lane = static_cast<lockstep::Lane>(lane_index),
+                                             .members = issued.channel->members,
+                                             .bytes = static_cast<std::int64_t>(bytes),
+                                             .dtype = dtype});
+      log->add(logged.back().second);
+    }
     const bool at_once = !issued.channel->ranks && lane.queue.empty();
     if (at_once) {
       lock.unlock();
@@ -295,7 +301,7 @@ Ticket Transport::all_gather(int lane, int group, std::span<const std::byte> sha
                              const ShardMap& map, DType dtype) {
   const State::Channel& channel = state_->channel(lane, group);
   check_shard(map, channel.members.size(), channel.rank(), whole.size(), shard.size(), dtype);
-  return state_->issue(Kind::all_gather, lane, group, bytes_of(map, channel.rank(), dtype), dtype,
+  return state_->issue(Kind::all_gather, lane, group, shard.size(), dtype,
                        channel.ranks
                            ? lockstep::all_gather(channel.ranks->calls(), state_->space(lane), shard, whole, map, dtype)
                            : gather_alone(shard, whole, map, dtype));
@@ -348,25 +354,40 @@ Ticket Transport::all_to_all_v(int lane, int group, std::span<const std::byte> f
                                      : copy_alone(from, into));
 }
 
+void Transport::log_to(TraceLog* log) {
+  state_->log = log;
+  state_->logged.clear();
+}
+
 void Transport::wait(Ticket ticket) {
   if (ticket.number == 0) return;
-  const State::Lane& lane = state_->lanes[ticket.number % state_->lanes.size()];
-  const std::uint64_t count = ticket.number / state_->lanes.size();
-  std::unique_lock lock(state_->mutex);
+  const auto entry = std::ranges::find(state_->logged, ticket, &std::pair<Ticket, TraceEntry>::first);
+  if (entry != state_->logged.end()) {
+    TraceEntry waited = entry->second;
+    waited.event = TraceEntry::Event::waited;
+    state_->log->add(std::move(waited));
+  }
+  state_->wait(ticket);
+}
+
+void Transport::State::wait(Ticket ticket) {
+  const State::Lane& lane = lanes[ticket.number % lanes.size()];
+  const std::uint64_t count = ticket.number / lanes.size();
+  std::unique_lock lock(mutex);
   invariant(count <= lane.issued, "a ticket is waited for on the transport that gave it");
   if (lane.ended >= count) return;
-  ++state_->waiting;
-  state_->work.notify_one();  // it may sleep for the sake of a computation
+  ++waiting;
+  work.notify_one();  // it may sleep for the sake of a computation
   // The caller waits for other ranks while the lane does. A thread that hangs by itself is this rank's own fault.
-  std::optional<Waiting> waiting;
-  while (!state_->ends.wait_for(lock, look_at_lane, [&] { return lane.ended >= count; })) {
-    if (!lane.waits || state_->works) {
-      waiting.reset();
-    } else if (!waiting) {
-      waiting.emplace();
+  std::optional<Waiting> for_others;
+  while (!ends.wait_for(lock, look_at_lane, [&] { return lane.ended >= count; })) {
+    if (!lane.waits || works) {
+      for_others.reset();
+    } else if (!for_others) {
+      for_others.emplace();
     }
   }
-  --state_->waiting;
+  --waiting;
 }
 
 void Transport::drain() {
@@ -374,8 +395,11 @@ void Transport::drain() {
     std::unique_lock lock(state_->mutex);
     const Ticket last{state_->lanes[i].issued * state_->lanes.size() + i};
     lock.unlock();
-    wait(last);
+    if (last.number >= state_->lanes.size()) state_->wait(last);
   }
+  if (state_->log == nullptr) return;
+  state_->log->add({.event = TraceEntry::Event::drained, .what = {}});
+  state_->logged.clear();
 }
 
 double Transport::busy_s(int lane) const {

@@ -9,6 +9,7 @@
 #include "comm/operations.hpp"
 #include "comm/session.hpp"
 #include "layout/mesh.hpp"
+#include "program/trace.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -39,7 +40,7 @@ struct OperationRecord {
   int lane = 0;
   int group = 0;
   const std::vector<Rank>* members = nullptr;  // world ranks of the communicator that was used; lives as the transport
-  std::int64_t bytes = 0;                      // that this rank put in
+  std::int64_t bytes = 0;                      // that this rank handed over
   DType dtype = DType::u8;
   Ticket ticket;
   double begin_s = 0;  // monotonic: when the lane came to it
@@ -85,6 +86,8 @@ class Transport {
   int group_along(const std::vector<AxisName>& axes) const;
   /// World ranks of a group, by rank of the group. Local.
   const std::vector<Rank>& members(int group) const;
+  /// Writes into `log`, which outlives this, what is issued, waited for and drained from now on. Local.
+  void log_to(TraceLog* log);
   /// Replaces `records` by what was done since the last call, in the order of its ends; nothing is recorded before the
   /// first call. Local.
   void take_records(std::vector<OperationRecord>& records);

@@ -23,8 +23,8 @@ namespace lockstep {
 /// rank.
 struct Engine::Run {
   Run(const StepProgram& whole, const RankClass& of, const SlotIndex& index, std::int64_t number,
-      const StepOrder* given)
-      : program(whole), ranks(of), order(given), slots(of, index), tickets(of.actions.size()), step(number) {
+      const StepOrder* given, TraceLog& trace)
+      : program(whole), ranks(of), order(given), slots(of, index, trace), tickets(of.actions.size()), step(number) {
     if (given != nullptr) failure = given->failure;
     if (given != nullptr) times = given->times;
   }
@@ -152,12 +152,15 @@ Engine::Engine(Model& model, const Optimizer& optimizer, const Catalogue& progra
     slots_.emplace(&ranks, SlotIndex(ranks));
   }
   transport.take_records(records_);  // from now on they are kept
+  transport.log_to(&trace_);
 }
+
+Engine::~Engine() { transport_.log_to(nullptr); }
 
 StepOutcome Engine::run_step(const StepBatch& batch, const StepOrder& order) {
   const StepProgram& program = programs_.pick(order.step, ProgramPhase::training);
   const RankClass& ranks = program.class_of(session_.world().rank());
-  Run run(program, ranks, slots_.at(&ranks), order.step, &order);
+  Run run(program, ranks, slots_.at(&ranks), order.step, &order, trace_);
   for (const auto& unit : model_.units()) unit->zero_grad();
   run.take(batch.micro_batches, model_.config());
   execute(run);
@@ -167,7 +170,7 @@ StepOutcome Engine::run_step(const StepBatch& batch, const StepOrder& order) {
 EvaluationOutcome Engine::evaluate(const std::vector<Batch>& micro_batches, std::int64_t step) {
   const StepProgram& program = programs_.pick(step, ProgramPhase::evaluation);
   const RankClass& ranks = program.class_of(session_.world().rank());
-  Run run(program, ranks, slots_.at(&ranks), step, nullptr);
+  Run run(program, ranks, slots_.at(&ranks), step, nullptr, trace_);
   run.take(micro_batches, model_.config());
   execute(run);
   return {run.loss_sum, run.tokens};
@@ -185,17 +188,14 @@ void Engine::execute(Run& run) {
       continue;
     }
     run.attempt([&] { session_.enter(phase_of(action, run.order != nullptr), run.step); });
-    TraceEntry did{
-        .op = action.op, .subject = action.subject, .micro_batch = action.micro_batch, .group = action.group};
     if (is_collective(action.op)) {
-      did.bytes = communicate(run, action, position);
+      communicate(run, action, position);
     } else {
       // A ticket is waited for also by a rank that has failed: the lane uses what this action releases.
       wait_for(run, action);
       run.attempt([&] { perform(run, action); });
     }
     if (run.times && runs_here(action)) run.time_of(action).end_s = monotonic_seconds();
-    if (!run.failure) trace_.push_back(std::move(did));
     run.slots.release(static_cast<int>(position));
   }
   drain(run);
@@ -227,7 +227,7 @@ void Engine::take_times(Run& run) {
   }
 }
 
-std::int64_t Engine::communicate(Run& run, const Action& action, std::size_t position) {
+void Engine::communicate(Run& run, const Action& action, std::size_t position) {
   wait_for(run, action);
   const int lane = static_cast<int>(action.lane), group = transport_.group_along(action.group);
   Ticket& ticket = run.tickets[position];
@@ -235,12 +235,11 @@ std::int64_t Engine::communicate(Run& run, const Action& action, std::size_t pos
     case Op::unshard: {
       Unit& unit = unit_of(action);
       const at::Tensor whole = fresh(unit, compute_type(unit.precision()));
-      run.slots[action.slots.acquires.front()].value = whole;
+      run.slots.acquire(action.slots.acquires.front(), {.input = {}, .value = whole});
       unit.lend_weights(whole);
-      const std::span<std::byte> shard = bytes_of(unit.compute());
-      ticket =
-          transport_.all_gather(lane, group, shard, bytes_of(whole), unit.shard_map(), compute_dtype(unit.precision()));
-      return static_cast<std::int64_t>(shard.size());
+      ticket = transport_.all_gather(lane, group, bytes_of(unit.compute()), bytes_of(whole), unit.shard_map(),
+                                     compute_dtype(unit.precision()));
+      return;
     }
     case Op::reduce_scatter: {
       Unit& unit = unit_of(action);
@@ -251,16 +250,16 @@ std::int64_t Engine::communicate(Run& run, const Action& action, std::size_t pos
       ticket = transport_.reduce_scatter(lane, group, whole, bytes_of(unit.gradient()), unit.shard_map(),
                                          master_dtype(unit.precision()), first ? IntoShard::replace : IntoShard::add);
       unit.lend_local_gradient({});  // the slot holds it until the transport has done with it
-      return static_cast<std::int64_t>(whole.size());
+      return;
     }
     case Op::all_reduce: {
       const Unit& unit = unit_of(action);
-      const std::span<std::byte> gradient = bytes_of(unit.gradient());
-      ticket = transport_.all_reduce(lane, group, gradient, master_dtype(unit.precision()), Reduce::sum);
-      return static_cast<std::int64_t>(gradient.size());
+      ticket =
+          transport_.all_reduce(lane, group, bytes_of(unit.gradient()), master_dtype(unit.precision()), Reduce::sum);
+      return;
     }
-    case Op::heartbeat: heartbeat(run, action); return heartbeat_bytes;
-    case Op::reduce_loss: reduce_loss(run, action); return heartbeat_bytes;
+    case Op::heartbeat: return heartbeat(run, action);
+    case Op::reduce_loss: return reduce_loss(run, action);
     default: throw Error(ExitCode::bug, fmt::format("the engine does not know the collective {}", name_of(action.op)));
   }
 }
@@ -270,33 +269,71 @@ Unit& Engine::unit_of(const Action& action) const {
 }
 
 void Engine::lend_gradient(Run& run, Unit& unit, int slot) {
-  run.slots[slot].value = fresh(unit, master_type(unit.precision()));
-  unit.lend_local_gradient(run.slots[slot].value);
+  const at::Tensor whole = fresh(unit, master_type(unit.precision()));
+  run.slots.acquire(slot, {.input = {}, .value = whole});
+  unit.lend_local_gradient(whole);
+}
+
+void Engine::record(Op op, const Unit& unit, MicroBatch micro_batch) {
+  const auto& units = model_.units();
+  const auto found = std::ranges::find(units, &unit, [](const auto& own) { return own.get(); });
+  trace_.add({.event = TraceEntry::Event::computed,
+              .what = name_of(op),
+              .subject = unit_subject(static_cast<int>(found - units.begin())),
+              .micro_batch = micro_batch});
+}
+
+void Engine::record(Op op, const Block& block, MicroBatch micro_batch) {
+  int index = 0;
+  while (&model_.block(static_cast<std::size_t>(index)) != &block) ++index;
+  trace_.add({.event = TraceEntry::Event::computed,
+              .what = name_of(op),
+              .subject = block_subject(index),
+              .micro_batch = micro_batch});
 }
 
 void Engine::perform(Run& run, const Action& action) {
-  const auto unit = [&]() -> Unit& { return unit_of(action); };
   switch (action.op) {
     case Op::forward: return forward(run, action);
     case Op::recompute: return recompute(run, action);
     case Op::backward: return backward(run, action);
-    case Op::reshard: return unit().lend_weights({});
+    case Op::clip:
+      run.gradient_scale = clip_factor(run.outcome.gradient_norm, clip_norm_);
+      return trace_.add({.event = TraceEntry::Event::computed, .what = name_of(Op::clip)});
+    case Op::reshard:
     case Op::finish_gradient:
-      unit().finish_gradients();
-      if (session_.take_injected_nan()) unit().local_gradient().fill_(not_a_number);
-      return;
-    case Op::gradient_norm: {
-      const std::vector<Rank> holders = group_along(run.program.mesh, session_.world().rank(), action.group);
-      const auto share = std::ranges::find(holders, session_.world().rank()) - holders.begin();
-      run.squared_norm += squared_norm(unit(), static_cast<int>(share), static_cast<int>(holders.size()));
-      return;
-    }
-    case Op::clip: run.gradient_scale = clip_factor(run.outcome.gradient_norm, clip_norm_); return;
-    case Op::optimizer:
-      if (session_.take_injected_nan()) run.gradient_scale = not_a_number;
-      return optimizer_.update(unit(), run.order->step - run.order->skipped, run.order->lr, run.gradient_scale);
-    default: invariant(false, "the engine knows every action");
+    case Op::gradient_norm:
+    case Op::optimizer: return perform(run, action, unit_of(action));
+    case Op::unshard:
+    case Op::reduce_scatter:
+    case Op::all_reduce:
+    case Op::heartbeat:
+    case Op::reduce_loss:
+    case Op::backward_input:
+    case Op::backward_weight:
+    case Op::receive_forward:
+    case Op::send_forward:
+    case Op::receive_backward:
+    case Op::send_backward: break;
   }
+  fail(ExitCode::bug, "the engine does not carry out {}", name_of(action.op));
+}
+
+void Engine::perform(Run& run, const Action& action, Unit& unit) {
+  if (action.op == Op::reshard) {
+    unit.lend_weights({});
+  } else if (action.op == Op::finish_gradient) {
+    unit.finish_gradients();
+    if (session_.take_injected_nan()) unit.local_gradient().fill_(not_a_number);
+  } else if (action.op == Op::gradient_norm) {
+    const std::vector<Rank> holders = group_along(run.program.mesh, session_.world().rank(), action.group);
+    const auto share = std::ranges::find(holders, session_.world().rank()) - holders.begin();
+    run.squared_norm += squared_norm(unit, static_cast<int>(share), static_cast<int>(holders.size()));
+  } else {
+    if (session_.take_injected_nan()) run.gradient_scale = not_a_number;
+    optimizer_.update(unit, run.order->step - run.order->skipped, run.order->lr, run.gradient_scale);
+  }
+  record(action.op, unit, action.micro_batch);
 }
 
 void Engine::forward(Run& run, const Action& action) {
@@ -309,23 +346,25 @@ void Engine::forward(Run& run, const Action& action) {
   const c10::AutoGradMode grad_mode(keeps);
   if (keeps && index > 0) input = input.detach().requires_grad_(true);
   const at::Tensor output = block.forward(input, run.batches[static_cast<std::size_t>(mb)]);
-  if (keeps) run.slots.at(SlotKind::stash, action.subject, mb) = {input, output};
+  record(Op::forward, block, mb);
   if (block.kind() == BlockDescription::Kind::head) {
     run.loss_sum += session_.take_injected_nan() ? not_a_number : output.item<double>();
   } else {
-    run.slots.at(SlotKind::boundary, boundary_subject(index + 1), mb).value = output.detach();
+    run.slots.acquire(SlotKind::boundary, boundary_subject(index + 1), mb, {.input = {}, .value = output.detach()});
   }
+  if (keeps) run.slots.acquire(SlotKind::stash, action.subject, mb, {input, output});
 }
 
 void Engine::recompute(Run& run, const Action& action) {
   const int index = action.subject.index;
   const MicroBatch mb = action.micro_batch;
+  Block& block = model_.block(static_cast<std::size_t>(index));
   const at::Tensor input =
       run.slots.at(SlotKind::boundary, boundary_subject(index), mb).value.detach().requires_grad_(true);
   const c10::AutoGradMode grad_mode(true);
-  const at::Tensor output =
-      model_.block(static_cast<std::size_t>(index)).forward(input, run.batches[static_cast<std::size_t>(mb)]);
-  run.slots.at(SlotKind::stash, action.subject, mb) = {input, output};
+  const at::Tensor output = block.forward(input, run.batches[static_cast<std::size_t>(mb)]);
+  record(Op::recompute, block, mb);
+  run.slots.acquire(SlotKind::stash, action.subject, mb, {input, output});
 }
 
 void Engine::backward(Run& run, const Action& action) {
@@ -334,9 +373,10 @@ void Engine::backward(Run& run, const Action& action) {
   for (const int slot : action.slots.acquires)
     if (run.slots.slot(slot).kind == SlotKind::local_gradient)
       lend_gradient(run, *model_.units()[static_cast<std::size_t>(run.slots.slot(slot).subject.index)], slot);
-  SlotContent& stash = run.slots.at(SlotKind::stash, action.subject, mb);
+  const Block& block = model_.block(static_cast<std::size_t>(index));
+  const SlotContent& stash = run.slots.at(SlotKind::stash, action.subject, mb);
   at::Tensor seed;
-  if (model_.block(static_cast<std::size_t>(index)).kind() == BlockDescription::Kind::head) {
+  if (block.kind() == BlockDescription::Kind::head) {
     const auto valid_tokens = static_cast<double>(run.order->valid_tokens);
     seed = at::full({}, valid_tokens > 0 ? 1 / valid_tokens : 0, stash.value.options());
   } else {
@@ -344,7 +384,10 @@ void Engine::backward(Run& run, const Action& action) {
   }
   if (session_.take_injected_nan()) seed = at::full_like(seed, not_a_number);
   torch::autograd::backward({stash.value}, {seed});
-  if (index > 0) run.slots.at(SlotKind::boundary_gradient, boundary_subject(index), mb).value = stash.input.grad();
+  record(Op::backward, block, mb);
+  if (index > 0)
+    run.slots.acquire(SlotKind::boundary_gradient, boundary_subject(index), mb,
+                      {.input = {}, .value = stash.input.grad()});
 }
 
 void Engine::heartbeat(Run& run, const Action& action) {

@@ -63,6 +63,10 @@ class Engine {
   Engine(Model& model, const Optimizer& optimizer, const Catalogue& programs, Session& session, Transport& transport,
          std::optional<double> clip_norm);
 
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
   /// One optimizer step. Collective over the world. A rank that fails goes on communicating up to the heartbeat, where
   /// all ranks learn of it and throw the same AgreedError; weights are then those of before the step. After the
   /// heartbeat a rank throws alone, with its weights half updated: it has to end the job. If loss or gradient
@@ -73,15 +77,19 @@ class Engine {
   /// world.
   EvaluationOutcome evaluate(const std::vector<Batch>& micro_batches, std::int64_t step);
 
-  /// What this rank did in the last run_step or evaluate: what it should be is expect_trace of program/trace.hpp.
-  const std::vector<TraceEntry>& trace() const { return trace_; }
+  /// What this rank did in the last run_step or evaluate, as it was recorded by what did it: what it should be is
+  /// expect_trace of program/trace.hpp.
+  const std::vector<TraceEntry>& trace() const { return trace_.entries(); }
 
  private:
   struct Run;  // the state of one execution of a program
   void execute(Run& run);
   void perform(Run& run, const Action& action);
-  /// Returns the bytes that this rank put in.
-  std::int64_t communicate(Run& run, const Action& action, std::size_t position);
+  void perform(Run& run, const Action& action, Unit& unit);
+  /// What was done, by the object that it was done with.
+  void record(Op op, const Unit& unit, MicroBatch micro_batch);
+  void record(Op op, const Block& block, MicroBatch micro_batch);
+  void communicate(Run& run, const Action& action, std::size_t position);
   void wait_for(Run& run, const Action& action);
   /// Waits for all that goes on behind the computation, and ends what it held on to.
   void drain(Run& run);
@@ -104,7 +112,7 @@ class Engine {
   Transport& transport_;
   std::optional<double> clip_norm_;
   std::map<const RankClass*, SlotIndex> slots_;
-  std::vector<TraceEntry> trace_;
+  TraceLog trace_;
   std::vector<OperationRecord> records_;  // of the last step
 };
 

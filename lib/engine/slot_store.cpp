@@ -22,9 +22,47 @@ std::size_t SlotIndex::find(SlotKind kind, Subject subject, MicroBatch micro_bat
   return found->second;
 }
 
+namespace {
+
+bool is_empty(const SlotContent& content) { return !content.value.defined() && !content.input.defined(); }
+
+}  // namespace
+
+const SlotContent& SlotStore::at(SlotKind kind, Subject subject, MicroBatch micro_batch) const {
+  const SlotContent& content = contents_[index_->find(kind, subject, micro_batch)];
+  invariant(!is_empty(content), "an action reads memory that holds something");
+  return content;
+}
+
+void SlotStore::acquire(SlotKind kind, Subject subject, MicroBatch micro_batch, SlotContent content) {
+  acquire(static_cast<int>(index_->find(kind, subject, micro_batch)), std::move(content));
+}
+
+void SlotStore::acquire(int slot, SlotContent content) {
+  SlotContent& into = contents_[static_cast<std::size_t>(slot)];
+  invariant(is_empty(into), "memory is acquired once");
+  into = std::move(content);
+  record(TraceEntry::Event::acquired, slot);
+}
+
+void SlotStore::record(TraceEntry::Event event, int slot) {
+  const Slot& of = ranks_->slots[static_cast<std::size_t>(slot)];
+  const bool exact = of.kind == SlotKind::gathered || of.kind == SlotKind::local_gradient;
+  const SlotContent& content = contents_[static_cast<std::size_t>(slot)];
+  log_->add({.event = event,
+             .what = name_of(of.kind),
+             .subject = of.subject,
+             .micro_batch = of.micro_batch,
+             .bytes = exact ? static_cast<std::int64_t>(content.value.nbytes()) : 0});
+}
+
 void SlotStore::empty(int position) {
-  for (const int slot : ranks_->actions[static_cast<std::size_t>(position)].slots.releases)
-    contents_[static_cast<std::size_t>(slot)] = {};
+  for (const int slot : ranks_->actions[static_cast<std::size_t>(position)].slots.releases) {
+    SlotContent& content = contents_[static_cast<std::size_t>(slot)];
+    if (is_empty(content)) continue;  // a kernel's workspace, or of a rank that failed
+    record(TraceEntry::Event::released, slot);
+    content = {};
+  }
 }
 
 void SlotStore::release(int position) {

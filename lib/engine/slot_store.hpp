@@ -3,6 +3,7 @@
 #pragma once
 
 #include "program/step_program.hpp"
+#include "program/trace.hpp"
 
 #include <ATen/core/Tensor.h>
 
@@ -33,12 +34,14 @@ struct SlotContent {
 
 class SlotStore {
  public:
-  explicit SlotStore(const RankClass& ranks, const SlotIndex& index)
-      : ranks_(&ranks), index_(&index), contents_(index.size()) {}
-  SlotContent& at(SlotKind kind, Subject subject, MicroBatch micro_batch) {
-    return contents_[index_->find(kind, subject, micro_batch)];
-  }
-  SlotContent& operator[](int slot) { return contents_[static_cast<std::size_t>(slot)]; }
+  /// Records in `log` what is acquired and released.
+  SlotStore(const RankClass& ranks, const SlotIndex& index, TraceLog& log)
+      : ranks_(&ranks), index_(&index), log_(&log), contents_(index.size()) {}
+  /// What the slot holds. Throws Error(bug) if it holds nothing.
+  const SlotContent& at(SlotKind kind, Subject subject, MicroBatch micro_batch) const;
+  /// Fills a slot that holds nothing.
+  void acquire(SlotKind kind, Subject subject, MicroBatch micro_batch, SlotContent content);
+  void acquire(int slot, SlotContent content);
   const Slot& slot(int slot) const { return ranks_->slots[static_cast<std::size_t>(slot)]; }
   /// Empties what the action at `position` releases, at once or, where it goes on behind the computation, once
   /// release_ended() is told that it has ended.
@@ -50,8 +53,10 @@ class SlotStore {
 
  private:
   void empty(int position);
+  void record(TraceEntry::Event event, int slot);
   const RankClass* ranks_;
   const SlotIndex* index_;
+  TraceLog* log_;
   std::vector<SlotContent> contents_;
   std::vector<int> going_on_;  // positions of actions that hold on to what they release, in order
 };

@@ -1,40 +1,177 @@
 #include "program/trace.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 namespace lockstep {
 
 namespace {
 
+using Event = TraceEntry::Event;
+
+std::string_view name_of(Event event) {
+  switch (event) {
+    case Event::computed: return "computed";
+    case Event::issued: return "issued";
+    case Event::waited: return "waited for";
+    case Event::drained: return "drained";
+    case Event::acquired: return "acquired";
+    case Event::released: return "released";
+  }
+  return "unknown";
+}
+
 std::string words(const StepProgram& program, const std::vector<TraceEntry>& entries, std::size_t index) {
   if (index >= entries.size()) return "nothing";
   const TraceEntry& entry = entries[index];
-  Action action;
-  action.op = entry.op;
-  action.subject = entry.subject;
-  action.micro_batch = entry.micro_batch;
-  action.group = entry.group;
-  std::string text = to_text(program, action);
+  std::string text(name_of(entry.event));
+  if (!entry.what.empty()) text += fmt::format(" {}", entry.what);
+  if (entry.subject.kind != Subject::Kind::none) text += " " + to_text(program, entry.subject);
+  if (entry.micro_batch != no_micro_batch) text += fmt::format(" mb {}", entry.micro_batch);
+  if (!entry.members.empty())
+    text += fmt::format(" on lane {} among ranks {}, {}", lockstep::name_of(entry.lane), fmt::join(entry.members, " "),
+                        lockstep::name_of(entry.dtype));
   if (entry.bytes != 0) text += fmt::format(", {} bytes", entry.bytes);
   return text;
 }
 
+/// The kind of communication by which an operation is carried out, and its type.
+std::pair<std::string_view, DType> communication_of(Op op, const UnitTypes& types) {
+  switch (op) {
+    case Op::unshard: return {"all_gather", types.compute};
+    case Op::reduce_scatter: return {"reduce_scatter", types.master};
+    case Op::all_reduce: return {"all_reduce", types.master};
+    case Op::heartbeat:
+    case Op::reduce_loss: return {"all_reduce", DType::f64};
+    case Op::receive_forward:
+    case Op::receive_backward: return {"receive", DType::u8};
+    case Op::send_forward:
+    case Op::send_backward: return {"send", DType::u8};
+    case Op::forward:
+    case Op::recompute:
+    case Op::backward:
+    case Op::backward_input:
+    case Op::backward_weight:
+    case Op::reshard:
+    case Op::finish_gradient:
+    case Op::gradient_norm:
+    case Op::clip:
+    case Op::optimizer: break;
+  }
+  return {"nothing", DType::u8};
+}
+
+/// Memory that the engine makes for itself; the rest is there all run, or within kernels.
+bool is_made(const Slot& slot) { return !lives_all_run(slot.kind) && slot.kind != SlotKind::workspace; }
+/// Its size is exact, not an estimate of what a block keeps.
+bool is_exact(SlotKind kind) { return kind == SlotKind::gathered || kind == SlotKind::local_gradient; }
+
+class Expectation {
+ public:
+  Expectation(const StepProgram& program, Rank rank, const UnitTypes& types)
+      : program_(program), rank_(rank), types_(types), ranks_(program.class_of(rank)) {}
+
+  std::vector<TraceEntry> run() && {
+    for (std::size_t i = 0; i < ranks_.actions.size(); ++i) act(static_cast<int>(i));
+    add({.event = Event::drained, .what = {}});
+    release_all();
+    return std::move(entries_);
+  }
+
+ private:
+  void add(TraceEntry entry) { entries_.push_back(std::move(entry)); }
+  const Action& action(int position) const { return ranks_.actions[static_cast<std::size_t>(position)]; }
+
+  TraceEntry communication(Event event, const Action& of) const {
+    const auto [what, dtype] = communication_of(of.op, types_);
+    return {.event = event,
+            .what = what,
+            .lane = of.lane,
+            .members = group_along(program_.mesh, rank_, of.group),
+            .bytes = of.bytes,
+            .dtype = dtype};
+  }
+
+  void slots(Event event, const std::vector<int>& of) {
+    for (const int index : of) {
+      const Slot& slot = ranks_.slots[static_cast<std::size_t>(index)];
+      if (!is_made(slot)) continue;
+      add({.event = event,
+           .what = lockstep::name_of(slot.kind),
+           .subject = slot.subject,
+           .micro_batch = slot.micro_batch,
+           .bytes = is_exact(slot.kind) ? slot.bytes : 0});
+    }
+  }
+
+  void release_all() {
+    for (const int position : going_on_) slots(Event::released, action(position).slots.releases);
+    going_on_.clear();
+  }
+
+  void act(int position) {
+    const Action& now = action(position);
+    for (const int wait : now.waits) {
+      if (!behind_computation(action(wait).op)) continue;
+      add(communication(Event::waited, action(wait)));
+      std::erase_if(going_on_, [&](int earlier) {
+        if (earlier > wait || action(earlier).lane != action(wait).lane) return false;
+        slots(Event::released, action(earlier).slots.releases);
+        return true;
+      });
+    }
+    if (behind_computation(now.op)) {
+      slots(Event::acquired, now.slots.acquires);
+      add(communication(Event::issued, now));
+      if (!now.slots.releases.empty()) going_on_.push_back(position);
+      return;
+    }
+    if (now.op == Op::heartbeat) {
+      add({.event = Event::drained, .what = {}});
+      release_all();
+    }
+    if (is_collective(now.op)) {
+      add(communication(Event::issued, now));
+      add(communication(Event::waited, now));
+    } else {
+      // Gradients have memory before they are computed; what is computed is kept afterwards.
+      const auto is_gradient = [this](int slot) {
+        return ranks_.slots[static_cast<std::size_t>(slot)].kind == SlotKind::local_gradient;
+      };
+      std::vector<int> acquired = now.slots.acquires;
+      const auto results = std::ranges::stable_partition(acquired, is_gradient);
+      slots(Event::acquired, {acquired.begin(), results.begin()});
+      add({.event = Event::computed,
+           .what = lockstep::name_of(now.op),
+           .subject = now.subject,
+           .micro_batch = now.micro_batch});
+      slots(Event::acquired, {results.begin(), results.end()});
+    }
+    slots(Event::released, now.slots.releases);
+  }
+
+  const StepProgram& program_;
+  Rank rank_;
+  const UnitTypes& types_;
+  const RankClass& ranks_;
+  std::vector<int> going_on_;  // positions of actions that hold on to what they release
+  std::vector<TraceEntry> entries_;
+};
+
 }  // namespace
 
-std::vector<TraceEntry> expect_trace(const StepProgram& program, Rank rank) {
-  std::vector<TraceEntry> entries;
-  for (const Action& action : program.of(rank))
-    entries.push_back({action.op, action.subject, action.micro_batch, action.group, action.bytes});
-  return entries;
+std::vector<TraceEntry> expect_trace(const StepProgram& program, Rank rank, const UnitTypes& types) {
+  return Expectation(program, rank, types).run();
 }
 
 std::optional<std::string> difference(const StepProgram& program, const std::vector<TraceEntry>& expected,
                                       const std::vector<TraceEntry>& recorded) {
   for (std::size_t i = 0; i < std::max(expected.size(), recorded.size()); ++i) {
     if (i < expected.size() && i < recorded.size() && expected[i] == recorded[i]) continue;
-    return fmt::format("action {}: expected {}, recorded {}", i, words(program, expected, i),
+    return fmt::format("entry {}: expected {}, recorded {}", i, words(program, expected, i),
                        words(program, recorded, i));
   }
   return std::nullopt;

@@ -39,7 +39,7 @@ def submit(cluster, folder, *words, **settings):
 
 def prepared(cluster, folder):
     number = submit(cluster, folder, "sbatch", "--parsable", *RANKS, "scripts/slurm/prepare.sbatch", LAUNCH="mpirun", OPTIONS=TAIL).strip()
-    assert cluster.wait_for_end(number, 60)["JobState"] == "COMPLETED", log_of(folder, "prepare", number)
+    assert cluster.wait_for_end(number)["JobState"] == "COMPLETED", log_of(folder, "prepare", number)
 
 
 def train_job(cluster, folder, **settings):
@@ -63,7 +63,7 @@ def wait_for_training(cluster, folder, number):
         state = cluster.job(number)["JobState"]
         assert state in ("PENDING", "RUNNING"), (state, log_of(folder, "train", number), [log.read_text() for log in folder.glob("prepare-*.log")])
         return steps_done(folder) >= 10
-    cluster.wait_for(under_way, 120, "training to be under way")
+    cluster.wait_for(under_way, "training to be under way")
 
 
 def chain_with_a_pre_emption(tmp, launcher):
@@ -72,7 +72,7 @@ def chain_with_a_pre_emption(tmp, launcher):
         numbers = dict(line.split() for line in submit(cluster, folder, "scripts/slurm/pipeline.sh", *RANKS, LAUNCH=launcher, PREPARE_OPTIONS=TAIL).splitlines())
         wait_for_training(cluster, folder, numbers["train"])
         cluster.command("scancel", "--signal=USR1", "--batch", numbers["train"])
-        ends = {name: cluster.wait_for_end(number, 180) for name, number in numbers.items()}
+        ends = {name: cluster.wait_for_end(number) for name, number in numbers.items()}
         for name, end in ends.items():
             assert end["JobState"] == "COMPLETED", (name, end, log_of(folder, name, numbers[name]))
         assert ends["train"]["Restarts"] == "1"
@@ -99,11 +99,11 @@ def test_only_code_75_is_requeued_and_not_for_ever(tmp):
     with SlurmCluster(tmp / "slurm") as cluster:
         prepared(cluster, folder)
         wrong = train_job(cluster, folder, LAUNCH="mpirun", OPTIONS="--optimizer.lrr 1")
-        end = cluster.wait_for_end(wrong, 60)
+        end = cluster.wait_for_end(wrong)
         assert (end["JobState"], end["ExitCode"], end["Restarts"]) == ("FAILED", "2:0", "0"), (end, log_of(folder, "train", wrong))
         # every start is asked to stop after its first step
         stopped = train_job(cluster, folder, LAUNCH="mpirun", OPTIONS="--train.inject rank=0,phase=data,kind=stop", MAX_REQUEUES="1")
-        end = cluster.wait_for_end(stopped, 120)
+        end = cluster.wait_for_end(stopped)
         assert (end["JobState"], end["ExitCode"], end["Restarts"]) == ("FAILED", "75:0", "1"), (end, log_of(folder, "train", stopped))
         assert "not again" in log_of(folder, "train", stopped)
     assert [record["step"] for record in records(folder / "runs/job", "summary")] == [1, 2]
@@ -116,10 +116,10 @@ def cancelled_job(tmp, launcher):
         number = train_job(cluster, folder, LAUNCH=launcher, OPTIONS="--train.max_steps 100000")
         wait_for_training(cluster, folder, number)
         cluster.command("scancel", number)
-        end = cluster.wait_for_end(number, 60)
+        end = cluster.wait_for_end(number)
         assert (end["JobState"], end["Restarts"]) == ("CANCELLED", "0"), (end, log_of(folder, "train", number))
         run_dir = folder / "runs/job"
-        cluster.wait_for(lambda: records(run_dir, "summary"), 30, "the ranks to end")
+        cluster.wait_for(lambda: records(run_dir, "summary"), "the ranks to end")
     assert records(run_dir, "summary")[-1]["exit_code"] == 75
     assert (run_dir / "checkpoints/LATEST").exists()
 

@@ -10,6 +10,8 @@ import subprocess
 import time
 import unittest
 
+PATIENCE_S = 600   # for what takes a second on an idle machine: a loaded one may need any time
+
 SETTINGS = {
     "AuthType": "auth/none", "CredType": "cred/none",
     "AuthInfo": "cred_expire=5",                  # a requeued job is held so long
@@ -17,7 +19,7 @@ SETTINGS = {
     "SelectType": "select/cons_tres", "SelectTypeParameters": "CR_Core",
     "SlurmdParameters": "config_overrides",       # more CPUs than there are
     "SchedulerType": "sched/backfill", "SchedulerParameters": "bf_interval=2,sched_interval=2,sched_min_interval=0,batch_sched_delay=0",
-    "ReturnToService": "2", "KillWait": "10", "MinJobAge": "3600", "JobRequeue": "1", "MailProg": "/bin/true",
+    "ReturnToService": "2", "KillWait": "300", "MinJobAge": "3600", "JobRequeue": "1", "MailProg": "/bin/true",
 }
 
 
@@ -47,7 +49,7 @@ class SlurmCluster:
         try:
             self.command("slurmctld")
             self.command("slurmd", "-N", "n1")
-            self.wait_for(lambda: self.command("sinfo", "-h", "-o", "%T").strip() == "idle", 30, "the node to be idle")
+            self.wait_for(lambda: self.command("sinfo", "-h", "-o", "%T").strip() == "idle", "the node to be idle")
         except BaseException as error:
             self.stop()
             logs = "".join(f"--- {log.name}\n{log.read_text()[-2000:]}" for log in self.folder.glob("*.log"))
@@ -75,17 +77,17 @@ class SlurmCluster:
     def stop(self):
         """Cancels what runs, then ends the two daemons that this object started."""
         if (self.folder / "slurmctld.pid").exists():
-            subprocess.run(["scancel", "--user", getpass.getuser()], env=self.environment, capture_output=True, timeout=30)
+            subprocess.run(["scancel", "--user", getpass.getuser()], env=self.environment, capture_output=True, timeout=PATIENCE_S)
             time.sleep(1)
         for name in ["slurmd", "slurmctld"]:
             try:
                 pid = int((self.folder / f"{name}.pid").read_text())
                 os.kill(pid, signal.SIGTERM)
-                self.wait_for(lambda pid=pid: not pathlib.Path(f"/proc/{pid}").exists(), 20, f"{name} to end")
+                self.wait_for(lambda pid=pid: not pathlib.Path(f"/proc/{pid}").exists(), f"{name} to end")
             except (FileNotFoundError, ValueError, ProcessLookupError):
                 pass
 
-    def command(self, *words, timeout=30, **settings):
+    def command(self, *words, timeout=PATIENCE_S, **settings):
         done = subprocess.run([str(word) for word in words], env=dict(self.environment, **settings.pop("env", {})), capture_output=True, text=True,
                               timeout=timeout, **settings)
         assert done.returncode == 0, f"{words} returned {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -97,14 +99,14 @@ class SlurmCluster:
         return dict(word.split("=", 1) for word in shown.split() if "=" in word)
 
     @staticmethod
-    def wait_for(condition, seconds, what):
+    def wait_for(condition, what, seconds=PATIENCE_S):
         end = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > end:
                 raise AssertionError(f"waited {seconds} s for {what}")
             time.sleep(0.1)
 
-    def wait_for_end(self, number, seconds):
+    def wait_for_end(self, number):
         ended = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"}
-        self.wait_for(lambda: self.job(number)["JobState"] in ended, seconds, f"job {number} to end")
+        self.wait_for(lambda: self.job(number)["JobState"] in ended, f"job {number} to end")
         return self.job(number)

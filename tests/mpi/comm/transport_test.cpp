@@ -189,9 +189,9 @@ Task make_task(OperationRecord::Kind kind, int lane, int group, std::size_t rank
         Bytes shard = shards[r];
         for (const ShardPiece& piece : map.pieces[r]) {
           copy(at(shard, piece.shard, piece.length, dtype), at(task.expected, piece.whole, piece.length, dtype));
-          if (r == rank) task.bytes += piece.length * size_of(dtype);
         }
       }
+      task.bytes = std::ssize(in);
       task.issue = [=, &in, &out, &map](Transport& t) { return t.all_gather(lane, group, in, out, map, dtype); };
       return task;
     }

@@ -21,9 +21,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 BOOST_AUTO_TEST_SUITE(compositions)
@@ -130,7 +132,9 @@ Batch samples(std::int64_t step, const SampleRange& range) {
 /// A training set-up on the ranks of a communicator.
 class Job {
  public:
-  Job(std::unique_ptr<Communicator> ranks, const Composition& how, Precision precision, std::optional<double> clip)
+  /// `mutate` changes what the engine runs, not what it is expected to do.
+  Job(std::unique_ptr<Communicator> ranks, const Composition& how, Precision precision, std::optional<double> clip,
+      const std::function<void(RankClass&)>& mutate = {})
       : session_(std::move(ranks)),
         rank_(session_.world().rank()),
         mesh_(mesh_of(how)),
@@ -143,9 +147,11 @@ class Job {
             mesh_,
             plan_of(model_.architecture(), types_, {batches_.micro_batch, length}, how.bucket_bytes, {}, sharding_),
             program_options(how, clip.has_value()))),
+        right_(programs_.train),
         transport_(make_transport(session_, programs_)),
         engine_(model_, *optimizer_, programs_, session_, transport_, clip) {
     model_.initialise(7);
+    if (mutate) mutate(programs_.train.classes.front());
   }
 
   StepOutcome step(std::int64_t number) {
@@ -158,7 +164,7 @@ class Job {
   at::Tensor whole_gradient(const Parameter& parameter) { return whole(parameter, parameter.gradient()); }
   at::Tensor whole_weight(const Parameter& parameter) { return whole(parameter, parameter.master()); }
   std::optional<std::string> trace_fault() const {
-    return difference(programs_.train, expect_trace(programs_.train, rank_), engine_.trace());
+    return difference(right_, expect_trace(right_, rank_, types_), engine_.trace());
   }
 
  private:
@@ -213,6 +219,7 @@ class Job {
   Model model_;
   std::unique_ptr<Optimizer> optimizer_;
   Catalogue programs_;
+  StepProgram right_;
   Transport transport_;
   Engine engine_;
 };
@@ -327,6 +334,35 @@ BOOST_AUTO_TEST_CASE(shards_equal_plain_data_parallelism_bit_for_bit) {
       for (const auto& job : each) BOOST_TEST(at::equal(job->whole_weight(*job->model().parameters()[i]), first));
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(an_engine_that_does_something_else_leaves_another_trace) {
+  if (test::world().size() != 4) return;
+  const Composition how{.replicas = 2, .shards = 2, .micro_batch = 4};
+  const auto told = [&](const std::function<void(RankClass&)>& mutate) {
+    Job job(all_ranks(), how, Precision::fp32, 0.5, mutate);
+    job.step(0);
+    return job.trace_fault().value_or("");
+  };
+  const auto first = [](RankClass& ranks, Op op) -> Action& {
+    return *std::ranges::find(ranks.actions, op, &Action::op);
+  };
+  BOOST_TEST(told({}) == "");
+  BOOST_TEST(told([&](RankClass& ranks) {
+               first(ranks, Op::all_reduce).group = {"dp_shard"};
+             }).find("recorded issued all_reduce on lane replica among ranks") != std::string::npos);
+  BOOST_TEST(told([&](RankClass& ranks) {
+               first(ranks, Op::all_reduce).lane = Lane::reduction;
+             }).find("recorded issued all_reduce on lane reduction") != std::string::npos);
+  BOOST_TEST(told([&](RankClass& ranks) {
+               first(ranks, Op::gradient_norm).waits.clear();
+             }).find("expected waited for all_reduce") != std::string::npos);
+  BOOST_TEST(told([&](RankClass& ranks) {  // memory that the next action lets go is let go by the last that reads it
+               Action& reshard = first(ranks, Op::reshard);
+               Action& reader = *(&reshard - 1);
+               reader.slots.releases = std::exchange(reshard.slots.releases, {});
+             })
+                 .find("recorded released gathered") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_keeps_its_shard_and_no_more) {
