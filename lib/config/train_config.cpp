@@ -6,6 +6,8 @@
 
 namespace lockstep {
 
+constexpr std::int64_t most_planned_ranks = 1 << 24;  // every rank has its place in a plan
+
 ChoiceList<Precision> choices_of(Precision) {
   return {{Precision::fp32, "fp32"}, {Precision::fp64, "fp64"}, {Precision::bf16, "bf16"}};
 }
@@ -329,8 +331,25 @@ void describe(Declaration& visit, TrainConfig& config) {
   section(visit, "checkpoint", config.checkpoint, "saving and resuming");
   section(visit, "log", config.log, "records");
   visit.field("print_program", config.print_program,
-              {.help = "print the step programs of all classes of ranks, or of one rank, and exit",
-               .bare = "all",
+              {.help = "print the step programs, one list for each class of ranks that do the same, and exit",
+               .command_line_only = true});
+  visit.field("rank", config.rank,
+              {.help = "of what is printed for all ranks, only the part of this one",
+               .min = 0,
+               .max = most_count,
+               .command_line_only = true});
+  visit.field("world_size", config.world_size,
+              {.help = "plan for so many ranks instead of those that were started; where the dataset is not there, all "
+                       "that does not depend on it",
+               .unit = "ranks",
+               .min = 1,
+               .max = most_planned_ranks,
+               .command_line_only = true});
+  visit.field("ranks_per_node", config.ranks_per_node,
+              {.help = "plan for machines with so many ranks each, numbered one machine after the other",
+               .unit = "ranks",
+               .min = 1,
+               .max = most_planned_ranks,
                .command_line_only = true});
   visit.field(
       "eval_only", config.eval_only,

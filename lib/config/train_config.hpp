@@ -124,10 +124,14 @@ struct TrainConfig {
   SampleOptions sample;
   CheckpointOptions checkpoint;
   LogOptions log;
-  std::optional<RankChoice> print_program;  // command line only: print the step program and exit
-  std::optional<std::int64_t> profile;      // command line only: steps to profile, soon after the start
-  bool eval_only = false;                   // command line only: evaluate the checkpoint and exit
-  bool plan = false;                        // command line only: the plan in full
+  // Of the command line only:
+  bool print_program = false;                  // print the step programs and exit
+  std::optional<std::int64_t> rank;            // what is printed of all ranks is printed of this one alone
+  std::optional<std::int64_t> world_size;      // plan for so many ranks, whether they and the dataset are there or not
+  std::optional<std::int64_t> ranks_per_node;  // of the ranks that are planned for
+  std::optional<std::int64_t> profile;         // steps to profile, soon after the start
+  bool eval_only = false;                      // evaluate the checkpoint and exit
+  bool plan = false;                           // the plan in full
 };
 
 /// The steps that are profiled in a run that goes on after `done` steps; absent: none.

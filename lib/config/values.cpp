@@ -220,14 +220,4 @@ AxisSize AxisSize::parse(const std::string& text) {
 
 std::string AxisSize::text() const { return ranks == 0 ? "auto" : fmt::format("{}", ranks); }
 
-std::string RankChoice::form() { return "all|RANK"; }
-
-RankChoice RankChoice::parse(const std::string& text) {
-  RankChoice choice;
-  if (text != "all" && !whole_number(text, choice.rank)) refuse(text, form());
-  return choice;
-}
-
-std::string RankChoice::text() const { return rank < 0 ? "all" : fmt::format("{}", rank); }
-
 }  // namespace lockstep

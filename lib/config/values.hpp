@@ -102,13 +102,4 @@ struct AxisSize {
   bool operator==(const AxisSize&) const = default;
 };
 
-/// The ranks whose step program is printed: "all" classes of equal ranks, or one rank.
-struct RankChoice {
-  std::int64_t rank = -1;  // -1: all
-  static std::string form();
-  static RankChoice parse(const std::string& text);
-  std::string text() const;
-  bool operator==(const RankChoice&) const = default;
-};
-
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include "base/json.hpp"
 #include "base/text.hpp"
+#include "base/words.hpp"
 #include "program/memory_estimate.hpp"
 #include "report/table.hpp"
 
@@ -42,6 +43,33 @@ void mesh_rows(Rows& rows, const Mesh& mesh) {
   rows.section("mesh");
   rows.count("ranks", "ranks", world_size(mesh));
   for (const Axis& axis : mesh.axes) rows.count(axis.name, axis.name, axis.size);
+}
+
+/// "dp_replicate 1, dp_shard 0, node 2".
+std::string coordinates_of(const Mesh& mesh, const Nodes& nodes, Rank rank) {
+  std::vector<std::string> parts;
+  for (const Axis& axis : mesh.axes)
+    if (axis.size > 1) parts.push_back(fmt::format("{} {}", axis.name, coordinate(mesh, rank, axis.name)));
+  if (!nodes.empty()) parts.push_back(fmt::format("node {}", nodes[static_cast<std::size_t>(rank)]));
+  return join(parts, ", ");
+}
+
+void rank_rows(Rows& rows, const DryRunFacts& facts, const StepProgram& program) {
+  constexpr Rank first_ranks = 8;
+  const int ranks = world_size(facts.mesh);
+  if (ranks == 1) return;
+  rows.section("ranks");
+  const auto add = [&](std::string key, std::string label, std::string text) {
+    rows.row({"", std::move(key), std::move(label), text, text});
+  };
+  for (Rank rank = 0; rank < std::min(ranks, first_ranks); ++rank)
+    add(fmt::to_string(rank), fmt::format("rank {}", rank), coordinates_of(facts.mesh, facts.nodes, rank));
+  if (ranks > first_ranks)
+    add(fmt::to_string(ranks - 1), fmt::format("… rank {}", ranks - 1),
+        coordinates_of(facts.mesh, facts.nodes, ranks - 1));
+  if (program.classes.size() == 1) return;
+  for (std::size_t i = 0; i < program.classes.size(); ++i)
+    add(fmt::format("class_{}", i), "do the same", "ranks " + to_text(program.classes[i].ranks));
 }
 
 void batch_rows(Rows& rows, const DryRunFacts& facts) {
@@ -126,6 +154,7 @@ void checkpoint_rows(Rows& rows, const DryRunFacts& facts) {
 std::vector<Row> dry_run(const DryRunFacts& facts, const ModelPlan& plan, const Catalogue& programs) {
   Rows rows;
   mesh_rows(rows, facts.mesh);
+  rank_rows(rows, facts, programs.train);
   batch_rows(rows, facts);
   model_rows(rows, facts, plan);
   memory_rows(rows, programs);
@@ -136,11 +165,15 @@ std::vector<Row> dry_run(const DryRunFacts& facts, const ModelPlan& plan, const 
 
 std::vector<Row> brief(const std::vector<Row>& rows) {
   static const std::set<std::string, std::less<>> keys{
-      "architecture", "epochs",     "ranks",       "global_batch_samples", "micro_batch_samples", "accumulation",
-      "parameters",   "peak_bytes", "peak_action", "step_flops",           "run_tokens",          "total_bytes"};
+      "architecture",        "epochs",       "unknown",    "ranks",      "global_batch_samples",
+      "micro_batch_samples", "accumulation", "parameters", "peak_bytes", "peak_action",
+      "step_flops",          "run_tokens",   "total_bytes"};
   std::vector<Row> kept;
-  std::ranges::copy_if(rows, std::back_inserter(kept),
-                       [&](const Row& row) { return row.section == "mesh" || keys.contains(row.key); });
+  const auto axes = std::ranges::count_if(
+      rows, [](const Row& row) { return row.section == "mesh" && row.key != "ranks" && row.text != "1"; });
+  std::ranges::copy_if(rows, std::back_inserter(kept), [&](const Row& row) {
+    return row.section == "mesh" || keys.contains(row.key) || (axes > 1 && row.section == "ranks" && row.key < "4");
+  });
   return kept;
 }
 

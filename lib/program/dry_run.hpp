@@ -1,8 +1,9 @@
-// What `train --dry-run` says about a run before anything is allocated: mesh, batch, parameters, memory by kind, work
-// and checkpoint size. A pure function of plain values; how rows are printed knows nothing of training.
+// What `train --dry-run` says about a run before anything is allocated: mesh and its ranks, batch, parameters, memory
+// by kind, work and checkpoint size. A pure function of plain values; how rows are printed knows nothing of training.
 #pragma once
 
 #include "base/json_fwd.hpp"
+#include "layout/nodes.hpp"
 #include "program/batch_plan.hpp"
 #include "program/catalogue.hpp"
 #include "program/model_plan.hpp"
@@ -24,6 +25,7 @@ struct Row {
 
 struct DryRunFacts {
   Mesh mesh;
+  Nodes nodes;
   BatchPlan batch;
   std::int64_t length = 0;                 // T, tokens a sample
   std::int64_t steps = 0;                  // of the whole run

@@ -17,18 +17,6 @@ std::string numbered(const std::vector<std::string>& names, int index) {
 
 std::string human(std::int64_t bytes) { return human_bytes(static_cast<std::uint64_t>(bytes)); }
 
-/// "0-3, 8": ascending ranks, runs shortened.
-std::string ranges(const std::vector<Rank>& ranks) {
-  std::vector<std::string> runs;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    runs.push_back(last == i ? fmt::to_string(ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[last]));
-    i = last + 1;
-  }
-  return join(runs, ", ");
-}
-
 std::string head_of(const StepProgram& program) {
   std::string mesh;
   for (const Axis& axis : program.mesh.axes)
@@ -81,6 +69,23 @@ std::string table_of(const StepProgram& program, const RankClass& ranks, const s
 
 }  // namespace
 
+std::string to_text(const std::vector<Rank>& ranks) {
+  constexpr std::size_t most_runs = 8;
+  std::vector<std::string> runs;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    runs.push_back(last == i ? fmt::to_string(ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[last]));
+    i = last + 1;
+  }
+  if (runs.size() > most_runs) {
+    const std::string last = runs.back();
+    runs.resize(most_runs - 1);
+    runs.push_back(fmt::format("… {} ({} in all)", last, ranks.size()));
+  }
+  return join(runs, ", ");
+}
+
 std::string to_text(const StepProgram& program, const Subject& subject) {
   switch (subject.kind) {
     case Subject::Kind::none: return "";
@@ -107,7 +112,7 @@ std::string to_text(const StepProgram& program, const Action& action) {
 std::string to_text(const StepProgram& program) {
   std::string text = head_of(program);
   for (const RankClass& ranks : program.classes) {
-    const std::string who = (ranks.ranks.size() == 1 ? "rank " : "each of ranks ") + ranges(ranks.ranks);
+    const std::string who = (ranks.ranks.size() == 1 ? "rank " : "each of ranks ") + to_text(ranks.ranks);
     text += table_of(program, ranks, who);
   }
   return text;

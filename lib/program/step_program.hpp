@@ -70,6 +70,8 @@ struct StepProgram {
 /// The rank at the other end of a transfer; nothing if the axis ends before it.
 std::optional<Rank> peer_of(const Mesh& mesh, Rank rank, const Action& transfer);
 
+/// "0-3, 8": ascending ranks, runs shortened; of many runs the first and the last.
+std::string to_text(const std::vector<Rank>& ranks);
 /// One action in words: "all_reduce unit layer.3 over dp_replicate, 412 KiB".
 std::string to_text(const StepProgram& program, const Action& action);
 /// Its subject in words: "block layer.3", "boundary 4"; empty for none.

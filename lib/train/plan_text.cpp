@@ -20,6 +20,10 @@ Row model_row(const HfConfig& model) {
 }
 
 Row data_row(const TrainConfig& config, const TrainPlan& plan) {
+  if (!plan.training) {
+    const std::string text = fmt::format("need the dataset {}, which is not there", config.data.path);
+    return {.section = "data", .key = "unknown", .label = "epochs, evaluation", .value = text, .text = text};
+  }
   const double epochs = static_cast<double>(config.train.max_steps * config.train.global_batch) /
                         static_cast<double>(plan.samples_per_epoch);
   return {.section = "data",
@@ -33,12 +37,13 @@ Row data_row(const TrainConfig& config, const TrainPlan& plan) {
 
 }  // namespace
 
-std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan) {
+std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const Nodes& nodes) {
   const std::int64_t parameters = parameter_count(plan.architecture);
   const std::int64_t weight_bytes = parameters * size_of(master_dtype(config.precision.dtype));
   std::int64_t state_bytes = 0;
   for (const StateDescription& state : plan.types.state) state_bytes += parameters * size_of(state.dtype);
   const DryRunFacts facts{.mesh = plan.mesh,
+                          .nodes = nodes,
                           .batch = plan.batch,
                           .length = config.data.sequence_length,
                           .steps = config.train.max_steps,

@@ -2,6 +2,7 @@
 
 #include "base/checked_cast.hpp"
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "base/words.hpp"
 
 namespace lockstep {
@@ -44,6 +45,17 @@ Mesh mesh_of(const ParallelOptions& parallel, int ranks) {
 int ranks_of(const ParallelOptions& parallel, int started) {
   const std::int64_t asked = replicas_asked(parallel) * shards_asked(parallel);
   return asked == 0 ? started : checked_cast<int>(asked, "the ranks of parallel.*", ExitCode::usage);
+}
+
+std::vector<std::string> placement_warnings(const Mesh& mesh, const Nodes& nodes) {
+  std::vector<std::string> warnings;
+  for (const TornGroup& torn : torn_groups(mesh, nodes))
+    warnings.push_back(fmt::format(
+        "the {} along {} of rank {} lie on {}, though one has room for {}: what they say often leaves the machine; "
+        "number ranks one machine after the other, or let sizes of axes divide the ranks of a machine",
+        counted(torn.ranks, "rank"), join(torn.axes, "+"), torn.rank, counted(torn.nodes, "node"),
+        counted(torn.node_size, "rank")));
+  return warnings;
 }
 
 Sharding sharding_of(const Mesh& mesh) {

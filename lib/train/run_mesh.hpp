@@ -2,9 +2,12 @@
 #pragma once
 
 #include "config/train_config.hpp"
-#include "layout/mesh.hpp"
+#include "layout/nodes.hpp"
 #include "program/model_plan.hpp"
 #include "program/program_options.hpp"
+
+#include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -14,6 +17,9 @@ Mesh mesh_of(const ParallelOptions& parallel, int ranks);
 /// The ranks that the axes ask for; `started` if one of them takes what is left. Throws Error(usage) for too many.
 /// Pure.
 int ranks_of(const ParallelOptions& parallel, int started);
+
+/// A warning for each set of fast axes whose groups would fit on a node but lie on several. Pure.
+std::vector<std::string> placement_warnings(const Mesh& mesh, const Nodes& nodes);
 
 /// How units are cut over the ranks of `mesh`. Pure.
 Sharding sharding_of(const Mesh& mesh);

@@ -1,7 +1,6 @@
 #include "train/train_job.hpp"
 
 #include "app/status_file.hpp"
-#include "base/checked_cast.hpp"
 #include "base/clock.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
@@ -11,7 +10,7 @@
 #include "tensor/runtime.hpp"
 #include "train/eval_only.hpp"
 #include "train/loop.hpp"
-#include "train/memory_check.hpp"
+#include "train/plan_answers.hpp"
 #include "train/resume_or_start.hpp"
 #include "train/run_mesh.hpp"
 #include "train/run_setup.hpp"
@@ -31,35 +30,6 @@ LoopEnd run_loop(TrainingLoop& loop, Session& session) {
     session.claim_report();
     throw;
   }
-}
-
-/// What --dry-run and --print-program answer: for as many ranks as parallel.* says, or as were started.
-int answer_without_training(const TrainConfig& config, Session& session, Output& output) {
-  const int ranks = ranks_of(config.parallel, session.world().size());
-  set_up_machines(config, session.world());
-  const TrainPlan plan = make_train_plan(config, ranks, processor_of(session.world()));
-  const std::vector<std::string> notes = group_notes(config, plan);
-  const auto shortage = config.train.memory_check ? memory_warning(session.world(), plan) : std::nullopt;
-  if (session.world().rank() != 0) return 0;
-  if (shortage) output.log().warning("{}: such a start ends with code 5", *shortage);
-  for (const std::string& note : notes) output.log().info("{}", note);
-  if (!config.print_program) {
-    const std::vector<Row> rows = rows_of(config, plan);
-    if (output.common().json)
-      output.print_json(to_json(rows));
-    else
-      output.print(to_text(config.plan ? rows : brief(rows)));
-  } else if (config.print_program->rank < 0) {
-    output.print(to_text(plan.programs.train));
-    if (plan.evaluation_rounds > 0) output.print(to_text(plan.programs.eval));
-  } else {
-    output.print(to_text(plan.programs.train, checked_cast<Rank>(config.print_program->rank,
-                                                                 "the rank of --print-program", ExitCode::usage)));
-    if (plan.evaluation_rounds > 0)
-      output.print(to_text(plan.programs.eval, checked_cast<Rank>(config.print_program->rank,
-                                                                  "the rank of --print-program", ExitCode::usage)));
-  }
-  return 0;
 }
 
 /// Verifies all data before anything rests on them. Collective over the session's world.
@@ -105,8 +75,10 @@ void log_start(const TrainConfig& config, const TrainPlan& plan, const Machines&
     return;
   }
   for (const std::string& note : group_notes(config, plan)) log.info("{}", note);
+  const Nodes nodes = nodes_of(machines.hosts);
+  for (const std::string& warning : placement_warnings(plan.mesh, nodes)) log.warning("{}", warning);
   if (resumed) log.info("goes on from {}", resumed->string());
-  const std::vector<Row> rows = rows_of(config, plan);
+  const std::vector<Row> rows = rows_of(config, plan, nodes);
   std::string text = to_text(config.plan ? rows : brief(rows));
   text.pop_back();  // a log line brings its own end
   log.info("{} a rank, {}; this run:\n{}", counted(machines.threads, "thread"), describe_arithmetic(), text);
@@ -152,11 +124,7 @@ void log_end(Log& log, const SummaryRecord& record) {
 }  // namespace
 
 int train(const TrainConfig& config, Session& session, Output& output) {
-  if (output.common().json && (!output.common().dry_run || config.print_program)) {
-    throw Error(ExitCode::usage, "--json says how --dry-run prints the plan: it is for nothing else",
-                "the records of a run are JSON without it: train --print-schema");
-  }
-  if (config.print_program || output.common().dry_run) return answer_without_training(config, session, output);
+  if (asks_for_plan(config, output.common())) return answer_from_plan(config, session, output);
   if (config.eval_only) return evaluate_only(config, session, output);
 
   Communicator& world = session.world();

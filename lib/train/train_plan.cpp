@@ -33,12 +33,14 @@ DataSplit split_named(const std::string& name, std::string_view option) {
               fmt::format("{} is '{}', but a dataset has the splits train and validation", option, name));
 }
 
-/// What the model must be able to take from the data.
-void check_fit(const TrainConfig& config, const HfConfig& model, const DatasetManifest& data) {
+void check_vocabulary(const TrainConfig& config, const HfConfig& model, const DatasetManifest& data) {
   if (data.vocabulary > model.vocabulary) {
     fail(ExitCode::usage, "the dataset {} has {} token ids ({}), but the model's vocab_size is {}", config.data.path,
          data.vocabulary, data.tokenizer, model.vocabulary);
   }
+}
+
+void check_length(const TrainConfig& config, const HfConfig& model) {
   if (model.max_positions > 0 && config.data.sequence_length > model.max_positions) {
     fail(ExitCode::usage, "data.sequence_length is {}, but the model has {} positions", config.data.sequence_length,
          model.max_positions);
@@ -69,6 +71,23 @@ std::string identity_of(const TrainConfig& config, const TrainPlan& plan, const 
                      config.data.isolate_documents ? ", documents isolated" : "");
 }
 
+/// Opens the dataset; the batch is planned.
+void plan_data(const TrainConfig& config, TrainPlan& plan) {
+  plan.dataset = open_dataset(config.data.path);
+  check_vocabulary(config, plan.architecture.config, plan.dataset.manifest);
+  plan.training =
+      std::make_shared<const TokenStream>(plan.dataset.open(split_named(config.data.train_split, "data.train_split")));
+  const DataSplit validation = split_named(config.data.validation_split, "data.validation_split");
+  if (evaluates(config) && plan.dataset.manifest.of(validation).tokens > 1) {
+    plan.validation = std::make_shared<const TokenStream>(plan.dataset.open(validation));
+  } else if (config.eval.every || config.eval_only) {
+    const std::string_view option = config.eval_only ? "--eval-only" : "eval.every";
+    throw Error(ExitCode::usage, fmt::format("{} is set, but {} has no validation split", option, config.data.path),
+                fmt::format("prepare the data with data.validation, or leave {} out", option));
+  }
+  plan.samples_per_epoch = TrainingDataLoader(*plan.training, plan.loader(config, 0)).samples_per_epoch();
+}
+
 /// Micro-batches of an evaluation program; sets how often it is executed.
 std::int64_t plan_evaluation(const TrainConfig& config, TrainPlan& plan) {
   if (!plan.validation) return 0;
@@ -92,26 +111,15 @@ DataLoaderSettings TrainPlan::loader(const TrainConfig& config, Rank rank) const
           .documents = config.data.isolate_documents ? Documents::isolated : Documents::joined};
 }
 
-TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor) {
+TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor, WithoutDataset without) {
   TrainPlan plan;
   plan.ranks = ranks;
   plan.mesh = mesh_of(config.parallel, ranks);
   check_callbacks(config, plan.mesh);
   plan.architecture = describe(read_model_config(config.model));
-  plan.dataset = open_dataset(config.data.path);
-  check_fit(config, plan.architecture.config, plan.dataset.manifest);
-  plan.training =
-      std::make_shared<const TokenStream>(plan.dataset.open(split_named(config.data.train_split, "data.train_split")));
-  const DataSplit validation = split_named(config.data.validation_split, "data.validation_split");
-  if (evaluates(config) && plan.dataset.manifest.of(validation).tokens > 1) {
-    plan.validation = std::make_shared<const TokenStream>(plan.dataset.open(validation));
-  } else if (config.eval.every || config.eval_only) {
-    const std::string_view option = config.eval_only ? "--eval-only" : "eval.every";
-    throw Error(ExitCode::usage, fmt::format("{} is set, but {} has no validation split", option, config.data.path),
-                fmt::format("prepare the data with data.validation, or leave {} out", option));
-  }
+  check_length(config, plan.architecture.config);
   plan.batch = plan_batch(config.train.global_batch, ranks, config.train.micro_batch);
-  plan.samples_per_epoch = TrainingDataLoader(*plan.training, plan.loader(config, 0)).samples_per_epoch();
+  if (without == WithoutDataset::refused || std::filesystem::exists(config.data.path)) plan_data(config, plan);
   plan.flops_per_token = flops_per_token(plan.architecture, config.data.sequence_length);
   const Precision precision = config.precision.dtype;
   plan.types = unit_types(precision, state_of(config.optimizer, master_dtype(precision)));

@@ -8,7 +8,7 @@
 #include "data/data_loader.hpp"
 #include "data/dataset.hpp"
 #include "engine/make_model_plan.hpp"
-#include "layout/mesh.hpp"
+#include "layout/nodes.hpp"
 #include "program/batch_plan.hpp"
 #include "program/catalogue.hpp"
 #include "program/dry_run.hpp"
@@ -24,7 +24,7 @@ namespace lockstep {
 struct TrainPlan {
   Architecture architecture;
   Dataset dataset;
-  std::shared_ptr<const TokenStream> training;
+  std::shared_ptr<const TokenStream> training;    // null if the dataset is not there
   std::shared_ptr<const TokenStream> validation;  // null if the run does not evaluate
   Mesh mesh;
   int ranks = 1;
@@ -42,13 +42,18 @@ struct TrainPlan {
   DataLoaderSettings loader(const TrainConfig& config, Rank rank) const;
 };
 
+/// A start needs the dataset; a plan for other machines may do without one that is not there: nothing of it, and no
+/// evaluation, is planned then.
+enum class WithoutDataset { refused, planned };
+
 /// For ranks with such a `processor`. Local; opens the model's config and the dataset, reads no weights. Throws
 /// Error(usage) for what contradicts model, data or ranks, Error(input) for a missing or malformed file,
 /// Error(resources) for more ranks than samples a step.
-TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor);
+TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor,
+                          WithoutDataset without = WithoutDataset::refused);
 
-/// What the plan says: mesh, batch arithmetic, parameters, memory of a rank by kind, FLOPs of a step, size of a
-/// checkpoint. Local.
-std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan);
+/// What the plan says: mesh, coordinates of ranks on it and on `nodes`, batch arithmetic, parameters, memory of a rank
+/// by kind, FLOPs of a step, size of a checkpoint. Local.
+std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const Nodes& nodes);
 
 }  // namespace lockstep

@@ -22,9 +22,36 @@ def test_dry_run_and_print_program_need_no_ranks_and_write_nothing(tmp):
     prepare(tmp)
     done = train(tmp, tmp / "run", "--dry-run", "--parallel.dp_replicate", 3)
     assert "dp_replicate" in done.stdout and "peak" in done.stdout, done.stdout
-    done = train(tmp, tmp / "run", "--print-program=1", "--parallel.dp_replicate", 3)
+    done = train(tmp, tmp / "run", "--print-program", "--rank", 1, "--parallel.dp_replicate", 3)
     assert "all_reduce" in done.stdout and "heartbeat" in done.stdout, done.stdout
     assert not (tmp / "run").exists()
+
+
+def test_a_plan_for_a_world_that_is_not_there_needs_no_launcher_no_mpi_and_no_dataset(tmp):
+    write_config(tmp / "model", GPT2_TINY)
+    settings = ["--world-size", 64, "--train.global_batch", 128, "--parallel.dp_shard", 8, "--ranks-per-node", 8]
+    no_mpi = {"OMPI_MCA_pml": "none-such"}   # with it MPI_Init fails
+    plan = json.loads(train(tmp, tmp / "run", *settings, "--dry-run", "--json", env=no_mpi).stdout)
+    assert plan["mesh"] == {"ranks": 64, "dp_replicate": 8, "dp_shard": 8}, plan
+    assert plan["ranks"]["7"] == "dp_replicate 0, dp_shard 7, node 0", plan
+    assert plan["ranks"]["63"] == "dp_replicate 7, dp_shard 7, node 7" and "8" not in plan["ranks"], plan
+    assert "which is not there" in plan["data"]["unknown"] and "epochs" not in plan["data"], plan
+    programs = train(tmp, tmp / "run", *settings, "--print-program", env=no_mpi).stdout
+    assert programs.count("each of ranks 0-63:") == 1 and "program eval" not in programs, programs
+    one = train(tmp, tmp / "run", *settings, "--print-program", "--rank", 63, env=no_mpi).stdout
+    assert one == programs.replace("each of ranks 0-63:", "rank 63:"), one
+    refused = train(tmp, tmp / "run", *settings, "--print-program", "--rank", 64, expect=2).stderr
+    assert "has no rank 64: its ranks are 0 to 63" in refused, refused
+    for wrong in ["--world-size", "--ranks-per-node"]:
+        assert "add --dry-run or --print-program" in train(tmp, tmp / "run", wrong, 1, expect=2).stderr
+    ragged = train(tmp, tmp / "run", *settings[:-2], "--ranks-per-node", 12, "--dry-run").stderr
+    assert "the 8 ranks along dp_shard of rank 8 lie on 2 nodes" in ragged, ragged
+    missing = train(tmp, tmp / "run", "--dry-run", expect=3).stderr
+    assert "no prepared dataset" in missing, missing   # a start here needs it
+    prepare(tmp, GPT2_TINY)   # with the dataset the plan has all of it
+    whole = json.loads(train(tmp, tmp / "run", *settings, "--dry-run", "--json").stdout)
+    assert "epochs" in whole["data"] and {**whole, "data": 0} == {**plan, "data": 0}, (plan, whole)
+    assert "program eval" in train(tmp, tmp / "run", *settings, "--print-program").stdout
 
 
 def test_the_plan_is_one_screen_and_all_of_it_is_there_when_asked_for(tmp):

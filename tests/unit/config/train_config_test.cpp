@@ -206,14 +206,15 @@ BOOST_AUTO_TEST_CASE(contradictions_are_refused_with_both_options_named) {
 
 BOOST_AUTO_TEST_CASE(hidden_and_command_line_options_are_in_no_printed_configuration) {
   const std::string printed =
-      to_yaml(train_line({"--print-program=2"}).settings, tool_of(TrainConfig{}), PrintExtent::full);
+      to_yaml(train_line({"--print-program", "--rank", "2"}).settings, tool_of(TrainConfig{}), PrintExtent::full);
   BOOST_TEST(printed.find("inject") == std::string::npos);
   BOOST_TEST(printed.find("print_program") == std::string::npos);
-  BOOST_TEST(train_line({"--print-program=2"}).config.print_program->rank == 2);
-  BOOST_TEST(train_line({"--print-program"}).config.print_program->rank == -1);
+  BOOST_TEST(*train_line({"--print-program", "--rank", "2"}).config.rank == 2);
+  BOOST_TEST(!train_line({"--print-program"}).config.rank);
+  BOOST_TEST(train_problem({"--rank", "2"}).find("add --print-program") != std::string::npos);
   BOOST_TEST(*train_line({"--train.inject", "rank=1,kind=nan"}).config.train.inject == "rank=1,kind=nan");
   Files files;
-  files.write("p.yaml", "print_program: all\n");
+  files.write("p.yaml", "print_program: true\n");
   BOOST_TEST(
       message_of<TrainConfig>({"p.yaml"}).find("p.yaml:1: --print-program: this option belongs on the command line") !=
       std::string::npos);

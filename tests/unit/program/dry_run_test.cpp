@@ -110,6 +110,27 @@ BOOST_AUTO_TEST_CASE(what_fits_on_a_screen_is_every_axis_and_what_one_looks_at_f
              R"({"mesh":{"ranks":1,"some_axis":1},"memory_per_rank":{"peak_bytes":1}})");
 }
 
+BOOST_AUTO_TEST_CASE(ranks_are_shown_with_their_coordinates_and_nodes_the_first_of_many_and_classes) {
+  DryRunFacts facts;
+  facts.mesh = make_mesh("world", {{"pp", 2}, {"dp_replicate", 1}, {"dp_shard", 3}});
+  facts.nodes = full_nodes(6, 4);
+  facts.batch = plan_batch(6, 3, 1);
+  const ModelPlan plan =
+      models::plan_of({{"a", 1, 1, 0, 1, 2, false, 0, 0, 0, 0}, {"b", 1, 0, 0, 1, 2, false, 0, 0, 0, 0}},
+                      {{"w", {8}, {0}}, {"v", {8}, {1}}});
+  const auto ranks_of = [&] { return to_json(dry_run(facts, plan, make_catalogue(facts.mesh, plan, {})))["ranks"]; };
+  Json ranks = ranks_of();
+  BOOST_TEST(ranks["0"] == "pp 0, dp_shard 0, node 0");
+  BOOST_TEST(ranks["4"] == "pp 1, dp_shard 1, node 1");
+  BOOST_TEST(ranks["class_1"] == "ranks 3-5");
+  facts.mesh = make_mesh("world", {{"dp_shard", 100}, {"pp", 2}});
+  facts.nodes = {};
+  ranks = ranks_of();
+  BOOST_TEST(ranks.size() == 11);  // eight, the last, and two classes
+  BOOST_TEST(ranks["199"] == "dp_shard 99, pp 1");
+  BOOST_TEST(ranks["class_1"] == "ranks 1, 3, 5, 7, 9, 11, 13, … 199 (100 in all)");
+}
+
 BOOST_AUTO_TEST_CASE(recompute_trades_stashes_for_one_at_a_time) {
   const Mesh mesh = make_mesh("world", {{"dp_replicate", 1}});
   const ModelPlan plan = models::tied();

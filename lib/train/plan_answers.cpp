@@ -1,0 +1,74 @@
+#include "train/plan_answers.hpp"
+
+#include "base/checked_cast.hpp"
+#include "base/json.hpp"
+#include "train/memory_check.hpp"
+#include "train/run_mesh.hpp"
+#include "train/run_setup.hpp"
+
+namespace lockstep {
+
+namespace {
+
+int ranks_planned(const TrainConfig& config, int started) {
+  if (!config.world_size) return ranks_of(config.parallel, started);
+  return checked_cast<int>(*config.world_size, "--world-size", ExitCode::usage);
+}
+
+/// Where the ranks of the plan would run, as far as that is known.
+Nodes nodes_planned(const TrainConfig& config, const Machines& machines, int ranks) {
+  if (config.ranks_per_node)
+    return full_nodes(ranks, checked_cast<int>(*config.ranks_per_node, "--ranks-per-node", ExitCode::usage));
+  return std::ssize(machines.hosts) == ranks ? nodes_of(machines.hosts) : Nodes{};
+}
+
+void print_programs(const TrainConfig& config, const TrainPlan& plan, Output& output) {
+  for (const StepProgram* program : {&plan.programs.train, &plan.programs.eval}) {
+    if (program == &plan.programs.eval && plan.evaluation_rounds == 0) continue;
+    output.print(config.rank ? to_text(*program, checked_cast<Rank>(*config.rank, "--rank", ExitCode::usage))
+                             : to_text(*program));
+  }
+}
+
+}  // namespace
+
+bool asks_for_plan(const TrainConfig& config, const CommonOptions& common) {
+  const bool asks = common.dry_run || config.print_program;
+  if (common.json && (!common.dry_run || config.print_program))
+    throw Error(ExitCode::usage, "--json says how --dry-run prints the plan: it is for nothing else",
+                "the records of a run are JSON without it: train --print-schema");
+  if (!asks && (config.world_size || config.ranks_per_node))
+    throw Error(ExitCode::usage,
+                fmt::format("{} says for which ranks a run is planned, and a start takes those that are there",
+                            config.world_size ? "--world-size" : "--ranks-per-node"),
+                "add --dry-run or --print-program");
+  return asks;
+}
+
+int answer_from_plan(const TrainConfig& config, Session& session, Output& output) {
+  const int ranks = ranks_planned(config, session.world().size());
+  const Machines machines = set_up_machines(config, session.world());
+  const TrainPlan plan = make_train_plan(config, ranks, processor_of(session.world()),
+                                         config.world_size ? WithoutDataset::planned : WithoutDataset::refused);
+  const std::vector<std::string> notes = group_notes(config, plan);
+  const bool for_these_machines = !config.world_size && !config.ranks_per_node;
+  const auto shortage =
+      config.train.memory_check && for_these_machines ? memory_warning(session.world(), plan) : std::nullopt;
+  if (session.world().rank() != 0) return 0;
+  const Nodes nodes = nodes_planned(config, machines, ranks);
+  for (const std::string& warning : placement_warnings(plan.mesh, nodes)) output.log().warning("{}", warning);
+  if (shortage) output.log().warning("{}: such a start ends with code 5", *shortage);
+  for (const std::string& note : notes) output.log().info("{}", note);
+  if (config.print_program) {
+    print_programs(config, plan, output);
+    return 0;
+  }
+  const std::vector<Row> rows = rows_of(config, plan, nodes);
+  if (output.common().json)
+    output.print_json(to_json(rows));
+  else
+    output.print(to_text(config.plan ? rows : brief(rows)));
+  return 0;
+}
+
+}  // namespace lockstep
