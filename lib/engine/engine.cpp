@@ -22,16 +22,23 @@ namespace lockstep {
 /// One execution of a program: what it was given, the memory of its slots, its tickets, and the first failure of this
 /// rank.
 struct Engine::Run {
-  Run(const StepProgram& whole, const RankClass& of, const SlotIndex& index, std::int64_t number,
-      const StepOrder* given, TraceLog& trace)
-      : program(whole), ranks(of), order(given), slots(of, index, trace), tickets(of.actions.size()), step(number) {
-    if (given != nullptr) failure = given->failure;
-    if (given != nullptr) times = given->times;
+  Run(const StepProgram& whole, ProgramPhase of_phase, const RankClass& of, const SlotIndex& index, std::int64_t number,
+      TraceLog& trace)
+      : program(whole), phase(of_phase), ranks(of), slots(of, index, trace), tickets(of.actions.size()), step(number) {}
+
+  /// A training step.
+  void take(const StepOrder& given) {
+    order = &given;
+    failure = given.failure;
+    times = given.times;
   }
 
   const StepProgram& program;
+  ProgramPhase phase;
   const RankClass& ranks;             // its class of this rank
-  const StepOrder* order;             // null in an evaluation
+  const StepOrder* order = nullptr;   // of a training step
+  const SeenText* text = nullptr;     // that is sampled
+  const TokenDraw* draw = nullptr;    // for it
   std::vector<BatchTensors> batches;  // by micro-batch
   SlotStore slots;
   std::vector<Ticket> tickets;                   // by position; of what goes on behind the computation
@@ -44,6 +51,8 @@ struct Engine::Run {
   double gradient_scale = 1;
   std::int64_t tokens = 0;  // of this rank; after reduce_loss of all ranks
   StepOutcome outcome;
+  at::Tensor logits;  // fp64, (V): behind the last token of `text`, where the head is
+  DrawnToken token;
   bool skips_update = false;  // the heartbeat found that loss or gradient is not finite
   bool told = false;          // the heartbeat is past: the other ranks learn of no failure any more
 
@@ -91,11 +100,12 @@ bool acquires_stash(const RankClass& ranks, const Action& action) {
 /// included.
 bool runs_here(const Action& action) { return !behind_computation(action.op); }
 
-Phase phase_of(const Action& action, bool training) {
+Phase phase_of(const Action& action, ProgramPhase phase) {
+  if (phase == ProgramPhase::sampling) return Phase::sample;
   switch (action.op) {
     case Op::forward:
     case Op::receive_forward:
-    case Op::send_forward: return training ? Phase::forward : Phase::evaluation;
+    case Op::send_forward: return phase == ProgramPhase::training ? Phase::forward : Phase::evaluation;
     case Op::recompute:
     case Op::backward:
     case Op::backward_input:
@@ -112,6 +122,7 @@ Phase phase_of(const Action& action, bool training) {
     case Op::optimizer: return Phase::optimizer;
     case Op::heartbeat: return Phase::heartbeat;
     case Op::reduce_loss: return Phase::evaluation;
+    case Op::draw_token: return Phase::sample;
   }
   return Phase::forward;
 }
@@ -121,6 +132,16 @@ bool is_update(Op op) { return op == Op::clip || op == Op::optimizer; }
 /// Memory for a whole unit; what it holds is not looked at before it is written.
 at::Tensor fresh(const Unit& unit, at::ScalarType type) {
   return at::empty({unit.whole_length()}, at::TensorOptions().dtype(type));
+}
+
+/// The first of those that hold the head.
+Rank drawing_rank(const StepProgram& program) {
+  const Subject head = block_subject(static_cast<int>(program.block_names.size()) - 1);
+  Rank first = world_size(program.mesh);
+  for (const RankClass& ranks : program.classes)
+    if (std::ranges::find(ranks.actions, head, &Action::subject) != ranks.actions.end())
+      first = std::min(first, ranks.ranks.front());
+  return first;
 }
 
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
@@ -141,8 +162,7 @@ Engine::Engine(Model& model, const Optimizer& optimizer, const Catalogue& progra
       session_(session),
       transport_(transport),
       clip_norm_(clip_norm) {
-  for (const StepProgram* program : {&programs.train, &programs.eval}) {
-    if (program->classes.empty()) continue;
+  for (const StepProgram* program : programs.all()) {
     const bool same_blocks = program->block_names.size() == model.block_count();
     bool same_units = program->unit_names.size() == model.units().size();
     for (std::size_t i = 0; same_units && i < model.units().size(); ++i)
@@ -157,10 +177,15 @@ Engine::Engine(Model& model, const Optimizer& optimizer, const Catalogue& progra
 
 Engine::~Engine() { transport_.log_to(nullptr); }
 
-StepOutcome Engine::run_step(const StepBatch& batch, const StepOrder& order) {
-  const StepProgram& program = programs_.pick(order.step, ProgramPhase::training);
+Engine::Run Engine::begin(std::int64_t step, ProgramPhase phase) {
+  const StepProgram& program = programs_.pick(step, phase);
   const RankClass& ranks = program.class_of(session_.world().rank());
-  Run run(program, ranks, slots_.at(&ranks), order.step, &order, trace_);
+  return Run(program, phase, ranks, slots_.at(&ranks), step, trace_);
+}
+
+StepOutcome Engine::run_step(const StepBatch& batch, const StepOrder& order) {
+  Run run = begin(order.step, ProgramPhase::training);
+  run.take(order);
   for (const auto& unit : model_.units()) unit->zero_grad();
   run.take(batch.micro_batches, model_.config());
   execute(run);
@@ -168,12 +193,19 @@ StepOutcome Engine::run_step(const StepBatch& batch, const StepOrder& order) {
 }
 
 EvaluationOutcome Engine::evaluate(const std::vector<Batch>& micro_batches, std::int64_t step) {
-  const StepProgram& program = programs_.pick(step, ProgramPhase::evaluation);
-  const RankClass& ranks = program.class_of(session_.world().rank());
-  Run run(program, ranks, slots_.at(&ranks), step, nullptr, trace_);
+  Run run = begin(step, ProgramPhase::evaluation);
   run.take(micro_batches, model_.config());
   execute(run);
   return {run.loss_sum, run.tokens};
+}
+
+DrawnToken Engine::draw_token(const SeenText& text, const TokenDraw& draw, std::int64_t step) {
+  Run run = begin(step, ProgramPhase::sampling);
+  run.text = &text;
+  run.draw = &draw;
+  run.take({text.batch}, model_.config());
+  execute(run);
+  return run.token;
 }
 
 void Engine::execute(Run& run) {
@@ -187,7 +219,7 @@ void Engine::execute(Run& run) {
       run.slots.release(static_cast<int>(position));
       continue;
     }
-    run.attempt([&] { session_.enter(phase_of(action, run.order != nullptr), run.step); });
+    run.attempt([&] { session_.enter(phase_of(action, run.phase), run.step); });
     if (is_collective(action.op)) {
       communicate(run, action, position);
     } else {
@@ -260,6 +292,7 @@ void Engine::communicate(Run& run, const Action& action, std::size_t position) {
     }
     case Op::heartbeat: return heartbeat(run, action);
     case Op::reduce_loss: return reduce_loss(run, action);
+    case Op::draw_token: return draw_token(run, action);
     default: throw Error(ExitCode::bug, fmt::format("the engine does not know the collective {}", name_of(action.op)));
   }
 }
@@ -309,6 +342,7 @@ void Engine::perform(Run& run, const Action& action) {
     case Op::all_reduce:
     case Op::heartbeat:
     case Op::reduce_loss:
+    case Op::draw_token:
     case Op::backward_input:
     case Op::backward_weight:
     case Op::receive_forward:
@@ -345,6 +379,11 @@ void Engine::forward(Run& run, const Action& action) {
   if (index > 0) input = run.slots.at(SlotKind::boundary, boundary_subject(index), mb).value;
   const c10::AutoGradMode grad_mode(keeps);
   if (keeps && index > 0) input = input.detach().requires_grad_(true);
+  if (run.text != nullptr && block.kind() == BlockDescription::Kind::head) {
+    run.logits = model_.head().logits(input.narrow(0, run.text->last, 1)).select(0, 0).to(at::kDouble);
+    if (session_.take_injected_nan()) run.logits.fill_(not_a_number);
+    return record(Op::forward, block, mb);
+  }
   const at::Tensor output = block.forward(input, run.batches[static_cast<std::size_t>(mb)]);
   record(Op::forward, block, mb);
   if (block.kind() == BlockDescription::Kind::head) {
@@ -391,7 +430,6 @@ void Engine::backward(Run& run, const Action& action) {
 }
 
 void Engine::heartbeat(Run& run, const Action& action) {
-  drain(run);  // a step that fails here leaves nothing in flight
   HeartbeatData mine;
   mine.loss_sum = run.loss_sum;
   mine.grad_norm_squared = run.squared_norm;
@@ -400,7 +438,7 @@ void Engine::heartbeat(Run& run, const Action& action) {
   mine.stop = run.order->stop;
   mine.requests = run.order->requests;
   mine.failure = run.failure;
-  const HeartbeatData all = agree(action, mine);
+  const HeartbeatData all = agree(run, action, mine);
   const auto valid_tokens = static_cast<double>(run.order->valid_tokens);
   run.outcome = {.loss = valid_tokens > 0 ? all.loss_sum / valid_tokens : 0,
                  .gradient_norm = std::sqrt(all.grad_norm_squared),
@@ -412,7 +450,8 @@ void Engine::heartbeat(Run& run, const Action& action) {
   run.told = true;
 }
 
-HeartbeatData Engine::agree(const Action& action, const HeartbeatData& mine) {
+HeartbeatData Engine::agree(Run& run, const Action& action, const HeartbeatData& mine) {
+  drain(run);
   return lockstep::heartbeat(transport_, static_cast<int>(action.lane), transport_.group_along(action.group),
                              session_.world(), mine);
 }
@@ -422,9 +461,22 @@ void Engine::reduce_loss(Run& run, const Action& action) {
   mine.loss_sum = run.loss_sum;
   mine.tokens = run.tokens;
   mine.failure = run.failure;
-  const HeartbeatData all = agree(action, mine);
+  const HeartbeatData all = agree(run, action, mine);
   run.loss_sum = all.loss_sum;
   run.tokens = all.tokens;
+}
+
+void Engine::draw_token(Run& run, const Action& action) {
+  HeartbeatData mine;
+  run.attempt([&] {
+    if (session_.world().rank() != drawing_rank(run.program)) return;
+    const DrawnToken token = (*run.draw)(values_of<double>(run.logits));
+    mine.tokens = token.id;  // the only one: the sum is what was drawn
+    if (token.ends) mine.stop = StopLevel::after_step;
+  });
+  mine.failure = run.failure;
+  const HeartbeatData all = agree(run, action, mine);
+  run.token = {.id = static_cast<std::int32_t>(all.tokens), .ends = all.stop != StopLevel::none};
 }
 
 }  // namespace lockstep

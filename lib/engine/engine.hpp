@@ -9,6 +9,7 @@
 #include "data/batch.hpp"
 #include "engine/slot_store.hpp"
 #include "model/model.hpp"
+#include "model/sampled_text.hpp"
 #include "optim/optimizer.hpp"
 #include "program/catalogue.hpp"
 #include "program/simulate.hpp"
@@ -77,12 +78,18 @@ class Engine {
   /// world.
   EvaluationOutcome evaluate(const std::vector<Batch>& micro_batches, std::int64_t step);
 
-  /// What this rank did in the last run_step or evaluate, as it was recorded by what did it: what it should be is
-  /// expect_trace of program/trace.hpp.
+  /// One pass over a text, the same on all ranks: the first rank that holds the head calls `draw` with the logits
+  /// behind its last token, and all ranks are told what it drew. Collective over the world. What fails on one rank, the
+  /// draw included, all ranks throw as the same AgreedError, and nothing of it stays.
+  DrawnToken draw_token(const SeenText& text, const TokenDraw& draw, std::int64_t step);
+
+  /// What this rank did in the last run_step, evaluate or draw_token, as it was recorded by what did it: what it should
+  /// be is expect_trace of program/trace.hpp.
   const std::vector<TraceEntry>& trace() const { return trace_.entries(); }
 
  private:
   struct Run;  // the state of one execution of a program
+  Run begin(std::int64_t step, ProgramPhase phase);
   void execute(Run& run);
   void perform(Run& run, const Action& action);
   void perform(Run& run, const Action& action, Unit& unit);
@@ -103,7 +110,9 @@ class Engine {
   void backward(Run& run, const Action& action);
   void heartbeat(Run& run, const Action& action);
   void reduce_loss(Run& run, const Action& action);
-  HeartbeatData agree(const Action& action, const HeartbeatData& mine);
+  void draw_token(Run& run, const Action& action);
+  /// Where all ranks meet: what goes on behind the computation ends first, so that nothing is in flight if one failed.
+  HeartbeatData agree(Run& run, const Action& action, const HeartbeatData& mine);
 
   Model& model_;
   const Optimizer& optimizer_;

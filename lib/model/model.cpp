@@ -102,23 +102,13 @@ void Model::initialise(std::uint64_t seed) {
   for (const auto& unit : units_) unit->update_compute_copy();
 }
 
-at::Tensor Model::run_to_head(const BatchTensors& batch) const {
+at::Tensor Model::logits(const BatchTensors& batch) const {
+  const at::NoGradGuard no_grad;
   at::Tensor x;
   for (const auto& block : blocks_) {
     if (block.get() != head_) x = block->forward(x, batch);
   }
-  return x;
-}
-
-at::Tensor Model::logits(const BatchTensors& batch) const {
-  const at::NoGradGuard no_grad;
-  return head_->logits(run_to_head(batch));
-}
-
-at::Tensor Model::last_logits(const BatchTensors& batch) const {
-  const at::NoGradGuard no_grad;
-  const at::Tensor x = run_to_head(batch);
-  return head_->logits(x.narrow(0, x.size(0) - 1, 1)).select(0, 0);
+  return head_->logits(x);
 }
 
 }  // namespace lockstep

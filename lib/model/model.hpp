@@ -48,14 +48,10 @@ class Model {
   /// a missing tensor or another shape, naming it.
   void load(const TensorSource& source);
 
-  /// (B·T, V) fp32 (fp64 in fp64): the whole model without autograd, for text generation and tests. Units are held
-  /// whole.
+  /// (B·T, V) fp32 (fp64 in fp64): the whole model without autograd, for tests. Units are held whole.
   at::Tensor logits(const BatchTensors& batch) const;
-  /// (V): what logits() has in its last row, alone.
-  at::Tensor last_logits(const BatchTensors& batch) const;
 
  private:
-  at::Tensor run_to_head(const BatchTensors& batch) const;
   Architecture architecture_;
   Precision precision_;
   std::vector<std::unique_ptr<Unit>> units_;

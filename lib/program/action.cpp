@@ -26,7 +26,8 @@ const OpFacts& facts_of(Op op) {
       heartbeat{"heartbeat", Kind::none, Of::step, Group::collective, Lane::reduction},
       clip{"clip", Kind::none, Of::step, Group::none, Lane::compute},
       optimizer{"optimizer", Kind::unit, Of::step, Group::none, Lane::compute},
-      reduce_loss{"reduce_loss", Kind::none, Of::step, Group::collective, Lane::reduction};
+      reduce_loss{"reduce_loss", Kind::none, Of::step, Group::collective, Lane::reduction},
+      draw_token{"draw_token", Kind::none, Of::step, Group::collective, Lane::reduction};
   switch (op) {
     case Op::forward: return forward;
     case Op::recompute: return recompute;
@@ -47,6 +48,7 @@ const OpFacts& facts_of(Op op) {
     case Op::clip: return clip;
     case Op::optimizer: return optimizer;
     case Op::reduce_loss: return reduce_loss;
+    case Op::draw_token: return draw_token;
   }
   throw Error(ExitCode::bug, "an operation without facts");
 }

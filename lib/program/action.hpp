@@ -32,6 +32,7 @@ enum class Op : std::uint8_t {
   clip,       // the factor that gradients are scaled with, from the reduced norm
   optimizer,  // of a unit: one update of weights, moments and the compute copy
   reduce_loss,  // sums of an evaluation over all ranks: loss and tokens
+  draw_token,   // of a sampled text: the first rank that holds the head draws, all ranks are told
 };
 
 struct Subject {

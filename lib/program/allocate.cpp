@@ -57,7 +57,8 @@ class Allocation {
       case Op::optimizer: optimizer(action); return;
       case Op::heartbeat:
       case Op::clip:
-      case Op::reduce_loss: return;
+      case Op::reduce_loss:
+      case Op::draw_token: return;
     }
   }
 

@@ -7,24 +7,29 @@
 #include "program/step_program.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace lockstep {
 
 struct Catalogue {
   StepProgram train;
-  StepProgram eval;  // without actions if the run does not evaluate
+  StepProgram eval;    // without classes if the run does not evaluate
+  StepProgram sample;  // one pass over one text, for its next token; without classes if the run samples no text
 
   /// The program of `step` in `phase`.
   const StepProgram& pick(std::int64_t step, ProgramPhase phase) const;
+  /// Those that the run has.
+  std::vector<const StepProgram*> all() const;
 };
 
 /// The groups of ranks that the programs communicate in, each once: equal on all ranks.
 std::vector<std::vector<AxisName>> groups_of(const Catalogue& programs);
 
-/// Every program is verified over all ranks (program/verify.hpp). Throws Error(usage) for numbers that make no program,
-/// Error(resources) if a rank would need more than the memory limit, Error(bug) naming rank, action and reason if a
-/// pass made a wrong program.
-Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramOptions& options);
+/// `text`, if the run samples any, is the model on the longest. Every program is verified over all ranks
+/// (program/verify.hpp). Throws Error(usage) for numbers that make no program, Error(resources) if a rank would need
+/// more than the memory limit, Error(bug) naming rank, action and reason if a pass made a wrong program.
+Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramOptions& options,
+                         const std::optional<ModelPlan>& text = {});
 
 }  // namespace lockstep

@@ -157,8 +157,8 @@ StepProgram schedule_training(const Mesh& mesh, const PipelinePlan& pipeline) {
   return program;
 }
 
-StepProgram schedule_evaluation(const Mesh& mesh, const PipelinePlan& pipeline) {
-  StepProgram program = on_pipeline("eval", mesh, pipeline);
+StepProgram schedule_forward(std::string name, const Mesh& mesh, const PipelinePlan& pipeline) {
+  StepProgram program = on_pipeline(std::move(name), mesh, pipeline);
   for (int rank = 0; rank < pipeline.pipeline.ranks; ++rank)
     for (const StagePass& visit : forward_passes_of(pipeline.pipeline, rank))
       program.classes[static_cast<std::size_t>(rank)].actions.push_back(

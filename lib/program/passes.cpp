@@ -293,12 +293,25 @@ StepProgram update(const StepProgram& program, const ModelPlan& plan, const Upda
   });
 }
 
-StepProgram reduce_loss(const StepProgram& program, std::int64_t bytes) {
+namespace {
+
+/// Ends each list with one small reduction over all ranks.
+StepProgram ended_by(Op op, const StepProgram& program, std::int64_t bytes) {
   return rewritten(program, [&](const std::vector<Action>& actions) {
     std::vector<Action> list = actions;
-    list.push_back(make_collective(Op::reduce_loss, {}, all_axes(program.mesh), bytes, after_compute(actions)));
+    list.push_back(make_collective(op, {}, all_axes(program.mesh), bytes, after_compute(actions)));
     return list;
   });
+}
+
+}  // namespace
+
+StepProgram reduce_loss(const StepProgram& program, std::int64_t bytes) {
+  return ended_by(Op::reduce_loss, program, bytes);
+}
+
+StepProgram draw_token(const StepProgram& program, std::int64_t bytes) {
+  return ended_by(Op::draw_token, program, bytes);
 }
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 #include "program/step_program.hpp"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace lockstep {
@@ -14,8 +15,8 @@ namespace lockstep {
 /// Forward and backward of stages, a list for each coordinate of the pipeline axis, in the order of the schedule.
 /// Throws Error(usage) if the schedule does not exist with these numbers.
 StepProgram schedule_training(const Mesh& mesh, const PipelinePlan& pipeline);
-/// Forward only.
-StepProgram schedule_evaluation(const Mesh& mesh, const PipelinePlan& pipeline);
+/// Forward only: of an evaluation or of a text.
+StepProgram schedule_forward(std::string name, const Mesh& mesh, const PipelinePlan& pipeline);
 
 /// Replaces stages by their blocks, forward in order, backward in reverse, and adds the transfers between stages of
 /// different ranks: received one pass ahead, sent beside what follows.
@@ -44,6 +45,9 @@ StepProgram update(const StepProgram& program, const ModelPlan& plan, const Upda
 
 /// After all forwards of an evaluation: one sum of losses over all ranks.
 StepProgram reduce_loss(const StepProgram& program, std::int64_t bytes);
+
+/// After the forward of a text: one rank draws its next token and tells all ranks.
+StepProgram draw_token(const StepProgram& program, std::int64_t bytes);
 
 /// Gives memory to every action: what is acquired, read, written and released, with bytes.
 StepProgram allocate(const StepProgram& program, const ModelPlan& plan);

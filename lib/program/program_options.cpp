@@ -27,8 +27,8 @@ void check_units(const PipelinePlan& pipeline, const ModelPlan& plan) {
 PipelinePlan pipeline_of(const Mesh& mesh, const ModelPlan& plan, const ProgramOptions& options, ProgramPhase phase) {
   const Axis* axis = find_axis(mesh, pipeline_axis);
   const PipelineOptions& asked = options.pipeline;
-  PipelinePlan made{
-      {asked.schedule, axis == nullptr ? 1 : axis->size, asked.chunks, options.eval_micro_batches}, asked.stages, 1};
+  const int forwards = phase == ProgramPhase::sampling ? 1 : options.eval_micro_batches;
+  PipelinePlan made{{asked.schedule, axis == nullptr ? 1 : axis->size, asked.chunks, forwards}, asked.stages, 1};
   if (phase == ProgramPhase::training) {
     if (asked.passes < 1 || options.micro_batches % asked.passes != 0)
       throw Error(ExitCode::usage, fmt::format("cannot run {} in {} through the pipeline: {} mod {} is not 0",

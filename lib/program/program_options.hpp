@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-enum class ProgramPhase { training, evaluation };
+enum class ProgramPhase { training, evaluation, sampling };
 
 /// Which blocks are computed again before their backward: of those that may be, in forward order, the first and every
 /// `every`-th after it.
@@ -53,7 +53,7 @@ struct ProgramOptions {
   PipelineOptions pipeline{};
   ShardOptions shards{};  // of units that are cut
   UpdateOptions update;
-  std::int64_t eval_reduction_bytes = 0;
+  std::int64_t eval_reduction_bytes = 0;  // of what ends an evaluation, or a pass over a text
   std::vector<AxisName> data_axes{"dp_replicate", "dp_shard", "ring",
                                   "ulysses"};  // over which tokens differ; those of the mesh count
   std::int64_t memory_limit_bytes = 0;         // a rank's; 0: no limit

@@ -55,10 +55,10 @@ class Step {
     nothing_else();
   }
 
-  void check_evaluation() {
+  /// Forwards whose results meet in `end`: of an evaluation the losses, of a text the logits.
+  void check_forwards(Op end) {
     for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb) forward(mb);
-    const int reduced = collective(Op::reduce_loss, {}, all_axes_, options_.eval_reduction_bytes);
-    losses_before(reduced);
+    losses_before(collective(end, {}, all_axes_, options_.eval_reduction_bytes));
     gatherings();
     nothing_else();
   }
@@ -259,10 +259,11 @@ void check_step(const StepProgram& program, const RankClass& ranks, const ModelP
     if (coordinate(program.mesh, rank, pipeline_axis) != pipeline_rank)
       throw Fault{rank, -1, fmt::format("is of one class with rank {}, which has other stages", ranks.ranks.front())};
   Step step(program, ranks, plan, options, parts, pipeline_rank);
-  if (phase == ProgramPhase::training)
-    step.check_training();
-  else
-    step.check_evaluation();
+  switch (phase) {
+    case ProgramPhase::training: return step.check_training();
+    case ProgramPhase::evaluation: return step.check_forwards(Op::reduce_loss);
+    case ProgramPhase::sampling: return step.check_forwards(Op::draw_token);
+  }
 }
 
 }  // namespace lockstep::rules

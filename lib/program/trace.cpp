@@ -45,7 +45,8 @@ std::pair<std::string_view, DType> communication_of(Op op, const UnitTypes& type
     case Op::reduce_scatter: return {"reduce_scatter", types.master};
     case Op::all_reduce: return {"all_reduce", types.master};
     case Op::heartbeat:
-    case Op::reduce_loss: return {"all_reduce", DType::f64};
+    case Op::reduce_loss:
+    case Op::draw_token: return {"all_reduce", DType::f64};
     case Op::receive_forward:
     case Op::receive_backward: return {"receive", DType::u8};
     case Op::send_forward:
@@ -129,11 +130,9 @@ class Expectation {
       if (!now.slots.releases.empty()) going_on_.push_back(position);
       return;
     }
-    if (now.op == Op::heartbeat) {
+    if (is_collective(now.op)) {
       add({.event = Event::drained, .what = {}});
       release_all();
-    }
-    if (is_collective(now.op)) {
       add(communication(Event::issued, now));
       add(communication(Event::waited, now));
     } else {

@@ -34,7 +34,8 @@ std::string_view kind_of(const StepProgram& program, const Action& action) {
     case Op::clip: return "norm";
     case Op::optimizer: return "optimizer";
     case Op::heartbeat:
-    case Op::reduce_loss: return "heartbeat";
+    case Op::reduce_loss:
+    case Op::draw_token: return "heartbeat";
   }
   return "forward";
 }

@@ -3,8 +3,8 @@
 #include "base/error.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
-#include "model/generate.hpp"
 
+#include <optional>
 #include <span>
 
 namespace lockstep {
@@ -21,28 +21,38 @@ std::vector<std::int32_t> ids_with_text(const Tokenizer& tokenizer) {
   return ids;
 }
 
-/// Continues prompts with the model as it is. Rank 0 writes: every rank holds the same weights.
+/// Continues prompts with the model as it is. All ranks work on one text at a time; rank 0 writes it.
 class SampleCallback : public Callback {
  public:
   explicit SampleCallback(const SampleOptions& options) : options_(options) {}
   std::string name() const override { return "sample"; }
 
   void after_evaluation(const RunView& view) override {
-    if (view.session.world().rank() != 0) return;
-    if (next_.candidates.empty())
-      next_ = {.candidates = ids_with_text(view.tokenizer), .stop_token = view.tokenizer.end_of_text().value_or(-1)};
-    for (std::size_t i = 0; i < options_.prompts.size(); ++i) write(view, i);
+    for (std::size_t i = 0; i < options_.prompts.size(); ++i) {
+      std::optional<SampledText> text;
+      together(view.session.world(), {}, [&] {
+        view.session.enter(Phase::sample, view.train_state.step);
+        text = begin(view, i);
+      });
+      const TokenDraw draw = [&](std::span<const double> logits) { return text->draw(logits); };
+      while (!text->ended()) text->append(view.engine.draw_token(text->seen(), draw, view.train_state.step));
+      together(view.session.world(), {}, [&] {
+        if (view.session.world().rank() == 0) write(view, options_.prompts[i], text->added());
+      });
+    }
   }
 
  private:
-  void write(const RunView& view, std::size_t index) const {
-    const std::string& prompt = options_.prompts[index];
-    const std::vector<std::int32_t> start = view.tokenizer.encode(prompt);
+  SampledText begin(const RunView& view, std::size_t index) {
+    if (next_.candidates.empty())
+      next_ = {.candidates = ids_with_text(view.tokenizer), .stop_token = view.tokenizer.end_of_text().value_or(-1)};
     SampleOptions options = options_;
     // equal prompts give different texts; the largest seed goes on with the smallest
     options.seed = static_cast<std::int64_t>(static_cast<std::uint64_t>(options.seed) + index);
-    const std::vector<std::int32_t> all = generate(view.model, start, options, next_);
-    const std::span<const std::int32_t> added = std::span(all).subspan(start.size());
+    return {view.tokenizer.encode(options_.prompts[index]), options, view.window, next_};
+  }
+
+  static void write(const RunView& view, const std::string& prompt, std::span<const std::int32_t> added) {
     view.records.write(SampleRecord{.step = view.train_state.step,
                                     .prompt = prompt,
                                     .text = view.tokenizer.decode(added),
@@ -82,26 +92,24 @@ Request Callbacks::after_step(const RunView& view) {
 
 void Callbacks::report(const RunView& view) {
   call(view, "a callback", [&] {
-    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+    together(view.session.world(), {}, [&] {
+      if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+    });
   });
 }
 
 void Callbacks::after_evaluation(const RunView& view) {
-  for (const auto& callback : callbacks_) {
-    call(view, fmt::format("the callback {}", callback->name()), [&] {
-      view.session.enter(Phase::sample, view.train_state.step);
-      callback->after_evaluation(view);
-    });
-  }
+  for (const auto& callback : callbacks_)
+    call(view, fmt::format("the callback {}", callback->name()), [&] { callback->after_evaluation(view); });
 }
 
-void Callbacks::call(const RunView& view, const std::string& what, const std::function<void()>& work) {
+void Callbacks::call(const RunView& view, const std::string& who, const std::function<void()>& work) {
   try {
-    together(view.session.world(), what, work);
+    work();
   } catch (const AgreedError& error) {  // the same on all ranks, so all go on
     journal_.warn({.step = view.train_state.step,
                    .name = "callback_failed",
-                   .message = fmt::format("{}; the run goes on without it", error.what())},
+                   .message = fmt::format("{}: {}; the run goes on without it", who, error.what())},
                   error.owner());
   }
 }

@@ -7,7 +7,8 @@
 #include "comm/session.hpp"
 #include "config/train_config.hpp"
 #include "corpus/tokenizer.hpp"
-#include "model/model.hpp"
+#include "engine/engine.hpp"
+#include "model/sampled_text.hpp"
 #include "report/recorder.hpp"
 #include "train/run_journal.hpp"
 #include "train/train_state.hpp"
@@ -23,20 +24,21 @@ namespace lockstep {
 /// What a callback sees. `records` has sinks on rank 0 only.
 struct RunView {
   Session& session;
-  const Model& model;
+  Engine& engine;
+  const TextWindow& window;  // of texts that are sampled
   const Tokenizer& tokenizer;
   const TrainState& train_state;
   Recorder& records;
 };
 
-/// All members are Local: a callback does not communicate.
 class Callback {
  public:
   virtual ~Callback() = default;
   virtual std::string name() const = 0;  // as train.callbacks says it
-  /// After each step. Returns what this rank asks for after the next one.
+  /// After each step. Returns what this rank asks for after the next one. Local.
   virtual Request after_step(const RunView&) { return Request::none; }
-  /// After each evaluation and at the end.
+  /// After each evaluation and at the end. What fails fails on all ranks, as an AgreedError: local work that may fail
+  /// runs inside together (comm/together.hpp). Collective over the world.
   virtual void after_evaluation(const RunView&) {}
 };
 
@@ -55,8 +57,8 @@ class Callbacks {
   void after_evaluation(const RunView& view);
 
  private:
-  /// Runs Local work of one of them on all ranks. Collective over the world.
-  void call(const RunView& view, const std::string& what, const std::function<void()>& work);
+  /// Runs work of `who`, collective over the world as this is: what all ranks throw becomes a warning.
+  void call(const RunView& view, const std::string& who, const std::function<void()>& work);
 
   RunJournal& journal_;
   std::vector<std::unique_ptr<Callback>> callbacks_;

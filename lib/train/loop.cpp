@@ -251,7 +251,8 @@ bool TrainingLoop::due(const std::optional<std::int64_t>& every) const {
 }
 
 RunView TrainingLoop::view() const {
-  return {parts_.session, parts_.model, parts_.tokenizer, parts_.train_state, parts_.files.records()};
+  return {parts_.session,   parts_.engine,      parts_.plan.text,
+          parts_.tokenizer, parts_.train_state, parts_.files.records()};
 }
 
 }  // namespace lockstep

@@ -11,11 +11,12 @@ namespace lockstep {
 
 namespace {
 
-/// Bytes of a rank of each class: evaluation takes its turn with training.
+/// Bytes of a rank of each class: programs take turns.
 std::int64_t bytes_of(const TrainPlan& plan, Rank rank) {
-  const std::int64_t training = memory_of(plan.programs.train.class_of(rank)).peak_bytes;
-  if (plan.evaluation_rounds == 0) return training;
-  return std::max(training, memory_of(plan.programs.eval.class_of(rank)).peak_bytes);
+  std::int64_t most = 0;
+  for (const StepProgram* program : plan.programs.all())
+    most = std::max(most, memory_of(program->class_of(rank)).peak_bytes);
+  return most;
 }
 
 /// What every rank needs and where. Collective over `world`.

@@ -23,11 +23,9 @@ Nodes nodes_planned(const TrainConfig& config, const Machines& machines, int ran
 }
 
 void print_programs(const TrainConfig& config, const TrainPlan& plan, Output& output) {
-  for (const StepProgram* program : {&plan.programs.train, &plan.programs.eval}) {
-    if (program == &plan.programs.eval && plan.evaluation_rounds == 0) continue;
+  for (const StepProgram* program : plan.programs.all())
     output.print(config.rank ? to_text(*program, checked_cast<Rank>(*config.rank, "--rank", ExitCode::usage))
                              : to_text(*program));
-  }
 }
 
 }  // namespace

@@ -63,6 +63,13 @@ Sharding sharding_of(const Mesh& mesh) {
   return axis && axis->size > 1 ? Sharding{{axis->name}, axis->size} : Sharding{};
 }
 
+std::int64_t length_multiple_of(const Mesh& mesh) {
+  std::int64_t ranks = 1;
+  for (const Axis& axis : mesh.axes)
+    if (axis.name == "ring" || axis.name == "ulysses") ranks *= axis.size;
+  return ranks;
+}
+
 ShardOptions shard_options(const ParallelOptions& parallel) {
   const std::int64_t stage = parallel.zero.value_or(3);
   const ScatterGradients scatter =

@@ -6,6 +6,7 @@
 #include "program/model_plan.hpp"
 #include "program/program_options.hpp"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@ std::vector<std::string> placement_warnings(const Mesh& mesh, const Nodes& nodes
 
 /// How units are cut over the ranks of `mesh`. Pure.
 Sharding sharding_of(const Mesh& mesh);
+
+/// What the length of a sequence must be a multiple of: the ranks that share one. Pure.
+std::int64_t length_multiple_of(const Mesh& mesh);
 
 /// What the options say of units that are cut. Pure.
 ShardOptions shard_options(const ParallelOptions& parallel);

@@ -101,7 +101,9 @@ TrainPlan agree_on_plan(const TrainConfig& config, Communicator& world) {
     plan = make_train_plan(config, world.size(), processor);
     group_notes(config, plan);
   });
-  agree_equal(world, "the step program", to_hex(hash_of(plan.programs.train)) + to_hex(hash_of(plan.programs.eval)));
+  std::string hashes;
+  for (const StepProgram* program : plan.programs.all()) hashes += to_hex(hash_of(*program));
+  agree_equal(world, "the step program", hashes);
   if (config.train.memory_check) require_memory(world, plan);
   return plan;
 }

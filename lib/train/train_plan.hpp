@@ -9,6 +9,7 @@
 #include "data/dataset.hpp"
 #include "engine/make_model_plan.hpp"
 #include "layout/nodes.hpp"
+#include "model/sampled_text.hpp"
 #include "program/batch_plan.hpp"
 #include "program/catalogue.hpp"
 #include "program/dry_run.hpp"
@@ -34,6 +35,7 @@ struct TrainPlan {
   std::int64_t bucket_bytes = 0;  // as units_of takes it
   ModelPlan model;
   Catalogue programs;                  // verified over all ranks
+  TextWindow text;                     // of texts that are sampled
   std::int64_t evaluation_rounds = 0;  // executions of programs.eval that cover the evaluation
   std::string evaluation;              // what is evaluated: losses may be compared where it is equal
   double flops_per_token = 0;

@@ -80,6 +80,37 @@ def test_weights_that_a_run_starts_from_are_read_by_boxes(tmp):
     assert all(abs(found[0][step] - found[1][step]) <= 1e-12 * found[0][step] for step in found[0]), found
 
 
+def texts(folder):
+    return [(record["step"], record["prompt"], record["text"], record["tokens"]) for record in records(folder, "sample")]
+
+
+SAMPLE = ["--train.callbacks", '["sample"]', "--sample.prompts", '["The ", "A"]', "--sample.max_tokens", 24, "--eval.every", 2, "--eval.batches", 1,
+          "--precision.dtype", "fp64", "--checkpoint.every", 2]
+
+
+def test_texts_are_those_of_one_rank_however_weights_are_shared_out(tmp):
+    prepare(tmp)
+    run("train", *options(tmp, tmp / "one", *SAMPLE, steps=4))
+    want = texts(tmp / "one")
+    assert len(want) == 4 and all(text for _, _, text, _ in want), want
+    for ranks, layout in [LAYOUTS[1], LAYOUTS[3]]:
+        folder = tmp / f"many-{ranks}-{len(layout)}-{layout[-1]}"
+        run("train", *options(tmp, folder, *layout, *SAMPLE, steps=4), ranks=ranks)
+        assert texts(folder) == want, (layout, texts(folder), want)
+
+
+def test_a_text_that_fails_on_one_rank_costs_a_run_of_shards_neither_steps_nor_checkpoints(tmp):
+    prepare(tmp)
+    run("train", *options(tmp, tmp / "whole", "--parallel.dp_shard", 3, *SAMPLE, steps=4), ranks=3)
+    injections = ["--train.inject", "rank=1,phase=sample,step=2,kind=throw,code=5"]
+    run("train", *options(tmp, tmp / "failed", "--parallel.dp_shard", 3, *SAMPLE, *injections, steps=4), ranks=3)
+    events = [record for record in records(tmp / "failed", "event") if record["name"] == "callback_failed"]
+    assert len(events) == 1 and "the callback sample: rank 1 (" in events[0]["message"] and "injected failure in sample" in events[0]["message"], events
+    assert texts(tmp / "failed") == [text for text in texts(tmp / "whole") if text[0] > 2]
+    assert losses(tmp / "failed") == losses(tmp / "whole")
+    assert [path.name for path in step_folders(tmp / "failed")] == [path.name for path in step_folders(tmp / "whole")]
+
+
 def test_every_option_of_shards_shows_in_the_program(tmp):
     prepare(tmp)
 
@@ -96,6 +127,8 @@ def test_every_option_of_shards_shows_in_the_program(tmp):
     for more in [["--parallel.zero", 2], ["--parallel.zero", 1], ["--parallel.scatter", "last"], ["--parallel.prefetch", 0]]:
         other, _ = plan("--parallel.dp_shard", 4, "--parallel.dp_replicate", 1, *more)
         assert other != base, more
+    assert "draw_token over dp_replicate+dp_shard" in plan("--parallel.dp_shard", 4, "--parallel.dp_replicate", 1, *SAMPLE)[0]
+    assert "draw_token" not in base
     assert "replica" in plan("--parallel.dp_shard", 2, "--parallel.dp_replicate", 2)[0]
 
 
@@ -108,8 +141,7 @@ def test_what_cannot_be_is_refused_with_the_arithmetic(tmp):
             (None, ["--parallel.zero", 2], "parallel.zero has no effect"),
             (None, ["--parallel.scatter", "each"], "parallel.scatter has no effect"),
             (None, ["--parallel.prefetch", 2], "parallel.prefetch has no effect"),
-            (2, ["--parallel.dp_shard", "half"], "auto|RANKS"),
-            (2, ["--parallel.dp_shard", 2, "--train.callbacks", '["sample"]', "--sample.prompts", '["A"]'], "needs whole weights")]:
+            (2, ["--parallel.dp_shard", "half"], "auto|RANKS")]:
         done = run("train", *options(tmp, tmp / "refused", *layout), ranks=ranks, expect=2)
         assert words in done.stderr, (layout, done.stderr)
 

@@ -8,6 +8,7 @@
 #include "engine/make_model_plan.hpp"
 #include "exchange/hf_config.hpp"
 #include "harness/mpi_test.hpp"
+#include "model/sampled_text.hpp"
 #include "program/batch_plan.hpp"
 
 #include <ATen/ops/dot.h>
@@ -143,10 +144,9 @@ class Job {
         types_(unit_types(precision, state_of(options(), master_dtype(precision)))),
         model_(architecture_of(how.family), precision, types_.state, how.bucket_bytes, {mesh_, sharding_, rank_}),
         optimizer_(make_optimizer(options(), model_.parameters())),
-        programs_(make_catalogue(
-            mesh_,
-            plan_of(model_.architecture(), types_, {batches_.micro_batch, length}, how.bucket_bytes, {}, sharding_),
-            program_options(how, clip.has_value()))),
+        programs_(make_catalogue(mesh_, plan(how, {batches_.micro_batch, length}),
+                                 program_options(how, clip.has_value()),
+                                 plan(how, {1, model_.config().max_positions}))),
         right_(programs_.train),
         transport_(make_transport(session_, programs_)),
         engine_(model_, *optimizer_, programs_, session_, transport_, clip) {
@@ -159,13 +159,25 @@ class Job {
                             {.step = number, .valid_tokens = valid_tokens(number), .lr = 1e-3, .failure = nullptr});
   }
   EvaluationOutcome evaluate(std::int64_t number) { return engine_.evaluate(part(number), 0); }
+  /// A text that the model goes on with; which ranks drew a token is counted.
+  std::vector<std::int32_t> text(const SampleOptions& options, int& draws) {
+    SampledText text({3, 1, 4}, options, {model_.config().max_positions});
+    const TokenDraw draw = [&](std::span<const double> logits) {
+      ++draws;
+      return text.draw(logits);
+    };
+    while (!text.ended()) text.append(engine_.draw_token(text.seen(), draw, 0));
+    return text.tokens();
+  }
   const Model& model() const { return model_; }
   /// The reduced gradient of a whole parameter, fp64: put together from the boxes of all ranks. Collective.
   at::Tensor whole_gradient(const Parameter& parameter) { return whole(parameter, parameter.gradient()); }
   at::Tensor whole_weight(const Parameter& parameter) { return whole(parameter, parameter.master()); }
-  std::optional<std::string> trace_fault() const {
-    return difference(right_, expect_trace(right_, rank_, types_), engine_.trace());
+  std::optional<std::string> trace_fault() const { return trace_fault(right_); }
+  std::optional<std::string> trace_fault(const StepProgram& right) const {
+    return difference(right, expect_trace(right, rank_, types_), engine_.trace());
   }
+  const Catalogue& programs() const { return programs_; }
 
  private:
   static Mesh mesh_of(const Composition& how) {
@@ -177,6 +189,9 @@ class Job {
     OptimizerOptions options;
     options.eps = 1e-4;  // keeps Adam's first steps from turning rounding of tiny gradients into steps of full size
     return options;
+  }
+  ModelPlan plan(const Composition& how, const MicroBatchShape& shape) const {
+    return plan_of(model_.architecture(), types_, shape, how.bucket_bytes, {}, sharding_);
   }
   ProgramOptions program_options(const Composition& how, bool clips) const {
     ProgramOptions options;
@@ -229,12 +244,35 @@ double norm_of(const at::Tensor& tensor) {
   return std::sqrt(at::dot(flat, flat).item<double>());
 }
 
-/// What one rank has: outcomes of 20 steps, gradients of the first, an evaluation after it.
+/// The most likely tokens; drawn ones, beyond the context of the models.
+std::vector<SampleOptions> ways_to_sample() {
+  SampleOptions greedy, seeded;
+  greedy.max_tokens = 6;
+  greedy.temperature = 0;
+  seeded.max_tokens = 18;
+  seeded.temperature = 1.5;
+  seeded.seed = 11;
+  return {greedy, seeded};
+}
+
+/// The same by the whole model of one rank, without a program.
+std::vector<std::int32_t> text_of(const Model& model, const SampleOptions& options) {
+  SampledText text({3, 1, 4}, options, {model.config().max_positions});
+  while (!text.ended()) {
+    const SeenText seen = text.seen();
+    const at::Tensor logits = model.logits(to_tensors(seen.batch, model.config()))[seen.last].to(at::kDouble);
+    text.append(text.draw(values_of<double>(logits)));
+  }
+  return text.tokens();
+}
+
+/// What one rank has: outcomes of 20 steps; of the first the gradients, an evaluation and texts after it.
 struct Reference {
   std::vector<StepOutcome> steps;
   std::map<std::string, at::Tensor> gradients;
   double all_norm = 0;
   double eval_loss = 0;
+  std::vector<std::vector<std::int32_t>> texts;
 };
 
 const Reference& reference_of(const std::string& family) {
@@ -254,6 +292,7 @@ const Reference& reference_of(const std::string& family) {
     }
     reference.all_norm = std::sqrt(sum);
     reference.eval_loss = one.evaluate(3).loss_sum;
+    for (const SampleOptions& options : ways_to_sample()) reference.texts.push_back(text_of(one.model(), options));
   }
   return reference;
 }
@@ -299,6 +338,13 @@ BOOST_AUTO_TEST_CASE(each_equals_one_rank_in_fp64) {
       const double eval = job.evaluate(3).loss_sum;
       BOOST_TEST(std::abs(eval - want.eval_loss) <= 1e-12 * want.eval_loss,
                  how.text() << ": evaluation " << eval << " against " << want.eval_loss);
+      for (std::size_t i = 0; i < want.texts.size(); ++i) {
+        int draws = 0;
+        BOOST_TEST(job.text(ways_to_sample()[i], draws) == want.texts[i], how.text() << ": text " << i);
+        BOOST_TEST(draws == (test::world().rank() == 0 ? std::ssize(want.texts[i]) - 3 : 0));
+        const auto astray = job.trace_fault(job.programs().sample);
+        BOOST_TEST(!astray.has_value(), how.text() << ": " << astray.value_or(""));
+      }
     }
     table.push_back({monotonic_seconds() - start_s, how.text()});
   }

@@ -106,7 +106,8 @@ struct Job {
                                  .recompute = recompute,
                                  .shards = {},
                                  .update = {.clips = true, .heartbeat_bytes = heartbeat_bytes},
-                                 .eval_reduction_bytes = heartbeat_bytes})),
+                                 .eval_reduction_bytes = heartbeat_bytes},
+                                plan_of(architecture, types, {1, length}, bucket_bytes))),
         transport(make_transport(session, programs)),
         engine(model, *optimizer, programs, session, transport, 0.5) {
     model.initialise(7);
@@ -355,6 +356,44 @@ BOOST_AUTO_TEST_CASE(a_loss_that_is_not_finite_changes_no_weight_on_any_rank) {
   BOOST_TEST(!outcome.updated);
   BOOST_TEST(!std::isfinite(outcome.loss));
   BOOST_TEST(at::equal(job.model.units()[1]->master().slice(0, 1), poisoned.slice(0, 1)));
+}
+
+BOOST_AUTO_TEST_CASE(what_fails_on_one_rank_while_a_text_is_sampled_fails_on_all_and_leaves_nothing_behind) {
+  Job job(all_ranks(), "llama", Precision::fp64, 1);
+  SampleOptions options;
+  options.max_tokens = 5;
+  const auto text_from = [&](const TokenDraw& fails) {
+    SampledText text({1, 2, 3}, options, {16});
+    const TokenDraw draw = [&](std::span<const double> logits) {
+      return text.added().size() == 2 && fails ? fails(logits) : text.draw(logits);
+    };
+    while (!text.ended()) text.append(job.engine.draw_token(text.seen(), draw, 0));
+    return text.tokens();
+  };
+  const auto thrown_by = [&](const TokenDraw& fails) -> std::optional<AgreedError> {
+    try {
+      text_from(fails);
+    } catch (const AgreedError& error) {
+      return error;
+    }
+    return std::nullopt;
+  };
+  const Rank last = test::world().size() - 1;
+  const auto before = text_from({});
+  const auto drawn = thrown_by([](std::span<const double>) -> DrawnToken { throw Error(ExitCode::input, "no token"); });
+  BOOST_REQUIRE(drawn.has_value());
+  BOOST_TEST((drawn->owner() == 0 && drawn->code() == ExitCode::input));
+  job.session.configure(
+      {.watchdog_s = 0, .injection = parse_injection(fmt::format("kind=throw,code=5,rank={},phase=sample", last))});
+  const auto injected = thrown_by({});
+  BOOST_REQUIRE(injected.has_value());
+  BOOST_TEST((injected->owner() == last && injected->code() == ExitCode::resources));
+  job.session.configure({.watchdog_s = 0, .injection = parse_injection("kind=nan,rank=0,phase=sample")});
+  const auto poisoned = thrown_by({});
+  BOOST_REQUIRE(poisoned.has_value());
+  BOOST_TEST((poisoned->owner() == 0 && poisoned->code() == ExitCode::numerics));
+  BOOST_TEST(text_from({}) == before);
+  BOOST_TEST(job.step(0).updated);
 }
 
 // Steps 20 to 60: what a step needs it has by then.

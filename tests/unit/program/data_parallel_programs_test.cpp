@@ -76,6 +76,22 @@ BOOST_AUTO_TEST_CASE(one_rank_with_one_micro_batch) {
 )");
 }
 
+BOOST_AUTO_TEST_CASE(a_pass_over_a_text_is_one_forward_and_a_token_drawn_for_all_ranks) {
+  ProgramOptions options;
+  options.micro_batches = 2;
+  options.eval_reduction_bytes = 88;
+  const ModelPlan model = models::tied({});
+  const Catalogue programs = make_catalogue(make_mesh("world", {{"dp_replicate", 3}}), model, options, model);
+  BOOST_TEST(lines_of(programs.sample) == R"(ranks 0 1 2
+0 compute forward block 0 mb 0
+1 compute forward block 1 mb 0
+2 compute forward block 2 mb 0
+3 compute forward block 3 mb 0
+4 reduction draw_token over dp_replicate 88 after 3
+)");
+  BOOST_TEST(programs.all().size() == 2u);  // without an evaluation
+}
+
 BOOST_AUTO_TEST_CASE(three_ranks_with_two_micro_batches_recomputed_and_not_clipped) {
   ProgramOptions options;
   options.micro_batches = 2;

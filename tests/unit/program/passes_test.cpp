@@ -33,7 +33,7 @@ BOOST_AUTO_TEST_SUITE(passes)
 BOOST_AUTO_TEST_CASE(a_stage_runs_forward_and_backward_one_micro_batch_after_the_other) {
   compare(schedule_training(one, {{.micro_batches = 2}}),
           {"forward stage 0 mb 0", "backward stage 0 mb 0", "forward stage 0 mb 1", "backward stage 0 mb 1"});
-  compare(schedule_evaluation(one, {{.micro_batches = 2}}), {"forward stage 0 mb 0", "forward stage 0 mb 1"});
+  compare(schedule_forward("eval", one, {{.micro_batches = 2}}), {"forward stage 0 mb 0", "forward stage 0 mb 1"});
   BOOST_CHECK_EXCEPTION(schedule_training(one, {{.micro_batches = 0}}), Error,
                         [](const Error& error) { return error.code() == ExitCode::usage; });
 }

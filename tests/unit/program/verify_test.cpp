@@ -210,6 +210,25 @@ BOOST_FIXTURE_TEST_CASE(a_reduction_that_does_not_wait_for_its_gradient_is_named
              "may start before action 15 (finish_gradient unit head) has ended");
 }
 
+BOOST_FIXTURE_TEST_CASE(a_token_is_not_drawn_before_the_logits_are_there, Right) {
+  StepProgram sample = make_catalogue(mesh, plan, options, plan).sample;
+  const auto found = [&] {
+    const auto what = find_fault(sample, plan, ProgramPhase::sampling, options);
+    return what ? to_text(sample, *what) : "";
+  };
+  BOOST_TEST(found() == "");
+  std::vector<Action>& list = sample.classes.front().actions;
+  const Waits waits = std::exchange(list.back().waits, {});
+  BOOST_TEST(found() ==
+             "program sample, rank 0, action 4 (draw_token over dp_replicate): may start before action 3 (forward "
+             "block head mb 0) has ended");
+  list.back().waits = waits;
+  list.back().group.clear();
+  BOOST_TEST(found().find("must be over dp_replicate") != std::string::npos);
+  list.pop_back();
+  BOOST_TEST(found() == "program sample, rank 0: never does draw_token");
+}
+
 BOOST_FIXTURE_TEST_CASE(a_dropped_stash_must_be_computed_again, Right) {
   const int gone = position(Op::recompute, 2, 1);
   actions().erase(actions().begin() + gone);

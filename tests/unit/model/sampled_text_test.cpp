@@ -1,4 +1,4 @@
-#include "model/generate.hpp"
+#include "model/sampled_text.hpp"
 
 #include "base/error.hpp"
 #include "small_models.hpp"
@@ -7,6 +7,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <limits>
 #include <set>
 
 BOOST_AUTO_TEST_SUITE(generation)
@@ -20,6 +21,19 @@ Model even_model() {
   Model model(small_gpt2(), Precision::fp32);
   for (const auto& unit : model.units()) unit->master().zero_();
   return model;
+}
+
+/// A text by a model on one rank: what the engine's must equal.
+std::vector<std::int32_t> generate(const Model& model, const std::vector<std::int32_t>& prompt,
+                                   const SampleOptions& options, const Continuation& next = {},
+                                   std::int64_t length_multiple = 1) {
+  SampledText text(prompt, options, {model.config().max_positions, length_multiple}, next);
+  while (!text.ended()) {
+    const SeenText seen = text.seen();
+    const at::Tensor logits = model.logits(to_tensors(seen.batch, model.config())).select(0, seen.last).to(at::kDouble);
+    text.append(text.draw(values_of<double>(logits)));
+  }
+  return text.tokens();
 }
 
 }  // namespace
@@ -94,8 +108,30 @@ BOOST_AUTO_TEST_CASE(only_candidates_are_drawn_however_likely_other_tokens_are) 
   }
 }
 
-BOOST_AUTO_TEST_CASE(an_empty_prompt_is_an_error) {
-  BOOST_CHECK_THROW(generate(even_model(), {}, SampleOptions{}), Error);
+BOOST_AUTO_TEST_CASE(padding_behind_a_text_changes_no_token_of_it) {
+  for (const Architecture& architecture : {small_gpt2(), small_llama()}) {
+    Model model(architecture, Precision::fp64);
+    model.initialise(3);
+    for (const auto& unit : model.units()) unit->master().mul_(5);
+    SampleOptions options;
+    options.max_tokens = 40;  // the context of GPT-2 is 32
+    const auto text = generate(model, {1, 7}, options);
+    for (const std::int64_t multiple : {3, 16}) BOOST_TEST(generate(model, {1, 7}, options, {}, multiple) == text);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_empty_prompt_is_an_error) { BOOST_CHECK_THROW(SampledText({}, SampleOptions{}, {32}), Error); }
+
+BOOST_AUTO_TEST_CASE(logits_that_are_not_finite_are_an_error) {
+  const SampledText text({1}, SampleOptions{}, {32});
+  const std::vector<double> logits{1, std::numeric_limits<double>::quiet_NaN(), 0};
+  BOOST_CHECK_EXCEPTION(text.draw(logits), Error, [](const Error& e) { return e.code() == ExitCode::numerics; });
+}
+
+BOOST_AUTO_TEST_CASE(a_text_of_no_tokens_has_ended) {
+  SampleOptions options;
+  options.max_tokens = 0;
+  BOOST_TEST(SampledText({4}, options, {32}).ended());
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,67 @@
+// A text that is sampled from a model, token by token: temperature, top-k, and a draw that is a function of (seed,
+// prompt, position) alone. Plain values; who runs the model on it: engine/engine.hpp.
+#pragma once
+
+#include "base/random.hpp"
+#include "config/sample_options.hpp"
+#include "data/batch.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace lockstep {
+
+/// Which tokens may come next, and which is the last.
+struct Continuation {
+  std::vector<std::int32_t> candidates = {};  // the only ids that are drawn, ascending; empty: all of the model
+  std::int32_t stop_token = -1;               // ends the text early; −1: never
+};
+
+/// How much of a text a model sees.
+struct TextWindow {
+  std::int64_t positions = 0;        // the last so many tokens
+  std::int64_t length_multiple = 1;  // with padding behind them: what the mesh divides the length by
+};
+
+/// What a model sees of a text: one sample without labels.
+struct SeenText {
+  Batch batch;
+  std::int64_t last = 0;  // place of the last token; padding follows, which attention does not look ahead to
+};
+
+struct DrawnToken {
+  std::int32_t id = 0;
+  bool ends = false;  // the text ends with it
+};
+
+/// Draws from the logits behind a text's last token, one for each token of the model.
+using TokenDraw = std::function<DrawnToken(std::span<const double> logits)>;
+
+/// The same on every rank that is told the same tokens. All members are Local.
+class SampledText {
+ public:
+  /// Throws Error(input) for an empty prompt.
+  SampledText(std::vector<std::int32_t> prompt, const SampleOptions& options, const TextWindow& window,
+              Continuation next = {});
+
+  bool ended() const { return ended_; }
+  SeenText seen() const;
+  /// The next token. Throws Error(numerics) for logits that are not finite.
+  DrawnToken draw(std::span<const double> logits) const;
+  void append(const DrawnToken& token);
+  const std::vector<std::int32_t>& tokens() const { return tokens_; }  // the prompt first
+  std::span<const std::int32_t> added() const { return std::span(tokens_).subspan(prompt_length_); }
+
+ private:
+  SampleOptions options_;
+  TextWindow window_;
+  Continuation next_;
+  std::vector<std::int32_t> tokens_;
+  std::size_t prompt_length_;
+  RandomStream random_;
+  bool ended_ = false;
+};
+
+}  // namespace lockstep
