@@ -141,8 +141,10 @@ void check_switches(const TrainConfig& config, Problems& problems) {
     problems.add({"eval_only", "profile"}, "--eval-only makes no step that --profile could measure");
   if (config.eval_only && config.plan)
     problems.add({"eval_only", "plan"}, "--plan shows what a run will do, and --eval-only makes no step of it");
-  if (config.rank && !config.print_program)
-    problems.add({"rank"}, "--rank says whose part is printed, and nothing of single ranks is: add --print-program");
+  if (config.rank && !config.print_program && !config.print_layout && !config.plot_program)
+    problems.add({"rank"},
+                 "--rank says whose part is printed, and nothing of single ranks is: add --print-program, "
+                 "--print-layout or --plot-program");
 }
 
 }  // namespace

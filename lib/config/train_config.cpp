@@ -333,6 +333,14 @@ void describe(Declaration& visit, TrainConfig& config) {
   visit.field("print_program", config.print_program,
               {.help = "print the step programs, one list for each class of ranks that do the same, and exit",
                .command_line_only = true});
+  visit.field("print_layout", config.print_layout,
+              {.help = "print which part of each tensor each rank holds, and exit", .command_line_only = true});
+  visit.field("plot_program", config.plot_program,
+              {.help = "draw when each rank does what in a step, by estimated costs, and exit: as a picture, as a "
+                       "trace for Perfetto, or in text on standard output",
+               .bare = "text",
+               .command_line_only = true,
+               .completes = Completes::files});
   visit.field("rank", config.rank,
               {.help = "of what is printed for all ranks, only the part of this one",
                .min = 0,

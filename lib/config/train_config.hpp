@@ -126,6 +126,8 @@ struct TrainConfig {
   LogOptions log;
   // Of the command line only:
   bool print_program = false;                  // print the step programs and exit
+  bool print_layout = false;                   // print which rank holds what of each tensor and exit
+  std::optional<PlotTarget> plot_program;      // draw the time line of the step programs and exit
   std::optional<std::int64_t> rank;            // what is printed of all ranks is printed of this one alone
   std::optional<std::int64_t> world_size;      // plan for so many ranks, whether they and the dataset are there or not
   std::optional<std::int64_t> ranks_per_node;  // of the ranks that are planned for

@@ -220,4 +220,15 @@ AxisSize AxisSize::parse(const std::string& text) {
 
 std::string AxisSize::text() const { return ranks == 0 ? "auto" : fmt::format("{}", ranks); }
 
+std::string PlotTarget::form() { return "FILE.svg|FILE.json|text"; }
+
+PlotTarget PlotTarget::parse(const std::string& text) {
+  if (text == "text") return {};
+  if (text.ends_with(".svg")) return {Kind::svg, text};
+  if (text.ends_with(".json")) return {Kind::json, text};
+  refuse(text, form());
+}
+
+std::string PlotTarget::text() const { return kind == Kind::text ? "text" : path; }
+
 }  // namespace lockstep

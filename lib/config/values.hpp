@@ -102,4 +102,14 @@ struct AxisSize {
   bool operator==(const AxisSize&) const = default;
 };
 
+/// Where the time line of the step programs is drawn: a file whose name says how, or "text", on standard output.
+struct PlotTarget {
+  enum class Kind { text, svg, json } kind = Kind::text;
+  std::string path;  // of a file
+  static std::string form();
+  static PlotTarget parse(const std::string& text);
+  std::string text() const;
+  bool operator==(const PlotTarget&) const = default;
+};
+
 }  // namespace lockstep

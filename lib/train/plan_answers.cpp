@@ -1,7 +1,10 @@
 #include "train/plan_answers.hpp"
 
 #include "base/checked_cast.hpp"
+#include "base/files.hpp"
 #include "base/json.hpp"
+#include "program/layout_text.hpp"
+#include "program/plot.hpp"
 #include "train/memory_check.hpp"
 #include "train/run_mesh.hpp"
 #include "train/run_setup.hpp"
@@ -22,24 +25,58 @@ Nodes nodes_planned(const TrainConfig& config, const Machines& machines, int ran
   return std::ssize(machines.hosts) == ranks ? nodes_of(machines.hosts) : Nodes{};
 }
 
+Rank chosen_rank(const TrainConfig& config) { return checked_cast<Rank>(*config.rank, "--rank", ExitCode::usage); }
+
 void print_programs(const TrainConfig& config, const TrainPlan& plan, Output& output) {
   for (const StepProgram* program : plan.programs.all())
-    output.print(config.rank ? to_text(*program, checked_cast<Rank>(*config.rank, "--rank", ExitCode::usage))
-                             : to_text(*program));
+    output.print(config.rank ? to_text(*program, chosen_rank(config)) : to_text(*program));
 }
+
+Timeline timeline_of(const TrainConfig& config, const TrainPlan& plan, const StepProgram& program) {
+  Hardware hardware;
+  if (config.log.peak_tflops) hardware.flops_per_s = *config.log.peak_tflops * 1e12;
+  Timeline timeline = simulate(program, analytic_costs(plan.model, hardware));
+  if (!config.rank) return timeline;
+  const RankClass& of = program.class_of(chosen_rank(config));
+  std::erase_if(timeline.ranks, [&](const RankTimeline& times) { return &program.class_of(times.rank) != &of; });
+  timeline.ranks.resize(1);
+  return timeline;
+}
+
+void plot_programs(const TrainConfig& config, const TrainPlan& plan, Output& output) {
+  constexpr int columns = 96;
+  const PlotTarget& target = *config.plot_program;
+  const Timeline train = timeline_of(config, plan, plan.programs.train);
+  switch (target.kind) {
+    case PlotTarget::Kind::text: return output.print(plot_text(plan.programs.train, train, columns));
+    case PlotTarget::Kind::svg: return publish_file(target.path, plot_svg(plan.programs.train, train));
+    case PlotTarget::Kind::json:
+      return publish_file(target.path, to_text(plot_json(plan.programs.train, train)) + "\n");
+  }
+}
+
+void print_layout(const TrainConfig& config, const TrainPlan& plan, Output& output) {
+  std::vector<ParameterPlan> parameters;
+  for (const LogicalTensor& tensor : stored_tensors(plan.architecture))
+    parameters.push_back({tensor.name, tensor.shape, {}});
+  output.print(layout_text(tensor_layouts(plan.mesh, plan.model, parameters, plan.types), plan.types,
+                           config.rank ? std::optional(chosen_rank(config)) : std::nullopt));
+}
+
+bool prints(const TrainConfig& config) { return config.print_program || config.print_layout || config.plot_program; }
 
 }  // namespace
 
 bool asks_for_plan(const TrainConfig& config, const CommonOptions& common) {
-  const bool asks = common.dry_run || config.print_program;
-  if (common.json && (!common.dry_run || config.print_program))
+  const bool asks = common.dry_run || prints(config);
+  if (common.json && (!common.dry_run || prints(config)))
     throw Error(ExitCode::usage, "--json says how --dry-run prints the plan: it is for nothing else",
                 "the records of a run are JSON without it: train --print-schema");
   if (!asks && (config.world_size || config.ranks_per_node))
     throw Error(ExitCode::usage,
                 fmt::format("{} says for which ranks a run is planned, and a start takes those that are there",
                             config.world_size ? "--world-size" : "--ranks-per-node"),
-                "add --dry-run or --print-program");
+                "add --dry-run, --print-program, --print-layout or --plot-program");
   return asks;
 }
 
@@ -57,10 +94,10 @@ int answer_from_plan(const TrainConfig& config, Session& session, Output& output
   for (const std::string& warning : placement_warnings(plan.mesh, nodes)) output.log().warning("{}", warning);
   if (shortage) output.log().warning("{}: such a start ends with code 5", *shortage);
   for (const std::string& note : notes) output.log().info("{}", note);
-  if (config.print_program) {
-    print_programs(config, plan, output);
-    return 0;
-  }
+  if (config.print_program) print_programs(config, plan, output);
+  if (config.print_layout) print_layout(config, plan, output);
+  if (config.plot_program) plot_programs(config, plan, output);
+  if (prints(config)) return 0;
   const std::vector<Row> rows = rows_of(config, plan, nodes);
   if (output.common().json)
     output.print_json(to_json(rows));

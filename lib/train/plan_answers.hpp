@@ -1,4 +1,5 @@
-// What train answers from the plan of a run, without training: --dry-run, --print-program.
+// What train answers from the plan of a run, without training: --dry-run, --print-program, --print-layout,
+// --plot-program.
 #pragma once
 
 #include "app/output.hpp"

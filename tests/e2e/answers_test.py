@@ -5,9 +5,10 @@ import os
 import re
 import signal
 import sys
+from xml.etree import ElementTree
 
 from checkpoint_files import state_digest
-from lockstep_testing import GPT2_TINY, program, records, run, run_command, write_config
+from lockstep_testing import GPT2_TINY, needs, program, records, run, run_command, write_config
 from training_test import BASE, evaluations, finished, launcher_of, newest, prepare, start, train, wait_for_steps
 
 SCREEN = 24   # lines
@@ -43,7 +44,7 @@ def test_a_plan_for_a_world_that_is_not_there_needs_no_launcher_no_mpi_and_no_da
     refused = train(tmp, tmp / "run", *settings, "--print-program", "--rank", 64, expect=2).stderr
     assert "has no rank 64: its ranks are 0 to 63" in refused, refused
     for wrong in ["--world-size", "--ranks-per-node"]:
-        assert "add --dry-run or --print-program" in train(tmp, tmp / "run", wrong, 1, expect=2).stderr
+        assert "add --dry-run, --print-program, " in train(tmp, tmp / "run", wrong, 1, expect=2).stderr
     ragged = train(tmp, tmp / "run", *settings[:-2], "--ranks-per-node", 12, "--dry-run").stderr
     assert "the 8 ranks along dp_shard of rank 8 lie on 2 nodes" in ragged, ragged
     missing = train(tmp, tmp / "run", "--dry-run", expect=3).stderr
@@ -52,6 +53,47 @@ def test_a_plan_for_a_world_that_is_not_there_needs_no_launcher_no_mpi_and_no_da
     whole = json.loads(train(tmp, tmp / "run", *settings, "--dry-run", "--json").stdout)
     assert "epochs" in whole["data"] and {**whole, "data": 0} == {**plan, "data": 0}, (plan, whole)
     assert "program eval" in train(tmp, tmp / "run", *settings, "--print-program").stdout
+
+
+def test_the_layout_that_is_printed_is_that_of_a_checkpoint(tmp):
+    """h5py reads what each rank of 4 wrote: the same boxes of weights and moments as --print-layout says, by ranks it names."""
+    h5py = needs("h5py")
+    prepare(tmp)
+    settings = ["--parallel.dp_shard", 3, "--checkpoint.every", 1]
+    printed = train(tmp, tmp / "run", *settings, "--print-layout", "--world-size", 3).stdout.splitlines()
+    assert "weights fp32, gradient fp32, exp_avg fp32, exp_avg_sq fp32" in printed[1], printed[:2]
+    said = {(words[0], words[-2].strip("[]").replace(", ", ",")): words[-1] for words in map(re.compile("  +").split, printed[3:])}
+    alone = train(tmp, tmp / "run", *settings, "--print-layout", "--world-size", 3, "--rank", 2).stdout.splitlines()
+    assert alone[3:] and set(alone[3:]) == {line for line in printed[3:] if line.endswith(" 2")}, alone   # no blanks to align anew
+    train(tmp, tmp / "run", *settings, ranks=3, steps=1)
+    written = {}
+    for part in newest(tmp / "run").rglob("part-*.h5"):
+        with h5py.File(part) as file:
+            file.visititems(lambda name, item: written.update({name: part.name} if isinstance(item, h5py.Dataset) else {}))
+    for kept in ["model/", "optimizer/exp_avg/", "optimizer/exp_avg_sq/"]:
+        boxes = {tuple(name.removeprefix(kept).rsplit("/", 1)): part for name, part in written.items() if name.startswith(kept)}
+        assert set(boxes) == set(said), set(boxes) ^ set(said)
+        assert all(int(re.search(r"part-(\d+)", part)[1]) == int(said[box]) for box, part in boxes.items()), boxes
+
+
+def test_a_step_is_drawn_as_a_picture_a_trace_and_in_characters(tmp):
+    prepare(tmp)
+    settings = ["--world-size", 8, "--train.global_batch", 8, "--parallel.dp_shard", 2]
+    text = train(tmp, tmp / "run", *settings, "--plot-program").stdout
+    assert "each of ranks 0-7" in text and re.search(r"^  compute +\S*F0\S*B0\S*$", text, re.M), text
+    for name in ["step.svg", "step.json"]:
+        assert train(tmp, tmp / "run", *settings, f"--plot-program={tmp / name}").stdout == ""
+    tree = ElementTree.parse(tmp / "step.svg").getroot()
+    titles = [title.text for title in tree.iter("{http://www.w3.org/2000/svg}title")]
+    assert any(title.startswith("backward block layer.0 mb 0, ") for title in titles), titles
+    events = json.loads((tmp / "step.json").read_text())["traceEvents"]
+    actions = [event for event in events if event["ph"] == "X"]
+    program_lines = train(tmp, tmp / "run", *settings, "--print-program", "--rank", 0).stdout.splitlines()
+    assert [event["name"] for event in actions] == [line[17:].split("  ")[0].strip() for line in program_lines[3:3 + len(actions)]]
+    assert all(event["dur"] >= 0 and event["ts"] >= 0 for event in actions)
+    slow = train(tmp, tmp / "run", *settings, "--plot-program", "--log.peak_tflops", 0.001).stdout
+    assert slow != text and slow.count("F0") == text.count("F0")   # the estimate knows the hardware
+    assert "is not" in train(tmp, tmp / "run", "--plot-program=step.png", expect=2).stderr
 
 
 def test_the_plan_is_one_screen_and_all_of_it_is_there_when_asked_for(tmp):

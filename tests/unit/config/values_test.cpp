@@ -42,6 +42,7 @@ BOOST_AUTO_TEST_CASE(the_text_of_a_value_reads_back_to_it) {
   round_trips<ValidationSplit>({"none", "hash:0.01", "tail:0.1"});
   round_trips<TokenizerChoice>({"bytes", "chars", "gpt2/tokenizer.json"});
   round_trips<ReshardTarget>({"parts=4", "{\"parts\": 2}"});
+  round_trips<PlotTarget>({"text", "step.svg", "a/b.json"});
   round_trips<NamePattern>({"lm_head", "^h\\.[0-9]+\\.mlp"});
 }
 
@@ -60,6 +61,7 @@ BOOST_AUTO_TEST_CASE(texts_of_another_form_are_refused) {
        {"", "parts=0", "parts=", "4", "{\"parts\": 0}", "{\"parts\": \"2\"}", "{", "{\"pieces\": 2}"}) {
     BOOST_TEST(refused<ReshardTarget>(text), text);
   }
+  for (const char* const text : {"", "svg", "step.png"}) BOOST_TEST(refused<PlotTarget>(text), text);
   BOOST_TEST(refused<NamePattern>("(unclosed"));
   BOOST_TEST(refused<NamePattern>(std::string(2000, '(') + std::string(2000, ')')));  // no stack is exhausted
   BOOST_TEST(refused<NamePattern>(std::string(5000, 'a')));
