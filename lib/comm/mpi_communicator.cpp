@@ -43,14 +43,14 @@ class MpiCalls final : public NonBlocking {
   int size() const override { return size_; }
   const std::string& name() const override { return name_; }
 
-  Call send(std::span<const std::byte> bytes, int peer) override {
+  Call send(std::span<const std::byte> bytes, int peer, Message message) override {
     return start("send", [&](MPI_Request* request) {
-      return MPI_Isend(bytes.data(), count_of(bytes), MPI_BYTE, peer, tag, handle_, request);
+      return MPI_Isend(bytes.data(), count_of(bytes), MPI_BYTE, peer, static_cast<int>(message), handle_, request);
     });
   }
-  Call receive(std::span<std::byte> bytes, int peer) override {
+  Call receive(std::span<std::byte> bytes, int peer, Message message) override {
     return start("receive", [&](MPI_Request* request) {
-      return MPI_Irecv(bytes.data(), count_of(bytes), MPI_BYTE, peer, tag, handle_, request);
+      return MPI_Irecv(bytes.data(), count_of(bytes), MPI_BYTE, peer, static_cast<int>(message), handle_, request);
     });
   }
   Call all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
@@ -96,7 +96,6 @@ class MpiCalls final : public NonBlocking {
   bool agreed_on_reading() const { return asked_; }
 
  private:
-  static constexpr int tag = 0;
   static_assert(sizeof(MPI_Request) <= sizeof(Call::handle));
 
   static int count_of(std::span<const std::byte> bytes) {

@@ -13,6 +13,9 @@
 
 namespace lockstep {
 
+/// What a message between two ranks is for: messages of one purpose meet in the order in which they are started.
+enum class Message { data, receipt };
+
 /// Members are Local unless they say otherwise; the calls of two ranks meet in the order in which each starts them. A
 /// call's memory is left alone until the call has ended. Failures throw Error(communication).
 class NonBlocking {
@@ -28,8 +31,8 @@ class NonBlocking {
   virtual const std::string& name() const = 0;
 
   /// At most 1 GiB at a time, as for all below.
-  virtual Call send(std::span<const std::byte> bytes, int peer) = 0;
-  virtual Call receive(std::span<std::byte> bytes, int peer) = 0;
+  virtual Call send(std::span<const std::byte> bytes, int peer, Message message = Message::data) = 0;
+  virtual Call receive(std::span<std::byte> bytes, int peer, Message message = Message::data) = 0;
   /// All ranks' bytes, by rank; `mine`, of the same length on every rank, may lie at its place in `all`.
   virtual Call all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
   virtual Call broadcast(std::span<std::byte> bytes, int root) = 0;

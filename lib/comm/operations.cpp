@@ -170,12 +170,12 @@ Operation exchange(NonBlocking& ranks, Workspace& space, std::vector<Part<const 
       co_await others_turn;
     }
   }
-  // Who has read says so: then the sender's memory is its own again.
+  // Who has read says so: then the sender's memory is its own again. A receipt is no data of an exchange the other way.
   space.calls.clear();
   for (std::size_t i = 0; i < received.size(); ++i)
-    if (direct(received[i])) space.calls.push_back(ranks.send(bytes_of(theirs[i]), received[i].peer));
+    if (direct(received[i])) space.calls.push_back(ranks.send(bytes_of(theirs[i]), received[i].peer, Message::receipt));
   for (std::size_t i = 0; i < sent.size(); ++i)
-    if (direct(sent[i])) space.calls.push_back(ranks.receive(bytes_of(mine[i]), sent[i].peer));
+    if (direct(sent[i])) space.calls.push_back(ranks.receive(bytes_of(mine[i]), sent[i].peer, Message::receipt));
   co_await ended(ranks, space.calls);
 }
 

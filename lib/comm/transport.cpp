@@ -333,8 +333,8 @@ Ticket Transport::send(int lane, int group, int peer, std::span<const std::byte>
                        exchange(calls, state_->space(lane), {{peer, bytes}}, {}));
 }
 
-Ticket Transport::receive(int lane, int group, int peer, std::span<std::byte> bytes) {
-  NonBlocking& calls = state_->calls_with(lane, group, peer);
+Ticket Transport::receive(int lane, int group, int peer, std::span<std::byte> bytes, int from) {
+  NonBlocking& calls = state_->calls_with(from, group, peer);
   return state_->issue(Kind::receive, lane, group, 0, DType::u8,
                        exchange(calls, state_->space(lane), {}, {{peer, bytes}}));
 }

@@ -69,9 +69,10 @@ class Transport {
   Ticket reduce_scatter(int lane, int group, std::span<const std::byte> whole, std::span<std::byte> shard,
                         const ShardMap& map, DType dtype, IntoShard into = IntoShard::replace);
   Ticket broadcast(int lane, int group, int root, std::span<std::byte> bytes);
-  /// `peer` is a rank of the group, another one than this.
+  /// `peer` is a rank of the group, another one than this, and `from` the lane on which it sends. What a lane sends to
+  /// a peer is received in that order.
   Ticket send(int lane, int group, int peer, std::span<const std::byte> bytes);
-  Ticket receive(int lane, int group, int peer, std::span<std::byte> bytes);
+  Ticket receive(int lane, int group, int peer, std::span<std::byte> bytes, int from);
   /// Counts are elements for and from each rank of the group, whose parts lie side by side.
   Ticket all_to_all_v(int lane, int group, std::span<const std::byte> from, std::span<const std::int64_t> sent,
                       std::span<std::byte> into, std::span<const std::int64_t> received, DType dtype);

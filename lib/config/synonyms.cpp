@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 50> options{{
+constexpr std::array<Synonyms, 55> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " hidden_dropout dropout_rate attention_dropout attn_dropout resid_pdrop "},
@@ -28,6 +28,11 @@ constexpr std::array<Synonyms, 50> options{{
     {"parallel.dp_replicate",
      " dp dp_size data_parallel data_parallel_size ddp world_size num_gpus num_processes nproc_per_node ranks "
      "num_ranks "},
+    {"parallel.pp", " pipeline_parallel_size pipeline_parallel_degree pipeline_model_parallel_size pp_size "},
+    {"parallel.schedule", " pipeline_parallel_schedule pipeline_schedule pp_schedule pipe_schedule_factory "},
+    {"parallel.stages_per_rank", " virtual_pipeline_stages num_layers_per_virtual_pipeline_stage num_stages_per_rank "},
+    {"parallel.split_points", " pipeline_parallel_split_points module_fqns_per_model_part "},
+    {"parallel.micro_batches", " n_microbatches num_microbatches pipeline_parallel_microbatches "},
     {"parallel.dp_shard",
      " fsdp fsdp_size shard_degree data_parallel_shard_degree dp_shard_degree data_parallel_shard_size sharding_size "},
     {"parallel.zero", " zero_stage zero_optimization sharding_strategy reshard_after_forward data_parallel_mode "},

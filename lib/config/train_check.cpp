@@ -85,9 +85,22 @@ void check_run(const TrainConfig& config, Problems& problems) {
                  fmt::format("{} cannot share {} a step: some would have none", counted(ranks, "rank"),
                              counted(train.global_batch, "sample")));
   }
-  if (replicas == 0 && config.parallel.dp_replicate && shards == 0)
-    problems.add({"parallel.dp_replicate", "parallel.dp_shard"},
-                 "only one axis can take the ranks that are left: auto");
+  const std::int64_t stages = config.parallel.pp.value_or(AxisSize{1}).ranks;
+  std::vector<std::string> automatic;
+  if (stages == 0) automatic.emplace_back("parallel.pp");
+  if (replicas == 0 && config.parallel.dp_replicate) automatic.emplace_back("parallel.dp_replicate");
+  if (shards == 0) automatic.emplace_back("parallel.dp_shard");
+  if (automatic.size() > 1) problems.add(automatic, "only one axis can take the ranks that are left: auto");
+  if (stages == 1) {
+    const auto moot = [&](const std::string& option, bool given) {
+      if (given)
+        problems.add({option, "parallel.pp"},
+                     fmt::format("{} has no effect: parallel.pp is 1, so there is one stage", option));
+    };
+    moot("parallel.schedule", config.parallel.schedule.has_value());
+    moot("parallel.stages_per_rank", config.parallel.stages_per_rank.has_value());
+    moot("parallel.split_points", !config.parallel.split_points.empty());
+  }
   if (shards == 1) {
     const auto moot = [&](const std::string& option, bool given) {
       if (given)

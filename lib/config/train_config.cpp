@@ -21,6 +21,13 @@ ChoiceList<ScheduleName> choices_of(ScheduleName) {
 ChoiceList<ScatterGradients> choices_of(ScatterGradients) {
   return {{ScatterGradients::last, "last"}, {ScatterGradients::each, "each"}};
 }
+ChoiceList<PipelineOrder> choices_of(PipelineOrder) {
+  return {{PipelineOrder::gpipe, "gpipe"},
+          {PipelineOrder::one_f_one_b, "1f1b"},
+          {PipelineOrder::interleaved_1f1b, "interleaved_1f1b"},
+          {PipelineOrder::interleaved_zero_bubble, "interleaved_zero_bubble"},
+          {PipelineOrder::zbv, "zbv"}};
+}
 ChoiceList<Device> choices_of(Device) { return {{Device::cpu, "cpu"}, {Device::cuda, "cuda"}}; }
 ChoiceList<CallbackName> choices_of(CallbackName) { return {{CallbackName::sample, "sample"}}; }
 ChoiceList<OnNonfinite> choices_of(OnNonfinite) { return {{OnNonfinite::skip, "skip"}, {OnNonfinite::stop, "stop"}}; }
@@ -76,6 +83,10 @@ void describe(Declaration& visit, DataOptions& data) {
 }
 
 void describe(Declaration& visit, ParallelOptions& parallel) {
+  visit.field("pp", parallel.pp,
+              {.help = "ranks that share out the blocks of one model in stages, and hand activations and gradients on "
+                       "(pipeline); auto: those that the other axes leave; absent: 1",
+               .unit = "ranks"});
   visit.field("dp_replicate", parallel.dp_replicate,
               {.help = "ranks that hold equal weights and state; auto, or absent: those that dp_shard leaves",
                .unit = "ranks"});
@@ -104,6 +115,28 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
       "bucket_size", parallel.bucket_size,
       {.help = "neighbouring blocks whose gradients fit in are reduced and updated together; null: each block by "
                "itself"});
+  visit.field(
+      "schedule", parallel.schedule,
+      {.help = "order in which a rank runs its stages: gpipe, all forwards first; 1f1b, forward and backward in "
+               "turn; interleaved_1f1b, so with several stages a rank; interleaved_zero_bubble, with gradients "
+               "of weights put off to where a rank would wait; zbv, so with two stages a rank in the shape of "
+               "a V; absent: 1f1b"});
+  visit.field("stages_per_rank", parallel.stages_per_rank,
+              {.help = "stages that each rank of the pipeline has; absent: 2 for zbv and the interleaved schedules, "
+                       "1 for the others",
+               .unit = "stages",
+               .min = 1,
+               .max = most_count});
+  visit.field("split_points", parallel.split_points,
+              {.help = "blocks that the stages after the first begin at, in order: layer.8, head; empty: stages that "
+                       "cost alike, embedding and head included",
+               .value_name = "BLOCK"});
+  visit.field("micro_batches", parallel.micro_batches,
+              {.help = "micro-batches of one pass through the schedule; absent: those of a step by train.micro_batch, "
+                       "divided by train.accumulation",
+               .unit = "micro-batches",
+               .min = 1,
+               .max = most_count});
 }
 
 void describe(Declaration& visit, PrecisionOptions& precision) {
@@ -193,6 +226,13 @@ void describe(Declaration& visit, TrainOptions& train) {
   visit.field("micro_batch", train.micro_batch,
               {.help = "samples that a rank computes at once; null: all of its samples of a step",
                .unit = "samples",
+               .min = 1,
+               .max = most_count});
+  visit.field("accumulation", train.accumulation,
+              {.help = "passes of a step through the schedule, each of parallel.micro_batches, whose gradients add up; "
+                       "absent: the micro-batches of a step by train.micro_batch, divided by parallel.micro_batches, "
+                       "or 1",
+               .unit = "passes",
                .min = 1,
                .max = most_count});
   visit.field("recompute", train.recompute,

@@ -43,14 +43,20 @@ struct DataOptions {
 };
 
 enum class ScatterGradients { last, each };
+enum class PipelineOrder { gpipe, one_f_one_b, interleaved_1f1b, interleaved_zero_bubble, zbv };
 
 struct ParallelOptions {
-  std::optional<AxisSize> dp_replicate;     // ranks that hold equal state; absent: those that are left
-  std::optional<AxisSize> dp_shard;         // ranks that share out a whole model; absent: 1
-  std::optional<std::int64_t> zero;         // stage of ZeRO, 1 to 3; absent: 3
-  std::optional<ScatterGradients> scatter;  // absent: last for stage 1, each for 2 and 3
-  std::optional<std::int64_t> prefetch;     // units gathered ahead; absent: 1
-  std::optional<ByteSize> bucket_size;      // of gradients that are reduced at once; absent: those of a block
+  std::optional<AxisSize> pp;                   // ranks that share out the blocks of a model, in stages; absent: 1
+  std::optional<AxisSize> dp_replicate;         // ranks that hold equal state; absent: those that are left
+  std::optional<AxisSize> dp_shard;             // ranks that share out a whole model; absent: 1
+  std::optional<std::int64_t> zero;             // stage of ZeRO, 1 to 3; absent: 3
+  std::optional<ScatterGradients> scatter;      // absent: last for stage 1, each for 2 and 3
+  std::optional<std::int64_t> prefetch;         // units gathered ahead; absent: 1
+  std::optional<ByteSize> bucket_size;          // of gradients that are reduced at once; absent: those of a block
+  std::optional<PipelineOrder> schedule;        // of stages; absent: 1f1b
+  std::optional<std::int64_t> stages_per_rank;  // absent: 2 for zbv and the interleaved schedules, else 1
+  std::vector<std::string> split_points;        // blocks that stages after the first begin at; empty: balanced
+  std::optional<std::int64_t> micro_batches;    // of one pass through the schedule; absent: what the batch gives
 };
 
 struct PrecisionOptions {
@@ -73,8 +79,9 @@ struct PhaseLimit {
 struct TrainOptions {
   std::string run_dir;
   std::int64_t max_steps = 0;
-  std::int64_t global_batch = 0;            // samples a step, over all ranks
-  std::optional<std::int64_t> micro_batch;  // samples a rank computes at once; absent: all of its samples of a step
+  std::int64_t global_batch = 0;             // samples a step, over all ranks
+  std::optional<std::int64_t> micro_batch;   // samples a rank computes at once; absent: all of its samples of a step
+  std::optional<std::int64_t> accumulation;  // passes through the schedule a step; absent: what the batch gives
   Recompute recompute;
   std::int64_t seed = 0;
   Device device = Device::cpu;

@@ -7,10 +7,12 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <exception>
 #include <limits>
@@ -44,6 +46,8 @@ struct Engine::Run {
   std::vector<Ticket> tickets;                   // by position; of what goes on behind the computation
   std::set<int> scattered;                       // units whose gradient has shards of this step
   std::shared_ptr<std::vector<Interval>> times;  // where the step is measured
+  std::vector<std::int64_t> tokens_of;           // by micro-batch: B·T
+  std::vector<at::Tensor> stand_ins;             // sent by a rank that failed, in place of what it did not compute
   std::exception_ptr failure;
   std::int64_t step;
   double loss_sum = 0;  // of this rank; after reduce_loss of all ranks
@@ -76,13 +80,14 @@ struct Engine::Run {
     return interval;
   }
 
-  void take(const std::vector<Batch>& micro_batches, const HfConfig& config) {
+  void take(const std::vector<Batch>& micro_batches, const Model& model) {
+    for (const Batch& batch : micro_batches) tokens_of.push_back(batch.samples * batch.length);
     attempt([&] {
       invariant(static_cast<int>(micro_batches.size()) == program.micro_batches,
                 "a rank has the micro-batches of its program");
       for (const Batch& batch : micro_batches) {
-        batches.push_back(to_tensors(batch, config));
-        tokens += batch.valid_tokens;
+        batches.push_back(to_tensors(batch, model.config()));
+        if (model.has_head()) tokens += batch.valid_tokens;  // counted where the loss is computed
       }
     });
   }
@@ -164,9 +169,9 @@ Engine::Engine(Model& model, const Optimizer& optimizer, const Catalogue& progra
       clip_norm_(clip_norm) {
   for (const StepProgram* program : programs.all()) {
     const bool same_blocks = program->block_names.size() == model.block_count();
-    bool same_units = program->unit_names.size() == model.units().size();
-    for (std::size_t i = 0; same_units && i < model.units().size(); ++i)
-      same_units = program->unit_names[i] == model.units()[i]->name();
+    bool same_units = program->unit_names.size() == model.unit_count();
+    for (std::size_t i = 0; same_units && i < model.unit_count(); ++i)
+      same_units = !model.has_unit(i) || program->unit_names[i] == model.unit(i).name();
     invariant(same_blocks && same_units, "blocks and units of the step programs are those of the model");
     const RankClass& ranks = program->class_of(session.world().rank());
     slots_.emplace(&ranks, SlotIndex(ranks));
@@ -186,15 +191,15 @@ Engine::Run Engine::begin(std::int64_t step, ProgramPhase phase) {
 StepOutcome Engine::run_step(const StepBatch& batch, const StepOrder& order) {
   Run run = begin(order.step, ProgramPhase::training);
   run.take(order);
-  for (const auto& unit : model_.units()) unit->zero_grad();
-  run.take(batch.micro_batches, model_.config());
+  for (Unit* unit : model_.units()) unit->zero_grad();
+  run.take(batch.micro_batches, model_);
   execute(run);
   return run.outcome;
 }
 
 EvaluationOutcome Engine::evaluate(const std::vector<Batch>& micro_batches, std::int64_t step) {
   Run run = begin(step, ProgramPhase::evaluation);
-  run.take(micro_batches, model_.config());
+  run.take(micro_batches, model_);
   execute(run);
   return {run.loss_sum, run.tokens};
 }
@@ -203,7 +208,7 @@ DrawnToken Engine::draw_token(const SeenText& text, const TokenDraw& draw, std::
   Run run = begin(step, ProgramPhase::sampling);
   run.text = &text;
   run.draw = &draw;
-  run.take({text.batch}, model_.config());
+  run.take({text.batch}, model_);
   execute(run);
   return run.token;
 }
@@ -222,6 +227,8 @@ void Engine::execute(Run& run) {
     run.attempt([&] { session_.enter(phase_of(action, run.phase), run.step); });
     if (is_collective(action.op)) {
       communicate(run, action, position);
+    } else if (is_transfer(action.op)) {
+      transfer(run, action, position);
     } else {
       // A ticket is waited for also by a rank that has failed: the lane uses what this action releases.
       wait_for(run, action);
@@ -265,7 +272,7 @@ void Engine::communicate(Run& run, const Action& action, std::size_t position) {
   Ticket& ticket = run.tickets[position];
   switch (action.op) {
     case Op::unshard: {
-      Unit& unit = unit_of(action);
+      Unit& unit = unit_of(action.subject);
       const at::Tensor whole = fresh(unit, compute_type(unit.precision()));
       run.slots.acquire(action.slots.acquires.front(), {.input = {}, .value = whole});
       unit.lend_weights(whole);
@@ -274,18 +281,18 @@ void Engine::communicate(Run& run, const Action& action, std::size_t position) {
       return;
     }
     case Op::reduce_scatter: {
-      Unit& unit = unit_of(action);
-      if (!unit.local_gradient().defined())  // of a rank that failed: it takes part with what there is
-        lend_gradient(run, unit, action.slots.releases.front());
-      const std::span<std::byte> whole = bytes_of(unit.local_gradient());
+      Unit& unit = unit_of(action.subject);
+      const int slot = action.slots.releases.front();
+      if (!run.slots.holds(slot)) lend_gradient(run, unit, slot);  // a rank that failed takes part with what there is
+      const std::span<std::byte> whole = bytes_of(run.slots.at(slot).value);
       const bool first = run.scattered.insert(action.subject.index).second;
       ticket = transport_.reduce_scatter(lane, group, whole, bytes_of(unit.gradient()), unit.shard_map(),
                                          master_dtype(unit.precision()), first ? IntoShard::replace : IntoShard::add);
-      unit.lend_local_gradient({});  // the slot holds it until the transport has done with it
+      unit.end_local_gradient(run.slots.at(slot).value);  // the slot holds it until the transport has done with it
       return;
     }
     case Op::all_reduce: {
-      const Unit& unit = unit_of(action);
+      const Unit& unit = unit_of(action.subject);
       ticket =
           transport_.all_reduce(lane, group, bytes_of(unit.gradient()), master_dtype(unit.precision()), Reduce::sum);
       return;
@@ -297,9 +304,29 @@ void Engine::communicate(Run& run, const Action& action, std::size_t position) {
   }
 }
 
-Unit& Engine::unit_of(const Action& action) const {
-  return *model_.units()[static_cast<std::size_t>(action.subject.index)];
+void Engine::transfer(Run& run, const Action& action, std::size_t position) {
+  wait_for(run, action);
+  const int lane = static_cast<int>(action.lane), group = transport_.group_along(action.group);
+  const std::vector<Rank>& members = transport_.members(group);
+  const auto peer = std::ranges::find(members, *peer_of(run.program.mesh, session_.world().rank(), action));
+  const auto other = static_cast<int>(peer - members.begin());
+  const std::array<std::int64_t, 2> shape{run.tokens_of[static_cast<std::size_t>(action.micro_batch)],
+                                          model_.config().channels};
+  const auto options = at::TensorOptions().dtype(stream_type(model_.precision()));
+  Ticket& ticket = run.tickets[position];
+  if (!is_send(action.op)) {
+    const at::Tensor memory = at::empty(shape, options);
+    run.slots.acquire(action.slots.acquires.front(), {.input = {}, .value = memory});
+    ticket = transport_.receive(lane, group, other, bytes_of(memory), static_cast<int>(action.peer_lane));
+    return;
+  }
+  const SlotKind kind = action.op == Op::send_forward ? SlotKind::boundary : SlotKind::boundary_gradient;
+  const SlotContent* computed = run.slots.find(kind, action.subject, action.micro_batch);
+  if (computed == nullptr) run.stand_ins.push_back(at::zeros(shape, options));  // of a rank that failed
+  ticket = transport_.send(lane, group, other, bytes_of(computed ? computed->value : run.stand_ins.back()));
 }
+
+Unit& Engine::unit_of(const Subject& subject) const { return model_.unit(static_cast<std::size_t>(subject.index)); }
 
 void Engine::lend_gradient(Run& run, Unit& unit, int slot) {
   const at::Tensor whole = fresh(unit, master_type(unit.precision()));
@@ -307,18 +334,28 @@ void Engine::lend_gradient(Run& run, Unit& unit, int slot) {
   unit.lend_local_gradient(whole);
 }
 
+void Engine::lend_gradients(Run& run, const Action& action) {
+  const auto is_gradient = [&](int slot) { return run.slots.slot(slot).kind == SlotKind::local_gradient; };
+  for (const int slot : action.slots.acquires)
+    if (is_gradient(slot)) lend_gradient(run, unit_of(run.slots.slot(slot).subject), slot);
+  for (const int slot : action.slots.writes)
+    if (is_gradient(slot)) unit_of(run.slots.slot(slot).subject).resume_local_gradient(run.slots.at(slot).value);
+}
+
 void Engine::record(Op op, const Unit& unit, MicroBatch micro_batch) {
-  const auto& units = model_.units();
-  const auto found = std::ranges::find(units, &unit, [](const auto& own) { return own.get(); });
+  int index = 0;
+  while (!model_.has_unit(static_cast<std::size_t>(index)) || &model_.unit(static_cast<std::size_t>(index)) != &unit)
+    ++index;
   trace_.add({.event = TraceEntry::Event::computed,
               .what = name_of(op),
-              .subject = unit_subject(static_cast<int>(found - units.begin())),
+              .subject = unit_subject(index),
               .micro_batch = micro_batch});
 }
 
 void Engine::record(Op op, const Block& block, MicroBatch micro_batch) {
   int index = 0;
-  while (&model_.block(static_cast<std::size_t>(index)) != &block) ++index;
+  while (!model_.has_block(static_cast<std::size_t>(index)) || &model_.block(static_cast<std::size_t>(index)) != &block)
+    ++index;
   trace_.add({.event = TraceEntry::Event::computed,
               .what = name_of(op),
               .subject = block_subject(index),
@@ -329,22 +366,22 @@ void Engine::perform(Run& run, const Action& action) {
   switch (action.op) {
     case Op::forward: return forward(run, action);
     case Op::recompute: return recompute(run, action);
-    case Op::backward: return backward(run, action);
+    case Op::backward:
+    case Op::backward_input: return backward(run, action);
+    case Op::backward_weight: return backward_weight(run, action);
     case Op::clip:
       run.gradient_scale = clip_factor(run.outcome.gradient_norm, clip_norm_);
       return trace_.add({.event = TraceEntry::Event::computed, .what = name_of(Op::clip)});
     case Op::reshard:
     case Op::finish_gradient:
     case Op::gradient_norm:
-    case Op::optimizer: return perform(run, action, unit_of(action));
+    case Op::optimizer: return perform(run, action, unit_of(action.subject));
     case Op::unshard:
     case Op::reduce_scatter:
     case Op::all_reduce:
     case Op::heartbeat:
     case Op::reduce_loss:
     case Op::draw_token:
-    case Op::backward_input:
-    case Op::backward_weight:
     case Op::receive_forward:
     case Op::send_forward:
     case Op::receive_backward:
@@ -357,6 +394,7 @@ void Engine::perform(Run& run, const Action& action, Unit& unit) {
   if (action.op == Op::reshard) {
     unit.lend_weights({});
   } else if (action.op == Op::finish_gradient) {
+    if (unit.is_cut()) unit.resume_local_gradient(run.slots.at(action.slots.writes.front()).value);
     unit.finish_gradients();
     if (session_.take_injected_nan()) unit.local_gradient().fill_(not_a_number);
   } else if (action.op == Op::gradient_norm) {
@@ -409,9 +447,7 @@ void Engine::recompute(Run& run, const Action& action) {
 void Engine::backward(Run& run, const Action& action) {
   const int index = action.subject.index;
   const MicroBatch mb = action.micro_batch;
-  for (const int slot : action.slots.acquires)
-    if (run.slots.slot(slot).kind == SlotKind::local_gradient)
-      lend_gradient(run, *model_.units()[static_cast<std::size_t>(run.slots.slot(slot).subject.index)], slot);
+  lend_gradients(run, action);
   const Block& block = model_.block(static_cast<std::size_t>(index));
   const SlotContent& stash = run.slots.at(SlotKind::stash, action.subject, mb);
   at::Tensor seed;
@@ -422,11 +458,23 @@ void Engine::backward(Run& run, const Action& action) {
     seed = run.slots.at(SlotKind::boundary_gradient, boundary_subject(index + 1), mb).value;
   }
   if (session_.take_injected_nan()) seed = at::full_like(seed, not_a_number);
-  torch::autograd::backward({stash.value}, {seed});
-  record(Op::backward, block, mb);
+  std::shared_ptr<DeferredWeightGradients> deferred;
+  if (action.op == Op::backward)
+    torch::autograd::backward({stash.value}, {seed});
+  else
+    deferred = std::make_shared<DeferredWeightGradients>(backward_input(stash.value, seed));
+  record(action.op, block, mb);
   if (index > 0)
     run.slots.acquire(SlotKind::boundary_gradient, boundary_subject(index), mb,
                       {.input = {}, .value = stash.input.grad()});
+  if (deferred && !deferred->empty())
+    run.slots.acquire(SlotKind::deferred, action.subject, mb, {.input = {}, .value = {}, .deferred = deferred});
+}
+
+void Engine::backward_weight(Run& run, const Action& action) {
+  lend_gradients(run, action);
+  run.slots.at(SlotKind::deferred, action.subject, action.micro_batch).deferred->compute();
+  record(Op::backward_weight, model_.block(static_cast<std::size_t>(action.subject.index)), action.micro_batch);
 }
 
 void Engine::heartbeat(Run& run, const Action& action) {
@@ -434,7 +482,7 @@ void Engine::heartbeat(Run& run, const Action& action) {
   mine.loss_sum = run.loss_sum;
   mine.grad_norm_squared = run.squared_norm;
   if (session_.take_injected_nan()) mine.grad_norm_squared = not_a_number;
-  mine.next_tokens = run.order->next_valid_tokens;
+  mine.next_tokens = model_.has_head() ? run.order->next_valid_tokens : 0;  // once, however many ranks share a batch
   mine.stop = run.order->stop;
   mine.requests = run.order->requests;
   mine.failure = run.failure;

@@ -97,17 +97,21 @@ class Engine {
   void record(Op op, const Unit& unit, MicroBatch micro_batch);
   void record(Op op, const Block& block, MicroBatch micro_batch);
   void communicate(Run& run, const Action& action, std::size_t position);
+  void transfer(Run& run, const Action& action, std::size_t position);
   void wait_for(Run& run, const Action& action);
   /// Waits for all that goes on behind the computation, and ends what it held on to.
   void drain(Run& run);
-  Unit& unit_of(const Action& action) const;
+  Unit& unit_of(const Subject& subject) const;
   /// Memory of `slot` for the whole gradient of a unit that is cut.
   static void lend_gradient(Run& run, Unit& unit, int slot);
+  /// Units that are cut get the memory that the action adds to.
+  void lend_gradients(Run& run, const Action& action);
   /// Fills in when the operations of a step that is over took place.
   void take_times(Run& run);
   void forward(Run& run, const Action& action);
   void recompute(Run& run, const Action& action);
   void backward(Run& run, const Action& action);
+  void backward_weight(Run& run, const Action& action);
   void heartbeat(Run& run, const Action& action);
   void reduce_loss(Run& run, const Action& action);
   void draw_token(Run& run, const Action& action);

@@ -52,7 +52,9 @@ ModelPlan plan_of(const Architecture& architecture, const UnitTypes& types, cons
                            .backward_flops = costs.backward_input_flops + costs.backward_weight_flops,
                            .recomputable = block.kind == BlockDescription::Kind::decoder,
                            .forward_workspace_bytes = costs.forward_workspace_bytes,
-                           .inference_workspace_bytes = costs.inference_workspace_bytes});
+                           .inference_workspace_bytes = costs.inference_workspace_bytes,
+                           .deferred_bytes = costs.deferred_bytes,
+                           .backward_weight_flops = costs.backward_weight_flops});
   }
   plan.units = units_of(architecture, types, bucket_bytes, sharding);
   if (config.positions == Positions::rotary)

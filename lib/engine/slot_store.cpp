@@ -24,14 +24,26 @@ std::size_t SlotIndex::find(SlotKind kind, Subject subject, MicroBatch micro_bat
 
 namespace {
 
-bool is_empty(const SlotContent& content) { return !content.value.defined() && !content.input.defined(); }
+bool is_empty(const SlotContent& content) {
+  return !content.value.defined() && !content.input.defined() && !content.deferred;
+}
 
 }  // namespace
 
 const SlotContent& SlotStore::at(SlotKind kind, Subject subject, MicroBatch micro_batch) const {
-  const SlotContent& content = contents_[index_->find(kind, subject, micro_batch)];
-  invariant(!is_empty(content), "an action reads memory that holds something");
-  return content;
+  return at(static_cast<int>(index_->find(kind, subject, micro_batch)));
+}
+
+const SlotContent& SlotStore::at(int slot) const {
+  invariant(holds(slot), "an action reads memory that holds something");
+  return contents_[static_cast<std::size_t>(slot)];
+}
+
+bool SlotStore::holds(int slot) const { return !is_empty(contents_[static_cast<std::size_t>(slot)]); }
+
+const SlotContent* SlotStore::find(SlotKind kind, Subject subject, MicroBatch micro_batch) const {
+  const auto slot = static_cast<int>(index_->find(kind, subject, micro_batch));
+  return holds(slot) ? &at(slot) : nullptr;
 }
 
 void SlotStore::acquire(SlotKind kind, Subject subject, MicroBatch micro_batch, SlotContent content) {

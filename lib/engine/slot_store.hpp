@@ -4,10 +4,12 @@
 
 #include "program/step_program.hpp"
 #include "program/trace.hpp"
+#include "tensor/weight_gradients.hpp"
 
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <memory>
 #include <tuple>
 #include <vector>
 
@@ -30,6 +32,7 @@ class SlotIndex {
 struct SlotContent {
   at::Tensor input;
   at::Tensor value;
+  std::shared_ptr<DeferredWeightGradients> deferred = {};  // what the first half of a backward leaves to the second
 };
 
 class SlotStore {
@@ -39,6 +42,10 @@ class SlotStore {
       : ranks_(&ranks), index_(&index), log_(&log), contents_(index.size()) {}
   /// What the slot holds. Throws Error(bug) if it holds nothing.
   const SlotContent& at(SlotKind kind, Subject subject, MicroBatch micro_batch) const;
+  const SlotContent& at(int slot) const;
+  bool holds(int slot) const;
+  /// Null if the slot holds nothing.
+  const SlotContent* find(SlotKind kind, Subject subject, MicroBatch micro_batch) const;
   /// Fills a slot that holds nothing.
   void acquire(SlotKind kind, Subject subject, MicroBatch micro_batch, SlotContent content);
   void acquire(int slot, SlotContent content);

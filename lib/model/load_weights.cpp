@@ -76,7 +76,7 @@ const TensorDescription& find_stored(const TensorSource& source, const Parameter
 void Model::load(const TensorSource& source) {
   for (Parameter* parameter : parameters_)
     load_parameter(source, find_stored(source, *parameter, architecture_), *parameter);
-  for (const auto& unit : units_) unit->update_compute_copy();
+  for (Unit* unit : units_) unit->update_compute_copy();
 }
 
 }  // namespace lockstep

@@ -30,22 +30,42 @@ std::string stored_name(const Architecture& architecture, std::string_view name)
   return std::string(name);
 }
 
+/// Pipeline ranks that a unit lies on.
+std::vector<int> holders_of(int unit, const std::vector<PipelinePart>& parts) {
+  std::vector<int> ranks;
+  for (std::size_t rank = 0; rank < parts.size(); ++rank)
+    if (std::ranges::binary_search(parts[rank].units, unit)) ranks.push_back(static_cast<int>(rank));
+  return ranks;
+}
+
 }  // namespace
 
 Model::Model(const Architecture& architecture, Precision precision, const std::vector<StateDescription>& state,
-             std::int64_t bucket_bytes, const ShardPlace& place)
+             std::int64_t bucket_bytes, const ShardPlace& place, const std::vector<PipelinePart>& parts)
     : architecture_(architecture), precision_(precision) {
   const std::vector<LogicalTensor> stored = stored_tensors(architecture_);
+  const auto part = static_cast<std::size_t>(coordinate(place.mesh, place.rank, pipeline_axis));
   for (const UnitPlan& plan : units_of(architecture_, unit_types(precision, state), bucket_bytes, place.sharding)) {
+    const auto index = static_cast<int>(all_units_.size());
+    all_units_.emplace_back();
+    if (!parts.empty() && !std::ranges::binary_search(parts[part].units, index)) continue;
     std::vector<LogicalTensor> own;
-    for (const int index : plan.parameters) own.push_back(stored[static_cast<std::size_t>(index)]);
-    units_.push_back(std::make_unique<Unit>(plan.name, own, precision, state, place));
+    for (const int tensor : plan.parameters) own.push_back(stored[static_cast<std::size_t>(tensor)]);
+    ShardPlace here = place;
+    if (parts.size() > 1) here.pins.push_back({pipeline_axis, holders_of(index, parts)});
+    all_units_.back() = std::make_unique<Unit>(plan.name, own, precision, state, here);
+    units_.push_back(all_units_.back().get());
     for (const auto& parameter : units_.back()->parameters()) parameters_.push_back(parameter.get());
   }
   if (config().positions == Positions::rotary)
     rotary_.emplace(config().rope_theta, config().head_size, master_type(precision));
   RotaryTable* const rotary = rotary_ ? &*rotary_ : nullptr;
   for (const BlockDescription& block : architecture_.blocks) {
+    const auto index = static_cast<int>(blocks_.size());
+    if (!parts.empty() && !std::ranges::binary_search(parts[part].blocks, index)) {
+      blocks_.emplace_back();
+      continue;
+    }
     std::vector<Parameter*> own;
     for (const LogicalTensor& tensor : block.tensors) own.push_back(&parameter(tensor.name));
     switch (block.kind) {
@@ -61,7 +81,7 @@ Model::Model(const Architecture& architecture, Precision precision, const std::v
       }
     }
   }
-  invariant(head_ != nullptr, "a model ends with a head");
+  invariant(head_ != nullptr || !parts.empty(), "a model ends with a head");
 }
 
 Parameter& Model::parameter(std::string_view name) const {
@@ -99,10 +119,11 @@ void Model::initialise(std::uint64_t seed) {
       fill(values_of<float>(master));
     }
   }
-  for (const auto& unit : units_) unit->update_compute_copy();
+  for (Unit* unit : units_) unit->update_compute_copy();
 }
 
 at::Tensor Model::logits(const BatchTensors& batch) const {
+  invariant(units_.size() == all_units_.size(), "who runs a whole model has all of it");
   const at::NoGradGuard no_grad;
   at::Tensor x;
   for (const auto& block : blocks_) {

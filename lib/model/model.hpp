@@ -1,8 +1,9 @@
-// An architecture made real on one rank: its units, its parameters by logical name and its blocks in order. Who runs
-// the blocks and when: engine/.
+// An architecture made real on one rank: its units, its parameters by logical name and its blocks in order, or those of
+// its pipeline stages. Who runs the blocks and when: engine/.
 #pragma once
 
 #include "model/block.hpp"
+#include "program/stages.hpp"
 #include "store/tensor_source.hpp"
 #include "tensor/number_types.hpp"
 #include "tensor/unit.hpp"
@@ -22,22 +23,29 @@ class Model {
  public:
   /// Zero weights in the units that units_of (architecture/units.hpp) gives, with the optimizer's `state`, cut as
   /// `place` says. A tied weight lives in the unit of the block that owns its storage and is touched by the head as
-  /// well. Local.
+  /// well. `parts` are what each rank along the pipeline axis has; without them a rank has all. Local.
   Model(const Architecture& architecture, Precision precision, const std::vector<StateDescription>& state = {},
-        std::int64_t bucket_bytes = 0, const ShardPlace& place = {});
+        std::int64_t bucket_bytes = 0, const ShardPlace& place = {}, const std::vector<PipelinePart>& parts = {});
 
   const Architecture& architecture() const { return architecture_; }
   const HfConfig& config() const { return architecture_.config; }
   Precision precision() const { return precision_; }
 
-  const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
-  /// Every stored parameter once, in block order.
+  /// Those that lie here, in order.
+  const std::vector<Unit*>& units() const { return units_; }
+  /// Every stored parameter that lies here once, in block order.
   const std::vector<Parameter*>& parameters() const { return parameters_; }
-  /// By logical name, aliases included. Throws Error(input) with the nearest name if there is none.
+  /// By logical name, aliases included. Throws Error(input) with the nearest name if there is none here.
   Parameter& parameter(std::string_view name) const;
 
+  // By their indices in the whole model. What lies on another rank must not be asked for.
+  std::size_t unit_count() const { return all_units_.size(); }
+  bool has_unit(std::size_t index) const { return all_units_[index] != nullptr; }
+  Unit& unit(std::size_t index) const { return *all_units_[index]; }
   std::size_t block_count() const { return blocks_.size(); }
+  bool has_block(std::size_t index) const { return blocks_[index] != nullptr; }
   Block& block(std::size_t index) const { return *blocks_[index]; }
+  bool has_head() const { return head_ != nullptr; }
   HeadBlock& head() const { return *head_; }
 
   /// Fresh weights in this rank's boxes: element i of a tensor is a function of (seed, name, i) alone. Refreshes the
@@ -48,13 +56,14 @@ class Model {
   /// a missing tensor or another shape, naming it.
   void load(const TensorSource& source);
 
-  /// (B·T, V) fp32 (fp64 in fp64): the whole model without autograd, for tests. Units are held whole.
+  /// (B·T, V) fp32 (fp64 in fp64): the whole model without autograd, for tests. All units lie here and are held whole.
   at::Tensor logits(const BatchTensors& batch) const;
 
  private:
   Architecture architecture_;
   Precision precision_;
-  std::vector<std::unique_ptr<Unit>> units_;
+  std::vector<std::unique_ptr<Unit>> all_units_;
+  std::vector<Unit*> units_;
   std::optional<RotaryTable> rotary_;  // of all decoder blocks
   std::vector<std::unique_ptr<Block>> blocks_;
   HeadBlock* head_ = nullptr;

@@ -91,8 +91,9 @@ struct Action {
   Lane lane = Lane::compute;
   std::vector<AxisName>
       group;  // of a collective or a shared norm: the ranks along these axes of the program's mesh; empty otherwise
-  int offset = 0;          // of a transfer: from this rank to its peer, along the one axis of `group`
-  std::int64_t bytes = 0;  // of a collective: what each rank puts in; of a transfer: all of it
+  int offset = 0;                  // of a transfer: from this rank to its peer, along the one axis of `group`
+  Lane peer_lane = Lane::compute;  // of a receive: the lane that the peer sends on
+  std::int64_t bytes = 0;          // of a collective: what each rank puts in; of a transfer: all of it
   Waits waits;
   Slots slots;
   bool operator==(const Action&) const = default;

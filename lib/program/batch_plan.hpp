@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 namespace lockstep {
 
@@ -34,6 +35,24 @@ std::int64_t accumulation_of(std::int64_t total, std::int64_t ranks, std::int64_
 /// Without `micro_batch` a rank computes all of its samples at once. Throws Error(usage) if there are more ranks than
 /// samples, naming both, or for sizes below 1.
 BatchPlan plan_batch(std::int64_t global_batch, std::int64_t ranks, std::optional<std::int64_t> micro_batch);
+
+/// How often a step goes through the schedule of a pipeline, and with how many micro-batches each time.
+struct PassPlan {
+  std::int64_t passes = 1;
+  std::int64_t micro_batches = 1;
+  bool operator==(const PassPlan&) const = default;
+};
+
+/// What is asked of a step's batch; what is absent follows from the rest.
+struct BatchWishes {
+  std::optional<std::int64_t> micro_batch = {};    // samples at once
+  std::optional<std::int64_t> micro_batches = {};  // of a pass
+  std::optional<std::int64_t> passes = {};
+};
+
+/// As plan_batch; without `micro_batch` the samples of a rank are divided among `passes` × `micro_batches`. Throws
+/// Error(usage), with the arithmetic, also if they cannot be, or contradict each other.
+std::pair<BatchPlan, PassPlan> plan_passes(std::int64_t global_batch, std::int64_t ranks, const BatchWishes& wishes);
 
 /// The samples of `rank`.
 SampleRange samples_of(const BatchPlan& plan, std::int64_t rank);

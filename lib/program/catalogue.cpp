@@ -28,7 +28,8 @@ std::vector<std::vector<AxisName>> groups_of(const Catalogue& programs) {
   for (const StepProgram* program : programs.all())
     for (const RankClass& ranks : program->classes)
       for (const Action& action : ranks.actions)
-        if (is_collective(action.op) && std::ranges::find(groups, action.group) == groups.end())
+        if ((is_collective(action.op) || is_transfer(action.op)) &&
+            std::ranges::find(groups, action.group) == groups.end())
           groups.push_back(action.group);
   return groups;
 }
@@ -37,6 +38,7 @@ Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramO
                          const std::optional<ModelPlan>& text) {
   Catalogue catalogue;
   const PipelinePlan pipeline = pipeline_of(mesh, plan, options, ProgramPhase::training);
+  catalogue.parts = parts_of(pipeline, plan);
   StepProgram train = expand(schedule_training(mesh, pipeline), plan, pipeline);
   train = recompute(train, plan, options.recompute);
   train = gather_weights(train, plan, options.shards);

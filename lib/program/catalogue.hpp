@@ -16,6 +16,7 @@ struct Catalogue {
   StepProgram train;
   StepProgram eval;    // without classes if the run does not evaluate
   StepProgram sample;  // one pass over one text, for its next token; without classes if the run samples no text
+  std::vector<PipelinePart> parts;  // what each rank along the pipeline axis has, in all of them
 
   /// The program of `step` in `phase`.
   const StepProgram& pick(std::int64_t step, ProgramPhase phase) const;

@@ -70,6 +70,13 @@ class Expansion {
 
   BlockRange blocks_of(int stage) const { return lockstep::blocks_of(pipeline_, stage, plan_); }
 
+  Lane sending_lane(Op op, int stage) const {
+    const Pipeline& pipeline = pipeline_.pipeline;
+    const bool up = pipeline.schedule == PipelineSchedule::zbv && stage >= pipeline.ranks;
+    if (!up) return facts_of(op).lane;
+    return op == Op::send_forward ? Lane::send_forward_up : Lane::send_backward_up;
+  }
+
   /// The transfer of a boundary between `stage`, which lies here, and a neighbour on another rank.
   std::optional<Action> transfer(Op op, int stage, int neighbour, MicroBatch micro_batch) const {
     const Pipeline& pipeline = pipeline_.pipeline;
@@ -79,10 +86,10 @@ class Expansion {
     action.group = {pipeline_axis};
     action.offset = rank_of(pipeline, neighbour) - rank_;
     action.bytes = plan_.blocks[static_cast<std::size_t>(boundary - 1)].output_bytes;
-    if (pipeline.schedule == PipelineSchedule::zbv && stage >= pipeline.ranks) {
-      if (op == Op::send_forward) action.lane = Lane::send_forward_up;
-      if (op == Op::send_backward) action.lane = Lane::send_backward_up;
-    }
+    if (is_send(op))
+      action.lane = sending_lane(op, stage);
+    else
+      action.peer_lane = sending_lane(counterpart_of(op), neighbour);
     return action;
   }
 

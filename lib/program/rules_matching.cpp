@@ -93,7 +93,8 @@ class Walk {
 
   static bool answers(const Action& send, const Action& receive) {
     return is_send(send.op) && receive.op == counterpart_of(send.op) && receive.subject == send.subject &&
-           receive.micro_batch == send.micro_batch && receive.group == send.group && receive.offset == -send.offset;
+           receive.micro_batch == send.micro_batch && receive.group == send.group && receive.offset == -send.offset &&
+           receive.peer_lane == send.lane;
   }
 
   std::size_t peer_of(std::size_t player, const Action& action) const {

@@ -32,6 +32,7 @@ Json to_json(const Action& action) {
   json["lane"] = name_of(action.lane);
   if (!action.group.empty()) json["group"] = action.group;
   if (action.offset != 0) json["offset"] = action.offset;
+  if (action.peer_lane != Lane::compute) json["peer_lane"] = name_of(action.peer_lane);
   if (action.bytes != 0) json["bytes"] = action.bytes;
   if (!action.waits.empty()) json["waits"] = action.waits;
   if (action.slots != Slots{}) json["slots"] = to_json(action.slots);

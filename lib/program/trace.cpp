@@ -72,8 +72,8 @@ bool is_exact(SlotKind kind) { return kind == SlotKind::gathered || kind == Slot
 
 class Expectation {
  public:
-  Expectation(const StepProgram& program, Rank rank, const UnitTypes& types)
-      : program_(program), rank_(rank), types_(types), ranks_(program.class_of(rank)) {}
+  Expectation(const StepProgram& program, Rank rank, const UnitTypes& types, const MicroBatchTokens& shape)
+      : program_(program), rank_(rank), types_(types), shape_(shape), ranks_(program.class_of(rank)) {}
 
   std::vector<TraceEntry> run() && {
     for (std::size_t i = 0; i < ranks_.actions.size(); ++i) act(static_cast<int>(i));
@@ -92,8 +92,16 @@ class Expectation {
             .what = what,
             .lane = of.lane,
             .members = group_along(program_.mesh, rank_, of.group),
-            .bytes = of.bytes,
+            .bytes = bytes_of(of),
             .dtype = dtype};
+  }
+
+  /// What this rank hands over: of a transfer, as much as there is of the micro-batch.
+  std::int64_t bytes_of(const Action& action) const {
+    if (!is_transfer(action.op)) return action.bytes;
+    if (!is_send(action.op)) return 0;
+    if (shape_.tokens.empty()) return action.bytes;
+    return action.bytes / shape_.planned * shape_.tokens[static_cast<std::size_t>(action.micro_batch)];
   }
 
   void slots(Event event, const std::vector<int>& of) {
@@ -155,6 +163,7 @@ class Expectation {
   const StepProgram& program_;
   Rank rank_;
   const UnitTypes& types_;
+  const MicroBatchTokens& shape_;
   const RankClass& ranks_;
   std::vector<int> going_on_;  // positions of actions that hold on to what they release
   std::vector<TraceEntry> entries_;
@@ -162,8 +171,9 @@ class Expectation {
 
 }  // namespace
 
-std::vector<TraceEntry> expect_trace(const StepProgram& program, Rank rank, const UnitTypes& types) {
-  return Expectation(program, rank, types).run();
+std::vector<TraceEntry> expect_trace(const StepProgram& program, Rank rank, const UnitTypes& types,
+                                     const MicroBatchTokens& shape) {
+  return Expectation(program, rank, types, shape).run();
 }
 
 std::optional<std::string> difference(const StepProgram& program, const std::vector<TraceEntry>& expected,

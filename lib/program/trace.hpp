@@ -45,8 +45,15 @@ class TraceLog {
   std::vector<TraceEntry> entries_;
 };
 
+/// How many tokens the micro-batches of a rank have.
+struct MicroBatchTokens {
+  std::int64_t planned = 1;               // those that the program counts with: the most
+  std::vector<std::int64_t> tokens = {};  // by micro-batch; empty: as planned
+};
+
 /// What `rank` must record in one execution, where units store `types`.
-std::vector<TraceEntry> expect_trace(const StepProgram& program, Rank rank, const UnitTypes& types);
+std::vector<TraceEntry> expect_trace(const StepProgram& program, Rank rank, const UnitTypes& types,
+                                     const MicroBatchTokens& shape = {});
 
 /// The first difference in words: position, what is expected, what was recorded; nothing if they are equal.
 std::optional<std::string> difference(const StepProgram& program, const std::vector<TraceEntry>& expected,

@@ -49,6 +49,7 @@ namespace {
 
 Layout layout_of(const LogicalTensor& tensor, DType dtype, const ShardPlace& place) {
   Layout layout = replicated(tensor.shape, dtype, place.mesh);
+  layout.pins = place.pins;
   if (place.sharding.shards > 1) layout.splits.push_back({.axes = place.sharding.axes, .dim = 0});
   return layout;
 }
@@ -124,12 +125,34 @@ void Unit::lend_weights(const at::Tensor& whole) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->compute_ = views ? (*views)[i] : at::Tensor();
 }
 
-void Unit::lend_local_gradient(const at::Tensor& whole) {
+void Unit::view_local_gradient(const at::Tensor& whole) {
+  if (local_gradient_.defined()) {
+    std::vector<int>& touches = touches_[local_gradient_.const_data_ptr()];
+    touches.clear();
+    for (const auto& parameter : parameters_) touches.push_back(parameter->touches_);
+  }
   local_gradient_ = whole;
   const Views* views = whole.defined() ? &views_of(whole) : nullptr;
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     parameters_[i]->local_gradient_ = views ? (*views)[i] : at::Tensor();
+}
+
+void Unit::lend_local_gradient(const at::Tensor& whole) {
+  view_local_gradient(whole);
   zero_grad();
+}
+
+void Unit::resume_local_gradient(const at::Tensor& whole) {
+  if (local_gradient_.defined() && local_gradient_.const_data_ptr() == whole.const_data_ptr()) return;
+  const auto left = touches_.extract(whole.const_data_ptr());
+  invariant(!left.empty(), "a gradient that goes on was lent before");
+  view_local_gradient(whole);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->touches_ = left.mapped()[i];
+}
+
+void Unit::end_local_gradient(const at::Tensor& whole) {
+  if (local_gradient_.defined() && local_gradient_.const_data_ptr() == whole.const_data_ptr()) view_local_gradient({});
+  touches_.erase(whole.const_data_ptr());
 }
 
 void Unit::zero_grad() {

@@ -25,6 +25,7 @@ struct ShardPlace {
   Mesh mesh = make_mesh("world", {});
   Sharding sharding = {};
   Rank rank = 0;
+  std::vector<Pin> pins = {};  // of units that only some ranks have; this is one of those
 };
 
 class Unit {
@@ -50,11 +51,16 @@ class Unit {
   const at::Tensor& gradient() const { return gradient_; }         // reduced
   const std::vector<at::Tensor>& state() const { return state_; }  // of the optimizer, in the order that it declares
 
-  /// Of a unit that is cut: parameters view whole weights, or the gradient of this rank, in `whole` (whole_length()),
-  /// of the compute or the master type, until another call; with an undefined tensor they have none. A gradient that is
-  /// lent counts as forgotten. Memory that is lent again costs no new views. Local.
+  /// Of a unit that is cut: parameters view whole weights in `whole` (whole_length()), of the compute type, until
+  /// another call; with an undefined tensor they have none. Memory that is lent again costs no new views. Local.
   void lend_weights(const at::Tensor& whole);
+  /// The same of a gradient of this rank, of the master type, which counts as forgotten. Several may be under way, as
+  /// those of micro-batches whose backward comes in parts: one is added to at a time.
   void lend_local_gradient(const at::Tensor& whole);
+  /// Goes on with one that was lent before another.
+  void resume_local_gradient(const at::Tensor& whole);
+  /// It is complete: parameters have none until one is lent or resumed.
+  void end_local_gradient(const at::Tensor& whole);
   /// The flat buffer of this rank's gradient, (whole_length()): the reduced one's memory if the unit is not cut.
   const at::Tensor& local_gradient() const { return local_gradient_; }
 
@@ -77,7 +83,9 @@ class Unit {
   at::Tensor master_, compute_, gradient_, local_gradient_;
   std::vector<at::Tensor> state_;
   std::vector<std::unique_ptr<Parameter>> parameters_;
+  void view_local_gradient(const at::Tensor& whole);
   std::map<std::pair<const void*, at::ScalarType>, Views> lent_;  // by memory; views do not own it
+  std::map<const void*, std::vector<int>> touches_;  // by memory of gradients under way that are not viewed now
 };
 
 /// The bytes of a flat buffer or of a view of one: for reductions, checkpoints and hashes. The tensor must be

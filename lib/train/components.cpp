@@ -5,20 +5,26 @@
 #include "tensor/number_types.hpp"
 #include "tensor/unit.hpp"
 
+#include <algorithm>
+
 namespace lockstep {
 
 namespace {
 
-/// Of what is cut over some axes, the ranks along the others hold the same.
+/// Of what is cut over some axes, or lies on some ranks of one, the ranks along the others hold the same.
 Component held_as(const Model& model, std::string key) {
   Component component{.key = std::move(key), .collect = {}};
   for (const Parameter* parameter : model.parameters()) {
-    if (!parameter->unit().is_cut()) continue;
+    if (parameter->layout().splits.empty() && parameter->layout().pins.empty()) continue;
     component.pattern = Pattern::per_group;
     component.equal_along = replicated_axes(parameter->layout());
     break;
   }
   return component;
+}
+
+bool lies_here(const Model& model, const std::string& name) {
+  return std::ranges::any_of(model.parameters(), [&](const Parameter* parameter) { return parameter->name() == name; });
 }
 
 Component model_component(const Model& model) {
@@ -30,7 +36,8 @@ Component model_component(const Model& model) {
     }
     for (const BlockDescription& block : model.architecture().blocks) {
       for (const LogicalTensor& tensor : block.tensors) {
-        if (!tensor.alias_of.empty()) state.add_alias(tensor.name, tensor.alias_of);
+        if (!tensor.alias_of.empty() && lies_here(model, tensor.alias_of))
+          state.add_alias(tensor.name, tensor.alias_of);
       }
     }
     return state;

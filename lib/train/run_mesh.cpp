@@ -5,46 +5,105 @@
 #include "base/text.hpp"
 #include "base/words.hpp"
 
+#include <algorithm>
+
 namespace lockstep {
 
 namespace {
 
-// Sizes as they are asked for; 0: what is left.
-std::int64_t replicas_asked(const ParallelOptions& parallel) {
-  if (parallel.dp_replicate) return parallel.dp_replicate->ranks;
-  return parallel.dp_shard && parallel.dp_shard->ranks == 0 ? 1 : 0;
-}
-std::int64_t shards_asked(const ParallelOptions& parallel) { return parallel.dp_shard ? parallel.dp_shard->ranks : 1; }
+/// The size of an axis as it is asked for; 0: what is left.
+struct AskedAxis {
+  AxisName name;
+  std::int64_t size = 1;
+  bool named = false;  // by an option, or always told
+};
 
-std::string asked_text(std::int64_t size) { return size == 0 ? "auto" : fmt::to_string(size); }
+std::vector<AskedAxis> axes_asked(const ParallelOptions& parallel) {
+  const auto of = [](const std::optional<AxisSize>& size, std::int64_t absent) { return size ? size->ranks : absent; };
+  const bool left_to_others = of(parallel.pp, 1) == 0 || of(parallel.dp_shard, 1) == 0;
+  return {{pipeline_axis, of(parallel.pp, 1), parallel.pp.has_value()},
+          {"dp_replicate", of(parallel.dp_replicate, left_to_others ? 1 : 0), true},
+          {"dp_shard", of(parallel.dp_shard, 1), parallel.dp_shard.has_value()}};
+}
+
+/// The ranks that the axes with a size take together.
+std::int64_t product_of(const std::vector<AskedAxis>& axes) {
+  std::int64_t product = 1;
+  for (const AskedAxis& axis : axes) product *= std::max<std::int64_t>(axis.size, 1);
+  return product;
+}
+
+bool one_takes_the_rest(const std::vector<AskedAxis>& axes) {
+  return std::ranges::any_of(axes, [](const AskedAxis& axis) { return axis.size == 0; });
+}
+
+std::string text_of(const std::vector<AskedAxis>& axes) {
+  std::vector<std::string> terms;
+  for (const AskedAxis& axis : axes)
+    if (axis.named)
+      terms.push_back(fmt::format("{}={}", axis.name, axis.size == 0 ? "auto" : fmt::to_string(axis.size)));
+  return join(terms, " × ");
+}
+
+PipelineSchedule schedule_of(PipelineOrder order) {
+  switch (order) {
+    case PipelineOrder::gpipe: return PipelineSchedule::gpipe;
+    case PipelineOrder::one_f_one_b: return PipelineSchedule::one_f_one_b;
+    case PipelineOrder::interleaved_1f1b: return PipelineSchedule::interleaved_1f1b;
+    case PipelineOrder::interleaved_zero_bubble: return PipelineSchedule::interleaved_zero_bubble;
+    case PipelineOrder::zbv: return PipelineSchedule::zbv;
+  }
+  throw Error(ExitCode::bug, "an order of stages without a schedule");
+}
+
+/// Axes along which ranks read other samples.
+std::vector<AxisName> data_axes() { return ProgramOptions{}.data_axes; }
 
 }  // namespace
 
 Mesh mesh_of(const ParallelOptions& parallel, int ranks) {
-  std::int64_t replicas = replicas_asked(parallel), shards = shards_asked(parallel);
-  const std::int64_t asked = std::max<std::int64_t>(replicas, 1) * std::max<std::int64_t>(shards, 1);
-  const bool one_is_left = replicas == 0 || shards == 0;
-  if (one_is_left ? ranks % asked != 0 : ranks != asked) {
-    const std::string axes =
-        parallel.dp_shard ? fmt::format("dp_replicate={} × dp_shard={}", asked_text(replicas), asked_text(shards))
-                          : fmt::format("dp_replicate={}", asked_text(replicas));
+  const std::vector<AskedAxis> asked = axes_asked(parallel);
+  const std::int64_t taken = product_of(asked);
+  const bool one_is_left = one_takes_the_rest(asked);
+  if (one_is_left ? ranks % taken != 0 : ranks != taken) {
     throw Error(ExitCode::usage,
-                fmt::format("cannot lay out {} as {}: {}", counted(ranks, "rank"), axes,
-                            one_is_left ? fmt::format("{} does not divide {}", asked, ranks)
-                                        : fmt::format("that takes {}", counted(asked, "rank"))),
-                one_is_left ? fmt::format("start a multiple of {}", counted(asked, "rank"))
-                            : fmt::format("leave parallel.dp_replicate out, or start {}", counted(asked, "rank")));
+                fmt::format("cannot lay out {} as {}: {}", counted(ranks, "rank"), text_of(asked),
+                            one_is_left ? fmt::format("{} does not divide {}", taken, ranks)
+                                        : fmt::format("that takes {}", counted(taken, "rank"))),
+                one_is_left ? fmt::format("start a multiple of {}", counted(taken, "rank"))
+                            : fmt::format("leave parallel.dp_replicate out, or start {}", counted(taken, "rank")));
   }
-  if (replicas == 0) replicas = ranks / asked;
-  if (shards == 0) shards = ranks / asked;
-  std::vector<std::pair<AxisName, int>> axes{{"dp_replicate", static_cast<int>(replicas)}};
-  if (shards > 1) axes.emplace_back("dp_shard", static_cast<int>(shards));
+  std::vector<std::pair<AxisName, int>> axes;
+  for (const AskedAxis& axis : asked) {
+    const std::int64_t size = axis.size == 0 ? ranks / taken : axis.size;
+    if (size > 1 || axis.name == "dp_replicate") axes.emplace_back(axis.name, static_cast<int>(size));
+  }
   return make_mesh("world", axes);
 }
 
 int ranks_of(const ParallelOptions& parallel, int started) {
-  const std::int64_t asked = replicas_asked(parallel) * shards_asked(parallel);
-  return asked == 0 ? started : checked_cast<int>(asked, "the ranks of parallel.*", ExitCode::usage);
+  const std::vector<AskedAxis> asked = axes_asked(parallel);
+  return one_takes_the_rest(asked) ? started
+                                   : checked_cast<int>(product_of(asked), "the ranks of parallel.*", ExitCode::usage);
+}
+
+DataPlace data_place(const Mesh& mesh, Rank rank) {
+  const std::vector<Rank> others = group_along(mesh, rank, data_axes());
+  return {static_cast<int>(std::ranges::find(others, rank) - others.begin()), static_cast<int>(others.size())};
+}
+
+PipelineOptions pipeline_options(const ParallelOptions& parallel, const std::vector<std::string>& blocks, int ranks,
+                                 std::int64_t passes) {
+  PipelineOptions options;
+  if (ranks == 1) return options;
+  options.schedule = schedule_of(parallel.schedule.value_or(PipelineOrder::one_f_one_b));
+  const bool several = options.schedule != PipelineSchedule::gpipe && options.schedule != PipelineSchedule::one_f_one_b;
+  options.chunks = checked_cast<int>(parallel.stages_per_rank.value_or(several ? 2 : 1), "parallel.stages_per_rank",
+                                     ExitCode::usage);
+  options.passes = checked_cast<int>(passes, "train.accumulation", ExitCode::usage);
+  if (!parallel.split_points.empty())
+    options.stages = stages_split_at(parallel.split_points, blocks, {options.schedule, ranks, options.chunks, 1});
+  return options;
 }
 
 std::vector<std::string> placement_warnings(const Mesh& mesh, const Nodes& nodes) {

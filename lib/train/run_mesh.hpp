@@ -21,6 +21,17 @@ int ranks_of(const ParallelOptions& parallel, int started);
 
 /// A warning for each set of fast axes whose groups would fit on a node but lie on several. Pure.
 std::vector<std::string> placement_warnings(const Mesh& mesh, const Nodes& nodes);
+/// Which part of a step's samples a rank reads: ranks that differ in no data axis read the same.
+struct DataPlace {
+  int index = 0;
+  int count = 1;
+};
+DataPlace data_place(const Mesh& mesh, Rank rank);
+
+/// What the options say of the stages of so many pipeline `ranks`; `blocks` are the names of all. Throws Error(usage)
+/// for split points that make no stages. Pure.
+PipelineOptions pipeline_options(const ParallelOptions& parallel, const std::vector<std::string>& blocks, int ranks,
+                                 std::int64_t passes);
 
 /// How units are cut over the ranks of `mesh`. Pure.
 Sharding sharding_of(const Mesh& mesh);

@@ -117,7 +117,7 @@ std::unique_ptr<ShardVerifier> make_verifier(VerifyData verify, int rank, const 
 
 RunState::RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank)
     : model(plan.architecture, config.precision.dtype, plan.types.state, plan.bucket_bytes,
-            {plan.mesh, sharding_of(plan.mesh), rank}),
+            {plan.mesh, sharding_of(plan.mesh), rank}, plan.programs.parts),
       optimizer(make_optimizer(config.optimizer, model.parameters())),
       components(components_of(model, plan.types.state, train_state, *plan.architecture.config.original)) {}
 
@@ -126,7 +126,7 @@ std::optional<Path> RunState::fill(const TrainConfig& config, const TrainPlan& p
                                                        : resume_or_start(config, plan, session, log, components);
   together(session.world(), "fill the weights", [&] {
     if (!resumed) fill_weights(config, model);
-    for (const auto& unit : model.units()) unit->update_compute_copy();
+    for (Unit* unit : model.units()) unit->update_compute_copy();
   });
   return resumed;
 }

@@ -60,6 +60,17 @@ std::int64_t longest_text(const SampleOptions& options, const TextWindow& window
   return (tokens + window.length_multiple - 1) / window.length_multiple * window.length_multiple;
 }
 
+std::vector<std::string> block_names(const ModelPlan& model) {
+  std::vector<std::string> names;
+  for (const BlockPlan& block : model.blocks) names.push_back(block.name);
+  return names;
+}
+
+int pipeline_ranks(const Mesh& mesh) {
+  const Axis* axis = find_axis(mesh, pipeline_axis);
+  return axis == nullptr ? 1 : axis->size;
+}
+
 bool evaluates(const TrainConfig& config) { return config.eval.every || config.eval.at_end || config.eval_only; }
 
 /// Text that is equal where losses of evaluations may be compared: what is evaluated, in how many samples.
@@ -106,8 +117,8 @@ DataLoaderSettings TrainPlan::loader(const TrainConfig& config, Rank rank) const
   return {.length = config.data.sequence_length,
           .global_batch = config.train.global_batch,
           .micro_batch = batch.micro_batch,
-          .rank = rank,
-          .world = ranks,
+          .rank = data_place(mesh, rank).index,
+          .world = batch.ranks,
           .seed = static_cast<std::uint64_t>(config.train.seed),
           .shuffle = config.data.shuffle ? Shuffle::every_epoch : Shuffle::never,
           .documents = config.data.isolate_documents ? Documents::isolated : Documents::joined};
@@ -119,7 +130,10 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   plan.mesh = mesh_of(config.parallel, ranks);
   plan.architecture = describe(read_model_config(config.model));
   check_length(config, plan.architecture.config);
-  plan.batch = plan_batch(config.train.global_batch, ranks, config.train.micro_batch);
+  const auto [batch, passes] =
+      plan_passes(config.train.global_batch, data_place(plan.mesh, 0).count,
+                  {config.train.micro_batch, config.parallel.micro_batches, config.train.accumulation});
+  plan.batch = batch;
   if (without == WithoutDataset::refused || std::filesystem::exists(config.data.path)) plan_data(config, plan);
   plan.flops_per_token = flops_per_token(plan.architecture, config.data.sequence_length);
   const Precision precision = config.precision.dtype;
@@ -135,6 +149,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
       .eval_micro_batches = checked_cast<int>(plan_evaluation(config, plan),
                                               "the number of micro-batches of an evaluation", ExitCode::usage),
       .recompute = {checked_cast<int>(config.train.recompute.every, "train.recompute", ExitCode::usage)},
+      .pipeline = pipeline_options(config.parallel, block_names(plan.model), pipeline_ranks(plan.mesh), passes.passes),
       .shards = shard_options(config.parallel),
       .update = {.clips = config.optimizer.clip_norm.has_value(), .heartbeat_bytes = heartbeat_bytes},
       .eval_reduction_bytes = heartbeat_bytes,

@@ -233,7 +233,7 @@ Task make_task(OperationRecord::Kind kind, int lane, int group, std::size_t rank
       if (from == to) return task;
       task.bytes = mine == from ? std::ssize(out) : 0;
       if (mine == from) task.issue = [=, &out](Transport& t) { return t.send(lane, group, to, out); };
-      if (mine == to) task.issue = [=, &out](Transport& t) { return t.receive(lane, group, from, out); };
+      if (mine == to) task.issue = [=, &out](Transport& t) { return t.receive(lane, group, from, out, lane); };
       return task;
     }
     case Kind::all_to_all_v: {
@@ -402,7 +402,7 @@ LOCKSTEP_MPI_TEST(a_lane_that_waits_for_another_rank_blocks_no_other_lane, test:
   std::vector<double> late(1 << 20), values(1 << 20, 1.0);
   const int rank = world().rank();
   Ticket waits;
-  if (rank == 0) waits = job.transport.receive(0, 0, 1, bytes_of(late));
+  if (rank == 0) waits = job.transport.receive(0, 0, 1, bytes_of(late), 0);
   for (int i = 0; i < 20; ++i) {  // rank 1 sends only when all of these are done
     std::ranges::fill(values, 1.0);
     job.transport.wait(job.transport.all_reduce(1, 0, bytes_of(values), DType::f64, Reduce::sum));

@@ -12,10 +12,9 @@
 #include "program/batch_plan.hpp"
 
 #include <ATen/ops/dot.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/sub.h>
-#include <ATen/ops/zeros.h>
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
@@ -50,14 +49,22 @@ struct Composition {
   std::int64_t bucket_bytes = 0;
   const char* family = "gpt2";
   std::int64_t steps = 3;
+  int stages = 1;  // ranks along pp
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  int chunks = 1;  // stages a rank
+  int passes = 1;
 
-  int ranks() const { return replicas * shards; }
+  int data_ranks() const { return replicas * shards; }
+  int ranks() const { return stages * data_ranks(); }
   std::string text() const {
     std::string how = shards == 1 ? fmt::format("DDP {}", replicas)
                                   : fmt::format("{}ZeRO-{} {}", replicas > 1 ? fmt::format("HSDP {} × ", replicas) : "",
                                                 zero, shards);
     if (shards > 1)
       how += fmt::format(", scatter {}, prefetch {}", scatter == Scatter::each ? "each" : "last", prefetch);
+    if (stages > 1)
+      how += fmt::format(", {} stages of {}{}", stages * chunks, name_of(schedule),
+                         passes > 1 ? fmt::format(" in {} passes", passes) : "");
     how += fmt::format(", micro-batch {}", micro_batch);
     if (recompute == RecomputePolicy::block) how += ", recompute";
     if (bucket_bytes > 0) how += fmt::format(", buckets of {} B", bucket_bytes);
@@ -65,9 +72,47 @@ struct Composition {
   }
 };
 
+/// Pipelines by themselves and of data parallelism of each kind.
+std::vector<Composition> pipelines() {
+  std::vector<Composition> all;
+  struct Size {
+    int stages, replicas, shards;
+  };
+  for (const auto& [stages, replicas, shards] : {Size{2, 1, 1},
+                                                 {3, 1, 1},
+                                                 {4, 1, 1},
+                                                 {2, 2, 1},
+                                                 {2, 1, 2},
+                                                 {5, 1, 1},
+                                                 {3, 2, 1},
+                                                 {2, 1, 3},
+                                                 {3, 1, 2},
+                                                 {2, 2, 2},
+                                                 {4, 1, 2},
+                                                 {4, 2, 1}}) {
+    int zero = stages % 3 + 1;
+    for (const PipelineSchedule schedule : pipeline_schedules) {
+      const bool one_stage = schedule == PipelineSchedule::gpipe || schedule == PipelineSchedule::one_f_one_b;
+      Composition one{.replicas = replicas, .shards = shards, .zero = zero, .family = "deep llama"};
+      one.stages = stages;
+      one.schedule = schedule;
+      one.chunks = one_stage ? 1 : 2;
+      if (schedule == PipelineSchedule::zbv) one.family = "deep gpt2";  // tied: the first and the last stage of rank 0
+      if (replicas * shards == 1 && stages < 4) one.steps = 20;
+      if (schedule == PipelineSchedule::gpipe) one.recompute = RecomputePolicy::block;
+      if (stages == 2 && one_stage && replicas * shards != 3) one.passes = 2;
+      one.scatter = zero % 2 == 0 ? Scatter::each : Scatter::last;
+      one.prefetch = zero % 3;
+      zero = zero % 3 + 1;
+      all.push_back(one);
+    }
+  }
+  return all;
+}
+
 /// Every composition that the tests know, for all numbers of ranks.
 std::vector<Composition> all_compositions() {
-  std::vector<Composition> all;
+  std::vector<Composition> all = pipelines();
   for (const auto& [replicas, shards] :
        {std::pair{1, 2}, {1, 3}, {1, 4}, {2, 2}, {1, 5}, {1, 6}, {3, 2}, {2, 3}, {1, 8}, {2, 4}, {4, 2}}) {
     for (int zero = 1; zero <= 3; ++zero) {
@@ -104,7 +149,16 @@ Architecture architecture_of(const std::string& family) {
       R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 29, "hidden_size": 12,
     "intermediate_size": 22, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 16,
     "initializer_range": 0.2, "tie_word_embeddings": false})";
-  return describe(parse_hf_config(family == "gpt2" ? gpt2 : llama, "test"));
+  const std::string deep_gpt2 =
+      R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 29, "n_positions": 13, "n_embd": 8,
+    "n_layer": 9, "n_head": 2, "initializer_range": 0.2, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0})";
+  const std::string deep_llama =
+      R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 29, "hidden_size": 8,
+    "intermediate_size": 14, "num_hidden_layers": 8, "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 16,
+    "initializer_range": 0.2, "tie_word_embeddings": false})";
+  const std::map<std::string, std::string> configs{
+      {"gpt2", gpt2}, {"llama", llama}, {"deep gpt2", deep_gpt2}, {"deep llama", deep_llama}};
+  return describe(parse_hf_config(configs.at(family), "test"));
 }
 
 /// Samples of a step: random tokens, labels that count in a ragged pattern; samples 0 to 3 have none, so that with four
@@ -140,14 +194,15 @@ class Job {
         rank_(session_.world().rank()),
         mesh_(mesh_of(how)),
         sharding_(how.shards > 1 ? Sharding{{"dp_shard"}, how.shards} : Sharding{}),
-        batches_(plan_batch(global_batch, how.ranks(), how.micro_batch)),
+        batches_(plan_batch(global_batch, how.data_ranks(), how.micro_batch)),
         types_(unit_types(precision, state_of(options(), master_dtype(precision)))),
-        model_(architecture_of(how.family), precision, types_.state, how.bucket_bytes, {mesh_, sharding_, rank_}),
-        optimizer_(make_optimizer(options(), model_.parameters())),
+        architecture_(architecture_of(how.family)),
         programs_(make_catalogue(mesh_, plan(how, {batches_.micro_batch, length}),
                                  program_options(how, clip.has_value()),
-                                 plan(how, {1, model_.config().max_positions}))),
+                                 plan(how, {1, architecture_.config.max_positions}))),
         right_(programs_.train),
+        model_(architecture_, precision, types_.state, how.bucket_bytes, {mesh_, sharding_, rank_}, programs_.parts),
+        optimizer_(make_optimizer(options(), model_.parameters())),
         transport_(make_transport(session_, programs_)),
         engine_(model_, *optimizer_, programs_, session_, transport_, clip) {
     model_.initialise(7);
@@ -166,22 +221,41 @@ class Job {
       ++draws;
       return text.draw(logits);
     };
-    while (!text.ended()) text.append(engine_.draw_token(text.seen(), draw, 0));
+    while (!text.ended()) {
+      const SeenText seen = text.seen();
+      seen_tokens_ = seen.batch.length;
+      text.append(engine_.draw_token(seen, draw, 0));
+    }
     return text.tokens();
   }
   const Model& model() const { return model_; }
-  /// The reduced gradient of a whole parameter, fp64: put together from the boxes of all ranks. Collective.
-  at::Tensor whole_gradient(const Parameter& parameter) { return whole(parameter, parameter.gradient()); }
-  at::Tensor whole_weight(const Parameter& parameter) { return whole(parameter, parameter.master()); }
-  std::optional<std::string> trace_fault() const { return trace_fault(right_); }
-  std::optional<std::string> trace_fault(const StepProgram& right) const {
-    return difference(right, expect_trace(right, rank_, types_), engine_.trace());
+  std::vector<LogicalTensor> tensors() const { return stored_tensors(architecture_); }
+  /// The reduced gradient of a whole parameter, put together from the boxes of all ranks. Collective.
+  at::Tensor whole_gradient(const LogicalTensor& of) {
+    return whole(of, [](const Parameter& parameter) { return parameter.gradient(); });
   }
-  const Catalogue& programs() const { return programs_; }
+  at::Tensor whole_weight(const LogicalTensor& of) {
+    return whole(of, [](const Parameter& parameter) { return parameter.master(); });
+  }
+  /// Of a step.
+  std::optional<std::string> trace_fault() const {
+    MicroBatchTokens tokens{.planned = batches_.micro_batch * length};
+    for (const Batch& batch : part(0)) tokens.tokens.push_back(batch.samples * batch.length);
+    return trace_fault(right_, tokens);
+  }
+  /// Of the last pass over a text.
+  std::optional<std::string> text_trace_fault() const {
+    return trace_fault(programs_.sample, {architecture_.config.max_positions, {seen_tokens_}});
+  }
 
  private:
+  std::optional<std::string> trace_fault(const StepProgram& right, const MicroBatchTokens& tokens) const {
+    return difference(right, expect_trace(right, rank_, types_, tokens), engine_.trace());
+  }
   static Mesh mesh_of(const Composition& how) {
-    std::vector<std::pair<AxisName, int>> axes{{"dp_replicate", how.replicas}};
+    std::vector<std::pair<AxisName, int>> axes;
+    if (how.stages > 1) axes.emplace_back("pp", how.stages);
+    axes.emplace_back("dp_replicate", how.replicas);
     if (how.shards > 1) axes.emplace_back("dp_shard", how.shards);
     return make_mesh("world", axes);
   }
@@ -191,12 +265,13 @@ class Job {
     return options;
   }
   ModelPlan plan(const Composition& how, const MicroBatchShape& shape) const {
-    return plan_of(model_.architecture(), types_, shape, how.bucket_bytes, {}, sharding_);
+    return plan_of(architecture_, types_, shape, how.bucket_bytes, {}, sharding_);
   }
   ProgramOptions program_options(const Composition& how, bool clips) const {
     ProgramOptions options;
     options.micro_batches = options.eval_micro_batches = static_cast<int>(batches_.accumulation);
     options.recompute = how.recompute;
+    options.pipeline = {.schedule = how.schedule, .chunks = how.chunks, .passes = how.passes};
     options.shards = {how.zero == 3 ? Reshard::after_pass : Reshard::after_step, how.scatter, how.prefetch};
     options.update = {.clips = clips, .heartbeat_bytes = heartbeat_bytes};
     options.eval_reduction_bytes = heartbeat_bytes;
@@ -204,23 +279,30 @@ class Job {
   }
   std::vector<Batch> part(std::int64_t step) const {
     std::vector<Batch> parts;
+    const std::int64_t share = rank_ % batches_.ranks;  // pp is the slowest axis
     for (std::int64_t i = 0; i < batches_.accumulation; ++i)
-      parts.push_back(samples(step, samples_of(batches_, rank_, i)));
+      parts.push_back(samples(step, samples_of(batches_, share, i)));
     return parts;
   }
   static std::int64_t valid_tokens(std::int64_t step) { return samples(step, {0, global_batch}).valid_tokens; }
 
-  at::Tensor whole(const Parameter& parameter, const at::Tensor& mine) {
-    const std::span<std::byte> bytes = bytes_of(mine);
-    const auto parts =
-        session_.world().all_gather(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-    at::Tensor result = at::zeros(parameter.shape(), mine.options());
-    for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-      const Box box = box_of(parameter.layout(), static_cast<Rank>(rank));
-      if (elements(box) == 0) continue;
-      const at::Tensor piece = at::empty(box.extent, mine.options());
-      std::memcpy(piece.mutable_data_ptr(), parts[rank].data(), parts[rank].size());
-      result.narrow(0, box.begin[0], box.extent[0]).copy_(piece);
+  at::Tensor whole(const LogicalTensor& of, const std::function<at::Tensor(const Parameter&)>& mine) {
+    std::string text;  // the first row that this rank has, and its rows
+    for (const Parameter* parameter : model_.parameters()) {
+      if (parameter->name() != of.name || parameter->shard_elements() == 0) continue;
+      const std::span<std::byte> bytes = bytes_of(mine(*parameter));
+      const std::int64_t begin = parameter->box().begin[0];
+      text.assign(reinterpret_cast<const char*>(&begin), sizeof begin);
+      text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    }
+    at::Tensor result = at::full(of.shape, std::nan(""), at::TensorOptions().dtype(master_type(model_.precision())));
+    const std::int64_t row = result.numel() / of.shape[0] * result.element_size();
+    for (const std::string& part : session_.world().all_gather(text)) {
+      if (part.empty()) continue;
+      std::int64_t begin = 0;
+      std::memcpy(&begin, part.data(), sizeof begin);
+      std::memcpy(static_cast<char*>(result.mutable_data_ptr()) + begin * row, part.data() + sizeof begin,
+                  part.size() - sizeof begin);
     }
     return result;
   }
@@ -231,12 +313,14 @@ class Job {
   Sharding sharding_;
   BatchPlan batches_;
   UnitTypes types_;
-  Model model_;
-  std::unique_ptr<Optimizer> optimizer_;
+  Architecture architecture_;
   Catalogue programs_;
   StepProgram right_;
+  Model model_;
+  std::unique_ptr<Optimizer> optimizer_;
   Transport transport_;
   Engine engine_;
+  std::int64_t seen_tokens_ = 0;  // of the last pass over a text
 };
 
 double norm_of(const at::Tensor& tensor) {
@@ -280,8 +364,7 @@ const Reference& reference_of(const std::string& family) {
   const auto [found, fresh] = known.try_emplace(family);
   if (!fresh) return found->second;
   Reference& reference = found->second;
-  Job one(solo_communicator(), {.micro_batch = global_batch, .family = family == "gpt2" ? "gpt2" : "llama"},
-          Precision::fp64, 0.5);
+  Job one(solo_communicator(), {.micro_batch = global_batch, .family = family.c_str()}, Precision::fp64, 0.5);
   for (std::int64_t step = 0; step < 20; ++step) {
     reference.steps.push_back(one.step(step));
     if (step > 0) continue;
@@ -329,11 +412,11 @@ BOOST_AUTO_TEST_CASE(each_equals_one_rank_in_fp64) {
       if (step > 0) continue;
       const auto fault = job.trace_fault();
       BOOST_TEST(!fault.has_value(), how.text() << ": " << fault.value_or(""));
-      for (const Parameter* parameter : job.model().parameters()) {
-        const at::Tensor expected = want.gradients.at(parameter->name());
-        const double error = norm_of(at::sub(job.whole_gradient(*parameter), expected));
+      for (const LogicalTensor& tensor : job.tensors()) {
+        const at::Tensor expected = want.gradients.at(tensor.name);
+        const double error = norm_of(at::sub(job.whole_gradient(tensor), expected));
         BOOST_TEST(error <= 1e-12 * std::max(norm_of(expected), 1e-3 * want.all_norm),
-                   how.text() << ": the gradient of " << parameter->name() << " differs by " << error);
+                   how.text() << ": the gradient of " << tensor.name << " differs by " << error);
       }
       const double eval = job.evaluate(3).loss_sum;
       BOOST_TEST(std::abs(eval - want.eval_loss) <= 1e-12 * want.eval_loss,
@@ -341,8 +424,9 @@ BOOST_AUTO_TEST_CASE(each_equals_one_rank_in_fp64) {
       for (std::size_t i = 0; i < want.texts.size(); ++i) {
         int draws = 0;
         BOOST_TEST(job.text(ways_to_sample()[i], draws) == want.texts[i], how.text() << ": text " << i);
-        BOOST_TEST(draws == (test::world().rank() == 0 ? std::ssize(want.texts[i]) - 3 : 0));
-        const auto astray = job.trace_fault(job.programs().sample);
+        BOOST_TEST((draws == 0 || job.model().has_head()));
+        BOOST_TEST(test::world().all_reduce(std::int64_t{draws}, Reduce::sum) == std::ssize(want.texts[i]) - 3);
+        const auto astray = job.text_trace_fault();
         BOOST_TEST(!astray.has_value(), how.text() << ": " << astray.value_or(""));
       }
     }
@@ -373,11 +457,11 @@ BOOST_AUTO_TEST_CASE(shards_equal_plain_data_parallelism_bit_for_bit) {
       for (const auto& job : last) BOOST_TEST(job->step(step).loss == want.loss);
       for (const auto& job : each) job->step(step);
     }
-    for (std::size_t i = 0; i < whole->model().parameters().size(); ++i) {
-      const at::Tensor want = whole->whole_weight(*whole->model().parameters()[i]);
-      for (const auto& job : last) BOOST_TEST(at::equal(job->whole_weight(*job->model().parameters()[i]), want));
-      const at::Tensor first = each.front()->whole_weight(*each.front()->model().parameters()[i]);
-      for (const auto& job : each) BOOST_TEST(at::equal(job->whole_weight(*job->model().parameters()[i]), first));
+    for (const LogicalTensor& tensor : whole->tensors()) {
+      const at::Tensor want = whole->whole_weight(tensor);
+      for (const auto& job : last) BOOST_TEST(at::equal(job->whole_weight(tensor), want));
+      const at::Tensor first = each.front()->whole_weight(tensor);
+      for (const auto& job : each) BOOST_TEST(at::equal(job->whole_weight(tensor), first));
     }
   }
 }

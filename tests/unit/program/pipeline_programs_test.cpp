@@ -282,8 +282,10 @@ BOOST_AUTO_TEST_CASE(in_a_v_what_goes_up_must_not_wait_for_what_comes_down) {
   StepProgram program = make_catalogue(mesh_of(4), plan, options).train;
   for (RankClass& ranks : program.classes)
     for (Action& action : ranks.actions) {
-      if (action.lane == Lane::send_forward_up) action.lane = Lane::send_forward;
-      if (action.lane == Lane::send_backward_up) action.lane = Lane::send_backward;
+      for (Lane* lane : {&action.lane, &action.peer_lane}) {
+        if (*lane == Lane::send_forward_up) *lane = Lane::send_forward;
+        if (*lane == Lane::send_backward_up) *lane = Lane::send_backward;
+      }
     }
   const auto fault = find_fault(program, plan, ProgramPhase::training, options);
   BOOST_REQUIRE(fault.has_value());

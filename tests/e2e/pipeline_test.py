@@ -1,0 +1,133 @@
+"""Blocks of a model shared out among ranks in stages (parallel.pp): what a run says, saves and goes on from, on the same layout and on
+others, and what is refused."""
+
+import json
+
+from checkpoint_files import state_digest, step_folders
+from lockstep_testing import GPT2_TINY, records, run, sample_text, write_config
+
+
+def prepare(tmp, **model):
+    (tmp / "text.txt").write_text(sample_text())
+    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "tail:0.1")
+    write_config(tmp / "model", dict(GPT2_TINY, **dict({"n_embd": 18, "n_layer": 6, "n_head": 3, "tie_word_embeddings": False}, **model)))
+
+
+def options(tmp, folder, *more, steps=6, global_batch=12, micro_batch=2):
+    return ["--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", folder, "--train.max_steps",
+            steps, "--schedule.decay_steps", 99, "--train.global_batch", global_batch, "--train.micro_batch", micro_batch, "--log.every", 1, "--log.tensorboard", "false",
+            "--checkpoint.keep_last", 99, *more]
+
+
+def losses(folder):
+    return {record["step"]: record["loss"] for record in records(folder, "step")}
+
+
+LAYOUTS = [(3, ["--parallel.pp", 3]),
+           (2, ["--parallel.pp", 2, "--parallel.schedule", "interleaved_1f1b", "--train.recompute", "block"]),
+           (2, ["--parallel.pp", 2, "--parallel.schedule", "interleaved_zero_bubble", "--train.accumulation", 3]),
+           (2, ["--parallel.pp", 2, "--parallel.schedule", "zbv"]),
+           (4, ["--parallel.pp", 2, "--parallel.dp_shard", 2, "--parallel.zero", 2])]
+
+
+def test_a_run_that_is_stopped_goes_on_bit_for_bit_on_its_own_layout(tmp):
+    prepare(tmp)
+    for number, (ranks, layout) in enumerate(LAYOUTS):
+        whole, parts = tmp / f"whole{number}", tmp / f"parts{number}"
+        run("train", *options(tmp, whole, *layout, "--checkpoint.every", 3, "--eval.every", 3), ranks=ranks)
+        stopped = options(tmp, parts, *layout, "--train.inject", "rank=1,phase=data,step=3,kind=throw,code=75")
+        run("train", *stopped, ranks=ranks, expect=75)
+        run("train", *options(tmp, parts, *layout), ranks=ranks)
+        assert losses(whole) == losses(parts), (layout, losses(whole), losses(parts))
+        assert state_digest(step_folders(whole)[-1]) == state_digest(step_folders(parts)[-1]), layout
+
+
+def test_a_run_goes_on_with_other_stages_shards_and_alone(tmp):
+    prepare(tmp)
+    precision = ["--precision.dtype", "fp64", "--checkpoint.every", 2, "--eval.every", 2]
+    run("train", *options(tmp, tmp / "one", *precision, steps=8))
+    want = losses(tmp / "one")
+    step = 0
+    for ranks, layout in [(3, ["--parallel.pp", 3]), (4, ["--parallel.pp", 2, "--parallel.dp_shard", 2, "--parallel.schedule", "zbv"]),
+                          (2, ["--parallel.dp_shard", 2]), (2, ["--parallel.pp", "auto", "--parallel.split_points", '["layer.4"]'])]:
+        step += 2
+        ends = [] if step == 8 else ["--train.inject", f"rank=0,phase=data,step={step},kind=throw,code=75"]
+        run("train", *options(tmp, tmp / "many", *precision, *layout, *ends, steps=8), ranks=ranks, expect=75 if ends else 0)
+    got = losses(tmp / "many")
+    assert sorted(got) == sorted(want) and all(abs(got[step] - want[step]) <= 1e-9 * want[step] for step in want), (want, got)
+    evaluated = [{record["step"]: (record["loss"], record["tokens"]) for record in records(tmp / run_, "eval")} for run_ in ["one", "many"]]
+    for at, (loss, tokens) in evaluated[0].items():
+        assert evaluated[1][at][1] == tokens and abs(evaluated[1][at][0] - loss) <= 1e-9 * loss, evaluated
+    counted = [{record["step"]: record["tokens"] for record in records(tmp / run_, "step")} for run_ in ["one", "many"]]
+    assert counted[0] == counted[1], counted
+
+
+def test_a_checkpoint_of_stages_is_inspected_resharded_and_exported_as_any_other(tmp):
+    prepare(tmp)
+    run("train", *options(tmp, tmp / "stages", "--parallel.pp", 3, steps=2), ranks=3)
+    run("train", *options(tmp, tmp / "whole", steps=2))
+    checkpoint = step_folders(tmp / "stages")[-1]
+    run("checkpoint-inspect", checkpoint, "--verify=fingerprints")
+    run("checkpoint-reshard", checkpoint, "--to", "parts=2", "--output", tmp / "resharded")
+    assert state_digest(tmp / "resharded") == state_digest(checkpoint)
+    for source, name in [(checkpoint, "export-stages"), (step_folders(tmp / "whole")[-1], "export-whole")]:
+        run("finalize-quantize", source, "--output", tmp / name)
+    sizes = [(tmp / name / "model.safetensors").stat().st_size for name in ["export-stages", "export-whole"]]
+    assert sizes[0] == sizes[1] > 0
+
+
+def test_every_option_of_stages_shows_in_the_program(tmp):
+    prepare(tmp)
+
+    def plan(*more, **batch):
+        arguments = options(tmp, tmp / "plan", "--parallel.dp_replicate", 1, *more, **batch)
+        program = run("train", *arguments, "--print-program").stdout
+        return program, json.loads(run("train", *arguments, "--dry-run", "--json").stdout)
+
+    base, planned = plan("--parallel.pp", 2)
+    assert planned["mesh"] == {"ranks": 2, "pp": 2, "dp_replicate": 1}, planned
+    assert "send_forward boundary" in base and "at pp+1" in base and "receive_backward" in base, base
+    seen = {base}
+    for more in [["--parallel.schedule", "gpipe"], ["--parallel.schedule", "interleaved_1f1b"], ["--parallel.schedule", "interleaved_zero_bubble"],
+                 ["--parallel.schedule", "interleaved_1f1b", "--parallel.stages_per_rank", 3], ["--parallel.schedule", "zbv"],
+                 ["--parallel.split_points", '["layer.1"]'], ["--parallel.micro_batches", 3], ["--train.accumulation", 3]]:
+        other, _ = plan("--parallel.pp", 2, *more)
+        assert other not in seen, more
+        seen.add(other)
+    assert "backward_weight block layer.0" in plan("--parallel.pp", 2, "--parallel.schedule", "zbv")[0]
+    both = plan("--parallel.pp", 2, "--parallel.micro_batches", 3, "--train.accumulation", 2, micro_batch="null")[1]
+    assert both["batch"]["accumulation"] == 6 and both["batch"]["micro_batch_samples"] == 2, both
+
+
+def test_what_cannot_be_is_refused_with_the_arithmetic(tmp):
+    prepare(tmp)
+    for ranks, layout, words in [
+            (4, ["--parallel.pp", 3], "cannot lay out 4 ranks as pp=3 × dp_replicate=auto: 3 does not divide 4"),
+            (2, ["--parallel.pp", "auto", "--parallel.dp_shard", "auto"], "only one axis can take the ranks that are left"),
+            (9, ["--parallel.pp", 9], "cannot cut 8 blocks into 9 pipeline ranks × 1 stage a rank = 9 stages: each stage holds at least one block"),
+            (2, ["--parallel.pp", 2, "--parallel.schedule", "zbv", "--parallel.stages_per_rank", 3], "schedule zbv has 2 stages a rank, not 3"),
+            (2, ["--parallel.pp", 2, "--parallel.split_points", '["layer.9"]'], "layer.9"),
+            (2, ["--parallel.pp", 2, "--train.accumulation", 5], "cannot divide the 12 samples of a rank into 5 passes"),
+            (2, ["--parallel.pp", 2, "--parallel.micro_batches", 4, "--train.accumulation", 2], "2 passes × 4 micro-batches = 8: micro-batches of 2 samples make 6"),
+            (None, ["--parallel.schedule", "gpipe"], "parallel.schedule has no effect"),
+            (None, ["--parallel.stages_per_rank", 2], "parallel.stages_per_rank has no effect"),
+            (None, ["--parallel.split_points", '["layer.1"]'], "parallel.split_points has no effect")]:
+        done = run("train", *options(tmp, tmp / "refused", *layout), ranks=ranks, expect=2)
+        assert words in done.stderr, (layout, done.stderr)
+    rounds = ["--parallel.pp", 3, "--parallel.schedule", "interleaved_1f1b", "--parallel.micro_batches", 7]
+    done = run("train", *options(tmp, tmp / "refused", *rounds, global_batch=14, micro_batch="null"), ranks=3, expect=2)
+    assert "7 mod 2 = 1, not 0" in done.stderr and "the next number of micro-batches that fits is 8" in done.stderr, done.stderr
+
+
+def test_a_failure_on_one_rank_ends_all_in_every_phase_of_stages(tmp):
+    prepare(tmp)
+    schedules = [["--parallel.pp", 3], ["--parallel.pp", 3, "--parallel.schedule", "interleaved_zero_bubble"]]
+    for number, phase in enumerate(["forward", "backward", "lane", "norm", "heartbeat", "optimizer", "evaluation"]):
+        folder = tmp / f"failed-{phase}"
+        arguments = options(tmp, folder, *schedules[number % 2], "--checkpoint.every", 1, "--eval.every", 2)
+        inject = f"rank={number % 3},phase={phase},step=2,kind=throw,code=5"
+        done = run("train", *arguments, "--train.inject", inject, "--train.watchdog", "60", ranks=3, expect=5)
+        assert done.stderr.count("injected failure") == 1, (phase, done.stderr)
+        assert {path.name for path in step_folders(folder)} <= {"step-0000000001", "step-0000000002"}, phase
+        run("train", *arguments, ranks=3)
+        assert max(losses(folder)) == 6, phase
