@@ -4,6 +4,8 @@
 #include "base/text.hpp"
 #include "base/words.hpp"
 #include "program/memory_estimate.hpp"
+#include "program/pipeline_schedule.hpp"
+#include "program/simulate.hpp"
 #include "report/table.hpp"
 
 #include <fmt/format.h>
@@ -131,6 +133,17 @@ void memory_rows(Rows& rows, const Catalogue& programs) {
   rows.row({"", "peak_action", "reached at", at, at});
 }
 
+/// What the time line says, where only blocks take time.
+void simulation_rows(Rows& rows, const ModelPlan& plan, const StepProgram& program) {
+  const Timeline timeline = simulate(program, block_costs(plan));
+  std::int64_t peak = 0;
+  for (const RankTimeline& times : timeline.ranks) peak = std::max(peak, times.peak_bytes);
+  const double share = bubble_share(timeline);
+  rows.section("simulation");
+  rows.row({"", "bubble_share", "bubble", share, fmt::format("{:.1f} % of a step, transfers free", 100 * share)});
+  rows.bytes("simulated_peak_bytes", "peak", peak);
+}
+
 void work_rows(Rows& rows, const DryRunFacts& facts) {
   rows.section("work");
   const double step_tokens = static_cast<double>(facts.batch.global_batch * facts.length);
@@ -158,6 +171,7 @@ std::vector<Row> dry_run(const DryRunFacts& facts, const ModelPlan& plan, const 
   batch_rows(rows, facts);
   model_rows(rows, facts, plan);
   memory_rows(rows, programs);
+  simulation_rows(rows, plan, programs.train);
   work_rows(rows, facts);
   checkpoint_rows(rows, facts);
   return std::move(rows).take();
@@ -171,7 +185,9 @@ std::vector<Row> brief(const std::vector<Row>& rows) {
   std::vector<Row> kept;
   const auto axes = std::ranges::count_if(
       rows, [](const Row& row) { return row.section == "mesh" && row.key != "ranks" && row.text != "1"; });
+  const bool stages = std::ranges::find(rows, pipeline_axis, &Row::key) != rows.end();
   std::ranges::copy_if(rows, std::back_inserter(kept), [&](const Row& row) {
+    if (stages && row.key == "bubble_share") return true;
     return row.section == "mesh" || keys.contains(row.key) || (axes > 1 && row.section == "ranks" && row.key < "4");
   });
   return kept;

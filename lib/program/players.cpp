@@ -40,10 +40,12 @@ class ClassesByCell {
  public:
   ClassesByCell(const Mesh& mesh, const std::vector<std::size_t>& class_of, const std::vector<AxisName>& axes)
       : cell_of_(class_of.size()), classes_(class_of.size()) {
+    std::vector<Axis> along;
+    for (const AxisName& name : axes)
+      if (const Axis* axis = find_axis(mesh, name)) along.push_back(*axis);
     for (std::size_t rank = 0; rank < class_of.size(); ++rank) {
       auto origin = static_cast<int>(rank);  // the member of the group whose coordinates along it are 0
-      for (const AxisName& name : axes)
-        if (const Axis* axis = find_axis(mesh, name)) origin -= origin / axis->stride % axis->size * axis->stride;
+      for (const Axis& axis : along) origin -= origin / axis.stride % axis.size * axis.stride;
       cell_of_[rank] = static_cast<std::size_t>(origin);
       insert_sorted(classes_[cell_of_[rank]], class_of[rank]);
     }
@@ -70,17 +72,18 @@ bool Players::play_classes(const StepProgram& program) {
     const RankClass& ranks = program.classes[i];
     Player player{ranks.ranks.front(), &ranks, {}, {i}};
     for (const Group& group : groups_of(ranks)) {
-      const auto met_by = [&](Rank rank) {
-        if (group.second == 0)
-          return cells.try_emplace(group.first, program.mesh, class_of, group.first).first->second.of(rank);
-        std::vector<std::size_t> ends;
-        for (const Rank end : members_of(program.mesh, rank, group))
-          insert_sorted(ends, class_of[static_cast<std::size_t>(end)]);
-        return ends;
-      };
-      const std::vector<std::size_t> met = met_by(player.rank);
-      if (!std::ranges::all_of(ranks.ranks, [&](Rank rank) { return met_by(rank) == met; })) return false;
-      player.meetings[group] = met;
+      std::vector<std::size_t>& met = player.meetings[group];
+      if (group.second == 0) {
+        const ClassesByCell& cell = cells.try_emplace(group.first, program.mesh, class_of, group.first).first->second;
+        met = cell.of(player.rank);
+        if (!std::ranges::all_of(ranks.ranks, [&](Rank rank) { return cell.of(rank) == met; })) return false;
+      } else {
+        const int distance = group.second * find_axis(program.mesh, group.first.front())->stride;
+        const auto peer = [&](Rank rank) { return class_of[static_cast<std::size_t>(rank + distance)]; };
+        if (!std::ranges::all_of(ranks.ranks, [&](Rank rank) { return peer(rank) == peer(player.rank); })) return false;
+        met = {i};
+        insert_sorted(met, peer(player.rank));
+      }
     }
     players_.push_back(std::move(player));
   }

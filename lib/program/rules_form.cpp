@@ -69,6 +69,7 @@ bool slots_exist(const RankClass& ranks, const std::vector<int>& slots) {
 }
 
 void check_list(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan) {
+  std::set<std::pair<AxisName, int>> reached;  // by transfers, with axis and offset: each is looked at once
   for (std::size_t i = 0; i < ranks.actions.size(); ++i) {
     const Action& action = ranks.actions[i];
     const auto position = static_cast<int>(i);
@@ -82,7 +83,7 @@ void check_list(const StepProgram& program, const RankClass& ranks, const ModelP
     if (!slots_exist(ranks, slots.acquires) || !slots_exist(ranks, slots.reads) || !slots_exist(ranks, slots.writes) ||
         !slots_exist(ranks, slots.releases))
       throw Fault{ranks.ranks.front(), position, "uses a slot that its class does not have"};
-    if (!is_transfer(action.op)) continue;
+    if (!is_transfer(action.op) || !reached.insert({action.group.front(), action.offset}).second) continue;
     for (const Rank rank : ranks.ranks)
       if (!peer_of(program.mesh, rank, action))
         throw Fault{rank, position, fmt::format("its peer lies outside the axis {}", action.group.front())};

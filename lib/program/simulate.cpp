@@ -209,6 +209,22 @@ CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware) {
   };
 }
 
+CostOf block_costs(const ModelPlan& plan) {
+  return [blocks = plan.blocks](const StepProgram&, const Action& action) {
+    return action.subject.kind == Subject::Kind::block
+               ? flops_of(blocks[static_cast<std::size_t>(action.subject.index)], action.op)
+               : 0.0;
+  };
+}
+
+double bubble_share(const Timeline& timeline) {
+  if (timeline.end_s <= 0) return 0;
+  double least_s = timeline.end_s;
+  for (const RankTimeline& times : timeline.ranks)
+    least_s = std::min(least_s, times.busy_s[static_cast<std::size_t>(Lane::compute)]);
+  return 1 - least_s / timeline.end_s;
+}
+
 Timeline simulate(const StepProgram& program, const CostOf& cost_of) { return Simulation(program, cost_of).run(); }
 
 Json to_chrome_trace(const StepProgram& program, const Timeline& timeline) {

@@ -27,6 +27,9 @@ struct Hardware {
 /// bytes for an all-reduce, n − 1 of them for a reduce-scatter, n − 1 shards for a gathering.
 CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware);
 
+/// FLOPs alone: blocks take as many seconds as they have, all else takes none.
+CostOf block_costs(const ModelPlan& plan);
+
 struct Interval {
   int action = 0;  // position in the rank's list
   double begin_s = 0;
@@ -45,6 +48,10 @@ struct Timeline {
   std::vector<RankTimeline> ranks;  // of a simulation: one of each class, whose ranks all do the same
   double end_s = 0;                 // of the last action of any rank
 };
+
+/// The share of the time until the end of the step in which the rank that computes least computes nothing; 0 for a step
+/// that takes no time. By block_costs: the bubble of a pipeline whose transfers are free.
+double bubble_share(const Timeline& timeline);
 
 /// Every action as early as its lane, its waits and the other ranks of its group allow. The program must be verified.
 Timeline simulate(const StepProgram& program, const CostOf& cost_of);

@@ -143,6 +143,9 @@ BOOST_AUTO_TEST_CASE(ranks_are_shown_with_their_coordinates_and_nodes_the_first_
   BOOST_TEST(ranks["0"] == "pp 0, dp_shard 0, node 0");
   BOOST_TEST(ranks["4"] == "pp 1, dp_shard 1, node 1");
   BOOST_TEST(ranks["class_1"] == "ranks 3-5");
+  // Two stages of F 1 and B 2, one micro-batch: each computes for 3 of 6.
+  const Json simulated = to_json(dry_run(facts, plan, make_catalogue(facts.mesh, plan, {})))["simulation"];
+  BOOST_TEST(simulated["bubble_share"].get<double>() == 0.5);
   facts.mesh = make_mesh("world", {{"dp_shard", 100}, {"pp", 2}});
   facts.nodes = {};
   ranks = ranks_of();
