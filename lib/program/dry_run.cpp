@@ -6,6 +6,7 @@
 #include "program/memory_estimate.hpp"
 #include "program/pipeline_schedule.hpp"
 #include "program/simulate.hpp"
+#include "program/verify.hpp"
 #include "report/table.hpp"
 
 #include <fmt/format.h>
@@ -142,6 +143,11 @@ void simulation_rows(Rows& rows, const ModelPlan& plan, const StepProgram& progr
   rows.section("simulation");
   rows.row({"", "bubble_share", "bubble", share, fmt::format("{:.1f} % of a step, transfers free", 100 * share)});
   rows.bytes("simulated_peak_bytes", "peak", peak);
+  const auto stall = find_serial_stall(program);
+  rows.row({"", "serial_issue_safe", "one lane is enough", stall ? "no" : "yes",
+            stall ? fmt::format("no: rank {} would wait for ever at {}", stall->rank,
+                                to_text(program, program.of(stall->rank)[static_cast<std::size_t>(stall->action)]))
+                  : "yes"});
 }
 
 void work_rows(Rows& rows, const DryRunFacts& facts) {

@@ -13,6 +13,10 @@ void check_form(const StepProgram& program, const ModelPlan& plan);
 /// Collectives of all ranks meet, and no rank waits for ever.
 void check_matching(const StepProgram& program);
 
+/// The same for devices that do one operation at a time: each rank issues its collectives and transfers of all lanes in
+/// the order of its list, each after the one before it has ended.
+void check_serial_issue(const StepProgram& program);
+
 /// The list holds exactly the actions that the step is made of, and what depends on each other is ordered.
 void check_step(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan, ProgramPhase phase,
                 const ProgramOptions& options);

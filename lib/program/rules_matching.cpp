@@ -7,48 +7,113 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 namespace lockstep::rules {
 
 namespace {
 
+/// What a rank issues in the order of its list, each after the one before it has ended, whatever their lanes.
+enum class InOrder { collectives, all_communication };
+
 class Walk {
  public:
-  explicit Walk(const StepProgram& program) : program_(program), players_(program) {
+  Walk(const StepProgram& program, InOrder in_order) : program_(program), players_(program), in_order_(in_order) {
     for (std::size_t player = 0; player < players_.count(); ++player)
-      states_.emplace_back(players_.class_of(player).actions);
+      states_.emplace_back(players_.class_of(player).actions, in_order);
   }
 
+  /// Throws the Fault if somebody waits for ever.
   void run() {
     walk(players_.count(), [this](std::size_t player, std::size_t lane) { return advance(player, lane); });
     for (std::size_t player = 0; player < players_.count(); ++player)
       for (std::size_t lane = 0; lane < lane_count; ++lane)
         if (const int stuck = states_[player].progress.head(lane); stuck >= 0 && ready(states_[player], stuck))
-          throw Fault{players_.rank_of(player), stuck, why_stuck(player, stuck)};
+          throw fault_at(cause_of({player, stuck}));
   }
 
  private:
   struct State {
     RankProgress progress;
-    std::vector<int> collectives;  // positions, in order of issue over all lanes
-    std::size_t next_collective = 0;
+    std::vector<int> ordered;  // positions of what is issued in order
+    std::size_t next = 0;      // of these
 
-    explicit State(const std::vector<Action>& actions) : progress(actions) {
+    State(const std::vector<Action>& actions, InOrder in_order) : progress(actions) {
       for (std::size_t i = 0; i < actions.size(); ++i)
-        if (is_collective(actions[i].op)) collectives.push_back(static_cast<int>(i));
+        if (is_ordered(actions[i], in_order)) ordered.push_back(static_cast<int>(i));
     }
   };
 
-  /// Everything on this rank allows the action to start: its waits, and the collectives issued before it.
-  static bool ready(const State& state, int position) {
-    const bool collective = is_collective(state.progress.action(position).op);
-    if (collective && state.collectives[state.next_collective] != position) return false;
+  /// An action of a player that has not ended.
+  struct Place {
+    std::size_t player = 0;
+    int position = 0;
+    bool operator==(const Place&) const = default;
+  };
+
+  static bool is_ordered(const Action& action, InOrder in_order) {
+    return is_collective(action.op) || (in_order == InOrder::all_communication && is_transfer(action.op));
+  }
+
+  /// Everything on this rank allows the action to start: its waits, and what has to be issued before it.
+  bool ready(const State& state, int position) const {
+    if (is_ordered(state.progress.action(position), in_order_) && state.ordered[state.next] != position) return false;
     return state.progress.waits_have_ended(position);
   }
 
-  static void end(State& state, int position) {
+  void end(State& state, int position) {
     state.progress.end(position);
-    if (is_collective(state.progress.action(position).op)) ++state.next_collective;
+    if (is_ordered(state.progress.action(position), in_order_)) ++state.next;
+  }
+
+  Fault fault_at(const Place& place) const {
+    return {players_.rank_of(place.player), place.position, why_stuck(place.player, place.position)};
+  }
+
+  /// Where the waiting begins: one stuck action waits for another, until that is one that was met before, part of the
+  /// circle, or one whose other end never comes.
+  Place cause_of(Place place) const {
+    std::vector<Place> passed;
+    while (std::ranges::find(passed, place) == passed.end()) {
+      passed.push_back(place);
+      const std::optional<Place> next = waits_for(place);
+      if (!next) break;
+      place = *next;
+    }
+    return place;
+  }
+
+  /// The stuck action that `place`, which is ready, waits for; nothing if that of its other end has ended or does not
+  /// exist.
+  std::optional<Place> waits_for(const Place& place) const {
+    const Action& action = states_[place.player].progress.action(place.position);
+    if (is_transfer(action.op)) {
+      const std::size_t peer = peer_of(place.player, action);
+      const int other = other_end_of(peer, action);
+      if (other < 0 || states_[peer].progress.has_ended(other)) return std::nullopt;
+      return blocker_of(peer, other);
+    }
+    for (const std::size_t member : players_.meeting(place.player, action)) {
+      const State& state = states_[member];
+      const int theirs = state.progress.head(static_cast<std::size_t>(action.lane));
+      if (theirs < 0) return std::nullopt;
+      const Action& other = state.progress.action(theirs);
+      if (other.group != action.group || !ready(state, theirs)) return blocker_of(member, theirs);
+    }
+    return std::nullopt;
+  }
+
+  /// What is ready on a player and has to end before the action at `position` can.
+  Place blocker_of(std::size_t player, int position) const {
+    const State& state = states_[player];
+    const auto lane = static_cast<std::size_t>(state.progress.action(position).lane);
+    if (const int head = state.progress.head(lane); head != position) return blocker_of(player, head);
+    const Action& action = state.progress.action(position);
+    if (is_ordered(action, in_order_) && state.ordered[state.next] != position)
+      return blocker_of(player, state.ordered[state.next]);
+    for (const int wait : action.waits)
+      if (!state.progress.has_ended(wait)) return blocker_of(player, wait);
+    return {player, position};
   }
 
   bool advance(std::size_t player, std::size_t lane) {
@@ -120,27 +185,36 @@ class Walk {
 
   std::string why_transfer_is_stuck(std::size_t player, const Action& action) const {
     const std::size_t peer = peer_of(player, action);
+    const Rank rank = players_.rank_of(peer);
+    const int position = other_end_of(peer, action);
+    if (position < 0) return fmt::format("waits for ever for rank {}, which has no other end of it", rank);
+    if (states_[peer].progress.has_ended(position))
+      return fmt::format("waits for ever for action {} of rank {}", position, rank);
+    const int at = blocker_of(peer, position).position;
+    if (at == position) return fmt::format("waits for ever for action {} of rank {}", position, rank);
+    return fmt::format("waits for ever for action {} of rank {}, which is at action {} ({})", position, rank, at,
+                       to_text(program_, states_[peer].progress.action(at)));
+  }
+
+  /// The position of the other end of a transfer in the list of its peer; −1 if it has none.
+  int other_end_of(std::size_t peer, const Action& action) const {
     const std::vector<Action>& theirs = players_.class_of(peer).actions;
-    const auto other_end = std::ranges::find_if(theirs, [&](const Action& other) {
+    const auto found = std::ranges::find_if(theirs, [&](const Action& other) {
       return is_send(action.op) ? answers(action, other) : answers(other, action);
     });
-    const Rank rank = players_.rank_of(peer);
-    if (other_end == theirs.end()) return fmt::format("waits for ever for rank {}, which has no other end of it", rank);
-    const auto position = static_cast<int>(other_end - theirs.begin());
-    const int head = states_[peer].progress.head(static_cast<std::size_t>(other_end->lane));
-    if (head < 0 || head == position || states_[peer].progress.has_ended(position))
-      return fmt::format("waits for ever for action {} of rank {}", position, rank);
-    return fmt::format("waits for ever for action {} of rank {}, which is at action {} ({})", position, rank, head,
-                       to_text(program_, theirs[static_cast<std::size_t>(head)]));
+    return found == theirs.end() ? -1 : static_cast<int>(found - theirs.begin());
   }
 
   const StepProgram& program_;
   Players players_;
+  InOrder in_order_;
   std::vector<State> states_;
 };
 
 }  // namespace
 
-void check_matching(const StepProgram& program) { Walk(program).run(); }
+void check_matching(const StepProgram& program) { Walk(program, InOrder::collectives).run(); }
+
+void check_serial_issue(const StepProgram& program) { Walk(program, InOrder::all_communication).run(); }
 
 }  // namespace lockstep::rules

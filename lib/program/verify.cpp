@@ -27,6 +27,15 @@ std::optional<Fault> find_fault(const StepProgram& program, const ModelPlan& pla
   return std::nullopt;
 }
 
+std::optional<Fault> find_serial_stall(const StepProgram& program) {
+  try {
+    rules::check_serial_issue(program);
+  } catch (const Fault& fault) {
+    return fault;
+  }
+  return std::nullopt;
+}
+
 void verify(const StepProgram& program, const ModelPlan& plan, ProgramPhase phase, const ProgramOptions& options) {
   const std::optional<Fault> fault = find_fault(program, plan, phase, options);
   if (!fault) return;

@@ -31,6 +31,13 @@ std::string to_text(const StepProgram& program, const Fault& fault);
 std::optional<Fault> find_fault(const StepProgram& program, const ModelPlan& plan, ProgramPhase phase,
                                 const ProgramOptions& options);
 
+/// Where a verified program would wait for ever if each rank issued its collectives and transfers one at a time, in the
+/// order of its list whatever their lanes, as a device with one queue does; nothing if it would end: issue order is
+/// acyclic. Of collectives alone find_fault proves it, so that only transfers, which wait for each other's ends, can
+/// need lanes side by side.
+/// This is a property, not a mistake: some order that is acyclic always exists, that of a run on lanes.
+std::optional<Fault> find_serial_stall(const StepProgram& program);
+
 /// Throws Error(resources) if only the memory limit is exceeded, Error(bug) for any other fault.
 void verify(const StepProgram& program, const ModelPlan& plan, ProgramPhase phase, const ProgramOptions& options);
 
