@@ -15,9 +15,9 @@ namespace lockstep::test {
 
 class TapObserver : public boost::unit_test::test_observer {
  public:
-  int priority() override {
-    return -1;
-  }  // cases start here first and finish here last, when the framework has judged them
+  // Behind the framework's own first observer, whose memory says that the start has failed until it was called; before
+  // the log and the judge, so that cases start here first and finish here last, when they have been judged.
+  int priority() override { return 1; }
 
   void test_start(boost::unit_test::counter_t, boost::unit_test::test_unit_id) override {
     boost::unit_test::unit_test_log.set_stream(log_);
