@@ -59,8 +59,8 @@ void print_layout(const TrainConfig& config, const TrainPlan& plan, Output& outp
   std::vector<ParameterPlan> parameters;
   for (const LogicalTensor& tensor : stored_tensors(plan.architecture))
     parameters.push_back({tensor.name, tensor.shape, {}});
-  output.print(layout_text(tensor_layouts(plan.mesh, plan.model, parameters, plan.types), plan.types,
-                           config.rank ? std::optional(chosen_rank(config)) : std::nullopt));
+  output.print(layout_text(tensor_layouts(plan.mesh, plan.model, parameters, plan.types, plan.programs.parts),
+                           plan.types, config.rank ? std::optional(chosen_rank(config)) : std::nullopt));
 }
 
 bool prints(const TrainConfig& config) { return config.print_program || config.print_layout || config.plot_program; }
