@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
 
 namespace lockstep {
 
@@ -39,7 +40,7 @@ void insert_sorted(std::vector<std::size_t>& values, std::size_t value) {
 class ClassesByCell {
  public:
   ClassesByCell(const Mesh& mesh, const std::vector<std::size_t>& class_of, const std::vector<AxisName>& axes)
-      : cell_of_(class_of.size()), classes_(class_of.size()) {
+      : cell_of_(class_of.size()) {
     std::vector<Axis> along;
     for (const AxisName& name : axes)
       if (const Axis* axis = find_axis(mesh, name)) along.push_back(*axis);
@@ -47,14 +48,15 @@ class ClassesByCell {
       auto origin = static_cast<int>(rank);  // the member of the group whose coordinates along it are 0
       for (const Axis& axis : along) origin -= origin / axis.stride % axis.size * axis.stride;
       cell_of_[rank] = static_cast<std::size_t>(origin);
-      insert_sorted(classes_[cell_of_[rank]], class_of[rank]);
+      std::vector<std::size_t>& classes = classes_[cell_of_[rank]];
+      if (classes.empty() || classes.back() != class_of[rank]) insert_sorted(classes, class_of[rank]);
     }
   }
-  const std::vector<std::size_t>& of(Rank rank) const { return classes_[cell_of_[static_cast<std::size_t>(rank)]]; }
+  const std::vector<std::size_t>& of(Rank rank) const { return classes_.at(cell_of_[static_cast<std::size_t>(rank)]); }
 
  private:
-  std::vector<std::size_t> cell_of_;               // by rank: the first rank of its group
-  std::vector<std::vector<std::size_t>> classes_;  // by that rank
+  std::vector<std::size_t> cell_of_;                                   // by rank: the first rank of its group
+  std::unordered_map<std::size_t, std::vector<std::size_t>> classes_;  // by that rank
 };
 
 }  // namespace
