@@ -1,7 +1,9 @@
 """The configurations of the tree: what each says of its cost is what a dry run says."""
 
+import json
 import pathlib
 import re
+import resource
 import tempfile
 
 from lockstep_testing import SOURCE, records, run
@@ -41,6 +43,21 @@ def test_the_cost_in_each_configuration_is_that_of_a_dry_run():
         number, suffix = shown["tokens of the run"].split()
         hours = float(number) * SUFFIX[suffix] / rate / 3600
         assert abs(float(cost["hours"]) - hours) <= 0.01 * hours + 0.005, (name, hours)
+
+
+def test_a_run_on_16384_ranks_is_planned_without_any_of_them_by_classes_of_ranks():
+    path = SOURCE / "configs/llama3-405b.yaml"
+    planned = [path, "--data.path", pathlib.Path(made.name) / "none", "--world-size", 16384, "--ranks-per-node", 8]
+    plan = json.loads(run("train", *planned, "--dry-run", "--json", cwd=SOURCE).stdout)
+    assert plan["mesh"] == {"ranks": 16384, "pp": 16, "dp_replicate": 1, "dp_shard": 1024}, plan["mesh"]
+    assert plan["ranks"]["16383"] == "pp 15, dp_shard 1023, node 2047" and plan["ranks"]["class_15"] == "ranks 15360-16383", plan["ranks"]
+    assert 4.05e11 < plan["model"]["parameters"] < 4.07e11 and 0.15 < plan["simulation"]["bubble_share"] < 0.35, plan
+    programs = run("train", *planned, "--print-program", cwd=SOURCE).stdout
+    assert programs.count("each of ranks ") == 16
+    one = run("train", *planned, "--print-program", "--rank", 12345, cwd=SOURCE).stdout
+    (of_class,) = [text for text in programs.split("each of ranks ") if text.startswith("12288-13311")]
+    assert one.split("rank 12345", 1)[1].splitlines()[1:] == of_class.splitlines()[1:]
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1 << 20   # KiB, of the largest of these processes
 
 
 def test_the_small_llama_trains_on_bytes(tmp):
