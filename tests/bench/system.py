@@ -1,6 +1,7 @@
 """system.py [--rounds N] [WORD …]: what surrounds a step, each against a baseline in the same run: two ranks of one thread against one rank of two, and the same
 of PyTorch (DistributedDataParallel over gloo, eager and through torch.compile); start-up against a bare MPI and LibTorch program; saving against raw O_DIRECT writes;
-tokenizing in MB/s. Prints one JSON line a figure; with words (parallel, start-up, saving, tokenizing) only those."""
+tokenizing in MB/s; planning for many ranks; what an action costs the engine. Prints one JSON line a figure; with words (parallel, start-up, saving, tokenizing,
+planning, engine) only those."""
 
 import argparse
 import json
@@ -131,10 +132,29 @@ def tokenizing(folder):
          ratio=seconds_of_theirs / seconds, ids_equal=equal)
 
 
+def planning(rounds):
+    """A plan of 16,384 ranks, and of ten times as many data-parallel ones; all of a process, start-up included."""
+    config = SOURCE / "configs/llama3-405b.yaml"
+    best, most = {}, {}
+    for _ in range(rounds):
+        for ranks in [16384, 163840]:
+            command = ["/usr/bin/time", "-f", "%e %M", BUILD / "tools/train", config, "--world-size", str(ranks), "--train.global_batch", str(2 * ranks),
+                       "--dry-run"]
+            shown = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True, cwd=SOURCE).stderr.split()
+            best[ranks], most[ranks] = min(best.get(ranks, 1e9), float(shown[-2])), int(shown[-1]) / 1024
+    show("planning a Llama of 405 billion parameters, 16 stages", seconds_16384_ranks=best[16384], mib=most[16384],
+         seconds_163840_ranks=best[163840], ratio=best[163840] / best[16384])
+
+
+def engine(rounds):
+    done = subprocess.run([BUILD / "tests/bench/engine-overhead", str(10 * rounds + 1)], check=True, capture_output=True, text=True)
+    show("engine overhead of an action, microseconds", **json.loads(done.stdout))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("words", nargs="*", metavar="WORD", help="parallel, start-up, saving, tokenizing")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="parallel, start-up, saving, tokenizing, planning, engine")
     settings = parser.parse_args()
     rounds = settings.rounds
     with tempfile.TemporaryDirectory() as name:
@@ -150,6 +170,8 @@ def main():
             "start-up": lambda: start_up(folder, rounds, small),
             "saving": lambda: saving(folder, rounds, large),
             "tokenizing": lambda: tokenizing(folder),
+            "planning": lambda: planning(rounds),
+            "engine": lambda: engine(rounds),
         }
         for name in settings.words or figures:
             figures[name]()
