@@ -53,6 +53,8 @@ class Operation {
   bool done() const { return !handle_ || handle_.done(); }
   /// Whether it can go on: it is not done, and what it awaits has ended. Local.
   bool ready();
+  /// What it awaits: for an operation that goes through this one.
+  Ended awaits() const { return handle_.promise().awaited; }
   /// Goes on up to the next wait: a bounded piece of work. Only when it is ready. Throws what the operation throws,
   /// which is then over. Local.
   void advance();

@@ -1,7 +1,6 @@
 #include "comm/operations.hpp"
 
 #include "comm/operation_parts.hpp"
-#include "comm/reduction.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -111,6 +110,22 @@ Operation broadcast_directly(NonBlocking& ranks, Workspace& space, std::span<std
 Operation all_reduce(NonBlocking& ranks, Workspace& space, std::span<std::byte> bytes, DType dtype, Reduce reduce) {
   return reads_directly(ranks, bytes.size()) ? reduce_directly(ranks, space, bytes, dtype, reduce)
                                              : reduce_by_messages(ranks, space, bytes, dtype, reduce);
+}
+
+Operation all_reduce_into(NonBlocking& ranks, Workspace& space, std::span<std::byte> bytes, DType dtype,
+                          std::span<std::byte> place, SumInto into) {
+  for (Operation sum = all_reduce(ranks, space, bytes, dtype, Reduce::sum); !sum.done(); sum.advance())
+    co_await sum.awaits();
+  for (Operation put = put_alone(bytes, dtype, place, into); !put.done(); put.advance()) co_await put.awaits();
+}
+
+Operation put_alone(std::span<const std::byte> sum, DType dtype, std::span<std::byte> place, SumInto into) {
+  const std::size_t width = width_of(dtype), width_there = width_of(into.dtype.value_or(dtype));
+  for (std::size_t at = 0; at < sum.size(); at += piece_bytes) {
+    const std::span<const std::byte> part = sum.subspan(at, std::min(piece_bytes, sum.size() - at));
+    put_sum(part, dtype, place.subspan(at / width * width_there, part.size() / width * width_there), into);
+    co_await others_turn;
+  }
 }
 
 Operation broadcast(NonBlocking& ranks, Workspace& space, std::span<std::byte> bytes, int root) {

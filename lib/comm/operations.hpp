@@ -5,6 +5,7 @@
 
 #include "comm/communicator.hpp"
 #include "comm/operation.hpp"
+#include "comm/reduction.hpp"
 #include "layout/shard_map.hpp"
 
 #include <cstdint>
@@ -25,9 +26,6 @@ struct Workspace {
   std::vector<std::vector<ShardPiece>> portions;  // by rank
 };
 
-/// What becomes of the elements that a reduce-scatter finds in the shard.
-enum class IntoShard { replace, add };
-
 /// One rank's part in an exchange: bytes for, or from, a peer.
 template <class Byte>
 struct Part {
@@ -39,13 +37,16 @@ struct Part {
 
 /// Communicator::all_reduce.
 Operation all_reduce(NonBlocking& ranks, Workspace& space, std::span<std::byte> bytes, DType dtype, Reduce reduce);
+/// The sum of `bytes`, which are used up, brought to `place` as `into` says.
+Operation all_reduce_into(NonBlocking& ranks, Workspace& space, std::span<std::byte> bytes, DType dtype,
+                          std::span<std::byte> place, SumInto into);
 /// Every rank's shard to its places in everyone's `whole`. The own shard may lie at its place already.
 Operation all_gather(NonBlocking& ranks, Workspace& space, std::span<const std::byte> shard, std::span<std::byte> whole,
                      const ShardMap& map, DType dtype);
 /// Each rank's pieces of `whole`, summed over the ranks as all_reduce does, in its shard, which may lie at its place in
-/// `whole`. IntoShard::add: and then added to what the shard holds.
+/// `whole`, as `into` says.
 Operation reduce_scatter(NonBlocking& ranks, Workspace& space, std::span<const std::byte> whole,
-                         std::span<std::byte> shard, const ShardMap& map, DType dtype, IntoShard into);
+                         std::span<std::byte> shard, const ShardMap& map, DType dtype, SumInto into);
 Operation broadcast(NonBlocking& ranks, Workspace& space, std::span<std::byte> bytes, int root);
 /// Only the ranks that send to each other take part; each knows the lengths of what it sends and of what it gets. A
 /// rank may send to itself.
@@ -55,7 +56,8 @@ Operation exchange(NonBlocking& ranks, Workspace& space, std::vector<Part<const 
 /// The same of a rank alone: what does not lie at its place already is copied, with turns for others. Local.
 Operation gather_alone(std::span<const std::byte> shard, std::span<std::byte> whole, const ShardMap& map, DType dtype);
 Operation scatter_alone(std::span<const std::byte> whole, std::span<std::byte> shard, const ShardMap& map, DType dtype,
-                        IntoShard into);
+                        SumInto into);
+Operation put_alone(std::span<const std::byte> sum, DType dtype, std::span<std::byte> place, SumInto into);
 Operation copy_alone(std::span<const std::byte> from, std::span<std::byte> into);
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 namespace lockstep {
 
@@ -77,7 +78,46 @@ void reduce_elements(std::span<const std::byte* const> operands, std::span<std::
   if (begin < count) reduce_some<Element>(operands, begin, into.data(), count - begin, reduce);
 }
 
+template <class From, class To>
+void put_elements(std::span<const std::byte> sum, std::span<std::byte> place, SumInto::How how) {
+  using Wide = std::common_type_t<typename From::Sum, typename To::Sum>;
+  for (std::size_t i = 0; i < sum.size() / sizeof(typename From::Stored); ++i) {
+    Wide value = From::load(read_at<typename From::Stored>(sum.data(), i));
+    if (how == SumInto::How::add) value = To::load(read_at<typename To::Stored>(place.data(), i)) + value;
+    const typename To::Stored stored = To::store(static_cast<typename To::Sum>(value));
+    std::memcpy(place.data() + i * sizeof(stored), &stored, sizeof(stored));
+  }
+}
+
+template <class From>
+void put_into(std::span<const std::byte> sum, std::span<std::byte> place, DType dtype, SumInto::How how) {
+  switch (dtype) {
+    case DType::f64: return put_elements<From, Plain<double>>(sum, place, how);
+    case DType::f32: return put_elements<From, Plain<float>>(sum, place, how);
+    case DType::bf16: return put_elements<From, Bf16>(sum, place, how);
+    default: fail(ExitCode::bug, "no sum goes into {} elements", name_of(dtype));
+  }
+}
+
 }  // namespace
+
+void put_sum(std::span<const std::byte> sum, DType dtype, std::span<std::byte> place, const SumInto& into) {
+  const DType there = into.dtype.value_or(dtype);
+  if (there == dtype && into.how == SumInto::How::replace) {
+    if (place.data() != sum.data()) std::memcpy(place.data(), sum.data(), sum.size());
+    return;
+  }
+  if (there == dtype) {
+    const std::array<const std::byte*, 2> both{place.data(), sum.data()};
+    return reduce_in_order(both, place, dtype, Reduce::sum);
+  }
+  switch (dtype) {
+    case DType::f64: return put_into<Plain<double>>(sum, place, there, into.how);
+    case DType::f32: return put_into<Plain<float>>(sum, place, there, into.how);
+    case DType::bf16: return put_into<Bf16>(sum, place, there, into.how);
+    default: fail(ExitCode::bug, "no sum of {} elements goes into another type", name_of(dtype));
+  }
+}
 
 void reduce_in_order(std::span<const std::byte* const> operands, std::span<std::byte> into, DType dtype,
                      Reduce reduce) {

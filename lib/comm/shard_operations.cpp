@@ -1,8 +1,6 @@
 #include "comm/operation_parts.hpp"
-#include "comm/reduction.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 // Gathering and scattering of shards.
@@ -17,9 +15,13 @@ std::int64_t portion_length(const NonBlocking& ranks, std::size_t width) {
   return static_cast<std::int64_t>(std::max(piece_bytes / size_of(ranks) / width, std::size_t{1}));
 }
 
-/// A shard map in bytes of one element type: where pieces lie.
+/// A shard map in bytes: where pieces lie.
 struct Places {
-  std::size_t width;
+  std::size_t width;        // of an element of the whole
+  std::size_t shard_width;  // and of one of the shard
+  explicit Places(DType dtype) : Places(dtype, {}) {}
+  Places(DType dtype, const SumInto& into)
+      : width(width_of(dtype)), shard_width(width_of(into.dtype.value_or(dtype))) {}
   std::size_t length(const ShardPiece& piece) const { return static_cast<std::size_t>(piece.length) * width; }
   template <class Byte>
   std::span<Byte> in_whole(std::span<Byte> whole, const ShardPiece& piece) const {
@@ -27,14 +29,15 @@ struct Places {
   }
   template <class Byte>
   std::span<Byte> in_shard(std::span<Byte> shard, const ShardPiece& piece) const {
-    return shard.subspan(static_cast<std::size_t>(piece.shard) * width, length(piece));
+    return shard.subspan(static_cast<std::size_t>(piece.shard) * shard_width,
+                         static_cast<std::size_t>(piece.length) * shard_width);
   }
   /// Whether the shard is nothing but a view of the whole.
   bool lie_in_place(const std::byte* whole, const std::byte* shard, const std::vector<ShardPiece>& pieces) const {
-    return std::ranges::all_of(pieces, [&](const ShardPiece& piece) {
-      return whole + static_cast<std::size_t>(piece.whole) * width ==
-             shard + static_cast<std::size_t>(piece.shard) * width;
-    });
+    return width == shard_width && std::ranges::all_of(pieces, [&](const ShardPiece& piece) {
+             return whole + static_cast<std::size_t>(piece.whole) * width ==
+                    shard + static_cast<std::size_t>(piece.shard) * width;
+           });
   }
 };
 
@@ -130,29 +133,25 @@ Operation gather_directly(NonBlocking& ranks, Workspace& space, std::span<const 
 /// its own.
 void reduce_portion(const NonBlocking& ranks, Workspace& space, std::span<std::byte> wire, std::size_t slot,
                     std::span<const std::byte> whole, std::span<std::byte> shard, Places places, DType dtype,
-                    IntoShard into) {
+                    SumInto into) {
   const std::size_t mine = rank_of(ranks);
   std::size_t at = 0;
   for (const ShardPiece& piece : space.portion) {
-    const std::span<std::byte> result = places.in_shard(shard, piece);
+    const std::span<std::byte> place = places.in_shard(shard, piece);
+    const bool stays = into.how == SumInto::How::replace && places.width == places.shard_width;
+    const std::span<std::byte> sum = stays ? place : wire.subspan(mine * slot + at, places.length(piece));
     point_at_operands(ranks, space, wire.subspan(at), slot);
     space.operands[mine] = places.in_whole(whole, piece).data();
-    if (into == IntoShard::replace) {
-      reduce_in_order(space.operands, result, dtype, Reduce::sum);
-    } else {
-      const std::span<std::byte> sum = wire.subspan(mine * slot + at, result.size());
-      reduce_in_order(space.operands, sum, dtype, Reduce::sum);
-      const std::array<const std::byte*, 2> both{result.data(), sum.data()};
-      reduce_in_order(both, result, dtype, Reduce::sum);
-    }
-    at += result.size();
+    reduce_in_order(space.operands, sum, dtype, Reduce::sum);
+    put_sum(sum, dtype, place, into);
+    at += places.length(piece);
   }
 }
 
 Operation scatter_by_messages(NonBlocking& ranks, Workspace& space, std::span<const std::byte> whole,
-                              std::span<std::byte> shard, const ShardMap& map, DType dtype, IntoShard into) {
+                              std::span<std::byte> shard, const ShardMap& map, DType dtype, SumInto into) {
   const std::size_t size = size_of(ranks), mine = rank_of(ranks);
-  const Places places{width_of(dtype)};
+  const Places places(dtype, into);
   const std::int64_t length = portion_length(ranks, places.width);
   const std::size_t slot = static_cast<std::size_t>(length) * places.width;
   std::vector<ShardPortions> progress(map.pieces.begin(), map.pieces.end());
@@ -183,9 +182,9 @@ Operation scatter_by_messages(NonBlocking& ranks, Workspace& space, std::span<co
 }
 
 Operation scatter_directly(NonBlocking& ranks, Workspace& space, std::span<const std::byte> whole,
-                           std::span<std::byte> shard, const ShardMap& map, DType dtype, IntoShard into) {
+                           std::span<std::byte> shard, const ShardMap& map, DType dtype, SumInto into) {
   const std::size_t size = size_of(ranks), mine = rank_of(ranks);
-  const Places places{width_of(dtype)};
+  const Places places(dtype, into);
   const std::int64_t length = portion_length(ranks, places.width);
   const std::size_t slot = static_cast<std::size_t>(length) * places.width;
   start_addresses(ranks, space, whole.data());
@@ -212,33 +211,13 @@ Operation scatter_directly(NonBlocking& ranks, Workspace& space, std::span<const
   co_await ended(ranks, space.calls);
 }
 
-Operation copy_pieces(std::span<const std::byte> shard, std::span<std::byte> whole,
-                      const std::vector<ShardPiece>& pieces, Places places) {
+/// Calls `move` with each piece, in portions between which others have a turn.
+template <class Move>
+Operation move_pieces(const std::vector<ShardPiece>& pieces, std::size_t width, Move move) {
   ShardPortions progress(pieces);
   std::vector<ShardPiece> portion;
-  while (progress.next(static_cast<std::int64_t>(piece_bytes / places.width), portion) > 0) {
-    for (const ShardPiece& piece : portion)
-      std::memcpy(places.in_whole(whole, piece).data(), places.in_shard(shard, piece).data(), places.length(piece));
-    co_await others_turn;
-  }
-}
-
-Operation take_pieces(std::span<const std::byte> whole, std::span<std::byte> shard,
-                      const std::vector<ShardPiece>& pieces, DType dtype, IntoShard into) {
-  const Places places{width_of(dtype)};
-  ShardPortions progress(pieces);
-  std::vector<ShardPiece> portion;
-  while (progress.next(static_cast<std::int64_t>(piece_bytes / places.width), portion) > 0) {
-    for (const ShardPiece& piece : portion) {
-      const std::span<const std::byte> from = places.in_whole(whole, piece);
-      const std::span<std::byte> to = places.in_shard(shard, piece);
-      if (into == IntoShard::replace) {
-        std::memcpy(to.data(), from.data(), from.size());
-      } else {
-        const std::array<const std::byte*, 2> both{to.data(), from.data()};
-        reduce_in_order(both, to, dtype, Reduce::sum);
-      }
-    }
+  while (progress.next(static_cast<std::int64_t>(piece_bytes / width), portion) > 0) {
+    for (const ShardPiece& piece : portion) move(piece);
     co_await others_turn;
   }
 }
@@ -252,30 +231,33 @@ bool goes_directly(const NonBlocking& ranks, const ShardMap& map, DType dtype) {
 
 Operation all_gather(NonBlocking& ranks, Workspace& space, std::span<const std::byte> shard, std::span<std::byte> whole,
                      const ShardMap& map, DType dtype) {
-  const Places places{width_of(dtype)};
+  const Places places(dtype);
   return goes_directly(ranks, map, dtype) ? gather_directly(ranks, space, shard, whole, map, places)
                                           : gather_by_messages(ranks, space, shard, whole, map, places);
 }
 
 Operation reduce_scatter(NonBlocking& ranks, Workspace& space, std::span<const std::byte> whole,
-                         std::span<std::byte> shard, const ShardMap& map, DType dtype, IntoShard into) {
+                         std::span<std::byte> shard, const ShardMap& map, DType dtype, SumInto into) {
   return goes_directly(ranks, map, dtype) ? scatter_directly(ranks, space, whole, shard, map, dtype, into)
                                           : scatter_by_messages(ranks, space, whole, shard, map, dtype, into);
 }
 
 Operation gather_alone(std::span<const std::byte> shard, std::span<std::byte> whole, const ShardMap& map, DType dtype) {
-  const Places places{width_of(dtype)};
-  return places.lie_in_place(whole.data(), shard.data(), map.pieces.front())
-             ? Operation()
-             : copy_pieces(shard, whole, map.pieces.front(), places);
+  const Places places(dtype);
+  if (places.lie_in_place(whole.data(), shard.data(), map.pieces.front())) return {};
+  return move_pieces(map.pieces.front(), places.width, [=](const ShardPiece& piece) {
+    std::memcpy(places.in_whole(whole, piece).data(), places.in_shard(shard, piece).data(), places.length(piece));
+  });
 }
 
 Operation scatter_alone(std::span<const std::byte> whole, std::span<std::byte> shard, const ShardMap& map, DType dtype,
-                        IntoShard into) {
-  const Places places{width_of(dtype)};
-  return into == IntoShard::replace && places.lie_in_place(whole.data(), shard.data(), map.pieces.front())
-             ? Operation()
-             : take_pieces(whole, shard, map.pieces.front(), dtype, into);
+                        SumInto into) {
+  const Places places(dtype, into);
+  const bool stays = into.how == SumInto::How::replace;
+  if (stays && places.lie_in_place(whole.data(), shard.data(), map.pieces.front())) return {};
+  return move_pieces(map.pieces.front(), places.width, [=](const ShardPiece& piece) {
+    put_sum(places.in_whole(whole, piece), dtype, places.in_shard(shard, piece), into);
+  });
 }
 
 Operation copy_alone(std::span<const std::byte> from, std::span<std::byte> into) {

@@ -45,14 +45,14 @@ std::string joined(const std::vector<AxisName>& axes) {
   return text.empty() ? "nothing" : text;
 }
 
-void check_shard(const ShardMap& map, std::size_t ranks, std::size_t rank, std::size_t whole_bytes,
-                 std::size_t shard_bytes, DType dtype) {
+void check_shard(const ShardMap& map, std::size_t ranks, std::size_t rank, std::size_t whole_bytes, DType dtype,
+                 std::size_t shard_bytes, DType shard_dtype) {
   invariant(map.pieces.size() == ranks, "a shard map has a list for each rank of the group");
   invariant(whole_bytes == static_cast<std::size_t>(map.whole_length) * width_of(dtype),
             "the whole buffer is as long as its map says");
   std::int64_t end = 0;
   for (const ShardPiece& piece : map.pieces[rank]) end = std::max(end, piece.shard + piece.length);
-  invariant(shard_bytes >= static_cast<std::size_t>(end) * width_of(dtype), "the shard holds all of its pieces");
+  invariant(shard_bytes >= static_cast<std::size_t>(end) * width_of(shard_dtype), "the shard holds all of its pieces");
 }
 
 std::int64_t sum_of(std::span<const std::int64_t> counts) {
@@ -297,10 +297,22 @@ Ticket Transport::all_reduce(int lane, int group, std::span<std::byte> bytes, DT
                            : Operation());
 }
 
+Ticket Transport::all_reduce_into(int lane, int group, std::span<std::byte> bytes, DType dtype,
+                                  std::span<std::byte> place, SumInto into) {
+  const State::Channel& channel = state_->channel(lane, group);
+  invariant(bytes.size() % width_of(dtype) == 0 &&
+                place.size() == bytes.size() / width_of(dtype) * width_of(into.dtype.value_or(dtype)),
+            "a sum goes where there is as much place");
+  return state_->issue(
+      Kind::all_reduce, lane, group, bytes.size(), dtype,
+      channel.ranks ? lockstep::all_reduce_into(channel.ranks->calls(), state_->space(lane), bytes, dtype, place, into)
+                    : put_alone(bytes, dtype, place, into));
+}
+
 Ticket Transport::all_gather(int lane, int group, std::span<const std::byte> shard, std::span<std::byte> whole,
                              const ShardMap& map, DType dtype) {
   const State::Channel& channel = state_->channel(lane, group);
-  check_shard(map, channel.members.size(), channel.rank(), whole.size(), shard.size(), dtype);
+  check_shard(map, channel.members.size(), channel.rank(), whole.size(), dtype, shard.size(), dtype);
   return state_->issue(Kind::all_gather, lane, group, shard.size(), dtype,
                        channel.ranks
                            ? lockstep::all_gather(channel.ranks->calls(), state_->space(lane), shard, whole, map, dtype)
@@ -308,9 +320,10 @@ Ticket Transport::all_gather(int lane, int group, std::span<const std::byte> sha
 }
 
 Ticket Transport::reduce_scatter(int lane, int group, std::span<const std::byte> whole, std::span<std::byte> shard,
-                                 const ShardMap& map, DType dtype, IntoShard into) {
+                                 const ShardMap& map, DType dtype, SumInto into) {
   const State::Channel& channel = state_->channel(lane, group);
-  check_shard(map, channel.members.size(), channel.rank(), whole.size(), shard.size(), dtype);
+  check_shard(map, channel.members.size(), channel.rank(), whole.size(), dtype, shard.size(),
+              into.dtype.value_or(dtype));
   return state_->issue(Kind::reduce_scatter, lane, group, whole.size(), dtype,
                        channel.ranks ? lockstep::reduce_scatter(channel.ranks->calls(), state_->space(lane), whole,
                                                                 shard, map, dtype, into)

@@ -64,10 +64,13 @@ class Transport {
   // Arguments are left alone until wait() returns. Lengths are those of the map, in elements; a rank's shard may end
   // with its last piece. Throw Error(bug) for arguments that do not fit each other.
   Ticket all_reduce(int lane, int group, std::span<std::byte> bytes, DType dtype, Reduce reduce);
+  /// The sum of `bytes`, which are used up, goes to `place` as `into` says.
+  Ticket all_reduce_into(int lane, int group, std::span<std::byte> bytes, DType dtype, std::span<std::byte> place,
+                         SumInto into);
   Ticket all_gather(int lane, int group, std::span<const std::byte> shard, std::span<std::byte> whole,
                     const ShardMap& map, DType dtype);
   Ticket reduce_scatter(int lane, int group, std::span<const std::byte> whole, std::span<std::byte> shard,
-                        const ShardMap& map, DType dtype, IntoShard into = IntoShard::replace);
+                        const ShardMap& map, DType dtype, SumInto into = {});
   Ticket broadcast(int lane, int group, int root, std::span<std::byte> bytes);
   /// `peer` is a rank of the group, another one than this, and `from` the lane on which it sends. What a lane sends to
   /// a peer is received in that order.

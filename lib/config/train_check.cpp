@@ -104,12 +104,14 @@ void check_run(const TrainConfig& config, Problems& problems) {
   if (shards == 1) {
     const auto moot = [&](const std::string& option, bool given) {
       if (given)
-        problems.add({option, "parallel.dp_shard"},
+        problems.add({option.substr(0, option.find(' ')), "parallel.dp_shard"},
                      fmt::format("{} has no effect: parallel.dp_shard is 1, so nothing is cut", option));
     };
     moot("parallel.zero", config.parallel.zero.has_value());
-    moot("parallel.scatter", config.parallel.scatter.has_value());
     moot("parallel.prefetch", config.parallel.prefetch.has_value());
+    moot("parallel.reshard_after_forward", config.parallel.reshard_after_forward.has_value());
+    moot("parallel.reshard_after_backward", config.parallel.reshard_after_backward.has_value());
+    moot("parallel.accumulate shards", config.parallel.accumulate == AccumulateGradients::shards);
   }
   if (train.max_time && train.max_time->value <= 0)
     problems.add({"train.max_time"}, "train.max_time 0 leaves no time for a step");

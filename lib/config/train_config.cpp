@@ -18,8 +18,10 @@ ChoiceList<Decay> choices_of(Decay) { return {{Decay::matrices, "matrices"}, {De
 ChoiceList<ScheduleName> choices_of(ScheduleName) {
   return {{ScheduleName::linear, "linear"}, {ScheduleName::cosine, "cosine"}, {ScheduleName::constant, "constant"}};
 }
-ChoiceList<ScatterGradients> choices_of(ScatterGradients) {
-  return {{ScatterGradients::last, "last"}, {ScatterGradients::each, "each"}};
+ChoiceList<AccumulateGradients> choices_of(AccumulateGradients) {
+  return {{AccumulateGradients::whole, "whole"},
+          {AccumulateGradients::shards, "shards"},
+          {AccumulateGradients::sums, "sums"}};
 }
 ChoiceList<PipelineOrder> choices_of(PipelineOrder) {
   return {{PipelineOrder::gpipe, "gpipe"},
@@ -103,9 +105,18 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
        .min = 1,
        .max = 3});
   visit.field(
-      "scatter", parallel.scatter,
-      {.help = "gradients of dp_shard are scattered after the last micro-batch of a step, in one message and with "
-               "memory for a whole gradient until then, or after each; absent: as zero says"});
+      "accumulate", parallel.accumulate,
+      {.help = "what adds up over the micro-batches of a step: whole, each rank's whole gradient, which is reduced "
+               "with the last; shards, scattered over dp_shard after each and summed over dp_replicate with the last; "
+               "sums, reduced over all ranks after each; absent: shards for zero 2 and 3, otherwise whole"});
+  visit.field(
+      "reshard_after_forward", parallel.reshard_after_forward,
+      {.help = "gathered weights of a block after its forward: true, they are let go; false, they stay; a number: so "
+               "many neighbouring ranks of dp_shard share them out and gather them from each other alone for the rest "
+               "of the step; absent: true for zero 3"});
+  visit.field("reshard_after_backward", parallel.reshard_after_backward,
+              {.help = "gathered weights of a block are let go after its backward, or stay for the next micro-batch; "
+                       "absent: true for zero 3"});
   visit.field("prefetch", parallel.prefetch,
               {.help = "blocks whose weights are gathered ahead of the one that is computed; absent: 1",
                .unit = "blocks",

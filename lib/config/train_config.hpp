@@ -42,21 +42,23 @@ struct DataOptions {
   VerifyData verify = VerifyData::use;  // when the hashes of shards are checked
 };
 
-enum class ScatterGradients { last, each };
+enum class AccumulateGradients { whole, shards, sums };
 enum class PipelineOrder { gpipe, one_f_one_b, interleaved_1f1b, interleaved_zero_bubble, zbv };
 
 struct ParallelOptions {
-  std::optional<AxisSize> pp;                   // ranks that share out the blocks of a model, in stages; absent: 1
-  std::optional<AxisSize> dp_replicate;         // ranks that hold equal state; absent: those that are left
-  std::optional<AxisSize> dp_shard;             // ranks that share out a whole model; absent: 1
-  std::optional<std::int64_t> zero;             // stage of ZeRO, 1 to 3; absent: 3
-  std::optional<ScatterGradients> scatter;      // absent: last for stage 1, each for 2 and 3
-  std::optional<std::int64_t> prefetch;         // units gathered ahead; absent: 1
-  std::optional<ByteSize> bucket_size;          // of gradients that are reduced at once; absent: those of a block
-  std::optional<PipelineOrder> schedule;        // of stages; absent: 1f1b
-  std::optional<std::int64_t> stages_per_rank;  // absent: 2 for zbv and the interleaved schedules, else 1
-  std::vector<std::string> split_points;        // blocks that stages after the first begin at; empty: balanced
-  std::optional<std::int64_t> micro_batches;    // of one pass through the schedule; absent: what the batch gives
+  std::optional<AxisSize> pp;                     // ranks that share out the blocks of a model, in stages; absent: 1
+  std::optional<AxisSize> dp_replicate;           // ranks that hold equal state; absent: those that are left
+  std::optional<AxisSize> dp_shard;               // ranks that share out a whole model; absent: 1
+  std::optional<std::int64_t> zero;               // stage of ZeRO, 1 to 3; absent: 3
+  std::optional<AccumulateGradients> accumulate;  // absent: shards for stages 2 and 3, otherwise whole
+  std::optional<AfterForward> reshard_after_forward;  // absent: only with stage 3
+  std::optional<bool> reshard_after_backward;         // the same
+  std::optional<std::int64_t> prefetch;               // units gathered ahead; absent: 1
+  std::optional<ByteSize> bucket_size;                // of gradients that are reduced at once; absent: those of a block
+  std::optional<PipelineOrder> schedule;              // of stages; absent: 1f1b
+  std::optional<std::int64_t> stages_per_rank;        // absent: 2 for zbv and the interleaved schedules, else 1
+  std::vector<std::string> split_points;              // blocks that stages after the first begin at; empty: balanced
+  std::optional<std::int64_t> micro_batches;          // of one pass through the schedule; absent: what the batch gives
 };
 
 struct PrecisionOptions {

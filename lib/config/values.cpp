@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "config/interpret.hpp"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -208,6 +209,17 @@ std::string TokenizerChoice::text() const {
   }
   throw Error(ExitCode::bug, "a kind of tokenizer without a text");
 }
+
+std::string AfterForward::form() { return "true|false|RANKS"; }
+
+AfterForward AfterForward::parse(const std::string& text) {
+  if (const std::optional<bool> lets_go = boolean_word(text)) return {*lets_go ? 0 : 1};
+  AfterForward after;
+  if (!whole_number(text, after.ranks) || after.ranks < 2) refuse(text, form());
+  return after;
+}
+
+std::string AfterForward::text() const { return ranks < 2 ? (ranks == 0 ? "true" : "false") : fmt::to_string(ranks); }
 
 std::string AxisSize::form() { return "auto|RANKS"; }
 

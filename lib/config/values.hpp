@@ -93,6 +93,16 @@ struct TokenizerChoice {
   bool operator==(const TokenizerChoice&) const = default;
 };
 
+/// What becomes of a block's gathered weights after its forward: "true", they are let go; "false", they stay; a number,
+/// so many neighbouring ranks share them out among themselves.
+struct AfterForward {
+  std::int64_t ranks = 1;  // that a rank gathers them from again: 1, none; 0: all of dp_shard
+  static std::string form();
+  static AfterForward parse(const std::string& text);
+  std::string text() const;
+  bool operator==(const AfterForward&) const = default;
+};
+
 /// How many ranks lie along an axis of the mesh: so many, or "auto", those that the other axes leave.
 struct AxisSize {
   std::int64_t ranks = 0;  // 0: auto

@@ -8,6 +8,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -44,7 +45,7 @@ struct Engine::Run {
   std::vector<BatchTensors> batches;  // by micro-batch
   SlotStore slots;
   std::vector<Ticket> tickets;                   // by position; of what goes on behind the computation
-  std::set<int> scattered;                       // units whose gradient has shards of this step
+  std::set<int> summed;                          // units whose gradient has sums of this step
   std::shared_ptr<std::vector<Interval>> times;  // where the step is measured
   std::vector<std::int64_t> tokens_of;           // by micro-batch: B·T
   std::vector<at::Tensor> stand_ins;             // sent by a rank that failed, in place of what it did not compute
@@ -71,6 +72,11 @@ struct Engine::Run {
       if (told) throw;
       failure = std::current_exception();
     }
+  }
+
+  /// What a sum finds in the gradient of its unit: the first of a step, nothing that counts.
+  SumInto into(const Action& action) {
+    return {summed.insert(action.subject.index).second ? SumInto::How::replace : SumInto::How::add};
   }
 
   Interval& time_of(const Action& action) {
@@ -133,6 +139,14 @@ Phase phase_of(const Action& action, ProgramPhase phase) {
 }
 
 bool is_update(Op op) { return op == Op::clip || op == Op::optimizer; }
+
+/// The slot of the kept weights that an action gathers; -1 if it gathers those of all ranks.
+int kept_slot(const RankClass& ranks, const Action& action) {
+  for (const std::vector<int>* slots : {&action.slots.reads, &action.slots.releases})
+    for (const int slot : *slots)
+      if (ranks.slots[static_cast<std::size_t>(slot)].kind == SlotKind::kept_weights) return slot;
+  return -1;
+}
 
 /// Memory for a whole unit; what it holds is not looked at before it is written.
 at::Tensor fresh(const Unit& unit, at::ScalarType type) {
@@ -275,26 +289,38 @@ void Engine::communicate(Run& run, const Action& action, std::size_t position) {
       Unit& unit = unit_of(action.subject);
       const at::Tensor whole = fresh(unit, compute_type(unit.precision()));
       run.slots.acquire(action.slots.acquires.front(), {.input = {}, .value = whole});
+      const DType dtype = compute_dtype(unit.precision());
       unit.lend_weights(whole);
-      ticket = transport_.all_gather(lane, group, bytes_of(unit.compute()), bytes_of(whole), unit.shard_map(),
-                                     compute_dtype(unit.precision()));
+      if (const int slot = kept_slot(run.ranks, action); slot >= 0)
+        ticket = transport_.all_gather(lane, group, bytes_of(kept_weights(run, unit, slot)), bytes_of(whole),
+                                       unit.kept_map(), dtype);
+      else
+        ticket = transport_.all_gather(lane, group, bytes_of(unit.compute()), bytes_of(whole), unit.shard_map(), dtype);
       return;
     }
     case Op::reduce_scatter: {
       Unit& unit = unit_of(action.subject);
-      const int slot = action.slots.releases.front();
-      if (!run.slots.holds(slot)) lend_gradient(run, unit, slot);  // a rank that failed takes part with what there is
-      const std::span<std::byte> whole = bytes_of(run.slots.at(slot).value);
-      const bool first = run.scattered.insert(action.subject.index).second;
-      ticket = transport_.reduce_scatter(lane, group, whole, bytes_of(unit.gradient()), unit.shard_map(),
-                                         master_dtype(unit.precision()), first ? IntoShard::replace : IntoShard::add);
-      unit.end_local_gradient(run.slots.at(slot).value);  // the slot holds it until the transport has done with it
+      const std::span<std::byte> whole = give_up_gradient(run, unit, action);
+      const bool in_parts = !action.slots.acquires.empty();  // it is not yet the sum over all ranks
+      if (in_parts)
+        run.slots.acquire(action.slots.acquires.front(),  // padding is summed too
+                          {.input = {}, .value = at::zeros_like(unit.gradient())});
+      const at::Tensor& shard = in_parts ? run.slots.at(action.slots.acquires.front()).value : unit.gradient();
+      ticket = transport_.reduce_scatter(lane, group, whole, bytes_of(shard), unit.shard_map(),
+                                         master_dtype(unit.precision()), in_parts ? SumInto{} : run.into(action));
       return;
     }
     case Op::all_reduce: {
-      const Unit& unit = unit_of(action.subject);
-      ticket =
-          transport_.all_reduce(lane, group, bytes_of(unit.gradient()), master_dtype(unit.precision()), Reduce::sum);
+      Unit& unit = unit_of(action.subject);
+      const DType dtype = master_dtype(unit.precision());
+      const std::span<std::byte> gradient = bytes_of(unit.gradient());
+      if (action.slots.releases.empty()) {
+        ticket = transport_.all_reduce(lane, group, gradient, dtype, Reduce::sum);
+        return;
+      }
+      const std::span<std::byte> own = unit.is_cut() ? bytes_of(run.slots.at(action.slots.releases.front()).value)
+                                                     : give_up_gradient(run, unit, action);
+      ticket = transport_.all_reduce_into(lane, group, own, dtype, gradient, run.into(action));
       return;
     }
     case Op::heartbeat: return heartbeat(run, action);
@@ -340,6 +366,21 @@ void Engine::lend_gradients(Run& run, const Action& action) {
     if (is_gradient(slot)) lend_gradient(run, unit_of(run.slots.slot(slot).subject), slot);
   for (const int slot : action.slots.writes)
     if (is_gradient(slot)) unit_of(run.slots.slot(slot).subject).resume_local_gradient(run.slots.at(slot).value);
+}
+
+const at::Tensor& Engine::kept_weights(Run& run, const Unit& unit, int slot) {
+  if (!run.slots.holds(slot))  // a rank that failed takes part with what there is
+    run.slots.acquire(slot,
+                      {.input = {}, .value = at::empty({unit.kept_map().shard_length}, unit.compute().options())});
+  return run.slots.at(slot).value;
+}
+
+std::span<std::byte> Engine::give_up_gradient(Run& run, Unit& unit, const Action& action) {
+  const int slot = action.slots.releases.front();
+  if (!run.slots.holds(slot)) lend_gradient(run, unit, slot);  // a rank that failed takes part with what there is
+  const at::Tensor& whole = run.slots.at(slot).value;          // the slot holds it until the transport has done with it
+  unit.end_local_gradient(whole);
+  return bytes_of(whole);
 }
 
 void Engine::record(Op op, const Unit& unit, MicroBatch micro_batch) {
@@ -391,10 +432,13 @@ void Engine::perform(Run& run, const Action& action) {
 }
 
 void Engine::perform(Run& run, const Action& action, Unit& unit) {
+  at::Tensor kept;
   if (action.op == Op::reshard) {
+    if (!action.slots.acquires.empty()) kept = unit.keep_weights();
     unit.lend_weights({});
   } else if (action.op == Op::finish_gradient) {
-    if (unit.is_cut()) unit.resume_local_gradient(run.slots.at(action.slots.writes.front()).value);
+    if (const int slot = action.slots.writes.front(); run.slots.slot(slot).kind == SlotKind::local_gradient)
+      unit.resume_local_gradient(run.slots.at(slot).value);
     unit.finish_gradients();
     if (session_.take_injected_nan()) unit.local_gradient().fill_(not_a_number);
   } else if (action.op == Op::gradient_norm) {
@@ -406,6 +450,7 @@ void Engine::perform(Run& run, const Action& action, Unit& unit) {
     optimizer_.update(unit, run.order->step - run.order->skipped, run.order->lr, run.gradient_scale);
   }
   record(action.op, unit, action.micro_batch);
+  if (kept.defined()) run.slots.acquire(action.slots.acquires.front(), {.input = {}, .value = kept});
 }
 
 void Engine::forward(Run& run, const Action& action) {

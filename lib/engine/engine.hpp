@@ -102,10 +102,13 @@ class Engine {
   /// Waits for all that goes on behind the computation, and ends what it held on to.
   void drain(Run& run);
   Unit& unit_of(const Subject& subject) const;
-  /// Memory of `slot` for the whole gradient of a unit that is cut.
+  /// Memory of `slot` for the whole gradient of a unit.
   static void lend_gradient(Run& run, Unit& unit, int slot);
-  /// Units that are cut get the memory that the action adds to.
+  /// Units whose gradients are reduced from other memory get that which the action adds to.
   void lend_gradients(Run& run, const Action& action);
+  static const at::Tensor& kept_weights(Run& run, const Unit& unit, int slot);
+  /// The gradient of this rank that the action reduces and releases: the unit has it no more.
+  static std::span<std::byte> give_up_gradient(Run& run, Unit& unit, const Action& action);
   /// Fills in when the operations of a step that is over took place.
   void take_times(Run& run);
   void forward(Run& run, const Action& action);

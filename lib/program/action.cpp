@@ -18,7 +18,7 @@ const OpFacts& facts_of(Op op) {
       receive_backward{"receive_backward", Kind::boundary, Of::micro_batch, Group::pair, Lane::receive},
       send_backward{"send_backward", Kind::boundary, Of::micro_batch, Group::pair, Lane::send_backward},
       unshard{"unshard", Kind::unit, Of::step, Group::collective, Lane::gather},
-      reshard{"reshard", Kind::unit, Of::step, Group::none, Lane::compute},
+      reshard{"reshard", Kind::unit, Of::step, Group::shared, Lane::compute},
       finish_gradient{"finish_gradient", Kind::unit, Of::either, Group::none, Lane::compute},
       reduce_scatter{"reduce_scatter", Kind::unit, Of::either, Group::collective, Lane::reduction},
       all_reduce{"all_reduce", Kind::unit, Of::either, Group::collective, Lane::reduction},

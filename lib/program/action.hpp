@@ -22,7 +22,7 @@ enum class Op : std::uint8_t {
   receive_backward,  // of a boundary: its gradient, from the next stage
   send_backward,     // of a boundary: its gradient, to the stage before
   unshard,           // of a unit: its weights are gathered from the shards of the ranks along `group`
-  reshard,           // of a unit: gathered weights are let go, the shards stay
+  reshard,           // of a unit: gathered weights are let go; over a `group` they stay, cut among its ranks
   finish_gradient,   // of a unit: its local gradient is complete; what nothing touched becomes zero
   reduce_scatter,    // of a unit's gradient over `group`: each rank gets the sum of its shard, added to what was there
   all_reduce,        // of a unit's gradient, or of its shard, over `group`, summed
@@ -90,7 +90,7 @@ struct Action {
   MicroBatch micro_batch = no_micro_batch;
   Lane lane = Lane::compute;
   std::vector<AxisName>
-      group;  // of a collective or a shared norm: the ranks along these axes of the program's mesh; empty otherwise
+      group;  // of a collective, or of what ranks share: those along these axes of the program's mesh; empty otherwise
   int offset = 0;                  // of a transfer: from this rank to its peer, along the one axis of `group`
   Lane peer_lane = Lane::compute;  // of a receive: the lane that the peer sends on
   std::int64_t bytes = 0;          // of a collective: what each rank puts in; of a transfer: all of it

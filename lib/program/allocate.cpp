@@ -21,9 +21,12 @@ class Allocation {
     for (const Action& action : ranks.actions) {
       if (action.op == Op::recompute) recomputed_.insert({action.subject.index, action.micro_batch});
       if (adds_to_gradients(action.op)) trains_ = true;
+      if (action.op == Op::unshard && action.group != plan_of(action).shard_axes)
+        last_kept_[action.subject.index] = &action;
       if (action.op == Op::receive_forward) received_.insert({action.subject.index, action.micro_batch});
-      if (action.op == Op::reduce_scatter && action.micro_batch != no_micro_batch)
-        scatters_each_.insert(action.subject.index);
+      if (action.micro_batch == no_micro_batch) continue;
+      if (action.op == Op::finish_gradient) reduces_each_.insert(action.subject.index);
+      if (action.op == Op::all_reduce) sums_each_.insert(action.subject.index);
     }
     for (std::size_t i = 0; i < plan.units.size(); ++i)
       if (lies_here(plan.units[i])) hold_unit(static_cast<int>(i), plan.units[i]);
@@ -44,15 +47,13 @@ class Allocation {
         action.slots.releases = {find(SlotKind::boundary_gradient, action.subject, action.micro_batch)};
         return;
       case Op::unshard: unshard(action); return;
-      case Op::reshard: action.slots.releases = {find(SlotKind::gathered, action.subject, no_micro_batch)}; return;
-      case Op::finish_gradient:
-        action.slots.writes = {plan_of(action).is_cut() ? local_gradient(action.subject.index, action.micro_batch)
-                                                        : held(SlotKind::gradient, action)};
+      case Op::reshard:
+        action.slots.releases = {find(SlotKind::gathered, action.subject, no_micro_batch)};
+        if (!action.group.empty()) acquire(action, SlotKind::kept_weights, action.subject, plan_of(action).kept_bytes);
         return;
-      case Op::reduce_scatter:
-        action.slots.releases = {local_gradient(action.subject.index, action.micro_batch)};
-        [[fallthrough]];
-      case Op::all_reduce: action.slots.writes = {held(SlotKind::gradient, action)}; return;
+      case Op::finish_gradient: action.slots.writes = {own_gradient(action.subject.index, action.micro_batch)}; return;
+      case Op::reduce_scatter: reduce_scatter(action); return;
+      case Op::all_reduce: all_reduce(action); return;
       case Op::gradient_norm: action.slots.reads = {held(SlotKind::gradient, action)}; return;
       case Op::optimizer: optimizer(action); return;
       case Op::heartbeat:
@@ -95,15 +96,41 @@ class Allocation {
   }
   /// Whole weights: those of the latest gathering of a unit are found by its name.
   void unshard(Action& action) {
-    action.slots.reads = {held(plan_of(action).compute_bytes > 0 ? SlotKind::compute_copy : SlotKind::master, action)};
+    if (action.group == plan_of(action).shard_axes) {
+      action.slots.reads = {
+          held(plan_of(action).compute_bytes > 0 ? SlotKind::compute_copy : SlotKind::master, action)};
+    } else {
+      auto& uses = last_kept_.at(action.subject.index) == &action ? action.slots.releases : action.slots.reads;
+      uses = {held(SlotKind::kept_weights, action)};
+    }
     acquire(action, SlotKind::gathered, action.subject, plan_of(action).gathered_bytes);
     ranks_.slots.back().turn = turns_[action.subject.index]++;
   }
   MicroBatch gradient_of(int unit, MicroBatch micro_batch) const {
-    return scatters_each_.contains(unit) ? micro_batch : no_micro_batch;
+    return reduces_each_.contains(unit) ? micro_batch : no_micro_batch;
   }
-  int local_gradient(int unit, MicroBatch micro_batch) const {
-    return find(SlotKind::local_gradient, unit_subject(unit), gradient_of(unit, micro_batch));
+  /// Whether backward adds to memory of its own, which is reduced into the gradient.
+  bool has_local_gradient(int unit) const {
+    return plan_.units[static_cast<std::size_t>(unit)].is_cut() || reduces_each_.contains(unit);
+  }
+  /// What backward adds to.
+  int own_gradient(int unit, MicroBatch micro_batch) const {
+    return has_local_gradient(unit) ? find(SlotKind::local_gradient, unit_subject(unit), gradient_of(unit, micro_batch))
+                                    : find(SlotKind::gradient, unit_subject(unit), no_micro_batch);
+  }
+  void reduce_scatter(Action& action) {
+    action.slots.releases = {own_gradient(action.subject.index, action.micro_batch)};
+    if (sums_each_.contains(action.subject.index))
+      acquire(action, SlotKind::shard_gradient, action.subject, plan_of(action).gradient_bytes);
+    else
+      action.slots.writes = {held(SlotKind::gradient, action)};
+  }
+  void all_reduce(Action& action) const {
+    if (action.micro_batch != no_micro_batch)
+      action.slots.releases = {plan_of(action).is_cut()
+                                   ? find(SlotKind::shard_gradient, action.subject, action.micro_batch)
+                                   : own_gradient(action.subject.index, action.micro_batch)};
+    action.slots.writes = {held(SlotKind::gradient, action)};
   }
   const BlockPlan& block_of(const Action& action) const {
     return plan_.blocks[static_cast<std::size_t>(action.subject.index)];
@@ -208,7 +235,7 @@ class Allocation {
   void add_gradients(Action& action) {
     const MicroBatch mb = action.micro_batch;
     each_unit(action, [&](int index, const UnitPlan& unit) {
-      if (!unit.is_cut()) {
+      if (!has_local_gradient(index)) {
         action.slots.writes.push_back(find(SlotKind::gradient, unit_subject(index), no_micro_batch));
       } else if (const Key key{SlotKind::local_gradient, unit_subject(index), gradient_of(index, mb)};
                  index_.contains(key)) {
@@ -234,7 +261,9 @@ class Allocation {
   bool trains_ = false;
   std::set<std::pair<int, MicroBatch>> recomputed_;
   std::set<std::pair<int, MicroBatch>> received_;  // boundaries
-  std::set<int> scatters_each_;                    // units whose gradient is scattered after each micro-batch
+  std::set<int> reduces_each_;                     // units whose gradient is reduced after each micro-batch
+  std::set<int> sums_each_;                        // of these, those that are then complete
+  std::map<int, const Action*> last_kept_;         // by unit: the last that gathers it from kept weights
   std::map<int, int> turns_;                       // by unit: how often it was gathered
   std::map<Key, int> index_;                       // the latest slot of each key
 };

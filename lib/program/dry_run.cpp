@@ -123,10 +123,10 @@ void memory_rows(Rows& rows, const Catalogue& programs) {
   rows.bytes("compute_copy_bytes", "compute copy", of(SlotKind::compute_copy));
   rows.bytes("gradient_bytes", "gradients", of(SlotKind::gradient));
   rows.bytes("optimizer_state_bytes", "optimizer state", of(SlotKind::optimizer_state));
-  if (use.bytes.contains(SlotKind::gathered)) {
-    rows.bytes("gathered_bytes", "gathered weights", of(SlotKind::gathered));
-    rows.bytes("local_gradient_bytes", "whole gradients", of(SlotKind::local_gradient));
-  }
+  if (use.bytes.contains(SlotKind::gathered))
+    rows.bytes("gathered_bytes", "gathered weights", of(SlotKind::gathered) + of(SlotKind::kept_weights));
+  if (use.bytes.contains(SlotKind::local_gradient))
+    rows.bytes("local_gradient_bytes", "being reduced", of(SlotKind::local_gradient) + of(SlotKind::shard_gradient));
   rows.bytes("activation_bytes", "activations", of(SlotKind::stash));
   rows.bytes("buffer_bytes", "buffers",
              of(SlotKind::boundary) + of(SlotKind::boundary_gradient) + of(SlotKind::workspace) + of(SlotKind::shared));

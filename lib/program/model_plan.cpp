@@ -15,7 +15,7 @@ UnitPlan unit_of(const std::vector<std::string>& blocks, const std::vector<Param
   UnitPlan unit;
   const auto name = [&](int block) { return blocks[static_cast<std::size_t>(block)]; };
   unit.name = first == last ? name(first) : fmt::format("{}..{}", name(first), name(last));
-  std::vector<std::int64_t> whole, shard;
+  std::vector<std::int64_t> whole, shard, kept;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const ParameterPlan& parameter = parameters[i];
     if (parameter.blocks.front() < first || parameter.blocks.front() > last) continue;
@@ -23,6 +23,7 @@ UnitPlan unit_of(const std::vector<std::string>& blocks, const std::vector<Param
     unit.blocks.insert(unit.blocks.end(), parameter.blocks.begin(), parameter.blocks.end());
     whole.push_back(elements(parameter.shape));
     shard.push_back(elements(longest_shard(parameter.shape, sharding.shards)));
+    kept.push_back(elements(longest_shard(parameter.shape, sharding.kept_shards)));
   }
   std::sort(unit.blocks.begin(), unit.blocks.end());
   unit.blocks.erase(std::unique(unit.blocks.begin(), unit.blocks.end()), unit.blocks.end());
@@ -37,6 +38,8 @@ UnitPlan unit_of(const std::vector<std::string>& blocks, const std::vector<Param
   if (sharding.shards > 1) {
     unit.shard_axes = sharding.axes;
     unit.gathered_bytes = unit.elements * compute;
+    unit.kept_axes = sharding.kept_axes;
+    if (sharding.kept_shards > 1) unit.kept_bytes = unit_offsets(kept, types.master).back() * compute;
   }
   return unit;
 }

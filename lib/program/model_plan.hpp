@@ -38,8 +38,10 @@ struct ParameterPlan {
 /// How the ranks of a job share out each unit: each parameter is cut along dim 0 into as many pieces of whole rows, the
 /// last short or empty (FSDP2 of PyTorch; ZeRO, Rajbhandari et al. 2020).
 struct Sharding {
-  std::vector<AxisName> axes;  // empty: every rank holds all
-  int shards = 1;              // ranks along them
+  std::vector<AxisName> axes;            // empty: every rank holds all
+  int shards = 1;                        // ranks along them
+  std::vector<AxisName> kept_axes = {};  // the fastest of them, along which weights that were gathered once stay cut
+  int kept_shards = 1;                   // ranks along these; 1: they do not stay
 };
 
 /// Parameters that are gathered, whose gradients are reduced and which are updated at once. What one rank holds of a
@@ -53,6 +55,8 @@ struct UnitPlan {
   std::int64_t shard_elements = 0;        // of a shard's buffers, padding included; of the whole if it is not cut
   std::int64_t master_bytes = 0;          // of the shard
   std::int64_t compute_bytes = 0;         // of the shard; 0: kernels read the master itself
+  std::vector<AxisName> kept_axes = {};   // over which weights stay cut once they were gathered; empty: they do not
+  std::int64_t kept_bytes = 0;            // of a shard of these, in the type that kernels read
   std::int64_t gathered_bytes = 0;        // of the whole in the type that kernels read; 0: it is not cut
   std::int64_t local_gradient_bytes = 0;  // of the whole: what this rank's backward adds to
   std::int64_t gradient_bytes = 0;        // of the shard: the sum that the optimizer reads

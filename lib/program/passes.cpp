@@ -117,24 +117,30 @@ bool uses(const Action& action, const UnitPlan& unit) {
 struct Span {
   int unit = 0;
   std::size_t first = 0, last = 0;  // positions of uses
+  bool again = false;               // the unit was gathered before in this step
 };
 
 /// Spans in the order in which they begin.
-std::vector<Span> spans_of(const std::vector<Action>& actions, const ModelPlan& plan, Reshard reshard) {
+std::vector<Span> spans_of(const std::vector<Action>& actions, const ModelPlan& plan, const ShardOptions& options) {
   std::vector<Span> spans;
   for (std::size_t i = 0; i < plan.units.size(); ++i) {
     if (!plan.units[i].is_cut()) continue;
-    bool fresh = true;  // another block has run since the last use
+    bool fresh = true;  // another block has run since the last use, after which the weights were let go
+    bool lets_go = false;
     for (std::size_t position = 0; position < actions.size(); ++position) {
       if (actions[position].subject.kind != Subject::Kind::block || actions[position].op == Op::backward_weight)
         continue;  // reads no weight
       if (!uses(actions[position], plan.units[i])) {
-        fresh = fresh || reshard == Reshard::after_pass;
+        fresh = fresh || lets_go;
         continue;
       }
-      if (fresh) spans.push_back({static_cast<int>(i), position, position});
+      if (fresh)
+        spans.push_back(
+            {static_cast<int>(i), position, position, !spans.empty() && spans.back().unit == static_cast<int>(i)});
       spans.back().last = position;
       fresh = false;
+      const bool forward = actions[position].op == Op::forward;
+      lets_go = forward ? options.reshard_after_forward : options.reshard_after_backward;
     }
   }
   std::ranges::stable_sort(spans, {}, &Span::first);
@@ -145,7 +151,7 @@ std::vector<Span> spans_of(const std::vector<Action>& actions, const ModelPlan& 
 
 StepProgram gather_weights(const StepProgram& program, const ModelPlan& plan, const ShardOptions& options) {
   return rewritten(program, [&](const std::vector<Action>& actions) {
-    const std::vector<Span> spans = spans_of(actions, plan, options.reshard);
+    const std::vector<Span> spans = spans_of(actions, plan, options);
     std::vector<int> gathered(plan.units.size(), -1);  // by unit: where the gathering of the span that is alive stands
     std::size_t begun = 0, issued = 0;                 // spans
     Rewriter out;
@@ -158,8 +164,10 @@ StepProgram gather_weights(const StepProgram& program, const ModelPlan& plan, co
         const UnitPlan& of = plan.units[static_cast<std::size_t>(unit)];
         int& place = gathered[static_cast<std::size_t>(unit)];
         if (place >= 0) break;  // the whole of an earlier span is still there
-        place = out.add(make_collective(Op::unshard, unit_subject(unit), of.shard_axes,
-                                        of.compute_bytes > 0 ? of.compute_bytes : of.master_bytes,
+        const bool kept = spans[issued].again && !of.kept_axes.empty();
+        const std::int64_t own_bytes = of.compute_bytes > 0 ? of.compute_bytes : of.master_bytes;
+        place = out.add(make_collective(Op::unshard, unit_subject(unit), kept ? of.kept_axes : of.shard_axes,
+                                        kept ? of.kept_bytes : own_bytes,
                                         after_compute(out.so_far())));  // not before memory was let go
       }
       Waits waits;
@@ -168,7 +176,11 @@ StepProgram gather_weights(const StepProgram& program, const ModelPlan& plan, co
       out.keep(actions[i], waits);
       for (const Span& span : spans) {
         if (span.last != i) continue;
-        out.add(make(Op::reshard, unit_subject(span.unit)));
+        Action reshard = make(Op::reshard, unit_subject(span.unit));
+        const bool returns =
+            std::ranges::any_of(spans, [&](const Span& other) { return other.unit == span.unit && other.again; });
+        if (returns && !span.again) reshard.group = plan.units[static_cast<std::size_t>(span.unit)].kept_axes;
+        out.add(std::move(reshard));
         gathered[static_cast<std::size_t>(span.unit)] = -1;
       }
     }
@@ -192,6 +204,16 @@ std::vector<AxisName> axes_of(const Mesh& mesh, const std::vector<AxisName>& axe
   return ranks > 1 ? group : std::vector<AxisName>{};
 }
 
+/// Whether a unit's gradient is reduced after each of several micro-batches.
+bool reduces_each(const UnitPlan& unit, const std::vector<AxisName>& replicas, Accumulate accumulate) {
+  switch (accumulate) {
+    case Accumulate::whole: return false;
+    case Accumulate::shards: return unit.is_cut();
+    case Accumulate::sums: return unit.is_cut() || !replicas.empty();
+  }
+  throw Error(ExitCode::bug, "gradients accumulate in a way without a name");
+}
+
 /// Contributions to a unit's gradient that are finished and summed at once.
 struct Gradient {
   int unit = 0;
@@ -205,8 +227,10 @@ StepProgram reduce_gradients(const StepProgram& program, const ModelPlan& plan, 
                              const ShardOptions& options) {
   return rewritten(program, [&](const std::vector<Action>& actions) {
     std::vector<std::vector<Gradient>> begun(actions.size()), completed(actions.size());  // by position of a backward
+    const auto replicas_of = [&](const UnitPlan& unit) { return axes_of(program.mesh, axes, unit.shard_axes); };
     for (std::size_t unit = 0; unit < plan.units.size(); ++unit) {
-      const bool each = plan.units[unit].is_cut() && options.scatter == Scatter::each && program.micro_batches > 1;
+      const bool each = program.micro_batches > 1 &&
+                        reduces_each(plan.units[unit], replicas_of(plan.units[unit]), options.accumulate);
       std::map<MicroBatch, std::pair<std::size_t, std::size_t>> ends;  // first and last backward
       std::size_t last = 0;
       for (std::size_t i = 0; i < actions.size(); ++i) {
@@ -221,27 +245,36 @@ StepProgram reduce_gradients(const StepProgram& program, const ModelPlan& plan, 
       }
     }
     Rewriter out;
-    std::vector<int> scattered;  // positions of reduce-scatters after each micro-batch
+    std::vector<int> reduced, summed;  // of micro-batches: where whole gradients end, and where shards do
+    const auto all_but_one = [](const std::vector<int>& ends) {
+      return ends.size() > 1 ? Waits{ends[ends.size() - 2]} : Waits{};
+    };
     for (std::size_t i = 0; i < actions.size(); ++i) {
       const bool takes_memory = std::ranges::any_of(
           begun[i], [](const Gradient& gradient) { return gradient.micro_batch != no_micro_batch; });
-      out.keep(actions[i], takes_memory && scattered.size() > 1 ? Waits{scattered[scattered.size() - 2]} : Waits{});
+      out.keep(actions[i], takes_memory ? all_but_one(reduced) : Waits{});
       for (const Gradient& gradient : completed[i]) {
         const UnitPlan& unit = plan.units[static_cast<std::size_t>(gradient.unit)];
         const Subject subject = unit_subject(gradient.unit);
+        const std::vector<AxisName> replicas = replicas_of(unit);
+        const bool of_each = gradient.micro_batch != no_micro_batch;
+        const bool sums_each = of_each && options.accumulate == Accumulate::sums;
         Waits finished{out.add(make(Op::finish_gradient, subject, gradient.micro_batch))};
         if (unit.is_cut()) {
           Action scatter = make_collective(Op::reduce_scatter, subject, unit.shard_axes, unit.local_gradient_bytes,
                                            std::exchange(finished, {}));
           scatter.micro_batch = gradient.micro_batch;
+          if (sums_each && !replicas.empty())
+            for (const int wait : all_but_one(summed)) scatter.waits.insert(scatter.waits.begin(), wait);
           finished = {out.add(std::move(scatter))};
-          if (gradient.micro_batch != no_micro_batch) scattered.push_back(finished.front());
+          if (of_each) reduced.push_back(finished.front());
         }
-        const std::vector<AxisName> group = axes_of(program.mesh, axes, unit.shard_axes);
-        if (!gradient.last || group.empty()) continue;
-        Action sum = make_collective(Op::all_reduce, subject, group, unit.gradient_bytes, std::move(finished));
+        if (replicas.empty() || !(sums_each || gradient.last)) continue;
+        Action sum = make_collective(Op::all_reduce, subject, replicas, unit.gradient_bytes, std::move(finished));
+        if (sums_each) sum.micro_batch = gradient.micro_batch;
         if (unit.is_cut()) sum.lane = Lane::replica;
-        out.add(std::move(sum));
+        const int end = out.add(std::move(sum));
+        if (sums_each) (unit.is_cut() ? summed : reduced).push_back(end);
       }
     }
     return std::move(out).list();

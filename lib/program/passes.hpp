@@ -28,14 +28,15 @@ std::vector<bool> recomputed_blocks(const ModelPlan& plan, const RecomputePolicy
 StepProgram recompute(const StepProgram& program, const ModelPlan& plan, const RecomputePolicy& policy);
 
 /// Gathers the weights of each unit that is cut before the blocks that read them, `options.prefetch` units ahead, and
-/// lets them go after the last use of the step or, with Reshard::after_pass, as soon as a block that does not read them
-/// runs.
+/// lets them go after the last use of the step or, as `options` say, as soon as a block that does not read them runs.
+/// Where a unit has `kept_axes`, ranks along these share them out then, and later gatherings of the step are over
+/// these.
 StepProgram gather_weights(const StepProgram& program, const ModelPlan& plan, const ShardOptions& options);
 
-/// Finishes each unit's gradient after its last backward and sums it over `axes` beside what follows: with an
-/// all-reduce or, of a unit that is cut, with a reduce-scatter over its axes and an all-reduce of the shard over the
-/// others, where two gradients that are being scattered are the most that live at once with Scatter::each. Axes of size
-/// 1 in all: nothing to sum.
+/// Finishes each unit's gradient after its last backward, of the step or of each micro-batch as `options.accumulate`
+/// says, and sums it over `axes` beside what follows: with an all-reduce or, of a unit that is cut, with a
+/// reduce-scatter over its axes and an all-reduce of the shard over the others. Two gradients of micro-batches that are
+/// being reduced are the most that live at once. Axes of size 1 in all: nothing to sum.
 StepProgram reduce_gradients(const StepProgram& program, const ModelPlan& plan, const std::vector<AxisName>& axes,
                              const ShardOptions& options);
 

@@ -20,17 +20,17 @@ struct RecomputePolicy {
 };
 inline constexpr RecomputePolicy RecomputePolicy::none{0}, RecomputePolicy::block{1};
 
-/// How long the gathered weights of a unit that is cut live: until the last use of the step (ZeRO-1 and 2), or until
-/// the next block runs (ZeRO-3).
-enum class Reshard { after_step, after_pass };
-
-/// When the gradient of a unit that is cut is scattered: once, after the last micro-batch, or after each.
-enum class Scatter { last, each };
+/// What adds up over the micro-batches of a step: the whole gradient of each rank, reduced with the last; shards,
+/// scattered after each micro-batch and summed over replicas with the last; or sums over all ranks, after each.
+enum class Accumulate { whole, shards, sums };
 
 struct ShardOptions {
-  Reshard reshard = Reshard::after_step;
-  Scatter scatter = Scatter::last;
-  int prefetch = 1;  // units whose weights are gathered ahead of the one that is used
+  // Of a unit that is cut: whether its gathered weights are let go when another block runs, after a forward or after a
+  // backward of its own. They are after the last use of a step.
+  bool reshard_after_forward = false;
+  bool reshard_after_backward = false;
+  Accumulate accumulate = Accumulate::whole;
+  int prefetch = 1;  // units that are cut whose weights are gathered ahead of the one that is used
 };
 
 /// How stages lie along the pipeline axis of the mesh, and in which order its ranks run them.
@@ -51,12 +51,12 @@ struct ProgramOptions {
   int eval_micro_batches = 0;  // of each rank in an evaluation; 0: the run does not evaluate
   RecomputePolicy recompute = RecomputePolicy::none;
   PipelineOptions pipeline{};
-  ShardOptions shards{};  // of units that are cut
+  ShardOptions shards{};
   UpdateOptions update;
   std::int64_t eval_reduction_bytes = 0;  // of what ends an evaluation, or a pass over a text
-  std::vector<AxisName> data_axes{"dp_replicate", "dp_shard", "ring",
-                                  "ulysses"};  // over which tokens differ; those of the mesh count
-  std::int64_t memory_limit_bytes = 0;         // a rank's; 0: no limit
+  std::vector<AxisName> data_axes{"dp_replicate", "dp_shard", "dp_shard_outer", "dp_shard_inner",
+                                  "ring",         "ulysses"};  // over which tokens differ; those of the mesh count
+  std::int64_t memory_limit_bytes = 0;                         // a rank's; 0: no limit
 };
 
 /// The pipeline that these options ask for: its ranks are those along the pipeline axis of the mesh.

@@ -163,13 +163,21 @@ class SlotCheck {
     return unit.compute_bytes > 0 ? SlotKind::compute_copy : SlotKind::master;
   }
 
-  /// The gradient of the micro-batch or, where one is scattered for all of them, of the step.
-  void need_local_gradient(int position, std::initializer_list<const std::vector<int>*> lists, Subject subject,
-                           MicroBatch micro_batch) const {
-    const bool each = std::ranges::any_of(ranks_.actions, [&](const Action& action) {
-      return action.op == Op::reduce_scatter && action.subject == subject && action.micro_batch != no_micro_batch;
+  /// Whether the unit's gradient is reduced after each micro-batch by `op`.
+  bool does_each(Op op, Subject subject) const {
+    return std::ranges::any_of(ranks_.actions, [&](const Action& action) {
+      return action.op == op && action.subject == subject && action.micro_batch != no_micro_batch;
     });
-    need(position, lists, SlotKind::local_gradient, subject, each ? micro_batch : no_micro_batch);
+  }
+  /// What backward adds to: the gradient that the optimizer reads or, where that is reduced from other memory, the
+  /// local one, of the micro-batch or of the step.
+  void need_own_gradient(int position, std::initializer_list<const std::vector<int>*> lists, Subject subject,
+                         MicroBatch micro_batch) const {
+    const bool each = does_each(Op::finish_gradient, subject);
+    if (each || plan_.units[static_cast<std::size_t>(subject.index)].is_cut())
+      need(position, lists, SlotKind::local_gradient, subject, each ? micro_batch : no_micro_batch);
+    else
+      need(position, lists, SlotKind::gradient, subject, no_micro_batch);
   }
 
   void weights_needs(int position, const Action& action) const {
@@ -180,11 +188,8 @@ class SlotCheck {
       if (action.op != Op::backward_weight)
         need(position, {&action.slots.reads}, unit.is_cut() ? SlotKind::gathered : own_weights(unit), subject,
              no_micro_batch);
-      if (!adds_to_gradients(action.op)) continue;
-      if (unit.is_cut())
-        need_local_gradient(position, {&action.slots.acquires, &action.slots.writes}, subject, action.micro_batch);
-      else
-        need(position, {&action.slots.writes}, SlotKind::gradient, subject, no_micro_batch);
+      if (adds_to_gradients(action.op))
+        need_own_gradient(position, {&action.slots.acquires, &action.slots.writes}, subject, action.micro_batch);
     }
   }
 
@@ -207,16 +212,26 @@ class SlotCheck {
     const UnitPlan& unit = plan_.units[static_cast<std::size_t>(action.subject.index)];
     switch (action.op) {
       case Op::unshard:
-        reads(own_weights(unit));
+        if (action.group == unit.shard_axes)
+          reads(own_weights(unit));
+        else
+          need(position, {&slots.reads, &slots.releases}, SlotKind::kept_weights, action.subject, no_micro_batch);
         return need(position, {&slots.acquires}, SlotKind::gathered, action.subject, no_micro_batch);
-      case Op::reshard: return need(position, {&slots.releases}, SlotKind::gathered, action.subject, no_micro_batch);
-      case Op::finish_gradient:
-        if (!unit.is_cut()) return writes(SlotKind::gradient);
-        return need_local_gradient(position, {&slots.writes}, action.subject, action.micro_batch);
+      case Op::reshard:
+        if (!action.group.empty())
+          need(position, {&slots.acquires}, SlotKind::kept_weights, action.subject, no_micro_batch);
+        return need(position, {&slots.releases}, SlotKind::gathered, action.subject, no_micro_batch);
+      case Op::finish_gradient: return need_own_gradient(position, {&slots.writes}, action.subject, action.micro_batch);
       case Op::reduce_scatter:
-        need_local_gradient(position, {&slots.releases}, action.subject, action.micro_batch);
+        need_own_gradient(position, {&slots.releases}, action.subject, action.micro_batch);
+        if (!does_each(Op::all_reduce, action.subject)) return writes(SlotKind::gradient);
+        return need(position, {&slots.acquires}, SlotKind::shard_gradient, action.subject, action.micro_batch);
+      case Op::all_reduce:
+        if (action.micro_batch != no_micro_batch && unit.is_cut())
+          need(position, {&slots.releases}, SlotKind::shard_gradient, action.subject, action.micro_batch);
+        else if (action.micro_batch != no_micro_batch)
+          need_own_gradient(position, {&slots.releases}, action.subject, action.micro_batch);
         return writes(SlotKind::gradient);
-      case Op::all_reduce: return writes(SlotKind::gradient);
       case Op::gradient_norm: return reads(SlotKind::gradient);
       case Op::optimizer:
         reads(SlotKind::gradient);

@@ -82,10 +82,14 @@ class Step {
   /// The position of the one action that does this, which ranks along `axes` share.
   int shared(Op op, Subject subject, const std::vector<AxisName>& axes, MicroBatch micro_batch = no_micro_batch) {
     const int position = at(op, subject, micro_batch);
+    over(position, axes);
+    return position;
+  }
+
+  void over(int position, const std::vector<AxisName>& axes) const {
     if (ranks_.actions[static_cast<std::size_t>(position)].group != axes)
       throw Fault{ranks_.ranks.front(), position,
                   axes.empty() ? "must be of each rank" : fmt::format("must be over {}", join(axes, "+"))};
-    return position;
   }
 
   int collective(Op op, Subject subject, const std::vector<AxisName>& axes, std::int64_t bytes,
@@ -125,10 +129,16 @@ class Step {
         if (!unit.is_cut()) throw Fault{ranks_.ranks.front(), position, "is of a unit that is not cut"};
         if (!std::ranges::binary_search(part_.units, subject.index))
           throw Fault{ranks_.ranks.front(), position, "is of a unit that lies on other ranks"};
-        if (op == Op::reshard) continue;
-        if (ranks_.actions[static_cast<std::size_t>(position)].group != unit.shard_axes)
-          throw Fault{ranks_.ranks.front(), position, fmt::format("must be over {}", join(unit.shard_axes, "+"))};
-        carries(position, unit.compute_bytes > 0 ? unit.compute_bytes : unit.master_bytes);
+        // Once gathered, weights that the step reads again stay cut over fewer ranks.
+        const bool first = position == positions.front(), only = positions.size() == 1;
+        const bool keeps = !unit.kept_axes.empty() && !only;
+        if (op == Op::reshard) {
+          over(position, keeps && first ? unit.kept_axes : std::vector<AxisName>{});
+          continue;
+        }
+        over(position, keeps && !first ? unit.kept_axes : unit.shard_axes);
+        const std::int64_t own_bytes = unit.compute_bytes > 0 ? unit.compute_bytes : unit.master_bytes;
+        carries(position, keeps && !first ? unit.kept_bytes : own_bytes);
       }
     }
   }
@@ -203,20 +213,24 @@ class Step {
     const UnitPlan& unit = plan_.units[static_cast<std::size_t>(index)];
     const Subject subject = unit_subject(index);
     const std::vector<AxisName> replicas = replicated_over(unit);
-    const bool each = unit.is_cut() && options_.shards.scatter == Scatter::each && program_.micro_batches > 1;
+    const bool sums = options_.shards.accumulate == Accumulate::sums && !replicas.empty() && program_.micro_batches > 1;
+    const bool each =
+        sums || (unit.is_cut() && options_.shards.accumulate != Accumulate::whole && program_.micro_batches > 1);
     std::vector<int> complete;  // what the next sum, or the norm, comes after
-    for (MicroBatch scattered = 0; scattered < (each ? program_.micro_batches : 1); ++scattered) {
-      const MicroBatch of = each ? scattered : no_micro_batch;
+    for (MicroBatch reduced = 0; reduced < (each ? program_.micro_batches : 1); ++reduced) {
+      const MicroBatch of = each ? reduced : no_micro_batch;
       complete.push_back(at(Op::finish_gradient, subject, of));
       for (const int block : unit.blocks)
         for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb)
-          if (lies_here(block) && (!each || mb == scattered)) ordered(last_backward(block, mb), complete.back());
-      if (!unit.is_cut()) continue;
-      const int sum = collective(Op::reduce_scatter, subject, unit.shard_axes, unit.local_gradient_bytes, of);
-      ordered(complete.back(), sum);
-      complete.back() = sum;
+          if (lies_here(block) && (!each || mb == reduced)) ordered(last_backward(block, mb), complete.back());
+      const auto then = [&](int sum) {
+        ordered(complete.back(), sum);
+        complete.back() = sum;
+      };
+      if (unit.is_cut()) then(collective(Op::reduce_scatter, subject, unit.shard_axes, unit.local_gradient_bytes, of));
+      if (sums) then(collective(Op::all_reduce, subject, replicas, unit.gradient_bytes, of));
     }
-    if (!replicas.empty()) {
+    if (!replicas.empty() && !sums) {
       const int sum = collective(Op::all_reduce, subject, replicas, unit.gradient_bytes);
       for (const int earlier : complete) ordered(earlier, sum);
       complete = {sum};

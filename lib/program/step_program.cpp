@@ -88,7 +88,9 @@ std::string_view name_of(SlotKind kind) {
     case SlotKind::optimizer_state: return "optimizer_state";
     case SlotKind::shared: return "shared";
     case SlotKind::gathered: return "gathered";
+    case SlotKind::kept_weights: return "kept_weights";
     case SlotKind::local_gradient: return "local_gradient";
+    case SlotKind::shard_gradient: return "shard_gradient";
     case SlotKind::stash: return "stash";
     case SlotKind::boundary: return "boundary";
     case SlotKind::boundary_gradient: return "boundary_gradient";

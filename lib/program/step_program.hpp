@@ -21,8 +21,10 @@ enum class SlotKind : std::uint8_t {
   gradient,         // what the optimizer reads                      │
   optimizer_state,  // moments                                       ┘
   shared,           // tables and scratch memory of all blocks, for the whole run
-  gathered,         // whole weights in the type that kernels read   ┐ of a unit that is cut, within a step
-  local_gradient,   // of this rank alone, before it is scattered    ┘
+  gathered,         // whole weights in the type that kernels read   ┐ of a unit, within a step
+  kept_weights,     // the part of gathered weights that this rank keeps  │
+  local_gradient,   // of this rank alone, before it is reduced      ┘
+  shard_gradient,   // summed over those that share the unit out, before it is summed over their replicas
   stash,            // what a block keeps between forward and backward   ┐
   boundary,  // what a block hands to the next                    │ of a block or boundary and a micro-batch, within a
              // step

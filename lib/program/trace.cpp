@@ -68,7 +68,10 @@ std::pair<std::string_view, DType> communication_of(Op op, const UnitTypes& type
 /// Memory that the engine makes for itself; the rest is there all run, or within kernels.
 bool is_made(const Slot& slot) { return !lives_all_run(slot.kind) && slot.kind != SlotKind::workspace; }
 /// Its size is exact, not an estimate of what a block keeps.
-bool is_exact(SlotKind kind) { return kind == SlotKind::gathered || kind == SlotKind::local_gradient; }
+bool is_exact(SlotKind kind) {
+  return kind == SlotKind::gathered || kind == SlotKind::kept_weights || kind == SlotKind::local_gradient ||
+         kind == SlotKind::shard_gradient;
+}
 
 class Expectation {
  public:

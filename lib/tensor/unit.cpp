@@ -2,9 +2,11 @@
 
 #include "base/error.hpp"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <new>
 
 namespace lockstep {
@@ -47,12 +49,47 @@ at::ScalarType scalar_type(DType dtype) {
 
 namespace {
 
-Layout layout_of(const LogicalTensor& tensor, DType dtype, const ShardPlace& place) {
+/// A tensor cut over axes among so many ranks.
+Layout layout_of(const LogicalTensor& tensor, DType dtype, const ShardPlace& place, const std::vector<AxisName>& axes,
+                 int shards) {
   Layout layout = replicated(tensor.shape, dtype, place.mesh);
   layout.pins = place.pins;
-  if (place.sharding.shards > 1) layout.splits.push_back({.axes = place.sharding.axes, .dim = 0});
+  if (shards > 1) layout.splits.push_back({.axes = axes, .dim = 0});
   return layout;
 }
+
+/// A unit's tensors cut over axes: which part of the whole buffer the ranks along them have, and where their own
+/// buffers have it.
+struct Cut {
+  std::vector<Layout> layouts;
+  std::vector<std::int64_t> whole_offsets, shard_offsets;
+  std::vector<Rank> owners;
+  ShardMap map;
+
+  Cut(const std::vector<LogicalTensor>& tensors, DType dtype, const ShardPlace& place,
+      const std::vector<AxisName>& axes, int shards)
+      : owners(shards > 1 ? group_along(place.mesh, place.rank, axes) : std::vector<Rank>{place.rank}) {
+    std::vector<std::int64_t> whole, shard;
+    for (const LogicalTensor& tensor : tensors) {
+      layouts.push_back(layout_of(tensor, dtype, place.mesh, axes, shards));
+      whole.push_back(elements(tensor.shape));
+      shard.push_back(elements(longest_shard(tensor.shape, shards)));
+    }
+    whole_offsets = unit_offsets(whole, dtype);
+    shard_offsets = unit_offsets(shard, dtype);
+    map = {whole_offsets.back(), shard_offsets.back(), {}};
+    for (const Rank owner : owners) {
+      std::vector<ShardPiece>& pieces = map.pieces.emplace_back();
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        const Box box = box_of(layouts[i], owner);
+        const Shape& shape = tensors[i].shape;
+        const std::int64_t row = shape.empty() ? 1 : elements(Shape(shape.begin() + 1, shape.end()));
+        const std::int64_t begin = box.begin.empty() ? 0 : box.begin[0] * row;
+        if (elements(box) > 0) pieces.push_back({whole_offsets[i] + begin, shard_offsets[i], elements(box)});
+      }
+    }
+  }
+};
 
 /// A view of the elements of `box` from `offset` on.
 at::Tensor view(const at::Tensor& flat, std::int64_t offset, const Shape& shape) {
@@ -65,29 +102,16 @@ Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precisio
            const std::vector<StateDescription>& state, const ShardPlace& place)
     : name_(std::move(name)), precision_(precision), cut_(place.sharding.shards > 1) {
   const DType dtype = master_dtype(precision);
-  std::vector<std::int64_t> whole, shard;
-  for (const LogicalTensor& tensor : tensors) {
-    whole.push_back(elements(tensor.shape));
-    shard.push_back(elements(longest_shard(tensor.shape, place.sharding.shards)));
-  }
-  const std::vector<std::int64_t> whole_offsets = unit_offsets(whole, dtype),
-                                  shard_offsets = unit_offsets(shard, dtype);
-  map_.whole_length = whole_offsets.back();
-  map_.shard_length = shard_offsets.back();
-  const std::vector<Rank> owners =
-      cut_ ? group_along(place.mesh, place.rank, place.sharding.axes) : std::vector<Rank>{place.rank};
-  map_.pieces.resize(owners.size());
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const Layout layout = layout_of(tensors[i], dtype, place);
-    const std::int64_t row =
-        tensors[i].shape.empty() ? 1 : elements(Shape(tensors[i].shape.begin() + 1, tensors[i].shape.end()));
-    for (std::size_t owner = 0; owner < owners.size(); ++owner) {
-      const Box box = box_of(layout, owners[owner]);
-      const std::int64_t begin = box.begin.empty() ? 0 : box.begin[0] * row;
-      if (elements(box) > 0) map_.pieces[owner].push_back({whole_offsets[i] + begin, shard_offsets[i], elements(box)});
-    }
-    parameters_.push_back(std::make_unique<Parameter>(
-        *this, tensors[i], ParameterPlace{layout, box_of(layout, place.rank), whole_offsets[i], shard_offsets[i]}));
+  const Cut own(tensors, dtype, place, place.sharding.axes, place.sharding.shards);
+  map_ = own.map;
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    parameters_.push_back(std::make_unique<Parameter>(*this, tensors[i],
+                                                      ParameterPlace{own.layouts[i], box_of(own.layouts[i], place.rank),
+                                                                     own.whole_offsets[i], own.shard_offsets[i]}));
+  if (place.sharding.kept_shards > 1) {
+    const Cut kept(tensors, dtype, place, place.sharding.kept_axes, place.sharding.kept_shards);
+    kept_map_ = kept.map;
+    kept_part_ = static_cast<std::size_t>(std::ranges::find(kept.owners, place.rank) - kept.owners.begin());
   }
 
   const at::ScalarType type = master_type(precision);
@@ -97,20 +121,20 @@ Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precisio
   for (const StateDescription& kept : state) state_.push_back(buffer(length(), scalar_type(kept.dtype), name_));
   if (!cut_) local_gradient_ = gradient_;
   for (const auto& parameter : parameters_) {
-    const auto own = [&](const at::Tensor& flat) {
+    const auto view_of = [&](const at::Tensor& flat) {
       return view(flat, parameter->shard_offset(), parameter->box().extent);
     };
-    parameter->master_ = own(master_);
-    parameter->gradient_ = own(gradient_);
-    for (const at::Tensor& kept : state_) parameter->state_.push_back(own(kept));
+    parameter->master_ = view_of(master_);
+    parameter->gradient_ = view_of(gradient_);
+    for (const at::Tensor& kept : state_) parameter->state_.push_back(view_of(kept));
     if (cut_) continue;
-    parameter->compute_ = own(compute_);
+    parameter->compute_ = view_of(compute_);
     parameter->local_gradient_ = parameter->gradient_;
   }
 }
 
 const Unit::Views& Unit::views_of(const at::Tensor& whole) {
-  invariant(cut_ && whole.numel() == whole_length(), "whole memory is lent to a unit that is cut");
+  invariant(whole.numel() == whole_length(), "memory that is lent to a unit holds all of it");
   const auto [found, fresh] = lent_.try_emplace({whole.const_data_ptr(), whole.scalar_type()});
   if (fresh) {
     const at::Tensor flat = at::from_blob(whole.mutable_data_ptr(), {whole.numel()}, whole.options());
@@ -121,8 +145,17 @@ const Unit::Views& Unit::views_of(const at::Tensor& whole) {
 }
 
 void Unit::lend_weights(const at::Tensor& whole) {
+  invariant(cut_, "whole weights are lent to a unit that is cut");
+  weights_ = whole;
   const Views* views = whole.defined() ? &views_of(whole) : nullptr;
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->compute_ = views ? (*views)[i] : at::Tensor();
+}
+
+at::Tensor Unit::keep_weights() const {
+  const at::Tensor kept = at::empty({kept_map_.shard_length}, weights_.options());
+  for (const ShardPiece& piece : kept_map_.pieces[kept_part_])
+    kept.narrow(0, piece.shard, piece.length).copy_(weights_.narrow(0, piece.whole, piece.length));
+  return kept;
 }
 
 void Unit::view_local_gradient(const at::Tensor& whole) {
@@ -131,14 +164,17 @@ void Unit::view_local_gradient(const at::Tensor& whole) {
     touches.clear();
     for (const auto& parameter : parameters_) touches.push_back(parameter->touches_);
   }
-  local_gradient_ = whole;
+  local_gradient_ = whole.defined() || cut_ ? whole : gradient_;
   const Views* views = whole.defined() ? &views_of(whole) : nullptr;
-  for (std::size_t i = 0; i < parameters_.size(); ++i)
-    parameters_[i]->local_gradient_ = views ? (*views)[i] : at::Tensor();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    Parameter& parameter = *parameters_[i];
+    parameter.local_gradient_ = views ? (*views)[i] : cut_ ? at::Tensor() : parameter.gradient_;
+  }
 }
 
 void Unit::lend_local_gradient(const at::Tensor& whole) {
   view_local_gradient(whole);
+  if (!cut_) zero_padding(whole);
   zero_grad();
 }
 
@@ -153,6 +189,14 @@ void Unit::resume_local_gradient(const at::Tensor& whole) {
 void Unit::end_local_gradient(const at::Tensor& whole) {
   if (local_gradient_.defined() && local_gradient_.const_data_ptr() == whole.const_data_ptr()) view_local_gradient({});
   touches_.erase(whole.const_data_ptr());
+}
+
+void Unit::zero_padding(const at::Tensor& flat) const {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const std::int64_t begin = parameters_[i]->offset() + parameters_[i]->elements();
+    const std::int64_t end = i + 1 < parameters_.size() ? parameters_[i + 1]->offset() : whole_length();
+    if (begin < end) flat.narrow(0, begin, end - begin).zero_();
+  }
 }
 
 void Unit::zero_grad() {

@@ -44,6 +44,8 @@ class Unit {
   std::int64_t length() const { return map_.shard_length; }        // elements of this rank's buffers, padding included
   std::int64_t whole_length() const { return map_.whole_length; }  // the same of the whole
   const ShardMap& shard_map() const { return map_; }               // one shard, the whole, if it is not cut
+  /// How ranks share out weights that stay gathered among them; no pieces if they do not.
+  const ShardMap& kept_map() const { return kept_map_; }
 
   /// This rank's flat buffers, (length()).
   const at::Tensor& master() const { return master_; }
@@ -59,9 +61,12 @@ class Unit {
   void lend_local_gradient(const at::Tensor& whole);
   /// Goes on with one that was lent before another.
   void resume_local_gradient(const at::Tensor& whole);
-  /// It is complete: parameters have none until one is lent or resumed.
+  /// It is complete: parameters have none until one is lent or resumed, or theirs if the unit is not cut.
   void end_local_gradient(const at::Tensor& whole);
-  /// The flat buffer of this rank's gradient, (whole_length()): the reduced one's memory if the unit is not cut.
+  /// This rank's part, by kept_map(), of the whole weights that are lent, in fresh memory. Local.
+  at::Tensor keep_weights() const;
+  /// The flat buffer of this rank's gradient, (whole_length()): if the unit is not cut and no other memory is lent,
+  /// that of the reduced one.
   const at::Tensor& local_gradient() const { return local_gradient_; }
 
   /// Before the first backward of a step: forgets every gradient. Nothing is written; the first touch of each parameter
@@ -76,10 +81,14 @@ class Unit {
  private:
   using Views = std::vector<at::Tensor>;  // by parameter
   const Views& views_of(const at::Tensor& whole);
+  /// What is reduced as one has padding that counts for nothing.
+  void zero_padding(const at::Tensor& flat) const;
   std::string name_;
   Precision precision_;
   bool cut_ = false;
-  ShardMap map_;
+  ShardMap map_, kept_map_;
+  std::size_t kept_part_ = 0;  // of kept_map_: this rank's
+  at::Tensor weights_;         // that are lent
   at::Tensor master_, compute_, gradient_, local_gradient_;
   std::vector<at::Tensor> state_;
   std::vector<std::unique_ptr<Parameter>> parameters_;

@@ -11,6 +11,10 @@ namespace lockstep {
 
 namespace {
 
+const AxisName shard_axis = "dp_shard";
+// Its factors, slower and faster, where weights are gathered along the faster alone after a forward.
+const AxisName outer_shard_axis = "dp_shard_outer", inner_shard_axis = "dp_shard_inner";
+
 /// The size of an axis as it is asked for; 0: what is left.
 struct AskedAxis {
   AxisName name;
@@ -23,7 +27,7 @@ std::vector<AskedAxis> axes_asked(const ParallelOptions& parallel) {
   const bool left_to_others = of(parallel.pp, 1) == 0 || of(parallel.dp_shard, 1) == 0;
   return {{pipeline_axis, of(parallel.pp, 1), parallel.pp.has_value()},
           {"dp_replicate", of(parallel.dp_replicate, left_to_others ? 1 : 0), true},
-          {"dp_shard", of(parallel.dp_shard, 1), parallel.dp_shard.has_value()}};
+          {shard_axis, of(parallel.dp_shard, 1), parallel.dp_shard.has_value()}};
 }
 
 /// The ranks that the axes with a size take together.
@@ -59,6 +63,31 @@ PipelineSchedule schedule_of(PipelineOrder order) {
 /// Axes along which ranks read other samples.
 std::vector<AxisName> data_axes() { return ProgramOptions{}.data_axes; }
 
+/// Ranks that gather weights from each other alone after the first forward; 1: there is no such group.
+std::int64_t inner_asked(const ParallelOptions& parallel, std::int64_t shards) {
+  const std::int64_t ranks = parallel.reshard_after_forward.value_or(AfterForward{}).ranks;
+  if (ranks < 2) return 1;
+  if (ranks == shards || shards % ranks != 0)
+    throw Error(
+        ExitCode::usage,
+        fmt::format(
+            "cannot cut dp_shard={} into groups of parallel.reshard_after_forward {}: {}", shards, ranks,
+            ranks == shards ? "that is all of it" : fmt::format("{} mod {} is {}", shards, ranks, shards % ranks)),
+        ranks == shards ? "say true: weights are then gathered from all ranks again"
+                        : "true gathers from all ranks again, false keeps whole weights");
+  return ranks;
+}
+
+Accumulate accumulation(const ParallelOptions& parallel, bool scatters) {
+  if (!parallel.accumulate) return scatters ? Accumulate::shards : Accumulate::whole;
+  switch (*parallel.accumulate) {
+    case AccumulateGradients::whole: return Accumulate::whole;
+    case AccumulateGradients::shards: return Accumulate::shards;
+    case AccumulateGradients::sums: return Accumulate::sums;
+  }
+  throw Error(ExitCode::bug, "gradients accumulate in a way without a name");
+}
+
 }  // namespace
 
 Mesh mesh_of(const ParallelOptions& parallel, int ranks) {
@@ -76,6 +105,11 @@ Mesh mesh_of(const ParallelOptions& parallel, int ranks) {
   std::vector<std::pair<AxisName, int>> axes;
   for (const AskedAxis& axis : asked) {
     const std::int64_t size = axis.size == 0 ? ranks / taken : axis.size;
+    if (const std::int64_t inner = axis.name == shard_axis ? inner_asked(parallel, size) : 1; inner > 1) {
+      axes.emplace_back(outer_shard_axis, static_cast<int>(size / inner));
+      axes.emplace_back(inner_shard_axis, static_cast<int>(inner));
+      continue;
+    }
     if (size > 1 || axis.name == "dp_replicate") axes.emplace_back(axis.name, static_cast<int>(size));
   }
   return make_mesh("world", axes);
@@ -118,8 +152,10 @@ std::vector<std::string> placement_warnings(const Mesh& mesh, const Nodes& nodes
 }
 
 Sharding sharding_of(const Mesh& mesh) {
-  const Axis* axis = find_axis(mesh, "dp_shard");
-  return axis && axis->size > 1 ? Sharding{{axis->name}, axis->size} : Sharding{};
+  if (const Axis* axis = find_axis(mesh, shard_axis); axis && axis->size > 1) return {{axis->name}, axis->size};
+  const Axis *outer = find_axis(mesh, outer_shard_axis), *inner = find_axis(mesh, inner_shard_axis);
+  if (!outer || !inner) return {};
+  return {{outer->name, inner->name}, outer->size * inner->size, {inner->name}, inner->size};
 }
 
 std::int64_t length_multiple_of(const Mesh& mesh) {
@@ -129,12 +165,12 @@ std::int64_t length_multiple_of(const Mesh& mesh) {
   return ranks;
 }
 
-ShardOptions shard_options(const ParallelOptions& parallel) {
+ShardOptions shard_options(const ParallelOptions& parallel, const Sharding& sharding) {
   const std::int64_t stage = parallel.zero.value_or(3);
-  const ScatterGradients scatter =
-      parallel.scatter.value_or(stage == 1 ? ScatterGradients::last : ScatterGradients::each);
-  return {.reshard = stage == 3 ? Reshard::after_pass : Reshard::after_step,
-          .scatter = scatter == ScatterGradients::each ? Scatter::each : Scatter::last,
+  const std::optional<AfterForward>& after = parallel.reshard_after_forward;
+  return {.reshard_after_forward = after ? after->ranks != 1 : stage == 3,
+          .reshard_after_backward = parallel.reshard_after_backward.value_or(stage == 3),
+          .accumulate = accumulation(parallel, sharding.shards > 1 && stage > 1),
           .prefetch = checked_cast<int>(parallel.prefetch.value_or(1), "parallel.prefetch", ExitCode::usage)};
 }
 

@@ -39,7 +39,7 @@ Sharding sharding_of(const Mesh& mesh);
 /// What the length of a sequence must be a multiple of: the ranks that share one. Pure.
 std::int64_t length_multiple_of(const Mesh& mesh);
 
-/// What the options say of units that are cut. Pure.
-ShardOptions shard_options(const ParallelOptions& parallel);
+/// What the options say of units, cut as `sharding` says. Pure.
+ShardOptions shard_options(const ParallelOptions& parallel, const Sharding& sharding);
 
 }  // namespace lockstep

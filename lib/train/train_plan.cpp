@@ -150,7 +150,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
                                               "the number of micro-batches of an evaluation", ExitCode::usage),
       .recompute = {checked_cast<int>(config.train.recompute.every, "train.recompute", ExitCode::usage)},
       .pipeline = pipeline_options(config.parallel, block_names(plan.model), pipeline_ranks(plan.mesh), passes.passes),
-      .shards = shard_options(config.parallel),
+      .shards = shard_options(config.parallel, sharding_of(plan.mesh)),
       .update = {.clips = config.optimizer.clip_norm.has_value(), .heartbeat_bytes = heartbeat_bytes},
       .eval_reduction_bytes = heartbeat_bytes,
   };

@@ -24,7 +24,8 @@ def losses(folder):
 
 
 LAYOUTS = [(3, ["--parallel.dp_shard", 3]), (3, ["--parallel.dp_shard", "auto", "--parallel.zero", 2]),
-           (3, ["--parallel.dp_shard", 3, "--parallel.zero", 1]), (4, ["--parallel.dp_shard", 2])]
+           (3, ["--parallel.dp_shard", 3, "--parallel.zero", 1]), (4, ["--parallel.dp_shard", 2]),
+           (4, ["--parallel.dp_shard", 4, "--parallel.reshard_after_forward", 2, "--parallel.accumulate", "sums"])]
 
 
 def test_a_run_that_is_stopped_goes_on_bit_for_bit_on_its_own_layout(tmp):
@@ -124,11 +125,17 @@ def test_every_option_of_shards_shows_in_the_program(tmp):
     assert memory["gathered_bytes"] > 0, memory
     whole, all_of_it = plan("--parallel.dp_replicate", 4)
     assert "unshard" not in whole and memory["optimizer_state_bytes"] < 0.4 * all_of_it["optimizer_state_bytes"]
-    for more in [["--parallel.zero", 2], ["--parallel.zero", 1], ["--parallel.scatter", "last"], ["--parallel.prefetch", 0]]:
+    for more in [["--parallel.zero", 2], ["--parallel.zero", 1], ["--parallel.accumulate", "whole"],
+                 ["--parallel.reshard_after_forward", "false"], ["--parallel.reshard_after_forward", 2], ["--parallel.reshard_after_backward", "false"], ["--parallel.prefetch", 0]]:
         other, _ = plan("--parallel.dp_shard", 4, "--parallel.dp_replicate", 1, *more)
         assert other != base, more
     assert "draw_token over dp_replicate+dp_shard" in plan("--parallel.dp_shard", 4, "--parallel.dp_replicate", 1, *SAMPLE)[0]
     assert "draw_token" not in base
+    hybrid = ["--parallel.dp_shard", 2, "--parallel.dp_replicate", 2]
+    assert "all_reduce unit layer.0 mb 0" in plan(*hybrid, "--parallel.accumulate", "sums")[0]
+    assert "all_reduce unit layer.0 mb 0" not in plan(*hybrid)[0]
+    kept, memory = plan("--parallel.dp_shard", 4, "--parallel.dp_replicate", 1, "--parallel.reshard_after_forward", 2)
+    assert "reshard unit layer.0 over dp_shard_inner" in kept and "unshard unit layer.0 over dp_shard_inner" in kept, kept
     assert "replica" in plan("--parallel.dp_shard", 2, "--parallel.dp_replicate", 2)[0]
 
 
@@ -139,7 +146,10 @@ def test_what_cannot_be_is_refused_with_the_arithmetic(tmp):
             (2, ["--parallel.dp_shard", 2, "--parallel.dp_replicate", 2], "dp_replicate=2 × dp_shard=2: that takes 4 ranks"),
             (2, ["--parallel.dp_shard", "auto", "--parallel.dp_replicate", "auto"], "only one axis can take the ranks that are left"),
             (None, ["--parallel.zero", 2], "parallel.zero has no effect"),
-            (None, ["--parallel.scatter", "each"], "parallel.scatter has no effect"),
+            (None, ["--parallel.accumulate", "shards"], "parallel.accumulate shards has no effect"),
+            (4, ["--parallel.dp_shard", 4, "--parallel.reshard_after_forward", 3], "parallel.reshard_after_forward 3: 4 mod 3 is 1"),
+            (4, ["--parallel.dp_shard", 4, "--parallel.reshard_after_forward", 4], "that is all of it"),
+            (None, ["--parallel.reshard_after_forward", "true"], "parallel.reshard_after_forward has no effect"),
             (None, ["--parallel.prefetch", 2], "parallel.prefetch has no effect"),
             (2, ["--parallel.dp_shard", "half"], "auto|RANKS")]:
         done = run("train", *options(tmp, tmp / "refused", *layout), ranks=ranks, expect=2)

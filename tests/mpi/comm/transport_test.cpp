@@ -17,6 +17,7 @@
 #include <numeric>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using namespace lockstep;
@@ -144,6 +145,44 @@ std::span<std::byte> at(Bytes& bytes, std::int64_t begin, std::int64_t length, D
 
 void copy(std::span<const std::byte> from, std::span<std::byte> to) { std::ranges::copy(from, to.begin()); }
 
+double read_number(std::span<const std::byte> bytes, DType dtype) {
+  const auto as = [&](auto value) {
+    std::memcpy(&value, bytes.data(), sizeof(value));
+    return value;
+  };
+  if (dtype == DType::f64) return as(double{});
+  return dtype == DType::f32 ? as(float{}) : from_bf16(as(std::uint16_t{}));
+}
+
+/// What a `sum` becomes in a place that holds `before`.
+Bytes put(std::span<const std::byte> sum, DType dtype, std::span<const std::byte> before, const SumInto& into) {
+  const DType there = into.dtype.value_or(dtype);
+  if (there == dtype && into.how == SumInto::How::replace) return {sum.begin(), sum.end()};
+  if (there == dtype) return sum_of({Bytes(before.begin(), before.end()), Bytes(sum.begin(), sum.end())}, dtype);
+  Bytes result(before.size());
+  const auto from = static_cast<std::size_t>(size_of(dtype)), to = static_cast<std::size_t>(size_of(there));
+  for (std::size_t i = 0; i < sum.size() / from; ++i) {
+    double value = read_number(sum.subspan(i * from), dtype);
+    if (into.how == SumInto::How::add) value += read_number(before.subspan(i * to), there);
+    const auto single = static_cast<float>(value);
+    const std::uint16_t half = to_bf16(single);
+    const void* stored = there == DType::f64   ? static_cast<const void*>(&value)
+                         : there == DType::f32 ? static_cast<const void*>(&single)
+                                               : static_cast<const void*>(&half);
+    std::memcpy(result.data() + i * to, stored, to);
+  }
+  return result;
+}
+
+/// Adds or replaces; where the sum is of a floating type, perhaps in another one.
+SumInto any_place(Random& random, DType dtype) {
+  SumInto into{.how = any(random, 0, 1) == 0 ? SumInto::How::replace : SumInto::How::add};
+  constexpr std::array floats{DType::f64, DType::f32, DType::bf16};
+  const auto choice = static_cast<std::size_t>(any(random, 0, 3));
+  if (choice < floats.size() && std::ranges::find(floats, dtype) != floats.end()) into.dtype = floats[choice];
+  return into;
+}
+
 /// An operation on a group: what this rank passes in, and what it must find when it is done.
 struct Task {
   std::function<Ticket(Transport&)> issue;
@@ -174,6 +213,13 @@ Task make_task(OperationRecord::Kind kind, int lane, int group, std::size_t rank
       out = values_of(seed, mine, length, dtype);
       task.expected = sum_of(all(length), dtype);
       task.bytes = std::ssize(out);
+      if (any(random, 0, 1) == 0) {
+        const SumInto into = any_place(random, dtype);
+        in = std::exchange(out, values_of(seed + 1, mine, length, into.dtype.value_or(dtype)));
+        task.expected = put(task.expected, dtype, out, into);
+        task.issue = [=, &in, &out](Transport& t) { return t.all_reduce_into(lane, group, in, dtype, out, into); };
+        return task;
+      }
       task.issue = [=, &out](Transport& t) { return t.all_reduce(lane, group, out, dtype, Reduce::sum); };
       return task;
     }
@@ -198,17 +244,16 @@ Task make_task(OperationRecord::Kind kind, int lane, int group, std::size_t rank
     case Kind::reduce_scatter: {
       task.map = std::make_unique<ShardMap>(any_map(random, ranks, length));
       const ShardMap& map = *task.map;
-      const IntoShard into = any(random, 0, 1) == 0 ? IntoShard::replace : IntoShard::add;
+      const SumInto into = any_place(random, dtype);
+      const DType there = into.dtype.value_or(dtype);
       in = values_of(seed, mine, map.whole_length, dtype);
-      out = values_of(seed + 1, mine, map.shard_length, dtype);
+      out = values_of(seed + 1, mine, map.shard_length, there);
       task.expected = out;
       Bytes sum = sum_of(all(map.whole_length), dtype), held = out;
       for (const ShardPiece& piece : map.pieces[rank]) {
         const std::span<std::byte> here = at(sum, piece.whole, piece.length, dtype);
-        const std::span<std::byte> before = at(held, piece.shard, piece.length, dtype);
-        const Bytes added = sum_of({Bytes(before.begin(), before.end()), Bytes(here.begin(), here.end())}, dtype);
-        copy(into == IntoShard::add ? std::span<const std::byte>(added) : here,
-             at(task.expected, piece.shard, piece.length, dtype));
+        const std::span<std::byte> before = at(held, piece.shard, piece.length, there);
+        copy(put(here, dtype, before, into), at(task.expected, piece.shard, piece.length, there));
       }
       task.bytes = std::ssize(in);
       task.issue = [=, &in, &out, &map](Transport& t) {
@@ -336,8 +381,8 @@ LOCKSTEP_MPI_TEST(a_rank_alone_in_its_group_copies_only_what_is_elsewhere, test:
   BOOST_TEST((whole == std::vector<double>{9, 1, 2, 3, 9}));
   job.transport.wait(
       job.transport.reduce_scatter(0, 1, bytes_of(whole), std::as_writable_bytes(inside), map, DType::f64));
-  job.transport.wait(
-      job.transport.reduce_scatter(0, 1, bytes_of(whole), bytes_of(shard), map, DType::f64, IntoShard::add));
+  job.transport.wait(job.transport.reduce_scatter(0, 1, bytes_of(whole), bytes_of(shard), map, DType::f64,
+                                                  {.how = SumInto::How::add}));
   BOOST_TEST((whole == std::vector<double>{9, 1, 2, 3, 9}));
   BOOST_TEST((shard == std::vector<double>{2, 4, 6}));
   job.transport.wait(job.transport.all_reduce(0, 1, bytes_of(shard), DType::f64, Reduce::sum));

@@ -18,6 +18,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -41,8 +42,10 @@ constexpr std::int64_t vocabulary = 29;  // a prime: no number of ranks divides 
 /// One way to divide a step.
 struct Composition {
   int replicas = 1, shards = 1;
-  int zero = 3;  // of shards
-  Scatter scatter = Scatter::last;
+  int zero = 3;                // of shards
+  int inner = 1;               // shards that gather weights from each other alone after a forward
+  bool after_backward = true;  // of ZeRO-3: weights are let go
+  Accumulate accumulate = Accumulate::whole;
   int prefetch = 1;
   std::int64_t micro_batch = 2;
   RecomputePolicy recompute = RecomputePolicy::none;
@@ -60,12 +63,14 @@ struct Composition {
     std::string how = shards == 1 ? fmt::format("DDP {}", replicas)
                                   : fmt::format("{}ZeRO-{} {}", replicas > 1 ? fmt::format("HSDP {} × ", replicas) : "",
                                                 zero, shards);
-    if (shards > 1)
-      how += fmt::format(", scatter {}, prefetch {}", scatter == Scatter::each ? "each" : "last", prefetch);
+    if (shards > 1) how += fmt::format(", prefetch {}", prefetch);
+    if (inner > 1) how += fmt::format(", kept by {}", inner);
+    if (zero == 3 && !after_backward) how += ", kept after backward";
     if (stages > 1)
       how += fmt::format(", {} stages of {}{}", stages * chunks, name_of(schedule),
                          passes > 1 ? fmt::format(" in {} passes", passes) : "");
-    how += fmt::format(", micro-batch {}", micro_batch);
+    const char* kept = accumulate == Accumulate::whole ? "whole" : accumulate == Accumulate::shards ? "shards" : "sums";
+    how += fmt::format(", accumulate {}, micro-batch {}", kept, micro_batch);
     if (recompute == RecomputePolicy::block) how += ", recompute";
     if (bucket_bytes > 0) how += fmt::format(", buckets of {} B", bucket_bytes);
     return fmt::format("{}, {}", how, family);
@@ -101,12 +106,18 @@ std::vector<Composition> pipelines() {
       if (replicas * shards == 1 && stages < 4) one.steps = 20;
       if (schedule == PipelineSchedule::gpipe) one.recompute = RecomputePolicy::block;
       if (stages == 2 && one_stage && replicas * shards != 3) one.passes = 2;
-      one.scatter = zero % 2 == 0 ? Scatter::each : Scatter::last;
+      one.accumulate =
+          std::array{Accumulate::sums, Accumulate::shards, Accumulate::whole}[static_cast<std::size_t>(zero - 1)];
       one.prefetch = zero % 3;
       zero = zero % 3 + 1;
       all.push_back(one);
     }
   }
+  Composition kept{.shards = 4, .inner = 2, .accumulate = Accumulate::shards, .family = "deep llama"};
+  kept.stages = 2;
+  kept.chunks = 2;
+  kept.schedule = PipelineSchedule::interleaved_zero_bubble;
+  all.push_back(kept);
   return all;
 }
 
@@ -122,7 +133,7 @@ std::vector<Composition> all_compositions() {
       if (shards > 4 || replicas > 2) one.steps = 3;
       all.push_back(one);
       one.steps = 3;
-      one.scatter = Scatter::each;
+      one.accumulate = replicas > 1 && zero != 2 ? Accumulate::sums : Accumulate::shards;
       one.micro_batch = 1;
       one.prefetch = zero == 3 ? 2 : 0;
       one.family = tied ? "llama" : "gpt2";
@@ -131,13 +142,27 @@ std::vector<Composition> all_compositions() {
         one.recompute = RecomputePolicy::block;
         one.prefetch = 0;
         all.push_back(one);
-        one.scatter = Scatter::last;
+        one.accumulate = Accumulate::whole;
         one.bucket_bytes = 1 << 20;
         all.push_back(one);
+        one.bucket_bytes = 0;
+        one.after_backward = false;
+        if (replicas == 1) all.push_back(one);
+        for (int inner = 2; inner < shards; ++inner) {
+          if (shards % inner != 0) continue;
+          one.inner = inner;
+          one.after_backward = inner == 2;
+          one.prefetch = 1;
+          one.accumulate = inner == 2 ? Accumulate::shards : Accumulate::whole;
+          one.recompute = inner == 2 ? RecomputePolicy::none : RecomputePolicy::block;
+          all.push_back(one);
+        }
       }
     }
   }
-  for (const int replicas : {2, 3, 4, 5, 6, 8}) all.push_back({.replicas = replicas, .micro_batch = 1});
+  for (const int replicas : {2, 3, 4, 5, 6, 8})
+    for (const Accumulate accumulate : {Accumulate::whole, Accumulate::sums})
+      all.push_back({.replicas = replicas, .accumulate = accumulate, .micro_batch = 1});
   return all;
 }
 
@@ -193,7 +218,7 @@ class Job {
       : session_(std::move(ranks)),
         rank_(session_.world().rank()),
         mesh_(mesh_of(how)),
-        sharding_(how.shards > 1 ? Sharding{{"dp_shard"}, how.shards} : Sharding{}),
+        sharding_(sharding_of(how)),
         batches_(plan_batch(global_batch, how.data_ranks(), how.micro_batch)),
         types_(unit_types(precision, state_of(options(), master_dtype(precision)))),
         architecture_(architecture_of(how.family)),
@@ -256,8 +281,15 @@ class Job {
     std::vector<std::pair<AxisName, int>> axes;
     if (how.stages > 1) axes.emplace_back("pp", how.stages);
     axes.emplace_back("dp_replicate", how.replicas);
-    if (how.shards > 1) axes.emplace_back("dp_shard", how.shards);
+    if (how.inner > 1)
+      axes.insert(axes.end(), {{"dp_shard_outer", how.shards / how.inner}, {"dp_shard_inner", how.inner}});
+    else if (how.shards > 1)
+      axes.emplace_back("dp_shard", how.shards);
     return make_mesh("world", axes);
+  }
+  static Sharding sharding_of(const Composition& how) {
+    if (how.inner > 1) return {{"dp_shard_outer", "dp_shard_inner"}, how.shards, {"dp_shard_inner"}, how.inner};
+    return how.shards > 1 ? Sharding{{"dp_shard"}, how.shards} : Sharding{};
   }
   static OptimizerOptions options() {
     OptimizerOptions options;
@@ -272,7 +304,7 @@ class Job {
     options.micro_batches = options.eval_micro_batches = static_cast<int>(batches_.accumulation);
     options.recompute = how.recompute;
     options.pipeline = {.schedule = how.schedule, .chunks = how.chunks, .passes = how.passes};
-    options.shards = {how.zero == 3 ? Reshard::after_pass : Reshard::after_step, how.scatter, how.prefetch};
+    options.shards = {how.zero == 3, how.zero == 3 && how.after_backward, how.accumulate, how.prefetch};
     options.update = {.clips = clips, .heartbeat_bytes = heartbeat_bytes};
     options.eval_reduction_bytes = heartbeat_bytes;
     return options;
@@ -445,23 +477,22 @@ BOOST_AUTO_TEST_CASE(shards_equal_plain_data_parallelism_bit_for_bit) {
       return std::make_unique<Job>(all_ranks(), how, precision, std::nullopt);
     };
     const int ranks = test::world().size();
-    const auto whole = make({.replicas = ranks, .micro_batch = 1, .family = family});
-    std::vector<std::unique_ptr<Job>> last, each;
-    for (int zero = 1; zero <= 3; ++zero) {
-      last.push_back(make({.shards = ranks, .zero = zero, .micro_batch = 1, .family = family}));
-      each.push_back(
-          make({.shards = ranks, .zero = zero, .scatter = Scatter::each, .micro_batch = 1, .family = family}));
-    }
-    for (std::int64_t step = 0; step < 3; ++step) {
-      const StepOutcome want = whole->step(step);
-      for (const auto& job : last) BOOST_TEST(job->step(step).loss == want.loss);
-      for (const auto& job : each) job->step(step);
-    }
-    for (const LogicalTensor& tensor : whole->tensors()) {
-      const at::Tensor want = whole->whole_weight(tensor);
-      for (const auto& job : last) BOOST_TEST(at::equal(job->whole_weight(tensor), want));
-      const at::Tensor first = each.front()->whole_weight(tensor);
-      for (const auto& job : each) BOOST_TEST(at::equal(job->whole_weight(tensor), first));
+    for (const Accumulate accumulate : {Accumulate::whole, Accumulate::sums}) {
+      const auto plain = make({.replicas = ranks, .accumulate = accumulate, .micro_batch = 1, .family = family});
+      std::vector<std::unique_ptr<Job>> cut;
+      for (int zero = 1; zero <= 3; ++zero)
+        cut.push_back(
+            make({.shards = ranks, .zero = zero, .accumulate = accumulate, .micro_batch = 1, .family = family}));
+      if (accumulate == Accumulate::sums)  // where all ranks share a unit out, its shards are sums
+        cut.push_back(make({.shards = ranks, .accumulate = Accumulate::shards, .micro_batch = 1, .family = family}));
+      for (std::int64_t step = 0; step < 3; ++step) {
+        const StepOutcome want = plain->step(step);
+        for (const auto& job : cut) BOOST_TEST(job->step(step).loss == want.loss);
+      }
+      for (const LogicalTensor& tensor : plain->tensors()) {
+        const at::Tensor want = plain->whole_weight(tensor);
+        for (const auto& job : cut) BOOST_TEST(at::equal(job->whole_weight(tensor), want));
+      }
     }
   }
 }

@@ -37,6 +37,7 @@ BOOST_AUTO_TEST_CASE(the_text_of_a_value_reads_back_to_it) {
   round_trips<Seconds>({"0", "0.25", "59", "90s", "15m", "1h", "1h30m", "2h15m10s", "1d", "123456789012h",
                         "9007199254740993s", "1e+18s"});
   round_trips<ByteSize>({"0", "512", "64MiB", "5GB", "1.5KiB"});
+  round_trips<AfterForward>({"true", "false", "2", "16"});
   round_trips<Recompute>({"none", "block", "every:1", "every:2", "every:40"});
   round_trips<Resume>({"auto", "never", "latest", "best", "0", "1200", "runs/a/checkpoints/step-5", "./x"});
   round_trips<ValidationSplit>({"none", "hash:0.01", "tail:0.1"});
@@ -52,6 +53,7 @@ BOOST_AUTO_TEST_CASE(texts_of_another_form_are_refused) {
   for (const char* const text : {"", "big", "-1", "inf", "5 apples"}) BOOST_TEST(refused<ByteSize>(text), text);
   for (const char* const text : {"", "all", "every", "every:", "every:0", "every:-1", "every:two", "every:3000000000"})
     BOOST_TEST(refused<Recompute>(text), text);
+  for (const char* const text : {"", "0", "1", "-2", "2.5", "some"}) BOOST_TEST(refused<AfterForward>(text), text);
   for (const char* const text : {"", "newest", "-1", "1.5"}) BOOST_TEST(refused<Resume>(text), text);
   for (const char* const text :
        {"", "hash", "hash:", "hash:1", "tail:0", "tail:-0.1", "tail:nan", "head:0.1", "tail:0.1x"}) {

@@ -22,7 +22,7 @@ class Play {
   Play(const StepProgram& program, const ModelPlan& plan, ProgramPhase phase, const ProgramOptions& options,
        unsigned seed)
       : program_(program), plan_(plan), phase_(phase), options_(options), dice_(seed) {
-    data_axes_ = {"dp_replicate", "dp_shard"};
+    data_axes_ = {"dp_replicate", "dp_shard", "dp_shard_outer", "dp_shard_inner"};
     const PipelinePlan pipeline = pipeline_of(program.mesh, plan, options, phase);
     const std::vector<PipelinePart> parts = parts_of(pipeline, plan);
     for (Rank rank = 0; rank < world_size(program.mesh); ++rank) {
@@ -78,9 +78,9 @@ class Play {
     std::vector<int> weights, copies;
     std::vector<Gradient> gradients;  // by unit: what the optimizer reads
     std::vector<bool> finished;
-    std::map<int, Gradient> local;  // by slot: of units that are cut
+    std::map<int, Gradient> local;  // by slot: what is not yet in what the optimizer reads
     std::set<int> local_finished;   // slots
-    std::set<int> gathered;         // slots that hold whole weights
+    std::set<int> gathered, kept;   // slots that hold whole weights, and parts of them
     std::multiset<int> normed;
     bool decided = false, clipped = false, reduced = false;
   };
@@ -230,24 +230,18 @@ class Play {
                     ? player(member).copies
                     : player(member).weights)[static_cast<std::size_t>(mine.subject.index)] == 0,
                "new weights are gathered");
-      if (mine.op == Op::reduce_scatter) {
-        const int slot = slot_of(member, theirs.slots.releases, SlotKind::local_gradient);
-        expect(player(member).local_finished.contains(slot), "an unfinished gradient is scattered");
-        for (const auto& [contribution, count] : player(member).local[slot]) sum[contribution] += count;
+      if (mine.op == Op::unshard &&
+          mine.group != plan_.units[static_cast<std::size_t>(mine.subject.index)].shard_axes) {
+        std::vector<int> used = theirs.slots.reads;
+        used.insert(used.end(), theirs.slots.releases.begin(), theirs.slots.releases.end());
+        expect(player(member).kept.contains(slot_of(member, used, SlotKind::kept_weights)), "nothing was kept");
       }
-      if (mine.op == Op::all_reduce)
-        for (const auto& [contribution, count] : player(member).gradients[static_cast<std::size_t>(mine.subject.index)])
-          sum[contribution] += count;
+      if (mine.op == Op::reduce_scatter || mine.op == Op::all_reduce)
+        for (const auto& [contribution, count] : summand(member, theirs)) sum[contribution] += count;
     }
     for (const auto& [member, position] : members) {
-      if (mine.op == Op::all_reduce) {
-        player(member).gradients[static_cast<std::size_t>(mine.subject.index)] = sum;
-        expect(player(member).finished[static_cast<std::size_t>(mine.subject.index)],
-               "an unfinished gradient is reduced");
-      } else if (mine.op == Op::reduce_scatter) {
-        for (const auto& [contribution, count] : sum)
-          player(member).gradients[static_cast<std::size_t>(mine.subject.index)][contribution] += count;
-        player(member).finished[static_cast<std::size_t>(mine.subject.index)] = true;
+      if (mine.op == Op::all_reduce || mine.op == Op::reduce_scatter) {
+        put(member, action(member, position), sum);
       } else if (mine.op == Op::unshard) {
         player(member).gathered.insert(slot_of(member, action(member, position).slots.acquires, SlotKind::gathered));
       } else {
@@ -255,6 +249,35 @@ class Play {
       }
       finish(member, position);
     }
+  }
+
+  /// What this rank gives to a sum: a gradient with memory of its own, or that which the optimizer reads.
+  const Gradient& summand(Rank rank, const Action& a) {
+    Player& who = player(rank);
+    const auto unit = static_cast<std::size_t>(a.subject.index);
+    if (a.op == Op::all_reduce && a.slots.releases.empty()) {
+      expect(who.finished[unit], "an unfinished gradient is reduced");
+      return who.gradients[unit];
+    }
+    const bool shard = a.op == Op::all_reduce && plan_.units[unit].is_cut();
+    const int slot = slot_of(rank, a.slots.releases, shard ? SlotKind::shard_gradient : SlotKind::local_gradient);
+    expect(who.local_finished.contains(slot), "an unfinished gradient is scattered");
+    return who.local[slot];
+  }
+
+  /// Where a sum goes: instead of what was summed, to memory of its own, or to what was there before.
+  void put(Rank rank, const Action& a, const Gradient& sum) {
+    Player& who = player(rank);
+    const auto unit = static_cast<std::size_t>(a.subject.index);
+    if (!a.slots.acquires.empty()) {
+      const int slot = slot_of(rank, a.slots.acquires, SlotKind::shard_gradient);
+      who.local[slot] = sum;
+      who.local_finished.insert(slot);
+      return;
+    }
+    if (a.slots.releases.empty()) who.gradients[unit].clear();
+    for (const auto& [contribution, count] : sum) who.gradients[unit][contribution] += count;
+    who.finished[unit] = true;
   }
 
   void finish(Rank rank, int index) {
@@ -265,6 +288,7 @@ class Play {
     for (const int slot : slots.releases) {
       expect(who.live.erase(slot) == 1, "dead memory is released");
       who.gathered.erase(slot);
+      who.kept.erase(slot);
       who.local.erase(slot);
       who.local_finished.erase(slot);
     }
@@ -277,14 +301,15 @@ class Play {
       if (player(rank).ranks->slots[static_cast<std::size_t>(slot)].kind == kind) return slot;
     throw std::string("an action lacks its memory");
   }
-  /// The whole gradient of a unit that is cut, among what an action acquires or writes.
-  int local_gradient(Rank rank, const Action& a, int unit) {
+  /// The gradient of this rank with memory of its own, among what an action acquires or writes.
+  std::optional<int> local_gradient(Rank rank, const Action& a, int unit) {
     for (const std::vector<int>* slots : {&a.slots.acquires, &a.slots.writes})
       for (const int index : *slots) {
         const Slot& slot = player(rank).ranks->slots[static_cast<std::size_t>(index)];
         if (slot.kind == SlotKind::local_gradient && slot.subject.index == unit) return index;
       }
-    throw std::string("a gradient has no memory");
+    expect(!plan_.units[static_cast<std::size_t>(unit)].is_cut(), "a gradient has no memory");
+    return std::nullopt;
   }
 
   int blocks() const { return static_cast<int>(plan_.blocks.size()); }
@@ -306,10 +331,9 @@ class Play {
     Player& who = player(rank);
     const Contribution made{rank, a.subject.index, a.micro_batch, half};
     each_unit(a.subject.index, [&](std::size_t used) {
-      if (plan_.units[used].is_cut()) {
-        const int slot = local_gradient(rank, a, static_cast<int>(used));
-        expect(!who.local_finished.contains(slot), "a finished gradient grows");
-        ++who.local[slot][made];
+      if (const auto slot = local_gradient(rank, a, static_cast<int>(used))) {
+        expect(!who.local_finished.contains(*slot), "a finished gradient grows");
+        ++who.local[*slot][made];
         return;
       }
       expect(!who.finished[used], "a finished gradient grows");
@@ -364,12 +388,14 @@ class Play {
         expect(who.deferred.erase(here) == 1, "the second half of a backward without its first");
         return contribute(rank, a, Half::weight);
       case Op::finish_gradient:
-        if (plan_.units[unit].is_cut())
-          who.local_finished.insert(local_gradient(rank, a, a.subject.index));
+        if (const auto slot = local_gradient(rank, a, a.subject.index))
+          who.local_finished.insert(*slot);
         else
           who.finished[unit] = true;
         return;
-      case Op::reshard: return;
+      case Op::reshard:
+        if (!a.group.empty()) who.kept.insert(slot_of(rank, a.slots.acquires, SlotKind::kept_weights));
+        return;
       case Op::gradient_norm:
         expect(complete(rank, unit), "the norm of an incomplete gradient");
         expect(group_along(program_.mesh, rank, a.group) ==

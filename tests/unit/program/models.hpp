@@ -3,6 +3,7 @@
 
 #include "program/catalogue.hpp"
 
+#include <array>
 #include <random>
 
 namespace lockstep::models {
@@ -50,16 +51,28 @@ inline Case random_case(std::mt19937& engine) {
   }
   if (count > 1 && roll(0, 1) == 0) parameters.front().blocks.push_back(count - 1);
   Case made;
-  made.mesh = make_mesh("world", {{"pp", 1}, {"dp_replicate", roll(1, 3)}, {"dp_shard", roll(1, 2)}});
-  const int shards = find_axis(made.mesh, "dp_shard")->size;
+  const int shards = roll(1, 2) * roll(1, 2);
   const bool cuts = shards > 1 && roll(0, 1) == 0;
+  const bool keeps = shards == 4 && cuts && roll(0, 1) == 0;
+  std::vector<std::pair<AxisName, int>> axes{{"pp", 1}, {"dp_replicate", roll(1, shards == 4 ? 2 : 3)}};
+  if (keeps)
+    axes.insert(axes.end(), {{"dp_shard_outer", 2}, {"dp_shard_inner", 2}});
+  else
+    axes.emplace_back("dp_shard", shards);
+  made.mesh = make_mesh("world", axes);
+  const Sharding kept{{"dp_shard_outer", "dp_shard_inner"}, 4, {"dp_shard_inner"}, 2};
   made.plan = plan_of(blocks, parameters, {DType::f32, roll(0, 1) == 0 ? DType::f32 : DType::bf16, moments(DType::f32)},
-                      roll(0, 2) * 400, cuts ? Sharding{{"dp_shard"}, shards} : Sharding{});
+                      roll(0, 2) * 400,
+                      keeps  ? kept
+                      : cuts ? Sharding{{"dp_shard"}, shards}
+                             : Sharding{});
   made.options.micro_batches = roll(1, 3);
   made.options.eval_micro_batches = roll(0, 3);
   made.options.recompute.every = roll(0, 1) == 0 ? 0 : 1 + count % 3;
-  made.options.shards = {roll(0, 1) == 0 ? Reshard::after_step : Reshard::after_pass,
-                         roll(0, 1) == 0 ? Scatter::last : Scatter::each, roll(0, 2)};
+  made.options.shards = {
+      roll(0, 1) == 0, roll(0, 1) == 0,
+      std::array{Accumulate::whole, Accumulate::shards, Accumulate::sums}[static_cast<std::size_t>(roll(0, 2))],
+      roll(0, 2)};
   made.options.update = {roll(0, 1) == 0, 48};
   made.options.eval_reduction_bytes = 16;
   return made;
@@ -97,8 +110,10 @@ inline Case random_pipeline(std::mt19937& engine) {
   made.options.micro_batches = pipeline.passes * (interleaved ? ranks : roll(1, 4));
   made.options.eval_micro_batches = roll(0, 3);
   made.options.recompute = roll(0, 1) == 0 ? RecomputePolicy::none : RecomputePolicy::block;
-  made.options.shards = {roll(0, 1) == 0 ? Reshard::after_step : Reshard::after_pass,
-                         roll(0, 1) == 0 ? Scatter::last : Scatter::each, roll(0, 2)};
+  made.options.shards = {
+      roll(0, 1) == 0, roll(0, 1) == 0,
+      std::array{Accumulate::whole, Accumulate::shards, Accumulate::sums}[static_cast<std::size_t>(roll(0, 2))],
+      roll(0, 2)};
   made.options.update = {roll(0, 1) == 0, 48};
   made.options.eval_reduction_bytes = 16;
   return made;
