@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace lockstep {
@@ -59,7 +60,7 @@ class BlockBuilder {
 
  private:
   void add(Role role, const std::string& name, Shape shape, Initial initial) {
-    block_.tensors.push_back({prefix_ + name, role, std::move(shape), initial, {}});
+    block_.tensors.push_back({prefix_ + name, role, std::move(shape), initial, {}, true, {}});
   }
   BlockDescription block_;
   std::string prefix_;
@@ -70,7 +71,9 @@ void add_head(BlockDescription& block, const HfConfig& config, const std::string
                            Role::head,
                            {config.vocabulary, config.channels},
                            {Initial::Kind::normal, config.initializer_range},
-                           config.tied_head ? embedding : std::string()});
+                           config.tied_head ? embedding : std::string(),
+                           true,
+                           {}});
 }
 
 BlockDescription gpt2_embedding(const HfConfig& config) {
@@ -174,6 +177,24 @@ std::vector<LogicalTensor> stored_tensors(const Architecture& architecture) {
     }
   }
   return stored;
+}
+
+void mark(Architecture& architecture, const TensorRules& rules) {
+  for (BlockDescription& block : architecture.blocks) {
+    for (LogicalTensor& tensor : block.tensors) {
+      const std::string& stored = tensor.alias_of.empty() ? tensor.name : tensor.alias_of;
+      tensor.trained = !rules.freezes || !rules.freezes(stored);
+      const auto unit = std::ranges::find_if(rules.units, [&](const auto& named) { return named.second(stored); });
+      if (unit != rules.units.end()) tensor.unit = unit->first;
+    }
+  }
+}
+
+std::int64_t trained_count(const Architecture& architecture) {
+  std::int64_t count = 0;
+  for (const LogicalTensor& tensor : stored_tensors(architecture))
+    if (tensor.trained) count += elements(tensor.shape);
+  return count;
 }
 
 std::int64_t parameter_count(const Architecture& architecture) {

@@ -6,8 +6,10 @@
 #include "layout/layout.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -54,6 +56,8 @@ struct LogicalTensor {
   Shape shape;  // as Hugging Face stores it: gpt2's Conv1D weights are (in, out), all others (out, in)
   Initial initial;
   std::string alias_of;  // tied: the name of the tensor whose storage it is; empty otherwise
+  bool trained = true;   // false: frozen, it has no gradient and stays as it is
+  std::string unit;      // that it forms within its block, with others of this name; empty: the block's
 };
 
 /// What is never cut by a pipeline.
@@ -71,9 +75,18 @@ struct Architecture {
 /// Throws Error(usage) for what this version cannot train (non-zero dropout, unknown family, …), naming the key.
 Architecture describe(const HfConfig& config);
 
+/// Says of stored tensors, by name, which are frozen and which form units of their own: the first true of `units`, a
+/// name and whom it takes. Who says so: the options of a run.
+struct TensorRules {
+  std::function<bool(const std::string& tensor)> freezes;
+  std::vector<std::pair<std::string, std::function<bool(const std::string& tensor)>>> units;
+};
+void mark(Architecture& architecture, const TensorRules& rules);
+
 /// Every stored tensor once (aliases left out), in block order.
 std::vector<LogicalTensor> stored_tensors(const Architecture& architecture);
 std::int64_t parameter_count(const Architecture& architecture);  // stored elements
+std::int64_t trained_count(const Architecture& architecture);    // of these, what is not frozen
 /// N of 6N + 12·L·C·T: elements that take part in matrix products (input embeddings excluded unless tied to the head).
 std::int64_t matmul_parameter_count(const Architecture& architecture);
 /// Model FLOPs of one token, forward and backward: 6N + 12·L·(H·D)·T (Chowdhery et al., "PaLM", 2022, appendix B).

@@ -16,7 +16,7 @@ std::vector<ParameterPlan> parameters_of(const Architecture& architecture) {
     for (const LogicalTensor& tensor : architecture.blocks[block].tensors) {
       if (tensor.alias_of.empty()) {
         by_name[tensor.name] = parameters.size();
-        parameters.push_back({tensor.name, tensor.shape, {static_cast<int>(block)}});
+        parameters.push_back({tensor.name, tensor.shape, {static_cast<int>(block)}, tensor.trained, tensor.unit});
       } else {
         parameters[by_name.at(tensor.alias_of)].blocks.push_back(static_cast<int>(block));
       }

@@ -28,6 +28,7 @@ struct OptimizerOptions {
   double weight_decay = 0.1;
   Decay decay = Decay::matrices;
   std::vector<NamePattern> decay_exclude;
+  std::vector<NamePattern> frozen;     // tensors that are not trained
   std::optional<double> clip_norm;     // global gradient norm; absent: no clipping
   std::vector<OptimizerGroup> groups;  // ordered: the first whose pattern matches
 };

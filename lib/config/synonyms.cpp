@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 57> options{{
+constexpr std::array<Synonyms, 59> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " hidden_dropout dropout_rate attention_dropout attn_dropout resid_pdrop "},
@@ -38,6 +38,8 @@ constexpr std::array<Synonyms, 57> options{{
     {"parallel.zero", " zero_stage zero_optimization sharding_strategy data_parallel_mode "},
     {"parallel.accumulate", " no_sync gradient_sync requires_gradient_sync sync_gradients sync_each_batch scatter "},
     {"parallel.reshard_after_forward", " fsdp_reshard_after_forward zero_hpz_partition_size hpz secondary_sharding "},
+    {"parallel.units", " fsdp_transformer_layer_cls_to_wrap transformer_layers_path wrap_policy auto_wrap_policy "},
+    {"optimizer.frozen", " freeze freeze_modules frozen_parameters trainable requires_grad "},
     {"parallel.prefetch", " forward_prefetch backward_prefetch fsdp_forward_prefetch fsdp_backward_prefetch "},
     {"precision.dtype",
      " precision mixed_precision torch_dtype params_dtype param_dtype bf16 fp16 fp32 amp autocast data_type "},

@@ -122,10 +122,15 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
                .unit = "blocks",
                .min = 0,
                .max = most_count});
+  visit.field("units", parallel.units,
+              {.help = "tensors of a block whose names match one of these are gathered, reduced and updated together, "
+                       "apart from the rest of the block: a module by its name",
+               .value_name = "REGEX"});
   visit.field(
       "bucket_size", parallel.bucket_size,
-      {.help = "neighbouring blocks whose gradients fit in are reduced and updated together; null: each block by "
-               "itself"});
+      {.help =
+           "neighbouring blocks whose gradients fit in are gathered, reduced and updated together, as one unit, with "
+           "a size above the model's all of it; null: each block by itself"});
   visit.field(
       "schedule", parallel.schedule,
       {.help = "order in which a rank runs its stages: gpipe, all forwards first; 1f1b, forward and backward in "
@@ -186,6 +191,12 @@ void describe(Declaration& visit, OptimizerOptions& optimizer) {
   visit.field(
       "decay_exclude", optimizer.decay_exclude,
       {.help = "tensors whose name matches one of these do not decay", .value_name = "REGEX", .fixed_on_resume = true});
+  visit.field(
+      "frozen", optimizer.frozen,
+      {.help = "tensors whose name matches one of these stay as they are: no gradient, no optimizer state, no part in "
+               "the norm",
+       .value_name = "REGEX",
+       .fixed_on_resume = true});
   visit.field("clip_norm", optimizer.clip_norm,
               {.help = "largest global norm of the gradient; null: no clipping",
                .min = 0,

@@ -54,6 +54,7 @@ struct ParallelOptions {
   std::optional<AfterForward> reshard_after_forward;  // absent: only with stage 3
   std::optional<bool> reshard_after_backward;         // the same
   std::optional<std::int64_t> prefetch;               // units gathered ahead; absent: 1
+  std::vector<NamePattern> units;                     // that modules of a block form; empty: each block is one
   std::optional<ByteSize> bucket_size;                // of gradients that are reduced at once; absent: those of a block
   std::optional<PipelineOrder> schedule;              // of stages; absent: 1f1b
   std::optional<std::int64_t> stages_per_rank;        // absent: 2 for zbv and the interleaved schedules, else 1

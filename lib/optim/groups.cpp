@@ -28,6 +28,7 @@ double own_decay(const Parameter& parameter, const OptimizerOptions& options) {
 
 std::vector<std::string> check_groups(const std::vector<std::string>& names, const OptimizerOptions& options) {
   for (const OptimizerGroup& group : options.groups) require_match(group.match, names, "optimizer.groups");
+  for (const NamePattern& pattern : options.frozen) require_match(pattern, names, "optimizer.frozen");
   for (const NamePattern& pattern : options.decay_exclude) require_match(pattern, names, "optimizer.decay_exclude");
   std::vector<std::string> left = names;
   std::vector<std::string> notes;

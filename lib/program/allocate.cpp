@@ -77,6 +77,7 @@ class Allocation {
     const Subject subject = unit_subject(index);
     add({SlotKind::master, subject, no_micro_batch, unit.master_bytes});
     if (unit.compute_bytes > 0) add({SlotKind::compute_copy, subject, no_micro_batch, unit.compute_bytes});
+    if (!unit.trained) return;
     add({SlotKind::gradient, subject, no_micro_batch, unit.gradient_bytes});
     add({SlotKind::optimizer_state, subject, no_micro_batch, unit.optimizer_bytes});
   }
@@ -235,6 +236,7 @@ class Allocation {
   void add_gradients(Action& action) {
     const MicroBatch mb = action.micro_batch;
     each_unit(action, [&](int index, const UnitPlan& unit) {
+      if (!unit.trained) return;
       if (!has_local_gradient(index)) {
         action.slots.writes.push_back(find(SlotKind::gradient, unit_subject(index), no_micro_batch));
       } else if (const Key key{SlotKind::local_gradient, unit_subject(index), gradient_of(index, mb)};

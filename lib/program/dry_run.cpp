@@ -92,6 +92,9 @@ void batch_rows(Rows& rows, const DryRunFacts& facts) {
 void model_rows(Rows& rows, const DryRunFacts& facts, const ModelPlan& plan) {
   rows.section("model");
   rows.row({"", "parameters", "parameters", facts.parameters, human_count(static_cast<double>(facts.parameters))});
+  if (facts.frozen_parameters > 0)
+    rows.row({"", "frozen_parameters", "frozen", facts.frozen_parameters,
+              human_count(static_cast<double>(facts.frozen_parameters))});
   rows.count("blocks", "blocks", static_cast<std::int64_t>(plan.blocks.size()));
   rows.count("units", "units", static_cast<std::int64_t>(plan.units.size()));
 }

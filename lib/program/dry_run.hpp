@@ -30,6 +30,7 @@ struct DryRunFacts {
   std::int64_t length = 0;                 // T, tokens a sample
   std::int64_t steps = 0;                  // of the whole run
   std::int64_t parameters = 0;             // stored elements, padding left out
+  std::int64_t frozen_parameters = 0;      // of them, those that are not trained
   double flops_per_token = 0;              // model FLOPs, forward and backward
   std::int64_t weight_bytes = 0;           // of the parameters in the type that a checkpoint stores
   std::int64_t optimizer_state_bytes = 0;  // of the optimizer's tensors in the type that a checkpoint stores

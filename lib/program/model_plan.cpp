@@ -4,21 +4,33 @@
 #include "base/rounding.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep {
 
 namespace {
 
-/// The unit of the parameters of the blocks [first, last].
+/// Parameters that may be of one unit.
+struct Kind {
+  bool trained = true;
+  std::string unit;
+  bool operator==(const Kind&) const = default;
+};
+
+/// The unit of the parameters of a kind of the blocks [first, last].
 UnitPlan unit_of(const std::vector<std::string>& blocks, const std::vector<ParameterPlan>& parameters,
-                 const UnitTypes& types, const Sharding& sharding, int first, int last) {
+                 const UnitTypes& types, const Sharding& sharding, const Kind& kind, int first, int last) {
   UnitPlan unit;
   const auto name = [&](int block) { return blocks[static_cast<std::size_t>(block)]; };
   unit.name = first == last ? name(first) : fmt::format("{}..{}", name(first), name(last));
+  if (!kind.unit.empty()) unit.name += ":" + kind.unit;
+  if (!kind.trained) unit.name += ", frozen";
+  unit.trained = kind.trained;
   std::vector<std::int64_t> whole, shard, kept;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const ParameterPlan& parameter = parameters[i];
     if (parameter.blocks.front() < first || parameter.blocks.front() > last) continue;
+    if (Kind{parameter.trained, parameter.unit} != kind) continue;
     unit.parameters.push_back(static_cast<int>(i));
     unit.blocks.insert(unit.blocks.end(), parameter.blocks.begin(), parameter.blocks.end());
     whole.push_back(elements(parameter.shape));
@@ -32,9 +44,12 @@ UnitPlan unit_of(const std::vector<std::string>& blocks, const std::vector<Param
   unit.shard_elements = unit_offsets(shard, types.master).back();
   unit.master_bytes = unit.shard_elements * master;
   unit.compute_bytes = types.compute == types.master ? 0 : unit.shard_elements * compute;
-  unit.local_gradient_bytes = unit.elements * master;
-  unit.gradient_bytes = unit.shard_elements * master;
-  for (const StateDescription& state : types.state) unit.optimizer_bytes += unit.shard_elements * size_of(state.dtype);
+  if (kind.trained) {
+    unit.local_gradient_bytes = unit.elements * master;
+    unit.gradient_bytes = unit.shard_elements * master;
+    for (const StateDescription& state : types.state)
+      unit.optimizer_bytes += unit.shard_elements * size_of(state.dtype);
+  }
   if (sharding.shards > 1) {
     unit.shard_axes = sharding.axes;
     unit.gathered_bytes = unit.elements * compute;
@@ -61,25 +76,37 @@ std::vector<std::int64_t> unit_offsets(const std::vector<std::int64_t>& elements
 
 std::vector<UnitPlan> make_units(const std::vector<std::string>& blocks, const std::vector<ParameterPlan>& parameters,
                                  const UnitTypes& types, std::int64_t bucket_bytes, const Sharding& sharding) {
-  const auto unit_over = [&](int first, int last) { return unit_of(blocks, parameters, types, sharding, first, last); };
   for (const ParameterPlan& parameter : parameters)
     for (const int block : parameter.blocks.empty() ? std::vector<int>{-1} : parameter.blocks)
       invariant(block >= 0 && static_cast<std::size_t>(block) < blocks.size(),
                 "every parameter belongs to a block of the model");
-  std::vector<UnitPlan> units;  // last first
-  int last = -1;                // of the unit that is being filled
-  for (int block = static_cast<int>(blocks.size()) - 1; block >= 0; --block) {
-    if (unit_over(block, block).parameters.empty()) continue;
-    const bool joins = last >= 0 && unit_over(block, last).local_gradient_bytes <= bucket_bytes;
-    if (joins)
-      units.back() = unit_over(block, last);
-    else {
-      last = block;
-      units.push_back(unit_over(block, block));
+  std::vector<Kind> kinds;
+  for (const ParameterPlan& parameter : parameters)
+    if (const Kind kind{parameter.trained, parameter.unit}; std::ranges::find(kinds, kind) == kinds.end())
+      kinds.push_back(kind);
+  std::vector<std::pair<int, UnitPlan>> units;  // with their first blocks
+  for (const Kind& kind : kinds) {
+    const auto unit_over = [&](int first, int last) {
+      return unit_of(blocks, parameters, types, sharding, kind, first, last);
+    };
+    int last = -1;  // of the unit that is being filled
+    for (int block = static_cast<int>(blocks.size()) - 1; block >= 0; --block) {
+      UnitPlan alone = unit_over(block, block);
+      if (alone.parameters.empty()) continue;
+      const bool joins =
+          last >= 0 && kind.unit.empty() && unit_over(block, last).elements * size_of(types.master) <= bucket_bytes;
+      if (joins) {
+        units.back() = {block, unit_over(block, last)};
+      } else {
+        last = block;
+        units.emplace_back(block, std::move(alone));
+      }
     }
   }
-  std::reverse(units.begin(), units.end());
-  return units;
+  std::ranges::stable_sort(units, {}, &std::pair<int, UnitPlan>::first);
+  std::vector<UnitPlan> made;
+  for (auto& [block, unit] : units) made.push_back(std::move(unit));
+  return made;
 }
 
 }  // namespace lockstep

@@ -33,6 +33,8 @@ struct ParameterPlan {
   std::string name;
   Shape shape;
   std::vector<int> blocks;  // that read it, the owner first
+  bool trained = true;      // false: it has no gradient and is not updated
+  std::string unit = {};    // that it forms within its block, with others of this name; empty: the block's
 };
 
 /// How the ranks of a job share out each unit: each parameter is cut along dim 0 into as many pieces of whole rows, the
@@ -49,7 +51,8 @@ struct Sharding {
 struct UnitPlan {
   std::string name;
   std::vector<int> parameters;            // in the order of their storage
-  std::vector<int> blocks;                // whose backward adds to the unit's gradient, ascending
+  std::vector<int> blocks;                // that read it; their backward adds to the unit's gradient. Ascending
+  bool trained = true;                    // false: gathered, but without gradient, optimizer state and update
   std::vector<AxisName> shard_axes;       // over which it is cut; empty: every rank holds the whole
   std::int64_t elements = 0;              // of the whole unit's buffers, padding included
   std::int64_t shard_elements = 0;        // of a shard's buffers, padding included; of the whole if it is not cut
@@ -97,7 +100,8 @@ Shape longest_shard(Shape shape, int shards);
 
 /// Units of whole blocks (a parameter goes with its first block), in the order of `blocks`, their names. Walking
 /// backward, as gradients complete, the next block joins a unit while the gradient stays within `bucket_bytes`; 0: one
-/// unit a block. Blocks without parameters have none.
+/// unit a block. Blocks without parameters have none. What is not trained has units of its own, and what names a unit
+/// is one in each block.
 std::vector<UnitPlan> make_units(const std::vector<std::string>& blocks, const std::vector<ParameterPlan>& parameters,
                                  const UnitTypes& types, std::int64_t bucket_bytes, const Sharding& sharding = {});
 

@@ -229,6 +229,7 @@ StepProgram reduce_gradients(const StepProgram& program, const ModelPlan& plan, 
     std::vector<std::vector<Gradient>> begun(actions.size()), completed(actions.size());  // by position of a backward
     const auto replicas_of = [&](const UnitPlan& unit) { return axes_of(program.mesh, axes, unit.shard_axes); };
     for (std::size_t unit = 0; unit < plan.units.size(); ++unit) {
+      if (!plan.units[unit].trained) continue;
       const bool each = program.micro_batches > 1 &&
                         reduces_each(plan.units[unit], replicas_of(plan.units[unit]), options.accumulate);
       std::map<MicroBatch, std::pair<std::size_t, std::size_t>> ends;  // first and last backward

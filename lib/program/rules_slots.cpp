@@ -67,7 +67,9 @@ class SlotCheck {
     if (slot.kind == SlotKind::shared) return;  // of all blocks: no list of actions says who uses it
     if (lives_all_run(slot.kind)) {
       const bool written = std::any_of(life.uses.begin(), life.uses.end(), [](const Use& use) { return use.writes; });
-      if (phase_ == ProgramPhase::training && !written) reject(-1, fmt::format("nothing writes {}", text_of(slot)));
+      const bool trained = plan_.units[static_cast<std::size_t>(slot.subject.index)].trained;
+      if (phase_ == ProgramPhase::training && trained && !written)
+        reject(-1, fmt::format("nothing writes {}", text_of(slot)));
       if (!life.acquired.empty())
         reject(life.acquired.front(), fmt::format("acquires {}, which lives for the whole run", text_of(slot)));
       if (!life.released.empty())
@@ -188,7 +190,7 @@ class SlotCheck {
       if (action.op != Op::backward_weight)
         need(position, {&action.slots.reads}, unit.is_cut() ? SlotKind::gathered : own_weights(unit), subject,
              no_micro_batch);
-      if (adds_to_gradients(action.op))
+      if (adds_to_gradients(action.op) && unit.trained)
         need_own_gradient(position, {&action.slots.acquires, &action.slots.writes}, subject, action.micro_batch);
     }
   }

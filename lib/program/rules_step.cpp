@@ -211,6 +211,7 @@ class Step {
 
   void unit(int index, int heartbeat, int decision) {
     const UnitPlan& unit = plan_.units[static_cast<std::size_t>(index)];
+    if (!unit.trained) return;  // whatever is done with it then is no part of the step
     const Subject subject = unit_subject(index);
     const std::vector<AxisName> replicas = replicated_over(unit);
     const bool sums = options_.shards.accumulate == Accumulate::sums && !replicas.empty() && program_.micro_batches > 1;

@@ -11,7 +11,10 @@ Parameter::Parameter(Unit& unit, LogicalTensor description, ParameterPlace place
       place_(std::move(place)),
       elements_(lockstep::elements(description_.shape)) {}
 
-Parameter::Accumulation Parameter::touch() { return {local_gradient_, touches_++ == 0 ? 0.0 : 1.0}; }
+Parameter::Accumulation Parameter::touch() {
+  invariant(is_trained(), "what is frozen has no gradient");
+  return {local_gradient_, touches_++ == 0 ? 0.0 : 1.0};
+}
 
 void Parameter::accumulate(const at::Tensor& contribution) {
   invariant(contribution.sizes() == at::IntArrayRef(description_.shape), "a gradient has the shape of its parameter");

@@ -43,7 +43,8 @@ class Parameter {
   std::int64_t shard_offset() const { return place_.shard; }  // from the start of this rank's buffers
   std::int64_t shard_elements() const { return lockstep::elements(place_.box); }
   Unit& unit() const { return *unit_; }
-  bool decays() const { return shape().size() >= 2; }  // matrices decay; biases and norms do not
+  bool is_trained() const { return description_.trained; }  // if not, it has no gradient and nothing touches it
+  bool decays() const { return shape().size() >= 2; }       // matrices decay; biases and norms do not
 
   // Views, valid as long as the unit. Local. Of what this rank holds for the whole run, of the shape of box():
   const at::Tensor& master() const { return master_; }             // fp32; fp64 in fp64

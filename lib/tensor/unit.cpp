@@ -71,7 +71,7 @@ struct Cut {
       : owners(shards > 1 ? group_along(place.mesh, place.rank, axes) : std::vector<Rank>{place.rank}) {
     std::vector<std::int64_t> whole, shard;
     for (const LogicalTensor& tensor : tensors) {
-      layouts.push_back(layout_of(tensor, dtype, place.mesh, axes, shards));
+      layouts.push_back(layout_of(tensor, dtype, place, axes, shards));
       whole.push_back(elements(tensor.shape));
       shard.push_back(elements(longest_shard(tensor.shape, shards)));
     }
@@ -102,6 +102,9 @@ Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precisio
            const std::vector<StateDescription>& state, const ShardPlace& place)
     : name_(std::move(name)), precision_(precision), cut_(place.sharding.shards > 1) {
   const DType dtype = master_dtype(precision);
+  trained_ = tensors.empty() || tensors.front().trained;
+  for (const LogicalTensor& tensor : tensors)
+    invariant(tensor.trained == trained_, "a unit is trained or frozen as a whole");
   const Cut own(tensors, dtype, place, place.sharding.axes, place.sharding.shards);
   map_ = own.map;
   for (std::size_t i = 0; i < tensors.size(); ++i)
@@ -117,15 +120,16 @@ Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precisio
   const at::ScalarType type = master_type(precision);
   master_ = buffer(length(), type, name_);
   compute_ = precision == Precision::bf16 ? buffer(length(), compute_type(precision), name_) : master_;
-  gradient_ = buffer(length(), type, name_);
-  for (const StateDescription& kept : state) state_.push_back(buffer(length(), scalar_type(kept.dtype), name_));
+  if (trained_) gradient_ = buffer(length(), type, name_);
+  for (const StateDescription& kept : trained_ ? state : std::vector<StateDescription>{})
+    state_.push_back(buffer(length(), scalar_type(kept.dtype), name_));
   if (!cut_) local_gradient_ = gradient_;
   for (const auto& parameter : parameters_) {
     const auto view_of = [&](const at::Tensor& flat) {
       return view(flat, parameter->shard_offset(), parameter->box().extent);
     };
     parameter->master_ = view_of(master_);
-    parameter->gradient_ = view_of(gradient_);
+    if (trained_) parameter->gradient_ = view_of(gradient_);
     for (const at::Tensor& kept : state_) parameter->state_.push_back(view_of(kept));
     if (cut_) continue;
     parameter->compute_ = view_of(compute_);

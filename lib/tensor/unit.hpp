@@ -41,6 +41,7 @@ class Unit {
   Precision precision() const { return precision_; }
   const std::vector<std::unique_ptr<Parameter>>& parameters() const { return parameters_; }
   bool is_cut() const { return cut_; }
+  bool is_trained() const { return trained_; }  // all of its parameters are; if not, there is no gradient and no state
   std::int64_t length() const { return map_.shard_length; }        // elements of this rank's buffers, padding included
   std::int64_t whole_length() const { return map_.whole_length; }  // the same of the whole
   const ShardMap& shard_map() const { return map_; }               // one shard, the whole, if it is not cut
@@ -86,6 +87,7 @@ class Unit {
   std::string name_;
   Precision precision_;
   bool cut_ = false;
+  bool trained_ = true;
   ShardMap map_, kept_map_;
   std::size_t kept_part_ = 0;  // of kept_map_: this rank's
   at::Tensor weights_;         // that are lent

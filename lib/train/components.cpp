@@ -52,6 +52,7 @@ Component optimizer_component(const Model& model, const std::vector<StateDescrip
     StateTree state;
     for (std::size_t i = 0; i < kept.size(); ++i) {
       for (const Parameter* parameter : model.parameters()) {
+        if (!parameter->is_trained()) continue;
         state.add(kept[i].name + "/" + parameter->name(), like(parameter->layout(), kept[i].dtype),
                   bytes_of(parameter->state()[i]));
       }

@@ -41,13 +41,15 @@ std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const
   const std::int64_t parameters = parameter_count(plan.architecture);
   const std::int64_t weight_bytes = parameters * size_of(master_dtype(config.precision.dtype));
   std::int64_t state_bytes = 0;
-  for (const StateDescription& state : plan.types.state) state_bytes += parameters * size_of(state.dtype);
+  const std::int64_t trained = trained_count(plan.architecture);
+  for (const StateDescription& state : plan.types.state) state_bytes += trained * size_of(state.dtype);
   const DryRunFacts facts{.mesh = plan.mesh,
                           .nodes = nodes,
                           .batch = plan.batch,
                           .length = config.data.sequence_length,
                           .steps = config.train.max_steps,
                           .parameters = parameters,
+                          .frozen_parameters = parameters - trained,
                           .flops_per_token = plan.flops_per_token,
                           .weight_bytes = weight_bytes,
                           .optimizer_state_bytes = state_bytes};

@@ -40,6 +40,28 @@ void check_vocabulary(const TrainConfig& config, const HfConfig& model, const Da
   }
 }
 
+/// Which tensors are frozen, and which form units of their own.
+void mark_tensors(const TrainConfig& config, Architecture& architecture) {
+  TensorRules rules;
+  rules.freezes = [&frozen = config.optimizer.frozen](const std::string& name) {
+    return std::ranges::any_of(frozen, [&](const NamePattern& pattern) { return pattern.matches(name); });
+  };
+  const std::vector<LogicalTensor> tensors = stored_tensors(architecture);
+  for (const NamePattern& pattern : config.parallel.units) {
+    const auto takes = [pattern](const std::string& name) { return pattern.matches(name); };
+    if (std::ranges::none_of(tensors, takes, &LogicalTensor::name))
+      throw Error(ExitCode::usage,
+                  fmt::format("parallel.units: pattern '{}' matches none of the model's {} tensors", pattern.text(),
+                              tensors.size()),
+                  fmt::format("patterns are searched for in Hugging Face names; the first is '{}'", tensors[0].name));
+    rules.units.emplace_back(pattern.text(), takes);
+  }
+  mark(architecture, rules);
+  if (trained_count(architecture) == 0)
+    throw Error(ExitCode::usage,
+                fmt::format("optimizer.frozen leaves nothing to train: it matches all {} tensors", tensors.size()));
+}
+
 void check_length(const TrainConfig& config, const HfConfig& model) {
   if (model.max_positions > 0 && config.data.sequence_length > model.max_positions) {
     fail(ExitCode::usage, "data.sequence_length is {}, but the model has {} positions", config.data.sequence_length,
@@ -129,6 +151,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   plan.ranks = ranks;
   plan.mesh = mesh_of(config.parallel, ranks);
   plan.architecture = describe(read_model_config(config.model));
+  mark_tensors(config, plan.architecture);
   check_length(config, plan.architecture.config);
   const auto [batch, passes] =
       plan_passes(config.train.global_batch, data_place(plan.mesh, 0).count,

@@ -63,6 +63,7 @@ EFFECTS = {
     "optimizer.weight_decay": lambda tmp: {"optimizer.weight_decay": 0.5},
     "optimizer.decay": lambda tmp: {"optimizer.decay": "all"},
     "optimizer.decay_exclude": lambda tmp: {"optimizer.decay_exclude": '["wte"]'},
+    "optimizer.frozen": lambda tmp: {"optimizer.frozen": '["wte", "mlp"]'},
     "optimizer.clip_norm": lambda tmp: {"optimizer.clip_norm": None},
     "optimizer.groups": lambda tmp: {"optimizer.groups": '[{"match": "mlp", "lr_scale": 0.1}]'},
     "schedule.name": lambda tmp: {"schedule.name": "linear"},
@@ -98,7 +99,7 @@ BASES = {   # where the effect is against another base
     "optimizer.nesterov": {"optimizer.name": "sgd", "optimizer.momentum": 0.9},
 }
 # Options whose effect is a test of its own, below or elsewhere.
-OWN_TESTS = {"model.path", "model.dropout", "data.isolate_documents", "data.verify", "parallel.dp_replicate", "parallel.dp_shard", "parallel.zero", "parallel.accumulate", "parallel.reshard_after_forward", "parallel.reshard_after_backward", "parallel.prefetch", "parallel.pp", "parallel.schedule", "parallel.stages_per_rank", "parallel.split_points", "parallel.micro_batches", "train.accumulation", "train.run_dir", "train.device",
+OWN_TESTS = {"model.path", "model.dropout", "data.isolate_documents", "data.verify", "parallel.dp_replicate", "parallel.dp_shard", "parallel.zero", "parallel.accumulate", "parallel.reshard_after_forward", "parallel.units", "parallel.reshard_after_backward", "parallel.prefetch", "parallel.pp", "parallel.schedule", "parallel.stages_per_rank", "parallel.split_points", "parallel.micro_batches", "train.accumulation", "train.run_dir", "train.device",
              "train.max_time", "train.memory_check", "train.watchdog", "train.watchdog_phases", "train.on_nonfinite", "checkpoint.resume", "checkpoint.ranks_per_file", "checkpoint.max_failures", "checkpoint.patience",
              "log.profile_start_step", "log.profile_end_step", "precision.matrix_unit", "dialect", "preset"}
 

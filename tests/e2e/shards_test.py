@@ -23,7 +23,8 @@ def losses(folder):
     return {record["step"]: record["loss"] for record in records(folder, "step")}
 
 
-LAYOUTS = [(3, ["--parallel.dp_shard", 3]), (3, ["--parallel.dp_shard", "auto", "--parallel.zero", 2]),
+LAYOUTS = [(3, ["--parallel.dp_shard", 3, "--optimizer.frozen", '["c_attn", "wte"]', "--parallel.units", '["mlp"]', "--precision.dtype", "bf16"]),
+           (3, ["--parallel.dp_shard", 3]), (3, ["--parallel.dp_shard", "auto", "--parallel.zero", 2]),
            (3, ["--parallel.dp_shard", 3, "--parallel.zero", 1]), (4, ["--parallel.dp_shard", 2]),
            (4, ["--parallel.dp_shard", 4, "--parallel.reshard_after_forward", 2, "--parallel.accumulate", "sums"])]
 
@@ -131,6 +132,9 @@ def test_every_option_of_shards_shows_in_the_program(tmp):
         assert other != base, more
     assert "draw_token over dp_replicate+dp_shard" in plan("--parallel.dp_shard", 4, "--parallel.dp_replicate", 1, *SAMPLE)[0]
     assert "draw_token" not in base
+    parts, _ = plan("--parallel.dp_shard", 4, "--parallel.dp_replicate", 1, "--parallel.units", '["mlp"]', "--optimizer.frozen", '["ln_1"]')
+    assert "unshard unit layer.0:mlp over dp_shard" in parts and "reduce_scatter unit layer.0:mlp mb 0" in parts, parts
+    assert "unshard unit layer.0, frozen" in parts and not any("frozen" in line for line in parts.splitlines() if "reduce" in line or "optimizer" in line)
     hybrid = ["--parallel.dp_shard", 2, "--parallel.dp_replicate", 2]
     assert "all_reduce unit layer.0 mb 0" in plan(*hybrid, "--parallel.accumulate", "sums")[0]
     assert "all_reduce unit layer.0 mb 0" not in plan(*hybrid)[0]
@@ -150,6 +154,9 @@ def test_what_cannot_be_is_refused_with_the_arithmetic(tmp):
             (4, ["--parallel.dp_shard", 4, "--parallel.reshard_after_forward", 3], "parallel.reshard_after_forward 3: 4 mod 3 is 1"),
             (4, ["--parallel.dp_shard", 4, "--parallel.reshard_after_forward", 4], "that is all of it"),
             (None, ["--parallel.reshard_after_forward", "true"], "parallel.reshard_after_forward has no effect"),
+            (None, ["--optimizer.frozen", '["."]'], "optimizer.frozen leaves nothing to train: it matches all 28 tensors"),
+            (None, ["--optimizer.frozen", '["lora"]'], "optimizer.frozen: pattern 'lora' matches none"),
+            (None, ["--parallel.units", '["expert"]'], "parallel.units: pattern 'expert' matches none"),
             (None, ["--parallel.prefetch", 2], "parallel.prefetch has no effect"),
             (2, ["--parallel.dp_shard", "half"], "auto|RANKS")]:
         done = run("train", *options(tmp, tmp / "refused", *layout), ranks=ranks, expect=2)

@@ -45,7 +45,7 @@ struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
       using T = decltype(t);
       activation_backward<T>(activation_of(context), pointer<T>(dy), pointer<T>(u), pointer<T>(bias), u.size(0),
                              u.size(1), pointer<T>(du));
-      if (!parameter) return;
+      if (!parameter || !parameter->is_trained()) return;
       const Parameter::Accumulation target = parameter->touch();
       column_sums<T>(pointer<T>(du), u.size(0), u.size(1), u.size(1), target.beta, pointer<Math<T>>(target.gradient));
     });

@@ -15,6 +15,7 @@ using torch::autograd::variable_list;
 namespace {
 
 void add_gradient(Parameter& table, const at::Tensor& indices, const at::Tensor& dy) {
+  if (!table.is_trained()) return;
   const Parameter::Accumulation target = table.touch();
   with_type(dy.scalar_type(), [&](auto t) {
     using M = Math<decltype(t)>;

@@ -171,6 +171,7 @@ void Linear::backward_weight(const at::Tensor& x, const at::Tensor& dy) const {
   with_type(x.scalar_type(), [&](auto t) {
     using T = decltype(t);
     for (const Part& part : parts_) {
+      if (!part.weights[0]->is_trained()) continue;
       Parameter::Accumulation target = part.weights[0]->touch();
       for (std::size_t i = 1; i < part.weights.size(); ++i) {
         invariant(part.weights[i]->touch().beta == target.beta,
@@ -192,7 +193,7 @@ void Linear::backward_weight(const at::Tensor& x, const at::Tensor& dy) const {
 void Linear::backward_bias(const at::Tensor& dy) const {
   std::int64_t offset = 0;
   for (std::size_t i = 0; i < widths_.size(); offset += widths_[i++]) {
-    if (!biases_[i]) continue;
+    if (!biases_[i] || !biases_[i]->is_trained()) continue;
     const Parameter::Accumulation target = biases_[i]->touch();
     with_type(dy.scalar_type(), [&](auto t) {
       using T = decltype(t);

@@ -72,6 +72,7 @@ void loss_slices(const Shape3& shape, const at::Tensor& x, const at::Tensor& wei
 
 /// Adds seed · derivativeᵀ · x to the gradient of `head`.
 void add_head_gradient(Parameter& head, double seed, const at::Tensor& x, const at::Tensor& derivative) {
+  if (!head.is_trained()) return;
   const Parameter::Accumulation target = head.touch();
   with_type(x.scalar_type(), [&](auto t) {
     using T = decltype(t);

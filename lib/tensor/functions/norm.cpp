@@ -64,8 +64,12 @@ at::Tensor Normalisation::backward(const at::Tensor& dy, const at::Tensor& resid
   const at::Tensor weight = weight_->compute();
   const std::int64_t rows = x.size(0), channels = x.size(1);
   const at::Tensor dx = fresh({rows, channels}, x.scalar_type());
-  const Parameter::Accumulation dweight = weight_->touch();
-  const Parameter::Accumulation dbias = bias_ ? bias_->touch() : Parameter::Accumulation{};
+  const auto target_of = [&](Parameter* parameter) -> Parameter::Accumulation {
+    if (parameter == nullptr) return {};
+    if (parameter->is_trained()) return parameter->touch();
+    return {fresh({channels}, math_type(weight.scalar_type())), 0};  // comes with dx, and nothing reads it
+  };
+  const Parameter::Accumulation dweight = target_of(weight_), dbias = target_of(bias_);
   with_type(weight.scalar_type(), [&](auto t) {
     using T = decltype(t);
     using M = Math<T>;

@@ -160,13 +160,42 @@ std::vector<Composition> all_compositions() {
       }
     }
   }
+  for (const auto& [replicas, shards] : {std::pair{2, 1}, {1, 2}, {1, 3}, {2, 2}, {1, 4}})
+    for (const char* family : {"gpt2 in parts", "llama in parts"})
+      all.push_back(
+          {.replicas = replicas, .shards = shards, .accumulate = Accumulate::sums, .micro_batch = 1, .family = family});
+  all.push_back({.shards = 2,
+                 .accumulate = Accumulate::shards,
+                 .family = "deep llama in parts",
+                 .stages = 2,
+                 .schedule = PipelineSchedule::zbv,
+                 .chunks = 2});
   for (const int replicas : {2, 3, 4, 5, 6, 8})
     for (const Accumulate accumulate : {Accumulate::whole, Accumulate::sums})
       all.push_back({.replicas = replicas, .accumulate = accumulate, .micro_batch = 1});
   return all;
 }
 
+/// A family whose models have frozen tensors, and units of parts of blocks.
+constexpr std::string_view in_parts = " in parts";
+
+Architecture architecture_of(const std::string& family);
+
+/// Of "FAMILY in parts".
+Architecture architecture_in_parts(const std::string& family) {
+  Architecture architecture = architecture_of(family.substr(0, family.size() - in_parts.size()));
+  const auto has = [](const std::string& name, std::string_view part) { return name.find(part) != std::string::npos; };
+  // Of a norm the weight, of linear layers all or one of several side by side, and of gpt2 tables.
+  const auto frozen = [=](const std::string& name) {
+    return has(name, "ln_1.weight") || has(name, "input_layernorm") || has(name, "k_proj") || has(name, "c_attn") ||
+           has(name, "c_fc") || has(name, "wpe");
+  };
+  mark(architecture, {frozen, {{"mlp", [=](const std::string& name) { return has(name, "mlp"); }}}});
+  return architecture;
+}
+
 Architecture architecture_of(const std::string& family) {
+  if (family.ends_with(in_parts)) return architecture_in_parts(family);
   const std::string gpt2 =
       R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 29, "n_positions": 13, "n_embd": 14,
     "n_layer": 3, "n_head": 2, "initializer_range": 0.2, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0})";
@@ -402,6 +431,7 @@ const Reference& reference_of(const std::string& family) {
     if (step > 0) continue;
     double sum = 0;
     for (const Parameter* parameter : one.model().parameters()) {
+      if (!parameter->is_trained()) continue;
       reference.gradients[parameter->name()] = parameter->gradient().clone();
       sum += std::pow(norm_of(parameter->gradient()), 2);
     }
@@ -445,6 +475,7 @@ BOOST_AUTO_TEST_CASE(each_equals_one_rank_in_fp64) {
       const auto fault = job.trace_fault();
       BOOST_TEST(!fault.has_value(), how.text() << ": " << fault.value_or(""));
       for (const LogicalTensor& tensor : job.tensors()) {
+        if (!tensor.trained) continue;
         const at::Tensor expected = want.gradients.at(tensor.name);
         const double error = norm_of(at::sub(job.whole_gradient(tensor), expected));
         BOOST_TEST(error <= 1e-12 * std::max(norm_of(expected), 1e-3 * want.all_norm),
@@ -494,6 +525,37 @@ BOOST_AUTO_TEST_CASE(shards_equal_plain_data_parallelism_bit_for_bit) {
         for (const auto& job : cut) BOOST_TEST(at::equal(job->whole_weight(tensor), want));
       }
     }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(frozen_tensors_stay_and_leave_the_gradients_of_the_others_alone) {
+  if (test::world().size() != 1) return;
+  for (const char* family : {"gpt2", "llama"}) {
+    const std::string parts = std::string(family) + std::string(in_parts);
+    Job whole(solo_communicator(), {.micro_batch = 4, .family = family}, Precision::bf16, 0.5);
+    Job frozen(solo_communicator(), {.micro_batch = 4, .family = parts.c_str()}, Precision::bf16, 0.5);
+    std::map<std::string, at::Tensor> before;
+    std::int64_t held = 0, all = 0;
+    for (const Parameter* parameter : frozen.model().parameters())
+      before[parameter->name()] = parameter->master().clone();
+    for (const Unit* unit : frozen.model().units()) {
+      all += unit->is_trained() ? unit->length() : 0;
+      held += unit->gradient().defined() ? unit->gradient().numel() : 0;
+      BOOST_TEST(unit->state().size() == (unit->is_trained() ? 2u : 0u));
+    }
+    BOOST_TEST(held == all);
+    whole.step(0);
+    const StepOutcome outcome = frozen.step(0);
+    double sum = 0;
+    for (const Parameter* parameter : frozen.model().parameters()) {
+      BOOST_TEST(at::equal(parameter->master(), before.at(parameter->name())) == !parameter->is_trained(),
+                 parameter->name());
+      if (!parameter->is_trained()) continue;
+      const at::Tensor want = whole.model().parameter(parameter->name()).gradient();
+      BOOST_TEST(at::equal(parameter->gradient(), want), parameter->name());
+      sum += std::pow(norm_of(want), 2);
+    }
+    BOOST_TEST(std::abs(outcome.gradient_norm - std::sqrt(sum)) <= 1e-6 * outcome.gradient_norm);
   }
 }
 

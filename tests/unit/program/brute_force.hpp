@@ -331,6 +331,7 @@ class Play {
     Player& who = player(rank);
     const Contribution made{rank, a.subject.index, a.micro_batch, half};
     each_unit(a.subject.index, [&](std::size_t used) {
+      if (!plan_.units[used].trained) return;
       if (const auto slot = local_gradient(rank, a, static_cast<int>(used))) {
         expect(!who.local_finished.contains(*slot), "a finished gradient grows");
         ++who.local[*slot][made];
@@ -441,7 +442,8 @@ class Play {
       return;
     }
     std::multiset<int> units;
-    units.insert(who.part.units.begin(), who.part.units.end());
+    for (const int unit : who.part.units)
+      if (plan_.units[static_cast<std::size_t>(unit)].trained) units.insert(unit);
     expect(who.normed == units, "a decision without every norm once");
     expect(!who.decided, "two decisions");
     who.decided = true;
@@ -453,8 +455,9 @@ class Play {
     expect(who.decided, "nothing was decided");
     for (const int here : who.part.units) {
       const auto unit = static_cast<std::size_t>(here);
-      expect(who.weights[unit] == 1, "a unit is not updated once");
-      expect(plan_.units[unit].compute_bytes == 0 || who.copies[unit] == 1, "a compute copy is old");
+      const int updates = plan_.units[unit].trained ? 1 : 0;
+      expect(who.weights[unit] == updates, "a unit is not updated once, or a frozen one is");
+      expect(updates == 0 || plan_.units[unit].compute_bytes == 0 || who.copies[unit] == 1, "a compute copy is old");
     }
   }
 

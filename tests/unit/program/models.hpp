@@ -47,7 +47,11 @@ inline Case random_case(std::mt19937& engine) {
     blocks.push_back({"block." + std::to_string(block), roll(0, 50), block + 1 == count ? 0 : roll(1, 20),
                       roll(0, 1) * 30, 1.0 * roll(1, 5), 1.0 * roll(1, 5), roll(0, 2) > 0});
     for (int i = roll(block == 0, 2); i > 0; --i)
-      parameters.push_back({"p" + std::to_string(parameters.size()), {roll(0, 20), 3}, {block}});
+      parameters.push_back({"p" + std::to_string(parameters.size()),
+                            {roll(0, 20), 3},
+                            {block},
+                            parameters.empty() || roll(0, 4) > 0,
+                            roll(0, 4) > 0 ? "" : "own"});
   }
   if (count > 1 && roll(0, 1) == 0) parameters.front().blocks.push_back(count - 1);
   Case made;
@@ -98,7 +102,8 @@ inline Case random_pipeline(std::mt19937& engine) {
     blocks.push_back({"block." + std::to_string(block), roll(0, 50), block + 1 == count ? 0 : roll(1, 20),
                       roll(0, 1) * 30, 1.0 * roll(1, 5), 1.0 * roll(1, 5), roll(0, 2) > 0, 0, 0, deferred, 0});
     for (int i = roll(block == 0, 2); i > 0; --i)
-      parameters.push_back({"p" + std::to_string(parameters.size()), {roll(1, 20), 3}, {block}});
+      parameters.push_back(
+          {"p" + std::to_string(parameters.size()), {roll(1, 20), 3}, {block}, parameters.empty() || roll(0, 4) > 0});
   }
   if (in_v && roll(0, 1) == 0) parameters.front().blocks.push_back(count - 1);  // on the rank of the first block
   const int replicas = roll(1, 2);
