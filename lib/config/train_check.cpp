@@ -4,6 +4,8 @@
 #include "config/option.hpp"
 #include "config/train_config.hpp"
 
+#include <set>
+
 namespace lockstep {
 
 namespace {
@@ -85,6 +87,9 @@ void check_run(const TrainConfig& config, Problems& problems) {
                  fmt::format("{} cannot share {} a step: some would have none", counted(ranks, "rank"),
                              counted(train.global_batch, "sample")));
   }
+  const std::set<MeshAxis> ordered(config.parallel.order.begin(), config.parallel.order.end());
+  if (ordered.size() < config.parallel.order.size())
+    problems.add({"parallel.order"}, "parallel.order names an axis twice, and each has one place");
   const std::int64_t stages = config.parallel.pp.value_or(AxisSize{1}).ranks;
   std::vector<std::string> automatic;
   if (stages == 0) automatic.emplace_back("parallel.pp");

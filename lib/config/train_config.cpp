@@ -23,6 +23,9 @@ ChoiceList<AccumulateGradients> choices_of(AccumulateGradients) {
           {AccumulateGradients::shards, "shards"},
           {AccumulateGradients::sums, "sums"}};
 }
+ChoiceList<MeshAxis> choices_of(MeshAxis) {
+  return {{MeshAxis::pp, "pp"}, {MeshAxis::dp_replicate, "dp_replicate"}, {MeshAxis::dp_shard, "dp_shard"}};
+}
 ChoiceList<PipelineOrder> choices_of(PipelineOrder) {
   return {{PipelineOrder::gpipe, "gpipe"},
           {PipelineOrder::one_f_one_b, "1f1b"},
@@ -97,6 +100,11 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
       {.help = "ranks that share out the weights, gradients and optimizer state of one model, each parameter cut "
                "along its first dimension; auto: those that dp_replicate leaves; absent: 1",
        .unit = "ranks"});
+  visit.field(
+      "order", parallel.order,
+      {.help = "axes of the mesh in the order in which ranks are numbered along them, the fastest last: its ranks "
+               "are neighbours, on one machine where they fit; those that are not named come before: pp, "
+               "dp_replicate, dp_shard"});
   visit.field(
       "zero", parallel.zero,
       {.help = "what dp_shard shares out while a step runs (ZeRO): 1, optimizer state and the weights that it "

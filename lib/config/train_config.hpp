@@ -43,10 +43,12 @@ struct DataOptions {
 };
 
 enum class AccumulateGradients { whole, shards, sums };
+enum class MeshAxis { pp, dp_replicate, dp_shard };
 enum class PipelineOrder { gpipe, one_f_one_b, interleaved_1f1b, interleaved_zero_bubble, zbv };
 
 struct ParallelOptions {
   std::optional<AxisSize> pp;                     // ranks that share out the blocks of a model, in stages; absent: 1
+  std::vector<MeshAxis> order;                    // of axes, the fastest last; those that are not named are slower
   std::optional<AxisSize> dp_replicate;           // ranks that hold equal state; absent: those that are left
   std::optional<AxisSize> dp_shard;               // ranks that share out a whole model; absent: 1
   std::optional<std::int64_t> zero;               // stage of ZeRO, 1 to 3; absent: 3

@@ -49,6 +49,23 @@ std::string text_of(const std::vector<AskedAxis>& axes) {
   return join(terms, " × ");
 }
 
+AxisName name_of(MeshAxis axis) {
+  switch (axis) {
+    case MeshAxis::pp: return pipeline_axis;
+    case MeshAxis::dp_replicate: return "dp_replicate";
+    case MeshAxis::dp_shard: return shard_axis;
+  }
+  throw Error(ExitCode::bug, "an axis without a name");
+}
+
+/// From the slowest to the fastest: those of `order` last.
+void put_in_order(std::vector<AskedAxis>& axes, const std::vector<MeshAxis>& order) {
+  for (const MeshAxis next : order) {
+    const auto axis = std::ranges::find(axes, name_of(next), &AskedAxis::name);
+    std::rotate(axis, axis + 1, axes.end());
+  }
+}
+
 PipelineSchedule schedule_of(PipelineOrder order) {
   switch (order) {
     case PipelineOrder::gpipe: return PipelineSchedule::gpipe;
@@ -91,7 +108,7 @@ Accumulate accumulation(const ParallelOptions& parallel, bool scatters) {
 }  // namespace
 
 Mesh mesh_of(const ParallelOptions& parallel, int ranks) {
-  const std::vector<AskedAxis> asked = axes_asked(parallel);
+  std::vector<AskedAxis> asked = axes_asked(parallel);
   const std::int64_t taken = product_of(asked);
   const bool one_is_left = one_takes_the_rest(asked);
   if (one_is_left ? ranks % taken != 0 : ranks != taken) {
@@ -102,6 +119,7 @@ Mesh mesh_of(const ParallelOptions& parallel, int ranks) {
                 one_is_left ? fmt::format("start a multiple of {}", counted(taken, "rank"))
                             : fmt::format("leave parallel.dp_replicate out, or start {}", counted(taken, "rank")));
   }
+  put_in_order(asked, parallel.order);
   std::vector<std::pair<AxisName, int>> axes;
   for (const AskedAxis& axis : asked) {
     const std::int64_t size = axis.size == 0 ? ranks / taken : axis.size;

@@ -1,0 +1,70 @@
+"""How ranks lie on the mesh: the order of its axes, coordinates and machines, layouts and time lines of stages."""
+
+import json
+import re
+
+import shards_test
+from lockstep_testing import GPT2_TINY, run, write_config
+from shards_test import losses, options
+
+TWO_AXES = [["--parallel.dp_shard", 2], ["--parallel.dp_shard", 2, "--parallel.pp", 2, "--parallel.dp_replicate", 1]]
+
+
+def prepare(tmp):
+    shards_test.prepare(tmp)
+    write_config(tmp / "model", dict(GPT2_TINY, n_embd=18, n_layer=2, n_head=3, tie_word_embeddings=False))
+
+
+def planned(tmp, *more):
+    return run("train", *options(tmp, tmp / "plan", *more, "--world-size", 4, "--ranks-per-node", 2))
+
+
+def test_the_order_of_axes_says_which_ranks_are_neighbours(tmp):
+    prepare(tmp)
+    ranks = {}
+    for order in [None, "[dp_shard, dp_replicate]", "[dp_replicate]"]:
+        chosen = ["--parallel.order", order] if order else []
+        plan = json.loads(planned(tmp, *TWO_AXES[0], *chosen, "--dry-run", "--json").stdout)
+        ranks[order] = [plan["ranks"][str(rank)] for rank in range(4)]
+    assert ranks[None][1:3] == ["dp_replicate 0, dp_shard 1, node 0", "dp_replicate 1, dp_shard 0, node 1"], ranks
+    assert ranks["[dp_replicate]"][1:3] == ["dp_shard 0, dp_replicate 1, node 0", "dp_shard 1, dp_replicate 0, node 1"], ranks
+    assert ranks["[dp_replicate]"] == ranks["[dp_shard, dp_replicate]"]
+    wrong = run("train", *options(tmp, tmp / "plan", "--parallel.order", "[dp_shard, dp_shard]", "--dry-run"), expect=2).stderr
+    assert "names an axis twice" in wrong, wrong
+    assert "dp_replicate" in run("train", *options(tmp, tmp / "plan", "--parallel.order", "[tp]", "--dry-run"), expect=2).stderr
+
+
+def test_a_run_computes_the_same_in_any_order_of_axes_and_goes_on_in_another(tmp):
+    """In fp64, against one rank: with shards and replicas, and with stages and shards; the second half of each run has its axes swapped."""
+    prepare(tmp)
+    precision = ["--precision.dtype", "fp64", "--checkpoint.every", 2]
+    run("train", *options(tmp, tmp / "one", *precision, steps=4))
+    want = losses(tmp / "one")
+    for number, layout in enumerate(TWO_AXES):
+        folder = tmp / f"run{number}"
+        axes = ["dp_shard", "pp" if number else "dp_replicate"]
+        for order, ends in [(axes, ["--train.inject", "rank=1,phase=data,step=2,kind=throw,code=75"]), (axes[::-1], [])]:
+            run("train", *options(tmp, folder, *precision, *layout, "--parallel.order", json.dumps(order), *ends, steps=4), ranks=4,
+                expect=75 if ends else 0)
+        got = losses(folder)
+        assert sorted(got) == sorted(want) and all(abs(got[step] - want[step]) <= 1e-9 * want[step] for step in want), (layout, want, got)
+
+
+def test_stages_have_their_tensors_their_rows_and_their_bubble_in_a_plan(tmp):
+    prepare(tmp)
+    stages = ["--parallel.pp", 2, "--parallel.dp_replicate", 2, "--parallel.micro_batches", 3]
+    lines = [re.split("  +", line) for line in planned(tmp, *stages, "--print-layout").stdout.splitlines()[3:]]
+    ranks = {words[0]: words[-1] for words in lines}
+    assert ranks["transformer.wpe.weight"] == "0-1" and ranks["transformer.ln_f.weight"] == "2-3", ranks
+    assert {words[2] for words in lines if words[-1] == "2-3"} | {words[2] for words in lines if words[-1] == "0-1"} == \
+        {"embedding", "layer.0", "layer.1", "head"}, lines
+    stages += ["--log.peak_tflops", 1e-4]   # of a slow machine, so that computation can be seen
+    drawn = planned(tmp, *stages, "--plot-program").stdout
+    first, second = (re.search(rf"^each of ranks {of}\n  compute +(\S+)$", drawn, re.M)[1] for of in ["0-1", "2-3"])
+    assert len(first) == len(second) and not first.startswith(".") and second.startswith("."), drawn   # the second stage waits for the first
+    assert all(f"F{number}" in line and f"B{number}" in line for line in [first, second] for number in range(3)), drawn
+    brief = planned(tmp, *stages, "--dry-run").stdout
+    assert re.search(r"bubble +\d+\.\d % of a step, transfers free", brief) and "rank 3" in brief, brief
+    assert "bubble" not in planned(tmp, "--dry-run").stdout
+    alone = planned(tmp, *stages, "--plot-program", "--rank", 3).stdout
+    assert second in alone and first not in alone, alone
