@@ -245,8 +245,9 @@ std::string plot_text(const StepProgram& program, const Timeline& timeline, int 
       text += fmt::format("  {:<17}{}\n", row.name, characters(program, times, row, timeline.end_s, columns));
   }
   std::vector<std::string> words;
-  for (const Work& work : works) words.push_back(fmt::format("{} {}", work.letter, work.name));
-  return text + join(words, "; ") + "; . nothing\n";
+  for (const Work& work : works)
+    words.push_back(fmt::format("{} {}{}", work.letter, work.name, &work == &works[4] ? ",\n" : ", "));
+  return text + join(words, "") + ". nothing\n";
 }
 
 Json plot_json(const StepProgram& program, const Timeline& timeline) {

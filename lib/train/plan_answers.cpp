@@ -44,7 +44,7 @@ Timeline timeline_of(const TrainConfig& config, const TrainPlan& plan, const Ste
 }
 
 void plot_programs(const TrainConfig& config, const TrainPlan& plan, Output& output) {
-  constexpr int columns = 96;
+  constexpr int columns = 72;
   const PlotTarget& target = *config.plot_program;
   const Timeline train = timeline_of(config, plan, plan.programs.train);
   switch (target.kind) {

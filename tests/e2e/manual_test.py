@@ -1,5 +1,6 @@
 """Every example of the manual works as it stands, in a folder with the files that the pages speak of. What needs a cluster is marked in a
-page's source by the line .\\" cluster before it; its command lines are then parsed by the programs."""
+page's source by the line .\\" cluster before it; its command lines are then parsed by the programs. A literal block whose first line is
+.\\" output: COMMAND is what the command prints."""
 
 import json
 import os
@@ -25,7 +26,7 @@ class Page:
     """Commands and files that a page shows."""
 
     def __init__(self, path):
-        self.commands, self.on_clusters, self.files = [], [], {}
+        self.commands, self.on_clusters, self.files, self.outputs = [], [], {}, []
         lines = iter(path.read_text().splitlines())
         cluster = False
         for line in lines:
@@ -44,6 +45,8 @@ class Page:
             body.append(plain(line))
         kind, _, name = first.removeprefix('.\\" ').partition(": ")
         assert kind in ("file", "output"), f"{path.name}: a literal block says by its first line whether it is a file or output: {first}"
+        if kind == "output" and name:
+            self.outputs.append((name, "\n".join(body) + "\n"))
         if kind == "file":
             self.files[name] = "\n".join(body) + "\n"
 
@@ -100,6 +103,9 @@ def run_examples(page, tmp):
         if word in OPTIONAL and not shutil.which(word):
             raise unittest.SkipTest(f"{word} is not installed (make setup-test)")
         execute(command, tmp / "here")
+    for command, shown in page.outputs:
+        printed = execute(command, tmp / "here")
+        assert printed == shown, f"$ {command}\n{printed}\nand the page shows\n{shown}"
 
 
 def parse_examples(page, tmp):
