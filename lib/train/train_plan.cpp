@@ -157,7 +157,9 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
       plan_passes(config.train.global_batch, data_place(plan.mesh, 0).count,
                   {config.train.micro_batch, config.parallel.micro_batches, config.train.accumulation});
   plan.batch = batch;
-  if (without == WithoutDataset::refused || std::filesystem::exists(config.data.path)) plan_data(config, plan);
+  std::error_code unknown;  // then opening it tells more
+  const bool missing = !std::filesystem::exists(config.data.path, unknown) && !unknown;
+  if (without == WithoutDataset::refused || !missing) plan_data(config, plan);
   plan.flops_per_token = flops_per_token(plan.architecture, config.data.sequence_length);
   const Precision precision = config.precision.dtype;
   plan.types = unit_types(precision, state_of(config.optimizer, master_dtype(precision)));

@@ -1,0 +1,110 @@
+"""Options of train that contradict each other are refused before anything is started, each pair by its reason: one table, which is printed.
+The refusals in the sources are read as well, so that none is without its row."""
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+from lockstep_testing import GPT2_TINY, SOURCE, run, write_config
+
+# What is written in a configuration without a fault: 12 samples a step, six decoder layers and two more blocks, untied.
+BASE = {"data.path": "none", "data.sequence_length": 16, "train.run_dir": "run", "train.max_steps": 10, "train.global_batch": 12,
+        "schedule.warmup_steps": 1, "optimizer.lr": 1e-3}
+MODEL = dict(GPT2_TINY, n_embd=12, n_layer=6, n_head=3, tie_word_embeddings=False)
+
+# Ranks, options, what the refusal says.
+TABLE = [
+    (8, {"parallel.dp_replicate": 2, "parallel.dp_shard": 3}, "dp_replicate=2 × dp_shard=3: that takes 6 ranks"),
+    (8, {"parallel.pp": 2, "parallel.dp_shard": 3}, "pp=2 × dp_replicate=auto × dp_shard=3: 6 does not divide 8"),
+    (8, {"parallel.pp": "auto", "parallel.dp_shard": "auto"}, "only one axis can take the ranks that are left"),
+    (8, {"parallel.dp_replicate": "auto", "parallel.dp_shard": "auto"}, "only one axis can take the ranks that are left"),
+    (2, {"parallel.order": "[dp_shard, dp_shard]"}, "parallel.order names an axis twice"),
+    (2, {"parallel.order": "[tp]"}, "one of pp, dp_replicate, dp_shard"),
+    (2, {"parallel.zero": 2}, "parallel.zero has no effect: parallel.dp_shard is 1"),
+    (2, {"parallel.zero": 4, "parallel.dp_shard": 2}, "parallel.zero"),
+    (2, {"parallel.prefetch": 2}, "parallel.prefetch has no effect: parallel.dp_shard is 1"),
+    (2, {"parallel.reshard_after_forward": "true"}, "parallel.reshard_after_forward has no effect: parallel.dp_shard is 1"),
+    (2, {"parallel.reshard_after_backward": "true"}, "parallel.reshard_after_backward has no effect: parallel.dp_shard is 1"),
+    (4, {"parallel.dp_shard": 4, "parallel.reshard_after_forward": 3}, "cannot cut dp_shard=4 into groups of parallel.reshard_after_forward 3: 4 mod 3 is 1"),
+    (4, {"parallel.dp_shard": 4, "parallel.reshard_after_forward": 4}, "cannot cut dp_shard=4 into groups of parallel.reshard_after_forward 4: that is all"),
+    (2, {"parallel.accumulate": "shards"}, "parallel.accumulate shards has no effect: parallel.dp_shard is 1"),
+    (2, {"parallel.schedule": "zbv"}, "parallel.schedule has no effect: parallel.pp is 1"),
+    (2, {"parallel.stages_per_rank": 2}, "parallel.stages_per_rank has no effect: parallel.pp is 1"),
+    (2, {"parallel.split_points": "[head]"}, "parallel.split_points has no effect: parallel.pp is 1"),
+    (2, {"parallel.pp": 2, "parallel.schedule": "1f1b", "parallel.stages_per_rank": 2}, "schedule 1f1b has 1 stage a rank, not 2"),
+    (2, {"parallel.pp": 2, "parallel.schedule": "zbv", "parallel.stages_per_rank": 3}, "schedule zbv has 2 stages a rank, not 3"),
+    (4, {"parallel.pp": 4, "parallel.schedule": "interleaved_1f1b", "train.global_batch": 9, "train.micro_batch": 1},
+     "cannot run 9 micro-batches on 4 pipeline ranks: 9 div 4 = 2 rounds, and 9 mod 2 = 1, not 0"),
+    (9, {"parallel.pp": 9}, "cannot cut 8 blocks into 9 pipeline ranks × 1 stage a rank = 9 stages: each stage holds at least one block"),
+    (5, {"parallel.pp": 5, "parallel.schedule": "zbv"}, "cannot cut 8 blocks into 5 pipeline ranks × 2 stages a rank = 10 stages"),
+    (2, {"parallel.pp": 2, "parallel.split_points": "[layer.1, layer.3]"}, "at 2 split points: it takes 1"),
+    (2, {"parallel.pp": 2, "parallel.split_points": "[layer.9]"}, "split point layer.9 is no block of the model"),
+    (3, {"parallel.pp": 3, "parallel.split_points": "[layer.3, layer.1]"}, "split point layer.1 leaves no block to the stage before it"),
+    (2, {"parallel.pp": 2, "parallel.bucket_size": "1GiB"}, "has blocks on pipeline ranks 0 and 1, but is stored and reduced as one"),
+    (2, {"parallel.micro_batches": 4, "train.micro_batch": 4}, "cannot divide the 6 samples of a rank into"),
+    (2, {"parallel.micro_batches": 7}, "cannot divide the 6 samples of a rank into"),
+    (2, {"train.accumulation": 4, "parallel.micro_batches": 2}, "cannot divide the 6 samples of a rank into"),
+    (16, {}, "cannot divide a global batch of 12 samples among 16 ranks: 4 of them would have none"),
+    (16, {"parallel.dp_shard": 16}, "16 ranks cannot share 12 samples a step"),
+    (2, {"train.micro_batch": 13}, "train.micro_batch 13 is more than train.global_batch 12"),
+    (2, {"train.device": "cuda"}, "this version trains on the CPU only"),
+    (2, {"train.max_time": 0}, "leaves no time for a step"),
+    (2, {"train.callbacks": "[sample]"}, "the sample callback has nothing to continue"),
+    (2, {"train.callbacks": "[sample]", "sample.prompts": "[a]", "eval.at_end": "false"}, "the sample callback runs at evaluations and at the end"),
+    (2, {"optimizer.momentum": 0.9}, "momentum and nesterov are of optimizer.name sgd"),
+    (2, {"optimizer.name": "sgd", "optimizer.betas": "[0.8, 0.9]"}, "betas and eps are of optimizer.name adamw"),
+    (2, {"optimizer.name": "sgd", "optimizer.eps": 1e-3}, "betas and eps are of optimizer.name adamw"),
+    (2, {"optimizer.name": "sgd", "optimizer.nesterov": "true"}, "without momentum there is nothing to look ahead with"),
+    (2, {"optimizer.name": "sgd", "optimizer.momentum": 1}, "with a momentum of 1 no step is ever forgotten"),
+    (2, {"optimizer.betas": "[0.9, 1]"}, "with a decay rate of 1 a moment never changes"),
+    (2, {"optimizer.frozen": "[.]"}, "optimizer.frozen leaves nothing to train"),
+    (2, {"parallel.units": "[nothing]"}, "parallel.units: pattern 'nothing' matches none"),
+    (2, {"data.sequence_length": 1000}, "data.sequence_length is 1000, but the model has"),
+    (2, {"precision.dtype": "fp16"}, "one of fp32, fp64, bf16"),
+]
+# Where the sources refuse what options ask for, and which of their messages cannot be reached by options of train.
+CHECKED = ["lib/config/train_check.cpp", "lib/train/run_mesh.cpp", "lib/train/train_plan.cpp", "lib/program/program_options.cpp", "lib/program/stages.cpp",
+           "lib/program/pipeline_schedule.cpp", "lib/program/batch_plan.cpp"]
+ELSEWHERE = ["model.", "this version trains without dropout", "warm-up takes", "schedule.min_lr", "a constant schedule", "log.profile", "--",
+             "a profile covers", "{}: {} is not a configuration",
+             "{} is '{}', but a dataset has", "the dataset {} has {} token ids", "{} is set, but {} has no validation split",   # of datasets
+             "schedule {} has {}",   # its number is counted
+             "cannot divide a batch among {} ranks", "a global batch of {} samples", "a micro-batch of {} samples",   # ranges of the options
+             "a pipeline needs at least one rank", "cannot run {} in {} through the pipeline"]   # what the batch is planned as
+
+
+def messages():
+    """The first words of each refusal in the sources, up to what is filled in."""
+    found = []
+    for name in CHECKED:
+        source = (SOURCE / name).read_text()
+        for match in re.finditer(r"(?:problems\.add\(\s*(?:{[^}]*}|\w+),|Error\(\s*ExitCode::usage,|fail\(ExitCode::usage,)\s*(?:fmt::format\()?\s*"
+                                 r"((?:\"(?:[^\"\\]|\\.)*\"\s*)+)\)?", source, re.S):
+            found.append("".join(re.findall(r"\"((?:[^\"\\]|\\.)*)\"", match[1])))
+    return found
+
+
+def refused(tmp, number, ranks, options):
+    settings = {"model.config": tmp / "model", **BASE, **options}
+    arguments = [part for key, value in settings.items() for part in (f"--{key}", value)]
+    done = run("train", *arguments, "--dry-run", "--world-size", ranks, expect=None)
+    return done.returncode, done.stderr
+
+
+def test_what_contradicts_itself_is_refused_with_the_reason(tmp):
+    write_config(tmp / "model", MODEL)
+    plain, said = refused(tmp, -1, 2, {})
+    assert plain == 0, said
+    with ThreadPoolExecutor(3) as pool:
+        results = list(pool.map(lambda row: refused(tmp, *row), [(number, ranks, options) for number, (ranks, options, _) in enumerate(TABLE)]))
+    print(f"# {'ranks':>5}  {'options':<78} refused because")
+    wrong = []
+    for (ranks, options, words), (code, said) in zip(TABLE, results):
+        print(f"# {ranks:>5}  {' '.join(f'{key}={value}' for key, value in options.items()):<78} {words}")
+        if code != 2 or words not in said:
+            wrong.append(f"{ranks} ranks, {options}: {code}\n{said}")
+    assert not wrong, "\n".join(wrong)
+    everything = "\n".join(said for _, said in results)
+    patterns = {text: re.escape(text).replace(re.escape("{}"), ".*") for text in messages() if not text.startswith(tuple(ELSEWHERE))}
+    assert len(patterns) > 20, patterns
+    missing = [text for text, pattern in patterns.items() if not re.search(pattern, everything)]
+    assert not missing, f"refusals without a row: {missing}"
