@@ -5,6 +5,7 @@
 #include "optim/gradient_norm.hpp"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros.h>
@@ -127,7 +128,10 @@ Phase phase_of(const Action& action, ProgramPhase phase) {
     case Op::reshard: return Phase::gather;
     case Op::finish_gradient:
     case Op::reduce_scatter:
-    case Op::all_reduce: return Phase::reduction;
+    case Op::all_reduce:
+    case Op::send_gradient:
+    case Op::receive_gradient:
+    case Op::add_gradient: return Phase::reduction;
     case Op::gradient_norm: return Phase::norm;
     case Op::clip:
     case Op::optimizer: return Phase::optimizer;
@@ -336,6 +340,7 @@ void Engine::transfer(Run& run, const Action& action, std::size_t position) {
   const std::vector<Rank>& members = transport_.members(group);
   const auto peer = std::ranges::find(members, *peer_of(run.program.mesh, session_.world().rank(), action));
   const auto other = static_cast<int>(peer - members.begin());
+  if (action.subject.kind == Subject::Kind::unit) return exchange_gradient(run, action, position, group, other);
   const std::array<std::int64_t, 2> shape{run.tokens_of[static_cast<std::size_t>(action.micro_batch)],
                                           model_.config().channels};
   const auto options = at::TensorOptions().dtype(stream_type(model_.precision()));
@@ -350,6 +355,18 @@ void Engine::transfer(Run& run, const Action& action, std::size_t position) {
   const SlotContent* computed = run.slots.find(kind, action.subject, action.micro_batch);
   if (computed == nullptr) run.stand_ins.push_back(at::zeros(shape, options));  // of a rank that failed
   ticket = transport_.send(lane, group, other, bytes_of(computed ? computed->value : run.stand_ins.back()));
+}
+
+void Engine::exchange_gradient(Run& run, const Action& action, std::size_t position, int group, int peer) {
+  const at::Tensor& own = unit_of(action.subject).gradient();
+  const int lane = static_cast<int>(action.lane);
+  if (is_send(action.op)) {
+    run.tickets[position] = transport_.send(lane, group, peer, bytes_of(own));
+    return;
+  }
+  const at::Tensor memory = at::empty_like(own);
+  run.slots.acquire(action.slots.acquires.front(), {.input = {}, .value = memory});
+  run.tickets[position] = transport_.receive(lane, group, peer, bytes_of(memory), static_cast<int>(action.peer_lane));
 }
 
 Unit& Engine::unit_of(const Subject& subject) const { return model_.unit(static_cast<std::size_t>(subject.index)); }
@@ -415,6 +432,7 @@ void Engine::perform(Run& run, const Action& action) {
       return trace_.add({.event = TraceEntry::Event::computed, .what = name_of(Op::clip)});
     case Op::reshard:
     case Op::finish_gradient:
+    case Op::add_gradient:
     case Op::gradient_norm:
     case Op::optimizer: return perform(run, action, unit_of(action.subject));
     case Op::unshard:
@@ -426,7 +444,9 @@ void Engine::perform(Run& run, const Action& action) {
     case Op::receive_forward:
     case Op::send_forward:
     case Op::receive_backward:
-    case Op::send_backward: break;
+    case Op::send_backward:
+    case Op::send_gradient:
+    case Op::receive_gradient: break;
   }
   fail(ExitCode::bug, "the engine does not carry out {}", name_of(action.op));
 }
@@ -441,6 +461,8 @@ void Engine::perform(Run& run, const Action& action, Unit& unit) {
       unit.resume_local_gradient(run.slots.at(slot).value);
     unit.finish_gradients();
     if (session_.take_injected_nan()) unit.local_gradient().fill_(not_a_number);
+  } else if (action.op == Op::add_gradient) {
+    unit.gradient().add_(run.slots.at(SlotKind::peer_gradient, action.subject, no_micro_batch).value);
   } else if (action.op == Op::gradient_norm) {
     const std::vector<Rank> holders = group_along(run.program.mesh, session_.world().rank(), action.group);
     const auto share = std::ranges::find(holders, session_.world().rank()) - holders.begin();

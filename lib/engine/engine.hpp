@@ -98,6 +98,7 @@ class Engine {
   void record(Op op, const Block& block, MicroBatch micro_batch);
   void communicate(Run& run, const Action& action, std::size_t position);
   void transfer(Run& run, const Action& action, std::size_t position);
+  void exchange_gradient(Run& run, const Action& action, std::size_t position, int group, int peer);
   void wait_for(Run& run, const Action& action);
   /// Waits for all that goes on behind the computation, and ends what it held on to.
   void drain(Run& run);

@@ -22,6 +22,9 @@ const OpFacts& facts_of(Op op) {
       finish_gradient{"finish_gradient", Kind::unit, Of::either, Group::none, Lane::compute},
       reduce_scatter{"reduce_scatter", Kind::unit, Of::either, Group::collective, Lane::reduction},
       all_reduce{"all_reduce", Kind::unit, Of::either, Group::collective, Lane::reduction},
+      send_gradient{"send_gradient", Kind::unit, Of::step, Group::pair, Lane::send_backward},
+      receive_gradient{"receive_gradient", Kind::unit, Of::step, Group::pair, Lane::receive},
+      add_gradient{"add_gradient", Kind::unit, Of::step, Group::none, Lane::compute},
       gradient_norm{"gradient_norm", Kind::unit, Of::step, Group::shared, Lane::compute},
       heartbeat{"heartbeat", Kind::none, Of::step, Group::collective, Lane::reduction},
       clip{"clip", Kind::none, Of::step, Group::none, Lane::compute},
@@ -43,6 +46,9 @@ const OpFacts& facts_of(Op op) {
     case Op::finish_gradient: return finish_gradient;
     case Op::reduce_scatter: return reduce_scatter;
     case Op::all_reduce: return all_reduce;
+    case Op::send_gradient: return send_gradient;
+    case Op::receive_gradient: return receive_gradient;
+    case Op::add_gradient: return add_gradient;
     case Op::gradient_norm: return gradient_norm;
     case Op::heartbeat: return heartbeat;
     case Op::clip: return clip;
@@ -59,12 +65,14 @@ bool is_collective(Op op) { return facts_of(op).group == OpFacts::Group::collect
 
 bool is_transfer(Op op) { return facts_of(op).group == OpFacts::Group::pair; }
 
-bool is_send(Op op) { return op == Op::send_forward || op == Op::send_backward; }
+bool is_send(Op op) { return op == Op::send_forward || op == Op::send_backward || op == Op::send_gradient; }
 
 Op counterpart_of(Op transfer) {
   if (transfer == Op::receive_forward) return Op::send_forward;
   if (transfer == Op::send_forward) return Op::receive_forward;
   if (transfer == Op::receive_backward) return Op::send_backward;
+  if (transfer == Op::receive_gradient) return Op::send_gradient;
+  if (transfer == Op::send_gradient) return Op::receive_gradient;
   invariant(transfer == Op::send_backward, "a transfer has two ends");
   return Op::receive_backward;
 }

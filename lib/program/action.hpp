@@ -26,6 +26,9 @@ enum class Op : std::uint8_t {
   finish_gradient,   // of a unit: its local gradient is complete; what nothing touched becomes zero
   reduce_scatter,    // of a unit's gradient over `group`: each rank gets the sum of its shard, added to what was there
   all_reduce,        // of a unit's gradient, or of its shard, over `group`, summed
+  send_gradient,     // of a unit that lies on two stages: what this rank has of its gradient, to the other one
+  receive_gradient,  // what the other one has
+  add_gradient,      // and their sum, which both have then
   gradient_norm,     // of a unit: adds to the squared norm; of a gradient that the ranks along `group` hold alike, each
                      // adds its share
   heartbeat,  // one small reduction over all ranks: loss, norm, tokens, stop, failure; every decision is taken from it

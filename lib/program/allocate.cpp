@@ -54,6 +54,12 @@ class Allocation {
       case Op::finish_gradient: action.slots.writes = {own_gradient(action.subject.index, action.micro_batch)}; return;
       case Op::reduce_scatter: reduce_scatter(action); return;
       case Op::all_reduce: all_reduce(action); return;
+      case Op::send_gradient: action.slots.reads = {held(SlotKind::gradient, action)}; return;
+      case Op::receive_gradient: return acquire(action, SlotKind::peer_gradient, action.subject, action.bytes);
+      case Op::add_gradient:
+        action.slots.writes = {held(SlotKind::gradient, action)};
+        action.slots.releases = {held(SlotKind::peer_gradient, action)};
+        return;
       case Op::gradient_norm: action.slots.reads = {held(SlotKind::gradient, action)}; return;
       case Op::optimizer: optimizer(action); return;
       case Op::heartbeat:

@@ -43,6 +43,7 @@ Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramO
   train = recompute(train, plan, options.recompute);
   train = gather_weights(train, plan, options.shards);
   train = reduce_gradients(train, plan, options.data_axes, options.shards);
+  train = sum_over_stages(train, plan, catalogue.parts);
   train = update(train, plan, options.update);
   catalogue.train = allocate(train, plan);
   verify(catalogue.train, plan, ProgramPhase::training, options);

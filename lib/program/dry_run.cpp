@@ -131,8 +131,11 @@ void memory_rows(Rows& rows, const Catalogue& programs) {
   if (use.bytes.contains(SlotKind::local_gradient))
     rows.bytes("local_gradient_bytes", "being reduced", of(SlotKind::local_gradient) + of(SlotKind::shard_gradient));
   rows.bytes("activation_bytes", "activations", of(SlotKind::stash));
+  if (use.bytes.contains(SlotKind::deferred))
+    rows.bytes("deferred_bytes", "put off for weights", of(SlotKind::deferred));
   rows.bytes("buffer_bytes", "buffers",
-             of(SlotKind::boundary) + of(SlotKind::boundary_gradient) + of(SlotKind::workspace) + of(SlotKind::shared));
+             of(SlotKind::boundary) + of(SlotKind::boundary_gradient) + of(SlotKind::peer_gradient) +
+                 of(SlotKind::workspace) + of(SlotKind::shared));
   rows.bytes("peak_bytes", "peak", use.peak_bytes);
   rows.row({"", "peak_action", "reached at", at, at});
 }

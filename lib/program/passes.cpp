@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace lockstep {
@@ -282,27 +283,76 @@ StepProgram reduce_gradients(const StepProgram& program, const ModelPlan& plan, 
   });
 }
 
+namespace {
+
+/// Whether the action is the last that a unit's gradient goes through on its way to the optimizer, as far as it is
+/// known.
+bool completes_gradient(Op op) {
+  return op == Op::finish_gradient || op == Op::reduce_scatter || op == Op::all_reduce || op == Op::add_gradient;
+}
+
+}  // namespace
+
+StepProgram sum_over_stages(const StepProgram& program, const ModelPlan& plan, const std::vector<PipelinePart>& parts) {
+  std::vector<std::vector<int>> holders(plan.units.size());  // pipeline ranks, ascending
+  for (std::size_t rank = 0; rank < parts.size(); ++rank)
+    for (const int unit : parts[rank].units) holders[static_cast<std::size_t>(unit)].push_back(static_cast<int>(rank));
+  StepProgram result = program;
+  for (RankClass& ranks : result.classes) {
+    const int here = coordinate(program.mesh, ranks.ranks.front(), pipeline_axis);
+    for (std::size_t unit = 0; unit < holders.size(); ++unit) {
+      if (holders[unit].size() < 2 || !plan.units[unit].trained ||
+          std::ranges::find(holders[unit], here) == holders[unit].end())
+        continue;
+      const bool first = holders[unit].front() == here;
+      const auto transfer = [&](Op op) {
+        Action action = make(op, unit_subject(static_cast<int>(unit)));
+        action.lane = facts_of(op).lane;
+        action.group = {pipeline_axis};
+        action.offset = (first ? holders[unit].back() : holders[unit].front()) - here;
+        action.bytes = plan.units[unit].gradient_bytes;
+        if (!is_send(op)) action.peer_lane = facts_of(counterpart_of(op)).lane;
+        for (std::size_t i = ranks.actions.size(); i-- > 0 && action.waits.empty();)
+          if (completes_gradient(ranks.actions[i].op) && ranks.actions[i].subject == action.subject)
+            action.waits = {static_cast<int>(i)};
+        ranks.actions.push_back(std::move(action));
+        return static_cast<int>(ranks.actions.size()) - 1;
+      };
+      // One sends while the other receives, so that it works out however few operations are under way at once.
+      Waits told{transfer(first ? Op::send_gradient : Op::receive_gradient)};
+      told.push_back(transfer(first ? Op::receive_gradient : Op::send_gradient));
+      Action add = make(Op::add_gradient, unit_subject(static_cast<int>(unit)));
+      add.waits = std::move(told);
+      ranks.actions.push_back(std::move(add));
+    }
+  }
+  return result;
+}
+
 StepProgram update(const StepProgram& program, const ModelPlan& plan, const UpdateOptions& options) {
   return rewritten(program, [&](const std::vector<Action>& actions) {
     Rewriter out;
-    std::map<int, std::size_t> complete;  // by unit: where its gradient becomes what the optimizer reads
+    std::map<int, std::size_t> complete;            // by unit: where its gradient becomes what the optimizer reads
+    std::set<int> counted_elsewhere;                // units on two stages, of which this is the second
+    std::map<int, std::vector<AxisName>> replicas;  // by unit: axes along which its gradient was summed
     for (std::size_t i = 0; i < actions.size(); ++i) {
-      const Op op = actions[i].op;
-      if (op == Op::finish_gradient || op == Op::reduce_scatter || op == Op::all_reduce)
-        complete[actions[i].subject.index] = i;
+      const Action& action = actions[i];
+      if (completes_gradient(action.op)) complete[action.subject.index] = i;
+      if (action.op == Op::all_reduce) replicas[action.subject.index] = action.group;
+      if (action.op == Op::send_gradient && action.offset < 0) counted_elsewhere.insert(action.subject.index);
     }
     std::vector<Action> norms;  // of reduced gradients, in the order in which these become complete
     for (std::size_t i = 0; i < actions.size(); ++i) {
       const int position = out.keep(actions[i]);
       if (actions[i].subject.kind != Subject::Kind::unit) continue;
       const auto found = complete.find(actions[i].subject.index);
-      if (found == complete.end() || found->second != i) continue;
+      if (found == complete.end() || found->second != i || counted_elsewhere.contains(found->first)) continue;
       Action norm = make(Op::gradient_norm, actions[i].subject);
       if (actions[i].op == Op::finish_gradient) {
         out.add(std::move(norm));  // at once: what is small is still in cache
         continue;
       }
-      if (actions[i].op == Op::all_reduce) norm.group = actions[i].group;
+      if (replicas.contains(found->first)) norm.group = replicas.at(found->first);
       norm.waits = {position};
       norms.push_back(std::move(norm));
     }

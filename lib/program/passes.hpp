@@ -40,8 +40,12 @@ StepProgram gather_weights(const StepProgram& program, const ModelPlan& plan, co
 StepProgram reduce_gradients(const StepProgram& program, const ModelPlan& plan, const std::vector<AxisName>& axes,
                              const ShardOptions& options);
 
+/// Of each unit that lies on two pipeline ranks: after all backwards these tell each other their gradients, so that
+/// both have the sum.
+StepProgram sum_over_stages(const StepProgram& program, const ModelPlan& plan, const std::vector<PipelinePart>& parts);
+
 /// The norm of each gradient as soon as it is complete or, where ranks reduce it, after all backwards, each rank its
-/// share; then heartbeat, clip, and the optimizer of each unit.
+/// share (of a unit on two stages the first one's); then heartbeat, clip, and the optimizer of each unit.
 StepProgram update(const StepProgram& program, const ModelPlan& plan, const UpdateOptions& options);
 
 /// After all forwards of an evaluation: one sum of losses over all ranks.

@@ -46,13 +46,17 @@ const Work& work_of(Op op) {
     case Op::receive_forward:
     case Op::send_forward:
     case Op::receive_backward:
-    case Op::send_backward: return works[7];
+    case Op::send_backward:
+    case Op::receive_gradient:
+    case Op::send_gradient: return works[7];
     case Op::finish_gradient:
+    case Op::add_gradient:
     case Op::gradient_norm:
     case Op::clip:
     case Op::optimizer: return works[8];
     case Op::heartbeat:
-    case Op::reduce_loss: return works[9];
+    case Op::reduce_loss:
+    case Op::draw_token: return works[9];
   }
   throw Error(ExitCode::bug, "an operation without a place in a drawing");
 }

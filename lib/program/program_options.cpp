@@ -7,18 +7,21 @@ namespace lockstep {
 
 namespace {
 
+/// Neighbouring blocks of a unit must lie on one rank; a block that reads a tied weight of it may lie on another.
 void check_units(const PipelinePlan& pipeline, const ModelPlan& plan) {
+  std::vector<int> holder(plan.blocks.size());  // pipeline rank by block
   const std::vector<PipelinePart> parts = parts_of(pipeline, plan);
-  std::vector<int> holder(plan.units.size(), -1);  // pipeline rank by unit
   for (std::size_t rank = 0; rank < parts.size(); ++rank)
-    for (const int unit : parts[rank].units) {
-      int& first = holder[static_cast<std::size_t>(unit)];
-      if (first >= 0)
-        throw Error(ExitCode::usage,
-                    fmt::format("unit {} has blocks on pipeline ranks {} and {}, but is stored and reduced as one",
-                                plan.units[static_cast<std::size_t>(unit)].name, first, rank),
-                    "untie the weights, use zbv, whose first and last stage lie on one rank, or leave buckets out");
-      first = static_cast<int>(rank);
+    for (const int block : parts[rank].blocks) holder[static_cast<std::size_t>(block)] = static_cast<int>(rank);
+  for (const UnitPlan& unit : plan.units)
+    for (std::size_t i = 1; i < unit.blocks.size(); ++i) {
+      const int before = holder[static_cast<std::size_t>(unit.blocks[i - 1])];
+      const int here = holder[static_cast<std::size_t>(unit.blocks[i])];
+      if (before == here || unit.blocks[i] != unit.blocks[i - 1] + 1) continue;
+      throw Error(ExitCode::usage,
+                  fmt::format("unit {} has blocks on pipeline ranks {} and {}, but is stored and reduced as one",
+                              unit.name, before, here),
+                  "leave parallel.bucket_size out, or make it smaller");
     }
 }
 

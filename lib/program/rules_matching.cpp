@@ -149,7 +149,7 @@ class Walk {
   bool hand_over(std::size_t player, int position) {
     const Action& action = states_[player].progress.action(position);
     State& peer = states_[peer_of(player, action)];
-    const int theirs = peer.progress.head(static_cast<std::size_t>(Lane::receive));
+    const int theirs = peer.progress.head(static_cast<std::size_t>(facts_of(counterpart_of(action.op)).lane));
     if (theirs < 0 || !ready(peer, theirs) || !answers(action, peer.progress.action(theirs))) return false;
     end(peer, theirs);
     end(states_[player], position);

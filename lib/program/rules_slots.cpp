@@ -136,7 +136,7 @@ class SlotCheck {
     const Action& action = ranks_.actions[static_cast<std::size_t>(position)];
     if (action.subject.kind == Subject::Kind::block) block_needs(position, action);
     if (action.subject.kind == Subject::Kind::unit) unit_needs(position, action);
-    if (is_transfer(action.op)) transfer_needs(position, action);
+    if (is_transfer(action.op) && action.subject.kind == Subject::Kind::boundary) transfer_needs(position, action);
   }
 
   void block_needs(int position, const Action& action) const {
@@ -234,7 +234,13 @@ class SlotCheck {
         else if (action.micro_batch != no_micro_batch)
           need_own_gradient(position, {&slots.releases}, action.subject, action.micro_batch);
         return writes(SlotKind::gradient);
+      case Op::send_gradient:
       case Op::gradient_norm: return reads(SlotKind::gradient);
+      case Op::receive_gradient:
+        return need(position, {&slots.acquires}, SlotKind::peer_gradient, action.subject, no_micro_batch);
+      case Op::add_gradient:
+        need(position, {&slots.releases}, SlotKind::peer_gradient, action.subject, no_micro_batch);
+        return writes(SlotKind::gradient);
       case Op::optimizer:
         reads(SlotKind::gradient);
         writes(SlotKind::master);

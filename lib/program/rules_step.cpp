@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
 
 namespace lockstep::rules {
@@ -209,6 +210,29 @@ class Step {
     return at(op, block_subject(block), mb);
   }
 
+  /// The other pipeline rank that a unit lies on.
+  std::optional<int> other_holder(int unit) const {
+    for (std::size_t rank = 0; rank < parts_.size(); ++rank)
+      if (&parts_[rank] != &part_ && std::ranges::binary_search(parts_[rank].units, unit))
+        return static_cast<int>(rank);
+    return std::nullopt;
+  }
+  /// Of a unit on two pipeline ranks the norm is counted once.
+  bool counts_norm(int unit) const {
+    const auto other = other_holder(unit);
+    return !other || &parts_[static_cast<std::size_t>(*other)] > &part_;
+  }
+  int exchange(Op op, Subject subject, int other) {
+    const int position = at(op, subject);
+    carries(position, plan_.units[static_cast<std::size_t>(subject.index)].gradient_bytes);
+    const Action& action = ranks_.actions[static_cast<std::size_t>(position)];
+    const auto peer = peer_of(program_.mesh, ranks_.ranks.front(), action);
+    if (action.group != std::vector<AxisName>{pipeline_axis} || !peer ||
+        coordinate(program_.mesh, *peer, pipeline_axis) != other)
+      throw Fault{ranks_.ranks.front(), position, fmt::format("must be with {} {}", pipeline_axis, other)};
+    return position;
+  }
+
   void unit(int index, int heartbeat, int decision) {
     const UnitPlan& unit = plan_.units[static_cast<std::size_t>(index)];
     if (!unit.trained) return;  // whatever is done with it then is no part of the step
@@ -236,9 +260,21 @@ class Step {
       for (const int earlier : complete) ordered(earlier, sum);
       complete = {sum};
     }
-    const int norm = shared(Op::gradient_norm, subject, replicas);
-    for (const int earlier : complete) ordered(earlier, norm);
-    ordered(norm, heartbeat);
+    if (const auto other = other_holder(index)) {
+      const int sent = exchange(Op::send_gradient, subject, *other);
+      const int received = exchange(Op::receive_gradient, subject, *other);
+      const int sum = at(Op::add_gradient, subject);
+      for (const int earlier : complete) ordered(earlier, sent);
+      ordered(sent, sum);
+      ordered(received, sum);
+      complete = {sum};
+    }
+    for (const int earlier : complete) ordered(earlier, heartbeat);
+    if (counts_norm(index)) {
+      const int norm = shared(Op::gradient_norm, subject, replicas);
+      for (const int earlier : complete) ordered(earlier, norm);
+      ordered(norm, heartbeat);
+    }
     ordered(decision, at(Op::optimizer, subject));
   }
 

@@ -88,7 +88,8 @@ class Simulation {
     if (is_transfer(mine.op) && !is_send(mine.op)) return false;  // its send ends both
     const std::vector<std::size_t>& members = who_.meeting(player, mine);
     const auto lane_of = [&](std::size_t member) {
-      return is_transfer(mine.op) && member != player ? static_cast<std::size_t>(Lane::receive) : lane;
+      return is_transfer(mine.op) && member != player ? static_cast<std::size_t>(facts_of(counterpart_of(mine.op)).lane)
+                                                      : lane;
     };
     double together = 0;
     for (const std::size_t member : members) {

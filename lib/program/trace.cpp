@@ -48,9 +48,11 @@ std::pair<std::string_view, DType> communication_of(Op op, const UnitTypes& type
     case Op::reduce_loss:
     case Op::draw_token: return {"all_reduce", DType::f64};
     case Op::receive_forward:
-    case Op::receive_backward: return {"receive", DType::u8};
+    case Op::receive_backward:
+    case Op::receive_gradient: return {"receive", DType::u8};
     case Op::send_forward:
-    case Op::send_backward: return {"send", DType::u8};
+    case Op::send_backward:
+    case Op::send_gradient: return {"send", DType::u8};
     case Op::forward:
     case Op::recompute:
     case Op::backward:
@@ -58,6 +60,7 @@ std::pair<std::string_view, DType> communication_of(Op op, const UnitTypes& type
     case Op::backward_weight:
     case Op::reshard:
     case Op::finish_gradient:
+    case Op::add_gradient:
     case Op::gradient_norm:
     case Op::clip:
     case Op::optimizer: break;
@@ -68,10 +71,7 @@ std::pair<std::string_view, DType> communication_of(Op op, const UnitTypes& type
 /// Memory that the engine makes for itself; the rest is there all run, or within kernels.
 bool is_made(const Slot& slot) { return !lives_all_run(slot.kind) && slot.kind != SlotKind::workspace; }
 /// Its size is exact, not an estimate of what a block keeps.
-bool is_exact(SlotKind kind) {
-  return kind == SlotKind::gathered || kind == SlotKind::kept_weights || kind == SlotKind::local_gradient ||
-         kind == SlotKind::shard_gradient;
-}
+bool is_exact(SlotKind kind) { return kind >= SlotKind::gathered && kind <= SlotKind::peer_gradient; }
 
 class Expectation {
  public:
@@ -103,7 +103,7 @@ class Expectation {
   std::int64_t bytes_of(const Action& action) const {
     if (!is_transfer(action.op)) return action.bytes;
     if (!is_send(action.op)) return 0;
-    if (shape_.tokens.empty()) return action.bytes;
+    if (shape_.tokens.empty() || action.micro_batch == no_micro_batch) return action.bytes;
     return action.bytes / shape_.planned * shape_.tokens[static_cast<std::size_t>(action.micro_batch)];
   }
 

@@ -24,10 +24,13 @@ std::string_view kind_of(const StepProgram& program, const Action& action) {
     case Op::receive_forward:
     case Op::send_forward:
     case Op::receive_backward:
-    case Op::send_backward: return "transfer";
+    case Op::send_backward:
+    case Op::send_gradient:
+    case Op::receive_gradient: return "transfer";
     case Op::unshard:
     case Op::reshard: return "gather";
-    case Op::finish_gradient: return "gradient";
+    case Op::finish_gradient:
+    case Op::add_gradient: return "gradient";
     case Op::reduce_scatter:
     case Op::all_reduce: return "reduction";
     case Op::gradient_norm:

@@ -102,7 +102,7 @@ std::vector<Composition> pipelines() {
       one.stages = stages;
       one.schedule = schedule;
       one.chunks = one_stage ? 1 : 2;
-      if (schedule == PipelineSchedule::zbv) one.family = "deep gpt2";  // tied: the first and the last stage of rank 0
+      if (all.size() % 2 == 0 || schedule == PipelineSchedule::zbv) one.family = "deep gpt2";  // tied
       if (replicas * shards == 1 && stages < 4) one.steps = 20;
       if (schedule == PipelineSchedule::gpipe) one.recompute = RecomputePolicy::block;
       if (stages == 2 && one_stage && replicas * shards != 3) one.passes = 2;

@@ -78,9 +78,10 @@ class Play {
     std::vector<int> weights, copies;
     std::vector<Gradient> gradients;  // by unit: what the optimizer reads
     std::vector<bool> finished;
-    std::map<int, Gradient> local;  // by slot: what is not yet in what the optimizer reads
-    std::set<int> local_finished;   // slots
-    std::set<int> gathered, kept;   // slots that hold whole weights, and parts of them
+    std::map<int, Gradient> local;           // by slot: what is not yet in what the optimizer reads
+    std::map<int, Gradient> peer_gradients;  // by unit: of the other stage that it lies on
+    std::set<int> local_finished;            // slots
+    std::set<int> gathered, kept;            // slots that hold whole weights, and parts of them
     std::multiset<int> normed;
     bool decided = false, clipped = false, reduced = false;
   };
@@ -157,13 +158,14 @@ class Play {
 
   static bool transfer(const Action& a) {
     return a.op == Op::send_forward || a.op == Op::send_backward || a.op == Op::receive_forward ||
-           a.op == Op::receive_backward;
+           a.op == Op::receive_backward || a.op == Op::send_gradient || a.op == Op::receive_gradient;
   }
 
   /// Of a send that runs, the receive that runs at the other end of its group.
   std::optional<std::pair<Rank, int>> receive_of(Rank rank, int index) {
     const Action& send = action(rank, index);
-    if (send.op != Op::send_forward && send.op != Op::send_backward) return std::nullopt;
+    if (send.op != Op::send_forward && send.op != Op::send_backward && send.op != Op::send_gradient)
+      return std::nullopt;
     const std::vector<Rank> ranks = group_along(program_.mesh, rank, send.group);
     const auto peer = coordinate(program_.mesh, rank, "pp") + send.offset;
     expect(peer >= 0 && peer < static_cast<int>(ranks.size()), "nobody is there to receive");
@@ -172,7 +174,9 @@ class Play {
       const std::optional<int> at = running(receiver, lane);
       if (!at) continue;
       const Action& theirs = action(receiver, *at);
-      const Op wanted = send.op == Op::send_forward ? Op::receive_forward : Op::receive_backward;
+      const Op wanted = send.op == Op::send_forward    ? Op::receive_forward
+                        : send.op == Op::send_backward ? Op::receive_backward
+                                                       : Op::receive_gradient;
       if (theirs.op == wanted && theirs.offset == -send.offset && theirs.subject == send.subject &&
           theirs.micro_batch == send.micro_batch)
         return std::pair(receiver, *at);
@@ -184,6 +188,14 @@ class Play {
     const auto [receiver, position] = *receive_of(rank, index);
     const Action& send = action(rank, index);
     expect(send.bytes == action(receiver, position).bytes, "what is sent and what is received differ in length");
+    if (send.op == Op::send_gradient) {
+      const auto unit = static_cast<std::size_t>(send.subject.index);
+      expect(player(rank).finished[unit], "an unfinished gradient is sent");
+      player(receiver).peer_gradients[send.subject.index] = player(rank).gradients[unit];
+      finish(rank, index);
+      finish(receiver, position);
+      return;
+    }
     const std::pair<int, MicroBatch> what{send.subject.index - 1, send.micro_batch};
     const bool forward = send.op == Op::send_forward;
     expect((forward ? player(rank).outputs : player(rank).output_gradients).contains(what),
@@ -397,6 +409,11 @@ class Play {
       case Op::reshard:
         if (!a.group.empty()) who.kept.insert(slot_of(rank, a.slots.acquires, SlotKind::kept_weights));
         return;
+      case Op::add_gradient:
+        expect(who.peer_gradients.contains(a.subject.index), "a gradient is added that nobody sent");
+        for (const auto& [contribution, count] : who.peer_gradients[a.subject.index])
+          who.gradients[unit][contribution] += count;
+        return;
       case Op::gradient_norm:
         expect(complete(rank, unit), "the norm of an incomplete gradient");
         expect(group_along(program_.mesh, rank, a.group) ==
@@ -419,13 +436,20 @@ class Play {
     }
   }
 
+  /// The rank of the same data as `member` on which a block lies.
+  Rank holder_of(int block, Rank member) {
+    for (const Rank rank : group_along(program_.mesh, member, {"pp"}))
+      if (std::ranges::binary_search(player(rank).part.blocks, block)) return rank;
+    throw std::string("a block lies nowhere");
+  }
+
   /// Whether the gradient holds the contribution of every data rank, block and micro-batch once.
   bool complete(Rank rank, std::size_t unit) {
     Gradient expected;
     for (const Rank member : group_along(program_.mesh, rank, data_axes_))
       for (const int block : plan_.units[unit].blocks)
         for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb)
-          for (const Half half : {Half::input, Half::weight}) expected[{member, block, mb, half}] = 1;
+          for (const Half half : {Half::input, Half::weight}) expected[{holder_of(block, member), block, mb, half}] = 1;
     return player(rank).finished[unit] && player(rank).gradients[unit] == expected;
   }
 
@@ -441,9 +465,11 @@ class Play {
       who.reduced = true;
       return;
     }
-    std::multiset<int> units;
-    for (const int unit : who.part.units)
-      if (plan_.units[static_cast<std::size_t>(unit)].trained) units.insert(unit);
+    std::multiset<int> units;  // whose norm counts here: of those on two stages on the first
+    for (const int unit : who.part.units) {
+      const UnitPlan& of = plan_.units[static_cast<std::size_t>(unit)];
+      if (of.trained && std::ranges::binary_search(who.part.blocks, of.blocks.front())) units.insert(unit);
+    }
     expect(who.normed == units, "a decision without every norm once");
     expect(!who.decided, "two decisions");
     who.decided = true;

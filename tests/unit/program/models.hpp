@@ -105,7 +105,7 @@ inline Case random_pipeline(std::mt19937& engine) {
       parameters.push_back(
           {"p" + std::to_string(parameters.size()), {roll(1, 20), 3}, {block}, parameters.empty() || roll(0, 4) > 0});
   }
-  if (in_v && roll(0, 1) == 0) parameters.front().blocks.push_back(count - 1);  // on the rank of the first block
+  if (count > 2 && roll(0, 1) == 0) parameters.front().blocks.push_back(count - 1);  // tied
   const int replicas = roll(1, 2);
   made.mesh = make_mesh("world", {{"pp", ranks}, {"dp_replicate", replicas}, {"dp_shard", roll(1, 3 - replicas)}});
   const int shards = find_axis(made.mesh, "dp_shard")->size;

@@ -427,16 +427,29 @@ BOOST_AUTO_TEST_CASE(a_step_of_several_passes_goes_through_the_schedule_as_often
   });
 }
 
-BOOST_AUTO_TEST_CASE(a_tied_weight_may_lie_on_one_rank_only) {
-  BOOST_CHECK_EXCEPTION(
-      make_catalogue(mesh_of(2), models::tied(), options_of(PipelineSchedule::gpipe, 1, 2)), Error,
-      [](const Error& error) {
-        BOOST_TEST(error.what() ==
-                   "unit embedding has blocks on pipeline ranks 0 and 1, but is stored and reduced as one");
-        return error.code() == ExitCode::usage && !error.hint().empty();
-      });
-  const StepProgram program = make_catalogue(mesh_of(2), models::tied(), options_of(PipelineSchedule::zbv, 2, 3)).train;
-  BOOST_TEST(program.classes.size() == 2u);
+BOOST_AUTO_TEST_CASE(ranks_with_a_tied_weight_tell_each_other_its_gradient_and_count_its_norm_once) {
+  const StepProgram program =
+      make_catalogue(mesh_of(2), models::tied(), options_of(PipelineSchedule::gpipe, 1, 2)).train;
+  const auto count = [&](Rank rank, Op op) {
+    return std::ranges::count_if(
+        program.of(rank), [&](const Action& action) { return action.op == op && action.subject == unit_subject(0); });
+  };
+  for (const Rank rank : {0, 1}) {
+    for (const Op op : {Op::send_gradient, Op::receive_gradient, Op::add_gradient, Op::optimizer})
+      BOOST_TEST(count(rank, op) == 1);
+    BOOST_TEST(count(rank, Op::gradient_norm) == (rank == 0 ? 1 : 0));
+  }
+  const StepProgram in_v = make_catalogue(mesh_of(2), models::tied(), options_of(PipelineSchedule::zbv, 2, 3)).train;
+  BOOST_TEST(std::ranges::none_of(in_v.of(0), [](const Action& action) { return action.op == Op::send_gradient; }));
+}
+
+BOOST_AUTO_TEST_CASE(a_unit_of_neighbouring_blocks_lies_on_one_rank) {
+  const auto buckets = models::tied({DType::f32, DType::f32, models::moments(DType::f32)}, 1 << 20);
+  BOOST_CHECK_EXCEPTION(make_catalogue(mesh_of(2), buckets, options_of(PipelineSchedule::gpipe, 1, 2)), Error,
+                        [](const Error& error) {
+                          return error.code() == ExitCode::usage && !error.hint().empty() &&
+                                 std::string(error.what()).ends_with("but is stored and reduced as one");
+                        });
 }
 
 BOOST_AUTO_TEST_SUITE_END()
