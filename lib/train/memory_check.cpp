@@ -32,9 +32,9 @@ std::vector<RankMemory> needs_of(Communicator& world, const TrainPlan& plan) {
     return needs;
   }
   RankMemory here = RankMemory::decode(mine);
-  for (Rank rank = 0; rank < plan.ranks; ++rank) {
-    here.bytes = bytes_of(plan, rank);
-    needs.push_back(here);
+  for (const RankClass& ranks : plan.programs.train.classes) {
+    here.bytes = bytes_of(plan, ranks.ranks.front());
+    needs.insert(needs.end(), ranks.ranks.size(), here);
   }
   return needs;
 }
