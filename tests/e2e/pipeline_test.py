@@ -31,7 +31,7 @@ LAYOUTS = [(3, ["--parallel.pp", 3]),
 
 
 def test_a_run_that_is_stopped_goes_on_bit_for_bit_on_its_own_layout(tmp):
-    prepare(tmp)
+    prepare(tmp, tie_word_embeddings=True)
     for number, (ranks, layout) in enumerate(LAYOUTS):
         whole, parts = tmp / f"whole{number}", tmp / f"parts{number}"
         run("train", *options(tmp, whole, *layout, "--checkpoint.every", 3, "--eval.every", 3), ranks=ranks)
