@@ -120,6 +120,7 @@ struct Transport::State {
   std::vector<OperationRecord> records;
   std::deque<Lane> lanes;
   std::vector<std::vector<AxisName>> groups;
+  std::vector<std::shared_ptr<void>> kept;
   std::atomic<bool> works{false};  // the thread does work of its own
   std::thread thread;
 
@@ -413,6 +414,11 @@ void Transport::drain() {
   if (state_->log == nullptr) return;
   state_->log->add({.event = TraceEntry::Event::drained, .what = {}});
   state_->logged.clear();
+}
+
+void Transport::keep(std::shared_ptr<void> memory) {
+  const std::lock_guard lock(state_->mutex);
+  state_->kept.push_back(std::move(memory));
 }
 
 double Transport::busy_s(int lane) const {

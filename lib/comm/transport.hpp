@@ -84,6 +84,8 @@ class Transport {
   void wait(Ticket ticket);
   /// Waits for everything issued so far. Local.
   void drain();
+  /// For memory that operations under way may use where a failure unwinds: it lives as long as the thread. Local.
+  void keep(std::shared_ptr<void> memory);
   /// Seconds that operations have taken on the lane so far: what overlap may hide. Local.
   double busy_s(int lane) const;
   /// The number of the group along these axes, named as at the start. Local. Throws Error(bug) if there is none.

@@ -30,6 +30,7 @@ struct OptimizerOptions {
   std::vector<NamePattern> decay_exclude;
   std::vector<NamePattern> frozen;     // tensors that are not trained
   std::optional<double> clip_norm;     // global gradient norm; absent: no clipping
+  bool in_backward = false;            // each unit is updated as soon as its gradient is complete
   std::vector<OptimizerGroup> groups;  // ordered: the first whose pattern matches
 };
 

@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 59> options{{
+constexpr std::array<Synonyms, 60> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " hidden_dropout dropout_rate attention_dropout attn_dropout resid_pdrop "},
@@ -51,6 +51,8 @@ constexpr std::array<Synonyms, 59> options{{
     {"optimizer.clip_norm",
      " grad_clip clip_grad max_grad_norm grad_clip_norm clip_grad_norm gradient_clipping gradient_clip_val "
      "gradient_clip max_norm "},
+    {"optimizer.in_backward",
+     " fuse_optim_with_backward optimizer_in_backward optim_in_bwd optimizer_in_bwd fused_backward_pass "},
     {"optimizer.groups", " param_groups parameter_groups optimizer_groups "},
     {"optimizer.decay_exclude", " no_decay no_weight_decay weight_decay_exclude "},
     {"schedule.name",

@@ -70,6 +70,18 @@ void check_optimizer(const OptimizerOptions& optimizer, Problems& problems) {
   }
 }
 
+void check_update_in_backward(const TrainConfig& config, Problems& problems) {
+  if (!config.optimizer.in_backward) return;
+  if (config.optimizer.clip_norm)
+    problems.add({"optimizer.in_backward", "optimizer.clip_norm"},
+                 "optimizer.in_backward updates weights before the norm of all gradients is known, which "
+                 "optimizer.clip_norm scales them by: add --optimizer.clip_norm null");
+  if (config.train.on_nonfinite == OnNonfinite::skip)
+    problems.add({"optimizer.in_backward", "train.on_nonfinite"},
+                 "optimizer.in_backward updates weights before it is known whether all gradients are finite, so that "
+                 "train.on_nonfinite cannot skip the step: add --train.on_nonfinite stop");
+}
+
 void check_run(const TrainConfig& config, Problems& problems) {
   const TrainOptions& train = config.train;
   if (train.device == Device::cuda)
@@ -185,6 +197,7 @@ void check(const TrainConfig& config, Problems& problems) {
   check_model(config, problems);
   check_schedule(config, problems);
   check_optimizer(config.optimizer, problems);
+  check_update_in_backward(config, problems);
   check_run(config, problems);
   check_profile(config, problems);
   check_switches(config, problems);

@@ -210,6 +210,10 @@ void describe(Declaration& visit, OptimizerOptions& optimizer) {
                .min = 0,
                .above_min = true,
                .fixed_on_resume = true});
+  visit.field(
+      "in_backward", optimizer.in_backward,
+      {.help = "update each block's weights in the backward pass, as soon as their gradient is complete, so that "
+               "gradients of few blocks live at once; with one micro-batch a step, and without clip_norm"});
   visit.field("groups", optimizer.groups,
               {.help = "tensors with a learning rate or decay of their own; the first group that matches counts",
                .fixed_on_resume = true});

@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "comm/failure.hpp"
 #include "optim/gradient_norm.hpp"
 
 #include <ATen/ops/empty.h>
@@ -60,17 +61,17 @@ struct Engine::Run {
   at::Tensor logits;  // fp64, (V): behind the last token of `text`, where the head is
   DrawnToken token;
   bool skips_update = false;  // the heartbeat found that loss or gradient is not finite
-  bool told = false;          // the heartbeat is past: the other ranks learn of no failure any more
+  bool irrevocable = false;   // the heartbeat is past, which could have told of a failure, or a unit is updated
 
   /// Runs Local work unless this rank has failed; what it throws is the rank's failure, which the heartbeat tells all
-  /// ranks. What comes after the heartbeat throws out of the step.
+  /// ranks. What comes after the heartbeat, or after the first update, throws out of the step.
   template <class Work>
   void attempt(Work&& work) {
     if (failure) return;
     try {
       std::forward<Work>(work)();
     } catch (...) {
-      if (told) throw;
+      if (irrevocable) throw;
       failure = std::current_exception();
     }
   }
@@ -152,9 +153,16 @@ int kept_slot(const RankClass& ranks, const Action& action) {
   return -1;
 }
 
-/// Memory for a whole unit; what it holds is not looked at before it is written.
-at::Tensor fresh(const Unit& unit, at::ScalarType type) {
-  return at::empty({unit.whole_length()}, at::TensorOptions().dtype(type));
+/// The slot of this kind that an action acquires; -1 if there is none.
+int acquired(const RankClass& ranks, const Action& action, SlotKind kind) {
+  const auto found = std::ranges::find_if(
+      action.slots.acquires, [&](int slot) { return ranks.slots[static_cast<std::size_t>(slot)].kind == kind; });
+  return found == action.slots.acquires.end() ? -1 : *found;
+}
+
+/// Memory whose content is not looked at before it is written.
+at::Tensor fresh(std::int64_t length, at::ScalarType type) {
+  return at::empty({length}, at::TensorOptions().dtype(type));
 }
 
 /// The first of those that hold the head.
@@ -233,6 +241,19 @@ DrawnToken Engine::draw_token(const SeenText& text, const TokenDraw& draw, std::
 
 void Engine::execute(Run& run) {
   trace_.clear();
+  try {
+    go_through(run);
+  } catch (const AgreedError&) {  // nothing is under way
+    throw;
+  } catch (...) {  // of this rank alone: what is under way uses memory of the run
+    transport_.keep(std::make_shared<Run>(std::move(run)));
+    throw;
+  }
+  drain(run);
+  take_times(run);
+}
+
+void Engine::go_through(Run& run) {
   for (std::size_t position = 0; position < run.ranks.actions.size(); ++position) {
     const Action& action = run.ranks.actions[position];
     // A rank that failed drains: it computes nothing more, but takes part in what remains of the communication, so that
@@ -255,8 +276,6 @@ void Engine::execute(Run& run) {
     if (run.times && runs_here(action)) run.time_of(action).end_s = monotonic_seconds();
     run.slots.release(static_cast<int>(position));
   }
-  drain(run);
-  take_times(run);
 }
 
 void Engine::wait_for(Run& run, const Action& action) {
@@ -291,7 +310,7 @@ void Engine::communicate(Run& run, const Action& action, std::size_t position) {
   switch (action.op) {
     case Op::unshard: {
       Unit& unit = unit_of(action.subject);
-      const at::Tensor whole = fresh(unit, compute_type(unit.precision()));
+      const at::Tensor whole = fresh(unit.whole_length(), compute_type(unit.precision()));
       run.slots.acquire(action.slots.acquires.front(), {.input = {}, .value = whole});
       const DType dtype = compute_dtype(unit.precision());
       unit.lend_weights(whole);
@@ -305,17 +324,18 @@ void Engine::communicate(Run& run, const Action& action, std::size_t position) {
     case Op::reduce_scatter: {
       Unit& unit = unit_of(action.subject);
       const std::span<std::byte> whole = give_up_gradient(run, unit, action);
-      const bool in_parts = !action.slots.acquires.empty();  // it is not yet the sum over all ranks
-      if (in_parts)
-        run.slots.acquire(action.slots.acquires.front(),  // padding is summed too
-                          {.input = {}, .value = at::zeros_like(unit.gradient())});
-      const at::Tensor& shard = in_parts ? run.slots.at(action.slots.acquires.front()).value : unit.gradient();
+      const int parts = acquired(run.ranks, action, SlotKind::shard_gradient);  // not yet the sum over all ranks
+      lend_step_gradient(run, unit, action);
+      if (parts >= 0)
+        run.slots.acquire(parts, {.input = {}, .value = at::zeros_like(unit.master())});  // padding is summed too
+      const at::Tensor& shard = parts >= 0 ? run.slots.at(parts).value : unit.gradient();
       ticket = transport_.reduce_scatter(lane, group, whole, bytes_of(shard), unit.shard_map(),
-                                         master_dtype(unit.precision()), in_parts ? SumInto{} : run.into(action));
+                                         master_dtype(unit.precision()), parts >= 0 ? SumInto{} : run.into(action));
       return;
     }
     case Op::all_reduce: {
       Unit& unit = unit_of(action.subject);
+      lend_step_gradient(run, unit, action);
       const DType dtype = master_dtype(unit.precision());
       const std::span<std::byte> gradient = bytes_of(unit.gradient());
       if (action.slots.releases.empty()) {
@@ -358,7 +378,9 @@ void Engine::transfer(Run& run, const Action& action, std::size_t position) {
 }
 
 void Engine::exchange_gradient(Run& run, const Action& action, std::size_t position, int group, int peer) {
-  const at::Tensor& own = unit_of(action.subject).gradient();
+  Unit& unit = unit_of(action.subject);
+  if (!unit.gradient().defined()) run.stand_ins.push_back(at::zeros_like(unit.master()));  // of a rank that failed
+  const at::Tensor& own = unit.gradient().defined() ? unit.gradient() : run.stand_ins.back();
   const int lane = static_cast<int>(action.lane);
   if (is_send(action.op)) {
     run.tickets[position] = transport_.send(lane, group, peer, bytes_of(own));
@@ -372,17 +394,30 @@ void Engine::exchange_gradient(Run& run, const Action& action, std::size_t posit
 Unit& Engine::unit_of(const Subject& subject) const { return model_.unit(static_cast<std::size_t>(subject.index)); }
 
 void Engine::lend_gradient(Run& run, Unit& unit, int slot) {
-  const at::Tensor whole = fresh(unit, master_type(unit.precision()));
-  run.slots.acquire(slot, {.input = {}, .value = whole});
-  unit.lend_local_gradient(whole);
+  const bool local = run.slots.slot(slot).kind == SlotKind::local_gradient;
+  const at::Tensor memory = fresh(local ? unit.whole_length() : unit.length(), master_type(unit.precision()));
+  run.slots.acquire(slot, {.input = {}, .value = memory});
+  if (local)
+    unit.lend_local_gradient(memory);
+  else
+    unit.lend_gradient(memory);
+}
+
+void Engine::lend_step_gradient(Run& run, Unit& unit, const Action& action) {
+  if (const int slot = acquired(run.ranks, action, SlotKind::step_gradient); slot >= 0)
+    lend_gradient(run, unit, slot);
+  else if (!unit.gradient().defined() && !action.slots.writes.empty())
+    lend_gradient(run, unit, action.slots.writes.front());
 }
 
 void Engine::lend_gradients(Run& run, const Action& action) {
-  const auto is_gradient = [&](int slot) { return run.slots.slot(slot).kind == SlotKind::local_gradient; };
+  const auto kind_of = [&](int slot) { return run.slots.slot(slot).kind; };
   for (const int slot : action.slots.acquires)
-    if (is_gradient(slot)) lend_gradient(run, unit_of(run.slots.slot(slot).subject), slot);
+    if (kind_of(slot) == SlotKind::local_gradient || kind_of(slot) == SlotKind::step_gradient)
+      lend_gradient(run, unit_of(run.slots.slot(slot).subject), slot);
   for (const int slot : action.slots.writes)
-    if (is_gradient(slot)) unit_of(run.slots.slot(slot).subject).resume_local_gradient(run.slots.at(slot).value);
+    if (kind_of(slot) == SlotKind::local_gradient)
+      unit_of(run.slots.slot(slot).subject).resume_local_gradient(run.slots.at(slot).value);
 }
 
 const at::Tensor& Engine::kept_weights(Run& run, const Unit& unit, int slot) {
@@ -469,7 +504,9 @@ void Engine::perform(Run& run, const Action& action, Unit& unit) {
     run.squared_norm += squared_norm(unit, static_cast<int>(share), static_cast<int>(holders.size()));
   } else {
     if (session_.take_injected_nan()) run.gradient_scale = not_a_number;
+    run.irrevocable = true;
     optimizer_.update(unit, run.order->step - run.order->skipped, run.order->lr, run.gradient_scale);
+    if (!action.slots.releases.empty()) unit.lend_gradient({});
   }
   record(action.op, unit, action.micro_batch);
   if (kept.defined()) run.slots.acquire(action.slots.acquires.front(), {.input = {}, .value = kept});
@@ -562,7 +599,7 @@ void Engine::heartbeat(Run& run, const Action& action) {
                  .stop = all.stop,
                  .requests = all.requests};
   run.skips_update = !run.outcome.updated;
-  run.told = true;
+  run.irrevocable = true;
 }
 
 HeartbeatData Engine::agree(Run& run, const Action& action, const HeartbeatData& mine) {

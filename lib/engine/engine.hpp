@@ -43,7 +43,8 @@ struct StepOrder {
 struct StepOutcome {
   double loss = 0;           // nats a token over the global batch
   double gradient_norm = 0;  // before clipping
-  bool updated = false;      // false: loss or gradient was not finite, so the step changed no weight and no moment
+  bool updated = false;      // false: loss or gradient was not finite, so the step changed no weight and no moment,
+                             // unless it updates in backward
   std::int64_t next_valid_tokens = 0;  // over all ranks
   StopLevel stop = StopLevel::none;    // the strongest of any rank
   Request requests = Request::none;    // those of all ranks
@@ -72,6 +73,8 @@ class Engine {
   /// all ranks learn of it and throw the same AgreedError; weights are then those of before the step. After the
   /// heartbeat a rank throws alone, with its weights half updated: it has to end the job. If loss or gradient
   /// norm is not finite on any rank, all ranks leave weights and moments as they are, and say so in the outcome.
+  /// A program that updates in backward changes weights before the heartbeat: a rank throws alone after its first
+  /// update, and ranks that have not failed have updated theirs, whatever the heartbeat tells.
   StepOutcome run_step(const StepBatch& batch, const StepOrder& order);
 
   /// Sums of loss and tokens over all ranks of as many micro-batches as the evaluation program has. Collective over the
@@ -91,6 +94,7 @@ class Engine {
   struct Run;  // the state of one execution of a program
   Run begin(std::int64_t step, ProgramPhase phase);
   void execute(Run& run);
+  void go_through(Run& run);
   void perform(Run& run, const Action& action);
   void perform(Run& run, const Action& action, Unit& unit);
   /// What was done, by the object that it was done with.
@@ -103,8 +107,10 @@ class Engine {
   /// Waits for all that goes on behind the computation, and ends what it held on to.
   void drain(Run& run);
   Unit& unit_of(const Subject& subject) const;
-  /// Memory of `slot` for the whole gradient of a unit.
+  /// Memory of `slot` for a gradient of a unit: this rank's or the reduced one.
   static void lend_gradient(Run& run, Unit& unit, int slot);
+  /// That of the reduced one, if the action begins with it, or a rank that failed lacks it.
+  static void lend_step_gradient(Run& run, Unit& unit, const Action& action);
   /// Units whose gradients are reduced from other memory get that which the action adds to.
   void lend_gradients(Run& run, const Action& action);
   static const at::Tensor& kept_weights(Run& run, const Unit& unit, int slot);

@@ -59,7 +59,7 @@ void SlotStore::acquire(int slot, SlotContent content) {
 
 void SlotStore::record(TraceEntry::Event event, int slot) {
   const Slot& of = ranks_->slots[static_cast<std::size_t>(slot)];
-  const bool exact = of.kind >= SlotKind::gathered && of.kind <= SlotKind::peer_gradient;  // memory of units
+  const bool exact = of.kind >= SlotKind::gathered && of.kind <= SlotKind::step_gradient;  // memory of units
   const SlotContent& content = contents_[static_cast<std::size_t>(slot)];
   log_->add({.event = event,
              .what = name_of(of.kind),

@@ -25,7 +25,8 @@ class Model {
   /// `place` says. A tied weight lives in the unit of the block that owns its storage and is touched by the head as
   /// well. `parts` are what each rank along the pipeline axis has; without them a rank has all. Local.
   Model(const Architecture& architecture, Precision precision, const std::vector<StateDescription>& state = {},
-        std::int64_t bucket_bytes = 0, const ShardPlace& place = {}, const std::vector<PipelinePart>& parts = {});
+        std::int64_t bucket_bytes = 0, const ShardPlace& place = {}, const std::vector<PipelinePart>& parts = {},
+        GradientMemory gradients = GradientMemory::held);
 
   const Architecture& architecture() const { return architecture_; }
   const HfConfig& config() const { return architecture_.config; }

@@ -16,8 +16,8 @@ namespace {
 
 class Allocation {
  public:
-  Allocation(RankClass& ranks, const ModelPlan& plan)
-      : ranks_(ranks), plan_(plan), blocks_(static_cast<int>(plan.blocks.size())) {
+  Allocation(RankClass& ranks, const ModelPlan& plan, bool in_backward)
+      : ranks_(ranks), plan_(plan), in_backward_(in_backward), blocks_(static_cast<int>(plan.blocks.size())) {
     for (const Action& action : ranks.actions) {
       if (action.op == Op::recompute) recomputed_.insert({action.subject.index, action.micro_batch});
       if (adds_to_gradients(action.op)) trains_ = true;
@@ -54,13 +54,13 @@ class Allocation {
       case Op::finish_gradient: action.slots.writes = {own_gradient(action.subject.index, action.micro_batch)}; return;
       case Op::reduce_scatter: reduce_scatter(action); return;
       case Op::all_reduce: all_reduce(action); return;
-      case Op::send_gradient: action.slots.reads = {held(SlotKind::gradient, action)}; return;
+      case Op::send_gradient: action.slots.reads = {held(gradient_, action)}; return;
       case Op::receive_gradient: return acquire(action, SlotKind::peer_gradient, action.subject, action.bytes);
       case Op::add_gradient:
-        action.slots.writes = {held(SlotKind::gradient, action)};
+        action.slots.writes = {held(gradient_, action)};
         action.slots.releases = {held(SlotKind::peer_gradient, action)};
         return;
-      case Op::gradient_norm: action.slots.reads = {held(SlotKind::gradient, action)}; return;
+      case Op::gradient_norm: action.slots.reads = {held(gradient_, action)}; return;
       case Op::optimizer: optimizer(action); return;
       case Op::heartbeat:
       case Op::clip:
@@ -84,7 +84,7 @@ class Allocation {
     add({SlotKind::master, subject, no_micro_batch, unit.master_bytes});
     if (unit.compute_bytes > 0) add({SlotKind::compute_copy, subject, no_micro_batch, unit.compute_bytes});
     if (!unit.trained) return;
-    add({SlotKind::gradient, subject, no_micro_batch, unit.gradient_bytes});
+    if (!in_backward_) add({SlotKind::gradient, subject, no_micro_batch, unit.gradient_bytes});
     add({SlotKind::optimizer_state, subject, no_micro_batch, unit.optimizer_bytes});
   }
 
@@ -123,21 +123,21 @@ class Allocation {
   /// What backward adds to.
   int own_gradient(int unit, MicroBatch micro_batch) const {
     return has_local_gradient(unit) ? find(SlotKind::local_gradient, unit_subject(unit), gradient_of(unit, micro_batch))
-                                    : find(SlotKind::gradient, unit_subject(unit), no_micro_batch);
+                                    : find(gradient_, unit_subject(unit), no_micro_batch);
   }
   void reduce_scatter(Action& action) {
     action.slots.releases = {own_gradient(action.subject.index, action.micro_batch)};
     if (sums_each_.contains(action.subject.index))
       acquire(action, SlotKind::shard_gradient, action.subject, plan_of(action).gradient_bytes);
     else
-      action.slots.writes = {held(SlotKind::gradient, action)};
+      add_to_gradient(action, action.subject.index);
   }
-  void all_reduce(Action& action) const {
+  void all_reduce(Action& action) {
     if (action.micro_batch != no_micro_batch)
       action.slots.releases = {plan_of(action).is_cut()
                                    ? find(SlotKind::shard_gradient, action.subject, action.micro_batch)
                                    : own_gradient(action.subject.index, action.micro_batch)};
-    action.slots.writes = {held(SlotKind::gradient, action)};
+    add_to_gradient(action, action.subject.index);
   }
   const BlockPlan& block_of(const Action& action) const {
     return plan_.blocks[static_cast<std::size_t>(action.subject.index)];
@@ -239,12 +239,22 @@ class Allocation {
     uses.push_back(boundary(SlotKind::boundary, boundary_index, action));
   }
 
+  /// The gradient that the optimizer reads; where it lives within the step it begins with the first contribution.
+  void add_to_gradient(Action& action, int unit) {
+    const Key key{gradient_, unit_subject(unit), no_micro_batch};
+    if (const auto known = index_.find(key); known != index_.end())
+      action.slots.writes.push_back(known->second);
+    else
+      action.slots.acquires.push_back(add(
+          {gradient_, unit_subject(unit), no_micro_batch, plan_.units[static_cast<std::size_t>(unit)].gradient_bytes}));
+  }
+
   void add_gradients(Action& action) {
     const MicroBatch mb = action.micro_batch;
     each_unit(action, [&](int index, const UnitPlan& unit) {
       if (!unit.trained) return;
       if (!has_local_gradient(index)) {
-        action.slots.writes.push_back(find(SlotKind::gradient, unit_subject(index), no_micro_batch));
+        add_to_gradient(action, index);
       } else if (const Key key{SlotKind::local_gradient, unit_subject(index), gradient_of(index, mb)};
                  index_.contains(key)) {
         action.slots.writes.push_back(index_.at(key));
@@ -256,7 +266,7 @@ class Allocation {
   }
 
   void optimizer(Action& action) const {
-    action.slots.reads = {held(SlotKind::gradient, action)};
+    (in_backward_ ? action.slots.releases : action.slots.reads) = {held(gradient_, action)};
     action.slots.writes = {held(SlotKind::master, action), held(SlotKind::optimizer_state, action)};
     const int unit = action.subject.index;
     if (plan_.units[static_cast<std::size_t>(unit)].compute_bytes > 0)
@@ -265,6 +275,8 @@ class Allocation {
 
   RankClass& ranks_;
   const ModelPlan& plan_;
+  bool in_backward_;
+  SlotKind gradient_ = in_backward_ ? SlotKind::step_gradient : SlotKind::gradient;
   int blocks_;
   bool trains_ = false;
   std::set<std::pair<int, MicroBatch>> recomputed_;
@@ -278,11 +290,11 @@ class Allocation {
 
 }  // namespace
 
-StepProgram allocate(const StepProgram& program, const ModelPlan& plan) {
+StepProgram allocate(const StepProgram& program, const ModelPlan& plan, const UpdateOptions& options) {
   StepProgram result = program;
   for (RankClass& ranks : result.classes) {
     invariant(ranks.slots.empty(), "memory is given once");
-    Allocation allocation(ranks, plan);
+    Allocation allocation(ranks, plan, options.in_backward);
     for (Action& action : ranks.actions) allocation.give(action);
   }
   return result;

@@ -44,8 +44,8 @@ Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramO
   train = gather_weights(train, plan, options.shards);
   train = reduce_gradients(train, plan, options.data_axes, options.shards);
   train = sum_over_stages(train, plan, catalogue.parts);
-  train = update(train, plan, options.update);
-  catalogue.train = allocate(train, plan);
+  train = update(train, options.update);
+  catalogue.train = allocate(train, plan, options.update);
   verify(catalogue.train, plan, ProgramPhase::training, options);
   const auto forwards = [&](std::string name, const ModelPlan& model, const PipelinePlan& forward) {
     return gather_weights(expand(schedule_forward(std::move(name), mesh, forward), model, forward), model,
@@ -53,14 +53,14 @@ Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramO
   };
   if (options.eval_micro_batches > 0) {
     const StepProgram eval = forwards("eval", plan, pipeline_of(mesh, plan, options, ProgramPhase::evaluation));
-    catalogue.eval = allocate(reduce_loss(eval, options.eval_reduction_bytes), plan);
+    catalogue.eval = allocate(reduce_loss(eval, options.eval_reduction_bytes), plan, options.update);
     verify(catalogue.eval, plan, ProgramPhase::evaluation, options);
   }
   if (text) {
     ProgramOptions own = options;
     own.pipeline.stages = pipeline.stages;  // blocks lie where training has them, whatever they cost on a text
     const StepProgram sample = forwards("sample", *text, pipeline_of(mesh, *text, own, ProgramPhase::sampling));
-    catalogue.sample = allocate(draw_token(sample, own.eval_reduction_bytes), *text);
+    catalogue.sample = allocate(draw_token(sample, own.eval_reduction_bytes), *text, own.update);
     verify(catalogue.sample, *text, ProgramPhase::sampling, own);
   }
   return catalogue;

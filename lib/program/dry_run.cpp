@@ -124,7 +124,7 @@ void memory_rows(Rows& rows, const Catalogue& programs) {
   rows.section("memory per rank");
   rows.bytes("master_bytes", "master weights", of(SlotKind::master));
   rows.bytes("compute_copy_bytes", "compute copy", of(SlotKind::compute_copy));
-  rows.bytes("gradient_bytes", "gradients", of(SlotKind::gradient));
+  rows.bytes("gradient_bytes", "gradients", of(SlotKind::gradient) + of(SlotKind::step_gradient));
   rows.bytes("optimizer_state_bytes", "optimizer state", of(SlotKind::optimizer_state));
   if (use.bytes.contains(SlotKind::gathered))
     rows.bytes("gathered_bytes", "gathered weights", of(SlotKind::gathered) + of(SlotKind::kept_weights));

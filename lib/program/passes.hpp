@@ -45,8 +45,10 @@ StepProgram reduce_gradients(const StepProgram& program, const ModelPlan& plan, 
 StepProgram sum_over_stages(const StepProgram& program, const ModelPlan& plan, const std::vector<PipelinePart>& parts);
 
 /// The norm of each gradient as soon as it is complete or, where ranks reduce it, after all backwards, each rank its
-/// share (of a unit on two stages the first one's); then heartbeat, clip, and the optimizer of each unit.
-StepProgram update(const StepProgram& program, const ModelPlan& plan, const UpdateOptions& options);
+/// share (of a unit on two stages the first one's); then heartbeat, clip, and the optimizer of each unit. In backward
+/// norm and optimizer of a unit come as soon as its gradient is complete or, where ranks reduce it, once the next one
+/// is under way; the heartbeat ends the list.
+StepProgram update(const StepProgram& program, const UpdateOptions& options);
 
 /// After all forwards of an evaluation: one sum of losses over all ranks.
 StepProgram reduce_loss(const StepProgram& program, std::int64_t bytes);
@@ -54,7 +56,8 @@ StepProgram reduce_loss(const StepProgram& program, std::int64_t bytes);
 /// After the forward of a text: one rank draws its next token and tells all ranks.
 StepProgram draw_token(const StepProgram& program, std::int64_t bytes);
 
-/// Gives memory to every action: what is acquired, read, written and released, with bytes.
-StepProgram allocate(const StepProgram& program, const ModelPlan& plan);
+/// Gives memory to every action: what is acquired, read, written and released, with bytes. Gradients have it for the
+/// whole run or, where units are updated in backward, from their first contribution to their update.
+StepProgram allocate(const StepProgram& program, const ModelPlan& plan, const UpdateOptions& options = {});
 
 }  // namespace lockstep

@@ -44,6 +44,7 @@ struct PipelineOptions {
 struct UpdateOptions {
   bool clips = true;  // the program has a clip action
   std::int64_t heartbeat_bytes = 0;
+  bool in_backward = false;  // each unit as soon as its gradient is complete, not after the heartbeat; without clipping
 };
 
 struct ProgramOptions {

@@ -22,8 +22,9 @@ void check_step(const StepProgram& program, const RankClass& ranks, const ModelP
                 const ProgramOptions& options);
 
 /// Slots live from one acquire to one release around all their uses, belong to the actions that use them, and are never
-/// raced for.
-void check_slots(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan, ProgramPhase phase);
+/// raced for; weights are not used once they are updated.
+void check_slots(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan, ProgramPhase phase,
+                 const UpdateOptions& update);
 
 /// The peak stays within `limit_bytes` (0: no limit).
 void check_memory(const RankClass& ranks, std::int64_t limit_bytes);

@@ -42,13 +42,21 @@ std::vector<Life> lives_of(const RankClass& ranks) {
 
 class SlotCheck {
  public:
-  SlotCheck(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan, ProgramPhase phase)
-      : program_(program), ranks_(ranks), plan_(plan), phase_(phase), order_(ranks.actions), lives_(lives_of(ranks)) {}
+  SlotCheck(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan, ProgramPhase phase,
+            const UpdateOptions& update)
+      : program_(program),
+        ranks_(ranks),
+        plan_(plan),
+        phase_(phase),
+        gradient_(update.in_backward ? SlotKind::step_gradient : SlotKind::gradient),
+        order_(ranks.actions),
+        lives_(lives_of(ranks)) {}
 
   void check() {
     for (std::size_t i = 0; i < lives_.size(); ++i) {
       lifetime(ranks_.slots[i], lives_[i]);
       races(ranks_.slots[i], lives_[i]);
+      updates(ranks_.slots[i], lives_[i]);
     }
     for (std::size_t i = 0; i < ranks_.actions.size(); ++i) needs(static_cast<int>(i));
   }
@@ -117,6 +125,17 @@ class SlotCheck {
     }
   }
 
+  /// A step computes with the weights that it began with: nothing uses them once the optimizer has written them.
+  void updates(const Slot& slot, const Life& life) const {
+    if (slot.kind != SlotKind::master && slot.kind != SlotKind::compute_copy) return;
+    const auto written = std::ranges::find(life.uses, true, &Use::writes);
+    if (written == life.uses.end()) return;
+    const auto later = std::ranges::find_if(std::next(written), life.uses.end(),
+                                            [&](const Use& use) { return use.action != written->action; });
+    if (later != life.uses.end())
+      reject(later->action, fmt::format("uses {}, which action {} has updated", text_of(slot), written->action));
+  }
+
   bool holds(const std::vector<int>& slots, SlotKind kind, Subject subject, MicroBatch micro_batch) const {
     return std::any_of(slots.begin(), slots.end(), [&](int index) {
       const Slot& slot = ranks_.slots[static_cast<std::size_t>(index)];
@@ -179,7 +198,7 @@ class SlotCheck {
     if (each || plan_.units[static_cast<std::size_t>(subject.index)].is_cut())
       need(position, lists, SlotKind::local_gradient, subject, each ? micro_batch : no_micro_batch);
     else
-      need(position, lists, SlotKind::gradient, subject, no_micro_batch);
+      need(position, lists, gradient_, subject, no_micro_batch);
   }
 
   void weights_needs(int position, const Action& action) const {
@@ -208,9 +227,11 @@ class SlotCheck {
   void unit_needs(int position, const Action& action) const {
     const Slots& slots = action.slots;
     const auto reads = [&](SlotKind kind) {
-      need(position, {&slots.reads, &slots.writes}, kind, action.subject, no_micro_batch);
+      need(position, {&slots.reads, &slots.writes, &slots.releases}, kind, action.subject, no_micro_batch);
     };
-    const auto writes = [&](SlotKind kind) { need(position, {&slots.writes}, kind, action.subject, no_micro_batch); };
+    const auto writes = [&](SlotKind kind) {
+      need(position, {&slots.acquires, &slots.writes}, kind, action.subject, no_micro_batch);
+    };
     const UnitPlan& unit = plan_.units[static_cast<std::size_t>(action.subject.index)];
     switch (action.op) {
       case Op::unshard:
@@ -226,23 +247,23 @@ class SlotCheck {
       case Op::finish_gradient: return need_own_gradient(position, {&slots.writes}, action.subject, action.micro_batch);
       case Op::reduce_scatter:
         need_own_gradient(position, {&slots.releases}, action.subject, action.micro_batch);
-        if (!does_each(Op::all_reduce, action.subject)) return writes(SlotKind::gradient);
+        if (!does_each(Op::all_reduce, action.subject)) return writes(gradient_);
         return need(position, {&slots.acquires}, SlotKind::shard_gradient, action.subject, action.micro_batch);
       case Op::all_reduce:
         if (action.micro_batch != no_micro_batch && unit.is_cut())
           need(position, {&slots.releases}, SlotKind::shard_gradient, action.subject, action.micro_batch);
         else if (action.micro_batch != no_micro_batch)
           need_own_gradient(position, {&slots.releases}, action.subject, action.micro_batch);
-        return writes(SlotKind::gradient);
+        return writes(gradient_);
       case Op::send_gradient:
-      case Op::gradient_norm: return reads(SlotKind::gradient);
+      case Op::gradient_norm: return reads(gradient_);
       case Op::receive_gradient:
         return need(position, {&slots.acquires}, SlotKind::peer_gradient, action.subject, no_micro_batch);
       case Op::add_gradient:
         need(position, {&slots.releases}, SlotKind::peer_gradient, action.subject, no_micro_batch);
-        return writes(SlotKind::gradient);
+        return writes(gradient_);
       case Op::optimizer:
-        reads(SlotKind::gradient);
+        reads(gradient_);
         writes(SlotKind::master);
         if (unit.compute_bytes > 0) writes(SlotKind::compute_copy);
         return writes(SlotKind::optimizer_state);
@@ -266,14 +287,16 @@ class SlotCheck {
   const RankClass& ranks_;
   const ModelPlan& plan_;
   ProgramPhase phase_;
+  SlotKind gradient_;  // what the optimizer reads
   HappensBefore order_;
   std::vector<Life> lives_;
 };
 
 }  // namespace
 
-void check_slots(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan, ProgramPhase phase) {
-  SlotCheck(program, ranks, plan, phase).check();
+void check_slots(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan, ProgramPhase phase,
+                 const UpdateOptions& update) {
+  SlotCheck(program, ranks, plan, phase, update).check();
 }
 
 }  // namespace lockstep::rules

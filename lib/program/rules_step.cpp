@@ -274,8 +274,12 @@ class Step {
       const int norm = shared(Op::gradient_norm, subject, replicas);
       for (const int earlier : complete) ordered(earlier, norm);
       ordered(norm, heartbeat);
+      if (options_.update.in_backward) ordered(norm, at(Op::optimizer, subject));
     }
-    ordered(decision, at(Op::optimizer, subject));
+    const int update = at(Op::optimizer, subject);
+    if (!options_.update.in_backward) return ordered(decision, update);
+    for (const int earlier : complete) ordered(earlier, update);
+    ordered(update, heartbeat);  // whose failure it still tells
   }
 
   void nothing_else() const {

@@ -92,6 +92,7 @@ std::string_view name_of(SlotKind kind) {
     case SlotKind::local_gradient: return "local_gradient";
     case SlotKind::shard_gradient: return "shard_gradient";
     case SlotKind::peer_gradient: return "peer_gradient";
+    case SlotKind::step_gradient: return "step_gradient";
     case SlotKind::stash: return "stash";
     case SlotKind::boundary: return "boundary";
     case SlotKind::boundary_gradient: return "boundary_gradient";

@@ -26,6 +26,7 @@ enum class SlotKind : std::uint8_t {
   local_gradient,   // of this rank alone, before it is reduced      ┘
   shard_gradient,   // summed over those that share the unit out, before it is summed over their replicas
   peer_gradient,    // of a unit that lies on two stages: the other one's, to be added
+  step_gradient,    // what the optimizer reads, of a unit that is updated in backward, within a step
   stash,            // what a block keeps between forward and backward   ┐
   boundary,  // what a block hands to the next                    │ of a block or boundary and a micro-batch, within a
              // step

@@ -71,7 +71,7 @@ std::pair<std::string_view, DType> communication_of(Op op, const UnitTypes& type
 /// Memory that the engine makes for itself; the rest is there all run, or within kernels.
 bool is_made(const Slot& slot) { return !lives_all_run(slot.kind) && slot.kind != SlotKind::workspace; }
 /// Its size is exact, not an estimate of what a block keeps.
-bool is_exact(SlotKind kind) { return kind >= SlotKind::gathered && kind <= SlotKind::peer_gradient; }
+bool is_exact(SlotKind kind) { return kind >= SlotKind::gathered && kind <= SlotKind::step_gradient; }
 
 class Expectation {
  public:
@@ -149,7 +149,8 @@ class Expectation {
     } else {
       // Gradients have memory before they are computed; what is computed is kept afterwards.
       const auto is_gradient = [this](int slot) {
-        return ranks_.slots[static_cast<std::size_t>(slot)].kind == SlotKind::local_gradient;
+        const SlotKind kind = ranks_.slots[static_cast<std::size_t>(slot)].kind;
+        return kind == SlotKind::local_gradient || kind == SlotKind::step_gradient;
       };
       std::vector<int> acquired = now.slots.acquires;
       const auto results = std::ranges::stable_partition(acquired, is_gradient);

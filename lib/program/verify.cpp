@@ -18,7 +18,7 @@ std::optional<Fault> find_fault(const StepProgram& program, const ModelPlan& pla
   try {
     rules::check_form(program, plan);
     for (const RankClass& ranks : program.classes) rules::check_step(program, ranks, plan, phase, options);
-    for (const RankClass& ranks : program.classes) rules::check_slots(program, ranks, plan, phase);
+    for (const RankClass& ranks : program.classes) rules::check_slots(program, ranks, plan, phase, options.update);
     rules::check_matching(program);
     for (const RankClass& ranks : program.classes) rules::check_memory(ranks, options.memory_limit_bytes);
   } catch (const Fault& fault) {

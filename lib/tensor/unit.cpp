@@ -99,7 +99,7 @@ at::Tensor view(const at::Tensor& flat, std::int64_t offset, const Shape& shape)
 }  // namespace
 
 Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precision precision,
-           const std::vector<StateDescription>& state, const ShardPlace& place)
+           const std::vector<StateDescription>& state, const ShardPlace& place, GradientMemory gradients)
     : name_(std::move(name)), precision_(precision), cut_(place.sharding.shards > 1) {
   const DType dtype = master_dtype(precision);
   trained_ = tensors.empty() || tensors.front().trained;
@@ -120,7 +120,7 @@ Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precisio
   const at::ScalarType type = master_type(precision);
   master_ = buffer(length(), type, name_);
   compute_ = precision == Precision::bf16 ? buffer(length(), compute_type(precision), name_) : master_;
-  if (trained_) gradient_ = buffer(length(), type, name_);
+  if (trained_ && gradients == GradientMemory::held) gradient_ = buffer(length(), type, name_);
   for (const StateDescription& kept : trained_ ? state : std::vector<StateDescription>{})
     state_.push_back(buffer(length(), scalar_type(kept.dtype), name_));
   if (!cut_) local_gradient_ = gradient_;
@@ -129,7 +129,7 @@ Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precisio
       return view(flat, parameter->shard_offset(), parameter->box().extent);
     };
     parameter->master_ = view_of(master_);
-    if (trained_) parameter->gradient_ = view_of(gradient_);
+    if (gradient_.defined()) parameter->gradient_ = view_of(gradient_);
     for (const at::Tensor& kept : state_) parameter->state_.push_back(view_of(kept));
     if (cut_) continue;
     parameter->compute_ = view_of(compute_);
@@ -201,6 +201,32 @@ void Unit::zero_padding(const at::Tensor& flat) const {
     const std::int64_t end = i + 1 < parameters_.size() ? parameters_[i + 1]->offset() : whole_length();
     if (begin < end) flat.narrow(0, begin, end - begin).zero_();
   }
+}
+
+void Unit::lend_gradient(const at::Tensor& own) {
+  const bool is_local = !cut_ && (!local_gradient_.defined() || local_gradient_.is_same(gradient_));
+  gradient_ = own;
+  if (is_local) local_gradient_ = own;
+  const Views* views = nullptr;
+  if (own.defined()) {
+    const auto [found, fresh] = lent_gradients_.try_emplace(own.const_data_ptr());
+    if (fresh) {
+      const at::Tensor flat = at::from_blob(own.mutable_data_ptr(), {own.numel()}, own.options());
+      for (const auto& parameter : parameters_)
+        found->second.push_back(view(flat, parameter->shard_offset(), parameter->box().extent));
+    }
+    views = &found->second;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {  // padding counts in sums over the buffer
+      const std::int64_t end = parameters_[i]->shard_offset() + parameters_[i]->shard_elements();
+      const std::int64_t next = i + 1 < parameters_.size() ? parameters_[i + 1]->shard_offset() : length();
+      own.narrow(0, end, next - end).zero_();
+    }
+  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    parameters_[i]->gradient_ = views ? (*views)[i] : at::Tensor();
+    if (is_local) parameters_[i]->local_gradient_ = parameters_[i]->gradient_;
+  }
+  if (is_local) zero_grad();
 }
 
 void Unit::zero_grad() {

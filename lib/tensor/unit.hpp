@@ -28,12 +28,16 @@ struct ShardPlace {
   std::vector<Pin> pins = {};  // of units that only some ranks have; this is one of those
 };
 
+/// Whether a unit holds memory for its reduced gradient all run, or is lent it while a step needs it.
+enum class GradientMemory { held, lent };
+
 class Unit {
  public:
   /// Zeroed buffers for `tensors` in this order, where unit_offsets (program/model_plan.hpp) places them, and for each
   /// `state` of the optimizer; padding stays zero.
   Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precision precision,
-       const std::vector<StateDescription>& state = {}, const ShardPlace& place = {});
+       const std::vector<StateDescription>& state = {}, const ShardPlace& place = {},
+       GradientMemory gradients = GradientMemory::held);
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
 
@@ -66,6 +70,10 @@ class Unit {
   void end_local_gradient(const at::Tensor& whole);
   /// This rank's part, by kept_map(), of the whole weights that are lent, in fresh memory. Local.
   at::Tensor keep_weights() const;
+  /// Where gradients are lent: the reduced one lies in `own` (length()), of the master type, until another call; with
+  /// an undefined tensor there is none. Padding becomes zero. Of a unit that is not cut it is this rank's too, and
+  /// counts as forgotten. Local.
+  void lend_gradient(const at::Tensor& own);
   /// The flat buffer of this rank's gradient, (whole_length()): if the unit is not cut and no other memory is lent,
   /// that of the reduced one.
   const at::Tensor& local_gradient() const { return local_gradient_; }
@@ -97,6 +105,7 @@ class Unit {
   void view_local_gradient(const at::Tensor& whole);
   std::map<std::pair<const void*, at::ScalarType>, Views> lent_;  // by memory; views do not own it
   std::map<const void*, std::vector<int>> touches_;  // by memory of gradients under way that are not viewed now
+  std::map<const void*, Views> lent_gradients_;      // the same of reduced gradients
 };
 
 /// The bytes of a flat buffer or of a view of one: for reductions, checkpoints and hashes. The tensor must be

@@ -124,7 +124,8 @@ void TrainingLoop::skip_step(const StepOutcome& outcome) {
   const SkippedStep skipped{.step = parts_.train_state.step,
                             .loss = outcome.loss,
                             .gradient_norm = outcome.gradient_norm,
-                            .in_a_row = parts_.train_state.skipped_in_a_row};
+                            .in_a_row = parts_.train_state.skipped_in_a_row,
+                            .in_backward = parts_.config.optimizer.in_backward};
   const EventRecord event = event_of(skipped);
   journal_.event(event);
   refuse_to_go_on(skipped, parts_.config.train.on_nonfinite, parts_.model, parts_.session.world());

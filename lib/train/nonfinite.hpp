@@ -1,5 +1,6 @@
 // Steps whose loss or gradient is not finite. The engine has changed no weight and no moment by them
-// (engine/engine.hpp); here is what a run says of such a step, and when it does not go on.
+// (engine/engine.hpp), unless it updates in backward; here is what a run says of such a step, and when it does not go
+// on.
 #pragma once
 
 #include "comm/communicator.hpp"
@@ -23,6 +24,7 @@ struct SkippedStep {
   double loss = 0;
   double gradient_norm = 0;
   std::int64_t in_a_row = 1;  // this one included
+  bool in_backward = false;   // weights were updated before this was known
 };
 
 /// The event "nonfinite_step". Local.

@@ -85,7 +85,7 @@ int answer_from_plan(const TrainConfig& config, Session& session, Output& output
   const Machines machines = set_up_machines(config, session.world());
   const TrainPlan plan = make_train_plan(config, ranks, processor_of(session.world()),
                                          config.world_size ? WithoutDataset::planned : WithoutDataset::refused);
-  const std::vector<std::string> notes = group_notes(config, plan);
+  const std::vector<std::string> notes = notes_on(config, plan);
   const bool for_these_machines = !config.world_size && !config.ranks_per_node;
   const auto shortage =
       config.train.memory_check && for_these_machines ? memory_warning(session.world(), plan) : std::nullopt;

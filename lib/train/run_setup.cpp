@@ -2,6 +2,7 @@
 
 #include "base/checked_cast.hpp"
 #include "base/json.hpp"
+#include "base/words.hpp"
 #include "comm/together.hpp"
 #include "exchange/model_folder.hpp"
 #include "optim/groups.hpp"
@@ -82,10 +83,15 @@ Machines set_up_machines(const TrainConfig& config, Communicator& world) {
   return machines;
 }
 
-std::vector<std::string> group_notes(const TrainConfig& config, const TrainPlan& plan) {
+std::vector<std::string> notes_on(const TrainConfig& config, const TrainPlan& plan) {
   std::vector<std::string> names;
   for (const LogicalTensor& tensor : stored_tensors(plan.architecture)) names.push_back(tensor.name);
-  return check_groups(names, config.optimizer);
+  std::vector<std::string> notes = check_groups(names, config.optimizer);
+  if (config.optimizer.in_backward && plan.batch.accumulation > 1)
+    notes.push_back(
+        fmt::format("optimizer.in_backward saves no memory with {} a step: gradients live from the first to the last",
+                    counted(plan.batch.accumulation, "micro-batch")));
+  return notes;
 }
 
 Processor processor_of(Communicator& world) {
@@ -99,7 +105,7 @@ TrainPlan agree_on_plan(const TrainConfig& config, Communicator& world) {
   TrainPlan plan;
   together(world, "plan the run", [&] {
     plan = make_train_plan(config, world.size(), processor);
-    group_notes(config, plan);
+    notes_on(config, plan);
   });
   std::string hashes;
   for (const StepProgram* program : plan.programs.all()) hashes += to_hex(hash_of(*program));
@@ -117,7 +123,8 @@ std::unique_ptr<ShardVerifier> make_verifier(VerifyData verify, int rank, const 
 
 RunState::RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank)
     : model(plan.architecture, config.precision.dtype, plan.types.state, plan.bucket_bytes,
-            {plan.mesh, sharding_of(plan.mesh), rank}, plan.programs.parts),
+            {plan.mesh, sharding_of(plan.mesh), rank}, plan.programs.parts,
+            config.optimizer.in_backward ? GradientMemory::lent : GradientMemory::held),
       optimizer(make_optimizer(config.optimizer, model.parameters())),
       components(components_of(model, plan.types.state, train_state, *plan.architecture.config.original)) {}
 

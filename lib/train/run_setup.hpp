@@ -32,11 +32,12 @@ Machines set_up_machines(const TrainConfig& config, Communicator& world);
 /// What the rank with most scratch memory computes with, once machines are set up. Collective over `world`.
 Processor processor_of(Communicator& world);
 
-/// What is to be said about optimizer.groups. Local. Throws Error(usage) for a pattern that matches nothing.
-std::vector<std::string> group_notes(const TrainConfig& config, const TrainPlan& plan);
+/// What is to be said about optimizer.groups and optimizer.in_backward. Local. Throws Error(usage) for a pattern that
+/// matches nothing.
+std::vector<std::string> notes_on(const TrainConfig& config, const TrainPlan& plan);
 
 /// The plan, whose step programs are equal on all ranks and fit into the memory of their machines. Collective over
-/// `world`. Throws what make_train_plan, group_notes and require_memory throw.
+/// `world`. Throws what make_train_plan, notes_on and require_memory throw.
 TrainPlan agree_on_plan(const TrainConfig& config, Communicator& world);
 
 /// Of the part of the shards that this rank verifies: the ranks of a machine share them. Local.

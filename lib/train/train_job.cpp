@@ -74,7 +74,7 @@ void log_start(const TrainConfig& config, const TrainPlan& plan, const Machines&
     log.info("nothing to do: step {} of {} is done, in {}", start.step, config.train.max_steps, resumed->string());
     return;
   }
-  for (const std::string& note : group_notes(config, plan)) log.info("{}", note);
+  for (const std::string& note : notes_on(config, plan)) log.info("{}", note);
   const Nodes nodes = nodes_of(machines.hosts);
   for (const std::string& warning : placement_warnings(plan.mesh, nodes)) log.warning("{}", warning);
   if (resumed) log.info("goes on from {}", resumed->string());

@@ -176,7 +176,9 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
       .recompute = {checked_cast<int>(config.train.recompute.every, "train.recompute", ExitCode::usage)},
       .pipeline = pipeline_options(config.parallel, block_names(plan.model), pipeline_ranks(plan.mesh), passes.passes),
       .shards = shard_options(config.parallel, sharding_of(plan.mesh)),
-      .update = {.clips = config.optimizer.clip_norm.has_value(), .heartbeat_bytes = heartbeat_bytes},
+      .update = {.clips = config.optimizer.clip_norm.has_value(),
+                 .heartbeat_bytes = heartbeat_bytes,
+                 .in_backward = config.optimizer.in_backward},
       .eval_reduction_bytes = heartbeat_bytes,
   };
   plan.text = {.positions = plan.architecture.config.max_positions, .length_multiple = length_multiple_of(plan.mesh)};

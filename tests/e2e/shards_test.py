@@ -13,9 +13,9 @@ def prepare(tmp):
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=18, n_layer=2, n_head=3))
 
 
-def options(tmp, folder, *more, steps=6):
+def options(tmp, folder, *more, steps=6, batch=12):
     return ["--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", folder, "--train.max_steps",
-            steps, "--schedule.decay_steps", 99, "--train.global_batch", 12, "--train.micro_batch", 2, "--log.every", 1, "--log.tensorboard", "false",
+            steps, "--schedule.decay_steps", 99, "--train.global_batch", batch, "--train.micro_batch", 2, "--log.every", 1, "--log.tensorboard", "false",
             "--checkpoint.keep_last", 99, *more]
 
 
@@ -141,6 +141,46 @@ def test_every_option_of_shards_shows_in_the_program(tmp):
     kept, memory = plan("--parallel.dp_shard", 4, "--parallel.dp_replicate", 1, "--parallel.reshard_after_forward", 2)
     assert "reshard unit layer.0 over dp_shard_inner" in kept and "unshard unit layer.0 over dp_shard_inner" in kept, kept
     assert "replica" in plan("--parallel.dp_shard", 2, "--parallel.dp_replicate", 2)[0]
+
+
+IN_BACKWARD = ["--optimizer.in_backward", "true", "--train.on_nonfinite", "stop"]
+
+
+def test_an_optimizer_in_backward_gives_the_same_run_with_less_memory_and_goes_on(tmp):
+    prepare(tmp)
+    for ranks, layout in [(3, []), (3, ["--parallel.dp_shard", 3])]:
+        folders = [tmp / f"{name}-{len(layout)}" for name in ["after", "within", "parts"]]
+        for folder, more in zip(folders, [[], IN_BACKWARD, [*IN_BACKWARD, "--train.inject", "rank=1,phase=data,step=3,kind=throw,code=75"]]):
+            ends = "--train.inject" in more
+            run("train", *options(tmp, folder, *layout, "--checkpoint.every", 3, *more, batch=6), ranks=ranks, expect=75 if ends else 0)
+        run("train", *options(tmp, folders[2], *layout, *IN_BACKWARD, batch=6), ranks=ranks)
+        digests = [state_digest(step_folders(folder)[-1]) for folder in folders]
+        assert losses(folders[0]) == losses(folders[1]) == losses(folders[2]) and len(set(digests)) == 1, (layout, digests)
+
+    def plan(*more, batch):
+        arguments = options(tmp, tmp / "plan", "--parallel.dp_replicate", 3, *more, batch=batch)
+        done = run("train", *arguments, "--dry-run", "--json")
+        return json.loads(done.stdout)["memory_per_rank"], done.stderr
+
+    whole, _ = plan(batch=6)   # one micro-batch a rank
+    less, said = plan(*IN_BACKWARD, batch=6)
+    assert less["gradient_bytes"] < whole["gradient_bytes"] and less["peak_bytes"] < whole["peak_bytes"], (less, whole)
+    assert "saves no memory" not in said, said
+    assert "optimizer.in_backward saves no memory with 2 micro-batches a step" in plan(*IN_BACKWARD, batch=12)[1]
+
+
+def test_a_failure_after_the_first_update_in_backward_is_the_last_word_of_its_rank(tmp):
+    prepare(tmp)
+    for number, (phase, layout) in enumerate([("heartbeat", ["--parallel.dp_shard", 3]), ("heartbeat", []), ("backward", [])]):
+        folder = tmp / f"failed-{number}"
+        arguments = options(tmp, folder, *layout, "--checkpoint.every", 1, *IN_BACKWARD)
+        done = run("train", *arguments, "--train.inject", f"rank=1,phase={phase},step=2,kind=throw,code=5", "--train.watchdog", "60", ranks=3, expect=5)
+        assert done.stderr.count(f"injected failure in {phase} of step 2") == 1 and "rank 1 (" in done.stderr, done.stderr
+        assert {path.name for path in step_folders(folder)} == {"step-0000000001", "step-0000000002"}, phase
+        run("train", *arguments, ranks=3)
+        assert max(losses(folder)) == 6, phase
+    done = run("train", *options(tmp, tmp / "nan", *IN_BACKWARD, "--train.inject", "rank=1,phase=norm,step=2,kind=nan"), ranks=3, expect=6)
+    assert "is not finite; weights were updated in backward" in done.stderr, done.stderr
 
 
 def test_what_cannot_be_is_refused_with_the_arithmetic(tmp):

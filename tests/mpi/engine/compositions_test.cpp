@@ -56,6 +56,7 @@ struct Composition {
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int chunks = 1;  // stages a rank
   int passes = 1;
+  bool in_backward = false;  // the optimizer
 
   int data_ranks() const { return replicas * shards; }
   int ranks() const { return stages * data_ranks(); }
@@ -72,6 +73,7 @@ struct Composition {
     const char* kept = accumulate == Accumulate::whole ? "whole" : accumulate == Accumulate::shards ? "shards" : "sums";
     how += fmt::format(", accumulate {}, micro-batch {}", kept, micro_batch);
     if (recompute == RecomputePolicy::block) how += ", recompute";
+    if (in_backward) how += ", optimizer in backward";
     if (bucket_bytes > 0) how += fmt::format(", buckets of {} B", bucket_bytes);
     return fmt::format("{}, {}", how, family);
   }
@@ -255,7 +257,8 @@ class Job {
                                  program_options(how, clip.has_value()),
                                  plan(how, {1, architecture_.config.max_positions}))),
         right_(programs_.train),
-        model_(architecture_, precision, types_.state, how.bucket_bytes, {mesh_, sharding_, rank_}, programs_.parts),
+        model_(architecture_, precision, types_.state, how.bucket_bytes, {mesh_, sharding_, rank_}, programs_.parts,
+               how.in_backward ? GradientMemory::lent : GradientMemory::held),
         optimizer_(make_optimizer(options(), model_.parameters())),
         transport_(make_transport(session_, programs_)),
         engine_(model_, *optimizer_, programs_, session_, transport_, clip) {
@@ -301,6 +304,7 @@ class Job {
   std::optional<std::string> text_trace_fault() const {
     return trace_fault(programs_.sample, {architecture_.config.max_positions, {seen_tokens_}});
   }
+  Session& session() { return session_; }
 
  private:
   std::optional<std::string> trace_fault(const StepProgram& right, const MicroBatchTokens& tokens) const {
@@ -334,7 +338,7 @@ class Job {
     options.recompute = how.recompute;
     options.pipeline = {.schedule = how.schedule, .chunks = how.chunks, .passes = how.passes};
     options.shards = {how.zero == 3, how.zero == 3 && how.after_backward, how.accumulate, how.prefetch};
-    options.update = {.clips = clips, .heartbeat_bytes = heartbeat_bytes};
+    options.update = {.clips = clips, .heartbeat_bytes = heartbeat_bytes, .in_backward = how.in_backward};
     options.eval_reduction_bytes = heartbeat_bytes;
     return options;
   }
@@ -557,6 +561,74 @@ BOOST_AUTO_TEST_CASE(frozen_tensors_stay_and_leave_the_gradients_of_the_others_a
     }
     BOOST_TEST(std::abs(outcome.gradient_norm - std::sqrt(sum)) <= 1e-6 * outcome.gradient_norm);
   }
+}
+
+BOOST_AUTO_TEST_CASE(an_optimizer_in_backward_gives_the_bits_of_one_after_the_heartbeat) {
+  const int ranks = test::world().size();
+  std::vector<Composition> ways{{.replicas = ranks, .micro_batch = global_batch},
+                                {.replicas = ranks, .micro_batch = 1, .family = "llama"},
+                                {.replicas = ranks, .recompute = RecomputePolicy::block, .bucket_bytes = 1 << 20}};
+  for (int zero = 1; zero <= 3 && ranks > 1; ++zero) {
+    ways.push_back({.shards = ranks, .zero = zero, .micro_batch = global_batch});
+    ways.push_back(
+        {.shards = ranks, .zero = zero, .accumulate = Accumulate::shards, .micro_batch = 1, .family = "llama"});
+    if (ranks % 2 == 0) ways.push_back({.replicas = 2, .shards = ranks / 2, .zero = zero, .micro_batch = 1});
+  }
+  ways.push_back({.replicas = ranks, .accumulate = Accumulate::sums, .micro_batch = 1});
+  if (ranks == 4) ways.push_back({.replicas = 2, .shards = 2, .accumulate = Accumulate::sums, .micro_batch = 1});
+  for (Composition one : pipelines()) {
+    if (one.ranks() != ranks) continue;
+    one.passes = 1;
+    ways.push_back(one);
+  }
+  for (const Composition& how : ways) {
+    for (const Precision precision : {Precision::fp64, Precision::bf16}) {
+      Job after(all_ranks(), how, precision, std::nullopt);
+      Composition own = how;
+      own.in_backward = true;
+      Job within(all_ranks(), own, precision, std::nullopt);
+      for (std::int64_t step = 0; step < 3; ++step) {
+        const StepOutcome want = after.step(step), got = within.step(step);
+        BOOST_TEST(got.loss == want.loss, own.text());
+        BOOST_TEST(got.gradient_norm == want.gradient_norm, own.text());
+        const auto fault = within.trace_fault();
+        BOOST_TEST(!fault.has_value(), own.text() << ": " << fault.value_or(""));
+      }
+      BOOST_TEST(within.evaluate(3).loss_sum == after.evaluate(3).loss_sum, own.text());
+      BOOST_REQUIRE(within.model().units().size() == after.model().units().size());
+      for (std::size_t i = 0; i < after.model().units().size(); ++i) {
+        const Unit &one = *after.model().units()[i], &other = *within.model().units()[i];
+        BOOST_TEST(at::equal(other.master(), one.master()), own.text());
+        BOOST_TEST(!other.gradient().defined(), own.text());
+        for (std::size_t kept = 0; kept < one.state().size(); ++kept)
+          BOOST_TEST(at::equal(other.state()[kept], one.state()[kept]), own.text());
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_failure_after_the_first_update_in_backward_is_its_ranks_alone_and_one_before_it_is_everybodys) {
+  const int ranks = test::world().size();
+  const Rank last = ranks - 1;
+  const auto failing_in = [&](const std::string& phase) {
+    Job job(all_ranks(), {.replicas = ranks, .micro_batch = global_batch, .in_backward = true}, Precision::fp32,
+            std::nullopt);
+    job.session().configure(
+        {.watchdog_s = 0,
+         .injection = parse_injection(fmt::format("kind=throw,code=5,rank={},phase={},step=0", last, phase))});
+    try {
+      job.step(0);
+    } catch (const AgreedError& error) {
+      return fmt::format("all of rank {}", error.owner());
+    } catch (const Error& error) {
+      return fmt::format("alone: {}", error.what());
+    }
+    return std::string("none");
+  };
+  for (const char* const phase : {"backward", "norm", "optimizer"})  // the first of each comes before the first update
+    BOOST_TEST(failing_in(phase) == fmt::format("all of rank {}", last));
+  if (ranks > 1) return;  // what follows leaves other ranks in the middle of a step: tests/e2e/shards_test.py
+  BOOST_TEST(failing_in("heartbeat") == "alone: injected failure in heartbeat of step 0");
 }
 
 BOOST_AUTO_TEST_CASE(an_engine_that_does_something_else_leaves_another_trace) {

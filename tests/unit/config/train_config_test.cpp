@@ -43,6 +43,15 @@ BOOST_AUTO_TEST_CASE(what_a_run_cannot_do_without_is_asked_for_at_once) {
   BOOST_TEST(train_problem({}).empty());
 }
 
+BOOST_AUTO_TEST_CASE(an_update_in_backward_neither_clips_nor_skips) {
+  const std::string in_backward = "--optimizer.in_backward=true", stops = "--train.on_nonfinite=stop";
+  BOOST_TEST(train_problem({in_backward, stops}).empty());
+  BOOST_TEST(train_problem({in_backward}).find("cannot skip the step: add --train.on_nonfinite stop") !=
+             std::string::npos);
+  BOOST_TEST(train_problem({in_backward, stops, "--optimizer.clip_norm=1"})
+                 .find("before the norm of all gradients is known") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(words_of_other_trainers_are_answered_with_ours) {
   const std::vector<std::pair<std::string, std::string>> words{
       {"learning_rate", "optimizer.lr"},

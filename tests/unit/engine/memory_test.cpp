@@ -71,12 +71,13 @@ OptimizerOptions plain_sgd() {
 }
 
 struct Job {
-  Job(const Shape& shape, Precision precision, RecomputePolicy recompute)
+  Job(const Shape& shape, Precision precision, RecomputePolicy recompute, bool in_backward = false)
       : before(live_bytes()),
         session(solo_communicator()),
         architecture(describe(parse_hf_config(shape.config, "test"))),
         types(unit_types(precision, state_of(plain_sgd(), master_dtype(precision)))),
-        model(architecture, precision, types.state),
+        model(architecture, precision, types.state, 0, {}, {},
+              in_backward ? GradientMemory::lent : GradientMemory::held),
         optimizer(make_optimizer(plain_sgd(), model.parameters())),
         programs(make_catalogue(
             make_mesh("world", {{"dp_replicate", 1}}),
@@ -84,10 +85,10 @@ struct Job {
             {.micro_batches = shape.micro_batches,
              .eval_micro_batches = 1,
              .recompute = recompute,
-             .update = {.clips = true, .heartbeat_bytes = heartbeat_bytes},
+             .update = {.clips = !in_backward, .heartbeat_bytes = heartbeat_bytes, .in_backward = in_backward},
              .eval_reduction_bytes = heartbeat_bytes})),
         transport(make_transport(session, programs)),
-        engine(model, *optimizer, programs, session, transport, 1.0),
+        engine(model, *optimizer, programs, session, transport, in_backward ? std::nullopt : std::optional(1.0)),
         batches(static_cast<std::size_t>(shape.micro_batches), made_batch(shape.samples, shape.length)) {
     for (const Parameter* parameter : model.parameters())
       weights += parameter->elements() * size_of(master_dtype(precision));
@@ -158,6 +159,15 @@ BOOST_AUTO_TEST_CASE(the_planned_peak_of_a_step_is_the_counted_one) {
       }
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(an_optimizer_in_backward_takes_the_memory_of_one_gradient_as_planned) {
+  set_up_runtime(1);
+  const Shape shape{llama(512, 512, 1408, 6), 2, 128};
+  const Peaks after = Job(shape, Precision::fp32, RecomputePolicy::block).train();
+  const Peaks within = Job(shape, Precision::fp32, RecomputePolicy::block, true).train();
+  check("updated in backward", within);
+  BOOST_TEST(within.counted < after.counted - within.weights / 2);
 }
 
 BOOST_AUTO_TEST_CASE(the_less_blocks_are_recomputed_the_more_memory_a_step_takes_as_planned) {

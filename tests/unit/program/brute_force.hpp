@@ -281,7 +281,10 @@ class Play {
   void put(Rank rank, const Action& a, const Gradient& sum) {
     Player& who = player(rank);
     const auto unit = static_cast<std::size_t>(a.subject.index);
-    if (!a.slots.acquires.empty()) {
+    const auto begins_with_sum = [&](int slot) {
+      return who.ranks->slots[static_cast<std::size_t>(slot)].kind == SlotKind::step_gradient;
+    };
+    if (!std::ranges::all_of(a.slots.acquires, begins_with_sum)) {
       const int slot = slot_of(rank, a.slots.acquires, SlotKind::shard_gradient);
       who.local[slot] = sum;
       who.local_finished.insert(slot);
@@ -427,7 +430,10 @@ class Play {
         who.clipped = true;
         return;
       case Op::optimizer:
-        expect(who.decided && who.clipped == options_.update.clips, "an update before the decision");
+        if (options_.update.in_backward)
+          expect(!who.decided, "an update too late to tell of its failure");
+        else
+          expect(who.decided && who.clipped == options_.update.clips, "an update before the decision");
         expect(complete(rank, unit), "an update from an incomplete gradient");
         ++who.weights[unit];
         who.copies[unit] = who.weights[unit];

@@ -152,6 +152,38 @@ BOOST_AUTO_TEST_CASE(three_ranks_with_two_micro_batches_recomputed_and_not_clipp
 )");
 }
 
+BOOST_AUTO_TEST_CASE(three_ranks_that_update_each_unit_in_backward) {
+  ProgramOptions options;
+  options.update = {false, 88, true};
+  BOOST_TEST(lines_of(catalogue_of(3, options).train) == R"(ranks 0 1 2
+0 compute forward block 0 mb 0
+1 compute forward block 1 mb 0
+2 compute forward block 2 mb 0
+3 compute forward block 3 mb 0
+4 compute backward block 3 mb 0
+5 compute finish_gradient unit 3
+6 reduction all_reduce unit 3 over dp_replicate 64 after 5
+7 compute backward block 2 mb 0
+8 compute finish_gradient unit 2
+9 reduction all_reduce unit 2 over dp_replicate 128 after 8
+10 compute gradient_norm unit 3 over dp_replicate after 6
+11 compute optimizer unit 3
+12 compute backward block 1 mb 0
+13 compute finish_gradient unit 1
+14 reduction all_reduce unit 1 over dp_replicate 128 after 13
+15 compute gradient_norm unit 2 over dp_replicate after 9
+16 compute optimizer unit 2
+17 compute backward block 0 mb 0
+18 compute finish_gradient unit 0
+19 reduction all_reduce unit 0 over dp_replicate 256 after 18
+20 compute gradient_norm unit 1 over dp_replicate after 14
+21 compute optimizer unit 1
+22 compute gradient_norm unit 0 over dp_replicate after 19
+23 compute optimizer unit 0
+24 reduction heartbeat over dp_replicate 88 after 23
+)");
+}
+
 BOOST_AUTO_TEST_CASE(four_ranks_with_units_of_several_blocks) {
   ProgramOptions options;
   options.update.heartbeat_bytes = 88;

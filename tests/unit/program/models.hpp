@@ -38,6 +38,12 @@ struct Case {
   ProgramOptions options;
 };
 
+inline UpdateOptions random_update(std::mt19937& engine) {
+  const bool in_backward = std::uniform_int_distribution<int>(0, 2)(engine) == 0;
+  const bool clips = std::uniform_int_distribution<int>(0, 1)(engine) == 0;
+  return {clips && !in_backward, 48, in_backward};
+}
+
 inline Case random_case(std::mt19937& engine) {
   const auto roll = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(engine); };
   const int count = roll(1, 4);
@@ -77,7 +83,7 @@ inline Case random_case(std::mt19937& engine) {
       roll(0, 1) == 0, roll(0, 1) == 0,
       std::array{Accumulate::whole, Accumulate::shards, Accumulate::sums}[static_cast<std::size_t>(roll(0, 2))],
       roll(0, 2)};
-  made.options.update = {roll(0, 1) == 0, 48};
+  made.options.update = random_update(engine);
   made.options.eval_reduction_bytes = 16;
   return made;
 }
@@ -119,7 +125,7 @@ inline Case random_pipeline(std::mt19937& engine) {
       roll(0, 1) == 0, roll(0, 1) == 0,
       std::array{Accumulate::whole, Accumulate::shards, Accumulate::sums}[static_cast<std::size_t>(roll(0, 2))],
       roll(0, 2)};
-  made.options.update = {roll(0, 1) == 0, 48};
+  made.options.update = random_update(engine);
   made.options.eval_reduction_bytes = 16;
   return made;
 }

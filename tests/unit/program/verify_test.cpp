@@ -265,6 +265,58 @@ BOOST_FIXTURE_TEST_CASE(two_lanes_must_not_touch_the_same_memory_at_once, Right)
   BOOST_TEST(fault() == expected);
 }
 
+BOOST_FIXTURE_TEST_CASE(weights_that_were_updated_in_backward_are_not_used_again, Right) {
+  options.update = {.clips = false, .heartbeat_bytes = 0, .in_backward = true};
+  train = make_catalogue(mesh, plan, options).train;
+  BOOST_TEST(fault() == "");
+  const StepProgram right = train;
+  const std::vector<int> weights = at(Op::backward, 3, 1).slots.reads;  // of the head and of the embedding
+  at(Op::backward, 0, 1).slots.reads.push_back(weights.back());
+  BOOST_TEST(fault() ==
+             "program train, rank 0, action 29 (backward block embedding mb 1): "
+             "uses compute_copy of unit head, which action 22 has updated");
+  train = right;
+  const int update = position(Op::optimizer, 3), norm = position(Op::gradient_norm, 3);
+  std::swap(actions()[static_cast<std::size_t>(update)].subject, actions()[static_cast<std::size_t>(norm)].subject);
+  std::swap(actions()[static_cast<std::size_t>(update)], actions()[static_cast<std::size_t>(norm)]);
+  BOOST_TEST(fault().find("may start before action") != std::string::npos, fault());
+}
+
+BOOST_AUTO_TEST_CASE(a_gradient_that_is_used_up_in_backward_takes_memory_for_two_units_only) {
+  std::vector<BlockPlan> blocks;
+  std::vector<ParameterPlan> parameters;
+  for (int block = 0; block < 10; ++block) {
+    blocks.push_back({fmt::format("block.{}", block), 10, block == 9 ? 0 : 1, 0, 1, 2, false});
+    parameters.push_back({fmt::format("w{}", block), {1000}, {block}});
+  }
+  const auto gradients = [&](int shards, int micro_batches, bool in_backward) {
+    const Sharding cut = shards > 1 ? Sharding{{"dp_shard"}, shards} : Sharding{};
+    const ModelPlan ten = models::plan_of(blocks, parameters, {DType::f32, DType::f32, {}}, 0, cut);
+    ProgramOptions options;
+    options.micro_batches = micro_batches;
+    options.update = {.clips = false, .heartbeat_bytes = 88, .in_backward = in_backward};
+    const StepProgram program =
+        make_catalogue(make_mesh("world", {{"dp_replicate", 1}, {"dp_shard", shards}}), ten, options).train;
+    std::int64_t live = 0, most = 0;
+    const RankClass& ranks = program.classes.front();
+    const auto is_gradient = [&](int slot) {
+      const SlotKind kind = ranks.slots[static_cast<std::size_t>(slot)].kind;
+      return kind == SlotKind::gradient || kind == SlotKind::step_gradient;
+    };
+    for (const Slot& slot : ranks.slots) live += slot.kind == SlotKind::gradient ? slot.bytes : 0;
+    for (const Action& action : ranks.actions) {
+      for (const int slot : action.slots.acquires) live += is_gradient(slot) ? ranks.slots[slot].bytes : 0;
+      most = std::max(most, live);
+      for (const int slot : action.slots.releases) live -= is_gradient(slot) ? ranks.slots[slot].bytes : 0;
+    }
+    return most / (4032 / shards);  // bytes of a unit
+  };
+  BOOST_TEST(gradients(1, 1, false) == 10);
+  BOOST_TEST(gradients(1, 1, true) == 1);   // nothing to reduce: updated at once
+  BOOST_TEST(gradients(2, 1, true) == 2);   // one is reduced while the next is computed
+  BOOST_TEST(gradients(1, 3, true) == 10);  // from the first micro-batch to the last
+}
+
 BOOST_FIXTURE_TEST_CASE(an_action_that_leaves_out_memory_it_needs_is_named_with_it, Right) {
   at(Op::forward, 1, 0).slots.reads = at(Op::forward, 0, 0).slots.reads;
   BOOST_TEST(fault() ==
