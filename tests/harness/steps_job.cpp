@@ -74,7 +74,7 @@ class Communication {
     if (lasts_part && rank != 0 && rank != last) return {};
     if (lasts_part && (kind_ == "send") == (rank == last))
       return transport_.send(gradients_lane, all_ranks, rank == 0 ? last : 0, bytes);
-    if (lasts_part) return transport_.receive(gradients_lane, all_ranks, rank == 0 ? last : 0, other);
+    if (lasts_part) return transport_.receive(gradients_lane, all_ranks, rank == 0 ? last : 0, other, gradients_lane);
     return transport_.all_reduce(gradients_lane, all_ranks, bytes, DType::f64, Reduce::sum);
   }
 
