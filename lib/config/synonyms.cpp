@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 60> options{{
+constexpr std::array<Synonyms, 61> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " hidden_dropout dropout_rate attention_dropout attn_dropout resid_pdrop "},
@@ -41,6 +41,7 @@ constexpr std::array<Synonyms, 60> options{{
     {"parallel.units", " fsdp_transformer_layer_cls_to_wrap transformer_layers_path wrap_policy auto_wrap_policy "},
     {"optimizer.frozen", " freeze freeze_modules frozen_parameters trainable requires_grad "},
     {"parallel.prefetch", " forward_prefetch backward_prefetch fsdp_forward_prefetch fsdp_backward_prefetch "},
+    {"precision.reduce_dtype", " grad_reduce_dtype gradient_reduce_dtype mixed_precision_reduce grad_reduce_in_fp32 "},
     {"precision.dtype",
      " precision mixed_precision torch_dtype params_dtype param_dtype bf16 fp16 fp32 amp autocast data_type "},
     {"optimizer.name", " optim optimizer_name optimizer_type optim_name "},

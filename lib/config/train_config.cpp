@@ -166,6 +166,11 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
 void describe(Declaration& visit, PrecisionOptions& precision) {
   visit.field("dtype", precision.dtype,
               {.help = "arithmetic of the network; bf16 keeps fp32 master weights", .fixed_on_resume = true});
+  visit.field(
+      "reduce_dtype", precision.reduce_dtype,
+      {.help = "type in which gradients are summed over ranks: each is cast, the sums are added in fp32 or wider "
+               "and rounded once, and kept in the type of the master weights; null: that type, fp32 or fp64",
+       .fixed_on_resume = true});
   visit.field("matrix_unit", precision.matrix_unit,
               {.help = "products on the processor's matrix unit (Intel AMX) where it has one, those of fp32 as "
                        "six of three bf16 parts, no less exact; false: by the library's own routines"});

@@ -66,6 +66,8 @@ struct ParallelOptions {
 
 struct PrecisionOptions {
   Precision dtype = Precision::fp32;
+  std::optional<Precision>
+      reduce_dtype;         // in which gradients are summed over ranks; absent: that of the master weights
   bool matrix_unit = true;  // where the processor has one
 };
 

@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "comm/failure.hpp"
 #include "optim/gradient_norm.hpp"
 
@@ -77,8 +78,9 @@ struct Engine::Run {
   }
 
   /// What a sum finds in the gradient of its unit: the first of a step, nothing that counts.
-  SumInto into(const Action& action) {
-    return {summed.insert(action.subject.index).second ? SumInto::How::replace : SumInto::How::add};
+  SumInto into(const Unit& unit, const Action& action) {
+    return {summed.insert(action.subject.index).second ? SumInto::How::replace : SumInto::How::add,
+            master_dtype(unit.precision())};
   }
 
   Interval& time_of(const Action& action) {
@@ -153,16 +155,25 @@ int kept_slot(const RankClass& ranks, const Action& action) {
   return -1;
 }
 
-/// The slot of this kind that an action acquires; -1 if there is none.
-int acquired(const RankClass& ranks, const Action& action, SlotKind kind) {
-  const auto found = std::ranges::find_if(
-      action.slots.acquires, [&](int slot) { return ranks.slots[static_cast<std::size_t>(slot)].kind == kind; });
-  return found == action.slots.acquires.end() ? -1 : *found;
+/// The slot of this kind among `slots`; -1 if there is none.
+int slot_among(const RankClass& ranks, const std::vector<int>& slots, SlotKind kind) {
+  const auto found =
+      std::ranges::find_if(slots, [&](int slot) { return ranks.slots[static_cast<std::size_t>(slot)].kind == kind; });
+  return found == slots.end() ? -1 : *found;
 }
 
-/// Memory whose content is not looked at before it is written.
-at::Tensor fresh(std::int64_t length, at::ScalarType type) {
-  return at::empty({length}, at::TensorOptions().dtype(type));
+/// Memory for the `what` of a unit; what it holds is not looked at before it is written.
+at::Tensor fresh(const Unit& unit, std::int64_t length, at::ScalarType type, std::string_view what) {
+  const auto options = at::TensorOptions().dtype(type);
+  try {
+    return at::empty({length}, options);
+  } catch (const std::exception&) {  // c10::Error and std::bad_alloc alike
+    const auto bytes = static_cast<std::uint64_t>(length) * options.dtype().itemsize();
+    throw Error(
+        ExitCode::resources,
+        fmt::format("cannot take {} for the {} of unit {}: out of memory", human_bytes(bytes), what, unit.name()),
+        "smaller units (parallel.bucket_size, parallel.units) and fewer ranks on this machine need less");
+  }
 }
 
 /// The first of those that hold the head.
@@ -186,13 +197,14 @@ Transport make_transport(Session& session, const Catalogue& programs) {
 }
 
 Engine::Engine(Model& model, const Optimizer& optimizer, const Catalogue& programs, Session& session,
-               Transport& transport, std::optional<double> clip_norm)
+               Transport& transport, std::optional<double> clip_norm, std::optional<DType> reduce_dtype)
     : model_(model),
       optimizer_(optimizer),
       programs_(programs),
       session_(session),
       transport_(transport),
-      clip_norm_(clip_norm) {
+      clip_norm_(clip_norm),
+      reduce_dtype_(reduce_dtype.value_or(master_dtype(model.precision()))) {
   for (const StepProgram* program : programs.all()) {
     const bool same_blocks = program->block_names.size() == model.block_count();
     bool same_units = program->unit_names.size() == model.unit_count();
@@ -310,7 +322,7 @@ void Engine::communicate(Run& run, const Action& action, std::size_t position) {
   switch (action.op) {
     case Op::unshard: {
       Unit& unit = unit_of(action.subject);
-      const at::Tensor whole = fresh(unit.whole_length(), compute_type(unit.precision()));
+      const at::Tensor whole = fresh(unit, unit.whole_length(), compute_type(unit.precision()), "gathered weights");
       run.slots.acquire(action.slots.acquires.front(), {.input = {}, .value = whole});
       const DType dtype = compute_dtype(unit.precision());
       unit.lend_weights(whole);
@@ -324,27 +336,22 @@ void Engine::communicate(Run& run, const Action& action, std::size_t position) {
     case Op::reduce_scatter: {
       Unit& unit = unit_of(action.subject);
       const std::span<std::byte> whole = give_up_gradient(run, unit, action);
-      const int parts = acquired(run.ranks, action, SlotKind::shard_gradient);  // not yet the sum over all ranks
       lend_step_gradient(run, unit, action);
-      if (parts >= 0)
-        run.slots.acquire(parts, {.input = {}, .value = at::zeros_like(unit.master())});  // padding is summed too
-      const at::Tensor& shard = parts >= 0 ? run.slots.at(parts).value : unit.gradient();
-      ticket = transport_.reduce_scatter(lane, group, whole, bytes_of(shard), unit.shard_map(),
-                                         master_dtype(unit.precision()), parts >= 0 ? SumInto{} : run.into(action));
+      const auto [shard, into] = shard_of(run, unit, action);
+      ticket = transport_.reduce_scatter(lane, group, whole, bytes_of(shard), unit.shard_map(), reduce_dtype_, into);
       return;
     }
     case Op::all_reduce: {
       Unit& unit = unit_of(action.subject);
       lend_step_gradient(run, unit, action);
-      const DType dtype = master_dtype(unit.precision());
       const std::span<std::byte> gradient = bytes_of(unit.gradient());
       if (action.slots.releases.empty()) {
-        ticket = transport_.all_reduce(lane, group, gradient, dtype, Reduce::sum);
+        ticket = transport_.all_reduce(lane, group, gradient, reduce_dtype_, Reduce::sum);
         return;
       }
       const std::span<std::byte> own = unit.is_cut() ? bytes_of(run.slots.at(action.slots.releases.front()).value)
                                                      : give_up_gradient(run, unit, action);
-      ticket = transport_.all_reduce_into(lane, group, own, dtype, gradient, run.into(action));
+      ticket = transport_.all_reduce_into(lane, group, own, reduce_dtype_, gradient, run.into(unit, action));
       return;
     }
     case Op::heartbeat: return heartbeat(run, action);
@@ -395,7 +402,8 @@ Unit& Engine::unit_of(const Subject& subject) const { return model_.unit(static_
 
 void Engine::lend_gradient(Run& run, Unit& unit, int slot) {
   const bool local = run.slots.slot(slot).kind == SlotKind::local_gradient;
-  const at::Tensor memory = fresh(local ? unit.whole_length() : unit.length(), master_type(unit.precision()));
+  const at::Tensor memory =
+      fresh(unit, local ? unit.whole_length() : unit.length(), master_type(unit.precision()), "gradient");
   run.slots.acquire(slot, {.input = {}, .value = memory});
   if (local)
     unit.lend_local_gradient(memory);
@@ -404,10 +412,10 @@ void Engine::lend_gradient(Run& run, Unit& unit, int slot) {
 }
 
 void Engine::lend_step_gradient(Run& run, Unit& unit, const Action& action) {
-  if (const int slot = acquired(run.ranks, action, SlotKind::step_gradient); slot >= 0)
-    lend_gradient(run, unit, slot);
-  else if (!unit.gradient().defined() && !action.slots.writes.empty())
-    lend_gradient(run, unit, action.slots.writes.front());
+  int slot = slot_among(run.ranks, action.slots.acquires, SlotKind::step_gradient);
+  if (slot < 0 && !unit.gradient().defined())  // of a rank that failed before
+    slot = slot_among(run.ranks, action.slots.writes, SlotKind::step_gradient);
+  if (slot >= 0) lend_gradient(run, unit, slot);
 }
 
 void Engine::lend_gradients(Run& run, const Action& action) {
@@ -429,10 +437,29 @@ const at::Tensor& Engine::kept_weights(Run& run, const Unit& unit, int slot) {
 
 std::span<std::byte> Engine::give_up_gradient(Run& run, Unit& unit, const Action& action) {
   const int slot = action.slots.releases.front();
-  if (!run.slots.holds(slot)) lend_gradient(run, unit, slot);  // a rank that failed takes part with what there is
-  const at::Tensor& whole = run.slots.at(slot).value;          // the slot holds it until the transport has done with it
-  unit.end_local_gradient(whole);
+  const bool cast = run.slots.slot(slot).kind == SlotKind::cast_gradient;
+  if (!run.slots.holds(slot)) {  // a rank that failed takes part with what there is
+    if (cast)
+      run.slots.acquire(
+          slot, {.input = {}, .value = fresh(unit, unit.whole_length(), scalar_type(reduce_dtype_), "cast gradient")});
+    else
+      lend_gradient(run, unit, slot);
+  }
+  const at::Tensor& whole = run.slots.at(slot).value;  // the slot holds it until the transport has done with it
+  if (!cast) unit.end_local_gradient(whole);
   return bytes_of(whole);
+}
+
+std::pair<at::Tensor, SumInto> Engine::shard_of(Run& run, const Unit& unit, const Action& action) const {
+  int slot = slot_among(run.ranks, action.slots.acquires, SlotKind::shard_gradient);
+  const bool begins = slot >= 0;  // a shard that is not yet the sum over all ranks
+  if (!begins) slot = slot_among(run.ranks, action.slots.writes, SlotKind::shard_gradient);
+  if (slot < 0) return {unit.gradient(), run.into(unit, action)};
+  if (begins)
+    run.slots.acquire(slot, {.input = {},
+                             .value = at::zeros({unit.length()},  // padding is summed too
+                                                at::TensorOptions().dtype(scalar_type(reduce_dtype_)))});
+  return {run.slots.at(slot).value, {.how = begins ? SumInto::How::replace : SumInto::How::add}};
 }
 
 void Engine::record(Op op, const Unit& unit, MicroBatch micro_batch) {
@@ -487,15 +514,21 @@ void Engine::perform(Run& run, const Action& action) {
 }
 
 void Engine::perform(Run& run, const Action& action, Unit& unit) {
-  at::Tensor kept;
+  at::Tensor made;  // for the slot that the action acquires
   if (action.op == Op::reshard) {
-    if (!action.slots.acquires.empty()) kept = unit.keep_weights();
+    if (!action.slots.acquires.empty()) made = unit.keep_weights();
     unit.lend_weights({});
   } else if (action.op == Op::finish_gradient) {
-    if (const int slot = action.slots.writes.front(); run.slots.slot(slot).kind == SlotKind::local_gradient)
-      unit.resume_local_gradient(run.slots.at(slot).value);
+    const int own = (action.slots.releases.empty() ? action.slots.writes : action.slots.releases).front();
+    const bool lent = run.slots.slot(own).kind == SlotKind::local_gradient;
+    if (lent) unit.resume_local_gradient(run.slots.at(own).value);
     unit.finish_gradients();
     if (session_.take_injected_nan()) unit.local_gradient().fill_(not_a_number);
+    if (!action.slots.acquires.empty()) {
+      made = fresh(unit, unit.whole_length(), scalar_type(reduce_dtype_), "cast gradient");
+      made.copy_(unit.local_gradient());
+      if (lent) unit.end_local_gradient(run.slots.at(own).value);
+    }
   } else if (action.op == Op::add_gradient) {
     unit.gradient().add_(run.slots.at(SlotKind::peer_gradient, action.subject, no_micro_batch).value);
   } else if (action.op == Op::gradient_norm) {
@@ -509,7 +542,7 @@ void Engine::perform(Run& run, const Action& action, Unit& unit) {
     if (!action.slots.releases.empty()) unit.lend_gradient({});
   }
   record(action.op, unit, action.micro_batch);
-  if (kept.defined()) run.slots.acquire(action.slots.acquires.front(), {.input = {}, .value = kept});
+  if (made.defined()) run.slots.acquire(action.slots.acquires.front(), {.input = {}, .value = made});
 }
 
 void Engine::forward(Run& run, const Action& action) {

@@ -21,6 +21,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -60,10 +61,11 @@ Transport make_transport(Session& session, const Catalogue& programs);
 
 class Engine {
  public:
-  /// Local. All arguments outlive the engine. Without a `clip_norm` gradients are not scaled.
+  /// Local. All arguments outlive the engine. Without a `clip_norm` gradients are not scaled; without a `reduce_dtype`
+  /// they are summed over ranks in the type that they are kept in.
   /// Throws Error(bug) if the programs' units are not those of the model.
   Engine(Model& model, const Optimizer& optimizer, const Catalogue& programs, Session& session, Transport& transport,
-         std::optional<double> clip_norm);
+         std::optional<double> clip_norm, std::optional<DType> reduce_dtype = {});
 
   ~Engine();
   Engine(const Engine&) = delete;
@@ -114,8 +116,10 @@ class Engine {
   /// Units whose gradients are reduced from other memory get that which the action adds to.
   void lend_gradients(Run& run, const Action& action);
   static const at::Tensor& kept_weights(Run& run, const Unit& unit, int slot);
+  /// Where the sum of a reduce-scatter goes.
+  std::pair<at::Tensor, SumInto> shard_of(Run& run, const Unit& unit, const Action& action) const;
   /// The gradient of this rank that the action reduces and releases: the unit has it no more.
-  static std::span<std::byte> give_up_gradient(Run& run, Unit& unit, const Action& action);
+  std::span<std::byte> give_up_gradient(Run& run, Unit& unit, const Action& action);
   /// Fills in when the operations of a step that is over took place.
   void take_times(Run& run);
   void forward(Run& run, const Action& action);
@@ -134,6 +138,7 @@ class Engine {
   Session& session_;
   Transport& transport_;
   std::optional<double> clip_norm_;
+  DType reduce_dtype_;
   std::map<const RankClass*, SlotIndex> slots_;
   TraceLog trace_;
   std::vector<OperationRecord> records_;  // of the last step

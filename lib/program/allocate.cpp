@@ -24,6 +24,10 @@ class Allocation {
       if (action.op == Op::unshard && action.group != plan_of(action).shard_axes)
         last_kept_[action.subject.index] = &action;
       if (action.op == Op::receive_forward) received_.insert({action.subject.index, action.micro_batch});
+      const bool sums = action.op == Op::all_reduce;
+      if ((sums || action.op == Op::reduce_scatter) && plan_of(action).casts_gradient())
+        casts_.insert(action.subject.index);
+      if (sums) replicated_.insert(action.subject.index);
       if (action.micro_batch == no_micro_batch) continue;
       if (action.op == Op::finish_gradient) reduces_each_.insert(action.subject.index);
       if (action.op == Op::all_reduce) sums_each_.insert(action.subject.index);
@@ -51,7 +55,7 @@ class Allocation {
         action.slots.releases = {find(SlotKind::gathered, action.subject, no_micro_batch)};
         if (!action.group.empty()) acquire(action, SlotKind::kept_weights, action.subject, plan_of(action).kept_bytes);
         return;
-      case Op::finish_gradient: action.slots.writes = {own_gradient(action.subject.index, action.micro_batch)}; return;
+      case Op::finish_gradient: finish_gradient(action); return;
       case Op::reduce_scatter: reduce_scatter(action); return;
       case Op::all_reduce: all_reduce(action); return;
       case Op::send_gradient: action.slots.reads = {held(gradient_, action)}; return;
@@ -125,19 +129,37 @@ class Allocation {
     return has_local_gradient(unit) ? find(SlotKind::local_gradient, unit_subject(unit), gradient_of(unit, micro_batch))
                                     : find(gradient_, unit_subject(unit), no_micro_batch);
   }
+  void finish_gradient(Action& action) {
+    const int own = own_gradient(action.subject.index, action.micro_batch);
+    const bool casts = casts_.contains(action.subject.index);
+    (casts && has_local_gradient(action.subject.index) ? action.slots.releases : action.slots.writes) = {own};
+    if (casts) acquire(action, SlotKind::cast_gradient, action.subject, plan_of(action).reduce_bytes);
+  }
+  /// What is reduced first.
+  int reduced_gradient(const Action& action) const {
+    return casts_.contains(action.subject.index) ? find(SlotKind::cast_gradient, action.subject, action.micro_batch)
+                                                 : own_gradient(action.subject.index, action.micro_batch);
+  }
   void reduce_scatter(Action& action) {
-    action.slots.releases = {own_gradient(action.subject.index, action.micro_batch)};
-    if (sums_each_.contains(action.subject.index))
-      acquire(action, SlotKind::shard_gradient, action.subject, plan_of(action).gradient_bytes);
+    const int unit = action.subject.index;
+    action.slots.releases = {reduced_gradient(action)};
+    const bool each = sums_each_.contains(unit);
+    if (!each && !(casts_.contains(unit) && replicated_.contains(unit))) return add_to_gradient(action, unit);
+    const Key key{SlotKind::shard_gradient, action.subject, each ? action.micro_batch : no_micro_batch};
+    if (const auto found = index_.find(key); found != index_.end())
+      action.slots.writes.push_back(found->second);
     else
-      add_to_gradient(action, action.subject.index);
+      action.slots.acquires.push_back(add(
+          {SlotKind::shard_gradient, action.subject, std::get<MicroBatch>(key), plan_of(action).reduce_shard_bytes}));
   }
   void all_reduce(Action& action) {
-    if (action.micro_batch != no_micro_batch)
+    const int unit = action.subject.index;
+    const bool each = action.micro_batch != no_micro_batch;
+    if (each || casts_.contains(unit))
       action.slots.releases = {plan_of(action).is_cut()
                                    ? find(SlotKind::shard_gradient, action.subject, action.micro_batch)
-                                   : own_gradient(action.subject.index, action.micro_batch)};
-    add_to_gradient(action, action.subject.index);
+                                   : reduced_gradient(action)};
+    add_to_gradient(action, unit);
   }
   const BlockPlan& block_of(const Action& action) const {
     return plan_.blocks[static_cast<std::size_t>(action.subject.index)];
@@ -282,6 +304,8 @@ class Allocation {
   std::set<std::pair<int, MicroBatch>> recomputed_;
   std::set<std::pair<int, MicroBatch>> received_;  // boundaries
   std::set<int> reduces_each_;                     // units whose gradient is reduced after each micro-batch
+  std::set<int> casts_;                            // units whose gradient is reduced in another type
+  std::set<int> replicated_;                       // units whose gradient is summed by an all-reduce
   std::set<int> sums_each_;                        // of these, those that are then complete
   std::map<int, const Action*> last_kept_;         // by unit: the last that gathers it from kept weights
   std::map<int, int> turns_;                       // by unit: how often it was gathered

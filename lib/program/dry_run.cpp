@@ -128,8 +128,9 @@ void memory_rows(Rows& rows, const Catalogue& programs) {
   rows.bytes("optimizer_state_bytes", "optimizer state", of(SlotKind::optimizer_state));
   if (use.bytes.contains(SlotKind::gathered))
     rows.bytes("gathered_bytes", "gathered weights", of(SlotKind::gathered) + of(SlotKind::kept_weights));
-  if (use.bytes.contains(SlotKind::local_gradient))
-    rows.bytes("local_gradient_bytes", "being reduced", of(SlotKind::local_gradient) + of(SlotKind::shard_gradient));
+  if (use.bytes.contains(SlotKind::local_gradient) || use.bytes.contains(SlotKind::cast_gradient))
+    rows.bytes("local_gradient_bytes", "being reduced",
+               of(SlotKind::local_gradient) + of(SlotKind::cast_gradient) + of(SlotKind::shard_gradient));
   rows.bytes("activation_bytes", "activations", of(SlotKind::stash));
   if (use.bytes.contains(SlotKind::deferred))
     rows.bytes("deferred_bytes", "put off for weights", of(SlotKind::deferred));

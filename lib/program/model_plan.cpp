@@ -47,6 +47,8 @@ UnitPlan unit_of(const std::vector<std::string>& blocks, const std::vector<Param
   if (kind.trained) {
     unit.local_gradient_bytes = unit.elements * master;
     unit.gradient_bytes = unit.shard_elements * master;
+    unit.reduce_bytes = unit.elements * size_of(types.reduced());
+    unit.reduce_shard_bytes = unit.shard_elements * size_of(types.reduced());
     for (const StateDescription& state : types.state)
       unit.optimizer_bytes += unit.shard_elements * size_of(state.dtype);
   }

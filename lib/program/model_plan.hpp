@@ -7,6 +7,7 @@
 #include "layout/shape.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -63,7 +64,10 @@ struct UnitPlan {
   std::int64_t gathered_bytes = 0;        // of the whole in the type that kernels read; 0: it is not cut
   std::int64_t local_gradient_bytes = 0;  // of the whole: what this rank's backward adds to
   std::int64_t gradient_bytes = 0;        // of the shard: the sum that the optimizer reads
+  std::int64_t reduce_bytes = 0;          // of the whole gradient in the type that is summed over ranks
+  std::int64_t reduce_shard_bytes = 0;    // and of the shard
   std::int64_t optimizer_bytes = 0;       // of the shard
+  bool casts_gradient() const { return reduce_bytes != local_gradient_bytes; }
   bool is_cut() const { return !shard_axes.empty(); }
   bool operator==(const UnitPlan&) const = default;
 };
@@ -86,6 +90,8 @@ struct UnitTypes {
   DType master = DType::f32;
   DType compute = DType::f32;  // equal to master: no copy
   std::vector<StateDescription> state;
+  std::optional<DType> reduce = {};  // in which gradients are summed over ranks; absent: master
+  DType reduced() const { return reduce.value_or(master); }
 };
 
 /// Parameters begin at multiples of so many bytes in a unit's master buffer.

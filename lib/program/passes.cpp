@@ -263,7 +263,7 @@ StepProgram reduce_gradients(const StepProgram& program, const ModelPlan& plan, 
         const bool sums_each = of_each && options.accumulate == Accumulate::sums;
         Waits finished{out.add(make(Op::finish_gradient, subject, gradient.micro_batch))};
         if (unit.is_cut()) {
-          Action scatter = make_collective(Op::reduce_scatter, subject, unit.shard_axes, unit.local_gradient_bytes,
+          Action scatter = make_collective(Op::reduce_scatter, subject, unit.shard_axes, unit.reduce_bytes,
                                            std::exchange(finished, {}));
           scatter.micro_batch = gradient.micro_batch;
           if (sums_each && !replicas.empty())
@@ -272,7 +272,7 @@ StepProgram reduce_gradients(const StepProgram& program, const ModelPlan& plan, 
           if (of_each) reduced.push_back(finished.front());
         }
         if (replicas.empty() || !(sums_each || gradient.last)) continue;
-        Action sum = make_collective(Op::all_reduce, subject, replicas, unit.gradient_bytes, std::move(finished));
+        Action sum = make_collective(Op::all_reduce, subject, replicas, unit.reduce_shard_bytes, std::move(finished));
         if (sums_each) sum.micro_batch = gradient.micro_batch;
         if (unit.is_cut()) sum.lane = Lane::replica;
         const int end = out.add(std::move(sum));

@@ -190,6 +190,22 @@ class SlotCheck {
       return action.op == op && action.subject == subject && action.micro_batch != no_micro_batch;
     });
   }
+  bool does(Op op, Subject subject) const {
+    return std::ranges::any_of(ranks_.actions,
+                               [&](const Action& action) { return action.op == op && action.subject == subject; });
+  }
+  /// Whether the unit's gradient is reduced in another type than it is kept in.
+  bool is_cast(Subject subject) const {
+    return plan_.units[static_cast<std::size_t>(subject.index)].casts_gradient() &&
+           (does(Op::reduce_scatter, subject) || does(Op::all_reduce, subject));
+  }
+  /// What is reduced first: the cast gradient, or the own one.
+  void need_reduced_gradient(int position, const Action& action) const {
+    if (is_cast(action.subject))
+      need(position, {&action.slots.releases}, SlotKind::cast_gradient, action.subject, action.micro_batch);
+    else
+      need_own_gradient(position, {&action.slots.releases}, action.subject, action.micro_batch);
+  }
   /// What backward adds to: the gradient that the optimizer reads or, where that is reduced from other memory, the
   /// local one, of the micro-batch or of the step.
   void need_own_gradient(int position, std::initializer_list<const std::vector<int>*> lists, Subject subject,
@@ -244,16 +260,25 @@ class SlotCheck {
         if (!action.group.empty())
           need(position, {&slots.acquires}, SlotKind::kept_weights, action.subject, no_micro_batch);
         return need(position, {&slots.releases}, SlotKind::gathered, action.subject, no_micro_batch);
-      case Op::finish_gradient: return need_own_gradient(position, {&slots.writes}, action.subject, action.micro_batch);
-      case Op::reduce_scatter:
-        need_own_gradient(position, {&slots.releases}, action.subject, action.micro_batch);
-        if (!does_each(Op::all_reduce, action.subject)) return writes(gradient_);
-        return need(position, {&slots.acquires}, SlotKind::shard_gradient, action.subject, action.micro_batch);
+      case Op::finish_gradient:
+        need_own_gradient(position, {&slots.writes, &slots.releases}, action.subject, action.micro_batch);
+        if (is_cast(action.subject))
+          need(position, {&slots.acquires}, SlotKind::cast_gradient, action.subject, action.micro_batch);
+        return;
+      case Op::reduce_scatter: {
+        need_reduced_gradient(position, action);
+        const bool each = does_each(Op::all_reduce, action.subject);
+        if (!each && !(is_cast(action.subject) && does(Op::all_reduce, action.subject))) return writes(gradient_);
+        return need(position, {&slots.acquires, &slots.writes}, SlotKind::shard_gradient, action.subject,
+                    each ? action.micro_batch : no_micro_batch);
+      }
       case Op::all_reduce:
-        if (action.micro_batch != no_micro_batch && unit.is_cut())
-          need(position, {&slots.releases}, SlotKind::shard_gradient, action.subject, action.micro_batch);
-        else if (action.micro_batch != no_micro_batch)
-          need_own_gradient(position, {&slots.releases}, action.subject, action.micro_batch);
+        if (action.micro_batch != no_micro_batch || is_cast(action.subject)) {
+          if (unit.is_cut())
+            need(position, {&slots.releases}, SlotKind::shard_gradient, action.subject, action.micro_batch);
+          else
+            need_reduced_gradient(position, action);
+        }
         return writes(gradient_);
       case Op::send_gradient:
       case Op::gradient_norm: return reads(gradient_);

@@ -252,11 +252,11 @@ class Step {
         ordered(complete.back(), sum);
         complete.back() = sum;
       };
-      if (unit.is_cut()) then(collective(Op::reduce_scatter, subject, unit.shard_axes, unit.local_gradient_bytes, of));
-      if (sums) then(collective(Op::all_reduce, subject, replicas, unit.gradient_bytes, of));
+      if (unit.is_cut()) then(collective(Op::reduce_scatter, subject, unit.shard_axes, unit.reduce_bytes, of));
+      if (sums) then(collective(Op::all_reduce, subject, replicas, unit.reduce_shard_bytes, of));
     }
     if (!replicas.empty() && !sums) {
-      const int sum = collective(Op::all_reduce, subject, replicas, unit.gradient_bytes);
+      const int sum = collective(Op::all_reduce, subject, replicas, unit.reduce_shard_bytes);
       for (const int earlier : complete) ordered(earlier, sum);
       complete = {sum};
     }

@@ -90,6 +90,7 @@ std::string_view name_of(SlotKind kind) {
     case SlotKind::gathered: return "gathered";
     case SlotKind::kept_weights: return "kept_weights";
     case SlotKind::local_gradient: return "local_gradient";
+    case SlotKind::cast_gradient: return "cast_gradient";
     case SlotKind::shard_gradient: return "shard_gradient";
     case SlotKind::peer_gradient: return "peer_gradient";
     case SlotKind::step_gradient: return "step_gradient";

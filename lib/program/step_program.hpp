@@ -24,6 +24,7 @@ enum class SlotKind : std::uint8_t {
   gathered,         // whole weights in the type that kernels read   ┐ of a unit, within a step
   kept_weights,     // the part of gathered weights that this rank keeps  │
   local_gradient,   // of this rank alone, before it is reduced      ┘
+  cast_gradient,    // of this rank, in the type that is summed over ranks, where that is another one
   shard_gradient,   // summed over those that share the unit out, before it is summed over their replicas
   peer_gradient,    // of a unit that lies on two stages: the other one's, to be added
   step_gradient,    // what the optimizer reads, of a unit that is updated in backward, within a step

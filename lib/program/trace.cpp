@@ -42,8 +42,8 @@ std::string words(const StepProgram& program, const std::vector<TraceEntry>& ent
 std::pair<std::string_view, DType> communication_of(Op op, const UnitTypes& types) {
   switch (op) {
     case Op::unshard: return {"all_gather", types.compute};
-    case Op::reduce_scatter: return {"reduce_scatter", types.master};
-    case Op::all_reduce: return {"all_reduce", types.master};
+    case Op::reduce_scatter: return {"reduce_scatter", types.reduced()};
+    case Op::all_reduce: return {"all_reduce", types.reduced()};
     case Op::heartbeat:
     case Op::reduce_loss:
     case Op::draw_token: return {"all_reduce", DType::f64};

@@ -17,6 +17,7 @@ at::ScalarType compute_type(Precision precision);  // fp32, fp64, bf16
 at::ScalarType stream_type(Precision precision);   // of block inputs and outputs: fp32, fp64, fp32
 DType master_dtype(Precision precision);           // master_type in the project's vocabulary
 DType compute_dtype(Precision precision);          // and compute_type
+at::ScalarType scalar_type(DType dtype);           // of a type that tensors of the network may have
 /// What units of this precision store with an optimizer that keeps `state`.
 UnitTypes unit_types(Precision precision, std::vector<StateDescription> state = {});
 

@@ -15,6 +15,15 @@ at::ScalarType master_type(Precision precision) { return precision == Precision:
 at::ScalarType compute_type(Precision precision) {
   return precision == Precision::bf16 ? at::kBFloat16 : master_type(precision);
 }
+at::ScalarType scalar_type(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return at::kDouble;
+    case DType::f32: return at::kFloat;
+    case DType::bf16: return at::kBFloat16;
+    default: fail(ExitCode::bug, "no tensor of the network has the type {}", name_of(dtype));
+  }
+}
+
 at::ScalarType stream_type(Precision precision) { return master_type(precision); }
 DType master_dtype(Precision precision) { return precision == Precision::fp64 ? DType::f64 : DType::f32; }
 DType compute_dtype(Precision precision) {
@@ -33,15 +42,6 @@ at::Tensor buffer(std::int64_t length, at::ScalarType type, const std::string& u
     throw Error(ExitCode::resources,
                 fmt::format("cannot allocate {} elements for the parameters of {}: out of memory", length, unit),
                 "use a smaller model, fewer ranks on this machine, or a lower precision");
-  }
-}
-
-at::ScalarType scalar_type(DType dtype) {
-  switch (dtype) {
-    case DType::f64: return at::kDouble;
-    case DType::f32: return at::kFloat;
-    case DType::bf16: return at::kBFloat16;
-    default: fail(ExitCode::bug, "an optimizer keeps no state of type {}", name_of(dtype));
   }
 }
 

@@ -167,7 +167,8 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   const std::unique_ptr<ShardVerifier> verifier = make_verifier(config.data.verify, world.rank(), machines.hosts);
   if (config.data.verify == VerifyData::start) verify_now(*verifier, plan, session);
   Transport transport = make_transport(session, plan.programs);
-  Engine engine(state->model, *state->optimizer, plan.programs, session, transport, config.optimizer.clip_norm);
+  Engine engine(state->model, *state->optimizer, plan.programs, session, transport, config.optimizer.clip_norm,
+                plan.types.reduce);
   TrainingLoop loop({config, plan, session, output, files, engine, state->model, *tokenizer, state->components,
                      documents, train_state, *verifier});
   const LoopEnd end = run_loop(loop, session);

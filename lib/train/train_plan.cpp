@@ -163,6 +163,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   plan.flops_per_token = flops_per_token(plan.architecture, config.data.sequence_length);
   const Precision precision = config.precision.dtype;
   plan.types = unit_types(precision, state_of(config.optimizer, master_dtype(precision)));
+  if (const auto& reduce = config.precision.reduce_dtype) plan.types.reduce = compute_dtype(*reduce);
   if (config.parallel.bucket_size)
     plan.bucket_bytes =
         checked_cast<std::int64_t>(config.parallel.bucket_size->bytes, "parallel.bucket_size", ExitCode::usage);

@@ -26,6 +26,7 @@ def losses(folder):
 LAYOUTS = [(3, ["--parallel.dp_shard", 3, "--optimizer.frozen", '["c_attn", "wte"]', "--parallel.units", '["mlp"]', "--precision.dtype", "bf16"]),
            (3, ["--parallel.dp_shard", 3]), (3, ["--parallel.dp_shard", "auto", "--parallel.zero", 2]),
            (3, ["--parallel.dp_shard", 3, "--parallel.zero", 1]), (4, ["--parallel.dp_shard", 2]),
+           (4, ["--parallel.dp_shard", 2, "--precision.reduce_dtype", "bf16", "--precision.dtype", "bf16"]),
            (4, ["--parallel.dp_shard", 4, "--parallel.reshard_after_forward", 2, "--parallel.accumulate", "sums"])]
 
 
@@ -135,6 +136,8 @@ def test_every_option_of_shards_shows_in_the_program(tmp):
     parts, _ = plan("--parallel.dp_shard", 4, "--parallel.dp_replicate", 1, "--parallel.units", '["mlp"]', "--optimizer.frozen", '["ln_1"]')
     assert "unshard unit layer.0:mlp over dp_shard" in parts and "reduce_scatter unit layer.0:mlp mb 0" in parts, parts
     assert "unshard unit layer.0, frozen" in parts and not any("frozen" in line for line in parts.splitlines() if "reduce" in line or "optimizer" in line)
+    narrow, less = plan("--parallel.dp_shard", 4, "--parallel.dp_replicate", 1, "--precision.reduce_dtype", "bf16")
+    assert narrow != base and less != memory, (less, memory)
     hybrid = ["--parallel.dp_shard", 2, "--parallel.dp_replicate", 2]
     assert "all_reduce unit layer.0 mb 0" in plan(*hybrid, "--parallel.accumulate", "sums")[0]
     assert "all_reduce unit layer.0 mb 0" not in plan(*hybrid)[0]
@@ -191,8 +194,10 @@ def test_what_cannot_be_is_refused_with_the_arithmetic(tmp):
             (2, ["--parallel.dp_shard", "auto", "--parallel.dp_replicate", "auto"], "only one axis can take the ranks that are left"),
             (None, ["--parallel.zero", 2], "parallel.zero has no effect"),
             (None, ["--parallel.accumulate", "shards"], "parallel.accumulate shards has no effect"),
-            (4, ["--parallel.dp_shard", 4, "--parallel.reshard_after_forward", 3], "parallel.reshard_after_forward 3: 4 mod 3 is 1"),
-            (4, ["--parallel.dp_shard", 4, "--parallel.reshard_after_forward", 4], "that is all of it"),
+            (4, ["--parallel.dp_shard", 2, "--precision.reduce_dtype", "bf16", "--precision.dtype", "bf16"]),
+           (4, ["--parallel.dp_shard", 4, "--parallel.reshard_after_forward", 3], "parallel.reshard_after_forward 3: 4 mod 3 is 1"),
+            (4, ["--parallel.dp_shard", 2, "--precision.reduce_dtype", "bf16", "--precision.dtype", "bf16"]),
+           (4, ["--parallel.dp_shard", 4, "--parallel.reshard_after_forward", 4], "that is all of it"),
             (None, ["--parallel.reshard_after_forward", "true"], "parallel.reshard_after_forward has no effect"),
             (None, ["--optimizer.frozen", '["."]'], "optimizer.frozen leaves nothing to train: it matches all 28 tensors"),
             (None, ["--optimizer.frozen", '["lora"]'], "optimizer.frozen: pattern 'lora' matches none"),

@@ -51,6 +51,7 @@ struct Composition {
   RecomputePolicy recompute = RecomputePolicy::none;
   std::int64_t bucket_bytes = 0;
   const char* family = "gpt2";
+  std::optional<DType> reduce = {};  // type of sums over ranks; absent: of the master weights
   std::int64_t steps = 3;
   int stages = 1;  // ranks along pp
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
@@ -251,7 +252,7 @@ class Job {
         mesh_(mesh_of(how)),
         sharding_(sharding_of(how)),
         batches_(plan_batch(global_batch, how.data_ranks(), how.micro_batch)),
-        types_(unit_types(precision, state_of(options(), master_dtype(precision)))),
+        types_(types_of(how, precision)),
         architecture_(architecture_of(how.family)),
         programs_(make_catalogue(mesh_, plan(how, {batches_.micro_batch, length}),
                                  program_options(how, clip.has_value()),
@@ -261,7 +262,7 @@ class Job {
                how.in_backward ? GradientMemory::lent : GradientMemory::held),
         optimizer_(make_optimizer(options(), model_.parameters())),
         transport_(make_transport(session_, programs_)),
-        engine_(model_, *optimizer_, programs_, session_, transport_, clip) {
+        engine_(model_, *optimizer_, programs_, session_, transport_, clip, how.reduce) {
     model_.initialise(7);
     if (mutate) mutate(programs_.train.classes.front());
   }
@@ -319,6 +320,11 @@ class Job {
     else if (how.shards > 1)
       axes.emplace_back("dp_shard", how.shards);
     return make_mesh("world", axes);
+  }
+  static UnitTypes types_of(const Composition& how, Precision precision) {
+    UnitTypes types = unit_types(precision, state_of(options(), master_dtype(precision)));
+    types.reduce = how.reduce;
+    return types;
   }
   static Sharding sharding_of(const Composition& how) {
     if (how.inner > 1) return {{"dp_shard_outer", "dp_shard_inner"}, how.shards, {"dp_shard_inner"}, how.inner};
@@ -528,6 +534,41 @@ BOOST_AUTO_TEST_CASE(shards_equal_plain_data_parallelism_bit_for_bit) {
         const at::Tensor want = plain->whole_weight(tensor);
         for (const auto& job : cut) BOOST_TEST(at::equal(job->whole_weight(tensor), want));
       }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(gradients_are_summed_in_the_type_that_is_asked_for) {
+  const int ranks = test::world().size();
+  if (ranks != 2 && ranks != 4) return;
+  const double rounding = std::pow(2.0, -8);  // of bf16: a gradient of each rank, a sum over shards, one over replicas
+  for (const Accumulate accumulate : {Accumulate::whole, Accumulate::shards, Accumulate::sums}) {
+    for (const int shards : {1, 2, 4}) {
+      if (ranks % shards != 0 || (shards == 1 && accumulate == Accumulate::shards)) continue;
+      Composition how{.replicas = ranks / shards, .shards = shards, .accumulate = accumulate, .micro_batch = 2};
+      Job master(all_ranks(), how, Precision::fp32, 0.5);
+      how.reduce = DType::f64;
+      Job wide(all_ranks(), how, Precision::fp32, 0.5);
+      how.reduce = DType::bf16;
+      Job narrow(all_ranks(), how, Precision::fp32, 0.5);
+      const double norm = master.step(0).gradient_norm;
+      BOOST_TEST(std::abs(wide.step(0).gradient_norm - norm) <= 1e-6 * norm, how.text());
+      BOOST_TEST(std::abs(narrow.step(0).gradient_norm - norm) <= 4 * rounding * norm, how.text());
+      for (const Job* job : {&wide, &narrow}) {
+        const auto fault = job->trace_fault();
+        BOOST_TEST(!fault.has_value(), how.text() << ": " << fault.value_or(""));
+      }
+      bool differ = false;
+      for (const LogicalTensor& tensor : master.tensors()) {
+        const at::Tensor want = master.whole_gradient(tensor), got = narrow.whole_gradient(tensor);
+        // Cancellation makes no more of it: what is rounded is as large as the gradients of ranks.
+        BOOST_TEST(norm_of(at::sub(got, want)) <= 8 * rounding * std::max(norm_of(want), 1e-2 * norm),
+                   how.text() << ": " << tensor.name);
+        BOOST_TEST(norm_of(at::sub(wide.whole_gradient(tensor), want)) <= 2e-6 * std::max(norm_of(want), 1e-3 * norm),
+                   how.text() << ": " << tensor.name);
+        differ = differ || !at::equal(got, want);
+      }
+      BOOST_TEST(differ, how.text());
     }
   }
 }

@@ -81,6 +81,7 @@ class Play {
     std::map<int, Gradient> local;           // by slot: what is not yet in what the optimizer reads
     std::map<int, Gradient> peer_gradients;  // by unit: of the other stage that it lies on
     std::set<int> local_finished;            // slots
+    std::set<int> summed;                    // units whose gradient has sums of this step
     std::set<int> gathered, kept;            // slots that hold whole weights, and parts of them
     std::multiset<int> normed;
     bool decided = false, clipped = false, reduced = false;
@@ -272,7 +273,8 @@ class Play {
       return who.gradients[unit];
     }
     const bool shard = a.op == Op::all_reduce && plan_.units[unit].is_cut();
-    const int slot = slot_of(rank, a.slots.releases, shard ? SlotKind::shard_gradient : SlotKind::local_gradient);
+    const SlotKind own = plan_.units[unit].casts_gradient() ? SlotKind::cast_gradient : SlotKind::local_gradient;
+    const int slot = slot_of(rank, a.slots.releases, shard ? SlotKind::shard_gradient : own);
     expect(who.local_finished.contains(slot), "an unfinished gradient is scattered");
     return who.local[slot];
   }
@@ -281,16 +283,14 @@ class Play {
   void put(Rank rank, const Action& a, const Gradient& sum) {
     Player& who = player(rank);
     const auto unit = static_cast<std::size_t>(a.subject.index);
-    const auto begins_with_sum = [&](int slot) {
-      return who.ranks->slots[static_cast<std::size_t>(slot)].kind == SlotKind::step_gradient;
-    };
-    if (!std::ranges::all_of(a.slots.acquires, begins_with_sum)) {
-      const int slot = slot_of(rank, a.slots.acquires, SlotKind::shard_gradient);
-      who.local[slot] = sum;
-      who.local_finished.insert(slot);
-      return;
-    }
-    if (a.slots.releases.empty()) who.gradients[unit].clear();
+    for (const std::vector<int>* slots : {&a.slots.acquires, &a.slots.writes})
+      for (const int slot : *slots) {
+        if (who.ranks->slots[static_cast<std::size_t>(slot)].kind != SlotKind::shard_gradient) continue;
+        for (const auto& [contribution, count] : sum) who.local[slot][contribution] += count;
+        who.local_finished.insert(slot);
+        return;
+      }
+    if (a.slots.releases.empty() || who.summed.insert(a.subject.index).second) who.gradients[unit].clear();
     for (const auto& [contribution, count] : sum) who.gradients[unit][contribution] += count;
     who.finished[unit] = true;
   }
@@ -318,7 +318,7 @@ class Play {
   }
   /// The gradient of this rank with memory of its own, among what an action acquires or writes.
   std::optional<int> local_gradient(Rank rank, const Action& a, int unit) {
-    for (const std::vector<int>* slots : {&a.slots.acquires, &a.slots.writes})
+    for (const std::vector<int>* slots : {&a.slots.acquires, &a.slots.writes, &a.slots.releases})
       for (const int index : *slots) {
         const Slot& slot = player(rank).ranks->slots[static_cast<std::size_t>(index)];
         if (slot.kind == SlotKind::local_gradient && slot.subject.index == unit) return index;
@@ -403,12 +403,18 @@ class Play {
       case Op::backward_weight:
         expect(who.deferred.erase(here) == 1, "the second half of a backward without its first");
         return contribute(rank, a, Half::weight);
-      case Op::finish_gradient:
-        if (const auto slot = local_gradient(rank, a, a.subject.index))
+      case Op::finish_gradient: {
+        const auto slot = local_gradient(rank, a, a.subject.index);
+        if (slot)
           who.local_finished.insert(*slot);
         else
           who.finished[unit] = true;
+        if (a.slots.acquires.empty()) return;
+        const int cast = slot_of(rank, a.slots.acquires, SlotKind::cast_gradient);
+        who.local[cast] = slot ? who.local[*slot] : who.gradients[unit];
+        who.local_finished.insert(cast);
         return;
+      }
       case Op::reshard:
         if (!a.group.empty()) who.kept.insert(slot_of(rank, a.slots.acquires, SlotKind::kept_weights));
         return;

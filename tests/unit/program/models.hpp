@@ -71,7 +71,9 @@ inline Case random_case(std::mt19937& engine) {
     axes.emplace_back("dp_shard", shards);
   made.mesh = make_mesh("world", axes);
   const Sharding kept{{"dp_shard_outer", "dp_shard_inner"}, 4, {"dp_shard_inner"}, 2};
-  made.plan = plan_of(blocks, parameters, {DType::f32, roll(0, 1) == 0 ? DType::f32 : DType::bf16, moments(DType::f32)},
+  made.plan = plan_of(blocks, parameters,
+                      {DType::f32, roll(0, 1) == 0 ? DType::f32 : DType::bf16, moments(DType::f32),
+                       roll(0, 1) == 0 ? std::optional<DType>() : DType::bf16},
                       roll(0, 2) * 400,
                       keeps  ? kept
                       : cuts ? Sharding{{"dp_shard"}, shards}
@@ -116,7 +118,9 @@ inline Case random_pipeline(std::mt19937& engine) {
   made.mesh = make_mesh("world", {{"pp", ranks}, {"dp_replicate", replicas}, {"dp_shard", roll(1, 3 - replicas)}});
   const int shards = find_axis(made.mesh, "dp_shard")->size;
   const bool cuts = shards > 1 && roll(0, 1) == 0;
-  made.plan = plan_of(blocks, parameters, {DType::f32, roll(0, 1) == 0 ? DType::f32 : DType::bf16, moments(DType::f32)},
+  made.plan = plan_of(blocks, parameters,
+                      {DType::f32, roll(0, 1) == 0 ? DType::f32 : DType::bf16, moments(DType::f32),
+                       roll(0, 1) == 0 ? std::optional<DType>() : DType::bf16},
                       0, cuts ? Sharding{{"dp_shard"}, shards} : Sharding{});
   made.options.micro_batches = pipeline.passes * (interleaved ? ranks : roll(1, 4));
   made.options.eval_micro_batches = roll(0, 3);
