@@ -34,7 +34,7 @@ std::vector<Phase> phases_of(WatchedPhase watched) {
     case WatchedPhase::start_up: return {Phase::start_up};
     case WatchedPhase::load: return {Phase::load};
     case WatchedPhase::step:
-      return {Phase::data, Phase::forward,   Phase::backward,  Phase::reduction,
+      return {Phase::data, Phase::gather,    Phase::forward,   Phase::backward, Phase::reduction,
               Phase::norm, Phase::heartbeat, Phase::optimizer, Phase::callback};
     case WatchedPhase::evaluation: return {Phase::evaluation};
     case WatchedPhase::sample: return {Phase::sample};
