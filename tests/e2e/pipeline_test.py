@@ -76,6 +76,15 @@ def test_a_checkpoint_of_stages_is_inspected_resharded_and_exported_as_any_other
     assert sizes[0] == sizes[1] > 0
 
 
+def test_an_optimizer_in_backward_changes_no_bit_of_a_weight_that_two_stages_hold(tmp):
+    prepare(tmp, tie_word_embeddings=True)
+    found = []
+    for how in ["false", "true"]:
+        run("train", *options(tmp, tmp / how, "--parallel.pp", 2, "--train.on_nonfinite", "stop", "--optimizer.in_backward", how, steps=3), ranks=2)
+        found.append((losses(tmp / how), state_digest(step_folders(tmp / how)[-1])))
+    assert found[0] == found[1], found
+
+
 def test_every_option_of_stages_shows_in_the_program(tmp):
     prepare(tmp)
 
