@@ -1,7 +1,11 @@
 #include "engine/slot_store.hpp"
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 
+#include <ATen/ops/empty.h>
+
+#include <exception>
 #include <utility>
 
 namespace lockstep {
@@ -97,6 +101,19 @@ void SlotStore::release_ended(int position) {
 
 void SlotStore::release_all() {
   for (const int position : std::exchange(going_on_, {})) empty(position);
+}
+
+at::Tensor unit_memory(const Unit& unit, std::int64_t length, at::ScalarType type, std::string_view what) {
+  const auto options = at::TensorOptions().dtype(type);
+  try {
+    return at::empty({length}, options);
+  } catch (const std::exception&) {  // c10::Error and std::bad_alloc alike
+    const auto bytes = static_cast<std::uint64_t>(length) * options.dtype().itemsize();
+    throw Error(
+        ExitCode::resources,
+        fmt::format("cannot take {} for the {} of unit {}: out of memory", human_bytes(bytes), what, unit.name()),
+        "smaller units (parallel.bucket_size, parallel.units) and fewer ranks on this machine need less");
+  }
 }
 
 }  // namespace lockstep

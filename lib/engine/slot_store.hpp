@@ -4,12 +4,15 @@
 
 #include "program/step_program.hpp"
 #include "program/trace.hpp"
+#include "tensor/unit.hpp"
 #include "tensor/weight_gradients.hpp"
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -67,5 +70,9 @@ class SlotStore {
   std::vector<SlotContent> contents_;
   std::vector<int> going_on_;  // positions of actions that hold on to what they release, in order
 };
+
+/// Memory for the `what` of a unit; what it holds is not looked at before it is written. Local. Throws Error(resources)
+/// naming the unit where there is none.
+at::Tensor unit_memory(const Unit& unit, std::int64_t length, at::ScalarType type, std::string_view what);
 
 }  // namespace lockstep

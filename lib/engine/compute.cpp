@@ -1,0 +1,177 @@
+// What an action computes on this rank.
+#include "base/error.hpp"
+#include "engine/run.hpp"
+#include "optim/gradient_norm.hpp"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+
+namespace lockstep {
+
+namespace {
+
+bool acquires_stash(const RankClass& ranks, const Action& action) {
+  return std::ranges::any_of(action.slots.acquires, [&](int slot) {
+    return ranks.slots[static_cast<std::size_t>(slot)].kind == SlotKind::stash;
+  });
+}
+
+}  // namespace
+
+void Engine::perform(Run& run, const Action& action) {
+  switch (action.op) {
+    case Op::forward: return forward(run, action);
+    case Op::recompute: return recompute(run, action);
+    case Op::backward:
+    case Op::backward_input: return backward(run, action);
+    case Op::backward_weight: return backward_weight(run, action);
+    case Op::clip:
+      run.gradient_scale = clip_factor(run.outcome.gradient_norm, clip_norm_);
+      return trace_.add({.event = TraceEntry::Event::computed, .what = name_of(Op::clip)});
+    case Op::reshard:
+    case Op::finish_gradient:
+    case Op::add_gradient:
+    case Op::gradient_norm:
+    case Op::optimizer: return perform(run, action, unit_of(action.subject));
+    case Op::unshard:
+    case Op::reduce_scatter:
+    case Op::all_reduce:
+    case Op::heartbeat:
+    case Op::reduce_loss:
+    case Op::draw_token:
+    case Op::receive_forward:
+    case Op::send_forward:
+    case Op::receive_backward:
+    case Op::send_backward:
+    case Op::send_gradient:
+    case Op::receive_gradient: break;
+  }
+  fail(ExitCode::bug, "the engine does not carry out {}", name_of(action.op));
+}
+
+void Engine::perform(Run& run, const Action& action, Unit& unit) {
+  at::Tensor made;  // for the slot that the action acquires
+  if (action.op == Op::reshard) {
+    if (!action.slots.acquires.empty()) made = unit.keep_weights();
+    unit.lend_weights({});
+  } else if (action.op == Op::finish_gradient) {
+    const int own = (action.slots.releases.empty() ? action.slots.writes : action.slots.releases).front();
+    const bool lent = run.slots.slot(own).kind == SlotKind::local_gradient;
+    if (lent) unit.resume_local_gradient(run.slots.at(own).value);
+    unit.finish_gradients();
+    if (session_.take_injected_nan()) unit.local_gradient().fill_(not_a_number);
+    if (!action.slots.acquires.empty()) {
+      made = unit_memory(unit, unit.whole_length(), scalar_type(reduce_dtype_), "cast gradient");
+      made.copy_(unit.local_gradient());
+      if (lent) unit.end_local_gradient(run.slots.at(own).value);
+    }
+  } else if (action.op == Op::add_gradient) {
+    unit.gradient().add_(run.slots.at(SlotKind::peer_gradient, action.subject, no_micro_batch).value);
+  } else if (action.op == Op::gradient_norm) {
+    const std::vector<Rank> holders = group_along(run.program.mesh, session_.world().rank(), action.group);
+    const auto share = std::ranges::find(holders, session_.world().rank()) - holders.begin();
+    run.squared_norm += squared_norm(unit, static_cast<int>(share), static_cast<int>(holders.size()));
+  } else {
+    if (session_.take_injected_nan()) run.gradient_scale = not_a_number;
+    run.irrevocable = true;
+    optimizer_.update(unit, run.order->step - run.order->skipped, run.order->lr, run.gradient_scale);
+    if (!action.slots.releases.empty()) unit.lend_gradient({});
+  }
+  record(action.op, unit, action.micro_batch);
+  if (made.defined()) run.slots.acquire(action.slots.acquires.front(), {.input = {}, .value = made});
+}
+
+void Engine::forward(Run& run, const Action& action) {
+  const int index = action.subject.index;
+  const MicroBatch mb = action.micro_batch;
+  const bool keeps = acquires_stash(run.ranks, action);
+  Block& block = model_.block(static_cast<std::size_t>(index));
+  at::Tensor input;
+  if (index > 0) input = run.slots.at(SlotKind::boundary, boundary_subject(index), mb).value;
+  const c10::AutoGradMode grad_mode(keeps);
+  if (keeps && index > 0) input = input.detach().requires_grad_(true);
+  if (run.text != nullptr && block.kind() == BlockDescription::Kind::head) {
+    run.logits = model_.head().logits(input.narrow(0, run.text->last, 1)).select(0, 0).to(at::kDouble);
+    if (session_.take_injected_nan()) run.logits.fill_(not_a_number);
+    return record(Op::forward, block, mb);
+  }
+  const at::Tensor output = block.forward(input, run.batches[static_cast<std::size_t>(mb)]);
+  record(Op::forward, block, mb);
+  if (block.kind() == BlockDescription::Kind::head) {
+    run.loss_sum += session_.take_injected_nan() ? not_a_number : output.item<double>();
+  } else {
+    run.slots.acquire(SlotKind::boundary, boundary_subject(index + 1), mb, {.input = {}, .value = output.detach()});
+  }
+  if (keeps) run.slots.acquire(SlotKind::stash, action.subject, mb, {input, output});
+}
+
+void Engine::recompute(Run& run, const Action& action) {
+  const int index = action.subject.index;
+  const MicroBatch mb = action.micro_batch;
+  Block& block = model_.block(static_cast<std::size_t>(index));
+  const at::Tensor input =
+      run.slots.at(SlotKind::boundary, boundary_subject(index), mb).value.detach().requires_grad_(true);
+  const c10::AutoGradMode grad_mode(true);
+  const at::Tensor output = block.forward(input, run.batches[static_cast<std::size_t>(mb)]);
+  record(Op::recompute, block, mb);
+  run.slots.acquire(SlotKind::stash, action.subject, mb, {input, output});
+}
+
+void Engine::backward(Run& run, const Action& action) {
+  const int index = action.subject.index;
+  const MicroBatch mb = action.micro_batch;
+  lend_gradients(run, action);
+  const Block& block = model_.block(static_cast<std::size_t>(index));
+  const SlotContent& stash = run.slots.at(SlotKind::stash, action.subject, mb);
+  at::Tensor seed;
+  if (block.kind() == BlockDescription::Kind::head) {
+    const auto valid_tokens = static_cast<double>(run.order->valid_tokens);
+    seed = at::full({}, valid_tokens > 0 ? 1 / valid_tokens : 0, stash.value.options());
+  } else {
+    seed = run.slots.at(SlotKind::boundary_gradient, boundary_subject(index + 1), mb).value;
+  }
+  if (session_.take_injected_nan()) seed = at::full_like(seed, not_a_number);
+  std::shared_ptr<DeferredWeightGradients> deferred;
+  if (action.op == Op::backward)
+    torch::autograd::backward({stash.value}, {seed});
+  else
+    deferred = std::make_shared<DeferredWeightGradients>(backward_input(stash.value, seed));
+  record(action.op, block, mb);
+  if (index > 0)
+    run.slots.acquire(SlotKind::boundary_gradient, boundary_subject(index), mb,
+                      {.input = {}, .value = stash.input.grad()});
+  if (deferred && !deferred->empty())
+    run.slots.acquire(SlotKind::deferred, action.subject, mb, {.input = {}, .value = {}, .deferred = deferred});
+}
+
+void Engine::backward_weight(Run& run, const Action& action) {
+  lend_gradients(run, action);
+  run.slots.at(SlotKind::deferred, action.subject, action.micro_batch).deferred->compute();
+  record(Op::backward_weight, model_.block(static_cast<std::size_t>(action.subject.index)), action.micro_batch);
+}
+
+void Engine::record(Op op, const Unit& unit, MicroBatch micro_batch) {
+  int index = 0;
+  while (!model_.has_unit(static_cast<std::size_t>(index)) || &model_.unit(static_cast<std::size_t>(index)) != &unit)
+    ++index;
+  trace_.add({.event = TraceEntry::Event::computed,
+              .what = name_of(op),
+              .subject = unit_subject(index),
+              .micro_batch = micro_batch});
+}
+
+void Engine::record(Op op, const Block& block, MicroBatch micro_batch) {
+  int index = 0;
+  while (!model_.has_block(static_cast<std::size_t>(index)) || &model_.block(static_cast<std::size_t>(index)) != &block)
+    ++index;
+  trace_.add({.event = TraceEntry::Event::computed,
+              .what = name_of(op),
+              .subject = block_subject(index),
+              .micro_batch = micro_batch});
+}
+
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+// Where all ranks meet: heartbeat, the sums of an evaluation, the draw of a token.
+#include "engine/run.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep {
+
+namespace {
+
+/// The first of those that hold the head.
+Rank drawing_rank(const StepProgram& program) {
+  const Subject head = block_subject(static_cast<int>(program.block_names.size()) - 1);
+  Rank first = world_size(program.mesh);
+  for (const RankClass& ranks : program.classes)
+    if (std::ranges::find(ranks.actions, head, &Action::subject) != ranks.actions.end())
+      first = std::min(first, ranks.ranks.front());
+  return first;
+}
+
+}  // namespace
+
+void Engine::heartbeat(Run& run, const Action& action) {
+  HeartbeatData mine;
+  mine.loss_sum = run.loss_sum;
+  mine.grad_norm_squared = run.squared_norm;
+  if (session_.take_injected_nan()) mine.grad_norm_squared = not_a_number;
+  mine.next_tokens = model_.has_head() ? run.order->next_valid_tokens : 0;  // once, however many ranks share a batch
+  mine.stop = run.order->stop;
+  mine.requests = run.order->requests;
+  mine.failure = run.failure;
+  const HeartbeatData all = agree(run, action, mine);
+  const auto valid_tokens = static_cast<double>(run.order->valid_tokens);
+  run.outcome = {.loss = valid_tokens > 0 ? all.loss_sum / valid_tokens : 0,
+                 .gradient_norm = std::sqrt(all.grad_norm_squared),
+                 .updated = std::isfinite(all.loss_sum) && std::isfinite(all.grad_norm_squared),
+                 .next_valid_tokens = all.next_tokens,
+                 .stop = all.stop,
+                 .requests = all.requests};
+  run.skips_update = !run.outcome.updated;
+  run.irrevocable = true;
+}
+
+HeartbeatData Engine::agree(Run& run, const Action& action, const HeartbeatData& mine) {
+  drain(run);
+  return lockstep::heartbeat(transport_, static_cast<int>(action.lane), transport_.group_along(action.group),
+                             session_.world(), mine);
+}
+
+void Engine::reduce_loss(Run& run, const Action& action) {
+  HeartbeatData mine;
+  mine.loss_sum = run.loss_sum;
+  mine.tokens = run.tokens;
+  mine.failure = run.failure;
+  const HeartbeatData all = agree(run, action, mine);
+  run.loss_sum = all.loss_sum;
+  run.tokens = all.tokens;
+}
+
+void Engine::draw_token(Run& run, const Action& action) {
+  HeartbeatData mine;
+  run.attempt([&] {
+    if (session_.world().rank() != drawing_rank(run.program)) return;
+    const DrawnToken token = (*run.draw)(values_of<double>(run.logits));
+    mine.tokens = token.id;  // the only one: the sum is what was drawn
+    if (token.ends) mine.stop = StopLevel::after_step;
+  });
+  mine.failure = run.failure;
+  const HeartbeatData all = agree(run, action, mine);
+  run.token = {.id = static_cast<std::int32_t>(all.tokens), .ends = all.stop != StopLevel::none};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,100 @@
+// Engine::Run is one execution of a program. The engine's own: nobody else includes this.
+#pragma once
+
+#include "base/error.hpp"
+#include "engine/engine.hpp"
+#include "tensor/number_types.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+/// One execution of a program: what it was given, the memory of its slots, its tickets, and the first failure of this
+/// rank.
+struct Engine::Run {
+  Run(const StepProgram& whole, ProgramPhase of_phase, const RankClass& of, const SlotIndex& index, std::int64_t number,
+      TraceLog& trace)
+      : program(whole), phase(of_phase), ranks(of), slots(of, index, trace), tickets(of.actions.size()), step(number) {}
+
+  /// A training step.
+  void take(const StepOrder& given) {
+    order = &given;
+    failure = given.failure;
+    times = given.times;
+  }
+
+  const StepProgram& program;
+  ProgramPhase phase;
+  const RankClass& ranks;             // its class of this rank
+  const StepOrder* order = nullptr;   // of a training step
+  const SeenText* text = nullptr;     // that is sampled
+  const TokenDraw* draw = nullptr;    // for it
+  std::vector<BatchTensors> batches;  // by micro-batch
+  SlotStore slots;
+  std::vector<Ticket> tickets;                   // by position; of what goes on behind the computation
+  std::set<int> summed;                          // units whose gradient has sums of this step
+  std::shared_ptr<std::vector<Interval>> times;  // where the step is measured
+  std::vector<std::int64_t> tokens_of;           // by micro-batch: B·T
+  std::vector<at::Tensor> stand_ins;             // sent by a rank that failed, in place of what it did not compute
+  std::exception_ptr failure;
+  std::int64_t step;
+  double loss_sum = 0;  // of this rank; after reduce_loss of all ranks
+  double squared_norm = 0;
+  double gradient_scale = 1;
+  std::int64_t tokens = 0;  // of this rank; after reduce_loss of all ranks
+  StepOutcome outcome;
+  at::Tensor logits;  // fp64, (V): behind the last token of `text`, where the head is
+  DrawnToken token;
+  bool skips_update = false;  // the heartbeat found that loss or gradient is not finite
+  bool irrevocable = false;   // the heartbeat is past, which could have told of a failure, or a unit is updated
+
+  /// Runs Local work unless this rank has failed; what it throws is the rank's failure, which the heartbeat tells all
+  /// ranks. What comes after the heartbeat, or after the first update, throws out of the step.
+  template <class Work>
+  void attempt(Work&& work) {
+    if (failure) return;
+    try {
+      std::forward<Work>(work)();
+    } catch (...) {
+      if (irrevocable) throw;
+      failure = std::current_exception();
+    }
+  }
+
+  /// What a sum finds in the gradient of its unit: the first of a step, nothing that counts.
+  SumInto into(const Unit& unit, const Action& action) {
+    return {summed.insert(action.subject.index).second ? SumInto::How::replace : SumInto::How::add,
+            master_dtype(unit.precision())};
+  }
+
+  Interval& time_of(const Action& action) {
+    const auto position = &action - ranks.actions.data();
+    Interval& interval = (*times)[static_cast<std::size_t>(position)];
+    interval.action = static_cast<int>(position);
+    return interval;
+  }
+
+  void take(const std::vector<Batch>& micro_batches, const Model& model) {
+    for (const Batch& batch : micro_batches) tokens_of.push_back(batch.samples * batch.length);
+    attempt([&] {
+      invariant(static_cast<int>(micro_batches.size()) == program.micro_batches,
+                "a rank has the micro-batches of its program");
+      for (const Batch& batch : micro_batches) {
+        batches.push_back(to_tensors(batch, model.config()));
+        if (model.has_head()) tokens += batch.valid_tokens;  // counted where the loss is computed
+      }
+    });
+  }
+};
+
+/// What an injected failure of numbers puts in.
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+}  // namespace lockstep
