@@ -6,7 +6,7 @@
 namespace lockstep {
 
 namespace {
-constexpr std::array<std::pair<Phase, std::string_view>, 20> names = {{
+constexpr std::array<std::pair<Phase, std::string_view>, 21> names = {{
     {Phase::start_up, "start-up"},
     {Phase::data, "data"},
     {Phase::gather, "gather"},
@@ -15,6 +15,7 @@ constexpr std::array<std::pair<Phase, std::string_view>, 20> names = {{
     {Phase::reduction, "reduction"},
     {Phase::norm, "norm"},
     {Phase::optimizer, "optimizer"},
+    {Phase::average, "average"},
     {Phase::heartbeat, "heartbeat"},
     {Phase::callback, "callback"},
     {Phase::evaluation, "evaluation"},

@@ -16,6 +16,7 @@ enum class Phase {
   reduction,
   norm,
   optimizer,
+  average,  // of weights that ranks have apart (post-local SGD)
   heartbeat,
   callback,  // what callbacks do after a step
   evaluation,

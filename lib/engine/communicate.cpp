@@ -71,6 +71,11 @@ void Engine::communicate(Run& run, const Action& action, std::size_t position) {
       ticket = transport_.all_reduce_into(lane, group, own, reduce_dtype_, gradient, run.into(unit, action));
       return;
     }
+    case Op::average_weights:
+      ticket = transport_.all_reduce(lane, group, bytes_of(unit_of(action.subject).master()),
+                                     master_dtype(model_.precision()), Reduce::sum);
+      return;
+    case Op::reduce_norm: return reduce_norm(run, action);
     case Op::heartbeat: return heartbeat(run, action);
     case Op::reduce_loss: return reduce_loss(run, action);
     case Op::draw_token: return draw_token(run, action);

@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace lockstep {
 
@@ -30,16 +31,19 @@ void Engine::perform(Run& run, const Action& action) {
     case Op::backward_input: return backward(run, action);
     case Op::backward_weight: return backward_weight(run, action);
     case Op::clip:
-      run.gradient_scale = clip_factor(run.outcome.gradient_norm, clip_norm_);
+      run.gradient_scale = clip_factor(std::sqrt(run.clipped_norm_squared), clip_norm_);
       return trace_.add({.event = TraceEntry::Event::computed, .what = name_of(Op::clip)});
     case Op::reshard:
     case Op::finish_gradient:
     case Op::add_gradient:
     case Op::gradient_norm:
-    case Op::optimizer: return perform(run, action, unit_of(action.subject));
+    case Op::optimizer:
+    case Op::finish_average: return perform(run, action, unit_of(action.subject));
     case Op::unshard:
     case Op::reduce_scatter:
     case Op::all_reduce:
+    case Op::average_weights:
+    case Op::reduce_norm:
     case Op::heartbeat:
     case Op::reduce_loss:
     case Op::draw_token:
@@ -75,6 +79,10 @@ void Engine::perform(Run& run, const Action& action, Unit& unit) {
     const std::vector<Rank> holders = group_along(run.program.mesh, session_.world().rank(), action.group);
     const auto share = std::ranges::find(holders, session_.world().rank()) - holders.begin();
     run.squared_norm += squared_norm(unit, static_cast<int>(share), static_cast<int>(holders.size()));
+  } else if (action.op == Op::finish_average) {
+    unit.master().div_(cell_count(run.program));
+    if (session_.take_injected_nan()) unit.master().fill_(not_a_number);
+    unit.update_compute_copy();
   } else {
     if (session_.take_injected_nan()) run.gradient_scale = not_a_number;
     run.irrevocable = true;
@@ -130,7 +138,8 @@ void Engine::backward(Run& run, const Action& action) {
   at::Tensor seed;
   if (block.kind() == BlockDescription::Kind::head) {
     const auto valid_tokens = static_cast<double>(run.order->valid_tokens);
-    seed = at::full({}, valid_tokens > 0 ? 1 / valid_tokens : 0, stash.value.options());
+    // Of a cell by itself: the mean over cells is the gradient of all.
+    seed = at::full({}, valid_tokens > 0 ? cell_count(run.program) / valid_tokens : 0, stash.value.options());
   } else {
     seed = run.slots.at(SlotKind::boundary_gradient, boundary_subject(index + 1), mb).value;
   }

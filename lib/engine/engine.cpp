@@ -39,6 +39,9 @@ Phase phase_of(const Action& action, ProgramPhase phase) {
     case Op::gradient_norm: return Phase::norm;
     case Op::clip:
     case Op::optimizer: return Phase::optimizer;
+    case Op::average_weights:
+    case Op::finish_average: return Phase::average;
+    case Op::reduce_norm:
     case Op::heartbeat: return Phase::heartbeat;
     case Op::reduce_loss: return Phase::evaluation;
     case Op::draw_token: return Phase::sample;
@@ -46,7 +49,10 @@ Phase phase_of(const Action& action, ProgramPhase phase) {
   return Phase::forward;
 }
 
-bool is_update(Op op) { return op == Op::clip || op == Op::optimizer; }
+/// Whether it is left out of a step that changes nothing.
+bool is_update(Op op) {
+  return op == Op::clip || op == Op::optimizer || op == Op::average_weights || op == Op::finish_average;
+}
 
 }  // namespace
 

@@ -43,7 +43,8 @@ struct StepOrder {
 /// StepOutcome is what every rank knows after a step; equal on all ranks.
 struct StepOutcome {
   double loss = 0;           // nats a token over the global batch
-  double gradient_norm = 0;  // before clipping
+  double gradient_norm = 0;  // before clipping; of cells that sum no gradients with each other the root of the mean
+                             // of the squares of theirs
   bool updated = false;      // false: loss or gradient was not finite, so the step changed no weight and no moment,
                              // unless it updates in backward
   std::int64_t next_valid_tokens = 0;  // over all ranks
@@ -126,6 +127,7 @@ class Engine {
   void recompute(Run& run, const Action& action);
   void backward(Run& run, const Action& action);
   void backward_weight(Run& run, const Action& action);
+  void reduce_norm(Run& run, const Action& action);
   void heartbeat(Run& run, const Action& action);
   void reduce_loss(Run& run, const Action& action);
   void draw_token(Run& run, const Action& action);

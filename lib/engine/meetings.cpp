@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 namespace lockstep {
 
@@ -20,10 +21,19 @@ Rank drawing_rank(const StepProgram& program) {
 
 }  // namespace
 
+void Engine::reduce_norm(Run& run, const Action& action) {
+  drain(run);
+  run.clipped_norm_squared = run.squared_norm;
+  const auto bytes = std::as_writable_bytes(std::span(&run.clipped_norm_squared, 1));
+  transport_.wait(transport_.all_reduce(static_cast<int>(action.lane), transport_.group_along(action.group), bytes,
+                                        DType::f64, Reduce::sum));
+}
+
 void Engine::heartbeat(Run& run, const Action& action) {
+  const int cells = cell_count(run.program);
   HeartbeatData mine;
   mine.loss_sum = run.loss_sum;
-  mine.grad_norm_squared = run.squared_norm;
+  mine.grad_norm_squared = run.squared_norm / cells;  // their mean
   if (session_.take_injected_nan()) mine.grad_norm_squared = not_a_number;
   mine.next_tokens = model_.has_head() ? run.order->next_valid_tokens : 0;  // once, however many ranks share a batch
   mine.stop = run.order->stop;
@@ -37,6 +47,10 @@ void Engine::heartbeat(Run& run, const Action& action) {
                  .next_valid_tokens = all.next_tokens,
                  .stop = all.stop,
                  .requests = all.requests};
+  if (cells == 1)
+    run.clipped_norm_squared = all.grad_norm_squared;
+  else if (cells == world_size(run.program.mesh))
+    run.clipped_norm_squared = run.squared_norm;
   run.skips_update = !run.outcome.updated;
   run.irrevocable = true;
 }

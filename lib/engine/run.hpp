@@ -45,8 +45,9 @@ struct Engine::Run {
   std::vector<at::Tensor> stand_ins;             // sent by a rank that failed, in place of what it did not compute
   std::exception_ptr failure;
   std::int64_t step;
-  double loss_sum = 0;  // of this rank; after reduce_loss of all ranks
-  double squared_norm = 0;
+  double loss_sum = 0;              // of this rank; after reduce_loss of all ranks
+  double squared_norm = 0;          // of this rank's shares
+  double clipped_norm_squared = 0;  // of what is clipped: the gradient of all ranks, or of this rank's cell
   double gradient_scale = 1;
   std::int64_t tokens = 0;  // of this rank; after reduce_loss of all ranks
   StepOutcome outcome;

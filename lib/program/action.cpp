@@ -26,9 +26,12 @@ const OpFacts& facts_of(Op op) {
       receive_gradient{"receive_gradient", Kind::unit, Of::step, Group::pair, Lane::receive},
       add_gradient{"add_gradient", Kind::unit, Of::step, Group::none, Lane::compute},
       gradient_norm{"gradient_norm", Kind::unit, Of::step, Group::shared, Lane::compute},
+      reduce_norm{"reduce_norm", Kind::none, Of::step, Group::collective, Lane::reduction},
       heartbeat{"heartbeat", Kind::none, Of::step, Group::collective, Lane::reduction},
       clip{"clip", Kind::none, Of::step, Group::none, Lane::compute},
       optimizer{"optimizer", Kind::unit, Of::step, Group::none, Lane::compute},
+      average_weights{"average_weights", Kind::unit, Of::step, Group::collective, Lane::reduction},
+      finish_average{"finish_average", Kind::unit, Of::step, Group::none, Lane::compute},
       reduce_loss{"reduce_loss", Kind::none, Of::step, Group::collective, Lane::reduction},
       draw_token{"draw_token", Kind::none, Of::step, Group::collective, Lane::reduction};
   switch (op) {
@@ -50,9 +53,12 @@ const OpFacts& facts_of(Op op) {
     case Op::receive_gradient: return receive_gradient;
     case Op::add_gradient: return add_gradient;
     case Op::gradient_norm: return gradient_norm;
+    case Op::reduce_norm: return reduce_norm;
     case Op::heartbeat: return heartbeat;
     case Op::clip: return clip;
     case Op::optimizer: return optimizer;
+    case Op::average_weights: return average_weights;
+    case Op::finish_average: return finish_average;
     case Op::reduce_loss: return reduce_loss;
     case Op::draw_token: return draw_token;
   }

@@ -31,11 +31,14 @@ enum class Op : std::uint8_t {
   add_gradient,      // and their sum, which both have then
   gradient_norm,     // of a unit: adds to the squared norm; of a gradient that the ranks along `group` hold alike, each
                      // adds its share
+  reduce_norm,  // sums the squared norm over `group`, the cell whose gradient is clipped by it; others' are their own
   heartbeat,  // one small reduction over all ranks: loss, norm, tokens, stop, failure; every decision is taken from it
   clip,       // the factor that gradients are scaled with, from the reduced norm
   optimizer,  // of a unit: one update of weights, moments and the compute copy
-  reduce_loss,  // sums of an evaluation over all ranks: loss and tokens
-  draw_token,   // of a sampled text: the first rank that holds the head draws, all ranks are told
+  average_weights,  // of a unit: the sum, over `group`, of weights that were updated apart
+  finish_average,   // makes it their mean, and the compute copy that of it
+  reduce_loss,      // sums of an evaluation over all ranks: loss and tokens
+  draw_token,       // of a sampled text: the first rank that holds the head draws, all ranks are told
 };
 
 struct Subject {

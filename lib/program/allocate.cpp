@@ -66,6 +66,12 @@ class Allocation {
         return;
       case Op::gradient_norm: action.slots.reads = {held(gradient_, action)}; return;
       case Op::optimizer: optimizer(action); return;
+      case Op::average_weights: action.slots.writes = {held(SlotKind::master, action)}; return;
+      case Op::finish_average:
+        action.slots.writes = {held(SlotKind::master, action)};
+        if (plan_of(action).compute_bytes > 0) action.slots.writes.push_back(held(SlotKind::compute_copy, action));
+        return;
+      case Op::reduce_norm:
       case Op::heartbeat:
       case Op::clip:
       case Op::reduce_loss:

@@ -8,17 +8,47 @@
 
 namespace lockstep {
 
-const StepProgram& Catalogue::pick([[maybe_unused]] std::int64_t step, ProgramPhase phase) const {
+namespace {
+
+/// Training programs of this kind of step.
+StepProgram make_training(std::string name, const Mesh& mesh, const ModelPlan& plan, const PipelinePlan& pipeline,
+                          const std::vector<PipelinePart>& parts, const ProgramOptions& options) {
+  StepProgram program = schedule_training(mesh, pipeline);
+  program.name = std::move(name);
+  program.apart = options.axes_apart();
+  program = recompute(expand(program, plan, pipeline), plan, options.recompute);
+  program = gather_weights(program, plan, options.shards);
+  program = reduce_gradients(program, plan, options.axes_summed(), options.shards);
+  program = sum_over_stages(program, plan, parts);
+  program = update(program, options.update);
+  if (options.training_step == TrainingStep::averaging) program = average_weights(program, plan);
+  program = allocate(program, plan, options.update);
+  verify(program, plan, ProgramPhase::training, options);
+  return program;
+}
+
+}  // namespace
+
+const StepProgram& Catalogue::pick(std::int64_t step, ProgramPhase phase) const {
   switch (phase) {
-    case ProgramPhase::training: return train;
+    case ProgramPhase::training: return of(training_step(local_options, step));
     case ProgramPhase::evaluation: return eval;
     case ProgramPhase::sampling: return sample;
   }
   throw Error(ExitCode::bug, "a phase without a program");
 }
 
+const StepProgram& Catalogue::of(TrainingStep step) const {
+  switch (step) {
+    case TrainingStep::summing: return train;
+    case TrainingStep::local: return local;
+    case TrainingStep::averaging: return averaging;
+  }
+  throw Error(ExitCode::bug, "a training step without a program");
+}
+
 std::vector<const StepProgram*> Catalogue::all() const {
-  std::vector<const StepProgram*> programs{&train, &eval, &sample};
+  std::vector<const StepProgram*> programs{&train, &local, &averaging, &eval, &sample};
   std::erase_if(programs, [](const StepProgram* program) { return program->classes.empty(); });
   return programs;
 }
@@ -39,14 +69,17 @@ Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramO
   Catalogue catalogue;
   const PipelinePlan pipeline = pipeline_of(mesh, plan, options, ProgramPhase::training);
   catalogue.parts = parts_of(pipeline, plan);
-  StepProgram train = expand(schedule_training(mesh, pipeline), plan, pipeline);
-  train = recompute(train, plan, options.recompute);
-  train = gather_weights(train, plan, options.shards);
-  train = reduce_gradients(train, plan, options.data_axes, options.shards);
-  train = sum_over_stages(train, plan, catalogue.parts);
-  train = update(train, options.update);
-  catalogue.train = allocate(train, plan, options.update);
-  verify(catalogue.train, plan, ProgramPhase::training, options);
+  catalogue.local_options = options.local;
+  const auto training = [&](std::string name, TrainingStep step) {
+    ProgramOptions own = options;
+    own.training_step = step;
+    return make_training(std::move(name), mesh, plan, pipeline, catalogue.parts, own);
+  };
+  catalogue.train = training("train", TrainingStep::summing);
+  if (!options.local.axes.empty()) {
+    catalogue.local = training("local", TrainingStep::local);
+    catalogue.averaging = training("average", TrainingStep::averaging);
+  }
   const auto forwards = [&](std::string name, const ModelPlan& model, const PipelinePlan& forward) {
     return gather_weights(expand(schedule_forward(std::move(name), mesh, forward), model, forward), model,
                           options.shards);

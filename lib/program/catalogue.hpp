@@ -14,10 +14,14 @@ namespace lockstep {
 
 struct Catalogue {
   StepProgram train;
-  StepProgram eval;    // without classes if the run does not evaluate
-  StepProgram sample;  // one pass over one text, for its next token; without classes if the run samples no text
+  StepProgram local;      // of post-local SGD: without classes if the run has none
+  StepProgram averaging;  // the same, with an average of the weights behind it
+  StepProgram eval;       // without classes if the run does not evaluate
+  StepProgram sample;     // one pass over one text, for its next token; without classes if the run samples no text
   std::vector<PipelinePart> parts;  // what each rank along the pipeline axis has, in all of them
+  LocalOptions local_options;       // which training program a step has
 
+  const StepProgram& of(TrainingStep step) const;
   /// The program of `step` in `phase`.
   const StepProgram& pick(std::int64_t step, ProgramPhase phase) const;
   /// Those that the run has.

@@ -48,7 +48,12 @@ StepProgram sum_over_stages(const StepProgram& program, const ModelPlan& plan, c
 /// share (of a unit on two stages the first one's); then heartbeat, clip, and the optimizer of each unit. In backward
 /// norm and optimizer of a unit come as soon as its gradient is complete or, where ranks reduce it, once the next one
 /// is under way; the heartbeat ends the list.
+/// Where weights are `apart` and gradients are clipped, ranks of a cell sum the norm first.
 StepProgram update(const StepProgram& program, const UpdateOptions& options);
+
+/// Averages the weights of each unit along the axes on which the program has them apart, once it is updated and the
+/// heartbeat is past, beside the updates that follow.
+StepProgram average_weights(const StepProgram& program, const ModelPlan& plan);
 
 /// After all forwards of an evaluation: one sum of losses over all ranks.
 StepProgram reduce_loss(const StepProgram& program, std::int64_t bytes);

@@ -42,7 +42,8 @@ const Work& work_of(Op op) {
     case Op::unshard:
     case Op::reshard: return works[5];
     case Op::reduce_scatter:
-    case Op::all_reduce: return works[6];
+    case Op::all_reduce:
+    case Op::average_weights: return works[6];
     case Op::receive_forward:
     case Op::send_forward:
     case Op::receive_backward:
@@ -53,7 +54,9 @@ const Work& work_of(Op op) {
     case Op::add_gradient:
     case Op::gradient_norm:
     case Op::clip:
-    case Op::optimizer: return works[8];
+    case Op::optimizer:
+    case Op::finish_average: return works[8];
+    case Op::reduce_norm:
     case Op::heartbeat:
     case Op::reduce_loss:
     case Op::draw_token: return works[9];

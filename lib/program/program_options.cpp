@@ -3,6 +3,8 @@
 #include "base/error.hpp"
 #include "base/words.hpp"
 
+#include <algorithm>
+
 namespace lockstep {
 
 namespace {
@@ -26,6 +28,21 @@ void check_units(const PipelinePlan& pipeline, const ModelPlan& plan) {
 }
 
 }  // namespace
+
+TrainingStep training_step(const LocalOptions& options, std::int64_t step) {
+  if (options.axes.empty() || step < options.start_step) return TrainingStep::summing;
+  return (step - options.start_step) % options.period == 0 ? TrainingStep::averaging : TrainingStep::local;
+}
+
+std::vector<AxisName> ProgramOptions::axes_apart() const {
+  return training_step == TrainingStep::summing ? std::vector<AxisName>{} : local.axes;
+}
+
+std::vector<AxisName> ProgramOptions::axes_summed() const {
+  std::vector<AxisName> axes = data_axes;
+  for (const AxisName& apart : axes_apart()) std::erase(axes, apart);
+  return axes;
+}
 
 PipelinePlan pipeline_of(const Mesh& mesh, const ModelPlan& plan, const ProgramOptions& options, ProgramPhase phase) {
   const Axis* axis = find_axis(mesh, pipeline_axis);

@@ -47,6 +47,17 @@ struct UpdateOptions {
   bool in_backward = false;  // each unit as soon as its gradient is complete, not after the heartbeat; without clipping
 };
 
+/// Post-local SGD (Lin et al. 2020): from a step on the ranks along some axes sum no gradients with each other any
+/// more. Ranks that are equal along these are a cell, whose weights are its own until they are averaged over the cells.
+struct LocalOptions {
+  std::vector<AxisName> axes;   // empty: all ranks sum gradients in all steps
+  std::int64_t start_step = 0;  // the first local step, counted from 0
+  std::int64_t period = 1;      // steps from an average to the next; the first is that of start_step
+};
+/// What a training step does along those axes: sums gradients, nothing, or nothing until weights are averaged.
+enum class TrainingStep { summing, local, averaging };
+TrainingStep training_step(const LocalOptions& options, std::int64_t step);
+
 struct ProgramOptions {
   int micro_batches = 1;       // of each rank in a training step: the accumulation
   int eval_micro_batches = 0;  // of each rank in an evaluation; 0: the run does not evaluate
@@ -55,9 +66,17 @@ struct ProgramOptions {
   ShardOptions shards{};
   UpdateOptions update;
   std::int64_t eval_reduction_bytes = 0;  // of what ends an evaluation, or a pass over a text
-  std::vector<AxisName> data_axes{"dp_replicate", "dp_shard", "dp_shard_outer", "dp_shard_inner",
-                                  "ring",         "ulysses"};  // over which tokens differ; those of the mesh count
-  std::int64_t memory_limit_bytes = 0;                         // a rank's; 0: no limit
+  std::vector<AxisName> data_axes{
+      "dp_replicate",   "dp_node", "dp_shard", "dp_shard_outer",
+      "dp_shard_inner", "ring",    "ulysses"};  // over which tokens differ; those of the mesh count
+  std::int64_t memory_limit_bytes = 0;          // a rank's; 0: no limit
+  LocalOptions local{};
+  TrainingStep training_step = TrainingStep::summing;  // of a training program, where there are several
+
+  /// Axes along which ranks hold weights of their own in such a training step.
+  std::vector<AxisName> axes_apart() const;
+  /// Data axes along which it sums gradients.
+  std::vector<AxisName> axes_summed() const;
 };
 
 /// The pipeline that these options ask for: its ranks are those along the pipeline axis of the mesh.

@@ -22,8 +22,9 @@ std::string head_of(const StepProgram& program) {
   for (const Axis& axis : program.mesh.axes)
     if (axis.size > 1) mesh += fmt::format("{}{} {}", mesh.empty() ? "" : " x ", axis.name, axis.size);
   const int ranks = world_size(program.mesh);
-  return fmt::format("program {}: {}, {}{}, hash {}\n", program.name, counted(program.micro_batches, "micro-batch"),
-                     counted(ranks, "rank"), mesh.empty() ? "" : " (" + mesh + ")",
+  const std::string apart = program.apart.empty() ? "" : ", weights apart along " + join(program.apart, "+");
+  return fmt::format("program {}: {}, {}{}{}, hash {}\n", program.name, counted(program.micro_batches, "micro-batch"),
+                     counted(ranks, "rank"), mesh.empty() ? "" : " (" + mesh + ")", apart,
                      to_hex(hash_of(program)).substr(0, 12));
 }
 

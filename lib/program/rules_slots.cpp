@@ -125,13 +125,16 @@ class SlotCheck {
     }
   }
 
-  /// A step computes with the weights that it began with: nothing uses them once the optimizer has written them.
+  /// A step computes with the weights that it began with: nothing but their average uses them once the optimizer has
+  /// written them.
   void updates(const Slot& slot, const Life& life) const {
     if (slot.kind != SlotKind::master && slot.kind != SlotKind::compute_copy) return;
     const auto written = std::ranges::find(life.uses, true, &Use::writes);
     if (written == life.uses.end()) return;
-    const auto later = std::ranges::find_if(std::next(written), life.uses.end(),
-                                            [&](const Use& use) { return use.action != written->action; });
+    const auto later = std::ranges::find_if(std::next(written), life.uses.end(), [&](const Use& use) {
+      const Op op = ranks_.actions[static_cast<std::size_t>(use.action)].op;
+      return use.action != written->action && op != Op::average_weights && op != Op::finish_average;
+    });
     if (later != life.uses.end())
       reject(later->action, fmt::format("uses {}, which action {} has updated", text_of(slot), written->action));
   }
@@ -292,6 +295,11 @@ class SlotCheck {
         writes(SlotKind::master);
         if (unit.compute_bytes > 0) writes(SlotKind::compute_copy);
         return writes(SlotKind::optimizer_state);
+      case Op::average_weights: return writes(SlotKind::master);
+      case Op::finish_average:
+        writes(SlotKind::master);
+        if (unit.compute_bytes > 0) writes(SlotKind::compute_copy);
+        return;
       case Op::forward:
       case Op::recompute:
       case Op::backward:
@@ -301,6 +309,7 @@ class SlotCheck {
       case Op::send_forward:
       case Op::receive_backward:
       case Op::send_backward:
+      case Op::reduce_norm:
       case Op::heartbeat:
       case Op::clip:
       case Op::reduce_loss:

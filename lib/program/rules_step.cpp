@@ -17,6 +17,10 @@ namespace {
 
 using Key = std::tuple<Op, Subject, MicroBatch>;
 
+bool is_among(const std::vector<AxisName>& axes, const AxisName& axis) {
+  return std::ranges::find(axes, axis) != axes.end();
+}
+
 class Step {
  public:
   Step(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan, const ProgramOptions& options,
@@ -37,8 +41,8 @@ class Step {
     }
     for (const Axis& axis : program.mesh.axes) {
       all_axes_.push_back(axis.name);
-      if (std::find(options.data_axes.begin(), options.data_axes.end(), axis.name) == options.data_axes.end()) continue;
-      data_axes_.push_back(axis.name);
+      if (is_among(options.axes_summed(), axis.name)) data_axes_.push_back(axis.name);
+      (is_among(options.axes_apart(), axis.name) ? axes_apart_ : cell_axes_).push_back(axis.name);
     }
   }
 
@@ -47,8 +51,13 @@ class Step {
       forward(mb);
       for (const int block : part_.blocks) backward(block, mb);
     }
+    if (program_.apart != axes_apart_)
+      throw Fault{
+          ranks_.ranks.front(), -1,
+          fmt::format("has weights apart along {}, not along {}", join(program_.apart, "+"), join(axes_apart_, "+"))};
     const int heartbeat = collective(Op::heartbeat, {}, all_axes_, options_.update.heartbeat_bytes);
     losses_before(heartbeat);
+    if (clips_by_cells()) ordered(collective(Op::reduce_norm, {}, cell_axes_, sizeof(double)), heartbeat);
     int decision = heartbeat;
     if (options_.update.clips) ordered(heartbeat, decision = at(Op::clip, {}));
     for (const int index : part_.units) unit(index, heartbeat, decision);
@@ -274,12 +283,30 @@ class Step {
       const int norm = shared(Op::gradient_norm, subject, replicas);
       for (const int earlier : complete) ordered(earlier, norm);
       ordered(norm, heartbeat);
+      if (clips_by_cells()) ordered(norm, at(Op::reduce_norm, {}));
       if (options_.update.in_backward) ordered(norm, at(Op::optimizer, subject));
     }
     const int update = at(Op::optimizer, subject);
+    if (options_.training_step == TrainingStep::averaging) average(unit, subject, heartbeat, update);
     if (!options_.update.in_backward) return ordered(decision, update);
     for (const int earlier : complete) ordered(earlier, update);
     ordered(update, heartbeat);  // whose failure it still tells
+  }
+
+  /// What one rank alone clips by is its own.
+  bool clips_by_cells() const {
+    const auto ranks = [&](const std::vector<AxisName>& axes) {
+      return group_along(program_.mesh, ranks_.ranks.front(), axes).size();
+    };
+    return options_.update.clips && ranks(axes_apart_) > 1 && ranks(cell_axes_) > 1;
+  }
+
+  /// Each updated weight is averaged once over all that have it apart, when a failure cannot be told any more.
+  void average(const UnitPlan& unit, Subject subject, int heartbeat, int update) {
+    const int sum = collective(Op::average_weights, subject, axes_apart_, unit.master_bytes);
+    ordered(update, sum);
+    ordered(heartbeat, sum);
+    ordered(sum, at(Op::finish_average, subject));
   }
 
   void nothing_else() const {
@@ -298,7 +325,8 @@ class Step {
   std::vector<bool> recomputed_;  // by block
   int last_block_;
   std::vector<AxisName> all_axes_;
-  std::vector<AxisName> data_axes_;
+  std::vector<AxisName> data_axes_;  // along which gradients are summed
+  std::vector<AxisName> axes_apart_, cell_axes_;
   std::map<Key, std::vector<int>> positions_;
   std::map<Key, int> expected_;
 };

@@ -17,6 +17,7 @@ double bytes_moved(const UnitPlan& unit, Op op) {
   switch (op) {
     case Op::gradient_norm: return gradient;
     case Op::optimizer: return gradient + 2 * master + 2 * static_cast<double>(unit.optimizer_bytes);
+    case Op::finish_average: return 2 * master;
     default: return 0;
   }
 }

@@ -111,6 +111,19 @@ const RankClass& StepProgram::class_of(Rank rank) const& {
   fail(ExitCode::usage, "program {} has no rank {}: its ranks are 0 to {}", name, rank, world_size(mesh) - 1);
 }
 
+int cell_count(const StepProgram& program) {
+  int count = 1;
+  for (const AxisName& name : program.apart) count *= find_axis(program.mesh, name)->size;
+  return count;
+}
+
+std::vector<AxisName> cell_axes(const StepProgram& program) {
+  std::vector<AxisName> axes;
+  for (const Axis& axis : program.mesh.axes)
+    if (std::ranges::find(program.apart, axis.name) == program.apart.end()) axes.push_back(axis.name);
+  return axes;
+}
+
 std::optional<Rank> peer_of(const Mesh& mesh, Rank rank, const Action& transfer) {
   const Axis* axis = find_axis(mesh, transfer.group.front());
   const int peer = coordinate(mesh, rank, transfer.group.front()) + transfer.offset;
@@ -119,8 +132,10 @@ std::optional<Rank> peer_of(const Mesh& mesh, Rank rank, const Action& transfer)
 }
 
 Json to_json(const StepProgram& program) {
-  return {{"name", program.name},          {"mesh", to_json(program.mesh)}, {"micro_batches", program.micro_batches},
-          {"blocks", program.block_names}, {"units", program.unit_names},   {"classes", array_of(program.classes)}};
+  Json json{{"name", program.name},          {"mesh", to_json(program.mesh)}, {"micro_batches", program.micro_batches},
+            {"blocks", program.block_names}, {"units", program.unit_names},   {"classes", array_of(program.classes)}};
+  if (!program.apart.empty()) json["apart"] = program.apart;
+  return json;
 }
 
 Hash128 hash_of(const StepProgram& program) { return hash128(to_text(to_json(program))); }
@@ -130,6 +145,7 @@ std::optional<std::string> difference(const StepProgram& a, const StepProgram& b
   if (a.mesh != b.mesh) return std::string("the meshes differ");
   if (a.micro_batches != b.micro_batches)
     return fmt::format("{} micro-batches in one program, {} in the other", a.micro_batches, b.micro_batches);
+  if (a.apart != b.apart) return std::string("the axes along which weights are apart differ");
   if (a.block_names != b.block_names || a.unit_names != b.unit_names) return std::string("the blocks or units differ");
   if (a.classes.size() != b.classes.size())
     return fmt::format("{} classes of ranks in one program, {} in the other", a.classes.size(), b.classes.size());

@@ -62,6 +62,7 @@ struct StepProgram {
   std::vector<std::string> block_names;  // by index of a block subject
   std::vector<std::string> unit_names;   // by index of a unit subject
   std::vector<RankClass> classes;
+  std::vector<AxisName> apart = {};  // axes along which ranks hold weights of their own, and sum no gradients
 
   /// The class of `rank`. Throws Error(usage) if the program has no such rank.
   const RankClass& class_of(Rank rank) const&;
@@ -71,6 +72,11 @@ struct StepProgram {
   const std::vector<Action>& of(Rank rank) const&& = delete;
   bool operator==(const StepProgram&) const = default;
 };
+
+/// How many cells of ranks have weights of their own while it runs: 1 if all have the same.
+int cell_count(const StepProgram& program);
+/// Axes along which ranks are of one cell.
+std::vector<AxisName> cell_axes(const StepProgram& program);
 
 /// The rank at the other end of a transfer; nothing if the axis ends before it.
 std::optional<Rank> peer_of(const Mesh& mesh, Rank rank, const Action& transfer);

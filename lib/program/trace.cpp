@@ -44,6 +44,8 @@ std::pair<std::string_view, DType> communication_of(Op op, const UnitTypes& type
     case Op::unshard: return {"all_gather", types.compute};
     case Op::reduce_scatter: return {"reduce_scatter", types.reduced()};
     case Op::all_reduce: return {"all_reduce", types.reduced()};
+    case Op::average_weights: return {"all_reduce", types.master};
+    case Op::reduce_norm:
     case Op::heartbeat:
     case Op::reduce_loss:
     case Op::draw_token: return {"all_reduce", DType::f64};
@@ -63,7 +65,8 @@ std::pair<std::string_view, DType> communication_of(Op op, const UnitTypes& type
     case Op::add_gradient:
     case Op::gradient_norm:
     case Op::clip:
-    case Op::optimizer: break;
+    case Op::optimizer:
+    case Op::finish_average: break;
   }
   return {"nothing", DType::u8};
 }

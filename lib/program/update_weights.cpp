@@ -45,7 +45,7 @@ const Completion* ended_at(std::size_t position, const Action& action, const std
   return completion.position == position ? &completion : nullptr;
 }
 
-std::vector<Action> updated_after_heartbeat(const std::vector<Action>& actions, const Mesh& mesh,
+std::vector<Action> updated_after_heartbeat(const std::vector<Action>& actions, const StepProgram& program,
                                             const UpdateOptions& options) {
   Rewriter out;
   const std::map<int, Completion> completions = completions_of(actions);
@@ -66,7 +66,10 @@ std::vector<Action> updated_after_heartbeat(const std::vector<Action>& actions, 
     list.push_back(std::move(action));
     return static_cast<int>(list.size()) - 1;
   };
-  Waits decided{add(make_collective(Op::heartbeat, {}, all_axes(mesh), options.heartbeat_bytes, after_compute(list)))};
+  if (options.clips && cell_count(program) > 1 && cell_count(program) < world_size(program.mesh))
+    add(make_collective(Op::reduce_norm, {}, cell_axes(program), sizeof(double), after_compute(list)));
+  Waits decided{
+      add(make_collective(Op::heartbeat, {}, all_axes(program.mesh), options.heartbeat_bytes, after_compute(list)))};
   const auto add_decided = [&](Action action) {  // what comes first on the compute lane waits, the rest follows it
     action.waits = std::exchange(decided, {});
     add(std::move(action));
@@ -76,7 +79,7 @@ std::vector<Action> updated_after_heartbeat(const std::vector<Action>& actions, 
   return list;
 }
 
-std::vector<Action> updated_in_backward(const std::vector<Action>& actions, const Mesh& mesh,
+std::vector<Action> updated_in_backward(const std::vector<Action>& actions, const StepProgram& program,
                                         const UpdateOptions& options) {
   Rewriter out;
   const std::map<int, Completion> completions = completions_of(actions);
@@ -101,7 +104,8 @@ std::vector<Action> updated_in_backward(const std::vector<Action>& actions, cons
       pending = std::move(update);
   }
   add_pending();
-  out.add(make_collective(Op::heartbeat, {}, all_axes(mesh), options.heartbeat_bytes, after_compute(out.so_far())));
+  out.add(
+      make_collective(Op::heartbeat, {}, all_axes(program.mesh), options.heartbeat_bytes, after_compute(out.so_far())));
   return std::move(out).list();
 }
 
@@ -110,7 +114,7 @@ std::vector<Action> updated_in_backward(const std::vector<Action>& actions, cons
 StepProgram update(const StepProgram& program, const UpdateOptions& options) {
   invariant(!options.in_backward || !options.clips, "what is clipped is updated after the norm of all gradients");
   return rewritten(program, [&](const std::vector<Action>& actions) {
-    return (options.in_backward ? updated_in_backward : updated_after_heartbeat)(actions, program.mesh, options);
+    return (options.in_backward ? updated_in_backward : updated_after_heartbeat)(actions, program, options);
   });
 }
 

@@ -9,9 +9,9 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::array<std::string_view, 12> kinds{"forward", "recompute", "backward",  "head",
-                                                 "gather",  "gradient",  "transfer",  "waiting",
-                                                 "norm",    "optimizer", "heartbeat", "reduction"};
+constexpr std::array<std::string_view, 13> kinds{"forward",   "recompute", "backward", "head", "gather",
+                                                 "gradient",  "transfer",  "waiting",  "norm", "optimizer",
+                                                 "heartbeat", "reduction", "average"};
 
 std::string_view kind_of(const StepProgram& program, const Action& action) {
   const bool head = action.subject == block_subject(static_cast<int>(program.block_names.size()) - 1);
@@ -36,6 +36,9 @@ std::string_view kind_of(const StepProgram& program, const Action& action) {
     case Op::gradient_norm:
     case Op::clip: return "norm";
     case Op::optimizer: return "optimizer";
+    case Op::average_weights:
+    case Op::finish_average: return "average";
+    case Op::reduce_norm:
     case Op::heartbeat:
     case Op::reduce_loss:
     case Op::draw_token: return "heartbeat";

@@ -35,7 +35,7 @@ std::vector<Phase> phases_of(WatchedPhase watched) {
     case WatchedPhase::load: return {Phase::load};
     case WatchedPhase::step:
       return {Phase::data, Phase::gather,    Phase::forward,   Phase::backward, Phase::reduction,
-              Phase::norm, Phase::heartbeat, Phase::optimizer, Phase::callback};
+              Phase::norm, Phase::heartbeat, Phase::optimizer, Phase::average,  Phase::callback};
     case WatchedPhase::evaluation: return {Phase::evaluation};
     case WatchedPhase::sample: return {Phase::sample};
     case WatchedPhase::save:

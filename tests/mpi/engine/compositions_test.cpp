@@ -27,6 +27,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -59,8 +60,11 @@ struct Composition {
   int chunks = 1;  // stages a rank
   int passes = 1;
   bool in_backward = false;  // the optimizer
+  int node = 1;              // replicas of a cell, each with its shards
+  LocalOptions local = {};
+  OptimizerName optimizer = OptimizerName::adamw;
 
-  int data_ranks() const { return replicas * shards; }
+  int data_ranks() const { return replicas * node * shards; }
   int ranks() const { return stages * data_ranks(); }
   std::string text() const {
     std::string how = shards == 1 ? fmt::format("DDP {}", replicas)
@@ -76,6 +80,8 @@ struct Composition {
     how += fmt::format(", accumulate {}, micro-batch {}", kept, micro_batch);
     if (recompute == RecomputePolicy::block) how += ", recompute";
     if (in_backward) how += ", optimizer in backward";
+    if (!local.axes.empty())
+      how += fmt::format(", local from {}, period {}, {} replicas a cell", local.start_step, local.period, node);
     if (bucket_bytes > 0) how += fmt::format(", buckets of {} B", bucket_bytes);
     return fmt::format("{}, {}", how, family);
   }
@@ -261,7 +267,7 @@ class Job {
         right_(programs_.train),
         model_(architecture_, precision, types_.state, how.bucket_bytes, {mesh_, sharding_, rank_}, programs_.parts,
                how.in_backward ? GradientMemory::lent : GradientMemory::held),
-        optimizer_(make_optimizer(options(), model_.parameters())),
+        optimizer_(make_optimizer(options(how), model_.parameters())),
         transport_(make_transport(session_, programs_)),
         engine_(model_, *optimizer_, programs_, session_, transport_, clip, how.reduce) {
     model_.initialise(7);
@@ -297,16 +303,19 @@ class Job {
     return whole(of, [](const Parameter& parameter) { return parameter.master(); });
   }
   /// Of a step.
-  std::optional<std::string> trace_fault() const {
+  std::optional<std::string> trace_fault(std::int64_t step = 0) const {
     MicroBatchTokens tokens{.planned = batches_.micro_batch * length};
     for (const Batch& batch : part(0)) tokens.tokens.push_back(batch.samples * batch.length);
-    return trace_fault(right_, tokens);
+    const StepProgram& program = programs_.pick(step, ProgramPhase::training);
+    return trace_fault(&program == &programs_.train ? right_ : program, tokens);
   }
   /// Of the last pass over a text.
   std::optional<std::string> text_trace_fault() const {
     return trace_fault(programs_.sample, {architecture_.config.max_positions, {seen_tokens_}});
   }
   Session& session() { return session_; }
+  /// Equal on ranks that hold the same of a model, each in its cell.
+  std::string place_in_cell() const { return cell_name(mesh_, rank_, {"dp_replicate", "dp_node"}); }
 
  private:
   std::optional<std::string> trace_fault(const StepProgram& right, const MicroBatchTokens& tokens) const {
@@ -316,6 +325,7 @@ class Job {
     std::vector<std::pair<AxisName, int>> axes;
     if (how.stages > 1) axes.emplace_back("pp", how.stages);
     axes.emplace_back("dp_replicate", how.replicas);
+    if (how.node > 1) axes.emplace_back("dp_node", how.node);
     if (how.inner > 1)
       axes.insert(axes.end(), {{"dp_shard_outer", how.shards / how.inner}, {"dp_shard_inner", how.inner}});
     else if (how.shards > 1)
@@ -323,7 +333,7 @@ class Job {
     return make_mesh("world", axes);
   }
   static UnitTypes types_of(const Composition& how, Precision precision) {
-    UnitTypes types = unit_types(precision, state_of(options(), master_dtype(precision)));
+    UnitTypes types = unit_types(precision, state_of(options(how), master_dtype(precision)));
     types.reduce = how.reduce;
     return types;
   }
@@ -331,8 +341,9 @@ class Job {
     if (how.inner > 1) return {{"dp_shard_outer", "dp_shard_inner"}, how.shards, {"dp_shard_inner"}, how.inner};
     return how.shards > 1 ? Sharding{{"dp_shard"}, how.shards} : Sharding{};
   }
-  static OptimizerOptions options() {
+  static OptimizerOptions options(const Composition& how) {
     OptimizerOptions options;
+    options.name = how.optimizer;
     options.eps = 1e-4;  // keeps Adam's first steps from turning rounding of tiny gradients into steps of full size
     return options;
   }
@@ -347,6 +358,7 @@ class Job {
     options.shards = {how.zero == 3, how.zero == 3 && how.after_backward, how.accumulate, how.prefetch};
     options.update = {.clips = clips, .heartbeat_bytes = heartbeat_bytes, .in_backward = how.in_backward};
     options.eval_reduction_bytes = heartbeat_bytes;
+    options.local = how.local;
     return options;
   }
   std::vector<Batch> part(std::int64_t step) const {
@@ -674,6 +686,79 @@ BOOST_AUTO_TEST_CASE(a_failure_after_the_first_update_in_backward_is_its_ranks_a
     BOOST_TEST(failing_in(phase) == fmt::format("all of rank {}", last));
   if (ranks > 1) return;  // what follows leaves other ranks in the middle of a step: tests/e2e/shards_test.py
   BOOST_TEST(failing_in("heartbeat") == "alone: injected failure in heartbeat of step 0");
+}
+
+/// Ways to have cells of this world's ranks.
+std::vector<Composition> in_cells(std::int64_t start_step, std::int64_t period) {
+  const int ranks = test::world().size();
+  std::vector<Composition> ways{{.replicas = ranks, .micro_batch = global_batch},
+                                {.replicas = ranks, .accumulate = Accumulate::sums, .micro_batch = 1},
+                                {.replicas = ranks, .micro_batch = 1, .family = "llama in parts"}};
+  if (ranks == 4) {
+    for (int zero = 1; zero <= 3; ++zero)
+      ways.push_back({.replicas = 2,
+                      .shards = 2,
+                      .zero = zero,
+                      .accumulate = zero == 3 ? Accumulate::shards : Accumulate::sums,
+                      .micro_batch = 1});
+    ways.push_back({.replicas = 2, .accumulate = Accumulate::sums, .micro_batch = 1, .node = 2});
+    for (const PipelineSchedule schedule : {PipelineSchedule::one_f_one_b, PipelineSchedule::zbv})
+      ways.push_back({.replicas = 2,
+                      .family = "deep gpt2",  // tied: one unit on both stages
+                      .stages = 2,
+                      .schedule = schedule,
+                      .chunks = schedule == PipelineSchedule::zbv ? 2 : 1});
+  }
+  for (Composition& way : ways) way.local = {{"dp_replicate"}, start_step, period};
+  return ways;
+}
+
+BOOST_AUTO_TEST_CASE(cells_of_plain_sgd_that_are_averaged_after_each_step_are_data_parallelism) {
+  if (test::world().size() == 1) return;
+  for (Composition how : in_cells(0, 1)) {
+    how.optimizer = OptimizerName::sgd;
+    Composition plain = how;
+    plain.local = {};
+    for (const bool in_backward : {false, true}) {
+      how.in_backward = in_backward;
+      Job want(all_ranks(), plain, Precision::fp64, std::nullopt), got(all_ranks(), how, Precision::fp64, std::nullopt);
+      for (std::int64_t step = 0; step < 3; ++step) {
+        const double loss = want.step(step).loss;
+        BOOST_TEST(std::abs(got.step(step).loss - loss) <= 1e-12 * loss, how.text());
+        const auto fault = got.trace_fault(step);
+        BOOST_TEST(!fault.has_value(), how.text() << ": " << fault.value_or(""));
+      }
+      for (const LogicalTensor& tensor : want.tensors()) {
+        const at::Tensor expected = want.whole_weight(tensor);
+        const double error = norm_of(at::sub(got.whole_weight(tensor), expected));
+        BOOST_TEST(error <= 1e-12 * norm_of(expected), how.text() << ": " << tensor.name << " differs by " << error);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(cells_part_from_each_other_until_they_are_averaged) {
+  if (test::world().size() == 1) return;
+  for (const Composition& how : in_cells(1, 3)) {
+    for (const Precision precision : {Precision::fp64, Precision::bf16}) {
+      Job job(all_ranks(), how, precision, 0.1);
+      for (std::int64_t step = 0; step < 6; ++step) {
+        BOOST_TEST(std::isfinite(job.step(step).gradient_norm));
+        const auto fault = job.trace_fault(step);
+        BOOST_TEST(!fault.has_value(), how.text() << ", step " << step << ": " << fault.value_or(""));
+        std::map<std::string, std::set<std::string>> seen;  // by what ranks differ in besides their cell: weights
+        std::string mine = job.place_in_cell() + ":";
+        for (const auto& unit : job.model().units()) {
+          BOOST_TEST((precision != Precision::bf16 || at::equal(unit->compute(), unit->master().to(at::kBFloat16))));
+          mine += to_hex(hash128(std::as_bytes(bytes_of(unit->master())))) + " ";
+        }
+        for (const std::string& told : test::world().all_gather(mine))
+          seen[told.substr(0, told.find(':'))].insert(told);
+        for (const auto& [place, weights] : seen)
+          BOOST_TEST((weights.size() > 1) == (step == 2 || step == 3 || step == 5), how.text() << ", step " << step);
+      }
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(an_engine_that_does_something_else_leaves_another_trace) {

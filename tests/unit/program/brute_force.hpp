@@ -22,7 +22,9 @@ class Play {
   Play(const StepProgram& program, const ModelPlan& plan, ProgramPhase phase, const ProgramOptions& options,
        unsigned seed)
       : program_(program), plan_(plan), phase_(phase), options_(options), dice_(seed) {
-    data_axes_ = {"dp_replicate", "dp_shard", "dp_shard_outer", "dp_shard_inner"};
+    data_axes_ = {"dp_replicate", "dp_node", "dp_shard", "dp_shard_outer", "dp_shard_inner"};
+    if (options.training_step != TrainingStep::summing)
+      for (const AxisName& apart : options.local.axes) std::erase(data_axes_, apart);
     const PipelinePlan pipeline = pipeline_of(program.mesh, plan, options, phase);
     const std::vector<PipelinePart> parts = parts_of(pipeline, plan);
     for (Rank rank = 0; rank < world_size(program.mesh); ++rank) {
@@ -84,7 +86,8 @@ class Play {
     std::set<int> summed;                    // units whose gradient has sums of this step
     std::set<int> gathered, kept;            // slots that hold whole weights, and parts of them
     std::multiset<int> normed;
-    bool decided = false, clipped = false, reduced = false;
+    std::multiset<int> sums, means;  // units whose weights are summed, and divided, for their average
+    bool decided = false, clipped = false, reduced = false, cell_normed = false;
   };
   struct Event {
     bool begins;
@@ -99,7 +102,7 @@ class Play {
   const Action& action(Rank rank, int index) { return player(rank).ranks->actions[static_cast<std::size_t>(index)]; }
   static bool collective(const Action& a) {
     return a.op == Op::all_reduce || a.op == Op::reduce_scatter || a.op == Op::unshard || a.op == Op::heartbeat ||
-           a.op == Op::reduce_loss;
+           a.op == Op::reduce_loss || a.op == Op::average_weights || a.op == Op::reduce_norm;
   }
 
   /// The action that a lane of a rank is at: it waits or runs. Each lane does its actions one after the other.
@@ -255,6 +258,10 @@ class Play {
     for (const auto& [member, position] : members) {
       if (mine.op == Op::all_reduce || mine.op == Op::reduce_scatter) {
         put(member, action(member, position), sum);
+      } else if (mine.op == Op::average_weights) {
+        add_to_average(member, mine);
+      } else if (mine.op == Op::reduce_norm) {
+        reduce_norm(member);
       } else if (mine.op == Op::unshard) {
         player(member).gathered.insert(slot_of(member, action(member, position).slots.acquires, SlotKind::gathered));
       } else {
@@ -262,6 +269,28 @@ class Play {
       }
       finish(member, position);
     }
+  }
+
+  void add_to_average(Rank rank, const Action& a) {
+    Player& who = player(rank);
+    expect(who.decided, "an average before the decision, of which a failure cannot be told");
+    expect(who.weights[static_cast<std::size_t>(a.subject.index)] == 1, "old weights are averaged");
+    expect(group_along(program_.mesh, rank, a.group) == group_along(program_.mesh, rank, options_.local.axes),
+           "an average over other ranks than those that have weights apart");
+    expect(a.bytes == plan_.units[static_cast<std::size_t>(a.subject.index)].master_bytes, "a part is averaged");
+    who.sums.insert(a.subject.index);
+  }
+
+  void reduce_norm(Rank rank) {
+    Player& who = player(rank);
+    std::vector<AxisName> cell = data_axes_;
+    cell.emplace_back("pp");
+    expect(group_along(program_.mesh, rank, action(rank, *running(rank, Lane::reduction)).group) ==
+               group_along(program_.mesh, rank, cell),
+           "the norm of another group than the cell");
+    expect(who.normed == counted_norms(who), "the norm of a cell without every norm once");
+    expect(!who.cell_normed && !who.decided, "the norm of a cell twice, or too late");
+    who.cell_normed = true;
   }
 
   /// What this rank gives to a sum: a gradient with memory of its own, or that which the optimizer reads.
@@ -425,9 +454,7 @@ class Play {
         return;
       case Op::gradient_norm:
         expect(complete(rank, unit), "the norm of an incomplete gradient");
-        expect(group_along(program_.mesh, rank, a.group) ==
-                   group_along(program_.mesh, rank,
-                               plan_.units[unit].is_cut() ? std::vector<AxisName>{"dp_replicate"} : data_axes_),
+        expect(group_along(program_.mesh, rank, a.group) == group_along(program_.mesh, rank, norm_axes(unit)),
                "shares of a norm that do not add up to it");
         who.normed.insert(a.subject.index);
         return;
@@ -444,8 +471,19 @@ class Play {
         ++who.weights[unit];
         who.copies[unit] = who.weights[unit];
         return;
+      case Op::finish_average:
+        expect(who.sums.count(a.subject.index) == 1, "the mean of no sum");
+        who.means.insert(a.subject.index);
+        return;
       default: throw std::string("not of one rank");
     }
+  }
+
+  /// Along which ranks hold the same reduced gradient.
+  std::vector<AxisName> norm_axes(std::size_t unit) const {
+    std::vector<AxisName> axes = data_axes_;
+    for (const AxisName& shard : plan_.units[unit].shard_axes) std::erase(axes, shard);
+    return axes;
   }
 
   /// The rank of the same data as `member` on which a block lies.
@@ -477,14 +515,25 @@ class Play {
       who.reduced = true;
       return;
     }
-    std::multiset<int> units;  // whose norm counts here: of those on two stages on the first
+    expect(who.normed == counted_norms(who), "a decision without every norm once");
+    expect(who.cell_normed == cells_clip(rank), "a decision without the norm of the cell that clips by it");
+    expect(!who.decided, "two decisions");
+    who.decided = true;
+  }
+
+  /// Units whose norm counts here: of those on two stages on the first.
+  std::multiset<int> counted_norms(const Player& who) const {
+    std::multiset<int> units;
     for (const int unit : who.part.units) {
       const UnitPlan& of = plan_.units[static_cast<std::size_t>(unit)];
       if (of.trained && std::ranges::binary_search(who.part.blocks, of.blocks.front())) units.insert(unit);
     }
-    expect(who.normed == units, "a decision without every norm once");
-    expect(!who.decided, "two decisions");
-    who.decided = true;
+    return units;
+  }
+  bool cells_clip(Rank rank) const {
+    if (options_.training_step == TrainingStep::summing || !options_.update.clips) return false;
+    const std::size_t cells = group_along(program_.mesh, rank, options_.local.axes).size();
+    return cells > 1 && cells < players_.size();
   }
 
   void judge(const Player& who) const {
@@ -495,6 +544,8 @@ class Play {
       const auto unit = static_cast<std::size_t>(here);
       const int updates = plan_.units[unit].trained ? 1 : 0;
       expect(who.weights[unit] == updates, "a unit is not updated once, or a frozen one is");
+      const bool averages = options_.training_step == TrainingStep::averaging && updates == 1;
+      expect(who.sums.count(here) == averages && who.means.count(here) == averages, "a unit is not averaged once");
       expect(updates == 0 || plan_.units[unit].compute_bytes == 0 || who.copies[unit] == 1, "a compute copy is old");
     }
   }

@@ -152,6 +152,58 @@ BOOST_AUTO_TEST_CASE(three_ranks_with_two_micro_batches_recomputed_and_not_clipp
 )");
 }
 
+BOOST_AUTO_TEST_CASE(cells_sum_gradients_within_themselves_and_average_their_weights_behind_the_updates) {
+  ProgramOptions options;
+  options.update.heartbeat_bytes = 88;
+  options.local = {.axes = {"dp_replicate"}, .start_step = 0, .period = 2};
+  const Catalogue programs =
+      make_catalogue(make_mesh("world", {{"dp_replicate", 3}, {"dp_node", 2}}), models::tied({}), options);
+  const std::string gradients = R"(ranks 0 1 2 3 4 5
+0 compute forward block 0 mb 0
+1 compute forward block 1 mb 0
+2 compute forward block 2 mb 0
+3 compute forward block 3 mb 0
+4 compute backward block 3 mb 0
+5 compute finish_gradient unit 3
+6 reduction all_reduce unit 3 over dp_node 64 after 5
+7 compute backward block 2 mb 0
+8 compute finish_gradient unit 2
+9 reduction all_reduce unit 2 over dp_node 128 after 8
+10 compute backward block 1 mb 0
+11 compute finish_gradient unit 1
+12 reduction all_reduce unit 1 over dp_node 128 after 11
+13 compute backward block 0 mb 0
+14 compute finish_gradient unit 0
+15 reduction all_reduce unit 0 over dp_node 256 after 14
+16 compute gradient_norm unit 3 over dp_node after 6
+17 compute gradient_norm unit 2 over dp_node after 9
+18 compute gradient_norm unit 1 over dp_node after 12
+19 compute gradient_norm unit 0 over dp_node after 15
+20 reduction reduce_norm over dp_node 8 after 19
+21 reduction heartbeat over dp_replicate+dp_node 88 after 19
+22 compute clip after 21
+23 compute optimizer unit 0
+)";
+  BOOST_TEST(lines_of(programs.local) == gradients + R"(24 compute optimizer unit 1
+25 compute optimizer unit 2
+26 compute optimizer unit 3
+)");
+  BOOST_TEST(lines_of(programs.averaging) ==
+             gradients + R"(24 reduction average_weights unit 0 over dp_replicate 256 after 23
+25 compute optimizer unit 1
+26 reduction average_weights unit 1 over dp_replicate 128 after 25
+27 compute optimizer unit 2
+28 reduction average_weights unit 2 over dp_replicate 128 after 27
+29 compute optimizer unit 3
+30 reduction average_weights unit 3 over dp_replicate 64 after 29
+31 compute finish_average unit 0 after 24
+32 compute finish_average unit 1 after 26
+33 compute finish_average unit 2 after 28
+34 compute finish_average unit 3 after 30
+)");
+  BOOST_TEST(to_text(programs.local).find("weights apart along dp_replicate") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(three_ranks_that_update_each_unit_in_backward) {
   ProgramOptions options;
   options.update = {false, 88, true};

@@ -44,6 +44,16 @@ inline UpdateOptions random_update(std::mt19937& engine) {
   return {clips && !in_backward, 48, in_backward};
 }
 
+/// A step of post-local SGD, or of a run that has none.
+inline void roll_local(Case& made, std::mt19937& engine) {
+  const auto roll = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(engine); };
+  const int kind = roll(0, 3);
+  if (kind == 3) return;
+  made.options.local = {.axes = {"dp_replicate"}, .start_step = roll(0, 3), .period = roll(1, 3)};
+  made.options.training_step =
+      std::array{TrainingStep::summing, TrainingStep::local, TrainingStep::averaging}[static_cast<std::size_t>(kind)];
+}
+
 inline Case random_case(std::mt19937& engine) {
   const auto roll = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(engine); };
   const int count = roll(1, 4);
@@ -69,6 +79,7 @@ inline Case random_case(std::mt19937& engine) {
     axes.insert(axes.end(), {{"dp_shard_outer", 2}, {"dp_shard_inner", 2}});
   else
     axes.emplace_back("dp_shard", shards);
+  if (shards < 4 && roll(0, 2) == 0) axes.insert(axes.begin() + 2, {"dp_node", roll(1, 2)});
   made.mesh = make_mesh("world", axes);
   const Sharding kept{{"dp_shard_outer", "dp_shard_inner"}, 4, {"dp_shard_inner"}, 2};
   made.plan = plan_of(blocks, parameters,
@@ -87,6 +98,7 @@ inline Case random_case(std::mt19937& engine) {
       roll(0, 2)};
   made.options.update = random_update(engine);
   made.options.eval_reduction_bytes = 16;
+  roll_local(made, engine);
   return made;
 }
 
@@ -131,6 +143,7 @@ inline Case random_pipeline(std::mt19937& engine) {
       roll(0, 2)};
   made.options.update = random_update(engine);
   made.options.eval_reduction_bytes = 16;
+  roll_local(made, engine);
   return made;
 }
 

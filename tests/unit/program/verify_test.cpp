@@ -170,7 +170,7 @@ BOOST_AUTO_TEST_CASE(programs_of_random_models_pass_and_play_right_in_every_orde
       const auto reason = brute_force::wrong(program, made.plan, phase, made.options, 3);
       if (reason) BOOST_FAIL(*reason << "\n" << to_text(program));
     };
-    judged(programs.train, ProgramPhase::training);
+    judged(programs.of(made.options.training_step), ProgramPhase::training);
     if (made.options.eval_micro_batches > 0) judged(programs.eval, ProgramPhase::evaluation);
   }
 }
@@ -186,7 +186,7 @@ BOOST_AUTO_TEST_CASE(every_mutation_that_plays_wrong_is_rejected) {
     const Catalogue programs = make_catalogue(made.mesh, made.plan, made.options);
     const bool trains = made.options.eval_micro_batches == 0 || trial % 4 != 0;
     const ProgramPhase phase = trains ? ProgramPhase::training : ProgramPhase::evaluation;
-    const StepProgram mutated = mutator.mutate(programs.pick(0, phase));
+    const StepProgram mutated = mutator.mutate(trains ? programs.of(made.options.training_step) : programs.eval);
     const auto fault = find_fault(mutated, made.plan, phase, made.options);
     if (fault) BOOST_REQUIRE(!to_text(mutated, *fault).empty());
     const auto reason = brute_force::wrong(mutated, made.plan, phase, made.options, fault ? 1 : 4);
@@ -280,6 +280,56 @@ BOOST_FIXTURE_TEST_CASE(weights_that_were_updated_in_backward_are_not_used_again
   std::swap(actions()[static_cast<std::size_t>(update)].subject, actions()[static_cast<std::size_t>(norm)].subject);
   std::swap(actions()[static_cast<std::size_t>(update)], actions()[static_cast<std::size_t>(norm)]);
   BOOST_TEST(fault().find("may start before action") != std::string::npos, fault());
+}
+
+BOOST_FIXTURE_TEST_CASE(every_trained_weight_is_averaged_once_over_the_cells_after_the_heartbeat, Right) {
+  mesh = make_mesh("world", {{"dp_replicate", 2}, {"dp_node", 2}});
+  options.local = {.axes = {"dp_replicate"}, .start_step = 4, .period = 3};
+  options.training_step = TrainingStep::averaging;
+  const Catalogue programs = make_catalogue(mesh, plan, options);
+  for (const std::int64_t step : {0, 3}) BOOST_TEST(programs.pick(step, ProgramPhase::training).name == "train");
+  for (const std::int64_t step : {4, 7}) BOOST_TEST(programs.pick(step, ProgramPhase::training).name == "average");
+  for (const std::int64_t step : {5, 6, 8}) BOOST_TEST(programs.pick(step, ProgramPhase::training).name == "local");
+  const StepProgram right = train = programs.averaging;
+  BOOST_TEST(fault() == "");
+  const auto without = [&](Op op) {
+    train = right;
+    actions().erase(actions().begin() + position(op, 2));  // nothing waits for what is behind it but its own mean
+    for (Action& action : actions())
+      for (int& wait : action.waits) wait = std::min(wait, static_cast<int>(actions().size()) - 1);
+    return fault();
+  };
+  BOOST_TEST(without(Op::finish_average) == "program average, rank 0: never does finish_average unit layer.1");
+  train = right;
+  at(Op::average_weights, 2).group = {"dp_node"};
+  BOOST_TEST(fault().find("must be over dp_replicate") != std::string::npos, fault());
+  train = right;
+  at(Op::average_weights, 2).subject = unit_subject(1);
+  BOOST_TEST(fault().find("was done before") != std::string::npos, fault());
+  train = right;
+  at(Op::average_weights, 2).bytes /= 2;
+  BOOST_TEST(fault().find("are due") != std::string::npos, fault());
+  train = right;
+  at(Op::average_weights, 2).waits.clear();
+  BOOST_TEST(fault().find("may start before action") != std::string::npos, fault());
+  train = right;
+  at(Op::finish_average, 2).waits.clear();
+  BOOST_TEST(fault().find("may start before action") != std::string::npos, fault());
+  train = right;
+  at(Op::all_reduce, 2).group = {"dp_replicate", "dp_node"};  // gradients of other cells
+  BOOST_TEST(fault().find("must be over dp_node") != std::string::npos, fault());
+  train = right;
+  at(Op::reduce_norm, 0).group = {"dp_replicate"};
+  BOOST_TEST(fault().find("must be over dp_node") != std::string::npos, fault());
+  train = right;
+  train.apart.clear();
+  BOOST_TEST(fault().find("has weights apart along") != std::string::npos, fault());
+  train = programs.local;
+  BOOST_TEST(fault() == "program local, rank 0: never does average_weights unit embedding");
+  options.training_step = TrainingStep::local;
+  BOOST_TEST(fault() == "");
+  train = right;
+  BOOST_TEST(fault().find("is no part of this step") != std::string::npos, fault());
 }
 
 BOOST_AUTO_TEST_CASE(a_gradient_that_is_used_up_in_backward_takes_memory_for_two_units_only) {
