@@ -5,8 +5,8 @@
 #include "base/random.hpp"
 #include "comm/failure.hpp"
 #include "engine/make_model_plan.hpp"
-#include "exchange/hf_config.hpp"
 #include "harness/mpi_test.hpp"
+#include "harness/tiny_models.hpp"
 #include "program/batch_plan.hpp"
 #include "program/work_times.hpp"
 #include "tensor/runtime.hpp"
@@ -37,17 +37,10 @@ constexpr std::int64_t global_batch = 6;
 constexpr std::int64_t vocabulary = 29;
 
 Architecture architecture_of(const std::string& family) {
-  const std::string gpt2 =
-      R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 29, "n_positions": 16, "n_embd": 16,
-    "n_layer": 2, "n_head": 2, "initializer_range": 0.2, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0})";
-  const std::string wide =
-      R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 997, "n_positions": 16, "n_embd": 256,
-    "n_layer": 3, "n_head": 4, "initializer_range": 0.02, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0})";
-  const std::string llama =
-      R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 29, "hidden_size": 16,
-    "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 16,
-    "initializer_range": 0.2, "tie_word_embeddings": false})";
-  return describe(parse_hf_config(family == "wide gpt2" ? wide : family == "gpt2" ? gpt2 : llama, "test"));
+  if (family == "gpt2") return test::tiny_gpt2({.vocabulary = vocabulary});
+  if (family == "llama")
+    return test::tiny_llama({.vocabulary = vocabulary, .heads = 4, .intermediate = 40, .key_value_heads = 2});
+  return test::tiny_gpt2({.vocabulary = 997, .width = 256, .layers = 3, .heads = 4, .initial = 0.02});
 }
 
 /// One sample of a step: random tokens; labels that count in a ragged pattern, none at all in samples 0 and 4.

@@ -3,8 +3,8 @@
 #include "base/error.hpp"
 #include "engine/engine.hpp"
 #include "engine/make_model_plan.hpp"
-#include "exchange/hf_config.hpp"
 #include "harness/mpi_test.hpp"
+#include "harness/tiny_models.hpp"
 #include "program/batch_plan.hpp"
 
 #include <sys/resource.h>
@@ -26,10 +26,13 @@ constexpr std::int64_t mebi = 1 << 20;
 
 /// 17 million parameters: with gradient and moments 256 MiB in fp32.
 Architecture large() {
-  return describe(parse_hf_config(R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 64,
-    "hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 8,
-    "max_position_embeddings": 16, "initializer_range": 0.02, "tie_word_embeddings": false})",
-                                  "test"));
+  return test::tiny_llama({.vocabulary = 64,
+                           .width = 512,
+                           .layers = 4,
+                           .heads = 8,
+                           .initial = 0.02,
+                           .intermediate = 2048,
+                           .key_value_heads = 8});
 }
 
 /// While it lives, this process may have so much more memory of its own than it had.
@@ -92,9 +95,7 @@ ShardPlace place_of(int ranks, Rank rank) {
 LOCKSTEP_MPI_TEST(a_model_starts_where_no_rank_could_hold_it_whole, test::at_least(2)) {
   const Architecture architecture = large();
   const int ranks = test::world().size();
-  Model(describe(parse_hf_config(R"({"model_type": "gpt2", "vocab_size": 8, "n_positions": 4, "n_embd": 4, "n_layer": 1,
-    "n_head": 1, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0})",
-                                 "test")),
+  Model(test::tiny_gpt2({.vocabulary = 8, .positions = 4, .width = 4, .layers = 1}),
         Precision::fp32)
       .initialise(1);                                 // threads have their stacks
   const MoreMemory limit((320 / ranks + 64) * mebi);  // memory is taken in steps of a quarter

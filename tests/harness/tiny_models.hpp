@@ -1,0 +1,44 @@
+// Small models, described as the config.json of each family describes them.
+#pragma once
+
+#include "architecture/architecture.hpp"
+#include "exchange/hf_config.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+
+namespace lockstep::test {
+
+struct TinyModel {
+  std::int64_t vocabulary = 29;  // a prime: no number of ranks divides it
+  std::int64_t positions = 16;
+  std::int64_t width = 16;
+  std::int64_t layers = 2;
+  std::int64_t heads = 2;
+  double initial = 0.2;              // standard deviation of weights
+  std::int64_t intermediate = 0;     // of llama
+  std::int64_t key_value_heads = 1;  // of llama
+};
+
+/// Its head's matrix is the embedding's.
+inline Architecture tiny_gpt2(const TinyModel& of) {
+  return describe(parse_hf_config(
+      fmt::format(R"({{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": {}, "n_positions": {},
+        "n_embd": {}, "n_layer": {}, "n_head": {}, "initializer_range": {}, "resid_pdrop": 0, "embd_pdrop": 0,
+        "attn_pdrop": 0}})",
+                  of.vocabulary, of.positions, of.width, of.layers, of.heads, of.initial),
+      "test"));
+}
+
+inline Architecture tiny_llama(const TinyModel& of) {
+  return describe(
+      parse_hf_config(fmt::format(R"({{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": {},
+        "max_position_embeddings": {}, "hidden_size": {}, "num_hidden_layers": {}, "num_attention_heads": {},
+        "initializer_range": {}, "intermediate_size": {}, "num_key_value_heads": {}, "tie_word_embeddings": false}})",
+                                  of.vocabulary, of.positions, of.width, of.layers, of.heads, of.initial,
+                                  of.intermediate, of.key_value_heads),
+                      "test"));
+}
+
+}  // namespace lockstep::test

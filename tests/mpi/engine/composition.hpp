@@ -1,0 +1,166 @@
+// The ways to divide a step that the tests know.
+#pragma once
+
+#include "base/precision.hpp"
+#include "layout/dtype.hpp"
+#include "optim/optimizer.hpp"
+#include "program/program_options.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::test {
+
+/// One way to divide a step.
+struct Composition {
+  int replicas = 1, shards = 1;
+  int zero = 3;                // of shards
+  int inner = 1;               // shards that gather weights from each other alone after a forward
+  bool after_backward = true;  // of ZeRO-3: weights are let go
+  Accumulate accumulate = Accumulate::whole;
+  int prefetch = 1;
+  std::int64_t micro_batch = 2;
+  RecomputePolicy recompute = RecomputePolicy::none;
+  std::int64_t bucket_bytes = 0;
+  const char* family = "gpt2";
+  std::optional<DType> reduce = {};  // type of sums over ranks; absent: of the master weights
+  std::int64_t steps = 3;
+  int stages = 1;  // ranks along pp
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  int chunks = 1;  // stages a rank
+  int passes = 1;
+  bool in_backward = false;  // the optimizer
+  int node = 1;              // replicas of a cell, each with its shards
+  LocalOptions local = {};
+  OptimizerName optimizer = OptimizerName::adamw;
+
+  int data_ranks() const { return replicas * node * shards; }
+  int ranks() const { return stages * data_ranks(); }
+  std::string text() const {
+    std::string how = shards == 1 ? fmt::format("DDP {}", replicas)
+                                  : fmt::format("{}ZeRO-{} {}", replicas > 1 ? fmt::format("HSDP {} × ", replicas) : "",
+                                                zero, shards);
+    if (shards > 1) how += fmt::format(", prefetch {}", prefetch);
+    if (inner > 1) how += fmt::format(", kept by {}", inner);
+    if (zero == 3 && !after_backward) how += ", kept after backward";
+    if (stages > 1)
+      how += fmt::format(", {} stages of {}{}", stages * chunks, name_of(schedule),
+                         passes > 1 ? fmt::format(" in {} passes", passes) : "");
+    const char* kept = accumulate == Accumulate::whole ? "whole" : accumulate == Accumulate::shards ? "shards" : "sums";
+    how += fmt::format(", accumulate {}, micro-batch {}", kept, micro_batch);
+    if (recompute == RecomputePolicy::block) how += ", recompute";
+    if (in_backward) how += ", optimizer in backward";
+    if (!local.axes.empty())
+      how += fmt::format(", local from {}, period {}, {} replicas a cell", local.start_step, local.period, node);
+    if (bucket_bytes > 0) how += fmt::format(", buckets of {} B", bucket_bytes);
+    return fmt::format("{}, {}", how, family);
+  }
+};
+
+/// Pipelines by themselves and of data parallelism of each kind.
+inline std::vector<Composition> pipelines() {
+  std::vector<Composition> all;
+  struct Size {
+    int stages, replicas, shards;
+  };
+  for (const auto& [stages, replicas, shards] : {Size{2, 1, 1},
+                                                 {3, 1, 1},
+                                                 {4, 1, 1},
+                                                 {2, 2, 1},
+                                                 {2, 1, 2},
+                                                 {5, 1, 1},
+                                                 {3, 2, 1},
+                                                 {2, 1, 3},
+                                                 {3, 1, 2},
+                                                 {2, 2, 2},
+                                                 {4, 1, 2},
+                                                 {4, 2, 1}}) {
+    int zero = stages % 3 + 1;
+    for (const PipelineSchedule schedule : pipeline_schedules) {
+      const bool one_stage = schedule == PipelineSchedule::gpipe || schedule == PipelineSchedule::one_f_one_b;
+      Composition one{.replicas = replicas, .shards = shards, .zero = zero, .family = "deep llama"};
+      one.stages = stages;
+      one.schedule = schedule;
+      one.chunks = one_stage ? 1 : 2;
+      if (all.size() % 2 == 0 || schedule == PipelineSchedule::zbv) one.family = "deep gpt2";  // tied
+      if (replicas * shards == 1 && stages < 4) one.steps = 20;
+      if (schedule == PipelineSchedule::gpipe) one.recompute = RecomputePolicy::block;
+      if (stages == 2 && one_stage && replicas * shards != 3) one.passes = 2;
+      one.accumulate =
+          std::array{Accumulate::sums, Accumulate::shards, Accumulate::whole}[static_cast<std::size_t>(zero - 1)];
+      one.prefetch = zero % 3;
+      zero = zero % 3 + 1;
+      all.push_back(one);
+    }
+  }
+  Composition kept{.shards = 4, .inner = 2, .accumulate = Accumulate::shards, .family = "deep llama"};
+  kept.stages = 2;
+  kept.chunks = 2;
+  kept.schedule = PipelineSchedule::interleaved_zero_bubble;
+  all.push_back(kept);
+  return all;
+}
+
+/// Every composition that the tests know, for all numbers of ranks.
+inline std::vector<Composition> all_compositions() {
+  std::vector<Composition> all = pipelines();
+  for (const auto& [replicas, shards] :
+       {std::pair{1, 2}, {1, 3}, {1, 4}, {2, 2}, {1, 5}, {1, 6}, {3, 2}, {2, 3}, {1, 8}, {2, 4}, {4, 2}}) {
+    for (int zero = 1; zero <= 3; ++zero) {
+      const bool tied = (replicas + shards + zero) % 2 == 0;
+      Composition one{.replicas = replicas, .shards = shards, .zero = zero, .family = tied ? "gpt2" : "llama"};
+      one.steps = replicas == 1 ? 20 : 3;
+      if (shards > 4 || replicas > 2) one.steps = 3;
+      all.push_back(one);
+      one.steps = 3;
+      one.accumulate = replicas > 1 && zero != 2 ? Accumulate::sums : Accumulate::shards;
+      one.micro_batch = 1;
+      one.prefetch = zero == 3 ? 2 : 0;
+      one.family = tied ? "llama" : "gpt2";
+      all.push_back(one);
+      if (zero == 3) {
+        one.recompute = RecomputePolicy::block;
+        one.prefetch = 0;
+        all.push_back(one);
+        one.accumulate = Accumulate::whole;
+        one.bucket_bytes = 1 << 20;
+        all.push_back(one);
+        one.bucket_bytes = 0;
+        one.after_backward = false;
+        if (replicas == 1) all.push_back(one);
+        for (int inner = 2; inner < shards; ++inner) {
+          if (shards % inner != 0) continue;
+          one.inner = inner;
+          one.after_backward = inner == 2;
+          one.prefetch = 1;
+          one.accumulate = inner == 2 ? Accumulate::shards : Accumulate::whole;
+          one.recompute = inner == 2 ? RecomputePolicy::none : RecomputePolicy::block;
+          all.push_back(one);
+        }
+      }
+    }
+  }
+  for (const auto& [replicas, shards] : {std::pair{2, 1}, {1, 2}, {1, 3}, {2, 2}, {1, 4}})
+    for (const char* family : {"gpt2 in parts", "llama in parts"})
+      all.push_back(
+          {.replicas = replicas, .shards = shards, .accumulate = Accumulate::sums, .micro_batch = 1, .family = family});
+  all.push_back({.shards = 2,
+                 .accumulate = Accumulate::shards,
+                 .family = "deep llama in parts",
+                 .stages = 2,
+                 .schedule = PipelineSchedule::zbv,
+                 .chunks = 2});
+  for (const int replicas : {2, 3, 4, 5, 6, 8})
+    for (const Accumulate accumulate : {Accumulate::whole, Accumulate::sums})
+      all.push_back({.replicas = replicas, .accumulate = accumulate, .micro_batch = 1});
+  return all;
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,300 @@
+// A training job on the ranks of a test, divided as a composition says, and what one rank computes instead.
+#pragma once
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "comm/heartbeat.hpp"
+#include "composition.hpp"
+#include "engine/engine.hpp"
+#include "engine/make_model_plan.hpp"
+#include "harness/mpi_test.hpp"
+#include "harness/tiny_models.hpp"
+#include "model/sampled_text.hpp"
+#include "program/batch_plan.hpp"
+
+#include <ATen/ops/dot.h>
+#include <ATen/ops/full.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lockstep::test {
+
+constexpr std::int64_t length = 11;
+constexpr std::int64_t global_batch = 16;
+constexpr std::int64_t vocabulary = 29;  // a prime: no number of ranks divides it
+
+/// A family whose models have frozen tensors, and units of parts of blocks.
+constexpr std::string_view in_parts = " in parts";
+
+inline Architecture architecture_of(const std::string& family) {
+  if (family == "gpt2") return tiny_gpt2({.vocabulary = vocabulary, .positions = 13, .width = 14, .layers = 3});
+  if (family == "deep gpt2") return tiny_gpt2({.vocabulary = vocabulary, .positions = 13, .width = 8, .layers = 9});
+  if (family == "llama") return tiny_llama({.vocabulary = vocabulary, .width = 12, .intermediate = 22});
+  if (family == "deep llama")
+    return tiny_llama({.vocabulary = vocabulary, .width = 8, .layers = 8, .intermediate = 14});
+  invariant(family.ends_with(in_parts), "a composition names a family that the tests know");
+  Architecture architecture = architecture_of(family.substr(0, family.size() - in_parts.size()));
+  const auto has = [](const std::string& name, std::string_view part) { return name.find(part) != std::string::npos; };
+  // Of a norm the weight, of linear layers all or one of several side by side, and of gpt2 tables.
+  const auto frozen = [=](const std::string& name) {
+    return has(name, "ln_1.weight") || has(name, "input_layernorm") || has(name, "k_proj") || has(name, "c_attn") ||
+           has(name, "c_fc") || has(name, "wpe");
+  };
+  mark(architecture, {frozen, {{"mlp", [=](const std::string& name) { return has(name, "mlp"); }}}});
+  return architecture;
+}
+
+/// Samples of a step: random tokens, labels that count in a ragged pattern; samples 0 to 3 have none, so that with four
+/// ranks or more one has no valid token.
+inline Batch samples(std::int64_t step, const SampleRange& range) {
+  const RandomStream random(99, "samples");
+  Batch batch;
+  batch.samples = std::max<std::int64_t>(range.count, 1);
+  batch.length = length;
+  for (std::int64_t i = 0; i < batch.samples; ++i) {
+    const std::int64_t index = range.count == 0 ? 0 : range.begin + i;  // sample 0 counts for nothing
+    for (std::int64_t t = 0; t < length; ++t) {
+      const auto at = static_cast<std::uint64_t>((step * global_batch + index) * length + t);
+      batch.tokens.push_back(static_cast<std::int32_t>(random.below(2 * at, vocabulary)));
+      const bool counts = index > 3 && random.uniform(2 * at + 1) < 0.6;
+      batch.labels.push_back(counts ? static_cast<std::int32_t>(random.below(3 * at + 1, vocabulary)) : ignored_label);
+      batch.positions.push_back(static_cast<std::int32_t>(t));
+      batch.valid_tokens += counts ? 1 : 0;
+    }
+    batch.documents.push_back(i * length);
+  }
+  batch.documents.push_back(batch.samples * length);
+  return batch;
+}
+
+/// A training set-up on the ranks of a communicator.
+class Job {
+ public:
+  /// `mutate` changes what the engine runs, not what it is expected to do.
+  Job(std::unique_ptr<Communicator> ranks, const Composition& how, Precision precision, std::optional<double> clip,
+      const std::function<void(RankClass&)>& mutate = {})
+      : session_(std::move(ranks)),
+        rank_(session_.world().rank()),
+        mesh_(mesh_of(how)),
+        sharding_(sharding_of(how)),
+        batches_(plan_batch(global_batch, how.data_ranks(), how.micro_batch)),
+        types_(types_of(how, precision)),
+        architecture_(architecture_of(how.family)),
+        programs_(make_catalogue(mesh_, plan(how, {batches_.micro_batch, length}),
+                                 program_options(how, clip.has_value()),
+                                 plan(how, {1, architecture_.config.max_positions}))),
+        right_(programs_.train),
+        model_(architecture_, precision, types_.state, how.bucket_bytes, {mesh_, sharding_, rank_}, programs_.parts,
+               how.in_backward ? GradientMemory::lent : GradientMemory::held),
+        optimizer_(make_optimizer(options(how), model_.parameters())),
+        transport_(make_transport(session_, programs_)),
+        engine_(model_, *optimizer_, programs_, session_, transport_, clip, how.reduce) {
+    model_.initialise(7);
+    if (mutate) mutate(programs_.train.classes.front());
+  }
+
+  StepOutcome step(std::int64_t number) {
+    return engine_.run_step({.step = number, .micro_batches = part(number), .valid_tokens = 0},
+                            {.step = number, .valid_tokens = valid_tokens(number), .lr = 1e-3, .failure = nullptr});
+  }
+  EvaluationOutcome evaluate(std::int64_t number) { return engine_.evaluate(part(number), 0); }
+  /// A text that the model goes on with; which ranks drew a token is counted.
+  std::vector<std::int32_t> text(const SampleOptions& options, int& draws) {
+    SampledText text({3, 1, 4}, options, {model_.config().max_positions});
+    const TokenDraw draw = [&](std::span<const double> logits) {
+      ++draws;
+      return text.draw(logits);
+    };
+    while (!text.ended()) {
+      const SeenText seen = text.seen();
+      seen_tokens_ = seen.batch.length;
+      text.append(engine_.draw_token(seen, draw, 0));
+    }
+    return text.tokens();
+  }
+  const Model& model() const { return model_; }
+  std::vector<LogicalTensor> tensors() const { return stored_tensors(architecture_); }
+  /// The reduced gradient of a whole parameter, put together from the boxes of all ranks. Collective.
+  at::Tensor whole_gradient(const LogicalTensor& of) {
+    return whole(of, [](const Parameter& parameter) { return parameter.gradient(); });
+  }
+  at::Tensor whole_weight(const LogicalTensor& of) {
+    return whole(of, [](const Parameter& parameter) { return parameter.master(); });
+  }
+  /// Of a step.
+  std::optional<std::string> trace_fault(std::int64_t step = 0) const {
+    MicroBatchTokens tokens{.planned = batches_.micro_batch * length};
+    for (const Batch& batch : part(0)) tokens.tokens.push_back(batch.samples * batch.length);
+    const StepProgram& program = programs_.pick(step, ProgramPhase::training);
+    return trace_fault(&program == &programs_.train ? right_ : program, tokens);
+  }
+  /// Of the last pass over a text.
+  std::optional<std::string> text_trace_fault() const {
+    return trace_fault(programs_.sample, {architecture_.config.max_positions, {seen_tokens_}});
+  }
+  Session& session() { return session_; }
+  /// Equal on ranks that hold the same of a model, each in its cell.
+  std::string place_in_cell() const { return cell_name(mesh_, rank_, {"dp_replicate", "dp_node"}); }
+
+ private:
+  std::optional<std::string> trace_fault(const StepProgram& right, const MicroBatchTokens& tokens) const {
+    return difference(right, expect_trace(right, rank_, types_, tokens), engine_.trace());
+  }
+  static Mesh mesh_of(const Composition& how) {
+    std::vector<std::pair<AxisName, int>> axes;
+    if (how.stages > 1) axes.emplace_back("pp", how.stages);
+    axes.emplace_back("dp_replicate", how.replicas);
+    if (how.node > 1) axes.emplace_back("dp_node", how.node);
+    if (how.inner > 1)
+      axes.insert(axes.end(), {{"dp_shard_outer", how.shards / how.inner}, {"dp_shard_inner", how.inner}});
+    else if (how.shards > 1)
+      axes.emplace_back("dp_shard", how.shards);
+    return make_mesh("world", axes);
+  }
+  static UnitTypes types_of(const Composition& how, Precision precision) {
+    UnitTypes types = unit_types(precision, state_of(options(how), master_dtype(precision)));
+    types.reduce = how.reduce;
+    return types;
+  }
+  static Sharding sharding_of(const Composition& how) {
+    if (how.inner > 1) return {{"dp_shard_outer", "dp_shard_inner"}, how.shards, {"dp_shard_inner"}, how.inner};
+    return how.shards > 1 ? Sharding{{"dp_shard"}, how.shards} : Sharding{};
+  }
+  static OptimizerOptions options(const Composition& how) {
+    OptimizerOptions options;
+    options.name = how.optimizer;
+    options.eps = 1e-4;  // keeps Adam's first steps from turning rounding of tiny gradients into steps of full size
+    return options;
+  }
+  ModelPlan plan(const Composition& how, const MicroBatchShape& shape) const {
+    return plan_of(architecture_, types_, shape, how.bucket_bytes, {}, sharding_);
+  }
+  ProgramOptions program_options(const Composition& how, bool clips) const {
+    ProgramOptions options;
+    options.micro_batches = options.eval_micro_batches = static_cast<int>(batches_.accumulation);
+    options.recompute = how.recompute;
+    options.pipeline = {.schedule = how.schedule, .chunks = how.chunks, .passes = how.passes, .stages = {}};
+    options.shards = {how.zero == 3, how.zero == 3 && how.after_backward, how.accumulate, how.prefetch};
+    options.update = {.clips = clips, .heartbeat_bytes = heartbeat_bytes, .in_backward = how.in_backward};
+    options.eval_reduction_bytes = heartbeat_bytes;
+    options.local = how.local;
+    return options;
+  }
+  std::vector<Batch> part(std::int64_t step) const {
+    std::vector<Batch> parts;
+    const std::int64_t share = rank_ % batches_.ranks;  // pp is the slowest axis
+    for (std::int64_t i = 0; i < batches_.accumulation; ++i)
+      parts.push_back(samples(step, samples_of(batches_, share, i)));
+    return parts;
+  }
+  static std::int64_t valid_tokens(std::int64_t step) { return samples(step, {0, global_batch}).valid_tokens; }
+
+  at::Tensor whole(const LogicalTensor& of, const std::function<at::Tensor(const Parameter&)>& mine) {
+    std::string text;  // the first row that this rank has, and its rows
+    for (const Parameter* parameter : model_.parameters()) {
+      if (parameter->name() != of.name || parameter->shard_elements() == 0) continue;
+      const std::span<std::byte> bytes = bytes_of(mine(*parameter));
+      const std::int64_t begin = parameter->box().begin[0];
+      text.assign(reinterpret_cast<const char*>(&begin), sizeof begin);
+      text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    }
+    at::Tensor result = at::full(of.shape, std::nan(""), at::TensorOptions().dtype(master_type(model_.precision())));
+    const std::int64_t row = result.numel() / of.shape[0] * result.element_size();
+    for (const std::string& part : session_.world().all_gather(text)) {
+      if (part.empty()) continue;
+      std::int64_t begin = 0;
+      std::memcpy(&begin, part.data(), sizeof begin);
+      std::memcpy(static_cast<char*>(result.mutable_data_ptr()) + begin * row, part.data() + sizeof begin,
+                  part.size() - sizeof begin);
+    }
+    return result;
+  }
+
+  Session session_;
+  Rank rank_;
+  Mesh mesh_;
+  Sharding sharding_;
+  BatchPlan batches_;
+  UnitTypes types_;
+  Architecture architecture_;
+  Catalogue programs_;
+  StepProgram right_;
+  Model model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  Transport transport_;
+  Engine engine_;
+  std::int64_t seen_tokens_ = 0;  // of the last pass over a text
+};
+
+inline double norm_of(const at::Tensor& tensor) {
+  const at::Tensor flat = tensor.flatten().to(at::kDouble);
+  return std::sqrt(at::dot(flat, flat).item<double>());
+}
+
+/// The most likely tokens; drawn ones, beyond the context of the models.
+inline std::vector<SampleOptions> ways_to_sample() {
+  SampleOptions greedy, seeded;
+  greedy.max_tokens = 6;
+  greedy.temperature = 0;
+  seeded.max_tokens = 18;
+  seeded.temperature = 1.5;
+  seeded.seed = 11;
+  return {greedy, seeded};
+}
+
+/// The same by the whole model of one rank, without a program.
+inline std::vector<std::int32_t> text_of(const Model& model, const SampleOptions& options) {
+  SampledText text({3, 1, 4}, options, {model.config().max_positions});
+  while (!text.ended()) {
+    const SeenText seen = text.seen();
+    const at::Tensor logits = model.logits(to_tensors(seen.batch, model.config()))[seen.last].to(at::kDouble);
+    text.append(text.draw(values_of<double>(logits)));
+  }
+  return text.tokens();
+}
+
+/// What one rank has: outcomes of 20 steps; of the first the gradients, an evaluation and texts after it.
+struct Reference {
+  std::vector<StepOutcome> steps;
+  std::map<std::string, at::Tensor> gradients;
+  double all_norm = 0;
+  double eval_loss = 0;
+  std::vector<std::vector<std::int32_t>> texts;
+};
+
+inline const Reference& reference_of(const std::string& family) {
+  static std::map<std::string, Reference> known;
+  const auto [found, fresh] = known.try_emplace(family);
+  if (!fresh) return found->second;
+  Reference& reference = found->second;
+  Job one(solo_communicator(), {.micro_batch = global_batch, .family = family.c_str()}, Precision::fp64, 0.5);
+  for (std::int64_t step = 0; step < 20; ++step) {
+    reference.steps.push_back(one.step(step));
+    if (step > 0) continue;
+    double sum = 0;
+    for (const Parameter* parameter : one.model().parameters()) {
+      if (!parameter->is_trained()) continue;
+      reference.gradients[parameter->name()] = parameter->gradient().clone();
+      sum += std::pow(norm_of(parameter->gradient()), 2);
+    }
+    reference.all_norm = std::sqrt(sum);
+    reference.eval_loss = one.evaluate(3).loss_sum;
+    for (const SampleOptions& options : ways_to_sample()) reference.texts.push_back(text_of(one.model(), options));
+  }
+  return reference;
+}
+
+inline std::unique_ptr<Communicator> all_ranks() { return world().split(0, "world"); }
+
+}  // namespace lockstep::test
