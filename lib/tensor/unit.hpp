@@ -90,6 +90,7 @@ class Unit {
  private:
   using Views = std::vector<at::Tensor>;  // by parameter
   const Views& views_of(const at::Tensor& whole);
+  void view_local_gradient(const at::Tensor& whole);
   /// What is reduced as one has padding that counts for nothing.
   void zero_padding(const at::Tensor& flat) const;
   std::string name_;
@@ -102,7 +103,6 @@ class Unit {
   at::Tensor master_, compute_, gradient_, local_gradient_;
   std::vector<at::Tensor> state_;
   std::vector<std::unique_ptr<Parameter>> parameters_;
-  void view_local_gradient(const at::Tensor& whole);
   std::map<std::pair<const void*, at::ScalarType>, Views> lent_;  // by memory; views do not own it
   std::map<const void*, std::vector<int>> touches_;  // by memory of gradients under way that are not viewed now
   std::map<const void*, Views> lent_gradients_;      // the same of reduced gradients

@@ -67,7 +67,8 @@ int main(int argc, char** argv) {
   Engine engine(model, *optimizer, programs, session, transport, 1.0);
   StepBatch batch;
   std::int64_t step = 0;
-  const double dispatch_us = measured(rounds, [&] { engine.run_step(batch, {.step = step++, .valid_tokens = 1}); });
+  const double dispatch_us =
+      measured(rounds, [&] { engine.run_step(batch, {.step = step++, .valid_tokens = 1, .failure = nullptr}); });
   invariant(std::ranges::count(engine.trace(), TraceEntry::Event::computed, &TraceEntry::event) == actions,
             "every action was carried out");
 

@@ -4,24 +4,12 @@ others, and what is refused."""
 import json
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import GPT2_TINY, records, run, sample_text, write_config
+from lockstep_testing import records, run
+from shared_out import check_goes_on_bit_for_bit, check_is_a_checkpoint_as_any_other, losses, options, prepare
 
 
-def prepare(tmp, **model):
-    (tmp / "text.txt").write_text(sample_text())
-    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "tail:0.1")
-    write_config(tmp / "model", dict(GPT2_TINY, **dict({"n_embd": 18, "n_layer": 6, "n_head": 3, "tie_word_embeddings": False}, **model)))
-
-
-def options(tmp, folder, *more, steps=6, global_batch=12, micro_batch=2):
-    return ["--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", folder, "--train.max_steps",
-            steps, "--schedule.decay_steps", 99, "--train.global_batch", global_batch, "--train.micro_batch", micro_batch, "--log.every", 1, "--log.tensorboard", "false",
-            "--checkpoint.keep_last", 99, *more]
-
-
-def losses(folder):
-    return {record["step"]: record["loss"] for record in records(folder, "step")}
-
+DEEP = {"n_layer": 6, "tie_word_embeddings": False}
+DEEP_TIED = {"n_layer": 6}
 
 LAYOUTS = [(3, ["--parallel.pp", 3]),
            (2, ["--parallel.pp", 2, "--parallel.schedule", "interleaved_1f1b", "--train.recompute", "block"]),
@@ -31,19 +19,12 @@ LAYOUTS = [(3, ["--parallel.pp", 3]),
 
 
 def test_a_run_that_is_stopped_goes_on_bit_for_bit_on_its_own_layout(tmp):
-    prepare(tmp, tie_word_embeddings=True)
-    for number, (ranks, layout) in enumerate(LAYOUTS):
-        whole, parts = tmp / f"whole{number}", tmp / f"parts{number}"
-        run("train", *options(tmp, whole, *layout, "--checkpoint.every", 3, "--eval.every", 3), ranks=ranks)
-        stopped = options(tmp, parts, *layout, "--train.inject", "rank=1,phase=data,step=3,kind=throw,code=75")
-        run("train", *stopped, ranks=ranks, expect=75)
-        run("train", *options(tmp, parts, *layout), ranks=ranks)
-        assert losses(whole) == losses(parts), (layout, losses(whole), losses(parts))
-        assert state_digest(step_folders(whole)[-1]) == state_digest(step_folders(parts)[-1]), layout
+    prepare(tmp, **DEEP_TIED)
+    check_goes_on_bit_for_bit(tmp, LAYOUTS, "--eval.every", 3)
 
 
 def test_a_run_goes_on_with_other_stages_shards_and_alone(tmp):
-    prepare(tmp)
+    prepare(tmp, **DEEP)
     precision = ["--precision.dtype", "fp64", "--checkpoint.every", 2, "--eval.every", 2]
     run("train", *options(tmp, tmp / "one", *precision, steps=8))
     want = losses(tmp / "one")
@@ -63,21 +44,12 @@ def test_a_run_goes_on_with_other_stages_shards_and_alone(tmp):
 
 
 def test_a_checkpoint_of_stages_is_inspected_resharded_and_exported_as_any_other(tmp):
-    prepare(tmp)
-    run("train", *options(tmp, tmp / "stages", "--parallel.pp", 3, steps=2), ranks=3)
-    run("train", *options(tmp, tmp / "whole", steps=2))
-    checkpoint = step_folders(tmp / "stages")[-1]
-    run("checkpoint-inspect", checkpoint, "--verify=fingerprints")
-    run("checkpoint-reshard", checkpoint, "--to", "parts=2", "--output", tmp / "resharded")
-    assert state_digest(tmp / "resharded") == state_digest(checkpoint)
-    for source, name in [(checkpoint, "export-stages"), (step_folders(tmp / "whole")[-1], "export-whole")]:
-        run("finalize-quantize", source, "--output", tmp / name)
-    sizes = [(tmp / name / "model.safetensors").stat().st_size for name in ["export-stages", "export-whole"]]
-    assert sizes[0] == sizes[1] > 0
+    prepare(tmp, **DEEP)
+    check_is_a_checkpoint_as_any_other(tmp, 3, ["--parallel.pp", 3])
 
 
 def test_an_optimizer_in_backward_changes_no_bit_of_a_weight_that_two_stages_hold(tmp):
-    prepare(tmp, tie_word_embeddings=True)
+    prepare(tmp, **DEEP_TIED)
     found = []
     for how in ["false", "true"]:
         run("train", *options(tmp, tmp / how, "--parallel.pp", 2, "--train.on_nonfinite", "stop", "--optimizer.in_backward", how, steps=3), ranks=2)
@@ -86,7 +58,7 @@ def test_an_optimizer_in_backward_changes_no_bit_of_a_weight_that_two_stages_hol
 
 
 def test_every_option_of_stages_shows_in_the_program(tmp):
-    prepare(tmp)
+    prepare(tmp, **DEEP)
 
     def plan(*more, **batch):
         arguments = options(tmp, tmp / "plan", "--parallel.dp_replicate", 1, *more, **batch)
@@ -109,7 +81,7 @@ def test_every_option_of_stages_shows_in_the_program(tmp):
 
 
 def test_what_cannot_be_is_refused_with_the_arithmetic(tmp):
-    prepare(tmp)
+    prepare(tmp, **DEEP)
     for ranks, layout, words in [
             (4, ["--parallel.pp", 3], "cannot lay out 4 ranks as pp=3 × dp_replicate=auto: 3 does not divide 4"),
             (2, ["--parallel.pp", "auto", "--parallel.dp_shard", "auto"], "only one axis can take the ranks that are left"),
@@ -129,7 +101,7 @@ def test_what_cannot_be_is_refused_with_the_arithmetic(tmp):
 
 
 def test_a_failure_on_one_rank_ends_all_in_every_phase_of_stages(tmp):
-    prepare(tmp)
+    prepare(tmp, **DEEP)
     schedules = [["--parallel.pp", 3], ["--parallel.pp", 3, "--parallel.schedule", "interleaved_zero_bubble"]]
     for number, phase in enumerate(["forward", "backward", "lane", "norm", "heartbeat", "optimizer", "evaluation"]):
         folder = tmp / f"failed-{phase}"

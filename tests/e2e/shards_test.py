@@ -4,23 +4,8 @@ layout and on others, and what is refused."""
 import json
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import GPT2_TINY, records, run, sample_text, write_config
-
-
-def prepare(tmp):
-    (tmp / "text.txt").write_text(sample_text())
-    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "tail:0.1")
-    write_config(tmp / "model", dict(GPT2_TINY, n_embd=18, n_layer=2, n_head=3))
-
-
-def options(tmp, folder, *more, steps=6, batch=12):
-    return ["--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", folder, "--train.max_steps",
-            steps, "--schedule.decay_steps", 99, "--train.global_batch", batch, "--train.micro_batch", 2, "--log.every", 1, "--log.tensorboard", "false",
-            "--checkpoint.keep_last", 99, *more]
-
-
-def losses(folder):
-    return {record["step"]: record["loss"] for record in records(folder, "step")}
+from lockstep_testing import records, run
+from shared_out import check_goes_on_bit_for_bit, check_is_a_checkpoint_as_any_other, losses, options, prepare
 
 
 LAYOUTS = [(3, ["--parallel.dp_shard", 3, "--optimizer.frozen", '["c_attn", "wte"]', "--parallel.units", '["mlp"]', "--precision.dtype", "bf16"]),
@@ -32,14 +17,7 @@ LAYOUTS = [(3, ["--parallel.dp_shard", 3, "--optimizer.frozen", '["c_attn", "wte
 
 def test_a_run_that_is_stopped_goes_on_bit_for_bit_on_its_own_layout(tmp):
     prepare(tmp)
-    for number, (ranks, layout) in enumerate(LAYOUTS):
-        whole, parts = tmp / f"whole{number}", tmp / f"parts{number}"
-        run("train", *options(tmp, whole, *layout, "--checkpoint.every", 3), ranks=ranks)
-        stopped = options(tmp, parts, *layout, "--train.inject", "rank=1,phase=data,step=3,kind=throw,code=75")
-        run("train", *stopped, ranks=ranks, expect=75)
-        run("train", *options(tmp, parts, *layout), ranks=ranks)
-        assert losses(whole) == losses(parts), (layout, losses(whole), losses(parts))
-        assert state_digest(step_folders(whole)[-1]) == state_digest(step_folders(parts)[-1]), layout
+    check_goes_on_bit_for_bit(tmp, LAYOUTS)
 
 
 def test_a_run_goes_on_with_other_shards_replicas_and_alone(tmp):
@@ -58,16 +36,7 @@ def test_a_run_goes_on_with_other_shards_replicas_and_alone(tmp):
 
 def test_a_checkpoint_of_shards_is_inspected_resharded_and_exported_as_any_other(tmp):
     prepare(tmp)
-    run("train", *options(tmp, tmp / "shards", "--parallel.dp_shard", 3, steps=2), ranks=3)
-    run("train", *options(tmp, tmp / "whole", steps=2))
-    checkpoint = step_folders(tmp / "shards")[-1]
-    run("checkpoint-inspect", checkpoint, "--verify=fingerprints")
-    run("checkpoint-reshard", checkpoint, "--to", "parts=2", "--output", tmp / "resharded")
-    assert state_digest(tmp / "resharded") == state_digest(checkpoint)
-    for source, name in [(checkpoint, "export-shards"), (step_folders(tmp / "whole")[-1], "export-whole")]:
-        run("finalize-quantize", source, "--output", tmp / name)
-    sizes = [(tmp / name / "model.safetensors").stat().st_size for name in ["export-shards", "export-whole"]]
-    assert sizes[0] == sizes[1] > 0
+    check_is_a_checkpoint_as_any_other(tmp, 3, ["--parallel.dp_shard", 3])
 
 
 def test_weights_that_a_run_starts_from_are_read_by_boxes(tmp):
@@ -155,21 +124,21 @@ def test_an_optimizer_in_backward_gives_the_same_run_with_less_memory_and_goes_o
         folders = [tmp / f"{name}-{len(layout)}" for name in ["after", "within", "parts"]]
         for folder, more in zip(folders, [[], IN_BACKWARD, [*IN_BACKWARD, "--train.inject", "rank=1,phase=data,step=3,kind=throw,code=75"]]):
             ends = "--train.inject" in more
-            run("train", *options(tmp, folder, *layout, "--checkpoint.every", 3, *more, batch=6), ranks=ranks, expect=75 if ends else 0)
-        run("train", *options(tmp, folders[2], *layout, *IN_BACKWARD, batch=6), ranks=ranks)
+            run("train", *options(tmp, folder, *layout, "--checkpoint.every", 3, *more, global_batch=6), ranks=ranks, expect=75 if ends else 0)
+        run("train", *options(tmp, folders[2], *layout, *IN_BACKWARD, global_batch=6), ranks=ranks)
         digests = [state_digest(step_folders(folder)[-1]) for folder in folders]
         assert losses(folders[0]) == losses(folders[1]) == losses(folders[2]) and len(set(digests)) == 1, (layout, digests)
 
     def plan(*more, batch):
-        arguments = options(tmp, tmp / "plan", "--parallel.dp_replicate", 3, *more, batch=batch)
+        arguments = options(tmp, tmp / "plan", "--parallel.dp_replicate", 3, *more, global_batch=global_batch)
         done = run("train", *arguments, "--dry-run", "--json")
         return json.loads(done.stdout)["memory_per_rank"], done.stderr
 
-    whole, _ = plan(batch=6)   # one micro-batch a rank
-    less, said = plan(*IN_BACKWARD, batch=6)
+    whole, _ = plan(global_batch=6)   # one micro-batch a rank
+    less, said = plan(*IN_BACKWARD, global_batch=6)
     assert less["gradient_bytes"] < whole["gradient_bytes"] and less["peak_bytes"] < whole["peak_bytes"], (less, whole)
     assert "saves no memory" not in said, said
-    assert "optimizer.in_backward saves no memory with 2 micro-batches a step" in plan(*IN_BACKWARD, batch=12)[1]
+    assert "optimizer.in_backward saves no memory with 2 micro-batches a step" in plan(*IN_BACKWARD, global_batch=12)[1]
 
 
 def test_a_failure_after_the_first_update_in_backward_is_the_last_word_of_its_rank(tmp):

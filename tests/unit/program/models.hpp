@@ -5,6 +5,9 @@
 
 #include <array>
 #include <random>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace lockstep::models {
 
@@ -30,6 +33,17 @@ inline ModelPlan tied(const UnitTypes& types = {DType::f32, DType::f32, moments(
                   {"head", 500, 0, 3, 5, 10, false}},
                  {{"wte", {16, 4}, {0, 3}}, {"w0", {8, 4}, {1}}, {"w1", {8, 4}, {2}}, {"norm", {16}, {3}}}, types,
                  bucket_bytes, sharding);
+}
+
+/// A model of so many blocks that cost alike: forward 1, backward 2, one half each where it is split.
+inline ModelPlan even(int count, const std::string& prefix = "block.") {
+  std::vector<BlockPlan> blocks;
+  std::vector<ParameterPlan> parameters;
+  for (int block = 0; block < count; ++block) {
+    blocks.push_back({prefix + std::to_string(block), 1000, block + 1 == count ? 0 : 1, 0, 1, 2, false, 0, 0, 1, 1});
+    parameters.push_back({"w" + std::to_string(block), {8}, {block}});
+  }
+  return plan_of(blocks, parameters);
 }
 
 struct Case {

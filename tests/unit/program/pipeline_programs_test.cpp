@@ -45,17 +45,6 @@ ModelPlan layered(int layers) {
   return models::plan_of(blocks, parameters);
 }
 
-/// A model of so many blocks that cost alike: forward 1, backward 2, one half each where it is split.
-ModelPlan even(int count) {
-  std::vector<BlockPlan> blocks;
-  std::vector<ParameterPlan> parameters;
-  for (int block = 0; block < count; ++block) {
-    blocks.push_back({fmt::format("block.{}", block), 1000, block + 1 == count ? 0 : 1, 0, 1, 2, false, 0, 0, 1, 1});
-    parameters.push_back({fmt::format("w{}", block), {8}, {block}});
-  }
-  return models::plan_of(blocks, parameters);
-}
-
 Mesh mesh_of(int pp, int replicas = 1) { return make_mesh("world", {{"pp", pp}, {"dp_replicate", replicas}}); }
 
 ProgramOptions options_of(PipelineSchedule schedule, int chunks, int micro_batches) {
@@ -116,7 +105,7 @@ double cost(const StepProgram&, const Action& action) {
 /// The idle time of the compute lane up to the end of the step.
 double bubble_of(PipelineSchedule schedule, int ranks, int chunks, int micro_batches) {
   const ProgramOptions options = options_of(schedule, chunks, micro_batches);
-  const Timeline timeline = simulate(make_catalogue(mesh_of(ranks), even(ranks * chunks), options).train, cost);
+  const Timeline timeline = simulate(make_catalogue(mesh_of(ranks), models::even(ranks * chunks), options).train, cost);
   double bubble = 0;
   for (const RankTimeline& times : timeline.ranks) bubble = std::max(bubble, timeline.end_s - times.busy_s[0]);
   return bubble;
@@ -278,7 +267,7 @@ BOOST_FIXTURE_TEST_CASE(a_transfer_with_another_rank_than_the_one_that_holds_the
 }
 
 BOOST_AUTO_TEST_CASE(in_a_v_what_goes_up_must_not_wait_for_what_comes_down) {
-  const ModelPlan plan = even(8);
+  const ModelPlan plan = models::even(8);
   const ProgramOptions options = options_of(PipelineSchedule::zbv, 2, 8);
   StepProgram program = make_catalogue(mesh_of(4), plan, options).train;
   for (RankClass& ranks : program.classes)
@@ -363,7 +352,8 @@ BOOST_AUTO_TEST_CASE(whether_communication_may_be_issued_one_at_a_time_is_what_a
           const int chunks = several ? 2 : 1;
           if (micro_batches % std::max(1, micro_batches / ranks) != 0) continue;
           const StepProgram program =
-              make_catalogue(mesh_of(ranks, replicas), even(8), options_of(schedule, chunks, micro_batches)).train;
+              make_catalogue(mesh_of(ranks, replicas), models::even(8), options_of(schedule, chunks, micro_batches))
+                  .train;
           const auto stall = find_serial_stall(program);
           BOOST_TEST(!stall.has_value() == ends_one_at_a_time(program),
                      name_of(schedule) << " " << ranks << " " << micro_batches << " "
@@ -406,7 +396,7 @@ BOOST_AUTO_TEST_CASE(programs_idle_as_their_schedules_do) {
 
 BOOST_AUTO_TEST_CASE(ranks_of_1f1b_keep_the_micro_batches_of_the_ranks_behind) {
   const StepProgram program =
-      make_catalogue(mesh_of(4), even(8), options_of(PipelineSchedule::one_f_one_b, 1, 6)).train;
+      make_catalogue(mesh_of(4), models::even(8), options_of(PipelineSchedule::one_f_one_b, 1, 6)).train;
   for (int rank = 0; rank < 4; ++rank)
     BOOST_TEST(memory_of(program.class_of(rank)).bytes.at(SlotKind::stash) == (4 - rank) * 2 * 1000);
 }
@@ -414,14 +404,14 @@ BOOST_AUTO_TEST_CASE(ranks_of_1f1b_keep_the_micro_batches_of_the_ranks_behind) {
 BOOST_AUTO_TEST_CASE(a_step_of_several_passes_goes_through_the_schedule_as_often) {
   ProgramOptions options = options_of(PipelineSchedule::gpipe, 1, 4);
   options.pipeline.passes = 2;
-  const StepProgram program = make_catalogue(mesh_of(2), even(2), options).train;
+  const StepProgram program = make_catalogue(mesh_of(2), models::even(2), options).train;
   std::string order;
   for (const Action& action : program.of(0))
     if (action.subject.kind == Subject::Kind::block)
       order += fmt::format("{}{} ", action.op == Op::forward ? 'F' : 'B', action.micro_batch);
   BOOST_TEST(order == "F0 F1 B0 B1 F2 F3 B2 B3 ");
   options.pipeline.passes = 3;
-  BOOST_CHECK_EXCEPTION(make_catalogue(mesh_of(2), even(2), options), Error, [](const Error& error) {
+  BOOST_CHECK_EXCEPTION(make_catalogue(mesh_of(2), models::even(2), options), Error, [](const Error& error) {
     BOOST_TEST(error.what() == "cannot run 4 micro-batches in 3 passes through the pipeline: 4 mod 3 is not 0");
     return error.code() == ExitCode::usage;
   });
