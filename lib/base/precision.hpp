@@ -3,6 +3,6 @@
 
 namespace lockstep {
 
-enum class Precision { fp32, fp64, bf16 };  // bf16: fp32 master weights and moments
+enum class Precision { fp32, fp64, bf16, fp16 };  // bf16, fp16: fp32 master weights and moments
 
 }  // namespace lockstep

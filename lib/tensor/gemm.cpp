@@ -93,6 +93,19 @@ void library_gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, 
   column_major(dgemm_, m, n, k, alpha, a, b, beta, c, c_stride);
 }
 
+/// out = the elements of a factor (rows, columns) as fp32, stored in its own order without gaps.
+template <class T>
+void widen(MatrixView<T> factor, std::int64_t rows, std::int64_t columns, float* out) {
+  if (factor.trans == Trans::yes) std::swap(rows, columns);
+  parallel_for(rows, 64, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row)
+      widen_row(factor.data + row * factor.stride, columns, out + row * columns);
+  });
+}
+MatrixView<float> widened_view(const float* values, Trans trans, std::int64_t rows, std::int64_t columns) {
+  return {values, trans == Trans::no ? columns : rows, trans};
+}
+
 #ifdef LOCKSTEP_BF16_GEMM
 void library_gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<Bf16> a, MatrixView<Bf16> b,
                   double beta, float* c, std::int64_t c_stride) {
@@ -108,21 +121,14 @@ void library_gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, 
                   double beta, float* c, std::int64_t c_stride) {
   if (trivial(m, n, k, beta, c, c_stride)) return;
   // Widened copies: exact, and every BLAS has the fp32 product.
-  const auto widened = [](const MatrixView<Bf16>& factor, std::int64_t rows, std::int64_t columns) {
-    if (factor.trans == Trans::yes) std::swap(rows, columns);
+  const auto widened_whole = [](MatrixView<Bf16> factor, std::int64_t rows, std::int64_t columns) {
     std::vector<float> values(static_cast<std::size_t>(rows * columns));
-    float* const out = values.data();
-    parallel_for(rows, 64, [=](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        for (std::int64_t column = 0; column < columns; ++column)
-          out[row * columns + column] = load(factor.data[row * factor.stride + column]);
-      }
-    });
+    widen(factor, rows, columns, values.data());
     return values;
   };
-  const std::vector<float> wide_a = widened(a, m, k), wide_b = widened(b, k, n);
-  gemm(m, n, k, alpha, MatrixView<float>{wide_a.data(), a.trans == Trans::no ? k : m, a.trans},
-       MatrixView<float>{wide_b.data(), b.trans == Trans::no ? n : k, b.trans}, beta, c, c_stride);
+  const std::vector<float> wide_a = widened_whole(a, m, k), wide_b = widened_whole(b, k, n);
+  gemm(m, n, k, alpha, widened_view(wide_a.data(), a.trans, m, k), widened_view(wide_b.data(), b.trans, k, n), beta, c,
+       c_stride);
 }
 #endif
 
@@ -238,6 +244,48 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixVi
   library_product(m, n, k, alpha, a, b, beta, c, c_stride, nothing, nothing);
 }
 
+namespace {
+
+/// Memory of a thread for gemm of fp16, kept from product to product.
+struct WidenedParts {
+  ScratchVector<float> a = ScratchVector<float>(widened_side * widened_depth),
+                       b = ScratchVector<float>(widened_side * widened_depth),
+                       sums = ScratchVector<float>(widened_side * widened_side);
+};
+WidenedParts& widened_parts() {
+  thread_local WidenedParts parts;
+  return parts;
+}
+
+/// Calls body(part) on parts that cover the result, one after the other, whose sides are at most widened_side.
+template <class Body>
+void for_each_part(std::int64_t m, std::int64_t n, const Body& body) {
+  for (std::int64_t row = 0; row < m; row += widened_side)
+    for (std::int64_t column = 0; column < n; column += widened_side)
+      body(Part{row, std::min(widened_side, m - row), column, std::min(widened_side, n - column)});
+}
+
+}  // namespace
+
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<Fp16> a, MatrixView<Fp16> b,
+          double beta, float* c, std::int64_t c_stride) {
+  if (trivial(m, n, k, beta, c, c_stride)) return;
+  WidenedParts& wide = widened_parts();
+  for_each_part(m, n, [&](const Part& part) {
+    for (std::int64_t first = 0; first < k; first += widened_depth) {
+      const std::int64_t depth = std::min(widened_depth, k - first);
+      // The depth goes along the columns of a and the rows of b.
+      const MatrixView<Fp16> left = columns_of(rows_of(a, part), {0, 0, first, depth}),
+                             right = rows_of(columns_of(b, part), {first, depth, 0, 0});
+      widen(left, part.rows, depth, wide.a.data());
+      widen(right, depth, part.columns, wide.b.data());
+      gemm(part.rows, part.columns, depth, alpha, widened_view(wide.a.data(), a.trans, part.rows, depth),
+           widened_view(wide.b.data(), b.trans, depth, part.columns), first == 0 ? beta : 1, at(c, c_stride, part),
+           c_stride);
+    }
+  });
+}
+
 Multiplier multiplier() {
   if (uses_matrix_unit()) return Multiplier::matrix_unit;
   return uses_vectors() ? Multiplier::vectors : Multiplier::library;
@@ -295,6 +343,24 @@ void gemm_add(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, M
     add_bias<T>(at(base, n, part), n, bias ? bias + part.column : nullptr, part.rows, part.columns, at(y, n, part), n);
   };
   library_product(m, n, k, 1, a, b, 1, y, n, start_with_base, nothing);
+}
+
+template <>
+void gemm_rounded<Fp16>(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<Fp16> a, MatrixView<Fp16> b,
+                        const Fp16* bias, Fp16* y, std::int64_t y_stride) {
+  float* const sums = widened_parts().sums.data();
+  for_each_part(m, n, [&](const Part& part) {
+    gemm(part.rows, part.columns, k, 1, rows_of(a, part), columns_of(b, part), 0, sums, part.columns);
+    finish_product<Fp16>(sums, part.columns, bias ? bias + part.column : nullptr, part.rows, part.columns,
+                         at(y, y_stride, part), y_stride);
+  });
+}
+
+template <>
+void gemm_add<Fp16>(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<Fp16> a, MatrixView<Fp16> b,
+                    const float* base, const Fp16* bias, float* y) {
+  add_bias<Fp16>(base, n, bias, m, n, y, n);
+  gemm(m, n, k, 1, a, b, 1, y, n);
 }
 
 #define LOCKSTEP_INSTANTIATE(T)                                                                                       \

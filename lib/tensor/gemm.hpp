@@ -1,7 +1,8 @@
 // Matrix products on row-major data, adding into fp32 or fp64: c = α·op(a)·op(b) + β·c. Uses all threads, one inside a
 // parallel region. Needs no LibTorch headers. Behind it are the BLAS that LibTorch carries; where the processor has
 // one, its matrix unit: for bf16, and for fp32 in three parts (tensor/kernels/amx_gemm.hpp); and on processors that the
-// BLAS serves less well, for fp32 and bf16, vectors (tensor/kernels/vector_gemm.hpp).
+// BLAS serves less well, for fp32 and bf16, vectors (tensor/kernels/vector_gemm.hpp). fp16 is there to be right, not
+// fast: its factors are widened part by part and multiplied as fp32.
 #pragma once
 
 #include "tensor/kernels/matrix_view.hpp"
@@ -16,8 +17,10 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixVi
           double beta, float* c, std::int64_t c_stride);
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<double> a, MatrixView<double> b,
           double beta, double* c, std::int64_t c_stride);
-/// Products of bf16 values, exact in fp32, are summed in fp32.
+/// Products of bf16 or fp16 values, exact in fp32, are summed in fp32.
 void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<Bf16> a, MatrixView<Bf16> b,
+          double beta, float* c, std::int64_t c_stride);
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<Fp16> a, MatrixView<Fp16> b,
           double beta, float* c, std::int64_t c_stride);
 
 /// y (m, n; y_stride between rows) = op(a) · op(b) + bias (n, or nullptr): summed as above, rounded to T once.
@@ -42,6 +45,10 @@ bool uses_vectors();
 /// What multiplies bf16 matrices, in the order of the scratch memory that it needs.
 enum class Multiplier { vectors, matrix_unit, library };
 Multiplier multiplier();
+/// What gemm of fp16 keeps for widened factors and sums, at most.
+constexpr std::int64_t widened_side = 256, widened_depth = 1024;
+constexpr std::int64_t widening_scratch_bytes =
+    (2 * widened_side * widened_depth + widened_side * widened_side) * static_cast<std::int64_t>(sizeof(float));
 /// What gemm_rounded of bf16 keeps from product to product for its sums: as much as the largest product needed.
 std::int64_t rounding_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k, Multiplier by);
 

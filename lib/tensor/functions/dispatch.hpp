@@ -27,11 +27,12 @@ decltype(auto) with_type(at::ScalarType type, const Body& body) {
     case at::kFloat: return body(float{});
     case at::kDouble: return body(double{});
     case at::kBFloat16: return body(Bf16{});
-    default: throw Error(ExitCode::bug, "invariant violated: kernels exist for fp32, fp64 and bf16");
+    case at::kHalf: return body(Fp16{});
+    default: throw Error(ExitCode::bug, "invariant violated: kernels exist for fp32, fp64, bf16 and fp16");
   }
 }
 
-/// The type that is computed and accumulated in: fp32 for bf16.
+/// The type that is computed and accumulated in: fp32 for bf16 and fp16.
 inline at::ScalarType math_type(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
 
 inline at::Tensor fresh(std::initializer_list<std::int64_t> shape, at::ScalarType type) {

@@ -264,6 +264,7 @@ void gated_backward(Activation activation, const T* dy, const T* gate_up, std::i
 LOCKSTEP_INSTANTIATE(float)
 LOCKSTEP_INSTANTIATE(double)
 LOCKSTEP_INSTANTIATE(Bf16)
+LOCKSTEP_INSTANTIATE(Fp16)
 #undef LOCKSTEP_INSTANTIATE
 
 }  // namespace lockstep

@@ -329,6 +329,7 @@ void attention_backward(const T* dy, const T* qkv, const Math<T>* log_sums, cons
 LOCKSTEP_INSTANTIATE(float)
 LOCKSTEP_INSTANTIATE(double)
 LOCKSTEP_INSTANTIATE(Bf16)
+LOCKSTEP_INSTANTIATE(Fp16)
 #undef LOCKSTEP_INSTANTIATE
 
 }  // namespace lockstep

@@ -25,6 +25,12 @@ LOCKSTEP_CLONES void add_rows(const Math<T>* x, std::int64_t x_stride, const T* 
   }
 }
 
+template <class T>
+LOCKSTEP_CLONES void load_row(const T* x, std::int64_t count, float* out) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) out[i] = load(x[i]);
+}
+
 constexpr std::int64_t values_per_thread = 16384;
 
 }  // namespace
@@ -49,6 +55,13 @@ void add_bias(const Math<T>* x, std::int64_t x_stride, const T* bias, std::int64
 }
 
 template <class T>
+void widen_row(const T* x, std::int64_t count, float* out) {
+  load_row<T>(x, count, out);
+}
+template void widen_row<Bf16>(const Bf16*, std::int64_t, float*);
+template void widen_row<Fp16>(const Fp16*, std::int64_t, float*);
+
+template <class T>
 void round_to(const Math<T>* x, std::int64_t count, T* y) {
   parallel_for(count, values_per_thread, [=](std::int64_t begin, std::int64_t end) {
     add_rows<T, T>(x + begin, 0, nullptr, 0, 1, end - begin, y + begin, 0);
@@ -64,6 +77,7 @@ void round_to(const Math<T>* x, std::int64_t count, T* y) {
 LOCKSTEP_INSTANTIATE(float)
 LOCKSTEP_INSTANTIATE(double)
 LOCKSTEP_INSTANTIATE(Bf16)
+LOCKSTEP_INSTANTIATE(Fp16)
 #undef LOCKSTEP_INSTANTIATE
 
 }  // namespace lockstep

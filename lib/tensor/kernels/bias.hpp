@@ -16,6 +16,10 @@ template <class T>
 void add_bias(const Math<T>* x, std::int64_t x_stride, const T* bias, std::int64_t rows, std::int64_t columns,
               Math<T>* y, std::int64_t y_stride);
 
+/// out = the `count` values of x, exactly.
+template <class T>
+void widen_row(const T* x, std::int64_t count, float* out);
+
 /// y = x rounded to T.
 template <class T>
 void round_to(const Math<T>* x, std::int64_t count, T* y);

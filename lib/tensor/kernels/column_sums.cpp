@@ -56,5 +56,6 @@ template void reduce_partials<double>(const double*, std::int64_t, std::int64_t,
 template void column_sums<float>(const float*, std::int64_t, std::int64_t, std::int64_t, double, float*);
 template void column_sums<double>(const double*, std::int64_t, std::int64_t, std::int64_t, double, double*);
 template void column_sums<Bf16>(const Bf16*, std::int64_t, std::int64_t, std::int64_t, double, float*);
+template void column_sums<Fp16>(const Fp16*, std::int64_t, std::int64_t, std::int64_t, double, float*);
 
 }  // namespace lockstep

@@ -89,6 +89,7 @@ void cross_entropy_loss(const M* logits, const std::int32_t* labels, std::int64_
 template void cross_entropy<float>(const float*, const std::int32_t*, std::int64_t, std::int64_t, double*, float*);
 template void cross_entropy<double>(const double*, const std::int32_t*, std::int64_t, std::int64_t, double*, double*);
 template void cross_entropy<Bf16>(const float*, const std::int32_t*, std::int64_t, std::int64_t, double*, Bf16*);
+template void cross_entropy<Fp16>(const float*, const std::int32_t*, std::int64_t, std::int64_t, double*, Fp16*);
 template void cross_entropy_loss<float>(const float*, const std::int32_t*, std::int64_t, std::int64_t, double*);
 template void cross_entropy_loss<double>(const double*, const std::int32_t*, std::int64_t, std::int64_t, double*);
 

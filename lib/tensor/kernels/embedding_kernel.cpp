@@ -61,6 +61,7 @@ void embedding_backward(const M* dy, const std::int32_t* indices, std::int64_t r
 template void embedding_forward<float>(const float*, const std::int32_t*, std::int64_t, std::int64_t, Into, float*);
 template void embedding_forward<double>(const double*, const std::int32_t*, std::int64_t, std::int64_t, Into, double*);
 template void embedding_forward<Bf16>(const Bf16*, const std::int32_t*, std::int64_t, std::int64_t, Into, float*);
+template void embedding_forward<Fp16>(const Fp16*, const std::int32_t*, std::int64_t, std::int64_t, Into, float*);
 template void embedding_backward<float>(const float*, const std::int32_t*, std::int64_t, std::int64_t, std::int64_t,
                                         double, float*);
 template void embedding_backward<double>(const double*, const std::int32_t*, std::int64_t, std::int64_t, std::int64_t,

@@ -275,6 +275,7 @@ void rms_norm_backward(const T* dy, const Math<T>* x, const T* weight, const Mat
 LOCKSTEP_INSTANTIATE(float)
 LOCKSTEP_INSTANTIATE(double)
 LOCKSTEP_INSTANTIATE(Bf16)
+LOCKSTEP_INSTANTIATE(Fp16)
 #undef LOCKSTEP_INSTANTIATE
 
 }  // namespace lockstep

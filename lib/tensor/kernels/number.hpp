@@ -1,8 +1,9 @@
-// What kernels compute with: bf16 as a storage type, the type arithmetic is done in, and exp and tanh that compilers
-// can vectorise. Kernels know raw pointers and sizes only; no LibTorch.
+// What kernels compute with: bf16 and fp16 as storage types, the type arithmetic is done in, and exp and tanh that
+// compilers can vectorise. Kernels know raw pointers and sizes only; no LibTorch.
 #pragma once
 
 #include "base/vector_clones.hpp"
+#include "quant/float16.hpp"
 
 #include <bit>
 #include <cmath>
@@ -15,6 +16,9 @@ namespace lockstep {
 struct Bf16 {
   std::uint16_t bits;
 };
+struct Fp16 {
+  std::uint16_t bits;
+};
 
 template <class T>
 struct MathOf {
@@ -24,13 +28,18 @@ template <>
 struct MathOf<Bf16> {
   using Type = float;
 };
-/// The type in which T is computed, accumulated and its gradients are kept: fp32 for bf16.
+template <>
+struct MathOf<Fp16> {
+  using Type = float;
+};
+/// The type in which T is computed, accumulated and its gradients are kept: fp32 for bf16 and fp16.
 template <class T>
 using Math = typename MathOf<T>::Type;
 
 LOCKSTEP_INLINE float load(float value) { return value; }
 LOCKSTEP_INLINE double load(double value) { return value; }
 LOCKSTEP_INLINE float load(Bf16 value) { return std::bit_cast<float>(std::uint32_t{value.bits} << 16); }
+LOCKSTEP_INLINE float load(Fp16 value) { return from_f16(value.bits); }
 
 LOCKSTEP_INLINE void store(float& target, float value) { target = value; }
 LOCKSTEP_INLINE void store(double& target, double value) { target = value; }
@@ -40,6 +49,8 @@ LOCKSTEP_INLINE void store(Bf16& target, float value) {
   const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   target.bits = static_cast<std::uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
 }
+
+LOCKSTEP_INLINE void store(Fp16& target, float value) { target.bits = to_f16(value); }
 
 /// e^x to 2 units in the last place, without branches; underflows to 0 below -87 and saturates near the largest float.
 /// NaN stays NaN.

@@ -35,6 +35,10 @@ LOCKSTEP_WIDE LOCKSTEP_INLINE __m512 load_wide(const Bf16* from, __mmask16 lanes
   return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
 }
 
+LOCKSTEP_WIDE LOCKSTEP_INLINE __m512 load_wide(const Fp16* from, __mmask16 lanes) {
+  return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes, from));
+}
+
 /// As store(Bf16&, float).
 LOCKSTEP_WIDE LOCKSTEP_INLINE __m256i rounded(__m512 values) {
   const __m512i bits = _mm512_castps_si512(values);
@@ -52,6 +56,10 @@ LOCKSTEP_WIDE LOCKSTEP_INLINE void store_wide(float* to, __mmask16 lanes, __m512
 LOCKSTEP_WIDE LOCKSTEP_INLINE void store_wide(Bf16* to, __mmask16 lanes, __m512 values) {
   if (lanes == 0xffff) return _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), rounded(values));
   _mm256_mask_storeu_epi16(to, lanes, rounded(values));
+}
+
+LOCKSTEP_WIDE LOCKSTEP_INLINE void store_wide(Fp16* to, __mmask16 lanes, __m512 values) {
+  _mm256_mask_storeu_epi16(to, lanes, _mm512_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
 /// out = the transpose of 16 rows of 16 words of 32 bits.

@@ -93,7 +93,9 @@ double worst_rounding(const Shape2& shape, std::int64_t k) {
   std::vector<T> y(static_cast<std::size_t>(shape.m * shape.n));
   gemm_rounded<T>(shape.m, shape.n, k, MatrixView<T>{a.data(), k}, MatrixView<T>{b.data(), shape.n}, bias.data(),
                   y.data(), shape.n);
-  constexpr int digits = std::is_same_v<T, Bf16> ? 8 : std::numeric_limits<Math<T>>::digits;
+  constexpr int digits = std::is_same_v<T, Bf16>   ? 8
+                         : std::is_same_v<T, Fp16> ? 11
+                                                   : std::numeric_limits<Math<T>>::digits;
   const double noise = 1e-6 * static_cast<double>(k);
   double worst = 0;
   for (std::int64_t i = 0; i < shape.m; ++i) {
@@ -241,6 +243,8 @@ BOOST_AUTO_TEST_CASE(products_of_all_forms_and_types_equal_sums_in_double) {
       BOOST_TEST(worst_error<float>(97, 131, 113, beta) < 1e-4);
       BOOST_TEST(worst_error<Bf16>(33, 65, 128, beta) < 1e-4);
       BOOST_TEST(worst_error<Bf16>(1, 1, 1, beta) < 1e-6);
+      BOOST_TEST(worst_error<Fp16>(33, 65, 128, beta) < 1e-4);
+      BOOST_TEST(worst_error<Fp16>(1, 1, 1, beta) < 1e-6);
     }
   });
 }
@@ -254,6 +258,7 @@ BOOST_AUTO_TEST_CASE(large_products_equal_sums_in_double) {
     BOOST_TEST(worst_error<Bf16>(261, 300, 40, 0) < 1e-4);
     BOOST_TEST(worst_error<Bf16>(34, 33, 64000, 1) < 1e-2);
     BOOST_TEST(worst_error<Bf16>(300, 34, 1777, 2) < 1e-3);
+    BOOST_TEST(worst_error<Fp16>(257, 300, 1025, 2) < 1e-3);
     BOOST_TEST(worst_error<float>(70, 813, 270, 1) < 1e-3);
     BOOST_TEST(worst_error<float>(813, 70, 270, 0) < 1e-3);
     BOOST_TEST(worst_error<float>(65, 64, 22000, 1) < 1e-2);
@@ -266,6 +271,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_a_number_reaches_its_row_and_column_and_nothing
     for (const std::int64_t k : {std::int64_t{64}, std::int64_t{77}, std::int64_t{801}}) {
       for (const Shape2& shape : {Shape2{8, 48}, Shape2{61, 83}, Shape2{150, 70}}) {
         BOOST_TEST(strange_elements<Bf16>(shape, k) == 0);
+        BOOST_TEST(strange_elements<Fp16>(shape, k) == 0);
         BOOST_TEST(strange_elements<float>(shape, k) == 0);
       }
     }
@@ -298,6 +304,7 @@ BOOST_AUTO_TEST_CASE(a_rounded_product_is_the_sum_with_its_bias_rounded_once) {
     for (const Shape2& shape : {Shape2{33, 65}, Shape2{300, 200}}) {
       for (const std::int64_t k : {std::int64_t{31}, std::int64_t{900}}) {
         BOOST_TEST(worst_rounding<Bf16>(shape, k) <= 0.51);
+        BOOST_TEST(worst_rounding<Fp16>(shape, k) <= 0.51);
         BOOST_TEST(worst_rounding<float>(shape, k) <= 0.51);
       }
     }
@@ -309,6 +316,7 @@ BOOST_AUTO_TEST_CASE(a_product_onto_a_residual_adds_residual_and_bias) {
   both_ways([] {
     BOOST_TEST(worst_sum_add<Bf16>({33, 65}, 128) < 1e-4);
     BOOST_TEST(worst_sum_add<Bf16>({300, 40}, 800) < 1e-3);
+    BOOST_TEST(worst_sum_add<Fp16>({300, 40}, 1100) < 1e-3);
     BOOST_TEST(worst_sum_add<float>({33, 65}, 128) < 1e-4);
     BOOST_TEST(worst_sum_add<float>({300, 70}, 800) < 1e-3);
     BOOST_TEST(worst_sum_add<double>({33, 65}, 128) < 1e-12);
@@ -320,6 +328,7 @@ BOOST_AUTO_TEST_CASE(a_product_without_terms_is_beta_times_what_was_there) {
   BOOST_TEST(worst_error<float>(3, 4, 0, 0) == 0);
   BOOST_TEST(worst_error<double>(3, 4, 0, 2) < 1e-15);
   BOOST_TEST(worst_error<Bf16>(3, 4, 0, 1) == 0);
+  BOOST_TEST(worst_error<Fp16>(3, 4, 0, 1) == 0);
   BOOST_TEST(worst_error<float>(0, 4, 3, 0) == 0);
   BOOST_TEST(worst_error<float>(4, 0, 3, 0) == 0);
 }
@@ -331,6 +340,7 @@ BOOST_AUTO_TEST_CASE(products_have_the_same_bits_for_any_number_of_threads) {
     for (const Shape2& shape : {Shape2{768, 128}, Shape2{128, 384}, Shape2{61, 413}, Shape2{413, 61}}) {
       BOOST_TEST(bits_depend_on_threads<float>(shape, 700) == 0);
       BOOST_TEST(bits_depend_on_threads<Bf16>(shape, 700) == 0);
+      BOOST_TEST(bits_depend_on_threads<Fp16>(shape, 700) == 0);
     }
   });
   omp_set_num_threads(before);
