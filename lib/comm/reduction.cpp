@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "quant/bfloat16.hpp"
+#include "quant/float16.hpp"
 
 #include <array>
 #include <cmath>
@@ -37,6 +38,12 @@ struct Bf16 {
   using Sum = float;
   static Sum load(Stored value) { return from_bf16(value); }
   static Stored store(Sum value) { return to_bf16(value); }
+};
+struct Fp16 {
+  using Stored = std::uint16_t;
+  using Sum = float;
+  static Sum load(Stored value) { return from_f16(value); }
+  static Stored store(Sum value) { return to_f16(value); }
 };
 
 template <class Stored>
@@ -95,6 +102,7 @@ void put_into(std::span<const std::byte> sum, std::span<std::byte> place, DType 
     case DType::f64: return put_elements<From, Plain<double>>(sum, place, how);
     case DType::f32: return put_elements<From, Plain<float>>(sum, place, how);
     case DType::bf16: return put_elements<From, Bf16>(sum, place, how);
+    case DType::f16: return put_elements<From, Fp16>(sum, place, how);
     default: fail(ExitCode::bug, "no sum goes into {} elements", name_of(dtype));
   }
 }
@@ -115,6 +123,7 @@ void put_sum(std::span<const std::byte> sum, DType dtype, std::span<std::byte> p
     case DType::f64: return put_into<Plain<double>>(sum, place, there, into.how);
     case DType::f32: return put_into<Plain<float>>(sum, place, there, into.how);
     case DType::bf16: return put_into<Bf16>(sum, place, there, into.how);
+    case DType::f16: return put_into<Fp16>(sum, place, there, into.how);
     default: fail(ExitCode::bug, "no sum of {} elements goes into another type", name_of(dtype));
   }
 }
@@ -125,6 +134,7 @@ void reduce_in_order(std::span<const std::byte* const> operands, std::span<std::
     case DType::f64: return reduce_elements<Plain<double>>(operands, into, reduce);
     case DType::f32: return reduce_elements<Plain<float>>(operands, into, reduce);
     case DType::bf16: return reduce_elements<Bf16>(operands, into, reduce);
+    case DType::f16: return reduce_elements<Fp16>(operands, into, reduce);
     case DType::i64: return reduce_elements<Plain<std::int64_t>>(operands, into, reduce);
     case DType::u64: return reduce_elements<Plain<std::uint64_t>>(operands, into, reduce);
     case DType::i32: return reduce_elements<Plain<std::int32_t>>(operands, into, reduce);

@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 61> options{{
+constexpr std::array<Synonyms, 64> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " hidden_dropout dropout_rate attention_dropout attn_dropout resid_pdrop "},
@@ -44,6 +44,9 @@ constexpr std::array<Synonyms, 61> options{{
     {"precision.reduce_dtype", " grad_reduce_dtype gradient_reduce_dtype mixed_precision_reduce grad_reduce_in_fp32 "},
     {"precision.dtype",
      " precision mixed_precision torch_dtype params_dtype param_dtype bf16 fp16 fp32 amp autocast data_type "},
+    {"precision.init_scale", " loss_scale initial_loss_scale init_loss_scale initial_scale_power fp16_init_scale "},
+    {"precision.growth_interval", " loss_scale_window scale_window scale_growth_interval "},
+    {"precision.min_scale", " min_loss_scale "},
     {"optimizer.name", " optim optimizer_name optimizer_type optim_name "},
     {"optimizer.lr", " learning_rate max_lr peak_lr base_lr lr_max initial_lr "},
     {"optimizer.betas", " beta1 beta2 adam_beta1 adam_beta2 adam_betas beta "},
@@ -111,9 +114,10 @@ constexpr std::array<Synonyms, 10> sections{{
     {"log", " logging logger logs wandb "},
 }};
 
-constexpr std::array<Synonyms, 11> choices{{
+constexpr std::array<Synonyms, 12> choices{{
     {"fp32", " float32 float f32 single 32 32-true full_precision torch.float32 "},
-    {"bf16", " bfloat16 bfloat b16 bf16-mixed bf16-true float16 fp16 half 16 torch.bfloat16 "},
+    {"bf16", " bfloat16 bfloat b16 bf16-mixed bf16-true torch.bfloat16 "},
+    {"fp16", " float16 half 16 f16 16-mixed 16-true torch.float16 "},
     {"fp64", " float64 double f64 64 torch.float64 "},
     {"adamw", " adam adam_w adamw_torch fused_adam fusedadam adamw_torch_fused "},
     {"sgd", " momentum nesterov torch.optim.sgd stochastic_gradient_descent "},

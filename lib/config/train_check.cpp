@@ -82,6 +82,40 @@ void check_update_in_backward(const TrainConfig& config, Problems& problems) {
                  "train.on_nonfinite cannot skip the step: add --train.on_nonfinite stop");
 }
 
+void check_precision(const TrainConfig& config, Problems& problems) {
+  const PrecisionOptions& precision = config.precision;
+  if (precision.dtype != Precision::fp16) {
+    if (precision.reduce_dtype == Precision::fp16)
+      problems.add({"precision.reduce_dtype", "precision.dtype"},
+                   "gradients are summed in fp16 only where they have a loss scale, that of precision.dtype fp16: "
+                   "without one small ones vanish; bf16 needs none");
+    const LossScaleOptions plain;
+    const auto moot = [&](const std::string& option, bool changed) {
+      if (changed)
+        problems.add({option, "precision.dtype"},
+                     fmt::format("{} has no effect: only precision.dtype fp16 has a loss scale", option));
+    };
+    moot("precision.init_scale", precision.loss_scale.init_scale != plain.init_scale);
+    moot("precision.growth_factor", precision.loss_scale.growth_factor != plain.growth_factor);
+    moot("precision.backoff_factor", precision.loss_scale.backoff_factor != plain.backoff_factor);
+    moot("precision.growth_interval", precision.loss_scale.growth_interval != plain.growth_interval);
+    moot("precision.min_scale", precision.loss_scale.min_scale != plain.min_scale);
+    return;
+  }
+  if (precision.loss_scale.backoff_factor == 1)
+    problems.add({"precision.backoff_factor"},
+                 "with a factor of 1 the loss scale never falls and gradients overflow again: precision.backoff_factor "
+                 "must be below 1");
+  if (precision.loss_scale.init_scale < precision.loss_scale.min_scale)
+    problems.add({"precision.init_scale", "precision.min_scale"},
+                 fmt::format("precision.init_scale {} is below precision.min_scale {}", precision.loss_scale.init_scale,
+                             precision.loss_scale.min_scale));
+  if (config.optimizer.in_backward)
+    problems.add({"optimizer.in_backward", "precision.dtype"},
+                 "optimizer.in_backward updates weights before it is known whether gradients have overflowed, which "
+                 "precision.dtype fp16 skips a step for: use bf16, or leave optimizer.in_backward out");
+}
+
 void check_run(const TrainConfig& config, Problems& problems) {
   const TrainOptions& train = config.train;
   if (train.device == Device::cuda)
@@ -198,6 +232,7 @@ void check(const TrainConfig& config, Problems& problems) {
   check_schedule(config, problems);
   check_optimizer(config.optimizer, problems);
   check_update_in_backward(config, problems);
+  check_precision(config, problems);
   check_run(config, problems);
   check_profile(config, problems);
   check_switches(config, problems);

@@ -9,7 +9,7 @@ namespace lockstep {
 constexpr std::int64_t most_planned_ranks = 1 << 24;  // every rank has its place in a plan
 
 ChoiceList<Precision> choices_of(Precision) {
-  return {{Precision::fp32, "fp32"}, {Precision::fp64, "fp64"}, {Precision::bf16, "bf16"}};
+  return {{Precision::fp32, "fp32"}, {Precision::fp64, "fp64"}, {Precision::bf16, "bf16"}, {Precision::fp16, "fp16"}};
 }
 ChoiceList<OptimizerName> choices_of(OptimizerName) {
   return {{OptimizerName::adamw, "adamw"}, {OptimizerName::sgd, "sgd"}};
@@ -164,8 +164,11 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
 }
 
 void describe(Declaration& visit, PrecisionOptions& precision) {
-  visit.field("dtype", precision.dtype,
-              {.help = "arithmetic of the network; bf16 keeps fp32 master weights", .fixed_on_resume = true});
+  visit.field(
+      "dtype", precision.dtype,
+      {.help = "arithmetic of the network; bf16 and fp16 keep fp32 master weights, and fp16, which is computed slowly "
+               "here, has a loss scale: its gradients overflow and vanish easily",
+       .fixed_on_resume = true});
   visit.field(
       "reduce_dtype", precision.reduce_dtype,
       {.help = "type in which gradients are summed over ranks: each is cast, the sums are added in fp32 or wider "
@@ -174,6 +177,33 @@ void describe(Declaration& visit, PrecisionOptions& precision) {
   visit.field("matrix_unit", precision.matrix_unit,
               {.help = "products on the processor's matrix unit (Intel AMX) where it has one, those of fp32 as "
                        "six of three bf16 parts, no less exact; false: by the library's own routines"});
+  LossScaleOptions& scale = precision.loss_scale;
+  visit.field("init_scale", scale.init_scale,
+              {.help = "loss scale of fp16 at the start: the loss's gradient is multiplied with it, and gradients are "
+                       "divided by it before their norm is taken and weights are updated",
+               .min = 0,
+               .above_min = true,
+               .fixed_on_resume = true});
+  visit.field("growth_factor", scale.growth_factor,
+              {.help = "what the loss scale is multiplied with after precision.growth_interval steps without overflow",
+               .min = 1,
+               .above_min = true,
+               .fixed_on_resume = true});
+  visit.field("backoff_factor", scale.backoff_factor,
+              {.help = "what the loss scale is multiplied with when gradients overflow: the step is skipped then, and "
+                       "counts neither for the schedule nor for moments",
+               .min = 0,
+               .max = 1,
+               .above_min = true,
+               .fixed_on_resume = true});
+  visit.field("growth_interval", scale.growth_interval,
+              {.help = "steps in a row without overflow after which the loss scale grows",
+               .unit = "steps",
+               .min = 1,
+               .max = most_count,
+               .fixed_on_resume = true});
+  visit.field("min_scale", scale.min_scale,
+              {.help = "a loss scale that falls below it ends the run with code 6", .min = 0});
 }
 
 void describe(Declaration& visit, OptimizerOptions& optimizer) {

@@ -64,11 +64,21 @@ struct ParallelOptions {
   std::optional<std::int64_t> micro_batches;          // of one pass through the schedule; absent: what the batch gives
 };
 
+/// Of training in fp16, as torch.amp.GradScaler: optim/loss_scale.hpp.
+struct LossScaleOptions {
+  double init_scale = 65536;
+  double growth_factor = 2;
+  double backoff_factor = 0.5;
+  std::int64_t growth_interval = 2000;  // steps
+  double min_scale = 1;
+};
+
 struct PrecisionOptions {
   Precision dtype = Precision::fp32;
   std::optional<Precision>
       reduce_dtype;         // in which gradients are summed over ranks; absent: that of the master weights
   bool matrix_unit = true;  // where the processor has one
+  LossScaleOptions loss_scale;
 };
 
 struct ScheduleOptions {

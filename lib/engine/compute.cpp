@@ -31,7 +31,8 @@ void Engine::perform(Run& run, const Action& action) {
     case Op::backward_input: return backward(run, action);
     case Op::backward_weight: return backward_weight(run, action);
     case Op::clip:
-      run.gradient_scale = clip_factor(std::sqrt(run.clipped_norm_squared), clip_norm_);
+      run.gradient_scale =
+          clip_factor(std::sqrt(run.clipped_norm_squared) / run.order->loss_scale, clip_norm_) / run.order->loss_scale;
       return trace_.add({.event = TraceEntry::Event::computed, .what = name_of(Op::clip)});
     case Op::reshard:
     case Op::finish_gradient:
@@ -139,7 +140,8 @@ void Engine::backward(Run& run, const Action& action) {
   if (block.kind() == BlockDescription::Kind::head) {
     const auto valid_tokens = static_cast<double>(run.order->valid_tokens);
     // Of a cell by itself: the mean over cells is the gradient of all.
-    seed = at::full({}, valid_tokens > 0 ? cell_count(run.program) / valid_tokens : 0, stash.value.options());
+    const double scale = run.order->loss_scale * cell_count(run.program);
+    seed = at::full({}, valid_tokens > 0 ? scale / valid_tokens : 0, stash.value.options());
   } else {
     seed = run.slots.at(SlotKind::boundary_gradient, boundary_subject(index + 1), mb).value;
   }

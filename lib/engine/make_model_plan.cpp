@@ -59,7 +59,9 @@ ModelPlan plan_of(const Architecture& architecture, const UnitTypes& types, cons
   plan.units = units_of(architecture, types, bucket_bytes, sharding);
   if (config.positions == Positions::rotary)
     plan.shared_bytes += RotaryTable::bytes(shape.length, config.head_size, size_of(types.master));
-  if (types.compute != types.master)
+  if (types.compute == DType::f16)
+    plan.shared_bytes += widening_scratch_bytes;
+  else if (types.compute != types.master)
     plan.shared_bytes += rounding_scratch(config, shape.samples * shape.length, processor);
   return plan;
 }

@@ -42,7 +42,7 @@ void Engine::heartbeat(Run& run, const Action& action) {
   const HeartbeatData all = agree(run, action, mine);
   const auto valid_tokens = static_cast<double>(run.order->valid_tokens);
   run.outcome = {.loss = valid_tokens > 0 ? all.loss_sum / valid_tokens : 0,
-                 .gradient_norm = std::sqrt(all.grad_norm_squared),
+                 .gradient_norm = std::sqrt(all.grad_norm_squared) / run.order->loss_scale,
                  .updated = std::isfinite(all.loss_sum) && std::isfinite(all.grad_norm_squared),
                  .next_valid_tokens = all.next_tokens,
                  .stop = all.stop,

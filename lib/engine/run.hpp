@@ -26,6 +26,7 @@ struct Engine::Run {
   /// A training step.
   void take(const StepOrder& given) {
     order = &given;
+    gradient_scale = 1 / given.loss_scale;
     failure = given.failure;
     times = given.times;
   }
@@ -48,8 +49,8 @@ struct Engine::Run {
   double loss_sum = 0;              // of this rank; after reduce_loss of all ranks
   double squared_norm = 0;          // of this rank's shares
   double clipped_norm_squared = 0;  // of what is clipped: the gradient of all ranks, or of this rank's cell
-  double gradient_scale = 1;
-  std::int64_t tokens = 0;  // of this rank; after reduce_loss of all ranks
+  double gradient_scale = 1;        // that the optimizer multiplies gradients with
+  std::int64_t tokens = 0;          // of this rank; after reduce_loss of all ranks
   StepOutcome outcome;
   at::Tensor logits;  // fp64, (V): behind the last token of `text`, where the head is
   DrawnToken token;

@@ -43,6 +43,7 @@ void AdamW::update(Unit& unit, std::int64_t step, double lr, double gradient_sca
                           compute ? compute + from : nullptr);
         });
   });
+  complete_copy(unit);
 }
 
 }  // namespace lockstep

@@ -26,6 +26,7 @@ void Sgd::update(Unit& unit, std::int64_t, double lr, double gradient_scale) con
                         compute ? compute + from : nullptr);
         });
   });
+  complete_copy(unit);
 }
 
 }  // namespace lockstep

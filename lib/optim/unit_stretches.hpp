@@ -48,9 +48,15 @@ void with_master_type(const Unit& unit, const Work& work) {
   }
 }
 
-/// The unit's compute copy that an update writes along; null where kernels read the master itself.
+/// The unit's compute copy that an update writes along; null where kernels read the master itself, or a copy that
+/// follows by itself: see complete_copy.
 inline Bf16* compute_copy_of(const Unit& unit) {
   return unit.precision() == Precision::bf16 ? static_cast<Bf16*>(unit.compute().mutable_data_ptr()) : nullptr;
+}
+
+/// After an update: a copy that it did not write along follows the master.
+inline void complete_copy(Unit& unit) {
+  if (compute_copy_of(unit) == nullptr) unit.update_compute_copy();
 }
 
 }  // namespace lockstep

@@ -30,6 +30,7 @@ void describe(RecordFields& visit, const StepRecord& record) {
   visit.field("loss", record.loss, "mean over the valid tokens of the global batch, in nats");
   visit.field("lr", record.lr, "learning rate of the step");
   visit.field("grad_norm", record.grad_norm, "global norm of the gradient before clipping");
+  visit.field("loss_scale", record.loss_scale, "that the step was computed with; null: none, as in all types but fp16");
   visit.field("tokens", record.tokens, "valid tokens trained on since the run began");
   visit.field("tokens_per_s", record.tokens_per_s, "since the step record before");
   visit.field("step_ms", record.step_ms, "mean duration of a step since the step record before");
@@ -86,6 +87,7 @@ void describe(RecordFields& visit, const EventRecord& record) {
   visit.field("in_a_row", record.in_a_row, "skipped steps up to this one without another between them");
   visit.field("limit", record.limit,
               "what the loss of a spike is beyond: mean + 6 standard deviations of the last 100 finite losses");
+  visit.field("loss_scale", record.loss_scale, "from the next step on, where the event is that it changed");
 }
 
 void describe(RecordFields& visit, const SummaryRecord& record) {

@@ -47,11 +47,12 @@ struct StepRecord {
   std::int64_t step = 0;
   double loss = 0;  // nats a token, over the global batch
   double lr = 0;
-  double grad_norm = 0;       // before clipping
-  std::int64_t tokens = 0;    // valid tokens trained on since the run began
-  double tokens_per_s = 0;    // over the steps since the last record
-  double step_ms = 0;         // mean over the steps since the last record
-  std::optional<double> mfu;  // model FLOPs per second by the peak of the machine
+  double grad_norm = 0;              // before clipping
+  std::optional<double> loss_scale;  // of fp16
+  std::int64_t tokens = 0;           // valid tokens trained on since the run began
+  double tokens_per_s = 0;           // over the steps since the last record
+  double step_ms = 0;                // mean over the steps since the last record
+  std::optional<double> mfu;         // model FLOPs per second by the peak of the machine
   std::optional<double> eta_s;
   double epoch = 0;
 };
@@ -108,6 +109,7 @@ struct EventRecord {
   std::optional<double> grad_norm = {};
   std::optional<std::int64_t> in_a_row = {};  // such steps up to this one
   std::optional<double> limit = {};           // that the loss is beyond
+  std::optional<double> loss_scale = {};      // from the next step on
 };
 
 /// The last record of a process group.

@@ -46,7 +46,7 @@ bool uses_vectors();
 enum class Multiplier { vectors, matrix_unit, library };
 Multiplier multiplier();
 /// What gemm of fp16 keeps for widened factors and sums, at most.
-constexpr std::int64_t widened_side = 256, widened_depth = 1024;
+constexpr std::int64_t widened_side = 128, widened_depth = 1024;
 constexpr std::int64_t widening_scratch_bytes =
     (2 * widened_side * widened_depth + widened_side * widened_side) * static_cast<std::int64_t>(sizeof(float));
 /// What gemm_rounded of bf16 keeps from product to product for its sums: as much as the largest product needed.

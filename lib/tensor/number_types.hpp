@@ -12,9 +12,9 @@
 
 namespace lockstep {
 
-at::ScalarType master_type(Precision precision);   // fp32, fp64, fp32
-at::ScalarType compute_type(Precision precision);  // fp32, fp64, bf16
-at::ScalarType stream_type(Precision precision);   // of block inputs and outputs: fp32, fp64, fp32
+at::ScalarType master_type(Precision precision);   // fp32; of fp64 fp64
+at::ScalarType compute_type(Precision precision);  // that of the precision's name
+at::ScalarType stream_type(Precision precision);   // of block inputs and outputs: the master type
 DType master_dtype(Precision precision);           // master_type in the project's vocabulary
 DType compute_dtype(Precision precision);          // and compute_type
 at::ScalarType scalar_type(DType dtype);           // of a type that tensors of the network may have

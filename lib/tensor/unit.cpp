@@ -12,14 +12,13 @@
 namespace lockstep {
 
 at::ScalarType master_type(Precision precision) { return precision == Precision::fp64 ? at::kDouble : at::kFloat; }
-at::ScalarType compute_type(Precision precision) {
-  return precision == Precision::bf16 ? at::kBFloat16 : master_type(precision);
-}
+at::ScalarType compute_type(Precision precision) { return scalar_type(compute_dtype(precision)); }
 at::ScalarType scalar_type(DType dtype) {
   switch (dtype) {
     case DType::f64: return at::kDouble;
     case DType::f32: return at::kFloat;
     case DType::bf16: return at::kBFloat16;
+    case DType::f16: return at::kHalf;
     default: fail(ExitCode::bug, "no tensor of the network has the type {}", name_of(dtype));
   }
 }
@@ -27,7 +26,13 @@ at::ScalarType scalar_type(DType dtype) {
 at::ScalarType stream_type(Precision precision) { return master_type(precision); }
 DType master_dtype(Precision precision) { return precision == Precision::fp64 ? DType::f64 : DType::f32; }
 DType compute_dtype(Precision precision) {
-  return precision == Precision::bf16 ? DType::bf16 : master_dtype(precision);
+  switch (precision) {
+    case Precision::fp32: return DType::f32;
+    case Precision::fp64: return DType::f64;
+    case Precision::bf16: return DType::bf16;
+    case Precision::fp16: return DType::f16;
+  }
+  fail(ExitCode::bug, "a precision without a type of arithmetic");
 }
 UnitTypes unit_types(Precision precision, std::vector<StateDescription> state) {
   return {master_dtype(precision), compute_dtype(precision), std::move(state)};
@@ -119,7 +124,7 @@ Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precisio
 
   const at::ScalarType type = master_type(precision);
   master_ = buffer(length(), type, name_);
-  compute_ = precision == Precision::bf16 ? buffer(length(), compute_type(precision), name_) : master_;
+  compute_ = compute_type(precision) != type ? buffer(length(), compute_type(precision), name_) : master_;
   if (trained_ && gradients == GradientMemory::held) gradient_ = buffer(length(), type, name_);
   for (const StateDescription& kept : trained_ ? state : std::vector<StateDescription>{})
     state_.push_back(buffer(length(), scalar_type(kept.dtype), name_));
@@ -240,7 +245,7 @@ void Unit::finish_gradients() {
 }
 
 void Unit::update_compute_copy() {
-  if (precision_ == Precision::bf16) compute_.copy_(master_);
+  if (!compute_.is_same(master_)) compute_.copy_(master_);
 }
 
 std::span<std::byte> bytes_of(const at::Tensor& tensor) {

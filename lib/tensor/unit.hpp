@@ -54,7 +54,7 @@ class Unit {
 
   /// This rank's flat buffers, (length()).
   const at::Tensor& master() const { return master_; }
-  const at::Tensor& compute() const { return compute_; }           // the master itself unless the precision is bf16
+  const at::Tensor& compute() const { return compute_; }           // the master itself unless they differ in type
   const at::Tensor& gradient() const { return gradient_; }         // reduced
   const std::vector<at::Tensor>& state() const { return state_; }  // of the optimizer, in the order that it declares
 
@@ -83,8 +83,8 @@ class Unit {
   void zero_grad();
   /// After the last backward and before reduction: zeroes the gradient of parameters that nothing touched.
   void finish_gradients();
-  /// Makes the compute copy follow the master; nothing to do unless the precision is bf16. The optimizer does it in its
-  /// own pass.
+  /// Makes the compute copy follow the master; nothing to do if that is the master itself. The optimizer does it with
+  /// each update.
   void update_compute_copy();
 
  private:

@@ -138,4 +138,24 @@ std::vector<Component> components_of(const Model& model, const std::vector<State
           trainer_component(train_state, hf_config), data_component(train_state)};
 }
 
+Component loss_scale_component(TrainState& train_state) {
+  return {.key = "loss_scale",
+          .pattern = Pattern::global,
+          .required = false,  // a checkpoint of another precision is evaluated without
+          .collect =
+              [&train_state] {
+                StateTree state;
+                state.set("scale", train_state.loss_scale.scale);
+                state.set("good_steps", train_state.loss_scale.good_steps);
+                state.set("overflows", train_state.loss_scale.overflows);
+                return state;
+              },
+          .restore =
+              [&train_state](const StateTree& state) {
+                train_state.loss_scale = {.scale = state.value("scale").get<double>(),
+                                          .good_steps = integer(state, "good_steps"),
+                                          .overflows = integer(state, "overflows")};
+              }};
+}
+
 }  // namespace lockstep

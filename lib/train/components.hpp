@@ -18,4 +18,7 @@ namespace lockstep {
 std::vector<Component> components_of(const Model& model, const std::vector<StateDescription>& state,
                                      TrainState& train_state, const Json& hf_config);
 
+/// The loss scale of a run in fp16. Local.
+Component loss_scale_component(TrainState& train_state);
+
 }  // namespace lockstep

@@ -82,7 +82,8 @@ StepOutcome TrainingLoop::step() {
                   parts_.session.world().rank());
   const StepOrder order{.step = now.step,
                         .valid_tokens = valid_tokens_,
-                        .lr = learning_rate(parts_.config, now.step),
+                        .lr = learning_rate(parts_.config, now.step - now.loss_scale.overflows),
+                        .loss_scale = now.loss_scale.scale,
                         .skipped = now.skipped,
                         .next_valid_tokens = next.valid_tokens,
                         .stop = asked.stop,
@@ -90,18 +91,11 @@ StepOutcome TrainingLoop::step() {
                         .failure = failure,
                         .times = profile == nullptr ? nullptr : profile->start_step(now.step + 1)};
   const StepOutcome outcome = parts_.engine.run_step(batch_, order);
-  ++now.step;
   now.position = next_position;
-  if (outcome.updated) {
-    now.tokens += valid_tokens_;
-    now.loss = outcome.loss;
-    now.skipped_in_a_row = 0;
-  } else {
-    ++now.skipped;
-    ++now.skipped_in_a_row;
-  }
+  count(outcome);
   journal_.count(now, outcome, valid_tokens_);
-  if (!outcome.updated) skip_step(outcome);
+  if (scales_loss(parts_.config)) update_loss_scale(outcome);
+  if (!outcome.updated && !overflows(parts_.config, outcome)) skip_step(outcome);
   batch_ = std::move(next);
   valid_tokens_ = outcome.next_valid_tokens;
   if (asks(outcome.requests, Request::report)) callbacks_.report(view());
@@ -109,8 +103,36 @@ StepOutcome TrainingLoop::step() {
   pending_requests_ = callbacks_.after_step(view());
   if (now.step % parts_.config.log.every == 0 || finished() || outcome.stop != StopLevel::none ||
       asks(outcome.requests, Request::log))
-    journal_.step(now, outcome, order.lr);
+    journal_.step(now, outcome, order);
   return outcome;
+}
+
+void TrainingLoop::count(const StepOutcome& outcome) {
+  TrainState& now = parts_.train_state;
+  ++now.step;
+  if (outcome.updated) {
+    now.tokens += valid_tokens_;
+    now.loss = outcome.loss;
+    now.skipped_in_a_row = 0;
+    return;
+  }
+  ++now.skipped;
+  if (overflows(parts_.config, outcome))
+    ++now.loss_scale.overflows;
+  else
+    ++now.skipped_in_a_row;
+}
+
+void TrainingLoop::update_loss_scale(const StepOutcome& outcome) {
+  TrainState& now = parts_.train_state;
+  const LossScaleOptions& options = parts_.config.precision.loss_scale;
+  const LossScale before = now.loss_scale;
+  now.loss_scale = after_step(before, options, outcome.updated);
+  if (now.loss_scale.scale == before.scale) return;
+  const ScaledStep step{
+      .step = now.step, .outcome = outcome, .scale = before.scale, .next_scale = now.loss_scale.scale};
+  journal_.loss_scale(event_of(step));
+  if (now.loss_scale.scale < options.min_scale) refuse_to_scale(step, options.min_scale);
 }
 
 void TrainingLoop::tell_holdings() {

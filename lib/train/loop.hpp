@@ -62,6 +62,11 @@ class TrainingLoop {
   /// world.
   bool asked_again() const;
   StepOutcome step();
+  /// Counts the step whose outcome it is.
+  void count(const StepOutcome& outcome);
+  /// What becomes of the loss scale, and of a run whose gradients overflow at every one: throws
+  /// AgreedError(numerics) on all ranks then.
+  void update_loss_scale(const StepOutcome& outcome);
   /// What this rank's process holds, as a debug line: between steps, where no save and no reduction is in flight.
   /// Local.
   void tell_holdings();

@@ -7,6 +7,8 @@
 
 #include <ATen/ops/isfinite.h>
 
+#include <cmath>
+
 namespace lockstep {
 
 namespace {
@@ -25,6 +27,35 @@ bool is_finite(const at::Tensor& tensor) {
 }
 
 }  // namespace
+
+bool overflows(const TrainConfig& config, const StepOutcome& outcome) {
+  return scales_loss(config) && !outcome.updated && std::isfinite(outcome.loss);
+}
+
+EventRecord event_of(const ScaledStep& step) {
+  const std::string what = step.outcome.updated
+                               ? fmt::format("the loss scale grows from {} to {}", step.scale, step.next_scale)
+                               : fmt::format(
+                                     "gradients are not finite at loss scale {}: no weight was changed, and the "
+                                     "scale falls to {}",
+                                     step.scale, step.next_scale);
+  return {.step = step.step,
+          .name = "loss_scale",
+          .message = what,
+          .loss = step.outcome.loss,
+          .grad_norm = step.outcome.gradient_norm,
+          .loss_scale = step.next_scale};
+}
+
+void refuse_to_scale(const ScaledStep& step, double least) {
+  throw AgreedError(
+      Error(ExitCode::numerics,
+            fmt::format("step {}: gradients overflow in fp16 at any loss scale: it falls from {} to {}, below "
+                        "precision.min_scale {}",
+                        step.step, step.scale, step.next_scale, least),
+            "lower optimizer.lr, set optimizer.clip_norm, or train with --precision.dtype bf16, which needs no scale"),
+      0);
+}
 
 EventRecord event_of(const SkippedStep& skipped) {
   return {.step = skipped.step,

@@ -5,6 +5,7 @@
 
 #include "comm/communicator.hpp"
 #include "config/train_config.hpp"
+#include "engine/engine.hpp"
 #include "model/model.hpp"
 #include "report/record.hpp"
 
@@ -26,6 +27,28 @@ struct SkippedStep {
   std::int64_t in_a_row = 1;  // this one included
   bool in_backward = false;   // weights were updated before this was known
 };
+
+// In fp16 a gradient that is not finite where the loss is finite has overflowed: its loss scale was too large
+// (optim/loss_scale.hpp). Such a step is skipped whatever the policy, and ends a run only by precision.min_scale. The
+// schedule does not count it either. A loss that is not finite has nothing to do with the scale, which the loss itself
+// is not multiplied with: the policy decides, though the scale falls as GradScaler's would.
+
+inline bool scales_loss(const TrainConfig& config) { return config.precision.dtype == Precision::fp16; }
+bool overflows(const TrainConfig& config, const StepOutcome& outcome);
+
+/// A step after which the loss scale is another.
+struct ScaledStep {
+  std::int64_t step = 0;  // steps done, this one included
+  const StepOutcome& outcome;
+  double scale = 1;       // that it was computed with
+  double next_scale = 1;  // from here on
+};
+
+/// The event "loss_scale". Local.
+EventRecord event_of(const ScaledStep& step);
+
+/// Throws AgreedError(numerics): the scale fell below `least`. The same on all ranks.
+[[noreturn]] void refuse_to_scale(const ScaledStep& step, double least);
 
 /// The event "nonfinite_step". Local.
 EventRecord event_of(const SkippedStep& skipped);

@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "train/nonfinite.hpp"
 
 #include <unistd.h>
 
@@ -53,15 +54,16 @@ void RunJournal::look_for_spike(const TrainState& now, double loss) {
         .limit = limit});
 }
 
-void RunJournal::step(const TrainState& now, const StepOutcome& outcome, double lr) {
+void RunJournal::step(const TrainState& now, const StepOutcome& outcome, const StepOrder& order) {
   if (rank_ != 0) return;
   const Meter::Reading reading = meter_.read(monotonic_seconds(), now.step);
   const double epoch = static_cast<double>(now.position.epoch) +
                        static_cast<double>(now.position.sample) / static_cast<double>(plan_.samples_per_epoch);
   files_.records().write(StepRecord{.step = now.step,
                                     .loss = outcome.loss,
-                                    .lr = lr,
+                                    .lr = order.lr,
                                     .grad_norm = outcome.gradient_norm,
+                                    .loss_scale = scales_loss(config_) ? std::optional(order.loss_scale) : std::nullopt,
                                     .tokens = now.tokens,
                                     .tokens_per_s = reading.tokens_per_s,
                                     .step_ms = reading.step_ms,
@@ -106,6 +108,11 @@ void RunJournal::profiled(const Profile& profile) {
 
 void RunJournal::event(const EventRecord& event) {
   if (rank_ == 0) files_.records().write(event);
+}
+
+void RunJournal::loss_scale(const EventRecord& event) {
+  this->event(event);
+  if (rank_ == 0) output_.log().info("step {}: {}", *event.step, event.message);
 }
 
 void RunJournal::warn(const EventRecord& event, int owner) {

@@ -33,12 +33,14 @@ class RunJournal {
   /// Time that is no step's: evaluation, saving.
   void exclude(double seconds) { meter_.exclude(seconds); }
   /// The record of a step, and progress.
-  void step(const TrainState& now, const StepOutcome& outcome, double lr);
+  void step(const TrainState& now, const StepOutcome& outcome, const StepOrder& order);
   void evaluation(const EvalRecord& record);
   void saved(const SaveReport& report, double seconds);
   void profiled(const Profile& profile);
   /// An event record.
   void event(const EventRecord& event);
+  /// The loss scale is another: an event record and a log line.
+  void loss_scale(const EventRecord& event);
   /// A warning, which rank `owner` logs.
   void say(const EventRecord& event, int owner = 0);
   /// Both.

@@ -10,6 +10,7 @@
 #include "tensor/runtime.hpp"
 #include "train/components.hpp"
 #include "train/memory_check.hpp"
+#include "train/nonfinite.hpp"
 #include "train/resume_or_start.hpp"
 #include "train/run_mesh.hpp"
 
@@ -126,7 +127,11 @@ RunState::RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank)
             {plan.mesh, sharding_of(plan.mesh), rank}, plan.programs.parts,
             config.optimizer.in_backward ? GradientMemory::lent : GradientMemory::held),
       optimizer(make_optimizer(config.optimizer, model.parameters())),
-      components(components_of(model, plan.types.state, train_state, *plan.architecture.config.original)) {}
+      components(components_of(model, plan.types.state, train_state, *plan.architecture.config.original)) {
+  if (!scales_loss(config)) return;
+  train_state.loss_scale.scale = config.precision.loss_scale.init_scale;
+  components.push_back(loss_scale_component(train_state));
+}
 
 std::optional<Path> RunState::fill(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log) {
   const std::optional<Path> resumed = config.eval_only ? load_to_evaluate(config, plan, session, log, components)

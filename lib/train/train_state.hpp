@@ -3,6 +3,7 @@
 #pragma once
 
 #include "data/sample_order.hpp"
+#include "optim/loss_scale.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -11,14 +12,15 @@
 namespace lockstep {
 
 struct TrainState {
-  std::int64_t step = 0;     // steps done, skipped ones included; the next step's 0-based number
-  DataPosition position;     // of the next step's first sample
-  std::int64_t tokens = 0;   // labels trained on
-  std::int64_t skipped = 0;  // steps that changed no weight and no moment: loss or gradient was not finite
-  std::int64_t skipped_in_a_row =
-      0;  // since the last step that was not; survives a resume, so that it counts the same trajectory
-  std::optional<double> loss;       // of the last step that was not skipped, nats a token
-  std::optional<double> eval_loss;  // of the last evaluation; absent if it was not finite
+  std::int64_t step = 0;              // steps done, skipped ones included; the next step's 0-based number
+  DataPosition position;              // of the next step's first sample
+  std::int64_t tokens = 0;            // labels trained on
+  std::int64_t skipped = 0;           // steps that changed no weight and no moment: loss or gradient was not finite
+  std::int64_t skipped_in_a_row = 0;  // since the last step that was not, overflows left out; survives a resume, so
+                                      // that it counts the same trajectory
+  LossScale loss_scale;               // of training in fp16
+  std::optional<double> loss;         // of the last step that was not skipped, nats a token
+  std::optional<double> eval_loss;    // of the last evaluation; absent if it was not finite
   std::optional<double> best_eval_loss;
   std::string evaluation;  // TrainPlan::evaluation of these two
 };

@@ -62,7 +62,17 @@ TABLE = [
     (2, {"optimizer.frozen": "[.]"}, "optimizer.frozen leaves nothing to train"),
     (2, {"parallel.units": "[nothing]"}, "parallel.units: pattern 'nothing' matches none"),
     (2, {"data.sequence_length": 1000}, "data.sequence_length is 1000, but the model has"),
-    (2, {"precision.dtype": "fp16"}, "one of fp32, fp64, bf16"),
+    (2, {"precision.dtype": "fp8"}, "one of fp32, fp64, bf16, fp16"),
+    (2, {"precision.dtype": "fp16", "optimizer.in_backward": "true", "train.on_nonfinite": "stop"},
+     "before it is known whether gradients have overflowed, which precision.dtype fp16 skips a step for"),
+    (2, {"precision.reduce_dtype": "fp16"}, "gradients are summed in fp16 only where they have a loss scale"),
+    (2, {"precision.init_scale": 8}, "precision.init_scale has no effect: only precision.dtype fp16 has a loss scale"),
+    (2, {"precision.growth_factor": 3}, "precision.growth_factor has no effect"),
+    (2, {"precision.backoff_factor": 0.1}, "precision.backoff_factor has no effect"),
+    (2, {"precision.growth_interval": 3}, "precision.growth_interval has no effect"),
+    (2, {"precision.min_scale": 3}, "precision.min_scale has no effect"),
+    (2, {"precision.dtype": "fp16", "precision.backoff_factor": 1}, "with a factor of 1 the loss scale never falls"),
+    (2, {"precision.dtype": "fp16", "precision.init_scale": 1, "precision.min_scale": 2}, "precision.init_scale 1 is below precision.min_scale 2"),
 ]
 # Where the sources refuse what options ask for, and which of their messages cannot be reached by options of train.
 CHECKED = ["lib/config/train_check.cpp", "lib/train/run_mesh.cpp", "lib/train/train_plan.cpp", "lib/program/program_options.cpp", "lib/program/stages.cpp",

@@ -47,6 +47,7 @@ void write_npy(const fs::path& path, const at::Tensor& tensor) {
 
 Precision precision_of(const std::string& name) {
   if (name == "fp64") return Precision::fp64;
+  if (name == "fp16") return Precision::fp16;
   return name == "bf16" ? Precision::bf16 : Precision::fp32;
 }
 
@@ -63,6 +64,9 @@ Batch read_batch(const fs::path& folder) {
   return batch;
 }
 
+/// Without it small gradients of fp16 would vanish.
+double loss_scale(const Model& model) { return model.precision() == Precision::fp16 ? 65536 : 1; }
+
 /// As the engine: each block's backward is its own, from the last to the first.
 double run_step(Model& model, const BatchTensors& batch) {
   std::vector<at::Tensor> inputs(model.block_count()), outputs(model.block_count());
@@ -70,8 +74,8 @@ double run_step(Model& model, const BatchTensors& batch) {
     if (i > 0) inputs[i] = outputs[i - 1].detach().requires_grad_(true);
     outputs[i] = model.block(i).forward(inputs[i], batch);
   }
-  at::Tensor gradient =
-      at::scalar_tensor(1.0 / static_cast<double>(std::max<std::int64_t>(1, batch.valid_tokens)), at::kDouble);
+  at::Tensor gradient = at::scalar_tensor(
+      loss_scale(model) / static_cast<double>(std::max<std::int64_t>(1, batch.valid_tokens)), at::kDouble);
   for (std::size_t i = model.block_count(); i-- > 0;) {
     torch::autograd::backward({outputs[i]}, {gradient});
     if (i > 0) gradient = inputs[i].grad();
@@ -95,7 +99,7 @@ int main(int argc, char** argv) {
   fs::create_directories(folder / "gradients");
   for (const Parameter* parameter : model.parameters()) {
     write_npy(folder / "weights" / (parameter->name() + ".npy"), parameter->master());
-    write_npy(folder / "gradients" / (parameter->name() + ".npy"), parameter->gradient());
+    write_npy(folder / "gradients" / (parameter->name() + ".npy"), parameter->gradient().div(loss_scale(model)));
   }
   write_npy(folder / "logits.npy", model.logits(batch));
   std::ofstream(folder / "loss.json") << fmt::format("{:.17g}\n", loss);

@@ -44,6 +44,8 @@ def observe(tmp, name, options, *switches, ranks=None):
             "mfu": [record["mfu"] is None for record in records(folder, "step")], "log": "watchdog" in done.stderr}
 
 
+# A loss scale that falls in the first step and grows in the third.
+FP16 = {"precision.dtype": "fp16", "precision.growth_interval": 2, "train.inject": "rank=0,phase=backward,step=0,kind=nan"}
 # option: the values to compare with the base run, and on how many ranks it shows.
 EFFECTS = {
     "model.config": lambda tmp: {"model.config": tmp / "model2"},
@@ -53,6 +55,10 @@ EFFECTS = {
     "data.sequence_length": lambda tmp: {"data.sequence_length": 12},
     "data.shuffle": lambda tmp: {"data.shuffle": "false"},
     "precision.dtype": lambda tmp: {"precision.dtype": "bf16"},
+    "precision.init_scale": lambda tmp: {"precision.dtype": "fp16", "precision.init_scale": 1024},
+    "precision.growth_factor": lambda tmp: {**FP16, "precision.growth_factor": 4},
+    "precision.backoff_factor": lambda tmp: {**FP16, "precision.backoff_factor": 0.25},
+    "precision.growth_interval": lambda tmp: {**FP16, "precision.growth_interval": 1},
     "optimizer.lr": lambda tmp: {"optimizer.lr": 1e-3},
     "optimizer.betas": lambda tmp: {"optimizer.betas": "[0.8, 0.95]"},
     "optimizer.eps": lambda tmp: {"optimizer.eps": 1e-3},
@@ -93,6 +99,10 @@ EFFECTS = {
     "log.peak_tflops": lambda tmp: {"log.peak_tflops": 1},
 }
 BASES = {   # where the effect is against another base
+    "precision.init_scale": {"precision.dtype": "fp16"},
+    "precision.growth_factor": FP16,
+    "precision.backoff_factor": FP16,
+    "precision.growth_interval": FP16,
     "eval.at_end": {"eval.every": 3},
     "checkpoint.at_end": {"train.max_steps": 5},
     "optimizer.momentum": {"optimizer.name": "sgd"},
@@ -101,7 +111,7 @@ BASES = {   # where the effect is against another base
 # Options whose effect is a test of its own, below or elsewhere.
 OWN_TESTS = {"model.path", "model.dropout", "data.isolate_documents", "data.verify", "parallel.dp_replicate", "parallel.dp_shard", "parallel.zero", "parallel.accumulate", "parallel.reshard_after_forward", "parallel.units", "parallel.reshard_after_backward", "parallel.prefetch", "parallel.pp", "parallel.schedule", "parallel.stages_per_rank", "parallel.split_points", "parallel.micro_batches", "parallel.order", "train.accumulation", "train.run_dir", "train.device",
              "train.max_time", "train.memory_check", "train.watchdog", "train.watchdog_phases", "train.on_nonfinite", "optimizer.in_backward", "checkpoint.resume", "checkpoint.ranks_per_file", "checkpoint.max_failures", "checkpoint.patience",
-             "log.profile_start_step", "log.profile_end_step", "precision.matrix_unit", "precision.reduce_dtype", "dialect", "preset"}
+             "log.profile_start_step", "log.profile_end_step", "precision.matrix_unit", "precision.reduce_dtype", "precision.min_scale", "dialect", "preset"}
 
 
 def test_every_option_is_listed_here():

@@ -25,7 +25,7 @@ LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_si
 
 
 class Step:
-    """A batch, what model-step made of it, and transformers' answer in the same precision (fp32 for bf16)."""
+    """A batch, what model-step made of it, and transformers' answer in the same precision (fp32 for bf16 and fp16)."""
 
     def __init__(self, folder, config, precision, samples=3, length=70, mask=0.2):
         self.precision = precision
@@ -126,3 +126,7 @@ def test_fp32_gives_losses_to_1e_5_and_gradients_to_1e_4(tmp):
 
 def test_bf16_gradients_are_within_1_5e_2_of_fp32(tmp):
     run(tmp, "bf16", 2e-3, 1.5e-2)
+
+
+def test_fp16_gradients_are_within_2e_3_of_fp32(tmp):
+    run(tmp, "fp16", 3e-4, 2e-3)

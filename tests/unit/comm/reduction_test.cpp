@@ -1,9 +1,11 @@
 #include "comm/reduction.hpp"
 
 #include "quant/bfloat16.hpp"
+#include "quant/float16.hpp"
 
 #include <boost/test/unit_test.hpp>
 
+#include <cmath>
 #include <vector>
 
 using namespace lockstep;
@@ -28,6 +30,13 @@ BOOST_AUTO_TEST_CASE(bf16_accumulates_in_fp32) {
   // 256 + 1 is 256 in bf16 at every step; in fp32 the four ones add up to 4, and 260 is a bf16 number.
   const std::vector<std::uint16_t> operands = {to_bf16(256), to_bf16(1), to_bf16(1), to_bf16(1), to_bf16(1)};
   BOOST_TEST(from_bf16(sum_of(operands, DType::bf16)) == 260.0f);
+}
+
+BOOST_AUTO_TEST_CASE(fp16_accumulates_in_fp32_and_overflows_to_infinity) {
+  // 2048 + 1 is 2048 in fp16 at every step.
+  const std::vector<std::uint16_t> operands = {to_f16(2048), to_f16(1), to_f16(1)}, large(2, to_f16(65504));
+  BOOST_TEST(from_f16(sum_of(operands, DType::f16)) == 2050.0f);
+  BOOST_TEST(std::isinf(from_f16(sum_of(large, DType::f16))));
 }
 
 BOOST_AUTO_TEST_CASE(fp32_keeps_the_order_of_the_operands) {

@@ -111,7 +111,8 @@ BOOST_AUTO_TEST_CASE(values_of_other_trainers_are_answered_with_ours) {
   BOOST_TEST(meant("schedule.name", "cosine_with_warmup") == "cosine\"?");
   BOOST_TEST(meant("train.recompute", "full") == "block\"?");
   BOOST_TEST(meant("train.recompute", "off") == "none\"?");
-  BOOST_TEST(meant("precision.dtype", "int8").ends_with("is not one of fp32, fp64, bf16"));
+  BOOST_TEST(meant("precision.dtype", "half") == "fp16\"?");
+  BOOST_TEST(meant("precision.dtype", "int8").ends_with("is not one of fp32, fp64, bf16, fp16"));
   BOOST_TEST(meant("optimizer.betas", "0.9,0.95") == "[0.9, 0.95]\"?");
 }
 

@@ -148,10 +148,12 @@ BOOST_AUTO_TEST_CASE(the_planned_peak_of_a_step_is_the_counted_one) {
       {"llama, vocabulary", {llama(32000, 384, 1024, 1), 1, 128}},
   };
   for (const auto& [name, shape] : shapes) {
-    for (const auto& [precision, type] : {std::pair(Precision::fp32, "fp32"), {Precision::bf16, "bf16"}}) {
+    for (const auto& [precision, type] :
+         {std::pair(Precision::fp32, "fp32"), {Precision::bf16, "bf16"}, {Precision::fp16, "fp16"}}) {
       for (const auto& [policy, recompute] :
            {std::pair(RecomputePolicy::none, "kept"), {RecomputePolicy::block, "recomputed"}}) {
         if (policy == RecomputePolicy::block && name.find("vocabulary") != std::string::npos) continue;  // one layer
+        if (precision == Precision::fp16 && name.find("llama") != std::string::npos) continue;           // slow
         Job job(shape, precision, policy);
         const std::string what = fmt::format("{}, {}, {}", name, type, recompute);
         check(what, job.train());

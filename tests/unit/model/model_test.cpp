@@ -157,7 +157,7 @@ BOOST_AUTO_TEST_CASE(isolated_documents_give_the_gradients_of_separate_samples) 
 }
 
 BOOST_AUTO_TEST_CASE(a_batch_in_which_no_label_counts_gives_loss_0_and_gradients_0_without_nan) {
-  for (const Precision precision : {Precision::fp32, Precision::fp64, Precision::bf16}) {
+  for (const Precision precision : {Precision::fp32, Precision::fp64, Precision::bf16, Precision::fp16}) {
     Model model(small_llama(), precision);
     model.initialise(4);
     Batch batch = counting_batch(1, 6, 29);

@@ -59,10 +59,13 @@ double worst_error(Precision precision, double momentum, bool nesterov) {
     for (std::size_t i = 0; i < weight.size(); ++i)
       worst = std::max(worst, std::abs(static_cast<double>(weight[i]) - weights[p][i]));
   }
-  if (precision == Precision::bf16)
-    worst = std::max(
-        worst,
-        unit.compute().to(at::kFloat).sub(unit.master().to(at::kBFloat16).to(at::kFloat)).abs().max().item<double>());
+  if (compute_type(precision) != master_type(precision))
+    worst = std::max(worst, unit.compute()
+                                .to(at::kFloat)
+                                .sub(unit.master().to(compute_type(precision)).to(at::kFloat))
+                                .abs()
+                                .max()
+                                .item<double>());
   return worst;
 }
 
@@ -73,6 +76,7 @@ BOOST_AUTO_TEST_CASE(six_steps_equal_the_documented_algorithm_in_every_precision
     BOOST_TEST(worst_error<double>(Precision::fp64, momentum, nesterov) < 1e-14);
     BOOST_TEST(worst_error<float>(Precision::fp32, momentum, nesterov) < 1e-6);
     BOOST_TEST(worst_error<float>(Precision::bf16, momentum, nesterov) < 1e-6);
+    BOOST_TEST(worst_error<float>(Precision::fp16, momentum, nesterov) < 1e-6);
   }
 }
 

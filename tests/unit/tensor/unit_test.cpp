@@ -42,7 +42,7 @@ BOOST_AUTO_TEST_CASE(parameters_are_aligned_views_of_their_units_buffers) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(only_bf16_has_a_separate_compute_copy_which_is_the_rounded_weights) {
+BOOST_AUTO_TEST_CASE(types_narrower_than_the_masters_have_a_compute_copy_which_is_the_rounded_weights) {
   Unit plain("u", three_tensors(), Precision::fp32);
   BOOST_TEST(plain.compute().data_ptr() == plain.master().data_ptr());
   Unit narrow("u", three_tensors(), Precision::bf16);
@@ -50,6 +50,10 @@ BOOST_AUTO_TEST_CASE(only_bf16_has_a_separate_compute_copy_which_is_the_rounded_
   BOOST_TEST(narrow.parameters()[0]->compute()[0][0].item<double>() == 0);
   narrow.update_compute_copy();
   BOOST_TEST(narrow.parameters()[0]->compute()[0][0].item<double>() == 1.0 + 0x1p-7);
+  Unit half("u", three_tensors(), Precision::fp16);
+  half.parameters()[0]->master().fill_(1.0 + 0x1p-10 + 0x1p-12);
+  half.update_compute_copy();
+  BOOST_TEST(half.parameters()[0]->compute()[0][0].item<double>() == 1.0 + 0x1p-10);
 }
 
 BOOST_AUTO_TEST_CASE(the_first_gradient_of_a_step_overwrites_and_later_ones_add) {
