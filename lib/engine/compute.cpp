@@ -68,7 +68,7 @@ void Engine::perform(Run& run, const Action& action, Unit& unit) {
     const bool lent = run.slots.slot(own).kind == SlotKind::local_gradient;
     if (lent) unit.resume_local_gradient(run.slots.at(own).value);
     unit.finish_gradients();
-    if (session_.take_injected_nan()) unit.local_gradient().fill_(not_a_number);
+    if (session_.take_injected_nan()) unit.local_gradient()[0] = not_a_number;  // not the padding, which stays
     if (!action.slots.acquires.empty()) {
       made = unit_memory(unit, unit.whole_length(), scalar_type(reduce_dtype_), "cast gradient");
       made.copy_(unit.local_gradient());
