@@ -1,4 +1,4 @@
-"""One failure brought about in a small real training job, and what must come of it: the matrix of rank counts, phases and kinds that
+"""One failure brought about in a small real training job, and what must come of it: the matrix of layouts, phases and kinds that
 failures_test.py samples and failures_full_test.py runs whole."""
 
 import concurrent.futures
@@ -10,7 +10,8 @@ from checkpoint_files import step_folders
 from lockstep_testing import GPT2_TINY, records, run, sample_text, write_config
 
 RANKS = [1, 2, 3, 4]
-STEP = ["data", "forward", "backward", "reduction", "lane", "norm", "heartbeat", "optimizer"]
+STAGES_OF_SHARDS = "ZeRO-3 x 1F1B"   # a layout of its own, beside plain data parallelism on each of RANKS
+STEP = ["data", "gather", "forward", "backward", "reduction", "lane", "norm", "heartbeat", "optimizer"]
 SAVE = ["save.plan", "save.stage", "save.write", "save.seal", "save.commit"]
 CALLBACKS = ["callback", "sample"]
 PHASES = ["start-up", "load", *STEP, "evaluation", *CALLBACKS, *SAVE, "shutdown"]
@@ -18,9 +19,14 @@ KINDS = ["throw", "exit", "stall", "nan", "kill", "stop"]
 BOUND_S = 120   # of a cell, on a busy machine: whoever waits for the watchdog where nothing stalls is beyond it
 
 
-def cells(ranks, phases, kinds):
-    """All of them that there are: one rank has no lane."""
-    return [(count, phase, kind) for kind in kinds for phase in phases for count in ranks if phase != "lane" or count > 1]
+def exists(layout, phase):
+    """One rank has no lane, and only shards are gathered."""
+    return (phase != "lane" or layout != 1) and (phase != "gather" or layout == STAGES_OF_SHARDS)
+
+
+def cells(layouts, phases, kinds):
+    """All of them that there are."""
+    return [(layout, phase, kind) for kind in kinds for phase in phases for layout in layouts if exists(layout, phase)]
 
 
 def prepare(tmp):
@@ -64,18 +70,22 @@ def step_of(phase, kind):
     return "step=3," if phase in ("evaluation", *CALLBACKS) else ""
 
 
-def run_cell(tmp, ranks, phase, kind):
-    """Brings the failure about on the last rank and checks everything that holds of every cell."""
-    rank = ranks - 1
-    folder = tmp / f"{phase}-{kind}-{ranks}"
+def run_cell(tmp, layout, phase, kind):
+    """Brings the failure about on one rank and checks everything that holds of every cell."""
+    ranks, rank, more = layout, layout, []
+    if layout == STAGES_OF_SHARDS:
+        ranks = 4
+        rank = ranks if kind == "nan" else 1 + (PHASES.index(phase) + KINDS.index(kind)) % ranks   # only where the head is, poison shows in a loss
+        more = ["--parallel.pp", 2, "--parallel.dp_shard", 2, "--train.micro_batch", 1]
+    rank -= 1
+    folder = tmp / f"{phase}-{kind}-{ranks}-{len(more)}"
     code = {"throw": "code=5,", "exit": "code=9,"}.get(kind, "")
-    more = []
     if kind == "stall":
         group = "step" if phase in (*STEP, "callback") else phase.partition(".")[0]
         limit = 15 if phase == "start-up" else 4   # the start of the other ranks takes its time
-        more = ["--train.watchdog_phases", f'[{{"phase": "{group}", "limit": "{limit}s"}}]']
+        more += ["--train.watchdog_phases", f'[{{"phase": "{group}", "limit": "{limit}s"}}]']
     if kind == "nan":
-        more = ["--train.on_nonfinite", "stop" if ranks % 2 else "skip"]
+        more += ["--train.on_nonfinite", "stop" if ranks % 2 else "skip"]
     outcome = train(tmp, folder, *more, ranks=ranks, injection=f"rank={rank},phase={phase},{step_of(phase, kind)}{code}kind={kind}")
     where = (ranks, phase, kind, outcome.code, outcome.status, outcome.err)
     CHECKS[kind](outcome, ranks, rank, phase, where)

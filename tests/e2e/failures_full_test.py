@@ -1,13 +1,13 @@
-"""The whole matrix of failures: every rank count, phase and kind. Part of the campaigns; failures_test.py runs a choice of it."""
+"""The whole matrix of failures: every layout, phase and kind. Part of the campaigns; failures_test.py runs a choice of it."""
 
-from failure_cells import KINDS, PHASES, RANKS, cells, run_cells
+from failure_cells import KINDS, PHASES, RANKS, STAGES_OF_SHARDS, cells, run_cells
 
 
 def campaign(kind):
     def test(tmp):
-        run_cells(tmp, cells(RANKS, PHASES, [kind]))
+        run_cells(tmp, cells([*RANKS, STAGES_OF_SHARDS], PHASES, [kind]))
     return test
 
 
 for one_kind in KINDS:
-    globals()[f"test_every_phase_on_every_number_of_ranks_ends_as_it_should_after_{one_kind}"] = campaign(one_kind)
+    globals()[f"test_every_phase_of_every_layout_ends_as_it_should_after_{one_kind}"] = campaign(one_kind)

@@ -3,6 +3,7 @@ code and a true status.json; and the run goes on afterwards. What holds of each 
 matrix: tests/cli/job_end_test.py."""
 
 import concurrent.futures
+import itertools
 import json
 import os
 import pathlib
@@ -11,19 +12,29 @@ import subprocess
 import time
 
 from checkpoint_files import read_tensor, step_folders
-from failure_cells import KINDS, PHASES, RANKS, cells, prepare, run_cell, run_cells, train
+from failure_cells import KINDS, PHASES, RANKS, STAGES_OF_SHARDS, cells, exists, prepare, run_cell, run_cells, train
 from lockstep_testing import GPT2_TINY, SOURCE, needs, program, records, run, write_config
 
-# A choice of the matrix in which every phase meets several kinds, and every kind every number of ranks.
-CHOSEN = [(RANKS[(i + j) % 4], phase, kind) for i, kind in enumerate(KINDS) for j, phase in enumerate(PHASES) if (i + 2 * j) % 5 in (0, 2)]
-CHOSEN = [cell for cell in CHOSEN if cell in cells(RANKS, PHASES, KINDS)]
+LAYOUTS = [*RANKS, STAGES_OF_SHARDS]
+
+
+def choice():
+    """Of the matrix: every phase meets several kinds, and every kind every layout."""
+    for i, kind in enumerate(KINDS):
+        layouts = itertools.cycle(LAYOUTS[i % 5:] + LAYOUTS[:i % 5])
+        for j, phase in enumerate(PHASES):
+            if (i + 2 * j) % 5 in (0, 2):
+                yield next(layout for layout in layouts if exists(layout, phase)), phase, kind
+
+
+CHOSEN = list(choice())
 # What cannot be drained: a failure amid a reduction on the lane, and one behind the heartbeat.
 CHOSEN += [cell for cell in cells([1, 2, 4], ["lane", "optimizer"], ["throw", "nan"]) if cell not in CHOSEN]
 
 
 def test_a_choice_of_the_matrix_ends_as_it_should(tmp):
     assert {phase for _, phase, _ in CHOSEN} == set(PHASES)
-    assert {(ranks, kind) for ranks, _, kind in CHOSEN} == {(ranks, kind) for ranks in RANKS for kind in KINDS}
+    assert {(layout, kind) for layout, _, kind in CHOSEN} == {(layout, kind) for layout in LAYOUTS for kind in KINDS}
     run_cells(tmp, CHOSEN)
 
 
