@@ -62,7 +62,10 @@ std::vector<CheckpointEntry> Search::best() {
     result.push_back(*entry);
   }
   if (result.empty())
-    fail(ExitCode::input, "{} has no checkpoint with the metric {}", request_.run.string(), request_.metric);
+    throw Error(ExitCode::input,
+                fmt::format("checkpoint.resume best: {} has no checkpoint with the metric {}", request_.run.string(),
+                            request_.metric),
+                "a checkpoint has it where the run evaluates at its step; latest is the newest one");
   return result;
 }
 

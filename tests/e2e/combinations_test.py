@@ -38,7 +38,7 @@ TABLE = [
     ("a group of tensors that matches nothing: ignored", 1, UNTIED, ["--optimizer.groups", '[{"match": "lora", "lr_scale": 2}]'], "lora"),
     ("max_steps below 0: an endless run", 1, UNTIED, ["--train.max_steps", -1], "train.max_steps"),
     ("a path to resume from that is not there: a fresh start", 1, UNTIED, ["--checkpoint.resume", "nowhere/step-1"], "nowhere/step-1"),
-    ("the best checkpoint of a run that has none: ignored", 1, UNTIED, ["--checkpoint.resume", "best"], "best"),
+    ("the best checkpoint of a run that has none: ignored", 1, UNTIED, ["--checkpoint.resume", "best"], "checkpoint.resume best"),
     ("evaluations without a validation split: assertion at the first one", 1, UNTIED, ["--data.path", "DATA-ALONE", "--eval.every", 2], "has no validation split"),
     # xorl
     ("ranks that pp does not divide: exception", 3, UNTIED, ["--parallel.pp", 2], "2 does not divide 3"),
