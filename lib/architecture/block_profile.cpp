@@ -39,15 +39,20 @@ struct Sizes {
         wide(rows * size_of(stream_type(batch.compute))),
         stream(wide * config.channels),
         normalised(compute * config.channels),
+        handed(rows * size_of(batch.output.value_or(stream_type(batch.compute))) * config.channels),
+        widened(batch.output.value_or(stream_type(batch.compute)) == stream_type(batch.compute) ? 0 : stream),
+        cast(widened > 0 ? handed : 0),
         rounded(batch.compute == stream_type(batch.compute) ? 0 : normalised),
         statistics(wide * (config.norm == Norm::layer_norm ? 2 : 1)) {}
 
   std::int64_t rows;
   std::int64_t compute, wide;  // a column in the compute type, and in that of the stream
-  std::int64_t stream;         // what passes between blocks
+  std::int64_t stream;         // the residual stream
   std::int64_t normalised;
-  std::int64_t rounded;     // a gradient of the stream in the compute type, where that is another
-  std::int64_t statistics;  // of a norm
+  std::int64_t handed;         // what passes between blocks
+  std::int64_t widened, cast;  // where that has another type: its copy in the stream's, and what is cast back
+  std::int64_t rounded;        // a gradient of the stream in the compute type, where that is another
+  std::int64_t statistics;     // of a norm
 };
 
 void add_decoder(BlockProfile& result, const HfConfig& config, const BatchShape& batch) {
@@ -65,32 +70,37 @@ void add_decoder(BlockProfile& result, const HfConfig& config, const BatchShape&
   const std::int64_t raised = config.gated_mlp ? 2 * activated : activated;
   const std::int64_t in_attention = normalised + sizes.statistics + qkv + attended + row_sums;
   const std::int64_t in_mlp = stream + normalised + sizes.statistics + raised + activated;
-  result.saved_bytes += in_attention + in_mlp;
+  const std::int64_t handed = sizes.handed, widened = sizes.widened, cast = sizes.cast;
+  result.saved_bytes += widened + in_attention + in_mlp;
   const auto [forward_scratch, backward_scratch] = batch.attention;
   result.forward_workspace_bytes = Live()
-                                       .add(in_attention)
+                                       .add(widened + in_attention)
                                        .add(forward_scratch)
                                        .drop(forward_scratch)
                                        .add(in_mlp + stream)
-                                       .beside(in_attention + in_mlp + stream);
+                                       .add(cast)
+                                       .beside(widened + in_attention + in_mlp + handed);
   result.inference_workspace_bytes = Live()
-                                         .add(normalised + qkv)
+                                         .add(widened + normalised + qkv)
                                          .add(attended + row_sums + forward_scratch)
                                          .drop(qkv + row_sums + forward_scratch)
                                          .add(stream + normalised + raised)
                                          .add(activated + stream)
-                                         .beside(stream);
+                                         .drop(stream + normalised + raised + activated)
+                                         .add(cast)
+                                         .beside(handed);
   // Each step has its output gradient, adds its input's, and drops what it saved.
   Live backward;
+  backward.add(widened);                                                         // the gradient that is given
   backward.add(rounded + activated).drop(rounded + activated);                   // down
   backward.add(raised).drop(activated + raised);                                 // activation
   backward.add(normalised).drop(raised + normalised);                            // up
-  backward.add(stream).drop(normalised + stream);                                // norm, whose gradient goes around
+  backward.add(stream).drop(widened + normalised + stream);                      // norm, whose gradient goes around
   backward.add(rounded + attended).drop(rounded + attended);                     // attention's output
   backward.add(qkv + backward_scratch).drop(backward_scratch + attended + qkv);  // attention
   backward.add(normalised).drop(qkv + normalised);                               // q, k, v
-  backward.add(stream);                                                          // norm
-  result.backward_workspace_bytes = backward.beside(stream);
+  backward.add(stream).drop(widened).add(cast);                                  // norm
+  result.backward_workspace_bytes = backward.beside(handed);
 }
 
 void add_head(BlockProfile& result, const HfConfig& config, const BatchShape& batch) {
@@ -103,14 +113,20 @@ void add_head(BlockProfile& result, const HfConfig& config, const BatchShape& ba
   const std::int64_t logits = slice_values * size_of(stream_type(batch.compute));
   const std::int64_t slice = logits + (rounds ? slice_values * size_of(batch.compute) : 0);  // and their derivative
   const std::int64_t kept = keeps ? derivative : 0;
-  result.saved_bytes += sizes.normalised + sizes.statistics + kept;
+  result.saved_bytes += sizes.widened + sizes.normalised + sizes.statistics + kept;
   result.forward_workspace_bytes = keeps && !rounds ? 0 : logits;
-  result.inference_workspace_bytes = sizes.normalised + logits;
+  result.inference_workspace_bytes = sizes.widened + sizes.normalised + logits;
   Live backward;
   backward.add(sizes.stream).add(keeps ? 0 : slice).drop(keeps ? 0 : slice);
   if (rounds) backward.add(sizes.rounded).drop(sizes.stream);
-  backward.drop(sizes.normalised + kept).add(sizes.stream);
-  result.backward_workspace_bytes = backward.beside(sizes.stream);
+  backward.drop(sizes.normalised + kept).add(sizes.stream).drop(sizes.widened).add(sizes.cast);
+  result.backward_workspace_bytes = backward.beside(sizes.handed);
+}
+
+/// Its sum has the stream's type, and so has the gradient that its tables get.
+void add_embedding(BlockProfile& result, const Sizes& sizes) {
+  result.forward_workspace_bytes = result.inference_workspace_bytes = sizes.widened;
+  result.backward_workspace_bytes = sizes.widened;
 }
 
 }  // namespace
@@ -146,9 +162,10 @@ BlockProfile profile(const Architecture& architecture, std::size_t block, const 
   }
   const double products = 2 * static_cast<double>(sizes.rows) * weights;
   result.forward_flops = result.backward_input_flops = result.backward_weight_flops = products;
-  result.input_bytes = description.kind == Kind::embedding ? 0 : sizes.stream;
-  result.output_bytes = description.kind == Kind::head ? loss_bytes : sizes.stream;
+  result.input_bytes = description.kind == Kind::embedding ? 0 : sizes.handed;
+  result.output_bytes = description.kind == Kind::head ? loss_bytes : sizes.handed;
   result.saved_bytes = result.input_bytes;
+  if (description.kind == Kind::embedding) add_embedding(result, sizes);
   if (description.kind == Kind::decoder) add_decoder(result, config, batch);
   if (description.kind == Kind::head) add_head(result, config, batch);
   result.recompute_flops = result.forward_flops;

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace lockstep {
@@ -20,8 +21,9 @@ struct AttentionScratch {
 struct BatchShape {
   std::int64_t samples = 1;    // B
   std::int64_t length = 1;     // T
-  DType compute = DType::f32;  // of activations inside blocks; statistics and what passes between blocks are fp32, or
-                               // fp64 where this is
+  DType compute = DType::f32;  // of activations inside blocks; statistics and the residual stream are fp32, or fp64
+                               // where this is
+  std::optional<DType> output = {};  // of what passes between blocks; absent: the stream's
   AttentionScratch attention = {};
 };
 

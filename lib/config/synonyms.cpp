@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 64> options{{
+constexpr std::array<Synonyms, 65> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " hidden_dropout dropout_rate attention_dropout attn_dropout resid_pdrop "},
@@ -44,6 +44,7 @@ constexpr std::array<Synonyms, 64> options{{
     {"precision.reduce_dtype", " grad_reduce_dtype gradient_reduce_dtype mixed_precision_reduce grad_reduce_in_fp32 "},
     {"precision.dtype",
      " precision mixed_precision torch_dtype params_dtype param_dtype bf16 fp16 fp32 amp autocast data_type "},
+    {"precision.output_dtype", " mp_policy_output_dtype pipeline_dtype "},
     {"precision.init_scale", " loss_scale initial_loss_scale init_loss_scale initial_scale_power fp16_init_scale "},
     {"precision.growth_interval", " loss_scale_window scale_window scale_growth_interval "},
     {"precision.min_scale", " min_loss_scale "},

@@ -84,6 +84,15 @@ void check_update_in_backward(const TrainConfig& config, Problems& problems) {
 
 void check_precision(const TrainConfig& config, Problems& problems) {
   const PrecisionOptions& precision = config.precision;
+  if (precision.output_dtype == Precision::fp64 && precision.dtype != Precision::fp64)
+    problems.add(
+        {"precision.output_dtype", "precision.dtype"},
+        "blocks compute what they hand out in fp32: precision.output_dtype fp64 would add nothing to it without "
+        "precision.dtype fp64");
+  if (precision.output_dtype == Precision::fp16 && precision.dtype != Precision::fp16)
+    problems.add({"precision.output_dtype", "precision.dtype"},
+                 "gradients pass between blocks in fp16 only where they have a loss scale, that of precision.dtype "
+                 "fp16: without one small ones vanish; bf16 needs none");
   if (precision.dtype != Precision::fp16) {
     if (precision.reduce_dtype == Precision::fp16)
       problems.add({"precision.reduce_dtype", "precision.dtype"},

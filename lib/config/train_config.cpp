@@ -164,15 +164,20 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
 }
 
 void describe(Declaration& visit, PrecisionOptions& precision) {
-  visit.field(
-      "dtype", precision.dtype,
-      {.help = "arithmetic of the network; bf16 and fp16 keep fp32 master weights, and fp16, which is computed slowly "
-               "here, has a loss scale: its gradients overflow and vanish easily",
-       .fixed_on_resume = true});
+  visit.field("dtype", precision.dtype,
+              {.help = "type that weights are gathered and computed in; bf16 and fp16 keep fp32 master weights, and "
+                       "fp16, which is computed slowly "
+                       "here, has a loss scale: its gradients overflow and vanish easily",
+               .fixed_on_resume = true});
   visit.field(
       "reduce_dtype", precision.reduce_dtype,
       {.help = "type in which gradients are summed over ranks: each is cast, the sums are added in fp32 or wider "
                "and rounded once, and kept in the type of the master weights; null: that type, fp32 or fp64",
+       .fixed_on_resume = true});
+  visit.field(
+      "output_dtype", precision.output_dtype,
+      {.help = "type of what blocks hand to each other, between pipeline ranks too, and of its gradient: cast when it "
+               "leaves a block, and back where the next begins; null: that of the master weights, fp32 or fp64",
        .fixed_on_resume = true});
   visit.field("matrix_unit", precision.matrix_unit,
               {.help = "products on the processor's matrix unit (Intel AMX) where it has one, those of fp32 as "

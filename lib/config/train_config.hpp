@@ -76,8 +76,9 @@ struct LossScaleOptions {
 struct PrecisionOptions {
   Precision dtype = Precision::fp32;
   std::optional<Precision>
-      reduce_dtype;         // in which gradients are summed over ranks; absent: that of the master weights
-  bool matrix_unit = true;  // where the processor has one
+      reduce_dtype;  // in which gradients are summed over ranks; absent: that of the master weights
+  std::optional<Precision> output_dtype;  // of what blocks hand to each other; absent: that of the master weights
+  bool matrix_unit = true;                // where the processor has one
   LossScaleOptions loss_scale;
 };
 

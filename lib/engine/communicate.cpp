@@ -92,7 +92,7 @@ void Engine::transfer(Run& run, const Action& action, std::size_t position) {
   if (action.subject.kind == Subject::Kind::unit) return exchange_gradient(run, action, position, group, other);
   const std::array<std::int64_t, 2> shape{run.tokens_of[static_cast<std::size_t>(action.micro_batch)],
                                           model_.config().channels};
-  const auto options = at::TensorOptions().dtype(stream_type(model_.precision()));
+  const auto options = at::TensorOptions().dtype(model_.output_type());
   Ticket& ticket = run.tickets[position];
   if (!is_send(action.op)) {
     const at::Tensor memory = at::empty(shape, options);

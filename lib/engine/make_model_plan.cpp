@@ -17,6 +17,7 @@ BatchShape batch_shape(const HfConfig& config, const UnitTypes& types, const Mic
   return {.samples = shape.samples,
           .length = shape.length,
           .compute = types.compute,
+          .output = types.handed_out(),
           .attention = {threads * attention_forward_scratch_bytes(shape.length, config.head_size, number),
                         threads * attention_backward_scratch_bytes(shape.length, config.head_size, number)}};
 }
@@ -39,7 +40,7 @@ ModelPlan plan_of(const Architecture& architecture, const UnitTypes& types, cons
   ModelPlan plan;
   const HfConfig& config = architecture.config;
   const BatchShape batch = batch_shape(config, types, shape, processor);
-  const std::int64_t boundary_bytes = shape.samples * shape.length * config.channels * size_of(types.master);
+  const std::int64_t boundary_bytes = shape.samples * shape.length * config.channels * size_of(types.handed_out());
   for (std::size_t i = 0; i < architecture.blocks.size(); ++i) {
     const BlockDescription& block = architecture.blocks[i];
     const BlockProfile costs = profile(architecture, i, batch);

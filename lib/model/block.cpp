@@ -62,8 +62,24 @@ BatchTensors to_tensors(const Batch& batch, const HfConfig& config) {
 }
 
 Block::Block(const BlockDescription& description, Precision precision, std::vector<Parameter*> parameters)
-    : description_(description), precision_(precision), parameters_(std::move(parameters)) {
+    : description_(description),
+      precision_(precision),
+      output_type_(stream_type(precision)),
+      parameters_(std::move(parameters)) {
   invariant(parameters_.size() == description_.tensors.size(), "a block has a parameter for each of its tensors");
+}
+
+namespace {
+
+at::Tensor cast(const at::Tensor& x, at::ScalarType type) {
+  return !x.defined() || x.scalar_type() == type ? x : x.to(type);
+}
+
+}  // namespace
+
+at::Tensor Block::forward(const at::Tensor& x, const BatchTensors& batch) {
+  const at::Tensor output = compute(cast(x, stream_type(precision_)), batch);
+  return kind() == BlockDescription::Kind::head ? output : cast(output, output_type_);
 }
 
 Parameter* Block::find(Role role) const {
@@ -92,7 +108,7 @@ class Embedding : public Block {
         tokens_(&get(Role::token_embedding)),
         positions_(find(Role::position_embedding)) {}
 
-  at::Tensor forward(const at::Tensor&, const BatchTensors& batch) override {
+  at::Tensor compute(const at::Tensor&, const BatchTensors& batch) override {
     return embed(*tokens_, positions_, batch.tokens, batch.positions, stream_type(precision()));
   }
 
@@ -119,7 +135,7 @@ class Decoder : public Block {
         up_bias_(gated_ ? nullptr : find(Role::up_bias)),
         down_({&get(Role::down)}, {find(Role::down_bias)}, layout_of(config)) {}
 
-  at::Tensor forward(const at::Tensor& x, const BatchTensors& batch) override {
+  at::Tensor compute(const at::Tensor& x, const BatchTensors& batch) override {
     const at::Tensor rotation =
         rotary_ ? rotary_->upto(std::max(batch.largest_position_end, batch.length)) : at::Tensor();
     const Normalisation::Output first = attention_norm_(x);
@@ -170,13 +186,13 @@ class Head : public HeadBlock {
         norm_(config.norm, config.norm_eps, get(Role::final_norm), find(Role::final_norm_bias)),
         weight_(&get(Role::head)) {}
 
-  at::Tensor forward(const at::Tensor& x, const BatchTensors& batch) override {
+  at::Tensor compute(const at::Tensor& x, const BatchTensors& batch) override {
     return cross_entropy_sum(norm_(x).normalised, *weight_, batch.labels);
   }
 
   at::Tensor logits(const at::Tensor& x) override {
     const at::NoGradGuard no_grad;
-    return head_logits(norm_(x).normalised, *weight_);
+    return head_logits(norm_(cast(x, stream_type(precision()))).normalised, *weight_);
   }
 
  private:

@@ -40,9 +40,11 @@ class Block {
 
   /// The block's output for input `x`, recorded by autograd if grad mode is on (then x, which must require grad,
   /// receives its gradient from torch::autograd::backward({output}, {gradient of output})).
-  ///   embedding: x is ignored, may be undefined     → (B·T, C) stream type
-  ///   decoder:   x (B·T, C) stream type             → (B·T, C) stream type
-  ///   head:      x (B·T, C) stream type             → () fp64: Σ of −log p(label) over the labels that count
+  ///   embedding: x is ignored, may be undefined     → (B·T, C) output type
+  ///   decoder:   x (B·T, C) output type             → (B·T, C) output type
+  ///   head:      x (B·T, C) output type             → () fp64: Σ of −log p(label) over the labels that count
+  /// Inside the block x has the stream type: it is cast first, and the output last. Their gradients have the output
+  /// type too.
   /// Seed the head with 1 / (valid tokens of the whole step). Weight gradients land in the parameters' units. Local.
   ///
   /// In two halves: backward_input(output, gradient) of tensor/weight_gradients.hpp gives x its gradient and finishes
@@ -50,7 +52,10 @@ class Block {
   /// matrices. It holds BlockProfile::deferred_bytes and reads no weight, so that weights may be resharded after the
   /// first half; gradients are complete, and may be reduced, after the second. An embedding leaves nothing. The bits
   /// are those of backward, except for a tied weight to which the embedding adds between the two halves of the head.
-  virtual at::Tensor forward(const at::Tensor& x, const BatchTensors& batch) = 0;
+  at::Tensor forward(const at::Tensor& x, const BatchTensors& batch);
+
+  /// The type of what the block is given and hands out; the stream type until it is set.
+  void set_output_type(at::ScalarType type) { output_type_ = type; }
 
   const BlockDescription& description() const { return description_; }
   BlockDescription::Kind kind() const { return description_.kind; }
@@ -59,6 +64,8 @@ class Block {
 
  protected:
   Block(const BlockDescription& description, Precision precision, std::vector<Parameter*> parameters);
+  /// forward within the stream type.
+  virtual at::Tensor compute(const at::Tensor& x, const BatchTensors& batch) = 0;
   Precision precision() const { return precision_; }
   Parameter* find(Role role) const;  // null if the block has none
   Parameter& get(Role role) const;   // throws Error(bug) if the block has none
@@ -66,6 +73,7 @@ class Block {
  private:
   BlockDescription description_;
   Precision precision_;
+  at::ScalarType output_type_;
   std::vector<Parameter*> parameters_;
 };
 
@@ -73,7 +81,7 @@ class Block {
 class HeadBlock : public Block {
  public:
   using Block::Block;
-  /// (N, V) fp32 (fp64 in fp64) for x (N, C) stream type; not recorded by autograd.
+  /// (N, V) fp32 (fp64 in fp64) for x (N, C) output type; not recorded by autograd.
   virtual at::Tensor logits(const at::Tensor& x) = 0;
 };
 

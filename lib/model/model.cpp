@@ -43,7 +43,7 @@ std::vector<int> holders_of(int unit, const std::vector<PipelinePart>& parts) {
 Model::Model(const Architecture& architecture, Precision precision, const std::vector<StateDescription>& state,
              std::int64_t bucket_bytes, const ShardPlace& place, const std::vector<PipelinePart>& parts,
              GradientMemory gradients)
-    : architecture_(architecture), precision_(precision) {
+    : architecture_(architecture), precision_(precision), output_type_(stream_type(precision)) {
   const std::vector<LogicalTensor> stored = stored_tensors(architecture_);
   const auto part = static_cast<std::size_t>(coordinate(place.mesh, place.rank, pipeline_axis));
   for (const UnitPlan& plan : units_of(architecture_, unit_types(precision, state), bucket_bytes, place.sharding)) {
@@ -83,6 +83,12 @@ Model::Model(const Architecture& architecture, Precision precision, const std::v
     }
   }
   invariant(head_ != nullptr || !parts.empty(), "a model ends with a head");
+}
+
+void Model::set_output_type(at::ScalarType type) {
+  output_type_ = type;
+  for (const auto& block : blocks_)
+    if (block) block->set_output_type(type);
 }
 
 Parameter& Model::parameter(std::string_view name) const {

@@ -31,6 +31,9 @@ class Model {
   const Architecture& architecture() const { return architecture_; }
   const HfConfig& config() const { return architecture_.config; }
   Precision precision() const { return precision_; }
+  /// The type of what blocks hand to each other; the stream type until it is set.
+  at::ScalarType output_type() const { return output_type_; }
+  void set_output_type(at::ScalarType type);
 
   /// Those that lie here, in order.
   const std::vector<Unit*>& units() const { return units_; }
@@ -63,6 +66,7 @@ class Model {
  private:
   Architecture architecture_;
   Precision precision_;
+  at::ScalarType output_type_;
   std::vector<std::unique_ptr<Unit>> all_units_;
   std::vector<Unit*> units_;
   std::optional<RotaryTable> rotary_;  // of all decoder blocks

@@ -85,13 +85,15 @@ struct StateDescription {
   bool operator==(const StateDescription&) const = default;
 };
 
-/// The types of what a unit stores.
+/// The types of what a unit stores, and of what blocks hand to each other.
 struct UnitTypes {
   DType master = DType::f32;
   DType compute = DType::f32;  // equal to master: no copy
   std::vector<StateDescription> state;
   std::optional<DType> reduce = {};  // in which gradients are summed over ranks; absent: master
+  std::optional<DType> output = {};  // of a block's output and its gradient; absent: master
   DType reduced() const { return reduce.value_or(master); }
+  DType handed_out() const { return output.value_or(master); }
 };
 
 /// Parameters begin at multiples of so many bytes in a unit's master buffer.

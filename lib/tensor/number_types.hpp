@@ -1,5 +1,6 @@
 // The number types of a run, by its Precision. Weights, gradients and optimizer state are kept in the master
-// type; kernels read the compute type; what flows between blocks has the stream type.
+// type; kernels read the compute type; what flows through blocks has the stream type, and between them too unless
+// another output type is asked for.
 #pragma once
 
 #include "base/precision.hpp"
@@ -14,7 +15,7 @@ namespace lockstep {
 
 at::ScalarType master_type(Precision precision);   // fp32; of fp64 fp64
 at::ScalarType compute_type(Precision precision);  // that of the precision's name
-at::ScalarType stream_type(Precision precision);   // of block inputs and outputs: the master type
+at::ScalarType stream_type(Precision precision);   // of the residual stream within blocks: the master type
 DType master_dtype(Precision precision);           // master_type in the project's vocabulary
 DType compute_dtype(Precision precision);          // and compute_type
 at::ScalarType scalar_type(DType dtype);           // of a type that tensors of the network may have

@@ -128,6 +128,7 @@ RunState::RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank)
             config.optimizer.in_backward ? GradientMemory::lent : GradientMemory::held),
       optimizer(make_optimizer(config.optimizer, model.parameters())),
       components(components_of(model, plan.types.state, train_state, *plan.architecture.config.original)) {
+  model.set_output_type(scalar_type(plan.types.handed_out()));
   if (!scales_loss(config)) return;
   train_state.loss_scale.scale = config.precision.loss_scale.init_scale;
   components.push_back(loss_scale_component(train_state));

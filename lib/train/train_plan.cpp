@@ -164,6 +164,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   const Precision precision = config.precision.dtype;
   plan.types = unit_types(precision, state_of(config.optimizer, master_dtype(precision)));
   if (const auto& reduce = config.precision.reduce_dtype) plan.types.reduce = compute_dtype(*reduce);
+  if (const auto& output = config.precision.output_dtype) plan.types.output = compute_dtype(*output);
   if (config.parallel.bucket_size)
     plan.bucket_bytes =
         checked_cast<std::int64_t>(config.parallel.bucket_size->bytes, "parallel.bucket_size", ExitCode::usage);

@@ -66,6 +66,8 @@ TABLE = [
     (2, {"precision.dtype": "fp16", "optimizer.in_backward": "true", "train.on_nonfinite": "stop"},
      "before it is known whether gradients have overflowed, which precision.dtype fp16 skips a step for"),
     (2, {"precision.reduce_dtype": "fp16"}, "gradients are summed in fp16 only where they have a loss scale"),
+    (2, {"precision.output_dtype": "fp64"}, "precision.output_dtype fp64 would add nothing"),
+    (2, {"precision.output_dtype": "fp16", "precision.dtype": "bf16"}, "gradients pass between blocks in fp16 only where they have a loss scale"),
     (2, {"precision.init_scale": 8}, "precision.init_scale has no effect: only precision.dtype fp16 has a loss scale"),
     (2, {"precision.growth_factor": 3}, "precision.growth_factor has no effect"),
     (2, {"precision.backoff_factor": 0.1}, "precision.backoff_factor has no effect"),

@@ -55,6 +55,7 @@ EFFECTS = {
     "data.sequence_length": lambda tmp: {"data.sequence_length": 12},
     "data.shuffle": lambda tmp: {"data.shuffle": "false"},
     "precision.dtype": lambda tmp: {"precision.dtype": "bf16"},
+    "precision.output_dtype": lambda tmp: {"precision.output_dtype": "bf16"},
     "precision.init_scale": lambda tmp: {"precision.dtype": "fp16", "precision.init_scale": 1024},
     "precision.growth_factor": lambda tmp: {**FP16, "precision.growth_factor": 4},
     "precision.backoff_factor": lambda tmp: {**FP16, "precision.backoff_factor": 0.25},

@@ -71,11 +71,12 @@ OptimizerOptions plain_sgd() {
 }
 
 struct Job {
-  Job(const Shape& shape, Precision precision, RecomputePolicy recompute, bool in_backward = false)
+  Job(const Shape& shape, Precision precision, RecomputePolicy recompute, bool in_backward = false,
+      std::optional<DType> output = {})
       : before(live_bytes()),
         session(solo_communicator()),
         architecture(describe(parse_hf_config(shape.config, "test"))),
-        types(unit_types(precision, state_of(plain_sgd(), master_dtype(precision)))),
+        types(types_of(precision, output)),
         model(architecture, precision, types.state, 0, {}, {},
               in_backward ? GradientMemory::lent : GradientMemory::held),
         optimizer(make_optimizer(plain_sgd(), model.parameters())),
@@ -90,8 +91,15 @@ struct Job {
         transport(make_transport(session, programs)),
         engine(model, *optimizer, programs, session, transport, in_backward ? std::nullopt : std::optional(1.0)),
         batches(static_cast<std::size_t>(shape.micro_batches), made_batch(shape.samples, shape.length)) {
+    model.set_output_type(scalar_type(types.handed_out()));
     for (const Parameter* parameter : model.parameters())
       weights += parameter->elements() * size_of(master_dtype(precision));
+  }
+
+  static UnitTypes types_of(Precision precision, std::optional<DType> output) {
+    UnitTypes types = unit_types(precision, state_of(plain_sgd(), master_dtype(precision)));
+    types.output = output;
+    return types;
   }
 
   Peaks train() {
@@ -159,6 +167,19 @@ BOOST_AUTO_TEST_CASE(the_planned_peak_of_a_step_is_the_counted_one) {
         check(what, job.train());
         if (policy == RecomputePolicy::none) check(what + ", evaluation", job.evaluate());
       }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(outputs_that_are_cast_take_the_memory_that_is_planned) {
+  set_up_runtime(1);
+  const Shape shape{llama(512, 512, 1408, 6), 2, 128};
+  for (const RecomputePolicy policy : {RecomputePolicy::none, RecomputePolicy::block}) {
+    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+      Job job(shape, precision, policy, false, DType::bf16);
+      const std::string what = policy == RecomputePolicy::none ? "kept" : "recomputed";
+      check("bf16 outputs, " + what, job.train());
+      check("bf16 outputs, evaluation", job.evaluate());
     }
   }
 }
