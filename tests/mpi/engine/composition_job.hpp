@@ -81,16 +81,16 @@ inline Batch samples(std::int64_t step, const SampleRange& range) {
 /// A training set-up on the ranks of a communicator.
 class Job {
  public:
-  /// `mutate` changes what the engine runs, not what it is expected to do.
+  /// `mutate` changes what the engine runs, not what it is expected to do; `alter` the model on this rank.
   Job(std::unique_ptr<Communicator> ranks, const Composition& how, Precision precision, std::optional<double> clip,
-      const std::function<void(RankClass&)>& mutate = {})
+      const std::function<void(RankClass&)>& mutate = {}, const std::function<void(Architecture&)>& alter = {})
       : session_(std::move(ranks)),
         rank_(session_.world().rank()),
         mesh_(mesh_of(how)),
         sharding_(sharding_of(how)),
         batches_(plan_batch(global_batch, how.data_ranks(), how.micro_batch)),
         types_(types_of(how, precision)),
-        architecture_(architecture_of(how.family)),
+        architecture_(altered(architecture_of(how.family), alter)),
         programs_(make_catalogue(mesh_, plan(how, {batches_.micro_batch, length}),
                                  program_options(how, clip.has_value()),
                                  plan(how, {1, architecture_.config.max_positions}))),
@@ -161,6 +161,10 @@ class Job {
     else if (how.shards > 1)
       axes.emplace_back("dp_shard", how.shards);
     return make_mesh("world", axes);
+  }
+  static Architecture altered(Architecture architecture, const std::function<void(Architecture&)>& alter) {
+    if (alter) alter(architecture);
+    return architecture;
   }
   static UnitTypes types_of(const Composition& how, Precision precision) {
     UnitTypes types = unit_types(precision, state_of(options(how), master_dtype(precision)));
