@@ -3,6 +3,7 @@
 // is large is read from where it lies; else it goes by messages. Either way gives the same bits.
 #pragma once
 
+#include "base/region.hpp"
 #include "comm/communicator.hpp"
 #include "comm/operation.hpp"
 #include "comm/reduction.hpp"
@@ -58,6 +59,7 @@ Operation gather_alone(std::span<const std::byte> shard, std::span<std::byte> wh
 Operation scatter_alone(std::span<const std::byte> whole, std::span<std::byte> shard, const ShardMap& map, DType dtype,
                         SumInto into);
 Operation put_alone(std::span<const std::byte> sum, DType dtype, std::span<std::byte> place, SumInto into);
+Operation copy_regions(std::vector<RegionCopy> copies);
 Operation copy_alone(std::span<const std::byte> from, std::span<std::byte> into);
 
 }  // namespace lockstep

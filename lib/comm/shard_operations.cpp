@@ -268,4 +268,13 @@ Operation copy_alone(std::span<const std::byte> from, std::span<std::byte> into)
   }
 }
 
+Operation copy_regions(std::vector<RegionCopy> copies) {
+  for (const auto& [from, to] : copies) {
+    for (std::size_t at = 0; at < to.bytes; at += piece_bytes) {
+      std::memcpy(to.pointer + at, from.pointer + at, std::min(piece_bytes, to.bytes - at));
+      co_await others_turn;
+    }
+  }
+}
+
 }  // namespace lockstep

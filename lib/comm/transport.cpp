@@ -83,6 +83,7 @@ std::string_view name_of(OperationRecord::Kind kind) {
     case Kind::send: return "send";
     case Kind::receive: return "receive";
     case Kind::all_to_all_v: return "all_to_all_v";
+    case Kind::copy: return "copy";
   }
   return "unknown";
 }
@@ -224,7 +225,8 @@ struct Transport::State {
                                              .dtype = dtype});
       log->add(logged.back().second);
     }
-    const bool at_once = !issued.channel->ranks && lane.queue.empty();
+    const bool beside = kind == Kind::copy && thread.joinable();
+    const bool at_once = !issued.channel->ranks && lane.queue.empty() && !beside;
     if (at_once) {
       lock.unlock();
       issued.record.begin_s = monotonic_seconds();
@@ -366,6 +368,12 @@ Ticket Transport::all_to_all_v(int lane, int group, std::span<const std::byte> f
                        channel.ranks ? exchange(channel.ranks->calls(), state_->space(lane),
                                                 parts_of(from, sent, dtype), parts_of(into, received, dtype))
                                      : copy_alone(from, into));
+}
+
+Ticket Transport::copy(int lane, int group, std::vector<RegionCopy> copies) {
+  for (const RegionCopy& copy : copies)
+    invariant(copy.from.bytes == copy.to.bytes, "a copy goes where there is as much place");
+  return state_->issue(Kind::copy, lane, group, 0, DType::u8, copy_regions(std::move(copies)));
 }
 
 void Transport::log_to(TraceLog* log) {

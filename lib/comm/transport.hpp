@@ -6,6 +6,7 @@
 // and after programs.
 #pragma once
 
+#include "base/region.hpp"
 #include "comm/operations.hpp"
 #include "comm/session.hpp"
 #include "layout/mesh.hpp"
@@ -35,7 +36,8 @@ struct OperationRecord {
     broadcast,
     send,
     receive,
-    all_to_all_v
+    all_to_all_v,
+    copy
   } kind{};
   int lane = 0;
   int group = 0;
@@ -79,6 +81,10 @@ class Transport {
   /// Counts are elements for and from each rank of the group, whose parts lie side by side.
   Ticket all_to_all_v(int lane, int group, std::span<const std::byte> from, std::span<const std::int64_t> sent,
                       std::span<std::byte> into, std::span<const std::int64_t> received, DType dtype);
+
+  /// Between regions of this rank's memory; `group` is one of it alone. Beside the calling thread where this transport
+  /// has a thread, which it has with several ranks.
+  Ticket copy(int lane, int group, std::vector<RegionCopy> copies);
 
   /// Returns when the operation is done; where it fails the job ends, and nothing returns. Local.
   void wait(Ticket ticket);

@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 65> options{{
+constexpr std::array<Synonyms, 66> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " hidden_dropout dropout_rate attention_dropout attn_dropout resid_pdrop "},
@@ -79,6 +79,9 @@ constexpr std::array<Synonyms, 65> options{{
     {"train.recompute",
      " activation_checkpointing gradient_checkpointing checkpoint_activations recompute_activations "
      "recompute_granularity "},
+    {"train.offload",
+     " cpu_offload offload_params fsdp_offload_params offload_optimizer optimizer_cpu_offload zero_offload "
+     "offload_param "},
     {"train.seed", " random_seed manual_seed rng_seed seed_everything "},
     {"train.threads", " num_threads omp_num_threads cpu_threads "},
     {"train.max_time", " time_limit max_duration exit_duration_in_mins wall_time walltime "},

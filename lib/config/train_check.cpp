@@ -4,6 +4,7 @@
 #include "config/option.hpp"
 #include "config/train_config.hpp"
 
+#include <algorithm>
 #include <set>
 
 namespace lockstep {
@@ -125,6 +126,17 @@ void check_precision(const TrainConfig& config, Problems& problems) {
                  "precision.dtype fp16 skips a step for: use bf16, or leave optimizer.in_backward out");
 }
 
+void check_offload(const TrainConfig& config, Problems& problems) {
+  const std::vector<Offload>& offload = config.train.offload;
+  const bool stateless = config.optimizer.name == OptimizerName::sgd && config.optimizer.momentum == 0;
+  if (stateless && std::ranges::find(offload, Offload::optimizer) != offload.end())
+    problems.add({"train.offload", "optimizer.name"},
+                 "train.offload optimizer has no effect: without momentum optimizer.name sgd keeps no state");
+  if (config.train.host_memory && offload.empty())
+    problems.add({"train.host_memory", "train.offload"},
+                 "train.host_memory has no effect: train.offload names nothing that would lie there");
+}
+
 void check_run(const TrainConfig& config, Problems& problems) {
   const TrainOptions& train = config.train;
   if (train.device == Device::cuda)
@@ -172,6 +184,7 @@ void check_run(const TrainConfig& config, Problems& problems) {
     moot("parallel.reshard_after_forward", config.parallel.reshard_after_forward.has_value());
     moot("parallel.reshard_after_backward", config.parallel.reshard_after_backward.has_value());
     moot("parallel.accumulate shards", config.parallel.accumulate == AccumulateGradients::shards);
+    moot("train.offload shards", std::ranges::find(train.offload, Offload::shards) != train.offload.end());
   }
   if (train.max_time && train.max_time->value <= 0)
     problems.add({"train.max_time"}, "train.max_time 0 leaves no time for a step");
@@ -242,6 +255,7 @@ void check(const TrainConfig& config, Problems& problems) {
   check_optimizer(config.optimizer, problems);
   check_update_in_backward(config, problems);
   check_precision(config, problems);
+  check_offload(config, problems);
   check_run(config, problems);
   check_profile(config, problems);
   check_switches(config, problems);

@@ -35,6 +35,7 @@ ChoiceList<PipelineOrder> choices_of(PipelineOrder) {
 }
 ChoiceList<Device> choices_of(Device) { return {{Device::cpu, "cpu"}, {Device::cuda, "cuda"}}; }
 ChoiceList<CallbackName> choices_of(CallbackName) { return {{CallbackName::sample, "sample"}}; }
+ChoiceList<Offload> choices_of(Offload) { return {{Offload::optimizer, "optimizer"}, {Offload::shards, "shards"}}; }
 ChoiceList<OnNonfinite> choices_of(OnNonfinite) { return {{OnNonfinite::skip, "skip"}, {OnNonfinite::stop, "stop"}}; }
 ChoiceList<VerifyData> choices_of(VerifyData) {
   return {{VerifyData::use, "use"}, {VerifyData::start, "start"}, {VerifyData::off, "off"}};
@@ -312,6 +313,14 @@ void describe(Declaration& visit, TrainOptions& train) {
   visit.field("recompute", train.recompute,
               {.help = "what backward computes again instead of keeping it from forward: nothing, each decoder block, "
                        "or the first and every K-th after it"});
+  visit.field(
+      "offload", train.offload,
+      {.help = "what lies in host memory while nothing uses it: optimizer, the optimizer's state, which comes to "
+               "the device for the update of each unit; shards, all that a rank keeps of units that are cut: "
+               "weights, reduced gradients and that state"});
+  visit.field("host_memory", train.host_memory,
+              {.help = "host memory of a rank for what is offloaded; a run that needs more is refused with code 5; "
+                       "absent: no limit"});
   visit.field("seed", train.seed, {.help = "of initial weights and sample order", .min = 0, .fixed_on_resume = true});
   visit.field("device", train.device, {.help = "where the network runs; this version trains on cpu only"});
   visit.field("max_time", train.max_time, {.help = "save and stop, with exit code 75, when the run has taken so long"});

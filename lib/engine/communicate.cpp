@@ -22,13 +22,6 @@ int kept_slot(const RankClass& ranks, const Action& action) {
   return -1;
 }
 
-/// The slot of this kind among `slots`; -1 if there is none.
-int slot_among(const RankClass& ranks, const std::vector<int>& slots, SlotKind kind) {
-  const auto found =
-      std::ranges::find_if(slots, [&](int slot) { return ranks.slots[static_cast<std::size_t>(slot)].kind == kind; });
-  return found == slots.end() ? -1 : *found;
-}
-
 }  // namespace
 
 void Engine::communicate(Run& run, const Action& action, std::size_t position) {
@@ -47,7 +40,8 @@ void Engine::communicate(Run& run, const Action& action, std::size_t position) {
         ticket = transport_.all_gather(lane, group, bytes_of(kept_weights(run, unit, slot)), bytes_of(whole),
                                        unit.kept_map(), dtype);
       else
-        ticket = transport_.all_gather(lane, group, bytes_of(unit.compute()), bytes_of(whole), unit.shard_map(), dtype);
+        ticket = transport_.all_gather(lane, group, bytes_of(own_shard(run, unit, action)), bytes_of(whole),
+                                       unit.shard_map(), dtype);
       return;
     }
     case Op::reduce_scatter: {
@@ -146,6 +140,11 @@ void Engine::lend_gradients(Run& run, const Action& action) {
   for (const int slot : action.slots.writes)
     if (kind_of(slot) == SlotKind::local_gradient)
       unit_of(run.slots.slot(slot).subject).resume_local_gradient(run.slots.at(slot).value);
+}
+
+const at::Tensor& Engine::own_shard(Run& run, const Unit& unit, const Action& action) {
+  const int slot = slot_among(run.ranks, action.slots.releases, SlotKind::fetched_weights);
+  return slot < 0 ? unit.compute() : run.slots.at(slot).value;
 }
 
 const at::Tensor& Engine::kept_weights(Run& run, const Unit& unit, int slot) {

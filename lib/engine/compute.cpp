@@ -53,7 +53,11 @@ void Engine::perform(Run& run, const Action& action) {
     case Op::receive_backward:
     case Op::send_backward:
     case Op::send_gradient:
-    case Op::receive_gradient: break;
+    case Op::receive_gradient:
+    case Op::fetch_weights:
+    case Op::offload_gradient:
+    case Op::fetch_state:
+    case Op::offload_state: break;
   }
   fail(ExitCode::bug, "the engine does not carry out {}", name_of(action.op));
 }
@@ -87,7 +91,10 @@ void Engine::perform(Run& run, const Action& action, Unit& unit) {
   } else {
     if (session_.take_injected_nan()) run.gradient_scale = not_a_number;
     run.irrevocable = true;
+    const int fetched = slot_among(run.ranks, action.slots.writes, SlotKind::fetched_state);
+    if (fetched >= 0) unit.lend_update(run.slots.at(fetched).value);
     optimizer_.update(unit, run.order->step - run.order->skipped, run.order->lr, run.gradient_scale);
+    if (fetched >= 0) unit.lend_update({});
     if (!action.slots.releases.empty()) unit.lend_gradient({});
   }
   record(action.op, unit, action.micro_batch);

@@ -29,16 +29,20 @@ Phase phase_of(const Action& action, ProgramPhase phase) {
     case Op::receive_backward:
     case Op::send_backward: return Phase::backward;
     case Op::unshard:
+    case Op::fetch_weights:
     case Op::reshard: return Phase::gather;
     case Op::finish_gradient:
     case Op::reduce_scatter:
     case Op::all_reduce:
     case Op::send_gradient:
     case Op::receive_gradient:
-    case Op::add_gradient: return Phase::reduction;
+    case Op::add_gradient:
+    case Op::offload_gradient: return Phase::reduction;
     case Op::gradient_norm: return Phase::norm;
     case Op::clip:
-    case Op::optimizer: return Phase::optimizer;
+    case Op::fetch_state:
+    case Op::optimizer:
+    case Op::offload_state: return Phase::optimizer;
     case Op::average_weights:
     case Op::finish_average: return Phase::average;
     case Op::reduce_norm:
@@ -51,7 +55,8 @@ Phase phase_of(const Action& action, ProgramPhase phase) {
 
 /// Whether it is left out of a step that changes nothing.
 bool is_update(Op op) {
-  return op == Op::clip || op == Op::optimizer || op == Op::average_weights || op == Op::finish_average;
+  return op == Op::clip || op == Op::fetch_state || op == Op::optimizer || op == Op::offload_state ||
+         op == Op::average_weights || op == Op::finish_average;
 }
 
 }  // namespace
@@ -146,6 +151,8 @@ void Engine::go_through(Run& run) {
       communicate(run, action, position);
     } else if (is_transfer(action.op)) {
       transfer(run, action, position);
+    } else if (is_copy(action.op)) {
+      copy(run, action, position);
     } else {
       // A ticket is waited for also by a rank that has failed: the lane uses what this action releases.
       wait_for(run, action);

@@ -107,6 +107,8 @@ class Engine {
   void communicate(Run& run, const Action& action, std::size_t position);
   void transfer(Run& run, const Action& action, std::size_t position);
   void exchange_gradient(Run& run, const Action& action, std::size_t position, int group, int peer);
+  void copy(Run& run, const Action& action, std::size_t position);
+  std::vector<RegionCopy> copies_of(Run& run, const Action& action);
   void wait_for(Run& run, const Action& action);
   /// Waits for all that goes on behind the computation, and ends what it held on to.
   void drain(Run& run);
@@ -117,6 +119,8 @@ class Engine {
   static void lend_step_gradient(Run& run, Unit& unit, const Action& action);
   /// Units whose gradients are reduced from other memory get that which the action adds to.
   void lend_gradients(Run& run, const Action& action);
+  /// What this rank gives to a gathering: its shard, or what was fetched of it.
+  static const at::Tensor& own_shard(Run& run, const Unit& unit, const Action& action);
   static const at::Tensor& kept_weights(Run& run, const Unit& unit, int slot);
   /// Where the sum of a reduce-scatter goes.
   std::pair<at::Tensor, SumInto> shard_of(Run& run, const Unit& unit, const Action& action) const;

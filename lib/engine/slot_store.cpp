@@ -63,7 +63,7 @@ void SlotStore::acquire(int slot, SlotContent content) {
 
 void SlotStore::record(TraceEntry::Event event, int slot) {
   const Slot& of = ranks_->slots[static_cast<std::size_t>(slot)];
-  const bool exact = of.kind >= SlotKind::gathered && of.kind <= SlotKind::step_gradient;  // memory of units
+  const bool exact = of.kind >= SlotKind::gathered && of.kind <= SlotKind::fetched_state;  // memory of units
   const SlotContent& content = contents_[static_cast<std::size_t>(slot)];
   log_->add({.event = event,
              .what = name_of(of.kind),
@@ -101,6 +101,12 @@ void SlotStore::release_ended(int position) {
 
 void SlotStore::release_all() {
   for (const int position : std::exchange(going_on_, {})) empty(position);
+}
+
+int slot_among(const RankClass& ranks, const std::vector<int>& slots, SlotKind kind) {
+  const auto found =
+      std::ranges::find_if(slots, [&](int slot) { return ranks.slots[static_cast<std::size_t>(slot)].kind == kind; });
+  return found == slots.end() ? -1 : *found;
 }
 
 at::Tensor unit_memory(const Unit& unit, std::int64_t length, at::ScalarType type, std::string_view what) {

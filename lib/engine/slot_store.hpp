@@ -71,6 +71,9 @@ class SlotStore {
   std::vector<int> going_on_;  // positions of actions that hold on to what they release, in order
 };
 
+/// The slot of this kind among `slots`; -1 if there is none.
+int slot_among(const RankClass& ranks, const std::vector<int>& slots, SlotKind kind);
+
 /// Memory for the `what` of a unit; what it holds is not looked at before it is written. Local. Throws Error(resources)
 /// naming the unit where there is none.
 at::Tensor unit_memory(const Unit& unit, std::int64_t length, at::ScalarType type, std::string_view what);

@@ -42,7 +42,7 @@ std::vector<int> holders_of(int unit, const std::vector<PipelinePart>& parts) {
 
 Model::Model(const Architecture& architecture, Precision precision, const std::vector<StateDescription>& state,
              std::int64_t bucket_bytes, const ShardPlace& place, const std::vector<PipelinePart>& parts,
-             GradientMemory gradients)
+             const UnitMemory& memory)
     : architecture_(architecture), precision_(precision), output_type_(stream_type(precision)) {
   const std::vector<LogicalTensor> stored = stored_tensors(architecture_);
   const auto part = static_cast<std::size_t>(coordinate(place.mesh, place.rank, pipeline_axis));
@@ -54,7 +54,7 @@ Model::Model(const Architecture& architecture, Precision precision, const std::v
     for (const int tensor : plan.parameters) own.push_back(stored[static_cast<std::size_t>(tensor)]);
     ShardPlace here = place;
     if (parts.size() > 1) here.pins.push_back({pipeline_axis, holders_of(index, parts)});
-    all_units_.back() = std::make_unique<Unit>(plan.name, own, precision, state, here, gradients);
+    all_units_.back() = std::make_unique<Unit>(plan.name, own, precision, state, here, memory);
     units_.push_back(all_units_.back().get());
     for (const auto& parameter : units_.back()->parameters()) parameters_.push_back(parameter.get());
   }

@@ -26,7 +26,7 @@ class Model {
   /// well. `parts` are what each rank along the pipeline axis has; without them a rank has all. Local.
   Model(const Architecture& architecture, Precision precision, const std::vector<StateDescription>& state = {},
         std::int64_t bucket_bytes = 0, const ShardPlace& place = {}, const std::vector<PipelinePart>& parts = {},
-        GradientMemory gradients = GradientMemory::held);
+        const UnitMemory& memory = {});
 
   const Architecture& architecture() const { return architecture_; }
   const HfConfig& config() const { return architecture_.config; }

@@ -32,6 +32,10 @@ const OpFacts& facts_of(Op op) {
       optimizer{"optimizer", Kind::unit, Of::step, Group::none, Lane::compute},
       average_weights{"average_weights", Kind::unit, Of::step, Group::collective, Lane::reduction},
       finish_average{"finish_average", Kind::unit, Of::step, Group::none, Lane::compute},
+      fetch_weights{"fetch_weights", Kind::unit, Of::step, Group::none, Lane::fetch},
+      offload_gradient{"offload_gradient", Kind::unit, Of::step, Group::none, Lane::offload},
+      fetch_state{"fetch_state", Kind::unit, Of::step, Group::none, Lane::fetch},
+      offload_state{"offload_state", Kind::unit, Of::step, Group::none, Lane::offload},
       reduce_loss{"reduce_loss", Kind::none, Of::step, Group::collective, Lane::reduction},
       draw_token{"draw_token", Kind::none, Of::step, Group::collective, Lane::reduction};
   switch (op) {
@@ -59,6 +63,10 @@ const OpFacts& facts_of(Op op) {
     case Op::optimizer: return optimizer;
     case Op::average_weights: return average_weights;
     case Op::finish_average: return finish_average;
+    case Op::fetch_weights: return fetch_weights;
+    case Op::offload_gradient: return offload_gradient;
+    case Op::fetch_state: return fetch_state;
+    case Op::offload_state: return offload_state;
     case Op::reduce_loss: return reduce_loss;
     case Op::draw_token: return draw_token;
   }
@@ -73,6 +81,11 @@ bool is_transfer(Op op) { return facts_of(op).group == OpFacts::Group::pair; }
 
 bool is_send(Op op) { return op == Op::send_forward || op == Op::send_backward || op == Op::send_gradient; }
 
+bool is_copy(Op op) {
+  const Lane lane = facts_of(op).lane;
+  return lane == Lane::fetch || lane == Lane::offload;
+}
+
 Op counterpart_of(Op transfer) {
   if (transfer == Op::receive_forward) return Op::send_forward;
   if (transfer == Op::send_forward) return Op::receive_forward;
@@ -86,7 +99,7 @@ Op counterpart_of(Op transfer) {
 bool adds_to_gradients(Op op) { return op == Op::backward || op == Op::backward_input || op == Op::backward_weight; }
 
 bool behind_computation(Op op) {
-  return is_transfer(op) || (is_collective(op) && facts_of(op).subject == Subject::Kind::unit);
+  return is_transfer(op) || is_copy(op) || (is_collective(op) && facts_of(op).subject == Subject::Kind::unit);
 }
 
 std::string_view name_of(Subject::Kind kind) {
@@ -111,6 +124,8 @@ std::string_view name_of(Lane lane) {
     case Lane::send_backward: return "send_backward";
     case Lane::send_forward_up: return "send_forward_up";
     case Lane::send_backward_up: return "send_backward_up";
+    case Lane::fetch: return "fetch";
+    case Lane::offload: return "offload";
   }
   throw Error(ExitCode::bug, "a lane without a name");
 }

@@ -35,10 +35,14 @@ enum class Op : std::uint8_t {
   heartbeat,  // one small reduction over all ranks: loss, norm, tokens, stop, failure; every decision is taken from it
   clip,       // the factor that gradients are scaled with, from the reduced norm
   optimizer,  // of a unit: one update of weights, moments and the compute copy
-  average_weights,  // of a unit: the sum, over `group`, of weights that were updated apart
-  finish_average,   // makes it their mean, and the compute copy that of it
-  reduce_loss,      // sums of an evaluation over all ranks: loss and tokens
-  draw_token,       // of a sampled text: the first rank that holds the head draws, all ranks are told
+  average_weights,   // of a unit: the sum, over `group`, of weights that were updated apart
+  finish_average,    // makes it their mean, and the compute copy that of it
+  fetch_weights,     // of a unit whose shard lies in host memory: what it gives to a gathering
+  offload_gradient,  // of such a unit: its reduced gradient goes to host memory
+  fetch_state,       // of a unit: what its update reads and writes, as far as that lies in host memory
+  offload_state,     // what the update wrote of it
+  reduce_loss,       // sums of an evaluation over all ranks: loss and tokens
+  draw_token,        // of a sampled text: the first rank that holds the head draws, all ranks are told
 };
 
 struct Subject {
@@ -72,8 +76,10 @@ enum class Lane : std::uint8_t {
   send_backward,    // nor what comes down a V for
   send_forward_up,  // what goes up it
   send_backward_up,
+  fetch,    // from host memory to that of the device
+  offload,  // and back
 };
-constexpr int lane_count = 9;
+constexpr int lane_count = 11;
 std::string_view name_of(Lane lane);
 
 /// Positions, in the same list, of earlier actions on other lanes that must have ended before this one starts. The
@@ -99,7 +105,7 @@ struct Action {
       group;  // of a collective, or of what ranks share: those along these axes of the program's mesh; empty otherwise
   int offset = 0;                  // of a transfer: from this rank to its peer, along the one axis of `group`
   Lane peer_lane = Lane::compute;  // of a receive: the lane that the peer sends on
-  std::int64_t bytes = 0;          // of a collective: what each rank puts in; of a transfer: all of it
+  std::int64_t bytes = 0;          // of a collective: what each rank puts in; of a transfer or a copy: all of it
   Waits waits;
   Slots slots;
   bool operator==(const Action&) const = default;
@@ -126,6 +132,8 @@ bool is_collective(Op op);
 /// Whether it is one end of a transfer between pipeline stages; the other end is `counterpart_of` it.
 bool is_transfer(Op op);
 bool is_send(Op op);
+/// Whether it copies between host memory and that of the device, which concerns no other rank.
+bool is_copy(Op op);
 Op counterpart_of(Op transfer);
 /// Whether it adds to the gradients of its block's units.
 bool adds_to_gradients(Op op);

@@ -16,8 +16,12 @@ namespace {
 
 class Allocation {
  public:
-  Allocation(RankClass& ranks, const ModelPlan& plan, bool in_backward)
-      : ranks_(ranks), plan_(plan), in_backward_(in_backward), blocks_(static_cast<int>(plan.blocks.size())) {
+  Allocation(RankClass& ranks, const ModelPlan& plan, bool in_backward, const OffloadOptions& offload)
+      : ranks_(ranks),
+        plan_(plan),
+        in_backward_(in_backward),
+        offload_(offload),
+        blocks_(static_cast<int>(plan.blocks.size())) {
     for (const Action& action : ranks.actions) {
       if (action.op == Op::recompute) recomputed_.insert({action.subject.index, action.micro_batch});
       if (adds_to_gradients(action.op)) trains_ = true;
@@ -58,14 +62,23 @@ class Allocation {
       case Op::finish_gradient: finish_gradient(action); return;
       case Op::reduce_scatter: reduce_scatter(action); return;
       case Op::all_reduce: all_reduce(action); return;
-      case Op::send_gradient: action.slots.reads = {held(gradient_, action)}; return;
+      case Op::send_gradient: action.slots.reads = {gradient(action)}; return;
       case Op::receive_gradient: return acquire(action, SlotKind::peer_gradient, action.subject, action.bytes);
       case Op::add_gradient:
-        action.slots.writes = {held(gradient_, action)};
+        action.slots.writes = {gradient(action)};
         action.slots.releases = {held(SlotKind::peer_gradient, action)};
         return;
-      case Op::gradient_norm: action.slots.reads = {held(gradient_, action)}; return;
+      case Op::gradient_norm: action.slots.reads = {gradient(action)}; return;
       case Op::optimizer: optimizer(action); return;
+      case Op::fetch_weights:
+        action.slots.reads = {own_weights(action)};
+        return acquire(action, SlotKind::fetched_weights, action.subject, action.bytes);
+      case Op::offload_gradient:
+        action.slots.writes = {held(SlotKind::gradient, action)};
+        action.slots.releases = {gradient(action)};
+        return;
+      case Op::fetch_state: fetch_state(action); return;
+      case Op::offload_state: offload_state(action); return;
       case Op::average_weights: action.slots.writes = {held(SlotKind::master, action)}; return;
       case Op::finish_average:
         action.slots.writes = {held(SlotKind::master, action)};
@@ -90,12 +103,16 @@ class Allocation {
   }
 
   void hold_unit(int index, const UnitPlan& unit) {
-    const Subject subject = unit_subject(index);
-    add({SlotKind::master, subject, no_micro_batch, unit.master_bytes});
-    if (unit.compute_bytes > 0) add({SlotKind::compute_copy, subject, no_micro_batch, unit.compute_bytes});
+    const HostPart part = host_part_of(unit, offload_, in_backward_);
+    const auto hold = [&](SlotKind kind, std::int64_t bytes, bool on_host) {
+      const Arena arena = on_host ? Arena::host : Arena::device;
+      add({.kind = kind, .subject = unit_subject(index), .bytes = bytes, .arena = arena});
+    };
+    hold(SlotKind::master, unit.master_bytes, part.weights);
+    if (unit.compute_bytes > 0) hold(SlotKind::compute_copy, unit.compute_bytes, part.weights);
     if (!unit.trained) return;
-    if (!in_backward_) add({SlotKind::gradient, subject, no_micro_batch, unit.gradient_bytes});
-    add({SlotKind::optimizer_state, subject, no_micro_batch, unit.optimizer_bytes});
+    if (!in_backward_) hold(SlotKind::gradient, unit.gradient_bytes, part.gradient);
+    hold(SlotKind::optimizer_state, unit.optimizer_bytes, part.state);
   }
 
   int find(SlotKind kind, Subject subject, MicroBatch micro_batch) const {
@@ -111,11 +128,20 @@ class Allocation {
   const UnitPlan& plan_of(const Action& action) const {
     return plan_.units[static_cast<std::size_t>(action.subject.index)];
   }
+  HostPart host_part(int unit) const {
+    return host_part_of(plan_.units[static_cast<std::size_t>(unit)], offload_, in_backward_);
+  }
+  /// What gatherings read.
+  int own_weights(const Action& action) const {
+    return held(plan_of(action).compute_bytes > 0 ? SlotKind::compute_copy : SlotKind::master, action);
+  }
   /// Whole weights: those of the latest gathering of a unit are found by its name.
   void unshard(Action& action) {
     if (action.group == plan_of(action).shard_axes) {
-      action.slots.reads = {
-          held(plan_of(action).compute_bytes > 0 ? SlotKind::compute_copy : SlotKind::master, action)};
+      if (host_part(action.subject.index).weights)
+        action.slots.releases = {held(SlotKind::fetched_weights, action)};
+      else
+        action.slots.reads = {own_weights(action)};
     } else {
       auto& uses = last_kept_.at(action.subject.index) == &action ? action.slots.releases : action.slots.reads;
       uses = {held(SlotKind::kept_weights, action)};
@@ -130,10 +156,15 @@ class Allocation {
   bool has_local_gradient(int unit) const {
     return plan_.units[static_cast<std::size_t>(unit)].is_cut() || reduces_each_.contains(unit);
   }
+  /// What the optimizer reads lives all run unless it is used up in backward or goes to host memory.
+  SlotKind gradient_kind(int unit) const {
+    return in_backward_ || host_part(unit).gradient ? SlotKind::step_gradient : SlotKind::gradient;
+  }
+  int gradient(const Action& action) const { return held(gradient_kind(action.subject.index), action); }
   /// What backward adds to.
   int own_gradient(int unit, MicroBatch micro_batch) const {
     return has_local_gradient(unit) ? find(SlotKind::local_gradient, unit_subject(unit), gradient_of(unit, micro_batch))
-                                    : find(gradient_, unit_subject(unit), no_micro_batch);
+                                    : find(gradient_kind(unit), unit_subject(unit), no_micro_batch);
   }
   void finish_gradient(Action& action) {
     const int own = own_gradient(action.subject.index, action.micro_batch);
@@ -269,12 +300,12 @@ class Allocation {
 
   /// The gradient that the optimizer reads; where it lives within the step it begins with the first contribution.
   void add_to_gradient(Action& action, int unit) {
-    const Key key{gradient_, unit_subject(unit), no_micro_batch};
-    if (const auto known = index_.find(key); known != index_.end())
+    const Slot slot{gradient_kind(unit), unit_subject(unit), no_micro_batch,
+                    plan_.units[static_cast<std::size_t>(unit)].gradient_bytes};
+    if (const auto known = index_.find({slot.kind, slot.subject, slot.micro_batch}); known != index_.end())
       action.slots.writes.push_back(known->second);
     else
-      action.slots.acquires.push_back(add(
-          {gradient_, unit_subject(unit), no_micro_batch, plan_.units[static_cast<std::size_t>(unit)].gradient_bytes}));
+      action.slots.acquires.push_back(add(slot));
   }
 
   void add_gradients(Action& action) {
@@ -294,17 +325,40 @@ class Allocation {
   }
 
   void optimizer(Action& action) const {
-    (in_backward_ ? action.slots.releases : action.slots.reads) = {held(gradient_, action)};
-    action.slots.writes = {held(SlotKind::master, action), held(SlotKind::optimizer_state, action)};
-    const int unit = action.subject.index;
-    if (plan_.units[static_cast<std::size_t>(unit)].compute_bytes > 0)
-      action.slots.writes.push_back(held(SlotKind::compute_copy, action));
+    const HostPart part = host_part(action.subject.index);
+    if (!part.gradient) (in_backward_ ? action.slots.releases : action.slots.reads) = {gradient(action)};
+    if (part.in_update()) action.slots.writes.push_back(held(SlotKind::fetched_state, action));
+    for (const auto& [slot, on_host] : updated(action))
+      if (!on_host) action.slots.writes.push_back(slot);
+  }
+
+  /// What an update writes, and whether it lies in host memory.
+  std::vector<std::pair<int, bool>> updated(const Action& action) const {
+    const HostPart part = host_part(action.subject.index);
+    std::vector<std::pair<int, bool>> slots{{held(SlotKind::master, action), part.weights},
+                                            {held(SlotKind::optimizer_state, action), part.state}};
+    if (plan_of(action).compute_bytes > 0) slots.emplace_back(held(SlotKind::compute_copy, action), part.weights);
+    return slots;
+  }
+
+  void fetch_state(Action& action) {
+    const HostPart part = host_part(action.subject.index);
+    if (part.weights) action.slots.reads.push_back(held(SlotKind::master, action));
+    if (part.gradient) action.slots.reads.push_back(held(SlotKind::gradient, action));
+    if (part.state) action.slots.reads.push_back(held(SlotKind::optimizer_state, action));
+    acquire(action, SlotKind::fetched_state, action.subject, action.bytes);
+  }
+
+  void offload_state(Action& action) const {
+    for (const auto& [slot, on_host] : updated(action))
+      if (on_host) action.slots.writes.push_back(slot);
+    action.slots.releases = {held(SlotKind::fetched_state, action)};
   }
 
   RankClass& ranks_;
   const ModelPlan& plan_;
   bool in_backward_;
-  SlotKind gradient_ = in_backward_ ? SlotKind::step_gradient : SlotKind::gradient;
+  const OffloadOptions& offload_;
   int blocks_;
   bool trains_ = false;
   std::set<std::pair<int, MicroBatch>> recomputed_;
@@ -320,11 +374,12 @@ class Allocation {
 
 }  // namespace
 
-StepProgram allocate(const StepProgram& program, const ModelPlan& plan, const UpdateOptions& options) {
+StepProgram allocate(const StepProgram& program, const ModelPlan& plan, const UpdateOptions& options,
+                     const OffloadOptions& offload) {
   StepProgram result = program;
   for (RankClass& ranks : result.classes) {
     invariant(ranks.slots.empty(), "memory is given once");
-    Allocation allocation(ranks, plan, options.in_backward);
+    Allocation allocation(ranks, plan, options.in_backward, offload);
     for (Action& action : ranks.actions) allocation.give(action);
   }
   return result;

@@ -20,9 +20,10 @@ StepProgram make_training(std::string name, const Mesh& mesh, const ModelPlan& p
   program = gather_weights(program, plan, options.shards);
   program = reduce_gradients(program, plan, options.axes_summed(), options.shards);
   program = sum_over_stages(program, plan, parts);
-  program = update(program, options.update);
+  program = update(program, options.update, options.offload);
   if (options.training_step == TrainingStep::averaging) program = average_weights(program, plan);
-  program = allocate(program, plan, options.update);
+  program = offload_units(program, plan, options.offload, options.update);
+  program = allocate(program, plan, options.update, options.offload);
   verify(program, plan, ProgramPhase::training, options);
   return program;
 }
@@ -58,7 +59,7 @@ std::vector<std::vector<AxisName>> groups_of(const Catalogue& programs) {
   for (const StepProgram* program : programs.all())
     for (const RankClass& ranks : program->classes)
       for (const Action& action : ranks.actions)
-        if ((is_collective(action.op) || is_transfer(action.op)) &&
+        if ((behind_computation(action.op) || is_collective(action.op)) &&
             std::ranges::find(groups, action.group) == groups.end())
           groups.push_back(action.group);
   return groups;
@@ -67,6 +68,11 @@ std::vector<std::vector<AxisName>> groups_of(const Catalogue& programs) {
 Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramOptions& options,
                          const std::optional<ModelPlan>& text) {
   Catalogue catalogue;
+  if (options.offload.shards && !options.local.axes.empty())
+    throw Error(
+        ExitCode::usage,
+        "shards in host memory cannot be averaged: that is done where they are updated, in memory of the device",
+        "--train.offload optimizer goes together with averaging");
   const PipelinePlan pipeline = pipeline_of(mesh, plan, options, ProgramPhase::training);
   catalogue.parts = parts_of(pipeline, plan);
   catalogue.local_options = options.local;
@@ -81,19 +87,19 @@ Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramO
     catalogue.averaging = training("average", TrainingStep::averaging);
   }
   const auto forwards = [&](std::string name, const ModelPlan& model, const PipelinePlan& forward) {
-    return gather_weights(expand(schedule_forward(std::move(name), mesh, forward), model, forward), model,
-                          options.shards);
+    const StepProgram passes = expand(schedule_forward(std::move(name), mesh, forward), model, forward);
+    return offload_units(gather_weights(passes, model, options.shards), model, options.offload, options.update);
   };
   if (options.eval_micro_batches > 0) {
     const StepProgram eval = forwards("eval", plan, pipeline_of(mesh, plan, options, ProgramPhase::evaluation));
-    catalogue.eval = allocate(reduce_loss(eval, options.eval_reduction_bytes), plan, options.update);
+    catalogue.eval = allocate(reduce_loss(eval, options.eval_reduction_bytes), plan, options.update, options.offload);
     verify(catalogue.eval, plan, ProgramPhase::evaluation, options);
   }
   if (text) {
     ProgramOptions own = options;
     own.pipeline.stages = pipeline.stages;  // blocks lie where training has them, whatever they cost on a text
     const StepProgram sample = forwards("sample", *text, pipeline_of(mesh, *text, own, ProgramPhase::sampling));
-    catalogue.sample = allocate(draw_token(sample, own.eval_reduction_bytes), *text, own.update);
+    catalogue.sample = allocate(draw_token(sample, own.eval_reduction_bytes), *text, own.update, own.offload);
     verify(catalogue.sample, *text, ProgramPhase::sampling, own);
   }
   return catalogue;

@@ -105,18 +105,34 @@ struct Peak {
   std::string at;
 };
 
-Peak peak_of(const StepProgram& program) {
+Peak peak_of(const StepProgram& program, Arena arena) {
   Peak peak;
   for (const RankClass& ranks : program.classes) {
-    const MemoryUse use = memory_of(ranks);
+    const MemoryUse use = memory_of(ranks, arena);
     if (use.peak_action < 0 || (!peak.at.empty() && use.peak_bytes <= peak.use.peak_bytes)) continue;
     peak = {use, to_text(program, ranks.actions[static_cast<std::size_t>(use.peak_action)])};
   }
   return peak;
 }
 
+/// Of what is offloaded.
+void host_memory_rows(Rows& rows, const StepProgram& program) {
+  const auto [use, at] = peak_of(program, Arena::host);
+  if (use.peak_bytes == 0) return;
+  rows.section("host memory per rank");
+  const auto row = [&, &bytes = use.bytes](SlotKind kind, const char* key, const char* label) {
+    if (const auto found = bytes.find(kind); found != bytes.end() && found->second > 0)
+      rows.bytes(key, label, found->second);
+  };
+  row(SlotKind::master, "host_master_bytes", "master weights");
+  row(SlotKind::compute_copy, "host_compute_copy_bytes", "compute copy");
+  row(SlotKind::gradient, "host_gradient_bytes", "gradients");
+  row(SlotKind::optimizer_state, "host_optimizer_state_bytes", "optimizer state");
+  rows.bytes("host_peak_bytes", "peak", use.peak_bytes);
+}
+
 void memory_rows(Rows& rows, const Catalogue& programs) {
-  const auto [use, at] = peak_of(programs.train);
+  const auto [use, at] = peak_of(programs.train, Arena::device);
   const auto of = [&bytes = use.bytes](SlotKind kind) {
     const auto found = bytes.find(kind);
     return found == bytes.end() ? 0 : found->second;
@@ -131,6 +147,8 @@ void memory_rows(Rows& rows, const Catalogue& programs) {
   if (use.bytes.contains(SlotKind::local_gradient) || use.bytes.contains(SlotKind::cast_gradient))
     rows.bytes("local_gradient_bytes", "being reduced",
                of(SlotKind::local_gradient) + of(SlotKind::cast_gradient) + of(SlotKind::shard_gradient));
+  if (use.bytes.contains(SlotKind::fetched_weights) || use.bytes.contains(SlotKind::fetched_state))
+    rows.bytes("fetched_bytes", "from host memory", of(SlotKind::fetched_weights) + of(SlotKind::fetched_state));
   rows.bytes("activation_bytes", "activations", of(SlotKind::stash));
   if (use.bytes.contains(SlotKind::deferred))
     rows.bytes("deferred_bytes", "put off for weights", of(SlotKind::deferred));
@@ -139,6 +157,7 @@ void memory_rows(Rows& rows, const Catalogue& programs) {
                  of(SlotKind::workspace) + of(SlotKind::shared));
   rows.bytes("peak_bytes", "peak", use.peak_bytes);
   rows.row({"", "peak_action", "reached at", at, at});
+  host_memory_rows(rows, programs.train);
 }
 
 /// What the time line says, where only blocks take time.
@@ -192,9 +211,9 @@ std::vector<Row> dry_run(const DryRunFacts& facts, const ModelPlan& plan, const 
 
 std::vector<Row> brief(const std::vector<Row>& rows) {
   static const std::set<std::string, std::less<>> keys{
-      "architecture",        "epochs",       "unknown",    "ranks",      "global_batch_samples",
-      "micro_batch_samples", "accumulation", "parameters", "peak_bytes", "peak_action",
-      "step_flops",          "run_tokens",   "total_bytes"};
+      "architecture",        "epochs",       "unknown",     "ranks",          "global_batch_samples",
+      "micro_batch_samples", "accumulation", "parameters",  "peak_bytes",     "peak_action",
+      "step_flops",          "run_tokens",   "total_bytes", "host_peak_bytes"};
   std::vector<Row> kept;
   const auto axes = std::ranges::count_if(
       rows, [](const Row& row) { return row.section == "mesh" && row.key != "ranks" && row.text != "1"; });

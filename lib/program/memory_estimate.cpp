@@ -2,16 +2,18 @@
 
 #include "program/happens_before.hpp"
 
+#include <algorithm>
 #include <vector>
 
 namespace lockstep {
 
-MemoryUse memory_of(const RankClass& ranks) {
+MemoryUse memory_of(const RankClass& ranks, Arena arena) {
   const HappensBefore order(ranks.actions);
   std::map<SlotKind, std::int64_t> live;
   std::int64_t total = 0;
   const auto change = [&](int slot, int sign) {
     const Slot& changed = ranks.slots[static_cast<std::size_t>(slot)];
+    if (changed.arena != arena) return;
     live[changed.kind] += sign * changed.bytes;
     total += sign * changed.bytes;
   };
@@ -21,9 +23,15 @@ MemoryUse memory_of(const RankClass& ranks) {
   std::vector<int> ending;  // actions whose releases are not certain yet
   for (int i = 0; i < static_cast<int>(ranks.actions.size()); ++i) {
     const Action& action = ranks.actions[static_cast<std::size_t>(i)];
-    if (action.lane == Lane::compute) {
+    const auto comes_after = [&](int earlier) {
+      if (action.lane == Lane::compute) return order.before(earlier, i);
+      return is_copy(action.op) && std::ranges::any_of(action.waits, [&](int wait) {
+               return earlier == wait || order.before(earlier, wait);
+             });
+    };
+    if (action.lane == Lane::compute || is_copy(action.op)) {
       std::erase_if(ending, [&](int earlier) {
-        if (!order.before(earlier, i)) return false;
+        if (!comes_after(earlier)) return false;
         for (const int slot : ranks.actions[static_cast<std::size_t>(earlier)].slots.releases) change(slot, -1);
         return true;
       });

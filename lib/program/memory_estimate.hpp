@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Bytes of a rank at the moment when it holds most.
+/// Bytes of a rank in one arena at the moment when it holds most there.
 struct MemoryUse {
   std::map<SlotKind, std::int64_t> bytes;  // by kind; kinds that live within the step as they are at the peak
   std::int64_t peak_bytes = 0;             // the sum
@@ -16,7 +16,7 @@ struct MemoryUse {
 };
 
 /// What is acquired counts from the issue of the action on; what an action on another lane releases counts until an
-/// action on the compute lane certainly comes after it. The program must be verified.
-MemoryUse memory_of(const RankClass& ranks);
+/// action on the compute lane, or a copy that waits for it, certainly comes after it. The program must be verified.
+MemoryUse memory_of(const RankClass& ranks, Arena arena = Arena::device);
 
 }  // namespace lockstep

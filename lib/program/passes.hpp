@@ -47,9 +47,15 @@ StepProgram sum_over_stages(const StepProgram& program, const ModelPlan& plan, c
 /// The norm of each gradient as soon as it is complete or, where ranks reduce it, after all backwards, each rank its
 /// share (of a unit on two stages the first one's); then heartbeat, clip, and the optimizer of each unit. In backward
 /// norm and optimizer of a unit come as soon as its gradient is complete or, where ranks reduce it, once the next one
-/// is under way; the heartbeat ends the list.
+/// is under way; the heartbeat ends the list. Gradients that go to host memory have their norm then too.
 /// Where weights are `apart` and gradients are clipped, ranks of a cell sum the norm first.
-StepProgram update(const StepProgram& program, const UpdateOptions& options);
+StepProgram update(const StepProgram& program, const UpdateOptions& options, const OffloadOptions& offload = {});
+
+/// Brings what lies in host memory to the device before it is used, and what was written of it back: shards for each
+/// gathering, and for each update what it reads. The next copy is under way while one is used, and not more than that.
+/// Gradients of such shards go to host memory once their norm is known.
+StepProgram offload_units(const StepProgram& program, const ModelPlan& plan, const OffloadOptions& options,
+                          const UpdateOptions& update);
 
 /// Averages the weights of each unit along the axes on which the program has them apart, once it is updated and the
 /// heartbeat is past, beside the updates that follow.
@@ -63,6 +69,7 @@ StepProgram draw_token(const StepProgram& program, std::int64_t bytes);
 
 /// Gives memory to every action: what is acquired, read, written and released, with bytes. Gradients have it for the
 /// whole run or, where units are updated in backward, from their first contribution to their update.
-StepProgram allocate(const StepProgram& program, const ModelPlan& plan, const UpdateOptions& options = {});
+StepProgram allocate(const StepProgram& program, const ModelPlan& plan, const UpdateOptions& options = {},
+                     const OffloadOptions& offload = {});
 
 }  // namespace lockstep

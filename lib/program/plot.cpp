@@ -21,7 +21,7 @@ struct Work {
   std::string_view color;
 };
 
-constexpr std::array<Work, 10> works{{{"forward", 'F', "#4c8bc9"},
+constexpr std::array<Work, 11> works{{{"forward", 'F', "#4c8bc9"},
                                       {"backward", 'B', "#e08a3c"},
                                       {"backward, input half", 'I', "#e3a94f"},
                                       {"backward, weight half", 'W', "#57a05a"},
@@ -30,7 +30,8 @@ constexpr std::array<Work, 10> works{{{"forward", 'F', "#4c8bc9"},
                                       {"reduction", 'r', "#c4574e"},
                                       {"transfer", '>', "#8a97a3"},
                                       {"norm, update", 'U', "#3f4a54"},
-                                      {"heartbeat", 'h', "#d9b400"}}};
+                                      {"heartbeat", 'h', "#d9b400"},
+                                      {"copy from or to host", 'c', "#7fb8a4"}}};
 
 const Work& work_of(Op op) {
   switch (op) {
@@ -60,6 +61,10 @@ const Work& work_of(Op op) {
     case Op::heartbeat:
     case Op::reduce_loss:
     case Op::draw_token: return works[9];
+    case Op::fetch_weights:
+    case Op::offload_gradient:
+    case Op::fetch_state:
+    case Op::offload_state: return works[10];
   }
   throw Error(ExitCode::bug, "an operation without a place in a drawing");
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "layout/mesh.hpp"
+#include "program/offload.hpp"
 #include "program/stages.hpp"
 
 #include <cstdint>
@@ -65,6 +66,7 @@ struct ProgramOptions {
   PipelineOptions pipeline{};
   ShardOptions shards{};
   UpdateOptions update;
+  OffloadOptions offload{};
   std::int64_t eval_reduction_bytes = 0;  // of what ends an evaluation, or a pass over a text
   std::vector<AxisName> data_axes{
       "dp_replicate",   "dp_node", "dp_shard", "dp_shard_outer",

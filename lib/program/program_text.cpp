@@ -28,18 +28,22 @@ std::string head_of(const StepProgram& program) {
                      to_hex(hash_of(program)).substr(0, 12));
 }
 
-/// Bytes of the slots that live within the step while the action runs, and what remains of them after it.
+/// Bytes of the device's slots that live within the step while the action runs, and what remains of them after it.
 class LiveBytes {
  public:
   explicit LiveBytes(const RankClass& ranks) : ranks_(&ranks) {}
   std::int64_t during(const Action& action) {
-    for (const int slot : action.slots.acquires) live_ += ranks_->slots[static_cast<std::size_t>(slot)].bytes;
+    for (const int slot : action.slots.acquires) live_ += bytes_of(slot);
     const std::int64_t now = live_;
-    for (const int slot : action.slots.releases) live_ -= ranks_->slots[static_cast<std::size_t>(slot)].bytes;
+    for (const int slot : action.slots.releases) live_ -= bytes_of(slot);
     return now;
   }
 
  private:
+  std::int64_t bytes_of(int index) const {
+    const Slot& slot = ranks_->slots[static_cast<std::size_t>(index)];
+    return slot.arena == Arena::device ? slot.bytes : 0;
+  }
   const RankClass* ranks_;
   std::int64_t live_ = 0;
 };
@@ -51,11 +55,12 @@ std::string table_of(const StepProgram& program, const RankClass& ranks, const s
     words.push_back(to_text(program, action));
     width = std::max(width, words.back().size());
   }
-  std::int64_t held = 0;
+  std::int64_t held = 0, on_host = 0;
   for (const Slot& slot : ranks.slots)
-    if (lives_all_run(slot.kind)) held += slot.bytes;
-  std::string text = fmt::format("{}: {}, {} held for the whole run\n", who,
-                                 counted(std::ssize(ranks.actions), "action"), human(held));
+    if (lives_all_run(slot.kind)) (slot.arena == Arena::device ? held : on_host) += slot.bytes;
+  std::string text =
+      fmt::format("{}: {}, {} held for the whole run{}\n", who, counted(std::ssize(ranks.actions), "action"),
+                  human(held), on_host > 0 ? fmt::format(", {} in host memory", human(on_host)) : "");
   text += fmt::format("{:>5}  {:<9}  {:<{}}  {:>10}  waits for\n", "#", "lane", "action", width, "step bytes");
   LiveBytes live(ranks);
   for (std::size_t i = 0; i < words.size(); ++i) {

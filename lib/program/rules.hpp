@@ -24,9 +24,9 @@ void check_step(const StepProgram& program, const RankClass& ranks, const ModelP
 /// Slots live from one acquire to one release around all their uses, belong to the actions that use them, and are never
 /// raced for; weights are not used once they are updated.
 void check_slots(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan, ProgramPhase phase,
-                 const UpdateOptions& update);
+                 const ProgramOptions& options);
 
-/// The peak stays within `limit_bytes` (0: no limit).
-void check_memory(const RankClass& ranks, std::int64_t limit_bytes);
+/// The peak of memory in an arena stays within `limit_bytes` (0: no limit).
+void check_memory(const RankClass& ranks, Arena arena, std::int64_t limit_bytes);
 
 }  // namespace lockstep::rules

@@ -47,9 +47,9 @@ std::string objection(const StepProgram& program, const ModelPlan& plan, const A
           : facts.of != OpFacts::Of::step && (action.micro_batch < 0 || action.micro_batch >= program.micro_batches))
     return fmt::format("is of micro-batch {} of {}", action.micro_batch, program.micro_batches);
   if (!of_step && facts.of == OpFacts::Of::step) return "is of a micro-batch, but belongs to the step";
-  const bool communicates = is_collective(action.op) || is_transfer(action.op);
-  if (communicates == (action.lane == Lane::compute)) return fmt::format("is on the {} lane", name_of(action.lane));
-  if (!communicates && action.bytes != 0) return "has a payload, but communicates nothing";
+  const bool moves_bytes = is_collective(action.op) || is_transfer(action.op) || is_copy(action.op);
+  if (moves_bytes == (action.lane == Lane::compute)) return fmt::format("is on the {} lane", name_of(action.lane));
+  if (!moves_bytes && action.bytes != 0) return "has a payload, but communicates nothing";
   if (is_transfer(action.op) ? action.group.size() != 1 || action.offset == 0 : action.offset != 0)
     return "names no peer, or needs none";
   if (facts.group == OpFacts::Group::none && !action.group.empty())
@@ -97,12 +97,16 @@ void check_form(const StepProgram& program, const ModelPlan& plan) {
   for (const RankClass& ranks : program.classes) check_list(program, ranks, plan);
 }
 
-void check_memory(const RankClass& ranks, std::int64_t limit_bytes) {
-  const MemoryUse use = memory_of(ranks);
+void check_memory(const RankClass& ranks, Arena arena, std::int64_t limit_bytes) {
+  const MemoryUse use = memory_of(ranks, arena);
   if (limit_bytes == 0 || use.peak_bytes <= limit_bytes) return;
   const auto human = [](std::int64_t bytes) { return human_bytes(static_cast<std::uint64_t>(bytes)); };
+  const bool host = arena == Arena::host;
   throw Fault{ranks.ranks.front(), use.peak_action,
-              fmt::format("needs {}, the limit is {}", human(use.peak_bytes), human(limit_bytes)), true};
+              fmt::format("needs {}{}, the limit is {}", human(use.peak_bytes), host ? " of host memory" : "",
+                          human(limit_bytes)),
+              host ? "offload less, or raise train.host_memory"
+                   : "use smaller micro-batches, recompute blocks, or raise the memory limit"};
 }
 
 }  // namespace lockstep::rules

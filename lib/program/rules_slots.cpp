@@ -43,12 +43,12 @@ std::vector<Life> lives_of(const RankClass& ranks) {
 class SlotCheck {
  public:
   SlotCheck(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan, ProgramPhase phase,
-            const UpdateOptions& update)
+            const ProgramOptions& options)
       : program_(program),
         ranks_(ranks),
         plan_(plan),
         phase_(phase),
-        gradient_(update.in_backward ? SlotKind::step_gradient : SlotKind::gradient),
+        options_(options),
         order_(ranks.actions),
         lives_(lives_of(ranks)) {}
 
@@ -187,6 +187,15 @@ class SlotCheck {
     return unit.compute_bytes > 0 ? SlotKind::compute_copy : SlotKind::master;
   }
 
+  HostPart host_part(Subject unit) const {
+    return host_part_of(plan_.units[static_cast<std::size_t>(unit.index)], options_.offload,
+                        options_.update.in_backward);
+  }
+  /// What sums over ranks end in, and the norm is of.
+  SlotKind gradient_of(Subject unit) const {
+    return options_.update.in_backward || host_part(unit).gradient ? SlotKind::step_gradient : SlotKind::gradient;
+  }
+
   /// Whether the unit's gradient is reduced after each micro-batch by `op`.
   bool does_each(Op op, Subject subject) const {
     return std::ranges::any_of(ranks_.actions, [&](const Action& action) {
@@ -217,7 +226,7 @@ class SlotCheck {
     if (each || plan_.units[static_cast<std::size_t>(subject.index)].is_cut())
       need(position, lists, SlotKind::local_gradient, subject, each ? micro_batch : no_micro_batch);
     else
-      need(position, lists, gradient_, subject, no_micro_batch);
+      need(position, lists, gradient_of(subject), subject, no_micro_batch);
   }
 
   void weights_needs(int position, const Action& action) const {
@@ -243,6 +252,14 @@ class SlotCheck {
       need(position, {&slots.reads, &slots.releases}, kind, action.subject, action.micro_batch);
   }
 
+  /// What an update changes for good, of what lies where it `lies`.
+  template <class Writes, class Lies>
+  static void update_needs(const Writes& writes, const UnitPlan& unit, const Lies& lies, const HostPart& host) {
+    if (lies(host.weights)) writes(SlotKind::master);
+    if (lies(host.weights) && unit.compute_bytes > 0) writes(SlotKind::compute_copy);
+    if (lies(host.state)) writes(SlotKind::optimizer_state);
+  }
+
   void unit_needs(int position, const Action& action) const {
     const Slots& slots = action.slots;
     const auto reads = [&](SlotKind kind) {
@@ -252,10 +269,12 @@ class SlotCheck {
       need(position, {&slots.acquires, &slots.writes}, kind, action.subject, no_micro_batch);
     };
     const UnitPlan& unit = plan_.units[static_cast<std::size_t>(action.subject.index)];
+    const HostPart host = host_part(action.subject);
+    const SlotKind gradient = gradient_of(action.subject);
     switch (action.op) {
       case Op::unshard:
         if (action.group == unit.shard_axes)
-          reads(own_weights(unit));
+          reads(host.weights ? SlotKind::fetched_weights : own_weights(unit));
         else
           need(position, {&slots.reads, &slots.releases}, SlotKind::kept_weights, action.subject, no_micro_batch);
         return need(position, {&slots.acquires}, SlotKind::gathered, action.subject, no_micro_batch);
@@ -271,7 +290,7 @@ class SlotCheck {
       case Op::reduce_scatter: {
         need_reduced_gradient(position, action);
         const bool each = does_each(Op::all_reduce, action.subject);
-        if (!each && !(is_cast(action.subject) && does(Op::all_reduce, action.subject))) return writes(gradient_);
+        if (!each && !(is_cast(action.subject) && does(Op::all_reduce, action.subject))) return writes(gradient);
         return need(position, {&slots.acquires, &slots.writes}, SlotKind::shard_gradient, action.subject,
                     each ? action.micro_batch : no_micro_batch);
       }
@@ -282,19 +301,32 @@ class SlotCheck {
           else
             need_reduced_gradient(position, action);
         }
-        return writes(gradient_);
+        return writes(gradient);
       case Op::send_gradient:
-      case Op::gradient_norm: return reads(gradient_);
+      case Op::gradient_norm: return reads(gradient);
       case Op::receive_gradient:
         return need(position, {&slots.acquires}, SlotKind::peer_gradient, action.subject, no_micro_batch);
       case Op::add_gradient:
         need(position, {&slots.releases}, SlotKind::peer_gradient, action.subject, no_micro_batch);
-        return writes(gradient_);
+        return writes(gradient);
       case Op::optimizer:
-        reads(gradient_);
-        writes(SlotKind::master);
-        if (unit.compute_bytes > 0) writes(SlotKind::compute_copy);
-        return writes(SlotKind::optimizer_state);
+        if (!host.gradient) reads(gradient);
+        if (host.in_update()) writes(SlotKind::fetched_state);
+        return update_needs(writes, unit, [&](bool on_host) { return !on_host; }, host);
+      case Op::fetch_weights:
+        reads(own_weights(unit));
+        return need(position, {&slots.acquires}, SlotKind::fetched_weights, action.subject, no_micro_batch);
+      case Op::offload_gradient:
+        need(position, {&slots.releases}, gradient, action.subject, no_micro_batch);
+        return writes(SlotKind::gradient);
+      case Op::fetch_state:
+        if (host.weights) reads(SlotKind::master);
+        if (host.gradient) reads(SlotKind::gradient);
+        if (host.state) reads(SlotKind::optimizer_state);
+        return need(position, {&slots.acquires}, SlotKind::fetched_state, action.subject, no_micro_batch);
+      case Op::offload_state:
+        need(position, {&slots.releases}, SlotKind::fetched_state, action.subject, no_micro_batch);
+        return update_needs(writes, unit, [](bool on_host) { return on_host; }, host);
       case Op::average_weights: return writes(SlotKind::master);
       case Op::finish_average:
         writes(SlotKind::master);
@@ -321,7 +353,7 @@ class SlotCheck {
   const RankClass& ranks_;
   const ModelPlan& plan_;
   ProgramPhase phase_;
-  SlotKind gradient_;  // what the optimizer reads
+  const ProgramOptions& options_;
   HappensBefore order_;
   std::vector<Life> lives_;
 };
@@ -329,8 +361,8 @@ class SlotCheck {
 }  // namespace
 
 void check_slots(const StepProgram& program, const RankClass& ranks, const ModelPlan& plan, ProgramPhase phase,
-                 const UpdateOptions& update) {
-  SlotCheck(program, ranks, plan, phase, update).check();
+                 const ProgramOptions& options) {
+  SlotCheck(program, ranks, plan, phase, options).check();
 }
 
 }  // namespace lockstep::rules

@@ -132,13 +132,20 @@ class Step {
   void gatherings() {
     for (const auto& [key, positions] : positions_) {
       const auto& [op, subject, micro_batch] = key;
-      if (op != Op::unshard && op != Op::reshard) continue;
+      if (op != Op::unshard && op != Op::reshard && op != Op::fetch_weights) continue;
       const UnitPlan& unit = plan_.units[static_cast<std::size_t>(subject.index)];
       expected_.insert({key, positions.front()});
       for (const int position : positions) {
+        if (op == Op::fetch_weights && !host_part(unit).weights)
+          throw Fault{ranks_.ranks.front(), position, "is of a unit that lies in the memory of the device"};
         if (!unit.is_cut()) throw Fault{ranks_.ranks.front(), position, "is of a unit that is not cut"};
         if (!std::ranges::binary_search(part_.units, subject.index))
           throw Fault{ranks_.ranks.front(), position, "is of a unit that lies on other ranks"};
+        const std::int64_t own_bytes = unit.compute_bytes > 0 ? unit.compute_bytes : unit.master_bytes;
+        if (op == Op::fetch_weights) {
+          carries(position, own_bytes);
+          continue;
+        }
         // Once gathered, weights that the step reads again stay cut over fewer ranks.
         const bool first = position == positions.front(), only = positions.size() == 1;
         const bool keeps = !unit.kept_axes.empty() && !only;
@@ -147,7 +154,6 @@ class Step {
           continue;
         }
         over(position, keeps && !first ? unit.kept_axes : unit.shard_axes);
-        const std::int64_t own_bytes = unit.compute_bytes > 0 ? unit.compute_bytes : unit.master_bytes;
         carries(position, keeps && !first ? unit.kept_bytes : own_bytes);
       }
     }
@@ -287,6 +293,7 @@ class Step {
       if (options_.update.in_backward) ordered(norm, at(Op::optimizer, subject));
     }
     const int update = at(Op::optimizer, subject);
+    from_host(subject, unit, complete, update);
     if (options_.training_step == TrainingStep::averaging) average(unit, subject, heartbeat, update);
     if (!options_.update.in_backward) return ordered(decision, update);
     for (const int earlier : complete) ordered(earlier, update);
@@ -307,6 +314,26 @@ class Step {
     ordered(update, sum);
     ordered(heartbeat, sum);
     ordered(sum, at(Op::finish_average, subject));
+  }
+
+  HostPart host_part(const UnitPlan& unit) const {
+    return host_part_of(unit, options_.offload, options_.update.in_backward);
+  }
+
+  /// What lies in host memory is brought for the update, and back.
+  void from_host(Subject subject, const UnitPlan& unit, const std::vector<int>& complete, int update) {
+    const HostPart part = host_part(unit);
+    if (!part.in_update()) return;
+    const int fetched = at(Op::fetch_state, subject), brought_back = at(Op::offload_state, subject);
+    carries(fetched, fetched_bytes(unit, part));
+    carries(brought_back, offloaded_bytes(unit, part));
+    ordered(fetched, update);
+    ordered(update, brought_back);
+    if (!part.gradient) return;
+    const int gradient = at(Op::offload_gradient, subject);
+    carries(gradient, unit.gradient_bytes);
+    for (const int earlier : complete) ordered(earlier, gradient);
+    ordered(gradient, fetched);
   }
 
   void nothing_else() const {

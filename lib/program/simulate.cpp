@@ -137,6 +137,8 @@ class Simulation {
     return overlap;
   }
 
+  static std::int64_t bytes_of(const Slot& slot) { return slot.arena == Arena::device ? slot.bytes : 0; }
+
   static std::int64_t peak_of(const Player& player) {
     struct Change {
       double time_s;
@@ -144,14 +146,14 @@ class Simulation {
     };
     std::int64_t live = 0;
     for (const Slot& slot : player.ranks->slots)
-      if (lives_all_run(slot.kind)) live += slot.bytes;
+      if (lives_all_run(slot.kind)) live += bytes_of(slot);
     std::vector<Change> changes;
     for (const Interval& interval : player.times) {
       const Slots& slots = action(player, interval.action).slots;
       for (const int slot : slots.acquires)
-        changes.push_back({interval.begin_s, player.ranks->slots[static_cast<std::size_t>(slot)].bytes});
+        changes.push_back({interval.begin_s, bytes_of(player.ranks->slots[static_cast<std::size_t>(slot)])});
       for (const int slot : slots.releases)
-        changes.push_back({interval.end_s, -player.ranks->slots[static_cast<std::size_t>(slot)].bytes});
+        changes.push_back({interval.end_s, -bytes_of(player.ranks->slots[static_cast<std::size_t>(slot)])});
     }
     // At one moment memory ends before other memory begins, but an action that takes no time still begins before it
     // ends.
@@ -185,6 +187,7 @@ class Simulation {
 
 CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware) {
   return [plan, hardware](const StepProgram& program, const Action& action) {
+    if (is_copy(action.op)) return static_cast<double>(action.bytes) / hardware.host_bytes_per_s;
     if (is_transfer(action.op))
       return hardware.latency_s + static_cast<double>(action.bytes) / hardware.link_bytes_per_s;
     if (is_collective(action.op)) {

@@ -21,6 +21,7 @@ struct Hardware {
   double memory_bytes_per_s = 1e10;  // for what streams over a unit's buffers: norm, optimizer
   double link_bytes_per_s = 1e9;     // that a rank sends
   double latency_s = 1e-5;           // of one message
+  double host_bytes_per_s = 2e10;    // between host memory and that of the device, each way
 };
 
 /// Analytic costs: FLOPs of blocks, bytes of unit buffers, rings: 2·(n − 1) messages of 1/n of the
@@ -41,7 +42,7 @@ struct RankTimeline {
   std::vector<Interval> intervals;          // in the order of the list
   std::array<double, lane_count> busy_s{};  // of each lane
   double overlap_s = 0;                     // the compute lane and another one at once
-  std::int64_t peak_bytes = 0;              // slots, memory ended when actions end
+  std::int64_t peak_bytes = 0;              // slots of the device, memory ended when actions end
 };
 
 struct Timeline {

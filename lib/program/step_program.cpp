@@ -44,6 +44,7 @@ Json to_json(const Slot& slot) {
   put_subject(json, slot.subject, slot.micro_batch);
   json["bytes"] = slot.bytes;
   if (slot.turn > 0) json["turn"] = slot.turn;
+  if (slot.arena == Arena::host) json["arena"] = "host";
   return json;
 }
 
@@ -94,6 +95,8 @@ std::string_view name_of(SlotKind kind) {
     case SlotKind::shard_gradient: return "shard_gradient";
     case SlotKind::peer_gradient: return "peer_gradient";
     case SlotKind::step_gradient: return "step_gradient";
+    case SlotKind::fetched_weights: return "fetched_weights";
+    case SlotKind::fetched_state: return "fetched_state";
     case SlotKind::stash: return "stash";
     case SlotKind::boundary: return "boundary";
     case SlotKind::boundary_gradient: return "boundary_gradient";

@@ -4,6 +4,7 @@
 
 #include "base/hash.hpp"
 #include "base/json_fwd.hpp"
+#include "base/region.hpp"
 #include "layout/mesh.hpp"
 #include "program/action.hpp"
 
@@ -27,7 +28,9 @@ enum class SlotKind : std::uint8_t {
   cast_gradient,    // of this rank, in the type that is summed over ranks, where that is another one
   shard_gradient,   // summed over those that share the unit out, before it is summed over their replicas
   peer_gradient,    // of a unit that lies on two stages: the other one's, to be added
-  step_gradient,    // what the optimizer reads, of a unit that is updated in backward, within a step
+  step_gradient,    // what the optimizer reads, of a unit whose gradient is not kept all run, or in host memory
+  fetched_weights,  // of a unit that lies in host memory: what it gives to a gathering
+  fetched_state,    // what its update reads and writes
   stash,            // what a block keeps between forward and backward   ┐
   boundary,  // what a block hands to the next                    │ of a block or boundary and a micro-batch, within a
              // step
@@ -44,6 +47,7 @@ struct Slot {
   MicroBatch micro_batch = no_micro_batch;
   std::int64_t bytes = 0;
   int turn = 0;  // counts the times that a unit is gathered in a step
+  Arena arena = Arena::device;
   bool operator==(const Slot&) const = default;
 };
 

@@ -55,6 +55,10 @@ std::pair<std::string_view, DType> communication_of(Op op, const UnitTypes& type
     case Op::send_forward:
     case Op::send_backward:
     case Op::send_gradient: return {"send", DType::u8};
+    case Op::fetch_weights:
+    case Op::offload_gradient:
+    case Op::fetch_state:
+    case Op::offload_state: return {"copy", DType::u8};
     case Op::forward:
     case Op::recompute:
     case Op::backward:
@@ -74,7 +78,7 @@ std::pair<std::string_view, DType> communication_of(Op op, const UnitTypes& type
 /// Memory that the engine makes for itself; the rest is there all run, or within kernels.
 bool is_made(const Slot& slot) { return !lives_all_run(slot.kind) && slot.kind != SlotKind::workspace; }
 /// Its size is exact, not an estimate of what a block keeps.
-bool is_exact(SlotKind kind) { return kind >= SlotKind::gathered && kind <= SlotKind::step_gradient; }
+bool is_exact(SlotKind kind) { return kind >= SlotKind::gathered && kind <= SlotKind::fetched_state; }
 
 class Expectation {
  public:
@@ -104,6 +108,7 @@ class Expectation {
 
   /// What this rank hands over: of a transfer, as much as there is of the micro-batch.
   std::int64_t bytes_of(const Action& action) const {
+    if (is_copy(action.op)) return 0;  // nothing to another rank: its bytes are those of slots
     if (!is_transfer(action.op)) return action.bytes;
     if (!is_send(action.op)) return 0;
     if (shape_.tokens.empty() || action.micro_batch == no_micro_batch) return action.bytes;

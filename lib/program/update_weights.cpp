@@ -46,21 +46,25 @@ const Completion* ended_at(std::size_t position, const Action& action, const std
 }
 
 std::vector<Action> updated_after_heartbeat(const std::vector<Action>& actions, const StepProgram& program,
-                                            const UpdateOptions& options) {
+                                            const UpdateOptions& options, bool norms_early) {
   Rewriter out;
   const std::map<int, Completion> completions = completions_of(actions);
   std::vector<Action> norms;  // of reduced gradients, in the order in which these become complete
+  const auto add_norms = [&] {
+    for (Action& norm : std::exchange(norms, {})) out.add(std::move(norm));
+  };
   for (std::size_t i = 0; i < actions.size(); ++i) {
     const int position = out.keep(actions[i]);
     const Completion* const completion = ended_at(i, actions[i], completions);
     if (completion == nullptr || !completion->counts_here) continue;
+    if (norms_early) add_norms();
     Action norm = norm_after(actions[i], position, *completion);
     if (actions[i].op == Op::finish_gradient)
       out.add(std::move(norm));  // at once: what is small is still in cache
     else
       norms.push_back(std::move(norm));
   }
-  for (Action& norm : norms) out.add(std::move(norm));
+  add_norms();
   std::vector<Action> list = std::move(out).list();
   const auto add = [&](Action action) {
     list.push_back(std::move(action));
@@ -111,10 +115,11 @@ std::vector<Action> updated_in_backward(const std::vector<Action>& actions, cons
 
 }  // namespace
 
-StepProgram update(const StepProgram& program, const UpdateOptions& options) {
+StepProgram update(const StepProgram& program, const UpdateOptions& options, const OffloadOptions& offload) {
   invariant(!options.in_backward || !options.clips, "what is clipped is updated after the norm of all gradients");
   return rewritten(program, [&](const std::vector<Action>& actions) {
-    return (options.in_backward ? updated_in_backward : updated_after_heartbeat)(actions, program, options);
+    return options.in_backward ? updated_in_backward(actions, program, options)
+                               : updated_after_heartbeat(actions, program, options, offload.shards);
   });
 }
 

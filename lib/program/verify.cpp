@@ -18,9 +18,12 @@ std::optional<Fault> find_fault(const StepProgram& program, const ModelPlan& pla
   try {
     rules::check_form(program, plan);
     for (const RankClass& ranks : program.classes) rules::check_step(program, ranks, plan, phase, options);
-    for (const RankClass& ranks : program.classes) rules::check_slots(program, ranks, plan, phase, options.update);
+    for (const RankClass& ranks : program.classes) rules::check_slots(program, ranks, plan, phase, options);
     rules::check_matching(program);
-    for (const RankClass& ranks : program.classes) rules::check_memory(ranks, options.memory_limit_bytes);
+    for (const RankClass& ranks : program.classes) {
+      rules::check_memory(ranks, Arena::device, options.memory_limit_bytes);
+      rules::check_memory(ranks, Arena::host, options.offload.host_limit_bytes);
+    }
   } catch (const Fault& fault) {
     return fault;
   }
@@ -39,9 +42,7 @@ std::optional<Fault> find_serial_stall(const StepProgram& program) {
 void verify(const StepProgram& program, const ModelPlan& plan, ProgramPhase phase, const ProgramOptions& options) {
   const std::optional<Fault> fault = find_fault(program, plan, phase, options);
   if (!fault) return;
-  if (fault->memory)
-    throw Error(ExitCode::resources, to_text(program, *fault),
-                "use smaller micro-batches, recompute blocks, or raise the memory limit");
+  if (!fault->hint.empty()) throw Error(ExitCode::resources, to_text(program, *fault), fault->hint);
   throw Error(ExitCode::bug, to_text(program, *fault));
 }
 

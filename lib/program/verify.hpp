@@ -16,7 +16,7 @@ struct Fault {
   Rank rank = 0;
   int action = -1;  // position in the rank's list; −1: something is missing or not of one action
   std::string reason;
-  bool memory = false;  // the program is right but needs more than the limit
+  std::string hint = {};  // of a program that is right but needs more than a limit: what needs less
 };
 
 /// "program train, rank 3, action 17 (all_reduce unit layer.2 over dp_replicate, 2.0 KiB): …".

@@ -9,9 +9,9 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::array<std::string_view, 13> kinds{"forward",   "recompute", "backward", "head", "gather",
+constexpr std::array<std::string_view, 14> kinds{"forward",   "recompute", "backward", "head", "gather",
                                                  "gradient",  "transfer",  "waiting",  "norm", "optimizer",
-                                                 "heartbeat", "reduction", "average"};
+                                                 "heartbeat", "reduction", "average",  "copy"};
 
 std::string_view kind_of(const StepProgram& program, const Action& action) {
   const bool head = action.subject == block_subject(static_cast<int>(program.block_names.size()) - 1);
@@ -42,6 +42,10 @@ std::string_view kind_of(const StepProgram& program, const Action& action) {
     case Op::heartbeat:
     case Op::reduce_loss:
     case Op::draw_token: return "heartbeat";
+    case Op::fetch_weights:
+    case Op::offload_gradient:
+    case Op::fetch_state:
+    case Op::offload_state: return "copy";
   }
   return "forward";
 }

@@ -3,6 +3,8 @@
 // what allocators round up and keep. Needs no LibTorch.
 #pragma once
 
+#include "base/region.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,13 +13,14 @@
 namespace lockstep {
 
 /// Of this process. Any thread.
-std::int64_t live_bytes();
+std::int64_t live_bytes(Arena arena = Arena::device);
 /// The most since the start or the last reset.
-std::int64_t peak_live_bytes();
+std::int64_t peak_live_bytes(Arena arena = Arena::device);
+/// Of all arenas.
 void reset_peak_live_bytes();
 
 /// For allocators: `bytes` more, or fewer.
-void count_live_bytes(std::int64_t bytes);
+void count_live_bytes(std::int64_t bytes, Arena arena = Arena::device);
 
 /// std::allocator that counts.
 template <class T>

@@ -1,6 +1,9 @@
 #include "tensor/memory.hpp"
 
+#include "base/error.hpp"
 #include "base/rounding.hpp"
+#include "base/text.hpp"
+#include "tensor/arena.hpp"
 #include "tensor/live_memory.hpp"
 
 #include <c10/core/Allocator.h>
@@ -10,6 +13,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -99,9 +104,16 @@ class KeptMemory {
 };
 
 // Tensors with static storage may die after everything else: never destroyed.
-KeptMemory& kept_memory() {
-  static auto* const memory = new KeptMemory;
-  return *memory;
+KeptMemory& kept_memory(Arena arena = Arena::device) {
+  static auto* const memory = new std::array<KeptMemory, 2>;
+  return (*memory)[static_cast<std::size_t>(arena)];
+}
+
+std::atomic<std::int64_t> host_limit{0};
+
+void release_host(void* block) {
+  if (block == nullptr) return;
+  count_live_bytes(-static_cast<std::int64_t>(kept_memory(Arena::host).give(block).value()), Arena::host);
 }
 
 void release(void* block) {
@@ -135,6 +147,21 @@ class KeepingAllocator : public c10::Allocator {
 };
 
 }  // namespace
+
+void limit_host_memory(std::int64_t bytes) { host_limit = bytes; }
+
+c10::DataPtr host_memory(std::size_t bytes) {
+  const std::int64_t held = live_bytes(Arena::host), more = static_cast<std::int64_t>(bytes), limit = host_limit;
+  const auto human = [](std::int64_t count) { return human_bytes(static_cast<std::uint64_t>(count)); };
+  if (limit > 0 && held + more > limit)
+    throw Error(ExitCode::resources,
+                fmt::format("cannot take {} of host memory: {} are in use, and the limit is {}", human(more),
+                            human(held), human(limit)),
+                "raise train.host_memory, or offload less");
+  void* const block = kept_memory(Arena::host).take(bytes);
+  count_live_bytes(more, Arena::host);
+  return {block, block, &release_host, c10::Device(c10::DeviceType::CPU)};
+}
 
 void keep_memory() {
   // What malloc gets stays with the process, and large blocks come from its heap as well, which mallopt can only

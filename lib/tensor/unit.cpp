@@ -1,10 +1,10 @@
 #include "tensor/unit.hpp"
 
 #include "base/error.hpp"
+#include "tensor/arena.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <new>
@@ -38,11 +38,19 @@ UnitTypes unit_types(Precision precision, std::vector<StateDescription> state) {
   return {master_dtype(precision), compute_dtype(precision), std::move(state)};
 }
 
+UnitMemory unit_memory_of(const OffloadOptions& offload, bool in_backward) {
+  return {.gradients = in_backward ? GradientMemory::lent : GradientMemory::held,
+          .shards = offload.shards ? Arena::host : Arena::device,
+          .state = offload.optimizer || offload.shards ? Arena::host : Arena::device};
+}
+
 namespace {
 
-at::Tensor buffer(std::int64_t length, at::ScalarType type, const std::string& unit) {
+at::Tensor buffer(std::int64_t length, at::ScalarType type, const std::string& unit, Arena arena) {
   try {
-    return at::zeros({length}, at::TensorOptions().dtype(type));
+    return empty_in(arena, length, type).zero_();
+  } catch (const Error&) {
+    throw;
   } catch (const std::exception&) {  // c10::Error and std::bad_alloc alike
     throw Error(ExitCode::resources,
                 fmt::format("cannot allocate {} elements for the parameters of {}: out of memory", length, unit),
@@ -104,8 +112,8 @@ at::Tensor view(const at::Tensor& flat, std::int64_t offset, const Shape& shape)
 }  // namespace
 
 Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precision precision,
-           const std::vector<StateDescription>& state, const ShardPlace& place, GradientMemory gradients)
-    : name_(std::move(name)), precision_(precision), cut_(place.sharding.shards > 1) {
+           const std::vector<StateDescription>& state, const ShardPlace& place, const UnitMemory& memory)
+    : name_(std::move(name)), precision_(precision), cut_(place.sharding.shards > 1), memory_(memory) {
   const DType dtype = master_dtype(precision);
   trained_ = tensors.empty() || tensors.front().trained;
   for (const LogicalTensor& tensor : tensors)
@@ -123,11 +131,14 @@ Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precisio
   }
 
   const at::ScalarType type = master_type(precision);
-  master_ = buffer(length(), type, name_);
-  compute_ = compute_type(precision) != type ? buffer(length(), compute_type(precision), name_) : master_;
-  if (trained_ && gradients == GradientMemory::held) gradient_ = buffer(length(), type, name_);
+  if (!cut_) memory_.shards = Arena::device;
+  master_ = buffer(length(), type, name_, memory_.shards);
+  compute_ =
+      compute_type(precision) != type ? buffer(length(), compute_type(precision), name_, memory_.shards) : master_;
+  if (trained_ && memory_.gradients == GradientMemory::held) gradient_ = buffer(length(), type, name_, memory_.shards);
   for (const StateDescription& kept : trained_ ? state : std::vector<StateDescription>{})
-    state_.push_back(buffer(length(), scalar_type(kept.dtype), name_));
+    state_.push_back(buffer(length(), scalar_type(kept.dtype), name_, memory_.state));
+  home_ = {master_, compute_, gradient_, state_};
   if (!cut_) local_gradient_ = gradient_;
   for (const auto& parameter : parameters_) {
     const auto view_of = [&](const at::Tensor& flat) {
@@ -210,18 +221,18 @@ void Unit::zero_padding(const at::Tensor& flat) const {
 
 void Unit::lend_gradient(const at::Tensor& own) {
   const bool is_local = !cut_ && (!local_gradient_.defined() || local_gradient_.is_same(gradient_));
-  gradient_ = own;
-  if (is_local) local_gradient_ = own;
+  gradient_ = own.defined() ? own : home_.gradient;
+  if (is_local) local_gradient_ = gradient_;
   const Views* views = nullptr;
-  if (own.defined()) {
-    const auto [found, fresh] = lent_gradients_.try_emplace(own.const_data_ptr());
+  if (gradient_.defined()) {
+    const auto [found, fresh] = lent_gradients_.try_emplace(gradient_.const_data_ptr());
     if (fresh) {
-      const at::Tensor flat = at::from_blob(own.mutable_data_ptr(), {own.numel()}, own.options());
+      const at::Tensor flat = at::from_blob(gradient_.mutable_data_ptr(), {gradient_.numel()}, gradient_.options());
       for (const auto& parameter : parameters_)
         found->second.push_back(view(flat, parameter->shard_offset(), parameter->box().extent));
     }
     views = &found->second;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {  // padding counts in sums over the buffer
+    for (std::size_t i = 0; own.defined() && i < parameters_.size(); ++i) {  // padding counts in sums over the buffer
       const std::int64_t end = parameters_[i]->shard_offset() + parameters_[i]->shard_elements();
       const std::int64_t next = i + 1 < parameters_.size() ? parameters_[i + 1]->shard_offset() : length();
       own.narrow(0, end, next - end).zero_();
@@ -232,6 +243,62 @@ void Unit::lend_gradient(const at::Tensor& own) {
     if (is_local) parameters_[i]->local_gradient_ = parameters_[i]->gradient_;
   }
   if (is_local) zero_grad();
+}
+
+std::vector<Unit::HostBuffer> Unit::host_buffers() {
+  std::vector<HostBuffer> buffers;
+  const bool shards = memory_.shards == Arena::host;
+  if (shards) buffers.push_back({home_.master, &master_});
+  if (shards && home_.gradient.defined())
+    buffers.push_back({.home = home_.gradient, .now = &gradient_, .written = false});
+  if (memory_.state == Arena::host)
+    for (std::size_t i = 0; i < state_.size(); ++i) buffers.push_back({home_.state[i], &state_[i]});
+  if (shards && !home_.compute.is_same(home_.master)) buffers.push_back({home_.compute, &compute_});
+  return buffers;
+}
+
+std::int64_t Unit::update_bytes() {
+  std::int64_t sum = 0;
+  for (const HostBuffer& buffer : host_buffers()) sum += static_cast<std::int64_t>(buffer.home.nbytes());
+  return sum;
+}
+
+std::vector<RegionCopy> Unit::fetch_update(const at::Tensor& memory) {
+  std::vector<RegionCopy> copies;
+  std::byte* at = bytes_of(memory).data();
+  for (const HostBuffer& buffer : host_buffers()) {
+    const Region home = region_of(buffer.home, Arena::host);
+    copies.push_back({home, {Arena::device, at, home.bytes}});
+    at += home.bytes;
+  }
+  return copies;
+}
+
+std::vector<RegionCopy> Unit::offload_update(const at::Tensor& memory) {
+  std::vector<RegionCopy> copies;
+  std::byte* at = bytes_of(memory).data();
+  for (const HostBuffer& buffer : host_buffers()) {
+    const Region home = region_of(buffer.home, Arena::host);
+    if (buffer.written) copies.push_back({{Arena::device, at, home.bytes}, home});
+    at += home.bytes;
+  }
+  return copies;
+}
+
+void Unit::lend_update(const at::Tensor& memory) {
+  std::byte* at = memory.defined() ? bytes_of(memory).data() : nullptr;
+  for (const HostBuffer& buffer : host_buffers()) {
+    *buffer.now = memory.defined() ? at::from_blob(at, {buffer.home.numel()}, buffer.home.options()) : buffer.home;
+    if (memory.defined()) at += buffer.home.nbytes();
+  }
+}
+
+RegionCopy Unit::fetch_shard(const at::Tensor& memory) const {
+  return {region_of(home_.compute, Arena::host), region_of(memory, Arena::device)};
+}
+
+RegionCopy Unit::offload_gradient() const {
+  return {region_of(gradient_, Arena::device), region_of(home_.gradient, Arena::host)};
 }
 
 void Unit::zero_grad() {

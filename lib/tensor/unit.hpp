@@ -5,7 +5,9 @@
 // tensor/parameter.hpp.
 #pragma once
 
+#include "base/region.hpp"
 #include "layout/shard_map.hpp"
+#include "program/offload.hpp"
 #include "tensor/number_types.hpp"
 #include "tensor/parameter.hpp"
 
@@ -31,13 +33,21 @@ struct ShardPlace {
 /// Whether a unit holds memory for its reduced gradient all run, or is lent it while a step needs it.
 enum class GradientMemory { held, lent };
 
+/// Where a unit has its buffers.
+struct UnitMemory {
+  GradientMemory gradients = GradientMemory::held;
+  Arena shards = Arena::device;  // all buffers of a unit that is cut
+  Arena state = Arena::device;   // those of the optimizer
+};
+
+UnitMemory unit_memory_of(const OffloadOptions& offload, bool in_backward);
+
 class Unit {
  public:
   /// Zeroed buffers for `tensors` in this order, where unit_offsets (program/model_plan.hpp) places them, and for each
   /// `state` of the optimizer; padding stays zero.
   Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precision precision,
-       const std::vector<StateDescription>& state = {}, const ShardPlace& place = {},
-       GradientMemory gradients = GradientMemory::held);
+       const std::vector<StateDescription>& state = {}, const ShardPlace& place = {}, const UnitMemory& memory = {});
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
 
@@ -52,7 +62,7 @@ class Unit {
   /// How ranks share out weights that stay gathered among them; no pieces if they do not.
   const ShardMap& kept_map() const { return kept_map_; }
 
-  /// This rank's flat buffers, (length()).
+  /// This rank's flat buffers, (length()). Those in host memory are used in memory of the device that is lent.
   const at::Tensor& master() const { return master_; }
   const at::Tensor& compute() const { return compute_; }           // the master itself unless they differ in type
   const at::Tensor& gradient() const { return gradient_; }         // reduced
@@ -74,6 +84,19 @@ class Unit {
   /// an undefined tensor there is none. Padding becomes zero. Of a unit that is not cut it is this rank's too, and
   /// counts as forgotten. Local.
   void lend_gradient(const at::Tensor& own);
+  // Of a unit with buffers in host memory. Local.
+  /// Bytes of those that an update uses.
+  std::int64_t update_bytes();
+  /// Copies of them to memory of the device that is so long, and back of what an update wrote.
+  std::vector<RegionCopy> fetch_update(const at::Tensor& memory);
+  std::vector<RegionCopy> offload_update(const at::Tensor& memory);
+  /// They are used in that memory until another call; with an undefined tensor where they lie all run.
+  void lend_update(const at::Tensor& memory);
+  /// A copy of the shard that a gathering reads to memory of the device.
+  RegionCopy fetch_shard(const at::Tensor& memory) const;
+  /// A copy of the reduced gradient, in memory that was lent, to where it lies until the update.
+  RegionCopy offload_gradient() const;
+
   /// The flat buffer of this rank's gradient, (whole_length()): if the unit is not cut and no other memory is lent,
   /// that of the reduced one.
   const at::Tensor& local_gradient() const { return local_gradient_; }
@@ -89,6 +112,17 @@ class Unit {
 
  private:
   using Views = std::vector<at::Tensor>;  // by parameter
+  struct Buffers {
+    at::Tensor master, compute, gradient;  // the gradient only where it is held
+    std::vector<at::Tensor> state;
+  };
+  /// A buffer in host memory that an update uses.
+  struct HostBuffer {
+    at::Tensor home;
+    at::Tensor* now;  // where it is used
+    bool written = true;
+  };
+  std::vector<HostBuffer> host_buffers();
   const Views& views_of(const at::Tensor& whole);
   void view_local_gradient(const at::Tensor& whole);
   /// What is reduced as one has padding that counts for nothing.
@@ -99,7 +133,9 @@ class Unit {
   bool trained_ = true;
   ShardMap map_, kept_map_;
   std::size_t kept_part_ = 0;  // of kept_map_: this rank's
-  at::Tensor weights_;         // that are lent
+  UnitMemory memory_;
+  Buffers home_;        // all run; what follows is where they lie now
+  at::Tensor weights_;  // that are lent
   at::Tensor master_, compute_, gradient_, local_gradient_;
   std::vector<at::Tensor> state_;
   std::vector<std::unique_ptr<Parameter>> parameters_;

@@ -11,11 +11,13 @@ namespace lockstep {
 
 namespace {
 
-/// Bytes of a rank of each class: programs take turns.
+/// Bytes of a rank of each class, in both arenas, for here both lie in memory of the machine: programs take turns.
 std::int64_t bytes_of(const TrainPlan& plan, Rank rank) {
   std::int64_t most = 0;
-  for (const StepProgram* program : plan.programs.all())
-    most = std::max(most, memory_of(program->class_of(rank)).peak_bytes);
+  for (const StepProgram* program : plan.programs.all()) {
+    const RankClass& ranks = program->class_of(rank);
+    most = std::max(most, memory_of(ranks).peak_bytes + memory_of(ranks, Arena::host).peak_bytes);
+  }
   return most;
 }
 

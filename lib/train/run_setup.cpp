@@ -6,6 +6,7 @@
 #include "comm/together.hpp"
 #include "exchange/model_folder.hpp"
 #include "optim/groups.hpp"
+#include "tensor/arena.hpp"
 #include "tensor/gemm.hpp"
 #include "tensor/runtime.hpp"
 #include "train/components.hpp"
@@ -80,6 +81,7 @@ Machines set_up_machines(const TrainConfig& config, Communicator& world) {
       threads_per_rank(checked_cast<int>(config.train.threads.value_or(0), "train.threads", ExitCode::usage),
                        checked_cast<int>(local_ranks, "the number of ranks of this machine"));
   set_up_runtime(machines.threads);
+  limit_host_memory(offload_options(config.train).host_limit_bytes);
   want_matrix_unit(config.precision.matrix_unit);
   return machines;
 }
@@ -125,7 +127,7 @@ std::unique_ptr<ShardVerifier> make_verifier(VerifyData verify, int rank, const 
 RunState::RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank)
     : model(plan.architecture, config.precision.dtype, plan.types.state, plan.bucket_bytes,
             {plan.mesh, sharding_of(plan.mesh), rank}, plan.programs.parts,
-            config.optimizer.in_backward ? GradientMemory::lent : GradientMemory::held),
+            unit_memory_of(offload_options(config.train), config.optimizer.in_backward)),
       optimizer(make_optimizer(config.optimizer, model.parameters())),
       components(components_of(model, plan.types.state, train_state, *plan.architecture.config.original)) {
   model.set_output_type(scalar_type(plan.types.handed_out()));

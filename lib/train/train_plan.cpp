@@ -146,6 +146,15 @@ DataLoaderSettings TrainPlan::loader(const TrainConfig& config, Rank rank) const
           .documents = config.data.isolate_documents ? Documents::isolated : Documents::joined};
 }
 
+OffloadOptions offload_options(const TrainOptions& train) {
+  const auto asked = [&](Offload what) { return std::ranges::find(train.offload, what) != train.offload.end(); };
+  OffloadOptions options{.optimizer = asked(Offload::optimizer), .shards = asked(Offload::shards)};
+  if (train.host_memory)
+    options.host_limit_bytes =
+        checked_cast<std::int64_t>(train.host_memory->bytes, "train.host_memory", ExitCode::usage);
+  return options;
+}
+
 TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor, WithoutDataset without) {
   TrainPlan plan;
   plan.ranks = ranks;
@@ -181,6 +190,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
       .update = {.clips = config.optimizer.clip_norm.has_value(),
                  .heartbeat_bytes = heartbeat_bytes,
                  .in_backward = config.optimizer.in_backward},
+      .offload = offload_options(config.train),
       .eval_reduction_bytes = heartbeat_bytes,
   };
   plan.text = {.positions = plan.architecture.config.max_positions, .length_multiple = length_multiple_of(plan.mesh)};

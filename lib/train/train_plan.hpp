@@ -22,6 +22,9 @@
 
 namespace lockstep {
 
+/// What lies in host memory. Local.
+OffloadOptions offload_options(const TrainOptions& train);
+
 struct TrainPlan {
   Architecture architecture;
   Dataset dataset;

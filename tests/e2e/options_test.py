@@ -81,6 +81,7 @@ EFFECTS = {
     "train.global_batch": lambda tmp: {"train.global_batch": 5},
     "train.micro_batch": lambda tmp: {"train.micro_batch": 1},
     "train.recompute": lambda tmp: {"train.recompute": "every:2"},
+    "train.offload": lambda tmp: {"train.offload": '["optimizer"]'},
     "train.seed": lambda tmp: {"train.seed": 5},
     "train.callbacks": lambda tmp: {"train.callbacks": "[]", "sample.prompts": None},
     "train.threads": lambda tmp: {"train.threads": 2},
@@ -111,7 +112,7 @@ BASES = {   # where the effect is against another base
 }
 # Options whose effect is a test of its own, below or elsewhere.
 OWN_TESTS = {"model.path", "model.dropout", "data.isolate_documents", "data.verify", "parallel.dp_replicate", "parallel.dp_shard", "parallel.zero", "parallel.accumulate", "parallel.reshard_after_forward", "parallel.units", "parallel.reshard_after_backward", "parallel.prefetch", "parallel.pp", "parallel.schedule", "parallel.stages_per_rank", "parallel.split_points", "parallel.micro_batches", "parallel.order", "train.accumulation", "train.run_dir", "train.device",
-             "train.max_time", "train.memory_check", "train.watchdog", "train.watchdog_phases", "train.on_nonfinite", "optimizer.in_backward", "checkpoint.resume", "checkpoint.ranks_per_file", "checkpoint.max_failures", "checkpoint.patience",
+             "train.max_time", "train.memory_check", "train.host_memory", "train.watchdog", "train.watchdog_phases", "train.on_nonfinite", "optimizer.in_backward", "checkpoint.resume", "checkpoint.ranks_per_file", "checkpoint.max_failures", "checkpoint.patience",
              "log.profile_start_step", "log.profile_end_step", "precision.matrix_unit", "precision.reduce_dtype", "precision.min_scale", "dialect", "preset"}
 
 

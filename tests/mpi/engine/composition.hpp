@@ -40,6 +40,7 @@ struct Composition {
   int node = 1;              // replicas of a cell, each with its shards
   LocalOptions local = {};
   OptimizerName optimizer = OptimizerName::adamw;
+  OffloadOptions offload = {};
 
   int data_ranks() const { return replicas * node * shards; }
   int ranks() const { return stages * data_ranks(); }
@@ -59,6 +60,8 @@ struct Composition {
     if (in_backward) how += ", optimizer in backward";
     if (!local.axes.empty())
       how += fmt::format(", local from {}, period {}, {} replicas a cell", local.start_step, local.period, node);
+    if (offload.optimizer) how += ", optimizer offloaded";
+    if (offload.shards) how += ", shards offloaded";
     if (bucket_bytes > 0) how += fmt::format(", buckets of {} B", bucket_bytes);
     return fmt::format("{}, {}", how, family);
   }

@@ -96,7 +96,7 @@ class Job {
                                  plan(how, {1, architecture_.config.max_positions}))),
         right_(programs_.train),
         model_(architecture_, precision, types_.state, how.bucket_bytes, {mesh_, sharding_, rank_}, programs_.parts,
-               how.in_backward ? GradientMemory::lent : GradientMemory::held),
+               unit_memory_of(how.offload, how.in_backward)),
         optimizer_(make_optimizer(options(how), model_.parameters())),
         transport_(make_transport(session_, programs_)),
         engine_(model_, *optimizer_, programs_, session_, transport_, clip, how.reduce) {
@@ -124,6 +124,13 @@ class Job {
     return text.tokens();
   }
   const Model& model() const { return model_; }
+  /// Bytes that a rank holds for the whole run, of a kind or in all.
+  std::int64_t planned(Arena arena, std::optional<SlotKind> kind = {}) const {
+    std::int64_t sum = 0;
+    for (const Slot& slot : programs_.train.class_of(rank_).slots)
+      if (slot.arena == arena && lives_all_run(slot.kind) && (!kind || slot.kind == *kind)) sum += slot.bytes;
+    return sum;
+  }
   std::vector<LogicalTensor> tensors() const { return stored_tensors(architecture_); }
   /// The reduced gradient of a whole parameter, put together from the boxes of all ranks. Collective.
   at::Tensor whole_gradient(const LogicalTensor& of) {
@@ -193,6 +200,7 @@ class Job {
     options.update = {.clips = clips, .heartbeat_bytes = heartbeat_bytes, .in_backward = how.in_backward};
     options.eval_reduction_bytes = heartbeat_bytes;
     options.local = how.local;
+    options.offload = how.offload;
     return options;
   }
   std::vector<Batch> part(std::int64_t step) const {

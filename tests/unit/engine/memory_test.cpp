@@ -3,6 +3,7 @@
 #include "engine/make_model_plan.hpp"
 #include "exchange/hf_config.hpp"
 #include "program/memory_estimate.hpp"
+#include "tensor/arena.hpp"
 #include "tensor/gemm.hpp"
 #include "tensor/live_memory.hpp"
 #include "tensor/runtime.hpp"
@@ -60,6 +61,7 @@ Batch made_batch(std::int64_t samples, std::int64_t length) {
 
 struct Peaks {
   std::int64_t planned = 0, counted = 0, weights = 0;
+  std::int64_t on_host_planned = 0, on_host_counted = 0;
   std::int64_t held = 0;  // of it, for the whole run
   std::string at;
 };
@@ -72,14 +74,15 @@ OptimizerOptions plain_sgd() {
 
 struct Job {
   Job(const Shape& shape, Precision precision, RecomputePolicy recompute, bool in_backward = false,
-      std::optional<DType> output = {})
+      std::optional<DType> output = {}, const OptimizerOptions& options = plain_sgd(),
+      const OffloadOptions& offload = {})
       : before(live_bytes()),
+        host_before(live_bytes(Arena::host)),
         session(solo_communicator()),
         architecture(describe(parse_hf_config(shape.config, "test"))),
-        types(types_of(precision, output)),
-        model(architecture, precision, types.state, 0, {}, {},
-              in_backward ? GradientMemory::lent : GradientMemory::held),
-        optimizer(make_optimizer(plain_sgd(), model.parameters())),
+        types(types_of(precision, options, output)),
+        model(architecture, precision, types.state, 0, {}, {}, unit_memory_of(offload, in_backward)),
+        optimizer(make_optimizer(options, model.parameters())),
         programs(make_catalogue(
             make_mesh("world", {{"dp_replicate", 1}}),
             plan_of(architecture, types, {shape.samples, shape.length}, 0, {.threads = 1, .multiplier = multiplier()}),
@@ -87,6 +90,7 @@ struct Job {
              .eval_micro_batches = 1,
              .recompute = recompute,
              .update = {.clips = !in_backward, .heartbeat_bytes = heartbeat_bytes, .in_backward = in_backward},
+             .offload = offload,
              .eval_reduction_bytes = heartbeat_bytes})),
         transport(make_transport(session, programs)),
         engine(model, *optimizer, programs, session, transport, in_backward ? std::nullopt : std::optional(1.0)),
@@ -96,8 +100,8 @@ struct Job {
       weights += parameter->elements() * size_of(master_dtype(precision));
   }
 
-  static UnitTypes types_of(Precision precision, std::optional<DType> output) {
-    UnitTypes types = unit_types(precision, state_of(plain_sgd(), master_dtype(precision)));
+  static UnitTypes types_of(Precision precision, const OptimizerOptions& options, std::optional<DType> output) {
+    UnitTypes types = unit_types(precision, state_of(options, master_dtype(precision)));
     types.output = output;
     return types;
   }
@@ -120,11 +124,16 @@ struct Job {
     const MemoryUse use = memory_of(ranks);
     std::int64_t held = 0;
     for (const auto& [kind, bytes] : use.bytes) held += lives_all_run(kind) ? bytes : 0;
-    return {use.peak_bytes, peak_live_bytes() - before, weights, held,
+    return {use.peak_bytes,
+            peak_live_bytes() - before,
+            weights,
+            memory_of(ranks, Arena::host).peak_bytes,
+            peak_live_bytes(Arena::host) - host_before,
+            held,
             to_text(program, ranks.actions[static_cast<std::size_t>(use.peak_action)])};
   }
 
-  std::int64_t before, weights = 0;
+  std::int64_t before, host_before, weights = 0;
   Session session;
   Architecture architecture;
   UnitTypes types;
@@ -140,6 +149,7 @@ void check(const std::string& what, const Peaks& peaks) {
   const auto error = static_cast<double>(std::abs(peaks.planned - peaks.counted));
   const std::string text = fmt::format("{}: {} bytes planned, {} of them for the whole run, {} counted at most; {}",
                                        what, peaks.planned, peaks.held, peaks.counted, peaks.at);
+  BOOST_TEST(peaks.on_host_planned == peaks.on_host_counted, text);
   BOOST_TEST(peaks.weights >= std::int64_t{64} << 20, text);
   BOOST_TEST(error < 0.05 * static_cast<double>(peaks.counted), text);
   BOOST_TEST(error < 0.05 * static_cast<double>(peaks.counted - peaks.held) + scratch_that_grew, text);
@@ -191,6 +201,36 @@ BOOST_AUTO_TEST_CASE(an_optimizer_in_backward_takes_the_memory_of_one_gradient_a
   const Peaks within = Job(shape, Precision::fp32, RecomputePolicy::block, true).train();
   check("updated in backward", within);
   BOOST_TEST(within.counted < after.counted - within.weights / 2);
+}
+
+BOOST_AUTO_TEST_CASE(an_offloaded_optimizer_leaves_the_state_of_two_units_on_the_device_as_planned) {
+  set_up_runtime(1);
+  const Shape shape{llama(512, 512, 1408, 6), 1, 32};
+  for (const bool in_backward : {false, true}) {
+    const Job kept(shape, Precision::fp32, RecomputePolicy::none, in_backward, {}, OptimizerOptions());
+    Job offloaded(shape, Precision::fp32, RecomputePolicy::none, in_backward, {}, OptimizerOptions(),
+                  {.optimizer = true});
+    const Peaks peaks = offloaded.train();
+    check("optimizer offloaded", peaks);
+    BOOST_TEST(peaks.on_host_counted >= 2 * peaks.weights);
+    BOOST_TEST(memory_of(kept.programs.train.class_of(0)).peak_bytes - peaks.counted > peaks.weights);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(host_memory_has_a_limit_of_its_own_and_counts_what_is_let_go) {
+  const std::int64_t before = live_bytes(Arena::host), device = live_bytes();
+  limit_host_memory(before + (3 << 20));
+  {
+    const at::Tensor first = empty_in(Arena::host, 2 << 20, at::kByte);
+    BOOST_TEST(live_bytes(Arena::host) == before + (2 << 20));
+    BOOST_CHECK_EXCEPTION(empty_in(Arena::host, 2 << 20, at::kByte), Error, [](const Error& error) {
+      return error.code() == ExitCode::resources &&
+             std::string(error.what()).find("cannot take 2.0 MiB of host memory: ") != std::string::npos;
+    });
+  }
+  BOOST_TEST(live_bytes(Arena::host) == before);
+  BOOST_TEST(live_bytes() == device);
+  limit_host_memory(0);
 }
 
 BOOST_AUTO_TEST_CASE(the_less_blocks_are_recomputed_the_more_memory_a_step_takes_as_planned) {

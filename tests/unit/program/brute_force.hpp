@@ -38,6 +38,7 @@ class Play {
       }
       player.weights.assign(plan.units.size(), 0);
       player.copies.assign(plan.units.size(), 0);
+      player.moments.assign(plan.units.size(), 0);
       player.gradients.resize(plan.units.size());
       player.finished.assign(plan.units.size(), false);
       player.part = parts[static_cast<std::size_t>(coordinate(program.mesh, rank, "pp"))];
@@ -77,8 +78,11 @@ class Play {
     std::map<int, std::pair<int, int>> in_use;  // slot → readers and writers that run now
     std::set<std::pair<int, MicroBatch>> outputs, stashes, output_gradients, deferred;
     std::multiset<MicroBatch> losses;
-    std::vector<int> weights, copies;
-    std::vector<Gradient> gradients;  // by unit: what the optimizer reads
+    std::vector<int> weights, copies, moments;
+    std::map<int, int> fetched_weights;  // by slot: how new they are
+    std::set<int> gradients_on_host;     // units
+    std::set<int> fetched, on_device;    // units whose state was fetched, and then updated
+    std::vector<Gradient> gradients;     // by unit: what the optimizer reads
     std::vector<bool> finished;
     std::map<int, Gradient> local;           // by slot: what is not yet in what the optimizer reads
     std::map<int, Gradient> peer_gradients;  // by unit: of the other stage that it lies on
@@ -241,7 +245,12 @@ class Play {
       expect(theirs.op == mine.op && theirs.subject == mine.subject && theirs.bytes == mine.bytes &&
                  theirs.micro_batch == mine.micro_batch,
              "different collectives meet");
-      if (mine.op == Op::unshard)
+      if (mine.op == Op::unshard && lies_on_host(mine.subject) &&
+          mine.group == plan_.units[static_cast<std::size_t>(mine.subject.index)].shard_axes) {
+        const int slot = slot_of(member, theirs.slots.releases, SlotKind::fetched_weights);
+        expect(player(member).fetched_weights.contains(slot), "shards are gathered that are not there");
+        expect(player(member).fetched_weights[slot] == 0, "new weights are gathered");
+      } else if (mine.op == Op::unshard)
         expect((plan_.units[static_cast<std::size_t>(mine.subject.index)].compute_bytes > 0
                     ? player(member).copies
                     : player(member).weights)[static_cast<std::size_t>(mine.subject.index)] == 0,
@@ -333,6 +342,7 @@ class Play {
       expect(who.live.erase(slot) == 1, "dead memory is released");
       who.gathered.erase(slot);
       who.kept.erase(slot);
+      who.fetched_weights.erase(slot);
       who.local.erase(slot);
       who.local_finished.erase(slot);
     }
@@ -354,6 +364,13 @@ class Play {
       }
     expect(!plan_.units[static_cast<std::size_t>(unit)].is_cut(), "a gradient has no memory");
     return std::nullopt;
+  }
+
+  bool lies_on_host(Subject unit) const {
+    return options_.offload.shards && plan_.units[static_cast<std::size_t>(unit.index)].is_cut();
+  }
+  bool state_lies_on_host(Subject unit) const {
+    return options_.offload.optimizer && plan_.units[static_cast<std::size_t>(unit.index)].optimizer_bytes > 0;
   }
 
   int blocks() const { return static_cast<int>(plan_.blocks.size()); }
@@ -468,6 +485,34 @@ class Play {
         else
           expect(who.decided && who.clipped == options_.update.clips, "an update before the decision");
         expect(complete(rank, unit), "an update from an incomplete gradient");
+        if (lies_on_host(a.subject) || state_lies_on_host(a.subject)) {
+          expect(who.fetched.contains(a.subject.index), "an update of what was not fetched");
+          who.on_device.insert(a.subject.index);
+        } else {
+          ++who.moments[unit];
+        }
+        if (lies_on_host(a.subject)) return;
+        ++who.weights[unit];
+        who.copies[unit] = who.weights[unit];
+        return;
+      case Op::fetch_weights:
+        who.fetched_weights[slot_of(rank, a.slots.acquires, SlotKind::fetched_weights)] =
+            (plan_.units[unit].compute_bytes > 0 ? who.copies : who.weights)[unit];
+        return;
+      case Op::offload_gradient:
+        expect(lies_on_host(a.subject) && complete(rank, unit), "an incomplete gradient goes to host memory");
+        who.gradients_on_host.insert(a.subject.index);
+        return;
+      case Op::fetch_state:
+        expect(
+            !lies_on_host(a.subject) || options_.update.in_backward || who.gradients_on_host.contains(a.subject.index),
+            "a gradient is fetched that is not there");
+        who.fetched.insert(a.subject.index);
+        return;
+      case Op::offload_state:
+        expect(who.on_device.erase(a.subject.index) == 1, "what was not updated goes to host memory");
+        ++who.moments[unit];
+        if (!lies_on_host(a.subject)) return;
         ++who.weights[unit];
         who.copies[unit] = who.weights[unit];
         return;
@@ -547,6 +592,7 @@ class Play {
       const bool averages = options_.training_step == TrainingStep::averaging && updates == 1;
       expect(who.sums.count(here) == averages && who.means.count(here) == averages, "a unit is not averaged once");
       expect(updates == 0 || plan_.units[unit].compute_bytes == 0 || who.copies[unit] == 1, "a compute copy is old");
+      expect(who.moments[unit] == updates, "the optimizer's state is not updated once");
     }
   }
 

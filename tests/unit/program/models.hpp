@@ -63,6 +63,7 @@ inline void roll_local(Case& made, std::mt19937& engine) {
   const auto roll = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(engine); };
   const int kind = roll(0, 3);
   if (kind == 3) return;
+  made.options.offload.shards = false;  // not averaged
   made.options.local = {.axes = {"dp_replicate"}, .start_step = roll(0, 3), .period = roll(1, 3)};
   made.options.training_step =
       std::array{TrainingStep::summing, TrainingStep::local, TrainingStep::averaging}[static_cast<std::size_t>(kind)];
@@ -111,6 +112,7 @@ inline Case random_case(std::mt19937& engine) {
       std::array{Accumulate::whole, Accumulate::shards, Accumulate::sums}[static_cast<std::size_t>(roll(0, 2))],
       roll(0, 2)};
   made.options.update = random_update(engine);
+  made.options.offload = {roll(0, 2) == 0, roll(0, 2) == 0};
   made.options.eval_reduction_bytes = 16;
   roll_local(made, engine);
   return made;
@@ -156,6 +158,7 @@ inline Case random_pipeline(std::mt19937& engine) {
       std::array{Accumulate::whole, Accumulate::shards, Accumulate::sums}[static_cast<std::size_t>(roll(0, 2))],
       roll(0, 2)};
   made.options.update = random_update(engine);
+  made.options.offload = {roll(0, 2) == 0, roll(0, 2) == 0};
   made.options.eval_reduction_bytes = 16;
   roll_local(made, engine);
   return made;
