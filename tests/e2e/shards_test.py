@@ -2,9 +2,11 @@
 layout and on others, and what is refused."""
 
 import json
+import pathlib
+import re
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import records, run
+from lockstep_testing import BUILD, records, run
 from shared_out import check_goes_on_bit_for_bit, check_is_a_checkpoint_as_any_other, losses, options, prepare
 
 
@@ -185,3 +187,28 @@ def test_a_failure_on_one_rank_ends_all_in_every_phase_of_shards(tmp):
         assert {path.name for path in step_folders(folder)} == {"step-0000000001", "step-0000000002"}, phase
         run("train", *arguments, ranks=3)
         assert max(losses(folder)) == 6, phase
+
+
+def processes_of(folder):
+    """Those that were told of a run's folder."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if str(folder).encode() in (process / "cmdline").read_bytes():
+                found.append(process.name)
+        except OSError:   # it has ended
+            pass
+    return found
+
+
+def test_a_rank_that_runs_out_of_memory_amid_a_step_says_so_last_and_all_ranks_end(tmp):
+    """Each rank has half of an embedding of 128 MiB; one of them gets no memory for the whole."""
+    prepare(tmp, vocab_size=65536, n_embd=512, n_layer=1, n_head=4, tie_word_embeddings=False)
+    settings = options(tmp, tmp / "run", "--parallel.dp_shard", 2, "--optimizer.name", "sgd", "--eval.at_end", "false", "--train.watchdog", "300s", steps=2)
+    faults = {"LD_PRELOAD": str(BUILD / "tests/libmemory_faults.so"), "LOCKSTEP_TEST_MEMORY": f"1 {100 << 20}"}
+    done = run("train", *settings, ranks=2, env=faults, expect=5)
+    explained = [line for line in done.stderr.splitlines() if "out of memory" in line]
+    assert len(explained) == 1 and re.search(r"rank 1 \(.*cannot take 128(\.\d+)? MiB for the gathered weights of unit embedding: out of memory", explained[0]), done.stderr
+    assert "gather of step 0" in explained[0] and "parallel.units" in done.stderr, done.stderr
+    assert json.loads((tmp / "run/status.json").read_text())["code"] == 5
+    assert not processes_of(tmp / "run")
