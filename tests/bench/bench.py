@@ -55,10 +55,9 @@ def commit():
     return (git("describe", "--always") or "unknown") + ("-dirty" if changed else "")
 
 
-def torch_step(config, batch, length, dtype, steps, threads, ranks=1, compiled=False):
+def torch_step(config, batch, length, dtype, steps, threads, ranks=1, *more):
     command = [sys.executable, str(SOURCE / "tests/bench/torch_step.py"), str(config), "--batch", str(batch), "--length", str(length),
-               "--dtype", dtype, "--steps", str(steps), "--threads", str(threads), "--ranks", str(ranks)]
-    command += ["--compile"] if compiled else []
+               "--dtype", dtype, "--steps", str(steps), "--threads", str(threads), "--ranks", str(ranks), *more]
     out = subprocess.run(command, check=True, capture_output=True, text=True, env=dict(os.environ, **TUNED)).stdout
     return json.loads(out)["step_ms"]
 
@@ -101,7 +100,7 @@ def main():
                 times = {"torch": [], "compile": [], "lockstep": []}
                 for _ in range(settings.rounds):
                     times["torch"].append(statistics.median(torch_step(*job)[2:]))
-                    times["compile"].append(statistics.median(torch_step(*job, compiled=True)[2:]))
+                    times["compile"].append(statistics.median(torch_step(*job, 1, "--compile")[2:]))
                     times["lockstep"].append(statistics.median(lockstep_step(folder, *job)[2:]))
                 best = {name: min(values) for name, values in times.items()}
                 row = {"date": datetime.date.today().isoformat(), "commit": commit(), **processor(),

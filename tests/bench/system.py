@@ -1,5 +1,5 @@
 """system.py [--rounds N] [WORD …]: what surrounds a step, each against a baseline in the same run: two ranks of one thread against one rank of two, and the same
-of PyTorch (DistributedDataParallel over gloo, eager and through torch.compile); start-up against a bare MPI and LibTorch program; saving against raw O_DIRECT writes;
+of PyTorch (DistributedDataParallel, eager and through torch.compile, and FSDP2, over gloo); start-up against a bare MPI and LibTorch program; saving against raw O_DIRECT writes;
 tokenizing in MB/s; planning for many ranks; what an action costs the engine. Prints one JSON line a figure; with words (parallel, start-up, saving, tokenizing,
 planning, engine) only those."""
 
@@ -50,22 +50,39 @@ def show(name, **figures):
     print(json.dumps({"figure": name, **{key: round(value, 3) if isinstance(value, float) else value for key, value in figures.items()}}), flush=True)
 
 
-def data_parallel(folder, rounds, name, config, batch, steps):
-    best, theirs, compiled = {}, {}, {}
+# Two ranks of one thread: how they share the work, and what PyTorch has beside it.
+WAYS = {"DDP": ([], {"torch_ddp": [], "compile_ddp": ["--compile"]}), "ZeRO-1": (["--parallel.dp_shard", 2, "--parallel.zero", 1], {}),
+        "ZeRO-3": (["--parallel.dp_shard", 2], {"torch_fsdp2": ["--shard"]})}
+
+
+def two_ranks(folder, rounds, name, config, batch, length, steps):
+    """Each way against one rank of two threads, with the same of PyTorch in the same rounds: medians of steps, the best of rounds."""
+    best = {}
+
+    def note(key, milliseconds):
+        best[key] = min(best.get(key, 1e9), statistics.median(milliseconds[2:]))
+
+    def ours(key, ranks, threads, more):
+        place, command = train(folder, config, "--data.sequence_length", length, "--train.global_batch", batch, "--train.max_steps", steps, "--log.every",
+                               1, "--checkpoint.at_end", "false", "--train.threads", threads, *more)
+        run(ranks, *command, threads=threads)
+        note(key, [r["step_ms"] for r in records(place, "step")])
+
     for _ in range(rounds):
-        for ranks, threads in [(1, 2), (2, 1)]:
-            middle = statistics.median(torch_step(config, batch, 64, "fp32", steps, threads, ranks)[2:])
-            theirs[ranks] = min(theirs.get(ranks, 1e9), middle)
-            middle = statistics.median(torch_step(config, batch, 64, "fp32", steps, threads, ranks, compiled=True)[2:])
-            compiled[ranks] = min(compiled.get(ranks, 1e9), middle)
-            place, command = train(folder, config, "--data.sequence_length", 64, "--train.global_batch", batch, "--train.max_steps", steps, "--log.every",
-                                   1, "--checkpoint.at_end", "false", "--train.threads", threads)
-            run(ranks, *command, threads=threads)
-            best[ranks] = min(best.get(ranks, 1e9), statistics.median([r["step_ms"] for r in records(place, "step")][2:]))
-    show(f"data parallel, {name}", one_rank_two_threads_ms=best[1], two_ranks_one_thread_ms=best[2], ratio=best[1] / best[2],
-         torch_one_process_two_threads_ms=theirs[1], torch_ddp_two_processes_one_thread_ms=theirs[2], torch_ratio=theirs[1] / theirs[2],
-         compile_one_process_two_threads_ms=compiled[1], compile_ddp_two_processes_one_thread_ms=compiled[2],
-         compile_ratio=compiled[1] / compiled[2])
+        ours("one", 1, 2, [])
+        note("torch", torch_step(config, batch, length, "fp32", steps, 2))
+        note("compile", torch_step(config, batch, length, "fp32", steps, 2, 1, "--compile"))
+        for way, (options, others) in WAYS.items():
+            ours(way, 2, 1, options)
+            for other, words in others.items():
+                note(other, torch_step(config, batch, length, "fp32", steps, 1, 2, *words))
+    for way, (_, others) in WAYS.items():
+        beside = {}
+        for other in others:
+            base = best["compile" if other.startswith("compile") else "torch"]
+            beside |= {f"{other}_ms": best[other], f"{other}_ratio": base / best[other]}
+        show(f"two ranks, {way}, {name}, B {batch}, T {length}", one_rank_two_threads_ms=best["one"], two_ranks_one_thread_ms=best[way],
+             ratio=best["one"] / best[way], torch_two_threads_ms=best["torch"], compile_two_threads_ms=best["compile"], **beside)
 
 
 def start_up(folder, rounds, config):
@@ -166,7 +183,8 @@ def main():
         small.write_text(json.dumps(SMALL))
         large.write_text(json.dumps(GPT2_124M))
         figures = {
-            "parallel": lambda: (data_parallel(folder, rounds, "small recipe", small, 12, 60), data_parallel(folder, rounds, "GPT-2 124M", large, 4, 8)),
+            "parallel": lambda: (two_ranks(folder, rounds, "small recipe", small, 12, 64, 60), two_ranks(folder, rounds, "GPT-2 124M", large, 4, 64, 8),
+                                 two_ranks(folder, rounds, "GPT-2 124M", large, 4, 256, 6)),
             "start-up": lambda: start_up(folder, rounds, small),
             "saving": lambda: saving(folder, rounds, large),
             "tokenizing": lambda: tokenizing(folder),

@@ -1,8 +1,8 @@
 """torch_step.py CONFIG.json --batch B --length T --dtype fp32|bf16 --steps N: the baseline. One training step (forward, loss, backward,
 clip by norm, AdamW) of a GPT-2 in plain PyTorch eager, tuned: fused attention and optimizer, flush-to-zero, real initialisation.
 With --compile the model goes through torch.compile. With --ranks R as many processes train by DistributedDataParallel over gloo, each
-on its share of the batch. The caller sets the
-allocator's environment (see bench.py). Prints one JSON object with the milliseconds of each step, on the first rank."""
+on its share of the batch; with --shard by FSDP2 (fully_shard of each block and of the whole, resharded after forward). The caller sets
+the allocator's environment (see bench.py). Prints one JSON object with the milliseconds of each step, on the first rank."""
 
 import argparse
 import json
@@ -11,6 +11,7 @@ import tempfile
 import time
 
 import torch
+import torch.distributed.fsdp
 from torch import nn
 from torch.nn import functional as F
 
@@ -64,6 +65,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--shard", action="store_true")
     settings = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if settings.ranks == 1:
@@ -79,11 +81,15 @@ def train(rank, settings, meeting):
     with open(settings.config) as file:
         config = json.load(file)
     model = Gpt2(config)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.99), weight_decay=0.1, fused=True)
     if meeting:
         torch.distributed.init_process_group("gloo", init_method=meeting.as_uri(), rank=rank, world_size=settings.ranks)
         settings.batch //= settings.ranks
-    forward = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True) if meeting else model
+    if settings.shard:
+        mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (settings.ranks,))
+        for part in [*model.blocks, model]:
+            torch.distributed.fsdp.fully_shard(part, mesh=mesh)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.99), weight_decay=0.1, fused=True)
+    forward = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True) if meeting and not settings.shard else model
     if settings.compile:
         forward = torch.compile(forward)
     data = torch.randint(config["vocab_size"], (64, settings.batch, settings.length + 1))
