@@ -30,6 +30,12 @@ enum class Phase {
   shutdown,
   lane  // no rank enters it: what its lanes do beside the phases of a step
 };
+/// What a rank carries out of its program.
+struct CurrentAction {
+  int position = -1;         // in its list; -1: nothing
+  std::string_view op = {};  // its operation, of which 23 characters are told
+};
+
 std::string_view name_of(Phase phase);                    // "start-up", "save.write", …
 std::optional<Phase> parse_phase(std::string_view name);  // the inverse
 std::string phase_names();                                // all of them, separated by ", "

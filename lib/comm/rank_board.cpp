@@ -14,6 +14,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <map>
 #include <new>
 #include <thread>
@@ -25,10 +26,12 @@ namespace {
 /// What a rank tells of itself, in memory that other processes read. One thread writes it; readers notice when they
 /// read while it is written.
 struct alignas(64) Slot {
-  std::atomic<std::uint32_t> version{0};  // odd while the next three change
+  std::atomic<std::uint32_t> version{0};  // odd while the next five change
   std::atomic<std::int32_t> phase{0};
   std::atomic<std::int64_t> step{-1};
   std::atomic<double> since_s{0};  // of the machine's monotonic clock
+  std::atomic<std::int32_t> action{-1};
+  std::array<std::atomic<std::uint64_t>, 3> op{};  // characters
   std::atomic<std::int32_t> waiting{0};
   std::atomic<std::int32_t> process{0};  // 0: the rank has not come here
   std::atomic<bool> left{false};
@@ -41,6 +44,16 @@ struct alignas(64) Board {
   std::atomic<bool> reported{false};  // the machine's report is in the folder, or being written
 };
 
+std::string action_of(const Slot& slot) {
+  const int position = slot.action.load(std::memory_order_relaxed);
+  if (position < 0) return {};
+  std::array<std::uint64_t, 3> words{};
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = slot.op[i].load(std::memory_order_relaxed);
+  std::array<char, sizeof words + 1> op{};
+  std::memcpy(op.data(), words.data(), sizeof words);
+  return fmt::format("action {}, {}", position, op.data());
+}
+
 RankStatus read_slot(const Slot& slot) {
   RankStatus status;
   for (int attempt = 0; attempt < 1000; ++attempt) {  // a rank that was stopped while it wrote never finishes
@@ -48,6 +61,7 @@ RankStatus read_slot(const Slot& slot) {
     status.phase = static_cast<Phase>(slot.phase.load(std::memory_order_relaxed));
     status.step = slot.step.load(std::memory_order_relaxed);
     status.seconds = monotonic_seconds() - slot.since_s.load(std::memory_order_relaxed);
+    status.action = action_of(slot);
     std::atomic_thread_fence(std::memory_order_acquire);
     if (before % 2 == 0 && slot.version.load(std::memory_order_relaxed) == before) break;
   }
@@ -56,13 +70,19 @@ RankStatus read_slot(const Slot& slot) {
   return status;
 }
 
-void write_slot(Slot& slot, Phase phase, std::int64_t step, double since_s) {
+void write_slot(Slot& slot, Phase phase, std::int64_t step, const CurrentAction& action, double since_s) {
   const std::uint32_t version = slot.version.load(std::memory_order_relaxed);
   slot.version.store(version + 1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
   slot.phase.store(static_cast<std::int32_t>(phase), std::memory_order_relaxed);
   slot.step.store(step, std::memory_order_relaxed);
   slot.since_s.store(since_s, std::memory_order_relaxed);
+  slot.action.store(action.position, std::memory_order_relaxed);
+  if (action.position >= 0) {
+    std::array<std::uint64_t, 3> words{};
+    std::memcpy(words.data(), action.op.data(), std::min(action.op.size(), sizeof words - 1));
+    for (std::size_t i = 0; i < words.size(); ++i) slot.op[i].store(words[i], std::memory_order_relaxed);
+  }
   slot.version.store(version + 2, std::memory_order_release);
 }
 
@@ -99,8 +119,8 @@ void remove_rank_reports(const Path& folder) {
 }
 
 Json to_json(const RankStatus& status) {
-  return {status.rank,  static_cast<int>(status.phase),  status.step, status.seconds,
-          status.waits, static_cast<int>(status.process)};
+  return {status.rank,  static_cast<int>(status.phase),   status.step,  status.seconds,
+          status.waits, static_cast<int>(status.process), status.action};
 }
 
 }  // namespace
@@ -227,7 +247,9 @@ void RankBoard::share(Communicator& world, const Path& folder) {
   }
 }
 
-void RankBoard::enter(Phase phase, std::int64_t step) { write_slot(*state_->slot, phase, step, monotonic_seconds()); }
+void RankBoard::enter(Phase phase, std::int64_t step, const CurrentAction& action) {
+  write_slot(*state_->slot, phase, step, action, monotonic_seconds());
+}
 
 RankStatus RankBoard::mine() const { return state_->status_of(state_->rank); }
 
@@ -290,6 +312,7 @@ std::vector<RankStatus> RankBoard::all(double patience_s) {
                                .phase = static_cast<Phase>(reported.at(1).get<int>()),
                                .step = reported.at(2).get<std::int64_t>(),
                                .seconds = reported.at(3).get<double>(),
+                               .action = reported.at(6).get<std::string>(),
                                .waits = reported.at(4).get<bool>(),
                                .process = static_cast<RankStatus::Process>(reported.at(5).get<int>())};
         }

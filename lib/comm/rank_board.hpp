@@ -21,9 +21,10 @@ struct RankStatus {
   std::string host = {};
   bool known = false;  // false: its machine gives no sign
   Phase phase = Phase::start_up;
-  std::int64_t step = -1;  // -1 outside steps
-  double seconds = 0;      // since the phase began
-  bool waits = false;      // for other ranks
+  std::int64_t step = -1;   // -1 outside steps
+  double seconds = 0;       // since the phase began
+  std::string action = {};  // of its program: "action 57, receive_forward"; empty: none
+  bool waits = false;       // for other ranks
   enum class Process { runs, stopped, gone } process = Process::runs;
 };
 
@@ -44,7 +45,7 @@ class RankBoard {
   void share(Communicator& world, const Path& folder);
 
   /// The rank goes on to another phase. Local, of the thread that made the object: its waiting counts.
-  void enter(Phase phase, std::int64_t step);
+  void enter(Phase phase, std::int64_t step, const CurrentAction& action = {});
   RankStatus mine() const;  // Local; from any thread
   /// This rank ends in good order: nobody should wonder where it is. Local.
   void leave();

@@ -24,7 +24,7 @@ struct Group {
 
 bool same_status(const RankStatus& a, const RankStatus& b) {
   const auto key = [](const RankStatus& rank) {
-    return std::tuple(rank.known, rank.phase, rank.step, rank.waits, rank.process);
+    return std::tuple(rank.known, rank.phase, rank.step, rank.action, rank.waits, rank.process);
   };
   return a.known == b.known && (!a.known || key(a) == key(b));
 }
@@ -52,7 +52,9 @@ std::string where(const Group& group) {
   if (!group.first.known) return "no sign, the machine is gone or stopped";
   std::string time = fmt::format("{:.1f}", group.least_s);
   if (fmt::format("{:.1f}", group.most_s) != time) time += fmt::format(" to {:.1f}", group.most_s);
-  std::string text = fmt::format("{} for {} s", text_of(group.first.phase, group.first.step), time);
+  std::string text = text_of(group.first.phase, group.first.step);
+  if (!group.first.action.empty()) text += fmt::format(" ({})", group.first.action);
+  text += fmt::format(" for {} s", time);
   if (group.first.process == RankStatus::Process::gone) return text + ", the process is gone";
   if (group.first.process == RankStatus::Process::stopped) return text + ", the process is stopped";
   return group.first.waits ? text + ", waiting for other ranks" : text;

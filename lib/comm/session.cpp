@@ -217,8 +217,8 @@ void Session::accept_stop_signals() {
   if (!state_->signals) state_->signals.emplace();
 }
 
-void Session::enter(Phase phase, std::int64_t step) {
-  state_->board.enter(phase, step);
+void Session::enter(Phase phase, std::int64_t step, const CurrentAction& action) {
+  state_->board.enter(phase, step, action);
   inject(phase);
 }
 

@@ -47,9 +47,9 @@ class Session {
 
   Communicator& world();
   /// Shares the ranks' statuses and starts the watchdog. At the deadline of a phase the first rank to reach it prints
-  /// who holds up the job and where every rank is, also one that cannot speak any more, and ends the job with code 7.
-  /// Where the process of another rank of this machine ends without leaving the job in order, one rank says so and
-  /// leaves the end to the launcher. Collective over the world.
+  /// who holds up the job and where every rank is, in which action of its program, also one that cannot speak any more,
+  /// and ends the job with code 7. Where the process of another rank of this machine ends without leaving the job in
+  /// order, one rank says so and leaves the end to the launcher. Collective over the world.
   void configure(const Settings& settings);
   /// From now until the end of the session USR1, TERM, INT and HUP are requests to stop: the first after the step, the
   /// second now, the third ends the process. A HUP that nohup(1) has it ignore stays ignored. A repetition within 0.2 s
@@ -57,7 +57,7 @@ class Session {
   void accept_stop_signals();
   /// Says what the rank does from now on and restarts the deadline; brings an injected failure about if it is due here.
   /// Local. `step` is -1 outside steps. May throw (that is the injection's purpose).
-  void enter(Phase phase, std::int64_t step = -1);
+  void enter(Phase phase, std::int64_t step = -1, const CurrentAction& action = {});
   Phase phase() const;        // Local
   std::int64_t step() const;  // Local
   double seconds() const;     // Local; since the session began

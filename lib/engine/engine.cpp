@@ -5,6 +5,8 @@
 #include "comm/failure.hpp"
 #include "engine/run.hpp"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -57,6 +59,22 @@ Phase phase_of(const Action& action, ProgramPhase phase) {
 bool is_update(Op op) {
   return op == Op::clip || op == Op::fetch_state || op == Op::optimizer || op == Op::offload_state ||
          op == Op::average_weights || op == Op::finish_average;
+}
+
+/// Does the `work` of an action; where it is wrong itself, not what it was given, the error says which action it was.
+template <class Work>
+void naming(const StepProgram& program, const Action& action, std::size_t position, Work&& work) {
+  const auto named = [&](std::string_view what) {
+    return fmt::format("{}, in action {}: {}", what, position, to_text(program, action));
+  };
+  try {
+    std::forward<Work>(work)();
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::bug) throw;
+    throw Error(ExitCode::bug, named(error.what()), error.hint());
+  } catch (const c10::IndexError& error) {
+    throw Error(ExitCode::bug, named(error.what_without_backtrace()));
+  }
 }
 
 }  // namespace
@@ -146,7 +164,9 @@ void Engine::go_through(Run& run) {
       run.slots.release(static_cast<int>(position));
       continue;
     }
-    run.attempt([&] { session_.enter(phase_of(action, run.phase), run.step); });
+    run.attempt([&] {
+      session_.enter(phase_of(action, run.phase), run.step, {static_cast<int>(position), name_of(action.op)});
+    });
     if (is_collective(action.op)) {
       communicate(run, action, position);
     } else if (is_transfer(action.op)) {
@@ -156,7 +176,7 @@ void Engine::go_through(Run& run) {
     } else {
       // A ticket is waited for also by a rank that has failed: the lane uses what this action releases.
       wait_for(run, action);
-      run.attempt([&] { perform(run, action); });
+      run.attempt([&] { naming(run.program, action, position, [&] { perform(run, action); }); });
     }
     if (run.times && runs_here(action)) run.time_of(action).end_s = monotonic_seconds();
     run.slots.release(static_cast<int>(position));
