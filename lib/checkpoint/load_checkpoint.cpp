@@ -35,8 +35,11 @@ class Load {
   void check_fingerprints(const std::vector<Fingerprint>& sums) const;
   void restore(Rank rank);
   const std::vector<std::string>& notes() const { return notes_; }
+  const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:
+  void leave_out(std::string what);
+  bool names_differ(const std::string& key) const;
   LoadMode load_mode_of(const Component& component, const StoredComponent* stored);
   void match_tensors();
   void check_nothing_left() const;
@@ -49,8 +52,25 @@ class Load {
   std::vector<LoadMode> load_modes_;  // by component
   std::vector<std::ptrdiff_t>
       source_;  // by tensor of the state: its number in the checkpoint, -1 where nothing is read
-  std::vector<std::string> notes_;
+  std::vector<std::string> notes_, left_out_;
 };
+
+void Load::leave_out(std::string what) {
+  left_out_.push_back(what);
+  notes_.push_back(std::move(what));
+}
+
+// Whether the tensors that are asked of a component are others than the checkpoint holds: each named by the cell that
+// it belongs to, they tell that the cells are others.
+bool Load::names_differ(const std::string& key) const {
+  const auto names = [&](const std::vector<StoredTensor>& tensors) {
+    std::set<std::string> found;
+    for (const StoredTensor& tensor : tensors)
+      if (tensor.component == key && !is_values(tensor)) found.insert(full_name(tensor));
+    return found;
+  };
+  return names(state_.tensors) != names(reader_.manifest().tensors);
+}
 
 LoadMode Load::load_mode(const std::string& key) const {
   const auto found = std::find_if(components_.begin(), components_.end(),
@@ -67,7 +87,7 @@ void Load::prepare() {
     if (asked) continue;
     const std::string what = fmt::format("component '{}' of {} is not known", stored.key, reader_.path().string());
     if (stored.required) fail_foreign(what, reader_.manifest().software);
-    notes_.push_back(what + ": it is not used");
+    leave_out(what + ": it is not used");
   }
   match_tensors();
   check_nothing_left();
@@ -79,6 +99,11 @@ LoadMode Load::load_mode_of(const Component& component, const StoredComponent* s
     if (component.required)
       fail_foreign(fmt::format("{} holds no component '{}'", place, component.key), reader_.manifest().software);
     notes_.push_back(fmt::format("the checkpoint holds no component '{}': it starts afresh", component.key));
+    return LoadMode::absent;
+  }
+  if (component.remap_policy == Remap::drop && !cell_owned(stored->pattern) && names_differ(component.key)) {
+    leave_out(fmt::format("{} holds component '{}' of other cells, which is not used: {}", place, component.key,
+                          component.dropped));
     return LoadMode::absent;
   }
   if (cell_owned(component.pattern) != cell_owned(stored->pattern)) {
@@ -111,7 +136,7 @@ LoadMode Load::load_mode_of(const Component& component, const StoredComponent* s
                                    counted(std::ssize(now->cells), "cell")));
       return LoadMode::redistribute;
     case Remap::drop:
-      notes_.push_back(fmt::format("component '{}' of the checkpoint is dropped: other cells", component.key));
+      leave_out(fmt::format("component '{}' of the checkpoint is dropped: other cells", component.key));
       return LoadMode::drop;
   }
   return LoadMode::drop;
@@ -150,7 +175,8 @@ void Load::check_nothing_left() const {
     const bool asked = std::any_of(components_.begin(), components_.end(),
                                    [&](const Component& component) { return component.key == tensor.component; });
     if (!asked || is_values(tensor) || used.count(static_cast<std::ptrdiff_t>(i)) > 0) continue;
-    if (!tensor.cell.empty() && load_mode(tensor.component) != LoadMode::direct) continue;
+    const LoadMode how = load_mode(tensor.component);
+    if (how == LoadMode::absent || (!tensor.cell.empty() && how != LoadMode::direct)) continue;
     left.push_back(full_name(tensor));
   }
   if (left.empty()) return;
@@ -240,6 +266,7 @@ LoadReport load(Communicator& ranks, const World& world, const CheckpointReader&
     load.restore(ranks.rank());
   });
   report.notes = load.notes();
+  report.left_out = load.left_out();
   return report;
 }
 

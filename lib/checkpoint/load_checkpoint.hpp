@@ -14,8 +14,9 @@
 namespace lockstep {
 
 struct LoadReport {
-  std::uint64_t bytes = 0;  // that this rank filled
-  Hash128 state_digest;     // as the manifest says; proven for the components that were loaded
+  std::uint64_t bytes = 0;            // that this rank filled
+  Hash128 state_digest;               // as the manifest says; proven for the components that were loaded
+  std::vector<std::string> left_out;  // of them, state of the checkpoint that is not used. Equal on all ranks
   std::vector<std::string>
       notes;  // optional components that were absent, state that was derived or dropped. Equal on all ranks
 };

@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 66> options{{
+constexpr std::array<Synonyms, 69> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " hidden_dropout dropout_rate attention_dropout attn_dropout resid_pdrop "},
@@ -35,6 +35,9 @@ constexpr std::array<Synonyms, 66> options{{
     {"parallel.micro_batches", " n_microbatches num_microbatches pipeline_parallel_microbatches "},
     {"parallel.dp_shard",
      " fsdp fsdp_size shard_degree data_parallel_shard_degree dp_shard_degree data_parallel_shard_size sharding_size "},
+    {"post_local_sgd.start_step", " post_local_sgd post_local_sgd_enabled start_localsgd_iter start_local_sgd_step "},
+    {"post_local_sgd.period", " averaging_period averager_period local_sgd_period local_steps sync_every "},
+    {"post_local_sgd.cell", " post_local_gradient_allreduce subgroup_size num_local_ranks "},
     {"parallel.zero", " zero_stage zero_optimization sharding_strategy data_parallel_mode "},
     {"parallel.accumulate", " no_sync gradient_sync requires_gradient_sync sync_gradients sync_each_batch scatter "},
     {"parallel.reshard_after_forward", " fsdp_reshard_after_forward zero_hpz_partition_size hpz secondary_sharding "},
@@ -105,10 +108,11 @@ constexpr std::array<Synonyms, 66> options{{
     {"threads", " workers num_workers num_proc jobs n_jobs processes "},
 }};
 
-constexpr std::array<Synonyms, 10> sections{{
+constexpr std::array<Synonyms, 11> sections{{
     {"model", " network architecture "},
     {"data", " dataset datasets data_config "},
     {"parallel", " parallelism distributed parallel_config mesh "},
+    {"post_local_sgd", " local_sgd localsgd postlocalsgd diloco "},
     {"optimizer", " optim optimization adamw adam "},
     {"schedule", " scheduler lr_scheduler lr_schedule learning_rate "},
     {"train", " training trainer run training_args "},

@@ -186,6 +186,15 @@ void check_run(const TrainConfig& config, Problems& problems) {
     moot("parallel.accumulate shards", config.parallel.accumulate == AccumulateGradients::shards);
     moot("train.offload shards", std::ranges::find(train.offload, Offload::shards) != train.offload.end());
   }
+  if (!config.post_local_sgd.start_step) {
+    const auto moot = [&](const std::string& option, bool given) {
+      if (given)
+        problems.add({option, "post_local_sgd.start_step"},
+                     fmt::format("{} has no effect: without post_local_sgd.start_step no step is local", option));
+    };
+    moot("post_local_sgd.period", config.post_local_sgd.period.has_value());
+    moot("post_local_sgd.cell", config.post_local_sgd.cell.has_value());
+  }
   if (train.max_time && train.max_time->value <= 0)
     problems.add({"train.max_time"}, "train.max_time 0 leaves no time for a step");
   if (!train.callbacks.empty() && config.sample.prompts.empty()) {

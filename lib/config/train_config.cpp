@@ -164,6 +164,31 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
                .max = most_count});
 }
 
+void describe(Declaration& visit, PostLocalSgdOptions& local) {
+  visit.field(
+      "start_step", local.start_step,
+      {.help = "steps, counted from 0, after which cells of ranks sum no gradients with each other any more: each "
+               "updates weights of its own, which are averaged over the cells after the first such step and "
+               "every period; null: never",
+       .unit = "steps",
+       .min = 0,
+       .max = most_count,
+       .fixed_on_resume = true});
+  visit.field("period", local.period,
+              {.help = "steps from one average of the weights to the next; absent: 4",
+               .unit = "steps",
+               .min = 1,
+               .max = most_count,
+               .fixed_on_resume = true});
+  visit.field("cell", local.cell,
+              {.help = "ranks of a cell, which go on summing gradients with each other, those of a machine for "
+                       "instance: neighbours along dp_replicate, each with the ranks of dp_shard that share a model "
+                       "out with it; absent: as many as dp_shard",
+               .unit = "ranks",
+               .min = 1,
+               .max = most_count});
+}
+
 void describe(Declaration& visit, PrecisionOptions& precision) {
   visit.field("dtype", precision.dtype,
               {.help = "type that weights are gathered and computed in; bf16 and fp16 keep fp32 master weights, and "
@@ -445,6 +470,7 @@ void describe(Declaration& visit, TrainConfig& config) {
   section(visit, "model", config.model, "the network");
   section(visit, "data", config.data, "what is trained on");
   section(visit, "parallel", config.parallel, "how ranks share the work");
+  section(visit, "post_local_sgd", config.post_local_sgd, "cells of ranks that train apart and average their weights");
   section(visit, "precision", config.precision, "element types");
   section(visit, "optimizer", config.optimizer, "how weights are updated");
   section(visit, "schedule", config.schedule, "learning rate over time");

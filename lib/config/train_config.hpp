@@ -74,6 +74,12 @@ struct LossScaleOptions {
   double min_scale = 1;
 };
 
+struct PostLocalSgdOptions {
+  std::optional<std::int64_t> start_step;  // the first local step, counted from 0; absent: there is none
+  std::optional<std::int64_t> period;      // steps from an average to the next; absent: 4
+  std::optional<std::int64_t> cell;        // ranks that go on summing gradients; absent: those of dp_shard
+};
+
 struct PrecisionOptions {
   Precision dtype = Precision::fp32;
   std::optional<Precision>
@@ -144,6 +150,7 @@ struct TrainConfig {
   ModelOptions model;
   DataOptions data;
   ParallelOptions parallel;
+  PostLocalSgdOptions post_local_sgd;
   PrecisionOptions precision;
   OptimizerOptions optimizer;
   ScheduleOptions schedule;

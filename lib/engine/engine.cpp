@@ -55,10 +55,9 @@ Phase phase_of(const Action& action, ProgramPhase phase) {
   return Phase::forward;
 }
 
-/// Whether it is left out of a step that changes nothing.
+/// Whether it is left out of a step that changes nothing. Cells are averaged all the same.
 bool is_update(Op op) {
-  return op == Op::clip || op == Op::fetch_state || op == Op::optimizer || op == Op::offload_state ||
-         op == Op::average_weights || op == Op::finish_average;
+  return op == Op::clip || op == Op::fetch_state || op == Op::optimizer || op == Op::offload_state;
 }
 
 /// Does the `work` of an action; where it is wrong itself, not what it was given, the error says which action it was.

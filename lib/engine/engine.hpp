@@ -47,7 +47,7 @@ struct StepOutcome {
   double gradient_norm = 0;  // before clipping; of cells that sum no gradients with each other the root of the mean
                              // of the squares of theirs
   bool updated = false;      // false: loss or gradient was not finite, so the step changed no weight and no moment,
-                             // unless it updates in backward
+                             // unless it updates in backward; what averages cells does so all the same
   std::int64_t next_valid_tokens = 0;  // over all ranks
   StopLevel stop = StopLevel::none;    // the strongest of any rank
   Request requests = Request::none;    // those of all ranks
@@ -89,6 +89,10 @@ class Engine {
   /// behind its last token, and all ranks are told what it drew. Collective over the world. What fails on one rank, the
   /// draw included, all ranks throw as the same AgreedError, and nothing of it stays.
   DrawnToken draw_token(const SeenText& text, const TokenDraw& draw, std::int64_t step);
+
+  /// Between steps: each buffer becomes its mean over the cells that train apart, the same on all of them. Collective
+  /// over the world, with buffers of equal lengths in one order. What fails does so on one rank: it has to end the job.
+  void average(const std::vector<at::Tensor>& buffers, std::int64_t step);
 
   /// What this rank did in the last run_step, evaluate or draw_token, as it was recorded by what did it: what it should
   /// be is expect_trace of program/trace.hpp.

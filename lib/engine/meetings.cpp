@@ -19,6 +19,12 @@ Rank drawing_rank(const StepProgram& program) {
   return first;
 }
 
+DType dtype_of(const at::Tensor& buffer) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16})
+    if (scalar_type(dtype) == buffer.scalar_type()) return dtype;
+  throw Error(ExitCode::bug, "a buffer of another type than weights and optimizer state have");
+}
+
 }  // namespace
 
 void Engine::reduce_norm(Run& run, const Action& action) {
@@ -59,6 +65,21 @@ HeartbeatData Engine::agree(Run& run, const Action& action, const HeartbeatData&
   drain(run);
   return lockstep::heartbeat(transport_, static_cast<int>(action.lane), transport_.group_along(action.group),
                              session_.world(), mine);
+}
+
+void Engine::average(const std::vector<at::Tensor>& buffers, std::int64_t step) {
+  session_.enter(Phase::average, step);
+  const StepProgram& program = programs_.averaging;
+  const int group = transport_.group_along(program.apart);
+  if (session_.take_injected_nan() && !buffers.empty()) buffers.front().fill_(not_a_number);
+  std::vector<Ticket> tickets;
+  for (const at::Tensor& buffer : buffers)
+    tickets.push_back(transport_.all_reduce(static_cast<int>(Lane::reduction), group, bytes_of(buffer),
+                                            dtype_of(buffer), Reduce::sum));
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    transport_.wait(tickets[i]);
+    buffers[i].div_(cell_count(program));
+  }
 }
 
 void Engine::reduce_loss(Run& run, const Action& action) {

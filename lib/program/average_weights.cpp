@@ -38,4 +38,17 @@ StepProgram average_weights(const StepProgram& program, const ModelPlan& plan) {
   });
 }
 
+StepProgram keep_own_weights(const StepProgram& program, const ModelPlan& plan, const LocalOptions& options) {
+  if (options.axes.empty()) return program;
+  StepProgram result = program;
+  for (RankClass& ranks : result.classes) {
+    std::vector<Slot> own;
+    for (const Slot& slot : ranks.slots)
+      if (slot.kind == SlotKind::master && plan.units[static_cast<std::size_t>(slot.subject.index)].trained)
+        own.push_back({SlotKind::own_weights, slot.subject, no_micro_batch, slot.bytes});
+    ranks.slots.insert(ranks.slots.end(), own.begin(), own.end());
+  }
+  return result;
+}
+
 }  // namespace lockstep

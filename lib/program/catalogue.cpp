@@ -71,7 +71,8 @@ Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramO
   if (options.offload.shards && !options.local.axes.empty())
     throw Error(
         ExitCode::usage,
-        "shards in host memory cannot be averaged: that is done where they are updated, in memory of the device",
+        "shards in host memory (train.offload) cannot be averaged (post_local_sgd.start_step): that is done where "
+        "they are updated, in memory of the device",
         "--train.offload optimizer goes together with averaging");
   const PipelinePlan pipeline = pipeline_of(mesh, plan, options, ProgramPhase::training);
   catalogue.parts = parts_of(pipeline, plan);
@@ -92,14 +93,17 @@ Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramO
   };
   if (options.eval_micro_batches > 0) {
     const StepProgram eval = forwards("eval", plan, pipeline_of(mesh, plan, options, ProgramPhase::evaluation));
-    catalogue.eval = allocate(reduce_loss(eval, options.eval_reduction_bytes), plan, options.update, options.offload);
+    catalogue.eval = keep_own_weights(
+        allocate(reduce_loss(eval, options.eval_reduction_bytes), plan, options.update, options.offload), plan,
+        options.local);
     verify(catalogue.eval, plan, ProgramPhase::evaluation, options);
   }
   if (text) {
     ProgramOptions own = options;
     own.pipeline.stages = pipeline.stages;  // blocks lie where training has them, whatever they cost on a text
     const StepProgram sample = forwards("sample", *text, pipeline_of(mesh, *text, own, ProgramPhase::sampling));
-    catalogue.sample = allocate(draw_token(sample, own.eval_reduction_bytes), *text, own.update, own.offload);
+    catalogue.sample = keep_own_weights(
+        allocate(draw_token(sample, own.eval_reduction_bytes), *text, own.update, own.offload), *text, options.local);
     verify(catalogue.sample, *text, ProgramPhase::sampling, own);
   }
   return catalogue;

@@ -89,6 +89,19 @@ void batch_rows(Rows& rows, const DryRunFacts& facts) {
   rows.count("step_tokens", "tokens a step", batch.global_batch * facts.length);
 }
 
+/// Where cells of ranks train apart.
+void local_rows(Rows& rows, const Catalogue& programs) {
+  const LocalOptions& local = programs.local_options;
+  if (local.axes.empty()) return;
+  const int cells = cell_count(programs.local);
+  const std::int64_t ranks = world_size(programs.local.mesh) / cells;
+  rows.section("local steps");
+  rows.row({"", "cells", "cells", std::int64_t{cells},
+            fmt::format("{} of {}, along {}", cells, counted(ranks, "rank"), join(local.axes, "+"))});
+  rows.count("start_step", "from step", local.start_step);
+  rows.row({"", "period", "weights averaged", local.period, "every " + counted(local.period, "step")});
+}
+
 void model_rows(Rows& rows, const DryRunFacts& facts, const ModelPlan& plan) {
   rows.section("model");
   rows.row({"", "parameters", "parameters", facts.parameters, human_count(static_cast<double>(facts.parameters))});
@@ -155,6 +168,10 @@ void memory_rows(Rows& rows, const Catalogue& programs) {
   rows.bytes("buffer_bytes", "buffers",
              of(SlotKind::boundary) + of(SlotKind::boundary_gradient) + of(SlotKind::peer_gradient) +
                  of(SlotKind::workspace) + of(SlotKind::shared));
+  if (std::int64_t save = 0; !programs.averaging.classes.empty()) {
+    for (const RankClass& ranks : programs.averaging.classes) save = std::max(save, bytes_to_save_averages(ranks));
+    rows.bytes("save_bytes", "at a save of averages", save);
+  }
   rows.bytes("peak_bytes", "peak", use.peak_bytes);
   rows.row({"", "peak_action", "reached at", at, at});
   host_memory_rows(rows, programs.train);
@@ -201,6 +218,7 @@ std::vector<Row> dry_run(const DryRunFacts& facts, const ModelPlan& plan, const 
   mesh_rows(rows, facts.mesh);
   rank_rows(rows, facts, programs.train);
   batch_rows(rows, facts);
+  local_rows(rows, programs);
   model_rows(rows, facts, plan);
   memory_rows(rows, programs);
   simulation_rows(rows, plan, programs.train);
@@ -211,9 +229,9 @@ std::vector<Row> dry_run(const DryRunFacts& facts, const ModelPlan& plan, const 
 
 std::vector<Row> brief(const std::vector<Row>& rows) {
   static const std::set<std::string, std::less<>> keys{
-      "architecture",        "epochs",       "unknown",     "ranks",          "global_batch_samples",
-      "micro_batch_samples", "accumulation", "parameters",  "peak_bytes",     "peak_action",
-      "step_flops",          "run_tokens",   "total_bytes", "host_peak_bytes"};
+      "architecture",        "epochs",       "unknown",     "ranks",           "global_batch_samples",
+      "micro_batch_samples", "accumulation", "parameters",  "peak_bytes",      "peak_action",
+      "step_flops",          "run_tokens",   "total_bytes", "host_peak_bytes", "cells"};
   std::vector<Row> kept;
   const auto axes = std::ranges::count_if(
       rows, [](const Row& row) { return row.section == "mesh" && row.key != "ranks" && row.text != "1"; });

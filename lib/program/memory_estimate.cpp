@@ -43,4 +43,17 @@ MemoryUse memory_of(const RankClass& ranks, Arena arena) {
   return use;
 }
 
+std::int64_t bytes_to_save_averages(const RankClass& ranks) {
+  std::int64_t bytes = 0;
+  for (const Slot& slot : ranks.slots) {
+    if (!lives_all_run(slot.kind)) continue;
+    bytes += slot.bytes;
+    const bool is_trained = std::ranges::any_of(ranks.slots, [&](const Slot& other) {
+      return other.kind == SlotKind::optimizer_state && other.subject == slot.subject;
+    });
+    if (is_trained && (slot.kind == SlotKind::master || slot.kind == SlotKind::optimizer_state)) bytes += slot.bytes;
+  }
+  return bytes;
+}
+
 }  // namespace lockstep

@@ -19,4 +19,8 @@ struct MemoryUse {
 /// action on the compute lane, or a copy that waits for it, certainly comes after it. The program must be verified.
 MemoryUse memory_of(const RankClass& ranks, Arena arena = Arena::device);
 
+/// Bytes of a rank that saves the average over cells which train apart: what it holds all run, and beside that the
+/// averages of weights and optimizer state.
+std::int64_t bytes_to_save_averages(const RankClass& ranks);
+
 }  // namespace lockstep

@@ -67,6 +67,9 @@ StepProgram reduce_loss(const StepProgram& program, std::int64_t bytes);
 /// After the forward of a text: one rank draws its next token and tells all ranks.
 StepProgram draw_token(const StepProgram& program, std::int64_t bytes);
 
+/// Of a program that reads the average of what cells have apart: memory, for all of it, of what is this rank's own.
+StepProgram keep_own_weights(const StepProgram& program, const ModelPlan& plan, const LocalOptions& options);
+
 /// Gives memory to every action: what is acquired, read, written and released, with bytes. Gradients have it for the
 /// whole run or, where units are updated in backward, from their first contribution to their update.
 StepProgram allocate(const StepProgram& program, const ModelPlan& plan, const UpdateOptions& options = {},

@@ -69,6 +69,7 @@ class Step {
   void check_forwards(Op end) {
     for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb) forward(mb);
     losses_before(collective(end, {}, all_axes_, options_.eval_reduction_bytes));
+    own_weights();
     gatherings();
     nothing_else();
   }
@@ -334,6 +335,18 @@ class Step {
     carries(gradient, unit.gradient_bytes);
     for (const int earlier : complete) ordered(earlier, gradient);
     ordered(gradient, fetched);
+  }
+
+  /// What reads the average over cells leaves room for what this rank has of its own.
+  void own_weights() const {
+    for (const int index : part_.units) {
+      const UnitPlan& unit = plan_.units[static_cast<std::size_t>(index)];
+      const auto has = std::ranges::count(
+          ranks_.slots, Slot{SlotKind::own_weights, unit_subject(index), no_micro_batch, unit.master_bytes});
+      if (has != (unit.trained && !options_.local.axes.empty() ? 1 : 0))
+        throw Fault{ranks_.ranks.front(), -1,
+                    fmt::format("has memory for own weights of unit {} {} times", unit.name, has)};
+    }
   }
 
   void nothing_else() const {

@@ -87,6 +87,7 @@ std::string_view name_of(SlotKind kind) {
     case SlotKind::compute_copy: return "compute_copy";
     case SlotKind::gradient: return "gradient";
     case SlotKind::optimizer_state: return "optimizer_state";
+    case SlotKind::own_weights: return "own_weights";
     case SlotKind::shared: return "shared";
     case SlotKind::gathered: return "gathered";
     case SlotKind::kept_weights: return "kept_weights";

@@ -21,6 +21,7 @@ enum class SlotKind : std::uint8_t {
   compute_copy,     // weights in the type that kernels read         │ of a unit, for the whole run
   gradient,         // what the optimizer reads                      │
   optimizer_state,  // moments                                       ┘
+  own_weights,      // of a cell, while the master is the average over the cells
   shared,           // tables and scratch memory of all blocks, for the whole run
   gathered,         // whole weights in the type that kernels read   ┐ of a unit, within a step
   kept_weights,     // the part of gathered weights that this rank keeps  │

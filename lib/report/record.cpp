@@ -29,7 +29,8 @@ void describe(RecordFields& visit, const StepRecord& record) {
   visit.field("step", record.step, "steps done, this one included");
   visit.field("loss", record.loss, "mean over the valid tokens of the global batch, in nats");
   visit.field("lr", record.lr, "learning rate of the step");
-  visit.field("grad_norm", record.grad_norm, "global norm of the gradient before clipping");
+  visit.field("grad_norm", record.grad_norm,
+              "global norm of the gradient before clipping; of local steps the root mean square of those of cells");
   visit.field("loss_scale", record.loss_scale, "that the step was computed with; null: none, as in all types but fp16");
   visit.field("tokens", record.tokens, "valid tokens trained on since the run began");
   visit.field("tokens_per_s", record.tokens_per_s, "since the step record before");

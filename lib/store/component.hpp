@@ -44,7 +44,7 @@ enum class Remap {
   exact,         // the load is refused
   derive,        // the provider makes it anew from what is not saved (seed, rank): `remap` is called without cells
   redistribute,  // the provider gets the values of all cells
-  drop,          // the fresh state stays
+  drop,          // the fresh state stays; also where logical tensors are named by the cell and there are others
 };
 std::string_view name_of(Remap remap);
 std::optional<Remap> parse_remap(std::string_view name);
@@ -68,6 +68,8 @@ struct Component {
   std::function<void(const StateTree&)> restore = {};
   /// As the remap policy says. Local.
   std::function<void(const std::vector<StoredCell>&)> remap = {};
+  /// Of what may be dropped: what counts instead, for people.
+  std::string dropped = {};
 };
 
 /// The ranks of a job as patterns see them.

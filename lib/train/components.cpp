@@ -27,12 +27,12 @@ bool lies_here(const Model& model, const std::string& name) {
   return std::ranges::any_of(model.parameters(), [&](const Parameter* parameter) { return parameter->name() == name; });
 }
 
-Component model_component(const Model& model) {
+Component model_component(const Model& model, const CellState& cells) {
   Component component = held_as(model, "model");
-  component.collect = [&model] {
+  component.collect = [&model, &cells] {
     StateTree state;
     for (const Parameter* parameter : model.parameters()) {
-      state.add(parameter->name(), parameter->layout(), bytes_of(parameter->master()));
+      state.add(parameter->name(), parameter->layout(), bytes_of(cells.saved(*parameter)));
     }
     for (const BlockDescription& block : model.architecture().blocks) {
       for (const LogicalTensor& tensor : block.tensors) {
@@ -45,16 +45,16 @@ Component model_component(const Model& model) {
   return component;
 }
 
-Component optimizer_component(const Model& model, const std::vector<StateDescription>& kept,
+Component optimizer_component(const Model& model, const std::vector<StateDescription>& kept, const CellState& cells,
                               const TrainState& train_state) {
   Component component = held_as(model, "optimizer");
-  component.collect = [&model, kept, &train_state, pattern = component.pattern] {
+  component.collect = [&model, kept, &cells, &train_state, pattern = component.pattern] {
     StateTree state;
     for (std::size_t i = 0; i < kept.size(); ++i) {
       for (const Parameter* parameter : model.parameters()) {
         if (!parameter->is_trained()) continue;
         state.add(kept[i].name + "/" + parameter->name(), like(parameter->layout(), kept[i].dtype),
-                  bytes_of(parameter->state()[i]));
+                  bytes_of(cells.saved_state(*parameter, i)));
       }
     }
     // Updates: what the bias corrections count, where one value holds for all ranks.
@@ -133,8 +133,8 @@ Component data_component(TrainState& train_state) {
 }  // namespace
 
 std::vector<Component> components_of(const Model& model, const std::vector<StateDescription>& state,
-                                     TrainState& train_state, const Json& hf_config) {
-  return {model_component(model), optimizer_component(model, state, train_state),
+                                     const CellState& cells, TrainState& train_state, const Json& hf_config) {
+  return {model_component(model, cells), optimizer_component(model, state, cells, train_state),
           trainer_component(train_state, hf_config), data_component(train_state)};
 }
 

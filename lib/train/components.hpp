@@ -5,6 +5,7 @@
 #include "base/json_fwd.hpp"
 #include "model/model.hpp"
 #include "store/component.hpp"
+#include "train/cell_state.hpp"
 #include "train/train_state.hpp"
 
 #include <string>
@@ -12,11 +13,11 @@
 
 namespace lockstep {
 
-/// `model` and `train_state` outlive the components. `state` is what the optimizer
-/// declares. `hf_config` is what the export of a checkpoint starts from. After
-/// a load the training state is that of the checkpoint; the caller updates the compute copies. Local.
+/// `model`, `train_state` and `cells` outlive the components. `state` is what the optimizer
+/// declares; what cells have apart is saved as its average. `hf_config` is what the export of a checkpoint starts from.
+/// After a load the training state is that of the checkpoint; the caller updates the compute copies. Local.
 std::vector<Component> components_of(const Model& model, const std::vector<StateDescription>& state,
-                                     TrainState& train_state, const Json& hf_config);
+                                     const CellState& cells, TrainState& train_state, const Json& hf_config);
 
 /// The loss scale of a run in fp16. Local.
 Component loss_scale_component(TrainState& train_state);

@@ -24,7 +24,7 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
       saved_step_(parts.train_state.step),
       failed_saves_(parts.config) {
   if (const auto steps = profiled_steps(parts.config, parts.train_state.step))
-    profile_.emplace(parts.plan.programs.train, parts.session.world().rank(), steps->first, steps->last);
+    profile_.emplace(parts.plan.programs, parts.session.world().rank(), steps->first, steps->last);
 }
 
 LoopEnd TrainingLoop::run() {
@@ -158,6 +158,7 @@ void TrainingLoop::evaluate() {
   TrainState& now = parts_.train_state;
   const ProfiledScope scope(profile_of(now.step), "evaluation");
   const double start_s = monotonic_seconds();
+  const AveragedWeights average(parts_.cells, parts_.engine, parts_.session, now.step);
   if (parts_.plan.validation) {
     parts_.session.enter(Phase::evaluation, now.step);
     parts_.verifier.use(*parts_.plan.validation, 0, parts_.plan.validation->tokens());
@@ -200,13 +201,19 @@ void TrainingLoop::save(AfterSave after) {
   parts_.verifier.settle(parts_.session);
   const double start_s = monotonic_seconds();
   require_finite_weights(parts_.model, now.step, parts_.session.world());
+  std::vector<Component> components = parts_.components;
+  if (parts_.cells.state_apart(now.step)) {
+    parts_.cells.take_averages(parts_.engine, parts_.session, now.step);
+    components.push_back(parts_.cells.component());
+  }
   std::optional<SaveReport> report;
   try {
-    report = lockstep::save(parts_.session.world(), parts_.components, save_request());
+    report = lockstep::save(parts_.session.world(), components, save_request());
   } catch (const AgreedError& error) {  // the same on all ranks, so all go on or none
     if (error.code() != ExitCode::storage) throw;
     tell_failed_save(reason_of(error), after);
   }
+  parts_.cells.drop();
   const double seconds = monotonic_seconds() - start_s;
   stop_.save_took(seconds);
   journal_.exclude(seconds);

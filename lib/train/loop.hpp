@@ -11,6 +11,7 @@
 #include "engine/engine.hpp"
 #include "store/component.hpp"
 #include "train/callbacks.hpp"
+#include "train/cell_state.hpp"
 #include "train/evaluation.hpp"
 #include "train/failed_saves.hpp"
 #include "train/run_files.hpp"
@@ -36,6 +37,7 @@ struct LoopParts {
   const Model& model;
   const Tokenizer& tokenizer;
   const std::vector<Component>& components;
+  CellState& cells;
   const std::vector<std::pair<std::string, std::string>>& documents;  // saved with each checkpoint
   TrainState& train_state;
   ShardVerifier& verifier;

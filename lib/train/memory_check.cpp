@@ -11,13 +11,16 @@ namespace lockstep {
 
 namespace {
 
-/// Bytes of a rank of each class, in both arenas, for here both lie in memory of the machine: programs take turns.
+/// Bytes of a rank of each class, in both arenas, for here both lie in memory of the machine: programs and saves take
+/// turns.
 std::int64_t bytes_of(const TrainPlan& plan, Rank rank) {
   std::int64_t most = 0;
   for (const StepProgram* program : plan.programs.all()) {
     const RankClass& ranks = program->class_of(rank);
     most = std::max(most, memory_of(ranks).peak_bytes + memory_of(ranks, Arena::host).peak_bytes);
   }
+  if (const StepProgram& local = plan.programs.averaging; !local.classes.empty())
+    most = std::max(most, bytes_to_save_averages(local.class_of(rank)));
   return most;
 }
 

@@ -46,12 +46,13 @@ Timeline timeline_of(const TrainConfig& config, const TrainPlan& plan, const Ste
 void plot_programs(const TrainConfig& config, const TrainPlan& plan, Output& output) {
   constexpr int columns = 72;
   const PlotTarget& target = *config.plot_program;
-  const Timeline train = timeline_of(config, plan, plan.programs.train);
+  // One picture is of the step that does most: where cells train apart, of one that averages their weights.
+  const StepProgram& drawn = plan.programs.averaging.classes.empty() ? plan.programs.train : plan.programs.averaging;
+  const Timeline timeline = timeline_of(config, plan, drawn);
   switch (target.kind) {
-    case PlotTarget::Kind::text: return output.print(plot_text(plan.programs.train, train, columns));
-    case PlotTarget::Kind::svg: return publish_file(target.path, plot_svg(plan.programs.train, train));
-    case PlotTarget::Kind::json:
-      return publish_file(target.path, to_text(plot_json(plan.programs.train, train)) + "\n");
+    case PlotTarget::Kind::text: return output.print(plot_text(drawn, timeline, columns));
+    case PlotTarget::Kind::svg: return publish_file(target.path, plot_svg(drawn, timeline));
+    case PlotTarget::Kind::json: return publish_file(target.path, to_text(plot_json(drawn, timeline)) + "\n");
   }
 }
 
@@ -92,6 +93,7 @@ int answer_from_plan(const TrainConfig& config, Session& session, Output& output
   if (session.world().rank() != 0) return 0;
   const Nodes nodes = nodes_planned(config, machines, ranks);
   for (const std::string& warning : placement_warnings(plan.mesh, nodes)) output.log().warning("{}", warning);
+  for (const std::string& warning : warnings_on(config, plan)) output.log().warning("{}", warning);
   if (shortage) output.log().warning("{}: such a start ends with code 5", *shortage);
   for (const std::string& note : notes) output.log().info("{}", note);
   if (config.print_program) print_programs(config, plan, output);

@@ -157,6 +157,7 @@ Resumed load_as_asked(const TrainConfig& config, const TrainPlan& plan, Session&
   if (world.rank() == 0) {
     for (const PassedOver& passed : resumed.damaged)
       log.warning("passed over a damaged checkpoint: {}", to_text(passed));
+    for (const std::string& what : resumed.loaded.left_out) log.info("{}", what);
   }
   return resumed;
 }

@@ -14,6 +14,9 @@ namespace {
 const AxisName shard_axis = "dp_shard";
 // Its factors, slower and faster, where weights are gathered along the faster alone after a forward.
 const AxisName outer_shard_axis = "dp_shard_outer", inner_shard_axis = "dp_shard_inner";
+const AxisName replica_axis = "dp_replicate";
+// Its faster factor, of replicas in one cell.
+const AxisName node_axis = "dp_node";
 
 /// The size of an axis as it is asked for; 0: what is left.
 struct AskedAxis {
@@ -26,7 +29,7 @@ std::vector<AskedAxis> axes_asked(const ParallelOptions& parallel) {
   const auto of = [](const std::optional<AxisSize>& size, std::int64_t absent) { return size ? size->ranks : absent; };
   const bool left_to_others = of(parallel.pp, 1) == 0 || of(parallel.dp_shard, 1) == 0;
   return {{pipeline_axis, of(parallel.pp, 1), parallel.pp.has_value()},
-          {"dp_replicate", of(parallel.dp_replicate, left_to_others ? 1 : 0), true},
+          {replica_axis, of(parallel.dp_replicate, left_to_others ? 1 : 0), true},
           {shard_axis, of(parallel.dp_shard, 1), parallel.dp_shard.has_value()}};
 }
 
@@ -52,7 +55,7 @@ std::string text_of(const std::vector<AskedAxis>& axes) {
 AxisName name_of(MeshAxis axis) {
   switch (axis) {
     case MeshAxis::pp: return pipeline_axis;
-    case MeshAxis::dp_replicate: return "dp_replicate";
+    case MeshAxis::dp_replicate: return replica_axis;
     case MeshAxis::dp_shard: return shard_axis;
   }
   throw Error(ExitCode::bug, "an axis without a name");
@@ -95,6 +98,26 @@ std::int64_t inner_asked(const ParallelOptions& parallel, std::int64_t shards) {
   return ranks;
 }
 
+/// Replicas of each cell that sums gradients by itself; 0: no step is local, or all replicas are one cell.
+std::int64_t replicas_in_cell(const PostLocalSgdOptions& local, std::int64_t replicas, std::int64_t shards) {
+  if (!local.start_step) return 0;
+  const std::int64_t cell = local.cell.value_or(shards);
+  if (cell % shards != 0)
+    throw Error(
+        ExitCode::usage,
+        fmt::format("post_local_sgd.cell {} does not hold dp_shard={}: {} mod {} is {}, and the ranks that share "
+                    "one model out must be of one cell, since no rank has a gradient of it alone",
+                    cell, shards, cell, shards, cell % shards),
+        fmt::format("post_local_sgd.cell {} holds one such group", shards));
+  const std::int64_t inside = cell / shards;
+  if (replicas % inside != 0)
+    throw Error(ExitCode::usage,
+                fmt::format("cannot divide dp_replicate={} among cells of {} (post_local_sgd.cell {}): {} mod {} is {}",
+                            replicas, counted(inside, "replica"), cell, replicas, inside, replicas % inside),
+                "all cells must be of one size");
+  return inside == replicas ? 0 : inside;
+}
+
 Accumulate accumulation(const ParallelOptions& parallel, bool scatters) {
   if (!parallel.accumulate) return scatters ? Accumulate::shards : Accumulate::whole;
   switch (*parallel.accumulate) {
@@ -107,7 +130,7 @@ Accumulate accumulation(const ParallelOptions& parallel, bool scatters) {
 
 }  // namespace
 
-Mesh mesh_of(const ParallelOptions& parallel, int ranks) {
+Mesh mesh_of(const ParallelOptions& parallel, const PostLocalSgdOptions& local, int ranks) {
   std::vector<AskedAxis> asked = axes_asked(parallel);
   const std::int64_t taken = product_of(asked);
   const bool one_is_left = one_takes_the_rest(asked);
@@ -120,17 +143,30 @@ Mesh mesh_of(const ParallelOptions& parallel, int ranks) {
                             : fmt::format("leave parallel.dp_replicate out, or start {}", counted(taken, "rank")));
   }
   put_in_order(asked, parallel.order);
+  for (AskedAxis& axis : asked)
+    if (axis.size == 0) axis.size = ranks / taken;
+  const auto size_of = [&](const AxisName& name) { return std::ranges::find(asked, name, &AskedAxis::name)->size; };
+  const std::int64_t in_cell = replicas_in_cell(local, size_of(replica_axis), size_of(shard_axis));
   std::vector<std::pair<AxisName, int>> axes;
-  for (const AskedAxis& axis : asked) {
-    const std::int64_t size = axis.size == 0 ? ranks / taken : axis.size;
-    if (const std::int64_t inner = axis.name == shard_axis ? inner_asked(parallel, size) : 1; inner > 1) {
+  for (const auto& [name, size, named] : asked) {
+    if (name == replica_axis && in_cell > 0) {
+      axes.emplace_back(name, static_cast<int>(size / in_cell));
+      axes.emplace_back(node_axis, static_cast<int>(in_cell));
+      continue;
+    }
+    if (const std::int64_t inner = name == shard_axis ? inner_asked(parallel, size) : 1; inner > 1) {
       axes.emplace_back(outer_shard_axis, static_cast<int>(size / inner));
       axes.emplace_back(inner_shard_axis, static_cast<int>(inner));
       continue;
     }
-    if (size > 1 || axis.name == "dp_replicate") axes.emplace_back(axis.name, static_cast<int>(size));
+    if (size > 1 || name == replica_axis) axes.emplace_back(name, static_cast<int>(size));
   }
   return make_mesh("world", axes);
+}
+
+LocalOptions local_options(const PostLocalSgdOptions& local, const Mesh& mesh) {
+  if (find_axis(mesh, node_axis) == nullptr) return {};
+  return {.axes = {replica_axis}, .start_step = *local.start_step, .period = local.period.value_or(4)};
 }
 
 int ranks_of(const ParallelOptions& parallel, int started) {

@@ -12,8 +12,13 @@
 
 namespace lockstep {
 
-/// The mesh of `ranks` ranks. Throws Error(usage), with the arithmetic, if the axes do not take them all. Pure.
-Mesh mesh_of(const ParallelOptions& parallel, int ranks);
+/// The mesh of `ranks` ranks. Where cells of them train apart these lie along dp_replicate, and the replicas of a cell
+/// along dp_node. Throws Error(usage), with the arithmetic, if the axes do not take them all, or the cells do not
+/// divide them. Pure.
+Mesh mesh_of(const ParallelOptions& parallel, const PostLocalSgdOptions& local, int ranks);
+
+/// What the options say of steps in which cells of ranks train apart; without axes if there is one cell. Pure.
+LocalOptions local_options(const PostLocalSgdOptions& local, const Mesh& mesh);
 
 /// The ranks that the axes ask for; `started` if one of them takes what is left. Throws Error(usage) for too many.
 /// Pure.

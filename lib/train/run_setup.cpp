@@ -94,7 +94,24 @@ std::vector<std::string> notes_on(const TrainConfig& config, const TrainPlan& pl
     notes.push_back(
         fmt::format("optimizer.in_backward saves no memory with {} a step: gradients live from the first to the last",
                     counted(plan.batch.accumulation, "micro-batch")));
+  if (const LocalOptions& local = plan.programs.local_options; !local.axes.empty())
+    notes.push_back(fmt::format(
+        "from step {} on {} train apart, and their weights are averaged every {}; evaluations, texts and checkpoints "
+        "read the average",
+        local.start_step, counted(find_axis(plan.mesh, local.axes.front())->size, "cell"),
+        counted(local.period, "step")));
   return notes;
+}
+
+std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan& plan) {
+  if (!config.post_local_sgd.start_step) return {};
+  const LocalOptions& local = plan.programs.local_options;
+  if (local.axes.empty())
+    return {"post_local_sgd has no effect: all ranks are one cell, and no other cell trains apart from it"};
+  if (local.period > 1) return {};
+  return {
+      "post_local_sgd.period 1 averages weights after each step: as data parallelism does for sgd without momentum, "
+      "at its cost in time"};
 }
 
 Processor processor_of(Communicator& world) {
@@ -129,7 +146,8 @@ RunState::RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank)
             {plan.mesh, sharding_of(plan.mesh), rank}, plan.programs.parts,
             unit_memory_of(offload_options(config.train), config.optimizer.in_backward)),
       optimizer(make_optimizer(config.optimizer, model.parameters())),
-      components(components_of(model, plan.types.state, train_state, *plan.architecture.config.original)) {
+      cells(model, plan.mesh, rank, plan.programs.local_options, plan.types.state),
+      components(components_of(model, plan.types.state, cells, train_state, *plan.architecture.config.original)) {
   model.set_output_type(scalar_type(plan.types.handed_out()));
   if (!scales_loss(config)) return;
   train_state.loss_scale.scale = config.precision.loss_scale.init_scale;
@@ -137,8 +155,11 @@ RunState::RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank)
 }
 
 std::optional<Path> RunState::fill(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log) {
-  const std::optional<Path> resumed = config.eval_only ? load_to_evaluate(config, plan, session, log, components)
-                                                       : resume_or_start(config, plan, session, log, components);
+  std::vector<Component> loaded = components;
+  loaded.push_back(config.eval_only ? CellState::left_out() : cells.component());
+  const std::optional<Path> resumed = config.eval_only ? load_to_evaluate(config, plan, session, log, loaded)
+                                                       : resume_or_start(config, plan, session, log, loaded);
+  cells.drop();
   together(session.world(), "fill the weights", [&] {
     if (!resumed) fill_weights(config, model);
     for (Unit* unit : model.units()) unit->update_compute_copy();

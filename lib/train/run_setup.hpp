@@ -9,6 +9,7 @@
 #include "model/model.hpp"
 #include "optim/optimizer.hpp"
 #include "store/component.hpp"
+#include "train/cell_state.hpp"
 #include "train/train_plan.hpp"
 #include "train/train_state.hpp"
 
@@ -36,6 +37,9 @@ Processor processor_of(Communicator& world);
 /// matches nothing.
 std::vector<std::string> notes_on(const TrainConfig& config, const TrainPlan& plan);
 
+/// What a user would hardly want of the options. Local.
+std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan& plan);
+
 /// The plan, whose step programs are equal on all ranks and fit into the memory of their machines. Collective over
 /// `world`. Throws what make_train_plan, notes_on and require_memory throw.
 TrainPlan agree_on_plan(const TrainConfig& config, Communicator& world);
@@ -58,6 +62,7 @@ class RunState {
 
   Model model;
   std::unique_ptr<Optimizer> optimizer;
+  CellState cells;
   TrainState train_state;
   std::vector<Component> components;
 };

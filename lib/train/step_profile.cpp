@@ -9,6 +9,7 @@
 #include <chrono>
 #include <limits>
 #include <map>
+#include <set>
 
 namespace lockstep {
 
@@ -26,11 +27,15 @@ std::string milliseconds(double value) { return fmt::format("{:.2f}", value); }
 
 }  // namespace
 
-Profile::Profile(const StepProgram& program, Rank rank, std::int64_t first, std::int64_t last)
-    : program_(program), rank_(rank), first_(first), last_(last) {}
+Profile::Profile(const Catalogue& programs, Rank rank, std::int64_t first, std::int64_t last)
+    : programs_(programs), rank_(rank), first_(first), last_(last) {}
+
+const StepProgram& Profile::program_of(std::int64_t step) const {
+  return programs_.pick(step - 1, ProgramPhase::training);
+}
 
 std::shared_ptr<std::vector<Interval>> Profile::start_step(std::int64_t step) {
-  steps_.push_back({step, std::make_shared<std::vector<Interval>>(program_.of(rank_).size())});
+  steps_.push_back({step, std::make_shared<std::vector<Interval>>(program_of(step).of(rank_).size())});
   return steps_.back().times;
 }
 
@@ -78,7 +83,7 @@ std::vector<Profile::Row> Profile::rows() const {
   };
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     for (const Step& step : ranks_[rank].steps) {
-      for (const auto& [kind, seconds] : work_times(program_, static_cast<Rank>(rank), *step.times))
+      for (const auto& [kind, seconds] : work_times(program_of(step.step), static_cast<Rank>(rank), *step.times))
         add(rank, std::string(kind), seconds);
     }
     for (const Span& span : ranks_[rank].spans) add(rank, span.kind, span.end_s - span.begin_s);
@@ -119,6 +124,7 @@ Json Profile::chrome_trace() const {
                         {"dur", (span.end_s - span.begin_s) * 1e6}});
     }
   }
+  std::set<std::pair<Json, Json>> named;  // tracks: once each
   for (std::size_t i = 0; i < ranks_.front().steps.size(); ++i) {
     Timeline timeline;
     for (const RankProfile& rank : ranks_) {
@@ -127,9 +133,9 @@ Json Profile::chrome_trace() const {
       for (const Interval& interval : *rank.steps[i].times)
         times.intervals.push_back({interval.action, interval.begin_s - start_s, interval.end_s - start_s});
     }
-    Json step = to_chrome_trace(program_, timeline);
+    Json step = to_chrome_trace(program_of(ranks_.front().steps[i].step), timeline);
     for (Json& event : step["traceEvents"]) {
-      if (i > 0 && event["ph"] == "M") continue;  // tracks are named once
+      if (event["ph"] == "M" && !named.emplace(event["pid"], event["tid"]).second) continue;
       if (event["ph"] == "X") event["args"]["step"] = ranks_.front().steps[i].step;
       events.push_back(std::move(event));
     }

@@ -5,6 +5,7 @@
 #include "app/output.hpp"
 #include "base/files.hpp"
 #include "comm/communicator.hpp"
+#include "program/catalogue.hpp"
 #include "program/simulate.hpp"
 #include "report/recorder.hpp"
 
@@ -18,8 +19,8 @@ namespace lockstep {
 
 class Profile {
  public:
-  /// Of the steps `first` to `last`, counted from 1. `program` outlives the profile.
-  Profile(const StepProgram& program, Rank rank, std::int64_t first, std::int64_t last);
+  /// Of the steps `first` to `last`, counted from 1. `programs` outlive the profile.
+  Profile(const Catalogue& programs, Rank rank, std::int64_t first, std::int64_t last);
 
   bool covers(std::int64_t step) const { return step >= first_ && step <= last_; }
   bool ends_with(std::int64_t step) const { return step == last_; }
@@ -61,7 +62,9 @@ class Profile {
   std::vector<Row> rows() const;
   Json chrome_trace() const;
 
-  const StepProgram& program_;
+  const StepProgram& program_of(std::int64_t step) const;
+
+  const Catalogue& programs_;
   Rank rank_;
   std::int64_t first_;
   std::int64_t last_;

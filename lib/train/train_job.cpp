@@ -77,6 +77,7 @@ void log_start(const TrainConfig& config, const TrainPlan& plan, const Machines&
   for (const std::string& note : notes_on(config, plan)) log.info("{}", note);
   const Nodes nodes = nodes_of(machines.hosts);
   for (const std::string& warning : placement_warnings(plan.mesh, nodes)) log.warning("{}", warning);
+  for (const std::string& warning : warnings_on(config, plan)) log.warning("{}", warning);
   if (resumed) log.info("goes on from {}", resumed->string());
   const std::vector<Row> rows = rows_of(config, plan, nodes);
   std::string text = to_text(config.plan ? rows : brief(rows));
@@ -170,7 +171,7 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   Engine engine(state->model, *state->optimizer, plan.programs, session, transport, config.optimizer.clip_norm,
                 plan.types.reduce);
   TrainingLoop loop({config, plan, session, output, files, engine, state->model, *tokenizer, state->components,
-                     documents, train_state, *verifier});
+                     state->cells, documents, train_state, *verifier});
   const LoopEnd end = run_loop(loop, session);
 
   session.enter(Phase::shutdown, train_state.step);

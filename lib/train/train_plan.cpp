@@ -158,7 +158,7 @@ OffloadOptions offload_options(const TrainOptions& train) {
 TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor, WithoutDataset without) {
   TrainPlan plan;
   plan.ranks = ranks;
-  plan.mesh = mesh_of(config.parallel, ranks);
+  plan.mesh = mesh_of(config.parallel, config.post_local_sgd, ranks);
   plan.architecture = describe(read_model_config(config.model));
   mark_tensors(config, plan.architecture);
   check_length(config, plan.architecture.config);
@@ -192,6 +192,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
                  .in_backward = config.optimizer.in_backward},
       .offload = offload_options(config.train),
       .eval_reduction_bytes = heartbeat_bytes,
+      .local = local_options(config.post_local_sgd, plan.mesh),
   };
   plan.text = {.positions = plan.architecture.config.max_positions, .length_multiple = length_multiple_of(plan.mesh)};
   std::optional<ModelPlan> text;

@@ -40,6 +40,10 @@ TABLE = [
     ("a path to resume from that is not there: a fresh start", 1, UNTIED, ["--checkpoint.resume", "nowhere/step-1"], "nowhere/step-1"),
     ("the best checkpoint of a run that has none: ignored", 1, UNTIED, ["--checkpoint.resume", "best"], "checkpoint.resume best"),
     ("evaluations without a validation split: assertion at the first one", 1, UNTIED, ["--data.path", "DATA-ALONE", "--eval.every", 2], "has no validation split"),
+    ("a period of post-local SGD below 1: exception", 2, UNTIED, ["--post_local_sgd.start_step", 1, "--post_local_sgd.period", 0], "post_local_sgd.period"),
+    ("a start of post-local SGD below 0: exception", 2, UNTIED, ["--post_local_sgd.start_step", -1], "post_local_sgd.start_step"),
+    ("a checkpoint between two averages of post-local SGD: fails, or holds one rank's weights", 2, UNTIED,
+     ["--post_local_sgd.start_step", 1, "--post_local_sgd.period", 3, "--checkpoint.every", 1], WORKS),
     # xorl
     ("ranks that pp does not divide: exception", 3, UNTIED, ["--parallel.pp", 2], "2 does not divide 3"),
     ("replicas and shards that do not make the ranks: exception", 4, UNTIED, ["--parallel.dp_replicate", 3, "--parallel.dp_shard", 2], "takes 6 ranks"),

@@ -1,0 +1,163 @@
+#include "train/cell_state.hpp"
+
+#include "base/error.hpp"
+#include "comm/together.hpp"
+
+#include <ATen/ops/empty_like.h>
+
+#include <utility>
+
+namespace lockstep {
+
+namespace {
+
+constexpr const char* key = "local";
+
+/// This rank's part of a parameter in a flat buffer of its unit.
+at::Tensor part_of(const at::Tensor& flat, const Parameter& parameter) {
+  return flat.narrow(0, parameter.shard_offset(), parameter.shard_elements());
+}
+
+at::Tensor like(const at::Tensor& buffer, const Unit& unit) {
+  try {
+    return at::empty_like(buffer);
+  } catch (const std::exception&) {  // c10::Error and std::bad_alloc alike
+    throw Error(
+        ExitCode::resources,
+        fmt::format("cannot take memory for the average of unit {} beside what is this rank's own: out of memory",
+                    unit.name()),
+        "fewer ranks on this machine need less");
+  }
+}
+
+}  // namespace
+
+CellState::CellState(Model& model, const Mesh& mesh, Rank rank, LocalOptions options,
+                     std::vector<StateDescription> optimizer_state)
+    : model_(model), options_(std::move(options)), optimizer_state_(std::move(optimizer_state)) {
+  if (options_.axes.empty()) return;
+  invariant(options_.axes.size() == 1, "cells lie along one axis of the mesh");
+  cell_ = {options_.axes.front(), {coordinate(mesh, rank, options_.axes.front())}};
+}
+
+bool CellState::weights_apart(std::int64_t steps) const {
+  return steps > 0 && training_step(options_, steps - 1) == TrainingStep::local;
+}
+
+bool CellState::state_apart(std::int64_t steps) const { return !options_.axes.empty() && steps > options_.start_step; }
+
+void CellState::copy_beside(Copy what, Session& session) {
+  together(session.world(), "copy what is this rank's own", [&] {
+    for (const Unit* unit : model_.units()) {
+      if (!unit->is_trained()) continue;
+      Buffers& copy = beside_[unit];
+      copy.master = like(unit->master(), *unit).copy_(unit->master());
+      if (what == Copy::weights) continue;
+      for (const at::Tensor& state : unit->state()) copy.state.push_back(like(state, *unit).copy_(state));
+    }
+  });
+}
+
+void CellState::show_average(Engine& engine, Session& session, std::int64_t step) {
+  copy_beside(Copy::weights, session);
+  what_ = Beside::own;
+  std::vector<at::Tensor> weights;
+  for (const Unit* unit : model_.units())
+    if (unit->is_trained()) weights.push_back(unit->master());
+  engine.average(weights, step);
+  for (Unit* unit : model_.units()) unit->update_compute_copy();
+}
+
+void CellState::show_own() {
+  for (const auto& [unit, copy] : beside_) unit->master().copy_(copy.master);
+  for (Unit* unit : model_.units()) unit->update_compute_copy();
+  drop();
+}
+
+void CellState::take_averages(Engine& engine, Session& session, std::int64_t step) {
+  copy_beside(Copy::all, session);
+  what_ = Beside::averages;
+  std::vector<at::Tensor> buffers;
+  for (const Unit* unit : model_.units()) {
+    if (!unit->is_trained()) continue;
+    const Buffers& copy = beside_.at(unit);
+    if (weights_apart(step)) buffers.push_back(copy.master);
+    buffers.insert(buffers.end(), copy.state.begin(), copy.state.end());
+  }
+  engine.average(buffers, step);
+}
+
+void CellState::drop() {
+  beside_.clear();
+  what_ = Beside::nothing;
+}
+
+at::Tensor CellState::saved(const Parameter& parameter) const {
+  if (what_ != Beside::averages || !parameter.is_trained()) return parameter.master();
+  return part_of(beside_.at(&parameter.unit()).master, parameter);
+}
+
+at::Tensor CellState::saved_state(const Parameter& parameter, std::size_t index) const {
+  if (what_ != Beside::averages) return parameter.state()[index];
+  return part_of(beside_.at(&parameter.unit()).state[index], parameter);
+}
+
+StateTree CellState::collect() {
+  const bool saves = what_ == Beside::averages;  // then the model has its own
+  if (!saves) {
+    drop();
+    what_ = Beside::loaded;
+  }
+  StateTree state;
+  for (const Parameter* parameter : model_.parameters()) {
+    if (!parameter->is_trained()) continue;
+    const Unit& unit = parameter->unit();
+    if (const auto [found, fresh] = beside_.try_emplace(&unit); fresh) {
+      found->second.master = like(unit.master(), unit);
+      for (const at::Tensor& buffer : unit.state()) found->second.state.push_back(like(buffer, unit));
+    }
+    const Buffers& loaded = beside_.at(&unit);
+    const auto add = [&](std::string_view what, const Layout& layout, const at::Tensor& own, const at::Tensor& buffer) {
+      Layout of_cell = layout;
+      of_cell.pins.push_back(cell_);
+      state.add(fmt::format("{}={}/{}/{}", cell_.axis, cell_.coordinates.front(), what, parameter->name()), of_cell,
+                bytes_of(saves ? own : part_of(buffer, *parameter)));
+    };
+    add("weight", parameter->layout(), parameter->master(), loaded.master);
+    for (std::size_t i = 0; i < optimizer_state_.size(); ++i)
+      add(optimizer_state_[i].name, lockstep::like(parameter->layout(), optimizer_state_[i].dtype),
+          parameter->state()[i], loaded.state[i]);
+  }
+  return state;
+}
+
+void CellState::restore() {
+  for (const Unit* unit : model_.units()) {
+    const auto found = beside_.find(unit);
+    if (found == beside_.end()) continue;
+    unit->master().copy_(found->second.master);
+    for (std::size_t i = 0; i < unit->state().size(); ++i) unit->state()[i].copy_(found->second.state[i]);
+  }
+}
+
+Component CellState::left_out() {
+  return {.key = key,
+          .required = false,
+          .remap_policy = Remap::drop,
+          .collect = [] { return StateTree(); },
+          .dropped = "weights and optimizer state are their averages over those cells"};
+}
+
+Component CellState::component() {
+  Component component = left_out();
+  if (options_.axes.empty()) return component;
+  Layout layout = model_.parameters().front()->layout();
+  layout.pins.push_back(cell_);
+  component.pattern = Pattern::per_group;
+  component.equal_along = replicated_axes(layout);
+  component.collect = [this] { return collect(); };
+  component.restore = [this](const StateTree&) { restore(); };
+  return component;
+}
+
+}  // namespace lockstep
