@@ -72,7 +72,7 @@ def test_a_type_of_a_header_has_its_name_for_itself():
     places = {}
     for _, path, _ in sources():
         if path.suffix == ".hpp":
-            for name in re.findall(r"^(?:struct|class|enum class) (\w+)\b(?![^{;]*;)", path.read_text(), re.MULTILINE):
+            for name in re.findall(r"^(?:struct|class|enum class) (\w+)\b(?!::)(?![^{;]*;)", path.read_text(), re.MULTILINE):
                 places.setdefault(name, set()).add(str(path.relative_to(SOURCE)))
     assert len(places) > 100, places
     assert not {name: where for name, where in places.items() if len(where) > 1}

@@ -146,6 +146,7 @@ void write_random(const Path& folder, std::uint64_t seed, int count) {
     } else {
       const StepRecord record{.step = static_cast<std::int64_t>(random.bits()),
                               .loss = random.number(),
+                              .loss_scale = std::nullopt,
                               .mfu = std::nullopt,
                               .eta_s = random.number()};
       recorder.write(record);

@@ -297,6 +297,7 @@ inline Task make_task(OperationRecord::Kind kind, int lane, int group, std::size
       };
       return task;
     }
+    case Kind::copy: break;  // of this rank alone
   }
   return task;
 }
