@@ -46,6 +46,15 @@ void write_part(const CheckpointReader& source, const CheckpointPlan& plan, std:
   state.files[number] = seal_part(path, pieces, records, stamped.table_offset);
 }
 
+/// What is kept and yet not used by every load.
+std::string notes_on(const Manifest& manifest) {
+  std::string text;
+  for (const StoredComponent& component : manifest.components)
+    if (component.remap_policy == Remap::drop && !component.cells.empty())
+      text += fmt::format("component {} is kept, but a load with other cells leaves it out\n", component.key);
+  return text;
+}
+
 }  // namespace
 
 CheckpointPlan plan_reshard(const CheckpointReader& source, int parts) {
@@ -103,9 +112,9 @@ int checkpoint_reshard(const ReshardConfig& config, Session&, Output& output) {
                        {"digest_before", to_hex(result.before)},
                        {"digest_after", to_hex(result.after)}});
   } else {
-    output.print(fmt::format("{} in {} part files\nstate digest before  {}\nstate digest after   {}\n",
-                             human_bytes(result.bytes), plan.files.size(), to_hex(result.before),
-                             to_hex(result.after)));
+    output.print(fmt::format("{} in {} part files\nstate digest before  {}\nstate digest after   {}\n{}",
+                             human_bytes(result.bytes), plan.files.size(), to_hex(result.before), to_hex(result.after),
+                             notes_on(source.manifest())));
   }
   return 0;
 }

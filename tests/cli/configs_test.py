@@ -82,3 +82,11 @@ def test_the_small_llama_trains_in_stages_as_on_one_rank(tmp):
             ranks=ranks, cwd=SOURCE)
     losses = [[record["loss"] for record in records(tmp / name, "step")] for name in ("llama-tiny", "llama-tiny-pipeline")]
     assert abs(losses[0][0] - losses[1][0]) < 1e-5 * losses[0][0], losses
+
+
+def test_the_small_llama_trains_in_cells(tmp):
+    for ranks, more in [(4, []), (4, ["--parallel.dp_shard", 2])]:
+        done = run("train", SOURCE / "configs/llama-tiny-cells.yaml", "--data.path", dataset("bytes"), "--train.run_dir", tmp / f"run-{len(more)}",
+                   "--train.max_steps", 2, "--schedule.decay_steps", 2000, "--schedule.warmup_steps", 1, "--train.global_batch", 4,
+                   "--post_local_sgd.start_step", 0, "--eval.at_end", "false", *more, ranks=ranks, cwd=SOURCE)
+        assert "from step 0 on 2 cells train apart" in done.stderr, done.stderr

@@ -166,7 +166,8 @@ def test_a_checkpoint_of_cells_is_inspected_resharded_and_exported(tmp):
     assert rows["local"][1] == "per_group(dp_node)" and int(rows["local"][2]) == 3 * (models + states), rows
     own = run("checkpoint-inspect", checkpoint, "local/dp_replicate=1/weight/transformer.wpe.weight").stdout
     assert "dp_replicate=1" in own, own
-    run("checkpoint-reshard", checkpoint, "--to", "parts=2", "--output", tmp / "resharded")
+    told = run("checkpoint-reshard", checkpoint, "--to", "parts=2", "--output", tmp / "resharded").stdout
+    assert "component local is kept, but a load with other cells leaves it out" in told, told
     assert state_digest(tmp / "resharded") == state_digest(checkpoint)
     run("finalize-quantize", checkpoint, "--recipe", "none", "--dtype", "fp32", "--output", tmp / "export")
     load_file = needs("safetensors.numpy") and __import__("safetensors.numpy", fromlist=["load_file"]).load_file
