@@ -1,8 +1,6 @@
 #include "tensor/functions/activation.hpp"
 
 #include "tensor/functions/dispatch.hpp"
-#include "tensor/kernels/activation_kernel.hpp"
-#include "tensor/kernels/column_sums.hpp"
 #include "tensor/unit.hpp"
 
 #include <torch/csrc/autograd/custom_function.h>
@@ -29,9 +27,8 @@ struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
     context->save_for_backward({u});
     const at::Tensor bias = parameter ? parameter->compute() : at::Tensor();
     const at::Tensor y = at::empty(u.sizes(), u.options());
-    with_type(u.scalar_type(), [&](auto t) {
-      using T = decltype(t);
-      activation_forward<T>(activation, pointer<T>(u), pointer<T>(bias), u.size(0), u.size(1), pointer<T>(y));
+    with_kernels(u, [&]<class T>(const Kernels<T>& on) {
+      on.activation_forward(activation, pointer<T>(u), pointer<T>(bias), u.size(0), u.size(1), pointer<T>(y));
     });
     return y;
   }
@@ -41,13 +38,12 @@ struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
     const at::Tensor bias = parameter ? parameter->compute() : at::Tensor();
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor du = at::empty(u.sizes(), u.options());
-    with_type(u.scalar_type(), [&](auto t) {
-      using T = decltype(t);
-      activation_backward<T>(activation_of(context), pointer<T>(dy), pointer<T>(u), pointer<T>(bias), u.size(0),
+    with_kernels(u, [&]<class T>(const Kernels<T>& on) {
+      on.activation_backward(activation_of(context), pointer<T>(dy), pointer<T>(u), pointer<T>(bias), u.size(0),
                              u.size(1), pointer<T>(du));
       if (!parameter || !parameter->is_trained()) return;
       const Parameter::Accumulation target = parameter->touch();
-      column_sums<T>(pointer<T>(du), u.size(0), u.size(1), u.size(1), target.beta, pointer<Math<T>>(target.gradient));
+      on.column_sums(pointer<T>(du), u.size(0), u.size(1), u.size(1), target.beta, pointer<Math<T>>(target.gradient));
     });
     return {du, at::Tensor(), at::Tensor()};
   }
@@ -57,10 +53,9 @@ struct GatedFunction : torch::autograd::Function<GatedFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& gate_up, Activation activation) {
     keep(context, activation);
     context->save_for_backward({gate_up});
-    const at::Tensor y = fresh({gate_up.size(0), gate_up.size(1) / 2}, gate_up.scalar_type());
-    with_type(gate_up.scalar_type(), [&](auto t) {
-      using T = decltype(t);
-      gated_forward<T>(activation, pointer<T>(gate_up), y.size(0), y.size(1), pointer<T>(y));
+    const at::Tensor y = fresh({gate_up.size(0), gate_up.size(1) / 2}, gate_up.scalar_type(), gate_up);
+    with_kernels(gate_up, [&]<class T>(const Kernels<T>& on) {
+      on.gated_forward(activation, pointer<T>(gate_up), y.size(0), y.size(1), pointer<T>(y));
     });
     return y;
   }
@@ -68,9 +63,8 @@ struct GatedFunction : torch::autograd::Function<GatedFunction> {
     const at::Tensor gate_up = context->get_saved_variables()[0];
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor dgate_up = at::empty(gate_up.sizes(), gate_up.options());
-    with_type(gate_up.scalar_type(), [&](auto t) {
-      using T = decltype(t);
-      gated_backward<T>(activation_of(context), pointer<T>(dy), pointer<T>(gate_up), dy.size(0), dy.size(1),
+    with_kernels(gate_up, [&]<class T>(const Kernels<T>& on) {
+      on.gated_backward(activation_of(context), pointer<T>(dy), pointer<T>(gate_up), dy.size(0), dy.size(1),
                         pointer<T>(dgate_up));
     });
     return {dgate_up, at::Tensor()};

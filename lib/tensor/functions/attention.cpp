@@ -29,11 +29,10 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
                             const std::optional<at::Tensor>& rotary) {
     const at::Tensor table = rotary.value_or(at::Tensor());
     const std::int64_t tokens = qkv.size(0);
-    const at::Tensor y = fresh({tokens, shape.heads * shape.head_size}, qkv.scalar_type());
-    const at::Tensor log_sums = fresh({tokens, shape.heads}, math_type(qkv.scalar_type()));
-    with_type(qkv.scalar_type(), [&](auto t) {
-      using T = decltype(t);
-      attention_forward<T>(pointer<T>(qkv), shape, segments_of(segments), rotation_of<Math<T>>(table),
+    const at::Tensor y = fresh({tokens, shape.heads * shape.head_size}, qkv.scalar_type(), qkv);
+    const at::Tensor log_sums = fresh({tokens, shape.heads}, math_type(qkv.scalar_type()), qkv);
+    with_kernels(qkv, [&]<class T>(const Kernels<T>& on) {
+      on.attention_forward(pointer<T>(qkv), shape, segments_of(segments), rotation_of<Math<T>>(table),
                            pointer<std::int32_t>(positions), pointer<T>(y), pointer<Math<T>>(log_sums));
     });
     context->saved_data["shape"] = std::vector<std::int64_t>{shape.heads, shape.kv_heads, shape.head_size};
@@ -49,9 +48,8 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     const at::Tensor log_sums = context->saved_data["log_sums"].toTensor();
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor dqkv = at::empty(qkv.sizes(), qkv.options());
-    with_type(qkv.scalar_type(), [&](auto t) {
-      using T = decltype(t);
-      attention_backward<T>(pointer<T>(dy), pointer<T>(qkv), pointer<Math<T>>(log_sums), shape, segments_of(segments),
+    with_kernels(qkv, [&]<class T>(const Kernels<T>& on) {
+      on.attention_backward(pointer<T>(dy), pointer<T>(qkv), pointer<Math<T>>(log_sums), shape, segments_of(segments),
                             rotation_of<Math<T>>(table), pointer<std::int32_t>(positions), pointer<T>(dqkv));
     });
     return {dqkv, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
@@ -75,9 +73,9 @@ at::Tensor RotaryTable::upto(std::int64_t positions) {
   if (table_.defined() && table_.size(1) >= positions) return table_;
   const std::int64_t rows = std::max<std::int64_t>(positions, table_.defined() ? 2 * table_.size(1) : least_positions),
                      half = head_size_ / 2;
-  at::Tensor grown = fresh({2, rows, half}, type_);
-  with_type(type_, [&](auto t) {
-    using M = Math<decltype(t)>;
+  at::Tensor grown = at::empty({2, rows, half}, at::TensorOptions().dtype(type_));
+  with_kernels(grown, [&]<class T>(const Kernels<T>&) {
+    using M = Math<T>;
     fill_table(pointer<M>(grown), pointer<M>(grown) + rows * half, rows, half, theta_);
   });
   table_ = grown;  // whoever saved the former one keeps it

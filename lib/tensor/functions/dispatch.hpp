@@ -1,8 +1,8 @@
-// From tensors to kernels: typed pointers and the choice of the instantiation. Shared by the sources of this folder.
+// From tensors to kernels: typed pointers and the choice by device and type. Shared by the sources of this folder.
 #pragma once
 
 #include "base/error.hpp"
-#include "tensor/kernels/number.hpp"
+#include "tensor/functions/kernel_table.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -20,23 +20,30 @@ T* pointer(const at::Tensor& tensor) {
   return static_cast<T*>(tensor.mutable_data_ptr());
 }
 
-/// Calls body(T{}) with the kernel's storage type for a compute type.
+/// Calls body(kernels) with those of a device for a compute type: a Kernels<T> of the type's storage T.
 template <class Body>
-decltype(auto) with_type(at::ScalarType type, const Body& body) {
+decltype(auto) with_kernels(at::DeviceType device, at::ScalarType type, const Body& body) {
   switch (type) {
-    case at::kFloat: return body(float{});
-    case at::kDouble: return body(double{});
-    case at::kBFloat16: return body(Bf16{});
-    case at::kHalf: return body(Fp16{});
+    case at::kFloat: return body(kernels_on<float>(device));
+    case at::kDouble: return body(kernels_on<double>(device));
+    case at::kBFloat16: return body(kernels_on<Bf16>(device));
+    case at::kHalf: return body(kernels_on<Fp16>(device));
     default: throw Error(ExitCode::bug, "invariant violated: kernels exist for fp32, fp64, bf16 and fp16");
   }
+}
+/// The same with those for a tensor.
+template <class Body>
+decltype(auto) with_kernels(const at::Tensor& of, const Body& body) {
+  return with_kernels(of.device().type(), of.scalar_type(), body);
 }
 
 /// The type that is computed and accumulated in: fp32 for bf16 and fp16.
 inline at::ScalarType math_type(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
 
-inline at::Tensor fresh(std::initializer_list<std::int64_t> shape, at::ScalarType type) {
-  return at::empty(at::IntArrayRef(shape.begin(), shape.size()), at::TensorOptions().dtype(type));
+/// Memory on the device of `beside`.
+inline at::Tensor fresh(std::initializer_list<std::int64_t> shape, at::ScalarType type, const at::Tensor& beside) {
+  return at::empty(at::IntArrayRef(shape.begin(), shape.size()),
+                   at::TensorOptions().dtype(type).device(beside.device()));
 }
 
 }  // namespace lockstep

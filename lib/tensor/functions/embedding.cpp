@@ -1,7 +1,6 @@
 #include "tensor/functions/embedding.hpp"
 
 #include "tensor/functions/dispatch.hpp"
-#include "tensor/kernels/embedding_kernel.hpp"
 #include "tensor/unit.hpp"
 
 #include <ATen/core/grad_mode.h>
@@ -17,10 +16,9 @@ namespace {
 void add_gradient(Parameter& table, const at::Tensor& indices, const at::Tensor& dy) {
   if (!table.is_trained()) return;
   const Parameter::Accumulation target = table.touch();
-  with_type(dy.scalar_type(), [&](auto t) {
-    using M = Math<decltype(t)>;
-    embedding_backward<M>(pointer<M>(dy), pointer<std::int32_t>(indices), dy.size(0), dy.size(1), table.shape()[0],
-                          target.beta, pointer<M>(target.gradient));
+  with_kernels(dy, [&]<class M>(const Kernels<M>& on) {
+    on.embedding_backward(pointer<Math<M>>(dy), pointer<std::int32_t>(indices), dy.size(0), dy.size(1),
+                          table.shape()[0], target.beta, pointer<Math<M>>(target.gradient));
   });
 }
 
@@ -33,13 +31,12 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
     context->save_for_backward({token_indices, position_indices});
     const at::Tensor table = tokens->compute(), places = positions ? positions->compute() : at::Tensor();
     const std::int64_t rows = token_indices.numel(), channels = table.size(1);
-    const at::Tensor y = fresh({rows, channels}, type);
-    with_type(table.scalar_type(), [&](auto t) {
-      using T = decltype(t);
-      embedding_forward<T>(pointer<T>(table), pointer<std::int32_t>(token_indices), rows, channels, Into::fresh,
+    const at::Tensor y = fresh({rows, channels}, type, table);
+    with_kernels(table, [&]<class T>(const Kernels<T>& on) {
+      on.embedding_forward(pointer<T>(table), pointer<std::int32_t>(token_indices), rows, channels, Into::fresh,
                            pointer<Math<T>>(y));
       if (!positions) return;
-      embedding_forward<T>(pointer<T>(places), pointer<std::int32_t>(position_indices), rows, channels, Into::sum,
+      on.embedding_forward(pointer<T>(places), pointer<std::int32_t>(position_indices), rows, channels, Into::sum,
                            pointer<Math<T>>(y));
     });
     return y;

@@ -1,9 +1,6 @@
 #include "tensor/functions/linear.hpp"
 
 #include "tensor/functions/dispatch.hpp"
-#include "tensor/gemm.hpp"
-#include "tensor/kernels/bias.hpp"
-#include "tensor/kernels/column_sums.hpp"
 #include "tensor/unit.hpp"
 #include "tensor/weight_gradients.hpp"
 
@@ -20,11 +17,10 @@ namespace {
 
 at::Tensor rounded(const at::Tensor& values, at::ScalarType type) {
   if (values.scalar_type() == type) return values.contiguous();
-  return with_type(type, [&](auto t) {
-    using T = decltype(t);
+  return with_kernels(values.device().type(), type, [&]<class T>(const Kernels<T>& on) {
     const at::Tensor in = values.contiguous();
     const at::Tensor out = at::empty(in.sizes(), in.options().dtype(type));
-    round_to<T>(pointer<Math<T>>(in), in.numel(), pointer<T>(out));
+    on.round_to(pointer<Math<T>>(in), in.numel(), pointer<T>(out));
     return out;
   });
 }
@@ -109,15 +105,14 @@ Linear::Linear(std::vector<Parameter*> weights, std::vector<Parameter*> biases, 
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
   const std::int64_t rows = x.size(0);
-  const at::Tensor y = fresh({rows, out_}, x.scalar_type());
-  return with_type(x.scalar_type(), [&](auto t) {
-    using T = decltype(t);
+  const at::Tensor y = fresh({rows, out_}, x.scalar_type(), x);
+  return with_kernels(x, [&]<class T>(const Kernels<T>& on) {
     for (const Part& part : parts_) {
       const T* weight = pointer<T>(part.weights[0]->compute());
       const at::Tensor bias = part.bias ? part.bias->compute() : at::Tensor();
       const MatrixView<T> factor = layout_ == WeightLayout::out_in ? MatrixView<T>{weight, in_, Trans::yes}
                                                                    : MatrixView<T>{weight, part.columns};
-      gemm_rounded<T>(rows, part.columns, in_, MatrixView<T>{pointer<T>(x), in_}, factor, pointer<T>(bias),
+      on.gemm_rounded(rows, part.columns, in_, MatrixView<T>{pointer<T>(x), in_}, factor, pointer<T>(bias),
                       pointer<T>(y) + part.offset, out_);
     }
     return y;
@@ -129,13 +124,12 @@ at::Tensor Linear::forward_add(const at::Tensor& residual, const at::Tensor& x) 
   const std::int64_t rows = x.size(0);
   const at::Tensor base = residual.contiguous();
   const at::Tensor y = at::empty(base.sizes(), base.options());
-  return with_type(x.scalar_type(), [&](auto t) {
-    using T = decltype(t);
+  return with_kernels(x, [&]<class T>(const Kernels<T>& on) {
     const at::Tensor bias = biases_[0] ? biases_[0]->compute() : at::Tensor();
     const T* weight = pointer<T>(parts_[0].weights[0]->compute());
     const MatrixView<T> factor =
         layout_ == WeightLayout::out_in ? MatrixView<T>{weight, in_, Trans::yes} : MatrixView<T>{weight, out_};
-    gemm_add<T>(rows, out_, in_, MatrixView<T>{pointer<T>(x), in_}, factor, pointer<Math<T>>(base), pointer<T>(bias),
+    on.gemm_add(rows, out_, in_, MatrixView<T>{pointer<T>(x), in_}, factor, pointer<Math<T>>(base), pointer<T>(bias),
                 pointer<Math<T>>(y));
     return y;
   });
@@ -144,23 +138,22 @@ at::Tensor Linear::forward_add(const at::Tensor& residual, const at::Tensor& x) 
 at::Tensor Linear::backward_input(const at::Tensor& dy) const {
   const at::ScalarType type = dy.scalar_type();
   const std::int64_t rows = dy.size(0);
-  return with_type(type, [&](auto t) {
-    using T = decltype(t);
+  return with_kernels(dy, [&]<class T>(const Kernels<T>& on) {
     const auto weight_of = [&](const Part& part) {
       const T* weight = pointer<T>(part.weights[0]->compute());
       return layout_ == WeightLayout::out_in ? MatrixView<T>{weight, in_}
                                              : MatrixView<T>{weight, part.columns, Trans::yes};
     };
     if (parts_.size() == 1) {
-      const at::Tensor dx = fresh({rows, in_}, type);
-      gemm_rounded<T>(rows, in_, out_, MatrixView<T>{pointer<T>(dy), out_}, weight_of(parts_[0]), nullptr,
+      const at::Tensor dx = fresh({rows, in_}, type, dy);
+      on.gemm_rounded(rows, in_, out_, MatrixView<T>{pointer<T>(dy), out_}, weight_of(parts_[0]), nullptr,
                       pointer<T>(dx), in_);
       return dx;
     }
-    const at::Tensor wide = fresh({rows, in_}, math_type(type));
+    const at::Tensor wide = fresh({rows, in_}, math_type(type), dy);
     for (const Part& part : parts_) {
-      gemm(rows, in_, part.columns, 1, MatrixView<T>{pointer<T>(dy) + part.offset, out_}, weight_of(part),
-           part.offset == 0 ? 0 : 1, pointer<Math<T>>(wide), in_);
+      on.gemm(rows, in_, part.columns, 1, MatrixView<T>{pointer<T>(dy) + part.offset, out_}, weight_of(part),
+              part.offset == 0 ? 0 : 1, pointer<Math<T>>(wide), in_);
     }
     return rounded(wide, type);
   });
@@ -168,8 +161,7 @@ at::Tensor Linear::backward_input(const at::Tensor& dy) const {
 
 void Linear::backward_weight(const at::Tensor& x, const at::Tensor& dy) const {
   const std::int64_t rows = x.size(0);
-  with_type(x.scalar_type(), [&](auto t) {
-    using T = decltype(t);
+  with_kernels(x, [&]<class T>(const Kernels<T>& on) {
     for (const Part& part : parts_) {
       if (!part.weights[0]->is_trained()) continue;
       Parameter::Accumulation target = part.weights[0]->touch();
@@ -182,9 +174,9 @@ void Linear::backward_weight(const at::Tensor& x, const at::Tensor& dy) const {
                               layout_ == WeightLayout::out_in ? Trans::yes : Trans::no};
       Math<T>* const gradient = pointer<Math<T>>(target.gradient);
       if (layout_ == WeightLayout::out_in) {
-        gemm(part.columns, in_, rows, 1, out, in, target.beta, gradient, in_);
+        on.gemm(part.columns, in_, rows, 1, out, in, target.beta, gradient, in_);
       } else {
-        gemm(in_, part.columns, rows, 1, in, out, target.beta, gradient, part.columns);
+        on.gemm(in_, part.columns, rows, 1, in, out, target.beta, gradient, part.columns);
       }
     }
   });
@@ -195,9 +187,8 @@ void Linear::backward_bias(const at::Tensor& dy) const {
   for (std::size_t i = 0; i < widths_.size(); offset += widths_[i++]) {
     if (!biases_[i] || !biases_[i]->is_trained()) continue;
     const Parameter::Accumulation target = biases_[i]->touch();
-    with_type(dy.scalar_type(), [&](auto t) {
-      using T = decltype(t);
-      column_sums<T>(pointer<T>(dy) + offset, dy.size(0), widths_[i], out_, target.beta,
+    with_kernels(dy, [&]<class T>(const Kernels<T>& on) {
+      on.column_sums(pointer<T>(dy) + offset, dy.size(0), widths_[i], out_, target.beta,
                      pointer<Math<T>>(target.gradient));
     });
   }

@@ -1,7 +1,6 @@
 #include "tensor/functions/norm.hpp"
 
 #include "tensor/functions/dispatch.hpp"
-#include "tensor/kernels/norm_kernel.hpp"
 #include "tensor/unit.hpp"
 
 #include <torch/csrc/autograd/custom_function.h>
@@ -41,18 +40,17 @@ Normalisation::Output Normalisation::operator()(const at::Tensor& x) const {
 at::Tensor Normalisation::forward(const at::Tensor& x, Saved& saved) const {
   const at::Tensor weight = weight_->compute();
   const std::int64_t rows = x.size(0), channels = x.size(1);
-  const at::Tensor y = fresh({rows, channels}, weight.scalar_type());
-  saved.rstd = fresh({rows}, x.scalar_type());
-  if (kind_ == Norm::layer_norm) saved.mean = fresh({rows}, x.scalar_type());
-  with_type(weight.scalar_type(), [&](auto t) {
-    using T = decltype(t);
+  const at::Tensor y = fresh({rows, channels}, weight.scalar_type(), x);
+  saved.rstd = fresh({rows}, x.scalar_type(), x);
+  if (kind_ == Norm::layer_norm) saved.mean = fresh({rows}, x.scalar_type(), x);
+  with_kernels(weight, [&]<class T>(const Kernels<T>& on) {
     using M = Math<T>;
     if (kind_ == Norm::layer_norm) {
       const at::Tensor bias = bias_ ? bias_->compute() : at::Tensor();
-      layer_norm_forward<T>(pointer<M>(x), pointer<T>(weight), pointer<T>(bias), eps_, rows, channels, pointer<T>(y),
+      on.layer_norm_forward(pointer<M>(x), pointer<T>(weight), pointer<T>(bias), eps_, rows, channels, pointer<T>(y),
                             pointer<M>(saved.mean), pointer<M>(saved.rstd));
     } else {
-      rms_norm_forward<T>(pointer<M>(x), pointer<T>(weight), eps_, rows, channels, pointer<T>(y),
+      on.rms_norm_forward(pointer<M>(x), pointer<T>(weight), eps_, rows, channels, pointer<T>(y),
                           pointer<M>(saved.rstd));
     }
   });
@@ -63,22 +61,21 @@ at::Tensor Normalisation::backward(const at::Tensor& dy, const at::Tensor& resid
                                    const Saved& saved) const {
   const at::Tensor weight = weight_->compute();
   const std::int64_t rows = x.size(0), channels = x.size(1);
-  const at::Tensor dx = fresh({rows, channels}, x.scalar_type());
+  const at::Tensor dx = fresh({rows, channels}, x.scalar_type(), x);
   const auto target_of = [&](Parameter* parameter) -> Parameter::Accumulation {
     if (parameter == nullptr) return {};
     if (parameter->is_trained()) return parameter->touch();
-    return {fresh({channels}, math_type(weight.scalar_type())), 0};  // comes with dx, and nothing reads it
+    return {fresh({channels}, math_type(weight.scalar_type()), x), 0};  // comes with dx, and nothing reads it
   };
   const Parameter::Accumulation dweight = target_of(weight_), dbias = target_of(bias_);
-  with_type(weight.scalar_type(), [&](auto t) {
-    using T = decltype(t);
+  with_kernels(weight, [&]<class T>(const Kernels<T>& on) {
     using M = Math<T>;
     if (kind_ == Norm::layer_norm) {
-      layer_norm_backward<T>(pointer<T>(dy), pointer<M>(x), pointer<T>(weight), pointer<M>(saved.mean),
+      on.layer_norm_backward(pointer<T>(dy), pointer<M>(x), pointer<T>(weight), pointer<M>(saved.mean),
                              pointer<M>(saved.rstd), pointer<M>(residual), rows, channels, pointer<M>(dx),
                              pointer<M>(dweight.gradient), dweight.beta, pointer<M>(dbias.gradient), dbias.beta);
     } else {
-      rms_norm_backward<T>(pointer<T>(dy), pointer<M>(x), pointer<T>(weight), pointer<M>(saved.rstd),
+      on.rms_norm_backward(pointer<T>(dy), pointer<M>(x), pointer<T>(weight), pointer<M>(saved.rstd),
                            pointer<M>(residual), rows, channels, pointer<M>(dx), pointer<M>(dweight.gradient),
                            dweight.beta);
     }

@@ -1,0 +1,73 @@
+#include "tensor/functions/kernel_table.hpp"
+
+#include "base/error.hpp"
+
+#include <array>
+#include <optional>
+
+namespace lockstep {
+
+namespace {
+
+template <class T>
+Kernels<T> cpu_kernels() {
+  return {.gemm = lockstep::gemm,
+          .gemm_rounded = lockstep::gemm_rounded<T>,
+          .gemm_add = lockstep::gemm_add<T>,
+          .round_to = lockstep::round_to<T>,
+          .column_sums = lockstep::column_sums<T>,
+          .activation_forward = lockstep::activation_forward<T>,
+          .activation_backward = lockstep::activation_backward<T>,
+          .gated_forward = lockstep::gated_forward<T>,
+          .gated_backward = lockstep::gated_backward<T>,
+          .layer_norm_forward = lockstep::layer_norm_forward<T>,
+          .layer_norm_backward = lockstep::layer_norm_backward<T>,
+          .rms_norm_forward = lockstep::rms_norm_forward<T>,
+          .rms_norm_backward = lockstep::rms_norm_backward<T>,
+          .attention_forward = lockstep::attention_forward<T>,
+          .attention_backward = lockstep::attention_backward<T>,
+          .embedding_forward = lockstep::embedding_forward<T>,
+          .embedding_backward = lockstep::embedding_backward<Math<T>>,
+          .cross_entropy = lockstep::cross_entropy<T>,
+          .cross_entropy_loss = lockstep::cross_entropy_loss<Math<T>>};
+}
+
+/// By device.
+template <class T>
+using Table = std::array<std::optional<Kernels<T>>, c10::COMPILE_TIME_MAX_DEVICE_TYPES>;
+
+template <class T>
+Table<T>& table() {
+  static Table<T> of_type = [] {
+    Table<T> start;
+    start[static_cast<std::size_t>(at::kCPU)] = cpu_kernels<T>();
+    return start;
+  }();
+  return of_type;
+}
+
+}  // namespace
+
+template <class T>
+void register_kernels(at::DeviceType device, const Kernels<T>& kernels) {
+  table<T>()[static_cast<std::size_t>(device)] = kernels;
+}
+
+template <class T>
+const Kernels<T>& kernels_on(at::DeviceType device) {
+  const std::optional<Kernels<T>>& kernels = table<T>()[static_cast<std::size_t>(device)];
+  if (!kernels)
+    fail(ExitCode::bug, "no kernels of this type are registered for device {}", c10::DeviceTypeName(device));
+  return *kernels;
+}
+
+#define LOCKSTEP_INSTANTIATE(T)                                         \
+  template void register_kernels<T>(at::DeviceType, const Kernels<T>&); \
+  template const Kernels<T>& kernels_on<T>(at::DeviceType);
+LOCKSTEP_INSTANTIATE(float)
+LOCKSTEP_INSTANTIATE(double)
+LOCKSTEP_INSTANTIATE(Bf16)
+LOCKSTEP_INSTANTIATE(Fp16)
+#undef LOCKSTEP_INSTANTIATE
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+// Which kernels work on a tensor: a table for each device and storage type. The functions of this folder call kernels
+// through it alone, so that another device registers its own here and nothing else changes. The CPU's are there from
+// the start; their sources: tensor/kernels/.
+#pragma once
+
+#include "tensor/gemm.hpp"
+#include "tensor/kernels/activation_kernel.hpp"
+#include "tensor/kernels/attention_kernel.hpp"
+#include "tensor/kernels/bias.hpp"
+#include "tensor/kernels/column_sums.hpp"
+#include "tensor/kernels/cross_entropy.hpp"
+#include "tensor/kernels/embedding_kernel.hpp"
+#include "tensor/kernels/norm_kernel.hpp"
+
+#include <c10/core/DeviceType.h>
+
+#include <cstdint>
+
+namespace lockstep {
+
+/// The kernels of a device for data stored as T. Each does what the function of its name says, with pointers into the
+/// device's memory.
+template <class T>
+struct Kernels {
+  void (*gemm)(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, MatrixView<T> a, MatrixView<T> b,
+               double beta, Math<T>* c, std::int64_t c_stride) = nullptr;
+  decltype(&lockstep::gemm_rounded<T>) gemm_rounded = nullptr;
+  decltype(&lockstep::gemm_add<T>) gemm_add = nullptr;
+  decltype(&lockstep::round_to<T>) round_to = nullptr;
+  decltype(&lockstep::column_sums<T>) column_sums = nullptr;
+  decltype(&lockstep::activation_forward<T>) activation_forward = nullptr;
+  decltype(&lockstep::activation_backward<T>) activation_backward = nullptr;
+  decltype(&lockstep::gated_forward<T>) gated_forward = nullptr;
+  decltype(&lockstep::gated_backward<T>) gated_backward = nullptr;
+  decltype(&lockstep::layer_norm_forward<T>) layer_norm_forward = nullptr;
+  decltype(&lockstep::layer_norm_backward<T>) layer_norm_backward = nullptr;
+  decltype(&lockstep::rms_norm_forward<T>) rms_norm_forward = nullptr;
+  decltype(&lockstep::rms_norm_backward<T>) rms_norm_backward = nullptr;
+  decltype(&lockstep::attention_forward<T>) attention_forward = nullptr;
+  decltype(&lockstep::attention_backward<T>) attention_backward = nullptr;
+  decltype(&lockstep::embedding_forward<T>) embedding_forward = nullptr;
+  decltype(&lockstep::embedding_backward<Math<T>>) embedding_backward = nullptr;
+  decltype(&lockstep::cross_entropy<T>) cross_entropy = nullptr;
+  decltype(&lockstep::cross_entropy_loss<Math<T>>) cross_entropy_loss = nullptr;
+};
+
+/// Takes the place of what was registered for the device and T before; not while kernels run. T is float, double, Bf16
+/// or Fp16. Local.
+template <class T>
+void register_kernels(at::DeviceType device, const Kernels<T>& kernels);
+
+/// Local. Throws Error(bug) if none are registered.
+template <class T>
+const Kernels<T>& kernels_on(at::DeviceType device);
+
+}  // namespace lockstep
