@@ -30,7 +30,7 @@ def local(start_step, period, *more):
     return ["--post_local_sgd.start_step", start_step, "--post_local_sgd.period", period, *more]
 
 
-LAYOUTS = [(3, []), (4, ["--parallel.dp_shard", 2, "--precision.dtype", "bf16"]), (4, ["--parallel.pp", 2])]
+LAYOUTS = [(3, ["--train.offload", "[optimizer]", "--precision.dtype", "fp16"]), (4, ["--parallel.dp_shard", 2, "--precision.dtype", "bf16"]), (4, ["--parallel.pp", 2])]
 SAMPLE = ["--train.callbacks", '["sample"]', "--sample.prompts", '["The "]', "--sample.max_tokens", 8]
 
 
@@ -146,6 +146,17 @@ def test_the_plan_tells_of_cells_and_programs_show_them(tmp):
     assert "program average" in run("train", *common, "--plot-program").stdout
     said = run("train", *common, "--dry-run").stderr
     assert "from step 2 on 2 cells train apart, and their weights are averaged every 4 steps" in said, said
+
+
+def test_a_profile_measures_steps_of_several_programs(tmp):
+    prepare(tmp)
+    run("train", *options(tmp, tmp / "run", *local(3, 2), "--profile=3", steps=6), ranks=2)   # steps 3 to 5: summing, averaging, local
+    work = {record["work"] for record in records(tmp / "run", "profile")}
+    assert {"average", "reduction", "optimizer"} <= work, work
+    trace = json.loads((tmp / "run/profile.json").read_text())["traceEvents"]
+    names = {step: {event["cat"] for event in trace if event["ph"] == "X" and event.get("args", {}).get("step") == step} for step in [3, 4, 5]}
+    assert ["all_reduce" in names[step] for step in names] == [True, False, False], names
+    assert ["average_weights" in names[step] for step in names] == [False, True, False], names
 
 
 def test_period_1_and_one_cell_are_warned_of(tmp):
