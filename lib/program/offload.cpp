@@ -37,9 +37,9 @@ Action make_copy(Op op, const Action& of, std::int64_t bytes, Waits waits) {
   return action;
 }
 
-/// The last but one of `positions`, as waits of what takes the memory that it lets go.
-Waits all_but_one(const std::vector<int>& positions) {
-  return positions.size() > 1 ? Waits{positions[positions.size() - 2]} : Waits{};
+/// As waits of what comes when all but so many of `positions` have ended.
+Waits all_but(std::size_t under_way, const std::vector<int>& positions) {
+  return positions.size() > under_way ? Waits{positions[positions.size() - 1 - under_way]} : Waits{};
 }
 
 /// Writes the list of one class with its copies.
@@ -75,7 +75,7 @@ class Copies {
   /// At most two shards are there that a gathering has not used up.
   void unshard(const Action& action) {
     if (!part_of(action).weights || action.group != unit_of(action).shard_axes) return void(keep(action));
-    Waits waits = all_but_one(gathered_);
+    Waits waits = all_but(1, gathered_);
     for (const int computed : after_compute(out_.so_far())) waits.push_back(computed);  // not before memory was let go
     const int fetched = out_.add(make_copy(Op::fetch_weights, action, action.bytes, std::move(waits)));
     gathered_.push_back(keep(action, {fetched}));
@@ -83,7 +83,7 @@ class Copies {
 
   void norm(const Action& action) {
     const HostPart part = part_of(action);
-    const int position = keep(action, part.gradient ? all_but_one(gradients_) : Waits{});
+    const int position = keep(action, part.gradient ? all_but(0, gradients_) : Waits{});
     if (part.gradient) offload_gradient(action, {position});
   }
 
@@ -98,14 +98,14 @@ class Copies {
     for (const Action* update : updates_)
       if (part_of(*update).gradient && !units_out_.contains(update->subject.index))
         offload_gradient(*update, after_compute(out_.so_far()));
-    decided_ = {keep(action, gradients_.empty() ? Waits{} : Waits{gradients_.back()})};
+    decided_ = {keep(action, all_but(0, gradients_))};
   }
 
-  /// What an update needs comes while the one before it runs, once the memory of the one before that is free.
+  /// What an update needs comes while the one before it runs, in the memory of the one before that.
   void fetch(std::size_t number) {
     if (number >= updates_.size() || number < fetched_.size()) return;
     const Action& of = *updates_[number];
-    Waits waits = all_but_one(brought_back_);
+    Waits waits = all_but(0, brought_back_);
     for (const Waits& more : {after_compute(out_.so_far()), decided_})
       waits.insert(waits.end(), more.begin(), more.end());
     fetched_.push_back(

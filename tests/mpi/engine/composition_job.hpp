@@ -11,6 +11,7 @@
 #include "harness/tiny_models.hpp"
 #include "model/sampled_text.hpp"
 #include "program/batch_plan.hpp"
+#include "program/memory_estimate.hpp"
 
 #include <ATen/ops/dot.h>
 #include <ATen/ops/full.h>
@@ -43,6 +44,9 @@ inline Architecture architecture_of(const std::string& family) {
   if (family == "llama") return tiny_llama({.vocabulary = vocabulary, .width = 12, .intermediate = 22});
   if (family == "deep llama")
     return tiny_llama({.vocabulary = vocabulary, .width = 8, .layers = 8, .intermediate = 14});
+  if (family == "large llama")  // 76 MiB of weights in fp32
+    return tiny_llama(
+        {.vocabulary = 512, .width = 512, .layers = 6, .heads = 8, .intermediate = 1408, .key_value_heads = 4});
   invariant(family.ends_with(in_parts), "a composition names a family that the tests know");
   Architecture architecture = architecture_of(family.substr(0, family.size() - in_parts.size()));
   const auto has = [](const std::string& name, std::string_view part) { return name.find(part) != std::string::npos; };
@@ -124,6 +128,8 @@ class Job {
     return text.tokens();
   }
   const Model& model() const { return model_; }
+  /// The most that a step needs.
+  MemoryUse peak(Arena arena) const { return memory_of(programs_.train.class_of(rank_), arena); }
   /// Bytes that a rank holds for the whole run, of a kind or in all.
   std::int64_t planned(Arena arena, std::optional<SlotKind> kind = {}) const {
     std::int64_t sum = 0;

@@ -32,10 +32,16 @@ std::vector<Composition> kinds_of_programs() {
     how.chunks = one_stage ? 1 : 2;
     ways.push_back(how);
   };
+  ways.push_back({.shards = ranks, .accumulate = Accumulate::shards, .micro_batch = 2, .offload = {.shards = true}});
   if (ranks == 2) pipeline(PipelineSchedule::zbv, 2, 1, 3);
-  if (ranks == 3) pipeline(PipelineSchedule::interleaved_1f1b, 3, 1, 3);
+  if (ranks == 3) {
+    pipeline(PipelineSchedule::interleaved_1f1b, 3, 1, 3);
+    ways.push_back({.replicas = 3, .micro_batch = 2, .offload = {.optimizer = true}});
+  }
   if (ranks == 4) {
     pipeline(PipelineSchedule::one_f_one_b, 2, 2, 3);
+    ways.push_back(ways.back());
+    ways.back().offload.shards = true;
     pipeline(PipelineSchedule::interleaved_zero_bubble, 4, 1, 3);
     ways.push_back({.replicas = 2, .shards = 2, .zero = 2, .accumulate = Accumulate::sums, .micro_batch = 1});
     ways.push_back({.shards = 4, .inner = 2, .accumulate = Accumulate::shards, .micro_batch = 1, .family = "llama"});
