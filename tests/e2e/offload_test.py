@@ -16,11 +16,12 @@ def test_an_offloaded_run_saves_what_another_does_and_each_goes_on_from_the_othe
     prepare(tmp)
     for number, (ranks, what, layout) in enumerate(LAYOUTS):
         offload = ["--train.offload", f"[{what}]"]
-        stop = ["--train.inject", "rank=0,phase=data,step=3,kind=throw,code=75"]
+        stop = ["--train.inject", "rank=0,phase=data,step=3,kind=stop"]
         digests = []
         for first, second in [([], []), (offload, []), ([], offload)]:
             folder = tmp / f"run{number}-{len(digests)}"
             run("train", *options(tmp, folder, *layout, *first, *stop), ranks=ranks, expect=75)
+            assert step_folders(folder), "what goes on from its start shows nothing"
             run("train", *options(tmp, folder, *layout, *second), ranks=ranks)
             digests.append((state_digest(step_folders(folder)[-1]), losses(folder)))
         assert all(digest == digests[0] for digest in digests), (what, layout)
