@@ -85,6 +85,37 @@ BOOST_AUTO_TEST_CASE(each_equals_one_rank_in_fp64) {
   for (const Line& line : table) std::printf("#   %5.2f s  %s\n", line.seconds, line.text.c_str());
 }
 
+BOOST_AUTO_TEST_CASE(the_first_step_of_each_equals_that_of_one_rank_in_fp32) {
+  struct First {
+    StepOutcome outcome;
+    std::map<std::string, at::Tensor> gradients;
+  };
+  std::map<std::string, First> of_one_rank;  // by family
+  for (const Composition& how : of_this_world()) {
+    const auto [found, unknown] = of_one_rank.try_emplace(how.family);
+    First& want = found->second;
+    if (unknown) {
+      Job one(solo_communicator(), {.micro_batch = global_batch, .family = how.family}, Precision::fp32, 0.5);
+      want.outcome = one.step(0);
+      for (const Parameter* parameter : one.model().parameters())
+        if (parameter->is_trained()) want.gradients[parameter->name()] = parameter->gradient().clone();
+    }
+    Job job(all_ranks(), how, Precision::fp32, 0.5);
+    const StepOutcome got = job.step(0);
+    const double loss = want.outcome.loss, norm = want.outcome.gradient_norm;
+    BOOST_TEST(std::abs(got.loss - loss) <= 2e-6 * loss, how.text() << ": loss " << got.loss << " against " << loss);
+    BOOST_TEST(std::abs(got.gradient_norm - norm) <= 2e-6 * norm,
+               how.text() << ": norm " << got.gradient_norm << " against " << norm);
+    for (const auto& [name, expected] : want.gradients) {
+      const auto tensors = job.tensors();
+      const auto tensor = std::ranges::find(tensors, name, &LogicalTensor::name);
+      const double error = norm_of(at::sub(job.whole_gradient(*tensor), expected));
+      BOOST_TEST(error <= 2e-6 * std::max(norm_of(expected), 1e-3 * norm),
+                 how.text() << ": the gradient of " << name << " differs by " << error);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(shards_equal_plain_data_parallelism_bit_for_bit) {
   if (test::world().size() == 1) return;
   for (const auto& [family, precision] : {std::pair("gpt2", Precision::fp32), {"llama", Precision::bf16}}) {
