@@ -3,48 +3,11 @@
 #include "config/option.hpp"
 #include "config/ranges.hpp"
 #include "config/tool.hpp"
+#include "config/train_choices.hpp"
 
 namespace lockstep {
 
 constexpr std::int64_t most_planned_ranks = 1 << 24;  // every rank has its place in a plan
-
-ChoiceList<Precision> choices_of(Precision) {
-  return {{Precision::fp32, "fp32"}, {Precision::fp64, "fp64"}, {Precision::bf16, "bf16"}, {Precision::fp16, "fp16"}};
-}
-ChoiceList<OptimizerName> choices_of(OptimizerName) {
-  return {{OptimizerName::adamw, "adamw"}, {OptimizerName::sgd, "sgd"}};
-}
-ChoiceList<Decay> choices_of(Decay) { return {{Decay::matrices, "matrices"}, {Decay::all, "all"}}; }
-ChoiceList<ScheduleName> choices_of(ScheduleName) {
-  return {{ScheduleName::linear, "linear"}, {ScheduleName::cosine, "cosine"}, {ScheduleName::constant, "constant"}};
-}
-ChoiceList<AccumulateGradients> choices_of(AccumulateGradients) {
-  return {{AccumulateGradients::whole, "whole"},
-          {AccumulateGradients::shards, "shards"},
-          {AccumulateGradients::sums, "sums"}};
-}
-ChoiceList<MeshAxis> choices_of(MeshAxis) {
-  return {{MeshAxis::pp, "pp"}, {MeshAxis::dp_replicate, "dp_replicate"}, {MeshAxis::dp_shard, "dp_shard"}};
-}
-ChoiceList<PipelineOrder> choices_of(PipelineOrder) {
-  return {{PipelineOrder::gpipe, "gpipe"},
-          {PipelineOrder::one_f_one_b, "1f1b"},
-          {PipelineOrder::interleaved_1f1b, "interleaved_1f1b"},
-          {PipelineOrder::interleaved_zero_bubble, "interleaved_zero_bubble"},
-          {PipelineOrder::zbv, "zbv"}};
-}
-ChoiceList<Device> choices_of(Device) { return {{Device::cpu, "cpu"}, {Device::cuda, "cuda"}}; }
-ChoiceList<CallbackName> choices_of(CallbackName) { return {{CallbackName::sample, "sample"}}; }
-ChoiceList<Offload> choices_of(Offload) { return {{Offload::optimizer, "optimizer"}, {Offload::shards, "shards"}}; }
-ChoiceList<OnNonfinite> choices_of(OnNonfinite) { return {{OnNonfinite::skip, "skip"}, {OnNonfinite::stop, "stop"}}; }
-ChoiceList<VerifyData> choices_of(VerifyData) {
-  return {{VerifyData::use, "use"}, {VerifyData::start, "start"}, {VerifyData::off, "off"}};
-}
-ChoiceList<WatchedPhase> choices_of(WatchedPhase) {
-  return {{WatchedPhase::start_up, "start-up"},     {WatchedPhase::load, "load"},     {WatchedPhase::step, "step"},
-          {WatchedPhase::evaluation, "evaluation"}, {WatchedPhase::sample, "sample"}, {WatchedPhase::save, "save"},
-          {WatchedPhase::shutdown, "shutdown"}};
-}
 
 namespace {
 

@@ -1,0 +1,23 @@
+// The words that options of train choose among.
+#pragma once
+
+#include "config/option.hpp"
+#include "config/train_config.hpp"
+
+namespace lockstep {
+
+ChoiceList<Precision> choices_of(Precision);
+ChoiceList<OptimizerName> choices_of(OptimizerName);
+ChoiceList<Decay> choices_of(Decay);
+ChoiceList<ScheduleName> choices_of(ScheduleName);
+ChoiceList<AccumulateGradients> choices_of(AccumulateGradients);
+ChoiceList<MeshAxis> choices_of(MeshAxis);
+ChoiceList<PipelineOrder> choices_of(PipelineOrder);
+ChoiceList<Device> choices_of(Device);
+ChoiceList<CallbackName> choices_of(CallbackName);
+ChoiceList<Offload> choices_of(Offload);
+ChoiceList<OnNonfinite> choices_of(OnNonfinite);
+ChoiceList<VerifyData> choices_of(VerifyData);
+ChoiceList<WatchedPhase> choices_of(WatchedPhase);
+
+}  // namespace lockstep
