@@ -37,6 +37,7 @@ struct Composition {
   int chunks = 1;  // stages a rank
   int passes = 1;
   bool in_backward = false;  // the optimizer
+  bool ragged = false;       // micro-batches are of different length
   int node = 1;              // replicas of a cell, each with its shards
   LocalOptions local = {};
   OptimizerName optimizer = OptimizerName::adamw;

@@ -61,14 +61,14 @@ inline Architecture architecture_of(const std::string& family) {
 
 /// Samples of a step: random tokens, labels that count in a ragged pattern; samples 0 to 3 have none, so that with four
 /// ranks or more one has no valid token.
-inline Batch samples(std::int64_t step, const SampleRange& range) {
+inline Batch samples(std::int64_t step, const SampleRange& range, std::int64_t tokens = length) {
   const RandomStream random(99, "samples");
   Batch batch;
   batch.samples = std::max<std::int64_t>(range.count, 1);
-  batch.length = length;
+  batch.length = tokens;
   for (std::int64_t i = 0; i < batch.samples; ++i) {
     const std::int64_t index = range.count == 0 ? 0 : range.begin + i;  // sample 0 counts for nothing
-    for (std::int64_t t = 0; t < length; ++t) {
+    for (std::int64_t t = 0; t < tokens; ++t) {
       const auto at = static_cast<std::uint64_t>((step * global_batch + index) * length + t);
       batch.tokens.push_back(static_cast<std::int32_t>(random.below(2 * at, vocabulary)));
       const bool counts = index > 3 && random.uniform(2 * at + 1) < 0.6;
@@ -76,9 +76,9 @@ inline Batch samples(std::int64_t step, const SampleRange& range) {
       batch.positions.push_back(static_cast<std::int32_t>(t));
       batch.valid_tokens += counts ? 1 : 0;
     }
-    batch.documents.push_back(i * length);
+    batch.documents.push_back(i * tokens);
   }
-  batch.documents.push_back(batch.samples * length);
+  batch.documents.push_back(batch.samples * tokens);
   return batch;
 }
 
@@ -92,6 +92,7 @@ class Job {
         rank_(session_.world().rank()),
         mesh_(mesh_of(how)),
         sharding_(sharding_of(how)),
+        ragged_(how.ragged),
         batches_(plan_batch(global_batch, how.data_ranks(), how.micro_batch)),
         types_(types_of(how, precision)),
         architecture_(altered(architecture_of(how.family), alter)),
@@ -213,10 +214,15 @@ class Job {
     std::vector<Batch> parts;
     const std::int64_t share = rank_ % batches_.ranks;  // pp is the slowest axis
     for (std::int64_t i = 0; i < batches_.accumulation; ++i)
-      parts.push_back(samples(step, samples_of(batches_, share, i)));
+      parts.push_back(samples(step, samples_of(batches_, share, i), ragged_ ? length - 3 * (i % 3) : length));
     return parts;
   }
-  static std::int64_t valid_tokens(std::int64_t step) { return samples(step, {0, global_batch}).valid_tokens; }
+  std::int64_t valid_tokens(std::int64_t step) const {
+    if (!ragged_) return samples(step, {0, global_batch}).valid_tokens;
+    std::int64_t all = 0;  // of the one data rank
+    for (const Batch& batch : part(step)) all += batch.valid_tokens;
+    return all;
+  }
 
   at::Tensor whole(const LogicalTensor& of, const std::function<at::Tensor(const Parameter&)>& mine) {
     std::string text;  // the first row that this rank has, and its rows
@@ -243,6 +249,7 @@ class Job {
   Rank rank_;
   Mesh mesh_;
   Sharding sharding_;
+  bool ragged_;
   BatchPlan batches_;
   UnitTypes types_;
   Architecture architecture_;

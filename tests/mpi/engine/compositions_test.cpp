@@ -143,6 +143,27 @@ BOOST_AUTO_TEST_CASE(shards_equal_plain_data_parallelism_bit_for_bit) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(micro_batches_of_different_length_go_through_a_pipeline) {
+  const int ranks = test::world().size();
+  if (ranks == 1 || ranks > 4) return;
+  for (const PipelineSchedule schedule : pipeline_schedules) {
+    Composition one{.micro_batch = 2, .family = "deep llama", .ragged = true};
+    Composition how = one;
+    how.stages = ranks;
+    how.schedule = schedule;
+    how.chunks = schedule == PipelineSchedule::gpipe || schedule == PipelineSchedule::one_f_one_b ? 1 : 2;
+    Job whole(solo_communicator(), one, Precision::fp64, 0.5), parted(all_ranks(), how, Precision::fp64, 0.5);
+    for (std::int64_t step = 0; step < 2; ++step) {
+      const StepOutcome want = whole.step(step), got = parted.step(step);
+      BOOST_TEST(std::abs(got.loss - want.loss) <= 1e-12 * want.loss, how.text());
+      BOOST_TEST(std::abs(got.gradient_norm - want.gradient_norm) <= 1e-12 * want.gradient_norm, how.text());
+      const auto fault = parted.trace_fault(step);
+      BOOST_TEST(!fault.has_value(), how.text() << ": " << fault.value_or(""));
+    }
+    BOOST_TEST(std::abs(parted.evaluate(3).loss_sum - whole.evaluate(3).loss_sum) <= 1e-9);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(gradients_are_summed_in_the_type_that_is_asked_for) {
   const int ranks = test::world().size();
   if (ranks != 2 && ranks != 4) return;
