@@ -90,9 +90,11 @@ std::string_view name_of(OperationRecord::Kind kind) {
 
 struct Transport::State {
   struct Channel {
-    std::unique_ptr<Communicator> ranks;  // null: this rank alone
-    std::vector<Rank> members;
-    std::size_t rank() const { return ranks ? static_cast<std::size_t>(ranks->rank()) : 0; }
+    std::unique_ptr<Communicator> ranks;  // null: this rank alone, or the lane sends nothing in this group
+    std::vector<Rank> members;            // ascending
+    std::string name;
+    std::size_t self = 0;  // this rank among them
+    std::size_t rank() const { return self; }
   };
   struct Issued {
     Operation operation;
@@ -169,7 +171,7 @@ struct Transport::State {
       Failure failure = failure_of(std::current_exception(), session.world());
       failure.message =
           fmt::format("in {} over {}: {}", name_of(first.record.kind),
-                      first.channel->ranks ? first.channel->ranks->name() : "this rank alone", failure.message);
+                      first.channel->members.size() > 1 ? first.channel->name : "this rank alone", failure.message);
       session.abort_with(failure);
     }
   }
@@ -192,9 +194,15 @@ struct Transport::State {
               "an operation names a group that there is");
     return channels[static_cast<std::size_t>(group)];
   }
+  /// For what this lane sends.
+  const Channel& connected(int lane, int group) const {
+    const Channel& found = channel(lane, group);
+    invariant(found.ranks || found.members.size() == 1, "a lane sends in the groups that it was made for");
+    return found;
+  }
   /// For what goes to another rank.
   NonBlocking& calls_with(int lane, int group, int peer) const {
-    const Channel& ranks = channel(lane, group);
+    const Channel& ranks = connected(lane, group);
     invariant(peer >= 0 && static_cast<std::size_t>(peer) < ranks.members.size() &&
                   static_cast<std::size_t>(peer) != ranks.rank(),
               "a peer is another rank of the group");
@@ -226,7 +234,7 @@ struct Transport::State {
       log->add(logged.back().second);
     }
     const bool beside = kind == Kind::copy && thread.joinable();
-    const bool at_once = !issued.channel->ranks && lane.queue.empty() && !beside;
+    const bool at_once = issued.channel->members.size() == 1 && lane.queue.empty() && !beside;
     if (at_once) {
       lock.unlock();
       issued.record.begin_s = monotonic_seconds();
@@ -245,7 +253,7 @@ struct Transport::State {
 };
 
 Transport::Transport(Session& session, const Mesh& mesh, const std::vector<std::string>& lanes,
-                     const std::vector<std::vector<AxisName>>& groups)
+                     const std::vector<std::vector<AxisName>>& groups, const LaneUse& sends)
     : state_(std::make_shared<State>()) {
   Communicator& world = session.world();
   invariant(world_size(mesh) == world.size(), "the mesh of a transport has the ranks of its session");
@@ -254,14 +262,17 @@ Transport::Transport(Session& session, const Mesh& mesh, const std::vector<std::
   for (const std::string& name : lanes) {
     State::Lane& lane = state_->lanes.emplace_back();
     lane.name = name;
-    for (const std::vector<AxisName>& axes : groups) {
+    const int lane_number = static_cast<int>(state_->lanes.size()) - 1;
+    for (std::size_t group = 0; group < groups.size(); ++group) {
       State::Channel& channel = lane.channels.emplace_back();
-      channel.members = lockstep::group_along(mesh, world.world_rank(), axes);
-      if (channel.members.size() == 1) continue;
+      channel.members = lockstep::group_along(mesh, world.world_rank(), groups[group]);
       std::ranges::sort(channel.members);
-      channel.ranks = world.split(channel.members.front(), fmt::format("{} on lane {}", joined(axes), name));
+      channel.name = fmt::format("{} on lane {}", joined(groups[group]), name);
+      const auto self = std::ranges::find(channel.members, world.world_rank());
+      channel.self = static_cast<std::size_t>(self - channel.members.begin());
+      if (channel.members.size() == 1 || (sends && !sends(lane_number, static_cast<int>(group)))) continue;
+      channel.ranks = world.split(channel.members.front(), channel.name);
       invariant(channel.ranks->members() == channel.members, "a communicator has the ranks of its group");
-      channel.members = channel.ranks->members();
       NonBlocking& calls = channel.ranks->calls();
       calls.agree_on_reading();
       calls.amid_operations([&session] { session.inject(Phase::lane); });
@@ -292,7 +303,7 @@ Transport::~Transport() {
 }
 
 Ticket Transport::all_reduce(int lane, int group, std::span<std::byte> bytes, DType dtype, Reduce reduce) {
-  const State::Channel& channel = state_->channel(lane, group);
+  const State::Channel& channel = state_->connected(lane, group);
   invariant(bytes.size() % width_of(dtype) == 0, "all_reduce takes whole elements");
   return state_->issue(Kind::all_reduce, lane, group, bytes.size(), dtype,
                        channel.ranks
@@ -302,7 +313,7 @@ Ticket Transport::all_reduce(int lane, int group, std::span<std::byte> bytes, DT
 
 Ticket Transport::all_reduce_into(int lane, int group, std::span<std::byte> bytes, DType dtype,
                                   std::span<std::byte> place, SumInto into) {
-  const State::Channel& channel = state_->channel(lane, group);
+  const State::Channel& channel = state_->connected(lane, group);
   invariant(bytes.size() % width_of(dtype) == 0 &&
                 place.size() == bytes.size() / width_of(dtype) * width_of(into.dtype.value_or(dtype)),
             "a sum goes where there is as much place");
@@ -314,7 +325,7 @@ Ticket Transport::all_reduce_into(int lane, int group, std::span<std::byte> byte
 
 Ticket Transport::all_gather(int lane, int group, std::span<const std::byte> shard, std::span<std::byte> whole,
                              const ShardMap& map, DType dtype) {
-  const State::Channel& channel = state_->channel(lane, group);
+  const State::Channel& channel = state_->connected(lane, group);
   check_shard(map, channel.members.size(), channel.rank(), whole.size(), dtype, shard.size(), dtype);
   return state_->issue(Kind::all_gather, lane, group, shard.size(), dtype,
                        channel.ranks
@@ -324,7 +335,7 @@ Ticket Transport::all_gather(int lane, int group, std::span<const std::byte> sha
 
 Ticket Transport::reduce_scatter(int lane, int group, std::span<const std::byte> whole, std::span<std::byte> shard,
                                  const ShardMap& map, DType dtype, SumInto into) {
-  const State::Channel& channel = state_->channel(lane, group);
+  const State::Channel& channel = state_->connected(lane, group);
   check_shard(map, channel.members.size(), channel.rank(), whole.size(), dtype, shard.size(),
               into.dtype.value_or(dtype));
   return state_->issue(Kind::reduce_scatter, lane, group, whole.size(), dtype,
@@ -334,7 +345,7 @@ Ticket Transport::reduce_scatter(int lane, int group, std::span<const std::byte>
 }
 
 Ticket Transport::broadcast(int lane, int group, int root, std::span<std::byte> bytes) {
-  const State::Channel& channel = state_->channel(lane, group);
+  const State::Channel& channel = state_->connected(lane, group);
   invariant(root >= 0 && static_cast<std::size_t>(root) < channel.members.size(),
             "the root of a broadcast is one of its ranks");
   const bool mine = static_cast<std::size_t>(root) == channel.rank();
@@ -357,7 +368,7 @@ Ticket Transport::receive(int lane, int group, int peer, std::span<std::byte> by
 
 Ticket Transport::all_to_all_v(int lane, int group, std::span<const std::byte> from, std::span<const std::int64_t> sent,
                                std::span<std::byte> into, std::span<const std::int64_t> received, DType dtype) {
-  const State::Channel& channel = state_->channel(lane, group);
+  const State::Channel& channel = state_->connected(lane, group);
   invariant(sent.size() == channel.members.size() && received.size() == sent.size(),
             "all_to_all_v has a count for each rank of the group");
   invariant(from.size() == static_cast<std::size_t>(sum_of(sent)) * width_of(dtype) &&

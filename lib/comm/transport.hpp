@@ -13,6 +13,7 @@
 #include "program/trace.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -50,12 +51,16 @@ struct OperationRecord {
 };
 std::string_view name_of(OperationRecord::Kind kind);
 
+/// Whether a lane sends anything in a group, both by number; the same answer on all ranks.
+using LaneUse = std::function<bool(int lane, int group)>;
+
 class Transport {
  public:
   /// Groups are lists of axes of `mesh`, whose ranks are those of the session, which outlives this; members of a group
-  /// are numbered in the order of their world ranks. Collective over the world.
+  /// are numbered in the order of their world ranks. A lane has a communicator for each group that it `sends` in;
+  /// empty: for all. Collective over the world.
   Transport(Session& session, const Mesh& mesh, const std::vector<std::string>& lanes,
-            const std::vector<std::vector<AxisName>>& groups);
+            const std::vector<std::vector<AxisName>>& groups, const LaneUse& sends = {});
   /// Finishes what was issued. While an exception unwinds it gives that up after 2 s, for the other ranks may never
   /// come: then the thread is left to itself and the process is expected to end.
   ~Transport();

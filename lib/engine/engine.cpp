@@ -8,6 +8,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace lockstep {
@@ -81,7 +82,15 @@ void naming(const StepProgram& program, const Action& action, std::size_t positi
 Transport make_transport(Session& session, const Catalogue& programs) {
   std::vector<std::string> lanes;
   for (int lane = 0; lane < lane_count; ++lane) lanes.emplace_back(name_of(static_cast<Lane>(lane)));
-  return Transport(session, programs.train.mesh, lanes, groups_of(programs));
+  const std::vector<std::vector<AxisName>> groups = groups_of(programs);
+  std::set<std::pair<int, int>> used;
+  for (const StepProgram* program : programs.all())
+    for (const RankClass& ranks : program->classes)
+      for (const Action& action : ranks.actions)
+        if (is_collective(action.op) || (is_transfer(action.op) && is_send(action.op)))
+          used.emplace(static_cast<int>(action.lane), std::ranges::find(groups, action.group) - groups.begin());
+  return Transport(session, programs.train.mesh, lanes, groups,
+                   [&](int lane, int group) { return used.contains({lane, group}); });
 }
 
 Engine::Engine(Model& model, const Optimizer& optimizer, const Catalogue& programs, Session& session,

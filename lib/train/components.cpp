@@ -12,8 +12,8 @@ namespace lockstep {
 namespace {
 
 /// Of what is cut over some axes, or lies on some ranks of one, the ranks along the others hold the same.
-Component held_as(const Model& model, std::string key) {
-  Component component{.key = std::move(key), .collect = {}};
+Component held_as(const Model& model, std::string component_key) {
+  Component component{.key = std::move(component_key), .collect = {}};
   for (const Parameter* parameter : model.parameters()) {
     if (parameter->layout().splits.empty() && parameter->layout().pins.empty()) continue;
     component.pattern = Pattern::per_group;
