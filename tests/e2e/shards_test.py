@@ -131,7 +131,7 @@ def test_an_optimizer_in_backward_gives_the_same_run_with_less_memory_and_goes_o
         digests = [state_digest(step_folders(folder)[-1]) for folder in folders]
         assert losses(folders[0]) == losses(folders[1]) == losses(folders[2]) and len(set(digests)) == 1, (layout, digests)
 
-    def plan(*more, batch):
+    def plan(*more, global_batch):
         arguments = options(tmp, tmp / "plan", "--parallel.dp_replicate", 3, *more, global_batch=global_batch)
         done = run("train", *arguments, "--dry-run", "--json")
         return json.loads(done.stdout)["memory_per_rank"], done.stderr
