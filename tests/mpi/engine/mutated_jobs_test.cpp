@@ -64,7 +64,7 @@ void run_step(const Mutation& mutate) {
   Composition how{.shards = 2, .zero = 3, .accumulate = Accumulate::shards, .family = "deep llama"};
   how.stages = 2;
   Job job(all_ranks(), how, Precision::fp32, 0.5, world().rank() == 0 ? mutate : Mutation());
-  job.session().configure({.watchdog_s = 3, .injection = {}});
+  job.session().configure({.watchdog_s = 10, .injection = {}});
   try {
     job.step(0);
     std::printf("# the step ended\n");
