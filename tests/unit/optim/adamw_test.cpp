@@ -3,6 +3,8 @@
 
 #include "base/random.hpp"
 
+#include "compute_copy.hpp"
+
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 
@@ -75,14 +77,7 @@ double worst_error(Precision precision) {
       worst = std::max(worst, std::abs(static_cast<double>(weight[e]) - expected));
     }
   }
-  if (compute_type(precision) != master_type(precision)) {
-    worst = std::max(worst, unit.compute()
-                                .to(at::kFloat)
-                                .sub(unit.master().to(compute_type(precision)).to(at::kFloat))
-                                .abs()
-                                .max()
-                                .item<double>());
-  }
+  worst = std::max(worst, test::compute_copy_error(unit));
   return worst;
 }
 

@@ -2,6 +2,8 @@
 
 #include "base/random.hpp"
 
+#include "compute_copy.hpp"
+
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 
@@ -59,13 +61,7 @@ double worst_error(Precision precision, double momentum, bool nesterov) {
     for (std::size_t i = 0; i < weight.size(); ++i)
       worst = std::max(worst, std::abs(static_cast<double>(weight[i]) - weights[p][i]));
   }
-  if (compute_type(precision) != master_type(precision))
-    worst = std::max(worst, unit.compute()
-                                .to(at::kFloat)
-                                .sub(unit.master().to(compute_type(precision)).to(at::kFloat))
-                                .abs()
-                                .max()
-                                .item<double>());
+  worst = std::max(worst, test::compute_copy_error(unit));
   return worst;
 }
 
