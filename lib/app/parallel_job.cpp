@@ -14,9 +14,17 @@ namespace {
 
 class MpiJob final : public Job {
  public:
-  std::unique_ptr<Communicator> world() override { return mpi_world(); }
+  std::unique_ptr<Communicator> world() override {
+    std::unique_ptr<Communicator> world = mpi_world();
+    launcher_ranks_ = world->launcher_ranks();
+    return world;
+  }
   std::optional<std::vector<std::uint64_t>> gather_outcomes(std::uint64_t word, double patience_s) override {
-    return session_->gather_outcomes(word, patience_s);
+    const auto launched = session_->gather_outcomes(word, patience_s);
+    if (!launched) return std::nullopt;
+    std::vector<std::uint64_t> words;
+    for (const Rank rank : launcher_ranks_) words.push_back((*launched)[static_cast<std::size_t>(rank)]);
+    return words;
   }
   void close(int code) override {
     std::thread([code] {
@@ -28,6 +36,7 @@ class MpiJob final : public Job {
 
  private:
   std::unique_ptr<MpiSession> session_ = std::make_unique<MpiSession>();
+  std::vector<Rank> launcher_ranks_;  // of the world's ranks
 };
 
 }  // namespace

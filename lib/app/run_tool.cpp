@@ -91,6 +91,21 @@ int agree(const Tool& tool, const CommonOptions& common, Job& job, Session& sess
   return code_of(*worst);
 }
 
+/// Where ranks have other numbers than a user would expect.
+void tell_numbers(const Communicator& world, Log& log) {
+  const std::vector<Rank> launched = world.launcher_ranks();
+  int others = 0;
+  for (int rank = 0; rank < world.size(); ++rank) others += launched[static_cast<std::size_t>(rank)] != rank ? 1 : 0;
+  if (others == 0) return;
+  if (world.rank() == 0)
+    log.info(
+        "ranks of a node are neighbours: {} of {} have another number than the launcher gave them (--log-level debug "
+        "shows which)",
+        others, world.size());
+  log.debug("rank {} on {} is the launcher's rank {}", world.rank(), host_name(),
+            launched[static_cast<std::size_t>(world.rank())]);
+}
+
 Session* session_of_process = nullptr;  // for the handler below, which takes no arguments
 
 [[noreturn]] void explain_uncaught() {
@@ -145,6 +160,7 @@ int run_job(const Tool& tool, const CommonOptions& common, const StartJob& start
   {
     Session session(job->world(), tool.name);
     if (session.world().size() > 1) log.set_rank(session.world().rank());
+    tell_numbers(session.world(), log);
     session_of_process = &session;
     const std::terminate_handler before = std::set_terminate(explain_uncaught);
     const Outcome mine = attempt(session.world(), [&] { return work(session, log); });

@@ -29,6 +29,8 @@ class Communicator {
   virtual int world_rank() const { return rank(); }  // Local. As messages name a rank
   /// The world ranks of its ranks, by rank, as the communicator itself knows them. Local.
   virtual std::vector<Rank> members() const { return {world_rank()}; }
+  /// The numbers that the launcher gave its ranks, by rank. Local.
+  virtual std::vector<Rank> launcher_ranks() const { return members(); }
 
   virtual void barrier() = 0;
   /// In place, over all ranks. bf16 is summed in fp32 in rank order and rounded once; fp32 and fp64 are summed in rank

@@ -4,6 +4,7 @@
 #include "comm/local_work.hpp"
 #include "comm/operations.hpp"
 #include "comm/waiting.hpp"
+#include "layout/nodes.hpp"
 
 #include <mpi.h>
 
@@ -119,21 +120,58 @@ class MpiCalls final : public NonBlocking {
   bool asked_ = false;
 };
 
+bool mpi_has_ended() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  return finalized != 0;
+}
+
+/// The ranks of a communicator, to be counted against those of another one. All is local.
+class Group {
+ public:
+  explicit Group(MPI_Comm communicator) { MPI_Comm_group(communicator, &handle_); }
+  ~Group() {
+    if (!mpi_has_ended()) MPI_Group_free(&handle_);
+  }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  int rank() const {
+    int mine = 0;
+    MPI_Group_rank(handle_, &mine);
+    return mine;
+  }
+  /// What its ranks are in `other`, by rank.
+  std::vector<Rank> ranks_in(const Group& other, const std::string& name) const {
+    int size = 0;
+    MPI_Group_size(handle_, &size);
+    std::vector<Rank> ranks(static_cast<std::size_t>(size)), result(ranks.size());
+    std::iota(ranks.begin(), ranks.end(), 0);
+    check(MPI_Group_translate_ranks(handle_, size, ranks.data(), other.handle_, result.data()), name,
+          "asking for the ranks");
+    return result;
+  }
+
+ private:
+  MPI_Group handle_ = MPI_GROUP_NULL;
+};
+
 class MpiCommunicator final : public Communicator {
  public:
-  /// Takes ownership of `handle`.
-  MpiCommunicator(MPI_Comm handle, std::string name, LargeTransfers large)
-      : handle_(handle), large_(large), calls_(handle, std::move(name), large) {
+  /// Takes ownership of `handle`, whose ranks are of `world`; without one this is the world.
+  MpiCommunicator(MPI_Comm handle, std::string name, LargeTransfers large, std::shared_ptr<const Group> world = nullptr)
+      : handle_(handle),
+        large_(large),
+        calls_(handle, std::move(name), large),
+        world_(world ? std::move(world) : std::make_shared<Group>(handle)),
+        world_rank_(world_->rank()) {
     MPI_Comm_set_errhandler(handle_, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank_);
   }
 
   /// Releases the handle where that is safe: not after MPI has ended, and not while a failure unwinds past collectives
   /// in flight.
   ~MpiCommunicator() override {
-    int finalized = 0;
-    MPI_Finalized(&finalized);
-    if (finalized == 0 && std::uncaught_exceptions() == 0) MPI_Comm_free(&handle_);
+    if (!mpi_has_ended() && std::uncaught_exceptions() == 0) MPI_Comm_free(&handle_);
   }
   MpiCommunicator(const MpiCommunicator&) = delete;
   MpiCommunicator& operator=(const MpiCommunicator&) = delete;
@@ -144,17 +182,8 @@ class MpiCommunicator final : public Communicator {
   int world_rank() const override { return world_rank_; }
   NonBlocking& calls() override { return calls_; }
 
-  std::vector<Rank> members() const override {
-    MPI_Group here = MPI_GROUP_NULL, world = MPI_GROUP_NULL;
-    check(MPI_Comm_group(handle_, &here), name(), "asking for the group");
-    check(MPI_Comm_group(MPI_COMM_WORLD, &world), name(), "asking for the group of the world");
-    std::vector<int> ranks(static_cast<std::size_t>(size())), result(ranks.size());
-    std::iota(ranks.begin(), ranks.end(), 0);
-    check(MPI_Group_translate_ranks(here, size(), ranks.data(), world, result.data()), name(), "asking for the ranks");
-    MPI_Group_free(&here);
-    MPI_Group_free(&world);
-    return result;
-  }
+  std::vector<Rank> members() const override { return Group(handle_).ranks_in(*world_, name()); }
+  std::vector<Rank> launcher_ranks() const override { return Group(handle_).ranks_in(Group(MPI_COMM_WORLD), name()); }
 
   void barrier() override {
     LocalWork::forbid_collective("barrier");
@@ -214,7 +243,7 @@ class MpiCommunicator final : public Communicator {
     invariant(colour >= 0, "the colour of a split is 0 or more");
     MPI_Comm part = MPI_COMM_NULL;
     check(MPI_Comm_split(handle_, colour, rank(), &part), name(), "split");
-    return std::make_unique<MpiCommunicator>(part, part_name, large_);
+    return std::make_unique<MpiCommunicator>(part, part_name, large_, world_);
   }
 
   void abort(int code) noexcept override {
@@ -238,16 +267,22 @@ class MpiCommunicator final : public Communicator {
   MPI_Comm handle_;
   LargeTransfers large_;
   MpiCalls calls_;
-  int world_rank_ = 0;
+  std::shared_ptr<const Group> world_;
+  int world_rank_;
   Workspace space_;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> mpi_world(LargeTransfers large) {
-  MPI_Comm copy = MPI_COMM_NULL;
+std::unique_ptr<Communicator> mpi_world(LargeTransfers large, const std::string& node) {
+  MPI_Comm copy = MPI_COMM_NULL, ordered = MPI_COMM_NULL;
   check(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "world", "duplication");
-  return std::make_unique<MpiCommunicator>(copy, "world", large);
+  auto launched = std::make_unique<MpiCommunicator>(copy, "world", large);
+  const std::vector<Rank> order = by_node(nodes_of(launched->all_gather(node)));
+  if (std::ranges::is_sorted(order)) return launched;
+  const auto rank = static_cast<int>(std::ranges::find(order, launched->rank()) - order.begin());
+  check(MPI_Comm_split(copy, 0, rank, &ordered), "world", "split");
+  return std::make_unique<MpiCommunicator>(ordered, "world", large);
 }
 
 }  // namespace lockstep

@@ -21,8 +21,9 @@ class MpiSession {
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
-  /// Every rank's code at the end of its work, by rank; nothing if the others do not get here within `patience_s`
-  /// (negative: wait for ever). At most once per process. Collective over the job, as far as that is still possible.
+  /// Every rank's code at the end of its work, as the launcher numbers them; nothing if the others do not get here
+  /// within `patience_s` (negative: wait for ever). At most once per process. Collective over the job, as far as that
+  /// is still possible.
   std::optional<std::vector<std::uint64_t>> gather_outcomes(std::uint64_t word, double patience_s);
 
  private:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 namespace lockstep {
@@ -30,6 +31,13 @@ Nodes full_nodes(int ranks, int ranks_per_node) {
   Nodes nodes;
   for (Rank rank = 0; rank < ranks; ++rank) nodes.push_back(rank / ranks_per_node);
   return nodes;
+}
+
+std::vector<Rank> by_node(const Nodes& nodes) {
+  std::vector<Rank> ranks(nodes.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::ranges::stable_sort(ranks, {}, [&](Rank rank) { return nodes[static_cast<std::size_t>(rank)]; });
+  return ranks;
 }
 
 std::vector<TornGroup> torn_groups(const Mesh& mesh, const Nodes& nodes) {

@@ -15,6 +15,14 @@ using Nodes = std::vector<int>;
 Nodes nodes_of(const std::vector<std::string>& hosts);
 /// So many ranks on each node, numbered one node after the other; the last may have fewer.
 Nodes full_nodes(int ranks, int ranks_per_node);
+/// The ranks, those of node 0 first, then those of node 1, …; on a node as they were.
+std::vector<Rank> by_node(const Nodes& nodes);
+
+/// Where the ranks of a mesh run, by rank.
+struct Placement {
+  Nodes nodes;
+  std::vector<Rank> launcher_ranks;  // the numbers that the launcher gave them; empty: not known
+};
 
 /// A group of ranks that would fit on one node and lies on several.
 struct TornGroup {

@@ -48,12 +48,15 @@ void mesh_rows(Rows& rows, const Mesh& mesh) {
   for (const Axis& axis : mesh.axes) rows.count(axis.name, axis.name, axis.size);
 }
 
-/// "dp_replicate 1, dp_shard 0, node 2".
-std::string coordinates_of(const Mesh& mesh, const Nodes& nodes, Rank rank) {
+/// "dp_replicate 1, dp_shard 0, node 2", and where it is another one "launcher's rank 5".
+std::string coordinates_of(const Mesh& mesh, const Placement& placement, Rank rank) {
+  const auto& [nodes, launched] = placement;
+  const auto index = static_cast<std::size_t>(rank);
   std::vector<std::string> parts;
   for (const Axis& axis : mesh.axes)
     if (axis.size > 1) parts.push_back(fmt::format("{} {}", axis.name, coordinate(mesh, rank, axis.name)));
-  if (!nodes.empty()) parts.push_back(fmt::format("node {}", nodes[static_cast<std::size_t>(rank)]));
+  if (!nodes.empty()) parts.push_back(fmt::format("node {}", nodes[index]));
+  if (!launched.empty() && launched[index] != rank) parts.push_back(fmt::format("launcher's rank {}", launched[index]));
   return join(parts, ", ");
 }
 
@@ -66,10 +69,10 @@ void rank_rows(Rows& rows, const DryRunFacts& facts, const StepProgram& program)
     rows.row({"", std::move(key), std::move(label), text, text});
   };
   for (Rank rank = 0; rank < std::min(ranks, first_ranks); ++rank)
-    add(fmt::to_string(rank), fmt::format("rank {}", rank), coordinates_of(facts.mesh, facts.nodes, rank));
+    add(fmt::to_string(rank), fmt::format("rank {}", rank), coordinates_of(facts.mesh, facts.placement, rank));
   if (ranks > first_ranks)
     add(fmt::to_string(ranks - 1), fmt::format("… rank {}", ranks - 1),
-        coordinates_of(facts.mesh, facts.nodes, ranks - 1));
+        coordinates_of(facts.mesh, facts.placement, ranks - 1));
   if (program.classes.size() == 1) return;
   for (std::size_t i = 0; i < program.classes.size(); ++i)
     add(fmt::format("class_{}", i), "do the same", "ranks " + to_text(program.classes[i].ranks));

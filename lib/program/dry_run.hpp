@@ -25,7 +25,7 @@ struct Row {
 
 struct DryRunFacts {
   Mesh mesh;
-  Nodes nodes;
+  Placement placement;
   BatchPlan batch;
   std::int64_t length = 0;                 // T, tokens a sample
   std::int64_t steps = 0;                  // of the whole run

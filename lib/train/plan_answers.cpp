@@ -19,10 +19,10 @@ int ranks_planned(const TrainConfig& config, int started) {
 }
 
 /// Where the ranks of the plan would run, as far as that is known.
-Nodes nodes_planned(const TrainConfig& config, const Machines& machines, int ranks) {
+Placement placement_planned(const TrainConfig& config, const Machines& machines, int ranks) {
   if (config.ranks_per_node)
-    return full_nodes(ranks, checked_cast<int>(*config.ranks_per_node, "--ranks-per-node", ExitCode::usage));
-  return std::ssize(machines.hosts) == ranks ? nodes_of(machines.hosts) : Nodes{};
+    return {full_nodes(ranks, checked_cast<int>(*config.ranks_per_node, "--ranks-per-node", ExitCode::usage)), {}};
+  return std::ssize(machines.hosts) == ranks ? machines.placement : Placement{};
 }
 
 Rank chosen_rank(const TrainConfig& config) { return checked_cast<Rank>(*config.rank, "--rank", ExitCode::usage); }
@@ -91,8 +91,8 @@ int answer_from_plan(const TrainConfig& config, Session& session, Output& output
   const auto shortage =
       config.train.memory_check && for_these_machines ? memory_warning(session.world(), plan) : std::nullopt;
   if (session.world().rank() != 0) return 0;
-  const Nodes nodes = nodes_planned(config, machines, ranks);
-  for (const std::string& warning : placement_warnings(plan.mesh, nodes)) output.log().warning("{}", warning);
+  const Placement placement = placement_planned(config, machines, ranks);
+  for (const std::string& warning : placement_warnings(plan.mesh, placement.nodes)) output.log().warning("{}", warning);
   for (const std::string& warning : warnings_on(config, plan)) output.log().warning("{}", warning);
   if (shortage) output.log().warning("{}: such a start ends with code 5", *shortage);
   for (const std::string& note : notes) output.log().info("{}", note);
@@ -100,7 +100,7 @@ int answer_from_plan(const TrainConfig& config, Session& session, Output& output
   if (config.print_layout) print_layout(config, plan, output);
   if (config.plot_program) plot_programs(config, plan, output);
   if (prints(config)) return 0;
-  const std::vector<Row> rows = rows_of(config, plan, nodes);
+  const std::vector<Row> rows = rows_of(config, plan, placement);
   if (output.common().json)
     output.print_json(to_json(rows));
   else

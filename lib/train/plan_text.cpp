@@ -37,14 +37,14 @@ Row data_row(const TrainConfig& config, const TrainPlan& plan) {
 
 }  // namespace
 
-std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const Nodes& nodes) {
+std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const Placement& placement) {
   const std::int64_t parameters = parameter_count(plan.architecture);
   const std::int64_t weight_bytes = parameters * size_of(master_dtype(config.precision.dtype));
   std::int64_t state_bytes = 0;
   const std::int64_t trained = trained_count(plan.architecture);
   for (const StateDescription& state : plan.types.state) state_bytes += trained * size_of(state.dtype);
   const DryRunFacts facts{.mesh = plan.mesh,
-                          .nodes = nodes,
+                          .placement = placement,
                           .batch = plan.batch,
                           .length = config.data.sequence_length,
                           .steps = config.train.max_steps,

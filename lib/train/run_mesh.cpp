@@ -199,7 +199,7 @@ std::vector<std::string> placement_warnings(const Mesh& mesh, const Nodes& nodes
   for (const TornGroup& torn : torn_groups(mesh, nodes))
     warnings.push_back(fmt::format(
         "the {} along {} of rank {} lie on {}, though one has room for {}: what they say often leaves the machine; "
-        "number ranks one machine after the other, or let sizes of axes divide the ranks of a machine",
+        "let sizes of axes divide the ranks of a machine",
         counted(torn.ranks, "rank"), join(torn.axes, "+"), torn.rank, counted(torn.nodes, "node"),
         counted(torn.node_size, "rank")));
   return warnings;

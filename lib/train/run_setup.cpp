@@ -15,21 +15,11 @@
 #include "train/resume_or_start.hpp"
 #include "train/run_mesh.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 
 namespace lockstep {
 
 namespace {
-
-/// Host of every rank, by rank. Collective over `world`.
-std::vector<std::string> hosts_of(Communicator& world) {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return world.all_gather(std::string(name.data()));
-}
 
 std::vector<Phase> phases_of(WatchedPhase watched) {
   switch (watched) {
@@ -75,7 +65,8 @@ Session::Settings session_settings(const TrainConfig& config, const Path& folder
 }
 
 Machines set_up_machines(const TrainConfig& config, Communicator& world) {
-  Machines machines{.hosts = hosts_of(world)};
+  Machines machines{.hosts = world.all_gather(host_name())};
+  machines.placement = {nodes_of(machines.hosts), world.launcher_ranks()};
   const auto local_ranks = std::ranges::count(machines.hosts, machines.hosts[static_cast<std::size_t>(world.rank())]);
   machines.threads =
       threads_per_rank(checked_cast<int>(config.train.threads.value_or(0), "train.threads", ExitCode::usage),

@@ -25,7 +25,8 @@ Session::Settings session_settings(const TrainConfig& config, const Path& folder
 
 struct Machines {
   std::vector<std::string> hosts;  // of every rank, by rank
-  int threads = 1;                 // that this rank computes with
+  Placement placement = {};
+  int threads = 1;  // that this rank computes with
 };
 /// Sets the threads and kernels of this rank up. Collective over `world`.
 Machines set_up_machines(const TrainConfig& config, Communicator& world);

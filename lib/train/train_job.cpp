@@ -75,11 +75,10 @@ void log_start(const TrainConfig& config, const TrainPlan& plan, const Machines&
     return;
   }
   for (const std::string& note : notes_on(config, plan)) log.info("{}", note);
-  const Nodes nodes = nodes_of(machines.hosts);
-  for (const std::string& warning : placement_warnings(plan.mesh, nodes)) log.warning("{}", warning);
+  for (const std::string& warning : placement_warnings(plan.mesh, machines.placement.nodes)) log.warning("{}", warning);
   for (const std::string& warning : warnings_on(config, plan)) log.warning("{}", warning);
   if (resumed) log.info("goes on from {}", resumed->string());
-  const std::vector<Row> rows = rows_of(config, plan, nodes);
+  const std::vector<Row> rows = rows_of(config, plan, machines.placement);
   std::string text = to_text(config.plan ? rows : brief(rows));
   text.pop_back();  // a log line brings its own end
   log.info("{} a rank, {}; this run:\n{}", counted(machines.threads, "thread"), describe_arithmetic(), text);

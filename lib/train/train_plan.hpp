@@ -59,6 +59,6 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
 
 /// What the plan says: mesh, coordinates of ranks on it and on `nodes`, batch arithmetic, parameters, memory of a rank
 /// by kind, FLOPs of a step, size of a checkpoint. Local.
-std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const Nodes& nodes);
+std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const Placement& placement);
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 
-from lockstep_testing import BUILD, SOURCE
+from lockstep_testing import BUILD, SOURCE, on_hosts
 
 PROGRAM = str(BUILD / "tests/steps-job")
 RANKS = [1, 2, 3, 4]
@@ -17,11 +17,11 @@ RANKS = [1, 2, 3, 4]
 BOUND_S = 120   # of a job on a busy machine
 
 
-def job(folder, ranks, steps=5, injection="", watchdog=200, channel=""):
+def job(folder, ranks, steps=5, injection="", watchdog=200, channel="", env=None):
     """(exit code, stdout, explanations on stderr, status.json) of a job that must end in time: long before a watchdog that it does not name."""
     command = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks), PROGRAM, str(folder), str(steps), injection, str(watchdog), channel]
     start = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S + 120, env=dict(os.environ, LOCKSTEP_TEST_TIMEOUT="220"))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S + 120, env=dict(os.environ, LOCKSTEP_TEST_TIMEOUT="220", **(env or {})))
     took = time.monotonic() - start
     assert took < BOUND_S, f"took {took:.1f} s\n{done.stderr}"
     status = folder / "status.json"
@@ -101,6 +101,17 @@ def test_impatient_watchdogs_leave_the_explanation_to_the_rank_that_failed(tmp):
         code, _, err, status = job(tmp, ranks, injection="rank=1,phase=optimizer,step=3,kind=throw,code=6", watchdog=3, channel="slow end")
         assert code == 6 and status["code"] == 6, (code, err)
         assert len(explanations(err, "injected failure")) == 1 and not explanations(err, "watchdog"), err
+
+
+def test_ranks_that_were_renumbered_by_node_fail_and_are_told_of_under_their_new_numbers(tmp):
+    for ranks in [3, 4]:   # on nodes in turn: rank 1 is the launcher's 2
+        for how, code, told in [("forward,step=2,kind=throw,code=4", 4, "injected failure in forward"),
+                                ("optimizer,step=2,kind=throw,code=5", 5, "injected failure in optimizer"),
+                                ("forward,step=2,kind=kill", None, "ended without a word in forward")]:
+            got, _, err, status = job(tmp, ranks, injection=f"rank=1,phase={how}", env=on_hosts("a", "b"))
+            lines = explanations(err, told)
+            assert len(lines) == 1 and "rank 1 (a)" in lines[0], err
+            assert (status["rank"], status["host"]) == (1, "a") and got == (code or got) != 0, (got, status)
 
 
 def test_an_error_that_all_ranks_have_is_explained_once_without_a_rank(tmp):

@@ -4,7 +4,7 @@ import json
 import re
 
 import shards_test
-from lockstep_testing import GPT2_TINY, run, write_config
+from lockstep_testing import GPT2_TINY, on_hosts, run, write_config
 from shards_test import losses, options
 
 TWO_AXES = [["--parallel.dp_shard", 2], ["--parallel.dp_shard", 2, "--parallel.pp", 2, "--parallel.dp_replicate", 1]]
@@ -48,6 +48,32 @@ def test_a_run_computes_the_same_in_any_order_of_axes_and_goes_on_in_another(tmp
                 expect=75 if ends else 0)
         got = losses(folder)
         assert sorted(got) == sorted(want) and all(abs(got[step] - want[step]) <= 1e-9 * want[step] for step in want), (layout, want, got)
+
+
+def test_ranks_of_nodes_in_turn_are_made_neighbours_and_compute_the_same_bits(tmp):
+    prepare(tmp)
+    in_turn = on_hosts("a", "b")
+    for number, layout in enumerate(TWO_AXES):
+        found = {}
+        for where, settings in [("neighbours", {}), ("in_turn", in_turn)]:
+            folder = tmp / f"{where}{number}"
+            told = run("train", *options(tmp, folder, *layout, steps=3), ranks=4, env=settings).stderr
+            found[where] = losses(folder)
+            line = "ranks of a node are neighbours: 2 of 4 have another number than the launcher gave them"
+            assert told.count(line) == (where == "in_turn") and "lie on" not in told, told
+        assert found["neighbours"] == found["in_turn"] and len(found["in_turn"]) == 3, found
+    # What each rank brings to the common end is one rank's, too.
+    late = options(tmp, tmp / "late", "--train.inject", "rank=1,phase=shutdown,kind=throw,code=6", steps=1)
+    told = run("train", *late, ranks=4, env=in_turn, expect=6).stderr
+    assert "rank 1 (a), shutdown of step 1: injected failure" in told, told
+    plan = options(tmp, tmp / "plan", *TWO_AXES[0], "--dry-run", "--log-level", "debug")
+    shown = run("train", *plan, "--json", ranks=4, env=in_turn)
+    assert json.loads(shown.stdout)["ranks"] == {
+        "0": "dp_replicate 0, dp_shard 0, node 0", "1": "dp_replicate 0, dp_shard 1, node 0, launcher's rank 2",
+        "2": "dp_replicate 1, dp_shard 0, node 1, launcher's rank 1", "3": "dp_replicate 1, dp_shard 1, node 1"}, shown.stdout
+    assert re.search(r"train\[2\].*: rank 2 on b is the launcher's rank 1$", shown.stderr, re.M), shown.stderr
+    uneven = run("train", *plan, ranks=4, env=on_hosts("a", "b", "a", "a")).stderr   # three and one: two groups of two do not fit
+    assert "3 of 4 have another number" in uneven and "the 2 ranks along dp_shard of rank 2 lie on 2 nodes" in uneven, uneven
 
 
 def test_stages_have_their_tensors_their_rows_and_their_bubble_in_a_plan(tmp):

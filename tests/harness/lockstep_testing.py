@@ -45,6 +45,11 @@ def run(tool, *arguments, ranks=None, expect=0, timeout=400, env=None, cwd=None)
     return done
 
 
+def on_hosts(*names):
+    """Settings under which ranks believe to be on hosts with these names, in turn."""
+    return {"LD_PRELOAD": str(BUILD / "tests/libhost_names.so"), "LOCKSTEP_TEST_HOSTS": " ".join(names)}
+
+
 def run_command(*words, expect=0, timeout=300):
     """Runs any command; returns the completed process with text output. Fails unless the exit code is `expect` (None: any)."""
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=timeout)

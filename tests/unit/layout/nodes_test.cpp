@@ -28,6 +28,35 @@ BOOST_AUTO_TEST_CASE(nodes_are_counted_as_they_appear) {
   BOOST_TEST((full_nodes(5, 2) == Nodes{0, 0, 1, 1, 2}));
 }
 
+BOOST_AUTO_TEST_CASE(ranks_by_node_start_with_the_first_ranks_node_and_keep_their_order_on_each) {
+  const auto order = [](const std::vector<std::string>& hosts) { return by_node(nodes_of(hosts)); };
+  BOOST_TEST((order({"b", "a", "b", "a"}) == std::vector{0, 2, 1, 3}));
+  BOOST_TEST((order({"c", "a", "b", "a", "c", "c", "b"}) == std::vector{0, 4, 5, 1, 3, 2, 6}));
+  BOOST_TEST((order({"b", "b", "a", "c"}) == std::vector{0, 1, 2, 3}));  // neighbours already
+  BOOST_TEST((order({"a"}) == std::vector{0}));
+}
+
+BOOST_AUTO_TEST_CASE(by_node_nodes_of_any_sizes_in_any_order_become_neighbours_and_no_rank_is_lost) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<std::string> hosts(random() % 20 + 1);
+    for (std::string& host : hosts) host = fmt::to_string(random() % 5);
+    const std::vector<Rank> order = by_node(nodes_of(hosts));
+    BOOST_TEST(std::set(order.begin(), order.end()).size() == hosts.size());
+    BOOST_TEST(order.front() == 0);
+    std::vector<std::string> ended;  // hosts that others came after
+    for (std::size_t i = 1; i < order.size(); ++i) {
+      const auto host = [&](std::size_t at) { return hosts[static_cast<std::size_t>(order[at])]; };
+      if (host(i) == host(i - 1)) {
+        BOOST_TEST(order[i] > order[i - 1]);
+        continue;
+      }
+      ended.push_back(host(i - 1));
+      BOOST_TEST((std::ranges::find(ended, host(i)) == ended.end()));
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(groups_of_the_fastest_axes_belong_on_one_node_as_far_as_it_is_large_enough) {
   const Mesh mesh = make_mesh("world", {{"pp", 2}, {"dp_replicate", 2}, {"dp_shard", 2}});
   BOOST_TEST(torn(mesh, full_nodes(8, 2)) == "");

@@ -133,7 +133,7 @@ BOOST_AUTO_TEST_CASE(what_fits_on_a_screen_is_every_axis_and_what_one_looks_at_f
 BOOST_AUTO_TEST_CASE(ranks_are_shown_with_their_coordinates_and_nodes_the_first_of_many_and_classes) {
   DryRunFacts facts;
   facts.mesh = make_mesh("world", {{"pp", 2}, {"dp_replicate", 1}, {"dp_shard", 3}});
-  facts.nodes = full_nodes(6, 4);
+  facts.placement.nodes = full_nodes(6, 4);
   facts.batch = plan_batch(6, 3, 1);
   const ModelPlan plan =
       models::plan_of({{"a", 1, 1, 0, 1, 2, false, 0, 0, 0, 0}, {"b", 1, 0, 0, 1, 2, false, 0, 0, 0, 0}},
@@ -143,12 +143,15 @@ BOOST_AUTO_TEST_CASE(ranks_are_shown_with_their_coordinates_and_nodes_the_first_
   BOOST_TEST(ranks["0"] == "pp 0, dp_shard 0, node 0");
   BOOST_TEST(ranks["4"] == "pp 1, dp_shard 1, node 1");
   BOOST_TEST(ranks["class_1"] == "ranks 3-5");
+  facts.placement.launcher_ranks = {0, 2, 3, 1, 4, 5};
+  BOOST_TEST(ranks_of()["3"] == "pp 1, dp_shard 0, node 0, launcher's rank 1");
+  BOOST_TEST(ranks_of()["4"] == "pp 1, dp_shard 1, node 1");
   // Two stages of F 1 and B 2, one micro-batch: each computes for 3 of 6.
   const Json simulated = to_json(dry_run(facts, plan, make_catalogue(facts.mesh, plan, {})))["simulation"];
   BOOST_TEST(simulated["bubble_share"].get<double>() == 0.5);
   BOOST_TEST(simulated["serial_issue_safe"] == "no");  // a receive is posted before the send that it answers
   facts.mesh = make_mesh("world", {{"dp_shard", 100}, {"pp", 2}});
-  facts.nodes = {};
+  facts.placement = {};
   ranks = ranks_of();
   BOOST_TEST(ranks.size() == 11);  // eight, the last, and two classes
   BOOST_TEST(ranks["199"] == "dp_shard 99, pp 1");
