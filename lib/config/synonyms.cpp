@@ -84,7 +84,7 @@ constexpr std::array<Synonyms, 69> options{{
      "recompute_granularity "},
     {"train.offload",
      " cpu_offload offload_params fsdp_offload_params offload_optimizer optimizer_cpu_offload zero_offload "
-     "offload_param "},
+     "offload_param activation_offloading offload_activations cpu_offloading "},
     {"train.seed", " random_seed manual_seed rng_seed seed_everything "},
     {"train.threads", " num_threads omp_num_threads cpu_threads "},
     {"train.max_time", " time_limit max_duration exit_duration_in_mins wall_time walltime "},

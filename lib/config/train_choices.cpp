@@ -29,7 +29,9 @@ ChoiceList<PipelineOrder> choices_of(PipelineOrder) {
 }
 ChoiceList<Device> choices_of(Device) { return {{Device::cpu, "cpu"}, {Device::cuda, "cuda"}}; }
 ChoiceList<CallbackName> choices_of(CallbackName) { return {{CallbackName::sample, "sample"}}; }
-ChoiceList<Offload> choices_of(Offload) { return {{Offload::optimizer, "optimizer"}, {Offload::shards, "shards"}}; }
+ChoiceList<Offload> choices_of(Offload) {
+  return {{Offload::optimizer, "optimizer"}, {Offload::shards, "shards"}, {Offload::activations, "activations"}};
+}
 ChoiceList<OnNonfinite> choices_of(OnNonfinite) { return {{OnNonfinite::skip, "skip"}, {OnNonfinite::stop, "stop"}}; }
 ChoiceList<VerifyData> choices_of(VerifyData) {
   return {{VerifyData::use, "use"}, {VerifyData::start, "start"}, {VerifyData::off, "off"}};

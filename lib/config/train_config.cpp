@@ -303,12 +303,14 @@ void describe(Declaration& visit, TrainOptions& train) {
                        "or the first and every K-th after it"});
   visit.field(
       "offload", train.offload,
-      {.help = "what lies in host memory while nothing uses it: optimizer, the optimizer's state, which comes to "
-               "the device for the update of each unit; shards, all that a rank keeps of units that are cut: "
-               "weights, reduced gradients and that state"});
-  visit.field("host_memory", train.host_memory,
-              {.help = "host memory of a rank for what is offloaded; a run that needs more is refused with code 5; "
-                       "absent: no limit"});
+      {.help =
+           "what lies in host memory while nothing uses it: optimizer, the optimizer's state, which comes to "
+           "the device for the update of each unit; shards, all that a rank keeps of units that are cut: "
+           "weights, reduced gradients and that state; activations, what blocks keep between forward and backward"});
+  visit.field(
+      "host_memory", train.host_memory,
+      {.help = "host memory of a rank for what is offloaded; as many activations go as it has room for, and a run "
+               "whose optimizer or shards need more is refused with code 5; absent: no limit"});
   visit.field("seed", train.seed, {.help = "of initial weights and sample order", .min = 0, .fixed_on_resume = true});
   visit.field("device", train.device, {.help = "where the network runs; this version trains on cpu only"});
   visit.field("max_time", train.max_time, {.help = "save and stop, with exit code 75, when the run has taken so long"});

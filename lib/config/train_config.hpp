@@ -22,7 +22,7 @@ struct Tool;
 enum class ScheduleName { linear, cosine, constant };
 enum class Device { cpu, cuda };
 enum class CallbackName { sample };
-enum class Offload { optimizer, shards };
+enum class Offload { optimizer, shards, activations };
 enum class OnNonfinite { skip, stop };
 enum class VerifyData { use, start, off };
 enum class WatchedPhase { start_up, load, step, evaluation, sample, save, shutdown };

@@ -57,7 +57,9 @@ void Engine::perform(Run& run, const Action& action) {
     case Op::fetch_weights:
     case Op::offload_gradient:
     case Op::fetch_state:
-    case Op::offload_state: break;
+    case Op::offload_state:
+    case Op::offload_stash:
+    case Op::fetch_stash: break;
   }
   fail(ExitCode::bug, "the engine does not carry out {}", name_of(action.op));
 }
@@ -115,14 +117,21 @@ void Engine::forward(Run& run, const Action& action) {
     if (session_.take_injected_nan()) run.logits.fill_(not_a_number);
     return record(Op::forward, block, mb);
   }
-  const at::Tensor output = block.forward(input, run.batches[static_cast<std::size_t>(mb)]);
+  std::shared_ptr<SavedMemory> saved;  // of a stash that goes to host memory
+  if (keeps && run.slots.has(SlotKind::host_stash, action.subject, mb)) saved = std::make_shared<SavedMemory>();
+  at::Tensor output;
+  {
+    const SavedMemory::Collection collection(saved.get());
+    output = block.forward(input, run.batches[static_cast<std::size_t>(mb)]);
+  }
+  if (saved) saved->leave({input, output});
   record(Op::forward, block, mb);
   if (block.kind() == BlockDescription::Kind::head) {
     run.loss_sum += session_.take_injected_nan() ? not_a_number : output.item<double>();
   } else {
     run.slots.acquire(SlotKind::boundary, boundary_subject(index + 1), mb, {.input = {}, .value = output.detach()});
   }
-  if (keeps) run.slots.acquire(SlotKind::stash, action.subject, mb, {input, output});
+  if (keeps) run.slots.acquire(SlotKind::stash, action.subject, mb, {.input = input, .value = output, .saved = saved});
 }
 
 void Engine::recompute(Run& run, const Action& action) {
@@ -142,7 +151,9 @@ void Engine::backward(Run& run, const Action& action) {
   const MicroBatch mb = action.micro_batch;
   lend_gradients(run, action);
   const Block& block = model_.block(static_cast<std::size_t>(index));
-  const SlotContent& stash = run.slots.at(SlotKind::stash, action.subject, mb);
+  const int fetched = slot_among(run.ranks, action.slots.releases, SlotKind::fetched_stash);
+  const SlotContent& stash =
+      run.slots.at(fetched < 0 ? slot_among(run.ranks, action.slots.releases, SlotKind::stash) : fetched);
   at::Tensor seed;
   if (block.kind() == BlockDescription::Kind::head) {
     const auto valid_tokens = static_cast<double>(run.order->valid_tokens);

@@ -24,13 +24,15 @@ Phase phase_of(const Action& action, ProgramPhase phase) {
   switch (action.op) {
     case Op::forward:
     case Op::receive_forward:
-    case Op::send_forward: return phase == ProgramPhase::training ? Phase::forward : Phase::evaluation;
+    case Op::send_forward:
+    case Op::offload_stash: return phase == ProgramPhase::training ? Phase::forward : Phase::evaluation;
     case Op::recompute:
     case Op::backward:
     case Op::backward_input:
     case Op::backward_weight:
     case Op::receive_backward:
-    case Op::send_backward: return Phase::backward;
+    case Op::send_backward:
+    case Op::fetch_stash: return Phase::backward;
     case Op::unshard:
     case Op::fetch_weights:
     case Op::reshard: return Phase::gather;

@@ -113,6 +113,8 @@ class Engine {
   void exchange_gradient(Run& run, const Action& action, std::size_t position, int group, int peer);
   void copy(Run& run, const Action& action, std::size_t position);
   std::vector<RegionCopy> copies_of(Run& run, const Action& action);
+  std::vector<RegionCopy> offload_stash(Run& run, const Action& action);
+  std::vector<RegionCopy> fetch_stash(Run& run, const Action& action);
   void wait_for(Run& run, const Action& action);
   /// Waits for all that goes on behind the computation, and ends what it held on to.
   void drain(Run& run);

@@ -29,7 +29,7 @@ std::size_t SlotIndex::find(SlotKind kind, Subject subject, MicroBatch micro_bat
 namespace {
 
 bool is_empty(const SlotContent& content) {
-  return !content.value.defined() && !content.input.defined() && !content.deferred;
+  return !content.value.defined() && !content.input.defined() && !content.deferred && !content.memory;
 }
 
 }  // namespace
@@ -59,6 +59,11 @@ void SlotStore::acquire(int slot, SlotContent content) {
   invariant(is_empty(into), "memory is acquired once");
   into = std::move(content);
   record(TraceEntry::Event::acquired, slot);
+}
+
+void SlotStore::replace(int slot, SlotContent content) {
+  invariant(holds(slot), "memory that is replaced holds something");
+  contents_[static_cast<std::size_t>(slot)] = std::move(content);
 }
 
 void SlotStore::record(TraceEntry::Event event, int slot) {

@@ -4,6 +4,7 @@
 
 #include "program/step_program.hpp"
 #include "program/trace.hpp"
+#include "tensor/saved_memory.hpp"
 #include "tensor/unit.hpp"
 #include "tensor/weight_gradients.hpp"
 
@@ -24,6 +25,9 @@ class SlotIndex {
   explicit SlotIndex(const RankClass& ranks);
   /// Throws Error(bug) naming the slot if the program has none.
   std::size_t find(SlotKind kind, Subject subject, MicroBatch micro_batch) const;
+  bool has(SlotKind kind, Subject subject, MicroBatch micro_batch) const {
+    return index_.contains({kind, subject, micro_batch});
+  }
   std::size_t size() const { return size_; }
 
  private:
@@ -36,6 +40,8 @@ struct SlotContent {
   at::Tensor input;
   at::Tensor value;
   std::shared_ptr<DeferredWeightGradients> deferred = {};  // what the first half of a backward leaves to the second
+  std::shared_ptr<SavedMemory> saved = {};                 // of a stash that goes to host memory, or lies there
+  std::shared_ptr<void> memory = {};                       // of one that has gone: let go with the slot
 };
 
 class SlotStore {
@@ -47,11 +53,17 @@ class SlotStore {
   const SlotContent& at(SlotKind kind, Subject subject, MicroBatch micro_batch) const;
   const SlotContent& at(int slot) const;
   bool holds(int slot) const;
+  /// Whether the program has such a slot.
+  bool has(SlotKind kind, Subject subject, MicroBatch micro_batch) const {
+    return index_->has(kind, subject, micro_batch);
+  }
   /// Null if the slot holds nothing.
   const SlotContent* find(SlotKind kind, Subject subject, MicroBatch micro_batch) const;
   /// Fills a slot that holds nothing.
   void acquire(SlotKind kind, Subject subject, MicroBatch micro_batch, SlotContent content);
   void acquire(int slot, SlotContent content);
+  /// Replaces what a slot holds.
+  void replace(int slot, SlotContent content);
   const Slot& slot(int slot) const { return ranks_->slots[static_cast<std::size_t>(slot)]; }
   /// Empties what the action at `position` releases, at once or, where it goes on behind the computation, once
   /// release_ended() is told that it has ended.

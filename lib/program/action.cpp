@@ -36,6 +36,8 @@ const OpFacts& facts_of(Op op) {
       offload_gradient{"offload_gradient", Kind::unit, Of::step, Group::none, Lane::offload},
       fetch_state{"fetch_state", Kind::unit, Of::step, Group::none, Lane::fetch},
       offload_state{"offload_state", Kind::unit, Of::step, Group::none, Lane::offload},
+      offload_stash{"offload_stash", Kind::block, Of::micro_batch, Group::none, Lane::offload},
+      fetch_stash{"fetch_stash", Kind::block, Of::micro_batch, Group::none, Lane::fetch},
       reduce_loss{"reduce_loss", Kind::none, Of::step, Group::collective, Lane::reduction},
       draw_token{"draw_token", Kind::none, Of::step, Group::collective, Lane::reduction};
   switch (op) {
@@ -67,6 +69,8 @@ const OpFacts& facts_of(Op op) {
     case Op::offload_gradient: return offload_gradient;
     case Op::fetch_state: return fetch_state;
     case Op::offload_state: return offload_state;
+    case Op::offload_stash: return offload_stash;
+    case Op::fetch_stash: return fetch_stash;
     case Op::reduce_loss: return reduce_loss;
     case Op::draw_token: return draw_token;
   }

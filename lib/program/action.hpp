@@ -41,6 +41,8 @@ enum class Op : std::uint8_t {
   offload_gradient,  // of such a unit: its reduced gradient goes to host memory
   fetch_state,       // of a unit: what its update reads and writes, as far as that lies in host memory
   offload_state,     // what the update wrote of it
+  offload_stash,     // of a block: what its forward kept for backward goes to host memory
+  fetch_stash,       // and comes back
   reduce_loss,       // sums of an evaluation over all ranks: loss and tokens
   draw_token,        // of a sampled text: the first rank that holds the head draws, all ranks are told
 };

@@ -79,6 +79,14 @@ class Allocation {
         return;
       case Op::fetch_state: fetch_state(action); return;
       case Op::offload_state: offload_state(action); return;
+      case Op::offload_stash:
+        action.slots.releases = {find(SlotKind::stash, action.subject, action.micro_batch)};
+        action.slots.acquires = {
+            add({SlotKind::host_stash, action.subject, action.micro_batch, action.bytes, 0, Arena::host})};
+        return;
+      case Op::fetch_stash:
+        action.slots.releases = {find(SlotKind::host_stash, action.subject, action.micro_batch)};
+        return acquire(action, SlotKind::fetched_stash, action.subject, action.bytes);
       case Op::average_weights: action.slots.writes = {held(SlotKind::master, action)}; return;
       case Op::finish_average:
         action.slots.writes = {held(SlotKind::master, action)};
@@ -278,7 +286,8 @@ class Allocation {
       if (!recomputes(block, mb)) action.slots.releases.push_back(boundary(SlotKind::boundary, block + 1, action));
       action.slots.releases.push_back(boundary(SlotKind::boundary_gradient, block + 1, action));
     }
-    action.slots.releases.push_back(find(SlotKind::stash, action.subject, mb));
+    const bool fetched = index_.contains({SlotKind::fetched_stash, action.subject, mb});
+    action.slots.releases.push_back(find(fetched ? SlotKind::fetched_stash : SlotKind::stash, action.subject, mb));
     if (action.op == Op::backward_input && block_of(action).deferred_bytes > 0)
       acquire(action, SlotKind::deferred, action.subject, block_of(action).deferred_bytes);
     add_gradients(action);

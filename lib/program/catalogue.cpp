@@ -23,6 +23,7 @@ StepProgram make_training(std::string name, const Mesh& mesh, const ModelPlan& p
   program = update(program, options.update, options.offload);
   if (options.training_step == TrainingStep::averaging) program = average_weights(program, plan);
   program = offload_units(program, plan, options.offload, options.update);
+  program = offload_stashes(program, plan, options.offload, options.update);
   program = allocate(program, plan, options.update, options.offload);
   verify(program, plan, ProgramPhase::training, options);
   return program;

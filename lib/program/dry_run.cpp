@@ -15,6 +15,7 @@
 #include <functional>
 #include <iterator>
 #include <set>
+#include <tuple>
 
 namespace lockstep {
 
@@ -131,6 +132,30 @@ Peak peak_of(const StepProgram& program, Arena arena) {
   return peak;
 }
 
+/// How much of what blocks keep goes to host memory, of the class where most does.
+void stash_row(Rows& rows, const StepProgram& program) {
+  struct Count {
+    std::int64_t stashes = 0, bytes = 0;
+    void add(const Slot& slot) {
+      ++stashes;
+      bytes += slot.bytes;
+    }
+  };
+  Count going, all;
+  for (const RankClass& ranks : program.classes) {
+    Count gone, kept;
+    for (const Slot& slot : ranks.slots) {
+      if (slot.kind == SlotKind::host_stash) gone.add(slot);
+      if (slot.kind == SlotKind::stash && slot.bytes > 0) kept.add(slot);
+    }
+    if (gone.bytes > going.bytes) std::tie(going, all) = std::tie(gone, kept);
+  }
+  if (going.stashes == 0) return;
+  rows.row({"", "offloaded_stash_bytes", "of activations go", going.bytes,
+            fmt::format("{} of {}, of {} of {} blocks and micro-batches; the others stay", human(going.bytes),
+                        human(all.bytes), going.stashes, all.stashes)});
+}
+
 /// Of what is offloaded.
 void host_memory_rows(Rows& rows, const StepProgram& program) {
   const auto [use, at] = peak_of(program, Arena::host);
@@ -144,6 +169,8 @@ void host_memory_rows(Rows& rows, const StepProgram& program) {
   row(SlotKind::compute_copy, "host_compute_copy_bytes", "compute copy");
   row(SlotKind::gradient, "host_gradient_bytes", "gradients");
   row(SlotKind::optimizer_state, "host_optimizer_state_bytes", "optimizer state");
+  row(SlotKind::host_stash, "host_activation_bytes", "activations");
+  stash_row(rows, program);
   rows.bytes("host_peak_bytes", "peak", use.peak_bytes);
 }
 
@@ -165,7 +192,7 @@ void memory_rows(Rows& rows, const Catalogue& programs) {
                of(SlotKind::local_gradient) + of(SlotKind::cast_gradient) + of(SlotKind::shard_gradient));
   if (use.bytes.contains(SlotKind::fetched_weights) || use.bytes.contains(SlotKind::fetched_state))
     rows.bytes("fetched_bytes", "from host memory", of(SlotKind::fetched_weights) + of(SlotKind::fetched_state));
-  rows.bytes("activation_bytes", "activations", of(SlotKind::stash));
+  rows.bytes("activation_bytes", "activations", of(SlotKind::stash) + of(SlotKind::fetched_stash));
   if (use.bytes.contains(SlotKind::deferred))
     rows.bytes("deferred_bytes", "put off for weights", of(SlotKind::deferred));
   rows.bytes("buffer_bytes", "buffers",

@@ -3,7 +3,6 @@
 #include "program/passes.hpp"
 #include "program/rewriter.hpp"
 
-#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -26,16 +25,6 @@ std::int64_t fetched_bytes(const UnitPlan& unit, const HostPart& part) {
 }
 
 namespace {
-
-Action make_copy(Op op, const Action& of, std::int64_t bytes, Waits waits) {
-  Action action = make(op, of.subject);
-  action.lane = facts_of(op).lane;
-  action.bytes = bytes;
-  std::ranges::sort(waits);
-  waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
-  action.waits = std::move(waits);
-  return action;
-}
 
 /// As waits of what comes when all but so many of `positions` have ended.
 Waits all_but(std::size_t under_way, const std::vector<int>& positions) {

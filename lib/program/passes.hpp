@@ -57,6 +57,13 @@ StepProgram update(const StepProgram& program, const UpdateOptions& options, con
 StepProgram offload_units(const StepProgram& program, const ModelPlan& plan, const OffloadOptions& options,
                           const UpdateOptions& update);
 
+/// Moves what blocks keep for backward to host memory, beside the block that is computed then, and back beside what is
+/// computed right before it is read: two are under way in each direction at most. Those that are used again at once
+/// stay; of the others as many go as the limit of host memory, less what lies there all run, has room for: those that
+/// wait longest first.
+StepProgram offload_stashes(const StepProgram& program, const ModelPlan& plan, const OffloadOptions& options,
+                            const UpdateOptions& update);
+
 /// Averages the weights of each unit along the axes on which the program has them apart, once it is updated and the
 /// heartbeat is past, beside the updates that follow.
 StepProgram average_weights(const StepProgram& program, const ModelPlan& plan);

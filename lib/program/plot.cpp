@@ -64,7 +64,9 @@ const Work& work_of(Op op) {
     case Op::fetch_weights:
     case Op::offload_gradient:
     case Op::fetch_state:
-    case Op::offload_state: return works[10];
+    case Op::offload_state:
+    case Op::offload_stash:
+    case Op::fetch_stash: return works[10];
   }
   throw Error(ExitCode::bug, "an operation without a place in a drawing");
 }

@@ -57,6 +57,17 @@ inline Action make_collective(Op op, Subject subject, std::vector<AxisName> grou
   return action;
 }
 
+/// A copy of what `of` is about, between host memory and that of the device.
+inline Action make_copy(Op op, const Action& of, std::int64_t bytes, Waits waits) {
+  Action action = make(op, of.subject, of.micro_batch);
+  action.lane = facts_of(op).lane;
+  action.bytes = bytes;
+  std::ranges::sort(waits);
+  waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
+  action.waits = std::move(waits);
+  return action;
+}
+
 inline std::vector<AxisName> all_axes(const Mesh& mesh) {
   std::vector<AxisName> names;
   for (const Axis& axis : mesh.axes) names.push_back(axis.name);

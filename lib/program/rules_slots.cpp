@@ -164,6 +164,13 @@ class SlotCheck {
   void block_needs(int position, const Action& action) const {
     const Slots& slots = action.slots;
     const int block = action.subject.index;
+    if (is_copy(action.op)) {
+      const bool out = action.op == Op::offload_stash;
+      need(position, {&slots.releases}, out ? SlotKind::stash : SlotKind::host_stash, action.subject,
+           action.micro_batch);
+      return need(position, {&slots.acquires}, out ? SlotKind::host_stash : SlotKind::fetched_stash, action.subject,
+                  action.micro_batch);
+    }
     const bool first = block == 0;
     const bool last = block + 1 == static_cast<int>(plan_.blocks.size());
     weights_needs(position, action);
@@ -176,7 +183,8 @@ class SlotCheck {
     if (!adds_to_gradients(action.op)) return;
     if (action.op == Op::backward_input && plan_.blocks[static_cast<std::size_t>(block)].deferred_bytes > 0)
       need(position, {&slots.acquires}, SlotKind::deferred, action.subject, action.micro_batch);
-    need(position, {&slots.releases}, SlotKind::stash, action.subject, action.micro_batch);
+    if (!holds(slots.releases, SlotKind::fetched_stash, action.subject, action.micro_batch))
+      need(position, {&slots.releases}, SlotKind::stash, action.subject, action.micro_batch);
     if (!first)
       need(position, {&slots.acquires}, SlotKind::boundary_gradient, boundary_subject(block), action.micro_batch);
     if (!last)
@@ -345,7 +353,9 @@ class SlotCheck {
       case Op::heartbeat:
       case Op::clip:
       case Op::reduce_loss:
-      case Op::draw_token: return;
+      case Op::draw_token:
+      case Op::offload_stash:
+      case Op::fetch_stash: return;
     }
   }
 

@@ -49,7 +49,10 @@ class Step {
   void check_training() {
     for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb) {
       forward(mb);
-      for (const int block : part_.blocks) backward(block, mb);
+      for (const int block : part_.blocks) {
+        backward(block, mb);
+        stash(block, mb);
+      }
     }
     if (program_.apart != axes_apart_)
       throw Fault{
@@ -217,6 +220,17 @@ class Step {
     const int recompute = at(Op::recompute, block_subject(block), mb);
     ordered(at(Op::forward, block_subject(block), mb), recompute);
     ordered(recompute, here);
+  }
+
+  /// What goes to host memory is there again when backward reads it. Which stashes go is up to the pass.
+  void stash(int block, MicroBatch mb) {
+    const Subject subject = block_subject(block);
+    if (!options_.offload.activations || !positions_.contains({Op::offload_stash, subject, mb})) return;
+    const int out = at(Op::offload_stash, subject, mb), back = at(Op::fetch_stash, subject, mb);
+    for (const int copy : {out, back}) carries(copy, plan_.blocks[static_cast<std::size_t>(block)].stash_bytes);
+    ordered(at(Op::forward, subject, mb), out);
+    ordered(out, back);
+    ordered(back, at(splits_ ? Op::backward_input : Op::backward, subject, mb));
   }
 
   /// Where a block has added all of a micro-batch to the gradients of its units.

@@ -216,7 +216,7 @@ CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware) {
 
 CostOf block_costs(const ModelPlan& plan) {
   return [blocks = plan.blocks](const StepProgram&, const Action& action) {
-    return action.subject.kind == Subject::Kind::block
+    return action.subject.kind == Subject::Kind::block && !is_copy(action.op)
                ? flops_of(blocks[static_cast<std::size_t>(action.subject.index)], action.op)
                : 0.0;
   };

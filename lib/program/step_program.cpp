@@ -99,6 +99,8 @@ std::string_view name_of(SlotKind kind) {
     case SlotKind::fetched_weights: return "fetched_weights";
     case SlotKind::fetched_state: return "fetched_state";
     case SlotKind::stash: return "stash";
+    case SlotKind::host_stash: return "host_stash";
+    case SlotKind::fetched_stash: return "fetched_stash";
     case SlotKind::boundary: return "boundary";
     case SlotKind::boundary_gradient: return "boundary_gradient";
     case SlotKind::deferred: return "deferred";

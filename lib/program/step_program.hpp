@@ -33,6 +33,8 @@ enum class SlotKind : std::uint8_t {
   fetched_weights,  // of a unit that lies in host memory: what it gives to a gathering
   fetched_state,    // what its update reads and writes
   stash,            // what a block keeps between forward and backward   ┐
+  host_stash,       // the same in host memory                             │
+  fetched_stash,    // and back                                            │
   boundary,  // what a block hands to the next                    │ of a block or boundary and a micro-batch, within a
              // step
   boundary_gradient,  // its gradient                                      │

@@ -58,7 +58,9 @@ std::pair<std::string_view, DType> communication_of(Op op, const UnitTypes& type
     case Op::fetch_weights:
     case Op::offload_gradient:
     case Op::fetch_state:
-    case Op::offload_state: return {"copy", DType::u8};
+    case Op::offload_state:
+    case Op::offload_stash:
+    case Op::fetch_stash: return {"copy", DType::u8};
     case Op::forward:
     case Op::recompute:
     case Op::backward:

@@ -45,7 +45,9 @@ std::string_view kind_of(const StepProgram& program, const Action& action) {
     case Op::fetch_weights:
     case Op::offload_gradient:
     case Op::fetch_state:
-    case Op::offload_state: return "copy";
+    case Op::offload_state:
+    case Op::offload_stash:
+    case Op::fetch_stash: return "copy";
   }
   return "forward";
 }

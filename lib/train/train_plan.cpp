@@ -3,6 +3,7 @@
 #include "base/checked_cast.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/text.hpp"
 #include "base/words.hpp"
 #include "comm/heartbeat.hpp"
 #include "exchange/model_folder.hpp"
@@ -11,6 +12,7 @@
 #include "train/run_mesh.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace lockstep {
 
@@ -148,12 +150,41 @@ DataLoaderSettings TrainPlan::loader(const TrainConfig& config, Rank rank) const
 
 OffloadOptions offload_options(const TrainOptions& train) {
   const auto asked = [&](Offload what) { return std::ranges::find(train.offload, what) != train.offload.end(); };
-  OffloadOptions options{.optimizer = asked(Offload::optimizer), .shards = asked(Offload::shards)};
+  OffloadOptions options{.optimizer = asked(Offload::optimizer),
+                         .shards = asked(Offload::shards),
+                         .activations = asked(Offload::activations)};
   if (train.host_memory)
     options.host_limit_bytes =
         checked_cast<std::int64_t>(train.host_memory->bytes, "train.host_memory", ExitCode::usage);
   return options;
 }
+
+namespace {
+
+/// An option that would move nothing is refused.
+void check_activations_move(const StepProgram& program, const ModelPlan& model, const OffloadOptions& options) {
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();  // of those that may go
+  for (const RankClass& ranks : program.classes) {
+    if (std::ranges::find(ranks.actions, Op::offload_stash, &Action::op) != ranks.actions.end()) return;
+    for (const StashLife& life : stash_lives(ranks.actions, model))
+      if (life.worth_moving()) least = std::min(least, life.bytes);
+  }
+  const auto human = [](std::int64_t bytes) { return human_bytes(static_cast<std::uint64_t>(bytes)); };
+  if (least < std::numeric_limits<std::int64_t>::max())
+    throw Error(
+        ExitCode::usage,
+        fmt::format("train.offload activations has no effect: train.host_memory {} has no room for those of any "
+                    "block, {} at least, beside what lies there all run",
+                    human(options.host_limit_bytes), human(least)),
+        "raise train.host_memory");
+  throw Error(ExitCode::usage,
+              "train.offload activations has no effect: backward reads what every block keeps before it could have "
+              "gone to host memory and come back",
+              "more blocks of a rank, or more micro-batches of a pipeline, keep them longer; what train.recompute "
+              "computes again is not kept");
+}
+
+}  // namespace
 
 TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor, WithoutDataset without) {
   TrainPlan plan;
@@ -200,6 +231,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
     text = plan_of(plan.architecture, plan.types, {1, longest_text(config.sample, plan.text)}, plan.bucket_bytes,
                    processor, sharding_of(plan.mesh));
   plan.programs = make_catalogue(plan.mesh, plan.model, options, text);
+  if (options.offload.activations) check_activations_move(plan.programs.train, plan.model, options.offload);
   return plan;
 }
 

@@ -9,7 +9,9 @@ from shared_out import losses, options, prepare
 
 LAYOUTS = [(None, "optimizer", []), (2, "optimizer", ["--precision.dtype", "bf16", "--parallel.pp", 2]),
            (3, "shards", ["--parallel.dp_shard", 3, "--parallel.zero", 2]),
-           (4, "shards", ["--parallel.dp_shard", 2, "--parallel.pp", 2, "--precision.dtype", "bf16"])]
+           (4, "shards", ["--parallel.dp_shard", 2, "--parallel.pp", 2, "--precision.dtype", "bf16"]),
+           (2, "activations", ["--parallel.dp_shard", 2, "--precision.dtype", "fp16"]),
+           (4, "activations, shards, optimizer", ["--parallel.dp_shard", 2, "--parallel.pp", 2, "--parallel.schedule", "gpipe"])]
 
 
 def test_an_offloaded_run_saves_what_another_does_and_each_goes_on_from_the_other(tmp):
@@ -51,3 +53,16 @@ def test_a_plan_tells_both_memories_and_a_limit_of_the_hosts_is_refused_with_the
         assert action in program, program
     drawing = run("train", *options(tmp, tmp / "none", *layout, "--train.offload", "[shards]"), "--plot-program", "--world-size", 4).stdout
     assert "fetch" in drawing and "offload" in drawing, drawing
+
+
+def test_a_plan_tells_how_many_activations_go_as_far_as_the_hosts_limit_has_room(tmp):
+    prepare(tmp, n_layer=6)
+    plain, all_go, some_go = (json.loads(planned(tmp, *more).stdout) for more in [
+        [], ["--train.offload", "[activations]"], ["--train.offload", "[activations]", "--train.host_memory", "40KiB"]])
+    device, host = all_go["memory_per_rank"], all_go["host_memory_per_rank"]
+    assert host["host_peak_bytes"] == host["host_activation_bytes"] > 0, all_go
+    assert host["offloaded_stash_bytes"] == 2 * host["host_peak_bytes"], "of each of two micro-batches"
+    assert device["activation_bytes"] < plain["memory_per_rank"]["activation_bytes"] / 2 and device["peak_bytes"] < plain["memory_per_rank"]["peak_bytes"]
+    assert 0 < some_go["host_memory_per_rank"]["host_peak_bytes"] <= 40 << 10 < host["host_peak_bytes"], some_go
+    text = run("train", *options(tmp, tmp / "none", "--train.offload", "[activations]"), "--print-program").stdout
+    assert "offload    offload_stash block" in text and "fetch      fetch_stash block" in text, text

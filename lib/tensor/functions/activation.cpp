@@ -1,6 +1,7 @@
 #include "tensor/functions/activation.hpp"
 
 #include "tensor/functions/dispatch.hpp"
+#include "tensor/saved_memory.hpp"
 #include "tensor/unit.hpp"
 
 #include <torch/csrc/autograd/custom_function.h>
@@ -25,6 +26,7 @@ struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
     keep(context, activation);
     context->saved_data["bias"] = reinterpret_cast<std::int64_t>(parameter);
     context->save_for_backward({u});
+    note_saved({u});
     const at::Tensor bias = parameter ? parameter->compute() : at::Tensor();
     const at::Tensor y = at::empty(u.sizes(), u.options());
     with_kernels(u, [&]<class T>(const Kernels<T>& on) {
@@ -53,6 +55,7 @@ struct GatedFunction : torch::autograd::Function<GatedFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& gate_up, Activation activation) {
     keep(context, activation);
     context->save_for_backward({gate_up});
+    note_saved({gate_up});
     const at::Tensor y = fresh({gate_up.size(0), gate_up.size(1) / 2}, gate_up.scalar_type(), gate_up);
     with_kernels(gate_up, [&]<class T>(const Kernels<T>& on) {
       on.gated_forward(activation, pointer<T>(gate_up), y.size(0), y.size(1), pointer<T>(y));

@@ -1,6 +1,7 @@
 #include "tensor/functions/attention.hpp"
 
 #include "tensor/functions/dispatch.hpp"
+#include "tensor/saved_memory.hpp"
 
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -38,6 +39,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     context->saved_data["shape"] = std::vector<std::int64_t>{shape.heads, shape.kv_heads, shape.head_size};
     context->saved_data["log_sums"] = log_sums;
     context->save_for_backward({qkv, segments, positions, table});
+    note_saved({qkv, log_sums});
     return y;
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {

@@ -1,6 +1,7 @@
 #include "tensor/functions/linear.hpp"
 
 #include "tensor/functions/dispatch.hpp"
+#include "tensor/saved_memory.hpp"
 #include "tensor/unit.hpp"
 #include "tensor/weight_gradients.hpp"
 
@@ -42,6 +43,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Linear* linear) {
     keep(context, linear);
     context->save_for_backward({x});
+    note_saved({x});
     return linear->forward(x);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
@@ -60,6 +62,7 @@ struct LinearOntoFunction : torch::autograd::Function<LinearOntoFunction> {
                             const Linear* linear) {
     keep(context, linear);
     context->save_for_backward({x});
+    note_saved({x});
     return linear->forward_add(residual, x);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {

@@ -1,6 +1,7 @@
 #include "tensor/functions/loss.hpp"
 
 #include "tensor/functions/dispatch.hpp"
+#include "tensor/saved_memory.hpp"
 #include "tensor/unit.hpp"
 #include "tensor/weight_gradients.hpp"
 
@@ -102,6 +103,7 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
     if (differentiable) {
       context->saved_data["head"] = reinterpret_cast<std::int64_t>(head);
       context->save_for_backward({x, labels, kept});
+      note_saved({x, kept});
     }
     return at::scalar_tensor(sum, at::TensorOptions().dtype(at::kDouble));
   }

@@ -1,6 +1,7 @@
 #include "tensor/functions/norm.hpp"
 
 #include "tensor/functions/dispatch.hpp"
+#include "tensor/saved_memory.hpp"
 #include "tensor/unit.hpp"
 
 #include <torch/csrc/autograd/custom_function.h>
@@ -20,6 +21,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     context->saved_data["mean"] = saved.mean.defined() ? saved.mean : saved.rstd;
     context->saved_data["rstd"] = saved.rstd;
     context->save_for_backward({x});
+    note_saved({x, saved.mean, saved.rstd});
     return {x, y};
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {

@@ -63,6 +63,7 @@ struct Composition {
       how += fmt::format(", local from {}, period {}, {} replicas a cell", local.start_step, local.period, node);
     if (offload.optimizer) how += ", optimizer offloaded";
     if (offload.shards) how += ", shards offloaded";
+    if (offload.activations) how += ", activations offloaded";
     if (bucket_bytes > 0) how += fmt::format(", buckets of {} B", bucket_bytes);
     return fmt::format("{}, {}", how, family);
   }
@@ -161,6 +162,15 @@ inline std::vector<Composition> all_compositions() {
                  .stages = 2,
                  .schedule = PipelineSchedule::zbv,
                  .chunks = 2});
+  for (Composition one : pipelines()) {
+    if (one.stages != 2 || one.data_ranks() == 3) continue;
+    one.offload.activations = true;
+    one.recompute = RecomputePolicy::none;
+    one.steps = 3;
+    all.push_back(one);
+  }
+  for (const auto& [replicas, shards] : {std::pair{2, 1}, {1, 2}, {3, 1}, {1, 3}, {2, 2}, {1, 4}})
+    all.push_back({.replicas = replicas, .shards = shards, .family = "deep gpt2", .offload = {.activations = true}});
   for (const int replicas : {2, 3, 4, 5, 6, 8})
     for (const Accumulate accumulate : {Accumulate::whole, Accumulate::sums})
       all.push_back({.replicas = replicas, .accumulate = accumulate, .micro_batch = 1});

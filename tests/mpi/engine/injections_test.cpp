@@ -33,7 +33,10 @@ std::vector<Composition> kinds_of_programs() {
     ways.push_back(how);
   };
   ways.push_back({.shards = ranks, .accumulate = Accumulate::shards, .micro_batch = 2, .offload = {.shards = true}});
-  if (ranks == 2) pipeline(PipelineSchedule::zbv, 2, 1, 3);
+  if (ranks == 2) {
+    pipeline(PipelineSchedule::zbv, 2, 1, 3);
+    ways.back().offload.activations = true;
+  }
   if (ranks == 3) {
     pipeline(PipelineSchedule::interleaved_1f1b, 3, 1, 3);
     ways.push_back({.replicas = 3, .micro_batch = 2, .offload = {.optimizer = true}});

@@ -217,6 +217,25 @@ BOOST_AUTO_TEST_CASE(an_offloaded_optimizer_leaves_the_state_of_two_units_on_the
   }
 }
 
+BOOST_AUTO_TEST_CASE(offloaded_activations_leave_those_of_two_blocks_on_the_device_as_planned) {
+  set_up_runtime(1);
+  for (const std::string& config : {llama(512, 512, 1408, 6), gpt2(512, 512, 6)}) {
+    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+      for (const RecomputePolicy recompute : {RecomputePolicy::none, RecomputePolicy{3}}) {
+        const Shape shape{config, 2, 256, 2};
+        const Job kept(shape, precision, recompute);
+        const std::int64_t without = memory_of(kept.programs.train.class_of(0)).peak_bytes;
+        Job offloaded(shape, precision, recompute, false, {}, plain_sgd(), {.activations = true});
+        const Peaks peaks = offloaded.train();
+        check("activations offloaded", peaks);
+        BOOST_TEST(peaks.on_host_counted > 0);
+        BOOST_TEST(peaks.counted < without - peaks.on_host_counted / 2);
+        BOOST_TEST(live_bytes(Arena::host) == offloaded.host_before);  // let go with the step
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(host_memory_has_a_limit_of_its_own_and_counts_what_is_let_go) {
   const std::int64_t before = live_bytes(Arena::host), device = live_bytes();
   limit_host_memory(before + (3 << 20));

@@ -76,7 +76,7 @@ class Play {
     std::vector<Progress> state;
     std::set<int> live;                         // slots
     std::map<int, std::pair<int, int>> in_use;  // slot → readers and writers that run now
-    std::set<std::pair<int, MicroBatch>> outputs, stashes, output_gradients, deferred;
+    std::set<std::pair<int, MicroBatch>> outputs, stashes, stashes_on_host, output_gradients, deferred;
     std::multiset<MicroBatch> losses;
     std::vector<int> weights, copies, moments;
     std::map<int, int> fetched_weights;  // by slot: how new they are
@@ -515,6 +515,14 @@ class Play {
         if (!lies_on_host(a.subject)) return;
         ++who.weights[unit];
         who.copies[unit] = who.weights[unit];
+        return;
+      case Op::offload_stash:
+        expect(who.stashes.erase(here) == 1, "what was not kept goes to host memory");
+        expect(who.stashes_on_host.insert(here).second, "it goes twice");
+        return;
+      case Op::fetch_stash:
+        expect(who.stashes_on_host.erase(here) == 1, "what does not lie in host memory comes back");
+        expect(who.stashes.insert(here).second, "it comes twice");
         return;
       case Op::finish_average:
         expect(who.sums.count(a.subject.index) == 1, "the mean of no sum");

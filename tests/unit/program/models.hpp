@@ -112,7 +112,7 @@ inline Case random_case(std::mt19937& engine) {
       std::array{Accumulate::whole, Accumulate::shards, Accumulate::sums}[static_cast<std::size_t>(roll(0, 2))],
       roll(0, 2)};
   made.options.update = random_update(engine);
-  made.options.offload = {roll(0, 2) == 0, roll(0, 2) == 0};
+  made.options.offload = {roll(0, 2) == 0, roll(0, 2) == 0, roll(0, 1) == 0};
   made.options.eval_reduction_bytes = 16;
   roll_local(made, engine);
   return made;
@@ -158,7 +158,7 @@ inline Case random_pipeline(std::mt19937& engine) {
       std::array{Accumulate::whole, Accumulate::shards, Accumulate::sums}[static_cast<std::size_t>(roll(0, 2))],
       roll(0, 2)};
   made.options.update = random_update(engine);
-  made.options.offload = {roll(0, 2) == 0, roll(0, 2) == 0};
+  made.options.offload = {roll(0, 2) == 0, roll(0, 2) == 0, roll(0, 1) == 0};
   made.options.eval_reduction_bytes = 16;
   roll_local(made, engine);
   return made;
