@@ -14,7 +14,8 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::int64_t tile_rows = 64;  // queries whose scores against all earlier keys are held at once
+constexpr std::int64_t vector_keys = 16;  // scores of a row stand in whole vectors
+constexpr std::int64_t tile_rows = 64;    // queries whose scores against all earlier keys are held at once
 
 #ifdef LOCKSTEP_INTRINSICS
 /// `to` (rows, columns) = from · scale, rounded where it is bf16.
@@ -111,6 +112,8 @@ LOCKSTEP_CLONES void store_rows(const Math<T>* in, const Math<T>* scales, std::i
   }
 }
 
+constexpr std::int64_t stride_of(std::int64_t width) { return (width + vector_keys - 1) / vector_keys * vector_keys; }
+
 /// The place of one (segment, key head) in the batch.
 struct Task {
   std::int64_t begin, length, kv_head;
@@ -121,14 +124,25 @@ Task task_at(std::int64_t index, const AttentionShape& shape, Segments segments)
   return {segments.starts[segment], segments.starts[segment + 1] - segments.starts[segment], index % shape.kv_heads};
 }
 
+/// The queries [first, first + rows) of a segment and the keys that they see, from `begin` on: whole vectors that lie
+/// before all their windows are left out.
+struct Seen {
+  Seen(std::int64_t first, std::int64_t rows, const AttentionShape& shape)
+      : window(shape.window > 0 ? shape.window : all_keys),
+        begin(hidden_keys(first, window) / vector_keys * vector_keys),
+        width(first + rows - begin),
+        tile{first - begin, rows, shape.head_size, stride_of(width), window} {}
+  CausalRows rows() const { return {tile.first, tile.rows, width, tile.score_stride, window}; }
+  std::int64_t window, begin, width;
+  CausalTile tile;
+};
+
 std::int64_t longest(Segments segments) {
   std::int64_t length = 0;
   for (std::int64_t s = 0; s < segments.count; ++s)
     length = std::max(length, segments.starts[s + 1] - segments.starts[s]);
   return length;
 }
-
-constexpr std::int64_t stride_of(std::int64_t width) { return (width + 15) / 16 * 16; }
 
 template <class M>
 class Workspace {  // one thread's scratch memory for segments up to `length`
@@ -176,24 +190,27 @@ class TileProducts {
       if (turned_) turn_rows(matrix, length, head_size_, turned_);
     }
   }
+  // Of the factor's rows from `begin`, a multiple of 16, which is the first of the tile's keys.
   /// scores = x · factorᵀ, where they are visible.
-  void score(const CausalTile& tile, const M* x, M* scores) const {
+  void score(const CausalTile& tile, std::int64_t begin, const M* x, M* scores) const {
     if constexpr (std::is_same_v<M, float>) {
-      if (turned_) return causal_scores(tile, x, turned_, scores);
+      if (turned_) return causal_scores(tile, x, turned_ + begin * head_size_, scores);
     }
     gemm(tile.rows, tile.first + tile.rows, head_size_, 1, MatrixView<M>{x, head_size_},
-         MatrixView<M>{matrix_, head_size_, Trans::yes}, 0, scores, tile.score_stride);
+         MatrixView<M>{matrix_ + begin * head_size_, head_size_, Trans::yes}, 0, scores, tile.score_stride);
   }
   /// y = p · factor.
-  void combine(const CausalTile& tile, const M* p, M* y) const {
+  void combine(const CausalTile& tile, std::int64_t begin, const M* p, M* y) const {
+    const M* const matrix = matrix_ + begin * head_size_;
     if constexpr (std::is_same_v<M, float>) {
-      if (turned_) return causal_combine(tile, p, matrix_, y);
+      if (turned_) return causal_combine(tile, p, matrix, y);
     }
     gemm(tile.rows, head_size_, tile.first + tile.rows, 1, MatrixView<M>{p, tile.score_stride},
-         MatrixView<M>{matrix_, head_size_}, 0, y, head_size_);
+         MatrixView<M>{matrix, head_size_}, 0, y, head_size_);
   }
   /// y += pᵀ · x: the gradient of the factor.
-  void spread(const CausalTile& tile, const M* p, const M* x, M* y) const {
+  void spread(const CausalTile& tile, std::int64_t begin, const M* p, const M* x, M* factor_gradient) const {
+    M* const y = factor_gradient + begin * head_size_;
     if constexpr (std::is_same_v<M, float>) {
       if (turned_) return causal_spread(tile, p, x, y);
     }
@@ -225,14 +242,14 @@ void attend(const Task& task, const T* qkv, const AttentionShape& shape, Rotatio
   const M scale = static_cast<M>(1 / std::sqrt(static_cast<double>(size)));
   for (std::int64_t head = task.kv_head * group; head < (task.kv_head + 1) * group; ++head) {
     for (std::int64_t first = 0; first < task.length; first += tile_rows) {
-      const std::int64_t rows = std::min(tile_rows, task.length - first), width = first + rows;
+      const std::int64_t rows = std::min(tile_rows, task.length - first);
       pack_head<T>(tokens + first * stride + head * size, stride, rows, size, rotation,
                    places ? places + first : nullptr, scale, work.queries.data());
-      const CausalTile tile{first, rows, size, stride_of(width)};
-      keys.score(tile, work.queries.data(), work.scores.data());
-      causal_softmax<M>({first, rows, width, tile.score_stride}, work.scores.data(), work.sums.data(),
+      const Seen seen(first, rows, shape);
+      keys.score(seen.tile, seen.begin, work.queries.data(), work.scores.data());
+      causal_softmax<M>(seen.rows(), work.scores.data(), work.sums.data(),
                         log_sums + (task.begin + first) * shape.heads + head, shape.heads);
-      values.combine(tile, work.scores.data(), work.outputs.data());
+      values.combine(seen.tile, seen.begin, work.scores.data(), work.outputs.data());
       store_rows<T>(work.outputs.data(), work.sums.data(), rows, size,
                     y + (task.begin + first) * shape.heads * size + head * size, shape.heads * size);
     }
@@ -259,7 +276,7 @@ void differentiate(const Task& task, const T* dy, const T* qkv, const Math<T>* l
   const M scale = static_cast<M>(1 / std::sqrt(static_cast<double>(size)));
   for (std::int64_t head = task.kv_head * group; head < (task.kv_head + 1) * group; ++head) {
     for (std::int64_t first = 0; first < task.length; first += tile_rows) {
-      const std::int64_t rows = std::min(tile_rows, task.length - first), width = first + rows;
+      const std::int64_t rows = std::min(tile_rows, task.length - first);
       const std::int32_t* const tile_places = places ? places + first : nullptr;
       M* const scores = work.scores.data();
       M* const dscores = gradient.scores.data();
@@ -267,14 +284,14 @@ void differentiate(const Task& task, const T* dy, const T* qkv, const Math<T>* l
                    work.queries.data());
       pack_head<T>(dy + (task.begin + first) * shape.heads * size + head * size, shape.heads * size, rows, size, {},
                    nullptr, M{1}, gradient.outputs.data());
-      const CausalTile tile{first, rows, size, stride_of(width)};
-      keys.score(tile, work.queries.data(), scores);
-      values.score(tile, gradient.outputs.data(), dscores);
-      causal_softmax_backward<M>({first, rows, width, tile.score_stride}, scores, dscores,
-                                 log_sums + (task.begin + first) * shape.heads + head, shape.heads);
-      values.spread(tile, scores, gradient.outputs.data(), gradient.values.data());
-      keys.spread(tile, dscores, work.queries.data(), gradient.keys.data());
-      keys.combine(tile, dscores, gradient.queries.data());
+      const Seen seen(first, rows, shape);
+      keys.score(seen.tile, seen.begin, work.queries.data(), scores);
+      values.score(seen.tile, seen.begin, gradient.outputs.data(), dscores);
+      causal_softmax_backward<M>(seen.rows(), scores, dscores, log_sums + (task.begin + first) * shape.heads + head,
+                                 shape.heads);
+      values.spread(seen.tile, seen.begin, scores, gradient.outputs.data(), gradient.values.data());
+      keys.spread(seen.tile, seen.begin, dscores, work.queries.data(), gradient.keys.data());
+      keys.combine(seen.tile, seen.begin, dscores, gradient.queries.data());
       unpack_head<T>(gradient.queries.data(), rows, size, rotation, tile_places, scale,
                      dtokens + first * stride + head * size, stride);
     }

@@ -1,6 +1,6 @@
 // Causal attention over segments of a packed batch, with grouped-query heads and rotary positions: plain forward and
-// backward. Rows of a segment see themselves and the rows before them in it; segments do not see each other, so no mask
-// exists.
+// backward. Rows of a segment see themselves and the rows before them in it, or the last of these within a window;
+// segments do not see each other, so no mask exists.
 #pragma once
 
 #include "tensor/kernels/number.hpp"
@@ -11,11 +11,12 @@ struct AttentionShape {
   std::int64_t heads = 0;      // H
   std::int64_t kv_heads = 0;   // divides H; query head h reads key head h / (H / kv_heads)
   std::int64_t head_size = 0;  // D
+  std::int64_t window = 0;  // keys that a query sees at most, the last ones, its own among them; 0: all up to its own
   std::int64_t width() const { return (heads + 2 * kv_heads) * head_size; }  // elements of one token of qkv
 };
 
-/// cos and sin of position · θ^(−2i/D): (positions, D/2) each. Elements i and i + D/2 of a head turn together. nullptr:
-/// no rotation.
+/// cos and sin of position · frequency, times a factor: (positions, D/2) each. Elements i and i + D/2 of a head turn
+/// together. nullptr: no rotation.
 template <class M>
 struct Rotation {
   const M* cosine = nullptr;

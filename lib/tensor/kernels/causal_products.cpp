@@ -105,27 +105,33 @@ void turn_rows(const float* matrix, std::int64_t length, std::int64_t head_size,
 void causal_scores(const CausalTile& tile, const float* x, const float* turned, float* scores) {
   for (std::int64_t r = 0; r < tile.rows; r += group_rows) {
     const std::int64_t rows = std::min(group_rows, tile.rows - r);
-    const std::int64_t columns = (tile.first + r + rows + lanes - 1) / lanes * lanes;
-    multiply_rows(rows, columns, tile.head_size, {x + r * tile.head_size, tile.head_size, 1},
-                  {turned, lanes * tile.head_size, lanes}, {scores + r * tile.score_stride, tile.score_stride},
-                  Into::fresh);
+    const std::int64_t begin = hidden_keys(tile.first + r, tile.window) / lanes * lanes;
+    const std::int64_t end = (tile.first + r + rows + lanes - 1) / lanes * lanes;
+    multiply_rows(rows, end - begin, tile.head_size, {x + r * tile.head_size, tile.head_size, 1},
+                  {turned + begin * tile.head_size, lanes * tile.head_size, lanes},
+                  {scores + r * tile.score_stride + begin, tile.score_stride}, Into::fresh);
   }
 }
 
 void causal_combine(const CausalTile& tile, const float* p, const float* matrix, float* y) {
   for (std::int64_t r = 0; r < tile.rows; r += group_rows) {
     const std::int64_t rows = std::min(group_rows, tile.rows - r);
-    multiply_rows(rows, tile.head_size, tile.first + r + rows, {p + r * tile.score_stride, tile.score_stride, 1},
-                  {matrix, lanes, tile.head_size}, {y + r * tile.head_size, tile.head_size}, Into::fresh);
+    const std::int64_t begin = hidden_keys(tile.first + r, tile.window);
+    multiply_rows(rows, tile.head_size, tile.first + r + rows - begin,
+                  {p + r * tile.score_stride + begin, tile.score_stride, 1},
+                  {matrix + begin * tile.head_size, lanes, tile.head_size}, {y + r * tile.head_size, tile.head_size},
+                  Into::fresh);
   }
 }
 
 void causal_spread(const CausalTile& tile, const float* p, const float* x, float* y) {
   const std::int64_t width = tile.first + tile.rows;
   for (std::int64_t key = 0; key < width; key += group_rows) {
-    const std::int64_t query = std::max<std::int64_t>(0, key - tile.first);  // the first that sees it
-    multiply_rows(std::min(group_rows, width - key), tile.head_size, tile.rows - query,
-                  {p + query * tile.score_stride + key, 1, tile.score_stride},
+    const std::int64_t keys = std::min(group_rows, width - key);
+    const std::int64_t query = std::max<std::int64_t>(0, key - tile.first);                   // the first that sees it
+    const std::int64_t end = std::min(tile.rows, key + keys - tile.first - 1 + tile.window);  // behind the last one
+    if (end <= query) continue;
+    multiply_rows(keys, tile.head_size, end - query, {p + query * tile.score_stride + key, 1, tile.score_stride},
                   {x + query * tile.head_size, lanes, tile.head_size}, {y + key * tile.head_size, tile.head_size},
                   Into::sum);
   }

@@ -1,5 +1,6 @@
 // The products of causal attention by the vectors of AVX-512, on the calling thread. A tile of queries
-// [first, first + rows) sees keys up to each query's own; what is hidden from all of eight queries is not multiplied.
+// [first, first + rows) sees keys up to each query's own, the last `window` of them; what is hidden from all of eight
+// queries is not multiplied.
 // Where they are used, and what serves elsewhere: tensor/kernels/attention_kernel.cpp.
 #pragma once
 
@@ -11,10 +12,17 @@ namespace lockstep {
 bool has_causal_products(std::int64_t head_size);
 constexpr bool fills_vectors(std::int64_t head_size) { return head_size % 16 == 0; }
 
+constexpr std::int64_t all_keys = std::int64_t{1} << 62;  // as a window: none
+/// Keys that lie before the window of query `place`.
+constexpr std::int64_t hidden_keys(std::int64_t place, std::int64_t window) {
+  return place < window ? 0 : place + 1 - window;
+}
+
 struct CausalTile {
   std::int64_t first, rows;
   std::int64_t head_size;     // D
   std::int64_t score_stride;  // between rows of scores: a multiple of 16, at least first + rows
+  std::int64_t window = all_keys;
 };
 
 /// Elements of turn_rows, and their alignment in bytes.

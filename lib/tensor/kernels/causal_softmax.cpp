@@ -2,6 +2,7 @@
 
 #include "tensor/kernels/wide.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <type_traits>
 
@@ -9,12 +10,24 @@ namespace lockstep {
 
 namespace {
 
+/// A row from the first element that it sees.
+struct SeenRow {
+  SeenRow(const CausalRows& tile, std::int64_t row)
+      : hidden(hidden_keys(tile.first + row, tile.window)),
+        count(tile.first + row + 1 - hidden),
+        width(tile.width - hidden) {}
+  std::int64_t hidden, count, width;  // width: with what is hidden behind
+};
+
 template <class M>
 LOCKSTEP_CLONES void softmax_rows(const CausalRows& tile, M* scores, M* inverse_sums, M* log_sums,
                                   std::int64_t log_stride) {
   for (std::int64_t r = 0; r < tile.rows; ++r) {
+    const SeenRow seen(tile, r);
     M* row = scores + r * tile.stride;
-    const std::int64_t visible = tile.first + r + 1;
+    std::fill_n(row, seen.hidden, M{0});
+    row += seen.hidden;
+    const std::int64_t visible = seen.count, width = seen.width;
     M largest = row[0];
 #pragma omp simd reduction(max : largest)
     for (std::int64_t j = 0; j < visible; ++j) largest = row[j] > largest ? row[j] : largest;
@@ -24,7 +37,7 @@ LOCKSTEP_CLONES void softmax_rows(const CausalRows& tile, M* scores, M* inverse_
       row[j] = exp(row[j] - largest);
       sum += row[j];
     }
-    for (std::int64_t j = visible; j < tile.width; ++j) row[j] = 0;
+    for (std::int64_t j = visible; j < width; ++j) row[j] = 0;
     inverse_sums[r] = 1 / sum;
     log_sums[r * log_stride] = largest + std::log(sum);
   }
@@ -34,9 +47,14 @@ template <class M>
 LOCKSTEP_CLONES void softmax_rows_backward(const CausalRows& tile, M* scores, M* dp, const M* log_sums,
                                            std::int64_t log_stride) {
   for (std::int64_t r = 0; r < tile.rows; ++r) {
+    const SeenRow seen(tile, r);
     M* p = scores + r * tile.stride;
     M* d = dp + r * tile.stride;
-    const std::int64_t visible = tile.first + r + 1;
+    std::fill_n(p, seen.hidden, M{0});
+    std::fill_n(d, seen.hidden, M{0});
+    p += seen.hidden;
+    d += seen.hidden;
+    const std::int64_t visible = seen.count, width = seen.width;
     const M log_sum = log_sums[r * log_stride];
     M product = 0;
 #pragma omp simd reduction(+ : product)
@@ -46,7 +64,7 @@ LOCKSTEP_CLONES void softmax_rows_backward(const CausalRows& tile, M* scores, M*
     }
 #pragma omp simd
     for (std::int64_t j = 0; j < visible; ++j) d[j] = p[j] * (d[j] - product);
-    for (std::int64_t j = visible; j < tile.width; ++j) p[j] = d[j] = 0;
+    for (std::int64_t j = visible; j < width; ++j) p[j] = d[j] = 0;
   }
 }
 
@@ -61,8 +79,11 @@ LOCKSTEP_WIDE LOCKSTEP_INLINE void hide(float* row, std::int64_t visible, std::i
 LOCKSTEP_WIDE void softmax_wide(const CausalRows& tile, float* scores, float* inverse_sums, float* log_sums,
                                 std::int64_t log_stride) {
   for (std::int64_t r = 0; r < tile.rows; ++r) {
+    const SeenRow of(tile, r);
     float* row = scores + r * tile.stride;
-    const std::int64_t visible = tile.first + r + 1;
+    std::fill_n(row, of.hidden, 0.0f);
+    row += of.hidden;
+    const std::int64_t visible = of.count, width = of.width;
     __m512 most = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
     for (std::int64_t j = 0; j < visible; j += wide_lanes) {
       const __mmask16 seen = lanes_of(visible - j);
@@ -71,13 +92,13 @@ LOCKSTEP_WIDE void softmax_wide(const CausalRows& tile, float* scores, float* in
     const float largest = _mm512_reduce_max_ps(most);
     __m512 sums = _mm512_setzero_ps();
     for (std::int64_t j = 0; j < visible; j += wide_lanes) {
-      const __mmask16 seen = lanes_of(visible - j), held = lanes_of(tile.width - j);
+      const __mmask16 seen = lanes_of(visible - j), held = lanes_of(width - j);
       const __m512 e =
           _mm512_maskz_mov_ps(seen, exp_wide(_mm512_sub_ps(load_wide(row + j, seen), _mm512_set1_ps(largest))));
       sums = _mm512_add_ps(sums, e);
       store_wide(row + j, held, e);
     }
-    hide(row, visible, tile.width);
+    hide(row, visible, width);
     const float sum = _mm512_reduce_add_ps(sums);
     inverse_sums[r] = 1 / sum;
     log_sums[r * log_stride] = largest + std::log(sum);
@@ -87,25 +108,30 @@ LOCKSTEP_WIDE void softmax_wide(const CausalRows& tile, float* scores, float* in
 LOCKSTEP_WIDE void softmax_backward_wide(const CausalRows& tile, float* scores, float* dp, const float* log_sums,
                                          std::int64_t log_stride) {
   for (std::int64_t r = 0; r < tile.rows; ++r) {
+    const SeenRow of(tile, r);
     float* p = scores + r * tile.stride;
     float* d = dp + r * tile.stride;
-    const std::int64_t visible = tile.first + r + 1;
+    std::fill_n(p, of.hidden, 0.0f);
+    std::fill_n(d, of.hidden, 0.0f);
+    p += of.hidden;
+    d += of.hidden;
+    const std::int64_t visible = of.count, width = of.width;
     const __m512 log_sum = _mm512_set1_ps(log_sums[r * log_stride]);
     __m512 products = _mm512_setzero_ps();
     for (std::int64_t j = 0; j < visible; j += wide_lanes) {
-      const __mmask16 seen = lanes_of(visible - j), held = lanes_of(tile.width - j);
+      const __mmask16 seen = lanes_of(visible - j), held = lanes_of(width - j);
       const __m512 e = _mm512_maskz_mov_ps(seen, exp_wide(_mm512_sub_ps(load_wide(p + j, seen), log_sum)));
       products = _mm512_fmadd_ps(e, load_wide(d + j, seen), products);
       store_wide(p + j, held, e);
     }
     const __m512 product = _mm512_set1_ps(_mm512_reduce_add_ps(products));
     for (std::int64_t j = 0; j < visible; j += wide_lanes) {
-      const __mmask16 seen = lanes_of(visible - j), held = lanes_of(tile.width - j);
+      const __mmask16 seen = lanes_of(visible - j), held = lanes_of(width - j);
       const __m512 e = load_wide(p + j, seen);  // 0 where hidden
       store_wide(d + j, held, _mm512_mul_ps(e, _mm512_sub_ps(load_wide(d + j, seen), product)));
     }
-    hide(p, visible, tile.width);
-    hide(d, visible, tile.width);
+    hide(p, visible, width);
+    hide(d, visible, width);
   }
 }
 

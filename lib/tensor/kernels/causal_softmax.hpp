@@ -1,14 +1,16 @@
-// Soft-max over rows of scores that see the keys up to themselves, and its derivative: what lies between the products
-// of attention. Plain functions of one thread.
+// Soft-max over rows of scores that see the keys up to themselves, or the last of these within a window, and its
+// derivative: what lies between the products of attention. Plain functions of one thread.
 #pragma once
 
+#include "tensor/kernels/causal_products.hpp"
 #include "tensor/kernels/number.hpp"
 
 namespace lockstep {
 
-/// Rows of a tile, `stride` elements apart: row r sees its elements [0, first + r] of `width`, the others are hidden.
+/// Rows of a tile, `stride` elements apart: row r sees the last `window` of its elements [0, first + r] of `width`, the
+/// others are hidden.
 struct CausalRows {
-  std::int64_t first, rows, width, stride;
+  std::int64_t first, rows, width, stride, window = all_keys;
 };
 
 /// Scores become e^(score − largest) where they are seen and 0 where hidden; the sums' inverses and the logarithms of

@@ -104,7 +104,8 @@ std::vector<T> attention(const AttentionShape& shape, const std::vector<std::int
 
 BOOST_AUTO_TEST_CASE(attention_has_the_same_bits_for_any_number_of_threads) {
   const std::vector<std::int64_t> starts{0, 100, 101, 101, 230};
-  for (const AttentionShape& shape : {AttentionShape{4, 2, 8}, AttentionShape{4, 2, 32}}) {
+  for (const AttentionShape& shape :
+       {AttentionShape{4, 2, 8}, AttentionShape{4, 2, 32}, AttentionShape{4, 2, 32, 40}}) {
     const auto qkv = random_values<float>(starts.back() * shape.width(), "qkv"),
                dy = random_values<float>(starts.back() * shape.heads * shape.head_size, "dy");
     BOOST_TEST(same_with_other_threads([&] { return attention(shape, starts, qkv, dy); }));
@@ -114,7 +115,9 @@ BOOST_AUTO_TEST_CASE(attention_has_the_same_bits_for_any_number_of_threads) {
 // With heads that fill vectors and heads that do not; fp64, which never uses them, is tested against LibTorch.
 BOOST_AUTO_TEST_CASE(attention_in_fp32_is_that_in_fp64) {
   const std::vector<std::int64_t> starts{0, 1, 64, 64, 81, 300};
-  for (const AttentionShape& shape : {AttentionShape{3, 3, 20}, AttentionShape{4, 2, 16}, AttentionShape{2, 1, 80}}) {
+  for (const AttentionShape& shape :
+       {AttentionShape{3, 3, 20}, AttentionShape{4, 2, 16}, AttentionShape{2, 1, 80}, AttentionShape{3, 3, 20, 30},
+        AttentionShape{4, 2, 16, 1}, AttentionShape{4, 2, 16, 50}, AttentionShape{2, 1, 80, 129}}) {
     const auto qkv = random_values<float>(starts.back() * shape.width(), "qkv"),
                dy = random_values<float>(starts.back() * shape.heads * shape.head_size, "dy");
     const std::vector<double> wide_qkv(qkv.begin(), qkv.end()), wide_dy(dy.begin(), dy.end());
@@ -125,7 +128,23 @@ BOOST_AUTO_TEST_CASE(attention_in_fp32_is_that_in_fp64) {
       const double error = std::abs(static_cast<double>(values[i]) - expected[i]);
       worst = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(worst, error);
     }
-    BOOST_TEST(worst < 1e-4, "heads of " << shape.head_size << ": " << worst);
+    BOOST_TEST(worst < 1e-4, "heads of " << shape.head_size << ", window " << shape.window << ": " << worst);
+  }
+}
+
+// Keys and values that no query sees may hold anything: whole vectors before a tile's windows are not touched.
+BOOST_AUTO_TEST_CASE(what_lies_before_all_windows_of_a_tile_is_not_multiplied) {
+  const std::vector<std::int64_t> starts{0, 256};
+  for (const AttentionShape& shape : {AttentionShape{2, 1, 16, 20}, AttentionShape{2, 1, 6, 20}}) {
+    auto qkv = random_values<float>(starts.back() * shape.width(), "qkv");
+    const auto dy = random_values<float>(starts.back() * shape.heads * shape.head_size, "dy");
+    const auto clean = attention(shape, starts, qkv, dy);
+    for (std::int64_t i = 0; i < 160 * shape.width(); ++i)
+      qkv[static_cast<std::size_t>(i)] = std::numeric_limits<float>::quiet_NaN();
+    const auto values = attention(shape, starts, qkv, dy);
+    const auto first = 192 * shape.heads * shape.head_size;  // of the last tile
+    BOOST_TEST(std::equal(clean.begin() + first, clean.begin() + starts.back() * shape.heads * shape.head_size,
+                          values.begin() + first));
   }
 }
 
