@@ -15,8 +15,10 @@ std::string_view name_of(Role role) {
     case Role::attention_norm_bias: return "attention_norm_bias";
     case Role::query: return "query";
     case Role::query_bias: return "query_bias";
+    case Role::query_norm: return "query_norm";
     case Role::key: return "key";
     case Role::key_bias: return "key_bias";
+    case Role::key_norm: return "key_norm";
     case Role::value: return "value";
     case Role::value_bias: return "value_bias";
     case Role::qkv: return "qkv";
@@ -134,10 +136,14 @@ BlockDescription llama_decoder(const HfConfig& config, int layer) {
     if (biased) block.zeros(bias, name + ".bias", {out});
   };
   block.ones(Role::attention_norm, "input_layernorm.weight", {C});
-  linear(Role::query, Role::query_bias, "self_attn.q_proj", Q, C, config.attention_bias);
-  linear(Role::key, Role::key_bias, "self_attn.k_proj", KV, C, config.attention_bias);
-  linear(Role::value, Role::value_bias, "self_attn.v_proj", KV, C, config.attention_bias);
-  linear(Role::attention_output, Role::attention_output_bias, "self_attn.o_proj", C, Q, config.attention_bias);
+  linear(Role::query, Role::query_bias, "self_attn.q_proj", Q, C, config.qkv_bias);
+  linear(Role::key, Role::key_bias, "self_attn.k_proj", KV, C, config.qkv_bias);
+  linear(Role::value, Role::value_bias, "self_attn.v_proj", KV, C, config.qkv_bias);
+  linear(Role::attention_output, Role::attention_output_bias, "self_attn.o_proj", C, Q, config.output_bias);
+  if (config.query_key_norm) {
+    block.ones(Role::query_norm, "self_attn.q_norm.weight", {config.head_size});
+    block.ones(Role::key_norm, "self_attn.k_norm.weight", {config.head_size});
+  }
   block.ones(Role::mlp_norm, "post_attention_layernorm.weight", {C});
   linear(Role::gate, Role::gate_bias, "mlp.gate_proj", F, C, config.mlp_bias);
   linear(Role::up, Role::up_bias, "mlp.up_proj", F, C, config.mlp_bias);
@@ -212,12 +218,17 @@ std::int64_t matmul_parameter_count(const Architecture& architecture) {
   return count;
 }
 
+std::int64_t attended_keys(const HfConfig& config, int layer, std::int64_t length) {
+  const std::int64_t window = config.window_of(layer);
+  return window > 0 ? std::min(window, length) : length;
+}
+
 double flops_per_token(const Architecture& architecture, std::int64_t sequence_length) {
   const HfConfig& config = architecture.config;
   const double weights = 6 * static_cast<double>(matmul_parameter_count(architecture));
-  const double attention =
-      12 * static_cast<double>(config.layers) * static_cast<double>(config.heads * config.head_size);
-  return weights + attention * static_cast<double>(sequence_length);
+  std::int64_t keys = 0;
+  for (int layer = 0; layer < config.layers; ++layer) keys += attended_keys(config, layer, sequence_length);
+  return weights + 12 * static_cast<double>(config.heads * config.head_size) * static_cast<double>(keys);
 }
 
 }  // namespace lockstep

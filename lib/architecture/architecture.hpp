@@ -28,8 +28,10 @@ enum class Role {
   attention_norm_bias,
   query,
   query_bias,
+  query_norm,
   key,
   key_bias,
+  key_norm,
   value,
   value_bias,
   qkv,
@@ -89,7 +91,10 @@ std::int64_t parameter_count(const Architecture& architecture);  // stored eleme
 std::int64_t trained_count(const Architecture& architecture);    // of these, what is not frozen
 /// N of 6N + 12·L·C·T: elements that take part in matrix products (input embeddings excluded unless tied to the head).
 std::int64_t matmul_parameter_count(const Architecture& architecture);
-/// Model FLOPs of one token, forward and backward: 6N + 12·L·(H·D)·T (Chowdhery et al., "PaLM", 2022, appendix B).
+/// Keys that attention of a layer counts for each query: all T of a sample, as if it were not causal, or its window.
+std::int64_t attended_keys(const HfConfig& config, int layer, std::int64_t length);
+/// Model FLOPs of one token, forward and backward: 6N + 12·L·(H·D)·T (Chowdhery et al., "PaLM", 2022, appendix B),
+/// where T is attended_keys of each layer.
 double flops_per_token(const Architecture& architecture, std::int64_t sequence_length);
 
 }  // namespace lockstep

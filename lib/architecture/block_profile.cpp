@@ -55,11 +55,11 @@ struct Sizes {
   std::int64_t statistics;     // of a norm
 };
 
-void add_decoder(BlockProfile& result, const HfConfig& config, const BatchShape& batch) {
+void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const BatchShape& batch) {
   const Sizes sizes(config, batch);
   const std::int64_t query = config.heads * config.head_size;
-  const double square =
-      2 * static_cast<double>(sizes.rows) * static_cast<double>(batch.length) * static_cast<double>(query);
+  const double square = 2 * static_cast<double>(sizes.rows) *
+                        static_cast<double>(attended_keys(config, layer, batch.length)) * static_cast<double>(query);
   result.forward_flops += 2 * square;         // q·k and p·v
   result.backward_input_flops += 4 * square;  // two products for each of them
 
@@ -68,7 +68,9 @@ void add_decoder(BlockProfile& result, const HfConfig& config, const BatchShape&
   const std::int64_t attended = sizes.compute * query, row_sums = sizes.wide * config.heads;
   const std::int64_t activated = sizes.compute * config.feed_forward;
   const std::int64_t raised = config.gated_mlp ? 2 * activated : activated;
-  const std::int64_t in_attention = normalised + sizes.statistics + qkv + attended + row_sums;
+  const std::int64_t before_norms =
+      config.query_key_norm ? qkv + sizes.wide * (config.heads + config.kv_heads) : 0;  // with their statistics
+  const std::int64_t in_attention = normalised + sizes.statistics + before_norms + qkv + attended + row_sums;
   const std::int64_t in_mlp = stream + normalised + sizes.statistics + raised + activated;
   const std::int64_t handed = sizes.handed, widened = sizes.widened, cast = sizes.cast;
   result.saved_bytes += widened + in_attention + in_mlp;
@@ -82,6 +84,8 @@ void add_decoder(BlockProfile& result, const HfConfig& config, const BatchShape&
                                        .beside(widened + in_attention + in_mlp + handed);
   result.inference_workspace_bytes = Live()
                                          .add(widened + normalised + qkv)
+                                         .add(before_norms)
+                                         .drop(before_norms)
                                          .add(attended + row_sums + forward_scratch)
                                          .drop(qkv + row_sums + forward_scratch)
                                          .add(stream + normalised + raised)
@@ -98,6 +102,7 @@ void add_decoder(BlockProfile& result, const HfConfig& config, const BatchShape&
   backward.add(stream).drop(widened + normalised + stream);                      // norm, whose gradient goes around
   backward.add(rounded + attended).drop(rounded + attended);                     // attention's output
   backward.add(qkv + backward_scratch).drop(backward_scratch + attended + qkv);  // attention
+  if (before_norms > 0) backward.add(qkv).drop(before_norms + qkv);              // norms of q and k
   backward.add(normalised).drop(qkv + normalised);                               // q, k, v
   backward.add(stream).drop(widened).add(cast);                                  // norm
   result.backward_workspace_bytes = backward.beside(handed);
@@ -166,7 +171,7 @@ BlockProfile profile(const Architecture& architecture, std::size_t block, const 
   result.output_bytes = description.kind == Kind::head ? loss_bytes : sizes.handed;
   result.saved_bytes = result.input_bytes;
   if (description.kind == Kind::embedding) add_embedding(result, sizes);
-  if (description.kind == Kind::decoder) add_decoder(result, config, batch);
+  if (description.kind == Kind::decoder) add_decoder(result, config, description.layer, batch);
   if (description.kind == Kind::head) add_head(result, config, batch);
   result.recompute_flops = result.forward_flops;
   return result;

@@ -33,12 +33,12 @@ constexpr std::int64_t logits_at_once = std::int64_t{1} << 24;
 constexpr std::int64_t most_kept_logits_bytes = std::int64_t{1} << 30;
 
 /// FLOPs count a multiplication and an addition of every matrix product as 2 and nothing else; causal attention counts
-/// the full T×T square, as flops_per_token does, so that the sums of both agree. Bytes are those of tensors, as they
-/// come and go in tensor/functions. Saved are the input of each norm (with its statistics, one a row for RMSNorm, two
-/// for LayerNorm), of each matrix product and of the activation; q, k, v and the attention's output with its row sums
-/// (B, H, T); the final logits' gradient (B·T, V), which the loss leaves in place of the logits. A workspace is the
-/// most that a pass has beside what it was given, what it keeps and what it gives. Not counted: batch metadata,
-/// weights, partial sums of the gradients of norms and biases.
+/// attended_keys for each query, as flops_per_token does, so that the sums of both agree. Bytes are those of tensors,
+/// as they come and go in tensor/functions. Saved are the input of each norm (with its statistics, one a row for
+/// RMSNorm, two for LayerNorm), of each matrix product and of the activation; q, k, v (also before norms of their own)
+/// and the attention's output with its row sums (B, H, T); the final logits' gradient (B·T, V), which the loss leaves
+/// in place of the logits. A workspace is the most that a pass has beside what it was given, what it keeps and what it
+/// gives. Not counted: batch metadata, weights, partial sums of the gradients of norms and biases.
 struct BlockProfile {
   double forward_flops = 0;
   double backward_input_flops = 0;

@@ -39,7 +39,7 @@ OutputKind export_output() {
 }
 
 void check_request(const FinalizeConfig& config, const ModelSource& source) {
-  if (config.recipe == Recipe::int8 && source.config.family != Family::llama) {
+  if (config.recipe == Recipe::int8 && source.config.family == Family::gpt2) {
     const std::string reason = "its weights belong to Conv1D modules, and compressed-tensors quantises Linear ones";
     throw Error(ExitCode::usage,
                 fmt::format("recipe int8 is not possible for {}: {}", name_of(source.config.family), reason),

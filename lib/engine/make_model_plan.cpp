@@ -2,7 +2,8 @@
 
 #include "architecture/block_profile.hpp"
 #include "architecture/units.hpp"
-#include "tensor/functions/attention.hpp"
+#include "tensor/functions/rotary_table.hpp"
+#include "tensor/kernels/attention_kernel.hpp"
 
 #include <algorithm>
 

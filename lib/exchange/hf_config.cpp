@@ -19,7 +19,8 @@ constexpr std::int64_t most_features = 4 * most_channels;
 constexpr std::int64_t most_layers = 4096;
 constexpr std::int64_t most_tokens = std::int64_t{1} << 31;
 constexpr std::size_t longest = std::size_t{16} << 20;  // bytes of the document
-constexpr const char* hint = "families gpt2 and llama with their standard mathematics are supported";
+constexpr const char* hint =
+    "families gpt2, llama, mistral, qwen2 and qwen3 with their standard mathematics are supported";
 
 Family read_family(HfKeys& keys) {
   std::string type = keys.string("model_type", "");
@@ -31,12 +32,13 @@ Family read_family(HfKeys& keys) {
       type = classes->front().get<std::string>();
     }
   }
-  if (type == "gpt2" || type == "GPT2LMHeadModel") return Family::gpt2;
-  if (type == "llama" || type == "LlamaForCausalLM") return Family::llama;
+  if (const auto family = family_named(type)) return *family;
+  const std::string_view needs = needs_of_family(type);
   if (type.empty())
     keys.malformed("model_type", "is missing");
   else
-    keys.unsupported(key, fmt::format("{} is not supported", excerpt(Json(type))));
+    keys.unsupported(key, fmt::format("{} is not supported{}", excerpt(Json(type)),
+                                      needs.empty() ? std::string() : fmt::format(": it needs {}", needs)));
   keys.raise(hint);
   fail(ExitCode::bug, "an unknown model family went unnoticed");
 }
@@ -88,44 +90,6 @@ std::int64_t read_token(HfKeys& keys, const std::string& key, std::int64_t other
   return value->get<std::int64_t>();
 }
 
-void read_rope(HfKeys& keys, HfConfig& config, const std::string& origin) {
-  constexpr double largest = 1e18;
-  const bool on_top = keys.find("rope_theta") != nullptr;
-  const double top = keys.number("rope_theta", 10000, 1, largest);
-  config.rope_theta = top;
-  for (const char* const key : {"rope_scaling", "rope_parameters"}) {
-    const Json* const value = keys.find(key);
-    if (value == nullptr) continue;
-    if (!value->is_object()) {
-      keys.malformed(key, fmt::format("is {}, not a map", excerpt(*value)));
-      continue;
-    }
-    HfKeys inner(*value, origin);
-    const Json* kind = inner.find("rope_type");
-    if (kind == nullptr) kind = inner.find("type");
-    if (kind != nullptr && *kind != "default") {
-      keys.unsupported(fmt::format("{}.rope_type", key),
-                       fmt::format("{} is not supported (only \"default\")", excerpt(*kind)));
-    }
-    const Json* const factor = inner.find("partial_rotary_factor");
-    if (factor != nullptr && *factor != 1.0) {
-      keys.unsupported(fmt::format("{}.partial_rotary_factor", key),
-                       fmt::format("{} is not supported (only 1.0)", excerpt(*factor)));
-    }
-    const Json* const theta = inner.find("rope_theta");
-    if (theta == nullptr) continue;
-    const double number = theta->is_number() ? theta->get<double>() : std::nan("");
-    if (!(number >= 1 && number <= largest)) {
-      keys.malformed(fmt::format("{}.rope_theta", key),
-                     fmt::format("is {}, not a number from 1 to {}", excerpt(*theta), largest));
-    } else if (on_top && number != top) {
-      keys.malformed(fmt::format("{}.rope_theta", key), fmt::format("is {}, but rope_theta is {}", number, top));
-    } else {
-      config.rope_theta = number;
-    }
-  }
-}
-
 void read_gpt2(HfKeys& keys, HfConfig& config) {
   config.vocabulary = keys.required_integer({"vocab_size"}, 1, most_tokens);
   config.channels = keys.required_integer({"n_embd", "hidden_size"}, 1, most_channels);
@@ -148,8 +112,6 @@ void read_gpt2(HfKeys& keys, HfConfig& config) {
                                        {"silu", Activation::silu}});
   config.gated_mlp = false;
   config.positions = Positions::learned;
-  config.attention_bias = true;
-  config.mlp_bias = true;
   config.tied_head = keys.boolean("tie_word_embeddings", true);
   for (const char* const key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"})
     config.dropout = std::max(config.dropout, keys.number(key, 0.1, 0, 1));
@@ -160,19 +122,35 @@ void read_gpt2(HfKeys& keys, HfConfig& config) {
       {{"scale_attn_weights", true}, {"scale_attn_by_inverse_layer_idx", false}, {"reorder_and_upcast_attn", false}});
 }
 
-void read_llama(HfKeys& keys, HfConfig& config, const std::string& origin) {
-  config.vocabulary = keys.required_integer({"vocab_size"}, 1, most_tokens);
-  config.channels = keys.required_integer({"hidden_size"}, 1, most_channels);
-  config.feed_forward = keys.required_integer({"intermediate_size"}, 1, most_features);
-  config.layers = keys.required_integer({"num_hidden_layers"}, 1, most_layers);
+/// What a config of Llama or of a family of its shape may leave out.
+struct Defaults {
+  std::int64_t kv_heads, head_size;  // 0: as many as heads, channels / heads
+  std::int64_t max_positions;
+  std::int64_t bos_token, eos_token;  // -1: none
+  std::int64_t window;                // 0: none
+};
+Defaults defaults_of(Family family) {
+  switch (family) {
+    case Family::llama: return {0, 0, 2048, 1, 2, 0};
+    case Family::mistral: return {8, 0, 131072, 1, 2, 4096};
+    case Family::qwen2: return {32, 0, 32768, -1, -1, 4096};
+    case Family::qwen3: return {32, 128, 32768, -1, -1, 4096};
+    case Family::gpt2: break;
+  }
+  throw Error(ExitCode::bug, "a family that is not of Llama's shape");
+}
+
+void read_heads(HfKeys& keys, HfConfig& config, const Defaults& defaults) {
   config.heads = keys.required_integer({"num_attention_heads"}, 1, most_channels);
-  config.kv_heads = keys.integer({"num_key_value_heads"}, 1, most_channels).value_or(config.heads);
-  config.max_positions = keys.integer({"max_position_embeddings"}, 1, most_tokens).value_or(2048);
+  const std::int64_t left_out = keys.is_null("num_key_value_heads") ? 0 : defaults.kv_heads;
+  config.kv_heads =
+      keys.integer({"num_key_value_heads"}, 1, most_channels).value_or(left_out > 0 ? left_out : config.heads);
   if (config.heads % config.kv_heads != 0) {
     keys.malformed("num_attention_heads",
                    fmt::format("{} is not a multiple of num_key_value_heads {}", config.heads, config.kv_heads));
   }
-  const auto head_size = keys.integer({"head_dim"}, 1, most_channels);
+  auto head_size = keys.integer({"head_dim"}, 1, most_channels);
+  if (!head_size && defaults.head_size > 0) head_size = defaults.head_size;
   if (!head_size && config.channels % config.heads != 0) {
     keys.malformed("hidden_size",
                    fmt::format("{} is not a multiple of num_attention_heads {}, and there is no head_dim",
@@ -185,31 +163,103 @@ void read_llama(HfKeys& keys, HfConfig& config, const std::string& origin) {
     keys.malformed("head_dim",
                    fmt::format("{} times {} heads exceeds {}", config.head_size, config.heads, most_channels));
   }
+}
+
+/// Biases of q, k, v, of the attention's output and of the MLP, where a family has keys for them.
+void read_biases(HfKeys& keys, HfConfig& config) {
+  config.qkv_bias = config.output_bias = config.mlp_bias = false;
+  switch (config.family) {
+    case Family::llama: config.mlp_bias = keys.boolean("mlp_bias", false); [[fallthrough]];
+    case Family::qwen3: config.qkv_bias = config.output_bias = keys.boolean("attention_bias", false); break;
+    case Family::qwen2:
+      config.qkv_bias = true;
+      refuse_unless(keys, {{"attention_bias", true}});
+      break;
+    case Family::mistral: refuse_unless(keys, {{"attention_bias", false}}); break;
+    case Family::gpt2: break;
+  }
+  if (config.family != Family::llama) refuse_unless(keys, {{"mlp_bias", false}});
+}
+
+/// Which layers have a window where the config does not list them.
+std::vector<bool> windowed_layers(HfKeys& keys, const HfConfig& config, bool has_window) {
+  std::vector<bool> windowed(static_cast<std::size_t>(config.layers), has_window);
+  if (config.family == Family::mistral) return windowed;
+  const std::int64_t full = keys.integer({"max_window_layers"}, 0, most_tokens).value_or(28);
+  std::fill_n(windowed.begin(), std::min(full, config.layers), false);
+  return windowed;
+}
+
+/// layer_types, where they are given; notes a problem for what they do not say of each layer.
+std::vector<bool> listed_layers(HfKeys& keys, const HfConfig& config, bool has_window, std::vector<bool> windowed) {
+  const Json* const kinds = keys.find("layer_types");
+  if (kinds == nullptr) return windowed;
+  const auto is = [](const char* name) { return [name](const Json& kind) { return kind == name; }; };
+  const auto is_either = [&](const Json& kind) { return is("full_attention")(kind) || is("sliding_attention")(kind); };
+  if (!kinds->is_array() || !std::ranges::all_of(*kinds, is_either)) {
+    keys.unsupported("layer_types", fmt::format("{} is not supported (only \"full_attention\" and "
+                                                "\"sliding_attention\")",
+                                                excerpt(*kinds)));
+    return windowed;
+  }
+  std::vector<bool> listed;
+  for (const Json& kind : *kinds) listed.push_back(is("sliding_attention")(kind));
+  if (std::ranges::find(listed, true) != listed.end() && !has_window) {
+    keys.unsupported("layer_types", fmt::format("{} is not supported without a sliding_window", excerpt(*kinds)));
+  } else if (std::ssize(listed) != config.layers) {
+    keys.malformed("layer_types", fmt::format("names {} layers of {}", listed.size(), config.layers));
+  } else if (config.family == Family::mistral && listed != windowed) {
+    keys.unsupported("layer_types", fmt::format("{} is not supported: one sliding_window serves all layers of mistral",
+                                                excerpt(*kinds)));
+  } else {
+    return listed;
+  }
+  return windowed;
+}
+
+void read_windows(HfKeys& keys, HfConfig& config, const Defaults& defaults) {
+  std::int64_t window = keys.is_null("sliding_window") ? 0 : defaults.window;
+  if (config.family == Family::llama)
+    refuse_unless(keys, {{"sliding_window", nullptr}, {"use_sliding_window", false}});
+  else
+    window = keys.integer({"sliding_window"}, 1, most_tokens).value_or(window);
+  const bool is_used = config.family == Family::mistral || keys.boolean("use_sliding_window", false);
+  const bool has_window = window > 0 && is_used;
+  const std::vector<bool> windowed = listed_layers(keys, config, has_window, windowed_layers(keys, config, has_window));
+  if (std::ranges::find(windowed, true) == windowed.end()) return;
+  for (const bool layer : windowed) config.windows.push_back(layer ? window : 0);
+}
+
+/// Llama and the families of its shape.
+void read_llama(HfKeys& keys, HfConfig& config, const std::string& origin) {
+  const Defaults defaults = defaults_of(config.family);
+  config.vocabulary = keys.required_integer({"vocab_size"}, 1, most_tokens);
+  config.channels = keys.required_integer({"hidden_size"}, 1, most_channels);
+  config.feed_forward = keys.required_integer({"intermediate_size"}, 1, most_features);
+  config.layers = keys.required_integer({"num_hidden_layers"}, 1, most_layers);
+  config.max_positions = keys.integer({"max_position_embeddings"}, 1, most_tokens).value_or(defaults.max_positions);
+  read_heads(keys, config, defaults);
   config.norm = Norm::rms_norm;
   config.norm_eps = keys.number("rms_norm_eps", 1e-6, 0, 1);
+  config.query_key_norm = config.family == Family::qwen3;
   config.activation = read_activation(keys, "hidden_act", "silu", {{"silu", Activation::silu}});
   config.gated_mlp = true;
   config.positions = Positions::rotary;
-  config.attention_bias = keys.boolean("attention_bias", false);
-  config.mlp_bias = keys.boolean("mlp_bias", false);
+  read_biases(keys, config);
   config.tied_head = keys.boolean("tie_word_embeddings", false);
   config.dropout = keys.number("attention_dropout", 0, 0, 1);
-  config.bos_token = read_token(keys, "bos_token_id", 1, config.vocabulary);
-  config.eos_token = read_token(keys, "eos_token_id", 2, config.vocabulary);
-  read_rope(keys, config, origin);
-  refuse_unless(keys, {{"sliding_window", nullptr}, {"use_sliding_window", false}, {"partial_rotary_factor", 1.0}});
-  const Json* const kinds = keys.find("layer_types");
-  if (kinds != nullptr && !(kinds->is_array() && std::all_of(kinds->begin(), kinds->end(), [](const Json& kind) {
-                              return kind == "full_attention";
-                            }))) {
-    keys.unsupported("layer_types",
-                     fmt::format("{} is not supported (only \"full_attention\" for all layers)", excerpt(*kinds)));
-  }
+  config.bos_token = read_token(keys, "bos_token_id", defaults.bos_token, config.vocabulary);
+  config.eos_token = read_token(keys, "eos_token_id", defaults.eos_token, config.vocabulary);
+  config.rope = read_rope(keys, config.head_size, config.max_positions, origin);
+  read_windows(keys, config, defaults);
+  refuse_unless(keys, {{"partial_rotary_factor", 1.0}});
 }
 
 }  // namespace
 
-std::string_view name_of(Family family) { return family == Family::gpt2 ? "gpt2" : "llama"; }
+std::int64_t HfConfig::window_of(int layer) const {
+  return windows.empty() ? 0 : windows[static_cast<std::size_t>(layer)];
+}
 
 std::string hf_dtype_name(DType dtype) {
   switch (dtype) {

@@ -3,16 +3,17 @@
 #pragma once
 
 #include "base/json_fwd.hpp"
+#include "exchange/hf_family.hpp"
+#include "exchange/rope.hpp"
 #include "layout/dtype.hpp"
 
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
+#include <vector>
 
 namespace lockstep {
 
-enum class Family { gpt2, llama };
 enum class Norm { layer_norm, rms_norm };
 enum class Activation { gelu_tanh, gelu_erf, silu, relu };
 enum class Positions { learned, rotary };
@@ -24,7 +25,7 @@ struct HfConfig {
   std::int64_t layers = 0;        // L
   std::int64_t heads = 0;         // H
   std::int64_t kv_heads = 0;      // ≤ H, divides it
-  std::int64_t head_size = 0;     // D; H·D may differ from C for llama
+  std::int64_t head_size = 0;     // D; H·D may differ from C, not in gpt2
   std::int64_t feed_forward = 0;  // F
   std::int64_t max_positions = 0;
   Norm norm = Norm::layer_norm;
@@ -32,8 +33,11 @@ struct HfConfig {
   Activation activation = Activation::gelu_tanh;
   bool gated_mlp = false;  // SwiGLU: down(act(gate x) · up x)
   Positions positions = Positions::learned;
-  double rope_theta = 10000;
-  bool attention_bias = true;  // q, k, v and output
+  Rope rope = {};
+  std::vector<std::int64_t> windows = {};  // by layer, as window_of gives them; empty: no layer has one
+  bool query_key_norm = false;             // an RMSNorm over each head of q and k, before they are turned
+  bool qkv_bias = true;
+  bool output_bias = true;  // of attention
   bool mlp_bias = true;
   bool tied_head = true;
   double dropout = 0;  // the largest of the config's dropout rates
@@ -41,10 +45,10 @@ struct HfConfig {
   std::int64_t bos_token = -1;  // -1: none
   std::int64_t eos_token = -1;
   std::shared_ptr<const Json> original;  // the whole document
-};
 
-/// "gpt2", "llama": model_type as Hugging Face spells it.
-std::string_view name_of(Family family);
+  /// Keys that a query of a layer sees at most, the last ones, its own among them; 0: all up to its own.
+  std::int64_t window_of(int layer) const;
+};
 
 /// Throws Error(input) for a malformed document, Error(usage) for a family, activation, RoPE variant or other
 /// mathematics that is not supported; one error with all problems, each naming key and value; `origin` is the file's

@@ -52,19 +52,17 @@ void write_llama(Json& document, const HfConfig& config) {
   document["hidden_act"] = "silu";
   document["max_position_embeddings"] = config.max_positions;
   document["rms_norm_eps"] = config.norm_eps;
-  document["attention_bias"] = config.attention_bias;
-  document["mlp_bias"] = config.mlp_bias;
+  if (config.family == Family::llama || config.family == Family::qwen3) document["attention_bias"] = config.qkv_bias;
+  if (config.family == Family::llama) document["mlp_bias"] = config.mlp_bias;
   document["attention_dropout"] = config.dropout;
-  document.erase("rope_scaling");
-  document["rope_theta"] = config.rope_theta;                                                       // transformers 4
-  document["rope_parameters"] = Json{{"rope_type", "default"}, {"rope_theta", config.rope_theta}};  // transformers 5
+  write_rope(document, config.rope);
 }
 
 }  // namespace
 
 Json to_json(const HfConfig& config, const std::string& dtype_name) {
   Json document = config.original ? *config.original : Json::object();
-  document["architectures"] = Json::array({config.family == Family::gpt2 ? "GPT2LMHeadModel" : "LlamaForCausalLM"});
+  document["architectures"] = Json::array({class_of(config.family)});
   document["model_type"] = name_of(config.family);
   document["vocab_size"] = config.vocabulary;
   if (config.family == Family::gpt2)

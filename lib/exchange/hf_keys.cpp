@@ -87,6 +87,11 @@ void HfKeys::unsupported(std::string_view key, const std::string& what) {
   problems_.push_back(fmt::format("{} {}", key, what));
 }
 
+void HfKeys::take(std::string_view key, const HfKeys& map) {
+  for (const std::string& problem : map.problems_) problems_.push_back(fmt::format("{}.{}", key, problem));
+  if (map.code_ == ExitCode::input) code_ = ExitCode::input;
+}
+
 void HfKeys::raise(const std::string& hint) const {
   if (problems_.empty()) return;
   const std::string_view tried = "cannot use it as a model's configuration";

@@ -31,6 +31,8 @@ class HfKeys {
 
   void malformed(std::string_view key, const std::string& what);    // the value is not what the key can hold
   void unsupported(std::string_view key, const std::string& what);  // the value is legitimate, but not for this version
+  /// Adds the problems of the map that `key` holds.
+  void take(std::string_view key, const HfKeys& map);
   /// Throws one error with all problems noted: input if any is malformed, else usage. Nothing if there are none.
   void raise(const std::string& hint) const;
 

@@ -2,7 +2,9 @@
 
 #include "base/error.hpp"
 #include "tensor/functions/activation.hpp"
+#include "tensor/functions/attention.hpp"
 #include "tensor/functions/embedding.hpp"
+#include "tensor/functions/head_norm.hpp"
 #include "tensor/functions/linear.hpp"
 #include "tensor/functions/loss.hpp"
 #include "tensor/functions/norm.hpp"
@@ -11,6 +13,8 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 namespace lockstep {
 
@@ -125,7 +129,7 @@ class Decoder : public Block {
       : Block(description, precision, std::move(parameters)),
         activation_(config.activation),
         gated_(config.gated_mlp),
-        shape_{config.heads, config.kv_heads, config.head_size},
+        shape_{config.heads, config.kv_heads, config.head_size, config.window_of(description.layer)},
         rotary_(rotary),
         attention_norm_(config.norm, config.norm_eps, get(Role::attention_norm), find(Role::attention_norm_bias)),
         qkv_(attention_inputs(), attention_input_biases(), layout_of(config)),
@@ -133,14 +137,18 @@ class Decoder : public Block {
         mlp_norm_(config.norm, config.norm_eps, get(Role::mlp_norm), find(Role::mlp_norm_bias)),
         up_(mlp_inputs(), mlp_input_biases(), layout_of(config)),
         up_bias_(gated_ ? nullptr : find(Role::up_bias)),
-        down_({&get(Role::down)}, {find(Role::down_bias)}, layout_of(config)) {}
+        down_({&get(Role::down)}, {find(Role::down_bias)}, layout_of(config)) {
+    if (config.query_key_norm) head_norm_.emplace(shape_, config.norm_eps, get(Role::query_norm), get(Role::key_norm));
+  }
 
   at::Tensor compute(const at::Tensor& x, const BatchTensors& batch) override {
     const at::Tensor rotation =
-        rotary_ ? rotary_->upto(std::max(batch.largest_position_end, batch.length)) : at::Tensor();
+        rotary_ ? rotary_->table_for(batch.length, std::max(batch.largest_position_end, batch.length)) : at::Tensor();
     const Normalisation::Output first = attention_norm_(x);
+    at::Tensor qkv = qkv_(first.normalised);
+    if (head_norm_) qkv = (*head_norm_)(qkv);
     const at::Tensor attended =
-        causal_attention(qkv_(first.normalised), shape_, batch.segments, batch.positions, rotation);
+        causal_attention(std::exchange(qkv, {}), shape_, batch.segments, batch.positions, rotation);
     const Normalisation::Output second = mlp_norm_(attention_output_.add_linear(first.residual, attended));
     const at::Tensor raised = up_(second.normalised);
     return down_.add_linear(second.residual,
@@ -172,6 +180,7 @@ class Decoder : public Block {
   RotaryTable* rotary_;
   Normalisation attention_norm_;
   Linear qkv_, attention_output_;
+  std::optional<HeadNorm> head_norm_;
   Normalisation mlp_norm_;
   Linear up_;
   Parameter* up_bias_;

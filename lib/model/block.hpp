@@ -5,7 +5,7 @@
 
 #include "architecture/architecture.hpp"
 #include "data/batch.hpp"
-#include "tensor/functions/attention.hpp"
+#include "tensor/functions/rotary_table.hpp"
 #include "tensor/number_types.hpp"
 #include "tensor/parameter.hpp"
 #include "tensor/weight_gradients.hpp"

@@ -59,7 +59,7 @@ Model::Model(const Architecture& architecture, Precision precision, const std::v
     for (const auto& parameter : units_.back()->parameters()) parameters_.push_back(parameter.get());
   }
   if (config().positions == Positions::rotary)
-    rotary_.emplace(config().rope_theta, config().head_size, master_type(precision));
+    rotary_.emplace(config().rope, config().head_size, master_type(precision));
   RotaryTable* const rotary = rotary_ ? &*rotary_ : nullptr;
   for (const BlockDescription& block : architecture_.blocks) {
     const auto index = static_cast<int>(blocks_.size());

@@ -7,15 +7,25 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace lockstep {
 
 namespace {
 
+/// Of attention, where layers have one.
+std::string window_of(const HfConfig& model) {
+  const auto windowed = std::ranges::count_if(model.windows, [](std::int64_t window) { return window > 0; });
+  if (windowed == 0) return "";
+  return fmt::format(", a window of {} in {}", counted(std::ranges::max(model.windows), "token"),
+                     counted(windowed, "layer"));
+}
+
 Row model_row(const HfConfig& model) {
   const std::string text =
-      fmt::format("{}, {}, {}, {} ({} for keys and values), vocabulary {}",
-                  model.family == Family::gpt2 ? "gpt2" : "llama", counted(model.layers, "layer"),
-                  counted(model.channels, "channel"), counted(model.heads, "head"), model.kv_heads, model.vocabulary);
+      fmt::format("{}, {}, {}, {} ({} for keys and values), vocabulary {}{}", name_of(model.family),
+                  counted(model.layers, "layer"), counted(model.channels, "channel"), counted(model.heads, "head"),
+                  model.kv_heads, model.vocabulary, window_of(model));
   return {.section = "network", .key = "architecture", .label = "architecture", .value = text, .text = text};
 }
 

@@ -1,5 +1,6 @@
 #include "train/train_plan.hpp"
 
+#include "architecture/rope_frequencies.hpp"
 #include "base/checked_cast.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
@@ -65,9 +66,10 @@ void mark_tensors(const TrainConfig& config, Architecture& architecture) {
 }
 
 void check_length(const TrainConfig& config, const HfConfig& model) {
-  if (model.max_positions > 0 && config.data.sequence_length > model.max_positions) {
+  const std::int64_t longest = longest_length(model);
+  if (config.data.sequence_length > longest) {
     fail(ExitCode::usage, "data.sequence_length is {}, but the model has {} positions", config.data.sequence_length,
-         model.max_positions);
+         longest);
   }
 }
 
@@ -225,7 +227,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
       .eval_reduction_bytes = heartbeat_bytes,
       .local = local_options(config.post_local_sgd, plan.mesh),
   };
-  plan.text = {.positions = plan.architecture.config.max_positions, .length_multiple = length_multiple_of(plan.mesh)};
+  plan.text = {.positions = longest_length(plan.architecture.config), .length_multiple = length_multiple_of(plan.mesh)};
   std::optional<ModelPlan> text;
   if (samples_text(config))
     text = plan_of(plan.architecture, plan.types, {1, longest_text(config.sample, plan.text)}, plan.bucket_bytes,

@@ -27,16 +27,27 @@ VARIANTS = {
     "llama_tied_wide_heads": ("llama", {"tie_word_embeddings": True, "head_dim": 12}),
     "llama_all_biases_one_kv_head": ("llama", {"attention_bias": True, "mlp_bias": True, "num_key_value_heads": 1,
                                                "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}}),
+    "llama_rope_of_llama3": ("llama", {"rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
+                                                           "high_freq_factor": 4.0, "original_max_position_embeddings": 16}}),
+    "llama_longrope": ("llama", {"rope_parameters": {"rope_type": "longrope", "factor": 4.0, "original_max_position_embeddings": 16,
+                                                     "short_factor": [1.0, 1.5, 2.0, 2.5, 3.0], "long_factor": [2.0, 3.0, 4.0, 5.0, 6.0]}}),
+    "mistral": ("mistral", {"sliding_window": 5}),
+    "mistral_dynamic_without_window": ("mistral", {"sliding_window": None, "max_position_embeddings": 9,
+                                                   "rope_parameters": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}}),
+    "qwen2_odd_tied": ("qwen2", {"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 10, "tie_word_embeddings": True}),
+    "qwen2_windows_yarn": ("qwen2", {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1, "rope_parameters": {
+        "rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 16}}),
+    "qwen3": ("qwen3", {"head_dim": 6}),
+    "qwen3_biases_linear": ("qwen3", {"head_dim": 14, "attention_bias": True, "rope_parameters": {"rope_type": "linear", "rope_theta": 1e6,
+                                                                                                 "factor": 2.0}}),
 }
 
 
 def model_of(family, changes):
     """A transformers model whose every parameter is random, biases and norms too."""
     torch.manual_seed(1)
-    if family == "gpt2":
-        model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**{**GPT2, **changes}))
-    else:
-        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**LLAMA, **changes}))
+    config = transformers.AutoConfig.for_model(family, **{**(GPT2 if family == "gpt2" else LLAMA), **changes})
+    model = transformers.AutoModelForCausalLM.from_config(config)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
@@ -105,11 +116,12 @@ def test_the_reported_errors_of_bf16_are_those_of_numpy(tmp):
 
 
 def test_sharded_files_of_every_type_are_read(tmp):
-    model = model_of("llama", {})
-    model.save_pretrained(tmp / "shards", max_shard_size="20KB")
-    assert len(list((tmp / "shards").glob("*.safetensors"))) > 2
-    finalize(tmp / "shards", tmp / "out", "--dtype", "fp32")
-    assert torch.equal(logits(load(tmp / "out")), logits(model))
+    for name in ("llama", "qwen3"):
+        model = model_of(*VARIANTS[name])
+        model.save_pretrained(tmp / name, max_shard_size="20KB")
+        assert len(list((tmp / name).glob("*.safetensors"))) > 2
+        finalize(tmp / name, tmp / f"{name}-out", "--dtype", "fp32")
+        assert torch.equal(logits(load(tmp / f"{name}-out")), logits(model)), name
     for dtype in [torch.float16, torch.bfloat16, torch.float64]:
         half = model_of("llama", {}).to(dtype)
         half.save_pretrained(tmp / str(dtype))
@@ -136,7 +148,7 @@ def test_int8_unpacks_by_compressed_tensors_to_the_values_that_are_reported(tmp)
     from compressed_tensors.quantization import QuantizationConfig
     from compressed_tensors.quantization.lifecycle.forward import quantize
     from compressed_tensors.quantization.utils import calculate_qparams
-    for name in ["llama_tied_wide_heads", "llama_all_biases_one_kv_head"]:
+    for name in ["llama_tied_wide_heads", "llama_all_biases_one_kv_head", "qwen3_biases_linear"]:
         model = model_of(*VARIANTS[name])
         with torch.no_grad():
             model.model.layers[0].mlp.up_proj.weight[3] = 0   # a channel of zeros
@@ -192,16 +204,21 @@ def test_int8_loads_in_transformers_which_computes_with_the_unpacked_weights(tmp
 
 
 def test_the_config_reads_back_equal_in_transformers_and_in_both_spellings(tmp):
-    model = model_of(*VARIANTS["llama_all_biases_one_kv_head"])
-    model.save_pretrained(tmp / "model")
-    finalize(tmp / "model", tmp / "out")
-    ours = json.loads((tmp / "out" / "config.json").read_text())
-    assert ours["rope_theta"] == ours["rope_parameters"]["rope_theta"] == 500000.0   # transformers 4 reads the one, 5 the other
-    assert ours["torch_dtype"] == ours["dtype"] == "bfloat16"
-    loaded = transformers.AutoConfig.from_pretrained(tmp / "out").to_dict()
-    for key, value in model.config.to_dict().items():
-        if key not in ("dtype", "torch_dtype", "transformers_version", "_name_or_path"):
-            assert loaded[key] == value, key
+    for name in ("llama_all_biases_one_kv_head", "llama_rope_of_llama3", "mistral", "qwen2_windows_yarn", "qwen3_biases_linear"):
+        model = model_of(*VARIANTS[name])
+        model.save_pretrained(tmp / name)
+        finalize(tmp / name, tmp / f"{name}-out")
+        ours = json.loads((tmp / f"{name}-out" / "config.json").read_text())
+        rope = ours["rope_parameters"]   # transformers 5 reads this, 4 the others
+        assert ours["rope_theta"] == rope["rope_theta"]
+        assert (ours.get("rope_scaling") or {"rope_type": "default"}) == {key: value for key, value in rope.items() if key != "rope_theta"}
+        assert ours["torch_dtype"] == ours["dtype"] == "bfloat16"
+        loaded = transformers.AutoConfig.from_pretrained(tmp / f"{name}-out").to_dict()
+        for key, value in model.config.to_dict().items():
+            if key == "rope_parameters":
+                assert {more: loaded[key][more] for more in value} == value, name
+            elif key not in ("dtype", "torch_dtype", "transformers_version", "_name_or_path"):
+                assert loaded[key] == value, (name, key)
 
 
 def test_tokenizer_files_and_a_generation_config_with_several_end_tokens_go_along(tmp):

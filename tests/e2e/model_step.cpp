@@ -1,9 +1,9 @@
-// model_step CONFIG.json PRECISION FOLDER: one forward and backward of a freshly initialised model, for comparison with
-// another implementation. Reads FOLDER/{tokens,labels,positions}.bin (int32) and documents.bin (int64); writes
-// FOLDER/loss.json, FOLDER/weights/NAME.npy, FOLDER/gradients/NAME.npy and FOLDER/logits.npy. The gradient is that of
-// the mean loss over counted labels.
+// model_step MODEL PRECISION FOLDER: one forward and backward of the model in a Hugging Face folder, for comparison
+// with another implementation. Reads FOLDER/{tokens,labels,positions}.bin (int32) and documents.bin (int64), where
+// every document is a sample; writes FOLDER/loss.json, FOLDER/gradients/NAME.npy and FOLDER/logits.npy. The gradient is
+// that of the mean loss over counted labels.
 #include "base/files.hpp"
-#include "exchange/hf_config.hpp"
+#include "exchange/model_folder.hpp"
 #include "model/model.hpp"
 #include "tensor/runtime.hpp"
 
@@ -57,8 +57,8 @@ Batch read_batch(const fs::path& folder) {
   batch.labels = read_values<std::int32_t>(folder / "labels.bin");
   batch.positions = read_values<std::int32_t>(folder / "positions.bin");
   batch.documents = read_values<std::int64_t>(folder / "documents.bin");
-  batch.samples = 1;  // segments alone say what is seen together
-  batch.length = static_cast<std::int64_t>(batch.tokens.size());
+  batch.samples = std::ssize(batch.documents) - 1;
+  batch.length = std::ssize(batch.tokens) / batch.samples;
   batch.valid_tokens = std::count_if(batch.labels.begin(), batch.labels.end(),
                                      [](std::int32_t label) { return label != ignored_label; });
   return batch;
@@ -86,21 +86,21 @@ double run_step(Model& model, const BatchTensors& batch) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) return std::cerr << "usage: model_step CONFIG.json PRECISION FOLDER\n", 2;
+  if (argc != 4) return std::cerr << "usage: model_step MODEL PRECISION FOLDER\n", 2;
   set_up_runtime(threads_per_rank(0, 1));
   const fs::path folder = argv[3];
-  Model model(describe(parse_hf_config(read_file(argv[1]), argv[1])), precision_of(argv[2]));
-  model.initialise(17);
+  Model model(describe(read_hf_config(argv[1])), precision_of(argv[2]));
+  std::vector<TensorDescription> expected;
+  for (const Parameter* parameter : model.parameters())
+    expected.push_back({parameter->name(), parameter->shape(), DType::f32});
+  model.load(*open_model_weights(argv[1], expected));
   const BatchTensors batch = to_tensors(read_batch(folder), model.config());
   for (const auto& unit : model.units()) unit->zero_grad();
   const double loss = run_step(model, batch);
   for (const auto& unit : model.units()) unit->finish_gradients();
-  fs::create_directories(folder / "weights");
   fs::create_directories(folder / "gradients");
-  for (const Parameter* parameter : model.parameters()) {
-    write_npy(folder / "weights" / (parameter->name() + ".npy"), parameter->master());
+  for (const Parameter* parameter : model.parameters())
     write_npy(folder / "gradients" / (parameter->name() + ".npy"), parameter->gradient().div(loss_scale(model)));
-  }
   write_npy(folder / "logits.npy", model.logits(batch));
   std::ofstream(folder / "loss.json") << fmt::format("{:.17g}\n", loss);
   return 0;

@@ -21,6 +21,11 @@ constexpr const char* llama_config =
   "rope_scaling": {"rope_type": "default"},
   "rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "torch_dtype": "bfloat16", "layer_types": ["full_attention", "full_attention"]})";
 
+constexpr const char* qwen_config =
+    R"({"model_type": "qwen2", "vocab_size": 29, "hidden_size": 16, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "use_sliding_window": true, "sliding_window": 5, "layer_types": ["full_attention", "sliding_attention"],
+  "rope_parameters": {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 8, "beta_fast": 16}})";
+
 /// What is accepted has a size, and says the same once exported.
 void read_hf(const std::string& text) {
   const HfConfig config = parse_hf_config(text, "config.json");
@@ -66,7 +71,7 @@ std::string with_true_length(std::string input, Dice& dice) {
 
 std::vector<Target> exchange_targets(const Path& folder) {
   Target config{.name = "config.json of a model",
-                .seeds = {gpt2_config, llama_config},
+                .seeds = {gpt2_config, llama_config, qwen_config},
                 .names = {"config.json", "not supported by this version"},
                 .read = read_hf};
   config.words = {"\"model_type\": \"llama\",",
@@ -77,6 +82,10 @@ std::vector<Target> exchange_targets(const Path& folder) {
                   "vocab_size",
                   "n_inner",
                   "sliding_window",
+                  "max_window_layers",
+                  "\"rope_type\": \"longrope\", \"short_factor\": [1, 2], \"long_factor\": [2, 3],",
+                  "\"rope_type\": \"llama3\", \"low_freq_factor\": 1, \"high_freq_factor\": 4,",
+                  "\"type\": \"dynamic\",",
                   "rope_parameters",
                   "layer_types"};
 

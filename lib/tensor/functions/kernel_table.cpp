@@ -24,6 +24,8 @@ Kernels<T> cpu_kernels() {
           .layer_norm_backward = lockstep::layer_norm_backward<T>,
           .rms_norm_forward = lockstep::rms_norm_forward<T>,
           .rms_norm_backward = lockstep::rms_norm_backward<T>,
+          .head_norm_forward = lockstep::head_norm_forward<T>,
+          .head_norm_backward = lockstep::head_norm_backward<T>,
           .attention_forward = lockstep::attention_forward<T>,
           .attention_backward = lockstep::attention_backward<T>,
           .embedding_forward = lockstep::embedding_forward<T>,

@@ -10,6 +10,7 @@
 #include "tensor/kernels/column_sums.hpp"
 #include "tensor/kernels/cross_entropy.hpp"
 #include "tensor/kernels/embedding_kernel.hpp"
+#include "tensor/kernels/head_norm_kernel.hpp"
 #include "tensor/kernels/norm_kernel.hpp"
 
 #include <c10/core/DeviceType.h>
@@ -36,6 +37,8 @@ struct Kernels {
   decltype(&lockstep::layer_norm_backward<T>) layer_norm_backward = nullptr;
   decltype(&lockstep::rms_norm_forward<T>) rms_norm_forward = nullptr;
   decltype(&lockstep::rms_norm_backward<T>) rms_norm_backward = nullptr;
+  decltype(&lockstep::head_norm_forward<T>) head_norm_forward = nullptr;
+  decltype(&lockstep::head_norm_backward<T>) head_norm_backward = nullptr;
   decltype(&lockstep::attention_forward<T>) attention_forward = nullptr;
   decltype(&lockstep::attention_backward<T>) attention_backward = nullptr;
   decltype(&lockstep::embedding_forward<T>) embedding_forward = nullptr;

@@ -54,12 +54,19 @@ BOOST_AUTO_TEST_CASE(llama_heads_may_be_wider_than_the_stream_and_key_value_head
 
 BOOST_AUTO_TEST_CASE(biases_appear_where_the_config_asks_for_them) {
   HfConfig config = tiny_llama();
-  config.attention_bias = true;
+  config.qkv_bias = config.output_bias = true;
   config.mlp_bias = true;
   const Architecture model = describe(config);
   BOOST_TEST((tensor_of(model, "model.layers.1.self_attn.v_proj.bias").shape == Shape{12}));
   BOOST_TEST((tensor_of(model, "model.layers.1.mlp.gate_proj.bias").shape == Shape{20}));
   BOOST_TEST(model.blocks[1].tensors.size() == 16u);
+}
+
+BOOST_AUTO_TEST_CASE(norms_of_queries_and_keys_have_a_weight_for_each_element_of_a_head) {
+  const Architecture model = describe(tiny_qwen3());
+  BOOST_TEST((tensor_of(model, "model.layers.1.self_attn.q_norm.weight").shape == Shape{6}));
+  BOOST_CHECK(tensor_of(model, "model.layers.1.self_attn.k_norm.weight").initial.kind == Initial::Kind::ones);
+  BOOST_TEST(model.blocks[1].tensors.size() == 11u);
 }
 
 BOOST_AUTO_TEST_CASE(gpt2_scales_the_start_of_residual_projections_by_depth) {

@@ -18,4 +18,13 @@ inline HfConfig tiny_llama() {
       "llama.json");
 }
 
+/// With norms of queries and keys, and a window in its second layer.
+inline HfConfig tiny_qwen3() {
+  return parse_hf_config(
+      R"({"model_type":"qwen3","vocab_size":13,"hidden_size":12,"intermediate_size":20,"num_hidden_layers":2,
+          "num_attention_heads":4,"num_key_value_heads":2,"head_dim":6,"use_sliding_window":true,"sliding_window":3,
+          "max_window_layers":1})",
+      "qwen3.json");
+}
+
 }  // namespace lockstep

@@ -9,7 +9,7 @@ using namespace lockstep;
 BOOST_AUTO_TEST_SUITE(profiles)
 
 BOOST_AUTO_TEST_CASE(flops_of_all_blocks_and_passes_add_up_to_the_flops_of_the_tokens) {
-  for (const HfConfig& config : {tiny_gpt2(), tiny_llama()}) {
+  for (const HfConfig& config : {tiny_gpt2(), tiny_llama(), tiny_qwen3()}) {
     const Architecture model = describe(config);
     const BatchShape batch{3, 5, DType::f32};
     double sum = 0;
@@ -44,6 +44,22 @@ BOOST_AUTO_TEST_CASE(a_llama_layer_keeps_fewer_keys_than_queries_and_three_wide_
   // rows 4, C 12, Q 24, KV 12, F 20: x, norm out, q, k, v, attention out, x2, norm out, gate, up, product
   const std::int64_t stream = 4 * 4 * (12 + 12 + 24 + 12 + 12 + 24 + 12 + 12 + 20 + 20 + 20);
   BOOST_TEST(cost.saved_bytes == stream + 2 * 4 * 4 + 4 * 4 * 4);
+}
+
+BOOST_AUTO_TEST_CASE(norms_of_queries_and_keys_keep_what_was_before_them) {
+  const BlockProfile cost = profile(describe(tiny_qwen3()), 1, {1, 4, DType::bf16});
+  // rows 4, C 12, Q 24, KV 12, F 20, H 4 + 2. In bf16: norm out, q, k, v before and behind norms, attention out, norm
+  // out, gate, up, product. In fp32: x, x2, statistics of norms, row sums, statistics of heads.
+  const std::int64_t inner = 4 * 2 * (12 + 2 * (24 + 12 + 12) + 24 + 12 + 20 + 20 + 20);
+  BOOST_TEST(cost.saved_bytes == inner + 4 * 4 * (12 + 12) + 2 * 4 * 4 + 4 * 4 * 4 + 4 * 4 * (4 + 2));
+}
+
+BOOST_AUTO_TEST_CASE(a_window_takes_work_from_attention_and_not_from_products_with_weights) {
+  const Architecture model = describe(tiny_qwen3());
+  const BlockProfile full = profile(model, 1, {1, 8, DType::f32}), windowed = profile(model, 2, {1, 8, DType::f32});
+  BOOST_TEST(full.forward_flops - windowed.forward_flops == 4.0 * 8 * (8 - 3) * 24);  // of 8 rows, 2 products, H·D 24
+  BOOST_TEST(full.backward_weight_flops == windowed.backward_weight_flops);
+  BOOST_TEST(full.saved_bytes == windowed.saved_bytes);
 }
 
 BOOST_AUTO_TEST_CASE(the_head_keeps_one_gradient_of_the_logits_and_gives_one_number) {

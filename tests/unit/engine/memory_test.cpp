@@ -44,6 +44,14 @@ std::string llama(std::int64_t vocabulary, std::int64_t channels, std::int64_t f
                      vocabulary, channels, feed_forward, layers, channels / 64, channels / 128);
 }
 
+/// `more`: keys of the family.
+std::string of_family(const std::string& family, const std::string& more, std::int64_t channels,
+                      std::int64_t feed_forward, std::int64_t layers) {
+  return fmt::format(R"({{"model_type": "{}", "vocab_size": 512, "hidden_size": {}, "intermediate_size": {},
+    "num_hidden_layers": {}, "num_attention_heads": {}, "num_key_value_heads": {}, {} }})",
+                     family, channels, feed_forward, layers, channels / 64, channels / 128, more);
+}
+
 Batch made_batch(std::int64_t samples, std::int64_t length) {
   Batch batch;
   batch.samples = samples;
@@ -164,6 +172,8 @@ BOOST_AUTO_TEST_CASE(the_planned_peak_of_a_step_is_the_counted_one) {
       {"gpt2, vocabulary", {gpt2(40000, 512, 1), 2, 64}},
       {"llama, one long sample", {llama(512, 768, 4096, 2), 1, 256}},
       {"llama, vocabulary", {llama(32000, 384, 1024, 1), 1, 128}},
+      {"qwen3 of the shape of llama", {of_family("qwen3", R"("head_dim": 96)", 768, 3072, 2), 1, 512}},
+      {"mistral of the shape of llama", {of_family("mistral", R"("sliding_window": 100)", 768, 3072, 2), 1, 512}},
   };
   for (const auto& [name, shape] : shapes) {
     for (const auto& [precision, type] :
@@ -219,7 +229,8 @@ BOOST_AUTO_TEST_CASE(an_offloaded_optimizer_leaves_the_state_of_two_units_on_the
 
 BOOST_AUTO_TEST_CASE(offloaded_activations_leave_those_of_two_blocks_on_the_device_as_planned) {
   set_up_runtime(1);
-  for (const std::string& config : {llama(512, 512, 1408, 6), gpt2(512, 512, 6)}) {
+  for (const std::string& config :
+       {llama(512, 512, 1408, 6), gpt2(512, 512, 6), of_family("qwen3", R"("head_dim": 64)", 512, 1408, 6)}) {
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
       for (const RecomputePolicy recompute : {RecomputePolicy::none, RecomputePolicy{3}}) {
         const Shape shape{config, 2, 256, 2};

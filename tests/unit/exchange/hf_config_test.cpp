@@ -6,6 +6,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <tuple>
+
 using namespace lockstep;
 
 BOOST_AUTO_TEST_SUITE(hf_config)
@@ -57,34 +59,143 @@ BOOST_AUTO_TEST_CASE(a_llama_config_has_the_defaults_of_its_family) {
   BOOST_TEST(config.kv_heads == 4);
   BOOST_TEST(config.head_size == 4);
   BOOST_TEST(!config.tied_head);
-  BOOST_TEST(!config.attention_bias);
+  BOOST_TEST(!config.qkv_bias);
   BOOST_TEST(config.gated_mlp);
-  BOOST_TEST(config.rope_theta == 10000);
+  BOOST_TEST(config.rope.theta == 10000);
   BOOST_TEST(config.norm_eps == 1e-6);
   BOOST_TEST(config.max_positions == 2048);
   BOOST_TEST(config.bos_token == 1);
 }
 
 BOOST_AUTO_TEST_CASE(both_spellings_of_rope_are_read) {
-  BOOST_TEST(parse_hf_config(with(llama, R"({"rope_theta": 5e5})"), "c").rope_theta == 5e5);
+  BOOST_TEST(parse_hf_config(with(llama, R"({"rope_theta": 5e5})"), "c").rope.theta == 5e5);
   BOOST_TEST(parse_hf_config(with(llama, R"({"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}})"), "c")
-                 .rope_theta == 5e5);
-  BOOST_TEST(parse_hf_config(with(llama, R"({"rope_theta": 5e5, "rope_scaling": null})"), "c").rope_theta == 5e5);
+                 .rope.theta == 5e5);
+  BOOST_TEST(parse_hf_config(with(llama, R"({"rope_theta": 5e5, "rope_scaling": null})"), "c").rope.theta == 5e5);
   BOOST_TEST(
       has(error_of(with(llama, R"({"rope_theta": 1e4, "rope_parameters": {"rope_theta": 5e5}})"), ExitCode::input),
           "rope_theta"));
 }
 
-BOOST_AUTO_TEST_CASE(rope_scaling_is_refused_by_name_in_either_spelling) {
-  BOOST_TEST(has(error_of(with(llama, R"({"rope_scaling": {"type": "linear", "factor": 2}})"), ExitCode::usage),
-                 "rope_scaling.rope_type \"linear\" is not supported"));
-  BOOST_TEST(has(error_of(with(llama, R"({"rope_parameters": {"rope_type": "llama3", "factor": 8}})"), ExitCode::usage),
-                 "rope_parameters.rope_type \"llama3\" is not supported"));
+BOOST_AUTO_TEST_CASE(a_rope_scaling_is_one_in_all_spellings) {
+  const auto rope_of = [](const std::string& more) { return parse_hf_config(with(llama, more), "c").rope; };
+  const Rope linear = rope_of(R"({"rope_scaling": {"type": "linear", "factor": 2}, "rope_theta": 5e5})");
+  BOOST_CHECK(linear.kind == RopeKind::linear);
+  BOOST_TEST(linear.factor == 2);
+  BOOST_TEST(linear.theta == 5e5);
+  BOOST_CHECK(linear == rope_of(R"({"rope_scaling": {"rope_type": "linear", "factor": 2.0}, "rope_theta": 5e5})"));
+  BOOST_CHECK(linear == rope_of(R"({"rope_parameters": {"rope_type": "linear", "factor": 2, "rope_theta": 5e5}})"));
+  BOOST_CHECK(linear == rope_of(R"({"rope_scaling": {"type": "linear", "factor": 2}, "rope_theta": 5e5,
+                                    "rope_parameters": {"rope_type": "linear", "factor": 2, "rope_theta": 5e5}})"));
+  BOOST_TEST(has(error_of(with(llama, R"({"rope_scaling": {"type": "linear", "factor": 2},
+                                          "rope_parameters": {"rope_type": "linear", "factor": 4}})"),
+                          ExitCode::input),
+                 "rope_parameters says something else than rope_scaling"));
+}
+
+BOOST_AUTO_TEST_CASE(what_a_rope_scaling_leaves_out_follows_from_the_models_positions) {
+  const auto rope_of = [](const std::string& more) { return parse_hf_config(with(llama, more), "c").rope; };
+  const Rope yarn = rope_of(R"({"rope_scaling": {"type": "yarn", "factor": null,
+                                                 "original_max_position_embeddings": 512, "beta_fast": 0}})");
+  BOOST_TEST(yarn.factor == 4);  // of 2048 positions
+  BOOST_TEST(yarn.beta_fast == 32);
+  BOOST_TEST(rope_of(R"({"rope_scaling": {"type": "dynamic", "factor": 4}})").original_positions == 2048);
+  const Rope beside = rope_of(R"({"original_max_position_embeddings": 1024, "rope_scaling": {"type": "longrope",
+                                  "short_factor": [1, 1], "long_factor": [2, 3]}})");
+  BOOST_TEST(beside.original_positions == 1024);
+  BOOST_TEST(beside.factor == 2);
+}
+
+BOOST_AUTO_TEST_CASE(a_rope_that_cannot_be_is_refused_with_its_key) {
+  const std::vector<std::tuple<std::string, ExitCode, std::string>> cases{
+      {R"({"rope_scaling": {"type": "mrope"}})", ExitCode::usage,
+       "rope_scaling.rope_type \"mrope\" is not supported (only default, linear, dynamic, yarn, longrope, llama3)"},
+      {R"({"rope_scaling": {"type": "linear"}})", ExitCode::input, "rope_scaling.factor is missing"},
+      {R"({"rope_scaling": {"type": "linear", "factor": "2"}})", ExitCode::input, "rope_scaling.factor is \"2\""},
+      {R"({"rope_scaling": {"type": "longrope", "short_factor": [1], "long_factor": [1, 0]}})", ExitCode::input,
+       "rope_scaling.short_factor is [1], not a list of 2 positive numbers"},
+      {R"({"rope_parameters": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1}})",
+       ExitCode::input, "rope_parameters.high_freq_factor is 1, not above low_freq_factor 4"},
+      {R"({"rope_parameters": {"full_attention": {"rope_type": "default"}}})", ExitCode::usage,
+       "rope_parameters.full_attention is not supported"},
+      {R"({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}})", ExitCode::usage,
+       "rope_parameters.partial_rotary_factor 0.5 is not supported"},
+  };
+  for (const auto& [more, code, message] : cases) BOOST_TEST(has(error_of(with(llama, more), code), message), more);
+}
+
+BOOST_AUTO_TEST_CASE(a_rope_scaling_reads_back_as_it_was_from_what_is_written) {
+  for (const char* const scaling :
+       {R"({"rope_type": "default"})", R"({"rope_type": "linear", "factor": 2.5})",
+        R"({"rope_type": "dynamic", "factor": 4})",
+        R"({"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 64, "attention_factor": 0.7,
+            "beta_fast": 16, "beta_slow": 2, "mscale": 0.5, "mscale_all_dim": 0.25, "truncate": false})",
+        R"({"rope_type": "longrope", "short_factor": [1, 1.5], "long_factor": [2, 3],
+            "original_max_position_embeddings": 64})",
+        R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
+            "original_max_position_embeddings": 64})"}) {
+    const HfConfig config = parse_hf_config(with(llama, R"({"rope_scaling": )" + std::string(scaling) + "}"), "c");
+    const Json document = to_json(config, "float32");
+    BOOST_CHECK(parse_hf_config(document.dump(), "c").rope == config.rope);
+    Json one = document;  // as each version of transformers reads it
+    one.erase("rope_scaling");
+    one.erase("rope_theta");
+    BOOST_CHECK(parse_hf_config(one.dump(), "c").rope == config.rope);
+    one = document;
+    one.erase("rope_parameters");
+    BOOST_CHECK(parse_hf_config(one.dump(), "c").rope == config.rope);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(families_of_the_shape_of_llama_differ_in_what_they_have) {
+  const auto of = [](const std::string& more) { return parse_hf_config(with(llama, more), "c"); };
+  const HfConfig mistral = of(R"({"model_type": "mistral", "num_key_value_heads": 2})");
+  BOOST_TEST((!mistral.qkv_bias && !mistral.output_bias && !mistral.mlp_bias && !mistral.query_key_norm));
+  BOOST_TEST(mistral.window_of(0) == 4096);  // transformers' default where the key is absent
+  BOOST_TEST(of(R"({"model_type": "mistral", "num_key_value_heads": 2, "sliding_window": null})").window_of(1) == 0);
+  BOOST_TEST(mistral.max_positions == 131072);
+  const HfConfig qwen2 = of(R"({"model_type": "qwen2", "num_key_value_heads": null})");
+  BOOST_TEST((qwen2.qkv_bias && !qwen2.output_bias && !qwen2.mlp_bias && !qwen2.query_key_norm));
+  BOOST_TEST(qwen2.kv_heads == 4);
+  BOOST_TEST(qwen2.windows.empty());
+  const HfConfig qwen3 = of(R"({"architectures": ["Qwen3ForCausalLM"], "model_type": null, "num_key_value_heads": 2})");
+  BOOST_TEST((!qwen3.qkv_bias && !qwen3.output_bias && qwen3.query_key_norm));
+  BOOST_TEST(qwen3.head_size == 128);
+  BOOST_TEST(has(error_of(with(llama, R"({"model_type": "qwen2"})"), ExitCode::input), "num_key_value_heads 32"));
+  BOOST_TEST(has(error_of(with(llama, R"({"model_type": "qwen2", "num_key_value_heads": 2, "attention_bias": false})"),
+                          ExitCode::usage),
+                 "attention_bias false is not supported (only true)"));
+}
+
+BOOST_AUTO_TEST_CASE(windows_are_those_of_the_layers_that_a_config_names) {
+  const auto windows = [](const std::string& more) {
+    return parse_hf_config(with(with(llama, R"({"model_type": "qwen3", "num_key_value_heads": 2})"), more), "c")
+        .windows;
+  };
+  using Windows = std::vector<std::int64_t>;
+  BOOST_TEST(
+      (windows(R"({"use_sliding_window": true, "sliding_window": 7, "max_window_layers": 1})") == Windows{0, 7}));
+  BOOST_TEST((windows(R"({"use_sliding_window": true, "sliding_window": 7})") == Windows{}));  // from layer 28 on
+  BOOST_TEST((windows(R"({"use_sliding_window": true, "sliding_window": 7, "max_window_layers": 0,
+                          "layer_types": ["sliding_attention", "full_attention"]})") == Windows{7, 0}));
+  BOOST_TEST((windows(R"({"sliding_window": 7, "max_window_layers": 0})") == Windows{}));
+  const std::string qwen = with(llama, R"({"model_type": "qwen2", "num_key_value_heads": 2})");
+  BOOST_TEST(has(error_of(with(qwen, R"({"layer_types": ["sliding_attention", "full_attention"]})"), ExitCode::usage),
+                 "without a sliding_window"));
+  BOOST_TEST(
+      has(error_of(with(qwen, R"({"layer_types": ["full_attention"]})"), ExitCode::input), "names 1 layers of 2"));
+  BOOST_TEST(has(error_of(with(qwen, R"({"layer_types": ["chunked_attention", "full_attention"]})"), ExitCode::usage),
+                 "chunked_attention"));
 }
 
 BOOST_AUTO_TEST_CASE(other_families_are_refused_by_name) {
-  BOOST_TEST(error_of(R"({"model_type": "mistral"})", ExitCode::usage) ==
-             "config.json: cannot use it as a model's configuration: model_type \"mistral\" is not supported");
+  const std::string tried = "config.json: cannot use it as a model's configuration: ";
+  BOOST_TEST(error_of(R"({"model_type": "mixtral"})", ExitCode::usage) ==
+             tried + "model_type \"mixtral\" is not supported: it needs experts");
+  BOOST_TEST(error_of(R"({"architectures": ["Qwen3MoeForCausalLM"]})", ExitCode::usage) ==
+             tried + "architectures \"Qwen3MoeForCausalLM\" is not supported: it needs experts");
+  BOOST_TEST(error_of(R"({"model_type": "unheard-of"})", ExitCode::usage) ==
+             tried + "model_type \"unheard-of\" is not supported");
   BOOST_TEST(has(error_of("{}", ExitCode::input), "model_type is missing"));
   BOOST_CHECK(
       parse_hf_config(with(llama, R"({"model_type": null, "architectures": ["LlamaForCausalLM"]})"), "c").family ==
@@ -108,7 +219,9 @@ BOOST_AUTO_TEST_CASE(mathematics_that_is_not_ours_is_refused_unless_switched_off
           R"({"scale_attn_by_inverse_layer_idx": false, "reorder_and_upcast_attn": false, "scale_attn_weights": true})"),
       "c"));
   BOOST_CHECK_NO_THROW(parse_hf_config(
-      with(llama, R"({"sliding_window": null, "layer_types": ["full_attention"], "pretraining_tp": 1})"), "c"));
+      with(llama,
+           R"({"sliding_window": null, "layer_types": ["full_attention", "full_attention"], "pretraining_tp": 1})"),
+      "c"));
 }
 
 BOOST_AUTO_TEST_CASE(all_problems_are_reported_at_once) {
@@ -180,8 +293,9 @@ BOOST_AUTO_TEST_CASE(mutated_documents_end_in_a_config_or_an_error) {
     std::string text =
         round % 2 == 0
             ? gpt2
-            : with(llama,
-                   R"({"rope_parameters": {"rope_theta": 1e4, "rope_type": "default"}, "eos_token_id": [1, 2]})");
+            : with(round % 4 == 1 ? llama : with(llama, R"({"model_type": "qwen2", "num_key_value_heads": 2})"),
+                   R"({"rope_parameters": {"rope_theta": 1e4, "rope_type": "yarn", "factor": 2, "beta_fast": 9,
+                       "original_max_position_embeddings": 64}, "eos_token_id": [1, 2], "layer_types": ["full_attention", "full_attention"]})");
     const std::uint64_t edits = 1 + random.below(10 * round, 4);
     for (std::uint64_t edit = 0; edit < edits; ++edit) {
       const std::uint64_t bits = random.bits(10 * round + 1 + edit);

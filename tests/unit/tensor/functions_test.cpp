@@ -2,9 +2,11 @@
 #include "tensor/functions/activation.hpp"
 #include "tensor/functions/attention.hpp"
 #include "tensor/functions/embedding.hpp"
+#include "tensor/functions/head_norm.hpp"
 #include "tensor/functions/linear.hpp"
 #include "tensor/functions/loss.hpp"
 #include "tensor/functions/norm.hpp"
+#include "tensor/functions/rotary_table.hpp"
 #include "tensor/unit.hpp"
 #include "tensor/weight_gradients.hpp"
 
@@ -99,7 +101,10 @@ at::Tensor reference_attention(const at::Tensor& qkv, const AttentionShape& shap
   const at::Tensor v = heads(parts[2], shape.kv_heads).repeat_interleave(group, 0);
   at::Tensor seen = at::zeros({tokens, tokens}, at::kBool);
   for (std::size_t s = 0; s + 1 < starts.size(); ++s) {
-    for (std::int64_t i = starts[s]; i < starts[s + 1]; ++i) seen[i].slice(0, starts[s], i + 1).fill_(true);
+    for (std::int64_t i = starts[s]; i < starts[s + 1]; ++i) {
+      const std::int64_t first = shape.window > 0 ? std::max(starts[s], i + 1 - shape.window) : starts[s];
+      seen[i].slice(0, first, i + 1).fill_(true);
+    }
   }
   const at::Tensor scores = at::matmul(q, k.transpose(1, 2)) / std::sqrt(static_cast<double>(shape.head_size));
   const at::Tensor p = at::softmax(scores.masked_fill(seen.logical_not(), -std::numeric_limits<double>::infinity()), 2);
@@ -225,13 +230,15 @@ BOOST_AUTO_TEST_CASE(activations_equal_their_definitions) {
 BOOST_AUTO_TEST_CASE(attention_equals_masked_soft_max_within_each_segment) {
   const std::vector<std::vector<std::int64_t>> batches{{0, 1}, {0, 5, 5, 12}, {0, 64, 65, 195}, {0, 200}};
   for (const auto& starts : batches) {
-    for (const AttentionShape& shape : {AttentionShape{4, 4, 6}, AttentionShape{6, 2, 4}, AttentionShape{3, 1, 2}}) {
+    for (const AttentionShape& shape :
+         {AttentionShape{4, 4, 6}, AttentionShape{6, 2, 4}, AttentionShape{3, 1, 2}, AttentionShape{3, 1, 2, 1},
+          AttentionShape{4, 2, 6, 7}, AttentionShape{2, 2, 4, 70}, AttentionShape{2, 1, 4, 1000}}) {
       const at::Tensor segments = at::tensor(starts, at::kLong), positions = positions_in(starts);
-      RotaryTable table(10000, shape.head_size, at::kDouble);
+      RotaryTable table({}, shape.head_size, at::kDouble);
       const at::Tensor frequency =
           at::pow(10000.0, at::arange(0, shape.head_size, 2, at::kDouble) / -static_cast<double>(shape.head_size));
       const at::Tensor angles = positions.to(at::kDouble).unsqueeze(1) * frequency;
-      for (const at::Tensor& rotary : {at::Tensor(), table.upto(200)}) {
+      for (const at::Tensor& rotary : {at::Tensor(), table.table_for(200, 200)}) {
         const at::Tensor qkv = random_tensor({starts.back(), shape.width()}, "qkv");
         const double worst = compare(
             qkv, [&](const at::Tensor& x) { return causal_attention(x, shape, segments, positions, rotary); },
@@ -240,6 +247,42 @@ BOOST_AUTO_TEST_CASE(attention_equals_masked_soft_max_within_each_segment) {
             });
         BOOST_TEST(worst < 1e-12);
       }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_rotary_table_begins_anew_where_the_length_has_other_frequencies) {
+  const auto slowest = [](const at::Tensor& table) { return std::asin(table[1][1].select(0, 1).item<double>()); };
+  const Rope dynamic{.kind = RopeKind::dynamic, .factor = 2, .original_positions = 100};
+  RotaryTable table(dynamic, 4, at::kDouble);
+  const at::Tensor within = table.table_for(50, 50);
+  BOOST_TEST(slowest(within) == 0.01, boost::test_tools::tolerance(1e-12));
+  BOOST_TEST(table.table_for(100, 60).const_data_ptr() == within.const_data_ptr());
+  BOOST_TEST(slowest(table.table_for(200, 200)) == 0.01 / 3, boost::test_tools::tolerance(1e-12));  // √(θ · 3²)
+  BOOST_TEST(slowest(table.table_for(99, 99)) == 0.01, boost::test_tools::tolerance(1e-12));
+  const Rope scaled{.kind = RopeKind::yarn, .factor = 1, .original_positions = 100, .attention_factor = 0.5};
+  BOOST_TEST(RotaryTable(scaled, 4, at::kDouble).table_for(9, 9)[0][0][0].item<double>() == 0.5);
+}
+
+BOOST_AUTO_TEST_CASE(norms_of_heads_are_those_of_each_query_and_key_and_leave_values_alone) {
+  for (const AttentionShape& shape : {AttentionShape{3, 1, 5}, AttentionShape{4, 2, 16}}) {
+    for (const std::int64_t rows : {1, 70}) {
+      Weights weights({{shape.head_size}, {shape.head_size}});
+      const HeadNorm norm(shape, 1e-6, weights[0], weights[1]);
+      const auto oracle = [&](const at::Tensor& x) {
+        const at::Tensor heads = x.view({rows, -1, shape.head_size});
+        const at::Tensor normal = heads * (heads.square().mean(-1, true) + 1e-6).rsqrt();
+        const std::int64_t keys = shape.heads, values = shape.heads + shape.kv_heads;
+        return at::cat({normal.slice(1, 0, keys) * weights.leaves[0], normal.slice(1, keys, values) * weights.leaves[1],
+                        heads.slice(1, values)},
+                       1)
+            .view({rows, -1});
+      };
+      const at::Tensor x = random_tensor({rows, shape.width()}, "x");
+      BOOST_TEST(compare(x, norm, oracle) < 1e-12);
+      BOOST_TEST(weights.worst_gradient() < 1e-12);
+      BOOST_TEST(compare(x, norm, oracle) < 1e-12);
+      BOOST_TEST(weights.worst_gradient() < 1e-12);  // a second backward adds
     }
   }
 }
