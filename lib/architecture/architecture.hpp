@@ -57,9 +57,10 @@ struct LogicalTensor {
   Role role{};
   Shape shape;  // as Hugging Face stores it: gpt2's Conv1D weights are (in, out), all others (out, in)
   Initial initial;
-  std::string alias_of;   // tied: the name of the tensor whose storage it is; empty otherwise
-  bool trained = true;    // false: frozen, it has no gradient and stays as it is
-  std::string unit = {};  // that it forms within its block, with others of this name; empty: the block's
+  std::string alias_of;           // tied: the name of the tensor whose storage it is; empty otherwise
+  bool trained = true;            // false: frozen, it has no gradient and stays as it is
+  std::string unit = {};          // that it forms within its block, with others of this name; empty: the block's
+  std::optional<Split> cut = {};  // among ranks along tp; absent: these have all of it, and equal gradients
 };
 
 /// What is never cut by a pipeline.

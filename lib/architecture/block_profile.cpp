@@ -112,8 +112,7 @@ void add_head(BlockProfile& result, const HfConfig& config, const BatchShape& ba
   const Sizes sizes(config, batch);
   const std::int64_t derivative = sizes.compute * config.vocabulary;
   const bool keeps = derivative <= most_kept_logits_bytes, rounds = sizes.rounded > 0;
-  const std::int64_t slice_rows = std::clamp<std::int64_t>(
-      logits_at_once / std::max<std::int64_t>(1, config.vocabulary), 1, std::max<std::int64_t>(1, sizes.rows));
+  const std::int64_t slice_rows = loss_slice_rows(sizes.rows, config.vocabulary);
   const std::int64_t slice_values = slice_rows * config.vocabulary;
   const std::int64_t logits = slice_values * size_of(stream_type(batch.compute));
   const std::int64_t slice = logits + (rounds ? slice_values * size_of(batch.compute) : 0);  // and their derivative
@@ -136,6 +135,11 @@ void add_embedding(BlockProfile& result, const Sizes& sizes) {
 
 }  // namespace
 
+std::int64_t loss_slice_rows(std::int64_t rows, std::int64_t vocabulary) {
+  return std::clamp<std::int64_t>(logits_at_once / std::max<std::int64_t>(1, vocabulary), 1,
+                                  std::max<std::int64_t>(1, rows));
+}
+
 std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription::Kind kind) {
   const std::int64_t query = config.heads * config.head_size, key_value = config.kv_heads * config.head_size;
   switch (kind) {
@@ -148,6 +152,31 @@ std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription:
     case BlockDescription::Kind::head: return {{config.channels, config.vocabulary}};
   }
   throw Error(ExitCode::bug, "a kind of block without its matrix products");
+}
+
+BlockExchanges exchanges_of(const HfConfig& part, BlockDescription::Kind kind, const BatchShape& batch,
+                            ForwardFor purpose) {
+  const std::int64_t rows = batch.samples * batch.length;
+  const DType wide = stream_type(batch.compute);
+  const auto sum_of_rows = [&](DType dtype) {
+    return BlockExchange{BlockExchange::Kind::all_reduce, dtype, part.channels * size_of(dtype), 0, rows};
+  };
+  switch (kind) {
+    case BlockDescription::Kind::embedding: return {{sum_of_rows(wide)}, {}};
+    case BlockDescription::Kind::decoder:
+      return {{sum_of_rows(wide), sum_of_rows(wide)}, {sum_of_rows(batch.compute), sum_of_rows(batch.compute)}};
+    case BlockDescription::Kind::head: break;
+  }
+  BlockExchanges head{{}, {sum_of_rows(wide)}};
+  if (purpose == ForwardFor::text) {
+    head.forward.push_back({BlockExchange::Kind::all_gather, wide, part.vocabulary * size_of(wide), 0, 1});
+    return head;
+  }
+  const std::int64_t slice = loss_slice_rows(rows, part.vocabulary);
+  for (std::int64_t first = 0; first < rows; first += slice)
+    head.forward.push_back(
+        {BlockExchange::Kind::all_gather, DType::f64, 3 * size_of(DType::f64), first, std::min(slice, rows - first)});
+  return head;
 }
 
 BlockProfile profile(const Architecture& architecture, std::size_t block, const BatchShape& batch) {

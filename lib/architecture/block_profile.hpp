@@ -4,6 +4,7 @@
 #pragma once
 
 #include "architecture/architecture.hpp"
+#include "program/block_exchange.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -29,6 +30,8 @@ struct BatchShape {
 
 /// Logits of so many values exist at once where they are not kept for backward.
 constexpr std::int64_t logits_at_once = std::int64_t{1} << 24;
+/// Rows of them in a slice.
+std::int64_t loss_slice_rows(std::int64_t rows, std::int64_t vocabulary);
 /// The derivative of logits is kept from forward to backward up to this size, and computed again beyond.
 constexpr std::int64_t most_kept_logits_bytes = std::int64_t{1} << 30;
 
@@ -64,6 +67,12 @@ struct LinearShape {
 
 /// The matrix products of a block with its weights, in the order of its forward; an embedding has none.
 std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription::Kind kind);
+
+/// What ranks that share a block say to each other in its passes over one micro-batch; `part` is what each computes. Of
+/// a text the head gathers the logits of one row. Local, pure.
+enum class ForwardFor { batch, text };
+BlockExchanges exchanges_of(const HfConfig& part, BlockDescription::Kind kind, const BatchShape& batch,
+                            ForwardFor purpose = ForwardFor::batch);
 
 /// The profile of architecture.blocks[block]. Local, pure.
 BlockProfile profile(const Architecture& architecture, std::size_t block, const BatchShape& batch);

@@ -162,6 +162,12 @@ void check_run(const TrainConfig& config, Problems& problems) {
   if (stages == 0) automatic.emplace_back("parallel.pp");
   if (replicas == 0 && config.parallel.dp_replicate) automatic.emplace_back("parallel.dp_replicate");
   if (shards == 0) automatic.emplace_back("parallel.dp_shard");
+  const std::int64_t sharers = config.parallel.tp.value_or(AxisSize{1}).ranks;
+  if (sharers == 0) automatic.emplace_back("parallel.tp");
+  if (sharers != 1 && config.post_local_sgd.start_step)
+    problems.add(
+        {"parallel.tp", "post_local_sgd.start_step"},
+        "ranks that share blocks (parallel.tp) cannot train apart (post_local_sgd.start_step) in this version");
   if (automatic.size() > 1) problems.add(automatic, "only one axis can take the ranks that are left: auto");
   if (stages == 1) {
     const auto moot = [&](const std::string& option, bool given) {

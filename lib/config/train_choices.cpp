@@ -18,7 +18,10 @@ ChoiceList<AccumulateGradients> choices_of(AccumulateGradients) {
           {AccumulateGradients::sums, "sums"}};
 }
 ChoiceList<MeshAxis> choices_of(MeshAxis) {
-  return {{MeshAxis::pp, "pp"}, {MeshAxis::dp_replicate, "dp_replicate"}, {MeshAxis::dp_shard, "dp_shard"}};
+  return {{MeshAxis::pp, "pp"},
+          {MeshAxis::dp_replicate, "dp_replicate"},
+          {MeshAxis::dp_shard, "dp_shard"},
+          {MeshAxis::tp, "tp"}};
 }
 ChoiceList<PipelineOrder> choices_of(PipelineOrder) {
   return {{PipelineOrder::gpipe, "gpipe"},

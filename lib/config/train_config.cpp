@@ -64,11 +64,16 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
       {.help = "ranks that share out the weights, gradients and optimizer state of one model, each parameter cut "
                "along its first dimension; auto: those that dp_replicate leaves; absent: 1",
        .unit = "ranks"});
+  visit.field("tp", parallel.tp,
+              {.help = "ranks that share each block (tensor parallelism): its heads, the width of its MLP and the "
+                       "vocabulary, and sum activations in the middle of it; auto: those that the other axes leave; "
+                       "absent: 1",
+               .unit = "ranks"});
   visit.field(
       "order", parallel.order,
       {.help = "axes of the mesh in the order in which ranks are numbered along them, the fastest last: its ranks "
                "are neighbours, on one machine where they fit; those that are not named come before: pp, "
-               "dp_replicate, dp_shard"});
+               "dp_replicate, dp_shard, tp"});
   visit.field(
       "zero", parallel.zero,
       {.help = "what dp_shard shares out while a step runs (ZeRO): 1, optimizer state and the weights that it "

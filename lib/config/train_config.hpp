@@ -44,7 +44,7 @@ struct DataOptions {
 };
 
 enum class AccumulateGradients { whole, shards, sums };
-enum class MeshAxis { pp, dp_replicate, dp_shard };
+enum class MeshAxis { pp, dp_replicate, dp_shard, tp };
 enum class PipelineOrder { gpipe, one_f_one_b, interleaved_1f1b, interleaved_zero_bubble, zbv };
 
 struct ParallelOptions {
@@ -52,6 +52,7 @@ struct ParallelOptions {
   std::vector<MeshAxis> order;                    // of axes, the fastest last; those that are not named are slower
   std::optional<AxisSize> dp_replicate;           // ranks that hold equal state; absent: those that are left
   std::optional<AxisSize> dp_shard;               // ranks that share out a whole model; absent: 1
+  std::optional<AxisSize> tp;                     // ranks that share each block; absent: 1
   std::optional<std::int64_t> zero;               // stage of ZeRO, 1 to 3; absent: 3
   std::optional<AccumulateGradients> accumulate;  // absent: shards for stages 2 and 3, otherwise whole
   std::optional<AfterForward> reshard_after_forward;  // absent: only with stage 3

@@ -127,7 +127,8 @@ void Engine::forward(Run& run, const Action& action) {
   if (saved) saved->leave({input, output});
   record(Op::forward, block, mb);
   if (block.kind() == BlockDescription::Kind::head) {
-    run.loss_sum += session_.take_injected_nan() ? not_a_number : output.item<double>();
+    const double loss = session_.take_injected_nan() ? not_a_number : output.item<double>();
+    if (counts_loss() || !std::isfinite(loss)) run.loss_sum += loss;  // once; what is wrong wherever it is
   } else {
     run.slots.acquire(SlotKind::boundary, boundary_subject(index + 1), mb, {.input = {}, .value = output.detach()});
   }

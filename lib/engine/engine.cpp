@@ -58,6 +58,14 @@ Phase phase_of(const Action& action, ProgramPhase phase) {
   return Phase::forward;
 }
 
+/// The axes of the ranks that share blocks; none if no block is shared.
+std::vector<AxisName> block_axes(const StepProgram& program) {
+  for (const RankClass& ranks : program.classes)
+    for (const Action& action : ranks.actions)
+      if (is_within_block(action)) return action.group;
+  return {};
+}
+
 /// Whether it is left out of a step that changes nothing. Cells are averaged all the same.
 bool is_update(Op op) {
   return op == Op::clip || op == Op::fetch_state || op == Op::optimizer || op == Op::offload_state;
@@ -89,8 +97,9 @@ Transport make_transport(Session& session, const Catalogue& programs) {
   for (const StepProgram* program : programs.all())
     for (const RankClass& ranks : program->classes)
       for (const Action& action : ranks.actions)
-        if (is_collective(action.op) || (is_transfer(action.op) && is_send(action.op)))
-          used.emplace(static_cast<int>(action.lane), std::ranges::find(groups, action.group) - groups.begin());
+        if (meets_others(action) && (!is_transfer(action.op) || is_send(action.op)))
+          used.emplace(static_cast<int>(is_within_block(action) ? Lane::block : action.lane),
+                       std::ranges::find(groups, action.group) - groups.begin());
   return Transport(session, programs.train.mesh, lanes, groups,
                    [&](int lane, int group) { return used.contains({lane, group}); });
 }
@@ -113,11 +122,19 @@ Engine::Engine(Model& model, const Optimizer& optimizer, const Catalogue& progra
     const RankClass& ranks = program->class_of(session.world().rank());
     slots_.emplace(&ranks, SlotIndex(ranks));
   }
+  if (const auto axes = block_axes(programs.train); !axes.empty()) {
+    const int group = transport.group_along(axes);
+    block_lane_.emplace(transport, static_cast<int>(Lane::block), group, session.world().rank());
+    model.share(&*block_lane_);
+  }
   transport.take_records(records_);  // from now on they are kept
   transport.log_to(&trace_);
 }
 
-Engine::~Engine() { transport_.log_to(nullptr); }
+Engine::~Engine() {
+  model_.share(nullptr);
+  transport_.log_to(nullptr);
+}
 
 Engine::Run Engine::begin(std::int64_t step, ProgramPhase phase) {
   const StepProgram& program = programs_.pick(step, phase);
@@ -129,14 +146,14 @@ StepOutcome Engine::run_step(const StepBatch& batch, const StepOrder& order) {
   Run run = begin(order.step, ProgramPhase::training);
   run.take(order);
   for (Unit* unit : model_.units()) unit->zero_grad();
-  run.take(batch.micro_batches, model_);
+  run.take(batch.micro_batches, model_, counts_loss());
   execute(run);
   return run.outcome;
 }
 
 EvaluationOutcome Engine::evaluate(const std::vector<Batch>& micro_batches, std::int64_t step) {
   Run run = begin(step, ProgramPhase::evaluation);
-  run.take(micro_batches, model_);
+  run.take(micro_batches, model_, counts_loss());
   execute(run);
   return {run.loss_sum, run.tokens};
 }
@@ -145,7 +162,7 @@ DrawnToken Engine::draw_token(const SeenText& text, const TokenDraw& draw, std::
   Run run = begin(step, ProgramPhase::sampling);
   run.text = &text;
   run.draw = &draw;
-  run.take({text.batch}, model_);
+  run.take({text.batch}, model_, false);
   execute(run);
   return run.token;
 }
@@ -165,6 +182,7 @@ void Engine::execute(Run& run) {
 }
 
 void Engine::go_through(Run& run) {
+  if (run.irrevocable && run.failure) std::rethrow_exception(run.failure);
   for (std::size_t position = 0; position < run.ranks.actions.size(); ++position) {
     const Action& action = run.ranks.actions[position];
     // A rank that failed drains: it computes nothing more, but takes part in what remains of the communication, so that

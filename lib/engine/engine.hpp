@@ -79,6 +79,7 @@ class Engine {
   /// norm is not finite on any rank, all ranks leave weights and moments as they are, and say so in the outcome.
   /// A program that updates in backward changes weights before the heartbeat: a rank throws alone after its first
   /// update, and ranks that have not failed have updated theirs, whatever the heartbeat tells.
+  /// Where ranks share blocks nothing can be drained: a rank that fails throws alone, at once, here and below.
   StepOutcome run_step(const StepBatch& batch, const StepOrder& order);
 
   /// Sums of loss and tokens over all ranks of as many micro-batches as the evaluation program has. Collective over the
@@ -93,6 +94,9 @@ class Engine {
   /// Between steps: each buffer becomes its mean over the cells that train apart, the same on all of them. Collective
   /// over the world, with buffers of equal lengths in one order. What fails does so on one rank: it has to end the job.
   void average(const std::vector<at::Tensor>& buffers, std::int64_t step);
+
+  /// Whether what this rank knows of loss and tokens is counted: of ranks that share blocks the first one's.
+  bool counts_loss() const { return model_.has_head() && (!block_lane_ || block_lane_->rank() == 0); }
 
   /// What this rank did in the last run_step, evaluate or draw_token, as it was recorded by what did it: what it should
   /// be is expect_trace of program/trace.hpp.
@@ -152,6 +156,7 @@ class Engine {
   Transport& transport_;
   std::optional<double> clip_norm_;
   DType reduce_dtype_;
+  std::optional<BlockLane> block_lane_;  // where ranks share blocks
   std::map<const RankClass*, SlotIndex> slots_;
   TraceLog trace_;
   std::vector<OperationRecord> records_;  // of the last step

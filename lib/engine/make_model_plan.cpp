@@ -1,6 +1,7 @@
 #include "engine/make_model_plan.hpp"
 
 #include "architecture/block_profile.hpp"
+#include "architecture/tensor_parallel.hpp"
 #include "architecture/units.hpp"
 #include "tensor/functions/rotary_table.hpp"
 #include "tensor/kernels/attention_kernel.hpp"
@@ -36,27 +37,34 @@ std::int64_t rounding_scratch(const HfConfig& config, std::int64_t rows, const P
 
 }  // namespace
 
-ModelPlan plan_of(const Architecture& architecture, const UnitTypes& types, const MicroBatchShape& shape,
+ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const MicroBatchShape& shape,
                   std::int64_t bucket_bytes, const Processor& processor, const Sharding& sharding) {
   ModelPlan plan;
+  Architecture architecture = whole;  // of which this rank computes its part
+  cut_over(architecture, sharding.tensor_ranks);
+  architecture.config = part_of(whole.config, sharding.tensor_ranks);
   const HfConfig& config = architecture.config;
+  const bool shares = sharding.tensor_ranks > 1;
+  if (shares) plan.block_axes = {tensor_axis};
   const BatchShape batch = batch_shape(config, types, shape, processor);
   const std::int64_t boundary_bytes = shape.samples * shape.length * config.channels * size_of(types.handed_out());
   for (std::size_t i = 0; i < architecture.blocks.size(); ++i) {
     const BlockDescription& block = architecture.blocks[i];
     const BlockProfile costs = profile(architecture, i, batch);
     const bool last = i + 1 == architecture.blocks.size();
-    plan.blocks.push_back({.name = block_name(block),
-                           .stash_bytes = std::max<std::int64_t>(costs.saved_bytes - costs.input_bytes, 0),
-                           .output_bytes = last ? 0 : boundary_bytes,
-                           .workspace_bytes = costs.backward_workspace_bytes,
-                           .forward_flops = costs.forward_flops,
-                           .backward_flops = costs.backward_input_flops + costs.backward_weight_flops,
-                           .recomputable = block.kind == BlockDescription::Kind::decoder,
-                           .forward_workspace_bytes = costs.forward_workspace_bytes,
-                           .inference_workspace_bytes = costs.inference_workspace_bytes,
-                           .deferred_bytes = costs.deferred_bytes,
-                           .backward_weight_flops = costs.backward_weight_flops});
+    plan.blocks.push_back(
+        {.name = block_name(block),
+         .stash_bytes = std::max<std::int64_t>(costs.saved_bytes - costs.input_bytes, 0),
+         .output_bytes = last ? 0 : boundary_bytes,
+         .workspace_bytes = costs.backward_workspace_bytes,
+         .forward_flops = costs.forward_flops,
+         .backward_flops = costs.backward_input_flops + costs.backward_weight_flops,
+         .recomputable = block.kind == BlockDescription::Kind::decoder,
+         .forward_workspace_bytes = costs.forward_workspace_bytes,
+         .inference_workspace_bytes = costs.inference_workspace_bytes,
+         .deferred_bytes = costs.deferred_bytes,
+         .backward_weight_flops = costs.backward_weight_flops,
+         .exchanges = shares ? exchanges_of(config, block.kind, batch, shape.purpose) : BlockExchanges{}});
   }
   plan.units = units_of(architecture, types, bucket_bytes, sharding);
   if (config.positions == Positions::rotary)

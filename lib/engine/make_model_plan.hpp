@@ -2,7 +2,7 @@
 // alone. Pure; needs no weights.
 #pragma once
 
-#include "architecture/architecture.hpp"
+#include "architecture/block_profile.hpp"
 #include "program/model_plan.hpp"
 #include "tensor/gemm.hpp"
 
@@ -13,6 +13,7 @@ namespace lockstep {
 struct MicroBatchShape {
   std::int64_t samples = 0;  // B
   std::int64_t length = 0;   // T
+  ForwardFor purpose = ForwardFor::batch;
 };
 
 /// What of a rank's processor decides how much scratch memory kernels have.
@@ -24,7 +25,7 @@ struct Processor {
 /// Blocks with their stash, boundary, workspaces and FLOPs on one micro-batch of `shape`, the units that units_of
 /// (architecture/units.hpp) gives, as model/model.hpp stores them, and what blocks share. The peak of a program with
 /// this plan (program/memory_estimate.hpp) is that of live_bytes() (tensor/live_memory.hpp) in its step. Local.
-ModelPlan plan_of(const Architecture& architecture, const UnitTypes& types, const MicroBatchShape& shape,
+ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const MicroBatchShape& shape,
                   std::int64_t bucket_bytes = 0, const Processor& processor = {}, const Sharding& sharding = {});
 
 }  // namespace lockstep

@@ -19,12 +19,6 @@ Rank drawing_rank(const StepProgram& program) {
   return first;
 }
 
-DType dtype_of(const at::Tensor& buffer) {
-  for (const DType dtype : {DType::f64, DType::f32, DType::bf16})
-    if (scalar_type(dtype) == buffer.scalar_type()) return dtype;
-  throw Error(ExitCode::bug, "a buffer of another type than weights and optimizer state have");
-}
-
 }  // namespace
 
 void Engine::reduce_norm(Run& run, const Action& action) {
@@ -41,7 +35,7 @@ void Engine::heartbeat(Run& run, const Action& action) {
   mine.loss_sum = run.loss_sum;
   mine.grad_norm_squared = run.squared_norm / cells;  // their mean
   if (session_.take_injected_nan()) mine.grad_norm_squared = not_a_number;
-  mine.next_tokens = model_.has_head() ? run.order->next_valid_tokens : 0;  // once, however many ranks share a batch
+  mine.next_tokens = counts_loss() ? run.order->next_valid_tokens : 0;  // once, however many ranks share a batch
   mine.stop = run.order->stop;
   mine.requests = run.order->requests;
   mine.failure = run.failure;
@@ -75,7 +69,7 @@ void Engine::average(const std::vector<at::Tensor>& buffers, std::int64_t step) 
   std::vector<Ticket> tickets;
   for (const at::Tensor& buffer : buffers)
     tickets.push_back(transport_.all_reduce(static_cast<int>(Lane::reduction), group, bytes_of(buffer),
-                                            dtype_of(buffer), Reduce::sum));
+                                            dtype_of(buffer.scalar_type()), Reduce::sum));
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     transport_.wait(tickets[i]);
     buffers[i].div_(cell_count(program));

@@ -21,7 +21,13 @@ namespace lockstep {
 struct Engine::Run {
   Run(const StepProgram& whole, ProgramPhase of_phase, const RankClass& of, const SlotIndex& index, std::int64_t number,
       TraceLog& trace)
-      : program(whole), phase(of_phase), ranks(of), slots(of, index, trace), tickets(of.actions.size()), step(number) {}
+      : program(whole),
+        phase(of_phase),
+        ranks(of),
+        slots(of, index, trace),
+        tickets(of.actions.size()),
+        step(number),
+        irrevocable(!whole.exchanges.empty()) {}
 
   /// A training step.
   void take(const StepOrder& given) {
@@ -55,7 +61,8 @@ struct Engine::Run {
   at::Tensor logits;  // fp64, (V): behind the last token of `text`, where the head is
   DrawnToken token;
   bool skips_update = false;  // the heartbeat found that loss or gradient is not finite
-  bool irrevocable = false;   // the heartbeat is past, which could have told of a failure, or a unit is updated
+  bool irrevocable = false;   // no heartbeat can tell of a failure: it is past, or a unit is updated, or other ranks
+                              // wait in the middle of a block
 
   /// Runs Local work unless this rank has failed; what it throws is the rank's failure, which the heartbeat tells all
   /// ranks. What comes after the heartbeat, or after the first update, throws out of the step.
@@ -83,14 +90,14 @@ struct Engine::Run {
     return interval;
   }
 
-  void take(const std::vector<Batch>& micro_batches, const Model& model) {
+  void take(const std::vector<Batch>& micro_batches, const Model& model, bool counts_loss) {
     for (const Batch& batch : micro_batches) tokens_of.push_back(batch.samples * batch.length);
     attempt([&] {
       invariant(static_cast<int>(micro_batches.size()) == program.micro_batches,
                 "a rank has the micro-batches of its program");
       for (const Batch& batch : micro_batches) {
         batches.push_back(to_tensors(batch, model.config()));
-        if (model.has_head()) tokens += batch.valid_tokens;  // counted where the loss is computed
+        if (counts_loss) tokens += batch.valid_tokens;
       }
     });
   }

@@ -9,6 +9,7 @@ namespace lockstep {
 
 using Rank = int;              // always the world rank
 using AxisName = std::string;  // pp, dp_replicate, dp_shard, ring, ulysses, tp; ep, ep_shard on the expert mesh
+inline const AxisName tensor_axis = "tp";  // ranks that share each block
 
 struct Axis {
   AxisName name;

@@ -112,11 +112,14 @@ class Embedding : public Block {
         tokens_(&get(Role::token_embedding)),
         positions_(find(Role::position_embedding)) {}
 
+  void share(const BlockLane* lane) override { lane_ = lane; }
+
   at::Tensor compute(const at::Tensor&, const BatchTensors& batch) override {
-    return embed(*tokens_, positions_, batch.tokens, batch.positions, stream_type(precision()));
+    return embed(*tokens_, positions_, batch.tokens, batch.positions, stream_type(precision()), lane_);
   }
 
  private:
+  const BlockLane* lane_ = nullptr;
   Parameter* tokens_;
   Parameter* positions_;
 };
@@ -139,6 +142,11 @@ class Decoder : public Block {
         up_bias_(gated_ ? nullptr : find(Role::up_bias)),
         down_({&get(Role::down)}, {find(Role::down_bias)}, layout_of(config)) {
     if (config.query_key_norm) head_norm_.emplace(shape_, config.norm_eps, get(Role::query_norm), get(Role::key_norm));
+  }
+
+  void share(const BlockLane* lane) override {
+    for (Linear* const first : {&qkv_, &up_}) first->share(lane, Linear::CutBy::outputs);
+    for (Linear* const last : {&attention_output_, &down_}) last->share(lane, Linear::CutBy::inputs);
   }
 
   at::Tensor compute(const at::Tensor& x, const BatchTensors& batch) override {
@@ -195,16 +203,19 @@ class Head : public HeadBlock {
         norm_(config.norm, config.norm_eps, get(Role::final_norm), find(Role::final_norm_bias)),
         weight_(&get(Role::head)) {}
 
+  void share(const BlockLane* lane) override { lane_ = lane; }
+
   at::Tensor compute(const at::Tensor& x, const BatchTensors& batch) override {
-    return cross_entropy_sum(norm_(x).normalised, *weight_, batch.labels);
+    return cross_entropy_sum(norm_(x).normalised, *weight_, batch.labels, most_kept_logits_bytes, lane_);
   }
 
   at::Tensor logits(const at::Tensor& x) override {
     const at::NoGradGuard no_grad;
-    return head_logits(norm_(cast(x, stream_type(precision()))).normalised, *weight_);
+    return head_logits(norm_(cast(x, stream_type(precision()))).normalised, *weight_, lane_);
   }
 
  private:
+  const BlockLane* lane_ = nullptr;
   Normalisation norm_;
   Parameter* weight_;
 };

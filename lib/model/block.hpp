@@ -5,6 +5,7 @@
 
 #include "architecture/architecture.hpp"
 #include "data/batch.hpp"
+#include "tensor/block_lane.hpp"
 #include "tensor/functions/rotary_table.hpp"
 #include "tensor/number_types.hpp"
 #include "tensor/parameter.hpp"
@@ -54,6 +55,11 @@ class Block {
   /// are those of backward, except for a tied weight to which the embedding adds between the two halves of the head.
   at::Tensor forward(const at::Tensor& x, const BatchTensors& batch);
 
+  /// Other ranks have parts of the block too: its parameters are parts, and the ranks speak with each other in the
+  /// middle of its passes (exchanges_of of architecture/block_profile.hpp), which are Collective over them then. The
+  /// lane outlives the block's last pass.
+  virtual void share(const BlockLane* lane) = 0;
+
   /// The type of what the block is given and hands out; the stream type until it is set.
   void set_output_type(at::ScalarType type) { output_type_ = type; }
 
@@ -85,9 +91,10 @@ class HeadBlock : public Block {
   virtual at::Tensor logits(const at::Tensor& x) = 0;
 };
 
-/// Blocks as the config describes them; `parameters` one for each tensor of the description, in its order. Throws
-/// Error(bug) for a description that lacks a role. The decoder blocks of a model share one table of rotary embeddings,
-/// which outlives them; null where positions are not rotary.
+/// Blocks as the config describes them, or, where ranks share them, as part_of (architecture/tensor_parallel.hpp) does;
+/// `parameters` one for each tensor of the description, in its order. Throws Error(bug) for a description that lacks a
+/// role. The decoder blocks of a model share one table of rotary embeddings, which outlives them; null where positions
+/// are not rotary.
 std::unique_ptr<Block> make_embedding(const BlockDescription& description, Precision precision,
                                       std::vector<Parameter*> parameters);
 std::unique_ptr<Block> make_decoder(const HfConfig& config, const BlockDescription& description, Precision precision,

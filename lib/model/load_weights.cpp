@@ -28,10 +28,10 @@ at::ScalarType scalar_type(const TensorDescription& tensor) {
 
 /// Rows of dim 0 at a time, so that a large tensor never exists twice.
 void load_parameter(const TensorSource& source, const TensorDescription& tensor, Parameter& parameter) {
-  if (tensor.shape != parameter.shape()) {
+  if (tensor.shape != parameter.description().shape) {
     throw Error(ExitCode::input,
                 fmt::format("cannot load tensor '{}': its shape is {}, the model's is {}", tensor.name,
-                            to_text(tensor.shape), to_text(parameter.shape())),
+                            to_text(tensor.shape), to_text(parameter.description().shape)),
                 "these weights belong to another config.json");
   }
   if (parameter.shard_elements() == 0) return;

@@ -1,6 +1,7 @@
 #include "model/model.hpp"
 
 #include "architecture/initialise.hpp"
+#include "architecture/tensor_parallel.hpp"
 #include "architecture/units.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -44,8 +45,10 @@ Model::Model(const Architecture& architecture, Precision precision, const std::v
              std::int64_t bucket_bytes, const ShardPlace& place, const std::vector<PipelinePart>& parts,
              const UnitMemory& memory)
     : architecture_(architecture), precision_(precision), output_type_(stream_type(precision)) {
+  cut_over(architecture_, place.sharding.tensor_ranks);
   const std::vector<LogicalTensor> stored = stored_tensors(architecture_);
   const auto part = static_cast<std::size_t>(coordinate(place.mesh, place.rank, pipeline_axis));
+  const HfConfig own_config = part_of(config(), place.sharding.tensor_ranks);
   for (const UnitPlan& plan : units_of(architecture_, unit_types(precision, state), bucket_bytes, place.sharding)) {
     const auto index = static_cast<int>(all_units_.size());
     all_units_.emplace_back();
@@ -72,10 +75,10 @@ Model::Model(const Architecture& architecture, Precision precision, const std::v
     switch (block.kind) {
       case BlockDescription::Kind::embedding: blocks_.push_back(make_embedding(block, precision, own)); break;
       case BlockDescription::Kind::decoder:
-        blocks_.push_back(make_decoder(config(), block, precision, own, rotary));
+        blocks_.push_back(make_decoder(own_config, block, precision, own, rotary));
         break;
       case BlockDescription::Kind::head: {
-        std::unique_ptr<HeadBlock> head = make_head(config(), block, precision, own);
+        std::unique_ptr<HeadBlock> head = make_head(own_config, block, precision, own);
         head_ = head.get();
         blocks_.push_back(std::move(head));
         break;
@@ -83,6 +86,11 @@ Model::Model(const Architecture& architecture, Precision precision, const std::v
     }
   }
   invariant(head_ != nullptr || !parts.empty(), "a model ends with a head");
+}
+
+void Model::share(const BlockLane* lane) {
+  for (const auto& block : blocks_)
+    if (block) block->share(lane);
 }
 
 void Model::set_output_type(at::ScalarType type) {

@@ -22,8 +22,9 @@ namespace lockstep {
 class Model {
  public:
   /// Zero weights in the units that units_of (architecture/units.hpp) gives, with the optimizer's `state`, cut as
-  /// `place` says. A tied weight lives in the unit of the block that owns its storage and is touched by the head as
-  /// well. `parts` are what each rank along the pipeline axis has; without them a rank has all. Local.
+  /// `place` says; where ranks share blocks, this one's part of them. A tied weight lives in the unit of the block that
+  /// owns its storage and is touched by the head as well. `parts` are what each rank along the pipeline axis has;
+  /// without them a rank has all. Local.
   Model(const Architecture& architecture, Precision precision, const std::vector<StateDescription>& state = {},
         std::int64_t bucket_bytes = 0, const ShardPlace& place = {}, const std::vector<PipelinePart>& parts = {},
         const UnitMemory& memory = {});
@@ -34,6 +35,8 @@ class Model {
   /// The type of what blocks hand to each other; the stream type until it is set.
   at::ScalarType output_type() const { return output_type_; }
   void set_output_type(at::ScalarType type);
+  /// Block::share of all that lie here.
+  void share(const BlockLane* lane);
 
   /// Those that lie here, in order.
   const std::vector<Unit*>& units() const { return units_; }

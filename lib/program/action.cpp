@@ -8,10 +8,10 @@ const OpFacts& facts_of(Op op) {
   using Kind = Subject::Kind;
   using Of = OpFacts::Of;
   using Group = OpFacts::Group;
-  static constexpr OpFacts forward{"forward", Kind::block, Of::micro_batch, Group::none, Lane::compute},
-      recompute{"recompute", Kind::block, Of::micro_batch, Group::none, Lane::compute},
-      backward{"backward", Kind::block, Of::micro_batch, Group::none, Lane::compute},
-      backward_input{"backward_input", Kind::block, Of::micro_batch, Group::none, Lane::compute},
+  static constexpr OpFacts forward{"forward", Kind::block, Of::micro_batch, Group::within, Lane::compute},
+      recompute{"recompute", Kind::block, Of::micro_batch, Group::within, Lane::compute},
+      backward{"backward", Kind::block, Of::micro_batch, Group::within, Lane::compute},
+      backward_input{"backward_input", Kind::block, Of::micro_batch, Group::within, Lane::compute},
       backward_weight{"backward_weight", Kind::block, Of::micro_batch, Group::none, Lane::compute},
       receive_forward{"receive_forward", Kind::boundary, Of::micro_batch, Group::pair, Lane::receive},
       send_forward{"send_forward", Kind::boundary, Of::micro_batch, Group::pair, Lane::send_forward},
@@ -81,6 +81,21 @@ std::string_view name_of(Op op) { return facts_of(op).name; }
 
 bool is_collective(Op op) { return facts_of(op).group == OpFacts::Group::collective; }
 
+bool is_within_block(const Action& action) {
+  return facts_of(action.op).group == OpFacts::Group::within && !action.group.empty();
+}
+
+bool meets_others(const Action& action) {
+  switch (facts_of(action.op).group) {
+    case OpFacts::Group::collective:
+    case OpFacts::Group::pair: return true;
+    case OpFacts::Group::within: return is_within_block(action);
+    case OpFacts::Group::shared:
+    case OpFacts::Group::none: return false;
+  }
+  throw Error(ExitCode::bug, "a group without a meaning");
+}
+
 bool is_transfer(Op op) { return facts_of(op).group == OpFacts::Group::pair; }
 
 bool is_send(Op op) { return op == Op::send_forward || op == Op::send_backward || op == Op::send_gradient; }
@@ -130,6 +145,7 @@ std::string_view name_of(Lane lane) {
     case Lane::send_backward_up: return "send_backward_up";
     case Lane::fetch: return "fetch";
     case Lane::offload: return "offload";
+    case Lane::block: return "block";
   }
   throw Error(ExitCode::bug, "a lane without a name");
 }

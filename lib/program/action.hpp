@@ -80,8 +80,9 @@ enum class Lane : std::uint8_t {
   send_backward_up,
   fetch,    // from host memory to that of the device
   offload,  // and back
+  block,    // of ranks that share blocks, in the middle of these: no action of its own is on it
 };
-constexpr int lane_count = 11;
+constexpr int lane_count = 12;
 std::string_view name_of(Lane lane);
 
 /// Positions, in the same list, of earlier actions on other lanes that must have ended before this one starts. The
@@ -107,7 +108,8 @@ struct Action {
       group;  // of a collective, or of what ranks share: those along these axes of the program's mesh; empty otherwise
   int offset = 0;                  // of a transfer: from this rank to its peer, along the one axis of `group`
   Lane peer_lane = Lane::compute;  // of a receive: the lane that the peer sends on
-  std::int64_t bytes = 0;          // of a collective: what each rank puts in; of a transfer or a copy: all of it
+  std::int64_t bytes = 0;          // of a collective, or within a block: what each rank puts in; of a transfer or a
+                                   // copy: all of it
   Waits waits;
   Slots slots;
   bool operator==(const Action&) const = default;
@@ -122,15 +124,21 @@ struct OpFacts {
     none,
     collective,
     shared,
-    pair
+    pair,
+    within
   } group{};    // shared: each does its part without waiting; pair: the
-                // two ends of a transfer
+                // two ends of a transfer; within: of a block that the group
+                // shares, whose ranks speak with each other while they compute
   Lane lane{};  // of several: the usual one
 };
 /// The table of operations.
 const OpFacts& facts_of(Op op);
 std::string_view name_of(Op op);
 bool is_collective(Op op);
+/// Whether it is a pass of a block that the ranks of its group share.
+bool is_within_block(const Action& action);
+/// Whether the ranks of its group come together for it.
+bool meets_others(const Action& action);
 /// Whether it is one end of a transfer between pipeline stages; the other end is `counterpart_of` it.
 bool is_transfer(Op op);
 bool is_send(Op op);

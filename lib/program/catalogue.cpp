@@ -20,7 +20,7 @@ StepProgram make_training(std::string name, const Mesh& mesh, const ModelPlan& p
   program = gather_weights(program, plan, options.shards);
   program = reduce_gradients(program, plan, options.axes_summed(), options.shards);
   program = sum_over_stages(program, plan, parts);
-  program = update(program, options.update, options.offload);
+  program = update(program, plan, options.update, options.offload);
   if (options.training_step == TrainingStep::averaging) program = average_weights(program, plan);
   program = offload_units(program, plan, options.offload, options.update);
   program = offload_stashes(program, plan, options.offload, options.update);
@@ -60,7 +60,7 @@ std::vector<std::vector<AxisName>> groups_of(const Catalogue& programs) {
   for (const StepProgram* program : programs.all())
     for (const RankClass& ranks : program->classes)
       for (const Action& action : ranks.actions)
-        if ((behind_computation(action.op) || is_collective(action.op)) &&
+        if ((behind_computation(action.op) || meets_others(action)) &&
             std::ranges::find(groups, action.group) == groups.end())
           groups.push_back(action.group);
   return groups;

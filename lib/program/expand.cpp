@@ -1,7 +1,7 @@
 // The first passes: which stages run when, and what a stage is made of. A rank posts the receive of a pass while the
 // pass before it runs, and computes on while its sends are under way.
 #include "base/error.hpp"
-#include "program/passes.hpp"
+#include "program/rewriter.hpp"
 
 #include <map>
 #include <optional>
@@ -35,11 +35,8 @@ StepProgram on_pipeline(std::string name, const Mesh& mesh, const PipelinePlan& 
   return program;
 }
 
-Action make(Op op, Subject subject, MicroBatch micro_batch) {
-  Action action;
-  action.op = op;
-  action.subject = subject;
-  action.micro_batch = micro_batch;
+Action make_on_lane(Op op, Subject subject, MicroBatch micro_batch) {
+  Action action = make(op, subject, micro_batch);
   action.lane = facts_of(op).lane;
   return action;
 }
@@ -82,7 +79,7 @@ class Expansion {
     const Pipeline& pipeline = pipeline_.pipeline;
     if (neighbour < 0 || neighbour >= stage_count(pipeline) || rank_of(pipeline, neighbour) == rank_) return {};
     const int boundary = blocks_of(std::max(stage, neighbour)).begin;
-    Action action = make(op, boundary_subject(boundary), micro_batch);
+    Action action = make_on_lane(op, boundary_subject(boundary), micro_batch);
     action.group = {pipeline_axis};
     action.offset = rank_of(pipeline, neighbour) - rank_;
     action.bytes = plan_.blocks[static_cast<std::size_t>(boundary - 1)].output_bytes;
@@ -122,7 +119,7 @@ class Expansion {
     for (int i = 0; i < end - begin; ++i) {
       const int block = pass.op == Op::forward ? begin + i : end - 1 - i;
       if (pass.op == Op::backward_weight && plan_.blocks[static_cast<std::size_t>(block)].deferred_bytes == 0) continue;
-      Action action = make(pass.op, block_subject(block), pass.micro_batch);
+      Action action = with_exchanges(make(pass.op, block_subject(block), pass.micro_batch), plan_);
       action.waits = std::exchange(waits, {});
       computed_ = add(std::move(action));
     }
@@ -181,6 +178,8 @@ StepProgram expand(const StepProgram& program, const ModelPlan& plan, const Pipe
         Expansion(pipeline, plan, static_cast<int>(rank)).list(program.classes[rank].actions);
   for (const BlockPlan& block : plan.blocks) result.block_names.push_back(block.name);
   for (const UnitPlan& unit : plan.units) result.unit_names.push_back(unit.name);
+  if (!plan.block_axes.empty())
+    for (const BlockPlan& block : plan.blocks) result.exchanges.push_back(block.exchanges);
   return result;
 }
 

@@ -47,8 +47,6 @@ std::vector<TensorLayout> tensor_layouts(const Mesh& mesh, const ModelPlan& plan
   std::vector<TensorLayout> tensors;
   for (std::size_t index = 0; index < plan.units.size(); ++index) {
     const UnitPlan& unit = plan.units[index];
-    std::vector<Split> splits;
-    if (unit.is_cut()) splits.push_back({.axes = unit.shard_axes, .dim = 0});
     std::vector<Pin> pins;
     if (parts.size() > 1) {
       Pin pin{.axis = pipeline_axis, .coordinates = {}};
@@ -59,6 +57,9 @@ std::vector<TensorLayout> tensor_layouts(const Mesh& mesh, const ModelPlan& plan
     }
     for (const int parameter : unit.parameters) {
       const ParameterPlan& of = parameters[static_cast<std::size_t>(parameter)];
+      std::vector<Split> splits;
+      if (of.cut) splits.push_back(*of.cut);
+      if (unit.is_cut()) splits.push_back({.axes = unit.shard_axes, .dim = 0});
       tensors.push_back({of.name, unit.name, {of.shape, types.master, mesh, splits, pins}});
     }
   }

@@ -14,8 +14,11 @@ namespace {
 struct Kind {
   bool trained = true;
   std::string unit;
+  std::vector<AxisName> alike;
   bool operator==(const Kind&) const = default;
 };
+
+Kind kind_of(const ParameterPlan& parameter) { return {parameter.trained, parameter.unit, parameter.alike}; }
 
 /// The unit of the parameters of a kind of the blocks [first, last].
 UnitPlan unit_of(const std::vector<std::string>& blocks, const std::vector<ParameterPlan>& parameters,
@@ -24,13 +27,15 @@ UnitPlan unit_of(const std::vector<std::string>& blocks, const std::vector<Param
   const auto name = [&](int block) { return blocks[static_cast<std::size_t>(block)]; };
   unit.name = first == last ? name(first) : fmt::format("{}..{}", name(first), name(last));
   if (!kind.unit.empty()) unit.name += ":" + kind.unit;
+  if (!kind.alike.empty()) unit.name += ", alike";
   if (!kind.trained) unit.name += ", frozen";
   unit.trained = kind.trained;
+  unit.alike = kind.alike;
   std::vector<std::int64_t> whole, shard, kept;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const ParameterPlan& parameter = parameters[i];
     if (parameter.blocks.front() < first || parameter.blocks.front() > last) continue;
-    if (Kind{parameter.trained, parameter.unit} != kind) continue;
+    if (kind_of(parameter) != kind) continue;
     unit.parameters.push_back(static_cast<int>(i));
     unit.blocks.insert(unit.blocks.end(), parameter.blocks.begin(), parameter.blocks.end());
     whole.push_back(elements(parameter.shape));
@@ -84,8 +89,7 @@ std::vector<UnitPlan> make_units(const std::vector<std::string>& blocks, const s
                 "every parameter belongs to a block of the model");
   std::vector<Kind> kinds;
   for (const ParameterPlan& parameter : parameters)
-    if (const Kind kind{parameter.trained, parameter.unit}; std::ranges::find(kinds, kind) == kinds.end())
-      kinds.push_back(kind);
+    if (const Kind kind = kind_of(parameter); std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
   std::vector<std::pair<int, UnitPlan>> units;  // with their first blocks
   for (const Kind& kind : kinds) {
     const auto unit_over = [&](int first, int last) {

@@ -3,8 +3,10 @@
 #pragma once
 
 #include "layout/dtype.hpp"
+#include "layout/layout.hpp"
 #include "layout/mesh.hpp"
 #include "layout/shape.hpp"
+#include "program/block_exchange.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -26,16 +28,19 @@ struct BlockPlan {
   std::int64_t inference_workspace_bytes = 0;  // temporaries of a forward that leaves no stash
   std::int64_t deferred_bytes = 0;   // kept from backward_input to backward_weight; 0: nothing is left to that
   double backward_weight_flops = 0;  // of backward_flops
+  BlockExchanges exchanges = {};     // among ranks that share the block
   bool operator==(const BlockPlan&) const = default;
 };
 
 /// One stored parameter. A tied weight is one parameter of two blocks.
 struct ParameterPlan {
   std::string name;
-  Shape shape;
-  std::vector<int> blocks;  // that read it, the owner first
-  bool trained = true;      // false: it has no gradient and is not updated
-  std::string unit = {};    // that it forms within its block, with others of this name; empty: the block's
+  Shape shape;                       // of a rank's part, the largest, where ranks share blocks
+  std::vector<int> blocks;           // that read it, the owner first
+  bool trained = true;               // false: it has no gradient and is not updated
+  std::string unit = {};             // that it forms within its block, with others of this name; empty: the block's
+  std::vector<AxisName> alike = {};  // of ranks that share blocks: along which all have all of it
+  std::optional<Split> cut = {};     // or how they cut it
 };
 
 /// How the ranks of a job share out each unit: each parameter is cut along dim 0 into as many pieces of whole rows, the
@@ -45,6 +50,7 @@ struct Sharding {
   int shards = 1;                        // ranks along them
   std::vector<AxisName> kept_axes = {};  // the fastest of them, along which weights that were gathered once stay cut
   int kept_shards = 1;                   // ranks along these; 1: they do not stay
+  int tensor_ranks = 1;                  // along tp: they share blocks, and hold parts of what these cut
 };
 
 /// Parameters that are gathered, whose gradients are reduced and which are updated at once. What one rank holds of a
@@ -54,6 +60,7 @@ struct UnitPlan {
   std::vector<int> parameters;            // in the order of their storage
   std::vector<int> blocks;                // that read it; their backward adds to the unit's gradient. Ascending
   bool trained = true;                    // false: gathered, but without gradient, optimizer state and update
+  std::vector<AxisName> alike = {};       // along which ranks that share blocks have equal gradients of it, unsummed
   std::vector<AxisName> shard_axes;       // over which it is cut; empty: every rank holds the whole
   std::int64_t elements = 0;              // of the whole unit's buffers, padding included
   std::int64_t shard_elements = 0;        // of a shard's buffers, padding included; of the whole if it is not cut
@@ -73,7 +80,8 @@ struct UnitPlan {
 };
 
 struct ModelPlan {
-  std::vector<BlockPlan> blocks;  // in forward order
+  std::vector<BlockPlan> blocks;          // in forward order
+  std::vector<AxisName> block_axes = {};  // of the ranks that share each block; empty: a rank has its blocks alone
   std::vector<UnitPlan> units;
   std::int64_t shared_bytes = 0;  // for the whole run: tables and scratch memory of all blocks
 };

@@ -20,7 +20,7 @@ StepProgram recompute(const StepProgram& program, const ModelPlan& plan, const R
     for (const Action& action : actions) {
       const bool first = action.op == Op::backward || action.op == Op::backward_input;
       if (first && recomputed[static_cast<std::size_t>(action.subject.index)])
-        out.add(make(Op::recompute, action.subject, action.micro_batch));
+        out.add(with_exchanges(make(Op::recompute, action.subject, action.micro_batch), plan));
       out.keep(action);
     }
     return std::move(out).list();

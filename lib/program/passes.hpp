@@ -49,7 +49,8 @@ StepProgram sum_over_stages(const StepProgram& program, const ModelPlan& plan, c
 /// norm and optimizer of a unit come as soon as its gradient is complete or, where ranks reduce it, once the next one
 /// is under way; the heartbeat ends the list. Gradients that go to host memory have their norm then too.
 /// Where weights are `apart` and gradients are clipped, ranks of a cell sum the norm first.
-StepProgram update(const StepProgram& program, const UpdateOptions& options, const OffloadOptions& offload = {});
+StepProgram update(const StepProgram& program, const ModelPlan& plan, const UpdateOptions& options,
+                   const OffloadOptions& offload = {});
 
 /// Brings what lies in host memory to the device before it is used, and what was written of it back: shards for each
 /// gathering, and for each update what it reads. The next copy is under way while one is used, and not more than that.

@@ -13,7 +13,6 @@ namespace {
 using Group = std::pair<std::vector<AxisName>, int>;
 
 Group group_of(const Action& action) { return {action.group, action.offset}; }
-bool meets_others(const Action& action) { return is_collective(action.op) || is_transfer(action.op); }
 
 std::set<Group> groups_of(const RankClass& ranks) {
   std::set<Group> groups;

@@ -68,6 +68,18 @@ inline Action make_copy(Op op, const Action& of, std::int64_t bytes, Waits waits
   return action;
 }
 
+/// A pass of a block: with whom this rank speaks in the middle of it, and how much it says.
+inline Action with_exchanges(Action action, const ModelPlan& plan) {
+  if (facts_of(action.op).group != OpFacts::Group::within) return action;
+  const BlockExchanges& exchanges = plan.blocks[static_cast<std::size_t>(action.subject.index)].exchanges;
+  const bool forward = action.op == Op::forward || action.op == Op::recompute;
+  for (const BlockExchange& exchange : forward ? exchanges.forward : exchanges.backward) {
+    action.group = plan.block_axes;
+    action.bytes += exchange.bytes();
+  }
+  return action;
+}
+
 inline std::vector<AxisName> all_axes(const Mesh& mesh) {
   std::vector<AxisName> names;
   for (const Axis& axis : mesh.axes) names.push_back(axis.name);

@@ -49,7 +49,7 @@ std::string objection(const StepProgram& program, const ModelPlan& plan, const A
   if (!of_step && facts.of == OpFacts::Of::step) return "is of a micro-batch, but belongs to the step";
   const bool moves_bytes = is_collective(action.op) || is_transfer(action.op) || is_copy(action.op);
   if (moves_bytes == (action.lane == Lane::compute)) return fmt::format("is on the {} lane", name_of(action.lane));
-  if (!moves_bytes && action.bytes != 0) return "has a payload, but communicates nothing";
+  if (!moves_bytes && !meets_others(action) && action.bytes != 0) return "has a payload, but communicates nothing";
   if (is_transfer(action.op) ? action.group.size() != 1 || action.offset == 0 : action.offset != 0)
     return "names no peer, or needs none";
   if (facts.group == OpFacts::Group::none && !action.group.empty())

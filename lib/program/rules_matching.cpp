@@ -121,8 +121,8 @@ class Walk {
     const int position = state.progress.head(lane);
     if (position < 0 || !ready(state, position)) return false;
     const Action& action = state.progress.action(position);
-    if (is_collective(action.op)) return meet(player, position);
     if (is_transfer(action.op)) return is_send(action.op) && hand_over(player, position);
+    if (meets_others(action)) return meet(player, position);
     end(state, position);
     return true;
   }
@@ -136,7 +136,8 @@ class Walk {
       if (theirs < 0 || !ready(states_[member], theirs)) return false;
       const Action& other = states_[member].progress.action(theirs);
       if (other.group != action.group) return false;
-      if (other.op != action.op || other.subject != action.subject)  // then the payload is equal too: check_step
+      if (other.op != action.op || other.subject != action.subject ||
+          other.micro_batch != action.micro_batch)  // then the payload is equal too: check_step
         throw Fault{
             players_.rank_of(player), position,
             fmt::format("meets action {} of rank {}: {}", theirs, players_.rank_of(member), to_text(program_, other))};

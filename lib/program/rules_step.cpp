@@ -93,6 +93,19 @@ class Step {
     return found->second.front();
   }
 
+  /// The position of the one pass of a block, which speaks with those that share it as the plan says.
+  int pass(Op op, int block, MicroBatch micro_batch) {
+    const int position = at(op, block_subject(block), micro_batch);
+    const BlockExchanges& said = plan_.blocks[static_cast<std::size_t>(block)].exchanges;
+    const bool forward = op == Op::forward || op == Op::recompute;
+    std::int64_t bytes = 0;
+    if (op != Op::backward_weight)
+      for (const BlockExchange& exchange : forward ? said.forward : said.backward) bytes += exchange.bytes();
+    over(position, bytes > 0 ? plan_.block_axes : std::vector<AxisName>{});
+    carries(position, bytes);
+    return position;
+  }
+
   /// The position of the one action that does this, which ranks along `axes` share.
   int shared(Op op, Subject subject, const std::vector<AxisName>& axes, MicroBatch micro_batch = no_micro_batch) {
     const int position = at(op, subject, micro_batch);
@@ -173,8 +186,7 @@ class Step {
 
   void losses_before(int reduction) {
     if (!lies_here(last_block_)) return;
-    for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb)
-      ordered(at(Op::forward, block_subject(last_block_), mb), reduction);
+    for (MicroBatch mb = 0; mb < program_.micro_batches; ++mb) ordered(pass(Op::forward, last_block_, mb), reduction);
   }
 
   /// The position of a transfer between the stages on both sides of a boundary, this one and that of `neighbour`.
@@ -195,9 +207,9 @@ class Step {
 
   void forward(MicroBatch mb) {
     for (const int block : part_.blocks) {
-      const int here = at(Op::forward, block_subject(block), mb);
+      const int here = pass(Op::forward, block, mb);
       if (block > 0)
-        ordered(lies_here(block - 1) ? at(Op::forward, block_subject(block - 1), mb)
+        ordered(lies_here(block - 1) ? pass(Op::forward, block - 1, mb)
                                      : transfer(Op::receive_forward, block, block - 1, mb),
                 here);
       if (block < last_block_ && !lies_here(block + 1))
@@ -207,18 +219,17 @@ class Step {
 
   void backward(int block, MicroBatch mb) {
     const Op op = splits_ ? Op::backward_input : Op::backward;
-    const int here = at(op, block_subject(block), mb);
-    ordered(at(Op::forward, block_subject(block), mb), here);
+    const int here = pass(op, block, mb);
+    ordered(pass(Op::forward, block, mb), here);
     if (block < last_block_)
-      ordered(lies_here(block + 1) ? at(op, block_subject(block + 1), mb)
-                                   : transfer(Op::receive_backward, block + 1, block + 1, mb),
+      ordered(lies_here(block + 1) ? pass(op, block + 1, mb) : transfer(Op::receive_backward, block + 1, block + 1, mb),
               here);
     if (block > 0 && !lies_here(block - 1)) ordered(here, transfer(Op::send_backward, block, block - 1, mb));
     if (splits_ && plan_.blocks[static_cast<std::size_t>(block)].deferred_bytes > 0)
-      ordered(here, at(Op::backward_weight, block_subject(block), mb));
+      ordered(here, pass(Op::backward_weight, block, mb));
     if (!recomputed_[static_cast<std::size_t>(block)]) return;
-    const int recompute = at(Op::recompute, block_subject(block), mb);
-    ordered(at(Op::forward, block_subject(block), mb), recompute);
+    const int recompute = pass(Op::recompute, block, mb);
+    ordered(pass(Op::forward, block, mb), recompute);
     ordered(recompute, here);
   }
 
@@ -237,7 +248,7 @@ class Step {
   int last_backward(int block, MicroBatch mb) {
     const bool deferred = splits_ && plan_.blocks[static_cast<std::size_t>(block)].deferred_bytes > 0;
     const Op op = deferred ? Op::backward_weight : splits_ ? Op::backward_input : Op::backward;
-    return at(op, block_subject(block), mb);
+    return pass(op, block, mb);
   }
 
   /// The other pipeline rank that a unit lies on.
@@ -301,7 +312,9 @@ class Step {
     }
     for (const int earlier : complete) ordered(earlier, heartbeat);
     if (counts_norm(index)) {
-      const int norm = shared(Op::gradient_norm, subject, replicas);
+      std::vector<AxisName> holders = replicas;
+      holders.insert(holders.end(), unit.alike.begin(), unit.alike.end());
+      const int norm = shared(Op::gradient_norm, subject, holders);
       for (const int earlier : complete) ordered(earlier, norm);
       ordered(norm, heartbeat);
       if (clips_by_cells()) ordered(norm, at(Op::reduce_norm, {}));

@@ -190,12 +190,12 @@ CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware) {
     if (is_copy(action.op)) return static_cast<double>(action.bytes) / hardware.host_bytes_per_s;
     if (is_transfer(action.op))
       return hardware.latency_s + static_cast<double>(action.bytes) / hardware.link_bytes_per_s;
+    const double ranks = ranks_along(program.mesh, action.group);
+    const auto messages = [&](double count, double each) {
+      return count * (hardware.latency_s + each / hardware.link_bytes_per_s);
+    };
     if (is_collective(action.op)) {
-      const double ranks = ranks_along(program.mesh, action.group);
       const auto bytes = static_cast<double>(action.bytes);
-      const auto messages = [&](double count, double each) {
-        return count * (hardware.latency_s + each / hardware.link_bytes_per_s);
-      };
       if (action.op == Op::unshard) return messages(ranks - 1, bytes);
       if (action.op == Op::reduce_scatter) return messages(ranks - 1, bytes / ranks);
       return messages(2 * (ranks - 1), bytes / ranks);
@@ -203,8 +203,15 @@ CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware) {
     const auto index = static_cast<std::size_t>(action.subject.index);
     switch (action.subject.kind) {
       case Subject::Kind::block: {
-        const BlockPlan& block = plan.blocks[index];
-        return flops_of(block, action.op) / hardware.flops_per_s;
+        double seconds = flops_of(plan.blocks[index], action.op) / hardware.flops_per_s;
+        for (const BlockExchange& exchange : exchanges_of(program, action)) {
+          const auto bytes = static_cast<double>(exchange.bytes());
+          switch (exchange.kind) {
+            case BlockExchange::Kind::all_reduce: seconds += messages(2 * (ranks - 1), bytes / ranks); break;
+            case BlockExchange::Kind::all_gather: seconds += messages(ranks - 1, bytes); break;
+          }
+        }
+        return seconds;
       }
       case Subject::Kind::unit:
         return bytes_moved(plan.units[index], action.op) / ranks_along(program.mesh, action.group) /

@@ -48,6 +48,16 @@ Json to_json(const Slot& slot) {
   return json;
 }
 
+Json to_json(const BlockExchanges& exchanges);
+
+Json to_json(const BlockExchange& exchange) {
+  return {{"kind", name_of(exchange.kind)},
+          {"dtype", name_of(exchange.dtype)},
+          {"row_bytes", exchange.row_bytes},
+          {"first_row", exchange.first_row},
+          {"rows", exchange.rows}};
+}
+
 template <class Values>
 Json array_of(const Values& values) {
   Json array = Json::array();
@@ -57,6 +67,10 @@ Json array_of(const Values& values) {
 
 Json to_json(const RankClass& ranks) {
   return {{"ranks", ranks.ranks}, {"slots", array_of(ranks.slots)}, {"actions", array_of(ranks.actions)}};
+}
+
+Json to_json(const BlockExchanges& exchanges) {
+  return {{"forward", array_of(exchanges.forward)}, {"backward", array_of(exchanges.backward)}};
 }
 
 std::optional<std::string> difference(const StepProgram& a, const RankClass& left, const StepProgram& b,
@@ -117,6 +131,13 @@ const RankClass& StepProgram::class_of(Rank rank) const& {
   fail(ExitCode::usage, "program {} has no rank {}: its ranks are 0 to {}", name, rank, world_size(mesh) - 1);
 }
 
+const std::vector<BlockExchange>& exchanges_of(const StepProgram& program, const Action& action) {
+  static const std::vector<BlockExchange> none;
+  if (!is_within_block(action)) return none;
+  const BlockExchanges& block = program.exchanges.at(static_cast<std::size_t>(action.subject.index));
+  return action.op == Op::forward || action.op == Op::recompute ? block.forward : block.backward;
+}
+
 int cell_count(const StepProgram& program) {
   int count = 1;
   for (const AxisName& name : program.apart) count *= find_axis(program.mesh, name)->size;
@@ -141,6 +162,7 @@ Json to_json(const StepProgram& program) {
   Json json{{"name", program.name},          {"mesh", to_json(program.mesh)}, {"micro_batches", program.micro_batches},
             {"blocks", program.block_names}, {"units", program.unit_names},   {"classes", array_of(program.classes)}};
   if (!program.apart.empty()) json["apart"] = program.apart;
+  if (!program.exchanges.empty()) json["exchanges"] = array_of(program.exchanges);
   return json;
 }
 
@@ -152,6 +174,7 @@ std::optional<std::string> difference(const StepProgram& a, const StepProgram& b
   if (a.micro_batches != b.micro_batches)
     return fmt::format("{} micro-batches in one program, {} in the other", a.micro_batches, b.micro_batches);
   if (a.apart != b.apart) return std::string("the axes along which weights are apart differ");
+  if (a.exchanges != b.exchanges) return std::string("what ranks say within blocks differs");
   if (a.block_names != b.block_names || a.unit_names != b.unit_names) return std::string("the blocks or units differ");
   if (a.classes.size() != b.classes.size())
     return fmt::format("{} classes of ranks in one program, {} in the other", a.classes.size(), b.classes.size());

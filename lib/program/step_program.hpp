@@ -7,6 +7,7 @@
 #include "base/region.hpp"
 #include "layout/mesh.hpp"
 #include "program/action.hpp"
+#include "program/block_exchange.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -65,9 +66,10 @@ struct RankClass {
 struct StepProgram {
   std::string name;  // "train", "eval"
   Mesh mesh;
-  int micro_batches = 0;                 // of each rank
-  std::vector<std::string> block_names;  // by index of a block subject
-  std::vector<std::string> unit_names;   // by index of a unit subject
+  int micro_batches = 0;                       // of each rank
+  std::vector<std::string> block_names;        // by index of a block subject
+  std::vector<std::string> unit_names;         // by index of a unit subject
+  std::vector<BlockExchanges> exchanges = {};  // by index of a block subject, where ranks share blocks
   std::vector<RankClass> classes;
   std::vector<AxisName> apart = {};  // axes along which ranks hold weights of their own, and sum no gradients
 
@@ -79,6 +81,9 @@ struct StepProgram {
   const std::vector<Action>& of(Rank rank) const&& = delete;
   bool operator==(const StepProgram&) const = default;
 };
+
+/// What ranks say to each other in the middle of an action, in order.
+const std::vector<BlockExchange>& exchanges_of(const StepProgram& program, const Action& action);
 
 /// How many cells of ranks have weights of their own while it runs: 1 if all have the same.
 int cell_count(const StepProgram& program);

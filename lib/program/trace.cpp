@@ -117,6 +117,24 @@ class Expectation {
     return action.bytes / shape_.planned * shape_.tokens[static_cast<std::size_t>(action.micro_batch)];
   }
 
+  /// What is said in the middle of it.
+  void exchanges(const Action& action) {
+    for (const BlockExchange& exchange : exchanges_of(program_, action)) {
+      const std::int64_t tokens =
+          shape_.tokens.empty() ? shape_.planned : shape_.tokens[static_cast<std::size_t>(action.micro_batch)];
+      TraceEntry entry{.event = Event::issued,
+                       .what = lockstep::name_of(exchange.kind),
+                       .lane = Lane::block,
+                       .members = group_along(program_.mesh, rank_, action.group),
+                       .bytes = shape_.tokens.empty() ? exchange.bytes() : exchange.bytes_of(tokens),
+                       .dtype = exchange.dtype};
+      if (entry.bytes == 0) continue;
+      add(entry);
+      entry.event = Event::waited;
+      add(entry);
+    }
+  }
+
   void slots(Event event, const std::vector<int>& of) {
     for (const int index : of) {
       const Slot& slot = ranks_.slots[static_cast<std::size_t>(index)];
@@ -165,6 +183,7 @@ class Expectation {
       std::vector<int> acquired = now.slots.acquires;
       const auto results = std::ranges::stable_partition(acquired, is_gradient);
       slots(Event::acquired, {acquired.begin(), results.begin()});
+      exchanges(now);
       add({.event = Event::computed,
            .what = lockstep::name_of(now.op),
            .subject = now.subject,

@@ -11,29 +11,31 @@ namespace {
 
 /// Where a unit's gradient becomes what the optimizer reads.
 struct Completion {
-  std::size_t position = 0;        // of the last action that it goes through
-  std::vector<AxisName> replicas;  // axes along which it was summed and is held alike
-  bool counts_here = true;         // its norm; of a unit on two stages only that of the first does
+  std::size_t position = 0;       // of the last action that it goes through
+  std::vector<AxisName> holders;  // axes along which it was summed, or is computed alike, and so is held alike
+  bool counts_here = true;        // its norm; of a unit on two stages only that of the first does
 };
 
 /// By unit of the list.
-std::map<int, Completion> completions_of(const std::vector<Action>& actions) {
+std::map<int, Completion> completions_of(const std::vector<Action>& actions, const ModelPlan& plan) {
   std::map<int, Completion> completions;
   for (std::size_t i = 0; i < actions.size(); ++i) {
     const Action& action = actions[i];
     if (action.subject.kind != Subject::Kind::unit || action.op == Op::unshard || action.op == Op::reshard) continue;
     Completion& completion = completions[action.subject.index];
     if (completes_gradient(action.op)) completion.position = i;
-    if (action.op == Op::all_reduce) completion.replicas = action.group;
+    if (action.op == Op::all_reduce) completion.holders = action.group;
     if (action.op == Op::send_gradient && action.offset < 0) completion.counts_here = false;
   }
+  for (auto& [unit, completion] : completions)
+    for (const AxisName& axis : plan.units[static_cast<std::size_t>(unit)].alike) completion.holders.push_back(axis);
   return completions;
 }
 
 /// Of the gradient that `last`, now at `position`, completes.
 Action norm_after(const Action& last, int position, const Completion& completion) {
   Action norm = make(Op::gradient_norm, last.subject);
-  norm.group = completion.replicas;
+  norm.group = completion.holders;
   if (last.op != Op::finish_gradient) norm.waits = {position};
   return norm;
 }
@@ -46,9 +48,9 @@ const Completion* ended_at(std::size_t position, const Action& action, const std
 }
 
 std::vector<Action> updated_after_heartbeat(const std::vector<Action>& actions, const StepProgram& program,
-                                            const UpdateOptions& options, bool norms_early) {
+                                            const ModelPlan& plan, const UpdateOptions& options, bool norms_early) {
   Rewriter out;
-  const std::map<int, Completion> completions = completions_of(actions);
+  const std::map<int, Completion> completions = completions_of(actions, plan);
   std::vector<Action> norms;  // of reduced gradients, in the order in which these become complete
   const auto add_norms = [&] {
     for (Action& norm : std::exchange(norms, {})) out.add(std::move(norm));
@@ -84,9 +86,9 @@ std::vector<Action> updated_after_heartbeat(const std::vector<Action>& actions, 
 }
 
 std::vector<Action> updated_in_backward(const std::vector<Action>& actions, const StepProgram& program,
-                                        const UpdateOptions& options) {
+                                        const ModelPlan& plan, const UpdateOptions& options) {
   Rewriter out;
-  const std::map<int, Completion> completions = completions_of(actions);
+  const std::map<int, Completion> completions = completions_of(actions, plan);
   std::vector<Action> pending;  // norm and optimizer of a gradient that is being reduced
   const auto add_pending = [&] {
     for (Action& action : std::exchange(pending, {})) out.add(std::move(action));
@@ -115,11 +117,12 @@ std::vector<Action> updated_in_backward(const std::vector<Action>& actions, cons
 
 }  // namespace
 
-StepProgram update(const StepProgram& program, const UpdateOptions& options, const OffloadOptions& offload) {
+StepProgram update(const StepProgram& program, const ModelPlan& plan, const UpdateOptions& options,
+                   const OffloadOptions& offload) {
   invariant(!options.in_backward || !options.clips, "what is clipped is updated after the norm of all gradients");
   return rewritten(program, [&](const std::vector<Action>& actions) {
-    return options.in_backward ? updated_in_backward(actions, program, options)
-                               : updated_after_heartbeat(actions, program, options, offload.shards);
+    return options.in_backward ? updated_in_backward(actions, program, plan, options)
+                               : updated_after_heartbeat(actions, program, plan, options, offload.shards);
   });
 }
 

@@ -19,6 +19,7 @@ at::ScalarType stream_type(Precision precision);   // of the residual stream wit
 DType master_dtype(Precision precision);           // master_type in the project's vocabulary
 DType compute_dtype(Precision precision);          // and compute_type
 at::ScalarType scalar_type(DType dtype);           // of a type that tensors of the network may have
+DType dtype_of(at::ScalarType type);               // the same the other way
 /// What units of this precision store with an optimizer that keeps `state`.
 UnitTypes unit_types(Precision precision, std::vector<StateDescription> state = {});
 

@@ -9,7 +9,7 @@ Parameter::Parameter(Unit& unit, LogicalTensor description, ParameterPlace place
     : unit_(&unit),
       description_(std::move(description)),
       place_(std::move(place)),
-      elements_(lockstep::elements(description_.shape)) {}
+      elements_(lockstep::elements(place_.part)) {}
 
 Parameter::Accumulation Parameter::touch() {
   invariant(is_trained(), "what is frozen has no gradient");
@@ -17,7 +17,7 @@ Parameter::Accumulation Parameter::touch() {
 }
 
 void Parameter::accumulate(const at::Tensor& contribution) {
-  invariant(contribution.sizes() == at::IntArrayRef(description_.shape), "a gradient has the shape of its parameter");
+  invariant(contribution.sizes() == at::IntArrayRef(shape()), "a gradient has the shape of its parameter");
   const Accumulation target = touch();
   if (target.beta == 0) {
     target.gradient.copy_(contribution);

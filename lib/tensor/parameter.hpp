@@ -21,6 +21,7 @@ class Unit;
 struct ParameterPlace {
   Layout layout;           // of weights, reduced gradient and optimizer state; the type is the master's
   Box box;                 // what this rank holds by it
+  Box part;                // what ranks that share blocks compute with: the whole tensor where they do not cut it
   std::int64_t whole = 0;  // offset in buffers of the whole unit
   std::int64_t shard = 0;  // and in those of this rank's shard
 };
@@ -34,23 +35,25 @@ class Parameter {
 
   const std::string& name() const { return description_.name; }
   Role role() const { return description_.role; }
-  const Shape& shape() const { return description_.shape; }  // of the logical tensor
-  const Layout& layout() const { return place_.layout; }     // who holds which box of weights and state
-  const Box& box() const { return place_.box; }              // of this rank
+  /// Of what this rank computes with: the logical tensor, description().shape, or the part that tp leaves it.
+  const Shape& shape() const { return place_.part.extent; }
+  const Box& part() const { return place_.part; }
+  const Layout& layout() const { return place_.layout; }  // who holds which box of weights and state
+  const Box& box() const { return place_.box; }           // of this rank
   const LogicalTensor& description() const { return description_; }
   std::int64_t elements() const { return elements_; }
   std::int64_t offset() const { return place_.whole; }        // from the start of the unit's whole buffers
   std::int64_t shard_offset() const { return place_.shard; }  // from the start of this rank's buffers
   std::int64_t shard_elements() const { return lockstep::elements(place_.box); }
   Unit& unit() const { return *unit_; }
-  bool is_trained() const { return description_.trained; }  // if not, it has no gradient and nothing touches it
-  bool decays() const { return shape().size() >= 2; }       // matrices decay; biases and norms do not
+  bool is_trained() const { return description_.trained; }        // if not, it has no gradient and nothing touches it
+  bool decays() const { return description_.shape.size() >= 2; }  // matrices decay; biases and norms do not
 
   // Views, valid as long as the unit. Local. Of what this rank holds for the whole run, of the shape of box():
   const at::Tensor& master() const { return master_; }             // fp32; fp64 in fp64
   const at::Tensor& gradient() const { return gradient_; }         // reduced, in the master type
   const std::vector<at::Tensor>& state() const { return state_; }  // of the optimizer, in the order that it declares
-  // Of the whole tensor, of shape(); undefined while the unit is cut and not held whole:
+  // Of all that this rank computes with, of shape(); undefined while the unit is cut and not held whole:
   const at::Tensor& compute() const { return compute_; }  // what kernels read
   const at::Tensor& local_gradient() const {
     return local_gradient_;

@@ -1,5 +1,6 @@
 #include "tensor/unit.hpp"
 
+#include "architecture/tensor_parallel.hpp"
 #include "base/error.hpp"
 #include "tensor/arena.hpp"
 
@@ -21,6 +22,12 @@ at::ScalarType scalar_type(DType dtype) {
     case DType::f16: return at::kHalf;
     default: fail(ExitCode::bug, "no tensor of the network has the type {}", name_of(dtype));
   }
+}
+
+DType dtype_of(at::ScalarType type) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
+    if (scalar_type(dtype) == type) return dtype;
+  fail(ExitCode::bug, "a tensor of another type than those of the network");
 }
 
 at::ScalarType stream_type(Precision precision) { return master_type(precision); }
@@ -62,11 +69,12 @@ at::Tensor buffer(std::int64_t length, at::ScalarType type, const std::string& u
 
 namespace {
 
-/// A tensor cut over axes among so many ranks.
+/// A tensor cut over axes among so many ranks, within what ranks that share blocks have of it.
 Layout layout_of(const LogicalTensor& tensor, DType dtype, const ShardPlace& place, const std::vector<AxisName>& axes,
                  int shards) {
   Layout layout = replicated(tensor.shape, dtype, place.mesh);
   layout.pins = place.pins;
+  if (tensor.cut) layout.splits.push_back(*tensor.cut);
   if (shards > 1) layout.splits.push_back({.axes = axes, .dim = 0});
   return layout;
 }
@@ -75,6 +83,7 @@ Layout layout_of(const LogicalTensor& tensor, DType dtype, const ShardPlace& pla
 /// buffers have it.
 struct Cut {
   std::vector<Layout> layouts;
+  std::vector<Box> parts;  // that this rank computes with
   std::vector<std::int64_t> whole_offsets, shard_offsets;
   std::vector<Rank> owners;
   ShardMap map;
@@ -85,8 +94,10 @@ struct Cut {
     std::vector<std::int64_t> whole, shard;
     for (const LogicalTensor& tensor : tensors) {
       layouts.push_back(layout_of(tensor, dtype, place, axes, shards));
-      whole.push_back(elements(tensor.shape));
-      shard.push_back(elements(longest_shard(tensor.shape, shards)));
+      parts.push_back(box_of(layout_of(tensor, dtype, place, {}, 1), place.rank));
+      const Shape longest = longest_part(tensor, place.sharding.tensor_ranks);  // so that all ranks have equal offsets
+      whole.push_back(elements(longest));
+      shard.push_back(elements(longest_shard(longest, shards)));
     }
     whole_offsets = unit_offsets(whole, dtype);
     shard_offsets = unit_offsets(shard, dtype);
@@ -95,9 +106,9 @@ struct Cut {
       std::vector<ShardPiece>& pieces = map.pieces.emplace_back();
       for (std::size_t i = 0; i < tensors.size(); ++i) {
         const Box box = box_of(layouts[i], owner);
-        const Shape& shape = tensors[i].shape;
+        const Shape& shape = parts[i].extent;
         const std::int64_t row = shape.empty() ? 1 : elements(Shape(shape.begin() + 1, shape.end()));
-        const std::int64_t begin = box.begin.empty() ? 0 : box.begin[0] * row;
+        const std::int64_t begin = box.begin.empty() ? 0 : (box.begin[0] - parts[i].begin[0]) * row;
         if (elements(box) > 0) pieces.push_back({whole_offsets[i] + begin, shard_offsets[i], elements(box)});
       }
     }
@@ -121,9 +132,10 @@ Unit::Unit(std::string name, const std::vector<LogicalTensor>& tensors, Precisio
   const Cut own(tensors, dtype, place, place.sharding.axes, place.sharding.shards);
   map_ = own.map;
   for (std::size_t i = 0; i < tensors.size(); ++i)
-    parameters_.push_back(std::make_unique<Parameter>(*this, tensors[i],
-                                                      ParameterPlace{own.layouts[i], box_of(own.layouts[i], place.rank),
-                                                                     own.whole_offsets[i], own.shard_offsets[i]}));
+    parameters_.push_back(
+        std::make_unique<Parameter>(*this, tensors[i],
+                                    ParameterPlace{own.layouts[i], box_of(own.layouts[i], place.rank), own.parts[i],
+                                                   own.whole_offsets[i], own.shard_offsets[i]}));
   if (place.sharding.kept_shards > 1) {
     const Cut kept(tensors, dtype, place, place.sharding.kept_axes, place.sharding.kept_shards);
     kept_map_ = kept.map;

@@ -59,7 +59,7 @@ void plot_programs(const TrainConfig& config, const TrainPlan& plan, Output& out
 void print_layout(const TrainConfig& config, const TrainPlan& plan, Output& output) {
   std::vector<ParameterPlan> parameters;
   for (const LogicalTensor& tensor : stored_tensors(plan.architecture))
-    parameters.push_back({tensor.name, tensor.shape, {}});
+    parameters.push_back({.name = tensor.name, .shape = tensor.shape, .blocks = {}, .cut = tensor.cut});
   output.print(layout_text(tensor_layouts(plan.mesh, plan.model, parameters, plan.types, plan.programs.parts),
                            plan.types, config.rank ? std::optional(chosen_rank(config)) : std::nullopt));
 }

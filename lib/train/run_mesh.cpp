@@ -27,10 +27,11 @@ struct AskedAxis {
 
 std::vector<AskedAxis> axes_asked(const ParallelOptions& parallel) {
   const auto of = [](const std::optional<AxisSize>& size, std::int64_t absent) { return size ? size->ranks : absent; };
-  const bool left_to_others = of(parallel.pp, 1) == 0 || of(parallel.dp_shard, 1) == 0;
+  const bool left_to_others = of(parallel.pp, 1) == 0 || of(parallel.dp_shard, 1) == 0 || of(parallel.tp, 1) == 0;
   return {{pipeline_axis, of(parallel.pp, 1), parallel.pp.has_value()},
           {replica_axis, of(parallel.dp_replicate, left_to_others ? 1 : 0), true},
-          {shard_axis, of(parallel.dp_shard, 1), parallel.dp_shard.has_value()}};
+          {shard_axis, of(parallel.dp_shard, 1), parallel.dp_shard.has_value()},
+          {tensor_axis, of(parallel.tp, 1), parallel.tp.has_value()}};
 }
 
 /// The ranks that the axes with a size take together.
@@ -57,6 +58,7 @@ AxisName name_of(MeshAxis axis) {
     case MeshAxis::pp: return pipeline_axis;
     case MeshAxis::dp_replicate: return replica_axis;
     case MeshAxis::dp_shard: return shard_axis;
+    case MeshAxis::tp: return tensor_axis;
   }
   throw Error(ExitCode::bug, "an axis without a name");
 }
@@ -206,10 +208,20 @@ std::vector<std::string> placement_warnings(const Mesh& mesh, const Nodes& nodes
 }
 
 Sharding sharding_of(const Mesh& mesh) {
-  if (const Axis* axis = find_axis(mesh, shard_axis); axis && axis->size > 1) return {{axis->name}, axis->size};
+  Sharding sharding;
+  if (const Axis* axis = find_axis(mesh, tensor_axis)) sharding.tensor_ranks = axis->size;
+  if (const Axis* axis = find_axis(mesh, shard_axis); axis && axis->size > 1) {
+    sharding.axes = {axis->name};
+    sharding.shards = axis->size;
+  }
   const Axis *outer = find_axis(mesh, outer_shard_axis), *inner = find_axis(mesh, inner_shard_axis);
-  if (!outer || !inner) return {};
-  return {{outer->name, inner->name}, outer->size * inner->size, {inner->name}, inner->size};
+  if (outer && inner) {
+    sharding.axes = {outer->name, inner->name};
+    sharding.shards = outer->size * inner->size;
+    sharding.kept_axes = {inner->name};
+    sharding.kept_shards = inner->size;
+  }
+  return sharding;
 }
 
 std::int64_t length_multiple_of(const Mesh& mesh) {

@@ -1,6 +1,7 @@
 #include "train/train_plan.hpp"
 
 #include "architecture/rope_frequencies.hpp"
+#include "architecture/tensor_parallel.hpp"
 #include "base/checked_cast.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
@@ -210,6 +211,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   if (config.parallel.bucket_size)
     plan.bucket_bytes =
         checked_cast<std::int64_t>(config.parallel.bucket_size->bytes, "parallel.bucket_size", ExitCode::usage);
+  cut_over(plan.architecture, sharding_of(plan.mesh).tensor_ranks);
   plan.model = plan_of(plan.architecture, plan.types, {plan.batch.micro_batch, config.data.sequence_length},
                        plan.bucket_bytes, processor, sharding_of(plan.mesh));
   const ProgramOptions options{
@@ -230,8 +232,8 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   plan.text = {.positions = longest_length(plan.architecture.config), .length_multiple = length_multiple_of(plan.mesh)};
   std::optional<ModelPlan> text;
   if (samples_text(config))
-    text = plan_of(plan.architecture, plan.types, {1, longest_text(config.sample, plan.text)}, plan.bucket_bytes,
-                   processor, sharding_of(plan.mesh));
+    text = plan_of(plan.architecture, plan.types, {1, longest_text(config.sample, plan.text), ForwardFor::text},
+                   plan.bucket_bytes, processor, sharding_of(plan.mesh));
   plan.programs = make_catalogue(plan.mesh, plan.model, options, text);
   if (options.offload.activations) check_activations_move(plan.programs.train, plan.model, options.offload);
   return plan;

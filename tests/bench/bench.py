@@ -44,7 +44,8 @@ def processor():
         words.setdefault(name.strip(), value.strip())
     flags = set(words.get("flags", "").split())
     family = next((name for flag, name in FAMILIES if flag in flags), "other")
-    return {"family": family, "processor": words.get("model name", "unknown"), "cores": os.cpu_count()}
+    name = f"{words.get('model name', 'unknown')}, family {words.get('cpu family', 'unknown')}"   # a name alone spans generations
+    return {"family": family, "processor": name, "cores": os.cpu_count()}
 
 
 def commit():

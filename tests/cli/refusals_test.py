@@ -4,21 +4,31 @@ The refusals in the sources are read as well, so that none is without its row.""
 import re
 from concurrent.futures import ThreadPoolExecutor
 
-from lockstep_testing import GPT2_TINY, SOURCE, run, write_config
+from lockstep_testing import GPT2_TINY, LLAMA_TINY, SOURCE, run, write_config
 
 # What is written in a configuration without a fault: 12 samples a step, six decoder layers and two more blocks, untied.
 BASE = {"data.path": "none", "data.sequence_length": 16, "train.run_dir": "run", "train.max_steps": 10, "train.global_batch": 12,
         "schedule.warmup_steps": 1, "optimizer.lr": 1e-3}
 MODEL = dict(GPT2_TINY, n_embd=12, n_layer=6, n_head=3, tie_word_embeddings=False)
 
-# Ranks, options, what the refusal says.
+SHARED = dict(LLAMA_TINY, hidden_size=12, num_attention_heads=6, num_key_value_heads=2, head_dim=2)
+
+# Ranks, options, what the refusal says; a model by its folder.
 TABLE = [
     (8, {"parallel.dp_replicate": 2, "parallel.dp_shard": 3}, "dp_replicate=2 × dp_shard=3: that takes 6 ranks"),
     (8, {"parallel.pp": 2, "parallel.dp_shard": 3}, "pp=2 × dp_replicate=auto × dp_shard=3: 6 does not divide 8"),
     (8, {"parallel.pp": "auto", "parallel.dp_shard": "auto"}, "only one axis can take the ranks that are left"),
     (8, {"parallel.dp_replicate": "auto", "parallel.dp_shard": "auto"}, "only one axis can take the ranks that are left"),
     (2, {"parallel.order": "[dp_shard, dp_shard]"}, "parallel.order names an axis twice"),
-    (2, {"parallel.order": "[tp]"}, "one of pp, dp_replicate, dp_shard"),
+    (2, {"parallel.order": "[cp]"}, "one of pp, dp_replicate, dp_shard, tp"),
+    (8, {"parallel.tp": 3}, "dp_replicate=auto × tp=3: 3 does not divide 8"),
+    (4, {"parallel.tp": "auto", "parallel.dp_shard": "auto"}, "only one axis can take the ranks that are left"),
+    (2, {"parallel.tp": 2}, "cannot share a gpt2 model: it keeps queries, keys and values in one matrix"),
+    (2, {"parallel.tp": 2, "model.config": "qwen3"}, "cannot share a qwen3 model: gradients of its norms of queries and keys are sums over heads"),
+    (4, {"parallel.tp": 4, "model.config": "llama"}, "cannot share 6 heads among parallel.tp 4: 6 mod 4 is 2"),
+    (3, {"parallel.tp": 3, "model.config": "llama"}, "cannot share 2 key heads among parallel.tp 3: 2 mod 3 is 2"),
+    (6, {"parallel.tp": 6, "model.config": "narrow"}, "cannot share an MLP of 5 among parallel.tp 6: in parts of 1 the last rank has none"),
+    (4, {"parallel.tp": 2, "post_local_sgd.start_step": 1, "model.config": "llama"}, "ranks that share blocks (parallel.tp) cannot train apart"),
     (2, {"parallel.zero": 2}, "parallel.zero has no effect: parallel.dp_shard is 1"),
     (2, {"parallel.zero": 4, "parallel.dp_shard": 2}, "parallel.zero"),
     (2, {"parallel.prefetch": 2}, "parallel.prefetch has no effect: parallel.dp_shard is 1"),
@@ -96,7 +106,7 @@ TABLE = [
 ]
 # Where the sources refuse what options ask for, and which of their messages cannot be reached by options of train.
 CHECKED = ["lib/config/train_check.cpp", "lib/train/run_mesh.cpp", "lib/train/train_plan.cpp", "lib/program/program_options.cpp", "lib/program/stages.cpp",
-           "lib/program/pipeline_schedule.cpp", "lib/program/batch_plan.cpp"]
+           "lib/program/pipeline_schedule.cpp", "lib/program/batch_plan.cpp", "lib/architecture/tensor_parallel.cpp"]
 ELSEWHERE = ["model.", "this version trains without dropout", "warm-up takes", "schedule.min_lr", "a constant schedule", "log.profile", "--",
              "a profile covers", "{}: {} is not a configuration",
              "{} is '{}', but a dataset has", "the dataset {} has {} token ids", "{} is set, but {} has no validation split",   # of datasets
@@ -117,7 +127,7 @@ def messages():
 
 
 def refused(tmp, number, ranks, options):
-    settings = {"model.config": tmp / "model", **BASE, **options}
+    settings = {**BASE, **options, "model.config": tmp / options.get("model.config", "model")}
     arguments = [part for key, value in settings.items() for part in (f"--{key}", value)]
     done = run("train", *arguments, "--dry-run", "--world-size", ranks, expect=None)
     return done.returncode, done.stderr
@@ -125,6 +135,9 @@ def refused(tmp, number, ranks, options):
 
 def test_what_contradicts_itself_is_refused_with_the_reason(tmp):
     write_config(tmp / "model", MODEL)
+    write_config(tmp / "llama", SHARED)
+    write_config(tmp / "qwen3", dict(SHARED, architectures=["Qwen3ForCausalLM"], model_type="qwen3"))
+    write_config(tmp / "narrow", dict(SHARED, num_key_value_heads=6, intermediate_size=5))
     plain, said = refused(tmp, -1, 2, {})
     assert plain == 0, said
     with ThreadPoolExecutor(3) as pool:

@@ -31,7 +31,7 @@ def test_the_order_of_axes_says_which_ranks_are_neighbours(tmp):
     assert ranks["[dp_replicate]"] == ranks["[dp_shard, dp_replicate]"]
     wrong = run("train", *options(tmp, tmp / "plan", "--parallel.order", "[dp_shard, dp_shard]", "--dry-run"), expect=2).stderr
     assert "names an axis twice" in wrong, wrong
-    assert "dp_replicate" in run("train", *options(tmp, tmp / "plan", "--parallel.order", "[tp]", "--dry-run"), expect=2).stderr
+    assert "dp_replicate" in run("train", *options(tmp, tmp / "plan", "--parallel.order", "[cp]", "--dry-run"), expect=2).stderr
 
 
 def test_a_run_computes_the_same_in_any_order_of_axes_and_goes_on_in_another(tmp):

@@ -19,6 +19,7 @@ struct TinyModel {
   double initial = 0.2;              // standard deviation of weights
   std::int64_t intermediate = 0;     // of llama
   std::int64_t key_value_heads = 1;  // of llama
+  bool tied = false;                 // the same: the head is the embedding's matrix
 };
 
 /// Its head's matrix is the embedding's.
@@ -35,9 +36,9 @@ inline Architecture tiny_llama(const TinyModel& of) {
   return describe(
       parse_hf_config(fmt::format(R"({{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": {},
         "max_position_embeddings": {}, "hidden_size": {}, "num_hidden_layers": {}, "num_attention_heads": {},
-        "initializer_range": {}, "intermediate_size": {}, "num_key_value_heads": {}, "tie_word_embeddings": false}})",
+        "initializer_range": {}, "intermediate_size": {}, "num_key_value_heads": {}, "tie_word_embeddings": {}}})",
                                   of.vocabulary, of.positions, of.width, of.layers, of.heads, of.initial,
-                                  of.intermediate, of.key_value_heads),
+                                  of.intermediate, of.key_value_heads, of.tied),
                       "test"));
 }
 

@@ -6,6 +6,8 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+
 namespace lockstep {
 
 using torch::autograd::AutogradContext;
@@ -22,10 +24,22 @@ void add_gradient(Parameter& table, const at::Tensor& indices, const at::Tensor&
   });
 }
 
+/// By row of this rank's part of the table; −1 where another rank has the entry.
+at::Tensor own_indices(const Parameter& table, const at::Tensor& indices) {
+  const auto first = static_cast<std::int32_t>(table.part().begin[0]);
+  const auto count = static_cast<std::int32_t>(table.shape()[0]);
+  const at::Tensor own = at::empty(indices.sizes(), indices.options());
+  std::ranges::transform(
+      values_of<std::int32_t>(indices), values_of<std::int32_t>(own).begin(),
+      [=](std::int32_t index) { return index >= first && index - first < count ? index - first : -1; });
+  return own;
+}
+
 struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
   // The anchor makes autograd record a function that has no differentiable input.
   static at::Tensor forward(AutogradContext* context, const at::Tensor&, Parameter* tokens, Parameter* positions,
-                            const at::Tensor& token_indices, const at::Tensor& position_indices, at::ScalarType type) {
+                            const at::Tensor& token_indices, const at::Tensor& position_indices, at::ScalarType type,
+                            const BlockLane* lane) {
     context->saved_data["tokens"] = reinterpret_cast<std::int64_t>(tokens);
     context->saved_data["positions"] = reinterpret_cast<std::int64_t>(positions);
     context->save_for_backward({token_indices, position_indices});
@@ -35,6 +49,7 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
     with_kernels(table, [&]<class T>(const Kernels<T>& on) {
       on.embedding_forward(pointer<T>(table), pointer<std::int32_t>(token_indices), rows, channels, Into::fresh,
                            pointer<Math<T>>(y));
+      if (lane) lane->all_reduce(y);
       if (!positions) return;
       on.embedding_forward(pointer<T>(places), pointer<std::int32_t>(position_indices), rows, channels, Into::sum,
                            pointer<Math<T>>(y));
@@ -47,16 +62,17 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
     add_gradient(*reinterpret_cast<Parameter*>(context->saved_data["tokens"].toInt()), indices[0], dy);
     auto* positions = reinterpret_cast<Parameter*>(context->saved_data["positions"].toInt());
     if (positions) add_gradient(*positions, indices[1], dy);
-    return variable_list(6);
+    return variable_list(7);
   }
 };
 
 }  // namespace
 
 at::Tensor embed(Parameter& token_table, Parameter* position_table, const at::Tensor& tokens,
-                 const at::Tensor& positions, at::ScalarType type) {
+                 const at::Tensor& positions, at::ScalarType type, const BlockLane* lane) {
   const at::Tensor anchor = at::empty({0}, at::TensorOptions().dtype(type)).requires_grad_(at::GradMode::is_enabled());
-  return EmbeddingFunction::apply(anchor, &token_table, position_table, tokens, positions, type);
+  return EmbeddingFunction::apply(anchor, &token_table, position_table,
+                                  lane ? own_indices(token_table, tokens) : tokens, positions, type, lane);
 }
 
 }  // namespace lockstep

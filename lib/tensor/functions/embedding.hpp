@@ -1,6 +1,7 @@
 // Token embeddings, with learned position embeddings where the model has them.
 #pragma once
 
+#include "tensor/block_lane.hpp"
 #include "tensor/parameter.hpp"
 
 #include <ATen/core/Tensor.h>
@@ -9,8 +10,8 @@ namespace lockstep {
 
 /// tokens[tokens] + positions[positions] (N, C) in `type` (fp32 or fp64); `position_table` null: tokens alone. Indices
 /// int32 (N), inside their tables. Recorded by autograd whenever grad mode is on, though it has no input that needs a
-/// gradient.
+/// gradient. Ranks of `lane` have parts of the token table, whose rows they sum; null: this rank has all of it.
 at::Tensor embed(Parameter& token_table, Parameter* position_table, const at::Tensor& tokens,
-                 const at::Tensor& positions, at::ScalarType type);
+                 const at::Tensor& positions, at::ScalarType type, const BlockLane* lane = nullptr);
 
 }  // namespace lockstep

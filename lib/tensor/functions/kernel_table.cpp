@@ -31,7 +31,9 @@ Kernels<T> cpu_kernels() {
           .embedding_forward = lockstep::embedding_forward<T>,
           .embedding_backward = lockstep::embedding_backward<Math<T>>,
           .cross_entropy = lockstep::cross_entropy<T>,
-          .cross_entropy_loss = lockstep::cross_entropy_loss<Math<T>>};
+          .cross_entropy_loss = lockstep::cross_entropy_loss<Math<T>>,
+          .row_statistics = lockstep::row_statistics<Math<T>>,
+          .cross_entropy_derivative = lockstep::cross_entropy_derivative<T>};
 }
 
 /// By device.

@@ -45,6 +45,8 @@ struct Kernels {
   decltype(&lockstep::embedding_backward<Math<T>>) embedding_backward = nullptr;
   decltype(&lockstep::cross_entropy<T>) cross_entropy = nullptr;
   decltype(&lockstep::cross_entropy_loss<Math<T>>) cross_entropy_loss = nullptr;
+  decltype(&lockstep::row_statistics<Math<T>>) row_statistics = nullptr;
+  decltype(&lockstep::cross_entropy_derivative<T>) cross_entropy_derivative = nullptr;
 };
 
 /// Takes the place of what was registered for the device and T before; not while kernels run. T is float, double, Bf16

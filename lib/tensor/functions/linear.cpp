@@ -106,6 +106,11 @@ Linear::Linear(std::vector<Parameter*> weights, std::vector<Parameter*> biases, 
   }
 }
 
+void Linear::share(const BlockLane* lane, CutBy cut) {
+  invariant(cut == CutBy::outputs || widths_.size() == 1, "weights that are cut by their inputs stand alone");
+  (cut == CutBy::outputs ? sums_input_gradient_ : sums_output_) = lane;
+}
+
 at::Tensor Linear::forward(const at::Tensor& x) const {
   const std::int64_t rows = x.size(0);
   const at::Tensor y = fresh({rows, out_}, x.scalar_type(), x);
@@ -127,18 +132,28 @@ at::Tensor Linear::forward_add(const at::Tensor& residual, const at::Tensor& x) 
   const std::int64_t rows = x.size(0);
   const at::Tensor base = residual.contiguous();
   const at::Tensor y = at::empty(base.sizes(), base.options());
-  return with_kernels(x, [&]<class T>(const Kernels<T>& on) {
+  with_kernels(x, [&]<class T>(const Kernels<T>& on) {
     const at::Tensor bias = biases_[0] ? biases_[0]->compute() : at::Tensor();
     const T* weight = pointer<T>(parts_[0].weights[0]->compute());
     const MatrixView<T> factor =
         layout_ == WeightLayout::out_in ? MatrixView<T>{weight, in_, Trans::yes} : MatrixView<T>{weight, out_};
-    on.gemm_add(rows, out_, in_, MatrixView<T>{pointer<T>(x), in_}, factor, pointer<Math<T>>(base), pointer<T>(bias),
-                pointer<Math<T>>(y));
-    return y;
+    const MatrixView<T> input{pointer<T>(x), in_};
+    if (sums_output_ == nullptr || sums_output_->rank() == 0)  // of ranks whose products add up one adds to them
+      on.gemm_add(rows, out_, in_, input, factor, pointer<Math<T>>(base), pointer<T>(bias), pointer<Math<T>>(y));
+    else
+      on.gemm(rows, out_, in_, 1, input, factor, 0, pointer<Math<T>>(y), out_);
   });
+  if (sums_output_) sums_output_->all_reduce(y);
+  return y;
 }
 
 at::Tensor Linear::backward_input(const at::Tensor& dy) const {
+  const at::Tensor dx = own_backward_input(dy);
+  if (sums_input_gradient_) sums_input_gradient_->all_reduce(dx);
+  return dx;
+}
+
+at::Tensor Linear::own_backward_input(const at::Tensor& dy) const {
   const at::ScalarType type = dy.scalar_type();
   const std::int64_t rows = dy.size(0);
   return with_kernels(dy, [&]<class T>(const Kernels<T>& on) {

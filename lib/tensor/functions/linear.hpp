@@ -1,6 +1,7 @@
 // Linear layers whose weights are Parameters: read when used, gradients added to their unit during backward.
 #pragma once
 
+#include "tensor/block_lane.hpp"
 #include "tensor/parameter.hpp"
 
 #include <ATen/core/Tensor.h>
@@ -23,6 +24,11 @@ class Linear {
   Linear(const Linear&) = delete;
   Linear& operator=(const Linear&) = delete;
 
+  /// Ranks share the layer: weights are parts, cut by their outputs, where the input's gradient is summed over the
+  /// ranks, or by their inputs, where the output is. A bias of the latter is whole.
+  enum class CutBy { outputs, inputs };
+  void share(const BlockLane* lane, CutBy cut);
+
   /// x (N, in) compute type → (N, out) compute type.
   at::Tensor operator()(const at::Tensor& x) const;
   /// residual (N, out) stream type + x·W + b → (N, out) stream type. For a single weight.
@@ -31,7 +37,7 @@ class Linear {
   std::int64_t in() const { return in_; }
   std::int64_t out() const { return out_; }
 
-  // The plain functions behind them; no autograd.
+  // The plain functions behind them; no autograd. With ranks that share the layer the sums over these are in them.
   at::Tensor forward(const at::Tensor& x) const;
   at::Tensor forward_add(const at::Tensor& residual, const at::Tensor& x) const;
   at::Tensor backward_input(const at::Tensor& dy) const;  // dy (N, out) compute type → (N, in) compute type
@@ -44,11 +50,14 @@ class Linear {
     Parameter* bias = nullptr;             // only of a single weight
     std::int64_t offset = 0, columns = 0;  // of the output
   };
+  at::Tensor own_backward_input(const at::Tensor& dy) const;
   std::vector<Parameter*> biases_;
   std::vector<Part> parts_;
   std::vector<std::int64_t> widths_;  // of each weight's output
   WeightLayout layout_;
   std::int64_t in_ = 0, out_ = 0;
+  const BlockLane* sums_output_ = nullptr;          // among the ranks whose outputs add up
+  const BlockLane* sums_input_gradient_ = nullptr;  // or whose gradients of the input do
 };
 
 }  // namespace lockstep

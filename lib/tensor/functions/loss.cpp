@@ -1,5 +1,6 @@
 #include "tensor/functions/loss.hpp"
 
+#include "base/rounding.hpp"
 #include "tensor/functions/dispatch.hpp"
 #include "tensor/saved_memory.hpp"
 #include "tensor/unit.hpp"
@@ -7,9 +8,12 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <type_traits>
 
 namespace lockstep {
@@ -19,15 +23,44 @@ using torch::autograd::variable_list;
 
 namespace {
 
-struct Shape3 {
-  std::int64_t rows, channels, vocabulary;
-  std::int64_t slice() const {
-    return std::clamp<std::int64_t>(logits_at_once / std::max<std::int64_t>(1, vocabulary), 1,
-                                    std::max<std::int64_t>(1, rows));
-  }
+/// A head that ranks share, on one of them.
+struct SharedHead {
+  const BlockLane* lane = nullptr;  // null: this rank has all of it
+  std::int64_t first = 0;           // of its columns of logits
+  RowStatistics* whole = nullptr;   // by row, of all ranks together; what is known of it stays
 };
 
-Shape3 shape_of(const at::Tensor& x, const at::Tensor& weight) { return {x.size(0), x.size(1), weight.size(0)}; }
+struct Shape3 {
+  std::int64_t rows, channels, vocabulary;
+  std::int64_t widest;  // part of the vocabulary on any rank
+  std::int64_t slice() const { return loss_slice_rows(rows, widest); }
+};
+
+Shape3 shape_of(const at::Tensor& x, const Parameter& head, const BlockLane* lane) {
+  const std::int64_t ranks = lane ? lane->ranks() : 1;
+  return {x.size(0), x.size(1), head.shape()[0], divided_up(head.description().shape[0], ranks)};
+}
+
+/// Of rows of which ranks know their columns: what all know together, and the losses.
+void agree_on(const SharedHead& shared, const at::Tensor& statistics, RowStatistics* whole, double* losses) {
+  const at::Tensor all = shared.lane->all_gather(statistics);
+  const std::int64_t rows = statistics.size(0);
+  const auto* const of_ranks = reinterpret_cast<const RowStatistics*>(pointer<double>(all));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    RowStatistics row{-std::numeric_limits<double>::infinity(), 0, -std::numeric_limits<double>::infinity()};
+    for (int rank = 0; rank < shared.lane->ranks(); ++rank) {
+      row.largest = std::max(row.largest, of_ranks[rank * rows + r].largest);
+      row.at_label = std::max(row.at_label, of_ranks[rank * rows + r].at_label);
+    }
+    for (int rank = 0; rank < shared.lane->ranks(); ++rank) {
+      const RowStatistics& part = of_ranks[rank * rows + r];
+      row.sum += part.sum * std::exp(part.largest - row.largest);
+    }
+    const bool counts = row.at_label > -std::numeric_limits<double>::infinity();
+    losses[r] = counts ? std::log(row.sum) + (row.largest - row.at_label) : 0;
+    whole[r] = counts ? row : RowStatistics{};
+  }
+}
 
 template <class T>
 void slice_logits(const Kernels<T>& on, const Shape3& shape, const T* x, const T* weight, std::int64_t rows,
@@ -43,30 +76,49 @@ at::Tensor wide_logits(const Kernels<T>&, const Shape3& shape, const at::Tensor&
   return fresh({shape.slice(), shape.vocabulary}, math_type(x.scalar_type()), x);
 }
 
-/// The losses of rows [first, first + rows) and the derivative of their logits, unscaled.
+/// What ranks know together of rows [first, first + rows), from the logits that each has, and their losses.
+template <class T>
+void agree_on_rows(const Kernels<T>& on, const Shape3& shape, const SharedHead& shared, const at::Tensor& labels,
+                   std::int64_t first, std::int64_t rows, const Math<T>* logits, double* losses) {
+  const at::Tensor statistics = at::empty({rows, 3}, at::kDouble);
+  on.row_statistics(logits, pointer<std::int32_t>(labels) + first, rows, shared.first, shape.vocabulary,
+                    reinterpret_cast<RowStatistics*>(pointer<double>(statistics)));
+  agree_on(shared, statistics, shared.whole + first, losses + first);
+}
+
+/// The losses of rows [first, first + rows), unless null, and the derivative of their logits, unscaled. With ranks that
+/// share the head losses are what makes these agree; without them they have agreed before.
 template <class T>
 void differentiate_logits(const Kernels<T>& on, const Shape3& shape, const at::Tensor& x, const at::Tensor& weight,
                           const at::Tensor& labels, std::int64_t first, std::int64_t rows, const at::Tensor& wide,
-                          double* losses, T* derivative) {
+                          const SharedHead& shared, double* losses, T* derivative) {
   Math<T>* logits = nullptr;
   if constexpr (std::is_same_v<T, Math<T>>)
     logits = derivative;
   else
     logits = pointer<Math<T>>(wide);
   slice_logits(on, shape, pointer<T>(x) + first * shape.channels, pointer<T>(weight), rows, logits);
-  on.cross_entropy(logits, pointer<std::int32_t>(labels) + first, rows, shape.vocabulary, losses + first, derivative);
+  const std::int32_t* const own_labels = pointer<std::int32_t>(labels) + first;
+  if (shared.lane == nullptr)
+    return on.cross_entropy(logits, own_labels, rows, shape.vocabulary, losses + first, derivative);
+  if (losses != nullptr) agree_on_rows(on, shape, shared, labels, first, rows, logits, losses);
+  on.cross_entropy_derivative(logits, own_labels, rows, shared.first, shape.vocabulary, shared.whole + first,
+                              derivative);
 }
 
 template <class T>
 void loss_slices(const Kernels<T>& on, const Shape3& shape, const at::Tensor& x, const at::Tensor& weight,
-                 const at::Tensor& labels, double* losses) {
+                 const at::Tensor& labels, const SharedHead& shared, double* losses) {
   const std::int64_t slice = shape.slice();
   const at::Tensor logits = fresh({slice, shape.vocabulary}, math_type(x.scalar_type()), x);
   for (std::int64_t first = 0; first < shape.rows; first += slice) {
     const std::int64_t rows = std::min(slice, shape.rows - first);
     slice_logits(on, shape, pointer<T>(x) + first * shape.channels, pointer<T>(weight), rows, pointer<Math<T>>(logits));
-    on.cross_entropy_loss(pointer<Math<T>>(logits), pointer<std::int32_t>(labels) + first, rows, shape.vocabulary,
-                          losses + first);
+    if (shared.lane != nullptr)
+      agree_on_rows(on, shape, shared, labels, first, rows, pointer<Math<T>>(logits), losses);
+    else
+      on.cross_entropy_loss(pointer<Math<T>>(logits), pointer<std::int32_t>(labels) + first, rows, shape.vocabulary,
+                            losses + first);
   }
 }
 
@@ -81,28 +133,44 @@ void add_head_gradient(Parameter& head, double seed, const at::Tensor& x, const 
   });
 }
 
+SharedHead shared_head(const Parameter& head, const BlockLane* lane, const at::Tensor& known) {
+  if (lane == nullptr) return {};
+  return {lane, head.part().begin[0], reinterpret_cast<RowStatistics*>(pointer<double>(known))};
+}
+
+/// (N, widest) of each rank → (N, V).
+at::Tensor gathered_logits(const at::Tensor& own, const Shape3& shape, const Parameter& head, const BlockLane* lane) {
+  const at::Tensor padded = at::zeros({shape.rows, shape.widest}, own.options());
+  padded.narrow(1, 0, shape.vocabulary).copy_(own);
+  const at::Tensor all = lane->all_gather(padded).transpose(0, 1).reshape({shape.rows, -1});
+  return all.narrow(1, 0, head.description().shape[0]).contiguous();
+}
+
 struct LossFunction : torch::autograd::Function<LossFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, Parameter* head, const at::Tensor& labels,
-                            bool differentiable, std::int64_t most_kept_bytes) {
+                            bool differentiable, std::int64_t most_kept_bytes, const BlockLane* lane) {
     const at::Tensor weight = head->compute();
-    const Shape3 shape = shape_of(x, weight);
+    const Shape3 shape = shape_of(x, *head, lane);
+    const at::Tensor known = lane ? at::empty({shape.rows, 3}, at::kDouble) : at::Tensor();
+    const SharedHead shared = shared_head(*head, lane, known);
     const at::Tensor losses = fresh({shape.rows}, at::kDouble, x);
     double* const loss_of_row = pointer<double>(losses);
     const bool keeps = differentiable && shape.rows * shape.vocabulary * x.element_size() <= most_kept_bytes;
     const at::Tensor kept = keeps ? fresh({shape.rows, shape.vocabulary}, x.scalar_type(), x) : at::Tensor();
     with_kernels(x, [&]<class T>(const Kernels<T>& on) {
-      if (!keeps) return loss_slices(on, shape, x, weight, labels, loss_of_row);
+      if (!keeps) return loss_slices(on, shape, x, weight, labels, shared, loss_of_row);
       const at::Tensor wide = wide_logits(on, shape, x);
       for (std::int64_t first = 0; first < shape.rows; first += shape.slice())
         differentiate_logits(on, shape, x, weight, labels, first, std::min(shape.slice(), shape.rows - first), wide,
-                             loss_of_row, pointer<T>(kept) + first * shape.vocabulary);
+                             shared, loss_of_row, pointer<T>(kept) + first * shape.vocabulary);
     });
     double sum = 0;
     const at::Tensor on_host = losses.cpu();
     for (const double loss : values_of<double>(on_host)) sum += loss;
     if (differentiable) {
       context->saved_data["head"] = reinterpret_cast<std::int64_t>(head);
-      context->save_for_backward({x, labels, kept});
+      context->saved_data["lane"] = reinterpret_cast<std::int64_t>(lane);
+      context->save_for_backward({x, labels, kept, known});
       note_saved({x, kept});
     }
     return at::scalar_tensor(sum, at::TensorOptions().dtype(at::kDouble));
@@ -112,8 +180,10 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
     const auto saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &labels = saved[1], &kept = saved[2];
     auto& head = *reinterpret_cast<Parameter*>(context->saved_data["head"].toInt());
+    const auto* const lane = reinterpret_cast<const BlockLane*>(context->saved_data["lane"].toInt());
     const at::Tensor weight = head.compute();
-    const Shape3 shape = shape_of(x, weight);
+    const Shape3 shape = shape_of(x, head, lane);
+    const SharedHead shared = shared_head(head, lane, saved[3]);
     const double seed = gradients[0].to(at::kDouble).item<double>();
     const at::Tensor wide = fresh({shape.rows, shape.channels}, math_type(x.scalar_type()), x);
     const at::Tensor dx = with_kernels(x, [&]<class T>(const Kernels<T>& on) {
@@ -134,36 +204,37 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
         for (std::int64_t first = 0; first < shape.rows; first += shape.slice()) {
           const std::int64_t rows = std::min(shape.slice(), shape.rows - first);
           const at::Tensor derivative = fresh({rows, shape.vocabulary}, x.scalar_type(), x);
-          differentiate_logits(on, shape, x, weight, labels, first, rows, logits, pointer<double>(losses),
-                               pointer<T>(derivative));
+          differentiate_logits(on, shape, x, weight, labels, first, rows, logits, shared,
+                               lane ? nullptr : pointer<double>(losses), pointer<T>(derivative));
           propagate(first, rows, derivative);
         }
       }
+      if (lane) lane->all_reduce(wide);
       if (std::is_same_v<T, M>) return wide;
       const at::Tensor narrow = at::empty(x.sizes(), x.options());
       on.round_to(pointer<M>(wide), wide.numel(), pointer<T>(narrow));
       return narrow;
     });
-    return {dx, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+    return {dx, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
 }  // namespace
 
 at::Tensor cross_entropy_sum(const at::Tensor& x, Parameter& head, const at::Tensor& labels,
-                             std::int64_t most_kept_bytes) {
-  return LossFunction::apply(x, &head, labels, at::GradMode::is_enabled() && x.requires_grad(), most_kept_bytes);
+                             std::int64_t most_kept_bytes, const BlockLane* lane) {
+  return LossFunction::apply(x, &head, labels, at::GradMode::is_enabled() && x.requires_grad(), most_kept_bytes, lane);
 }
 
-at::Tensor head_logits(const at::Tensor& x, const Parameter& head) {
+at::Tensor head_logits(const at::Tensor& x, const Parameter& head, const BlockLane* lane) {
   const at::NoGradGuard no_grad;
   const at::Tensor weight = head.compute();
-  const Shape3 shape = shape_of(x, weight);
+  const Shape3 shape = shape_of(x, head, lane);
   const at::Tensor logits = fresh({shape.rows, shape.vocabulary}, math_type(x.scalar_type()), x);
   with_kernels(x, [&]<class T>(const Kernels<T>& on) {
     slice_logits(on, shape, pointer<T>(x), pointer<T>(weight), shape.rows, pointer<Math<T>>(logits));
   });
-  return logits;
+  return lane ? gathered_logits(logits, shape, head, lane) : logits;
 }
 
 }  // namespace lockstep

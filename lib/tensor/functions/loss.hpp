@@ -2,6 +2,7 @@
 #pragma once
 
 #include "architecture/block_profile.hpp"
+#include "tensor/block_lane.hpp"
 #include "tensor/parameter.hpp"
 
 #include <ATen/core/Tensor.h>
@@ -12,10 +13,12 @@ namespace lockstep {
 /// labels int32 (N). With autograd the unscaled derivative of the logits (N, V) is kept in the compute type, or, where
 /// that is more than `most_kept_bytes`, computed again in backward, which keeps it then if its products are parted
 /// (tensor/weight_gradients.hpp); without, only a slice of rows exists at a time.
+/// Ranks of `lane` have parts of the vocabulary: what each knows of a slice of rows is gathered, so that all have the
+/// same sum, and in backward the gradient of x is summed. Null: this rank has all of it.
 at::Tensor cross_entropy_sum(const at::Tensor& x, Parameter& head, const at::Tensor& labels,
-                             std::int64_t most_kept_bytes = most_kept_logits_bytes);
+                             std::int64_t most_kept_bytes = most_kept_logits_bytes, const BlockLane* lane = nullptr);
 
-/// x·Wᵀ (N, V) in fp32 or fp64; not recorded by autograd.
-at::Tensor head_logits(const at::Tensor& x, const Parameter& head);
+/// x·Wᵀ (N, V) in fp32 or fp64; not recorded by autograd. Ranks of `lane` gather their parts.
+at::Tensor head_logits(const at::Tensor& x, const Parameter& head, const BlockLane* lane = nullptr);
 
 }  // namespace lockstep

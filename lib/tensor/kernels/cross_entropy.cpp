@@ -66,6 +66,43 @@ LOCKSTEP_CLONES void loss_rows(const M* logits, const std::int32_t* labels, std:
   }
 }
 
+template <class M>
+LOCKSTEP_CLONES void statistics_of_rows(const M* logits, const std::int32_t* labels, std::int64_t begin,
+                                        std::int64_t end, std::int64_t first, std::int64_t columns,
+                                        RowStatistics* statistics) {
+  for (std::int64_t r = begin; r < end; ++r) {
+    const M* row = logits + r * columns;
+    const Normaliser<M> normaliser = normaliser_of(row, columns);
+    const std::int64_t label = labels[r] - first;
+    statistics[r] = {
+        normaliser.largest, normaliser.sum,
+        label >= 0 && label < columns ? static_cast<double>(row[label]) : -std::numeric_limits<double>::infinity()};
+  }
+}
+
+template <class T>
+LOCKSTEP_CLONES void derivative_of_rows(const Math<T>* logits, const std::int32_t* labels, std::int64_t begin,
+                                        std::int64_t end, std::int64_t first, std::int64_t columns,
+                                        const RowStatistics* whole, T* derivative) {
+  using M = Math<T>;
+  for (std::int64_t r = begin; r < end; ++r) {
+    const M* row = logits + r * columns;
+    T* out = derivative + r * columns;
+    if (whole[r].sum == 0) {
+      for (std::int64_t v = 0; v < columns; ++v) store(out[v], M{0});
+      continue;
+    }
+    const M scale = static_cast<M>(1 / whole[r].sum);
+    const M largest = static_cast<M>(whole[r].largest);
+    const std::int64_t label = labels[r] - first;
+    const bool is_here = label >= 0 && label < columns;
+    const M at_label = is_here ? exp(row[label] - largest) * scale - 1 : M{0};
+#pragma omp simd
+    for (std::int64_t v = 0; v < columns; ++v) store(out[v], exp(row[v] - largest) * scale);
+    if (is_here) store(out[label], at_label);
+  }
+}
+
 constexpr std::int64_t values_per_thread = 8192;
 
 }  // namespace
@@ -86,6 +123,34 @@ void cross_entropy_loss(const M* logits, const std::int32_t* labels, std::int64_
   });
 }
 
+template <class M>
+void row_statistics(const M* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t first,
+                    std::int64_t columns, RowStatistics* statistics) {
+  parallel_for(rows, row_grain(columns, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
+    statistics_of_rows<M>(logits, labels, begin, end, first, columns, statistics);
+  });
+}
+
+template <class T>
+void cross_entropy_derivative(const Math<T>* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t first,
+                              std::int64_t columns, const RowStatistics* whole, T* derivative) {
+  parallel_for(rows, row_grain(columns, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
+    derivative_of_rows<T>(logits, labels, begin, end, first, columns, whole, derivative);
+  });
+}
+
+template void row_statistics<float>(const float*, const std::int32_t*, std::int64_t, std::int64_t, std::int64_t,
+                                    RowStatistics*);
+template void row_statistics<double>(const double*, const std::int32_t*, std::int64_t, std::int64_t, std::int64_t,
+                                     RowStatistics*);
+template void cross_entropy_derivative<float>(const float*, const std::int32_t*, std::int64_t, std::int64_t,
+                                              std::int64_t, const RowStatistics*, float*);
+template void cross_entropy_derivative<double>(const double*, const std::int32_t*, std::int64_t, std::int64_t,
+                                               std::int64_t, const RowStatistics*, double*);
+template void cross_entropy_derivative<Bf16>(const float*, const std::int32_t*, std::int64_t, std::int64_t,
+                                             std::int64_t, const RowStatistics*, Bf16*);
+template void cross_entropy_derivative<Fp16>(const float*, const std::int32_t*, std::int64_t, std::int64_t,
+                                             std::int64_t, const RowStatistics*, Fp16*);
 template void cross_entropy<float>(const float*, const std::int32_t*, std::int64_t, std::int64_t, double*, float*);
 template void cross_entropy<double>(const double*, const std::int32_t*, std::int64_t, std::int64_t, double*, double*);
 template void cross_entropy<Bf16>(const float*, const std::int32_t*, std::int64_t, std::int64_t, double*, Bf16*);

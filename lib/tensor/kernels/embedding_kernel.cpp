@@ -10,8 +10,12 @@ template <class T>
 LOCKSTEP_CLONES void gather(const T* table, const std::int32_t* indices, std::int64_t begin, std::int64_t end,
                             std::int64_t channels, Into into, Math<T>* y) {
   for (std::int64_t r = begin; r < end; ++r) {
-    const T* in = table + indices[r] * channels;
     Math<T>* out = y + r * channels;
+    if (indices[r] < 0) {
+      if (into == Into::fresh) std::fill_n(out, channels, Math<T>{0});
+      continue;
+    }
+    const T* in = table + indices[r] * channels;
     if (into == Into::fresh) {
 #pragma omp simd
       for (std::int64_t c = 0; c < channels; ++c) out[c] = load(in[c]);

@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// y (rows, channels) = table[indices[r]]; with Into::sum it is added to what y holds. Indices must be inside the
-/// table.
+/// y (rows, channels) = table[indices[r]], 0 where the index is negative; with Into::sum it is added to what y holds.
+/// Other indices must be inside the table.
 enum class Into { fresh, sum };
 template <class T>
 void embedding_forward(const T* table, const std::int32_t* indices, std::int64_t rows, std::int64_t channels, Into into,

@@ -42,14 +42,16 @@ struct Composition {
   LocalOptions local = {};
   OptimizerName optimizer = OptimizerName::adamw;
   OffloadOptions offload = {};
+  int tensor = 1;  // ranks that share each block
 
   int data_ranks() const { return replicas * node * shards; }
-  int ranks() const { return stages * data_ranks(); }
+  int ranks() const { return stages * data_ranks() * tensor; }
   std::string text() const {
     std::string how = shards == 1 ? fmt::format("DDP {}", replicas)
                                   : fmt::format("{}ZeRO-{} {}", replicas > 1 ? fmt::format("HSDP {} × ", replicas) : "",
                                                 zero, shards);
     if (shards > 1) how += fmt::format(", prefetch {}", prefetch);
+    if (tensor > 1) how += fmt::format(", TP {}", tensor);
     if (inner > 1) how += fmt::format(", kept by {}", inner);
     if (zero == 3 && !after_backward) how += ", kept after backward";
     if (stages > 1)
@@ -113,6 +115,54 @@ inline std::vector<Composition> pipelines() {
   return all;
 }
 
+/// Ranks that share blocks, by themselves and with each other way to divide a step.
+inline std::vector<Composition> shared_blocks() {
+  std::vector<Composition> all;
+  for (const int tensor : {2, 3, 4, 6}) {
+    all.push_back({.family = "shared llama", .steps = 20, .tensor = tensor});
+    all.push_back({.micro_batch = 3, .recompute = RecomputePolicy::block, .family = "tied llama", .tensor = tensor});
+    all.push_back({.micro_batch = 1, .family = "shared llama in parts", .tensor = tensor});
+  }
+  for (const int tensor : {2, 3, 4}) {
+    if (tensor < 4)
+      all.push_back({.replicas = 2, .accumulate = Accumulate::sums, .family = "tied llama", .tensor = tensor});
+    for (int zero = 1; zero <= 3; ++zero)
+      all.push_back({.shards = 2,
+                     .zero = zero,
+                     .accumulate = zero == 1 ? Accumulate::whole : Accumulate::shards,
+                     .prefetch = zero - 1,
+                     .recompute = zero == 3 ? RecomputePolicy::block : RecomputePolicy::none,
+                     .family = zero == 2 ? "tied llama" : "shared llama",
+                     .tensor = tensor});
+  }
+  all.push_back({.replicas = 2, .shards = 2, .family = "shared llama", .tensor = 2});
+  all.push_back({.shards = 4, .inner = 2, .accumulate = Accumulate::shards, .family = "tied llama", .tensor = 2});
+  for (const int tensor : {2, 3, 4}) {
+    for (const PipelineSchedule schedule : pipeline_schedules) {
+      const bool one_stage = schedule == PipelineSchedule::gpipe || schedule == PipelineSchedule::one_f_one_b;
+      all.push_back({.family = all.size() % 2 == 0 ? "tied llama" : "shared llama",
+                     .stages = 2,
+                     .schedule = schedule,
+                     .chunks = one_stage ? 1 : 2,
+                     .passes = schedule == PipelineSchedule::gpipe ? 2 : 1,
+                     .tensor = tensor});
+    }
+  }
+  for (int zero = 1; zero <= 3; ++zero)
+    all.push_back({.shards = 2,
+                   .zero = zero,
+                   .accumulate = Accumulate::shards,
+                   .family = zero == 1 ? "tied llama" : "shared llama",
+                   .stages = 2,
+                   .schedule = zero == 3 ? PipelineSchedule::zbv : PipelineSchedule::one_f_one_b,
+                   .chunks = zero == 3 ? 2 : 1,
+                   .tensor = 2});
+  all.push_back({.shards = 2, .family = "shared llama", .offload = {.shards = true}, .tensor = 2});
+  all.push_back(
+      {.replicas = 2, .family = "tied llama", .offload = {.optimizer = true, .activations = true}, .tensor = 2});
+  return all;
+}
+
 /// Every composition that the tests know, for all numbers of ranks.
 inline std::vector<Composition> all_compositions() {
   std::vector<Composition> all = pipelines();
@@ -171,6 +221,7 @@ inline std::vector<Composition> all_compositions() {
   }
   for (const auto& [replicas, shards] : {std::pair{2, 1}, {1, 2}, {3, 1}, {1, 3}, {2, 2}, {1, 4}})
     all.push_back({.replicas = replicas, .shards = shards, .family = "deep gpt2", .offload = {.activations = true}});
+  for (const Composition& one : shared_blocks()) all.push_back(one);
   for (const int replicas : {2, 3, 4, 5, 6, 8})
     for (const Accumulate accumulate : {Accumulate::whole, Accumulate::sums})
       all.push_back({.replicas = replicas, .accumulate = accumulate, .micro_batch = 1});

@@ -14,6 +14,7 @@
 #include "program/memory_estimate.hpp"
 
 #include <ATen/ops/dot.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
 #include <algorithm>
@@ -44,6 +45,14 @@ inline Architecture architecture_of(const std::string& family) {
   if (family == "llama") return tiny_llama({.vocabulary = vocabulary, .width = 12, .intermediate = 22});
   if (family == "deep llama")
     return tiny_llama({.vocabulary = vocabulary, .width = 8, .layers = 8, .intermediate = 14});
+  if (family == "shared llama" || family == "tied llama")  // among 2, 3, 4 or 6 ranks, its widths unevenly
+    return tiny_llama({.vocabulary = vocabulary,
+                       .width = 24,
+                       .layers = 5,
+                       .heads = 12,
+                       .intermediate = 22,
+                       .key_value_heads = 12,
+                       .tied = family == "tied llama"});
   if (family == "large llama")  // 76 MiB of weights in fp32
     return tiny_llama(
         {.vocabulary = 512, .width = 512, .layers = 6, .heads = 8, .intermediate = 1408, .key_value_heads = 4});
@@ -92,13 +101,14 @@ class Job {
         rank_(session_.world().rank()),
         mesh_(mesh_of(how)),
         sharding_(sharding_of(how)),
+        tensor_(how.tensor),
         ragged_(how.ragged),
         batches_(plan_batch(global_batch, how.data_ranks(), how.micro_batch)),
         types_(types_of(how, precision)),
         architecture_(altered(architecture_of(how.family), alter)),
         programs_(make_catalogue(mesh_, plan(how, {batches_.micro_batch, length}),
                                  program_options(how, clip.has_value()),
-                                 plan(how, {1, architecture_.config.max_positions}))),
+                                 plan(how, {1, architecture_.config.max_positions, ForwardFor::text}))),
         right_(programs_.train),
         model_(architecture_, precision, types_.state, how.bucket_bytes, {mesh_, sharding_, rank_}, programs_.parts,
                unit_memory_of(how.offload, how.in_backward)),
@@ -174,6 +184,7 @@ class Job {
       axes.insert(axes.end(), {{"dp_shard_outer", how.shards / how.inner}, {"dp_shard_inner", how.inner}});
     else if (how.shards > 1)
       axes.emplace_back("dp_shard", how.shards);
+    if (how.tensor > 1) axes.emplace_back("tp", how.tensor);
     return make_mesh("world", axes);
   }
   static Architecture altered(Architecture architecture, const std::function<void(Architecture&)>& alter) {
@@ -186,8 +197,13 @@ class Job {
     return types;
   }
   static Sharding sharding_of(const Composition& how) {
-    if (how.inner > 1) return {{"dp_shard_outer", "dp_shard_inner"}, how.shards, {"dp_shard_inner"}, how.inner};
-    return how.shards > 1 ? Sharding{{"dp_shard"}, how.shards} : Sharding{};
+    Sharding sharding;
+    if (how.inner > 1)
+      sharding = {{"dp_shard_outer", "dp_shard_inner"}, how.shards, {"dp_shard_inner"}, how.inner};
+    else if (how.shards > 1)
+      sharding = {{"dp_shard"}, how.shards};
+    sharding.tensor_ranks = how.tensor;
+    return sharding;
   }
   static OptimizerOptions options(const Composition& how) {
     OptimizerOptions options;
@@ -212,7 +228,7 @@ class Job {
   }
   std::vector<Batch> part(std::int64_t step) const {
     std::vector<Batch> parts;
-    const std::int64_t share = rank_ % batches_.ranks;  // pp is the slowest axis
+    const std::int64_t share = rank_ / tensor_ % batches_.ranks;  // pp is the slowest axis, tp the fastest
     for (std::int64_t i = 0; i < batches_.accumulation; ++i)
       parts.push_back(samples(step, samples_of(batches_, share, i), ragged_ ? length - 3 * (i % 3) : length));
     return parts;
@@ -225,22 +241,27 @@ class Job {
   }
 
   at::Tensor whole(const LogicalTensor& of, const std::function<at::Tensor(const Parameter&)>& mine) {
-    std::string text;  // the first row that this rank has, and its rows
+    std::string text;  // begin and extent of this rank's box, and its values
+    const std::size_t dims = of.shape.size(), head = 2 * dims * sizeof(std::int64_t);
     for (const Parameter* parameter : model_.parameters()) {
       if (parameter->name() != of.name || parameter->shard_elements() == 0) continue;
+      for (const Shape* side : {&parameter->box().begin, &parameter->box().extent})
+        text.append(reinterpret_cast<const char*>(side->data()), head / 2);
       const std::span<std::byte> bytes = bytes_of(mine(*parameter));
-      const std::int64_t begin = parameter->box().begin[0];
-      text.assign(reinterpret_cast<const char*>(&begin), sizeof begin);
       text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     }
     at::Tensor result = at::full(of.shape, std::nan(""), at::TensorOptions().dtype(master_type(model_.precision())));
-    const std::int64_t row = result.numel() / of.shape[0] * result.element_size();
     for (const std::string& part : session_.world().all_gather(text)) {
       if (part.empty()) continue;
-      std::int64_t begin = 0;
-      std::memcpy(&begin, part.data(), sizeof begin);
-      std::memcpy(static_cast<char*>(result.mutable_data_ptr()) + begin * row, part.data() + sizeof begin,
-                  part.size() - sizeof begin);
+      Shape begin(dims), extent(dims);
+      std::memcpy(begin.data(), part.data(), head / 2);
+      std::memcpy(extent.data(), part.data() + head / 2, head / 2);
+      at::Tensor place = result;
+      for (std::size_t dim = 0; dim < dims; ++dim)
+        place = place.narrow(static_cast<std::int64_t>(dim), begin[dim], extent[dim]);
+      const at::Tensor values = at::empty(extent, result.options());
+      std::memcpy(values.mutable_data_ptr(), part.data() + head, part.size() - head);
+      place.copy_(values);
     }
     return result;
   }
@@ -249,6 +270,7 @@ class Job {
   Rank rank_;
   Mesh mesh_;
   Sharding sharding_;
+  int tensor_;  // ranks that share each block
   bool ragged_;
   BatchPlan batches_;
   UnitTypes types_;

@@ -111,11 +111,11 @@ BOOST_AUTO_TEST_CASE(an_update_counts_decides_and_then_steps_each_unit) {
                                          {DType::f32, DType::bf16, models::moments(DType::f32)});
   const StepProgram reduced =
       reduce_gradients(expand(schedule_training(two, {{.micro_batches = 1}}), plan), plan, {"dp_replicate"}, {});
-  compare(update(reduced, {true, 48}),
+  compare(update(reduced, plan, {true, 48}),
           {"forward block only mb 0", "backward block only mb 0", "finish_gradient unit only",
            "all_reduce unit only over dp_replicate, 64 B", "gradient_norm unit only over dp_replicate",
            "heartbeat over dp_replicate, 48 B", "clip", "optimizer unit only"});
-  const StepProgram plain = update(reduced, {false, 48});
+  const StepProgram plain = update(reduced, plan, {false, 48});
   compare(plain, {"forward block only mb 0", "backward block only mb 0", "finish_gradient unit only",
                   "all_reduce unit only over dp_replicate, 64 B", "gradient_norm unit only over dp_replicate",
                   "heartbeat over dp_replicate, 48 B", "optimizer unit only"});
@@ -128,7 +128,7 @@ BOOST_AUTO_TEST_CASE(a_norm_that_no_reduction_precedes_is_taken_as_soon_as_its_g
   const ModelPlan plan = models::tied();
   const StepProgram alone =
       reduce_gradients(expand(schedule_training(one, {{.micro_batches = 1}}), plan), plan, {"dp_replicate"}, {});
-  const auto all = words(update(alone, {false, 48}));
+  const auto all = words(update(alone, plan, {false, 48}));
   const std::vector<std::string> tail(all.begin() + 4, all.begin() + 10);
   const std::vector<std::string> expected{"backward block head mb 0",     "finish_gradient unit head",
                                           "gradient_norm unit head",      "backward block layer.1 mb 0",

@@ -289,6 +289,64 @@ BOOST_AUTO_TEST_CASE(cross_entropy_ignores_labels_outside_the_vocabulary_and_doe
   BOOST_TEST(derivative == (std::vector<float>{1, 0, -1, 0, 0, 0}));
 }
 
+BOOST_AUTO_TEST_CASE(cross_entropy_of_columns_that_are_put_together_is_that_of_the_whole_row) {
+  constexpr std::int64_t rows = 4, vocabulary = 7, first_part = 3;
+  const std::vector<double> logits = random_values<double>(rows * vocabulary, "logits");
+  const std::vector<std::int32_t> labels{1, 5, -100, 3};
+  std::vector<double> losses(rows), derivative(rows * vocabulary);
+  cross_entropy<double>(logits.data(), labels.data(), rows, vocabulary, losses.data(), derivative.data());
+  std::vector<RowStatistics> whole(rows);
+  for (const bool known : {false, true}) {
+    for (const auto& [first, columns] :
+         {std::pair{std::int64_t{0}, first_part}, {first_part, vocabulary - first_part}}) {
+      std::vector<double> part;
+      for (std::int64_t r = 0; r < rows; ++r)
+        part.insert(part.end(), logits.begin() + r * vocabulary + first,
+                    logits.begin() + r * vocabulary + first + columns);
+      if (!known) {
+        std::vector<RowStatistics> statistics(rows);
+        row_statistics<double>(part.data(), labels.data(), rows, first, columns, statistics.data());
+        for (std::size_t r = 0; r < rows; ++r) {
+          const RowStatistics before = first == 0 ? RowStatistics{-1e300, 0, -1e300} : whole[r];
+          const double largest = std::max(before.largest, statistics[r].largest);
+          whole[r] = {largest,
+                      before.sum * std::exp(before.largest - largest) +
+                          statistics[r].sum * std::exp(statistics[r].largest - largest),
+                      std::max(before.at_label, statistics[r].at_label)};
+          if (labels[r] < 0) BOOST_TEST(statistics[r].at_label == -std::numeric_limits<double>::infinity());
+        }
+        continue;
+      }
+      std::vector<double> got(part.size());
+      cross_entropy_derivative<double>(part.data(), labels.data(), rows, first, columns, whole.data(), got.data());
+      for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t v = 0; v < columns; ++v)
+          BOOST_TEST(std::abs(got[static_cast<std::size_t>(r * columns + v)] -
+                              derivative[static_cast<std::size_t>(r * vocabulary + first + v)]) <= 1e-15);
+    }
+    for (std::size_t r = 0; r < rows; ++r) {
+      if (labels[r] < 0)
+        whole[r] = {};
+      else
+        BOOST_TEST(std::log(whole[r].sum) + whole[r].largest - whole[r].at_label == losses[r],
+                   boost::test_tools::tolerance(1e-14));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_embedding_gives_nothing_for_what_another_rank_has_and_gets_nothing) {
+  const std::vector<double> table{1, 2, 3, 4}, dy{1, 2, 3, 4};
+  const std::vector<std::int32_t> tokens{-1, 1};
+  std::vector<double> y(4, 9);
+  embedding_forward<double>(table.data(), tokens.data(), 2, 2, Into::fresh, y.data());
+  BOOST_TEST(y == (std::vector<double>{0, 0, 3, 4}));
+  embedding_forward<double>(table.data(), tokens.data(), 2, 2, Into::sum, y.data());
+  BOOST_TEST(y == (std::vector<double>{0, 0, 6, 8}));
+  std::vector<double> gradient(4, 5);
+  embedding_backward<double>(dy.data(), tokens.data(), 2, 2, 2, 0, gradient.data());
+  BOOST_TEST(gradient == (std::vector<double>{0, 0, 3, 4}));
+}
+
 BOOST_AUTO_TEST_CASE(embedding_gradients_add_repeated_tokens_and_do_not_read_what_beta_0_replaces) {
   const std::vector<double> dy{1, 2, 3, 4, 5, 6};
   const std::vector<std::int32_t> tokens{2, 0, 2};

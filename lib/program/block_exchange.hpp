@@ -1,0 +1,45 @@
+// What ranks that share a block say to each other in the middle of its computation. A block declares it, programs
+// print, verify and simulate it, and the trace of an execution must equal it.
+#pragma once
+
+#include "layout/dtype.hpp"
+#include "layout/mesh.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// One collective, over rows of a micro-batch: a row is a token.
+struct BlockExchange {
+  enum class Kind : std::uint8_t { all_reduce, all_gather } kind{};
+  DType dtype = DType::f32;
+  std::int64_t row_bytes = 0;  // that each rank puts in for a row
+  std::int64_t first_row = 0;  // of those that it is about
+  std::int64_t rows = 0;       // of the largest micro-batch
+  bool operator==(const BlockExchange&) const = default;
+
+  /// What each rank puts in where a micro-batch has so many tokens; 0: then it is left out.
+  std::int64_t bytes_of(std::int64_t tokens) const {
+    return std::clamp<std::int64_t>(tokens - first_row, 0, rows) * row_bytes;
+  }
+  std::int64_t bytes() const { return rows * row_bytes; }
+};
+constexpr std::string_view name_of(BlockExchange::Kind kind) {
+  switch (kind) {
+    case BlockExchange::Kind::all_reduce: return "all_reduce";
+    case BlockExchange::Kind::all_gather: return "all_gather";
+  }
+  return "unknown";
+}
+
+/// Those of a block, in order. A recomputation repeats those of the forward.
+struct BlockExchanges {
+  std::vector<BlockExchange> forward;
+  std::vector<BlockExchange> backward;  // or of its first half
+  bool operator==(const BlockExchanges&) const = default;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,124 @@
+#include "architecture/tensor_parallel.hpp"
+
+#include "architecture/block_profile.hpp"
+#include "architecture/units.hpp"
+#include "base/error.hpp"
+#include "harness/tiny_models.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <map>
+#include <string>
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+BOOST_AUTO_TEST_SUITE(tensor_parallel)
+
+namespace {
+
+Architecture shared(std::int64_t ranks, bool tied = false) {
+  Architecture model =
+      tiny_llama({.vocabulary = 29, .width = 24, .heads = 12, .intermediate = 22, .key_value_heads = 6, .tied = tied});
+  cut_over(model, ranks);
+  return model;
+}
+
+std::string refusal(const Architecture& of, std::int64_t ranks) {
+  Architecture model = of;
+  try {
+    cut_over(model, ranks);
+  } catch (const Error& error) {
+    BOOST_TEST((error.code() == ExitCode::usage));
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(matrices_are_cut_by_whole_heads_by_the_width_and_by_the_vocabulary_and_norms_are_not) {
+  const std::map<std::string, Shape> longest{{"model.embed_tokens.weight", {10, 24}},
+                                             {"model.layers.0.input_layernorm.weight", {24}},
+                                             {"model.layers.0.self_attn.q_proj.weight", {8, 24}},
+                                             {"model.layers.0.self_attn.k_proj.weight", {4, 24}},
+                                             {"model.layers.0.self_attn.v_proj.weight", {4, 24}},
+                                             {"model.layers.0.self_attn.o_proj.weight", {24, 8}},
+                                             {"model.layers.0.mlp.gate_proj.weight", {8, 24}},
+                                             {"model.layers.0.mlp.up_proj.weight", {8, 24}},
+                                             {"model.layers.0.mlp.down_proj.weight", {24, 8}},
+                                             {"model.norm.weight", {24}},
+                                             {"lm_head.weight", {10, 24}}};
+  std::size_t seen = 0;
+  for (const LogicalTensor& tensor : stored_tensors(shared(3))) {
+    const auto want = longest.find(tensor.name);
+    if (want == longest.end()) continue;
+    BOOST_TEST(longest_part(tensor, 3) == want->second, boost::test_tools::per_element());
+    BOOST_TEST(tensor.cut.has_value() == (tensor.name.find("norm") == std::string::npos), tensor.name);
+    ++seen;
+  }
+  BOOST_TEST(seen == longest.size());
+  for (const LogicalTensor& tensor : stored_tensors(shared(1))) BOOST_TEST(!tensor.cut.has_value());
+}
+
+BOOST_AUTO_TEST_CASE(what_one_rank_computes_is_its_share_and_all_shares_are_the_model) {
+  const Architecture whole = shared(1);
+  const HfConfig part = part_of(whole.config, 2);
+  BOOST_TEST(part.heads == 6);
+  BOOST_TEST(part.kv_heads == 3);
+  BOOST_TEST(part.feed_forward == 11);
+  BOOST_TEST(part.vocabulary == 15);  // the other rank has 14
+  BOOST_TEST(part.channels == 24);
+  const auto flops = [](const HfConfig& config, const Architecture& of) {
+    Architecture own = of;
+    own.config = config;
+    return profile(own, 1, {2, 7, DType::f32}).forward_flops;
+  };
+  BOOST_TEST(2 * flops(part, whole) == flops(whole.config, whole), boost::test_tools::tolerance(1e-12));
+}
+
+BOOST_AUTO_TEST_CASE(what_ranks_hold_alike_has_units_of_its_own) {
+  const std::vector<UnitPlan> units = units_of(shared(2), {}, 0, {.tensor_ranks = 2});
+  std::vector<std::string> names;
+  std::int64_t alike = 0;
+  for (const UnitPlan& unit : units) {
+    names.push_back(unit.name);
+    BOOST_TEST(unit.alike.empty() == (unit.name.find("alike") == std::string::npos));
+    if (!unit.alike.empty()) alike += unit.elements;
+  }
+  BOOST_TEST(names == (std::vector<std::string>{"embedding", "layer.0", "layer.0, alike", "layer.1", "layer.1, alike",
+                                                "head", "head, alike"}),
+             boost::test_tools::per_element());
+  BOOST_TEST(alike == 5 * 32);  // norms of 24, each from a multiple of 64 bytes on
+}
+
+BOOST_AUTO_TEST_CASE(what_ranks_say_within_a_block_is_of_rows_and_a_long_loss_comes_in_slices) {
+  const HfConfig part = part_of(shared(2).config, 2);
+  const BatchShape batch{2, 7, DType::bf16};
+  const BlockExchanges layer = exchanges_of(part, BlockDescription::Kind::decoder, batch);
+  BOOST_TEST(layer.forward.size() == 2u);
+  BOOST_TEST(layer.forward[0].bytes() == 14 * 24 * 4);  // of the stream
+  BOOST_TEST(layer.backward.size() == 2u);
+  BOOST_TEST(layer.backward[0].bytes() == 14 * 24 * 2);
+  BOOST_TEST(layer.backward[0].bytes_of(5) == 5 * 24 * 2);
+  HfConfig wide = part;
+  wide.vocabulary = logits_at_once / 5;
+  const BlockExchanges head = exchanges_of(wide, BlockDescription::Kind::head, batch);
+  BOOST_TEST(head.forward.size() == 3u);  // rows 0 to 4, 5 to 9, 10 to 13
+  BOOST_TEST(head.forward[2].bytes() == 4 * 24);
+  BOOST_TEST(head.forward[2].bytes_of(11) == 24);
+  BOOST_TEST(head.forward[2].bytes_of(10) == 0);
+  BOOST_TEST(head.backward.size() == 1u);
+  BOOST_TEST(exchanges_of(part, BlockDescription::Kind::head, batch, ForwardFor::text).forward[0].bytes() == 15 * 4);
+}
+
+BOOST_AUTO_TEST_CASE(what_cannot_be_shared_is_refused_with_the_arithmetic) {
+  BOOST_TEST(refusal(shared(1), 8) == "cannot share 12 heads among parallel.tp 8: 12 mod 8 is 4");
+  BOOST_TEST(refusal(shared(1), 4) == "cannot share 6 key heads among parallel.tp 4: 6 mod 4 is 2");
+  BOOST_TEST(refusal(tiny_gpt2({}), 2).find("cannot share a gpt2 model") != std::string::npos);
+  BOOST_TEST(refusal(tiny_llama({.vocabulary = 29, .width = 24, .heads = 6, .intermediate = 7, .key_value_heads = 6}),
+                     6) == "cannot share an MLP of 7 among parallel.tp 6: in parts of 2 the last rank has none");
+  BOOST_TEST(refusal(shared(1), 6).empty());
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,120 @@
+// Programs whose blocks several ranks share: what these tell each other within a block is part of the program.
+#include "program/simulate.hpp"
+#include "program/verify.hpp"
+#include "unit/program/models.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+
+BOOST_AUTO_TEST_SUITE(shared_blocks)
+
+using namespace lockstep;
+
+namespace {
+
+const Mesh mesh = make_mesh("world", {{"dp_replicate", 2}, {"tp", 2}});
+constexpr BlockExchange::Kind sum = BlockExchange::Kind::all_reduce;
+
+ModelPlan shared_plan() {
+  ModelPlan plan = models::plan_of(
+      {{"embedding", 10, 100, 0, 1, 2, false},
+       {"layer.0", 1000, 100, 7, 10, 20, true},
+       {"head", 500, 0, 3, 5, 10, false}},
+      {{"wte", {8, 4}, {0}}, {"w0", {8, 4}, {1}}, {"norm", {16}, {1}, true, "", {"tp"}}, {"head", {8, 4}, {2}}});
+  plan.block_axes = {"tp"};
+  plan.blocks[1].exchanges = {{{sum, DType::f32, 8, 0, 10}, {sum, DType::f32, 8, 0, 10}},
+                              {{sum, DType::f32, 4, 0, 10}}};
+  return plan;
+}
+
+ProgramOptions shared_options() {
+  ProgramOptions options;
+  options.micro_batches = 2;
+  options.update = {true, 48};
+  options.recompute = RecomputePolicy::block;
+  return options;
+}
+
+/// What is said of the training program where `mutate` changed the list of this rank alone.
+std::string fault_of(Rank changed, const std::function<void(std::vector<Action>&)>& mutate) {
+  StepProgram program = make_catalogue(mesh, shared_plan(), shared_options()).train;
+  RankClass alone = program.classes.front();
+  std::erase(program.classes.front().ranks, changed);
+  alone.ranks = {changed};
+  mutate(alone.actions);
+  program.classes.push_back(alone);
+  const auto fault = find_fault(program, shared_plan(), ProgramPhase::training, shared_options());
+  return fault ? to_text(program, *fault) : "";
+}
+
+Action& first(std::vector<Action>& actions, Op op, int block, MicroBatch micro_batch) {
+  return *std::ranges::find_if(actions, [&](const Action& action) {
+    return action.op == op && action.subject == block_subject(block) && action.micro_batch == micro_batch;
+  });
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(passes_of_a_shared_block_say_with_whom_and_how_much) {
+  const StepProgram program = make_catalogue(mesh, shared_plan(), shared_options()).train;
+  BOOST_TEST(program.classes.size() == 1u);
+  std::vector<Action> actions = program.of(0);
+  for (const Op op : {Op::forward, Op::recompute, Op::backward}) {
+    const Action& action = first(actions, op, 1, 1);
+    BOOST_TEST(action.group == std::vector<AxisName>{"tp"}, boost::test_tools::per_element());
+    BOOST_TEST(action.bytes == (op == Op::backward ? 40 : 160));
+    BOOST_TEST(exchanges_of(program, action).size() == (op == Op::backward ? 1u : 2u));
+    BOOST_TEST(first(actions, Op::forward, 0, 1).group.empty());
+  }
+  const std::string text = to_text(program, 0);
+  BOOST_TEST(text.find("forward block layer.0 mb 0 over tp, 160 B") != std::string::npos);
+  BOOST_TEST(text.find("block        all_reduce, 80 B\n") != std::string::npos, text);
+}
+
+BOOST_AUTO_TEST_CASE(a_norm_is_shared_by_those_that_hold_the_gradient_alike) {
+  const StepProgram program = make_catalogue(mesh, shared_plan(), shared_options()).train;
+  for (const Action& action : program.of(0)) {
+    if (action.op != Op::gradient_norm) continue;
+    const std::string& unit = program.unit_names[static_cast<std::size_t>(action.subject.index)];
+    const std::vector<AxisName> want =
+        unit == "layer.0, alike" ? std::vector<AxisName>{"dp_replicate", "tp"} : std::vector<AxisName>{"dp_replicate"};
+    BOOST_TEST(action.group == want, boost::test_tools::per_element());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_says_something_else_within_a_block_or_to_others_is_found) {
+  BOOST_TEST(fault_of(1, [](std::vector<Action>&) {}) == "");
+  const auto told = [](const std::string& text, const std::string& words) {
+    BOOST_TEST(text.find(words) != std::string::npos, text << " lacks " << words);
+    BOOST_TEST(text.find("rank 1") != std::string::npos, text);
+  };
+  told(fault_of(1, [](std::vector<Action>& list) { first(list, Op::forward, 1, 0).group = {}; }),
+       "has a payload, but communicates nothing");
+  told(fault_of(1, [](std::vector<Action>& list) { first(list, Op::forward, 1, 0).group = {"dp_replicate"}; }),
+       "must be over tp");
+  told(fault_of(1, [](std::vector<Action>& list) { first(list, Op::backward, 1, 1).bytes -= 4; }),
+       "carries 36 bytes where 40 are due");
+  told(fault_of(1,
+                [](std::vector<Action>& list) {
+                  std::swap(first(list, Op::forward, 1, 0).micro_batch, first(list, Op::forward, 1, 1).micro_batch);
+                }),
+       "forward block layer.0");
+}
+
+BOOST_AUTO_TEST_CASE(what_is_said_within_a_block_takes_its_time) {
+  const ModelPlan plan = shared_plan();
+  const StepProgram program = make_catalogue(mesh, plan, shared_options()).train;
+  const Hardware hardware{.flops_per_s = 10, .link_bytes_per_s = 80, .latency_s = 0.25};
+  const CostOf cost = analytic_costs(plan, hardware);
+  std::vector<Action> actions = program.of(0);
+  // FLOPs, then twice 2 messages of half the bytes.
+  BOOST_TEST(cost(program, first(actions, Op::forward, 1, 0)) == 10 / 10. + 2 * 2 * (0.25 + 40 / 80.),
+             boost::test_tools::tolerance(1e-12));
+  BOOST_TEST(cost(program, first(actions, Op::backward, 1, 0)) == 20 / 10. + 2 * (0.25 + 20 / 80.),
+             boost::test_tools::tolerance(1e-12));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
