@@ -14,7 +14,7 @@ import sys
 import time
 import unittest
 
-from lockstep_testing import BUILD, SOURCE, damage_shard, needs, program, run, run_command, sample_text, shared_data, token_stream
+from lockstep_testing import BUILD, PATIENCE_S, SOURCE, damage_shard, needs, program, run, run_command, sample_text, shared_data, token_stream
 
 JOINT = 256   # of the bytes tokenizer
 
@@ -473,7 +473,7 @@ def start_that_waits_for_input(tmp, ranks, *options):
     job = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     job.stdin.write("some text\n")
     job.stdin.flush()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while not any(path.name.startswith("standard-input") for path in tmp.rglob("*")) and time.monotonic() < deadline:
         assert job.poll() is None, job.stderr.read()
         time.sleep(0.02)
@@ -488,7 +488,7 @@ def start_that_waits_for_input(tmp, ranks, *options):
 def test_a_stopped_rank_is_named_by_the_watchdog(tmp):
     job, processes = start_that_waits_for_input(tmp, 3, "--watchdog", "8s")
     os.kill(processes[2], signal.SIGSTOP)
-    err = job.communicate(timeout=90)[1]
+    err = job.communicate(timeout=PATIENCE_S)[1]
     assert job.returncode == 7, (job.returncode, err)
     told = [line for line in err.splitlines() if line.startswith("watchdog: ")]
     assert len(told) == 1 and told[0].startswith("watchdog: rank 2 (") and "the process is stopped" in told[0], err
@@ -499,7 +499,7 @@ def test_a_request_to_stop_ends_all_ranks_and_leaves_nothing(tmp):
     for name in [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1]:
         job, processes = start_that_waits_for_input(tmp, 2)
         os.kill(processes[1], name)
-        err = job.communicate(timeout=90)[1]
+        err = job.communicate(timeout=PATIENCE_S)[1]
         assert job.returncode == 1 and err.count("stopped on request: nothing is written") == 1, (name, job.returncode, err)
         assert list(tmp.iterdir()) == [], list(tmp.iterdir())
     (tmp / "a.txt").write_text("".join(f"word{number} " for number in range(3000000)))   # while tokens are made
@@ -507,11 +507,11 @@ def test_a_request_to_stop_ends_all_ranks_and_leaves_nothing(tmp):
         launcher = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks)] if ranks > 1 else []
         job = subprocess.Popen([*launcher, program("prepare-data"), str(tmp / "a.txt"), "--output", str(tmp / "out"), "--threads", "1",
                                 "--data.tokenizer", "chars"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while not any(path.name == "scratch" for path in tmp.rglob("*")) and time.monotonic() < deadline:
             time.sleep(0.005)
         os.kill(children(children(job.pid)[0])[0] if ranks > 1 else job.pid, signal.SIGTERM)
-        err = job.communicate(timeout=90)[1]
+        err = job.communicate(timeout=PATIENCE_S)[1]
         assert job.returncode == 1 and "stopped on request" in err, (ranks, job.returncode, err)
         only(tmp, "a.txt")
 

@@ -8,7 +8,7 @@ import subprocess
 import time
 
 from checkpoint_files import step_folders
-from lockstep_testing import BUILD, GPT2_TINY, SOURCE, program, records, run, sample_text, write_config
+from lockstep_testing import BUILD, GPT2_TINY, PATIENCE_S, SOURCE, program, records, run, sample_text, write_config
 from storage_test import faults
 
 
@@ -29,7 +29,7 @@ def start(tmp, folder, *more, steps, ranks=1, stdout=subprocess.PIPE, env=None):
 
 
 def wait_for_steps(folder, count, process):
-    limit = time.monotonic() + 60
+    limit = time.monotonic() + PATIENCE_S
     while time.monotonic() < limit and process.poll() is None:
         file = folder / "records.jsonl"
         if file.exists() and file.read_text().count('"kind":"step"') >= count:
@@ -115,7 +115,7 @@ def test_term_to_a_launcher_whose_output_nobody_reads_saves_and_stops(tmp):
     process = start(tmp, tmp / "run", steps=10**6, ranks=2, env={"OMPI_MCA_odls_base_sigkill_timeout": "12"})
     wait_for_steps(tmp / "run", 700, process)   # 230 kB: no pipe on the way takes more
     os.kill(launcher_of(process), signal.SIGTERM)
-    error = process.communicate(timeout=90)[1]
+    error = process.communicate(timeout=PATIENCE_S)[1]
     status = json.loads((tmp / "run/status.json").read_text())
     assert status["reason"] == "stopped" and status["code"] == 75, (status, error)
     assert int(step_folders(tmp / "run")[-1].name.removeprefix("step-")) == records(tmp / "run", "step")[-1]["step"]
@@ -127,7 +127,7 @@ def test_what_the_control_file_does_not_say_is_told_and_what_it_says_is_done(tmp
     control = tmp / "run/control"
 
     def told(count):
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + PATIENCE_S
         while time.monotonic() < limit and process.poll() is None:
             found = [record for record in records(tmp / "run", "event") if record["name"] == "control_ignored"]
             if len(found) == count:

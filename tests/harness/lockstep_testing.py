@@ -9,6 +9,7 @@ import unittest
 
 BUILD = pathlib.Path(os.environ["LOCKSTEP_BUILD"])
 SOURCE = pathlib.Path(os.environ["LOCKSTEP_SOURCE"])
+PATIENCE_S = 600   # for what takes a second on an idle machine: a loaded one may need any time
 
 
 def program(name):

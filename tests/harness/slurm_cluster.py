@@ -10,7 +10,7 @@ import subprocess
 import time
 import unittest
 
-PATIENCE_S = 600   # for what takes a second on an idle machine: a loaded one may need any time
+from lockstep_testing import PATIENCE_S
 
 SETTINGS = {
     "AuthType": "auth/none", "CredType": "cred/none",
