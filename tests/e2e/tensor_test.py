@@ -5,7 +5,7 @@ import re
 
 from checkpoint_files import state_digest, step_folders
 from lockstep_testing import LLAMA_TINY, records, run
-from shared_out import check_goes_on_bit_for_bit, check_is_a_checkpoint_as_any_other, losses, options, prepare
+from shared_out import check_goes_on_bit_for_bit, check_goes_on_elsewhere, check_is_a_checkpoint_as_any_other, options, prepare
 
 # Twelve heads, and an MLP and a vocabulary that no number of ranks here divides.
 MODEL = dict(LLAMA_TINY, hidden_size=24, intermediate_size=43, num_attention_heads=12, num_key_value_heads=6, head_dim=2)
@@ -26,16 +26,7 @@ def test_a_run_that_is_stopped_goes_on_bit_for_bit_on_its_own_layout(tmp):
 
 def test_a_run_goes_on_with_other_ranks_that_share_blocks_and_alone(tmp):
     prepared(tmp, tie_word_embeddings=True)
-    precision = ["--precision.dtype", "fp64", "--checkpoint.every", 2]
-    run("train", *options(tmp, tmp / "one", *precision))
-    want = losses(tmp / "one")
-    step = 0
-    for ranks, layout in [(2, ["--parallel.tp", 2]), (6, ["--parallel.tp", 3, "--parallel.dp_shard", 2]), (None, [])]:
-        step += 2
-        ends = [] if step == 6 else ["--train.inject", f"rank=0,phase=data,step={step},kind=throw,code=75"]
-        run("train", *options(tmp, tmp / "many", *precision, *layout, *ends), ranks=ranks, expect=75 if ends else 0)
-    got = losses(tmp / "many")
-    assert sorted(got) == sorted(want) and all(abs(got[step] - want[step]) <= 1e-9 * want[step] for step in want), (want, got)
+    check_goes_on_elsewhere(tmp, [(2, ["--parallel.tp", 2]), (6, ["--parallel.tp", 3, "--parallel.dp_shard", 2]), (None, [])])
 
 
 def test_initial_weights_are_those_of_one_rank_to_the_bit(tmp):

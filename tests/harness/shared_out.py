@@ -34,6 +34,20 @@ def check_goes_on_bit_for_bit(tmp, layouts, *more):
         assert state_digest(step_folders(whole)[-1]) == state_digest(step_folders(parts)[-1]), layout
 
 
+def check_goes_on_elsewhere(tmp, layouts):
+    """A run in fp64 that goes on after every second step on the next of three `layouts` has the losses of one rank."""
+    precision = ["--precision.dtype", "fp64", "--checkpoint.every", 2]
+    run("train", *options(tmp, tmp / "one", *precision))
+    want = losses(tmp / "one")
+    step = 0
+    for ranks, layout in layouts:
+        step += 2
+        ends = [] if step == 6 else ["--train.inject", f"rank=0,phase=data,step={step},kind=throw,code=75"]
+        run("train", *options(tmp, tmp / "many", *precision, *layout, *ends), ranks=ranks, expect=75 if ends else 0)
+    got = losses(tmp / "many")
+    assert sorted(got) == sorted(want) and all(abs(got[step] - want[step]) <= 1e-9 * want[step] for step in want), (want, got)
+
+
 def check_is_a_checkpoint_as_any_other(tmp, ranks, layout):
     """What a run on `layout` saves is inspected, resharded and exported."""
     run("train", *options(tmp, tmp / "many", *layout, steps=2), ranks=ranks)
