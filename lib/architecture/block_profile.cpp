@@ -31,10 +31,15 @@ class Live {
   std::int64_t now_ = 0, most_ = 0;
 };
 
+/// Of queries, keys and values, of all ranks along ulysses together: neighbours may have the same key heads.
+std::int64_t exchanged_columns(const HfConfig& config, std::int64_t ranks) {
+  return (config.heads + 2 * std::max(config.kv_heads, ranks)) * config.head_size;
+}
+
 /// The bytes of tensors with a row for each token.
 struct Sizes {
   Sizes(const HfConfig& config, const BatchShape& batch)
-      : rows(batch.samples * batch.length),
+      : rows(batch.rows()),
         compute(rows * size_of(batch.compute)),
         wide(rows * size_of(stream_type(batch.compute))),
         stream(wide * config.channels),
@@ -70,15 +75,24 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
   const std::int64_t raised = config.gated_mlp ? 2 * activated : activated;
   const std::int64_t before_norms =
       config.query_key_norm ? qkv + sizes.wide * (config.heads + config.kv_heads) : 0;  // with their statistics
-  const std::int64_t in_attention = normalised + sizes.statistics + before_norms + qkv + attended + row_sums;
+  // Along ulysses what attention reads and gives is exchanged: packed, and as it arrives.
+  const bool exchanges = batch.sequence.ulysses > 1;
+  const std::int64_t own_heads =
+      exchanges ? sizes.compute * exchanged_columns(config, batch.sequence.ulysses) : qkv;  // that attention saves
+  const std::int64_t to_heads = exchanges ? own_heads + qkv : 0, to_rows = exchanges ? 2 * attended : 0;
+  const std::int64_t before_attention = normalised + sizes.statistics + before_norms + own_heads;
+  const std::int64_t in_attention = before_attention + attended + row_sums;
   const std::int64_t in_mlp = stream + normalised + sizes.statistics + raised + activated;
   const std::int64_t handed = sizes.handed, widened = sizes.widened, cast = sizes.cast;
   result.saved_bytes += widened + in_attention + in_mlp;
   const auto [forward_scratch, backward_scratch] = batch.attention;
   result.forward_workspace_bytes = Live()
-                                       .add(widened + in_attention)
-                                       .add(forward_scratch)
+                                       .add(widened + before_attention + to_heads)
+                                       .drop(to_heads)
+                                       .add(attended + row_sums + forward_scratch)
                                        .drop(forward_scratch)
+                                       .add(to_rows)
+                                       .drop(to_rows)
                                        .add(in_mlp + stream)
                                        .add(cast)
                                        .beside(widened + in_attention + in_mlp + handed);
@@ -86,8 +100,12 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
                                          .add(widened + normalised + qkv)
                                          .add(before_norms)
                                          .drop(before_norms)
+                                         .add(to_heads + own_heads - qkv)
+                                         .drop(to_heads)
                                          .add(attended + row_sums + forward_scratch)
-                                         .drop(qkv + row_sums + forward_scratch)
+                                         .drop(own_heads + row_sums + forward_scratch)
+                                         .add(to_rows)
+                                         .drop(to_rows)
                                          .add(stream + normalised + raised)
                                          .add(activated + stream)
                                          .drop(stream + normalised + raised + activated)
@@ -95,16 +113,18 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
                                          .beside(handed);
   // Each step has its output gradient, adds its input's, and drops what it saved.
   Live backward;
-  backward.add(widened);                                                         // the gradient that is given
-  backward.add(rounded + activated).drop(rounded + activated);                   // down
-  backward.add(raised).drop(activated + raised);                                 // activation
-  backward.add(normalised).drop(raised + normalised);                            // up
-  backward.add(stream).drop(widened + normalised + stream);                      // norm, whose gradient goes around
-  backward.add(rounded + attended).drop(rounded + attended);                     // attention's output
-  backward.add(qkv + backward_scratch).drop(backward_scratch + attended + qkv);  // attention
-  if (before_norms > 0) backward.add(qkv).drop(before_norms + qkv);              // norms of q and k
-  backward.add(normalised).drop(qkv + normalised);                               // q, k, v
-  backward.add(stream).drop(widened).add(cast);                                  // norm
+  backward.add(widened);                                        // the gradient that is given
+  backward.add(rounded + activated).drop(rounded + activated);  // down
+  backward.add(raised).drop(activated + raised);                // activation
+  backward.add(normalised).drop(raised + normalised);           // up
+  backward.add(stream).drop(widened + normalised + stream);     // norm, whose gradient goes around
+  backward.add(rounded + attended).drop(rounded + attended);    // attention's output
+  backward.add(to_rows).drop(to_rows);
+  backward.add(own_heads + backward_scratch).drop(backward_scratch + attended + own_heads);  // attention
+  backward.add(to_heads).drop(exchanges ? 2 * own_heads : 0);
+  if (before_norms > 0) backward.add(qkv).drop(before_norms + qkv);  // norms of q and k
+  backward.add(normalised).drop(qkv + normalised);                   // q, k, v
+  backward.add(stream).drop(widened).add(cast);                      // norm
   result.backward_workspace_bytes = backward.beside(handed);
 }
 
@@ -155,28 +175,47 @@ std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription:
 }
 
 BlockExchanges exchanges_of(const HfConfig& part, BlockDescription::Kind kind, const BatchShape& batch,
-                            ForwardFor purpose) {
-  const std::int64_t rows = batch.samples * batch.length;
+                            std::int64_t tensor_ranks, ForwardFor purpose) {
+  using Exchange = BlockExchange::Kind;
+  const std::int64_t rows = batch.rows();
   const DType wide = stream_type(batch.compute);
+  const bool shares = tensor_ranks > 1;
   const auto sum_of_rows = [&](DType dtype) {
-    return BlockExchange{BlockExchange::Kind::all_reduce, dtype, part.channels * size_of(dtype), 0, rows};
+    return BlockExchange{Exchange::all_reduce, tensor_axis, dtype, part.channels * size_of(dtype), 0, rows};
   };
+  const auto over_ulysses = [&](std::int64_t columns) {
+    return BlockExchange{Exchange::all_to_all, ulysses_axis, batch.compute, columns * size_of(batch.compute), 0, rows};
+  };
+  BlockExchanges said;
   switch (kind) {
-    case BlockDescription::Kind::embedding: return {{sum_of_rows(wide)}, {}};
+    case BlockDescription::Kind::embedding:
+      if (shares) said.forward = {sum_of_rows(wide)};
+      return said;
     case BlockDescription::Kind::decoder:
-      return {{sum_of_rows(wide), sum_of_rows(wide)}, {sum_of_rows(batch.compute), sum_of_rows(batch.compute)}};
+      if (batch.sequence.ulysses > 1) {
+        const BlockExchange heads = over_ulysses(exchanged_columns(part, batch.sequence.ulysses));
+        const BlockExchange attended = over_ulysses(part.heads * part.head_size);
+        said = {{heads, attended}, {attended, heads}};
+      }
+      if (shares) {
+        said.forward.insert(said.forward.end(), 2, sum_of_rows(wide));
+        said.backward.insert(said.backward.begin(), sum_of_rows(batch.compute));
+        said.backward.push_back(sum_of_rows(batch.compute));
+      }
+      return said;
     case BlockDescription::Kind::head: break;
   }
-  BlockExchanges head{{}, {sum_of_rows(wide)}};
+  if (!shares) return said;
+  said.backward = {sum_of_rows(wide)};
   if (purpose == ForwardFor::text) {
-    head.forward.push_back({BlockExchange::Kind::all_gather, wide, part.vocabulary * size_of(wide), 0, 1});
-    return head;
+    said.forward = {{Exchange::all_gather, tensor_axis, wide, part.vocabulary * size_of(wide), 0, 1}};
+    return said;
   }
   const std::int64_t slice = loss_slice_rows(rows, part.vocabulary);
   for (std::int64_t first = 0; first < rows; first += slice)
-    head.forward.push_back(
-        {BlockExchange::Kind::all_gather, DType::f64, 3 * size_of(DType::f64), first, std::min(slice, rows - first)});
-  return head;
+    said.forward.push_back(
+        {Exchange::all_gather, tensor_axis, DType::f64, 3 * size_of(DType::f64), first, std::min(slice, rows - first)});
+  return said;
 }
 
 BlockProfile profile(const Architecture& architecture, std::size_t block, const BatchShape& batch) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "architecture/architecture.hpp"
+#include "layout/sequence.hpp"
 #include "program/block_exchange.hpp"
 
 #include <cstddef>
@@ -18,7 +19,7 @@ struct AttentionScratch {
   std::int64_t forward_bytes = 0, backward_bytes = 0;
 };
 
-/// One micro-batch on one rank, and the type that kernels compute in.
+/// One micro-batch of one rank, or of those that share its rows, and the type that kernels compute in.
 struct BatchShape {
   std::int64_t samples = 1;    // B
   std::int64_t length = 1;     // T
@@ -26,6 +27,8 @@ struct BatchShape {
                                // where this is
   std::optional<DType> output = {};  // of what passes between blocks; absent: the stream's
   AttentionScratch attention = {};
+  SequenceRanks sequence = {};
+  std::int64_t rows() const { return rows_of_each(sequence, samples, length); }  // N, of a rank
 };
 
 /// Logits of so many values exist at once where they are not kept for backward.
@@ -39,7 +42,7 @@ constexpr std::int64_t most_kept_logits_bytes = std::int64_t{1} << 30;
 /// attended_keys for each query, as flops_per_token does, so that the sums of both agree. Bytes are those of tensors,
 /// as they come and go in tensor/functions. Saved are the input of each norm (with its statistics, one a row for
 /// RMSNorm, two for LayerNorm), of each matrix product and of the activation; q, k, v (also before norms of their own)
-/// and the attention's output with its row sums (B, H, T); the final logits' gradient (B·T, V), which the loss leaves
+/// and the attention's output with its row sums (N, H); the final logits' gradient (N, V), which the loss leaves
 /// in place of the logits. A workspace is the most that a pass has beside what it was given, what it keeps and what it
 /// gives. Not counted: batch metadata, weights, partial sums of the gradients of norms and biases.
 struct BlockProfile {
@@ -68,11 +71,11 @@ struct LinearShape {
 /// The matrix products of a block with its weights, in the order of its forward; an embedding has none.
 std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription::Kind kind);
 
-/// What ranks that share a block say to each other in its passes over one micro-batch; `part` is what each computes. Of
-/// a text the head gathers the logits of one row. Local, pure.
+/// What ranks that share a block, or its rows, say to each other in its passes over one micro-batch; `part` is what
+/// each of `tensor_ranks` computes. Of a text the head gathers the logits of one row. Local, pure.
 enum class ForwardFor { batch, text };
 BlockExchanges exchanges_of(const HfConfig& part, BlockDescription::Kind kind, const BatchShape& batch,
-                            ForwardFor purpose = ForwardFor::batch);
+                            std::int64_t tensor_ranks, ForwardFor purpose = ForwardFor::batch);
 
 /// The profile of architecture.blocks[block]. Local, pure.
 BlockProfile profile(const Architecture& architecture, std::size_t block, const BatchShape& batch);

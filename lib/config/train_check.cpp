@@ -168,6 +168,17 @@ void check_run(const TrainConfig& config, Problems& problems) {
     problems.add(
         {"parallel.tp", "post_local_sgd.start_step"},
         "ranks that share blocks (parallel.tp) cannot train apart (post_local_sgd.start_step) in this version");
+  const std::int64_t sequence = config.parallel.ulysses.value_or(AxisSize{1}).ranks;
+  if (sequence == 0) automatic.emplace_back("parallel.ulysses");
+  if (sequence != 1 && config.post_local_sgd.start_step)
+    problems.add({"parallel.ulysses", "post_local_sgd.start_step"},
+                 "ranks that share sequences (parallel.ulysses) cannot train apart (post_local_sgd.start_step) in "
+                 "this version");
+  if (config.parallel.cp_fsdp_mode && (sequence == 1 || !config.parallel.dp_shard))
+    problems.add({"parallel.cp_fsdp_mode", sequence == 1 ? "parallel.ulysses" : "parallel.dp_shard"},
+                 fmt::format("parallel.cp_fsdp_mode has no effect: {}",
+                             sequence == 1 ? "parallel.ulysses is 1, so no ranks share sequences"
+                                           : "without parallel.dp_shard no weights are cut"));
   if (automatic.size() > 1) problems.add(automatic, "only one axis can take the ranks that are left: auto");
   if (stages == 1) {
     const auto moot = [&](const std::string& option, bool given) {
@@ -179,7 +190,7 @@ void check_run(const TrainConfig& config, Problems& problems) {
     moot("parallel.stages_per_rank", config.parallel.stages_per_rank.has_value());
     moot("parallel.split_points", !config.parallel.split_points.empty());
   }
-  if (shards == 1) {
+  if (shards == 1 && (sequence == 1 || !shards_along(config.parallel, MeshAxis::ulysses))) {
     const auto moot = [&](const std::string& option, bool given) {
       if (given)
         problems.add({option.substr(0, option.find(' ')), "parallel.dp_shard"},

@@ -21,7 +21,14 @@ ChoiceList<MeshAxis> choices_of(MeshAxis) {
   return {{MeshAxis::pp, "pp"},
           {MeshAxis::dp_replicate, "dp_replicate"},
           {MeshAxis::dp_shard, "dp_shard"},
+          {MeshAxis::ulysses, "ulysses"},
           {MeshAxis::tp, "tp"}};
+}
+ChoiceList<CpFsdpMode> choices_of(CpFsdpMode) {
+  return {{CpFsdpMode::all, "all"},
+          {CpFsdpMode::ulysses_only, "ulysses_only"},
+          {CpFsdpMode::ring_only, "ring_only"},
+          {CpFsdpMode::none, "none"}};
 }
 ChoiceList<PipelineOrder> choices_of(PipelineOrder) {
   return {{PipelineOrder::gpipe, "gpipe"},

@@ -12,6 +12,7 @@ ChoiceList<Decay> choices_of(Decay);
 ChoiceList<ScheduleName> choices_of(ScheduleName);
 ChoiceList<AccumulateGradients> choices_of(AccumulateGradients);
 ChoiceList<MeshAxis> choices_of(MeshAxis);
+ChoiceList<CpFsdpMode> choices_of(CpFsdpMode);
 ChoiceList<PipelineOrder> choices_of(PipelineOrder);
 ChoiceList<Device> choices_of(Device);
 ChoiceList<CallbackName> choices_of(CallbackName);

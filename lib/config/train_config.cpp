@@ -64,6 +64,14 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
       {.help = "ranks that share out the weights, gradients and optimizer state of one model, each parameter cut "
                "along its first dimension; auto: those that dp_replicate leaves; absent: 1",
        .unit = "ranks"});
+  visit.field("ulysses", parallel.ulysses,
+              {.help = "ranks that share the tokens of each micro-batch (context parallelism), each some rows of all "
+                       "heads, and all rows of some heads within attention; auto: those that the other axes leave; "
+                       "absent: 1",
+               .unit = "ranks"});
+  visit.field("cp_fsdp_mode", parallel.cp_fsdp_mode,
+              {.help = "which axes of context parallelism share out the weights together with dp_shard, where that is "
+                       "given; along the others weights are replicated; absent: all"});
   visit.field("tp", parallel.tp,
               {.help = "ranks that share each block (tensor parallelism): its heads, the width of its MLP and the "
                        "vocabulary, and sum activations in the middle of it; auto: those that the other axes leave; "
@@ -73,7 +81,7 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
       "order", parallel.order,
       {.help = "axes of the mesh in the order in which ranks are numbered along them, the fastest last: its ranks "
                "are neighbours, on one machine where they fit; those that are not named come before: pp, "
-               "dp_replicate, dp_shard, tp"});
+               "dp_replicate, dp_shard, ulysses, tp"});
   visit.field(
       "zero", parallel.zero,
       {.help = "what dp_shard shares out while a step runs (ZeRO): 1, optimizer state and the weights that it "
@@ -419,6 +427,17 @@ void section(Declaration& visit, const std::string& name, Section& options, cons
 }
 
 }  // namespace
+
+bool shards_along(const ParallelOptions& parallel, MeshAxis axis) {
+  if (!parallel.dp_shard) return false;
+  switch (parallel.cp_fsdp_mode.value_or(CpFsdpMode::all)) {
+    case CpFsdpMode::all: return true;
+    case CpFsdpMode::ulysses_only: return axis == MeshAxis::ulysses;
+    case CpFsdpMode::ring_only:
+    case CpFsdpMode::none: return false;
+  }
+  throw Error(ExitCode::bug, "a cp_fsdp_mode without a meaning");
+}
 
 void describe(Declaration& visit, OptimizerGroup& group) {
   visit.field("match", group.match, {.help = "names of tensors", .value_name = "REGEX", .required = true});

@@ -44,7 +44,9 @@ struct DataOptions {
 };
 
 enum class AccumulateGradients { whole, shards, sums };
-enum class MeshAxis { pp, dp_replicate, dp_shard, tp };
+enum class MeshAxis { pp, dp_replicate, dp_shard, ulysses, tp };
+/// Which axes of context parallelism share out the weights too where dp_shard does.
+enum class CpFsdpMode { all, ulysses_only, ring_only, none };
 enum class PipelineOrder { gpipe, one_f_one_b, interleaved_1f1b, interleaved_zero_bubble, zbv };
 
 struct ParallelOptions {
@@ -52,6 +54,8 @@ struct ParallelOptions {
   std::vector<MeshAxis> order;                    // of axes, the fastest last; those that are not named are slower
   std::optional<AxisSize> dp_replicate;           // ranks that hold equal state; absent: those that are left
   std::optional<AxisSize> dp_shard;               // ranks that share out a whole model; absent: 1
+  std::optional<AxisSize> ulysses;                // ranks that share the rows of sequences; absent: 1
+  std::optional<CpFsdpMode> cp_fsdp_mode;         // absent: all
   std::optional<AxisSize> tp;                     // ranks that share each block; absent: 1
   std::optional<std::int64_t> zero;               // stage of ZeRO, 1 to 3; absent: 3
   std::optional<AccumulateGradients> accumulate;  // absent: shards for stages 2 and 3, otherwise whole
@@ -65,6 +69,9 @@ struct ParallelOptions {
   std::vector<std::string> split_points;              // blocks that stages after the first begin at; empty: balanced
   std::optional<std::int64_t> micro_batches;          // of one pass through the schedule; absent: what the batch gives
 };
+
+/// Whether weights that dp_shard shares out are cut along this axis of context parallelism too.
+bool shards_along(const ParallelOptions& parallel, MeshAxis axis);
 
 /// Of training in fp16, as torch.amp.GradScaler: optim/loss_scale.hpp.
 struct LossScaleOptions {

@@ -58,12 +58,14 @@ Phase phase_of(const Action& action, ProgramPhase phase) {
   return Phase::forward;
 }
 
-/// The axes of the ranks that share blocks; none if no block is shared.
-std::vector<AxisName> block_axes(const StepProgram& program) {
-  for (const RankClass& ranks : program.classes)
-    for (const Action& action : ranks.actions)
-      if (is_within_block(action)) return action.group;
-  return {};
+/// Along which ranks speak within blocks.
+std::set<AxisName> block_axes(const Catalogue& programs) {
+  std::set<AxisName> axes;
+  for (const StepProgram* program : programs.all())
+    for (const BlockExchanges& block : program->exchanges)
+      for (const auto& said : {block.forward, block.backward})
+        for (const BlockExchange& exchange : said) axes.insert(exchange.axis);
+  return axes;
 }
 
 /// Whether it is left out of a step that changes nothing. Cells are averaged all the same.
@@ -96,10 +98,14 @@ Transport make_transport(Session& session, const Catalogue& programs) {
   std::set<std::pair<int, int>> used;
   for (const StepProgram* program : programs.all())
     for (const RankClass& ranks : program->classes)
-      for (const Action& action : ranks.actions)
-        if (meets_others(action) && (!is_transfer(action.op) || is_send(action.op)))
-          used.emplace(static_cast<int>(is_within_block(action) ? Lane::block : action.lane),
-                       std::ranges::find(groups, action.group) - groups.begin());
+      for (const Action& action : ranks.actions) {
+        const auto use = [&](Lane lane, const std::vector<AxisName>& group) {
+          used.emplace(static_cast<int>(lane), std::ranges::find(groups, group) - groups.begin());
+        };
+        for (const BlockExchange& exchange : exchanges_of(*program, action)) use(Lane::block, {exchange.axis});
+        if (meets_others(action) && !is_within_block(action) && (!is_transfer(action.op) || is_send(action.op)))
+          use(action.lane, action.group);
+      }
   return Transport(session, programs.train.mesh, lanes, groups,
                    [&](int lane, int group) { return used.contains({lane, group}); });
 }
@@ -112,7 +118,8 @@ Engine::Engine(Model& model, const Optimizer& optimizer, const Catalogue& progra
       session_(session),
       transport_(transport),
       clip_norm_(clip_norm),
-      reduce_dtype_(reduce_dtype.value_or(master_dtype(model.precision()))) {
+      reduce_dtype_(reduce_dtype.value_or(master_dtype(model.precision()))),
+      place_(sequence_place(programs.train.mesh, session.world().rank())) {
   for (const StepProgram* program : programs.all()) {
     const bool same_blocks = program->block_names.size() == model.block_count();
     bool same_units = program->unit_names.size() == model.unit_count();
@@ -122,17 +129,20 @@ Engine::Engine(Model& model, const Optimizer& optimizer, const Catalogue& progra
     const RankClass& ranks = program->class_of(session.world().rank());
     slots_.emplace(&ranks, SlotIndex(ranks));
   }
-  if (const auto axes = block_axes(programs.train); !axes.empty()) {
-    const int group = transport.group_along(axes);
-    block_lane_.emplace(transport, static_cast<int>(Lane::block), group, session.world().rank());
-    model.share(&*block_lane_);
-  }
+  for (const AxisName& axis : block_axes(programs))
+    block_lanes_.try_emplace(axis, transport, static_cast<int>(Lane::block), transport.group_along({axis}),
+                             session.world().rank());
+  const auto lane_along = [this](const AxisName& axis) {
+    const auto found = block_lanes_.find(axis);
+    return found == block_lanes_.end() ? nullptr : &found->second;
+  };
+  model.share({.tensor = lane_along(tensor_axis), .ulysses = lane_along(ulysses_axis)});
   transport.take_records(records_);  // from now on they are kept
   transport.log_to(&trace_);
 }
 
 Engine::~Engine() {
-  model_.share(nullptr);
+  model_.share({});
   transport_.log_to(nullptr);
 }
 
@@ -146,14 +156,14 @@ StepOutcome Engine::run_step(const StepBatch& batch, const StepOrder& order) {
   Run run = begin(order.step, ProgramPhase::training);
   run.take(order);
   for (Unit* unit : model_.units()) unit->zero_grad();
-  run.take(batch.micro_batches, model_, counts_loss());
+  run.take(batch.micro_batches, model_, place_, counts_loss());
   execute(run);
   return run.outcome;
 }
 
 EvaluationOutcome Engine::evaluate(const std::vector<Batch>& micro_batches, std::int64_t step) {
   Run run = begin(step, ProgramPhase::evaluation);
-  run.take(micro_batches, model_, counts_loss());
+  run.take(micro_batches, model_, place_, counts_loss());
   execute(run);
   return {run.loss_sum, run.tokens};
 }
@@ -162,7 +172,9 @@ DrawnToken Engine::draw_token(const SeenText& text, const TokenDraw& draw, std::
   Run run = begin(step, ProgramPhase::sampling);
   run.text = &text;
   run.draw = &draw;
-  run.take({text.batch}, model_, false);
+  run.take({text.batch}, model_, place_, false);
+  const std::vector<std::int64_t> rows = rows_of(place_, text.batch.samples, text.batch.length);
+  if (const auto last = std::ranges::find(rows, text.last); last != rows.end()) run.last_row = last - rows.begin();
   execute(run);
   return run.token;
 }
@@ -235,6 +247,13 @@ void Engine::take_times(Run& run) {
     interval.end_s = record.end_s;
   }
 }
+
+bool Engine::counts_loss() const {
+  return model_.has_head() && coordinate(programs_.train.mesh, session_.world().rank(), tensor_axis) == 0;
+}
+
+bool Engine::counts_batch() const { return counts_loss() && place_.index() == 0; }
+
 Unit& Engine::unit_of(const Subject& subject) const { return model_.unit(static_cast<std::size_t>(subject.index)); }
 
 }  // namespace lockstep

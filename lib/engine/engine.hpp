@@ -95,8 +95,8 @@ class Engine {
   /// over the world, with buffers of equal lengths in one order. What fails does so on one rank: it has to end the job.
   void average(const std::vector<at::Tensor>& buffers, std::int64_t step);
 
-  /// Whether what this rank knows of loss and tokens is counted: of ranks that share blocks the first one's.
-  bool counts_loss() const { return model_.has_head() && (!block_lane_ || block_lane_->rank() == 0); }
+  /// Whether what this rank knows of a batch is counted: of ranks that read the same one the first one's.
+  bool counts_batch() const;
 
   /// What this rank did in the last run_step, evaluate or draw_token, as it was recorded by what did it: what it should
   /// be is expect_trace of program/trace.hpp.
@@ -146,6 +146,8 @@ class Engine {
   void heartbeat(Run& run, const Action& action);
   void reduce_loss(Run& run, const Action& action);
   void draw_token(Run& run, const Action& action);
+  /// Whether this rank's loss is counted: of ranks that have the same rows the first one's.
+  bool counts_loss() const;
   /// Where all ranks meet: what goes on behind the computation ends first, so that nothing is in flight if one failed.
   HeartbeatData agree(Run& run, const Action& action, const HeartbeatData& mine);
 
@@ -156,7 +158,8 @@ class Engine {
   Transport& transport_;
   std::optional<double> clip_norm_;
   DType reduce_dtype_;
-  std::optional<BlockLane> block_lane_;  // where ranks share blocks
+  std::map<AxisName, BlockLane> block_lanes_;  // where ranks share blocks, or their rows
+  SequencePlace place_;                        // of this rank among those that share rows
   std::map<const RankClass*, SlotIndex> slots_;
   TraceLog trace_;
   std::vector<OperationRecord> records_;  // of the last step

@@ -15,13 +15,15 @@ namespace {
 BatchShape batch_shape(const HfConfig& config, const UnitTypes& types, const MicroBatchShape& shape,
                        const Processor& processor) {
   const std::int64_t number = size_of(types.master);
-  const std::int64_t threads = std::min<std::int64_t>(processor.threads, shape.samples * config.kv_heads);
+  const std::int64_t key_heads = std::max<std::int64_t>(1, config.kv_heads / shape.sequence.ulysses);
+  const std::int64_t threads = std::min<std::int64_t>(processor.threads, shape.samples * key_heads);
   return {.samples = shape.samples,
           .length = shape.length,
           .compute = types.compute,
           .output = types.handed_out(),
           .attention = {threads * attention_forward_scratch_bytes(shape.length, config.head_size, number),
-                        threads * attention_backward_scratch_bytes(shape.length, config.head_size, number)}};
+                        threads * attention_backward_scratch_bytes(shape.length, config.head_size, number)},
+          .sequence = shape.sequence};
 }
 
 /// What gemm_rounded keeps after the products of decoder blocks. Those that lead back to the stream are not rounded on
@@ -44,27 +46,24 @@ ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const Micro
   cut_over(architecture, sharding.tensor_ranks);
   architecture.config = part_of(whole.config, sharding.tensor_ranks);
   const HfConfig& config = architecture.config;
-  const bool shares = sharding.tensor_ranks > 1;
-  if (shares) plan.block_axes = {tensor_axis};
   const BatchShape batch = batch_shape(config, types, shape, processor);
-  const std::int64_t boundary_bytes = shape.samples * shape.length * config.channels * size_of(types.handed_out());
+  const std::int64_t boundary_bytes = batch.rows() * config.channels * size_of(types.handed_out());
   for (std::size_t i = 0; i < architecture.blocks.size(); ++i) {
     const BlockDescription& block = architecture.blocks[i];
     const BlockProfile costs = profile(architecture, i, batch);
     const bool last = i + 1 == architecture.blocks.size();
-    plan.blocks.push_back(
-        {.name = block_name(block),
-         .stash_bytes = std::max<std::int64_t>(costs.saved_bytes - costs.input_bytes, 0),
-         .output_bytes = last ? 0 : boundary_bytes,
-         .workspace_bytes = costs.backward_workspace_bytes,
-         .forward_flops = costs.forward_flops,
-         .backward_flops = costs.backward_input_flops + costs.backward_weight_flops,
-         .recomputable = block.kind == BlockDescription::Kind::decoder,
-         .forward_workspace_bytes = costs.forward_workspace_bytes,
-         .inference_workspace_bytes = costs.inference_workspace_bytes,
-         .deferred_bytes = costs.deferred_bytes,
-         .backward_weight_flops = costs.backward_weight_flops,
-         .exchanges = shares ? exchanges_of(config, block.kind, batch, shape.purpose) : BlockExchanges{}});
+    plan.blocks.push_back({.name = block_name(block),
+                           .stash_bytes = std::max<std::int64_t>(costs.saved_bytes - costs.input_bytes, 0),
+                           .output_bytes = last ? 0 : boundary_bytes,
+                           .workspace_bytes = costs.backward_workspace_bytes,
+                           .forward_flops = costs.forward_flops,
+                           .backward_flops = costs.backward_input_flops + costs.backward_weight_flops,
+                           .recomputable = block.kind == BlockDescription::Kind::decoder,
+                           .forward_workspace_bytes = costs.forward_workspace_bytes,
+                           .inference_workspace_bytes = costs.inference_workspace_bytes,
+                           .deferred_bytes = costs.deferred_bytes,
+                           .backward_weight_flops = costs.backward_weight_flops,
+                           .exchanges = exchanges_of(config, block.kind, batch, sharding.tensor_ranks, shape.purpose)});
   }
   plan.units = units_of(architecture, types, bucket_bytes, sharding);
   if (config.positions == Positions::rotary)
@@ -72,7 +71,7 @@ ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const Micro
   if (types.compute == DType::f16)
     plan.shared_bytes += widening_scratch_bytes;
   else if (types.compute != types.master)
-    plan.shared_bytes += rounding_scratch(config, shape.samples * shape.length, processor);
+    plan.shared_bytes += rounding_scratch(config, batch.rows(), processor);
   return plan;
 }
 

@@ -14,6 +14,7 @@ struct MicroBatchShape {
   std::int64_t samples = 0;  // B
   std::int64_t length = 0;   // T
   ForwardFor purpose = ForwardFor::batch;
+  SequenceRanks sequence = {};  // that share its rows
 };
 
 /// What of a rank's processor decides how much scratch memory kernels have.

@@ -9,14 +9,14 @@ namespace lockstep {
 
 namespace {
 
-/// The first of those that hold the head.
-Rank drawing_rank(const StepProgram& program) {
+/// Those of one batch that have the rows of the first rank with the head, or other rows beside it.
+std::vector<Rank> drawing_ranks(const StepProgram& program) {
   const Subject head = block_subject(static_cast<int>(program.block_names.size()) - 1);
   Rank first = world_size(program.mesh);
   for (const RankClass& ranks : program.classes)
     if (std::ranges::find(ranks.actions, head, &Action::subject) != ranks.actions.end())
       first = std::min(first, ranks.ranks.front());
-  return first;
+  return group_along(program.mesh, first, sequence_axes());
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ void Engine::heartbeat(Run& run, const Action& action) {
   mine.loss_sum = run.loss_sum;
   mine.grad_norm_squared = run.squared_norm / cells;  // their mean
   if (session_.take_injected_nan()) mine.grad_norm_squared = not_a_number;
-  mine.next_tokens = counts_loss() ? run.order->next_valid_tokens : 0;  // once, however many ranks share a batch
+  mine.next_tokens = counts_batch() ? run.order->next_valid_tokens : 0;  // once, however many ranks share a batch
   mine.stop = run.order->stop;
   mine.requests = run.order->requests;
   mine.failure = run.failure;
@@ -89,7 +89,8 @@ void Engine::reduce_loss(Run& run, const Action& action) {
 void Engine::draw_token(Run& run, const Action& action) {
   HeartbeatData mine;
   run.attempt([&] {
-    if (session_.world().rank() != drawing_rank(run.program)) return;
+    const std::vector<Rank> ranks = drawing_ranks(run.program);
+    if (run.last_row < 0 || std::ranges::find(ranks, session_.world().rank()) == ranks.end()) return;
     const DrawnToken token = (*run.draw)(values_of<double>(run.logits));
     mine.tokens = token.id;  // the only one: the sum is what was drawn
     if (token.ends) mine.stop = StopLevel::after_step;

@@ -43,12 +43,13 @@ struct Engine::Run {
   const StepOrder* order = nullptr;   // of a training step
   const SeenText* text = nullptr;     // that is sampled
   const TokenDraw* draw = nullptr;    // for it
+  std::int64_t last_row = -1;         // of this rank: that of the text's last token; −1: another rank has it
   std::vector<BatchTensors> batches;  // by micro-batch
   SlotStore slots;
   std::vector<Ticket> tickets;                   // by position; of what goes on behind the computation
   std::set<int> summed;                          // units whose gradient has sums of this step
   std::shared_ptr<std::vector<Interval>> times;  // where the step is measured
-  std::vector<std::int64_t> tokens_of;           // by micro-batch: B·T
+  std::vector<std::int64_t> rows_of;             // by micro-batch: those of this rank
   std::vector<at::Tensor> stand_ins;             // sent by a rank that failed, in place of what it did not compute
   std::exception_ptr failure;
   std::int64_t step;
@@ -90,14 +91,14 @@ struct Engine::Run {
     return interval;
   }
 
-  void take(const std::vector<Batch>& micro_batches, const Model& model, bool counts_loss) {
-    for (const Batch& batch : micro_batches) tokens_of.push_back(batch.samples * batch.length);
+  void take(const std::vector<Batch>& micro_batches, const Model& model, const SequencePlace& place, bool counts_loss) {
+    for (const Batch& batch : micro_batches) rows_of.push_back(rows_of_each(place.ranks, batch.samples, batch.length));
     attempt([&] {
       invariant(static_cast<int>(micro_batches.size()) == program.micro_batches,
                 "a rank has the micro-batches of its program");
       for (const Batch& batch : micro_batches) {
-        batches.push_back(to_tensors(batch, model.config()));
-        if (counts_loss) tokens += batch.valid_tokens;
+        batches.push_back(to_tensors(batch, model.config(), place));
+        if (counts_loss) tokens += batches.back().valid_tokens;
       }
     });
   }

@@ -4,6 +4,7 @@
 #include "tensor/functions/activation.hpp"
 #include "tensor/functions/attention.hpp"
 #include "tensor/functions/embedding.hpp"
+#include "tensor/functions/head_exchange.hpp"
 #include "tensor/functions/head_norm.hpp"
 #include "tensor/functions/linear.hpp"
 #include "tensor/functions/loss.hpp"
@@ -27,6 +28,14 @@ at::Tensor tensor_of(const std::vector<T>& values, at::ScalarType type) {
   return tensor;
 }
 
+/// By row of a rank; padding gets `otherwise`.
+std::vector<std::int32_t> of_rows(const std::vector<std::int32_t>& values, const std::vector<std::int64_t>& rows,
+                                  std::int32_t otherwise) {
+  std::vector<std::int32_t> own;
+  for (const std::int64_t row : rows) own.push_back(row < 0 ? otherwise : values[static_cast<std::size_t>(row)]);
+  return own;
+}
+
 void check_range(const std::vector<std::int32_t>& values, std::int64_t limit, std::string_view what,
                  std::string_view hint) {
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -40,7 +49,7 @@ void check_range(const std::vector<std::int32_t>& values, std::int64_t limit, st
 
 }  // namespace
 
-BatchTensors to_tensors(const Batch& batch, const HfConfig& config) {
+BatchTensors to_tensors(const Batch& batch, const HfConfig& config, const SequencePlace& place) {
   const auto count = static_cast<std::size_t>(batch.samples * batch.length);
   invariant(batch.tokens.size() == count && batch.labels.size() == count && batch.positions.size() == count,
             "a batch has B·T tokens, labels and positions");
@@ -55,14 +64,24 @@ BatchTensors to_tensors(const Batch& batch, const HfConfig& config) {
   }
   check_range(batch.positions, config.positions == Positions::learned ? config.max_positions : INT32_MAX, "position",
               "use a data.sequence_length of at most the model's max_position_embeddings");
-  return {batch.samples,
-          batch.length,
-          tensor_of(batch.tokens, at::kInt),
-          tensor_of(batch.labels, at::kInt),
-          tensor_of(batch.positions, at::kInt),
-          tensor_of(batch.documents, at::kLong),
-          batch.positions.empty() ? 0 : *std::max_element(batch.positions.begin(), batch.positions.end()) + 1,
-          batch.valid_tokens};
+  BatchTensors tensors;
+  tensors.samples = batch.samples;
+  tensors.length = batch.length;
+  if (!batch.positions.empty()) tensors.largest_position_end = std::ranges::max(batch.positions) + 1;
+  const std::vector<std::int64_t> rows = rows_of(place, batch.samples, batch.length);
+  const std::vector<std::int32_t> labels = of_rows(batch.labels, rows, ignored_label);
+  tensors.tokens = tensor_of(of_rows(batch.tokens, rows, 0), at::kInt);
+  tensors.labels = tensor_of(labels, at::kInt);
+  tensors.positions = tensor_of(of_rows(batch.positions, rows, 0), at::kInt);
+  tensors.valid_tokens = std::ranges::count_if(labels, [](std::int32_t label) { return label != ignored_label; });
+  const std::size_t attended = rows.size() * static_cast<std::size_t>(place.ranks.ulysses);
+  std::vector<std::int64_t> segments = batch.documents;
+  std::vector<std::int32_t> positions = batch.positions;
+  if (attended > count) segments.push_back(static_cast<std::int64_t>(attended));
+  positions.resize(attended, 0);
+  tensors.segments = tensor_of(segments, at::kLong);
+  tensors.attended_positions = tensor_of(positions, at::kInt);
+  return tensors;
 }
 
 Block::Block(const BlockDescription& description, Precision precision, std::vector<Parameter*> parameters)
@@ -112,7 +131,7 @@ class Embedding : public Block {
         tokens_(&get(Role::token_embedding)),
         positions_(find(Role::position_embedding)) {}
 
-  void share(const BlockLane* lane) override { lane_ = lane; }
+  void share(const BlockLanes& lanes) override { lane_ = lanes.tensor; }
 
   at::Tensor compute(const at::Tensor&, const BatchTensors& batch) override {
     return embed(*tokens_, positions_, batch.tokens, batch.positions, stream_type(precision()), lane_);
@@ -144,9 +163,10 @@ class Decoder : public Block {
     if (config.query_key_norm) head_norm_.emplace(shape_, config.norm_eps, get(Role::query_norm), get(Role::key_norm));
   }
 
-  void share(const BlockLane* lane) override {
-    for (Linear* const first : {&qkv_, &up_}) first->share(lane, Linear::CutBy::outputs);
-    for (Linear* const last : {&attention_output_, &down_}) last->share(lane, Linear::CutBy::inputs);
+  void share(const BlockLanes& lanes) override {
+    for (Linear* const first : {&qkv_, &up_}) first->share(lanes.tensor, Linear::CutBy::outputs);
+    for (Linear* const last : {&attention_output_, &down_}) last->share(lanes.tensor, Linear::CutBy::inputs);
+    ulysses_ = lanes.ulysses;
   }
 
   at::Tensor compute(const at::Tensor& x, const BatchTensors& batch) override {
@@ -155,8 +175,7 @@ class Decoder : public Block {
     const Normalisation::Output first = attention_norm_(x);
     at::Tensor qkv = qkv_(first.normalised);
     if (head_norm_) qkv = (*head_norm_)(qkv);
-    const at::Tensor attended =
-        causal_attention(std::exchange(qkv, {}), shape_, batch.segments, batch.positions, rotation);
+    const at::Tensor attended = attend(std::move(qkv), batch, rotation);
     const Normalisation::Output second = mlp_norm_(attention_output_.add_linear(first.residual, attended));
     const at::Tensor raised = up_(second.normalised);
     return down_.add_linear(second.residual,
@@ -164,6 +183,14 @@ class Decoder : public Block {
   }
 
  private:
+  at::Tensor attend(at::Tensor qkv, const BatchTensors& batch, const at::Tensor& rotation) const {
+    if (!ulysses_)
+      return causal_attention(std::exchange(qkv, {}), shape_, batch.segments, batch.attended_positions, rotation);
+    at::Tensor own_heads = to_own_heads(std::exchange(qkv, {}), shape_, *ulysses_);
+    const at::Tensor attended = causal_attention(std::exchange(own_heads, {}), share_of(shape_, ulysses_->ranks()),
+                                                 batch.segments, batch.attended_positions, rotation);
+    return to_own_rows(attended, *ulysses_);
+  }
   std::vector<Parameter*> attention_inputs() const {
     if (Parameter* fused = find(Role::qkv)) return {fused};
     return {&get(Role::query), &get(Role::key), &get(Role::value)};
@@ -186,6 +213,7 @@ class Decoder : public Block {
   bool gated_;
   AttentionShape shape_;
   RotaryTable* rotary_;
+  const BlockLane* ulysses_ = nullptr;
   Normalisation attention_norm_;
   Linear qkv_, attention_output_;
   std::optional<HeadNorm> head_norm_;
@@ -203,7 +231,7 @@ class Head : public HeadBlock {
         norm_(config.norm, config.norm_eps, get(Role::final_norm), find(Role::final_norm_bias)),
         weight_(&get(Role::head)) {}
 
-  void share(const BlockLane* lane) override { lane_ = lane; }
+  void share(const BlockLanes& lanes) override { lane_ = lanes.tensor; }
 
   at::Tensor compute(const at::Tensor& x, const BatchTensors& batch) override {
     return cross_entropy_sum(norm_(x).normalised, *weight_, batch.labels, most_kept_logits_bytes, lane_);

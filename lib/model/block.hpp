@@ -5,6 +5,7 @@
 
 #include "architecture/architecture.hpp"
 #include "data/batch.hpp"
+#include "layout/sequence.hpp"
 #include "tensor/block_lane.hpp"
 #include "tensor/functions/rotary_table.hpp"
 #include "tensor/number_types.hpp"
@@ -19,21 +20,25 @@
 
 namespace lockstep {
 
-/// What blocks read of a batch, as tensors that saved state may hold on to.
+/// What blocks read of a batch, as tensors that saved state may hold on to: N rows, one for each token. Where ranks
+/// share sequences these are a rank's own, and attention sees A of them, those of all; otherwise both are all B·T.
 struct BatchTensors {
   std::int64_t samples = 0;               // B
   std::int64_t length = 0;                // T
-  at::Tensor tokens;                      // (B·T) int32
-  at::Tensor labels;                      // (B·T) int32, ignored_label where the label does not count
-  at::Tensor positions;                   // (B·T) int32
-  at::Tensor segments;                    // int64: starts of attention segments in the B·T tokens, then B·T
+  at::Tensor tokens;                      // (N) int32
+  at::Tensor labels;                      // (N) int32, ignored_label where the label does not count
+  at::Tensor positions;                   // (N) int32
+  at::Tensor segments;                    // int64: starts of attention segments in its A rows, then A
+  at::Tensor attended_positions;          // (A) int32
   std::int64_t largest_position_end = 0;  // largest position + 1
   std::int64_t valid_tokens = 0;          // labels that count
+  std::int64_t rows() const { return tokens.numel(); }
 };
 
-/// Copies what `batch` holds. Throws Error(input) for a token or label outside the vocabulary or a position outside the
-/// model's range, naming it.
-BatchTensors to_tensors(const Batch& batch, const HfConfig& config);
+/// Copies what `batch` holds for the rank at `place`; padding behind the last row has no label and is a segment of its
+/// own. Throws Error(input) for a token or label outside the vocabulary or a position outside the model's range, naming
+/// it.
+BatchTensors to_tensors(const Batch& batch, const HfConfig& config, const SequencePlace& place = {});
 
 class Block {
  public:
@@ -41,9 +46,9 @@ class Block {
 
   /// The block's output for input `x`, recorded by autograd if grad mode is on (then x, which must require grad,
   /// receives its gradient from torch::autograd::backward({output}, {gradient of output})).
-  ///   embedding: x is ignored, may be undefined     → (B·T, C) output type
-  ///   decoder:   x (B·T, C) output type             → (B·T, C) output type
-  ///   head:      x (B·T, C) output type             → () fp64: Σ of −log p(label) over the labels that count
+  ///   embedding: x is ignored, may be undefined     → (N, C) output type
+  ///   decoder:   x (N, C) output type               → (N, C) output type
+  ///   head:      x (N, C) output type               → () fp64: Σ of −log p(label) over the labels that count
   /// Inside the block x has the stream type: it is cast first, and the output last. Their gradients have the output
   /// type too.
   /// Seed the head with 1 / (valid tokens of the whole step). Weight gradients land in the parameters' units. Local.
@@ -55,10 +60,10 @@ class Block {
   /// are those of backward, except for a tied weight to which the embedding adds between the two halves of the head.
   at::Tensor forward(const at::Tensor& x, const BatchTensors& batch);
 
-  /// Other ranks have parts of the block too: its parameters are parts, and the ranks speak with each other in the
-  /// middle of its passes (exchanges_of of architecture/block_profile.hpp), which are Collective over them then. The
-  /// lane outlives the block's last pass.
-  virtual void share(const BlockLane* lane) = 0;
+  /// Along tp other ranks have parts of the block too: its parameters are parts. Along ulysses they have other rows of
+  /// the batch. These ranks speak with each other in the middle of its passes (exchanges_of of
+  /// architecture/block_profile.hpp), which are Collective over them then. The lanes outlive the block's last pass.
+  virtual void share(const BlockLanes& lanes) = 0;
 
   /// The type of what the block is given and hands out; the stream type until it is set.
   void set_output_type(at::ScalarType type) { output_type_ = type; }

@@ -88,9 +88,9 @@ Model::Model(const Architecture& architecture, Precision precision, const std::v
   invariant(head_ != nullptr || !parts.empty(), "a model ends with a head");
 }
 
-void Model::share(const BlockLane* lane) {
+void Model::share(const BlockLanes& lanes) {
   for (const auto& block : blocks_)
-    if (block) block->share(lane);
+    if (block) block->share(lanes);
 }
 
 void Model::set_output_type(at::ScalarType type) {

@@ -36,7 +36,7 @@ class Model {
   at::ScalarType output_type() const { return output_type_; }
   void set_output_type(at::ScalarType type);
   /// Block::share of all that lie here.
-  void share(const BlockLane* lane);
+  void share(const BlockLanes& lanes);
 
   /// Those that lie here, in order.
   const std::vector<Unit*>& units() const { return units_; }

@@ -68,17 +68,14 @@ SampledText::SampledText(std::vector<std::int32_t> prompt, const SampleOptions& 
 
 SeenText SampledText::seen() const {
   const std::int64_t count = std::min(window_.positions, std::ssize(tokens_));
-  const std::int64_t parts = (count + window_.length_multiple - 1) / window_.length_multiple;
   SeenText text{.batch = {}, .last = count - 1};
   Batch& batch = text.batch;
   batch.samples = 1;
-  batch.length = parts * window_.length_multiple;
-  const auto length = static_cast<std::size_t>(batch.length);
+  batch.length = count;
   batch.tokens.assign(tokens_.end() - count, tokens_.end());
-  batch.tokens.resize(length, 0);
-  batch.labels.assign(length, ignored_label);
-  for (std::int64_t i = 0; i < batch.length; ++i)  // padding lies at positions that every model has
-    batch.positions.push_back(static_cast<std::int32_t>(std::min(i, window_.positions - 1)));
+  batch.labels.assign(batch.tokens.size(), ignored_label);
+  batch.positions.resize(batch.tokens.size());
+  std::iota(batch.positions.begin(), batch.positions.end(), 0);
   batch.documents = {0, batch.length};
   return text;
 }

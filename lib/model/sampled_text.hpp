@@ -21,14 +21,13 @@ struct Continuation {
 
 /// How much of a text a model sees.
 struct TextWindow {
-  std::int64_t positions = 0;        // the last so many tokens
-  std::int64_t length_multiple = 1;  // with padding behind them: what the mesh divides the length by
+  std::int64_t positions = 0;  // the last so many tokens
 };
 
 /// What a model sees of a text: one sample without labels.
 struct SeenText {
   Batch batch;
-  std::int64_t last = 0;  // place of the last token; padding follows, which attention does not look ahead to
+  std::int64_t last = 0;  // place of the last token
 };
 
 struct DrawnToken {

@@ -4,6 +4,7 @@
 
 #include "layout/dtype.hpp"
 #include "layout/mesh.hpp"
+#include "layout/sequence.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -12,9 +13,10 @@
 
 namespace lockstep {
 
-/// One collective, over rows of a micro-batch: a row is a token.
+/// One collective among the ranks along an axis, over rows of a micro-batch that a rank has: a row is a token.
 struct BlockExchange {
-  enum class Kind : std::uint8_t { all_reduce, all_gather } kind{};
+  enum class Kind : std::uint8_t { all_reduce, all_gather, all_to_all } kind{};
+  AxisName axis = tensor_axis;
   DType dtype = DType::f32;
   std::int64_t row_bytes = 0;  // that each rank puts in for a row
   std::int64_t first_row = 0;  // of those that it is about
@@ -31,6 +33,7 @@ constexpr std::string_view name_of(BlockExchange::Kind kind) {
   switch (kind) {
     case BlockExchange::Kind::all_reduce: return "all_reduce";
     case BlockExchange::Kind::all_gather: return "all_gather";
+    case BlockExchange::Kind::all_to_all: return "all_to_all_v";
   }
   return "unknown";
 }
@@ -41,5 +44,13 @@ struct BlockExchanges {
   std::vector<BlockExchange> backward;  // or of its first half
   bool operator==(const BlockExchanges&) const = default;
 };
+
+/// The axes that these are along, in one order.
+inline std::vector<AxisName> axes_of(const std::vector<BlockExchange>& exchanges) {
+  std::vector<AxisName> axes;
+  for (const AxisName& axis : {ulysses_axis, tensor_axis})
+    if (std::ranges::find(exchanges, axis, &BlockExchange::axis) != exchanges.end()) axes.push_back(axis);
+  return axes;
+}
 
 }  // namespace lockstep

@@ -57,12 +57,15 @@ std::vector<const StepProgram*> Catalogue::all() const {
 
 std::vector<std::vector<AxisName>> groups_of(const Catalogue& programs) {
   std::vector<std::vector<AxisName>> groups;
+  const auto add = [&](const std::vector<AxisName>& group) {
+    if (std::ranges::find(groups, group) == groups.end()) groups.push_back(group);
+  };
   for (const StepProgram* program : programs.all())
     for (const RankClass& ranks : program->classes)
-      for (const Action& action : ranks.actions)
-        if ((behind_computation(action.op) || meets_others(action)) &&
-            std::ranges::find(groups, action.group) == groups.end())
-          groups.push_back(action.group);
+      for (const Action& action : ranks.actions) {
+        for (const BlockExchange& exchange : exchanges_of(*program, action)) add({exchange.axis});
+        if (behind_computation(action.op) || (meets_others(action) && !is_within_block(action))) add(action.group);
+      }
   return groups;
 }
 

@@ -178,7 +178,7 @@ StepProgram expand(const StepProgram& program, const ModelPlan& plan, const Pipe
         Expansion(pipeline, plan, static_cast<int>(rank)).list(program.classes[rank].actions);
   for (const BlockPlan& block : plan.blocks) result.block_names.push_back(block.name);
   for (const UnitPlan& unit : plan.units) result.unit_names.push_back(unit.name);
-  if (!plan.block_axes.empty())
+  if (std::ranges::any_of(plan.blocks, [](const BlockPlan& block) { return block.exchanges != BlockExchanges{}; }))
     for (const BlockPlan& block : plan.blocks) result.exchanges.push_back(block.exchanges);
   return result;
 }

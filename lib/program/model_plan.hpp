@@ -80,8 +80,7 @@ struct UnitPlan {
 };
 
 struct ModelPlan {
-  std::vector<BlockPlan> blocks;          // in forward order
-  std::vector<AxisName> block_axes = {};  // of the ranks that share each block; empty: a rank has its blocks alone
+  std::vector<BlockPlan> blocks;  // in forward order
   std::vector<UnitPlan> units;
   std::int64_t shared_bytes = 0;  // for the whole run: tables and scratch memory of all blocks
 };

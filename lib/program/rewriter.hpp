@@ -73,10 +73,9 @@ inline Action with_exchanges(Action action, const ModelPlan& plan) {
   if (facts_of(action.op).group != OpFacts::Group::within) return action;
   const BlockExchanges& exchanges = plan.blocks[static_cast<std::size_t>(action.subject.index)].exchanges;
   const bool forward = action.op == Op::forward || action.op == Op::recompute;
-  for (const BlockExchange& exchange : forward ? exchanges.forward : exchanges.backward) {
-    action.group = plan.block_axes;
-    action.bytes += exchange.bytes();
-  }
+  const std::vector<BlockExchange>& said = forward ? exchanges.forward : exchanges.backward;
+  action.group = axes_of(said);
+  for (const BlockExchange& exchange : said) action.bytes += exchange.bytes();
   return action;
 }
 

@@ -99,9 +99,12 @@ class Step {
     const BlockExchanges& said = plan_.blocks[static_cast<std::size_t>(block)].exchanges;
     const bool forward = op == Op::forward || op == Op::recompute;
     std::int64_t bytes = 0;
-    if (op != Op::backward_weight)
+    std::vector<AxisName> axes;
+    if (op != Op::backward_weight) {
+      axes = axes_of(forward ? said.forward : said.backward);
       for (const BlockExchange& exchange : forward ? said.forward : said.backward) bytes += exchange.bytes();
-    over(position, bytes > 0 ? plan_.block_axes : std::vector<AxisName>{});
+    }
+    over(position, axes);
     carries(position, bytes);
     return position;
   }

@@ -51,11 +51,8 @@ Json to_json(const Slot& slot) {
 Json to_json(const BlockExchanges& exchanges);
 
 Json to_json(const BlockExchange& exchange) {
-  return {{"kind", name_of(exchange.kind)},
-          {"dtype", name_of(exchange.dtype)},
-          {"row_bytes", exchange.row_bytes},
-          {"first_row", exchange.first_row},
-          {"rows", exchange.rows}};
+  return {{"kind", name_of(exchange.kind)},  {"axis", exchange.axis},           {"dtype", name_of(exchange.dtype)},
+          {"row_bytes", exchange.row_bytes}, {"first_row", exchange.first_row}, {"rows", exchange.rows}};
 }
 
 template <class Values>

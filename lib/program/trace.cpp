@@ -125,7 +125,7 @@ class Expectation {
       TraceEntry entry{.event = Event::issued,
                        .what = lockstep::name_of(exchange.kind),
                        .lane = Lane::block,
-                       .members = group_along(program_.mesh, rank_, action.group),
+                       .members = group_along(program_.mesh, rank_, {exchange.axis}),
                        .bytes = shape_.tokens.empty() ? exchange.bytes() : exchange.bytes_of(tokens),
                        .dtype = exchange.dtype};
       if (entry.bytes == 0) continue;

@@ -30,4 +30,12 @@ at::Tensor BlockLane::all_gather(const at::Tensor& x) const {
   return all;
 }
 
+at::Tensor BlockLane::all_to_all(const at::Tensor& parts) const {
+  const at::Tensor received = at::empty(parts.sizes(), parts.options());
+  const std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks()), parts.numel() / ranks());
+  transport_->wait(transport_->all_to_all_v(lane_, group_, bytes_of(parts), counts, bytes_of(received), counts,
+                                            dtype_of(parts.scalar_type())));
+  return received;
+}
+
 }  // namespace lockstep

@@ -33,7 +33,8 @@ LoopEnd TrainingLoop::run() {
   parts_.session.enter(Phase::data, now.step);
   together(parts_.session.world(), "read the samples of the first step",
            [&] { batch_ = loader_.make_step(now.step, now.position); });
-  valid_tokens_ = parts_.session.world().all_reduce(parts_.engine.counts_loss() ? batch_.valid_tokens : 0, Reduce::sum);
+  valid_tokens_ =
+      parts_.session.world().all_reduce(parts_.engine.counts_batch() ? batch_.valid_tokens : 0, Reduce::sum);
   while (!finished()) {
     const StepOutcome outcome = step();
     const bool last = finished();

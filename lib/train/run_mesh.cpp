@@ -27,10 +27,12 @@ struct AskedAxis {
 
 std::vector<AskedAxis> axes_asked(const ParallelOptions& parallel) {
   const auto of = [](const std::optional<AxisSize>& size, std::int64_t absent) { return size ? size->ranks : absent; };
-  const bool left_to_others = of(parallel.pp, 1) == 0 || of(parallel.dp_shard, 1) == 0 || of(parallel.tp, 1) == 0;
+  const bool left_to_others = of(parallel.pp, 1) == 0 || of(parallel.dp_shard, 1) == 0 ||
+                              of(parallel.ulysses, 1) == 0 || of(parallel.tp, 1) == 0;
   return {{pipeline_axis, of(parallel.pp, 1), parallel.pp.has_value()},
           {replica_axis, of(parallel.dp_replicate, left_to_others ? 1 : 0), true},
           {shard_axis, of(parallel.dp_shard, 1), parallel.dp_shard.has_value()},
+          {ulysses_axis, of(parallel.ulysses, 1), parallel.ulysses.has_value()},
           {tensor_axis, of(parallel.tp, 1), parallel.tp.has_value()}};
 }
 
@@ -58,6 +60,7 @@ AxisName name_of(MeshAxis axis) {
     case MeshAxis::pp: return pipeline_axis;
     case MeshAxis::dp_replicate: return replica_axis;
     case MeshAxis::dp_shard: return shard_axis;
+    case MeshAxis::ulysses: return ulysses_axis;
     case MeshAxis::tp: return tensor_axis;
   }
   throw Error(ExitCode::bug, "an axis without a name");
@@ -83,7 +86,11 @@ PipelineSchedule schedule_of(PipelineOrder order) {
 }
 
 /// Axes along which ranks read other samples.
-std::vector<AxisName> data_axes() { return ProgramOptions{}.data_axes; }
+std::vector<AxisName> data_axes() {
+  std::vector<AxisName> axes = ProgramOptions{}.data_axes;
+  for (const AxisName& shared : sequence_axes()) std::erase(axes, shared);
+  return axes;
+}
 
 /// Ranks that gather weights from each other alone after the first forward; 1: there is no such group.
 std::int64_t inner_asked(const ParallelOptions& parallel, std::int64_t shards) {
@@ -207,28 +214,21 @@ std::vector<std::string> placement_warnings(const Mesh& mesh, const Nodes& nodes
   return warnings;
 }
 
-Sharding sharding_of(const Mesh& mesh) {
+Sharding sharding_of(const Mesh& mesh, const ParallelOptions& parallel) {
   Sharding sharding;
   if (const Axis* axis = find_axis(mesh, tensor_axis)) sharding.tensor_ranks = axis->size;
-  if (const Axis* axis = find_axis(mesh, shard_axis); axis && axis->size > 1) {
-    sharding.axes = {axis->name};
-    sharding.shards = axis->size;
+  for (const Axis& axis : mesh.axes) {  // in the order of ranks
+    const bool cuts = axis.name == shard_axis || axis.name == outer_shard_axis || axis.name == inner_shard_axis ||
+                      (axis.name == ulysses_axis && shards_along(parallel, MeshAxis::ulysses));
+    if (!cuts || axis.size == 1) continue;
+    sharding.axes.push_back(axis.name);
+    sharding.shards *= axis.size;
   }
-  const Axis *outer = find_axis(mesh, outer_shard_axis), *inner = find_axis(mesh, inner_shard_axis);
-  if (outer && inner) {
-    sharding.axes = {outer->name, inner->name};
-    sharding.shards = outer->size * inner->size;
+  if (const Axis* inner = find_axis(mesh, inner_shard_axis)) {
     sharding.kept_axes = {inner->name};
     sharding.kept_shards = inner->size;
   }
   return sharding;
-}
-
-std::int64_t length_multiple_of(const Mesh& mesh) {
-  std::int64_t ranks = 1;
-  for (const Axis& axis : mesh.axes)
-    if (axis.name == "ring" || axis.name == "ulysses") ranks *= axis.size;
-  return ranks;
 }
 
 ShardOptions shard_options(const ParallelOptions& parallel, const Sharding& sharding) {

@@ -39,10 +39,7 @@ PipelineOptions pipeline_options(const ParallelOptions& parallel, const std::vec
                                  std::int64_t passes);
 
 /// How units are cut over the ranks of `mesh`. Pure.
-Sharding sharding_of(const Mesh& mesh);
-
-/// What the length of a sequence must be a multiple of: the ranks that share one. Pure.
-std::int64_t length_multiple_of(const Mesh& mesh);
+Sharding sharding_of(const Mesh& mesh, const ParallelOptions& parallel);
 
 /// What the options say of units, cut as `sharding` says. Pure.
 ShardOptions shard_options(const ParallelOptions& parallel, const Sharding& sharding);

@@ -134,7 +134,7 @@ std::unique_ptr<ShardVerifier> make_verifier(VerifyData verify, int rank, const 
 
 RunState::RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank)
     : model(plan.architecture, config.precision.dtype, plan.types.state, plan.bucket_bytes,
-            {plan.mesh, sharding_of(plan.mesh), rank}, plan.programs.parts,
+            {plan.mesh, sharding_of(plan.mesh, config.parallel), rank}, plan.programs.parts,
             unit_memory_of(offload_options(config.train), config.optimizer.in_backward)),
       optimizer(make_optimizer(config.optimizer, model.parameters())),
       cells(model, plan.mesh, rank, plan.programs.local_options, plan.types.state),

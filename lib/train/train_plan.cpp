@@ -1,5 +1,6 @@
 #include "train/train_plan.hpp"
 
+#include "architecture/context_parallel.hpp"
 #include "architecture/rope_frequencies.hpp"
 #include "architecture/tensor_parallel.hpp"
 #include "base/checked_cast.hpp"
@@ -83,8 +84,7 @@ std::int64_t longest_text(const SampleOptions& options, const TextWindow& window
   std::int64_t prompt = 1;
   for (const std::string& text : options.prompts) prompt = std::max(prompt, std::ssize(text));
   prompt = std::min(prompt, window.positions);
-  const std::int64_t tokens = prompt + std::min(options.max_tokens, window.positions - prompt);
-  return (tokens + window.length_multiple - 1) / window.length_multiple * window.length_multiple;
+  return prompt + std::min(options.max_tokens, window.positions - prompt);
 }
 
 std::vector<std::string> block_names(const ModelPlan& model) {
@@ -211,9 +211,13 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   if (config.parallel.bucket_size)
     plan.bucket_bytes =
         checked_cast<std::int64_t>(config.parallel.bucket_size->bytes, "parallel.bucket_size", ExitCode::usage);
-  cut_over(plan.architecture, sharding_of(plan.mesh).tensor_ranks);
-  plan.model = plan_of(plan.architecture, plan.types, {plan.batch.micro_batch, config.data.sequence_length},
-                       plan.bucket_bytes, processor, sharding_of(plan.mesh));
+  const Sharding sharding = sharding_of(plan.mesh, config.parallel);
+  const SequenceRanks sequence = sequence_ranks(plan.mesh);
+  cut_over(plan.architecture, sharding.tensor_ranks);
+  check_heads(plan.architecture.config, sharding.tensor_ranks, sequence);
+  plan.model = plan_of(plan.architecture, plan.types,
+                       {.samples = plan.batch.micro_batch, .length = config.data.sequence_length, .sequence = sequence},
+                       plan.bucket_bytes, processor, sharding);
   const ProgramOptions options{
       .micro_batches =
           checked_cast<int>(plan.batch.accumulation, "the number of micro-batches of a step", ExitCode::usage),
@@ -221,7 +225,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
                                               "the number of micro-batches of an evaluation", ExitCode::usage),
       .recompute = {checked_cast<int>(config.train.recompute.every, "train.recompute", ExitCode::usage)},
       .pipeline = pipeline_options(config.parallel, block_names(plan.model), pipeline_ranks(plan.mesh), passes.passes),
-      .shards = shard_options(config.parallel, sharding_of(plan.mesh)),
+      .shards = shard_options(config.parallel, sharding),
       .update = {.clips = config.optimizer.clip_norm.has_value(),
                  .heartbeat_bytes = heartbeat_bytes,
                  .in_backward = config.optimizer.in_backward},
@@ -229,11 +233,12 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
       .eval_reduction_bytes = heartbeat_bytes,
       .local = local_options(config.post_local_sgd, plan.mesh),
   };
-  plan.text = {.positions = longest_length(plan.architecture.config), .length_multiple = length_multiple_of(plan.mesh)};
+  plan.text = {.positions = longest_length(plan.architecture.config)};
   std::optional<ModelPlan> text;
   if (samples_text(config))
-    text = plan_of(plan.architecture, plan.types, {1, longest_text(config.sample, plan.text), ForwardFor::text},
-                   plan.bucket_bytes, processor, sharding_of(plan.mesh));
+    text =
+        plan_of(plan.architecture, plan.types, {1, longest_text(config.sample, plan.text), ForwardFor::text, sequence},
+                plan.bucket_bytes, processor, sharding);
   plan.programs = make_catalogue(plan.mesh, plan.model, options, text);
   if (options.offload.activations) check_activations_move(plan.programs.train, plan.model, options.offload);
   return plan;

@@ -88,12 +88,12 @@ def test_the_small_llama_trains_in_shards_on_several_ranks(tmp):
     assert abs(losses[0][0] - losses[1][0]) < 1e-5 * losses[0][0], losses
 
 
-def test_the_small_llama_trains_in_stages_and_in_shared_blocks_as_on_one_rank(tmp):
-    for name, ranks in [("llama-tiny", None), ("llama-tiny-pipeline", 4), ("llama-tiny-tensor", 4)]:
+def test_the_small_llama_trains_in_stages_and_in_shared_blocks_and_rows_as_on_one_rank(tmp):
+    for name, ranks in [("llama-tiny", None), ("llama-tiny-pipeline", 4), ("llama-tiny-tensor", 4), ("llama-tiny-context", 4)]:
         run("train", SOURCE / f"configs/{name}.yaml", "--data.path", dataset("bytes"), "--train.run_dir", tmp / name, "--train.max_steps", 1,
             "--schedule.decay_steps", 2000, "--schedule.warmup_steps", 1, "--train.global_batch", 8, "--eval.at_end", "false", "--train.callbacks", "[]",
             ranks=ranks, cwd=SOURCE)
-    losses = [[record["loss"] for record in records(tmp / name, "step")] for name in ("llama-tiny", "llama-tiny-pipeline", "llama-tiny-tensor")]
+    losses = [[record["loss"] for record in records(tmp / name, "step")] for name in ("llama-tiny", "llama-tiny-pipeline", "llama-tiny-tensor", "llama-tiny-context")]
     assert all(abs(loss[0] - losses[0][0]) < 1e-5 * losses[0][0] for loss in losses), losses
 
 

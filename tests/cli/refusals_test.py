@@ -20,7 +20,7 @@ TABLE = [
     (8, {"parallel.pp": "auto", "parallel.dp_shard": "auto"}, "only one axis can take the ranks that are left"),
     (8, {"parallel.dp_replicate": "auto", "parallel.dp_shard": "auto"}, "only one axis can take the ranks that are left"),
     (2, {"parallel.order": "[dp_shard, dp_shard]"}, "parallel.order names an axis twice"),
-    (2, {"parallel.order": "[cp]"}, "one of pp, dp_replicate, dp_shard, tp"),
+    (2, {"parallel.order": "[cp]"}, "one of pp, dp_replicate, dp_shard, ulysses, tp"),
     (8, {"parallel.tp": 3}, "dp_replicate=auto × tp=3: 3 does not divide 8"),
     (4, {"parallel.tp": "auto", "parallel.dp_shard": "auto"}, "only one axis can take the ranks that are left"),
     (2, {"parallel.tp": 2}, "cannot share a gpt2 model: it keeps queries, keys and values in one matrix"),
@@ -29,6 +29,14 @@ TABLE = [
     (3, {"parallel.tp": 3, "model.config": "llama"}, "cannot share 2 key heads among parallel.tp 3: 2 mod 3 is 2"),
     (6, {"parallel.tp": 6, "model.config": "narrow"}, "cannot share an MLP of 5 among parallel.tp 6: in parts of 1 the last rank has none"),
     (4, {"parallel.tp": 2, "post_local_sgd.start_step": 1, "model.config": "llama"}, "ranks that share blocks (parallel.tp) cannot train apart"),
+    (8, {"parallel.ulysses": 3}, "dp_replicate=auto × ulysses=3: 3 does not divide 8"),
+    (4, {"parallel.ulysses": 4, "model.config": "llama"}, "cannot share 6 heads among parallel.tp 1 × parallel.ulysses 4: 6 mod 4 is 2"),
+    (3, {"parallel.ulysses": 3, "model.config": "llama"}, "cannot share 2 key heads among parallel.ulysses 3: 2 mod 3 is 2, and 3 mod 2 is 1"),
+    (2, {"parallel.ulysses": 2, "post_local_sgd.start_step": 1, "model.config": "llama"}, "ranks that share sequences (parallel.ulysses) cannot train apart"),
+    (2, {"parallel.ulysses": "auto", "parallel.dp_shard": "auto"}, "only one axis can take the ranks that are left"),
+    (2, {"parallel.dp_shard": 2, "parallel.cp_fsdp_mode": "none"}, "parallel.cp_fsdp_mode has no effect: parallel.ulysses is 1"),
+    (2, {"parallel.ulysses": 2, "parallel.cp_fsdp_mode": "none", "model.config": "llama"}, "parallel.cp_fsdp_mode has no effect: without parallel.dp_shard"),
+    (4, {"parallel.ulysses": 2, "parallel.dp_shard": 2, "parallel.cp_fsdp_mode": "some", "model.config": "llama"}, "one of all, ulysses_only, ring_only, none"),
     (2, {"parallel.zero": 2}, "parallel.zero has no effect: parallel.dp_shard is 1"),
     (2, {"parallel.zero": 4, "parallel.dp_shard": 2}, "parallel.zero"),
     (2, {"parallel.prefetch": 2}, "parallel.prefetch has no effect: parallel.dp_shard is 1"),
@@ -106,7 +114,8 @@ TABLE = [
 ]
 # Where the sources refuse what options ask for, and which of their messages cannot be reached by options of train.
 CHECKED = ["lib/config/train_check.cpp", "lib/train/run_mesh.cpp", "lib/train/train_plan.cpp", "lib/program/program_options.cpp", "lib/program/stages.cpp",
-           "lib/program/pipeline_schedule.cpp", "lib/program/batch_plan.cpp", "lib/architecture/tensor_parallel.cpp"]
+           "lib/program/pipeline_schedule.cpp", "lib/program/batch_plan.cpp", "lib/architecture/tensor_parallel.cpp",
+           "lib/architecture/context_parallel.cpp"]
 ELSEWHERE = ["model.", "this version trains without dropout", "warm-up takes", "schedule.min_lr", "a constant schedule", "log.profile", "--",
              "a profile covers", "{}: {} is not a configuration",
              "{} is '{}', but a dataset has", "the dataset {} has {} token ids", "{} is set, but {} has no validation split",   # of datasets

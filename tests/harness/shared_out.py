@@ -12,7 +12,8 @@ def prepare(tmp, **model):
 
 
 def options(tmp, folder, *more, steps=6, global_batch=12, micro_batch=2):
-    return ["--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", folder, "--train.max_steps",
+    length = [] if "--data.sequence_length" in more else ["--data.sequence_length", 16]
+    return ["--model.config", tmp / "model", "--data.path", tmp / "data", *length, "--train.run_dir", folder, "--train.max_steps",
             steps, "--schedule.decay_steps", 99, "--train.global_batch", global_batch, "--train.micro_batch", micro_batch, "--log.every", 1, "--log.tensorboard", "false",
             "--checkpoint.keep_last", 99, *more]
 

@@ -42,16 +42,19 @@ struct Composition {
   LocalOptions local = {};
   OptimizerName optimizer = OptimizerName::adamw;
   OffloadOptions offload = {};
-  int tensor = 1;  // ranks that share each block
+  int tensor = 1;      // ranks that share each block
+  int ulysses = 1;     // ranks that share rows
+  bool folds = false;  // weights are sharded over these too
 
   int data_ranks() const { return replicas * node * shards; }
-  int ranks() const { return stages * data_ranks() * tensor; }
+  int ranks() const { return stages * data_ranks() * ulysses * tensor; }
   std::string text() const {
     std::string how = shards == 1 ? fmt::format("DDP {}", replicas)
                                   : fmt::format("{}ZeRO-{} {}", replicas > 1 ? fmt::format("HSDP {} × ", replicas) : "",
                                                 zero, shards);
     if (shards > 1) how += fmt::format(", prefetch {}", prefetch);
     if (tensor > 1) how += fmt::format(", TP {}", tensor);
+    if (ulysses > 1) how += fmt::format(", Ulysses {}{}", ulysses, folds ? " that shards too" : "");
     if (inner > 1) how += fmt::format(", kept by {}", inner);
     if (zero == 3 && !after_backward) how += ", kept after backward";
     if (stages > 1)
@@ -163,6 +166,51 @@ inline std::vector<Composition> shared_blocks() {
   return all;
 }
 
+/// Ranks that share rows of samples, by themselves and with each other way to divide a step.
+inline std::vector<Composition> shared_rows() {
+  std::vector<Composition> all;
+  for (const int ulysses : {2, 3, 4, 6}) {
+    all.push_back({.family = "shared llama in documents", .steps = 20, .ulysses = ulysses});
+    all.push_back({.micro_batch = 3, .recompute = RecomputePolicy::block, .family = "tied llama", .ulysses = ulysses});
+    if (ulysses != 3) all.push_back({.micro_batch = 1, .family = "grouped llama in documents", .ulysses = ulysses});
+  }
+  all.push_back({.micro_batch = 1, .family = "gpt2", .ulysses = 2});
+  all.push_back({.micro_batch = 1, .family = "gpt2 in parts", .ulysses = 2});
+  for (const int ulysses : {2, 3, 4}) {
+    all.push_back({.replicas = 2, .accumulate = Accumulate::sums, .family = "tied llama", .ulysses = ulysses});
+    for (int zero = 1; zero <= 3; ++zero)
+      for (const bool folds : {true, false})
+        all.push_back({.shards = 2,
+                       .zero = zero,
+                       .accumulate = zero == 1 ? Accumulate::whole : Accumulate::shards,
+                       .prefetch = zero - 1,
+                       .recompute = zero == 3 ? RecomputePolicy::block : RecomputePolicy::none,
+                       .family = zero == 2 ? "tied llama" : "shared llama in documents",
+                       .ulysses = ulysses,
+                       .folds = folds});
+  }
+  all.push_back({.family = "shared llama", .ulysses = 4, .folds = true});  // shards along no other axis
+  all.push_back({.shards = 4, .inner = 2, .accumulate = Accumulate::shards, .family = "tied llama", .ulysses = 2});
+  all.push_back({.replicas = 2, .shards = 2, .family = "grouped llama", .ulysses = 2, .folds = true});
+  for (const auto& [tensor, ulysses] : {std::pair{2, 2}, {2, 3}, {3, 2}})
+    all.push_back({.family = "shared llama in documents", .tensor = tensor, .ulysses = ulysses});
+  all.push_back({.shards = 2, .accumulate = Accumulate::shards, .family = "tied llama", .tensor = 2, .ulysses = 2});
+  for (const int ulysses : {2, 3, 4})
+    for (const PipelineSchedule schedule : pipeline_schedules) {
+      const bool one_stage = schedule == PipelineSchedule::gpipe || schedule == PipelineSchedule::one_f_one_b;
+      all.push_back({.family = all.size() % 2 == 0 ? "tied llama" : "shared llama in documents",
+                     .stages = 2,
+                     .schedule = schedule,
+                     .chunks = one_stage ? 1 : 2,
+                     .ulysses = ulysses});
+    }
+  all.push_back({.family = "shared llama", .stages = 2, .tensor = 2, .ulysses = 2});
+  all.push_back({.shards = 2, .family = "shared llama", .offload = {.shards = true}, .ulysses = 2, .folds = true});
+  all.push_back(
+      {.replicas = 2, .family = "tied llama", .offload = {.optimizer = true, .activations = true}, .ulysses = 2});
+  return all;
+}
+
 /// Every composition that the tests know, for all numbers of ranks.
 inline std::vector<Composition> all_compositions() {
   std::vector<Composition> all = pipelines();
@@ -221,7 +269,7 @@ inline std::vector<Composition> all_compositions() {
   }
   for (const auto& [replicas, shards] : {std::pair{2, 1}, {1, 2}, {3, 1}, {1, 3}, {2, 2}, {1, 4}})
     all.push_back({.replicas = replicas, .shards = shards, .family = "deep gpt2", .offload = {.activations = true}});
-  for (const Composition& one : shared_blocks()) all.push_back(one);
+  for (const auto& of : {shared_blocks(), shared_rows()}) all.insert(all.end(), of.begin(), of.end());
   for (const int replicas : {2, 3, 4, 5, 6, 8})
     for (const Accumulate accumulate : {Accumulate::whole, Accumulate::sums})
       all.push_back({.replicas = replicas, .accumulate = accumulate, .micro_batch = 1});

@@ -39,7 +39,11 @@ constexpr std::int64_t vocabulary = 29;  // a prime: no number of ranks divides 
 /// A family whose models have frozen tensors, and units of parts of blocks.
 constexpr std::string_view in_parts = " in parts";
 
+/// A family that is given samples of several documents, which attention keeps apart.
+constexpr std::string_view in_documents = " in documents";
+
 inline Architecture architecture_of(const std::string& family) {
+  if (family.ends_with(in_documents)) return architecture_of(family.substr(0, family.size() - in_documents.size()));
   if (family == "gpt2") return tiny_gpt2({.vocabulary = vocabulary, .positions = 13, .width = 14, .layers = 3});
   if (family == "deep gpt2") return tiny_gpt2({.vocabulary = vocabulary, .positions = 13, .width = 8, .layers = 9});
   if (family == "llama") return tiny_llama({.vocabulary = vocabulary, .width = 12, .intermediate = 22});
@@ -53,6 +57,8 @@ inline Architecture architecture_of(const std::string& family) {
                        .intermediate = 22,
                        .key_value_heads = 12,
                        .tied = family == "tied llama"});
+  if (family == "grouped llama")  // fewer key heads than some numbers of ranks
+    return tiny_llama({.vocabulary = vocabulary, .width = 24, .heads = 12, .intermediate = 22, .key_value_heads = 2});
   if (family == "large llama")  // 76 MiB of weights in fp32
     return tiny_llama(
         {.vocabulary = 512, .width = 512, .layers = 6, .heads = 8, .intermediate = 1408, .key_value_heads = 4});
@@ -70,22 +76,28 @@ inline Architecture architecture_of(const std::string& family) {
 
 /// Samples of a step: random tokens, labels that count in a ragged pattern; samples 0 to 3 have none, so that with four
 /// ranks or more one has no valid token.
-inline Batch samples(std::int64_t step, const SampleRange& range, std::int64_t tokens = length) {
+inline Batch samples(std::int64_t step, const SampleRange& range, std::int64_t tokens = length,
+                     bool documents = false) {
   const RandomStream random(99, "samples");
   Batch batch;
   batch.samples = std::max<std::int64_t>(range.count, 1);
   batch.length = tokens;
   for (std::int64_t i = 0; i < batch.samples; ++i) {
     const std::int64_t index = range.count == 0 ? 0 : range.begin + i;  // sample 0 counts for nothing
+    batch.documents.push_back(i * tokens);
+    std::int64_t begin = 0;  // of the document; a token may be one
     for (std::int64_t t = 0; t < tokens; ++t) {
       const auto at = static_cast<std::uint64_t>((step * global_batch + index) * length + t);
       batch.tokens.push_back(static_cast<std::int32_t>(random.below(2 * at, vocabulary)));
       const bool counts = index > 3 && random.uniform(2 * at + 1) < 0.6;
+      if (documents && t > 0 && random.uniform(5 * at + 3) < 0.4) {
+        begin = t;
+        batch.documents.push_back(i * tokens + t);
+      }
       batch.labels.push_back(counts ? static_cast<std::int32_t>(random.below(3 * at + 1, vocabulary)) : ignored_label);
-      batch.positions.push_back(static_cast<std::int32_t>(t));
+      batch.positions.push_back(static_cast<std::int32_t>(t - begin));
       batch.valid_tokens += counts ? 1 : 0;
     }
-    batch.documents.push_back(i * tokens);
   }
   batch.documents.push_back(batch.samples * tokens);
   return batch;
@@ -101,8 +113,9 @@ class Job {
         rank_(session_.world().rank()),
         mesh_(mesh_of(how)),
         sharding_(sharding_of(how)),
-        tensor_(how.tensor),
+        sequence_(sequence_place(mesh_, rank_)),
         ragged_(how.ragged),
+        documents_(std::string_view(how.family).ends_with(in_documents)),
         batches_(plan_batch(global_batch, how.data_ranks(), how.micro_batch)),
         types_(types_of(how, precision)),
         architecture_(altered(architecture_of(how.family), alter)),
@@ -158,14 +171,18 @@ class Job {
   }
   /// Of a step.
   std::optional<std::string> trace_fault(std::int64_t step = 0) const {
-    MicroBatchTokens tokens{.planned = batches_.micro_batch * length};
-    for (const Batch& batch : part(0)) tokens.tokens.push_back(batch.samples * batch.length);
+    const auto rows = [&](std::int64_t samples, std::int64_t tokens) {
+      return rows_of_each(sequence_.ranks, samples, tokens);
+    };
+    MicroBatchTokens tokens{.planned = rows(batches_.micro_batch, length)};
+    for (const Batch& batch : part(0)) tokens.tokens.push_back(rows(batch.samples, batch.length));
     const StepProgram& program = programs_.pick(step, ProgramPhase::training);
     return trace_fault(&program == &programs_.train ? right_ : program, tokens);
   }
   /// Of the last pass over a text.
   std::optional<std::string> text_trace_fault() const {
-    return trace_fault(programs_.sample, {architecture_.config.max_positions, {seen_tokens_}});
+    const auto rows = [&](std::int64_t tokens) { return rows_of_each(sequence_.ranks, 1, tokens); };
+    return trace_fault(programs_.sample, {rows(architecture_.config.max_positions), {rows(seen_tokens_)}});
   }
   Session& session() { return session_; }
   /// Equal on ranks that hold the same of a model, each in its cell.
@@ -184,6 +201,7 @@ class Job {
       axes.insert(axes.end(), {{"dp_shard_outer", how.shards / how.inner}, {"dp_shard_inner", how.inner}});
     else if (how.shards > 1)
       axes.emplace_back("dp_shard", how.shards);
+    if (how.ulysses > 1) axes.emplace_back("ulysses", how.ulysses);
     if (how.tensor > 1) axes.emplace_back("tp", how.tensor);
     return make_mesh("world", axes);
   }
@@ -202,6 +220,10 @@ class Job {
       sharding = {{"dp_shard_outer", "dp_shard_inner"}, how.shards, {"dp_shard_inner"}, how.inner};
     else if (how.shards > 1)
       sharding = {{"dp_shard"}, how.shards};
+    if (how.folds) {
+      sharding.axes.emplace_back("ulysses");
+      sharding.shards *= how.ulysses;
+    }
     sharding.tensor_ranks = how.tensor;
     return sharding;
   }
@@ -212,7 +234,9 @@ class Job {
     return options;
   }
   ModelPlan plan(const Composition& how, const MicroBatchShape& shape) const {
-    return plan_of(architecture_, types_, shape, how.bucket_bytes, {}, sharding_);
+    MicroBatchShape own = shape;
+    own.sequence = sequence_.ranks;
+    return plan_of(architecture_, types_, own, how.bucket_bytes, {}, sharding_);
   }
   ProgramOptions program_options(const Composition& how, bool clips) const {
     ProgramOptions options;
@@ -228,9 +252,12 @@ class Job {
   }
   std::vector<Batch> part(std::int64_t step) const {
     std::vector<Batch> parts;
-    const std::int64_t share = rank_ / tensor_ % batches_.ranks;  // pp is the slowest axis, tp the fastest
+    const std::vector<Rank> readers =  // of other samples
+        group_along(mesh_, rank_, {"dp_replicate", "dp_node", "dp_shard", "dp_shard_outer", "dp_shard_inner"});
+    const std::int64_t share = std::ranges::find(readers, rank_) - readers.begin();
     for (std::int64_t i = 0; i < batches_.accumulation; ++i)
-      parts.push_back(samples(step, samples_of(batches_, share, i), ragged_ ? length - 3 * (i % 3) : length));
+      parts.push_back(
+          samples(step, samples_of(batches_, share, i), ragged_ ? length - 3 * (i % 3) : length, documents_));
     return parts;
   }
   std::int64_t valid_tokens(std::int64_t step) const {
@@ -270,8 +297,8 @@ class Job {
   Rank rank_;
   Mesh mesh_;
   Sharding sharding_;
-  int tensor_;  // ranks that share each block
-  bool ragged_;
+  SequencePlace sequence_;
+  bool ragged_, documents_;
   BatchPlan batches_;
   UnitTypes types_;
   Architecture architecture_;

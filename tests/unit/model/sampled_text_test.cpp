@@ -25,9 +25,8 @@ Model even_model() {
 
 /// A text by a model on one rank: what the engine's must equal.
 std::vector<std::int32_t> generate(const Model& model, const std::vector<std::int32_t>& prompt,
-                                   const SampleOptions& options, const Continuation& next = {},
-                                   std::int64_t length_multiple = 1) {
-  SampledText text(prompt, options, {model.config().max_positions, length_multiple}, next);
+                                   const SampleOptions& options, const Continuation& next = {}) {
+  SampledText text(prompt, options, {model.config().max_positions}, next);
   while (!text.ended()) {
     const SeenText seen = text.seen();
     const at::Tensor logits = model.logits(to_tensors(seen.batch, model.config())).select(0, seen.last).to(at::kDouble);
@@ -105,18 +104,6 @@ BOOST_AUTO_TEST_CASE(only_candidates_are_drawn_however_likely_other_tokens_are) 
       // without them temperature 0 takes token 0, the first of equal ones, and a draw takes others as well
       BOOST_TEST((drawn == (temperature > 0 ? std::set<std::int32_t>{2, 3, 11} : std::set<std::int32_t>{2})));
     }
-  }
-}
-
-BOOST_AUTO_TEST_CASE(padding_behind_a_text_changes_no_token_of_it) {
-  for (const Architecture& architecture : {small_gpt2(), small_llama()}) {
-    Model model(architecture, Precision::fp64);
-    model.initialise(3);
-    for (const auto& unit : model.units()) unit->master().mul_(5);
-    SampleOptions options;
-    options.max_tokens = 40;  // the context of GPT-2 is 32
-    const auto text = generate(model, {1, 7}, options);
-    for (const std::int64_t multiple : {3, 16}) BOOST_TEST(generate(model, {1, 7}, options, {}, multiple) == text);
   }
 }
 

@@ -24,9 +24,8 @@ ModelPlan shared_plan() {
        {"layer.0", 1000, 100, 7, 10, 20, true},
        {"head", 500, 0, 3, 5, 10, false}},
       {{"wte", {8, 4}, {0}}, {"w0", {8, 4}, {1}}, {"norm", {16}, {1}, true, "", {"tp"}}, {"head", {8, 4}, {2}}});
-  plan.block_axes = {"tp"};
-  plan.blocks[1].exchanges = {{{sum, DType::f32, 8, 0, 10}, {sum, DType::f32, 8, 0, 10}},
-                              {{sum, DType::f32, 4, 0, 10}}};
+  plan.blocks[1].exchanges = {{{sum, "tp", DType::f32, 8, 0, 10}, {sum, "tp", DType::f32, 8, 0, 10}},
+                              {{sum, "tp", DType::f32, 4, 0, 10}}};
   return plan;
 }
 
@@ -71,7 +70,7 @@ BOOST_AUTO_TEST_CASE(passes_of_a_shared_block_say_with_whom_and_how_much) {
   }
   const std::string text = to_text(program, 0);
   BOOST_TEST(text.find("forward block layer.0 mb 0 over tp, 160 B") != std::string::npos);
-  BOOST_TEST(text.find("block        all_reduce, 80 B\n") != std::string::npos, text);
+  BOOST_TEST(text.find("block        all_reduce over tp, 80 B\n") != std::string::npos, text);
 }
 
 BOOST_AUTO_TEST_CASE(a_norm_is_shared_by_those_that_hold_the_gradient_alike) {

@@ -1,0 +1,72 @@
+#include "architecture/context_parallel.hpp"
+
+#include "architecture/block_profile.hpp"
+#include "architecture/tensor_parallel.hpp"
+#include "base/error.hpp"
+#include "harness/tiny_models.hpp"
+
+#include <fmt/format.h>
+#include <boost/test/unit_test.hpp>
+
+#include <array>
+#include <string>
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+BOOST_AUTO_TEST_SUITE(context_parallel)
+
+namespace {
+
+HfConfig model(std::int64_t heads, std::int64_t key_heads) {
+  return tiny_llama({.vocabulary = 29, .width = 24, .heads = heads, .intermediate = 22, .key_value_heads = key_heads})
+      .config;
+}
+
+std::string refusal(const HfConfig& config, std::int64_t tensor_ranks, int ulysses) {
+  try {
+    check_heads(config, tensor_ranks, {ulysses});
+  } catch (const Error& error) {
+    BOOST_TEST((error.code() == ExitCode::usage));
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(key_heads_are_shared_out_or_had_several_times) {
+  for (const auto& [keys, tensor, ulysses] :
+       {std::array{12, 1, 4}, {2, 1, 4}, {1, 1, 12}, {6, 2, 3}, {2, 2, 6}, {2, 1, 1}})
+    BOOST_TEST(refusal(model(12, keys), tensor, ulysses).empty());
+  BOOST_TEST(refusal(model(12, 6), 2, 4) ==
+             "cannot share 12 heads among parallel.tp 2 × parallel.ulysses 4: 12 mod 8 is 4");
+  BOOST_TEST(refusal(model(12, 6), 1, 4) ==
+             "cannot share 6 key heads among parallel.ulysses 4: 6 mod 4 is 2, and 4 mod 6 is 4");
+  BOOST_TEST(refusal(model(12, 6), 2, 2) ==
+             "cannot share 3 key heads, those of a rank along parallel.tp 2, among parallel.ulysses 2: 3 mod 2 is 1, "
+             "and 2 mod 3 is 2");
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_share_rows_exchange_heads_around_attention_as_often_as_they_have_them) {
+  const HfConfig config = model(12, 2);  // heads of 2 elements
+  BatchShape batch{2, 7, DType::bf16};   // 14 rows
+  batch.sequence = {4};                  // 4 of each, and the key heads twice
+  const auto kinds = [](const std::vector<BlockExchange>& exchanges) {
+    std::string text;
+    for (const BlockExchange& exchange : exchanges) text += fmt::format("{} {}; ", exchange.axis, exchange.bytes());
+    return text;
+  };
+  const BlockExchanges alone = exchanges_of(config, BlockDescription::Kind::decoder, batch, 1);
+  BOOST_TEST(kinds(alone.forward) == "ulysses 320; ulysses 192; ");
+  BOOST_TEST(kinds(alone.backward) == "ulysses 192; ulysses 320; ");
+  for (const auto kind : {BlockDescription::Kind::embedding, BlockDescription::Kind::head})
+    BOOST_TEST((exchanges_of(config, kind, batch, 1) == BlockExchanges{}));
+  const HfConfig half = part_of(model(12, 12), 2);
+  batch.sequence = {2};  // 7 rows of each
+  const BlockExchanges both = exchanges_of(half, BlockDescription::Kind::decoder, batch, 2);
+  BOOST_TEST(kinds(both.forward) == "ulysses 504; ulysses 168; tp 672; tp 672; ");
+  BOOST_TEST(kinds(both.backward) == "tp 336; ulysses 168; ulysses 504; tp 336; ");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
