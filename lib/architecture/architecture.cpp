@@ -33,6 +33,9 @@ std::string_view name_of(Role role) {
     case Role::up_bias: return "up_bias";
     case Role::down: return "down";
     case Role::down_bias: return "down_bias";
+    case Role::router: return "router";
+    case Role::expert_gate_up: return "expert_gate_up";
+    case Role::expert_down: return "expert_down";
     case Role::final_norm: return "final_norm";
     case Role::final_norm_bias: return "final_norm_bias";
     case Role::head: return "head";
@@ -124,6 +127,15 @@ BlockDescription llama_embedding(const HfConfig& config) {
   return block.take();
 }
 
+void add_experts(BlockBuilder& block, const HfConfig& config) {
+  const auto& [E, k, F, normalised, layers] = config.experts;
+  const std::int64_t C = config.channels;
+  const std::string module = config.family == Family::mixtral ? "block_sparse_moe." : "mlp.";
+  block.normal(Role::router, module + "gate.weight", {E, C}, config.initializer_range);
+  block.normal(Role::expert_gate_up, module + "experts.gate_up_proj", {E * 2 * F, C}, config.initializer_range);
+  block.normal(Role::expert_down, module + "experts.down_proj", {E * C, F}, config.initializer_range);
+}
+
 BlockDescription llama_decoder(const HfConfig& config, int layer) {
   const std::int64_t C = config.channels;
   const std::int64_t F = config.feed_forward;
@@ -145,6 +157,10 @@ BlockDescription llama_decoder(const HfConfig& config, int layer) {
     block.ones(Role::key_norm, "self_attn.k_norm.weight", {config.head_size});
   }
   block.ones(Role::mlp_norm, "post_attention_layernorm.weight", {C});
+  if (config.has_experts(layer)) {
+    add_experts(block, config);
+    return block.take();
+  }
   linear(Role::gate, Role::gate_bias, "mlp.gate_proj", F, C, config.mlp_bias);
   linear(Role::up, Role::up_bias, "mlp.up_proj", F, C, config.mlp_bias);
   linear(Role::down, Role::down_bias, "mlp.down_proj", C, F, config.mlp_bias);
@@ -209,11 +225,22 @@ std::int64_t parameter_count(const Architecture& architecture) {
   return count;
 }
 
+namespace {
+
+/// Of a matrix, with one token.
+std::int64_t multiplied_elements(const LogicalTensor& tensor, const Experts& experts) {
+  const bool stacked = tensor.role == Role::expert_gate_up || tensor.role == Role::expert_down;
+  return stacked ? elements(tensor.shape) / experts.count * experts.per_token : elements(tensor.shape);
+}
+
+}  // namespace
+
 std::int64_t matmul_parameter_count(const Architecture& architecture) {
   std::int64_t count = 0;
   for (const BlockDescription& block : architecture.blocks) {
     if (block.kind == Kind::embedding) continue;  // looked up, not multiplied; a tied head is counted as the head
-    for (const LogicalTensor& tensor : block.tensors) count += tensor.shape.size() == 2 ? elements(tensor.shape) : 0;
+    for (const LogicalTensor& tensor : block.tensors)
+      if (tensor.shape.size() == 2) count += multiplied_elements(tensor, architecture.config.experts);
   }
   return count;
 }

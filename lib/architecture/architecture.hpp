@@ -46,6 +46,9 @@ enum class Role {
   up_bias,
   down,
   down_bias,
+  router,
+  expert_gate_up,
+  expert_down,
   final_norm,
   final_norm_bias,
   head
@@ -53,9 +56,10 @@ enum class Role {
 std::string_view name_of(Role role);
 
 struct LogicalTensor {
-  std::string name;  // Hugging Face name, "model.layers.0.mlp.up_proj.weight"
+  std::string name;  // Hugging Face name, "model.layers.0.mlp.up_proj.weight"; of stacked experts see file_tensors.hpp
   Role role{};
-  Shape shape;  // as Hugging Face stores it: gpt2's Conv1D weights are (in, out), all others (out, in)
+  Shape shape;  // as Hugging Face stores it: gpt2's Conv1D weights are (in, out), all others (out, in). Those of
+                // experts are stacked: (E·2F, C), of each expert gate and then up, and (E·C, F)
   Initial initial;
   std::string alias_of;           // tied: the name of the tensor whose storage it is; empty otherwise
   bool trained = true;            // false: frozen, it has no gradient and stays as it is
@@ -90,7 +94,8 @@ void mark(Architecture& architecture, const TensorRules& rules);
 std::vector<LogicalTensor> stored_tensors(const Architecture& architecture);
 std::int64_t parameter_count(const Architecture& architecture);  // stored elements
 std::int64_t trained_count(const Architecture& architecture);    // of these, what is not frozen
-/// N of 6N + 12·L·C·T: elements that take part in matrix products (input embeddings excluded unless tied to the head).
+/// N of 6N + 12·L·C·T: elements that take part in matrix products with a token (input embeddings excluded unless tied
+/// to the head; of experts as many as a token goes to).
 std::int64_t matmul_parameter_count(const Architecture& architecture);
 /// Keys that attention of a layer counts for each query: all T of a sample, as if it were not causal, or its window.
 std::int64_t attended_keys(const HfConfig& config, int layer, std::int64_t length);

@@ -60,6 +60,65 @@ struct Sizes {
   std::int64_t statistics;     // of a norm
 };
 
+/// Of what lies between the second norm of a decoder layer and its output.
+struct FeedForwardSizes {
+  std::int64_t raised, activated;  // before and behind the activation
+  std::int64_t saved;              // beside norm and stream
+  std::int64_t inference;          // the most, without autograd
+};
+
+FeedForwardSizes of_mlp(const HfConfig& config, const Sizes& sizes) {
+  const std::int64_t activated = sizes.compute * config.feed_forward;
+  const std::int64_t raised = config.gated_mlp ? 2 * activated : activated;
+  return {raised, activated, raised + activated, raised + activated};
+}
+
+/// The bytes of what experts have beside the rows that they compute.
+struct RoutingSizes {
+  RoutingSizes(const HfConfig& config, const Sizes& sizes)
+      : probabilities(sizes.wide * config.experts.count),
+        weights(sizes.wide * config.experts.per_token),
+        indices(sizes.rows * config.experts.per_token * static_cast<std::int64_t>(sizeof(std::int32_t))),
+        offsets((config.experts.count + 1) * static_cast<std::int64_t>(sizeof(std::int64_t))),
+        given(sizes.normalised * config.experts.per_token) {}
+
+  std::int64_t all() const { return probabilities + weights + 2 * indices + offsets; }
+  std::int64_t probabilities, weights;  // of the router
+  std::int64_t indices;                 // which experts; as much again for which rows
+  std::int64_t offsets;
+  std::int64_t given;  // what experts are given, and as much what they give
+};
+
+FeedForwardSizes of_experts(const HfConfig& config, const Sizes& sizes) {
+  const RoutingSizes routing(config, sizes);
+  const std::int64_t activated = sizes.compute * config.experts.per_token * config.experts.feed_forward;
+  const std::int64_t raised = 2 * activated;
+  const std::int64_t rows = std::max(routing.given + raised, raised + activated);
+  // The router's probabilities are gone by then, as its logits before them.
+  return {raised, activated, routing.all() + 2 * routing.given + raised + activated,
+          std::max(2 * routing.probabilities + routing.weights + routing.indices,
+                   routing.all() - routing.probabilities + rows)};
+}
+
+void add_mlp_backward(Live& backward, const FeedForwardSizes& mlp, const Sizes& sizes) {
+  backward.add(sizes.rounded + mlp.activated).drop(sizes.rounded + mlp.activated);  // down
+  backward.add(mlp.raised).drop(mlp.activated + mlp.raised);                        // activation
+  backward.add(sizes.normalised).drop(mlp.raised + sizes.normalised);               // up
+}
+
+void add_experts_backward(Live& backward, const HfConfig& config, const Sizes& sizes) {
+  const RoutingSizes routing(config, sizes);
+  const auto [raised, activated, saved, inference] = of_experts(config, sizes);
+  const std::int64_t dlogits = sizes.compute * config.experts.count;
+  backward.add(routing.given + routing.weights).drop(routing.given);  // combine
+  backward.add(activated).drop(routing.given + activated);            // down
+  backward.add(raised).drop(activated + raised);                      // activation
+  backward.add(routing.given).drop(raised + routing.given);           // up
+  backward.add(sizes.normalised).drop(routing.given);                 // dispatch
+  backward.add(dlogits + sizes.normalised).drop(dlogits + sizes.normalised + routing.weights + routing.all());
+  backward.drop(sizes.normalised);  // what the norm saved with up's input
+}
+
 void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const BatchShape& batch) {
   const Sizes sizes(config, batch);
   const std::int64_t query = config.heads * config.head_size;
@@ -71,8 +130,8 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
   const std::int64_t stream = sizes.stream, normalised = sizes.normalised, rounded = sizes.rounded;
   const std::int64_t qkv = sizes.compute * (query + 2 * config.kv_heads * config.head_size);
   const std::int64_t attended = sizes.compute * query, row_sums = sizes.wide * config.heads;
-  const std::int64_t activated = sizes.compute * config.feed_forward;
-  const std::int64_t raised = config.gated_mlp ? 2 * activated : activated;
+  const bool has_experts = config.has_experts(layer);
+  const FeedForwardSizes mlp = has_experts ? of_experts(config, sizes) : of_mlp(config, sizes);
   const std::int64_t before_norms =
       config.query_key_norm ? qkv + sizes.wide * (config.heads + config.kv_heads) : 0;  // with their statistics
   // Along ulysses what attention reads and gives is exchanged: packed, and as it arrives.
@@ -82,9 +141,10 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
   const std::int64_t to_heads = exchanges ? own_heads + qkv : 0, to_rows = exchanges ? 2 * attended : 0;
   const std::int64_t before_attention = normalised + sizes.statistics + before_norms + own_heads;
   const std::int64_t in_attention = before_attention + attended + row_sums;
-  const std::int64_t in_mlp = stream + normalised + sizes.statistics + raised + activated;
+  const std::int64_t in_mlp = stream + normalised + sizes.statistics + mlp.saved;
   const std::int64_t handed = sizes.handed, widened = sizes.widened, cast = sizes.cast;
   result.saved_bytes += widened + in_attention + in_mlp;
+  if (has_experts) result.choices_bytes = RoutingSizes(config, sizes).indices;
   const auto [forward_scratch, backward_scratch] = batch.attention;
   result.forward_workspace_bytes = Live()
                                        .add(widened + before_attention + to_heads)
@@ -106,19 +166,20 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
                                          .drop(own_heads + row_sums + forward_scratch)
                                          .add(to_rows)
                                          .drop(to_rows)
-                                         .add(stream + normalised + raised)
-                                         .add(activated + stream)
-                                         .drop(stream + normalised + raised + activated)
+                                         .add(stream + normalised)
+                                         .add(mlp.inference + stream)
+                                         .drop(stream + normalised + mlp.inference)
                                          .add(cast)
                                          .beside(handed);
   // Each step has its output gradient, adds its input's, and drops what it saved.
   Live backward;
-  backward.add(widened);                                        // the gradient that is given
-  backward.add(rounded + activated).drop(rounded + activated);  // down
-  backward.add(raised).drop(activated + raised);                // activation
-  backward.add(normalised).drop(raised + normalised);           // up
-  backward.add(stream).drop(widened + normalised + stream);     // norm, whose gradient goes around
-  backward.add(rounded + attended).drop(rounded + attended);    // attention's output
+  backward.add(widened);  // the gradient that is given
+  if (has_experts)
+    add_experts_backward(backward, config, sizes);
+  else
+    add_mlp_backward(backward, mlp, sizes);
+  backward.add(stream).drop(widened + normalised + stream);   // norm, whose gradient goes around
+  backward.add(rounded + attended).drop(rounded + attended);  // attention's output
   backward.add(to_rows).drop(to_rows);
   backward.add(own_heads + backward_scratch).drop(backward_scratch + attended + own_heads);  // attention
   backward.add(to_heads).drop(exchanges ? 2 * own_heads : 0);
@@ -160,11 +221,19 @@ std::int64_t loss_slice_rows(std::int64_t rows, std::int64_t vocabulary) {
                                   std::max<std::int64_t>(1, rows));
 }
 
-std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription::Kind kind) {
+std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription::Kind kind, int layer) {
   const std::int64_t query = config.heads * config.head_size, key_value = config.kv_heads * config.head_size;
   switch (kind) {
     case BlockDescription::Kind::embedding: return {};
     case BlockDescription::Kind::decoder:
+      if (config.has_experts(layer)) {
+        const auto& [count, per_token, feed_forward, normalised, layers] = config.experts;
+        return {{config.channels, query + 2 * key_value},
+                {query, config.channels},
+                {config.channels, count},
+                {config.channels, 2 * feed_forward, per_token},
+                {feed_forward, config.channels, per_token}};
+      }
       return {{config.channels, query + 2 * key_value},
               {query, config.channels},
               {config.channels, (config.gated_mlp ? 2 : 1) * config.feed_forward},
@@ -229,9 +298,9 @@ BlockProfile profile(const Architecture& architecture, std::size_t block, const 
     if (tensor.alias_of.empty()) result.parameter_elements += elements(tensor.shape);
   result.parameter_bytes = result.parameter_elements * size_of(batch.compute);
   double weights = 0;  // elements that are multiplied
-  for (const LinearShape& layer : linear_layers(config, description.kind)) {
-    weights += static_cast<double>(layer.in) * static_cast<double>(layer.out);
-    result.deferred_bytes += sizes.compute * (layer.in + layer.out);
+  for (const LinearShape& layer : linear_layers(config, description.kind, description.layer)) {
+    weights += static_cast<double>(layer.rows_per_token * layer.in) * static_cast<double>(layer.out);
+    result.deferred_bytes += sizes.compute * layer.rows_per_token * (layer.in + layer.out);
   }
   const double products = 2 * static_cast<double>(sizes.rows) * weights;
   result.forward_flops = result.backward_input_flops = result.backward_weight_flops = products;

@@ -42,9 +42,10 @@ constexpr std::int64_t most_kept_logits_bytes = std::int64_t{1} << 30;
 /// attended_keys for each query, as flops_per_token does, so that the sums of both agree. Bytes are those of tensors,
 /// as they come and go in tensor/functions. Saved are the input of each norm (with its statistics, one a row for
 /// RMSNorm, two for LayerNorm), of each matrix product and of the activation; q, k, v (also before norms of their own)
-/// and the attention's output with its row sums (N, H); the final logits' gradient (N, V), which the loss leaves
-/// in place of the logits. A workspace is the most that a pass has beside what it was given, what it keeps and what it
-/// gives. Not counted: batch metadata, weights, partial sums of the gradients of norms and biases.
+/// and the attention's output with its row sums (N, H); of experts also their outputs, the router's probabilities and
+/// where rows go, which is the same however evenly tokens spread; the final logits' gradient (N, V), which the loss
+/// leaves in place of the logits. A workspace is the most that a pass has beside what it was given, what it keeps and
+/// what it gives. Not counted: batch metadata, weights, partial sums of the gradients of norms and biases.
 struct BlockProfile {
   double forward_flops = 0;
   double backward_input_flops = 0;
@@ -58,6 +59,7 @@ struct BlockProfile {
   std::int64_t inference_workspace_bytes = 0;  // of a forward that saves nothing
   std::int64_t backward_workspace_bytes = 0;
   std::int64_t output_bytes = 0;        // what the next block receives; 8 for the head's loss
+  std::int64_t choices_bytes = 0;       // where tokens go, kept until a recomputed forward follows it
   std::int64_t parameter_elements = 0;  // stored in this block, aliases left out
   std::int64_t parameter_bytes = 0;     // the same in the compute type
 };
@@ -66,10 +68,12 @@ struct BlockProfile {
 /// are one.
 struct LinearShape {
   std::int64_t in = 0, out = 0;
+  std::int64_t rows_per_token = 1;  // of experts as many as a token goes to
 };
 
-/// The matrix products of a block with its weights, in the order of its forward; an embedding has none.
-std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription::Kind kind);
+/// The matrix products of a block with its weights, in the order of its forward; an embedding has none. `layer` is of a
+/// decoder block.
+std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription::Kind kind, int layer);
 
 /// What ranks that share a block, or its rows, say to each other in its passes over one micro-batch; `part` is what
 /// each of `tensor_ranks` computes. Of a text the head gathers the logits of one row. Local, pure.

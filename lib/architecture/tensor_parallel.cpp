@@ -40,6 +40,9 @@ std::optional<Split> cut_of(Role role, const HfConfig& config) {
     case Role::attention_output_bias:
     case Role::mlp_norm:
     case Role::mlp_norm_bias:
+    case Role::router:
+    case Role::expert_gate_up:
+    case Role::expert_down:
     case Role::down_bias:
     case Role::final_norm:
     case Role::final_norm_bias: return std::nullopt;
@@ -50,6 +53,7 @@ std::optional<Split> cut_of(Role role, const HfConfig& config) {
 void check_shares(const HfConfig& config, std::int64_t ranks) {
   const std::string_view obstacle =
       config.family == Family::gpt2 ? "it keeps queries, keys and values in one matrix, which this version does not cut"
+      : config.experts.count > 0    ? "its experts are not cut, and this version does not share out their tokens"
       : config.query_key_norm
           ? "gradients of its norms of queries and keys are sums over heads, which this version does "
             "not add up over ranks"

@@ -45,6 +45,12 @@ void check_request(const FinalizeConfig& config, const ModelSource& source) {
                 fmt::format("recipe int8 is not possible for {}: {}", name_of(source.config.family), reason),
                 "--recipe none");
   }
+  if (config.recipe == Recipe::int8 && source.config.experts.count > 0) {
+    throw Error(ExitCode::usage,
+                fmt::format("recipe int8 is not possible for {}: this version does not quantise experts",
+                            name_of(source.config.family)),
+                "--recipe none");
+  }
   if (is_same(config.output, source.folder))
     fail(ExitCode::usage, "output {} is the model that is read", config.output);
   check_target(config.output, export_output(), existing_of(config));

@@ -1,5 +1,6 @@
 #include "artifact/model_source.hpp"
 
+#include "architecture/file_tensors.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
@@ -74,10 +75,10 @@ std::string config_text(const CheckpointReader& reader) {
   fail(ExitCode::input, "{} does not hold the model's config.json", reader.path().string());
 }
 
-void check_shapes(const ModelSource& source) {
+void check_shapes(const Path& folder, const std::vector<LogicalTensor>& tensors, const TensorSource& weights) {
   std::vector<std::string> problems;
-  for (const LogicalTensor& tensor : source.tensors) {
-    const auto& list = source.weights->list();
+  for (const LogicalTensor& tensor : tensors) {
+    const auto& list = weights.list();
     const auto found = std::find_if(list.begin(), list.end(),
                                     [&](const TensorDescription& other) { return other.name == tensor.name; });
     if (found == list.end())
@@ -86,7 +87,7 @@ void check_shapes(const ModelSource& source) {
       problems.push_back(fmt::format("{} is {}, not {}", tensor.name, to_text(found->shape), to_text(tensor.shape)));
   }
   if (!problems.empty()) {
-    fail(ExitCode::input, "{}: the weights are not those of the model's configuration:\n  {}", source.folder.string(),
+    fail(ExitCode::input, "{}: the weights are not those of the model's configuration:\n  {}", folder.string(),
          join(problems, "\n  "));
   }
 }
@@ -116,9 +117,12 @@ ModelSource open_checkpoint(const Path& folder) {
   source.config = parse_hf_config(config_text(reader), (folder / manifest_file).string() + ": config.json");
   source.step = reader.manifest().step;
   source.state_digest = to_hex(reader.manifest().state_digest);
-  source.tensors = tensors_of(source.config);
-  source.weights = open_model(folder);
-  check_shapes(source);
+  const std::vector<LogicalTensor> stored = tensors_of(source.config);
+  std::unique_ptr<TensorSource> weights = open_model(folder);
+  check_shapes(folder, stored, *weights);
+  std::vector<FileTensor> files = file_tensors(source.config, stored);
+  for (const FileTensor& file : files) source.tensors.push_back(file.tensor);
+  source.weights = as_file_tensors(std::move(weights), std::move(files));
   return source;
 }
 
@@ -135,9 +139,11 @@ ModelSource open_hf_folder(const Path& folder) {
   ModelSource source;
   source.folder = folder;
   source.config = read_hf_config(folder);
-  source.tensors = tensors_of(source.config);
   std::vector<TensorDescription> expected;
-  for (const LogicalTensor& tensor : source.tensors) expected.push_back({tensor.name, tensor.shape, DType::f32});
+  for (const FileTensor& file : file_tensors(source.config, tensors_of(source.config))) {
+    expected.push_back({file.tensor.name, file.tensor.shape, DType::f32});
+    source.tensors.push_back(file.tensor);
+  }
   source.weights = open_model_weights(folder, expected);
   if (is_there(folder / generation_config)) add_companion(source, folder, folder / generation_config);
   return source;

@@ -16,7 +16,7 @@ namespace lockstep {
 struct ModelSource {
   Path folder;  // of the checkpoint or of the Hugging Face files
   HfConfig config;
-  std::vector<LogicalTensor> tensors;     // stored ones, in block order
+  std::vector<LogicalTensor> tensors;     // as files have them, in block order
   std::unique_ptr<TensorSource> weights;  // has all of them, in their shapes
   std::vector<Path> companions;           // files to copy beside the weights: tokenizer, generation_config.json
   std::optional<std::int64_t> step;       // of a checkpoint

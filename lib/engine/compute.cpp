@@ -121,9 +121,10 @@ void Engine::forward(Run& run, const Action& action) {
   std::shared_ptr<SavedMemory> saved;  // of a stash that goes to host memory
   if (keeps && run.slots.has(SlotKind::host_stash, action.subject, mb)) saved = std::make_shared<SavedMemory>();
   at::Tensor output;
+  Choices choices;
   {
     const SavedMemory::Collection collection(saved.get());
-    output = block.forward(input, run.batches[static_cast<std::size_t>(mb)]);
+    output = block.forward(input, run.batches[static_cast<std::size_t>(mb)], &choices);
   }
   if (saved) saved->leave({input, output});
   record(Op::forward, block, mb);
@@ -134,6 +135,8 @@ void Engine::forward(Run& run, const Action& action) {
     run.slots.acquire(SlotKind::boundary, boundary_subject(index + 1), mb, {.input = {}, .value = output.detach()});
   }
   if (keeps) run.slots.acquire(SlotKind::stash, action.subject, mb, {.input = input, .value = output, .saved = saved});
+  if (run.slots.has(SlotKind::choices, action.subject, mb))
+    run.slots.acquire(SlotKind::choices, action.subject, mb, {.input = {}, .value = choices.experts});
 }
 
 void Engine::recompute(Run& run, const Action& action) {
@@ -143,7 +146,10 @@ void Engine::recompute(Run& run, const Action& action) {
   const at::Tensor input =
       run.slots.at(SlotKind::boundary, boundary_subject(index), mb).value.detach().requires_grad_(true);
   const c10::AutoGradMode grad_mode(true);
-  const at::Tensor output = block.forward(input, run.batches[static_cast<std::size_t>(mb)]);
+  Choices choices;
+  if (run.slots.has(SlotKind::choices, action.subject, mb))
+    choices.experts = run.slots.at(SlotKind::choices, action.subject, mb).value;
+  const at::Tensor output = block.forward(input, run.batches[static_cast<std::size_t>(mb)], &choices);
   record(Op::recompute, block, mb);
   run.slots.acquire(SlotKind::stash, action.subject, mb, {input, output});
 }

@@ -27,12 +27,15 @@ BatchShape batch_shape(const HfConfig& config, const UnitTypes& types, const Mic
 }
 
 /// What gemm_rounded keeps after the products of decoder blocks. Those that lead back to the stream are not rounded on
-/// the way forward.
+/// the way forward, but for those of experts, of which one may have the rows of all tokens.
 std::int64_t rounding_scratch(const HfConfig& config, std::int64_t rows, const Processor& processor) {
   std::int64_t most = 0;
-  for (const auto& [in, out] : linear_layers(config, BlockDescription::Kind::decoder)) {
-    most = std::max(most, rounding_scratch_bytes(rows, in, out, processor.multiplier));
-    if (out != config.channels) most = std::max(most, rounding_scratch_bytes(rows, out, in, processor.multiplier));
+  for (int layer = 0; layer < config.layers; ++layer) {
+    for (const auto& [in, out, rows_per_token] : linear_layers(config, BlockDescription::Kind::decoder, layer)) {
+      most = std::max(most, rounding_scratch_bytes(rows, in, out, processor.multiplier));
+      if (out != config.channels || config.has_experts(layer))
+        most = std::max(most, rounding_scratch_bytes(rows, out, in, processor.multiplier));
+    }
   }
   return most;
 }
@@ -63,6 +66,7 @@ ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const Micro
                            .inference_workspace_bytes = costs.inference_workspace_bytes,
                            .deferred_bytes = costs.deferred_bytes,
                            .backward_weight_flops = costs.backward_weight_flops,
+                           .choices_bytes = costs.choices_bytes,
                            .exchanges = exchanges_of(config, block.kind, batch, sharding.tensor_ranks, shape.purpose)});
   }
   plan.units = units_of(architecture, types, bucket_bytes, sharding);

@@ -17,10 +17,11 @@ namespace {
 constexpr std::int64_t most_channels = std::int64_t{1} << 20;
 constexpr std::int64_t most_features = 4 * most_channels;
 constexpr std::int64_t most_layers = 4096;
+constexpr std::int64_t most_experts = 4096;
 constexpr std::int64_t most_tokens = std::int64_t{1} << 31;
 constexpr std::size_t longest = std::size_t{16} << 20;  // bytes of the document
 constexpr const char* hint =
-    "families gpt2, llama, mistral, qwen2 and qwen3 with their standard mathematics are supported";
+    "families gpt2, llama, mistral, qwen2, qwen3, mixtral and qwen3_moe with their standard mathematics are supported";
 
 Family read_family(HfKeys& keys) {
   std::string type = keys.string("model_type", "");
@@ -128,6 +129,8 @@ struct Defaults {
   std::int64_t max_positions;
   std::int64_t bos_token, eos_token;  // -1: none
   std::int64_t window;                // 0: none
+  double norm_eps = 1e-6;
+  double theta = Rope().theta;
 };
 Defaults defaults_of(Family family) {
   switch (family) {
@@ -135,6 +138,8 @@ Defaults defaults_of(Family family) {
     case Family::mistral: return {8, 0, 131072, 1, 2, 4096};
     case Family::qwen2: return {32, 0, 32768, -1, -1, 4096};
     case Family::qwen3: return {32, 128, 32768, -1, -1, 4096};
+    case Family::mixtral: return {8, 0, 131072, 1, 2, 0, 1e-5, 1e6};
+    case Family::qwen3_moe: return {4, 0, 32768, -1, -1, 4096};
     case Family::gpt2: break;
   }
   throw Error(ExitCode::bug, "a family that is not of Llama's shape");
@@ -170,21 +175,28 @@ void read_biases(HfKeys& keys, HfConfig& config) {
   config.qkv_bias = config.output_bias = config.mlp_bias = false;
   switch (config.family) {
     case Family::llama: config.mlp_bias = keys.boolean("mlp_bias", false); [[fallthrough]];
+    case Family::qwen3_moe:
     case Family::qwen3: config.qkv_bias = config.output_bias = keys.boolean("attention_bias", false); break;
     case Family::qwen2:
       config.qkv_bias = true;
       refuse_unless(keys, {{"attention_bias", true}});
       break;
+    case Family::mixtral:
     case Family::mistral: refuse_unless(keys, {{"attention_bias", false}}); break;
     case Family::gpt2: break;
   }
   if (config.family != Family::llama) refuse_unless(keys, {{"mlp_bias", false}});
 }
 
+/// Families in which one window serves all layers, if there is one.
+bool applies_to_all_layers(Family family) {
+  return family == Family::mistral || family == Family::mixtral || family == Family::qwen3_moe;
+}
+
 /// Which layers have a window where the config does not list them.
 std::vector<bool> windowed_layers(HfKeys& keys, const HfConfig& config, bool has_window) {
   std::vector<bool> windowed(static_cast<std::size_t>(config.layers), has_window);
-  if (config.family == Family::mistral) return windowed;
+  if (applies_to_all_layers(config.family)) return windowed;
   const std::int64_t full = keys.integer({"max_window_layers"}, 0, most_tokens).value_or(28);
   std::fill_n(windowed.begin(), std::min(full, config.layers), false);
   return windowed;
@@ -208,9 +220,9 @@ std::vector<bool> listed_layers(HfKeys& keys, const HfConfig& config, bool has_w
     keys.unsupported("layer_types", fmt::format("{} is not supported without a sliding_window", excerpt(*kinds)));
   } else if (std::ssize(listed) != config.layers) {
     keys.malformed("layer_types", fmt::format("names {} layers of {}", listed.size(), config.layers));
-  } else if (config.family == Family::mistral && listed != windowed) {
-    keys.unsupported("layer_types", fmt::format("{} is not supported: one sliding_window serves all layers of mistral",
-                                                excerpt(*kinds)));
+  } else if (applies_to_all_layers(config.family) && listed != windowed) {
+    keys.unsupported("layer_types", fmt::format("{} is not supported: one sliding_window serves all layers of {}",
+                                                excerpt(*kinds), name_of(config.family)));
   } else {
     return listed;
   }
@@ -223,11 +235,51 @@ void read_windows(HfKeys& keys, HfConfig& config, const Defaults& defaults) {
     refuse_unless(keys, {{"sliding_window", nullptr}, {"use_sliding_window", false}});
   else
     window = keys.integer({"sliding_window"}, 1, most_tokens).value_or(window);
-  const bool is_used = config.family == Family::mistral || keys.boolean("use_sliding_window", false);
+  const bool is_always_used = config.family == Family::mistral || config.family == Family::mixtral;
+  const bool is_used = is_always_used || keys.boolean("use_sliding_window", false);
   const bool has_window = window > 0 && is_used;
   const std::vector<bool> windowed = listed_layers(keys, config, has_window, windowed_layers(keys, config, has_window));
   if (std::ranges::find(windowed, true) == windowed.end()) return;
   for (const bool layer : windowed) config.windows.push_back(layer ? window : 0);
+}
+
+void read_expert_counts(HfKeys& keys, HfConfig& config, const std::vector<std::string>& count_keys, std::int64_t count,
+                        std::int64_t per_token) {
+  Experts& experts = config.experts;
+  experts.count = keys.integer(count_keys, 1, most_experts).value_or(count);
+  experts.per_token = keys.integer({"num_experts_per_tok"}, 1, most_experts).value_or(per_token);
+  if (experts.per_token > experts.count)
+    keys.malformed("num_experts_per_tok",
+                   fmt::format("{} exceeds {} {}", experts.per_token, count_keys.front(), experts.count));
+  if (keys.boolean("output_router_logits", false))
+    keys.unsupported("output_router_logits", "true is not supported: it asks for the auxiliary loss of the router");
+}
+
+void read_mixtral_experts(HfKeys& keys, HfConfig& config) {
+  read_expert_counts(keys, config, {"num_local_experts", "num_experts"}, 8, 2);
+  config.experts.feed_forward = config.feed_forward;
+  config.experts.layers.assign(static_cast<std::size_t>(config.layers), true);
+  if (const double noise = keys.number("router_jitter_noise", 0, 0, 1); noise != 0)
+    keys.unsupported("router_jitter_noise", fmt::format("{} is not supported (only 0)", noise));
+}
+
+/// Layers without experts: those that mlp_only_layers lists, and all but every decoder_sparse_step-th.
+void read_qwen3_experts(HfKeys& keys, HfConfig& config) {
+  read_expert_counts(keys, config, {"num_experts", "num_local_experts"}, 128, 8);
+  config.experts.feed_forward = keys.integer({"moe_intermediate_size"}, 1, most_features).value_or(768);
+  config.experts.normalised = keys.boolean("norm_topk_prob", false);
+  const std::int64_t step = keys.integer({"decoder_sparse_step"}, 1, most_layers).value_or(1);
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) config.experts.layers.push_back((layer + 1) % step == 0);
+  const Json* const dense = keys.find("mlp_only_layers");
+  if (dense == nullptr) return;
+  const auto is_layer = [](const Json& index) {
+    return index.is_number_unsigned() && index.get<std::uint64_t>() < static_cast<std::uint64_t>(most_layers);
+  };
+  if (!dense->is_array() || !std::ranges::all_of(*dense, is_layer))
+    return keys.malformed("mlp_only_layers", fmt::format("is {}, not a list of layers", excerpt(*dense)));
+  for (const Json& index : *dense)
+    if (const auto layer = index.get<std::size_t>(); layer < config.experts.layers.size())
+      config.experts.layers[layer] = false;
 }
 
 /// Llama and the families of its shape.
@@ -240,17 +292,19 @@ void read_llama(HfKeys& keys, HfConfig& config, const std::string& origin) {
   config.max_positions = keys.integer({"max_position_embeddings"}, 1, most_tokens).value_or(defaults.max_positions);
   read_heads(keys, config, defaults);
   config.norm = Norm::rms_norm;
-  config.norm_eps = keys.number("rms_norm_eps", 1e-6, 0, 1);
-  config.query_key_norm = config.family == Family::qwen3;
+  config.norm_eps = keys.number("rms_norm_eps", defaults.norm_eps, 0, 1);
+  config.query_key_norm = config.family == Family::qwen3 || config.family == Family::qwen3_moe;
   config.activation = read_activation(keys, "hidden_act", "silu", {{"silu", Activation::silu}});
   config.gated_mlp = true;
   config.positions = Positions::rotary;
   read_biases(keys, config);
+  if (config.family == Family::mixtral) read_mixtral_experts(keys, config);
+  if (config.family == Family::qwen3_moe) read_qwen3_experts(keys, config);
   config.tied_head = keys.boolean("tie_word_embeddings", false);
   config.dropout = keys.number("attention_dropout", 0, 0, 1);
   config.bos_token = read_token(keys, "bos_token_id", defaults.bos_token, config.vocabulary);
   config.eos_token = read_token(keys, "eos_token_id", defaults.eos_token, config.vocabulary);
-  config.rope = read_rope(keys, config.head_size, config.max_positions, origin);
+  config.rope = read_rope(keys, defaults.theta, config.head_size, config.max_positions, origin);
   read_windows(keys, config, defaults);
   refuse_unless(keys, {{"partial_rotary_factor", 1.0}});
 }
@@ -259,6 +313,10 @@ void read_llama(HfKeys& keys, HfConfig& config, const std::string& origin) {
 
 std::int64_t HfConfig::window_of(int layer) const {
   return windows.empty() ? 0 : windows[static_cast<std::size_t>(layer)];
+}
+
+bool HfConfig::has_experts(int layer) const {
+  return experts.count > 0 && experts.layers[static_cast<std::size_t>(layer)];
 }
 
 std::string hf_dtype_name(DType dtype) {

@@ -18,6 +18,15 @@ enum class Norm { layer_norm, rms_norm };
 enum class Activation { gelu_tanh, gelu_erf, silu, relu };
 enum class Positions { learned, rotary };
 
+/// MLPs of which each token goes to a few, chosen by a router: those of the largest soft-max of x·W.
+struct Experts {
+  std::int64_t count = 0;         // E; 0: no layer has experts
+  std::int64_t per_token = 0;     // k
+  std::int64_t feed_forward = 0;  // F of each
+  bool normalised = true;         // the weights of a token's experts are divided by their sum
+  std::vector<bool> layers = {};  // by layer: whether experts take the place of its MLP
+};
+
 struct HfConfig {
   Family family = Family::gpt2;
   std::int64_t vocabulary = 0;    // V
@@ -39,6 +48,7 @@ struct HfConfig {
   bool qkv_bias = true;
   bool output_bias = true;  // of attention
   bool mlp_bias = true;
+  Experts experts = {};
   bool tied_head = true;
   double dropout = 0;  // the largest of the config's dropout rates
   double initializer_range = 0.02;
@@ -48,6 +58,7 @@ struct HfConfig {
 
   /// Keys that a query of a layer sees at most, the last ones, its own among them; 0: all up to its own.
   std::int64_t window_of(int layer) const;
+  bool has_experts(int layer) const;
 };
 
 /// Throws Error(input) for a malformed document, Error(usage) for a family, activation, RoPE variant or other

@@ -42,6 +42,16 @@ void write_gpt2(Json& document, const HfConfig& config) {
   }
 }
 
+void write_experts(Json& document, const HfConfig& config) {
+  const Experts& experts = config.experts;
+  const bool mixtral = config.family == Family::mixtral;
+  document[mixtral ? "num_local_experts" : "num_experts"] = experts.count;
+  document["num_experts_per_tok"] = experts.per_token;
+  if (mixtral) return;
+  document["moe_intermediate_size"] = experts.feed_forward;
+  document["norm_topk_prob"] = experts.normalised;
+}
+
 void write_llama(Json& document, const HfConfig& config) {
   document["hidden_size"] = config.channels;
   document["intermediate_size"] = config.feed_forward;
@@ -52,10 +62,11 @@ void write_llama(Json& document, const HfConfig& config) {
   document["hidden_act"] = "silu";
   document["max_position_embeddings"] = config.max_positions;
   document["rms_norm_eps"] = config.norm_eps;
-  if (config.family == Family::llama || config.family == Family::qwen3) document["attention_bias"] = config.qkv_bias;
+  if (config.family == Family::llama || config.query_key_norm) document["attention_bias"] = config.qkv_bias;
   if (config.family == Family::llama) document["mlp_bias"] = config.mlp_bias;
   document["attention_dropout"] = config.dropout;
   write_rope(document, config.rope);
+  if (config.experts.count > 0) write_experts(document, config);
 }
 
 }  // namespace

@@ -116,8 +116,9 @@ void read_kind_of(RopeKind kind, HfKeys& keys, HfKeys& map, std::int64_t head_si
   }
 }
 
-Rope read_map(HfKeys& keys, HfKeys& map, std::int64_t head_size, std::int64_t positions) {
+Rope read_map(HfKeys& keys, HfKeys& map, double theta, std::int64_t head_size, std::int64_t positions) {
   Rope rope;
+  rope.theta = theta;
   const bool on_top = keys.find("rope_theta") != nullptr;
   const double top = keys.number("rope_theta", rope.theta, 1, largest_theta);
   rope.theta = map.number("rope_theta", top, 1, largest_theta);
@@ -147,7 +148,7 @@ std::string_view name_of(RopeKind kind) {
   throw Error(ExitCode::bug, "a kind of rotary positions without a name");
 }
 
-Rope read_rope(HfKeys& keys, std::int64_t head_size, std::int64_t positions, const std::string& origin) {
+Rope read_rope(HfKeys& keys, double theta, std::int64_t head_size, std::int64_t positions, const std::string& origin) {
   std::optional<Rope> found;
   for (const char* const key : {"rope_scaling", "rope_parameters"}) {
     const Json* const value = keys.find(key);
@@ -157,7 +158,7 @@ Rope read_rope(HfKeys& keys, std::int64_t head_size, std::int64_t positions, con
       continue;
     }
     HfKeys map(*value, origin);
-    const Rope rope = read_map(keys, map, head_size, positions);
+    const Rope rope = read_map(keys, map, theta, head_size, positions);
     keys.take(key, map);
     if (found && *found != rope) keys.malformed(key, "says something else than rope_scaling");
     found = rope;
@@ -165,7 +166,7 @@ Rope read_rope(HfKeys& keys, std::int64_t head_size, std::int64_t positions, con
   if (found) return *found;
   const Json none = Json::object();
   HfKeys map(none, origin);
-  return read_map(keys, map, head_size, positions);
+  return read_map(keys, map, theta, head_size, positions);
 }
 
 void write_rope(Json& document, const Rope& rope) {

@@ -35,8 +35,8 @@ struct Rope {
 };
 
 /// Notes problems in `keys`, each under its name: rope_scaling or rope_parameters, both if they are equal, and
-/// rope_theta beside or in them. `positions` is max_position_embeddings.
-Rope read_rope(HfKeys& keys, std::int64_t head_size, std::int64_t positions, const std::string& origin);
+/// rope_theta beside or in them, `theta` if nothing says it. `positions` is max_position_embeddings.
+Rope read_rope(HfKeys& keys, double theta, std::int64_t head_size, std::int64_t positions, const std::string& origin);
 
 /// Sets rope_theta and rope_scaling (transformers 4) and rope_parameters (transformers 5).
 void write_rope(Json& document, const Rope& rope);

@@ -4,6 +4,7 @@
 #include "tensor/functions/activation.hpp"
 #include "tensor/functions/attention.hpp"
 #include "tensor/functions/embedding.hpp"
+#include "tensor/functions/experts.hpp"
 #include "tensor/functions/head_exchange.hpp"
 #include "tensor/functions/head_norm.hpp"
 #include "tensor/functions/linear.hpp"
@@ -100,8 +101,9 @@ at::Tensor cast(const at::Tensor& x, at::ScalarType type) {
 
 }  // namespace
 
-at::Tensor Block::forward(const at::Tensor& x, const BatchTensors& batch) {
-  const at::Tensor output = compute(cast(x, stream_type(precision_)), batch);
+at::Tensor Block::forward(const at::Tensor& x, const BatchTensors& batch, Choices* choices) {
+  Choices own;
+  const at::Tensor output = compute(cast(x, stream_type(precision_)), batch, choices ? *choices : own);
   return kind() == BlockDescription::Kind::head ? output : cast(output, output_type_);
 }
 
@@ -133,7 +135,7 @@ class Embedding : public Block {
 
   void share(const BlockLanes& lanes) override { lane_ = lanes.tensor; }
 
-  at::Tensor compute(const at::Tensor&, const BatchTensors& batch) override {
+  at::Tensor compute(const at::Tensor&, const BatchTensors& batch, Choices&) override {
     return embed(*tokens_, positions_, batch.tokens, batch.positions, stream_type(precision()), lane_);
   }
 
@@ -143,43 +145,103 @@ class Embedding : public Block {
   Parameter* positions_;
 };
 
+/// The second half of a decoder layer, behind its norm: x + f(norm(x)).
+class FeedForward {
+ public:
+  virtual ~FeedForward() = default;
+  virtual at::Tensor operator()(const Normalisation::Output& in, Choices& choices) const = 0;
+  virtual void share(const BlockLane* lane) = 0;
+};
+
+class Mlp : public FeedForward {
+ public:
+  struct Layer {
+    std::vector<Parameter*> weights, biases;
+  };
+  /// With a gate `up` has two weights, and their biases; else the activation adds the bias.
+  Mlp(const HfConfig& config, const Layer& up, Parameter* up_bias, const Layer& down)
+      : activation_(config.activation),
+        gated_(config.gated_mlp),
+        up_(up.weights, up.biases, layout_of(config)),
+        up_bias_(up_bias),
+        down_(down.weights, down.biases, layout_of(config)) {}
+
+  void share(const BlockLane* lane) override {
+    up_.share(lane, Linear::CutBy::outputs);
+    down_.share(lane, Linear::CutBy::inputs);
+  }
+
+  at::Tensor operator()(const Normalisation::Output& in, Choices&) const override {
+    const at::Tensor raised = up_(in.normalised);
+    return down_.add_linear(in.residual,
+                            gated_ ? activate_gated(raised, activation_) : activate(raised, activation_, up_bias_));
+  }
+
+ private:
+  Activation activation_;
+  bool gated_;
+  Linear up_;
+  Parameter* up_bias_;
+  Linear down_;
+};
+
+class ExpertMlps : public FeedForward {
+ public:
+  ExpertMlps(const HfConfig& config, Parameter& router, Parameter& gate_up, Parameter& down)
+      : activation_(config.activation),
+        router_(router, config.experts.per_token, config.experts.normalised),
+        up_(gate_up, config.experts.count),
+        down_(down, config.experts.count) {}
+
+  void share(const BlockLane* lane) override { invariant(lane == nullptr, "ranks do not share experts"); }
+
+  at::Tensor operator()(const Normalisation::Output& in, Choices& choices) const override {
+    const Routing routing = router_(in.normalised, choices.experts);
+    choices.experts = routing.chosen;
+    at::Tensor rows = dispatch(in.normalised, routing);
+    rows = up_(rows, routing.offsets);
+    rows = activate_gated(rows, activation_);
+    rows = down_(rows, routing.offsets);
+    return combine(in.residual, rows, routing);
+  }
+
+ private:
+  Activation activation_;
+  Router router_;
+  GroupedLinear up_, down_;
+};
+
 /// x + attention(norm(x)), then x + mlp(norm(x)).
 class Decoder : public Block {
  public:
   Decoder(const HfConfig& config, const BlockDescription& description, Precision precision,
           std::vector<Parameter*> parameters, RotaryTable* rotary)
       : Block(description, precision, std::move(parameters)),
-        activation_(config.activation),
-        gated_(config.gated_mlp),
         shape_{config.heads, config.kv_heads, config.head_size, config.window_of(description.layer)},
         rotary_(rotary),
         attention_norm_(config.norm, config.norm_eps, get(Role::attention_norm), find(Role::attention_norm_bias)),
         qkv_(attention_inputs(), attention_input_biases(), layout_of(config)),
         attention_output_({&get(Role::attention_output)}, {find(Role::attention_output_bias)}, layout_of(config)),
         mlp_norm_(config.norm, config.norm_eps, get(Role::mlp_norm), find(Role::mlp_norm_bias)),
-        up_(mlp_inputs(), mlp_input_biases(), layout_of(config)),
-        up_bias_(gated_ ? nullptr : find(Role::up_bias)),
-        down_({&get(Role::down)}, {find(Role::down_bias)}, layout_of(config)) {
+        feed_forward_(make_feed_forward(config)) {
     if (config.query_key_norm) head_norm_.emplace(shape_, config.norm_eps, get(Role::query_norm), get(Role::key_norm));
   }
 
   void share(const BlockLanes& lanes) override {
-    for (Linear* const first : {&qkv_, &up_}) first->share(lanes.tensor, Linear::CutBy::outputs);
-    for (Linear* const last : {&attention_output_, &down_}) last->share(lanes.tensor, Linear::CutBy::inputs);
+    qkv_.share(lanes.tensor, Linear::CutBy::outputs);
+    attention_output_.share(lanes.tensor, Linear::CutBy::inputs);
+    feed_forward_->share(lanes.tensor);
     ulysses_ = lanes.ulysses;
   }
 
-  at::Tensor compute(const at::Tensor& x, const BatchTensors& batch) override {
+  at::Tensor compute(const at::Tensor& x, const BatchTensors& batch, Choices& choices) override {
     const at::Tensor rotation =
         rotary_ ? rotary_->table_for(batch.length, std::max(batch.largest_position_end, batch.length)) : at::Tensor();
     const Normalisation::Output first = attention_norm_(x);
     at::Tensor qkv = qkv_(first.normalised);
     if (head_norm_) qkv = (*head_norm_)(qkv);
     const at::Tensor attended = attend(std::move(qkv), batch, rotation);
-    const Normalisation::Output second = mlp_norm_(attention_output_.add_linear(first.residual, attended));
-    const at::Tensor raised = up_(second.normalised);
-    return down_.add_linear(second.residual,
-                            gated_ ? activate_gated(raised, activation_) : activate(raised, activation_, up_bias_));
+    return (*feed_forward_)(mlp_norm_(attention_output_.add_linear(first.residual, attended)), choices);
   }
 
  private:
@@ -199,18 +261,16 @@ class Decoder : public Block {
     if (find(Role::qkv)) return {find(Role::qkv_bias)};
     return {find(Role::query_bias), find(Role::key_bias), find(Role::value_bias)};
   }
-  std::vector<Parameter*> mlp_inputs() const {
-    if (!gated_) return {&get(Role::up)};
-    return {&get(Role::gate), &get(Role::up)};
-  }
-  /// Without a gate the activation adds the bias.
-  std::vector<Parameter*> mlp_input_biases() const {
-    if (!gated_) return {nullptr};
-    return {find(Role::gate_bias), find(Role::up_bias)};
+  std::unique_ptr<FeedForward> make_feed_forward(const HfConfig& config) const {
+    if (config.has_experts(description().layer))
+      return std::make_unique<ExpertMlps>(config, get(Role::router), get(Role::expert_gate_up), get(Role::expert_down));
+    const Mlp::Layer down{{&get(Role::down)}, {find(Role::down_bias)}};
+    if (!config.gated_mlp)
+      return std::make_unique<Mlp>(config, Mlp::Layer{{&get(Role::up)}, {nullptr}}, find(Role::up_bias), down);
+    const Mlp::Layer gate_up{{&get(Role::gate), &get(Role::up)}, {find(Role::gate_bias), find(Role::up_bias)}};
+    return std::make_unique<Mlp>(config, gate_up, nullptr, down);
   }
 
-  Activation activation_;
-  bool gated_;
   AttentionShape shape_;
   RotaryTable* rotary_;
   const BlockLane* ulysses_ = nullptr;
@@ -218,9 +278,7 @@ class Decoder : public Block {
   Linear qkv_, attention_output_;
   std::optional<HeadNorm> head_norm_;
   Normalisation mlp_norm_;
-  Linear up_;
-  Parameter* up_bias_;
-  Linear down_;
+  std::unique_ptr<FeedForward> feed_forward_;
 };
 
 class Head : public HeadBlock {
@@ -233,7 +291,7 @@ class Head : public HeadBlock {
 
   void share(const BlockLanes& lanes) override { lane_ = lanes.tensor; }
 
-  at::Tensor compute(const at::Tensor& x, const BatchTensors& batch) override {
+  at::Tensor compute(const at::Tensor& x, const BatchTensors& batch, Choices&) override {
     return cross_entropy_sum(norm_(x).normalised, *weight_, batch.labels, most_kept_logits_bytes, lane_);
   }
 

@@ -40,6 +40,11 @@ struct BatchTensors {
 /// it.
 BatchTensors to_tensors(const Batch& batch, const HfConfig& config, const SequencePlace& place = {});
 
+/// What a forward decides and the same forward, recomputed, has to follow.
+struct Choices {
+  at::Tensor experts;  // (B·T, k) int32: where tokens go; undefined: not decided yet, or there are no experts
+};
+
 class Block {
  public:
   virtual ~Block() = default;
@@ -51,6 +56,7 @@ class Block {
   ///   head:      x (N, C) output type               → () fp64: Σ of −log p(label) over the labels that count
   /// Inside the block x has the stream type: it is cast first, and the output last. Their gradients have the output
   /// type too.
+  /// `choices` that hold something are followed, others filled.
   /// Seed the head with 1 / (valid tokens of the whole step). Weight gradients land in the parameters' units. Local.
   ///
   /// In two halves: backward_input(output, gradient) of tensor/weight_gradients.hpp gives x its gradient and finishes
@@ -58,7 +64,7 @@ class Block {
   /// matrices. It holds BlockProfile::deferred_bytes and reads no weight, so that weights may be resharded after the
   /// first half; gradients are complete, and may be reduced, after the second. An embedding leaves nothing. The bits
   /// are those of backward, except for a tied weight to which the embedding adds between the two halves of the head.
-  at::Tensor forward(const at::Tensor& x, const BatchTensors& batch);
+  at::Tensor forward(const at::Tensor& x, const BatchTensors& batch, Choices* choices = nullptr);
 
   /// Along tp other ranks have parts of the block too: its parameters are parts. Along ulysses they have other rows of
   /// the batch. These ranks speak with each other in the middle of its passes (exchanges_of of
@@ -76,7 +82,7 @@ class Block {
  protected:
   Block(const BlockDescription& description, Precision precision, std::vector<Parameter*> parameters);
   /// forward within the stream type.
-  virtual at::Tensor compute(const at::Tensor& x, const BatchTensors& batch) = 0;
+  virtual at::Tensor compute(const at::Tensor& x, const BatchTensors& batch, Choices& choices) = 0;
   Precision precision() const { return precision_; }
   Parameter* find(Role role) const;  // null if the block has none
   Parameter& get(Role role) const;   // throws Error(bug) if the block has none

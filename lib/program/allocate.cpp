@@ -259,6 +259,8 @@ class Allocation {
       acquire(action, SlotKind::boundary, boundary_subject(block + 1), block_of(action).output_bytes);
     const bool keeps = trains_ && !recomputes(block, action.micro_batch);
     if (keeps) acquire(action, SlotKind::stash, action.subject, block_of(action).stash_bytes);
+    if (trains_ && !keeps && block_of(action).choices_bytes > 0)
+      acquire(action, SlotKind::choices, action.subject, block_of(action).choices_bytes);
     work(action, keeps ? block_of(action).forward_workspace_bytes : block_of(action).inference_workspace_bytes);
   }
 
@@ -268,6 +270,8 @@ class Allocation {
     if (has_boundary(block)) action.slots.reads.push_back(boundary(SlotKind::boundary, block, action));
     acquire(action, SlotKind::stash, action.subject,
             block_of(action).stash_bytes + block_of(action).output_bytes);  // its output is new
+    if (block_of(action).choices_bytes > 0)                                 // they are the stash's from now on
+      action.slots.releases.push_back(find(SlotKind::choices, action.subject, action.micro_batch));
     work(action, block_of(action).forward_workspace_bytes);
   }
 

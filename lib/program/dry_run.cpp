@@ -192,7 +192,8 @@ void memory_rows(Rows& rows, const Catalogue& programs) {
                of(SlotKind::local_gradient) + of(SlotKind::cast_gradient) + of(SlotKind::shard_gradient));
   if (use.bytes.contains(SlotKind::fetched_weights) || use.bytes.contains(SlotKind::fetched_state))
     rows.bytes("fetched_bytes", "from host memory", of(SlotKind::fetched_weights) + of(SlotKind::fetched_state));
-  rows.bytes("activation_bytes", "activations", of(SlotKind::stash) + of(SlotKind::fetched_stash));
+  rows.bytes("activation_bytes", "activations",
+             of(SlotKind::stash) + of(SlotKind::fetched_stash) + of(SlotKind::choices));
   if (use.bytes.contains(SlotKind::deferred))
     rows.bytes("deferred_bytes", "put off for weights", of(SlotKind::deferred));
   rows.bytes("buffer_bytes", "buffers",

@@ -28,6 +28,7 @@ struct BlockPlan {
   std::int64_t inference_workspace_bytes = 0;  // temporaries of a forward that leaves no stash
   std::int64_t deferred_bytes = 0;   // kept from backward_input to backward_weight; 0: nothing is left to that
   double backward_weight_flops = 0;  // of backward_flops
+  std::int64_t choices_bytes = 0;    // kept from forward to its repetition, which follows them; 0: nothing is chosen
   BlockExchanges exchanges = {};     // among ranks that share the block
   bool operator==(const BlockPlan&) const = default;
 };

@@ -180,6 +180,8 @@ class SlotCheck {
       need(position, {&slots.reads, &slots.releases}, SlotKind::boundary, boundary_subject(block), action.micro_batch);
     if (!last && action.op == Op::forward)
       need(position, {&slots.acquires}, SlotKind::boundary, boundary_subject(block + 1), action.micro_batch);
+    if (action.op == Op::recompute && plan_.blocks[static_cast<std::size_t>(block)].choices_bytes > 0)
+      need(position, {&slots.releases}, SlotKind::choices, action.subject, action.micro_batch);
     if (!adds_to_gradients(action.op)) return;
     if (action.op == Op::backward_input && plan_.blocks[static_cast<std::size_t>(block)].deferred_bytes > 0)
       need(position, {&slots.acquires}, SlotKind::deferred, action.subject, action.micro_batch);

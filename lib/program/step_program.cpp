@@ -114,6 +114,7 @@ std::string_view name_of(SlotKind kind) {
     case SlotKind::fetched_stash: return "fetched_stash";
     case SlotKind::boundary: return "boundary";
     case SlotKind::boundary_gradient: return "boundary_gradient";
+    case SlotKind::choices: return "choices";
     case SlotKind::deferred: return "deferred";
     case SlotKind::workspace: return "workspace";
   }

@@ -39,6 +39,7 @@ enum class SlotKind : std::uint8_t {
   boundary,  // what a block hands to the next                    │ of a block or boundary and a micro-batch, within a
              // step
   boundary_gradient,  // its gradient                                      │
+  choices,            // what a forward decided, until it is recomputed      │
   deferred,           // inputs and output gradients of linear layers, from backward_input to backward_weight
   workspace,          // temporaries of one action                         ┘
 };

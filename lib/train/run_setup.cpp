@@ -1,10 +1,10 @@
 #include "train/run_setup.hpp"
 
+#include "architecture/file_tensors.hpp"
 #include "base/checked_cast.hpp"
 #include "base/json.hpp"
 #include "base/words.hpp"
 #include "comm/together.hpp"
-#include "exchange/model_folder.hpp"
 #include "optim/groups.hpp"
 #include "tensor/arena.hpp"
 #include "tensor/gemm.hpp"
@@ -37,17 +37,10 @@ std::vector<Phase> phases_of(WatchedPhase watched) {
   return {};
 }
 
-std::vector<TensorDescription> expected_tensors(const Architecture& architecture) {
-  std::vector<TensorDescription> tensors;
-  for (const LogicalTensor& tensor : stored_tensors(architecture))
-    tensors.push_back({tensor.name, tensor.shape, DType::f32});
-  return tensors;
-}
-
 /// Weights of a run that does not resume. Local.
 void fill_weights(const TrainConfig& config, Model& model) {
   if (config.model.path) {
-    model.load(*open_model_weights(*config.model.path, expected_tensors(model.architecture())));
+    model.load(*open_stored_weights(*config.model.path, model.architecture()));
   } else {
     model.initialise(static_cast<std::uint64_t>(config.train.seed));
   }

@@ -25,6 +25,8 @@ TABLE = [
     (4, {"parallel.tp": "auto", "parallel.dp_shard": "auto"}, "only one axis can take the ranks that are left"),
     (2, {"parallel.tp": 2}, "cannot share a gpt2 model: it keeps queries, keys and values in one matrix"),
     (2, {"parallel.tp": 2, "model.config": "qwen3"}, "cannot share a qwen3 model: gradients of its norms of queries and keys are sums over heads"),
+    (2, {"parallel.tp": 2, "model.config": "mixtral"}, "cannot share a mixtral model: its experts are not cut"),
+    (2, {"model.config": "balanced"}, "output_router_logits true is not supported: it asks for the auxiliary loss of the router"),
     (4, {"parallel.tp": 4, "model.config": "llama"}, "cannot share 6 heads among parallel.tp 4: 6 mod 4 is 2"),
     (3, {"parallel.tp": 3, "model.config": "llama"}, "cannot share 2 key heads among parallel.tp 3: 2 mod 3 is 2"),
     (6, {"parallel.tp": 6, "model.config": "narrow"}, "cannot share an MLP of 5 among parallel.tp 6: in parts of 1 the last rank has none"),
@@ -145,6 +147,8 @@ def refused(tmp, number, ranks, options):
 def test_what_contradicts_itself_is_refused_with_the_reason(tmp):
     write_config(tmp / "model", MODEL)
     write_config(tmp / "llama", SHARED)
+    write_config(tmp / "mixtral", dict(SHARED, architectures=["MixtralForCausalLM"], model_type="mixtral"))
+    write_config(tmp / "balanced", dict(SHARED, architectures=["MixtralForCausalLM"], model_type="mixtral", output_router_logits=True))
     write_config(tmp / "qwen3", dict(SHARED, architectures=["Qwen3ForCausalLM"], model_type="qwen3"))
     write_config(tmp / "narrow", dict(SHARED, num_key_value_heads=6, intermediate_size=5))
     plain, said = refused(tmp, -1, 2, {})

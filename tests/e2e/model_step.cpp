@@ -2,6 +2,7 @@
 // with another implementation. Reads FOLDER/{tokens,labels,positions}.bin (int32) and documents.bin (int64), where
 // every document is a sample; writes FOLDER/loss.json, FOLDER/gradients/NAME.npy and FOLDER/logits.npy. The gradient is
 // that of the mean loss over counted labels.
+#include "architecture/file_tensors.hpp"
 #include "base/files.hpp"
 #include "exchange/model_folder.hpp"
 #include "model/model.hpp"
@@ -90,10 +91,7 @@ int main(int argc, char** argv) {
   set_up_runtime(threads_per_rank(0, 1));
   const fs::path folder = argv[3];
   Model model(describe(read_hf_config(argv[1])), precision_of(argv[2]));
-  std::vector<TensorDescription> expected;
-  for (const Parameter* parameter : model.parameters())
-    expected.push_back({parameter->name(), parameter->shape(), DType::f32});
-  model.load(*open_model_weights(argv[1], expected));
+  model.load(*open_stored_weights(argv[1], model.architecture()));
   const BatchTensors batch = to_tensors(read_batch(folder), model.config());
   for (const auto& unit : model.units()) unit->zero_grad();
   const double loss = run_step(model, batch);

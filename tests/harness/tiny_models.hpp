@@ -42,4 +42,28 @@ inline Architecture tiny_llama(const TinyModel& of) {
                       "test"));
 }
 
+/// All layers have five experts, of which a token goes to two.
+inline Architecture tiny_mixtral(const TinyModel& of) {
+  return describe(
+      parse_hf_config(fmt::format(R"({{"model_type": "mixtral", "vocab_size": {}, "max_position_embeddings": {},
+        "hidden_size": {}, "num_hidden_layers": {}, "num_attention_heads": {}, "initializer_range": {},
+        "intermediate_size": {}, "num_key_value_heads": {}, "tie_word_embeddings": {}, "num_local_experts": 5,
+        "num_experts_per_tok": 2}})",
+                                  of.vocabulary, of.positions, of.width, of.layers, of.heads, of.initial,
+                                  of.intermediate, of.key_value_heads, of.tied),
+                      "test"));
+}
+
+/// Every other layer has four experts, of which a token goes to two with weights that are not normalised.
+inline Architecture tiny_qwen3_moe(const TinyModel& of) {
+  return describe(
+      parse_hf_config(fmt::format(R"({{"model_type": "qwen3_moe", "vocab_size": {}, "max_position_embeddings": {},
+        "hidden_size": {}, "num_hidden_layers": {}, "num_attention_heads": {}, "initializer_range": {},
+        "intermediate_size": {}, "num_key_value_heads": {}, "tie_word_embeddings": {}, "num_experts": 4,
+        "num_experts_per_tok": 2, "moe_intermediate_size": 7, "decoder_sparse_step": 2}})",
+                                  of.vocabulary, of.positions, of.width, of.layers, of.heads, of.initial,
+                                  of.intermediate, of.key_value_heads, of.tied),
+                      "test"));
+}
+
 }  // namespace lockstep::test

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tensor/gemm.hpp"
+#include "tensor/grouped_gemm.hpp"
 #include "tensor/kernels/activation_kernel.hpp"
 #include "tensor/kernels/attention_kernel.hpp"
 #include "tensor/kernels/bias.hpp"
@@ -12,6 +13,7 @@
 #include "tensor/kernels/embedding_kernel.hpp"
 #include "tensor/kernels/head_norm_kernel.hpp"
 #include "tensor/kernels/norm_kernel.hpp"
+#include "tensor/kernels/routing_kernel.hpp"
 
 #include <c10/core/DeviceType.h>
 
@@ -43,6 +45,15 @@ struct Kernels {
   decltype(&lockstep::attention_backward<T>) attention_backward = nullptr;
   decltype(&lockstep::embedding_forward<T>) embedding_forward = nullptr;
   decltype(&lockstep::embedding_backward<Math<T>>) embedding_backward = nullptr;
+  decltype(&lockstep::route<Math<T>>) route = nullptr;
+  decltype(&lockstep::route_backward<T>) route_backward = nullptr;
+  decltype(&lockstep::group_by_expert) group_by_expert = nullptr;  // offsets lie in host memory
+  decltype(&lockstep::dispatch_rows<T>) dispatch_rows = nullptr;
+  decltype(&lockstep::dispatch_backward<T>) dispatch_backward = nullptr;
+  decltype(&lockstep::combine_rows<T>) combine_rows = nullptr;
+  decltype(&lockstep::combine_backward<T>) combine_backward = nullptr;
+  decltype(&lockstep::grouped_gemm_rounded<T>) grouped_gemm_rounded = nullptr;
+  decltype(&lockstep::grouped_weight_gemm<T>) grouped_weight_gemm = nullptr;
   decltype(&lockstep::cross_entropy<T>) cross_entropy = nullptr;
   decltype(&lockstep::cross_entropy_loss<Math<T>>) cross_entropy_loss = nullptr;
   decltype(&lockstep::row_statistics<Math<T>>) row_statistics = nullptr;

@@ -211,6 +211,44 @@ inline std::vector<Composition> shared_rows() {
   return all;
 }
 
+/// Models with experts: each rank that holds a layer holds all of its experts.
+inline std::vector<Composition> experts() {
+  std::vector<Composition> all;
+  for (const int replicas : {1, 2, 3, 4})
+    all.push_back({.replicas = replicas,
+                   .accumulate = replicas % 2 == 0 ? Accumulate::sums : Accumulate::whole,
+                   .micro_batch = replicas,
+                   .recompute = replicas > 2 ? RecomputePolicy::none : RecomputePolicy::block,
+                   .family = "mixtral",
+                   .steps = 20});
+  for (const auto& [replicas, shards] : {std::pair{1, 2}, {1, 3}, {2, 2}, {1, 4}, {2, 3}}) {
+    for (int zero = 1; zero <= 3; ++zero)
+      all.push_back({.replicas = replicas,
+                     .shards = shards,
+                     .zero = zero,
+                     .accumulate = zero == 1 ? Accumulate::whole : Accumulate::shards,
+                     .micro_batch = zero,
+                     .recompute = zero == 3 ? RecomputePolicy::block : RecomputePolicy::none,
+                     .family = zero == 2 ? "deep qwen3_moe" : "mixtral"});
+  }
+  for (const int stages : {2, 3, 4}) {
+    for (const PipelineSchedule schedule : pipeline_schedules) {
+      const bool one_stage = schedule == PipelineSchedule::gpipe || schedule == PipelineSchedule::one_f_one_b;
+      all.push_back({.recompute = stages == 3 ? RecomputePolicy::block : RecomputePolicy::none,
+                     .family = "deep qwen3_moe",
+                     .stages = stages,
+                     .schedule = schedule,
+                     .chunks = one_stage ? 1 : 2});
+    }
+  }
+  all.push_back({.shards = 2, .family = "deep qwen3_moe", .stages = 2, .schedule = PipelineSchedule::zbv, .chunks = 2});
+  all.push_back({.replicas = 2, .family = "mixtral", .offload = {.optimizer = true, .activations = true}});
+  all.push_back({.shards = 2, .family = "deep qwen3_moe", .offload = {.shards = true}});
+  all.push_back({.micro_batch = 1, .recompute = RecomputePolicy::block, .family = "mixtral", .ulysses = 2});
+  all.push_back({.shards = 2, .family = "mixtral", .ulysses = 2, .folds = true});
+  return all;
+}
+
 /// Every composition that the tests know, for all numbers of ranks.
 inline std::vector<Composition> all_compositions() {
   std::vector<Composition> all = pipelines();
@@ -269,7 +307,7 @@ inline std::vector<Composition> all_compositions() {
   }
   for (const auto& [replicas, shards] : {std::pair{2, 1}, {1, 2}, {3, 1}, {1, 3}, {2, 2}, {1, 4}})
     all.push_back({.replicas = replicas, .shards = shards, .family = "deep gpt2", .offload = {.activations = true}});
-  for (const auto& of : {shared_blocks(), shared_rows()}) all.insert(all.end(), of.begin(), of.end());
+  for (const auto& of : {shared_blocks(), shared_rows(), experts()}) all.insert(all.end(), of.begin(), of.end());
   for (const int replicas : {2, 3, 4, 5, 6, 8})
     for (const Accumulate accumulate : {Accumulate::whole, Accumulate::sums})
       all.push_back({.replicas = replicas, .accumulate = accumulate, .micro_batch = 1});

@@ -59,6 +59,9 @@ inline Architecture architecture_of(const std::string& family) {
                        .tied = family == "tied llama"});
   if (family == "grouped llama")  // fewer key heads than some numbers of ranks
     return tiny_llama({.vocabulary = vocabulary, .width = 24, .heads = 12, .intermediate = 22, .key_value_heads = 2});
+  if (family == "mixtral") return tiny_mixtral({.vocabulary = vocabulary, .width = 12, .intermediate = 9});
+  if (family == "deep qwen3_moe")
+    return tiny_qwen3_moe({.vocabulary = vocabulary, .width = 8, .layers = 8, .intermediate = 14, .tied = true});
   if (family == "large llama")  // 76 MiB of weights in fp32
     return tiny_llama(
         {.vocabulary = 512, .width = 512, .layers = 6, .heads = 8, .intermediate = 1408, .key_value_heads = 4});

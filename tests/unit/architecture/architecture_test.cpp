@@ -1,5 +1,6 @@
 #include "architecture/architecture.hpp"
 
+#include "architecture/file_tensors.hpp"
 #include "base/error.hpp"
 #include "unit/architecture/configs.hpp"
 
@@ -67,6 +68,35 @@ BOOST_AUTO_TEST_CASE(norms_of_queries_and_keys_have_a_weight_for_each_element_of
   BOOST_TEST((tensor_of(model, "model.layers.1.self_attn.q_norm.weight").shape == Shape{6}));
   BOOST_CHECK(tensor_of(model, "model.layers.1.self_attn.k_norm.weight").initial.kind == Initial::Kind::ones);
   BOOST_TEST(model.blocks[1].tensors.size() == 11u);
+}
+
+BOOST_AUTO_TEST_CASE(a_layer_of_experts_has_a_router_and_two_stacks_and_a_token_is_multiplied_with_a_part_of_them) {
+  const Architecture model = describe(tiny_qwen3_moe());
+  BOOST_TEST((tensor_of(model, "model.layers.0.mlp.up_proj.weight").shape == Shape{20, 12}));
+  BOOST_TEST((tensor_of(model, "model.layers.1.mlp.gate.weight").shape == Shape{3, 12}));
+  BOOST_TEST((tensor_of(model, "model.layers.1.mlp.experts.gate_up_proj").shape == Shape{30, 12}));
+  BOOST_TEST((tensor_of(model, "model.layers.1.mlp.experts.down_proj").shape == Shape{36, 5}));
+  BOOST_TEST(model.blocks[2].tensors.size() == 11u);
+  const std::int64_t attention = 12 * (24 + 12 + 12 + 24), norms = 2 * 12 + 2 * 6;
+  BOOST_TEST(parameter_count(model) ==
+             2 * 13 * 12 + 2 * (attention + norms) + 3 * 12 * 20 + 3 * 12 + 3 * 3 * 12 * 5 + 12);
+  BOOST_TEST(matmul_parameter_count(model) == 13 * 12 + 2 * attention + 3 * 12 * 20 + 3 * 12 + 2 * 3 * 12 * 5);
+}
+
+BOOST_AUTO_TEST_CASE(files_have_a_matrix_of_each_expert_one_behind_the_other_in_its_stack) {
+  const Architecture model = describe(tiny_qwen3_moe());
+  std::map<std::string, FileTensor> files;
+  for (const FileTensor& file : file_tensors(model.config, stored_tensors(model))) files[file.tensor.name] = file;
+  BOOST_TEST(files.size() == stored_tensors(model).size() - 2 + 9);
+  const auto check = [&](const std::string& name, const Shape& shape, const std::string& stored, std::int64_t row) {
+    const FileTensor& file = files.at("model.layers.1.mlp." + name);
+    BOOST_TEST((file.tensor.shape == shape && file.row == row && file.stored == "model.layers.1.mlp." + stored), name);
+  };
+  check("gate.weight", {3, 12}, "gate.weight", 0);
+  check("experts.0.gate_proj.weight", {5, 12}, "experts.gate_up_proj", 0);
+  check("experts.0.up_proj.weight", {5, 12}, "experts.gate_up_proj", 5);
+  check("experts.2.gate_proj.weight", {5, 12}, "experts.gate_up_proj", 20);
+  check("experts.2.down_proj.weight", {12, 5}, "experts.down_proj", 24);
 }
 
 BOOST_AUTO_TEST_CASE(gpt2_scales_the_start_of_residual_projections_by_depth) {

@@ -27,4 +27,13 @@ inline HfConfig tiny_qwen3() {
       "qwen3.json");
 }
 
+/// The second of its layers has experts, three of width 5, of which a token goes to two.
+inline HfConfig tiny_qwen3_moe() {
+  return parse_hf_config(
+      R"({"model_type":"qwen3_moe","vocab_size":13,"hidden_size":12,"intermediate_size":20,"num_hidden_layers":2,
+          "num_attention_heads":4,"num_key_value_heads":2,"head_dim":6,"num_experts":3,"num_experts_per_tok":2,
+          "moe_intermediate_size":5,"mlp_only_layers":[0]})",
+      "qwen3_moe.json");
+}
+
 }  // namespace lockstep

@@ -9,7 +9,7 @@ using namespace lockstep;
 BOOST_AUTO_TEST_SUITE(profiles)
 
 BOOST_AUTO_TEST_CASE(flops_of_all_blocks_and_passes_add_up_to_the_flops_of_the_tokens) {
-  for (const HfConfig& config : {tiny_gpt2(), tiny_llama(), tiny_qwen3()}) {
+  for (const HfConfig& config : {tiny_gpt2(), tiny_llama(), tiny_qwen3(), tiny_qwen3_moe()}) {
     const Architecture model = describe(config);
     const BatchShape batch{3, 5, DType::f32};
     double sum = 0;
@@ -52,6 +52,20 @@ BOOST_AUTO_TEST_CASE(norms_of_queries_and_keys_keep_what_was_before_them) {
   // out, gate, up, product. In fp32: x, x2, statistics of norms, row sums, statistics of heads.
   const std::int64_t inner = 4 * 2 * (12 + 2 * (24 + 12 + 12) + 24 + 12 + 20 + 20 + 20);
   BOOST_TEST(cost.saved_bytes == inner + 4 * 4 * (12 + 12) + 2 * 4 * 4 + 4 * 4 * 4 + 4 * 4 * (4 + 2));
+}
+
+BOOST_AUTO_TEST_CASE(a_layer_of_experts_keeps_the_rows_of_those_that_tokens_go_to) {
+  const BlockProfile cost = profile(describe(tiny_qwen3_moe()), 2, {1, 4, DType::bf16});
+  // rows 4, C 12, Q 24, KV 12, H 4 + 2; E 3, k 2, F 5. Attention as above. In bf16: norm out, and of 2 rows a token
+  // what experts are given, gate, up, product and what they give. In fp32: x, x2, statistics of norms, row sums,
+  // statistics of heads, probabilities and weights. Integers: experts and rows, and the first row of each expert.
+  const std::int64_t attention = 4 * 2 * (12 + 2 * (24 + 12 + 12) + 24);
+  const std::int64_t rows = 2 * 4 * 2 * (12 + 5 + 5 + 5 + 12);
+  const std::int64_t wide = 4 * 4 * (12 + 12) + 2 * 4 * 4 + 4 * 4 * 4 + 4 * 4 * (4 + 2) + 4 * 4 * (3 + 2);
+  BOOST_TEST(cost.saved_bytes == attention + 4 * 2 * 12 + rows + wide + 2 * 4 * 2 * 4 + 4 * 8);
+  BOOST_TEST(cost.choices_bytes == 4 * 2 * 4);
+  // q with k and v, attention output, router, and of 2 rows a token gate with up, down
+  BOOST_TEST(cost.deferred_bytes == 4 * 2 * ((12 + 48) + (24 + 12) + (12 + 3) + 2 * (12 + 10) + 2 * (5 + 12)));
 }
 
 BOOST_AUTO_TEST_CASE(a_window_takes_work_from_attention_and_not_from_products_with_weights) {

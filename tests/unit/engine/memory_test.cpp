@@ -173,6 +173,11 @@ BOOST_AUTO_TEST_CASE(the_planned_peak_of_a_step_is_the_counted_one) {
       {"llama, one long sample", {llama(512, 768, 4096, 2), 1, 256}},
       {"llama, vocabulary", {llama(32000, 384, 1024, 1), 1, 128}},
       {"qwen3 of the shape of llama", {of_family("qwen3", R"("head_dim": 96)", 768, 3072, 2), 1, 512}},
+      {"mixtral", {of_family("mixtral", R"("num_local_experts": 4)", 512, 1024, 3), 1, 512}},
+      {"qwen3_moe, many experts of which one has all rows",
+       {of_family("qwen3_moe", R"("num_experts": 32, "num_experts_per_tok": 4, "moe_intermediate_size": 192)", 768, 512,
+                  2),
+        1, 512}},
       {"mistral of the shape of llama", {of_family("mistral", R"("sliding_window": 100)", 768, 3072, 2), 1, 512}},
   };
   for (const auto& [name, shape] : shapes) {

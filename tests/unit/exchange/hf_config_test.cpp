@@ -188,12 +188,46 @@ BOOST_AUTO_TEST_CASE(windows_are_those_of_the_layers_that_a_config_names) {
                  "chunked_attention"));
 }
 
+BOOST_AUTO_TEST_CASE(experts_are_those_that_a_config_names_with_the_defaults_of_transformers) {
+  const auto of = [](const std::string& more) { return parse_hf_config(with(llama, more), "c"); };
+  const HfConfig mixtral = of(R"({"model_type": "mixtral", "num_key_value_heads": 2, "intermediate_size": 40})");
+  BOOST_TEST((mixtral.experts.count == 8 && mixtral.experts.per_token == 2 && mixtral.experts.feed_forward == 40));
+  BOOST_TEST((mixtral.experts.normalised && mixtral.has_experts(0) && mixtral.has_experts(1)));
+  BOOST_TEST((mixtral.norm_eps == 1e-5 && mixtral.rope.theta == 1e6 && mixtral.window_of(0) == 0));
+  BOOST_TEST(of(R"({"model_type": "mixtral", "num_key_value_heads": 2, "sliding_window": 5})").window_of(1) == 5);
+  const std::string qwen = R"("model_type": "qwen3_moe", "num_key_value_heads": 2, "num_hidden_layers": 5)";
+  const HfConfig defaults = of("{" + qwen + "}");
+  BOOST_TEST(
+      (defaults.experts.count == 128 && defaults.experts.per_token == 8 && defaults.experts.feed_forward == 768));
+  BOOST_TEST((!defaults.experts.normalised && defaults.query_key_norm && defaults.head_size == 4));
+  const HfConfig mixed = of("{" + qwen + R"(, "decoder_sparse_step": 2, "mlp_only_layers": [3, 17], "num_experts": 4,
+                            "num_experts_per_tok": 4, "norm_topk_prob": true, "moe_intermediate_size": 6})");
+  BOOST_TEST((mixed.experts.layers == std::vector<bool>{false, true, false, false, false}));
+  BOOST_TEST((mixed.experts.normalised && mixed.experts.per_token == 4 && mixed.experts.feed_forward == 6));
+  const Json document = to_json(mixed, "float32");
+  BOOST_TEST(
+      (document["num_experts"] == 4 && document["decoder_sparse_step"] == 2 && document["norm_topk_prob"] == true));
+  BOOST_TEST((parse_hf_config(document.dump(), "c").experts.layers == mixed.experts.layers));
+  const auto refused = [&](const std::string& more, ExitCode code) {
+    return error_of(with(with(llama, "{" + qwen + "}"), more), code);
+  };
+  BOOST_TEST(has(refused(R"({"num_experts": 4})", ExitCode::input), "num_experts_per_tok 8 exceeds num_experts 4"));
+  BOOST_TEST(
+      has(refused(R"({"mlp_only_layers": [-1]})", ExitCode::input), "mlp_only_layers is [-1], not a list of layers"));
+  BOOST_TEST(
+      has(refused(R"({"output_router_logits": true})", ExitCode::usage), "output_router_logits true is not supported"));
+  BOOST_TEST(
+      has(error_of(with(llama, R"({"model_type": "mixtral", "num_key_value_heads": 2, "router_jitter_noise": 0.1})"),
+                   ExitCode::usage),
+          "router_jitter_noise 0.1 is not supported (only 0)"));
+}
+
 BOOST_AUTO_TEST_CASE(other_families_are_refused_by_name) {
   const std::string tried = "config.json: cannot use it as a model's configuration: ";
-  BOOST_TEST(error_of(R"({"model_type": "mixtral"})", ExitCode::usage) ==
-             tried + "model_type \"mixtral\" is not supported: it needs experts");
-  BOOST_TEST(error_of(R"({"architectures": ["Qwen3MoeForCausalLM"]})", ExitCode::usage) ==
-             tried + "architectures \"Qwen3MoeForCausalLM\" is not supported: it needs experts");
+  BOOST_TEST(error_of(R"({"model_type": "gpt_oss"})", ExitCode::usage) ==
+             tried + "model_type \"gpt_oss\" is not supported: it needs experts and attention sinks");
+  BOOST_TEST(error_of(R"({"architectures": ["Qwen2MoeForCausalLM"]})", ExitCode::usage) ==
+             tried + "architectures \"Qwen2MoeForCausalLM\" is not supported: it needs experts that all tokens share");
   BOOST_TEST(error_of(R"({"model_type": "unheard-of"})", ExitCode::usage) ==
              tried + "model_type \"unheard-of\" is not supported");
   BOOST_TEST(has(error_of("{}", ExitCode::input), "model_type is missing"));

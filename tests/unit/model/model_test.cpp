@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -243,6 +244,30 @@ BOOST_AUTO_TEST_CASE(tokens_outside_the_vocabulary_and_positions_outside_the_tab
   batch.labels[2] = -1;
   BOOST_CHECK_EXCEPTION(to_tensors(batch, config), Error, says("label -1"));
   BOOST_CHECK_EXCEPTION(to_tensors(counting_batch(1, 33, 23), config), Error, says("position 32"));
+}
+
+BOOST_AUTO_TEST_CASE(the_choice_of_experts_does_not_flip_when_a_block_is_recomputed) {
+  Model model(small_qwen3_moe(), Precision::fp64);
+  model.initialise(5);
+  Parameter& router = model.parameter("model.layers.1.mlp.gate.weight");
+  // Two experts are all but equal: rounding decides between them.
+  router.master()[1].copy_(router.master()[3]);
+  for (const auto& unit : model.units()) unit->update_compute_copy();
+  const BatchTensors batch = to_tensors(counting_batch(2, 9, model.config().vocabulary), model.config());
+  const at::Tensor x = model.block(1).forward(model.block(0).forward({}, batch), batch).detach();
+  Choices first;
+  const at::Tensor output = model.block(2).forward(x, batch, &first);
+  router.master()[3].mul_(1 + 1e-15);  // as if a recomputed product had been rounded otherwise
+  router.master()[1].mul_(1 - 1e-15);
+  for (const auto& unit : model.units()) unit->update_compute_copy();
+  Choices free, again{first.experts.clone()};
+  const at::Tensor flipped = model.block(2).forward(x, batch, &free);
+  const at::Tensor recomputed = model.block(2).forward(x, batch, &again);
+  BOOST_TEST(!at::equal(free.experts, first.experts));
+  BOOST_TEST(at::equal(again.experts, first.experts));
+  const auto distance = [&](const at::Tensor& other) { return output.sub(other).abs().max().item<double>(); };
+  BOOST_TEST(distance(recomputed) < 1e-12);
+  BOOST_TEST(distance(flipped) > 1e-6);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

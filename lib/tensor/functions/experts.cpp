@@ -1,0 +1,216 @@
+#include "tensor/functions/experts.hpp"
+
+#include "tensor/functions/dispatch.hpp"
+#include "tensor/saved_memory.hpp"
+#include "tensor/weight_gradients.hpp"
+
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace lockstep {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+namespace {
+
+std::int32_t* indices_of(const at::Tensor& tensor) { return static_cast<std::int32_t*>(tensor.mutable_data_ptr()); }
+RowGroups groups_of(const at::Tensor& offsets) {
+  return {static_cast<const std::int64_t*>(offsets.const_data_ptr()), offsets.size(0) - 1};
+}
+
+struct RouterFunction : torch::autograd::Function<RouterFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Router* router, Choose choose,
+                            const at::Tensor& chosen) {
+    const Router::Output output = router->forward(x, choose, chosen);
+    context->saved_data["router"] = reinterpret_cast<std::int64_t>(router);
+    context->saved_data["weights"] = output.weights.detach();  // its own output: autograd would hold itself
+    context->save_for_backward({x, output.probabilities, chosen});
+    note_saved({x, output.weights, output.probabilities, chosen});
+    return output.weights;
+  }
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const auto& router = *reinterpret_cast<const Router*>(context->saved_data["router"].toInt());
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &probabilities = saved[1], &chosen = saved[2];
+    const at::Tensor weights = context->saved_data["weights"].toTensor(), dweights = gradients[0].contiguous();
+    const RoutingShape shape = router.shape(x.size(0));
+    const at::Tensor dlogits = fresh({shape.tokens, shape.experts}, x.scalar_type(), x);
+    with_kernels(x, [&]<class T>(const Kernels<T>& on) {
+      using M = Math<T>;
+      on.route_backward(pointer<M>(dweights), pointer<M>(weights), pointer<M>(probabilities), indices_of(chosen), shape,
+                        pointer<T>(dlogits));
+    });
+    const at::Tensor dx = router.linear().backward_input(dlogits);
+    add_weight_gradient(x, dlogits, [&linear = router.linear()](const at::Tensor& input, const at::Tensor& gradient) {
+      linear.backward_weight(input, gradient);
+    });
+    return {dx, at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
+void keep(AutogradContext* context, const RoutingShape& shape) {
+  context->saved_data["per_token"] = shape.per_token;
+  context->saved_data["tokens"] = shape.tokens;
+}
+/// As far as the ways of rows need it.
+RoutingShape shape_of(AutogradContext* context) {
+  return {.tokens = context->saved_data["tokens"].toInt(), .per_token = context->saved_data["per_token"].toInt()};
+}
+
+struct DispatchFunction : torch::autograd::Function<DispatchFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& places,
+                            const RoutingShape& shape) {
+    keep(context, shape);
+    context->save_for_backward({places});
+    note_saved({places});
+    const at::Tensor rows = fresh({shape.tokens * shape.per_token, x.size(1)}, x.scalar_type(), x);
+    with_kernels(x, [&]<class T>(const Kernels<T>& on) {
+      on.dispatch_rows(pointer<T>(x), indices_of(places), shape, x.size(1), pointer<T>(rows));
+    });
+    return rows;
+  }
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const at::Tensor places = context->get_saved_variables()[0], drows = gradients[0].contiguous();
+    const RoutingShape shape = shape_of(context);
+    const at::Tensor dx = fresh({shape.tokens, drows.size(1)}, drows.scalar_type(), drows);
+    with_kernels(drows, [&]<class T>(const Kernels<T>& on) {
+      on.dispatch_backward(pointer<T>(drows), indices_of(places), shape, drows.size(1), pointer<T>(dx));
+    });
+    return {dx, at::Tensor(), at::Tensor()};
+  }
+};
+
+struct CombineFunction : torch::autograd::Function<CombineFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& residual, const at::Tensor& rows,
+                            const at::Tensor& weights, const at::Tensor& places, const RoutingShape& shape) {
+    keep(context, shape);
+    context->save_for_backward({rows, weights, places});
+    note_saved({rows, weights, places});
+    const at::Tensor base = residual.contiguous();
+    const at::Tensor y = at::empty(base.sizes(), base.options());
+    with_kernels(rows, [&]<class T>(const Kernels<T>& on) {
+      using M = Math<T>;
+      on.combine_rows(pointer<M>(base), pointer<T>(rows), pointer<M>(weights), indices_of(places), shape, rows.size(1),
+                      pointer<M>(y));
+    });
+    return y;
+  }
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &rows = saved[0], &weights = saved[1], &places = saved[2];
+    const at::Tensor dy = gradients[0].contiguous();
+    const at::Tensor drows = at::empty(rows.sizes(), rows.options());
+    const at::Tensor dweights = at::empty(weights.sizes(), weights.options());
+    with_kernels(rows, [&]<class T>(const Kernels<T>& on) {
+      using M = Math<T>;
+      on.combine_backward(pointer<M>(dy), pointer<T>(rows), pointer<M>(weights), indices_of(places), shape_of(context),
+                          rows.size(1), pointer<T>(drows), pointer<M>(dweights));
+    });
+    return {dy, drows, dweights, at::Tensor(), at::Tensor()};
+  }
+};
+
+struct GroupedLinearFunction : torch::autograd::Function<GroupedLinearFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const GroupedLinear* linear,
+                            const at::Tensor& offsets) {
+    context->saved_data["linear"] = reinterpret_cast<std::int64_t>(linear);
+    context->saved_data["offsets"] = offsets;  // read by the host
+    context->save_for_backward({x});
+    note_saved({x});
+    return linear->forward(x, offsets);
+  }
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const auto& linear = *reinterpret_cast<const GroupedLinear*>(context->saved_data["linear"].toInt());
+    const at::Tensor offsets = context->saved_data["offsets"].toTensor();
+    const at::Tensor x = context->get_saved_variables()[0], dy = gradients[0].contiguous();
+    const at::Tensor dx = linear.backward_input(dy, offsets);
+    add_weight_gradient(x, dy, [&linear, offsets](const at::Tensor& input, const at::Tensor& gradient) {
+      linear.backward_weight(input, gradient, offsets);
+    });
+    return {dx, at::Tensor(), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+Router::Router(Parameter& weight, std::int64_t per_token, bool normalised)
+    : weight_(&weight),
+      linear_({&weight}, {nullptr}, WeightLayout::out_in),
+      per_token_(per_token),
+      normalised_(normalised) {}
+
+Routing Router::operator()(const at::Tensor& x, const at::Tensor& chosen) const {
+  Routing routing{.shape = shape(x.size(0)), .weights = {}, .chosen = chosen, .places = {}, .offsets = {}};
+  const Choose choose = chosen.defined() ? Choose::given : Choose::largest;
+  if (!chosen.defined()) routing.chosen = fresh({routing.shape.tokens, per_token_}, at::kInt, x);
+  routing.weights = RouterFunction::apply(x, this, choose, routing.chosen);
+  routing.places = fresh({routing.shape.tokens, per_token_}, at::kInt, x);
+  routing.offsets = at::empty({routing.shape.experts + 1}, at::TensorOptions().dtype(at::kLong));
+  with_kernels(x, [&]<class T>(const Kernels<T>& on) {
+    on.group_by_expert(indices_of(routing.chosen), routing.shape, routing.offsets.mutable_data_ptr<std::int64_t>(),
+                       indices_of(routing.places));
+  });
+  return routing;
+}
+
+Router::Output Router::forward(const at::Tensor& x, Choose choose, const at::Tensor& chosen) const {
+  const RoutingShape own = shape(x.size(0));
+  const at::ScalarType type = math_type(x.scalar_type());
+  const at::Tensor logits = fresh({own.tokens, own.experts}, type, x);
+  Output output{fresh({own.tokens, own.per_token}, type, x), fresh({own.tokens, own.experts}, type, x)};
+  with_kernels(x, [&]<class T>(const Kernels<T>& on) {
+    using M = Math<T>;
+    const MatrixView<T> factor{pointer<T>(weight_->compute()), linear_.in(), Trans::yes};
+    on.gemm(own.tokens, own.experts, linear_.in(), 1, MatrixView<T>{pointer<T>(x), linear_.in()}, factor, 0,
+            pointer<M>(logits), own.experts);
+    on.route(pointer<M>(logits), own, choose, indices_of(chosen), pointer<M>(output.weights),
+             pointer<M>(output.probabilities));
+  });
+  return output;
+}
+
+at::Tensor dispatch(const at::Tensor& x, const Routing& routing) {
+  return DispatchFunction::apply(x, routing.places, routing.shape);
+}
+
+at::Tensor combine(const at::Tensor& residual, const at::Tensor& rows, const Routing& routing) {
+  return CombineFunction::apply(residual, rows, routing.weights, routing.places, routing.shape);
+}
+
+GroupedLinear::GroupedLinear(Parameter& weight, std::int64_t experts)
+    : weight_(&weight), experts_(experts), in_(weight.shape()[1]), out_(weight.shape()[0] / experts) {
+  invariant(weight.shape()[0] % experts == 0, "stacked weights have as many rows for each expert");
+}
+
+at::Tensor GroupedLinear::operator()(const at::Tensor& x, const at::Tensor& offsets) const {
+  return GroupedLinearFunction::apply(x, this, offsets);
+}
+
+at::Tensor GroupedLinear::forward(const at::Tensor& x, const at::Tensor& offsets) const {
+  const at::Tensor y = fresh({x.size(0), out_}, x.scalar_type(), x);
+  with_kernels(x, [&]<class T>(const Kernels<T>& on) {
+    on.grouped_gemm_rounded(groups_of(offsets), out_, in_, pointer<T>(x), pointer<T>(weight_->compute()), Trans::yes,
+                            pointer<T>(y));
+  });
+  return y;
+}
+
+at::Tensor GroupedLinear::backward_input(const at::Tensor& dy, const at::Tensor& offsets) const {
+  const at::Tensor dx = fresh({dy.size(0), in_}, dy.scalar_type(), dy);
+  with_kernels(dy, [&]<class T>(const Kernels<T>& on) {
+    on.grouped_gemm_rounded(groups_of(offsets), in_, out_, pointer<T>(dy), pointer<T>(weight_->compute()), Trans::no,
+                            pointer<T>(dx));
+  });
+  return dx;
+}
+
+void GroupedLinear::backward_weight(const at::Tensor& x, const at::Tensor& dy, const at::Tensor& offsets) const {
+  if (!weight_->is_trained()) return;
+  const Parameter::Accumulation target = weight_->touch();
+  with_kernels(x, [&]<class T>(const Kernels<T>& on) {
+    on.grouped_weight_gemm(groups_of(offsets), out_, in_, pointer<T>(dy), pointer<T>(x), target.beta,
+                           pointer<Math<T>>(target.gradient));
+  });
+}
+
+}  // namespace lockstep

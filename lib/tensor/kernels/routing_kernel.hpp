@@ -1,0 +1,55 @@
+// Which experts a token goes to and with which weights, and the way of its row there and back. Rows are grouped by
+// expert: all of the first, then all of the second, each in the order of their tokens. Plain functions. What experts
+// compute on their rows: tensor/grouped_gemm.hpp.
+#pragma once
+
+#include "tensor/kernels/number.hpp"
+
+#include <cstdint>
+
+namespace lockstep {
+
+struct RoutingShape {
+  std::int64_t tokens = 0;     // N
+  std::int64_t experts = 0;    // E
+  std::int64_t per_token = 0;  // k
+  bool normalised = true;      // weights of a token are divided by their sum
+};
+
+/// Whether `route` chooses, or takes the choices that it is given.
+enum class Choose { largest, given };
+
+/// probabilities (N, E) = soft-max of the logits (N, E). Each token goes to the k experts of its largest logits, of
+/// equal ones to the first: chosen (N, k), ascending; weights (N, k) are their probabilities, normalised or not.
+template <class M>
+void route(const M* logits, const RoutingShape& shape, Choose choose, std::int32_t* chosen, M* weights,
+           M* probabilities);
+
+/// The gradient of the logits (N, E), rounded to T, from that of the weights (N, k).
+template <class T>
+void route_backward(const Math<T>* dweights, const Math<T>* weights, const Math<T>* probabilities,
+                    const std::int32_t* chosen, const RoutingShape& shape, T* dlogits);
+
+/// offsets (E + 1): the first row of each expert, then N·k; places (N, k): the row of a token at each of its experts.
+void group_by_expert(const std::int32_t* chosen, const RoutingShape& shape, std::int64_t* offsets,
+                     std::int32_t* places);
+
+/// rows (N·k, C) = x (N, C), each token at its places.
+template <class T>
+void dispatch_rows(const T* x, const std::int32_t* places, const RoutingShape& shape, std::int64_t channels, T* rows);
+/// dx (N, C) = the sum of drows (N·k, C) over the places of each token, in their order, rounded once.
+template <class T>
+void dispatch_backward(const T* drows, const std::int32_t* places, const RoutingShape& shape, std::int64_t channels,
+                       T* dx);
+
+/// y (N, C) = residual (N, C) + the sum of weights (N, k) times rows (N·k, C) over the places of each token, in their
+/// order.
+template <class T>
+void combine_rows(const Math<T>* residual, const T* rows, const Math<T>* weights, const std::int32_t* places,
+                  const RoutingShape& shape, std::int64_t channels, Math<T>* y);
+/// drows (N·k, C) and dweights (N, k) from dy (N, C).
+template <class T>
+void combine_backward(const Math<T>* dy, const T* rows, const Math<T>* weights, const std::int32_t* places,
+                      const RoutingShape& shape, std::int64_t channels, T* drows, Math<T>* dweights);
+
+}  // namespace lockstep
