@@ -178,10 +178,6 @@ BlockDescription llama_head(const HfConfig& config) {
 }  // namespace
 
 Architecture describe(const HfConfig& config) {
-  if (config.dropout > 0) {
-    throw Error(ExitCode::usage, fmt::format("dropout {} is not supported by this version: only 0", config.dropout),
-                "--model.dropout 0");
-  }
   const bool gpt2 = config.family == Family::gpt2;
   Architecture architecture{config, {}};
   architecture.blocks.push_back(gpt2 ? gpt2_embedding(config) : llama_embedding(config));

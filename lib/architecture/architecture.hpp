@@ -79,7 +79,6 @@ struct Architecture {
   std::vector<BlockDescription> blocks;  // embedding, decoder × L, head
 };
 
-/// Throws Error(usage) for what this version cannot train (non-zero dropout, unknown family, …), naming the key.
 Architecture describe(const HfConfig& config);
 
 /// Says of stored tensors, by name, which are frozen and which form units of their own: the first true of `units`, a

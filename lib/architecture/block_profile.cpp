@@ -127,7 +127,8 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
   result.forward_flops += 2 * square;         // q·k and p·v
   result.backward_input_flops += 4 * square;  // two products for each of them
 
-  const std::int64_t stream = sizes.stream, normalised = sizes.normalised, rounded = sizes.rounded;
+  const std::int64_t stream = sizes.stream, normalised = sizes.normalised;
+  const std::int64_t rounded = config.dropout.residual > 0 ? normalised : sizes.rounded;  // and with its dropout
   const std::int64_t qkv = sizes.compute * (query + 2 * config.kv_heads * config.head_size);
   const std::int64_t attended = sizes.compute * query, row_sums = sizes.wide * config.heads;
   const bool has_experts = config.has_experts(layer);
@@ -208,10 +209,10 @@ void add_head(BlockProfile& result, const HfConfig& config, const BatchShape& ba
   result.backward_workspace_bytes = backward.beside(sizes.handed);
 }
 
-/// Its sum has the stream's type, and so has the gradient that its tables get.
-void add_embedding(BlockProfile& result, const Sizes& sizes) {
+/// Its sum has the stream's type, and so has the gradient that its tables get: with dropout, what is left of it.
+void add_embedding(BlockProfile& result, const HfConfig& config, const Sizes& sizes) {
   result.forward_workspace_bytes = result.inference_workspace_bytes = sizes.widened;
-  result.backward_workspace_bytes = sizes.widened;
+  result.backward_workspace_bytes = sizes.widened + (config.dropout.embedding > 0 ? sizes.stream : 0);
 }
 
 }  // namespace
@@ -307,7 +308,7 @@ BlockProfile profile(const Architecture& architecture, std::size_t block, const 
   result.input_bytes = description.kind == Kind::embedding ? 0 : sizes.handed;
   result.output_bytes = description.kind == Kind::head ? loss_bytes : sizes.handed;
   result.saved_bytes = result.input_bytes;
-  if (description.kind == Kind::embedding) add_embedding(result, sizes);
+  if (description.kind == Kind::embedding) add_embedding(result, config, sizes);
   if (description.kind == Kind::decoder) add_decoder(result, config, description.layer, batch);
   if (description.kind == Kind::head) add_head(result, config, batch);
   result.recompute_flops = result.forward_flops;

@@ -57,12 +57,6 @@ void add_all(ModelSource& source, const Path& folder) {
   }
 }
 
-/// Dropout says how a model is trained further; a file of its weights is the same with any.
-std::vector<LogicalTensor> tensors_of(HfConfig config) {
-  config.dropout = 0;
-  return stored_tensors(describe(config));
-}
-
 /// The model's config.json: a document of the manifest, or a value of the trainer.
 std::string config_text(const CheckpointReader& reader) {
   for (const auto& [name, text] : reader.manifest().documents) {
@@ -117,7 +111,7 @@ ModelSource open_checkpoint(const Path& folder) {
   source.config = parse_hf_config(config_text(reader), (folder / manifest_file).string() + ": config.json");
   source.step = reader.manifest().step;
   source.state_digest = to_hex(reader.manifest().state_digest);
-  const std::vector<LogicalTensor> stored = tensors_of(source.config);
+  const std::vector<LogicalTensor> stored = stored_tensors(describe(source.config));
   std::unique_ptr<TensorSource> weights = open_model(folder);
   check_shapes(folder, stored, *weights);
   std::vector<FileTensor> files = file_tensors(source.config, stored);
@@ -140,7 +134,7 @@ ModelSource open_hf_folder(const Path& folder) {
   source.folder = folder;
   source.config = read_hf_config(folder);
   std::vector<TensorDescription> expected;
-  for (const FileTensor& file : file_tensors(source.config, tensors_of(source.config))) {
+  for (const FileTensor& file : file_tensors(source.config, stored_tensors(describe(source.config)))) {
     expected.push_back({file.tensor.name, file.tensor.shape, DType::f32});
     source.tensors.push_back(file.tensor);
   }

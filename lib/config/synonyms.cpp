@@ -13,10 +13,13 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 69> options{{
+constexpr std::array<Synonyms, 72> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
-    {"model.dropout", " hidden_dropout dropout_rate attention_dropout attn_dropout resid_pdrop "},
+    {"model.dropout", " dropout_rate "},
+    {"model.embedding_dropout", " embd_pdrop embd_dropout "},
+    {"model.attention_dropout", " attn_dropout attn_pdrop "},
+    {"model.residual_dropout", " hidden_dropout resid_pdrop resid_dropout "},
     {"data.path", " data_path data_dir dataset dataset_path dataset_dir dataset_name train_data train_data_path "},
     {"data.train_split", " train_split_name training_split "},
     {"data.validation_split", " eval_split val_split test_split valid_split "},

@@ -19,9 +19,6 @@ void check_model(const TrainConfig& config, Problems& problems) {
     problems.add({"model.config", "model.path"},
                  "model.config and model.path both name a network: a folder of weights brings its own config.json");
   }
-  if (model.dropout && *model.dropout != 0) {
-    problems.add({"model.dropout"}, "this version trains without dropout: model.dropout must be 0");
-  }
 }
 
 void check_schedule(const TrainConfig& config, Problems& problems) {

@@ -20,11 +20,17 @@ void describe(Declaration& visit, ModelOptions& model) {
               {.help = "a folder with config.json and safetensors: the network, starting from these weights",
                .value_name = "DIR",
                .completes = Completes::folders});
-  visit.field("dropout", model.dropout,
-              {.help = "dropout rate instead of those in the config; this version trains with 0 only",
-               .min = 0,
-               .max = 1,
-               .fixed_on_resume = true});
+  const auto rate = [&](const std::string& name, std::optional<double>& value, const std::string& help) {
+    visit.field(name, value, {.help = help, .min = 0, .max = 0.99, .fixed_on_resume = true});
+  };
+  rate("dropout", model.dropout,
+       "share of values that a training step drops: of the embedding, of attention's probabilities and of what "
+       "attention "
+       "and the MLP add to the residual stream; instead of the rates of the config (embd_pdrop, attn_pdrop and "
+       "resid_pdrop of gpt2, 0.1 where they are left out; attention_dropout of the others)");
+  rate("embedding_dropout", model.embedding_dropout, "the same of the embedding alone");
+  rate("attention_dropout", model.attention_dropout, "the same of attention's probabilities alone");
+  rate("residual_dropout", model.residual_dropout, "the same of what attention and the MLP add, alone");
 }
 
 void describe(Declaration& visit, DataOptions& data) {

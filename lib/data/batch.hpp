@@ -17,6 +17,8 @@ struct Batch {
   std::vector<std::int64_t> documents;  // starts of attention segments in the flattened B·T tokens, then B·T: samples +
                                         // 1 entries unless documents are isolated
   std::int64_t valid_tokens = 0;        // labels that count
+  std::vector<std::int64_t> numbers;    // (B): of each sample in the global batch of the step, or among those of an
+                                        // evaluation; −1 for padding. Random draws go by them; empty: there are none
 };
 
 /// One rank's part of a step: the same number of micro-batches on every rank (a rank that has fewer samples gets

@@ -34,12 +34,13 @@ class BatchBuilder {
     batch_.length = length;
   }
 
-  /// Tokens [begin, begin + labels) of the stream and the token after each as its label; the rest of the row is
-  /// padding.
-  void add_window(std::int64_t begin, std::int64_t labels) {
+  /// Sample `number`: tokens [begin, begin + labels) of the stream and the token after each as its label; the rest of
+  /// the row is padding.
+  void add_window(std::int64_t number, std::int64_t begin, std::int64_t labels) {
     window_.resize(static_cast<std::size_t>(labels) + 1);
     stream_->copy(begin, window_);
     const std::size_t row = add_padding();
+    batch_.numbers.back() = number;
     std::copy(window_.begin(), window_.end() - 1, batch_.tokens.begin() + static_cast<std::ptrdiff_t>(row));
     std::copy(window_.begin() + 1, window_.end(), batch_.labels.begin() + static_cast<std::ptrdiff_t>(row));
     batch_.valid_tokens += labels;
@@ -55,6 +56,7 @@ class BatchBuilder {
     batch_.labels.resize(size, ignored_label);
     batch_.positions.resize(size);
     std::iota(batch_.positions.begin() + static_cast<std::ptrdiff_t>(row), batch_.positions.end(), 0);
+    batch_.numbers.push_back(-1);
     ++batch_.samples;
     return row;
   }
@@ -112,7 +114,7 @@ StepBatch TrainingDataLoader::make_step(std::int64_t step, DataPosition position
     const std::int64_t end = std::min(begin + settings_.micro_batch, share.count);
     for (std::int64_t sample = begin; sample < end; ++sample) {
       const std::int64_t window = order_.window_at(order_.advance(position, share.begin + sample));
-      builder.add_window(windows_.begin(window), settings_.length);
+      builder.add_window(share.begin + sample, windows_.begin(window), settings_.length);
     }
     if (begin >= end) builder.add_padding();
     result.micro_batches.push_back(builder.take());
@@ -149,7 +151,7 @@ Batch EvaluationDataLoader::batch(std::int64_t index) const {
   const std::int64_t end = std::min(begin + settings_.micro_batch, share.count);
   for (std::int64_t i = begin; i < end; ++i) {
     const std::int64_t first = spread(share.begin + i, samples_, windows_) * settings_.length;
-    builder.add_window(first, std::min(settings_.length, stream_->tokens() - 1 - first));
+    builder.add_window(share.begin + i, first, std::min(settings_.length, stream_->tokens() - 1 - first));
   }
   if (begin >= end) builder.add_padding();
   return builder.take();

@@ -31,7 +31,8 @@ struct StepOrder {
   std::int64_t step = 0;          // 0-based
   std::int64_t valid_tokens = 0;  // labels that count, over all ranks: normalises loss and gradient
   double lr = 0;
-  double loss_scale = 1;  // the loss's gradient is multiplied with it; gradients are divided by it where they are used
+  std::uint64_t seed = 0;  // of what is drawn: dropout
+  double loss_scale = 1;   // the loss's gradient is multiplied with it; gradients are divided by it where they are used
   std::int64_t skipped = 0;  // earlier steps without an update: the optimizer's bias corrections do not count them
   std::int64_t next_valid_tokens = 0;  // of this rank in the following step: the heartbeat adds them up
   StopLevel stop = StopLevel::none;    // what this rank was asked

@@ -93,11 +93,12 @@ struct Engine::Run {
 
   void take(const std::vector<Batch>& micro_batches, const Model& model, const SequencePlace& place, bool counts_loss) {
     for (const Batch& batch : micro_batches) rows_of.push_back(rows_of_each(place.ranks, batch.samples, batch.length));
+    const auto dropout = order == nullptr ? std::nullopt : std::optional(DropoutDraw{order->seed, step});
     attempt([&] {
       invariant(static_cast<int>(micro_batches.size()) == program.micro_batches,
                 "a rank has the micro-batches of its program");
       for (const Batch& batch : micro_batches) {
-        batches.push_back(to_tensors(batch, model.config(), place));
+        batches.push_back(to_tensors(batch, model.config(), place, dropout));
         if (counts_loss) tokens += batches.back().valid_tokens;
       }
     });

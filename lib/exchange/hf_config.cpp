@@ -19,6 +19,7 @@ constexpr std::int64_t most_features = 4 * most_channels;
 constexpr std::int64_t most_layers = 4096;
 constexpr std::int64_t most_experts = 4096;
 constexpr std::int64_t most_tokens = std::int64_t{1} << 31;
+constexpr double most_dropped = 0.99;
 constexpr std::size_t longest = std::size_t{16} << 20;  // bytes of the document
 constexpr const char* hint =
     "families gpt2, llama, mistral, qwen2, qwen3, mixtral and qwen3_moe with their standard mathematics are supported";
@@ -114,8 +115,9 @@ void read_gpt2(HfKeys& keys, HfConfig& config) {
   config.gated_mlp = false;
   config.positions = Positions::learned;
   config.tied_head = keys.boolean("tie_word_embeddings", true);
-  for (const char* const key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"})
-    config.dropout = std::max(config.dropout, keys.number(key, 0.1, 0, 1));
+  config.dropout = {.embedding = keys.number("embd_pdrop", 0.1, 0, most_dropped),
+                    .attention = keys.number("attn_pdrop", 0.1, 0, most_dropped),
+                    .residual = keys.number("resid_pdrop", 0.1, 0, most_dropped)};
   config.bos_token = read_token(keys, "bos_token_id", 50256, config.vocabulary);
   config.eos_token = read_token(keys, "eos_token_id", 50256, config.vocabulary);
   refuse_unless(
@@ -301,7 +303,7 @@ void read_llama(HfKeys& keys, HfConfig& config, const std::string& origin) {
   if (config.family == Family::mixtral) read_mixtral_experts(keys, config);
   if (config.family == Family::qwen3_moe) read_qwen3_experts(keys, config);
   config.tied_head = keys.boolean("tie_word_embeddings", false);
-  config.dropout = keys.number("attention_dropout", 0, 0, 1);
+  config.dropout.attention = keys.number("attention_dropout", 0, 0, most_dropped);
   config.bos_token = read_token(keys, "bos_token_id", defaults.bos_token, config.vocabulary);
   config.eos_token = read_token(keys, "eos_token_id", defaults.eos_token, config.vocabulary);
   config.rope = read_rope(keys, defaults.theta, config.head_size, config.max_positions, origin);

@@ -18,6 +18,15 @@ enum class Norm { layer_norm, rms_norm };
 enum class Activation { gelu_tanh, gelu_erf, silu, relu };
 enum class Positions { learned, rotary };
 
+/// Shares that are dropped in training, from 0 to below 1.
+struct DropoutRates {
+  double embedding = 0;
+  double attention = 0;  // of the probabilities
+  double residual = 0;   // of what attention and the MLP add to the stream
+  bool operator==(const DropoutRates&) const = default;
+  bool any() const { return embedding > 0 || attention > 0 || residual > 0; }
+};
+
 /// MLPs of which each token goes to a few, chosen by a router: those of the largest soft-max of x·W.
 struct Experts {
   std::int64_t count = 0;         // E; 0: no layer has experts
@@ -50,7 +59,7 @@ struct HfConfig {
   bool mlp_bias = true;
   Experts experts = {};
   bool tied_head = true;
-  double dropout = 0;  // the largest of the config's dropout rates
+  DropoutRates dropout = {};
   double initializer_range = 0.02;
   std::int64_t bos_token = -1;  // -1: none
   std::int64_t eos_token = -1;

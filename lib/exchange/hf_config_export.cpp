@@ -35,11 +35,9 @@ void write_gpt2(Json& document, const HfConfig& config) {
   const bool same =
       activation != document.end() && *activation == "gelu_pytorch_tanh" && config.activation == Activation::gelu_tanh;
   if (!same) document["activation_function"] = gpt2_activation(config.activation);
-  for (const char* const key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) {
-    const auto rate = document.find(key);
-    if (rate == document.end() || !rate->is_number() || rate->get<double>() > config.dropout)
-      document[key] = config.dropout;
-  }
+  document["embd_pdrop"] = config.dropout.embedding;
+  document["attn_pdrop"] = config.dropout.attention;
+  document["resid_pdrop"] = config.dropout.residual;
 }
 
 void write_experts(Json& document, const HfConfig& config) {
@@ -64,7 +62,7 @@ void write_llama(Json& document, const HfConfig& config) {
   document["rms_norm_eps"] = config.norm_eps;
   if (config.family == Family::llama || config.query_key_norm) document["attention_bias"] = config.qkv_bias;
   if (config.family == Family::llama) document["mlp_bias"] = config.mlp_bias;
-  document["attention_dropout"] = config.dropout;
+  document["attention_dropout"] = config.dropout.attention;
   write_rope(document, config.rope);
   if (config.experts.count > 0) write_experts(document, config);
 }

@@ -30,9 +30,9 @@ at::Tensor tensor_of(const std::vector<T>& values, at::ScalarType type) {
 }
 
 /// By row of a rank; padding gets `otherwise`.
-std::vector<std::int32_t> of_rows(const std::vector<std::int32_t>& values, const std::vector<std::int64_t>& rows,
-                                  std::int32_t otherwise) {
-  std::vector<std::int32_t> own;
+template <class T>
+std::vector<T> of_rows(const std::vector<T>& values, const std::vector<std::int64_t>& rows, T otherwise) {
+  std::vector<T> own;
   for (const std::int64_t row : rows) own.push_back(row < 0 ? otherwise : values[static_cast<std::size_t>(row)]);
   return own;
 }
@@ -50,7 +50,22 @@ void check_range(const std::vector<std::int32_t>& values, std::int64_t limit, st
 
 }  // namespace
 
-BatchTensors to_tensors(const Batch& batch, const HfConfig& config, const SequencePlace& place) {
+namespace {
+
+/// Of all rows of a batch.
+std::vector<Place> places_of(const Batch& batch) {
+  invariant(std::ssize(batch.numbers) == batch.samples, "samples of which something is dropped have numbers");
+  std::vector<Place> places;
+  for (const std::int64_t number : batch.numbers)
+    for (std::int64_t index = 0; index < batch.length; ++index)
+      places.push_back(number < 0 ? -1 : number << 32 | index);
+  return places;
+}
+
+}  // namespace
+
+BatchTensors to_tensors(const Batch& batch, const HfConfig& config, const SequencePlace& place,
+                        const std::optional<DropoutDraw>& draw) {
   const auto count = static_cast<std::size_t>(batch.samples * batch.length);
   invariant(batch.tokens.size() == count && batch.labels.size() == count && batch.positions.size() == count,
             "a batch has B·T tokens, labels and positions");
@@ -82,6 +97,13 @@ BatchTensors to_tensors(const Batch& batch, const HfConfig& config, const Sequen
   positions.resize(attended, 0);
   tensors.segments = tensor_of(segments, at::kLong);
   tensors.attended_positions = tensor_of(positions, at::kInt);
+  if (draw && config.dropout.any()) {
+    std::vector<Place> places = places_of(batch);
+    tensors.places = tensor_of(of_rows(places, rows, Place{-1}), at::kLong);
+    places.resize(attended, -1);
+    tensors.attended_places = tensor_of(places, at::kLong);
+    tensors.draw = *draw;
+  }
   return tensors;
 }
 
@@ -126,21 +148,32 @@ WeightLayout layout_of(const HfConfig& config) {
   return config.family == Family::gpt2 ? WeightLayout::in_out : WeightLayout::out_in;
 }
 
+/// Of an embedding the layer is 0.
+Dropout dropout_of(double rate, const BatchTensors& batch, int layer, DropoutSite site) {
+  if (!batch.places.defined()) return {};
+  return {dropout_mask(rate, batch.draw.seed, batch.draw.step, layer, site),
+          site == DropoutSite::attention ? batch.attended_places : batch.places};
+}
+
 class Embedding : public Block {
  public:
-  Embedding(const BlockDescription& description, Precision precision, std::vector<Parameter*> parameters)
+  Embedding(const HfConfig& config, const BlockDescription& description, Precision precision,
+            std::vector<Parameter*> parameters)
       : Block(description, precision, std::move(parameters)),
+        dropout_(config.dropout.embedding),
         tokens_(&get(Role::token_embedding)),
         positions_(find(Role::position_embedding)) {}
 
   void share(const BlockLanes& lanes) override { lane_ = lanes.tensor; }
 
   at::Tensor compute(const at::Tensor&, const BatchTensors& batch, Choices&) override {
-    return embed(*tokens_, positions_, batch.tokens, batch.positions, stream_type(precision()), lane_);
+    return embed(*tokens_, positions_, batch.tokens, batch.positions, stream_type(precision()), lane_,
+                 dropout_of(dropout_, batch, 0, DropoutSite::embedding));
   }
 
  private:
   const BlockLane* lane_ = nullptr;
+  double dropout_;
   Parameter* tokens_;
   Parameter* positions_;
 };
@@ -149,7 +182,7 @@ class Embedding : public Block {
 class FeedForward {
  public:
   virtual ~FeedForward() = default;
-  virtual at::Tensor operator()(const Normalisation::Output& in, Choices& choices) const = 0;
+  virtual at::Tensor operator()(const Normalisation::Output& in, Choices& choices, const Dropout& dropout) const = 0;
   virtual void share(const BlockLane* lane) = 0;
 };
 
@@ -171,10 +204,11 @@ class Mlp : public FeedForward {
     down_.share(lane, Linear::CutBy::inputs);
   }
 
-  at::Tensor operator()(const Normalisation::Output& in, Choices&) const override {
+  at::Tensor operator()(const Normalisation::Output& in, Choices&, const Dropout& dropout) const override {
     const at::Tensor raised = up_(in.normalised);
     return down_.add_linear(in.residual,
-                            gated_ ? activate_gated(raised, activation_) : activate(raised, activation_, up_bias_));
+                            gated_ ? activate_gated(raised, activation_) : activate(raised, activation_, up_bias_),
+                            dropout);
   }
 
  private:
@@ -195,7 +229,7 @@ class ExpertMlps : public FeedForward {
 
   void share(const BlockLane* lane) override { invariant(lane == nullptr, "ranks do not share experts"); }
 
-  at::Tensor operator()(const Normalisation::Output& in, Choices& choices) const override {
+  at::Tensor operator()(const Normalisation::Output& in, Choices& choices, const Dropout&) const override {
     const Routing routing = router_(in.normalised, choices.experts);
     choices.experts = routing.chosen;
     at::Tensor rows = dispatch(in.normalised, routing);
@@ -218,6 +252,7 @@ class Decoder : public Block {
           std::vector<Parameter*> parameters, RotaryTable* rotary)
       : Block(description, precision, std::move(parameters)),
         shape_{config.heads, config.kv_heads, config.head_size, config.window_of(description.layer)},
+        dropout_(config.dropout),
         rotary_(rotary),
         attention_norm_(config.norm, config.norm_eps, get(Role::attention_norm), find(Role::attention_norm_bias)),
         qkv_(attention_inputs(), attention_input_biases(), layout_of(config)),
@@ -232,25 +267,35 @@ class Decoder : public Block {
     attention_output_.share(lanes.tensor, Linear::CutBy::inputs);
     feed_forward_->share(lanes.tensor);
     ulysses_ = lanes.ulysses;
+    first_head_ = (lanes.tensor ? lanes.tensor->rank() * shape_.heads : 0) +
+                  (ulysses_ ? ulysses_->rank() * share_of(shape_, ulysses_->ranks()).heads : 0);
   }
 
   at::Tensor compute(const at::Tensor& x, const BatchTensors& batch, Choices& choices) override {
     const at::Tensor rotation =
         rotary_ ? rotary_->table_for(batch.length, std::max(batch.largest_position_end, batch.length)) : at::Tensor();
+    const auto drops = [&](DropoutSite site) {
+      return dropout_of(dropout_.residual, batch, description().layer, site);
+    };
     const Normalisation::Output first = attention_norm_(x);
     at::Tensor qkv = qkv_(first.normalised);
     if (head_norm_) qkv = (*head_norm_)(qkv);
     const at::Tensor attended = attend(std::move(qkv), batch, rotation);
-    return (*feed_forward_)(mlp_norm_(attention_output_.add_linear(first.residual, attended)), choices);
+    const Normalisation::Output second =
+        mlp_norm_(attention_output_.add_linear(first.residual, attended, drops(DropoutSite::attention_output)));
+    return (*feed_forward_)(second, choices, drops(DropoutSite::mlp_output));
   }
 
  private:
   at::Tensor attend(at::Tensor qkv, const BatchTensors& batch, const at::Tensor& rotation) const {
+    const Dropout dropout = dropout_of(dropout_.attention, batch, description().layer, DropoutSite::attention);
     if (!ulysses_)
-      return causal_attention(std::exchange(qkv, {}), shape_, batch.segments, batch.attended_positions, rotation);
+      return causal_attention(std::exchange(qkv, {}), shape_, batch.segments, batch.attended_positions, rotation,
+                              dropout, first_head_);
     at::Tensor own_heads = to_own_heads(std::exchange(qkv, {}), shape_, *ulysses_);
-    const at::Tensor attended = causal_attention(std::exchange(own_heads, {}), share_of(shape_, ulysses_->ranks()),
-                                                 batch.segments, batch.attended_positions, rotation);
+    const at::Tensor attended =
+        causal_attention(std::exchange(own_heads, {}), share_of(shape_, ulysses_->ranks()), batch.segments,
+                         batch.attended_positions, rotation, dropout, first_head_);
     return to_own_rows(attended, *ulysses_);
   }
   std::vector<Parameter*> attention_inputs() const {
@@ -272,6 +317,8 @@ class Decoder : public Block {
   }
 
   AttentionShape shape_;
+  DropoutRates dropout_;
+  std::int64_t first_head_ = 0;  // of this rank's, where ranks share the block
   RotaryTable* rotary_;
   const BlockLane* ulysses_ = nullptr;
   Normalisation attention_norm_;
@@ -308,9 +355,9 @@ class Head : public HeadBlock {
 
 }  // namespace
 
-std::unique_ptr<Block> make_embedding(const BlockDescription& description, Precision precision,
+std::unique_ptr<Block> make_embedding(const HfConfig& config, const BlockDescription& description, Precision precision,
                                       std::vector<Parameter*> parameters) {
-  return std::make_unique<Embedding>(description, precision, std::move(parameters));
+  return std::make_unique<Embedding>(config, description, precision, std::move(parameters));
 }
 
 std::unique_ptr<Block> make_decoder(const HfConfig& config, const BlockDescription& description, Precision precision,

@@ -16,9 +16,16 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace lockstep {
+
+/// What dropout of a training step goes by, besides where values stand.
+struct DropoutDraw {
+  std::uint64_t seed = 0;
+  std::int64_t step = 0;
+};
 
 /// What blocks read of a batch, as tensors that saved state may hold on to: N rows, one for each token. Where ranks
 /// share sequences these are a rank's own, and attention sees A of them, those of all; otherwise both are all B·T.
@@ -32,13 +39,18 @@ struct BatchTensors {
   at::Tensor attended_positions;          // (A) int32
   std::int64_t largest_position_end = 0;  // largest position + 1
   std::int64_t valid_tokens = 0;          // labels that count
+  at::Tensor places;                      // (N) int64: a Place (tensor/kernels/dropout_kernel.hpp) for each token;
+                                          // undefined: nothing is dropped
+  at::Tensor attended_places;             // (A) int64
+  DropoutDraw draw = {};                  // where something is
   std::int64_t rows() const { return tokens.numel(); }
 };
 
 /// Copies what `batch` holds for the rank at `place`; padding behind the last row has no label and is a segment of its
-/// own. Throws Error(input) for a token or label outside the vocabulary or a position outside the model's range, naming
-/// it.
-BatchTensors to_tensors(const Batch& batch, const HfConfig& config, const SequencePlace& place = {});
+/// own. With a `draw` blocks drop what the config says. Throws Error(input) for a token or label outside the vocabulary
+/// or a position outside the model's range, naming it.
+BatchTensors to_tensors(const Batch& batch, const HfConfig& config, const SequencePlace& place = {},
+                        const std::optional<DropoutDraw>& draw = {});
 
 /// What a forward decides and the same forward, recomputed, has to follow.
 struct Choices {
@@ -106,7 +118,7 @@ class HeadBlock : public Block {
 /// `parameters` one for each tensor of the description, in its order. Throws Error(bug) for a description that lacks a
 /// role. The decoder blocks of a model share one table of rotary embeddings, which outlives them; null where positions
 /// are not rotary.
-std::unique_ptr<Block> make_embedding(const BlockDescription& description, Precision precision,
+std::unique_ptr<Block> make_embedding(const HfConfig& config, const BlockDescription& description, Precision precision,
                                       std::vector<Parameter*> parameters);
 std::unique_ptr<Block> make_decoder(const HfConfig& config, const BlockDescription& description, Precision precision,
                                     std::vector<Parameter*> parameters, RotaryTable* rotary);

@@ -73,7 +73,9 @@ Model::Model(const Architecture& architecture, Precision precision, const std::v
     std::vector<Parameter*> own;
     for (const LogicalTensor& tensor : block.tensors) own.push_back(&parameter(tensor.name));
     switch (block.kind) {
-      case BlockDescription::Kind::embedding: blocks_.push_back(make_embedding(block, precision, own)); break;
+      case BlockDescription::Kind::embedding:
+        blocks_.push_back(make_embedding(own_config, block, precision, own));
+        break;
       case BlockDescription::Kind::decoder:
         blocks_.push_back(make_decoder(own_config, block, precision, own, rotary));
         break;

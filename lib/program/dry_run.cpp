@@ -260,9 +260,9 @@ std::vector<Row> dry_run(const DryRunFacts& facts, const ModelPlan& plan, const 
 
 std::vector<Row> brief(const std::vector<Row>& rows) {
   static const std::set<std::string, std::less<>> keys{
-      "architecture",        "epochs",       "unknown",     "ranks",           "global_batch_samples",
-      "micro_batch_samples", "accumulation", "parameters",  "peak_bytes",      "peak_action",
-      "step_flops",          "run_tokens",   "total_bytes", "host_peak_bytes", "cells"};
+      "architecture",        "dropout",      "epochs",          "unknown",    "ranks",       "global_batch_samples",
+      "micro_batch_samples", "accumulation", "parameters",      "peak_bytes", "peak_action", "step_flops",
+      "run_tokens",          "total_bytes",  "host_peak_bytes", "cells"};
   std::vector<Row> kept;
   const auto axes = std::ranges::count_if(
       rows, [](const Row& row) { return row.section == "mesh" && row.key != "ranks" && row.text != "1"; });

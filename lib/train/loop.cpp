@@ -84,6 +84,7 @@ StepOutcome TrainingLoop::step() {
   const StepOrder order{.step = now.step,
                         .valid_tokens = valid_tokens_,
                         .lr = learning_rate(parts_.config, now.step - now.loss_scale.overflows),
+                        .seed = static_cast<std::uint64_t>(parts_.config.train.seed),
                         .loss_scale = now.loss_scale.scale,
                         .skipped = now.skipped,
                         .next_valid_tokens = next.valid_tokens,

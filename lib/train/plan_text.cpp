@@ -29,6 +29,12 @@ Row model_row(const HfConfig& model) {
   return {.section = "network", .key = "architecture", .label = "architecture", .value = text, .text = text};
 }
 
+Row dropout_row(const DropoutRates& rates) {
+  const std::string text = fmt::format("{} of the embedding, {} of attention, {} of what is added to the stream",
+                                       rates.embedding, rates.attention, rates.residual);
+  return {.section = "network", .key = "dropout", .label = "dropout", .value = text, .text = text};
+}
+
 Row data_row(const TrainConfig& config, const TrainPlan& plan) {
   if (!plan.training) {
     const std::string text = fmt::format("need the dataset {}, which is not there", config.data.path);
@@ -63,7 +69,9 @@ std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const
                           .flops_per_token = plan.flops_per_token,
                           .weight_bytes = weight_bytes,
                           .optimizer_state_bytes = state_bytes};
-  std::vector<Row> rows{model_row(plan.architecture.config), data_row(config, plan)};
+  std::vector<Row> rows{model_row(plan.architecture.config)};
+  if (plan.architecture.config.dropout.any()) rows.push_back(dropout_row(plan.architecture.config.dropout));
+  rows.push_back(data_row(config, plan));
   const std::vector<Row> more = dry_run(facts, plan.model, plan.programs);
   rows.insert(rows.end(), more.begin(), more.end());
   return rows;

@@ -26,7 +26,17 @@ constexpr std::int64_t evaluation_chunk =
 
 HfConfig read_model_config(const ModelOptions& options) {
   HfConfig config = read_hf_config(Path(options.path ? *options.path : *options.config));
-  if (options.dropout) config.dropout = *options.dropout;
+  DropoutRates& rates = config.dropout;
+  if (const auto& all = options.dropout) rates = {.embedding = *all, .attention = *all, .residual = *all};
+  rates.embedding = options.embedding_dropout.value_or(rates.embedding);
+  rates.attention = options.attention_dropout.value_or(rates.attention);
+  rates.residual = options.residual_dropout.value_or(rates.residual);
+  if (rates.residual > 0 && config.experts.count > 0)
+    throw Error(ExitCode::usage,
+                fmt::format("dropout {} of what layers add cannot be of a {} model: this version does not drop of what "
+                            "experts add",
+                            rates.residual, name_of(config.family)),
+                "--model.residual_dropout 0");
   return config;
 }
 

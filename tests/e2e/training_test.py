@@ -313,8 +313,6 @@ def test_more_ranks_than_samples_and_cuda_are_refused(tmp):
     assert "2 samples among 3 ranks" in done.stderr, done.stderr
     done = train(tmp, tmp / "run", "--train.device", "cuda", expect=2)
     assert "cuda" in done.stderr and "CPU" in done.stderr, done.stderr
-    done = train(tmp, tmp / "run", "--model.dropout", 0.1, expect=2)
-    assert "dropout" in done.stderr, done.stderr
 
 
 def test_recompute_gives_the_same_bits(tmp):

@@ -19,22 +19,28 @@ Rotation<M> rotation_of(const at::Tensor& table) {
   return {values, values + table.size(1) * table.size(2)};
 }
 
+AttentionDropout dropout_of(const Dropout& dropout, std::int64_t first_head) {
+  return {dropout.mask, pointer<Place>(dropout.places), first_head};
+}
+
 Segments segments_of(const at::Tensor& starts) { return {pointer<std::int64_t>(starts), starts.numel() - 1}; }
 
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv, const AttentionShape& shape,
                             const at::Tensor& segments, const at::Tensor& positions,
-                            const std::optional<at::Tensor>& rotary) {
+                            const std::optional<at::Tensor>& rotary, const Dropout& dropout, std::int64_t first_head) {
+    keep(context, dropout);
     const at::Tensor table = rotary.value_or(at::Tensor());
     const std::int64_t tokens = qkv.size(0);
     const at::Tensor y = fresh({tokens, shape.heads * shape.head_size}, qkv.scalar_type(), qkv);
     const at::Tensor log_sums = fresh({tokens, shape.heads}, math_type(qkv.scalar_type()), qkv);
     with_kernels(qkv, [&]<class T>(const Kernels<T>& on) {
       on.attention_forward(pointer<T>(qkv), shape, segments_of(segments), rotation_of<Math<T>>(table),
-                           pointer<std::int32_t>(positions), pointer<T>(y), pointer<Math<T>>(log_sums));
+                           pointer<std::int32_t>(positions), pointer<T>(y), pointer<Math<T>>(log_sums),
+                           dropout_of(dropout, first_head));
     });
     context->saved_data["shape"] =
-        std::vector<std::int64_t>{shape.heads, shape.kv_heads, shape.head_size, shape.window};
+        std::vector<std::int64_t>{shape.heads, shape.kv_heads, shape.head_size, shape.window, first_head};
     context->saved_data["log_sums"] = log_sums;
     context->save_for_backward({qkv, segments, positions, table});
     note_saved({qkv, log_sums});
@@ -45,23 +51,26 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     const at::Tensor &qkv = saved[0], &segments = saved[1], &positions = saved[2], &table = saved[3];
     const std::vector<std::int64_t> sizes = context->saved_data["shape"].toIntVector();
     const AttentionShape shape{sizes[0], sizes[1], sizes[2], sizes[3]};
+    const Dropout dropout = kept_dropout(context);
     const at::Tensor log_sums = context->saved_data["log_sums"].toTensor();
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor dqkv = at::empty(qkv.sizes(), qkv.options());
     with_kernels(qkv, [&]<class T>(const Kernels<T>& on) {
       on.attention_backward(pointer<T>(dy), pointer<T>(qkv), pointer<Math<T>>(log_sums), shape, segments_of(segments),
-                            rotation_of<Math<T>>(table), pointer<std::int32_t>(positions), pointer<T>(dqkv));
+                            rotation_of<Math<T>>(table), pointer<std::int32_t>(positions), pointer<T>(dqkv),
+                            dropout_of(dropout, sizes[4]));
     });
-    return {dqkv, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+    return {dqkv, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
 }  // namespace
 
 at::Tensor causal_attention(const at::Tensor& qkv, const AttentionShape& shape, const at::Tensor& segments,
-                            const at::Tensor& positions, const at::Tensor& rotary) {
+                            const at::Tensor& positions, const at::Tensor& rotary, const Dropout& dropout,
+                            std::int64_t first_head) {
   return AttentionFunction::apply(qkv, shape, segments, positions,
-                                  rotary.defined() ? std::optional(rotary) : std::nullopt);
+                                  rotary.defined() ? std::optional(rotary) : std::nullopt, dropout, first_head);
 }
 
 }  // namespace lockstep

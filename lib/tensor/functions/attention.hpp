@@ -1,6 +1,7 @@
 // Causal self-attention over the segments of a batch, for autograd.
 #pragma once
 
+#include "tensor/functions/dropout.hpp"
 #include "tensor/kernels/attention_kernel.hpp"
 
 #include <ATen/core/Tensor.h>
@@ -8,8 +9,10 @@
 namespace lockstep {
 
 /// qkv (N, (H + 2·KV)·D) compute type → (N, H·D). segments int64 (S + 1), positions int32 (N); `rotary` is an undefined
-/// tensor or RotaryTable::table_for(length of the samples, largest position + 1).
+/// tensor or RotaryTable::table_for(length of the samples, largest position + 1). `dropout` takes from the soft-max,
+/// whose first head is number `first_head`.
 at::Tensor causal_attention(const at::Tensor& qkv, const AttentionShape& shape, const at::Tensor& segments,
-                            const at::Tensor& positions, const at::Tensor& rotary);
+                            const at::Tensor& positions, const at::Tensor& rotary, const Dropout& dropout = {},
+                            std::int64_t first_head = 0);
 
 }  // namespace lockstep

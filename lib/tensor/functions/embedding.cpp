@@ -39,7 +39,8 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
   // The anchor makes autograd record a function that has no differentiable input.
   static at::Tensor forward(AutogradContext* context, const at::Tensor&, Parameter* tokens, Parameter* positions,
                             const at::Tensor& token_indices, const at::Tensor& position_indices, at::ScalarType type,
-                            const BlockLane* lane) {
+                            const BlockLane* lane, const Dropout& dropout) {
+    keep(context, dropout);
     context->saved_data["tokens"] = reinterpret_cast<std::int64_t>(tokens);
     context->saved_data["positions"] = reinterpret_cast<std::int64_t>(positions);
     context->save_for_backward({token_indices, position_indices});
@@ -54,25 +55,32 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
       on.embedding_forward(pointer<T>(places), pointer<std::int32_t>(position_indices), rows, channels, Into::sum,
                            pointer<Math<T>>(y));
     });
+    if (dropout.mask) {
+      with_kernels(y, [&]<class T>(const Kernels<T>& on) {
+        on.dropout(dropout.mask, pointer<Place>(dropout.places), rows, channels, pointer<Math<T>>(y), pointer<T>(y));
+      });
+    }
     return y;
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto indices = context->get_saved_variables();
-    const at::Tensor dy = gradients[0].contiguous();
+    const Dropout dropout = kept_dropout(context);
+    at::Tensor dy = gradients[0].contiguous();
+    if (dropout.mask) dy = dropped(dropout, dy, dy.scalar_type());
     add_gradient(*reinterpret_cast<Parameter*>(context->saved_data["tokens"].toInt()), indices[0], dy);
     auto* positions = reinterpret_cast<Parameter*>(context->saved_data["positions"].toInt());
     if (positions) add_gradient(*positions, indices[1], dy);
-    return variable_list(7);
+    return variable_list(8);
   }
 };
 
 }  // namespace
 
 at::Tensor embed(Parameter& token_table, Parameter* position_table, const at::Tensor& tokens,
-                 const at::Tensor& positions, at::ScalarType type, const BlockLane* lane) {
+                 const at::Tensor& positions, at::ScalarType type, const BlockLane* lane, const Dropout& dropout) {
   const at::Tensor anchor = at::empty({0}, at::TensorOptions().dtype(type)).requires_grad_(at::GradMode::is_enabled());
   return EmbeddingFunction::apply(anchor, &token_table, position_table,
-                                  lane ? own_indices(token_table, tokens) : tokens, positions, type, lane);
+                                  lane ? own_indices(token_table, tokens) : tokens, positions, type, lane, dropout);
 }
 
 }  // namespace lockstep

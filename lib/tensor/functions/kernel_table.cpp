@@ -28,6 +28,8 @@ Kernels<T> cpu_kernels() {
           .head_norm_backward = lockstep::head_norm_backward<T>,
           .attention_forward = lockstep::attention_forward<T>,
           .attention_backward = lockstep::attention_backward<T>,
+          .dropout_add = lockstep::dropout_add<T>,
+          .dropout = lockstep::dropout<T>,
           .embedding_forward = lockstep::embedding_forward<T>,
           .embedding_backward = lockstep::embedding_backward<Math<T>>,
           .route = lockstep::route<Math<T>>,

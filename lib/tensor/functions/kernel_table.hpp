@@ -10,6 +10,7 @@
 #include "tensor/kernels/bias.hpp"
 #include "tensor/kernels/column_sums.hpp"
 #include "tensor/kernels/cross_entropy.hpp"
+#include "tensor/kernels/dropout_kernel.hpp"
 #include "tensor/kernels/embedding_kernel.hpp"
 #include "tensor/kernels/head_norm_kernel.hpp"
 #include "tensor/kernels/norm_kernel.hpp"
@@ -43,6 +44,8 @@ struct Kernels {
   decltype(&lockstep::head_norm_backward<T>) head_norm_backward = nullptr;
   decltype(&lockstep::attention_forward<T>) attention_forward = nullptr;
   decltype(&lockstep::attention_backward<T>) attention_backward = nullptr;
+  decltype(&lockstep::dropout_add<T>) dropout_add = nullptr;
+  decltype(&lockstep::dropout<T>) dropout = nullptr;
   decltype(&lockstep::embedding_forward<T>) embedding_forward = nullptr;
   decltype(&lockstep::embedding_backward<Math<T>>) embedding_backward = nullptr;
   decltype(&lockstep::route<Math<T>>) route = nullptr;

@@ -59,21 +59,23 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
 
 struct LinearOntoFunction : torch::autograd::Function<LinearOntoFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& residual, const at::Tensor& x,
-                            const Linear* linear) {
+                            const Linear* linear, const Dropout& dropout) {
     keep(context, linear);
+    keep(context, dropout);
     context->save_for_backward({x});
     note_saved({x});
-    return linear->forward_add(residual, x);
+    return linear->forward_add(residual, x, dropout);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const Linear& linear = linear_of(context);
     const at::Tensor x = context->get_saved_variables()[0];
     const at::Tensor dy = gradients[0].contiguous();
-    const at::Tensor narrow = rounded(dy, x.scalar_type());
+    const Dropout dropout = kept_dropout(context);
+    const at::Tensor narrow = dropout.mask ? dropped(dropout, dy, x.scalar_type()) : rounded(dy, x.scalar_type());
     const at::Tensor dx = linear.backward_input(narrow);
     add_gradients(linear, x, narrow);
-    linear.backward_bias(dy);
-    return {dy, dx, at::Tensor()};
+    linear.backward_bias(dropout.mask ? narrow : dy);
+    return {dy, dx, at::Tensor(), at::Tensor()};
   }
 };
 
@@ -127,23 +129,29 @@ at::Tensor Linear::forward(const at::Tensor& x) const {
   });
 }
 
-at::Tensor Linear::forward_add(const at::Tensor& residual, const at::Tensor& x) const {
+at::Tensor Linear::forward_add(const at::Tensor& residual, const at::Tensor& x, const Dropout& dropout) const {
   invariant(widths_.size() == 1 && residual.size(1) == out_, "a linear layer onto a residual has one weight");
   const std::int64_t rows = x.size(0);
   const at::Tensor base = residual.contiguous();
   const at::Tensor y = at::empty(base.sizes(), base.options());
+  const at::Tensor bias = biases_[0] ? biases_[0]->compute() : at::Tensor();
   with_kernels(x, [&]<class T>(const Kernels<T>& on) {
-    const at::Tensor bias = biases_[0] ? biases_[0]->compute() : at::Tensor();
     const T* weight = pointer<T>(parts_[0].weights[0]->compute());
     const MatrixView<T> factor =
         layout_ == WeightLayout::out_in ? MatrixView<T>{weight, in_, Trans::yes} : MatrixView<T>{weight, out_};
     const MatrixView<T> input{pointer<T>(x), in_};
-    if (sums_output_ == nullptr || sums_output_->rank() == 0)  // of ranks whose products add up one adds to them
+    // Of ranks whose products add up one adds to them; all do it where something of the sum is dropped.
+    if (!dropout.mask && (sums_output_ == nullptr || sums_output_->rank() == 0))
       on.gemm_add(rows, out_, in_, input, factor, pointer<Math<T>>(base), pointer<T>(bias), pointer<Math<T>>(y));
     else
       on.gemm(rows, out_, in_, 1, input, factor, 0, pointer<Math<T>>(y), out_);
   });
   if (sums_output_) sums_output_->all_reduce(y);
+  if (!dropout.mask) return y;
+  with_kernels(x, [&]<class T>(const Kernels<T>& on) {
+    on.dropout_add(dropout.mask, pointer<Place>(dropout.places), rows, out_, pointer<Math<T>>(base), pointer<T>(bias),
+                   pointer<Math<T>>(y));
+  });
   return y;
 }
 
@@ -214,8 +222,8 @@ void Linear::backward_bias(const at::Tensor& dy) const {
 
 at::Tensor Linear::operator()(const at::Tensor& x) const { return LinearFunction::apply(x, this); }
 
-at::Tensor Linear::add_linear(const at::Tensor& residual, const at::Tensor& x) const {
-  return LinearOntoFunction::apply(residual, x, this);
+at::Tensor Linear::add_linear(const at::Tensor& residual, const at::Tensor& x, const Dropout& dropout) const {
+  return LinearOntoFunction::apply(residual, x, this, dropout);
 }
 
 }  // namespace lockstep

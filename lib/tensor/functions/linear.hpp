@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tensor/block_lane.hpp"
+#include "tensor/functions/dropout.hpp"
 #include "tensor/parameter.hpp"
 
 #include <ATen/core/Tensor.h>
@@ -31,15 +32,15 @@ class Linear {
 
   /// x (N, in) compute type → (N, out) compute type.
   at::Tensor operator()(const at::Tensor& x) const;
-  /// residual (N, out) stream type + x·W + b → (N, out) stream type. For a single weight.
-  at::Tensor add_linear(const at::Tensor& residual, const at::Tensor& x) const;
+  /// residual (N, out) stream type + what `dropout` leaves of x·W + b → (N, out) stream type. For a single weight.
+  at::Tensor add_linear(const at::Tensor& residual, const at::Tensor& x, const Dropout& dropout = {}) const;
 
   std::int64_t in() const { return in_; }
   std::int64_t out() const { return out_; }
 
   // The plain functions behind them; no autograd. With ranks that share the layer the sums over these are in them.
   at::Tensor forward(const at::Tensor& x) const;
-  at::Tensor forward_add(const at::Tensor& residual, const at::Tensor& x) const;
+  at::Tensor forward_add(const at::Tensor& residual, const at::Tensor& x, const Dropout& dropout) const;
   at::Tensor backward_input(const at::Tensor& dy) const;  // dy (N, out) compute type → (N, in) compute type
   void backward_weight(const at::Tensor& x, const at::Tensor& dy) const;
   void backward_bias(const at::Tensor& dy) const;  // dy compute or stream type

@@ -225,10 +225,24 @@ class TileProducts {
   M* turned_ = nullptr;  // in it, aligned; nullptr: products of whole tiles
 };
 
+/// Drops from a tile of scores (queries first, first + 1, … of a segment), of one head.
+template <class M>
+void drop(const AttentionDropout& dropout, const Task& task, std::int64_t first, const Seen& seen, std::int64_t head,
+          M* scores) {
+  if (!dropout.mask) return;
+  const Place* const places = dropout.places + task.begin;
+  for (std::int64_t r = 0; r < seen.tile.rows; ++r) {
+    const std::int64_t query = first + r, key = std::max(seen.begin, hidden_keys(query, seen.window));
+    const auto index = static_cast<std::int64_t>(static_cast<std::uint32_t>(places[0])) + key;
+    dropout_keys(dropout.mask, places[query], dropout.first_head + head, index, query + 1 - key,
+                 scores + r * seen.tile.score_stride + key - seen.begin);
+  }
+}
+
 template <class T>
 void attend(const Task& task, const T* qkv, const AttentionShape& shape, Rotation<Math<T>> rotation,
             const std::int32_t* positions, T* y, Math<T>* log_sums, Workspace<Math<T>>& work,
-            TileProducts<Math<T>>& keys, TileProducts<Math<T>>& values) {
+            TileProducts<Math<T>>& keys, TileProducts<Math<T>>& values, const AttentionDropout& dropout) {
   using M = Math<T>;
   const std::int64_t size = shape.head_size, stride = shape.width(), group = shape.heads / shape.kv_heads;
   const T* const tokens = qkv + task.begin * stride;
@@ -249,6 +263,7 @@ void attend(const Task& task, const T* qkv, const AttentionShape& shape, Rotatio
       keys.score(seen.tile, seen.begin, work.queries.data(), work.scores.data());
       causal_softmax<M>(seen.rows(), work.scores.data(), work.sums.data(),
                         log_sums + (task.begin + first) * shape.heads + head, shape.heads);
+      drop(dropout, task, first, seen, head, work.scores.data());
       values.combine(seen.tile, seen.begin, work.scores.data(), work.outputs.data());
       store_rows<T>(work.outputs.data(), work.sums.data(), rows, size,
                     y + (task.begin + first) * shape.heads * size + head * size, shape.heads * size);
@@ -259,7 +274,8 @@ void attend(const Task& task, const T* qkv, const AttentionShape& shape, Rotatio
 template <class T>
 void differentiate(const Task& task, const T* dy, const T* qkv, const Math<T>* log_sums, const AttentionShape& shape,
                    Rotation<Math<T>> rotation, const std::int32_t* positions, T* dqkv, Workspace<Math<T>>& work,
-                   Workspace<Math<T>>& gradient, TileProducts<Math<T>>& keys, TileProducts<Math<T>>& values) {
+                   Workspace<Math<T>>& gradient, TileProducts<Math<T>>& keys, TileProducts<Math<T>>& values,
+                   const AttentionDropout& dropout) {
   using M = Math<T>;
   const std::int64_t size = shape.head_size, stride = shape.width(), group = shape.heads / shape.kv_heads;
   const std::int64_t key_offset = (shape.heads + task.kv_head) * size,
@@ -287,8 +303,10 @@ void differentiate(const Task& task, const T* dy, const T* qkv, const Math<T>* l
       const Seen seen(first, rows, shape);
       keys.score(seen.tile, seen.begin, work.queries.data(), scores);
       values.score(seen.tile, seen.begin, gradient.outputs.data(), dscores);
+      drop(dropout, task, first, seen, head, dscores);
       causal_softmax_backward<M>(seen.rows(), scores, dscores, log_sums + (task.begin + first) * shape.heads + head,
                                  shape.heads);
+      drop(dropout, task, first, seen, head, scores);
       values.spread(seen.tile, seen.begin, scores, gradient.outputs.data(), gradient.values.data());
       keys.spread(seen.tile, seen.begin, dscores, work.queries.data(), gradient.keys.data());
       keys.combine(seen.tile, seen.begin, dscores, gradient.queries.data());
@@ -314,35 +332,36 @@ std::int64_t attention_backward_scratch_bytes(std::int64_t length, std::int64_t 
 
 template <class T>
 void attention_forward(const T* qkv, const AttentionShape& shape, Segments segments, Rotation<Math<T>> rotation,
-                       const std::int32_t* positions, T* y, Math<T>* log_sums) {
+                       const std::int32_t* positions, T* y, Math<T>* log_sums, const AttentionDropout& dropout) {
   const std::int64_t length = longest(segments);
   parallel_for(segments.count * shape.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
     Workspace<Math<T>> work(length, shape.head_size);
     TileProducts<Math<T>> keys(length, shape.head_size), values(length, shape.head_size);
     for (std::int64_t t = begin; t < end; ++t)
-      attend<T>(task_at(t, shape, segments), qkv, shape, rotation, positions, y, log_sums, work, keys, values);
+      attend<T>(task_at(t, shape, segments), qkv, shape, rotation, positions, y, log_sums, work, keys, values, dropout);
   });
 }
 
 template <class T>
 void attention_backward(const T* dy, const T* qkv, const Math<T>* log_sums, const AttentionShape& shape,
-                        Segments segments, Rotation<Math<T>> rotation, const std::int32_t* positions, T* dqkv) {
+                        Segments segments, Rotation<Math<T>> rotation, const std::int32_t* positions, T* dqkv,
+                        const AttentionDropout& dropout) {
   const std::int64_t length = longest(segments);
   parallel_for(segments.count * shape.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
     Workspace<Math<T>> work(length, shape.head_size), gradient(length, shape.head_size);
     TileProducts<Math<T>> keys(length, shape.head_size), values(length, shape.head_size);
     for (std::int64_t t = begin; t < end; ++t) {
       differentiate<T>(task_at(t, shape, segments), dy, qkv, log_sums, shape, rotation, positions, dqkv, work, gradient,
-                       keys, values);
+                       keys, values, dropout);
     }
   });
 }
 
 #define LOCKSTEP_INSTANTIATE(T)                                                                            \
   template void attention_forward<T>(const T*, const AttentionShape&, Segments, Rotation<Math<T>>,         \
-                                     const std::int32_t*, T*, Math<T>*);                                   \
+                                     const std::int32_t*, T*, Math<T>*, const AttentionDropout&);          \
   template void attention_backward<T>(const T*, const T*, const Math<T>*, const AttentionShape&, Segments, \
-                                      Rotation<Math<T>>, const std::int32_t*, T*);
+                                      Rotation<Math<T>>, const std::int32_t*, T*, const AttentionDropout&);
 LOCKSTEP_INSTANTIATE(float)
 LOCKSTEP_INSTANTIATE(double)
 LOCKSTEP_INSTANTIATE(Bf16)

@@ -3,6 +3,7 @@
 // segments do not see each other, so no mask exists.
 #pragma once
 
+#include "tensor/kernels/dropout_kernel.hpp"
 #include "tensor/kernels/number.hpp"
 
 namespace lockstep {
@@ -30,10 +31,11 @@ struct Segments {
 };
 
 /// y (N, H·D) for qkv (N, (H + 2·KV)·D): queries of all heads, then keys, then values. Keeps the logarithm of each
-/// soft-max sum in log_sums (N, H). `positions` (N) is read only with a rotation.
+/// soft-max sum in log_sums (N, H), and drops what `dropout` says of the probabilities. `positions` (N) is read only
+/// with a rotation.
 template <class T>
 void attention_forward(const T* qkv, const AttentionShape& shape, Segments segments, Rotation<Math<T>> rotation,
-                       const std::int32_t* positions, T* y, Math<T>* log_sums);
+                       const std::int32_t* positions, T* y, Math<T>* log_sums, const AttentionDropout& dropout = {});
 
 /// The scratch memory of one thread for segments of up to `length` tokens, with numbers of so many bytes (4 or 8) on a
 /// processor with vectors.
@@ -42,6 +44,7 @@ std::int64_t attention_backward_scratch_bytes(std::int64_t length, std::int64_t 
 
 template <class T>
 void attention_backward(const T* dy, const T* qkv, const Math<T>* log_sums, const AttentionShape& shape,
-                        Segments segments, Rotation<Math<T>> rotation, const std::int32_t* positions, T* dqkv);
+                        Segments segments, Rotation<Math<T>> rotation, const std::int32_t* positions, T* dqkv,
+                        const AttentionDropout& dropout = {});
 
 }  // namespace lockstep

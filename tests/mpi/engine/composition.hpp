@@ -249,6 +249,42 @@ inline std::vector<Composition> experts() {
   return all;
 }
 
+/// Dropout with each other way to divide a step.
+inline std::vector<Composition> dropouts() {
+  std::vector<Composition> all;
+  for (const int ranks : {2, 3, 4}) {
+    all.push_back({.replicas = ranks, .micro_batch = 1, .family = "gpt2 with dropout"});
+    for (int zero = 1; zero <= 3; ++zero)
+      all.push_back({.shards = ranks,
+                     .zero = zero,
+                     .accumulate = Accumulate::shards,
+                     .micro_batch = zero,
+                     .recompute = zero == 3 ? RecomputePolicy::block : RecomputePolicy::none,
+                     .family = zero == 2 ? "gpt2 with dropout" : "llama with dropout"});
+    all.push_back({.recompute = ranks == 2 ? RecomputePolicy::block : RecomputePolicy::none,
+                   .family = "shared llama with dropout",
+                   .tensor = ranks});
+    all.push_back({.recompute = ranks == 3 ? RecomputePolicy::block : RecomputePolicy::none,
+                   .family = "shared llama with dropout in documents",
+                   .ulysses = ranks});
+  }
+  for (const PipelineSchedule schedule : pipeline_schedules) {
+    const bool one_stage = schedule == PipelineSchedule::gpipe || schedule == PipelineSchedule::one_f_one_b;
+    all.push_back({.recompute = one_stage ? RecomputePolicy::block : RecomputePolicy::none,
+                   .family = "deep gpt2 with dropout",
+                   .stages = 2,
+                   .schedule = schedule,
+                   .chunks = one_stage ? 1 : 2});
+  }
+  all.push_back({.replicas = 2, .family = "shared llama with dropout", .tensor = 2});
+  all.push_back({.shards = 2, .family = "deep llama with dropout", .stages = 2});
+  all.push_back({.family = "shared llama with dropout", .stages = 2, .tensor = 2});
+  all.push_back({.family = "shared llama with dropout", .tensor = 2, .ulysses = 2});
+  all.push_back({.micro_batch = 1, .family = "gpt2 with dropout in documents", .ulysses = 2});
+  all.push_back({.replicas = 2, .family = "deep gpt2 with dropout", .offload = {.activations = true}});
+  return all;
+}
+
 /// Every composition that the tests know, for all numbers of ranks.
 inline std::vector<Composition> all_compositions() {
   std::vector<Composition> all = pipelines();
@@ -307,7 +343,7 @@ inline std::vector<Composition> all_compositions() {
   }
   for (const auto& [replicas, shards] : {std::pair{2, 1}, {1, 2}, {3, 1}, {1, 3}, {2, 2}, {1, 4}})
     all.push_back({.replicas = replicas, .shards = shards, .family = "deep gpt2", .offload = {.activations = true}});
-  for (const auto& of : {shared_blocks(), shared_rows(), experts()}) all.insert(all.end(), of.begin(), of.end());
+  for (const auto& of : {shared_blocks(), shared_rows(), experts(), dropouts()}) all.insert(all.end(), of.begin(), of.end());
   for (const int replicas : {2, 3, 4, 5, 6, 8})
     for (const Accumulate accumulate : {Accumulate::whole, Accumulate::sums})
       all.push_back({.replicas = replicas, .accumulate = accumulate, .micro_batch = 1});

@@ -110,15 +110,6 @@ BOOST_AUTO_TEST_CASE(gpt2_scales_the_start_of_residual_projections_by_depth) {
   BOOST_CHECK(tensor_of(model, "transformer.h.0.attn.c_attn.bias").initial.kind == Initial::Kind::zeros);
 }
 
-BOOST_AUTO_TEST_CASE(dropout_is_refused_with_the_option_that_turns_it_off) {
-  HfConfig config = tiny_gpt2();
-  config.dropout = 0.1;
-  BOOST_CHECK_EXCEPTION(describe(config), Error, [](const Error& error) {
-    return error.code() == ExitCode::usage && error.hint() == "--model.dropout 0" &&
-           std::string(error.what()).find("0.1") != std::string::npos;
-  });
-}
-
 BOOST_AUTO_TEST_CASE(gpt2_small_has_124_439_808_parameters_and_the_flops_of_the_paper) {
   const HfConfig config =
       parse_hf_config(R"({"model_type":"gpt2","vocab_size":50257,"n_embd":768,"n_layer":12,"n_head":12,

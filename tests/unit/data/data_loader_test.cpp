@@ -73,6 +73,7 @@ BOOST_AUTO_TEST_CASE(the_global_batch_is_the_same_for_any_ranks_and_accumulation
                   BOOST_REQUIRE_EQUAL(micro.labels[at + t], split.tokens[in_stream + 1]);
                   BOOST_REQUIRE_EQUAL(micro.positions[at + t], static_cast<std::int32_t>(t));
                 }
+                BOOST_REQUIRE_EQUAL(micro.numbers[static_cast<std::size_t>(row)], std::ssize(windows));
                 windows.push_back(place / length);
               }
             }
@@ -101,6 +102,8 @@ BOOST_AUTO_TEST_CASE(a_rank_whose_samples_run_out_gets_a_batch_in_which_no_label
   const StepBatch batch = loader.make_step(0, {});
   BOOST_TEST(batch.micro_batches.size() == 3u);
   BOOST_TEST(batch.micro_batches[2].valid_tokens == 0);
+  BOOST_TEST(batch.micro_batches[1].numbers == std::vector<std::int64_t>{4});
+  BOOST_TEST(batch.micro_batches[2].numbers == std::vector<std::int64_t>{-1});
   check_shape(batch.micro_batches[2], 4);
   BOOST_TEST(batch.valid_tokens == 8);
 }

@@ -30,11 +30,11 @@ struct Shape {
 /// What bf16 products of a BLAS keep from one job to the next, which then does not count it again.
 constexpr double scratch_that_grew = 2 << 20;
 
-std::string gpt2(std::int64_t vocabulary, std::int64_t channels, std::int64_t layers) {
+std::string gpt2(std::int64_t vocabulary, std::int64_t channels, std::int64_t layers, double dropout = 0) {
   return fmt::format(
       R"({{"model_type": "gpt2", "vocab_size": {}, "n_embd": {}, "n_layer": {}, "n_head": {}, "n_positions": 2048,
-    "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}})",
-      vocabulary, channels, layers, channels / 64);
+    "resid_pdrop": {}, "embd_pdrop": {}, "attn_pdrop": {}}})",
+      vocabulary, channels, layers, channels / 64, dropout, dropout, dropout);
 }
 
 std::string llama(std::int64_t vocabulary, std::int64_t channels, std::int64_t feed_forward, std::int64_t layers) {
@@ -57,6 +57,7 @@ Batch made_batch(std::int64_t samples, std::int64_t length) {
   batch.samples = samples;
   batch.length = length;
   for (std::int64_t i = 0; i < samples * length; ++i) {
+    if (i % length == 0) batch.numbers.push_back(i / length);
     if (i % length == 0) batch.documents.push_back(i);
     batch.tokens.push_back(static_cast<std::int32_t>(i % 31));
     batch.labels.push_back(static_cast<std::int32_t>(i % 29));
@@ -169,6 +170,7 @@ BOOST_AUTO_TEST_CASE(the_planned_peak_of_a_step_is_the_counted_one) {
   set_up_runtime(1);
   const std::vector<std::pair<std::string, Shape>> shapes{
       {"gpt2, layers", {gpt2(512, 512, 6), 2, 64, 2}},
+      {"gpt2 with dropout", {gpt2(512, 512, 6, 0.1), 2, 64, 2}},
       {"gpt2, vocabulary", {gpt2(40000, 512, 1), 2, 64}},
       {"llama, one long sample", {llama(512, 768, 4096, 2), 1, 256}},
       {"llama, vocabulary", {llama(32000, 384, 1024, 1), 1, 128}},

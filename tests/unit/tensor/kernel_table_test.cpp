@@ -31,7 +31,7 @@ Kernels<float> counting_kernels() {
           .gated_backward = [](Activation, const float*, const float*, std::int64_t, std::int64_t,
                                float*) { ++counts.gated_backward; },
           .attention_forward = [](const float*, const AttentionShape&, Segments, Rotation<float>, const std::int32_t*,
-                                  float*, float*) { ++counts.attention_forward; }};
+                                  float*, float*, const AttentionDropout&) { ++counts.attention_forward; }};
 }
 
 at::Tensor values(at::IntArrayRef shape, at::DeviceType device, at::ScalarType type = at::kFloat) {
