@@ -64,8 +64,14 @@ struct LogicalTensor {
   std::string alias_of;           // tied: the name of the tensor whose storage it is; empty otherwise
   bool trained = true;            // false: frozen, it has no gradient and stays as it is
   std::string unit = {};          // that it forms within its block, with others of this name; empty: the block's
-  std::optional<Split> cut = {};  // among ranks along tp; absent: these have all of it, and equal gradients
+  Shape view = {};                // of which ranks hold boxes; empty: its shape
+  std::optional<Split> cut = {};  // of the view, among ranks that share blocks; absent: these have all of it
+  // Axes of these along which its gradients add up, for each computes with it on its part of a block. Along the others
+  // that do not cut it they are equal.
+  std::vector<AxisName> summed = {};
 };
+
+inline const Shape& view_of(const LogicalTensor& tensor) { return tensor.view.empty() ? tensor.shape : tensor.view; }
 
 /// What is never cut by a pipeline.
 struct BlockDescription {

@@ -36,19 +36,22 @@ std::int64_t exchanged_columns(const HfConfig& config, std::int64_t ranks) {
   return (config.heads + 2 * std::max(config.kv_heads, ranks)) * config.head_size;
 }
 
-/// The bytes of tensors with a row for each token.
+/// The bytes of tensors with a row for each token, and of those with the rows that this rank has of a stream that ranks
+/// share out.
 struct Sizes {
   Sizes(const HfConfig& config, const BatchShape& batch)
       : rows(batch.rows()),
         compute(rows * size_of(batch.compute)),
         wide(rows * size_of(stream_type(batch.compute))),
-        stream(wide * config.channels),
-        normalised(compute * config.channels),
-        handed(rows * size_of(batch.output.value_or(stream_type(batch.compute))) * config.channels),
+        stream(batch.own_rows() * size_of(stream_type(batch.compute)) * config.channels),
+        normalised(batch.own_rows() * size_of(batch.compute) * config.channels),
+        handed(batch.own_rows() * size_of(batch.output.value_or(stream_type(batch.compute))) * config.channels),
         widened(batch.output.value_or(stream_type(batch.compute)) == stream_type(batch.compute) ? 0 : stream),
         cast(widened > 0 ? handed : 0),
         rounded(batch.compute == stream_type(batch.compute) ? 0 : normalised),
-        statistics(wide * (config.norm == Norm::layer_norm ? 2 : 1)) {}
+        statistics(batch.own_rows() * size_of(stream_type(batch.compute)) * (config.norm == Norm::layer_norm ? 2 : 1)),
+        gathered(batch.row_shares == 1 ? 0 : compute * config.channels),
+        product(batch.row_shares == 1 ? 0 : wide * config.channels) {}
 
   std::int64_t rows;
   std::int64_t compute, wide;  // a column in the compute type, and in that of the stream
@@ -58,6 +61,8 @@ struct Sizes {
   std::int64_t widened, cast;  // where that has another type: its copy in the stream's, and what is cast back
   std::int64_t rounded;        // a gradient of the stream in the compute type, where that is another
   std::int64_t statistics;     // of a norm
+  // Of a stream that ranks share out: all rows of what a matrix reads, and what it adds to all rows.
+  std::int64_t gathered, product;
 };
 
 /// Of what lies between the second norm of a decoder layer and its output.
@@ -100,10 +105,23 @@ FeedForwardSizes of_experts(const HfConfig& config, const Sizes& sizes) {
                    routing.all() - routing.probabilities + rows)};
 }
 
-void add_mlp_backward(Live& backward, const FeedForwardSizes& mlp, const Sizes& sizes) {
-  backward.add(sizes.rounded + mlp.activated).drop(sizes.rounded + mlp.activated);  // down
-  backward.add(mlp.raised).drop(mlp.activated + mlp.raised);                        // activation
-  backward.add(sizes.normalised).drop(mlp.raised + sizes.normalised);               // up
+/// A matrix that leads to the stream, from the gradient of that; `rounded` is what it reads of it.
+void add_matrix_to_stream(Live& backward, std::int64_t input, const Sizes& sizes, std::int64_t rounded) {
+  backward.add(rounded + sizes.gathered);
+  if (sizes.gathered > 0) backward.drop(rounded);
+  backward.add(input).drop(input + (sizes.gathered > 0 ? sizes.gathered : rounded));
+}
+
+/// A matrix that reads what a norm gives, all rows of it.
+void add_matrix_from_norm(Live& backward, std::int64_t output, const Sizes& sizes) {
+  backward.add(sizes.gathered + sizes.normalised).drop(sizes.gathered);           // the input's gradient
+  backward.add(sizes.gathered).drop(sizes.gathered + output + sizes.normalised);  // the input again
+}
+
+void add_mlp_backward(Live& backward, const FeedForwardSizes& mlp, const Sizes& sizes, std::int64_t rounded) {
+  add_matrix_to_stream(backward, mlp.activated, sizes, rounded);  // down
+  backward.add(mlp.raised).drop(mlp.activated + mlp.raised);      // activation
+  add_matrix_from_norm(backward, mlp.raised, sizes);              // up
 }
 
 void add_experts_backward(Live& backward, const HfConfig& config, const Sizes& sizes) {
@@ -129,6 +147,7 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
 
   const std::int64_t stream = sizes.stream, normalised = sizes.normalised;
   const std::int64_t rounded = config.dropout.residual > 0 ? normalised : sizes.rounded;  // and with its dropout
+  const std::int64_t gathered = sizes.gathered, product = sizes.product;
   const std::int64_t qkv = sizes.compute * (query + 2 * config.kv_heads * config.head_size);
   const std::int64_t attended = sizes.compute * query, row_sums = sizes.wide * config.heads;
   const bool has_experts = config.has_experts(layer);
@@ -140,25 +159,34 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
   const std::int64_t own_heads =
       exchanges ? sizes.compute * exchanged_columns(config, batch.sequence.ulysses) : qkv;  // that attention saves
   const std::int64_t to_heads = exchanges ? own_heads + qkv : 0, to_rows = exchanges ? 2 * attended : 0;
-  const std::int64_t before_attention = normalised + sizes.statistics + before_norms + own_heads;
+  const std::int64_t norm = normalised + sizes.statistics;
+  const std::int64_t before_attention = norm + before_norms + own_heads;
   const std::int64_t in_attention = before_attention + attended + row_sums;
-  const std::int64_t in_mlp = stream + normalised + sizes.statistics + mlp.saved;
+  const std::int64_t in_mlp = stream + norm + mlp.saved;
   const std::int64_t handed = sizes.handed, widened = sizes.widened, cast = sizes.cast;
   result.saved_bytes += widened + in_attention + in_mlp;
   if (has_experts) result.choices_bytes = RoutingSizes(config, sizes).indices;
   const auto [forward_scratch, backward_scratch] = batch.attention;
   result.forward_workspace_bytes = Live()
-                                       .add(widened + before_attention + to_heads)
+                                       .add(widened + norm + gathered + qkv)
+                                       .drop(gathered)
+                                       .add(before_attention - norm - qkv + to_heads)
                                        .drop(to_heads)
                                        .add(attended + row_sums + forward_scratch)
                                        .drop(forward_scratch)
                                        .add(to_rows)
                                        .drop(to_rows)
-                                       .add(in_mlp + stream)
+                                       .add(product + stream)
+                                       .drop(product)
+                                       .add(norm + gathered + mlp.saved)
+                                       .drop(gathered)
+                                       .add(product + stream)
+                                       .drop(product)
                                        .add(cast)
                                        .beside(widened + in_attention + in_mlp + handed);
   result.inference_workspace_bytes = Live()
-                                         .add(widened + normalised + qkv)
+                                         .add(widened + normalised + gathered + qkv)
+                                         .drop(gathered)
                                          .add(before_norms)
                                          .drop(before_norms)
                                          .add(to_heads + own_heads - qkv)
@@ -167,9 +195,11 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
                                          .drop(own_heads + row_sums + forward_scratch)
                                          .add(to_rows)
                                          .drop(to_rows)
-                                         .add(stream + normalised)
-                                         .add(mlp.inference + stream)
-                                         .drop(stream + normalised + mlp.inference)
+                                         .add(product + stream)
+                                         .drop(product)
+                                         .add(normalised + gathered)
+                                         .add(mlp.inference + product + stream)
+                                         .drop(gathered + product + stream + normalised + mlp.inference)
                                          .add(cast)
                                          .beside(handed);
   // Each step has its output gradient, adds its input's, and drops what it saved.
@@ -178,14 +208,14 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
   if (has_experts)
     add_experts_backward(backward, config, sizes);
   else
-    add_mlp_backward(backward, mlp, sizes);
-  backward.add(stream).drop(widened + normalised + stream);   // norm, whose gradient goes around
-  backward.add(rounded + attended).drop(rounded + attended);  // attention's output
+    add_mlp_backward(backward, mlp, sizes, rounded);
+  backward.add(stream).drop(widened + normalised + stream);  // norm, whose gradient goes around
+  add_matrix_to_stream(backward, attended, sizes, rounded);  // attention's output
   backward.add(to_rows).drop(to_rows);
   backward.add(own_heads + backward_scratch).drop(backward_scratch + attended + own_heads);  // attention
   backward.add(to_heads).drop(exchanges ? 2 * own_heads : 0);
   if (before_norms > 0) backward.add(qkv).drop(before_norms + qkv);  // norms of q and k
-  backward.add(normalised).drop(qkv + normalised);                   // q, k, v
+  add_matrix_from_norm(backward, qkv, sizes);                        // q, k, v
   backward.add(stream).drop(widened).add(cast);                      // norm
   result.backward_workspace_bytes = backward.beside(handed);
 }
@@ -200,19 +230,21 @@ void add_head(BlockProfile& result, const HfConfig& config, const BatchShape& ba
   const std::int64_t slice = logits + (rounds ? slice_values * size_of(batch.compute) : 0);  // and their derivative
   const std::int64_t kept = keeps ? derivative : 0;
   result.saved_bytes += sizes.widened + sizes.normalised + sizes.statistics + kept;
-  result.forward_workspace_bytes = keeps && !rounds ? 0 : logits;
-  result.inference_workspace_bytes = sizes.widened + sizes.normalised + logits;
+  result.forward_workspace_bytes = sizes.gathered + (keeps && !rounds ? 0 : logits);
+  result.inference_workspace_bytes = sizes.widened + sizes.normalised + sizes.gathered + logits;
   Live backward;
-  backward.add(sizes.stream).add(keeps ? 0 : slice).drop(keeps ? 0 : slice);
+  backward.add(sizes.gathered + (sizes.product > 0 ? sizes.product : sizes.stream));
+  backward.add(keeps ? 0 : slice).drop(keeps ? 0 : slice);
+  if (sizes.product > 0) backward.add(sizes.stream).drop(sizes.product);
   if (rounds) backward.add(sizes.rounded).drop(sizes.stream);
-  backward.drop(sizes.normalised + kept).add(sizes.stream).drop(sizes.widened).add(sizes.cast);
+  backward.drop(sizes.gathered + sizes.normalised + kept).add(sizes.stream).drop(sizes.widened).add(sizes.cast);
   result.backward_workspace_bytes = backward.beside(sizes.handed);
 }
 
 /// Its sum has the stream's type, and so has the gradient that its tables get: with dropout, what is left of it.
 void add_embedding(BlockProfile& result, const HfConfig& config, const Sizes& sizes) {
-  result.forward_workspace_bytes = result.inference_workspace_bytes = sizes.widened;
-  result.backward_workspace_bytes = sizes.widened + (config.dropout.embedding > 0 ? sizes.stream : 0);
+  result.forward_workspace_bytes = result.inference_workspace_bytes = sizes.widened + sizes.product;
+  result.backward_workspace_bytes = sizes.widened + sizes.product + (config.dropout.embedding > 0 ? sizes.stream : 0);
 }
 
 }  // namespace
@@ -245,46 +277,69 @@ std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription:
 }
 
 BlockExchanges exchanges_of(const HfConfig& part, BlockDescription::Kind kind, const BatchShape& batch,
-                            std::int64_t tensor_ranks, ForwardFor purpose) {
+                            const BlockSharing& sharing, ForwardFor purpose) {
   using Exchange = BlockExchange::Kind;
   const std::int64_t rows = batch.rows();
-  const DType wide = stream_type(batch.compute);
-  const bool shares = tensor_ranks > 1;
-  const auto sum_of_rows = [&](DType dtype) {
-    return BlockExchange{Exchange::all_reduce, tensor_axis, dtype, part.channels * size_of(dtype), 0, rows};
+  const DType wide = stream_type(batch.compute), narrow = batch.compute;
+  const bool shares = sharing.ranks > 1, shares_rows = batch.row_shares > 1;
+  const auto of_rows = [&](Exchange exchange, DType dtype) {
+    const int sharers = exchange == Exchange::all_gather ? batch.row_shares : 1;
+    return BlockExchange{exchange, sharing.axes(), dtype, part.channels * size_of(dtype), 0, rows, sharers};
   };
+  const auto sum_of_rows = [&](DType dtype) {
+    return of_rows(shares_rows ? Exchange::reduce_scatter : Exchange::all_reduce, dtype);
+  };
+  const auto rows_of_all = [&](DType dtype) { return of_rows(Exchange::all_gather, dtype); };
   const auto over_ulysses = [&](std::int64_t columns) {
-    return BlockExchange{Exchange::all_to_all, ulysses_axis, batch.compute, columns * size_of(batch.compute), 0, rows};
+    return BlockExchange{Exchange::all_to_all, {ulysses_axis}, narrow, columns * size_of(narrow), 0, rows};
   };
   BlockExchanges said;
   switch (kind) {
     case BlockDescription::Kind::embedding:
       if (shares) said.forward = {sum_of_rows(wide)};
+      if (shares_rows) said.backward = {rows_of_all(wide)};
       return said;
-    case BlockDescription::Kind::decoder:
-      if (batch.sequence.ulysses > 1) {
-        const BlockExchange heads = over_ulysses(exchanged_columns(part, batch.sequence.ulysses));
-        const BlockExchange attended = over_ulysses(part.heads * part.head_size);
-        said = {{heads, attended}, {attended, heads}};
-      }
-      if (shares) {
-        said.forward.insert(said.forward.end(), 2, sum_of_rows(wide));
-        said.backward.insert(said.backward.begin(), sum_of_rows(batch.compute));
-        said.backward.push_back(sum_of_rows(batch.compute));
-      }
+    case BlockDescription::Kind::decoder: {
+      // In each half, attention and MLP, a matrix after a norm and one that leads back to the stream.
+      const auto from_norm = [&](std::vector<BlockExchange>& passes, bool backward) {
+        if (shares_rows && !backward) passes.push_back(rows_of_all(narrow));
+        if (shares && backward) passes.push_back(sum_of_rows(narrow));
+        if (shares_rows && backward) passes.push_back(rows_of_all(narrow));
+      };
+      const auto to_stream = [&](std::vector<BlockExchange>& passes, bool backward) {
+        if (shares && !backward) passes.push_back(sum_of_rows(wide));
+        if (shares_rows && backward) passes.push_back(rows_of_all(narrow));
+      };
+      const bool exchanges = batch.sequence.ulysses > 1;
+      const BlockExchange heads = over_ulysses(exchanged_columns(part, batch.sequence.ulysses));
+      const BlockExchange attended = over_ulysses(part.heads * part.head_size);
+      from_norm(said.forward, false);
+      if (exchanges) said.forward.insert(said.forward.end(), {heads, attended});
+      to_stream(said.forward, false);
+      from_norm(said.forward, false);
+      to_stream(said.forward, false);
+      to_stream(said.backward, true);
+      from_norm(said.backward, true);
+      to_stream(said.backward, true);
+      if (exchanges) said.backward.insert(said.backward.end(), {attended, heads});
+      from_norm(said.backward, true);
       return said;
+    }
     case BlockDescription::Kind::head: break;
   }
   if (!shares) return said;
   said.backward = {sum_of_rows(wide)};
+  if (shares_rows) said.backward.insert(said.backward.begin(), rows_of_all(narrow));
   if (purpose == ForwardFor::text) {
-    said.forward = {{Exchange::all_gather, tensor_axis, wide, part.vocabulary * size_of(wide), 0, 1}};
+    if (shares_rows) said.forward = {rows_of_all(batch.output.value_or(wide))};
+    said.forward.push_back({Exchange::all_gather, sharing.axes(), wide, part.vocabulary * size_of(wide), 0, 1});
     return said;
   }
+  if (shares_rows) said.forward = {rows_of_all(narrow)};
   const std::int64_t slice = loss_slice_rows(rows, part.vocabulary);
   for (std::int64_t first = 0; first < rows; first += slice)
-    said.forward.push_back(
-        {Exchange::all_gather, tensor_axis, DType::f64, 3 * size_of(DType::f64), first, std::min(slice, rows - first)});
+    said.forward.push_back({Exchange::all_gather, sharing.axes(), DType::f64, 3 * size_of(DType::f64), first,
+                            std::min(slice, rows - first)});
   return said;
 }
 

@@ -4,8 +4,10 @@
 #pragma once
 
 #include "architecture/architecture.hpp"
+#include "base/rounding.hpp"
 #include "layout/sequence.hpp"
 #include "program/block_exchange.hpp"
+#include "program/model_plan.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -26,9 +28,11 @@ struct BatchShape {
   DType compute = DType::f32;  // of activations inside blocks; statistics and the residual stream are fp32, or fp64
                                // where this is
   std::optional<DType> output = {};  // of what passes between blocks; absent: the stream's
+  int row_shares = 1;                // ranks that have the rows of the stream and of norms between them
   AttentionScratch attention = {};
   SequenceRanks sequence = {};
   std::int64_t rows() const { return rows_of_each(sequence, samples, length); }  // N, of a rank
+  std::int64_t own_rows() const { return divided_up(rows(), std::int64_t{row_shares}); }
 };
 
 /// Logits of so many values exist at once where they are not kept for backward.
@@ -76,10 +80,10 @@ struct LinearShape {
 std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription::Kind kind, int layer);
 
 /// What ranks that share a block, or its rows, say to each other in its passes over one micro-batch; `part` is what
-/// each of `tensor_ranks` computes. Of a text the head gathers the logits of one row. Local, pure.
+/// each computes of blocks that are shared so. Of a text the head gathers the logits of one row. Local, pure.
 enum class ForwardFor { batch, text };
 BlockExchanges exchanges_of(const HfConfig& part, BlockDescription::Kind kind, const BatchShape& batch,
-                            std::int64_t tensor_ranks, ForwardFor purpose = ForwardFor::batch);
+                            const BlockSharing& sharing, ForwardFor purpose = ForwardFor::batch);
 
 /// The profile of architecture.blocks[block]. Local, pure.
 BlockProfile profile(const Architecture& architecture, std::size_t block, const BatchShape& batch);

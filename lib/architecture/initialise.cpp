@@ -12,7 +12,7 @@ namespace {
 
 template <class Number>
 void fill(const LogicalTensor& tensor, std::uint64_t seed, const Box& box, std::span<Number> out) {
-  invariant(contains(whole(tensor.shape), box) && static_cast<std::int64_t>(out.size()) == elements(box),
+  invariant(contains(whole(view_of(tensor)), box) && static_cast<std::int64_t>(out.size()) == elements(box),
             "initial values of a box inside the tensor");
   switch (tensor.initial.kind) {
     case Initial::Kind::zeros: std::fill(out.begin(), out.end(), Number{0}); return;
@@ -20,7 +20,7 @@ void fill(const LogicalTensor& tensor, std::uint64_t seed, const Box& box, std::
     case Initial::Kind::normal: break;
   }
   const RandomStream stream(seed, "initial " + tensor.name);
-  for_each_run(box, whole(tensor.shape), box, [&](const BoxRun& run) {
+  for_each_run(box, whole(view_of(tensor)), box, [&](const BoxRun& run) {
     const auto first = static_cast<std::uint64_t>(run.in_a);
     const std::span values = out.subspan(static_cast<std::size_t>(run.in_b), static_cast<std::size_t>(run.length));
     for (std::size_t i = 0; i < values.size(); ++i)

@@ -9,32 +9,56 @@ namespace lockstep {
 
 namespace {
 
-/// Outputs are rows of a matrix (out, in), inputs its columns; a bias has outputs alone.
-constexpr int outputs = 0, inputs = 1;
+/// Dimensions of a weight: its rows are outputs, but those of gpt2's are inputs. A bias has outputs alone.
+struct Dims {
+  int outputs = 0, inputs = 1;
+};
 
-Split along(int dim, std::int64_t granule = 1) { return {.axes = {tensor_axis}, .dim = dim, .granule = granule}; }
+/// How a tensor is cut, and the axes along which its gradients add up.
+struct Share {
+  Shape view = {};
+  std::optional<Split> cut = {};
+  std::vector<AxisName> summed = {};
+};
 
-std::optional<Split> cut_of(Role role, const HfConfig& config) {
+Share share_of(Role role, const HfConfig& config, const BlockSharing& sharing) {
+  const auto [outputs, inputs] = config.family == Family::gpt2 ? Dims{1, 0} : Dims{};
+  constexpr int of_bias = 0, of_table = 0;
+  const auto along = [&](int dim, std::int64_t granule = 1) {
+    return Share{.cut = Split{.axes = sharing.axes(), .dim = dim, .granule = granule}};
+  };
+  const auto keys_along = [&](int dim) {
+    Share share = along(dim, config.head_size);
+    if (sharing.key_replicas > 1) {
+      share.cut->axes = {tensor_axis};
+      share.summed = {key_replica_axis};
+    }
+    return share;
+  };
+  // Queries, keys and values side by side: of each its heads.
+  const auto along_heads = [&](Shape view) {
+    Share share = along(static_cast<int>(view.size()) - 1, config.head_size);
+    share.view = std::move(view);
+    return share;
+  };
   switch (role) {
-    case Role::query:
-    case Role::query_bias:
+    case Role::query: return along(outputs, config.head_size);
+    case Role::query_bias: return along(of_bias, config.head_size);
     case Role::key:
+    case Role::value: return keys_along(outputs);
     case Role::key_bias:
-    case Role::value:
-    case Role::value_bias: return along(outputs, config.head_size);
+    case Role::value_bias: return keys_along(of_bias);
     case Role::attention_output: return along(inputs, config.head_size);
     case Role::gate:
+    case Role::up: return along(outputs);
     case Role::gate_bias:
-    case Role::up:
-    case Role::up_bias:
+    case Role::up_bias: return along(of_bias);
     case Role::token_embedding:
-    case Role::head: return along(outputs);
+    case Role::head: return along(of_table);
     case Role::down: return along(inputs);
-    case Role::qkv:
-    case Role::qkv_bias:
-    case Role::position_embedding:
     case Role::query_norm:
-    case Role::key_norm:
+    case Role::key_norm: return {.summed = sharing.axes()};  // one for all heads
+    case Role::position_embedding:
     case Role::attention_norm:
     case Role::attention_norm_bias:
     case Role::attention_output_bias:
@@ -45,32 +69,32 @@ std::optional<Split> cut_of(Role role, const HfConfig& config) {
     case Role::expert_down:
     case Role::down_bias:
     case Role::final_norm:
-    case Role::final_norm_bias: return std::nullopt;
+    case Role::final_norm_bias: return {.summed = sharing.rows ? sharing.axes() : std::vector<AxisName>{}};
+    case Role::qkv: return along_heads({config.channels, 3, config.heads * config.head_size});
+    case Role::qkv_bias: return along_heads({3, config.heads * config.head_size});
   }
   throw Error(ExitCode::bug, "a role without its part in a shared block");
 }
 
 void check_shares(const HfConfig& config, std::int64_t ranks) {
-  const std::string_view obstacle =
-      config.family == Family::gpt2 ? "it keeps queries, keys and values in one matrix, which this version does not cut"
-      : config.experts.count > 0    ? "its experts are not cut, and this version does not share out their tokens"
-      : config.query_key_norm
-          ? "gradients of its norms of queries and keys are sums over heads, which this version does "
-            "not add up over ranks"
-          : "";
-  if (!obstacle.empty())
+  if (config.experts.count > 0)
+    throw Error(
+        ExitCode::usage,
+        fmt::format("parallel.tp {} cannot share a {} model: its experts are not cut, and this version does not "
+                    "share out their tokens",
+                    ranks, name_of(config.family)),
+        "share it out with parallel.dp_shard or parallel.pp");
+  if (config.heads % ranks != 0)
     throw Error(ExitCode::usage,
-                fmt::format("parallel.tp {} cannot share a {} model: {}", ranks, name_of(config.family), obstacle),
-                "share it out with parallel.dp_shard or parallel.pp");
-  const auto divides = [&](std::string_view what, std::int64_t count) {
-    if (count % ranks != 0)
-      throw Error(ExitCode::usage,
-                  fmt::format("cannot share {} {} among parallel.tp {}: {} mod {} is {}", count, what, ranks, count,
-                              ranks, count % ranks),
-                  "take a parallel.tp that divides the model's heads and its key heads");
-  };
-  divides("heads", config.heads);
-  divides("key heads", config.kv_heads);
+                fmt::format("cannot share {} heads among parallel.tp {}: {} mod {} is {}", config.heads, ranks,
+                            config.heads, ranks, config.heads % ranks),
+                "take a parallel.tp that divides the model's heads");
+  const std::int64_t keys = config.kv_heads;
+  if (keys % ranks != 0 && ranks % keys != 0)
+    throw Error(ExitCode::usage,
+                fmt::format("cannot share {} key heads among parallel.tp {}: {} mod {} is {}, {} mod {} is {}", keys,
+                            ranks, keys, ranks, keys % ranks, ranks, keys, ranks % keys),
+                "take a parallel.tp that divides the model's key heads, or that these divide");
   const auto is_enough = [&](std::string_view what, std::int64_t count) {
     if (divided_up(count, ranks) * (ranks - 1) >= count)
       throw Error(ExitCode::usage,
@@ -84,26 +108,39 @@ void check_shares(const HfConfig& config, std::int64_t ranks) {
 
 }  // namespace
 
-void cut_over(Architecture& architecture, std::int64_t ranks) {
-  if (ranks > 1) check_shares(architecture.config, ranks);
-  for (BlockDescription& block : architecture.blocks)
-    for (LogicalTensor& tensor : block.tensors)
-      tensor.cut = ranks > 1 ? cut_of(tensor.role, architecture.config) : std::nullopt;
+BlockSharing sharing_among(int ranks, const HfConfig& config, bool rows) {
+  const std::int64_t keys = config.kv_heads;
+  return {.ranks = ranks,
+          .rows = rows && ranks > 1,
+          .key_replicas = ranks > keys && ranks % keys == 0 ? ranks / static_cast<int>(keys) : 1};
 }
 
-Shape longest_part(const LogicalTensor& tensor, std::int64_t ranks) {
-  Shape shape = tensor.shape;
-  if (!tensor.cut || ranks == 1) return shape;
+void cut_over(Architecture& architecture, const BlockSharing& sharing) {
+  if (sharing.ranks > 1) check_shares(architecture.config, sharing.ranks);
+  for (BlockDescription& block : architecture.blocks) {
+    for (LogicalTensor& tensor : block.tensors) {
+      Share share = sharing.ranks > 1 ? share_of(tensor.role, architecture.config, sharing) : Share{};
+      tensor.view = std::move(share.view);
+      tensor.cut = std::move(share.cut);
+      tensor.summed = std::move(share.summed);
+    }
+  }
+}
+
+Shape longest_part(const LogicalTensor& tensor, const BlockSharing& sharing) {
+  Shape shape = view_of(tensor);
+  if (!tensor.cut) return shape;
+  const std::int64_t parts = sharing.ranks / (tensor.cut->axes == sharing.axes() ? 1 : sharing.key_replicas);
   std::int64_t& length = shape[static_cast<std::size_t>(tensor.cut->dim)];
-  length = std::min(length, divided_up(divided_up(length, tensor.cut->granule), ranks) * tensor.cut->granule);
+  length = std::min(length, divided_up(divided_up(length, tensor.cut->granule), parts) * tensor.cut->granule);
   return shape;
 }
 
-HfConfig part_of(HfConfig config, std::int64_t ranks) {
-  config.heads = divided_up(config.heads, ranks);
-  config.kv_heads = divided_up(config.kv_heads, ranks);
-  config.feed_forward = divided_up(config.feed_forward, ranks);
-  config.vocabulary = divided_up(config.vocabulary, ranks);
+HfConfig part_of(HfConfig config, const BlockSharing& sharing) {
+  config.heads = divided_up(config.heads, sharing.ranks);
+  config.kv_heads = divided_up(config.kv_heads, sharing.ranks / sharing.key_replicas);
+  config.feed_forward = divided_up(config.feed_forward, sharing.ranks);
+  config.vocabulary = divided_up(config.vocabulary, sharing.ranks);
   return config;
 }
 

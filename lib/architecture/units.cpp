@@ -4,30 +4,40 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 namespace lockstep {
 
 namespace {
 
-std::vector<AxisName> alike(const LogicalTensor& tensor, int tensor_ranks) {
-  return tensor_ranks == 1 || tensor.cut ? std::vector<AxisName>{} : std::vector<AxisName>{tensor_axis};
+bool among(const std::vector<AxisName>& axes, const AxisName& axis) {
+  return std::ranges::find(axes, axis) != axes.end();
+}
+
+/// Axes of ranks that share blocks along which all have the same of a tensor, and equal gradients.
+std::vector<AxisName> alike_along(const LogicalTensor& tensor, const BlockSharing& sharing) {
+  std::vector<AxisName> axes;
+  for (const AxisName& axis : sharing.axes())
+    if (!(tensor.cut && among(tensor.cut->axes, axis)) && !among(tensor.summed, axis)) axes.push_back(axis);
+  return axes;
 }
 
 /// In the order of stored_tensors, each with the blocks that read it.
-std::vector<ParameterPlan> parameters_of(const Architecture& architecture, int tensor_ranks) {
+std::vector<ParameterPlan> parameters_of(const Architecture& architecture, const BlockSharing& sharing) {
   std::vector<ParameterPlan> parameters;
   std::map<std::string, std::size_t> by_name;
   for (std::size_t block = 0; block < architecture.blocks.size(); ++block) {
     for (const LogicalTensor& tensor : architecture.blocks[block].tensors) {
       if (tensor.alias_of.empty()) {
         by_name[tensor.name] = parameters.size();
-        parameters.push_back({tensor.name,
-                              longest_part(tensor, tensor_ranks),
-                              {static_cast<int>(block)},
-                              tensor.trained,
-                              tensor.unit,
-                              alike(tensor, tensor_ranks)});
+        parameters.push_back({.name = tensor.name,
+                              .shape = longest_part(tensor, sharing),
+                              .blocks = {static_cast<int>(block)},
+                              .trained = tensor.trained,
+                              .unit = tensor.unit,
+                              .alike = alike_along(tensor, sharing),
+                              .summed = tensor.summed});
       } else {
         parameters[by_name.at(tensor.alias_of)].blocks.push_back(static_cast<int>(block));
       }
@@ -51,7 +61,7 @@ std::vector<UnitPlan> units_of(const Architecture& architecture, const UnitTypes
                                const Sharding& sharding) {
   std::vector<std::string> names;
   for (const BlockDescription& block : architecture.blocks) names.push_back(block_name(block));
-  return make_units(names, parameters_of(architecture, sharding.tensor_ranks), types, bucket_bytes, sharding);
+  return make_units(names, parameters_of(architecture, sharding.blocks), types, bucket_bytes, sharding);
 }
 
 }  // namespace lockstep

@@ -157,11 +157,11 @@ void Load::match_tensors() {
     }
     source_.back() = static_cast<std::ptrdiff_t>(*number);
     const Layout& stored = reader_.manifest().tensors[*number].layout;
-    if (stored.global == wanted.layout.global && stored.dtype == wanted.layout.dtype) continue;
+    if (known_shape(stored) == known_shape(wanted.layout) && stored.dtype == wanted.layout.dtype) continue;
     throw Error(ExitCode::usage,
                 fmt::format("{} is {} {} in {} and {} {} here", full_name(wanted), name_of(stored.dtype),
-                            to_text(stored.global), reader_.path().string(), name_of(wanted.layout.dtype),
-                            to_text(wanted.layout.global)),
+                            to_text(known_shape(stored)), reader_.path().string(), name_of(wanted.layout.dtype),
+                            to_text(known_shape(wanted.layout))),
                 "the model or its precision differs from the one that was saved");
   }
 }
@@ -188,7 +188,7 @@ void Load::read(LoadReport& report) {
   for (std::size_t i = 0; i < source_.size(); ++i) {
     const LocalBox& local = state_.local[i];
     if (source_[i] < 0 || local.bytes.empty()) continue;
-    reader_.read(static_cast<std::size_t>(source_[i]), local.box, local.bytes);
+    reader_.read(static_cast<std::size_t>(source_[i]), state_.tensors[i].layout.global, local.box, local.bytes);
     report.bytes += local.bytes.size();
   }
 }

@@ -165,6 +165,9 @@ void check_run(const TrainConfig& config, Problems& problems) {
     problems.add(
         {"parallel.tp", "post_local_sgd.start_step"},
         "ranks that share blocks (parallel.tp) cannot train apart (post_local_sgd.start_step) in this version");
+  if (sharers == 1 && config.parallel.sequence_parallel)
+    problems.add({"parallel.sequence_parallel", "parallel.tp"},
+                 "parallel.sequence_parallel has no effect: parallel.tp is 1, so no ranks share blocks");
   const std::int64_t sequence = config.parallel.ulysses.value_or(AxisSize{1}).ranks;
   if (sequence == 0) automatic.emplace_back("parallel.ulysses");
   if (sequence != 1 && config.post_local_sgd.start_step)
@@ -252,6 +255,8 @@ void check_switches(const TrainConfig& config, Problems& problems) {
     problems.add({"eval_only", "profile"}, "--eval-only makes no step that --profile could measure");
   if (config.eval_only && config.plan)
     problems.add({"eval_only", "plan"}, "--plan shows what a run will do, and --eval-only makes no step of it");
+  if (config.program && !config.print_program && !config.plot_program)
+    problems.add({"program"}, "--program says which step program is meant: add --print-program or --plot-program");
   if (config.rank && !config.print_program && !config.print_layout && !config.plot_program)
     problems.add({"rank"},
                  "--rank says whose part is printed, and nothing of single ranks is: add --print-program, "

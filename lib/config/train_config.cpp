@@ -83,6 +83,9 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
                        "vocabulary, and sum activations in the middle of it; auto: those that the other axes leave; "
                        "absent: 1",
                .unit = "ranks"});
+  visit.field("sequence_parallel", parallel.sequence_parallel,
+              {.help = "the ranks of tp have the tokens of a micro-batch between them where they would otherwise all "
+                       "keep and compute the same: norms, residual stream and what blocks hand on; absent: false"});
   visit.field(
       "order", parallel.order,
       {.help = "axes of the mesh in the order in which ranks are numbered along them, the fastest last: its ranks "
@@ -485,6 +488,11 @@ void describe(Declaration& visit, TrainConfig& config) {
                .bare = "text",
                .command_line_only = true,
                .completes = Completes::files});
+  visit.field("program", config.program,
+              {.help = "of the step programs, print or draw the one of this name: train, eval, sample, or local and "
+                       "average of post-local SGD; absent: all are printed, and the one that updates weights is drawn",
+               .value_name = "NAME",
+               .command_line_only = true});
   visit.field("rank", config.rank,
               {.help = "of what is printed for all ranks, only the part of this one",
                .min = 0,

@@ -58,6 +58,7 @@ struct ParallelOptions {
   std::optional<AxisSize> ulysses;                // ranks that share the rows of sequences; absent: 1
   std::optional<CpFsdpMode> cp_fsdp_mode;         // absent: all
   std::optional<AxisSize> tp;                     // ranks that share each block; absent: 1
+  std::optional<bool> sequence_parallel;          // they share the stream between matrices too, by rows; absent: no
   std::optional<std::int64_t> zero;               // stage of ZeRO, 1 to 3; absent: 3
   std::optional<AccumulateGradients> accumulate;  // absent: shards for stages 2 and 3, otherwise whole
   std::optional<AfterForward> reshard_after_forward;  // absent: only with stage 3
@@ -172,6 +173,7 @@ struct TrainConfig {
   bool print_program = false;                  // print the step programs and exit
   bool print_layout = false;                   // print which rank holds what of each tensor and exit
   std::optional<PlotTarget> plot_program;      // draw the time line of the step programs and exit
+  std::optional<std::string> program;          // of step programs, print or draw the one of this name
   std::optional<std::int64_t> rank;            // what is printed of all ranks is printed of this one alone
   std::optional<std::int64_t> world_size;      // plan for so many ranks, whether they and the dataset are there or not
   std::optional<std::int64_t> ranks_per_node;  // of the ranks that are planned for

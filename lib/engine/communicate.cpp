@@ -84,8 +84,9 @@ void Engine::transfer(Run& run, const Action& action, std::size_t position) {
   const auto peer = std::ranges::find(members, *peer_of(run.program.mesh, session_.world().rank(), action));
   const auto other = static_cast<int>(peer - members.begin());
   if (action.subject.kind == Subject::Kind::unit) return exchange_gradient(run, action, position, group, other);
-  const std::array<std::int64_t, 2> shape{run.rows_of[static_cast<std::size_t>(action.micro_batch)],
-                                          model_.config().channels};
+  const std::array<std::int64_t, 2> shape{
+      divided_up(run.rows_of[static_cast<std::size_t>(action.micro_batch)], std::int64_t{run.program.row_shares}),
+      model_.config().channels};
   const auto options = at::TensorOptions().dtype(model_.output_type());
   Ticket& ticket = run.tickets[position];
   if (!is_send(action.op)) {

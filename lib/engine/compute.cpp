@@ -113,6 +113,8 @@ void Engine::forward(Run& run, const Action& action) {
   const c10::AutoGradMode grad_mode(keeps);
   if (keeps && index > 0) input = input.detach().requires_grad_(true);
   if (run.text != nullptr && block.kind() == BlockDescription::Kind::head) {
+    if (run.program.row_shares > 1)
+      input = lane_along(tensor_axis)->gather_rows(input, run.rows_of[static_cast<std::size_t>(mb)]);
     const std::int64_t row = std::max<std::int64_t>(0, run.last_row);  // ranks along tp have it, or another, together
     run.logits = model_.head().logits(input.narrow(0, row, 1)).select(0, 0).to(at::kDouble);
     if (session_.take_injected_nan()) run.logits.fill_(not_a_number);

@@ -59,12 +59,12 @@ Phase phase_of(const Action& action, ProgramPhase phase) {
 }
 
 /// Along which ranks speak within blocks.
-std::set<AxisName> block_axes(const Catalogue& programs) {
-  std::set<AxisName> axes;
+std::set<std::vector<AxisName>> block_axes(const Catalogue& programs) {
+  std::set<std::vector<AxisName>> axes;
   for (const StepProgram* program : programs.all())
     for (const BlockExchanges& block : program->exchanges)
       for (const auto& said : {block.forward, block.backward})
-        for (const BlockExchange& exchange : said) axes.insert(exchange.axis);
+        for (const BlockExchange& exchange : said) axes.insert(exchange.axes);
   return axes;
 }
 
@@ -102,7 +102,7 @@ Transport make_transport(Session& session, const Catalogue& programs) {
         const auto use = [&](Lane lane, const std::vector<AxisName>& group) {
           used.emplace(static_cast<int>(lane), std::ranges::find(groups, group) - groups.begin());
         };
-        for (const BlockExchange& exchange : exchanges_of(*program, action)) use(Lane::block, {exchange.axis});
+        for (const BlockExchange& exchange : exchanges_of(*program, action)) use(Lane::block, exchange.axes);
         if (meets_others(action) && !is_within_block(action) && (!is_transfer(action.op) || is_send(action.op)))
           use(action.lane, action.group);
       }
@@ -129,16 +129,19 @@ Engine::Engine(Model& model, const Optimizer& optimizer, const Catalogue& progra
     const RankClass& ranks = program->class_of(session.world().rank());
     slots_.emplace(&ranks, SlotIndex(ranks));
   }
-  for (const AxisName& axis : block_axes(programs))
-    block_lanes_.try_emplace(axis, transport, static_cast<int>(Lane::block), transport.group_along({axis}),
-                             session.world().rank());
-  const auto lane_along = [this](const AxisName& axis) {
-    const auto found = block_lanes_.find(axis);
-    return found == block_lanes_.end() ? nullptr : &found->second;
-  };
+  for (const std::vector<AxisName>& axes : block_axes(programs)) {
+    const bool shares_rows = axes.front() == tensor_axis && programs.train.row_shares > 1;
+    block_lanes_.try_emplace(axes.front(), transport, static_cast<int>(Lane::block), transport.group_along(axes),
+                             session.world().rank(), shares_rows ? BlockLane::Rows::shared : BlockLane::Rows::whole);
+  }
   model.share({.tensor = lane_along(tensor_axis), .ulysses = lane_along(ulysses_axis)});
   transport.take_records(records_);  // from now on they are kept
   transport.log_to(&trace_);
+}
+
+const BlockLane* Engine::lane_along(const AxisName& axis) const {
+  const auto found = block_lanes_.find(axis);
+  return found == block_lanes_.end() ? nullptr : &found->second;
 }
 
 Engine::~Engine() {
@@ -249,7 +252,8 @@ void Engine::take_times(Run& run) {
 }
 
 bool Engine::counts_loss() const {
-  return model_.has_head() && coordinate(programs_.train.mesh, session_.world().rank(), tensor_axis) == 0;
+  const BlockLane* const shared = lane_along(tensor_axis);
+  return model_.has_head() && (shared == nullptr || shared->rank() == 0);
 }
 
 bool Engine::counts_batch() const { return counts_loss() && place_.index() == 0; }

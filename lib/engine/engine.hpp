@@ -104,7 +104,8 @@ class Engine {
   const std::vector<TraceEntry>& trace() const { return trace_.entries(); }
 
  private:
-  struct Run;  // the state of one execution of a program
+  struct Run;                                               // the state of one execution of a program
+  const BlockLane* lane_along(const AxisName& axis) const;  // null if this rank is the only one
   Run begin(std::int64_t step, ProgramPhase phase);
   void execute(Run& run);
   void go_through(Run& run);
@@ -159,7 +160,7 @@ class Engine {
   Transport& transport_;
   std::optional<double> clip_norm_;
   DType reduce_dtype_;
-  std::map<AxisName, BlockLane> block_lanes_;  // where ranks share blocks, or their rows
+  std::map<AxisName, BlockLane> block_lanes_;  // where ranks share blocks, or their rows, by the first of their axes
   SequencePlace place_;                        // of this rank among those that share rows
   std::map<const RankClass*, SlotIndex> slots_;
   TraceLog trace_;

@@ -13,7 +13,7 @@ namespace lockstep {
 namespace {
 
 BatchShape batch_shape(const HfConfig& config, const UnitTypes& types, const MicroBatchShape& shape,
-                       const Processor& processor) {
+                       const Processor& processor, int row_shares) {
   const std::int64_t number = size_of(types.master);
   const std::int64_t key_heads = std::max<std::int64_t>(1, config.kv_heads / shape.sequence.ulysses);
   const std::int64_t threads = std::min<std::int64_t>(processor.threads, shape.samples * key_heads);
@@ -21,6 +21,7 @@ BatchShape batch_shape(const HfConfig& config, const UnitTypes& types, const Mic
           .length = shape.length,
           .compute = types.compute,
           .output = types.handed_out(),
+          .row_shares = row_shares,
           .attention = {threads * attention_forward_scratch_bytes(shape.length, config.head_size, number),
                         threads * attention_backward_scratch_bytes(shape.length, config.head_size, number)},
           .sequence = shape.sequence};
@@ -46,11 +47,12 @@ ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const Micro
                   std::int64_t bucket_bytes, const Processor& processor, const Sharding& sharding) {
   ModelPlan plan;
   Architecture architecture = whole;  // of which this rank computes its part
-  cut_over(architecture, sharding.tensor_ranks);
-  architecture.config = part_of(whole.config, sharding.tensor_ranks);
+  cut_over(architecture, sharding.blocks);
+  architecture.config = part_of(whole.config, sharding.blocks);
   const HfConfig& config = architecture.config;
-  const BatchShape batch = batch_shape(config, types, shape, processor);
-  const std::int64_t boundary_bytes = batch.rows() * config.channels * size_of(types.handed_out());
+  plan.row_shares = sharding.blocks.row_shares();
+  const BatchShape batch = batch_shape(config, types, shape, processor, plan.row_shares);
+  const std::int64_t boundary_bytes = batch.own_rows() * config.channels * size_of(types.handed_out());
   for (std::size_t i = 0; i < architecture.blocks.size(); ++i) {
     const BlockDescription& block = architecture.blocks[i];
     const BlockProfile costs = profile(architecture, i, batch);
@@ -67,7 +69,7 @@ ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const Micro
                            .deferred_bytes = costs.deferred_bytes,
                            .backward_weight_flops = costs.backward_weight_flops,
                            .choices_bytes = costs.choices_bytes,
-                           .exchanges = exchanges_of(config, block.kind, batch, sharding.tensor_ranks, shape.purpose)});
+                           .exchanges = exchanges_of(config, block.kind, batch, sharding.blocks, shape.purpose)});
   }
   plan.units = units_of(architecture, types, bucket_bytes, sharding);
   if (config.positions == Positions::rotary)

@@ -99,6 +99,9 @@ Box box_of_checked(const Layout& layout, Rank rank) {
 }  // namespace
 
 void check(const Layout& layout) {
+  if (elements(known_shape(layout)) != elements(layout.global))
+    fail(ExitCode::usage, "a {} tensor cannot be seen as {}: it has other elements", to_text(layout.known),
+         to_text(layout.global));
   std::vector<AxisName> claimed;
   for (const Split& split : layout.splits) {
     check_split(layout, split);

@@ -35,11 +35,16 @@ struct Layout {
   Mesh mesh;
   std::vector<Split> splits;  // applied in order: tensor parallel outside, sharding inside
   std::vector<Pin> pins;      // axes neither split nor pinned replicate
+  // As files of others, and people, know it, where `global` is a view of the same elements in the same order, because
+  // a box of that can be held and none of this: (C, 3·C) of (C, 3, C). Empty: global.
+  Shape known = {};
   bool operator==(const Layout&) const = default;
 };
 
+inline const Shape& known_shape(const Layout& layout) { return layout.known.empty() ? layout.global : layout.known; }
+
 /// Throws Usage if a split or pin names an axis that the mesh does not have, a dim that the shape lacks or a coordinate
-/// beyond the axis, or if an axis is named twice (elements would be held by nobody).
+/// beyond the axis, if an axis is named twice (elements would be held by nobody), or if a view has other elements.
 void check(const Layout& layout);
 
 /// The region of the logical tensor that `rank` holds. Where the chunks run out it is empty along the split dim; if a

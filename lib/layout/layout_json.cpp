@@ -25,6 +25,8 @@ Layout read_layout(const Json& json, const std::vector<Mesh>& meshes) {
   Layout layout;
   layout.global = integers_from<std::int64_t>(json.at("global"));
   check_shape(layout.global);
+  if (json.contains("known")) layout.known = integers_from<std::int64_t>(json.at("known"));
+  check_shape(layout.known);
   const auto dtype = json.at("dtype").get<std::string>();
   const auto parsed = parse_dtype(dtype);
   if (!parsed) fail(ExitCode::input, "unknown dtype {}", dtype);
@@ -97,11 +99,13 @@ Json to_json(const Layout& layout) {
   for (const Split& split : layout.splits) splits.push_back(to_json(split));
   Json pins = Json::array();
   for (const Pin& pin : layout.pins) pins.push_back(to_json(pin));
-  return {{"global", layout.global},
-          {"dtype", name_of(layout.dtype)},
-          {"mesh", layout.mesh.id},
-          {"splits", splits},
-          {"pins", pins}};
+  Json json = {{"global", layout.global},
+               {"dtype", name_of(layout.dtype)},
+               {"mesh", layout.mesh.id},
+               {"splits", splits},
+               {"pins", pins}};
+  if (!layout.known.empty()) json["known"] = layout.known;
+  return json;
 }
 
 Mesh mesh_from_json(const Json& json, const std::string& origin) {

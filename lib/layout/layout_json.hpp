@@ -14,7 +14,7 @@ namespace lockstep {
 Json to_json(const Mesh& mesh);
 /// {"global": [9, 4], "dtype": "fp32", "mesh": "world", "splits": [{"axes": ["dp_shard"], "dim": 0, "granule": 1,
 /// "parts": 0}, …],
-///  "pins": [{"axis": "pp", "coordinates": [0]}, …]}
+///  "pins": [{"axis": "pp", "coordinates": [0]}, …]}, and "known": [36] of a view.
 Json to_json(const Layout& layout);
 
 /// Throws Error(input), without an origin, for a shape that no tensor has: a negative extent, or bytes that 63 bits do

@@ -10,6 +10,8 @@ namespace lockstep {
 using Rank = int;              // always the world rank
 using AxisName = std::string;  // pp, dp_replicate, dp_shard, ring, ulysses, tp; ep, ep_shard on the expert mesh
 inline const AxisName tensor_axis = "tp";  // ranks that share each block
+// Its faster factor where a model has fewer key heads than there are such ranks: those with the same key heads.
+inline const AxisName key_replica_axis = "tp_keys";
 
 struct Axis {
   AxisName name;

@@ -182,7 +182,9 @@ class Embedding : public Block {
 class FeedForward {
  public:
   virtual ~FeedForward() = default;
-  virtual at::Tensor operator()(const Normalisation::Output& in, Choices& choices, const Dropout& dropout) const = 0;
+  /// For N `rows` of the micro-batch.
+  virtual at::Tensor operator()(const Normalisation::Output& in, std::int64_t rows, Choices& choices,
+                                const Dropout& dropout) const = 0;
   virtual void share(const BlockLane* lane) = 0;
 };
 
@@ -204,11 +206,11 @@ class Mlp : public FeedForward {
     down_.share(lane, Linear::CutBy::inputs);
   }
 
-  at::Tensor operator()(const Normalisation::Output& in, Choices&, const Dropout& dropout) const override {
-    const at::Tensor raised = up_(in.normalised);
-    return down_.add_linear(in.residual,
-                            gated_ ? activate_gated(raised, activation_) : activate(raised, activation_, up_bias_),
-                            dropout);
+  at::Tensor operator()(const Normalisation::Output& in, std::int64_t rows, Choices&,
+                        const Dropout& dropout) const override {
+    const at::Tensor raised = up_(in.normalised, rows);
+    return down_.add_linear(
+        in.residual, gated_ ? activate_gated(raised, activation_) : activate(raised, activation_, up_bias_), dropout);
   }
 
  private:
@@ -229,7 +231,8 @@ class ExpertMlps : public FeedForward {
 
   void share(const BlockLane* lane) override { invariant(lane == nullptr, "ranks do not share experts"); }
 
-  at::Tensor operator()(const Normalisation::Output& in, Choices& choices, const Dropout&) const override {
+  at::Tensor operator()(const Normalisation::Output& in, std::int64_t, Choices& choices,
+                        const Dropout&) const override {
     const Routing routing = router_(in.normalised, choices.experts);
     choices.experts = routing.chosen;
     at::Tensor rows = dispatch(in.normalised, routing);
@@ -278,12 +281,13 @@ class Decoder : public Block {
       return dropout_of(dropout_.residual, batch, description().layer, site);
     };
     const Normalisation::Output first = attention_norm_(x);
-    at::Tensor qkv = qkv_(first.normalised);
+    const std::int64_t rows = batch.rows();
+    at::Tensor qkv = qkv_(first.normalised, rows);
     if (head_norm_) qkv = (*head_norm_)(qkv);
     const at::Tensor attended = attend(std::move(qkv), batch, rotation);
     const Normalisation::Output second =
         mlp_norm_(attention_output_.add_linear(first.residual, attended, drops(DropoutSite::attention_output)));
-    return (*feed_forward_)(second, choices, drops(DropoutSite::mlp_output));
+    return (*feed_forward_)(second, rows, choices, drops(DropoutSite::mlp_output));
   }
 
  private:

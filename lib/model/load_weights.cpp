@@ -38,6 +38,15 @@ void load_parameter(const TensorSource& source, const TensorDescription& tensor,
   const at::ScalarType type = scalar_type(tensor);
   const Box& own = parameter.box();
   const std::int64_t rows = own.extent.empty() ? 1 : own.extent[0], row = parameter.shard_elements() / rows;
+  if (!parameter.description().view.empty()) {  // a box of a view is none of the file's tensor
+    std::vector<std::byte> all(static_cast<std::size_t>(elements(tensor.shape) * size_of(tensor.dtype)));
+    source.read(tensor.name, whole(tensor.shape), all);
+    at::Tensor part = at::from_blob(all.data(), view_of(parameter.description()), at::TensorOptions().dtype(type));
+    for (std::size_t dim = 0; dim < own.extent.size(); ++dim)
+      part = part.narrow(static_cast<std::int64_t>(dim), own.begin[dim], own.extent[dim]);
+    parameter.master().view(own.extent).copy_(part);
+    return;
+  }
   const std::int64_t step = std::clamp<std::int64_t>(piece_bytes / (row * size_of(tensor.dtype)), 1, rows);
   std::vector<std::byte> piece(static_cast<std::size_t>(step * row * size_of(tensor.dtype)));
   const at::Tensor target = parameter.master().view({rows, row});

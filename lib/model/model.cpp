@@ -45,10 +45,10 @@ Model::Model(const Architecture& architecture, Precision precision, const std::v
              std::int64_t bucket_bytes, const ShardPlace& place, const std::vector<PipelinePart>& parts,
              const UnitMemory& memory)
     : architecture_(architecture), precision_(precision), output_type_(stream_type(precision)) {
-  cut_over(architecture_, place.sharding.tensor_ranks);
+  cut_over(architecture_, place.sharding.blocks);
   const std::vector<LogicalTensor> stored = stored_tensors(architecture_);
   const auto part = static_cast<std::size_t>(coordinate(place.mesh, place.rank, pipeline_axis));
-  const HfConfig own_config = part_of(config(), place.sharding.tensor_ranks);
+  const HfConfig own_config = part_of(config(), place.sharding.blocks);
   for (const UnitPlan& plan : units_of(architecture_, unit_types(precision, state), bucket_bytes, place.sharding)) {
     const auto index = static_cast<int>(all_units_.size());
     all_units_.emplace_back();

@@ -2,6 +2,7 @@
 // print, verify and simulate it, and the trace of an execution must equal it.
 #pragma once
 
+#include "base/rounding.hpp"
 #include "layout/dtype.hpp"
 #include "layout/mesh.hpp"
 #include "layout/sequence.hpp"
@@ -13,26 +14,28 @@
 
 namespace lockstep {
 
-/// One collective among the ranks along an axis, over rows of a micro-batch that a rank has: a row is a token.
+/// One collective among the ranks along axes, over rows of a micro-batch that a rank has: a row is a token.
 struct BlockExchange {
-  enum class Kind : std::uint8_t { all_reduce, all_gather, all_to_all } kind{};
-  AxisName axis = tensor_axis;
+  enum class Kind : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all } kind{};
+  std::vector<AxisName> axes = {tensor_axis};
   DType dtype = DType::f32;
   std::int64_t row_bytes = 0;  // that each rank puts in for a row
   std::int64_t first_row = 0;  // of those that it is about
   std::int64_t rows = 0;       // of the largest micro-batch
+  int shares = 1;              // ranks that have the rows between them, of which each puts in its own
   bool operator==(const BlockExchange&) const = default;
 
   /// What each rank puts in where a micro-batch has so many tokens; 0: then it is left out.
   std::int64_t bytes_of(std::int64_t tokens) const {
-    return std::clamp<std::int64_t>(tokens - first_row, 0, rows) * row_bytes;
+    return divided_up(std::clamp<std::int64_t>(tokens - first_row, 0, rows), std::int64_t{shares}) * row_bytes;
   }
-  std::int64_t bytes() const { return rows * row_bytes; }
+  std::int64_t bytes() const { return divided_up(rows, std::int64_t{shares}) * row_bytes; }
 };
 constexpr std::string_view name_of(BlockExchange::Kind kind) {
   switch (kind) {
     case BlockExchange::Kind::all_reduce: return "all_reduce";
     case BlockExchange::Kind::all_gather: return "all_gather";
+    case BlockExchange::Kind::reduce_scatter: return "reduce_scatter";
     case BlockExchange::Kind::all_to_all: return "all_to_all_v";
   }
   return "unknown";
@@ -48,8 +51,11 @@ struct BlockExchanges {
 /// The axes that these are along, in one order.
 inline std::vector<AxisName> axes_of(const std::vector<BlockExchange>& exchanges) {
   std::vector<AxisName> axes;
-  for (const AxisName& axis : {ulysses_axis, tensor_axis})
-    if (std::ranges::find(exchanges, axis, &BlockExchange::axis) != exchanges.end()) axes.push_back(axis);
+  for (const AxisName& axis : {ulysses_axis, tensor_axis, key_replica_axis})
+    if (std::ranges::any_of(exchanges, [&](const BlockExchange& exchange) {
+          return std::ranges::find(exchange.axes, axis) != exchange.axes.end();
+        }))
+      axes.push_back(axis);
   return axes;
 }
 

@@ -180,6 +180,7 @@ StepProgram expand(const StepProgram& program, const ModelPlan& plan, const Pipe
   for (const UnitPlan& unit : plan.units) result.unit_names.push_back(unit.name);
   if (std::ranges::any_of(plan.blocks, [](const BlockPlan& block) { return block.exchanges != BlockExchanges{}; }))
     for (const BlockPlan& block : plan.blocks) result.exchanges.push_back(block.exchanges);
+  result.row_shares = plan.row_shares;
   return result;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/rounding.hpp"
+#include "base/text.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -14,11 +15,13 @@ namespace {
 struct Kind {
   bool trained = true;
   std::string unit;
-  std::vector<AxisName> alike;
+  std::vector<AxisName> alike, summed;
   bool operator==(const Kind&) const = default;
 };
 
-Kind kind_of(const ParameterPlan& parameter) { return {parameter.trained, parameter.unit, parameter.alike}; }
+Kind kind_of(const ParameterPlan& parameter) {
+  return {parameter.trained, parameter.unit, parameter.alike, parameter.summed};
+}
 
 /// The unit of the parameters of a kind of the blocks [first, last].
 UnitPlan unit_of(const std::vector<std::string>& blocks, const std::vector<ParameterPlan>& parameters,
@@ -28,9 +31,11 @@ UnitPlan unit_of(const std::vector<std::string>& blocks, const std::vector<Param
   unit.name = first == last ? name(first) : fmt::format("{}..{}", name(first), name(last));
   if (!kind.unit.empty()) unit.name += ":" + kind.unit;
   if (!kind.alike.empty()) unit.name += ", alike";
+  if (!kind.summed.empty()) unit.name += ", summed over " + join(kind.summed, "+");
   if (!kind.trained) unit.name += ", frozen";
   unit.trained = kind.trained;
   unit.alike = kind.alike;
+  unit.summed = kind.summed;
   std::vector<std::int64_t> whole, shard, kept;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const ParameterPlan& parameter = parameters[i];

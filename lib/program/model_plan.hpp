@@ -36,12 +36,26 @@ struct BlockPlan {
 /// One stored parameter. A tied weight is one parameter of two blocks.
 struct ParameterPlan {
   std::string name;
-  Shape shape;                       // of a rank's part, the largest, where ranks share blocks
-  std::vector<int> blocks;           // that read it, the owner first
-  bool trained = true;               // false: it has no gradient and is not updated
-  std::string unit = {};             // that it forms within its block, with others of this name; empty: the block's
-  std::vector<AxisName> alike = {};  // of ranks that share blocks: along which all have all of it
-  std::optional<Split> cut = {};     // or how they cut it
+  Shape shape;              // of a rank's part, the largest, where ranks share blocks
+  std::vector<int> blocks;  // that read it, the owner first
+  bool trained = true;      // false: it has no gradient and is not updated
+  std::string unit = {};    // that it forms within its block, with others of this name; empty: the block's
+  // Of ranks that share blocks: along which all have all of it, with equal gradients or with such as add up,
+  std::vector<AxisName> alike = {}, summed = {};
+  std::optional<Split> cut = {};  // or how they cut it
+};
+
+/// How ranks share blocks (tensor parallelism): each computes with its part of what they cut.
+struct BlockSharing {
+  int ranks = 1;         // along axes()
+  bool rows = false;     // sequence parallelism: they have the rows of what lies between matrices between them
+  int key_replicas = 1;  // neighbours among them that have the same key heads, of which there are fewer than ranks
+  int row_shares() const { return rows ? ranks : 1; }
+  std::vector<AxisName> axes() const {
+    if (ranks == 1) return {};
+    return key_replicas == 1 ? std::vector<AxisName>{tensor_axis}
+                             : std::vector<AxisName>{tensor_axis, key_replica_axis};
+  }
 };
 
 /// How the ranks of a job share out each unit: each parameter is cut along dim 0 into as many pieces of whole rows, the
@@ -51,7 +65,7 @@ struct Sharding {
   int shards = 1;                        // ranks along them
   std::vector<AxisName> kept_axes = {};  // the fastest of them, along which weights that were gathered once stay cut
   int kept_shards = 1;                   // ranks along these; 1: they do not stay
-  int tensor_ranks = 1;                  // along tp: they share blocks, and hold parts of what these cut
+  BlockSharing blocks = {};              // which are cut before
 };
 
 /// Parameters that are gathered, whose gradients are reduced and which are updated at once. What one rank holds of a
@@ -62,6 +76,7 @@ struct UnitPlan {
   std::vector<int> blocks;                // that read it; their backward adds to the unit's gradient. Ascending
   bool trained = true;                    // false: gathered, but without gradient, optimizer state and update
   std::vector<AxisName> alike = {};       // along which ranks that share blocks have equal gradients of it, unsummed
+  std::vector<AxisName> summed = {};      // or such as add up, which are summed as those of replicas are
   std::vector<AxisName> shard_axes;       // over which it is cut; empty: every rank holds the whole
   std::int64_t elements = 0;              // of the whole unit's buffers, padding included
   std::int64_t shard_elements = 0;        // of a shard's buffers, padding included; of the whole if it is not cut
@@ -82,6 +97,7 @@ struct UnitPlan {
 
 struct ModelPlan {
   std::vector<BlockPlan> blocks;  // in forward order
+  int row_shares = 1;  // ranks along tp, among which the rows of what blocks hand to each other are shared out
   std::vector<UnitPlan> units;
   std::int64_t shared_bytes = 0;  // for the whole run: tables and scratch memory of all blocks
 };

@@ -71,7 +71,7 @@ std::string table_of(const StepProgram& program, const RankClass& ranks, const s
         std::string(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(line.find_last_not_of(' ') + 1)) + "\n";
     for (const BlockExchange& exchange : exchanges_of(program, action))
       text += fmt::format("{:>5}  {:<9}    {} over {}, {}\n", "", name_of(Lane::block), name_of(exchange.kind),
-                          exchange.axis, human(exchange.bytes()));
+                          join(exchange.axes, "+"), human(exchange.bytes()));
   }
   return text;
 }

@@ -47,7 +47,11 @@ StepProgram reduce_gradients(const StepProgram& program, const ModelPlan& plan, 
                              const ShardOptions& options) {
   return rewritten(program, [&](const std::vector<Action>& actions) {
     std::vector<std::vector<Gradient>> begun(actions.size()), completed(actions.size());  // by position of a backward
-    const auto replicas_of = [&](const UnitPlan& unit) { return axes_of(program.mesh, axes, unit.shard_axes); };
+    const auto replicas_of = [&](const UnitPlan& unit) {
+      std::vector<AxisName> summed = axes;
+      summed.insert(summed.end(), unit.summed.begin(), unit.summed.end());
+      return axes_of(program.mesh, summed, unit.shard_axes);
+    };
     for (std::size_t unit = 0; unit < plan.units.size(); ++unit) {
       if (!plan.units[unit].trained) continue;
       const bool each = program.micro_batches > 1 &&

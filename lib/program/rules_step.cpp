@@ -140,10 +140,11 @@ class Step {
   std::vector<AxisName> replicated_over(const UnitPlan& unit) const {
     std::vector<AxisName> axes;
     int ranks = 1;
-    for (const AxisName& name : data_axes_) {
-      if (std::ranges::find(unit.shard_axes, name) != unit.shard_axes.end()) continue;
-      axes.push_back(name);
-      ranks *= find_axis(program_.mesh, name)->size;
+    for (const Axis& axis : program_.mesh.axes) {
+      if (is_among(unit.shard_axes, axis.name)) continue;
+      if (!is_among(data_axes_, axis.name) && !is_among(unit.summed, axis.name)) continue;
+      axes.push_back(axis.name);
+      ranks *= axis.size;
     }
     return ranks > 1 ? axes : std::vector<AxisName>{};
   }

@@ -206,10 +206,11 @@ CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware) {
         double seconds = flops_of(plan.blocks[index], action.op) / hardware.flops_per_s;
         for (const BlockExchange& exchange : exchanges_of(program, action)) {
           const auto bytes = static_cast<double>(exchange.bytes());
-          const double along = ranks_along(program.mesh, {exchange.axis});
+          const double along = ranks_along(program.mesh, exchange.axes);
           switch (exchange.kind) {
             case BlockExchange::Kind::all_reduce: seconds += messages(2 * (along - 1), bytes / along); break;
             case BlockExchange::Kind::all_gather: seconds += messages(along - 1, bytes); break;
+            case BlockExchange::Kind::reduce_scatter:
             case BlockExchange::Kind::all_to_all: seconds += messages(along - 1, bytes / along); break;
           }
         }

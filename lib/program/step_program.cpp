@@ -51,8 +51,9 @@ Json to_json(const Slot& slot) {
 Json to_json(const BlockExchanges& exchanges);
 
 Json to_json(const BlockExchange& exchange) {
-  return {{"kind", name_of(exchange.kind)},  {"axis", exchange.axis},           {"dtype", name_of(exchange.dtype)},
-          {"row_bytes", exchange.row_bytes}, {"first_row", exchange.first_row}, {"rows", exchange.rows}};
+  return {{"kind", name_of(exchange.kind)},  {"axes", exchange.axes},           {"dtype", name_of(exchange.dtype)},
+          {"row_bytes", exchange.row_bytes}, {"first_row", exchange.first_row}, {"rows", exchange.rows},
+          {"shares", exchange.shares}};
 }
 
 template <class Values>
@@ -161,6 +162,7 @@ Json to_json(const StepProgram& program) {
             {"blocks", program.block_names}, {"units", program.unit_names},   {"classes", array_of(program.classes)}};
   if (!program.apart.empty()) json["apart"] = program.apart;
   if (!program.exchanges.empty()) json["exchanges"] = array_of(program.exchanges);
+  if (program.row_shares > 1) json["row_shares"] = program.row_shares;
   return json;
 }
 
@@ -173,6 +175,7 @@ std::optional<std::string> difference(const StepProgram& a, const StepProgram& b
     return fmt::format("{} micro-batches in one program, {} in the other", a.micro_batches, b.micro_batches);
   if (a.apart != b.apart) return std::string("the axes along which weights are apart differ");
   if (a.exchanges != b.exchanges) return std::string("what ranks say within blocks differs");
+  if (a.row_shares != b.row_shares) return std::string("among how many ranks rows are shared out differs");
   if (a.block_names != b.block_names || a.unit_names != b.unit_names) return std::string("the blocks or units differ");
   if (a.classes.size() != b.classes.size())
     return fmt::format("{} classes of ranks in one program, {} in the other", a.classes.size(), b.classes.size());

@@ -71,6 +71,7 @@ struct StepProgram {
   std::vector<std::string> block_names;        // by index of a block subject
   std::vector<std::string> unit_names;         // by index of a unit subject
   std::vector<BlockExchanges> exchanges = {};  // by index of a block subject, where ranks share blocks
+  int row_shares = 1;                          // of these, among which what blocks hand on is shared out by rows
   std::vector<RankClass> classes;
   std::vector<AxisName> apart = {};  // axes along which ranks hold weights of their own, and sum no gradients
 

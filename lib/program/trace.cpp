@@ -1,5 +1,7 @@
 #include "program/trace.hpp"
 
+#include "base/rounding.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -114,7 +116,8 @@ class Expectation {
     if (!is_transfer(action.op)) return action.bytes;
     if (!is_send(action.op)) return 0;
     if (shape_.tokens.empty() || action.micro_batch == no_micro_batch) return action.bytes;
-    return action.bytes / shape_.planned * shape_.tokens[static_cast<std::size_t>(action.micro_batch)];
+    const auto rows = [&](std::int64_t tokens) { return divided_up(tokens, std::int64_t{program_.row_shares}); };
+    return action.bytes / rows(shape_.planned) * rows(shape_.tokens[static_cast<std::size_t>(action.micro_batch)]);
   }
 
   /// What is said in the middle of it.
@@ -125,7 +128,7 @@ class Expectation {
       TraceEntry entry{.event = Event::issued,
                        .what = lockstep::name_of(exchange.kind),
                        .lane = Lane::block,
-                       .members = group_along(program_.mesh, rank_, {exchange.axis}),
+                       .members = group_along(program_.mesh, rank_, exchange.axes),
                        .bytes = shape_.tokens.empty() ? exchange.bytes() : exchange.bytes_of(tokens),
                        .dtype = exchange.dtype};
       if (entry.bytes == 0) continue;

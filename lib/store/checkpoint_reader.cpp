@@ -45,7 +45,7 @@ CheckpointReader::CheckpointReader(Path checkpoint)
     const std::string name = full_name(tensor);
     number_[name] = i;
     if (is_values(tensor)) continue;
-    descriptions_.push_back({name, tensor.layout.global, tensor.layout.dtype});
+    descriptions_.push_back({name, known_shape(tensor.layout), tensor.layout.dtype});
     for (const std::string& alias : tensor.aliases)
       number_[name.substr(0, name.size() - tensor.name.size()) + alias] = i;
   }
@@ -89,7 +89,24 @@ std::size_t CheckpointReader::number_of(const std::string& name) const {
 }
 
 void CheckpointReader::read(const std::string& name, const Box& box, std::span<std::byte> out) const {
-  read(number_of(name), box, out);
+  const std::size_t number = number_of(name);
+  read(number, known_shape(manifest_.tensors[number].layout), box, out);
+}
+
+// What is stored by boxes of another view is read whole: they have no boxes in common.
+void CheckpointReader::read(std::size_t tensor, const Shape& as, const Box& box, std::span<std::byte> out) const {
+  const Layout& stored = manifest_.tensors.at(tensor).layout;
+  if (as == stored.global || empty(box)) return read(tensor, box, out);
+  const auto size = static_cast<std::size_t>(size_of(stored.dtype));
+  invariant(elements(as) == elements(stored.global) && contains(whole(as), box) &&
+                out.size() == static_cast<std::size_t>(elements(box)) * size,
+            "a tensor is read as a view of its elements, into the bytes of a box of it");
+  std::vector<std::byte> all(static_cast<std::size_t>(elements(as)) * size);
+  read(tensor, whole(stored.global), all);
+  for_each_run(box, whole(as), box, [&](const BoxRun& run) {
+    std::memcpy(out.data() + static_cast<std::size_t>(run.in_b) * size,
+                all.data() + static_cast<std::size_t>(run.in_a) * size, static_cast<std::size_t>(run.length) * size);
+  });
 }
 
 void CheckpointReader::read(std::size_t tensor, const Box& box, std::span<std::byte> out) const {
@@ -189,9 +206,9 @@ class ComponentSource final : public TensorSource {
       fail(ExitCode::input, "{} holds no component '{}'", checkpoint.string(), component);
     for (const StoredTensor& tensor : reader_.manifest().tensors) {
       if (tensor.component != component || !tensor.cell.empty() || is_values(tensor)) continue;
-      descriptions_.push_back({tensor.name, tensor.layout.global, tensor.layout.dtype});
+      descriptions_.push_back({tensor.name, known_shape(tensor.layout), tensor.layout.dtype});
       for (const std::string& alias : tensor.aliases)
-        descriptions_.push_back({alias, tensor.layout.global, tensor.layout.dtype});
+        descriptions_.push_back({alias, known_shape(tensor.layout), tensor.layout.dtype});
     }
   }
   const std::vector<TensorDescription>& list() const override { return descriptions_; }

@@ -40,7 +40,8 @@ class CheckpointReader final : public TensorSource {
   /// Also takes an alias. Throws Error(input) for a block that does not match its hash, naming tensor, file and byte,
   /// Error(storage) for a file that cannot be read.
   void read(const std::string& name, const Box& box, std::span<std::byte> out) const override;
-  void read(std::size_t tensor, const Box& box, std::span<std::byte> out) const;
+  void read(std::size_t tensor, const Box& box, std::span<std::byte> out) const;  // a box of layout.global
+  void read(std::size_t tensor, const Shape& as, const Box& box, std::span<std::byte> out) const;  // or of a view
   /// The small values of a component's cell as JSON text; empty text if it has none.
   std::string values_text(const std::string& component, const std::string& cell) const;
 

@@ -38,7 +38,8 @@ std::string layout_text(const Layout& layout) {
     parts.push_back(fmt::format("dim {} over {}", split.dim, join(split.axes, "+")));
   for (const Pin& pin : layout.pins)
     parts.push_back(fmt::format("on {} {}", pin.axis, fmt::join(pin.coordinates, ",")));
-  return parts.empty() ? "whole" : join(parts, "; ");
+  const std::string view = layout.known.empty() ? "" : fmt::format(" of {}", to_text(layout.global));
+  return parts.empty() ? "whole" : join(parts, "; ") + view;
 }
 
 // Elements and bytes of a component, tensors and values apart.
@@ -171,7 +172,7 @@ InspectAnswer show_tree(const CheckpointReader& checkpoint) {
     }
     const std::string name = tensor.cell.empty() ? tensor.name : tensor.cell + "/" + tensor.name;
     answer.text +=
-        fmt::format("  {}  {} {}  {}{}\n", name, name_of(tensor.layout.dtype), to_text(tensor.layout.global),
+        fmt::format("  {}  {} {}  {}{}\n", name, name_of(tensor.layout.dtype), to_text(known_shape(tensor.layout)),
                     layout_text(tensor.layout), tensor.aliases.empty() ? "" : "; also " + join(tensor.aliases, ", "));
     Json row = to_json(tensor.layout);
     row.update(Json{{"name", full_name(tensor)},
@@ -223,8 +224,8 @@ InspectAnswer show_tensor(const CheckpointReader& checkpoint, const std::string&
     first_json.push_back(number_json(value));
   }
   Table table({{""}, {""}});
-  table.add({"tensor",
-             fmt::format("{}  {} {}", full_name(tensor), name_of(tensor.layout.dtype), to_text(tensor.layout.global))});
+  table.add({"tensor", fmt::format("{}  {} {}", full_name(tensor), name_of(tensor.layout.dtype),
+                                   to_text(known_shape(tensor.layout)))});
   table.add({"layout", layout_text(tensor.layout)});
   table.add({"range", fmt::format("{} to {}", number_text(statistics.min()), number_text(statistics.max()))});
   table.add({"mean", number_text(statistics.mean())});
@@ -270,9 +271,9 @@ InspectAnswer compare(const CheckpointReader& a, const CheckpointReader& b) {
     }
     const Layout& left = tensor.layout;
     const Layout& right = other->second->layout;
-    if (!is_values(tensor) && (left.global != right.global || left.dtype != right.dtype)) {
-      differ(name, fmt::format("{} {} against {} {}", name_of(left.dtype), to_text(left.global), name_of(right.dtype),
-                               to_text(right.global)));
+    if (!is_values(tensor) && (known_shape(left) != known_shape(right) || left.dtype != right.dtype)) {
+      differ(name, fmt::format("{} {} against {} {}", name_of(left.dtype), to_text(known_shape(left)),
+                               name_of(right.dtype), to_text(known_shape(right))));
     } else if (tensor.fingerprint != other->second->fingerprint) {
       differ(name, "other content");
     } else {

@@ -188,7 +188,7 @@ bool is_values(const StoredTensor& tensor) { return tensor.name == values_entry;
 Hash128 state_digest(const std::vector<StoredTensor>& tensors) {
   std::vector<std::string> lines;
   for (const StoredTensor& tensor : tensors) {
-    lines.push_back(fmt::format("{} {} {} {}\n", full_name(tensor), to_text(tensor.layout.global),
+    lines.push_back(fmt::format("{} {} {} {}\n", full_name(tensor), to_text(known_shape(tensor.layout)),
                                 name_of(tensor.layout.dtype), to_hex(tensor.fingerprint)));
   }
   std::sort(lines.begin(), lines.end());

@@ -5,13 +5,14 @@
 #include "tensor/unit.hpp"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 
 namespace lockstep {
 
-BlockLane::BlockLane(Transport& transport, int lane, int group, Rank rank)
-    : transport_(&transport), lane_(lane), group_(group) {
+BlockLane::BlockLane(Transport& transport, int lane, int group, Rank rank, Rows rows)
+    : transport_(&transport), lane_(lane), group_(group), rows_(rows) {
   const std::vector<Rank>& members = transport.members(group);
   rank_ = static_cast<int>(std::ranges::find(members, rank) - members.begin());
 }
@@ -36,6 +37,37 @@ at::Tensor BlockLane::all_to_all(const at::Tensor& parts) const {
   transport_->wait(transport_->all_to_all_v(lane_, group_, bytes_of(parts), counts, bytes_of(received), counts,
                                             dtype_of(parts.scalar_type())));
   return received;
+}
+
+ShardMap BlockLane::row_map(std::int64_t rows, std::int64_t columns) const {
+  const std::int64_t each = own_rows(rows);
+  ShardMap map{rows * columns, each * columns, {}};
+  for (int rank = 0; rank < ranks(); ++rank) {
+    const std::int64_t first = std::min(rank * each, rows), count = std::min(each, rows - first);
+    map.pieces.push_back({});
+    if (count > 0) map.pieces.back().push_back({first * columns, 0, count * columns});
+  }
+  return map;
+}
+
+at::Tensor BlockLane::gather_rows(const at::Tensor& own, std::int64_t rows) const {
+  invariant(own.dim() == 2 && own.size(0) == own_rows(rows), "a rank has its share of the rows");
+  const at::Tensor all = at::empty({rows, own.size(1)}, own.options());
+  transport_->wait(transport_->all_gather(lane_, group_, bytes_of(own), bytes_of(all), row_map(rows, own.size(1)),
+                                          dtype_of(own.scalar_type())));
+  return all;
+}
+
+at::Tensor BlockLane::scatter_rows(const at::Tensor& x) const {
+  const at::Tensor own = at::zeros({own_rows(x.size(0)), x.size(1)}, x.options());
+  scatter_rows_onto(x, own);
+  return own;
+}
+
+void BlockLane::scatter_rows_onto(const at::Tensor& x, const at::Tensor& onto) const {
+  invariant(x.dim() == 2 && onto.size(0) == own_rows(x.size(0)), "a rank gets its share of the rows");
+  transport_->wait(transport_->reduce_scatter(lane_, group_, bytes_of(x), bytes_of(onto), row_map(x.size(0), x.size(1)),
+                                              dtype_of(x.scalar_type()), {SumInto::How::add}));
 }
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 // on a lane of their own, which is awaited. What is said must be declared (program/block_exchange.hpp).
 #pragma once
 
+#include "base/rounding.hpp"
 #include "comm/transport.hpp"
 
 #include <ATen/core/Tensor.h>
@@ -10,11 +11,16 @@ namespace lockstep {
 
 class BlockLane {
  public:
-  /// Among the ranks of a group of `transport`, which outlives this; `rank` is this one in the world.
-  BlockLane(Transport& transport, int lane, int group, Rank rank);
+  /// Among the ranks of a group of `transport`, which outlives this; `rank` is this one in the world. Where they share
+  /// rows (sequence parallelism) each has ⌈N/ranks⌉ rows of what lies between the matrices of a micro-batch of N, the
+  /// last ones of the last ranks padding, whose gradient is zero.
+  enum class Rows { whole, shared };
+  BlockLane(Transport& transport, int lane, int group, Rank rank, Rows rows = Rows::whole);
 
   int ranks() const { return static_cast<int>(transport_->members(group_).size()); }
   int rank() const { return rank_; }  // of this one in the group
+  bool shares_rows() const { return rows_ == Rows::shared; }
+  std::int64_t own_rows(std::int64_t rows) const { return divided_up(rows, std::int64_t{ranks()}); }
 
   // Collective over the ranks that share the block; contiguous tensors.
   /// Replaces x by its sum over the ranks, in their order: all get the same bits.
@@ -23,11 +29,21 @@ class BlockLane {
   at::Tensor all_gather(const at::Tensor& x) const;
   /// (ranks, n, …), a part for each rank → the same, a part of each rank.
   at::Tensor all_to_all(const at::Tensor& parts) const;
+  /// (⌈rows/ranks⌉, C) of each rank → (rows, C).
+  at::Tensor gather_rows(const at::Tensor& own, std::int64_t rows) const;
+  /// Of the sum of x (N, C) over the ranks, in their order, the rows of this one → (⌈N/ranks⌉, C); padding is zero.
+  at::Tensor scatter_rows(const at::Tensor& x) const;
+  /// The same, added to `onto`.
+  void scatter_rows_onto(const at::Tensor& x, const at::Tensor& onto) const;
 
  private:
+  ShardMap row_map(std::int64_t rows, std::int64_t columns) const;
   Transport* transport_;
   int lane_, group_, rank_;
+  Rows rows_;
 };
+
+inline bool shares_rows(const BlockLane* lane) { return lane != nullptr && lane->shares_rows(); }
 
 /// BlockLanes are those that a block speaks on, by axis; null: this rank is the only one along it.
 struct BlockLanes {

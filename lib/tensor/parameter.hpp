@@ -35,8 +35,9 @@ class Parameter {
 
   const std::string& name() const { return description_.name; }
   Role role() const { return description_.role; }
-  /// Of what this rank computes with: the logical tensor, description().shape, or the part that tp leaves it.
-  const Shape& shape() const { return place_.part.extent; }
+  /// Of what this rank computes with: the logical tensor, description().shape, or the part that tp leaves it, which has
+  /// as many dimensions.
+  const Shape& shape() const { return shape_; }
   const Box& part() const { return place_.part; }
   const Layout& layout() const { return place_.layout; }  // who holds which box of weights and state
   const Box& box() const { return place_.box; }           // of this rank
@@ -75,6 +76,7 @@ class Parameter {
   Unit* unit_;
   LogicalTensor description_;
   ParameterPlace place_;
+  Shape shape_;
   std::int64_t elements_ = 0;
   at::Tensor master_, gradient_, compute_, local_gradient_;  // made once: a view costs as much as a small kernel
   std::vector<at::Tensor> state_;

@@ -72,7 +72,8 @@ namespace {
 /// A tensor cut over axes among so many ranks, within what ranks that share blocks have of it.
 Layout layout_of(const LogicalTensor& tensor, DType dtype, const ShardPlace& place, const std::vector<AxisName>& axes,
                  int shards) {
-  Layout layout = replicated(tensor.shape, dtype, place.mesh);
+  Layout layout = replicated(view_of(tensor), dtype, place.mesh);
+  if (!tensor.view.empty()) layout.known = tensor.shape;
   layout.pins = place.pins;
   if (tensor.cut) layout.splits.push_back(*tensor.cut);
   if (shards > 1) layout.splits.push_back({.axes = axes, .dim = 0});
@@ -95,7 +96,7 @@ struct Cut {
     for (const LogicalTensor& tensor : tensors) {
       layouts.push_back(layout_of(tensor, dtype, place, axes, shards));
       parts.push_back(box_of(layout_of(tensor, dtype, place, {}, 1), place.rank));
-      const Shape longest = longest_part(tensor, place.sharding.tensor_ranks);  // so that all ranks have equal offsets
+      const Shape longest = longest_part(tensor, place.sharding.blocks);  // so that all ranks have equal offsets
       whole.push_back(elements(longest));
       shard.push_back(elements(longest_shard(longest, shards)));
     }

@@ -3,6 +3,7 @@
 #include "base/checked_cast.hpp"
 #include "base/files.hpp"
 #include "base/json.hpp"
+#include "base/text.hpp"
 #include "program/layout_text.hpp"
 #include "program/plot.hpp"
 #include "train/memory_check.hpp"
@@ -27,15 +28,32 @@ Placement placement_planned(const TrainConfig& config, const Machines& machines,
 
 Rank chosen_rank(const TrainConfig& config) { return checked_cast<Rank>(*config.rank, "--rank", ExitCode::usage); }
 
+/// The step program that was asked for by name; null if none was.
+const StepProgram* named_program(const TrainConfig& config, const TrainPlan& plan) {
+  if (!config.program) return nullptr;
+  std::vector<std::string> names;
+  for (const StepProgram* program : plan.programs.all()) {
+    if (program->name == *config.program) return program;
+    names.push_back(program->name);
+  }
+  throw Error(ExitCode::usage,
+              fmt::format("the run has no program '{}': its programs are {}", *config.program, join(names, ", ")),
+              "eval is of a dataset with a validation split, sample of the callback sample, local and average of "
+              "post_local_sgd.start_step");
+}
+
 void print_programs(const TrainConfig& config, const TrainPlan& plan, Output& output) {
+  const StepProgram* const named = named_program(config, plan);
   for (const StepProgram* program : plan.programs.all())
-    output.print(config.rank ? to_text(*program, chosen_rank(config)) : to_text(*program));
+    if (named == nullptr || program == named)
+      output.print(config.rank ? to_text(*program, chosen_rank(config)) : to_text(*program));
 }
 
 Timeline timeline_of(const TrainConfig& config, const TrainPlan& plan, const StepProgram& program) {
   Hardware hardware;
   if (config.log.peak_tflops) hardware.flops_per_s = *config.log.peak_tflops * 1e12;
-  Timeline timeline = simulate(program, analytic_costs(plan.model, hardware));
+  const bool of_text = &program == &plan.programs.sample;
+  Timeline timeline = simulate(program, analytic_costs(of_text ? plan.text_model.value() : plan.model, hardware));
   if (!config.rank) return timeline;
   const RankClass& of = program.class_of(chosen_rank(config));
   std::erase_if(timeline.ranks, [&](const RankTimeline& times) { return &program.class_of(times.rank) != &of; });
@@ -46,8 +64,10 @@ Timeline timeline_of(const TrainConfig& config, const TrainPlan& plan, const Ste
 void plot_programs(const TrainConfig& config, const TrainPlan& plan, Output& output) {
   constexpr int columns = 72;
   const PlotTarget& target = *config.plot_program;
-  // One picture is of the step that does most: where cells train apart, of one that averages their weights.
-  const StepProgram& drawn = plan.programs.averaging.classes.empty() ? plan.programs.train : plan.programs.averaging;
+  // Of itself one picture is of the step that does most: where cells train apart, of one that averages their weights.
+  const StepProgram* const named = named_program(config, plan);
+  const StepProgram& step = plan.programs.averaging.classes.empty() ? plan.programs.train : plan.programs.averaging;
+  const StepProgram& drawn = named ? *named : step;
   const Timeline timeline = timeline_of(config, plan, drawn);
   switch (target.kind) {
     case PlotTarget::Kind::text: return output.print(plot_text(drawn, timeline, columns));
@@ -59,7 +79,7 @@ void plot_programs(const TrainConfig& config, const TrainPlan& plan, Output& out
 void print_layout(const TrainConfig& config, const TrainPlan& plan, Output& output) {
   std::vector<ParameterPlan> parameters;
   for (const LogicalTensor& tensor : stored_tensors(plan.architecture))
-    parameters.push_back({.name = tensor.name, .shape = tensor.shape, .blocks = {}, .cut = tensor.cut});
+    parameters.push_back({.name = tensor.name, .shape = view_of(tensor), .blocks = {}, .cut = tensor.cut});
   output.print(layout_text(tensor_layouts(plan.mesh, plan.model, parameters, plan.types, plan.programs.parts),
                            plan.types, config.rank ? std::optional(chosen_rank(config)) : std::nullopt));
 }

@@ -1,5 +1,6 @@
 #include "train/run_mesh.hpp"
 
+#include "architecture/tensor_parallel.hpp"
 #include "base/checked_cast.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -139,7 +140,7 @@ Accumulate accumulation(const ParallelOptions& parallel, bool scatters) {
 
 }  // namespace
 
-Mesh mesh_of(const ParallelOptions& parallel, const PostLocalSgdOptions& local, int ranks) {
+Mesh mesh_of(const ParallelOptions& parallel, const PostLocalSgdOptions& local, const HfConfig& model, int ranks) {
   std::vector<AskedAxis> asked = axes_asked(parallel);
   const std::int64_t taken = product_of(asked);
   const bool one_is_left = one_takes_the_rest(asked);
@@ -166,6 +167,12 @@ Mesh mesh_of(const ParallelOptions& parallel, const PostLocalSgdOptions& local, 
     if (const std::int64_t inner = name == shard_axis ? inner_asked(parallel, size) : 1; inner > 1) {
       axes.emplace_back(outer_shard_axis, static_cast<int>(size / inner));
       axes.emplace_back(inner_shard_axis, static_cast<int>(inner));
+      continue;
+    }
+    const int same_keys = name == tensor_axis ? sharing_among(static_cast<int>(size), model).key_replicas : 1;
+    if (same_keys > 1) {
+      axes.emplace_back(tensor_axis, static_cast<int>(size) / same_keys);
+      axes.emplace_back(key_replica_axis, same_keys);
       continue;
     }
     if (size > 1 || name == replica_axis) axes.emplace_back(name, static_cast<int>(size));
@@ -216,7 +223,10 @@ std::vector<std::string> placement_warnings(const Mesh& mesh, const Nodes& nodes
 
 Sharding sharding_of(const Mesh& mesh, const ParallelOptions& parallel) {
   Sharding sharding;
-  if (const Axis* axis = find_axis(mesh, tensor_axis)) sharding.tensor_ranks = axis->size;
+  if (const Axis* axis = find_axis(mesh, key_replica_axis)) sharding.blocks.key_replicas = axis->size;
+  if (const Axis* axis = find_axis(mesh, tensor_axis))
+    sharding.blocks.ranks = axis->size * sharding.blocks.key_replicas;
+  sharding.blocks.rows = sharding.blocks.ranks > 1 && parallel.sequence_parallel.value_or(false);
   for (const Axis& axis : mesh.axes) {  // in the order of ranks
     const bool cuts = axis.name == shard_axis || axis.name == outer_shard_axis || axis.name == inner_shard_axis ||
                       (axis.name == ulysses_axis && shards_along(parallel, MeshAxis::ulysses));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "config/train_config.hpp"
+#include "exchange/hf_config.hpp"
 #include "layout/nodes.hpp"
 #include "program/model_plan.hpp"
 #include "program/program_options.hpp"
@@ -13,9 +14,9 @@
 namespace lockstep {
 
 /// The mesh of `ranks` ranks. Where cells of them train apart these lie along dp_replicate, and the replicas of a cell
-/// along dp_node. Throws Error(usage), with the arithmetic, if the axes do not take them all, or the cells do not
-/// divide them. Pure.
-Mesh mesh_of(const ParallelOptions& parallel, const PostLocalSgdOptions& local, int ranks);
+/// along dp_node; where more ranks share blocks than `model` has key heads, those with the same along tp_keys. Throws
+/// Error(usage), with the arithmetic, if the axes do not take them all, or the cells do not divide them. Pure.
+Mesh mesh_of(const ParallelOptions& parallel, const PostLocalSgdOptions& local, const HfConfig& model, int ranks);
 
 /// What the options say of steps in which cells of ranks train apart; without axes if there is one cell. Pure.
 LocalOptions local_options(const PostLocalSgdOptions& local, const Mesh& mesh);
@@ -38,7 +39,7 @@ DataPlace data_place(const Mesh& mesh, Rank rank);
 PipelineOptions pipeline_options(const ParallelOptions& parallel, const std::vector<std::string>& blocks, int ranks,
                                  std::int64_t passes);
 
-/// How units are cut over the ranks of `mesh`. Pure.
+/// How units, and blocks, are cut over the ranks of `mesh`. Pure.
 Sharding sharding_of(const Mesh& mesh, const ParallelOptions& parallel);
 
 /// What the options say of units, cut as `sharding` says. Pure.

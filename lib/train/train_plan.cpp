@@ -202,8 +202,8 @@ void check_activations_move(const StepProgram& program, const ModelPlan& model, 
 TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor, WithoutDataset without) {
   TrainPlan plan;
   plan.ranks = ranks;
-  plan.mesh = mesh_of(config.parallel, config.post_local_sgd, ranks);
   plan.architecture = describe(read_model_config(config.model));
+  plan.mesh = mesh_of(config.parallel, config.post_local_sgd, plan.architecture.config, ranks);
   mark_tensors(config, plan.architecture);
   check_length(config, plan.architecture.config);
   const auto [batch, passes] =
@@ -223,8 +223,8 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
         checked_cast<std::int64_t>(config.parallel.bucket_size->bytes, "parallel.bucket_size", ExitCode::usage);
   const Sharding sharding = sharding_of(plan.mesh, config.parallel);
   const SequenceRanks sequence = sequence_ranks(plan.mesh);
-  cut_over(plan.architecture, sharding.tensor_ranks);
-  check_heads(plan.architecture.config, sharding.tensor_ranks, sequence);
+  cut_over(plan.architecture, sharding.blocks);
+  check_heads(plan.architecture.config, sharding.blocks.ranks, sequence);
   plan.model = plan_of(plan.architecture, plan.types,
                        {.samples = plan.batch.micro_batch, .length = config.data.sequence_length, .sequence = sequence},
                        plan.bucket_bytes, processor, sharding);
@@ -244,12 +244,11 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
       .local = local_options(config.post_local_sgd, plan.mesh),
   };
   plan.text = {.positions = longest_length(plan.architecture.config)};
-  std::optional<ModelPlan> text;
   if (samples_text(config))
-    text =
+    plan.text_model =
         plan_of(plan.architecture, plan.types, {1, longest_text(config.sample, plan.text), ForwardFor::text, sequence},
                 plan.bucket_bytes, processor, sharding);
-  plan.programs = make_catalogue(plan.mesh, plan.model, options, text);
+  plan.programs = make_catalogue(plan.mesh, plan.model, options, plan.text_model);
   if (options.offload.activations) check_activations_move(plan.programs.train, plan.model, options.offload);
   return plan;
 }

@@ -37,10 +37,11 @@ struct TrainPlan {
   UnitTypes types;                // of weights, gradients and optimizer state
   std::int64_t bucket_bytes = 0;  // as units_of takes it
   ModelPlan model;
-  Catalogue programs;                  // verified over all ranks
-  TextWindow text;                     // of texts that are sampled
-  std::int64_t evaluation_rounds = 0;  // executions of programs.eval that cover the evaluation
-  std::string evaluation;              // what is evaluated: losses may be compared where it is equal
+  Catalogue programs;                   // verified over all ranks
+  TextWindow text;                      // of texts that are sampled
+  std::optional<ModelPlan> text_model;  // on the longest of them; absent if none are
+  std::int64_t evaluation_rounds = 0;   // executions of programs.eval that cover the evaluation
+  std::string evaluation;               // what is evaluated: losses may be compared where it is equal
   double flops_per_token = 0;
 
   /// How rank `rank` is fed.

@@ -52,7 +52,8 @@ def show(name, **figures):
 
 # Two ranks of one thread: how they share the work, and what PyTorch has beside it.
 WAYS = {"DDP": ([], {"torch_ddp": [], "compile_ddp": ["--compile"]}), "ZeRO-1": (["--parallel.dp_shard", 2, "--parallel.zero", 1], {}),
-        "ZeRO-3": (["--parallel.dp_shard", 2], {"torch_fsdp2": ["--shard"]})}
+        "ZeRO-3": (["--parallel.dp_shard", 2], {"torch_fsdp2": ["--shard"]}),
+        "TP": (["--parallel.tp", 2], {}), "TP with SP": (["--parallel.tp", 2, "--parallel.sequence_parallel", "true"], {})}
 
 
 def two_ranks(folder, rounds, name, config, batch, length, steps):

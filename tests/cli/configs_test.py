@@ -57,6 +57,8 @@ def test_a_run_on_16384_ranks_is_planned_without_any_of_them_by_classes_of_ranks
     one = run("train", *planned, "--print-program", "--rank", 12345, cwd=SOURCE).stdout
     (of_class,) = [text for text in programs.split("each of ranks ") if text.startswith("12288-13311")]
     assert one.split("rank 12345", 1)[1].splitlines()[1:] == of_class.splitlines()[1:]
+    shared = json.loads(run("train", *planned, "--parallel.tp", 8, "--parallel.sequence_parallel", "true", "--dry-run", "--json", cwd=SOURCE).stdout)
+    assert shared["mesh"] == {"ranks": 16384, "pp": 16, "dp_replicate": 1, "dp_shard": 128, "tp": 8}, shared["mesh"]
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1 << 20   # KiB, of the largest of these processes
 
 

@@ -96,6 +96,21 @@ def test_a_step_is_drawn_as_a_picture_a_trace_and_in_characters(tmp):
     assert "is not" in train(tmp, tmp / "run", "--plot-program=step.png", expect=2).stderr
 
 
+def test_one_program_of_several_is_printed_or_drawn_by_its_name(tmp):
+    prepare(tmp)
+    settings = ["--world-size", 2, "--train.callbacks", '["sample"]', "--sample.prompts", '["A"]', "--eval.every", 2, "--post_local_sgd.start_step", 3, "--train.global_batch", 8]
+    names = ["train", "local", "average", "eval", "sample"]
+    heads = re.findall(r"^program (\w+)", train(tmp, tmp / "run", *settings, "--print-program").stdout, re.M)
+    assert sorted(heads) == sorted(names), heads
+    for name in names:
+        assert re.findall(r"^program (\w+)", train(tmp, tmp / "run", *settings, "--print-program", "--program", name).stdout, re.M) == [name]
+        drawn = train(tmp, tmp / "run", *settings, "--plot-program", "--program", name).stdout
+        assert drawn.startswith(f"program {name}: ") and ("B0" in drawn) == (name in ["train", "local", "average"]), drawn
+    refused = train(tmp, tmp / "run", "--world-size", 2, "--print-program", "--program", "local", expect=2).stderr
+    assert "the run has no program 'local': its programs are train" in refused, refused
+    assert "add --print-program or --plot-program" in train(tmp, tmp / "run", "--program", "train", expect=2).stderr
+
+
 def test_the_plan_is_one_screen_and_all_of_it_is_there_when_asked_for(tmp):
     prepare(tmp)
     brief = train(tmp, tmp / "run", "--dry-run").stdout.splitlines()

@@ -4,13 +4,15 @@ import json
 import re
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import LLAMA_TINY, records, run
+from lockstep_testing import LLAMA_TINY, records, run, write_config
 from shared_out import check_goes_on_bit_for_bit, check_goes_on_elsewhere, check_is_a_checkpoint_as_any_other, options, prepare
 
+QWEN3_TINY = dict(LLAMA_TINY, architectures=["Qwen3ForCausalLM"], model_type="qwen3")
 # Twelve heads, and an MLP and a vocabulary that no number of ranks here divides.
 MODEL = dict(LLAMA_TINY, hidden_size=24, intermediate_size=43, num_attention_heads=12, num_key_value_heads=6, head_dim=2)
-LAYOUTS = [(2, ["--parallel.tp", 2]), (3, ["--parallel.tp", 3, "--precision.dtype", "bf16"]),
-           (4, ["--parallel.tp", 2, "--parallel.dp_shard", 2]),
+SEQUENCE = ["--parallel.sequence_parallel", "true"]
+LAYOUTS = [(2, ["--parallel.tp", 2]), (3, ["--parallel.tp", 3, "--precision.dtype", "bf16", *SEQUENCE]),
+           (4, ["--parallel.tp", 2, "--parallel.dp_shard", 2, *SEQUENCE]),
            (4, ["--parallel.tp", 2, "--parallel.pp", 2, "--parallel.micro_batches", 6])]
 
 
@@ -26,7 +28,32 @@ def test_a_run_that_is_stopped_goes_on_bit_for_bit_on_its_own_layout(tmp):
 
 def test_a_run_goes_on_with_other_ranks_that_share_blocks_and_alone(tmp):
     prepared(tmp, tie_word_embeddings=True)
-    check_goes_on_elsewhere(tmp, [(2, ["--parallel.tp", 2]), (6, ["--parallel.tp", 3, "--parallel.dp_shard", 2]), (None, [])])
+    check_goes_on_elsewhere(tmp, [(2, ["--parallel.tp", 2]), (6, ["--parallel.tp", 3, "--parallel.dp_shard", 2, *SEQUENCE]), (None, [])])
+
+
+def test_a_gpt2_whose_one_matrix_of_queries_keys_and_values_is_cut_goes_on_anywhere_and_is_saved_as_it_was(tmp):
+    prepare(tmp, n_embd=24, n_head=6, n_inner=43)
+    check_goes_on_elsewhere(tmp, [(3, ["--parallel.tp", 3, *SEQUENCE]), (4, ["--parallel.dp_shard", 4]), (4, ["--parallel.tp", 2, "--parallel.dp_shard", 2])])
+    digests = set()
+    for ranks, layout in [(None, []), (2, ["--parallel.tp", 2]), (3, ["--parallel.tp", 3, *SEQUENCE])]:
+        folder = tmp / f"start{ranks}"
+        run("train", *options(tmp, folder, *layout, "--optimizer.lr", 0, steps=1), ranks=ranks)
+        checkpoint = step_folders(folder)[-1]
+        shown = run("checkpoint-inspect", checkpoint, "model/transformer.h.0.attn.c_attn.weight").stdout
+        assert "(24, 72)" in shown, shown
+        run("checkpoint-inspect", checkpoint, "--verify=fingerprints")
+        run("finalize-quantize", checkpoint, "--output", tmp / f"export{ranks}")
+        digests.add((tmp / f"export{ranks}/model.safetensors").read_bytes())
+    assert len(digests) == 1
+    run("train", *options(tmp, tmp / "from", "--parallel.tp", 2, "--model.config", "null", "--model.path", tmp / "exportNone", "--optimizer.lr", 0, steps=1), ranks=2)
+    run("finalize-quantize", step_folders(tmp / "from")[-1], "--output", tmp / "again")
+    assert (tmp / "again/model.safetensors").read_bytes() in digests
+
+
+def test_more_ranks_than_key_heads_share_blocks_with_norms_of_queries_and_keys(tmp):
+    prepare(tmp, n_embd=None)
+    write_config(tmp / "model", dict(QWEN3_TINY, hidden_size=24, intermediate_size=43, num_attention_heads=8, num_key_value_heads=2, head_dim=6))
+    check_goes_on_elsewhere(tmp, [(4, ["--parallel.tp", 4]), (8, ["--parallel.tp", 8, *SEQUENCE]), (2, ["--parallel.tp", 2])])
 
 
 def test_initial_weights_are_those_of_one_rank_to_the_bit(tmp):
@@ -65,7 +92,7 @@ def test_texts_are_those_of_one_rank(tmp):
     sample = ["--train.callbacks", '["sample"]', "--sample.prompts", '["The ", "A"]', "--sample.max_tokens", 24, "--eval.every", 2, "--eval.batches", 1,
               "--precision.dtype", "fp64"]
     texts = []
-    for ranks, layout in [(None, []), (2, ["--parallel.tp", 2]), (4, ["--parallel.tp", 2, "--parallel.pp", 2])]:
+    for ranks, layout in [(None, []), (2, ["--parallel.tp", 2]), (3, ["--parallel.tp", 3, *SEQUENCE]), (4, ["--parallel.tp", 2, "--parallel.pp", 2, *SEQUENCE])]:
         folder = tmp / f"run{ranks}"
         run("train", *options(tmp, folder, *layout, *sample, steps=4), ranks=ranks)
         texts.append([(record["step"], record["text"]) for record in records(folder, "sample")])

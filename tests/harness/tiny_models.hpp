@@ -60,7 +60,20 @@ inline Architecture tiny_qwen3_moe(const TinyModel& of) {
       parse_hf_config(fmt::format(R"({{"model_type": "qwen3_moe", "vocab_size": {}, "max_position_embeddings": {},
         "hidden_size": {}, "num_hidden_layers": {}, "num_attention_heads": {}, "initializer_range": {},
         "intermediate_size": {}, "num_key_value_heads": {}, "tie_word_embeddings": {}, "num_experts": 4,
-        "num_experts_per_tok": 2, "moe_intermediate_size": 7, "decoder_sparse_step": 2}})",
+        "num_experts_per_tok": 2, "moe_intermediate_size": 7, "decoder_sparse_step": 2,
+        "head_dim": 6}})",
+                                  of.vocabulary, of.positions, of.width, of.layers, of.heads, of.initial,
+                                  of.intermediate, of.key_value_heads, of.tied),
+                      "test"));
+}
+
+/// With heads of 6 channels, whatever the width, and norms of queries and keys.
+inline Architecture tiny_qwen3(const TinyModel& of) {
+  return describe(
+      parse_hf_config(fmt::format(R"({{"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "vocab_size": {},
+        "max_position_embeddings": {}, "hidden_size": {}, "num_hidden_layers": {}, "num_attention_heads": {},
+        "initializer_range": {}, "intermediate_size": {}, "num_key_value_heads": {}, "tie_word_embeddings": {},
+        "head_dim": 6}})",
                                   of.vocabulary, of.positions, of.width, of.layers, of.heads, of.initial,
                                   of.intermediate, of.key_value_heads, of.tied),
                       "test"));

@@ -2,6 +2,7 @@
 // The formula of masks: tensor/kernels/dropout_kernel.hpp.
 #pragma once
 
+#include "tensor/block_lane.hpp"
 #include "tensor/kernels/dropout_kernel.hpp"
 
 #include <ATen/core/Tensor.h>
@@ -16,6 +17,9 @@ struct Dropout {
   DropoutMask mask;   // by default nothing is dropped
   at::Tensor places;  // (N) int64, a Place for each token
 };
+
+/// The same for the rows of this rank, where those of `lane` share rows; null: it has all.
+Dropout of_own_rows(const Dropout& dropout, const BlockLane* lane);
 
 /// For the backward of a function that has a site.
 void keep(torch::autograd::AutogradContext* context, const Dropout& dropout);

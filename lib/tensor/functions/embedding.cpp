@@ -35,6 +35,14 @@ at::Tensor own_indices(const Parameter& table, const at::Tensor& indices) {
   return own;
 }
 
+/// Those of the rows that this rank has, without padding.
+at::Tensor own_positions(const at::Tensor& positions, const BlockLane* lane) {
+  if (!shares_rows(lane)) return positions;
+  const std::int64_t rows = positions.numel(), each = lane->own_rows(rows);
+  const std::int64_t first = std::min(lane->rank() * each, rows);
+  return positions.narrow(0, first, std::min(each, rows - first));
+}
+
 struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
   // The anchor makes autograd record a function that has no differentiable input.
   static at::Tensor forward(AutogradContext* context, const at::Tensor&, Parameter* tokens, Parameter* positions,
@@ -43,33 +51,40 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
     keep(context, dropout);
     context->saved_data["tokens"] = reinterpret_cast<std::int64_t>(tokens);
     context->saved_data["positions"] = reinterpret_cast<std::int64_t>(positions);
+    context->saved_data["lane"] = reinterpret_cast<std::int64_t>(lane);
     context->save_for_backward({token_indices, position_indices});
     const at::Tensor table = tokens->compute(), places = positions ? positions->compute() : at::Tensor();
     const std::int64_t rows = token_indices.numel(), channels = table.size(1);
-    const at::Tensor y = fresh({rows, channels}, type, table);
+    at::Tensor y = fresh({rows, channels}, type, table);
     with_kernels(table, [&]<class T>(const Kernels<T>& on) {
       on.embedding_forward(pointer<T>(table), pointer<std::int32_t>(token_indices), rows, channels, Into::fresh,
                            pointer<Math<T>>(y));
-      if (lane) lane->all_reduce(y);
+      if (shares_rows(lane))
+        y = lane->scatter_rows(y);
+      else if (lane)
+        lane->all_reduce(y);
       if (!positions) return;
-      on.embedding_forward(pointer<T>(places), pointer<std::int32_t>(position_indices), rows, channels, Into::sum,
-                           pointer<Math<T>>(y));
+      on.embedding_forward(pointer<T>(places), pointer<std::int32_t>(position_indices), position_indices.numel(),
+                           channels, Into::sum, pointer<Math<T>>(y));
     });
     if (dropout.mask) {
       with_kernels(y, [&]<class T>(const Kernels<T>& on) {
-        on.dropout(dropout.mask, pointer<Place>(dropout.places), rows, channels, pointer<Math<T>>(y), pointer<T>(y));
+        on.dropout(dropout.mask, pointer<Place>(dropout.places), y.size(0), channels, pointer<Math<T>>(y),
+                   pointer<T>(y));
       });
     }
     return y;
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto indices = context->get_saved_variables();
+    const auto* const lane = reinterpret_cast<const BlockLane*>(context->saved_data["lane"].toInt());
     const Dropout dropout = kept_dropout(context);
     at::Tensor dy = gradients[0].contiguous();
     if (dropout.mask) dy = dropped(dropout, dy, dy.scalar_type());
-    add_gradient(*reinterpret_cast<Parameter*>(context->saved_data["tokens"].toInt()), indices[0], dy);
+    add_gradient(*reinterpret_cast<Parameter*>(context->saved_data["tokens"].toInt()), indices[0],
+                 shares_rows(lane) ? lane->gather_rows(dy, indices[0].numel()) : dy);
     auto* positions = reinterpret_cast<Parameter*>(context->saved_data["positions"].toInt());
-    if (positions) add_gradient(*positions, indices[1], dy);
+    if (positions) add_gradient(*positions, indices[1], dy.narrow(0, 0, indices[1].numel()));
     return variable_list(8);
   }
 };
@@ -80,7 +95,8 @@ at::Tensor embed(Parameter& token_table, Parameter* position_table, const at::Te
                  const at::Tensor& positions, at::ScalarType type, const BlockLane* lane, const Dropout& dropout) {
   const at::Tensor anchor = at::empty({0}, at::TensorOptions().dtype(type)).requires_grad_(at::GradMode::is_enabled());
   return EmbeddingFunction::apply(anchor, &token_table, position_table,
-                                  lane ? own_indices(token_table, tokens) : tokens, positions, type, lane, dropout);
+                                  lane ? own_indices(token_table, tokens) : tokens, own_positions(positions, lane),
+                                  type, lane, of_own_rows(dropout, lane));
 }
 
 }  // namespace lockstep

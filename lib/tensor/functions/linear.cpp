@@ -40,20 +40,20 @@ void add_gradients(const Linear& linear, const at::Tensor& x, const at::Tensor& 
 }
 
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Linear* linear) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Linear* linear, std::int64_t rows) {
     keep(context, linear);
     context->save_for_backward({x});
     note_saved({x});
-    return linear->forward(x);
+    return linear->forward(linear->whole_input(x, rows));
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const Linear& linear = linear_of(context);
     const at::Tensor x = context->get_saved_variables()[0];
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor dx = linear.backward_input(dy);
-    add_gradients(linear, x, dy);
+    add_gradients(linear, linear.whole_input(x, dy.size(0)), dy);
     linear.backward_bias(dy);
-    return {dx, at::Tensor()};
+    return {dx, at::Tensor(), at::Tensor()};
   }
 };
 
@@ -71,10 +71,11 @@ struct LinearOntoFunction : torch::autograd::Function<LinearOntoFunction> {
     const at::Tensor x = context->get_saved_variables()[0];
     const at::Tensor dy = gradients[0].contiguous();
     const Dropout dropout = kept_dropout(context);
-    const at::Tensor narrow = dropout.mask ? dropped(dropout, dy, x.scalar_type()) : rounded(dy, x.scalar_type());
+    const at::Tensor own = dropout.mask ? dropped(dropout, dy, x.scalar_type()) : rounded(dy, x.scalar_type());
+    const at::Tensor narrow = linear.whole_gradient(own, x.size(0));
     const at::Tensor dx = linear.backward_input(narrow);
     add_gradients(linear, x, narrow);
-    linear.backward_bias(dropout.mask ? narrow : dy);
+    linear.backward_bias(dropout.mask ? own : dy);
     return {dy, dx, at::Tensor(), at::Tensor()};
   }
 };
@@ -113,6 +114,14 @@ void Linear::share(const BlockLane* lane, CutBy cut) {
   (cut == CutBy::outputs ? sums_input_gradient_ : sums_output_) = lane;
 }
 
+at::Tensor Linear::whole_input(const at::Tensor& x, std::int64_t rows) const {
+  return shares_rows(sums_input_gradient_) ? sums_input_gradient_->gather_rows(x, rows) : x;
+}
+
+at::Tensor Linear::whole_gradient(const at::Tensor& dy, std::int64_t rows) const {
+  return shares_rows(sums_output_) ? sums_output_->gather_rows(dy, rows) : dy;
+}
+
 at::Tensor Linear::forward(const at::Tensor& x) const {
   const std::int64_t rows = x.size(0);
   const at::Tensor y = fresh({rows, out_}, x.scalar_type(), x);
@@ -132,32 +141,44 @@ at::Tensor Linear::forward(const at::Tensor& x) const {
 at::Tensor Linear::forward_add(const at::Tensor& residual, const at::Tensor& x, const Dropout& dropout) const {
   invariant(widths_.size() == 1 && residual.size(1) == out_, "a linear layer onto a residual has one weight");
   const std::int64_t rows = x.size(0);
+  const bool shares = shares_rows(sums_output_);
   const at::Tensor base = residual.contiguous();
-  const at::Tensor y = at::empty(base.sizes(), base.options());
   const at::Tensor bias = biases_[0] ? biases_[0]->compute() : at::Tensor();
+  at::Tensor product = at::empty({rows, out_}, base.options());
   with_kernels(x, [&]<class T>(const Kernels<T>& on) {
     const T* weight = pointer<T>(parts_[0].weights[0]->compute());
     const MatrixView<T> factor =
         layout_ == WeightLayout::out_in ? MatrixView<T>{weight, in_, Trans::yes} : MatrixView<T>{weight, out_};
     const MatrixView<T> input{pointer<T>(x), in_};
+    Math<T>* const y = pointer<Math<T>>(product);
     // Of ranks whose products add up one adds to them; all do it where something of the sum is dropped.
-    if (!dropout.mask && (sums_output_ == nullptr || sums_output_->rank() == 0))
-      on.gemm_add(rows, out_, in_, input, factor, pointer<Math<T>>(base), pointer<T>(bias), pointer<Math<T>>(y));
+    if (!dropout.mask && !shares && (sums_output_ == nullptr || sums_output_->rank() == 0))
+      on.gemm_add(rows, out_, in_, input, factor, pointer<Math<T>>(base), pointer<T>(bias), y);
     else
-      on.gemm(rows, out_, in_, 1, input, factor, 0, pointer<Math<T>>(y), out_);
+      on.gemm(rows, out_, in_, 1, input, factor, 0, y, out_);
   });
-  if (sums_output_) sums_output_->all_reduce(y);
-  if (!dropout.mask) return y;
+  if (shares && !dropout.mask) {
+    const at::Tensor own = bias.defined() ? base.add(bias) : base.clone();
+    sums_output_->scatter_rows_onto(product, own);
+    return own;
+  }
+  if (shares)
+    product = sums_output_->scatter_rows(product);
+  else if (sums_output_)
+    sums_output_->all_reduce(product);
+  if (!dropout.mask) return product;
   with_kernels(x, [&]<class T>(const Kernels<T>& on) {
-    on.dropout_add(dropout.mask, pointer<Place>(dropout.places), rows, out_, pointer<Math<T>>(base), pointer<T>(bias),
-                   pointer<Math<T>>(y));
+    on.dropout_add(dropout.mask, pointer<Place>(dropout.places), base.size(0), out_, pointer<Math<T>>(base),
+                   pointer<T>(bias), pointer<Math<T>>(product));
   });
-  return y;
+  return product;
 }
 
 at::Tensor Linear::backward_input(const at::Tensor& dy) const {
   const at::Tensor dx = own_backward_input(dy);
-  if (sums_input_gradient_) sums_input_gradient_->all_reduce(dx);
+  if (!sums_input_gradient_) return dx;
+  if (sums_input_gradient_->shares_rows()) return sums_input_gradient_->scatter_rows(dx);
+  sums_input_gradient_->all_reduce(dx);
   return dx;
 }
 
@@ -220,10 +241,12 @@ void Linear::backward_bias(const at::Tensor& dy) const {
   }
 }
 
-at::Tensor Linear::operator()(const at::Tensor& x) const { return LinearFunction::apply(x, this); }
+at::Tensor Linear::operator()(const at::Tensor& x, std::int64_t rows) const {
+  return LinearFunction::apply(x, this, rows);
+}
 
 at::Tensor Linear::add_linear(const at::Tensor& residual, const at::Tensor& x, const Dropout& dropout) const {
-  return LinearOntoFunction::apply(residual, x, this, dropout);
+  return LinearOntoFunction::apply(residual, x, this, of_own_rows(dropout, sums_output_));
 }
 
 }  // namespace lockstep

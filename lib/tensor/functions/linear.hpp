@@ -26,12 +26,13 @@ class Linear {
   Linear& operator=(const Linear&) = delete;
 
   /// Ranks share the layer: weights are parts, cut by their outputs, where the input's gradient is summed over the
-  /// ranks, or by their inputs, where the output is. A bias of the latter is whole.
+  /// ranks, or by their inputs, where the output is. A bias of the latter is whole. Where ranks share rows too, the
+  /// input of the former and the output of the latter, with its residual, are this rank's rows.
   enum class CutBy { outputs, inputs };
   void share(const BlockLane* lane, CutBy cut);
 
-  /// x (N, in) compute type → (N, out) compute type.
-  at::Tensor operator()(const at::Tensor& x) const;
+  /// x (N, in) compute type → (N, out) compute type, for N `rows`.
+  at::Tensor operator()(const at::Tensor& x, std::int64_t rows) const;
   /// residual (N, out) stream type + what `dropout` leaves of x·W + b → (N, out) stream type. For a single weight.
   at::Tensor add_linear(const at::Tensor& residual, const at::Tensor& x, const Dropout& dropout = {}) const;
 
@@ -39,7 +40,10 @@ class Linear {
   std::int64_t out() const { return out_; }
 
   // The plain functions behind them; no autograd. With ranks that share the layer the sums over these are in them.
-  at::Tensor forward(const at::Tensor& x) const;
+  /// All rows of an input, or of the gradient of an output: where ranks share rows these give them to each other.
+  at::Tensor whole_input(const at::Tensor& x, std::int64_t rows) const;
+  at::Tensor whole_gradient(const at::Tensor& dy, std::int64_t rows) const;
+  at::Tensor forward(const at::Tensor& x) const;  // of all rows
   at::Tensor forward_add(const at::Tensor& residual, const at::Tensor& x, const Dropout& dropout) const;
   at::Tensor backward_input(const at::Tensor& dy) const;  // dy (N, out) compute type → (N, in) compute type
   void backward_weight(const at::Tensor& x, const at::Tensor& dy) const;

@@ -146,9 +146,15 @@ at::Tensor gathered_logits(const at::Tensor& own, const Shape3& shape, const Par
   return all.narrow(1, 0, head.description().shape[0]).contiguous();
 }
 
+/// All rows of the head's input: where ranks share rows these give them to each other.
+at::Tensor whole_rows(const at::Tensor& x, const at::Tensor& labels, const BlockLane* lane) {
+  return shares_rows(lane) ? lane->gather_rows(x, labels.numel()) : x;
+}
+
 struct LossFunction : torch::autograd::Function<LossFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, Parameter* head, const at::Tensor& labels,
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& own, Parameter* head, const at::Tensor& labels,
                             bool differentiable, std::int64_t most_kept_bytes, const BlockLane* lane) {
+    const at::Tensor x = whole_rows(own, labels, lane);
     const at::Tensor weight = head->compute();
     const Shape3 shape = shape_of(x, *head, lane);
     const at::Tensor known = lane ? at::empty({shape.rows, 3}, at::kDouble) : at::Tensor();
@@ -170,22 +176,23 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
     if (differentiable) {
       context->saved_data["head"] = reinterpret_cast<std::int64_t>(head);
       context->saved_data["lane"] = reinterpret_cast<std::int64_t>(lane);
-      context->save_for_backward({x, labels, kept, known});
-      note_saved({x, kept});
+      context->save_for_backward({own, labels, kept, known});
+      note_saved({own, kept});
     }
     return at::scalar_tensor(sum, at::TensorOptions().dtype(at::kDouble));
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto saved = context->get_saved_variables();
-    const at::Tensor &x = saved[0], &labels = saved[1], &kept = saved[2];
+    const at::Tensor &labels = saved[1], &kept = saved[2];
     auto& head = *reinterpret_cast<Parameter*>(context->saved_data["head"].toInt());
     const auto* const lane = reinterpret_cast<const BlockLane*>(context->saved_data["lane"].toInt());
+    const at::Tensor x = whole_rows(saved[0], labels, lane);
     const at::Tensor weight = head.compute();
     const Shape3 shape = shape_of(x, head, lane);
     const SharedHead shared = shared_head(head, lane, saved[3]);
     const double seed = gradients[0].to(at::kDouble).item<double>();
-    const at::Tensor wide = fresh({shape.rows, shape.channels}, math_type(x.scalar_type()), x);
+    at::Tensor wide = fresh({shape.rows, shape.channels}, math_type(x.scalar_type()), x);
     const at::Tensor dx = with_kernels(x, [&]<class T>(const Kernels<T>& on) {
       using M = Math<T>;
       const auto propagate = [&](std::int64_t first, std::int64_t rows, const at::Tensor& derivative) {
@@ -209,9 +216,12 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
           propagate(first, rows, derivative);
         }
       }
-      if (lane) lane->all_reduce(wide);
+      if (shares_rows(lane))
+        wide = lane->scatter_rows(wide);
+      else if (lane)
+        lane->all_reduce(wide);
       if (std::is_same_v<T, M>) return wide;
-      const at::Tensor narrow = at::empty(x.sizes(), x.options());
+      const at::Tensor narrow = at::empty(wide.sizes(), x.options());
       on.round_to(pointer<M>(wide), wide.numel(), pointer<T>(narrow));
       return narrow;
     });

@@ -42,9 +42,10 @@ struct Composition {
   LocalOptions local = {};
   OptimizerName optimizer = OptimizerName::adamw;
   OffloadOptions offload = {};
-  int tensor = 1;      // ranks that share each block
-  int ulysses = 1;     // ranks that share rows
-  bool folds = false;  // weights are sharded over these too
+  int tensor = 1;         // ranks that share each block
+  bool sequence = false;  // and the rows of the stream
+  int ulysses = 1;        // ranks that share rows
+  bool folds = false;     // weights are sharded over these too
 
   int data_ranks() const { return replicas * node * shards; }
   int ranks() const { return stages * data_ranks() * ulysses * tensor; }
@@ -53,7 +54,7 @@ struct Composition {
                                   : fmt::format("{}ZeRO-{} {}", replicas > 1 ? fmt::format("HSDP {} × ", replicas) : "",
                                                 zero, shards);
     if (shards > 1) how += fmt::format(", prefetch {}", prefetch);
-    if (tensor > 1) how += fmt::format(", TP {}", tensor);
+    if (tensor > 1) how += fmt::format(", TP {}{}", tensor, sequence ? " with SP" : "");
     if (ulysses > 1) how += fmt::format(", Ulysses {}{}", ulysses, folds ? " that shards too" : "");
     if (inner > 1) how += fmt::format(", kept by {}", inner);
     if (zero == 3 && !after_backward) how += ", kept after backward";
@@ -126,6 +127,25 @@ inline std::vector<Composition> shared_blocks() {
     all.push_back({.micro_batch = 3, .recompute = RecomputePolicy::block, .family = "tied llama", .tensor = tensor});
     all.push_back({.micro_batch = 1, .family = "shared llama in parts", .tensor = tensor});
   }
+  for (const int tensor : {2, 4, 6})
+    for (const char* family : {"grouped llama", "shared qwen3", "shared gpt2"})
+      all.push_back({.micro_batch = tensor == 4 ? 3 : 2,
+                     .recompute = tensor == 4 ? RecomputePolicy::block : RecomputePolicy::none,
+                     .family = family,
+                     .steps = 20,
+                     .tensor = tensor});
+  all.push_back({.replicas = 2, .accumulate = Accumulate::sums, .family = "shared qwen3", .tensor = 4});
+  for (int zero = 1; zero <= 3; ++zero)
+    all.push_back({.shards = 2,
+                   .zero = zero,
+                   .accumulate = Accumulate::shards,
+                   .family = zero == 2 ? "grouped llama" : "shared qwen3",
+                   .tensor = 4});
+  all.push_back({.family = "grouped llama", .stages = 2, .tensor = 4});
+  for (int zero = 1; zero <= 3; ++zero)
+    all.push_back({.shards = zero == 3 ? 3 : 2, .zero = zero, .family = "shared gpt2", .tensor = 2});
+  all.push_back({.family = "shared gpt2", .stages = 2, .schedule = PipelineSchedule::zbv, .chunks = 2, .tensor = 3});
+  all.push_back({.micro_batch = 1, .family = "shared gpt2 in parts", .tensor = 4});
   for (const int tensor : {2, 3, 4}) {
     if (tensor < 4)
       all.push_back({.replicas = 2, .accumulate = Accumulate::sums, .family = "tied llama", .tensor = tensor});
@@ -163,6 +183,10 @@ inline std::vector<Composition> shared_blocks() {
   all.push_back({.shards = 2, .family = "shared llama", .offload = {.shards = true}, .tensor = 2});
   all.push_back(
       {.replicas = 2, .family = "tied llama", .offload = {.optimizer = true, .activations = true}, .tensor = 2});
+  for (std::size_t count = all.size(), i = 0; i < count; ++i) {
+    all.push_back(all[i]);
+    all.back().sequence = true;
+  }
   return all;
 }
 
@@ -193,7 +217,11 @@ inline std::vector<Composition> shared_rows() {
   all.push_back({.shards = 4, .inner = 2, .accumulate = Accumulate::shards, .family = "tied llama", .ulysses = 2});
   all.push_back({.replicas = 2, .shards = 2, .family = "grouped llama", .ulysses = 2, .folds = true});
   for (const auto& [tensor, ulysses] : {std::pair{2, 2}, {2, 3}, {3, 2}})
-    all.push_back({.family = "shared llama in documents", .tensor = tensor, .ulysses = ulysses});
+    for (const bool sequence : {false, true})
+      all.push_back(
+          {.family = "shared llama in documents", .tensor = tensor, .sequence = sequence, .ulysses = ulysses});
+  all.push_back({.family = "shared gpt2", .tensor = 2, .sequence = true, .ulysses = 2});
+  all.push_back({.family = "shared qwen3", .tensor = 4, .sequence = true, .ulysses = 2});
   all.push_back({.shards = 2, .accumulate = Accumulate::shards, .family = "tied llama", .tensor = 2, .ulysses = 2});
   for (const int ulysses : {2, 3, 4})
     for (const PipelineSchedule schedule : pipeline_schedules) {
@@ -277,6 +305,13 @@ inline std::vector<Composition> dropouts() {
                    .chunks = one_stage ? 1 : 2});
   }
   all.push_back({.replicas = 2, .family = "shared llama with dropout", .tensor = 2});
+  for (const int tensor : {2, 3, 4})
+    for (const char* family : {"shared gpt2 with dropout", "shared llama with dropout"})
+      all.push_back({.micro_batch = 3,
+                     .recompute = tensor == 3 ? RecomputePolicy::block : RecomputePolicy::none,
+                     .family = family,
+                     .tensor = tensor,
+                     .sequence = true});
   all.push_back({.shards = 2, .family = "deep llama with dropout", .stages = 2});
   all.push_back({.family = "shared llama with dropout", .stages = 2, .tensor = 2});
   all.push_back({.family = "shared llama with dropout", .tensor = 2, .ulysses = 2});
@@ -343,7 +378,8 @@ inline std::vector<Composition> all_compositions() {
   }
   for (const auto& [replicas, shards] : {std::pair{2, 1}, {1, 2}, {3, 1}, {1, 3}, {2, 2}, {1, 4}})
     all.push_back({.replicas = replicas, .shards = shards, .family = "deep gpt2", .offload = {.activations = true}});
-  for (const auto& of : {shared_blocks(), shared_rows(), experts(), dropouts()}) all.insert(all.end(), of.begin(), of.end());
+  for (const auto& of : {shared_blocks(), shared_rows(), experts(), dropouts()})
+    all.insert(all.end(), of.begin(), of.end());
   for (const int replicas : {2, 3, 4, 5, 6, 8})
     for (const Accumulate accumulate : {Accumulate::whole, Accumulate::sums})
       all.push_back({.replicas = replicas, .accumulate = accumulate, .micro_batch = 1});

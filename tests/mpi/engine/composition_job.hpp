@@ -1,6 +1,7 @@
 // A training job on the ranks of a test, divided as a composition says, and what one rank computes instead.
 #pragma once
 
+#include "architecture/tensor_parallel.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "comm/heartbeat.hpp"
@@ -44,7 +45,14 @@ constexpr std::string_view with_dropout = " with dropout";
 /// A family that is given samples of several documents, which attention keeps apart.
 constexpr std::string_view in_documents = " in documents";
 
+/// Models that a test has made, by the name that a composition calls them.
+inline std::map<std::string, Architecture>& drawn_models() {
+  static std::map<std::string, Architecture> models;
+  return models;
+}
+
 inline Architecture architecture_of(const std::string& family) {
+  if (const auto drawn = drawn_models().find(family); drawn != drawn_models().end()) return drawn->second;
   if (family.ends_with(in_documents)) return architecture_of(family.substr(0, family.size() - in_documents.size()));
   if (family == "gpt2") return tiny_gpt2({.vocabulary = vocabulary, .positions = 13, .width = 14, .layers = 3});
   if (family == "deep gpt2") return tiny_gpt2({.vocabulary = vocabulary, .positions = 13, .width = 8, .layers = 9});
@@ -59,8 +67,12 @@ inline Architecture architecture_of(const std::string& family) {
                        .intermediate = 22,
                        .key_value_heads = 12,
                        .tied = family == "tied llama"});
-  if (family == "grouped llama")  // fewer key heads than some numbers of ranks
-    return tiny_llama({.vocabulary = vocabulary, .width = 24, .heads = 12, .intermediate = 22, .key_value_heads = 2});
+  if (family == "shared gpt2")
+    return tiny_gpt2({.vocabulary = vocabulary, .positions = 13, .width = 24, .layers = 3, .heads = 12});
+  if (family == "grouped llama" ||
+      family == "shared qwen3")  // with two key heads: among 4 or 6 ranks some have the same
+    return (family == "shared qwen3" ? tiny_qwen3 : tiny_llama)(
+        {.vocabulary = vocabulary, .width = 24, .layers = 3, .heads = 12, .intermediate = 22, .key_value_heads = 2});
   if (family == "mixtral") return tiny_mixtral({.vocabulary = vocabulary, .width = 12, .intermediate = 9});
   if (family == "deep qwen3_moe")
     return tiny_qwen3_moe({.vocabulary = vocabulary, .width = 8, .layers = 8, .intermediate = 14, .tied = true});
@@ -129,7 +141,7 @@ class Job {
         documents_(std::string_view(how.family).ends_with(in_documents)),
         batches_(plan_batch(global_batch, how.data_ranks(), how.micro_batch)),
         types_(types_of(how, precision)),
-        architecture_(altered(architecture_of(how.family), alter)),
+        architecture_(cut(altered(architecture_of(how.family), alter), sharding_)),
         programs_(make_catalogue(mesh_, plan(how, {batches_.micro_batch, length}),
                                  program_options(how, clip.has_value()),
                                  plan(how, {1, architecture_.config.max_positions, ForwardFor::text}))),
@@ -214,11 +226,17 @@ class Job {
     else if (how.shards > 1)
       axes.emplace_back("dp_shard", how.shards);
     if (how.ulysses > 1) axes.emplace_back("ulysses", how.ulysses);
-    if (how.tensor > 1) axes.emplace_back("tp", how.tensor);
+    const BlockSharing blocks = sharing_among(how.tensor, architecture_of(how.family).config);
+    if (blocks.ranks > 1) axes.emplace_back("tp", blocks.ranks / blocks.key_replicas);
+    if (blocks.key_replicas > 1) axes.emplace_back("tp_keys", blocks.key_replicas);
     return make_mesh("world", axes);
   }
   static Architecture altered(Architecture architecture, const std::function<void(Architecture&)>& alter) {
     if (alter) alter(architecture);
+    return architecture;
+  }
+  static Architecture cut(Architecture architecture, const Sharding& sharding) {
+    cut_over(architecture, sharding.blocks);
     return architecture;
   }
   static UnitTypes types_of(const Composition& how, Precision precision) {
@@ -236,7 +254,7 @@ class Job {
       sharding.axes.emplace_back("ulysses");
       sharding.shards *= how.ulysses;
     }
-    sharding.tensor_ranks = how.tensor;
+    sharding.blocks = sharing_among(how.tensor, architecture_of(how.family).config, how.sequence);
     return sharding;
   }
   static OptimizerOptions options(const Composition& how) {
@@ -281,7 +299,7 @@ class Job {
 
   at::Tensor whole(const LogicalTensor& of, const std::function<at::Tensor(const Parameter&)>& mine) {
     std::string text;  // begin and extent of this rank's box, and its values
-    const std::size_t dims = of.shape.size(), head = 2 * dims * sizeof(std::int64_t);
+    const std::size_t dims = view_of(of).size(), head = 2 * dims * sizeof(std::int64_t);
     for (const Parameter* parameter : model_.parameters()) {
       if (parameter->name() != of.name || parameter->shard_elements() == 0) continue;
       for (const Shape* side : {&parameter->box().begin, &parameter->box().extent})
@@ -289,7 +307,7 @@ class Job {
       const std::span<std::byte> bytes = bytes_of(mine(*parameter));
       text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     }
-    at::Tensor result = at::full(of.shape, std::nan(""), at::TensorOptions().dtype(master_type(model_.precision())));
+    at::Tensor result = at::full(view_of(of), std::nan(""), at::TensorOptions().dtype(master_type(model_.precision())));
     for (const std::string& part : session_.world().all_gather(text)) {
       if (part.empty()) continue;
       Shape begin(dims), extent(dims);
@@ -302,7 +320,7 @@ class Job {
       std::memcpy(values.mutable_data_ptr(), part.data() + head, part.size() - head);
       place.copy_(values);
     }
-    return result;
+    return result.view(of.shape);
   }
 
   Session session_;

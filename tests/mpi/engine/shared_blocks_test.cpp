@@ -17,9 +17,12 @@ BOOST_AUTO_TEST_CASE(ranks_that_share_blocks_hold_what_the_plan_says_and_about_h
   set_up_runtime(1);  // counts what tensors take
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
     std::int64_t alone = 0;
-    for (const int tensor : {1, 2}) {
-      const Composition how{
-          .replicas = 2 / tensor, .micro_batch = global_batch / 2, .family = "large llama", .tensor = tensor};
+    for (const auto& [tensor, sequence] : {std::pair{1, false}, {2, false}, {2, true}}) {
+      const Composition how{.replicas = 2 / tensor,
+                            .micro_batch = global_batch / 2,
+                            .family = "large llama",
+                            .tensor = tensor,
+                            .sequence = sequence};
       const std::int64_t before = live_bytes();
       Job job(all_ranks(), how, precision, 0.5);
       reset_peak_live_bytes();

@@ -54,17 +54,18 @@ BOOST_AUTO_TEST_CASE(ranks_that_share_rows_exchange_heads_around_attention_as_of
   batch.sequence = {4};                  // 4 of each, and the key heads twice
   const auto kinds = [](const std::vector<BlockExchange>& exchanges) {
     std::string text;
-    for (const BlockExchange& exchange : exchanges) text += fmt::format("{} {}; ", exchange.axis, exchange.bytes());
+    for (const BlockExchange& exchange : exchanges)
+      text += fmt::format("{} {}; ", exchange.axes.front(), exchange.bytes());
     return text;
   };
-  const BlockExchanges alone = exchanges_of(config, BlockDescription::Kind::decoder, batch, 1);
+  const BlockExchanges alone = exchanges_of(config, BlockDescription::Kind::decoder, batch, {});
   BOOST_TEST(kinds(alone.forward) == "ulysses 320; ulysses 192; ");
   BOOST_TEST(kinds(alone.backward) == "ulysses 192; ulysses 320; ");
   for (const auto kind : {BlockDescription::Kind::embedding, BlockDescription::Kind::head})
-    BOOST_TEST((exchanges_of(config, kind, batch, 1) == BlockExchanges{}));
-  const HfConfig half = part_of(model(12, 12), 2);
+    BOOST_TEST((exchanges_of(config, kind, batch, {}) == BlockExchanges{}));
+  const HfConfig half = part_of(model(12, 12), {.ranks = 2});
   batch.sequence = {2};  // 7 rows of each
-  const BlockExchanges both = exchanges_of(half, BlockDescription::Kind::decoder, batch, 2);
+  const BlockExchanges both = exchanges_of(half, BlockDescription::Kind::decoder, batch, {.ranks = 2});
   BOOST_TEST(kinds(both.forward) == "ulysses 504; ulysses 168; tp 672; tp 672; ");
   BOOST_TEST(kinds(both.backward) == "tp 336; ulysses 168; ulysses 504; tp 336; ");
 }

@@ -24,8 +24,8 @@ ModelPlan shared_plan() {
        {"layer.0", 1000, 100, 7, 10, 20, true},
        {"head", 500, 0, 3, 5, 10, false}},
       {{"wte", {8, 4}, {0}}, {"w0", {8, 4}, {1}}, {"norm", {16}, {1}, true, "", {"tp"}}, {"head", {8, 4}, {2}}});
-  plan.blocks[1].exchanges = {{{sum, "tp", DType::f32, 8, 0, 10}, {sum, "tp", DType::f32, 8, 0, 10}},
-                              {{sum, "tp", DType::f32, 4, 0, 10}}};
+  plan.blocks[1].exchanges = {{{sum, {"tp"}, DType::f32, 8, 0, 10}, {sum, {"tp"}, DType::f32, 8, 0, 10}},
+                              {{sum, {"tp"}, DType::f32, 4, 0, 10}}};
   return plan;
 }
 

@@ -118,18 +118,23 @@ at::Tensor positions_in(const std::vector<std::int64_t>& starts) {
   return positions;
 }
 
+/// A layer as a function of its input.
+auto of_input(const Linear& layer) {
+  return [&layer](const at::Tensor& x) { return layer(x, x.size(0)); };
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(linear_layers_of_both_layouts_equal_matrix_products) {
   for (const std::int64_t rows : {0, 1, 9}) {
     Weights conv({{5, 7}, {7}});
     const Linear layer({conv.at(0)}, {conv.at(1)}, WeightLayout::in_out);
-    BOOST_TEST(compare(random_tensor({rows, 5}, "x"), layer,
+    BOOST_TEST(compare(random_tensor({rows, 5}, "x"), of_input(layer),
                        [&](const at::Tensor& x) { return at::matmul(x, conv.leaves[0]) + conv.leaves[1]; }) < 1e-13);
     BOOST_TEST(conv.worst_gradient() < 1e-13);
     Weights plain({{7, 5}});
     const Linear unbiased({plain.at(0)}, {nullptr}, WeightLayout::out_in);
-    BOOST_TEST(compare(random_tensor({rows, 5}, "x"), unbiased,
+    BOOST_TEST(compare(random_tensor({rows, 5}, "x"), of_input(unbiased),
                        [&](const at::Tensor& x) { return at::matmul(x, plain.leaves[0].t()); }) < 1e-13);
     BOOST_TEST(plain.worst_gradient() < 1e-13);
   }
@@ -145,7 +150,7 @@ BOOST_AUTO_TEST_CASE(weights_side_by_side_equal_separate_layers_whether_they_are
                       at::matmul(x, weights.leaves[2].t())},
                      1);
     };
-    BOOST_TEST(compare(random_tensor({6, 5}, "x"), layer, oracle) < 1e-13);
+    BOOST_TEST(compare(random_tensor({6, 5}, "x"), of_input(layer), oracle) < 1e-13);
     BOOST_TEST(weights.worst_gradient() < 1e-13);
   }
 }
@@ -154,7 +159,7 @@ BOOST_AUTO_TEST_CASE(a_second_backward_adds_to_the_gradient_of_the_first) {
   Weights weights({{4, 3}, {4}});
   const Linear layer({weights.at(0)}, {weights.at(1)}, WeightLayout::out_in);
   for (const char* name : {"first", "second"}) {
-    compare(random_tensor({5, 3}, name), layer,
+    compare(random_tensor({5, 3}, name), of_input(layer),
             [&](const at::Tensor& x) { return at::matmul(x, weights.leaves[0].t()) + weights.leaves[1]; });
   }
   BOOST_TEST(weights[0].touches() == 2);
