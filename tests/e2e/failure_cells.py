@@ -70,7 +70,7 @@ def step_of(phase, kind):
     return "step=3," if phase in ("evaluation", *CALLBACKS) else ""
 
 
-def run_cell(tmp, layout, phase, kind):
+def run_cell(tmp, layout, phase, kind, attempt=1):
     """Brings the failure about on one rank and checks everything that holds of every cell."""
     ranks, rank, more = layout, layout, []
     if layout == STAGES_OF_SHARDS:
@@ -78,7 +78,7 @@ def run_cell(tmp, layout, phase, kind):
         rank = ranks if kind == "nan" else 1 + (PHASES.index(phase) + KINDS.index(kind)) % ranks   # only where the head is, poison shows in a loss
         more = ["--parallel.pp", 2, "--parallel.dp_shard", 2, "--train.micro_batch", 1]
     rank -= 1
-    folder = tmp / f"{phase}-{kind}-{ranks}-{len(more)}"
+    folder = tmp / f"{phase}-{kind}-{ranks}-{len(more)}-{attempt}"
     code = {"throw": "code=5,", "exit": "code=9,"}.get(kind, "")
     if kind == "stall":
         group = "step" if phase in (*STEP, "callback") else phase.partition(".")[0]
@@ -170,13 +170,21 @@ CHECKS = {"throw": check_throw, "exit": check_death(9), "kill": check_death(137)
 
 
 def run_cells(tmp, chosen, workers=3):
-    """All cells, some at a time (a stalled job needs no processor); fails with all that failed."""
+    """All cells, some at a time (a stalled job needs no processor). A machine that stands still for a minute breaks promises of seconds, and kills where
+    there was time to speak: what fails is tried once more, by itself. Fails with all that failed then too."""
     prepare(tmp)
-    problems = []
+    failed, problems = {}, []
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        for future in concurrent.futures.as_completed([pool.submit(run_cell, tmp, *cell) for cell in chosen]):
+        running = {pool.submit(run_cell, tmp, *cell): cell for cell in chosen}
+        for future in concurrent.futures.as_completed(running):
             try:
                 future.result()
             except AssertionError as problem:
-                problems.append(problem)
+                failed[running[future]] = problem
+    for cell, problem in failed.items():
+        print(f"# once more, by itself: {cell}, which ended with {str(problem)[-300:]!r}", flush=True)
+        try:
+            run_cell(tmp, *cell, attempt=2)
+        except AssertionError as again:
+            problems.append(again)
     assert not problems, f"{len(problems)} of {len(chosen)} cells:\n" + "\n".join(map(str, problems))
