@@ -36,6 +36,11 @@ std::int64_t exchanged_columns(const HfConfig& config, std::int64_t ranks) {
   return (config.heads + 2 * std::max(config.kv_heads, ranks)) * config.head_size;
 }
 
+/// Of keys and values that go around the ring, likewise.
+std::int64_t ring_columns(const HfConfig& config, std::int64_t ranks) {
+  return 2 * std::max(config.kv_heads, ranks) * config.head_size;
+}
+
 /// The bytes of tensors with a row for each token, and of those with the rows that this rank has of a stream that ranks
 /// share out.
 struct Sizes {
@@ -159,9 +164,16 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
   const std::int64_t own_heads =
       exchanges ? sizes.compute * exchanged_columns(config, batch.sequence.ulysses) : qkv;  // that attention saves
   const std::int64_t to_heads = exchanges ? own_heads + qkv : 0, to_rows = exchanges ? 2 * attended : 0;
+  // Around the ring go keys and values, and in backward their gradients; what partial results add up to has the
+  // stream's type.
+  const bool rings = batch.sequence.ring > 1;
+  const std::int64_t around = rings ? ring_columns(config, batch.sequence.ulysses) : 0;
+  const std::int64_t keys = sizes.compute * around, dkeys = sizes.wide * around;
+  const std::int64_t sums = rings ? sizes.wide * query : 0;
+  const std::int64_t own_output = rings && exchanges ? attended : 0;  // which the ring saves beside what its rank reads
   const std::int64_t norm = normalised + sizes.statistics;
   const std::int64_t before_attention = norm + before_norms + own_heads;
-  const std::int64_t in_attention = before_attention + attended + row_sums;
+  const std::int64_t in_attention = before_attention + attended + row_sums + own_output;
   const std::int64_t in_mlp = stream + norm + mlp.saved;
   const std::int64_t handed = sizes.handed, widened = sizes.widened, cast = sizes.cast;
   result.saved_bytes += widened + in_attention + in_mlp;
@@ -172,8 +184,10 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
                                        .drop(gathered)
                                        .add(before_attention - norm - qkv + to_heads)
                                        .drop(to_heads)
-                                       .add(attended + row_sums + forward_scratch)
-                                       .drop(forward_scratch)
+                                       .add(row_sums + sums + 2 * keys + forward_scratch)
+                                       .drop(2 * keys + forward_scratch)
+                                       .add(attended + own_output)
+                                       .drop(sums)
                                        .add(to_rows)
                                        .drop(to_rows)
                                        .add(product + stream)
@@ -191,8 +205,10 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
                                          .drop(before_norms)
                                          .add(to_heads + own_heads - qkv)
                                          .drop(to_heads)
-                                         .add(attended + row_sums + forward_scratch)
-                                         .drop(own_heads + row_sums + forward_scratch)
+                                         .add(row_sums + sums + 2 * keys + forward_scratch)
+                                         .drop(2 * keys + forward_scratch)
+                                         .add(attended)
+                                         .drop(sums + own_heads + row_sums)
                                          .add(to_rows)
                                          .drop(to_rows)
                                          .add(product + stream)
@@ -212,7 +228,13 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
   backward.add(stream).drop(widened + normalised + stream);  // norm, whose gradient goes around
   add_matrix_to_stream(backward, attended, sizes, rounded);  // attention's output
   backward.add(to_rows).drop(to_rows);
-  backward.add(own_heads + backward_scratch).drop(backward_scratch + attended + own_heads);  // attention
+  if (rings) {  // products, of queries, keys and values, then what they are at home
+    backward.add(row_sums + sums + dkeys + 2 * keys + backward_scratch).drop(keys + backward_scratch);
+    backward.add(dkeys).drop(dkeys + keys + row_sums);
+    backward.add(own_heads).drop(sums + dkeys + attended + own_heads + own_output);
+  } else {
+    backward.add(own_heads + backward_scratch).drop(backward_scratch + attended + own_heads);  // attention
+  }
   backward.add(to_heads).drop(exchanges ? 2 * own_heads : 0);
   if (before_norms > 0) backward.add(qkv).drop(before_norms + qkv);  // norms of q and k
   add_matrix_from_norm(backward, qkv, sizes);                        // q, k, v
@@ -313,15 +335,27 @@ BlockExchanges exchanges_of(const HfConfig& part, BlockDescription::Kind kind, c
       const bool exchanges = batch.sequence.ulysses > 1;
       const BlockExchange heads = over_ulysses(exchanged_columns(part, batch.sequence.ulysses));
       const BlockExchange attended = over_ulysses(part.heads * part.head_size);
+      const int ring = batch.sequence.ring;
+      const auto around = [&](DType dtype) {
+        return BlockExchange{
+            Exchange::shift, {ring_axis}, dtype, ring_columns(part, batch.sequence.ulysses) * size_of(dtype), 0, rows};
+      };
       from_norm(said.forward, false);
-      if (exchanges) said.forward.insert(said.forward.end(), {heads, attended});
+      if (exchanges) said.forward.push_back(heads);
+      said.forward.insert(said.forward.end(), static_cast<std::size_t>(ring - 1), around(narrow));
+      if (exchanges) said.forward.push_back(attended);
       to_stream(said.forward, false);
       from_norm(said.forward, false);
       to_stream(said.forward, false);
       to_stream(said.backward, true);
       from_norm(said.backward, true);
       to_stream(said.backward, true);
-      if (exchanges) said.backward.insert(said.backward.end(), {attended, heads});
+      if (exchanges) said.backward.push_back(attended);
+      for (int made = 0; ring > 1 && made < ring; ++made) {
+        if (made + 1 < ring) said.backward.push_back(around(narrow));
+        said.backward.push_back(around(wide));
+      }
+      if (exchanges) said.backward.push_back(heads);
       from_norm(said.backward, true);
       return said;
     }

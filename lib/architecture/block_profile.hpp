@@ -31,7 +31,8 @@ struct BatchShape {
   int row_shares = 1;                // ranks that have the rows of the stream and of norms between them
   AttentionScratch attention = {};
   SequenceRanks sequence = {};
-  std::int64_t rows() const { return rows_of_each(sequence, samples, length); }  // N, of a rank
+  std::int64_t segments = 1;  // of a sample, which attention keeps apart, at most
+  std::int64_t rows() const { return most_rows_of_each(sequence, samples, length, segments); }  // N, of a rank
   std::int64_t own_rows() const { return divided_up(rows(), std::int64_t{row_shares}); }
 };
 

@@ -83,6 +83,7 @@ std::string_view name_of(OperationRecord::Kind kind) {
     case Kind::send: return "send";
     case Kind::receive: return "receive";
     case Kind::all_to_all_v: return "all_to_all_v";
+    case Kind::shift: return "shift";
     case Kind::copy: return "copy";
   }
   return "unknown";
@@ -379,6 +380,17 @@ Ticket Transport::all_to_all_v(int lane, int group, std::span<const std::byte> f
                        channel.ranks ? exchange(channel.ranks->calls(), state_->space(lane),
                                                 parts_of(from, sent, dtype), parts_of(into, received, dtype))
                                      : copy_alone(from, into));
+}
+
+Ticket Transport::shift(int lane, int group, std::span<const std::byte> from, std::span<std::byte> into, DType dtype) {
+  const State::Channel& channel = state_->connected(lane, group);
+  invariant(from.size() == into.size(), "a shift brings as many bytes as it takes");
+  const int ranks = static_cast<int>(channel.members.size()), mine = static_cast<int>(channel.rank());
+  if (!channel.ranks) return state_->issue(Kind::shift, lane, group, from.size(), dtype, copy_alone(from, into));
+  const Part<const std::byte> sent{(mine + 1) % ranks, from};
+  const Part<std::byte> received{(mine + ranks - 1) % ranks, into};
+  return state_->issue(Kind::shift, lane, group, from.size(), dtype,
+                       exchange(channel.ranks->calls(), state_->space(lane), {sent}, {received}));
 }
 
 Ticket Transport::copy(int lane, int group, std::vector<RegionCopy> copies) {

@@ -38,6 +38,7 @@ struct OperationRecord {
     send,
     receive,
     all_to_all_v,
+    shift,
     copy
   } kind{};
   int lane = 0;
@@ -86,6 +87,8 @@ class Transport {
   /// Counts are elements for and from each rank of the group, whose parts lie side by side.
   Ticket all_to_all_v(int lane, int group, std::span<const std::byte> from, std::span<const std::int64_t> sent,
                       std::span<std::byte> into, std::span<const std::int64_t> received, DType dtype);
+  /// To the next rank of the group, the last one's to the first, from the one before; as many bytes of each.
+  Ticket shift(int lane, int group, std::span<const std::byte> from, std::span<std::byte> into, DType dtype);
 
   /// Between regions of this rank's memory; `group` is one of it alone. Beside the calling thread where this transport
   /// has a thread, which it has with several ranks.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace lockstep {
 
@@ -168,17 +169,28 @@ void check_run(const TrainConfig& config, Problems& problems) {
   if (sharers == 1 && config.parallel.sequence_parallel)
     problems.add({"parallel.sequence_parallel", "parallel.tp"},
                  "parallel.sequence_parallel has no effect: parallel.tp is 1, so no ranks share blocks");
-  const std::int64_t sequence = config.parallel.ulysses.value_or(AxisSize{1}).ranks;
-  if (sequence == 0) automatic.emplace_back("parallel.ulysses");
-  if (sequence != 1 && config.post_local_sgd.start_step)
-    problems.add({"parallel.ulysses", "post_local_sgd.start_step"},
-                 "ranks that share sequences (parallel.ulysses) cannot train apart (post_local_sgd.start_step) in "
-                 "this version");
-  if (config.parallel.cp_fsdp_mode && (sequence == 1 || !config.parallel.dp_shard))
-    problems.add({"parallel.cp_fsdp_mode", sequence == 1 ? "parallel.ulysses" : "parallel.dp_shard"},
+  const std::int64_t ring = config.parallel.ring.value_or(AxisSize{1}).ranks;
+  const std::int64_t ulysses = config.parallel.ulysses.value_or(AxisSize{1}).ranks;
+  if (ring == 0) automatic.emplace_back("parallel.ring");
+  if (ulysses == 0) automatic.emplace_back("parallel.ulysses");
+  const bool shares_sequences = ring != 1 || ulysses != 1;
+  for (const auto& [option, ranks] : {std::pair("parallel.ring", ring), {"parallel.ulysses", ulysses}})
+    if (ranks != 1 && config.post_local_sgd.start_step)
+      problems.add({option, "post_local_sgd.start_step"},
+                   fmt::format("ranks that share sequences ({}) cannot train apart (post_local_sgd.start_step) in this "
+                               "version",
+                               option));
+  if (config.parallel.cp_fsdp_mode && !(shares_sequences && config.parallel.dp_shard))
+    problems.add({"parallel.cp_fsdp_mode", shares_sequences ? "parallel.dp_shard" : "parallel.ulysses"},
                  fmt::format("parallel.cp_fsdp_mode has no effect: {}",
-                             sequence == 1 ? "parallel.ulysses is 1, so no ranks share sequences"
-                                           : "without parallel.dp_shard no weights are cut"));
+                             shares_sequences ? "without parallel.dp_shard no weights are cut"
+                                              : "parallel.ring and parallel.ulysses are 1, so no ranks share "
+                                                "sequences"));
+  if (config.data.max_documents_per_row && (ring == 1 || !config.data.isolate_documents))
+    problems.add({"data.max_documents_per_row", ring == 1 ? "parallel.ring" : "data.isolate_documents"},
+                 fmt::format("data.max_documents_per_row has no effect: {}",
+                             ring == 1 ? "parallel.ring is 1, so documents are not padded"
+                                       : "without data.isolate_documents a sample is one document"));
   if (automatic.size() > 1) problems.add(automatic, "only one axis can take the ranks that are left: auto");
   if (stages == 1) {
     const auto moot = [&](const std::string& option, bool given) {
@@ -190,7 +202,9 @@ void check_run(const TrainConfig& config, Problems& problems) {
     moot("parallel.stages_per_rank", config.parallel.stages_per_rank.has_value());
     moot("parallel.split_points", !config.parallel.split_points.empty());
   }
-  if (shards == 1 && (sequence == 1 || !shards_along(config.parallel, MeshAxis::ulysses))) {
+  const bool shards_rows = (ring != 1 && shards_along(config.parallel, MeshAxis::ring)) ||
+                           (ulysses != 1 && shards_along(config.parallel, MeshAxis::ulysses));
+  if (shards == 1 && !shards_rows) {
     const auto moot = [&](const std::string& option, bool given) {
       if (given)
         problems.add({option.substr(0, option.find(' ')), "parallel.dp_shard"},

@@ -18,11 +18,8 @@ ChoiceList<AccumulateGradients> choices_of(AccumulateGradients) {
           {AccumulateGradients::sums, "sums"}};
 }
 ChoiceList<MeshAxis> choices_of(MeshAxis) {
-  return {{MeshAxis::pp, "pp"},
-          {MeshAxis::dp_replicate, "dp_replicate"},
-          {MeshAxis::dp_shard, "dp_shard"},
-          {MeshAxis::ulysses, "ulysses"},
-          {MeshAxis::tp, "tp"}};
+  return {{MeshAxis::pp, "pp"},     {MeshAxis::dp_replicate, "dp_replicate"}, {MeshAxis::dp_shard, "dp_shard"},
+          {MeshAxis::ring, "ring"}, {MeshAxis::ulysses, "ulysses"},           {MeshAxis::tp, "tp"}};
 }
 ChoiceList<CpFsdpMode> choices_of(CpFsdpMode) {
   return {{CpFsdpMode::all, "all"},

@@ -52,6 +52,12 @@ void describe(Declaration& visit, DataOptions& data) {
   visit.field("shuffle", data.shuffle, {.help = "permute the samples anew in each epoch", .fixed_on_resume = true});
   visit.field("isolate_documents", data.isolate_documents,
               {.help = "attention does not cross document boundaries", .fixed_on_resume = true});
+  visit.field("max_documents_per_row", data.max_documents_per_row,
+              {.help = "documents of a sample, at most, where parallel.ring pads each of them: the dataset is checked "
+                       "against it, and without one memory is planned for so many; absent: data.sequence_length",
+               .unit = "documents",
+               .min = 1,
+               .max = most_count});
   visit.field("verify", data.verify,
               {.help = "when shards are compared with the hashes in DATASET.json: use, each in the background once a "
                        "step reads from it, and before the next checkpoint; start, all before the first step; off"});
@@ -70,6 +76,11 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
       {.help = "ranks that share out the weights, gradients and optimizer state of one model, each parameter cut "
                "along its first dimension; auto: those that dp_replicate leaves; absent: 1",
        .unit = "ranks"});
+  visit.field("ring", parallel.ring,
+              {.help = "ranks that share the tokens of each micro-batch (context parallelism), each two parts of every "
+                       "document, around which keys and values go within attention; auto: those that the other axes "
+                       "leave; absent: 1",
+               .unit = "ranks"});
   visit.field("ulysses", parallel.ulysses,
               {.help = "ranks that share the tokens of each micro-batch (context parallelism), each some rows of all "
                        "heads, and all rows of some heads within attention; auto: those that the other axes leave; "
@@ -90,7 +101,7 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
       "order", parallel.order,
       {.help = "axes of the mesh in the order in which ranks are numbered along them, the fastest last: its ranks "
                "are neighbours, on one machine where they fit; those that are not named come before: pp, "
-               "dp_replicate, dp_shard, ulysses, tp"});
+               "dp_replicate, dp_shard, ring, ulysses, tp"});
   visit.field(
       "zero", parallel.zero,
       {.help = "what dp_shard shares out while a step runs (ZeRO): 1, optimizer state and the weights that it "
@@ -442,7 +453,7 @@ bool shards_along(const ParallelOptions& parallel, MeshAxis axis) {
   switch (parallel.cp_fsdp_mode.value_or(CpFsdpMode::all)) {
     case CpFsdpMode::all: return true;
     case CpFsdpMode::ulysses_only: return axis == MeshAxis::ulysses;
-    case CpFsdpMode::ring_only:
+    case CpFsdpMode::ring_only: return axis == MeshAxis::ring;
     case CpFsdpMode::none: return false;
   }
   throw Error(ExitCode::bug, "a cp_fsdp_mode without a meaning");

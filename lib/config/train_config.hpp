@@ -40,12 +40,13 @@ struct DataOptions {
   std::string validation_split = "validation";
   std::int64_t sequence_length = 0;  // T, tokens a sample
   bool shuffle = true;
-  bool isolate_documents = false;       // attention does not cross document boundaries
-  VerifyData verify = VerifyData::use;  // when the hashes of shards are checked
+  bool isolate_documents = false;                     // attention does not cross document boundaries
+  std::optional<std::int64_t> max_documents_per_row;  // that are planned for; absent: as many as tokens
+  VerifyData verify = VerifyData::use;                // when the hashes of shards are checked
 };
 
 enum class AccumulateGradients { whole, shards, sums };
-enum class MeshAxis { pp, dp_replicate, dp_shard, ulysses, tp };
+enum class MeshAxis { pp, dp_replicate, dp_shard, ring, ulysses, tp };
 /// Which axes of context parallelism share out the weights too where dp_shard does.
 enum class CpFsdpMode { all, ulysses_only, ring_only, none };
 enum class PipelineOrder { gpipe, one_f_one_b, interleaved_1f1b, interleaved_zero_bubble, zbv };
@@ -55,7 +56,8 @@ struct ParallelOptions {
   std::vector<MeshAxis> order;                    // of axes, the fastest last; those that are not named are slower
   std::optional<AxisSize> dp_replicate;           // ranks that hold equal state; absent: those that are left
   std::optional<AxisSize> dp_shard;               // ranks that share out a whole model; absent: 1
-  std::optional<AxisSize> ulysses;                // ranks that share the rows of sequences; absent: 1
+  std::optional<AxisSize> ring;                   // ranks that share the rows of sequences; absent: 1
+  std::optional<AxisSize> ulysses;                // the same; absent: 1
   std::optional<CpFsdpMode> cp_fsdp_mode;         // absent: all
   std::optional<AxisSize> tp;                     // ranks that share each block; absent: 1
   std::optional<bool> sequence_parallel;          // they share the stream between matrices too, by rows; absent: no

@@ -89,6 +89,23 @@ class BatchBuilder {
 
 }  // namespace
 
+std::int64_t most_documents(const TokenStream& stream, std::int64_t length) {
+  constexpr std::int64_t samples_at_once = 4096;
+  std::int64_t most = 1, count = 0, sample = -1;
+  for (std::int64_t begin = 0; begin < stream.tokens(); begin += samples_at_once * length) {
+    const std::int64_t end = std::min(begin + samples_at_once * length, stream.tokens());
+    for (const std::int64_t start : stream.document_starts(begin, end)) {
+      if (start / length != sample) {
+        sample = start / length;
+        count = 1;  // what the sample begins with
+      }
+      if (start % length != 0) ++count;
+      most = std::max(most, count);
+    }
+  }
+  return most;
+}
+
 TrainingDataLoader::TrainingDataLoader(const TokenStream& stream, const DataLoaderSettings& settings)
     : stream_(&stream),
       settings_(checked(settings)),

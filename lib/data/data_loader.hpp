@@ -30,6 +30,9 @@ struct DataLoaderSettings {
   Documents documents = Documents::joined;
 };
 
+/// The most documents that a sample has parts of, where samples are `length` tokens each. Local.
+std::int64_t most_documents(const TokenStream& stream, std::int64_t length);
+
 /// Training batches. Local; make_step may be called from any thread.
 class TrainingDataLoader {
  public:

@@ -134,7 +134,7 @@ Engine::Engine(Model& model, const Optimizer& optimizer, const Catalogue& progra
     block_lanes_.try_emplace(axes.front(), transport, static_cast<int>(Lane::block), transport.group_along(axes),
                              session.world().rank(), shares_rows ? BlockLane::Rows::shared : BlockLane::Rows::whole);
   }
-  model.share({.tensor = lane_along(tensor_axis), .ulysses = lane_along(ulysses_axis)});
+  model.share({.tensor = lane_along(tensor_axis), .ulysses = lane_along(ulysses_axis), .ring = lane_along(ring_axis)});
   transport.take_records(records_);  // from now on they are kept
   transport.log_to(&trace_);
 }
@@ -176,7 +176,7 @@ DrawnToken Engine::draw_token(const SeenText& text, const TokenDraw& draw, std::
   run.text = &text;
   run.draw = &draw;
   run.take({text.batch}, model_, place_, false);
-  const std::vector<std::int64_t> rows = rows_of(place_, text.batch.samples, text.batch.length);
+  const std::vector<std::int64_t> rows = rows_of(place_, text.batch.documents);
   if (const auto last = std::ranges::find(rows, text.last); last != rows.end()) run.last_row = last - rows.begin();
   execute(run);
   return run.token;

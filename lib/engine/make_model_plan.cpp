@@ -17,14 +17,17 @@ BatchShape batch_shape(const HfConfig& config, const UnitTypes& types, const Mic
   const std::int64_t number = size_of(types.master);
   const std::int64_t key_heads = std::max<std::int64_t>(1, config.kv_heads / shape.sequence.ulysses);
   const std::int64_t threads = std::min<std::int64_t>(processor.threads, shape.samples * key_heads);
+  const int ring = shape.sequence.ring;
+  const std::int64_t keys = ring == 1 ? shape.length : divided_up(shape.length, 2 * ring);  // at once
   return {.samples = shape.samples,
           .length = shape.length,
           .compute = types.compute,
           .output = types.handed_out(),
           .row_shares = row_shares,
-          .attention = {threads * attention_forward_scratch_bytes(shape.length, config.head_size, number),
-                        threads * attention_backward_scratch_bytes(shape.length, config.head_size, number)},
-          .sequence = shape.sequence};
+          .attention = {threads * attention_forward_scratch_bytes(keys, config.head_size, number),
+                        threads * attention_backward_scratch_bytes(keys, config.head_size, number)},
+          .sequence = shape.sequence,
+          .segments = shape.segments};
 }
 
 /// What gemm_rounded keeps after the products of decoder blocks. Those that lead back to the stream are not rounded on

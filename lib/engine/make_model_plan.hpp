@@ -15,6 +15,7 @@ struct MicroBatchShape {
   std::int64_t length = 0;   // T
   ForwardFor purpose = ForwardFor::batch;
   SequenceRanks sequence = {};  // that share its rows
+  std::int64_t segments = 1;    // of a sample, which attention keeps apart, at most
 };
 
 /// What of a rank's processor decides how much scratch memory kernels have.

@@ -92,7 +92,7 @@ struct Engine::Run {
   }
 
   void take(const std::vector<Batch>& micro_batches, const Model& model, const SequencePlace& place, bool counts_loss) {
-    for (const Batch& batch : micro_batches) rows_of.push_back(rows_of_each(place.ranks, batch.samples, batch.length));
+    for (const Batch& batch : micro_batches) rows_of.push_back(rows_of_each(place.ranks, batch.documents));
     const auto dropout = order == nullptr ? std::nullopt : std::optional(DropoutDraw{order->seed, step});
     attempt([&] {
       invariant(static_cast<int>(micro_batches.size()) == program.micro_batches,

@@ -10,6 +10,7 @@
 #include "tensor/functions/linear.hpp"
 #include "tensor/functions/loss.hpp"
 #include "tensor/functions/norm.hpp"
+#include "tensor/functions/ring_attention.hpp"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -62,6 +63,20 @@ std::vector<Place> places_of(const Batch& batch) {
   return places;
 }
 
+/// By rank of the ring.
+RingSegments ring_segments(const Batch& batch, const SequenceRanks& ranks) {
+  std::vector<std::int64_t> parts;
+  std::vector<std::int32_t> positions;
+  for (int ring = 0; ring < ranks.ring; ++ring) {
+    for (const SequencePart& part : parts_of(ranks, ring, batch.documents))
+      parts.insert(parts.end(), {part.row, part.length, part.first});
+    const std::vector<std::int32_t> own = of_rows(batch.positions, attended_rows(ranks, ring, batch.documents), 0);
+    positions.insert(positions.end(), own.begin(), own.end());
+  }
+  return {tensor_of(parts, at::kLong).view({ranks.ring, -1, 2, 3}),
+          tensor_of(positions, at::kInt).view({ranks.ring, -1})};
+}
+
 }  // namespace
 
 BatchTensors to_tensors(const Batch& batch, const HfConfig& config, const SequencePlace& place,
@@ -84,24 +99,25 @@ BatchTensors to_tensors(const Batch& batch, const HfConfig& config, const Sequen
   tensors.samples = batch.samples;
   tensors.length = batch.length;
   if (!batch.positions.empty()) tensors.largest_position_end = std::ranges::max(batch.positions) + 1;
-  const std::vector<std::int64_t> rows = rows_of(place, batch.samples, batch.length);
+  const std::vector<std::int64_t> rows = rows_of(place, batch.documents);
   const std::vector<std::int32_t> labels = of_rows(batch.labels, rows, ignored_label);
   tensors.tokens = tensor_of(of_rows(batch.tokens, rows, 0), at::kInt);
   tensors.labels = tensor_of(labels, at::kInt);
   tensors.positions = tensor_of(of_rows(batch.positions, rows, 0), at::kInt);
   tensors.valid_tokens = std::ranges::count_if(labels, [](std::int32_t label) { return label != ignored_label; });
-  const std::size_t attended = rows.size() * static_cast<std::size_t>(place.ranks.ulysses);
-  std::vector<std::int64_t> segments = batch.documents;
-  std::vector<std::int32_t> positions = batch.positions;
-  if (attended > count) segments.push_back(static_cast<std::int64_t>(attended));
-  positions.resize(attended, 0);
-  tensors.segments = tensor_of(segments, at::kLong);
-  tensors.attended_positions = tensor_of(positions, at::kInt);
+  const std::vector<std::int64_t> attended = attended_rows(place.ranks, place.ring, batch.documents);
+  if (place.ranks.ring > 1) {
+    tensors.ring = ring_segments(batch, place.ranks);
+  } else {
+    std::vector<std::int64_t> segments = batch.documents;
+    if (attended.size() > count) segments.push_back(std::ssize(attended));
+    tensors.segments = tensor_of(segments, at::kLong);
+    tensors.attended_positions = tensor_of(of_rows(batch.positions, attended, 0), at::kInt);
+  }
   if (draw && config.dropout.any()) {
-    std::vector<Place> places = places_of(batch);
+    const std::vector<Place> places = places_of(batch);
     tensors.places = tensor_of(of_rows(places, rows, Place{-1}), at::kLong);
-    places.resize(attended, -1);
-    tensors.attended_places = tensor_of(places, at::kLong);
+    tensors.attended_places = tensor_of(of_rows(places, attended, Place{-1}), at::kLong);
     tensors.draw = *draw;
   }
   return tensors;
@@ -270,6 +286,7 @@ class Decoder : public Block {
     attention_output_.share(lanes.tensor, Linear::CutBy::inputs);
     feed_forward_->share(lanes.tensor);
     ulysses_ = lanes.ulysses;
+    ring_ = lanes.ring;
     first_head_ = (lanes.tensor ? lanes.tensor->rank() * shape_.heads : 0) +
                   (ulysses_ ? ulysses_->rank() * share_of(shape_, ulysses_->ranks()).heads : 0);
   }
@@ -292,15 +309,16 @@ class Decoder : public Block {
 
  private:
   at::Tensor attend(at::Tensor qkv, const BatchTensors& batch, const at::Tensor& rotation) const {
-    const Dropout dropout = dropout_of(dropout_.attention, batch, description().layer, DropoutSite::attention);
-    if (!ulysses_)
-      return causal_attention(std::exchange(qkv, {}), shape_, batch.segments, batch.attended_positions, rotation,
-                              dropout, first_head_);
+    if (!ulysses_) return attend(std::exchange(qkv, {}), shape_, batch, rotation);
     at::Tensor own_heads = to_own_heads(std::exchange(qkv, {}), shape_, *ulysses_);
-    const at::Tensor attended =
-        causal_attention(std::exchange(own_heads, {}), share_of(shape_, ulysses_->ranks()), batch.segments,
-                         batch.attended_positions, rotation, dropout, first_head_);
-    return to_own_rows(attended, *ulysses_);
+    return to_own_rows(attend(std::exchange(own_heads, {}), share_of(shape_, ulysses_->ranks()), batch, rotation),
+                       *ulysses_);
+  }
+  at::Tensor attend(const at::Tensor& qkv, const AttentionShape& shape, const BatchTensors& batch,
+                    const at::Tensor& rotation) const {
+    const Dropout dropout = dropout_of(dropout_.attention, batch, description().layer, DropoutSite::attention);
+    if (ring_) return ring_attention(qkv, shape, batch.ring, rotation, *ring_, dropout, first_head_);
+    return causal_attention(qkv, shape, batch.segments, batch.attended_positions, rotation, dropout, first_head_);
   }
   std::vector<Parameter*> attention_inputs() const {
     if (Parameter* fused = find(Role::qkv)) return {fused};
@@ -324,7 +342,7 @@ class Decoder : public Block {
   DropoutRates dropout_;
   std::int64_t first_head_ = 0;  // of this rank's, where ranks share the block
   RotaryTable* rotary_;
-  const BlockLane* ulysses_ = nullptr;
+  const BlockLane *ulysses_ = nullptr, *ring_ = nullptr;
   Normalisation attention_norm_;
   Linear qkv_, attention_output_;
   std::optional<HeadNorm> head_norm_;

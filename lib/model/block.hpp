@@ -7,6 +7,7 @@
 #include "data/batch.hpp"
 #include "layout/sequence.hpp"
 #include "tensor/block_lane.hpp"
+#include "tensor/functions/ring_attention.hpp"
 #include "tensor/functions/rotary_table.hpp"
 #include "tensor/number_types.hpp"
 #include "tensor/parameter.hpp"
@@ -28,7 +29,8 @@ struct DropoutDraw {
 };
 
 /// What blocks read of a batch, as tensors that saved state may hold on to: N rows, one for each token. Where ranks
-/// share sequences these are a rank's own, and attention sees A of them, those of all; otherwise both are all B·T.
+/// share sequences these are a rank's own, and attention sees A of them, those of all along ulysses; otherwise both are
+/// all B·T.
 struct BatchTensors {
   std::int64_t samples = 0;               // B
   std::int64_t length = 0;                // T
@@ -37,6 +39,7 @@ struct BatchTensors {
   at::Tensor positions;                   // (N) int32
   at::Tensor segments;                    // int64: starts of attention segments in its A rows, then A
   at::Tensor attended_positions;          // (A) int32
+  RingSegments ring;                      // instead of both, where there is a ring
   std::int64_t largest_position_end = 0;  // largest position + 1
   std::int64_t valid_tokens = 0;          // labels that count
   at::Tensor places;                      // (N) int64: a Place (tensor/kernels/dropout_kernel.hpp) for each token;
@@ -78,8 +81,8 @@ class Block {
   /// are those of backward, except for a tied weight to which the embedding adds between the two halves of the head.
   at::Tensor forward(const at::Tensor& x, const BatchTensors& batch, Choices* choices = nullptr);
 
-  /// Along tp other ranks have parts of the block too: its parameters are parts. Along ulysses they have other rows of
-  /// the batch. These ranks speak with each other in the middle of its passes (exchanges_of of
+  /// Along tp other ranks have parts of the block too: its parameters are parts. Along ring and ulysses they have other
+  /// rows of the batch. These ranks speak with each other in the middle of its passes (exchanges_of of
   /// architecture/block_profile.hpp), which are Collective over them then. The lanes outlive the block's last pass.
   virtual void share(const BlockLanes& lanes) = 0;
 

@@ -16,7 +16,7 @@ namespace lockstep {
 
 /// One collective among the ranks along axes, over rows of a micro-batch that a rank has: a row is a token.
 struct BlockExchange {
-  enum class Kind : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all } kind{};
+  enum class Kind : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all, shift } kind{};
   std::vector<AxisName> axes = {tensor_axis};
   DType dtype = DType::f32;
   std::int64_t row_bytes = 0;  // that each rank puts in for a row
@@ -37,6 +37,7 @@ constexpr std::string_view name_of(BlockExchange::Kind kind) {
     case BlockExchange::Kind::all_gather: return "all_gather";
     case BlockExchange::Kind::reduce_scatter: return "reduce_scatter";
     case BlockExchange::Kind::all_to_all: return "all_to_all_v";
+    case BlockExchange::Kind::shift: return "shift";
   }
   return "unknown";
 }
@@ -51,7 +52,7 @@ struct BlockExchanges {
 /// The axes that these are along, in one order.
 inline std::vector<AxisName> axes_of(const std::vector<BlockExchange>& exchanges) {
   std::vector<AxisName> axes;
-  for (const AxisName& axis : {ulysses_axis, tensor_axis, key_replica_axis})
+  for (const AxisName& axis : {ring_axis, ulysses_axis, tensor_axis, key_replica_axis})
     if (std::ranges::any_of(exchanges, [&](const BlockExchange& exchange) {
           return std::ranges::find(exchange.axes, axis) != exchange.axes.end();
         }))

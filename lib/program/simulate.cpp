@@ -212,6 +212,7 @@ CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware) {
             case BlockExchange::Kind::all_gather: seconds += messages(along - 1, bytes); break;
             case BlockExchange::Kind::reduce_scatter:
             case BlockExchange::Kind::all_to_all: seconds += messages(along - 1, bytes / along); break;
+            case BlockExchange::Kind::shift: seconds += messages(1, bytes); break;
           }
         }
         return seconds;

@@ -39,6 +39,16 @@ at::Tensor BlockLane::all_to_all(const at::Tensor& parts) const {
   return received;
 }
 
+BlockLane::Shifted BlockLane::start_shift(const at::Tensor& x) const {
+  const at::Tensor value = at::empty(x.sizes(), x.options());
+  return {x, value, transport_->shift(lane_, group_, bytes_of(x), bytes_of(value), dtype_of(x.scalar_type()))};
+}
+
+at::Tensor BlockLane::ended(Shifted shifted) const {
+  transport_->wait(shifted.ticket);
+  return shifted.value;
+}
+
 ShardMap BlockLane::row_map(std::int64_t rows, std::int64_t columns) const {
   const std::int64_t each = own_rows(rows);
   ShardMap map{rows * columns, each * columns, {}};

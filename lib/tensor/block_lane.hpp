@@ -29,6 +29,13 @@ class BlockLane {
   at::Tensor all_gather(const at::Tensor& x) const;
   /// (ranks, n, …), a part for each rank → the same, a part of each rank.
   at::Tensor all_to_all(const at::Tensor& parts) const;
+  /// To the next rank of the group, and around: what the rank before gave. `ended` waits for it.
+  struct Shifted {
+    at::Tensor given, value;
+    Ticket ticket;
+  };
+  Shifted start_shift(const at::Tensor& x) const;
+  at::Tensor ended(Shifted shifted) const;
   /// (⌈rows/ranks⌉, C) of each rank → (rows, C).
   at::Tensor gather_rows(const at::Tensor& own, std::int64_t rows) const;
   /// Of the sum of x (N, C) over the ranks, in their order, the rows of this one → (⌈N/ranks⌉, C); padding is zero.
@@ -49,6 +56,7 @@ inline bool shares_rows(const BlockLane* lane) { return lane != nullptr && lane-
 struct BlockLanes {
   const BlockLane* tensor = nullptr;
   const BlockLane* ulysses = nullptr;
+  const BlockLane* ring = nullptr;
 };
 
 }  // namespace lockstep

@@ -51,6 +51,22 @@ Row data_row(const TrainConfig& config, const TrainPlan& plan) {
                               counted(plan.samples_per_epoch, "sample"))};
 }
 
+/// How evenly ranks of a ring share what attention computes of a sample of one document.
+Row ring_row(const TrainConfig& config, const TrainPlan& plan) {
+  const HfConfig& model = plan.architecture.config;
+  const SequenceRanks ranks = sequence_ranks(plan.mesh);
+  const std::vector<std::int64_t> sample{0, config.data.sequence_length};
+  double most = 1;
+  for (int layer = 0; layer < model.layers; ++layer)
+    most = std::max(most, ring_imbalance(ranks, sample, model.window_of(layer)));
+  return {.section = "mesh",
+          .key = "ring_imbalance",
+          .label = "ring balance",
+          .value = most,
+          .text = fmt::format("the busiest of {} attends to {:.3f} times the mean of query-key pairs",
+                              counted(ranks.ring, "rank"), most)};
+}
+
 }  // namespace
 
 std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const Placement& placement) {
@@ -72,7 +88,10 @@ std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const
   std::vector<Row> rows{model_row(plan.architecture.config)};
   if (plan.architecture.config.dropout.any()) rows.push_back(dropout_row(plan.architecture.config.dropout));
   rows.push_back(data_row(config, plan));
-  const std::vector<Row> more = dry_run(facts, plan.model, plan.programs);
+  std::vector<Row> more = dry_run(facts, plan.model, plan.programs);
+  if (sequence_ranks(plan.mesh).ring > 1)
+    more.insert(std::ranges::find_if(more, [](const Row& row) { return row.section != "mesh"; }),
+                ring_row(config, plan));
   rows.insert(rows.end(), more.begin(), more.end());
   return rows;
 }

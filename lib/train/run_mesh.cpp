@@ -28,11 +28,12 @@ struct AskedAxis {
 
 std::vector<AskedAxis> axes_asked(const ParallelOptions& parallel) {
   const auto of = [](const std::optional<AxisSize>& size, std::int64_t absent) { return size ? size->ranks : absent; };
-  const bool left_to_others = of(parallel.pp, 1) == 0 || of(parallel.dp_shard, 1) == 0 ||
+  const bool left_to_others = of(parallel.pp, 1) == 0 || of(parallel.dp_shard, 1) == 0 || of(parallel.ring, 1) == 0 ||
                               of(parallel.ulysses, 1) == 0 || of(parallel.tp, 1) == 0;
   return {{pipeline_axis, of(parallel.pp, 1), parallel.pp.has_value()},
           {replica_axis, of(parallel.dp_replicate, left_to_others ? 1 : 0), true},
           {shard_axis, of(parallel.dp_shard, 1), parallel.dp_shard.has_value()},
+          {ring_axis, of(parallel.ring, 1), parallel.ring.has_value()},
           {ulysses_axis, of(parallel.ulysses, 1), parallel.ulysses.has_value()},
           {tensor_axis, of(parallel.tp, 1), parallel.tp.has_value()}};
 }
@@ -61,6 +62,7 @@ AxisName name_of(MeshAxis axis) {
     case MeshAxis::pp: return pipeline_axis;
     case MeshAxis::dp_replicate: return replica_axis;
     case MeshAxis::dp_shard: return shard_axis;
+    case MeshAxis::ring: return ring_axis;
     case MeshAxis::ulysses: return ulysses_axis;
     case MeshAxis::tp: return tensor_axis;
   }
@@ -229,6 +231,7 @@ Sharding sharding_of(const Mesh& mesh, const ParallelOptions& parallel) {
   sharding.blocks.rows = sharding.blocks.ranks > 1 && parallel.sequence_parallel.value_or(false);
   for (const Axis& axis : mesh.axes) {  // in the order of ranks
     const bool cuts = axis.name == shard_axis || axis.name == outer_shard_axis || axis.name == inner_shard_axis ||
+                      (axis.name == ring_axis && shards_along(parallel, MeshAxis::ring)) ||
                       (axis.name == ulysses_axis && shards_along(parallel, MeshAxis::ulysses));
     if (!cuts || axis.size == 1) continue;
     sharding.axes.push_back(axis.name);

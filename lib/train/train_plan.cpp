@@ -121,6 +121,23 @@ std::string identity_of(const TrainConfig& config, const TrainPlan& plan, const 
                      config.data.isolate_documents ? ", documents isolated" : "");
 }
 
+/// Of a sample that attention keeps apart: the most that is planned for.
+std::int64_t most_segments(const TrainConfig& config, const TrainPlan& plan) {
+  if (!config.data.isolate_documents) return 1;
+  const std::int64_t length = config.data.sequence_length;
+  const std::int64_t planned = std::min(config.data.max_documents_per_row.value_or(length), length);
+  if (sequence_ranks(plan.mesh).ring == 1 || !plan.training) return planned;
+  std::int64_t most = 1;
+  for (const auto& stream : {plan.training, plan.validation})
+    if (stream) most = std::max(most, most_documents(*stream, length));
+  if (most > planned)
+    throw Error(ExitCode::input,
+                fmt::format("cannot plan for {} a sample (data.max_documents_per_row): {} has samples of {}",
+                            counted(planned, "document"), config.data.path, counted(most, "document")),
+                fmt::format("set data.max_documents_per_row to {}, or leave it out", most));
+  return most;
+}
+
 /// Opens the dataset; the batch is planned.
 void plan_data(const TrainConfig& config, TrainPlan& plan) {
   plan.dataset = open_dataset(config.data.path);
@@ -213,6 +230,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   std::error_code unknown;  // then opening it tells more
   const bool missing = !std::filesystem::exists(config.data.path, unknown) && !unknown;
   if (without == WithoutDataset::refused || !missing) plan_data(config, plan);
+  plan.segments = most_segments(config, plan);
   plan.flops_per_token = flops_per_token(plan.architecture, config.data.sequence_length);
   const Precision precision = config.precision.dtype;
   plan.types = unit_types(precision, state_of(config.optimizer, master_dtype(precision)));
@@ -226,7 +244,10 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   cut_over(plan.architecture, sharding.blocks);
   check_heads(plan.architecture.config, sharding.blocks.ranks, sequence);
   plan.model = plan_of(plan.architecture, plan.types,
-                       {.samples = plan.batch.micro_batch, .length = config.data.sequence_length, .sequence = sequence},
+                       {.samples = plan.batch.micro_batch,
+                        .length = config.data.sequence_length,
+                        .sequence = sequence,
+                        .segments = plan.segments},
                        plan.bucket_bytes, processor, sharding);
   const ProgramOptions options{
       .micro_batches =

@@ -34,6 +34,7 @@ struct TrainPlan {
   int ranks = 1;
   BatchPlan batch;  // samples of a step over ranks and micro-batches
   std::int64_t samples_per_epoch = 0;
+  std::int64_t segments = 1;      // of a sample, which attention keeps apart, at most
   UnitTypes types;                // of weights, gradients and optimizer state
   std::int64_t bucket_bytes = 0;  // as units_of takes it
   ModelPlan model;

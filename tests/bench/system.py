@@ -156,11 +156,11 @@ def planning(rounds):
     best, most = {}, {}
     for _ in range(rounds):
         for ranks in [16384, 163840]:
-            command = ["/usr/bin/time", "-f", "%e %M", BUILD / "tools/train", config, "--world-size", str(ranks), "--train.global_batch", str(2 * ranks),
+            command = ["/usr/bin/time", "-f", "%e %M", BUILD / "tools/train", config, "--world-size", str(ranks), "--train.global_batch", str(ranks // 64),
                        "--dry-run"]
             shown = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True, cwd=SOURCE).stderr.split()
             best[ranks], most[ranks] = min(best.get(ranks, 1e9), float(shown[-2])), int(shown[-1]) / 1024
-    show("planning a Llama of 405 billion parameters, 16 stages", seconds_16384_ranks=best[16384], mib=most[16384],
+    show("planning a Llama of 405 billion parameters: 16 stages, tp 8, ring 16", seconds_16384_ranks=best[16384], mib=most[16384],
          seconds_163840_ranks=best[163840], ratio=best[163840] / best[16384])
 
 

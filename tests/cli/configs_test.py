@@ -49,16 +49,18 @@ def test_a_run_on_16384_ranks_is_planned_without_any_of_them_by_classes_of_ranks
     path = SOURCE / "configs/llama3-405b.yaml"
     planned = [path, "--data.path", pathlib.Path(made.name) / "none", "--world-size", 16384, "--ranks-per-node", 8]
     plan = json.loads(run("train", *planned, "--dry-run", "--json", cwd=SOURCE).stdout)
-    assert plan["mesh"] == {"ranks": 16384, "pp": 16, "dp_replicate": 1, "dp_shard": 1024}, plan["mesh"]
-    assert plan["ranks"]["16383"] == "pp 15, dp_shard 1023, node 2047" and plan["ranks"]["class_15"] == "ranks 15360-16383", plan["ranks"]
+    assert {**plan["mesh"], "ring_imbalance": 1} == {"ranks": 16384, "pp": 16, "dp_replicate": 1, "dp_shard": 8, "ring": 16, "tp": 8, "ring_imbalance": 1}, plan["mesh"]
+    assert 1 <= plan["mesh"]["ring_imbalance"] < 1.001, plan["mesh"]
+    assert plan["ranks"]["16383"] == "pp 15, dp_shard 7, ring 15, tp 7, node 2047" and plan["ranks"]["class_15"] == "ranks 15360-16383", plan["ranks"]
     assert 4.05e11 < plan["model"]["parameters"] < 4.07e11 and 0.15 < plan["simulation"]["bubble_share"] < 0.35, plan
     programs = run("train", *planned, "--print-program", cwd=SOURCE).stdout
     assert programs.count("each of ranks ") == 16
     one = run("train", *planned, "--print-program", "--rank", 12345, cwd=SOURCE).stdout
     (of_class,) = [text for text in programs.split("each of ranks ") if text.startswith("12288-13311")]
     assert one.split("rank 12345", 1)[1].splitlines()[1:] == of_class.splitlines()[1:]
-    shared = json.loads(run("train", *planned, "--parallel.tp", 8, "--parallel.sequence_parallel", "true", "--dry-run", "--json", cwd=SOURCE).stdout)
-    assert shared["mesh"] == {"ranks": 16384, "pp": 16, "dp_replicate": 1, "dp_shard": 128, "tp": 8}, shared["mesh"]
+    short = ["--parallel.ring", 1, "--data.sequence_length", 8192, "--train.global_batch", 4096]
+    whole = json.loads(run("train", *planned, *short, "--dry-run", "--json", cwd=SOURCE).stdout)
+    assert whole["mesh"] == {"ranks": 16384, "pp": 16, "dp_replicate": 1, "dp_shard": 128, "tp": 8}, whole["mesh"]
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1 << 20   # KiB, of the largest of these processes
 
 

@@ -80,7 +80,7 @@ def test_a_failure_amid_a_reduction_on_the_lane_is_explained_at_once_by_its_rank
 
 
 def test_a_failure_amid_any_operation_ends_the_job_at_once(tmp):
-    for kind in ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "send", "receive", "all_to_all_v"]:
+    for kind in ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "send", "receive", "all_to_all_v", "shift"]:
         for ranks, size in [(3, ""), (2, "large ")]:   # by messages, and by reading each other's memory
             code, out, err, status = job(tmp, ranks, injection=f"rank={ranks - 1},phase=lane,step=3,kind=throw,code=6", channel=f"{size}operation:{kind}")
             told = explanations(err, "injected failure")
@@ -90,7 +90,7 @@ def test_a_failure_amid_any_operation_ends_the_job_at_once(tmp):
 
 
 def test_operations_of_every_kind_end_in_order(tmp):
-    for kind in ["all_gather", "reduce_scatter", "broadcast", "send", "receive", "all_to_all_v"]:
+    for kind in ["all_gather", "reduce_scatter", "broadcast", "send", "receive", "all_to_all_v", "shift"]:
         code, out, err, _ = job(tmp, 2, channel=f"large operation:{kind}")
         assert code == 0 and out.count("left after step 4") == 2, (kind, err)
 

@@ -10,7 +10,10 @@ from checkpoint_files import step_folders
 from lockstep_testing import GPT2_TINY, records, run, sample_text, write_config
 
 RANKS = [1, 2, 3, 4]
-STAGES_OF_SHARDS = "ZeRO-3 x 1F1B"   # a layout of its own, beside plain data parallelism on each of RANKS
+# Layouts of their own, beside plain data parallelism on each of RANKS.
+STAGES_OF_SHARDS = "ZeRO-3 x 1F1B"
+SHARED_BLOCKS = "TP with SP x ring"
+LAYOUTS = [*RANKS, STAGES_OF_SHARDS, SHARED_BLOCKS]
 STEP = ["data", "gather", "forward", "backward", "reduction", "lane", "norm", "heartbeat", "optimizer"]
 SAVE = ["save.plan", "save.stage", "save.write", "save.seal", "save.commit"]
 CALLBACKS = ["callback", "sample"]
@@ -20,8 +23,8 @@ BOUND_S = 120   # of a cell, on a busy machine: whoever waits for the watchdog w
 
 
 def exists(layout, phase):
-    """One rank has no lane, and only shards are gathered."""
-    return (phase != "lane" or layout != 1) and (phase != "gather" or layout == STAGES_OF_SHARDS)
+    """One rank has no lane, and only shards are gathered. Within a text that ranks share nothing is drained: tensor_test.py and sequence_test.py."""
+    return (phase != "sample" or layout != SHARED_BLOCKS) and (phase != "lane" or layout != 1) and (phase != "gather" or layout == STAGES_OF_SHARDS)
 
 
 def cells(layouts, phases, kinds):
@@ -77,6 +80,9 @@ def run_cell(tmp, layout, phase, kind, attempt=1):
         ranks = 4
         rank = ranks if kind == "nan" else 1 + (PHASES.index(phase) + KINDS.index(kind)) % ranks   # only where the head is, poison shows in a loss
         more = ["--parallel.pp", 2, "--parallel.dp_shard", 2, "--train.micro_batch", 1]
+    if layout == SHARED_BLOCKS:
+        ranks, rank = 4, 1 + (PHASES.index(phase) + KINDS.index(kind)) % 4
+        more = ["--parallel.tp", 2, "--parallel.sequence_parallel", "true", "--parallel.ring", 2, "--train.micro_batch", 2]
     rank -= 1
     folder = tmp / f"{phase}-{kind}-{ranks}-{len(more)}-{attempt}"
     code = {"throw": "code=5,", "exit": "code=9,"}.get(kind, "")

@@ -1,11 +1,11 @@
 """The whole matrix of failures: every layout, phase and kind. Part of the campaigns; failures_test.py runs a choice of it."""
 
-from failure_cells import KINDS, PHASES, RANKS, STAGES_OF_SHARDS, cells, run_cells
+from failure_cells import KINDS, LAYOUTS, PHASES, cells, run_cells
 
 
 def campaign(kind):
     def test(tmp):
-        run_cells(tmp, cells([*RANKS, STAGES_OF_SHARDS], PHASES, [kind]))
+        run_cells(tmp, cells(LAYOUTS, PHASES, [kind]))
     return test
 
 

@@ -12,16 +12,14 @@ import subprocess
 import time
 
 from checkpoint_files import read_tensor, step_folders
-from failure_cells import KINDS, PHASES, RANKS, STAGES_OF_SHARDS, cells, exists, prepare, run_cell, run_cells, train
+from failure_cells import KINDS, LAYOUTS, PHASES, cells, exists, prepare, run_cell, run_cells, train
 from lockstep_testing import GPT2_TINY, SOURCE, needs, program, records, run, write_config
-
-LAYOUTS = [*RANKS, STAGES_OF_SHARDS]
 
 
 def choice():
     """Of the matrix: every phase meets several kinds, and every kind every layout."""
     for i, kind in enumerate(KINDS):
-        layouts = itertools.cycle(LAYOUTS[i % 5:] + LAYOUTS[:i % 5])
+        layouts = itertools.cycle(LAYOUTS[i:] + LAYOUTS[:i])
         for j, phase in enumerate(PHASES):
             if (i + 2 * j) % 5 in (0, 2):
                 yield next(layout for layout in layouts if exists(layout, phase)), phase, kind

@@ -65,7 +65,9 @@ def write_byte_level_tokenizer(folder):
 
 
 def execute(command, folder):
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=folder, env=environment(), capture_output=True, text=True, timeout=500)
+    settings = environment()
+    settings["PATH"] += f":{BUILD / 'tests'}"   # compositions-table
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=folder, env=settings, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, f"$ {command}\nreturned {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
     return done.stdout
 

@@ -69,6 +69,7 @@ class Communication {
     if (kind_ == "all_to_all_v")
       return transport_.all_to_all_v(gradients_lane, all_ranks, bytes.first(even), counts_, other.first(even), counts_,
                                      DType::f64);
+    if (kind_ == "shift") return transport_.shift(gradients_lane, all_ranks, bytes, other, DType::f64);
     const bool lasts_part =
         (kind_ == "send" || kind_ == "receive") && last > 0;  // what the last rank does with the first
     if (lasts_part && rank != 0 && rank != last) return {};

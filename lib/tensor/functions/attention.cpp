@@ -1,6 +1,6 @@
 #include "tensor/functions/attention.hpp"
 
-#include "tensor/functions/dispatch.hpp"
+#include "tensor/functions/attention_arguments.hpp"
 #include "tensor/saved_memory.hpp"
 
 #include <torch/csrc/autograd/custom_function.h>
@@ -11,17 +11,6 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 namespace {
-
-template <class M>
-Rotation<M> rotation_of(const at::Tensor& table) {
-  if (!table.defined()) return {};
-  const M* values = pointer<M>(table);
-  return {values, values + table.size(1) * table.size(2)};
-}
-
-AttentionDropout dropout_of(const Dropout& dropout, std::int64_t first_head) {
-  return {dropout.mask, pointer<Place>(dropout.places), first_head};
-}
 
 Segments segments_of(const at::Tensor& starts) { return {pointer<std::int64_t>(starts), starts.numel() - 1}; }
 

@@ -14,6 +14,7 @@
 #include "tensor/kernels/embedding_kernel.hpp"
 #include "tensor/kernels/head_norm_kernel.hpp"
 #include "tensor/kernels/norm_kernel.hpp"
+#include "tensor/kernels/ring_attention_kernel.hpp"
 #include "tensor/kernels/routing_kernel.hpp"
 
 #include <c10/core/DeviceType.h>
@@ -44,6 +45,11 @@ struct Kernels {
   decltype(&lockstep::head_norm_backward<T>) head_norm_backward = nullptr;
   decltype(&lockstep::attention_forward<T>) attention_forward = nullptr;
   decltype(&lockstep::attention_backward<T>) attention_backward = nullptr;
+  decltype(&lockstep::ring_attention_forward<T>) ring_attention_forward = nullptr;
+  decltype(&lockstep::ring_attention_result<T>) ring_attention_result = nullptr;
+  decltype(&lockstep::ring_attention_products<T>) ring_attention_products = nullptr;
+  decltype(&lockstep::ring_attention_backward<T>) ring_attention_backward = nullptr;
+  decltype(&lockstep::ring_attention_gradient<T>) ring_attention_gradient = nullptr;
   decltype(&lockstep::dropout_add<T>) dropout_add = nullptr;
   decltype(&lockstep::dropout<T>) dropout = nullptr;
   decltype(&lockstep::embedding_forward<T>) embedding_forward = nullptr;

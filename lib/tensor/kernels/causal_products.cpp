@@ -106,7 +106,8 @@ void causal_scores(const CausalTile& tile, const float* x, const float* turned, 
   for (std::int64_t r = 0; r < tile.rows; r += group_rows) {
     const std::int64_t rows = std::min(group_rows, tile.rows - r);
     const std::int64_t begin = hidden_keys(tile.first + r, tile.window) / lanes * lanes;
-    const std::int64_t end = (tile.first + r + rows + lanes - 1) / lanes * lanes;
+    const std::int64_t end = (std::min(tile.first + r + rows, tile.keys) + lanes - 1) / lanes * lanes;
+    if (end <= begin) continue;
     multiply_rows(rows, end - begin, tile.head_size, {x + r * tile.head_size, tile.head_size, 1},
                   {turned + begin * tile.head_size, lanes * tile.head_size, lanes},
                   {scores + r * tile.score_stride + begin, tile.score_stride}, Into::fresh);
@@ -116,16 +117,16 @@ void causal_scores(const CausalTile& tile, const float* x, const float* turned, 
 void causal_combine(const CausalTile& tile, const float* p, const float* matrix, float* y) {
   for (std::int64_t r = 0; r < tile.rows; r += group_rows) {
     const std::int64_t rows = std::min(group_rows, tile.rows - r);
-    const std::int64_t begin = hidden_keys(tile.first + r, tile.window);
-    multiply_rows(rows, tile.head_size, tile.first + r + rows - begin,
-                  {p + r * tile.score_stride + begin, tile.score_stride, 1},
+    const std::int64_t end = std::min(tile.first + r + rows, tile.keys);
+    const std::int64_t begin = std::min(hidden_keys(tile.first + r, tile.window), end);
+    multiply_rows(rows, tile.head_size, end - begin, {p + r * tile.score_stride + begin, tile.score_stride, 1},
                   {matrix + begin * tile.head_size, lanes, tile.head_size}, {y + r * tile.head_size, tile.head_size},
                   Into::fresh);
   }
 }
 
 void causal_spread(const CausalTile& tile, const float* p, const float* x, float* y) {
-  const std::int64_t width = tile.first + tile.rows;
+  const std::int64_t width = tile.width();
   for (std::int64_t key = 0; key < width; key += group_rows) {
     const std::int64_t keys = std::min(group_rows, width - key);
     const std::int64_t query = std::max<std::int64_t>(0, key - tile.first);                   // the first that sees it

@@ -1,7 +1,7 @@
 // The products of causal attention by the vectors of AVX-512, on the calling thread. A tile of queries
-// [first, first + rows) sees keys up to each query's own, the last `window` of them; what is hidden from all of eight
-// queries is not multiplied.
-// Where they are used, and what serves elsewhere: tensor/kernels/attention_kernel.cpp.
+// [first, first + rows) sees keys up to each query's own, the last `window` of them, as far as there are `keys`; what
+// is hidden from all of eight queries is not multiplied. Where they are used, and what serves elsewhere:
+// tensor/kernels/attention_kernel.cpp.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,10 @@ constexpr std::int64_t hidden_keys(std::int64_t place, std::int64_t window) {
 struct CausalTile {
   std::int64_t first, rows;
   std::int64_t head_size;     // D
-  std::int64_t score_stride;  // between rows of scores: a multiple of 16, at least first + rows
+  std::int64_t score_stride;  // between rows of scores: a multiple of 16, at least width()
   std::int64_t window = all_keys;
+  std::int64_t keys = all_keys;
+  std::int64_t width() const { return first + rows < keys ? first + rows : keys; }
 };
 
 /// Elements of turn_rows, and their alignment in bytes.
@@ -36,10 +38,10 @@ void turn_rows(const float* matrix, std::int64_t length, std::int64_t head_size,
 /// scores (rows, stride) = x (rows, D) · matrixᵀ, where they are visible; what is hidden holds anything.
 void causal_scores(const CausalTile& tile, const float* x, const float* turned, float* scores);
 
-/// y (rows, D) = p (rows, stride) · matrix (first + rows, D). p is 0 where it is hidden.
+/// y (rows, D) = p (rows, stride) · matrix (width, D). p is 0 where it is hidden.
 void causal_combine(const CausalTile& tile, const float* p, const float* matrix, float* y);
 
-/// y (first + rows, D) += pᵀ · x for p (rows, stride), which is 0 where it is hidden, and x (rows, D).
+/// y (width, D) += pᵀ · x for p (rows, stride), which is 0 where it is hidden, and x (rows, D).
 void causal_spread(const CausalTile& tile, const float* p, const float* x, float* y);
 
 }  // namespace lockstep

@@ -13,11 +13,18 @@ namespace {
 /// A row from the first element that it sees.
 struct SeenRow {
   SeenRow(const CausalRows& tile, std::int64_t row)
-      : hidden(hidden_keys(tile.first + row, tile.window)),
-        count(tile.first + row + 1 - hidden),
+      : hidden(std::min(hidden_keys(tile.first + row, tile.window), tile.width)),
+        count(std::min(tile.first + row + 1, tile.width) - hidden),
         width(tile.width - hidden) {}
   std::int64_t hidden, count, width;  // width: with what is hidden behind
 };
+
+/// Of a row that sees nothing.
+template <class M>
+void keep_nothing(M& inverse_sum, M& log_sum) {
+  inverse_sum = 0;
+  log_sum = -std::numeric_limits<M>::infinity();
+}
 
 template <class M>
 LOCKSTEP_CLONES void softmax_rows(const CausalRows& tile, M* scores, M* inverse_sums, M* log_sums,
@@ -28,6 +35,11 @@ LOCKSTEP_CLONES void softmax_rows(const CausalRows& tile, M* scores, M* inverse_
     std::fill_n(row, seen.hidden, M{0});
     row += seen.hidden;
     const std::int64_t visible = seen.count, width = seen.width;
+    if (visible == 0) {
+      std::fill_n(row, width, M{0});
+      keep_nothing(inverse_sums[r], log_sums[r * log_stride]);
+      continue;
+    }
     M largest = row[0];
 #pragma omp simd reduction(max : largest)
     for (std::int64_t j = 0; j < visible; ++j) largest = row[j] > largest ? row[j] : largest;
@@ -45,7 +57,7 @@ LOCKSTEP_CLONES void softmax_rows(const CausalRows& tile, M* scores, M* inverse_
 
 template <class M>
 LOCKSTEP_CLONES void softmax_rows_backward(const CausalRows& tile, M* scores, M* dp, const M* log_sums,
-                                           std::int64_t log_stride) {
+                                           std::int64_t log_stride, const M* products) {
   for (std::int64_t r = 0; r < tile.rows; ++r) {
     const SeenRow seen(tile, r);
     M* p = scores + r * tile.stride;
@@ -62,6 +74,7 @@ LOCKSTEP_CLONES void softmax_rows_backward(const CausalRows& tile, M* scores, M*
       p[j] = exp(p[j] - log_sum);
       product += p[j] * d[j];
     }
+    if (products) product = products[r * log_stride];
 #pragma omp simd
     for (std::int64_t j = 0; j < visible; ++j) d[j] = p[j] * (d[j] - product);
     for (std::int64_t j = visible; j < width; ++j) p[j] = d[j] = 0;
@@ -84,6 +97,11 @@ LOCKSTEP_WIDE void softmax_wide(const CausalRows& tile, float* scores, float* in
     std::fill_n(row, of.hidden, 0.0f);
     row += of.hidden;
     const std::int64_t visible = of.count, width = of.width;
+    if (visible == 0) {
+      std::fill_n(row, width, 0.0f);
+      keep_nothing(inverse_sums[r], log_sums[r * log_stride]);
+      continue;
+    }
     __m512 most = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
     for (std::int64_t j = 0; j < visible; j += wide_lanes) {
       const __mmask16 seen = lanes_of(visible - j);
@@ -106,7 +124,7 @@ LOCKSTEP_WIDE void softmax_wide(const CausalRows& tile, float* scores, float* in
 }
 
 LOCKSTEP_WIDE void softmax_backward_wide(const CausalRows& tile, float* scores, float* dp, const float* log_sums,
-                                         std::int64_t log_stride) {
+                                         std::int64_t log_stride, const float* row_products) {
   for (std::int64_t r = 0; r < tile.rows; ++r) {
     const SeenRow of(tile, r);
     float* p = scores + r * tile.stride;
@@ -124,7 +142,7 @@ LOCKSTEP_WIDE void softmax_backward_wide(const CausalRows& tile, float* scores, 
       products = _mm512_fmadd_ps(e, load_wide(d + j, seen), products);
       store_wide(p + j, held, e);
     }
-    const __m512 product = _mm512_set1_ps(_mm512_reduce_add_ps(products));
+    const __m512 product = _mm512_set1_ps(row_products ? row_products[r * log_stride] : _mm512_reduce_add_ps(products));
     for (std::int64_t j = 0; j < visible; j += wide_lanes) {
       const __mmask16 seen = lanes_of(visible - j), held = lanes_of(width - j);
       const __m512 e = load_wide(p + j, seen);  // 0 where hidden
@@ -138,7 +156,7 @@ LOCKSTEP_WIDE void softmax_backward_wide(const CausalRows& tile, float* scores, 
 #else
 
 void softmax_wide(const CausalRows&, float*, float*, float*, std::int64_t) {}
-void softmax_backward_wide(const CausalRows&, float*, float*, const float*, std::int64_t) {}
+void softmax_backward_wide(const CausalRows&, float*, float*, const float*, std::int64_t, const float*) {}
 
 #endif
 
@@ -153,16 +171,19 @@ void causal_softmax(const CausalRows& tile, M* scores, M* inverse_sums, M* log_s
 }
 
 template <class M>
-void causal_softmax_backward(const CausalRows& tile, M* scores, M* dp, const M* log_sums, std::int64_t log_stride) {
+void causal_softmax_backward(const CausalRows& tile, M* scores, M* dp, const M* log_sums, std::int64_t log_stride,
+                             const M* products) {
   if constexpr (std::is_same_v<M, float>) {
-    if (is_wide()) return softmax_backward_wide(tile, scores, dp, log_sums, log_stride);
+    if (is_wide()) return softmax_backward_wide(tile, scores, dp, log_sums, log_stride, products);
   }
-  softmax_rows_backward<M>(tile, scores, dp, log_sums, log_stride);
+  softmax_rows_backward<M>(tile, scores, dp, log_sums, log_stride, products);
 }
 
 template void causal_softmax<float>(const CausalRows&, float*, float*, float*, std::int64_t);
 template void causal_softmax<double>(const CausalRows&, double*, double*, double*, std::int64_t);
-template void causal_softmax_backward<float>(const CausalRows&, float*, float*, const float*, std::int64_t);
-template void causal_softmax_backward<double>(const CausalRows&, double*, double*, const double*, std::int64_t);
+template void causal_softmax_backward<float>(const CausalRows&, float*, float*, const float*, std::int64_t,
+                                             const float*);
+template void causal_softmax_backward<double>(const CausalRows&, double*, double*, const double*, std::int64_t,
+                                              const double*);
 
 }  // namespace lockstep

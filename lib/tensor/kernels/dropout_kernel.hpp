@@ -33,6 +33,9 @@ DropoutMask dropout_mask(double rate, std::uint64_t seed, std::int64_t step, std
 /// Where a token stands: sample · 2^32 + index in the row of the sample, without padding. A negative place is
 /// padding's, of which nothing is dropped.
 using Place = std::int64_t;
+constexpr std::int64_t index_in_row(Place place) {
+  return static_cast<std::int64_t>(static_cast<std::uint32_t>(place));
+}
 
 /// y (rows, columns) = base + what is left of y + bias (columns, or nullptr).
 template <class T>

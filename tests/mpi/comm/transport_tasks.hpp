@@ -297,6 +297,14 @@ inline Task make_task(OperationRecord::Kind kind, int lane, int group, std::size
       };
       return task;
     }
+    case Kind::shift: {
+      in = values_of(seed, mine, length, dtype);
+      task.expected = values_of(seed, static_cast<int>((rank + ranks - 1) % ranks), length, dtype);
+      out.resize(in.size());
+      task.bytes = std::ssize(in);
+      task.issue = [=, &in, &out](Transport& t) { return t.shift(lane, group, in, out, dtype); };
+      return task;
+    }
     case Kind::copy: break;  // of this rank alone
   }
   return task;
@@ -304,6 +312,7 @@ inline Task make_task(OperationRecord::Kind kind, int lane, int group, std::size
 
 constexpr std::array kinds{OperationRecord::Kind::all_reduce,     OperationRecord::Kind::all_gather,
                            OperationRecord::Kind::reduce_scatter, OperationRecord::Kind::broadcast,
-                           OperationRecord::Kind::send,           OperationRecord::Kind::all_to_all_v};
+                           OperationRecord::Kind::send,           OperationRecord::Kind::all_to_all_v,
+                           OperationRecord::Kind::shift};
 
 }  // namespace lockstep::test

@@ -45,17 +45,20 @@ struct Composition {
   int tensor = 1;         // ranks that share each block
   bool sequence = false;  // and the rows of the stream
   int ulysses = 1;        // ranks that share rows
+  int ring = 1;           // likewise
   bool folds = false;     // weights are sharded over these too
 
   int data_ranks() const { return replicas * node * shards; }
-  int ranks() const { return stages * data_ranks() * ulysses * tensor; }
+  int ranks() const { return stages * data_ranks() * ring * ulysses * tensor; }
   std::string text() const {
     std::string how = shards == 1 ? fmt::format("DDP {}", replicas)
                                   : fmt::format("{}ZeRO-{} {}", replicas > 1 ? fmt::format("HSDP {} × ", replicas) : "",
                                                 zero, shards);
     if (shards > 1) how += fmt::format(", prefetch {}", prefetch);
     if (tensor > 1) how += fmt::format(", TP {}{}", tensor, sequence ? " with SP" : "");
-    if (ulysses > 1) how += fmt::format(", Ulysses {}{}", ulysses, folds ? " that shards too" : "");
+    if (ring > 1) how += fmt::format(", ring {}", ring);
+    if (ulysses > 1) how += fmt::format(", Ulysses {}", ulysses);
+    if (folds) how += " that shards too";
     if (inner > 1) how += fmt::format(", kept by {}", inner);
     if (zero == 3 && !after_backward) how += ", kept after backward";
     if (stages > 1)
@@ -221,7 +224,7 @@ inline std::vector<Composition> shared_rows() {
       all.push_back(
           {.family = "shared llama in documents", .tensor = tensor, .sequence = sequence, .ulysses = ulysses});
   all.push_back({.family = "shared gpt2", .tensor = 2, .sequence = true, .ulysses = 2});
-  all.push_back({.family = "shared qwen3", .tensor = 4, .sequence = true, .ulysses = 2});
+  all.push_back({.replicas = 2, .family = "shared qwen3", .tensor = 2, .sequence = true, .ulysses = 2});
   all.push_back({.shards = 2, .accumulate = Accumulate::shards, .family = "tied llama", .tensor = 2, .ulysses = 2});
   for (const int ulysses : {2, 3, 4})
     for (const PipelineSchedule schedule : pipeline_schedules) {
@@ -236,6 +239,60 @@ inline std::vector<Composition> shared_rows() {
   all.push_back({.shards = 2, .family = "shared llama", .offload = {.shards = true}, .ulysses = 2, .folds = true});
   all.push_back(
       {.replicas = 2, .family = "tied llama", .offload = {.optimizer = true, .activations = true}, .ulysses = 2});
+  return all;
+}
+
+/// Ranks that share rows in a ring, by themselves and with each other way to divide a step.
+inline std::vector<Composition> rings() {
+  std::vector<Composition> all;
+  for (const int ring : {2, 3, 4, 5, 6}) {
+    all.push_back({.family = "shared llama in documents", .steps = 20, .ring = ring});
+    all.push_back({.micro_batch = 3, .recompute = RecomputePolicy::block, .family = "tied llama", .ring = ring});
+    all.push_back({.micro_batch = 1, .family = "windowed llama in documents", .ring = ring});
+    if (ring % 2 == 0) all.push_back({.family = "windowed llama with dropout in documents", .ring = ring});
+  }
+  all.push_back({.micro_batch = 1, .family = "gpt2", .ring = 2});
+  all.push_back({.family = "gpt2 in parts", .ring = 3});
+  all.push_back({.family = "gpt2 with dropout", .ring = 2});
+  for (const auto& [ring, ulysses] : {std::pair{2, 2}, {3, 2}, {2, 3}, {4, 2}, {2, 4}})
+    for (const char* family : {"windowed llama in documents", "grouped llama in documents"})
+      if (ulysses != 3 || family[0] == 'w') all.push_back({.family = family, .ulysses = ulysses, .ring = ring});
+  for (const int ring : {2, 3, 4}) {
+    all.push_back({.replicas = 2, .accumulate = Accumulate::sums, .family = "tied llama", .ring = ring});
+    for (int zero = 1; zero <= 3; ++zero)
+      for (const bool folds : {true, false})
+        all.push_back({.shards = 2,
+                       .zero = zero,
+                       .accumulate = zero == 1 ? Accumulate::whole : Accumulate::shards,
+                       .prefetch = zero - 1,
+                       .recompute = zero == 3 ? RecomputePolicy::block : RecomputePolicy::none,
+                       .family = zero == 2 ? "tied llama" : "windowed llama in documents",
+                       .ring = ring,
+                       .folds = folds});
+    for (const PipelineSchedule schedule : pipeline_schedules) {
+      const bool one_stage = schedule == PipelineSchedule::gpipe || schedule == PipelineSchedule::one_f_one_b;
+      all.push_back({.family = all.size() % 2 == 0 ? "tied llama" : "shared llama in documents",
+                     .stages = 2,
+                     .schedule = schedule,
+                     .chunks = one_stage ? 1 : 2,
+                     .ring = ring});
+    }
+  }
+  for (const auto& [tensor, ring] : {std::pair{2, 2}, {2, 3}, {3, 2}, {4, 2}})
+    for (const bool sequence : {false, true})
+      all.push_back({.family = tensor == 3 ? "shared llama in documents" : "grouped llama in documents",
+                     .tensor = tensor,
+                     .sequence = sequence,
+                     .ring = ring});
+  all.push_back({.family = "shared qwen3", .tensor = 2, .sequence = true, .ulysses = 2, .ring = 2});
+  all.push_back({.shards = 2, .family = "shared llama in documents", .ulysses = 2, .ring = 2, .folds = true});
+  all.push_back({.family = "shared llama", .stages = 2, .tensor = 2, .ring = 2});
+  all.push_back({.shards = 4, .inner = 2, .accumulate = Accumulate::shards, .family = "tied llama", .ring = 2});
+  all.push_back({.shards = 2, .family = "shared llama", .offload = {.shards = true}, .ring = 2, .folds = true});
+  all.push_back(
+      {.replicas = 2, .family = "tied llama", .offload = {.optimizer = true, .activations = true}, .ring = 2});
+  all.push_back({.recompute = RecomputePolicy::block, .family = "mixtral", .ring = 2});
+  all.push_back({.micro_batch = 1, .family = "mixtral", .ring = 3});
   return all;
 }
 
@@ -378,7 +435,7 @@ inline std::vector<Composition> all_compositions() {
   }
   for (const auto& [replicas, shards] : {std::pair{2, 1}, {1, 2}, {3, 1}, {1, 3}, {2, 2}, {1, 4}})
     all.push_back({.replicas = replicas, .shards = shards, .family = "deep gpt2", .offload = {.activations = true}});
-  for (const auto& of : {shared_blocks(), shared_rows(), experts(), dropouts()})
+  for (const auto& of : {shared_blocks(), shared_rows(), rings(), experts(), dropouts()})
     all.insert(all.end(), of.begin(), of.end());
   for (const int replicas : {2, 3, 4, 5, 6, 8})
     for (const Accumulate accumulate : {Accumulate::whole, Accumulate::sums})

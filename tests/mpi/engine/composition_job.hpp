@@ -1,6 +1,7 @@
 // A training job on the ranks of a test, divided as a composition says, and what one rank computes instead.
 #pragma once
 
+#include "architecture/context_parallel.hpp"
 #include "architecture/tensor_parallel.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
@@ -35,7 +36,8 @@ namespace lockstep::test {
 
 constexpr std::int64_t length = 11;
 constexpr std::int64_t global_batch = 16;
-constexpr std::int64_t vocabulary = 29;  // a prime: no number of ranks divides it
+constexpr std::int64_t most_documents = length;  // of a sample
+constexpr std::int64_t vocabulary = 29;          // a prime: no number of ranks divides it
 
 /// A family whose models have frozen tensors, and units of parts of blocks.
 constexpr std::string_view in_parts = " in parts";
@@ -67,6 +69,13 @@ inline Architecture architecture_of(const std::string& family) {
                        .intermediate = 22,
                        .key_value_heads = 12,
                        .tied = family == "tied llama"});
+  if (family == "windowed llama") {  // of which half the layers see the last few tokens alone
+    Architecture architecture = architecture_of("shared llama");
+    architecture.config.windows.assign(static_cast<std::size_t>(architecture.config.layers), 0);
+    for (std::size_t layer = 0; layer < architecture.config.windows.size(); layer += 2)
+      architecture.config.windows[layer] = 4;
+    return architecture;
+  }
   if (family == "shared gpt2")
     return tiny_gpt2({.vocabulary = vocabulary, .positions = 13, .width = 24, .layers = 3, .heads = 12});
   if (family == "grouped llama" ||
@@ -142,9 +151,11 @@ class Job {
         batches_(plan_batch(global_batch, how.data_ranks(), how.micro_batch)),
         types_(types_of(how, precision)),
         architecture_(cut(altered(architecture_of(how.family), alter), sharding_)),
-        programs_(make_catalogue(mesh_, plan(how, {batches_.micro_batch, length}),
-                                 program_options(how, clip.has_value()),
-                                 plan(how, {1, architecture_.config.max_positions, ForwardFor::text}))),
+        programs_(make_catalogue(
+            mesh_,
+            plan(how, {.samples = batches_.micro_batch, .length = length, .segments = documents_ ? most_documents : 1}),
+            program_options(how, clip.has_value()),
+            plan(how, {1, architecture_.config.max_positions, ForwardFor::text}))),
         right_(programs_.train),
         model_(architecture_, precision, types_.state, how.bucket_bytes, {mesh_, sharding_, rank_}, programs_.parts,
                unit_memory_of(how.offload, how.in_backward)),
@@ -161,6 +172,8 @@ class Job {
         {.step = number, .valid_tokens = valid_tokens(number), .lr = 1e-3, .seed = 3, .failure = nullptr});
   }
   EvaluationOutcome evaluate(std::int64_t number) { return engine_.evaluate(part(number), 0); }
+  /// Of a micro-batch that all ranks read, where a step has one.
+  double loss_of(const Batch& batch) { return engine_.evaluate({batch}, 0).loss_sum; }
   /// A text that the model goes on with; which ranks drew a token is counted.
   std::vector<std::int32_t> text(const SampleOptions& options, int& draws) {
     SampledText text({3, 1, 4}, options, {model_.config().max_positions});
@@ -195,17 +208,15 @@ class Job {
   }
   /// Of a step.
   std::optional<std::string> trace_fault(std::int64_t step = 0) const {
-    const auto rows = [&](std::int64_t samples, std::int64_t tokens) {
-      return rows_of_each(sequence_.ranks, samples, tokens);
-    };
-    MicroBatchTokens tokens{.planned = rows(batches_.micro_batch, length)};
-    for (const Batch& batch : part(0)) tokens.tokens.push_back(rows(batch.samples, batch.length));
+    MicroBatchTokens tokens{
+        .planned = most_rows_of_each(sequence_.ranks, batches_.micro_batch, length, documents_ ? most_documents : 1)};
+    for (const Batch& batch : part(step)) tokens.tokens.push_back(rows_of_each(sequence_.ranks, batch.documents));
     const StepProgram& program = programs_.pick(step, ProgramPhase::training);
     return trace_fault(&program == &programs_.train ? right_ : program, tokens);
   }
   /// Of the last pass over a text.
   std::optional<std::string> text_trace_fault() const {
-    const auto rows = [&](std::int64_t tokens) { return rows_of_each(sequence_.ranks, 1, tokens); };
+    const auto rows = [&](std::int64_t tokens) { return most_rows_of_each(sequence_.ranks, 1, tokens, 1); };
     return trace_fault(programs_.sample, {rows(architecture_.config.max_positions), {rows(seen_tokens_)}});
   }
   Session& session() { return session_; }
@@ -225,6 +236,7 @@ class Job {
       axes.insert(axes.end(), {{"dp_shard_outer", how.shards / how.inner}, {"dp_shard_inner", how.inner}});
     else if (how.shards > 1)
       axes.emplace_back("dp_shard", how.shards);
+    if (how.ring > 1) axes.emplace_back("ring", how.ring);
     if (how.ulysses > 1) axes.emplace_back("ulysses", how.ulysses);
     const BlockSharing blocks = sharing_among(how.tensor, architecture_of(how.family).config);
     if (blocks.ranks > 1) axes.emplace_back("tp", blocks.ranks / blocks.key_replicas);
@@ -250,9 +262,10 @@ class Job {
       sharding = {{"dp_shard_outer", "dp_shard_inner"}, how.shards, {"dp_shard_inner"}, how.inner};
     else if (how.shards > 1)
       sharding = {{"dp_shard"}, how.shards};
-    if (how.folds) {
-      sharding.axes.emplace_back("ulysses");
-      sharding.shards *= how.ulysses;
+    for (const auto& [axis, ranks] : {std::pair("ring", how.ring), {"ulysses", how.ulysses}}) {
+      if (!how.folds || ranks == 1) continue;
+      sharding.axes.emplace_back(axis);
+      sharding.shards *= ranks;
     }
     sharding.blocks = sharing_among(how.tensor, architecture_of(how.family).config, how.sequence);
     return sharding;
@@ -266,6 +279,7 @@ class Job {
   ModelPlan plan(const Composition& how, const MicroBatchShape& shape) const {
     MicroBatchShape own = shape;
     own.sequence = sequence_.ranks;
+    check_heads(architecture_.config, sharding_.blocks.ranks, own.sequence);
     return plan_of(architecture_, types_, own, how.bucket_bytes, {}, sharding_);
   }
   ProgramOptions program_options(const Composition& how, bool clips) const {

@@ -50,7 +50,8 @@ std::vector<std::int64_t> divisors(std::int64_t of) {
 void draw_mesh(Dice& dice, int ranks, Composition& how) {
   for (int factor = 2; ranks > 1; ++factor)
     for (; ranks % factor == 0; ranks /= factor)
-      *dice.one_of(std::vector<int*>{&how.stages, &how.replicas, &how.shards, &how.ulysses, &how.tensor}) *= factor;
+      *dice.one_of(std::vector<int*>{&how.stages, &how.replicas, &how.shards, &how.ring, &how.ulysses, &how.tensor}) *=
+          factor;
 }
 
 void draw_options(Dice& dice, Composition& how) {
@@ -74,7 +75,7 @@ void draw_options(Dice& dice, Composition& how) {
   how.offload.optimizer = dice.one_in(5) && how.optimizer == OptimizerName::adamw;
   how.offload.shards = dice.one_in(5) && how.shards > 1;
   how.offload.activations = dice.one_in(5) && how.recompute == RecomputePolicy::none;
-  how.folds = how.ulysses > 1 && how.shards > 1 && how.inner == 1 && dice.one_in(2);
+  how.folds = how.ring * how.ulysses > 1 && how.shards > 1 && how.inner == 1 && dice.one_in(2);
   how.sequence = how.tensor > 1 && dice.one_in(2);
 }
 
@@ -138,7 +139,7 @@ BOOST_AUTO_TEST_CASE(each_drawn_composition_equals_one_rank) {
     draw_options(dice, how);
     const std::optional<double> clip = dice.one_in(2) ? std::optional(0.5) : std::nullopt;
     std::string model;
-    const std::string name = fmt::format("drawn {}", draw);
+    const std::string name = fmt::format("drawn {}{}", draw, dice.one_in(2) ? in_documents : "");
     drawn_models()[name] = draw_model(dice, how, model);
     how.family = name.c_str();
     try {

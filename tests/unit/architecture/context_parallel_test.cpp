@@ -70,4 +70,19 @@ BOOST_AUTO_TEST_CASE(ranks_that_share_rows_exchange_heads_around_attention_as_of
   BOOST_TEST(kinds(both.backward) == "tp 336; ulysses 168; ulysses 504; tp 336; ");
 }
 
+BOOST_AUTO_TEST_CASE(keys_go_around_a_ring_and_in_backward_their_gradients_with_them_and_home) {
+  BatchShape batch{2, 7, DType::bf16};
+  batch.sequence = {2, 3};  // two rows in each of two parts of a sample: 8, and 4 of each along ulysses
+  const auto kinds = [](const std::vector<BlockExchange>& exchanges) {
+    std::string text;
+    for (const BlockExchange& exchange : exchanges)
+      text += fmt::format("{} {}; ", exchange.axes.front(), exchange.bytes());
+    return text;
+  };
+  const BlockExchanges said = exchanges_of(model(12, 2), BlockDescription::Kind::decoder, batch, {});
+  BOOST_TEST(kinds(said.forward) == "ulysses 256; ring 64; ring 64; ulysses 192; ");
+  BOOST_TEST(kinds(said.backward) ==
+             "ulysses 192; ring 64; ring 128; ring 64; ring 128; ring 128; ulysses 256; ");  // gradients in fp32
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -38,14 +38,15 @@ ProgramOptions shared_options() {
 }
 
 /// What is said of the training program where `mutate` changed the list of this rank alone.
-std::string fault_of(Rank changed, const std::function<void(std::vector<Action>&)>& mutate) {
-  StepProgram program = make_catalogue(mesh, shared_plan(), shared_options()).train;
+std::string fault_of(Rank changed, const std::function<void(std::vector<Action>&)>& mutate, const Mesh& ranks = mesh,
+                     const ModelPlan& plan = shared_plan()) {
+  StepProgram program = make_catalogue(ranks, plan, shared_options()).train;
   RankClass alone = program.classes.front();
   std::erase(program.classes.front().ranks, changed);
   alone.ranks = {changed};
   mutate(alone.actions);
   program.classes.push_back(alone);
-  const auto fault = find_fault(program, shared_plan(), ProgramPhase::training, shared_options());
+  const auto fault = find_fault(program, plan, ProgramPhase::training, shared_options());
   return fault ? to_text(program, *fault) : "";
 }
 
@@ -101,6 +102,39 @@ BOOST_AUTO_TEST_CASE(a_rank_that_says_something_else_within_a_block_or_to_others
                   std::swap(first(list, Op::forward, 1, 0).micro_batch, first(list, Op::forward, 1, 1).micro_batch);
                 }),
        "forward block layer.0");
+}
+
+// Ranks that share rows: along ulysses, in a ring, and along tp with sequence parallelism.
+BOOST_AUTO_TEST_CASE(so_is_one_that_exchanges_rows_heads_or_keys_otherwise) {
+  using Exchange = BlockExchange::Kind;
+  struct Kind {
+    AxisName axis;
+    Exchange forward, backward;
+  };
+  for (const auto& [axis, forward, backward] : {Kind{"ulysses", Exchange::all_to_all, Exchange::all_to_all},
+                                                {"ring", Exchange::shift, Exchange::shift},
+                                                {"tp", Exchange::all_gather, Exchange::reduce_scatter}}) {
+    const Mesh shared = make_mesh("world", {{"dp_replicate", 2}, {axis, 2}});
+    ModelPlan plan = shared_plan();
+    plan.blocks[1].exchanges = {{{forward, {axis}, DType::f32, 8, 0, 10}, {forward, {axis}, DType::f32, 4, 0, 10}},
+                                {{backward, {axis}, DType::f32, 4, 0, 10}}};
+    if (axis != "tp")
+      for (UnitPlan& unit : plan.units) unit.summed = unit.alike = {};
+    const auto fault = [&](const std::function<void(std::vector<Action>&)>& mutate) {
+      return fault_of(1, mutate, shared, plan);
+    };
+    const auto told = [&](const std::string& text, const std::string& words) {
+      BOOST_TEST(text.find(words) != std::string::npos, axis << ": " << text << " lacks " << words);
+    };
+    BOOST_TEST(fault([](std::vector<Action>&) {}) == "");
+    told(fault([](std::vector<Action>& list) { first(list, Op::forward, 1, 0).group = {"dp_replicate"}; }),
+         "must be over " + axis);
+    told(fault([](std::vector<Action>& list) { first(list, Op::recompute, 1, 1).group.clear(); }),
+         "has a payload, but communicates nothing");
+    told(fault([](std::vector<Action>& list) { first(list, Op::backward, 1, 1).bytes -= 4; }),
+         "carries 36 bytes where 40 are due");
+    told(fault([](std::vector<Action>& list) { std::erase(list, first(list, Op::recompute, 1, 0)); }), "rank 1");
+  }
 }
 
 BOOST_AUTO_TEST_CASE(what_is_said_within_a_block_takes_its_time) {

@@ -1,0 +1,21 @@
+// From tensors to what kernels of attention are given. Shared by the sources of this folder that attend.
+#pragma once
+
+#include "tensor/functions/dispatch.hpp"
+#include "tensor/functions/dropout.hpp"
+
+namespace lockstep {
+
+/// Of RotaryTable::table_for; an undefined tensor turns nothing.
+template <class M>
+Rotation<M> rotation_of(const at::Tensor& table) {
+  if (!table.defined()) return {};
+  const M* values = pointer<M>(table);
+  return {values, values + table.size(1) * table.size(2)};
+}
+
+inline AttentionDropout dropout_of(const Dropout& dropout, std::int64_t first_head) {
+  return {dropout.mask, pointer<Place>(dropout.places), first_head};
+}
+
+}  // namespace lockstep
