@@ -128,7 +128,7 @@ BlockDescription llama_embedding(const HfConfig& config) {
 }
 
 void add_experts(BlockBuilder& block, const HfConfig& config) {
-  const auto& [E, k, F, normalised, layers] = config.experts;
+  const std::int64_t E = config.experts.count, F = config.experts.feed_forward;
   const std::int64_t C = config.channels;
   const std::string module = config.family == Family::mixtral ? "block_sparse_moe." : "mlp.";
   block.normal(Role::router, module + "gate.weight", {E, C}, config.initializer_range);

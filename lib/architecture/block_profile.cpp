@@ -133,11 +133,12 @@ void add_experts_backward(Live& backward, const HfConfig& config, const Sizes& s
   const RoutingSizes routing(config, sizes);
   const auto [raised, activated, saved, inference] = of_experts(config, sizes);
   const std::int64_t dlogits = sizes.compute * config.experts.count;
-  backward.add(routing.given + routing.weights).drop(routing.given);  // combine
-  backward.add(activated).drop(routing.given + activated);            // down
-  backward.add(raised).drop(activated + raised);                      // activation
-  backward.add(routing.given).drop(raised + routing.given);           // up
-  backward.add(sizes.normalised).drop(routing.given);                 // dispatch
+  const std::int64_t dropped = config.dropout.residual > 0 ? sizes.stream : 0;
+  backward.add(dropped + routing.given + routing.weights).drop(dropped + routing.given);  // combine
+  backward.add(activated).drop(routing.given + activated);                                // down
+  backward.add(raised).drop(activated + raised);                                          // activation
+  backward.add(routing.given).drop(raised + routing.given);                               // up
+  backward.add(sizes.normalised).drop(routing.given);                                     // dispatch
   backward.add(dlogits + sizes.normalised).drop(dlogits + sizes.normalised + routing.weights + routing.all());
   backward.drop(sizes.normalised);  // what the norm saved with up's input
 }
@@ -282,12 +283,12 @@ std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription:
     case BlockDescription::Kind::embedding: return {};
     case BlockDescription::Kind::decoder:
       if (config.has_experts(layer)) {
-        const auto& [count, per_token, feed_forward, normalised, layers] = config.experts;
+        const Experts& experts = config.experts;
         return {{config.channels, query + 2 * key_value},
                 {query, config.channels},
-                {config.channels, count},
-                {config.channels, 2 * feed_forward, per_token},
-                {feed_forward, config.channels, per_token}};
+                {config.channels, experts.count},
+                {config.channels, 2 * experts.feed_forward, experts.per_token},
+                {experts.feed_forward, config.channels, experts.per_token}};
       }
       return {{config.channels, query + 2 * key_value},
               {query, config.channels},
@@ -299,7 +300,7 @@ std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription:
 }
 
 BlockExchanges exchanges_of(const HfConfig& part, BlockDescription::Kind kind, const BatchShape& batch,
-                            const BlockSharing& sharing, ForwardFor purpose) {
+                            const BlockSharing& sharing, ForwardFor purpose, int layer) {
   using Exchange = BlockExchange::Kind;
   const std::int64_t rows = batch.rows();
   const DType wide = stream_type(batch.compute), narrow = batch.compute;
@@ -346,6 +347,15 @@ BlockExchanges exchanges_of(const HfConfig& part, BlockDescription::Kind kind, c
       if (exchanges) said.forward.push_back(attended);
       to_stream(said.forward, false);
       from_norm(said.forward, false);
+      if (batch.sequence.count() > 1 && purpose == ForwardFor::batch && part.has_experts(layer) &&
+          part.experts.aux_coefficient > 0)
+        said.forward.push_back({.kind = Exchange::all_reduce,  // choices and probabilities of each sample
+                                .axes = axes_of(batch.sequence),
+                                .dtype = wide,
+                                .row_bytes = 2 * part.experts.count * size_of(wide),
+                                .rows = batch.samples,
+                                .of_samples = true,
+                                .in_training = true});
       to_stream(said.forward, false);
       to_stream(said.backward, true);
       from_norm(said.backward, true);

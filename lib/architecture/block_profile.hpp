@@ -81,10 +81,11 @@ struct LinearShape {
 std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription::Kind kind, int layer);
 
 /// What ranks that share a block, or its rows, say to each other in its passes over one micro-batch; `part` is what
-/// each computes of blocks that are shared so. Of a text the head gathers the logits of one row. Local, pure.
+/// each computes of blocks that are shared so. Of a text the head gathers the logits of one row. `layer` is of a
+/// decoder block. Local, pure.
 enum class ForwardFor { batch, text };
 BlockExchanges exchanges_of(const HfConfig& part, BlockDescription::Kind kind, const BatchShape& batch,
-                            const BlockSharing& sharing, ForwardFor purpose = ForwardFor::batch);
+                            const BlockSharing& sharing, ForwardFor purpose = ForwardFor::batch, int layer = 0);
 
 /// The profile of architecture.blocks[block]. Local, pure.
 BlockProfile profile(const Architecture& architecture, std::size_t block, const BatchShape& batch);

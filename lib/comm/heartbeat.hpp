@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <vector>
 
 namespace lockstep {
 
@@ -23,17 +24,20 @@ constexpr bool asks(Request all, Request one) { return (static_cast<unsigned>(al
 /// HeartbeatData is one rank's part on the way in, and the job's on the way out.
 struct HeartbeatData {
   double loss_sum = 0;               // Σ over tokens
+  double aux_loss_sum = 0;           // Σ over samples and layers
   double grad_norm_squared = 0;      // of the distinct pieces this rank answers for
   std::int64_t tokens = 0;           // valid tokens of this step
   std::int64_t next_tokens = 0;      // valid tokens of the next step: the loader runs one ahead
+  std::int64_t next_samples = 0;     // and its samples
+  std::vector<double> loads = {};    // of experts: as many numbers on each rank
   StopLevel stop = StopLevel::none;  // out: the highest
   Request requests = Request::none;  // out: all of them
   std::exception_ptr
       failure;  // in: what this rank failed with since the last heartbeat; the numbers then do not matter
 };
 
-/// What each rank puts into the reduction.
-constexpr std::int64_t heartbeat_bytes = 11 * sizeof(double);
+/// What each rank puts into the reduction, where it has no loads.
+constexpr std::int64_t heartbeat_bytes = 13 * sizeof(double);
 
 /// Sums the numbers and merges the rest, on a lane of `transport`, over a group that is all of `world`. If any rank
 /// brought a failure, all ranks throw the same AgreedError: that of the worst, lowest rank. Counts are exact up to

@@ -27,6 +27,7 @@ struct StepBatch {
   std::int64_t step = 0;  // 0-based
   std::vector<Batch> micro_batches;
   std::int64_t valid_tokens = 0;  // of this rank
+  std::int64_t samples = 0;       // of this rank, without padding
 };
 
 }  // namespace lockstep

@@ -125,6 +125,7 @@ StepBatch TrainingDataLoader::make_step(std::int64_t step, DataPosition position
   const SampleRange share = share_of(settings_.global_batch, settings_.world, settings_.rank);
   StepBatch result;
   result.step = step;
+  result.samples = share.count;
   for (std::int64_t micro = 0; micro < accumulation_; ++micro) {
     BatchBuilder builder(*stream_, settings_.length, settings_.documents);
     const std::int64_t begin = micro * settings_.micro_batch;

@@ -114,7 +114,7 @@ void Engine::forward(Run& run, const Action& action) {
   if (keeps && index > 0) input = input.detach().requires_grad_(true);
   if (run.text != nullptr && block.kind() == BlockDescription::Kind::head) {
     if (run.program.row_shares > 1)
-      input = lane_along(tensor_axis)->gather_rows(input, run.rows_of[static_cast<std::size_t>(mb)]);
+      input = tensor_lane()->gather_rows(input, run.rows_of[static_cast<std::size_t>(mb)]);
     const std::int64_t row = std::max<std::int64_t>(0, run.last_row);  // ranks along tp have it, or another, together
     run.logits = model_.head().logits(input.narrow(0, row, 1)).select(0, 0).to(at::kDouble);
     if (session_.take_injected_nan()) run.logits.fill_(not_a_number);
@@ -129,6 +129,7 @@ void Engine::forward(Run& run, const Action& action) {
     output = block.forward(input, run.batches[static_cast<std::size_t>(mb)], &choices);
   }
   if (saved) saved->leave({input, output});
+  count_choices(run, block, choices);
   record(Op::forward, block, mb);
   if (block.kind() == BlockDescription::Kind::head) {
     const double loss = session_.take_injected_nan() ? not_a_number : output.item<double>();
@@ -139,6 +140,15 @@ void Engine::forward(Run& run, const Action& action) {
   if (keeps) run.slots.acquire(SlotKind::stash, action.subject, mb, {.input = input, .value = output, .saved = saved});
   if (run.slots.has(SlotKind::choices, action.subject, mb))
     run.slots.acquire(SlotKind::choices, action.subject, mb, {.input = {}, .value = choices.experts});
+}
+
+void Engine::count_choices(Run& run, const Block& block, const Choices& choices) const {
+  if (choices.loads.empty() || !is_first_of_sharers()) return;
+  const HfConfig& config = model_.config();
+  const auto first = static_cast<std::size_t>(config.expert_layers(block.description().layer) * config.experts.count);
+  for (std::size_t expert = 0; expert < choices.loads.size(); ++expert)
+    run.expert_loads[first + expert] += choices.loads[expert];
+  if (place_.index() == 0) run.aux_loss_sum += choices.aux_loss;  // ranks that share samples have the same
 }
 
 void Engine::recompute(Run& run, const Action& action) {

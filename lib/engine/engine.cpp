@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "comm/failure.hpp"
+#include "engine/make_model_plan.hpp"
 #include "engine/run.hpp"
 
 #include <c10/util/Exception.h>
@@ -131,16 +132,25 @@ Engine::Engine(Model& model, const Optimizer& optimizer, const Catalogue& progra
   }
   for (const std::vector<AxisName>& axes : block_axes(programs)) {
     const bool shares_rows = axes.front() == tensor_axis && programs.train.row_shares > 1;
-    block_lanes_.try_emplace(axes.front(), transport, static_cast<int>(Lane::block), transport.group_along(axes),
+    block_lanes_.try_emplace(axes, transport, static_cast<int>(Lane::block), transport.group_along(axes),
                              session.world().rank(), shares_rows ? BlockLane::Rows::shared : BlockLane::Rows::whole);
   }
-  model.share({.tensor = lane_along(tensor_axis), .ulysses = lane_along(ulysses_axis), .ring = lane_along(ring_axis)});
+  model.share({.tensor = tensor_lane(),
+               .ulysses = lane_among({ulysses_axis}),
+               .ring = lane_among({ring_axis}),
+               .sequence = lane_among(axes_of(place_.ranks))});
   transport.take_records(records_);  // from now on they are kept
   transport.log_to(&trace_);
 }
 
-const BlockLane* Engine::lane_along(const AxisName& axis) const {
-  const auto found = block_lanes_.find(axis);
+const BlockLane* Engine::lane_among(const std::vector<AxisName>& axes) const {
+  const auto found = block_lanes_.find(axes);
+  return found == block_lanes_.end() ? nullptr : &found->second;
+}
+
+const BlockLane* Engine::tensor_lane() const {
+  const auto found =
+      std::ranges::find_if(block_lanes_, [](const auto& lane) { return lane.first.front() == tensor_axis; });
   return found == block_lanes_.end() ? nullptr : &found->second;
 }
 
@@ -158,6 +168,7 @@ Engine::Run Engine::begin(std::int64_t step, ProgramPhase phase) {
 StepOutcome Engine::run_step(const StepBatch& batch, const StepOrder& order) {
   Run run = begin(order.step, ProgramPhase::training);
   run.take(order);
+  run.expert_loads.resize(static_cast<std::size_t>(expert_loads(model_.config())));
   for (Unit* unit : model_.units()) unit->zero_grad();
   run.take(batch.micro_batches, model_, place_, counts_loss());
   execute(run);
@@ -251,10 +262,12 @@ void Engine::take_times(Run& run) {
   }
 }
 
-bool Engine::counts_loss() const {
-  const BlockLane* const shared = lane_along(tensor_axis);
-  return model_.has_head() && (shared == nullptr || shared->rank() == 0);
+bool Engine::is_first_of_sharers() const {
+  const BlockLane* const shared = tensor_lane();
+  return shared == nullptr || shared->rank() == 0;
 }
+
+bool Engine::counts_loss() const { return model_.has_head() && is_first_of_sharers(); }
 
 bool Engine::counts_batch() const { return counts_loss() && place_.index() == 0; }
 

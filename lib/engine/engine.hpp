@@ -30,11 +30,13 @@ namespace lockstep {
 struct StepOrder {
   std::int64_t step = 0;          // 0-based
   std::int64_t valid_tokens = 0;  // labels that count, over all ranks: normalises loss and gradient
+  std::int64_t samples = 0;       // without padding, over all ranks: normalises the auxiliary loss of experts
   double lr = 0;
   std::uint64_t seed = 0;  // of what is drawn: dropout
   double loss_scale = 1;   // the loss's gradient is multiplied with it; gradients are divided by it where they are used
   std::int64_t skipped = 0;  // earlier steps without an update: the optimizer's bias corrections do not count them
   std::int64_t next_valid_tokens = 0;  // of this rank in the following step: the heartbeat adds them up
+  std::int64_t next_samples = 0;       // and these
   StopLevel stop = StopLevel::none;    // what this rank was asked
   Request requests = Request::none;    // what its callbacks and stop channels ask for
   std::exception_ptr failure;          // of this rank since the last heartbeat: it takes part without computing
@@ -44,14 +46,17 @@ struct StepOrder {
 
 /// StepOutcome is what every rank knows after a step; equal on all ranks.
 struct StepOutcome {
-  double loss = 0;           // nats a token over the global batch
+  double loss = 0;                      // nats a token over the global batch
+  std::optional<double> aux_loss = {};  // of experts, without its coefficient: mean over samples and layers with such
   double gradient_norm = 0;  // before clipping; of cells that sum no gradients with each other the root of the mean
                              // of the squares of theirs
   bool updated = false;      // false: loss or gradient was not finite, so the step changed no weight and no moment,
                              // unless it updates in backward; what averages cells does so all the same
   std::int64_t next_valid_tokens = 0;  // over all ranks
-  StopLevel stop = StopLevel::none;    // the strongest of any rank
-  Request requests = Request::none;    // those of all ranks
+  std::int64_t next_samples = 0;
+  StopLevel stop = StopLevel::none;       // the strongest of any rank
+  Request requests = Request::none;       // those of all ranks
+  std::vector<double> expert_loads = {};  // by layer with experts and by expert: choices of tokens that fall on it
 };
 
 struct EvaluationOutcome {
@@ -104,8 +109,9 @@ class Engine {
   const std::vector<TraceEntry>& trace() const { return trace_.entries(); }
 
  private:
-  struct Run;                                               // the state of one execution of a program
-  const BlockLane* lane_along(const AxisName& axis) const;  // null if this rank is the only one
+  struct Run;                                                            // the state of one execution of a program
+  const BlockLane* lane_among(const std::vector<AxisName>& axes) const;  // null if nothing is said along all of them
+  const BlockLane* tensor_lane() const;                                  // null if this rank shares no block
   Run begin(std::int64_t step, ProgramPhase phase);
   void execute(Run& run);
   void go_through(Run& run);
@@ -141,6 +147,8 @@ class Engine {
   /// Fills in when the operations of a step that is over took place.
   void take_times(Run& run);
   void forward(Run& run, const Action& action);
+  /// Adds what experts of a forward in training tell.
+  void count_choices(Run& run, const Block& block, const Choices& choices) const;
   void recompute(Run& run, const Action& action);
   void backward(Run& run, const Action& action);
   void backward_weight(Run& run, const Action& action);
@@ -148,6 +156,8 @@ class Engine {
   void heartbeat(Run& run, const Action& action);
   void reduce_loss(Run& run, const Action& action);
   void draw_token(Run& run, const Action& action);
+  /// Of ranks that share a block without sharing out its rows.
+  bool is_first_of_sharers() const;
   /// Whether this rank's loss is counted: of ranks that have the same rows the first one's.
   bool counts_loss() const;
   /// Where all ranks meet: what goes on behind the computation ends first, so that nothing is in flight if one failed.
@@ -160,8 +170,8 @@ class Engine {
   Transport& transport_;
   std::optional<double> clip_norm_;
   DType reduce_dtype_;
-  std::map<AxisName, BlockLane> block_lanes_;  // where ranks share blocks, or their rows, by the first of their axes
-  SequencePlace place_;                        // of this rank among those that share rows
+  std::map<std::vector<AxisName>, BlockLane> block_lanes_;  // where ranks share blocks, or their rows, by their axes
+  SequencePlace place_;                                     // of this rank among those that share rows
   std::map<const RankClass*, SlotIndex> slots_;
   TraceLog trace_;
   std::vector<OperationRecord> records_;  // of the last step

@@ -3,6 +3,7 @@
 #include "architecture/block_profile.hpp"
 #include "architecture/tensor_parallel.hpp"
 #include "architecture/units.hpp"
+#include "comm/heartbeat.hpp"
 #include "tensor/functions/rotary_table.hpp"
 #include "tensor/kernels/attention_kernel.hpp"
 
@@ -60,19 +61,20 @@ ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const Micro
     const BlockDescription& block = architecture.blocks[i];
     const BlockProfile costs = profile(architecture, i, batch);
     const bool last = i + 1 == architecture.blocks.size();
-    plan.blocks.push_back({.name = block_name(block),
-                           .stash_bytes = std::max<std::int64_t>(costs.saved_bytes - costs.input_bytes, 0),
-                           .output_bytes = last ? 0 : boundary_bytes,
-                           .workspace_bytes = costs.backward_workspace_bytes,
-                           .forward_flops = costs.forward_flops,
-                           .backward_flops = costs.backward_input_flops + costs.backward_weight_flops,
-                           .recomputable = block.kind == BlockDescription::Kind::decoder,
-                           .forward_workspace_bytes = costs.forward_workspace_bytes,
-                           .inference_workspace_bytes = costs.inference_workspace_bytes,
-                           .deferred_bytes = costs.deferred_bytes,
-                           .backward_weight_flops = costs.backward_weight_flops,
-                           .choices_bytes = costs.choices_bytes,
-                           .exchanges = exchanges_of(config, block.kind, batch, sharding.blocks, shape.purpose)});
+    plan.blocks.push_back(
+        {.name = block_name(block),
+         .stash_bytes = std::max<std::int64_t>(costs.saved_bytes - costs.input_bytes, 0),
+         .output_bytes = last ? 0 : boundary_bytes,
+         .workspace_bytes = costs.backward_workspace_bytes,
+         .forward_flops = costs.forward_flops,
+         .backward_flops = costs.backward_input_flops + costs.backward_weight_flops,
+         .recomputable = block.kind == BlockDescription::Kind::decoder,
+         .forward_workspace_bytes = costs.forward_workspace_bytes,
+         .inference_workspace_bytes = costs.inference_workspace_bytes,
+         .deferred_bytes = costs.deferred_bytes,
+         .backward_weight_flops = costs.backward_weight_flops,
+         .choices_bytes = costs.choices_bytes,
+         .exchanges = exchanges_of(config, block.kind, batch, sharding.blocks, shape.purpose, block.layer)});
   }
   plan.units = units_of(architecture, types, bucket_bytes, sharding);
   if (config.positions == Positions::rotary)
@@ -82,6 +84,12 @@ ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const Micro
   else if (types.compute != types.master)
     plan.shared_bytes += rounding_scratch(config, batch.rows(), processor);
   return plan;
+}
+
+std::int64_t expert_loads(const HfConfig& config) { return config.expert_layers(config.layers) * config.experts.count; }
+
+std::int64_t heartbeat_bytes_of(const HfConfig& config) {
+  return heartbeat_bytes + expert_loads(config) * std::int64_t{sizeof(double)};
 }
 
 }  // namespace lockstep

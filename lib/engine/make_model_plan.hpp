@@ -30,4 +30,10 @@ struct Processor {
 ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const MicroBatchShape& shape,
                   std::int64_t bucket_bytes = 0, const Processor& processor = {}, const Sharding& sharding = {});
 
+/// Numbers that the heartbeat of a training step adds up beside its own: by layer with experts and by expert how many
+/// choices of tokens fall on it.
+std::int64_t expert_loads(const HfConfig& config);
+/// The whole of what each rank puts in.
+std::int64_t heartbeat_bytes_of(const HfConfig& config);
+
 }  // namespace lockstep

@@ -33,20 +33,32 @@ void Engine::heartbeat(Run& run, const Action& action) {
   const int cells = cell_count(run.program);
   HeartbeatData mine;
   mine.loss_sum = run.loss_sum;
+  mine.aux_loss_sum = run.aux_loss_sum;
+  mine.loads = run.expert_loads;
   mine.grad_norm_squared = run.squared_norm / cells;  // their mean
   if (session_.take_injected_nan()) mine.grad_norm_squared = not_a_number;
-  mine.next_tokens = counts_batch() ? run.order->next_valid_tokens : 0;  // once, however many ranks share a batch
+  if (counts_batch()) {  // once, however many ranks share a batch
+    mine.next_tokens = run.order->next_valid_tokens;
+    mine.next_samples = run.order->next_samples;
+  }
   mine.stop = run.order->stop;
   mine.requests = run.order->requests;
   mine.failure = run.failure;
   const HeartbeatData all = agree(run, action, mine);
   const auto valid_tokens = static_cast<double>(run.order->valid_tokens);
+  const HfConfig& config = model_.config();
+  const auto balanced = static_cast<double>(run.order->samples * config.expert_layers(config.layers));
   run.outcome = {.loss = valid_tokens > 0 ? all.loss_sum / valid_tokens : 0,
+                 .aux_loss = config.experts.aux_coefficient > 0 && balanced > 0
+                                 ? std::optional(all.aux_loss_sum / balanced)
+                                 : std::nullopt,
                  .gradient_norm = std::sqrt(all.grad_norm_squared) / run.order->loss_scale,
                  .updated = std::isfinite(all.loss_sum) && std::isfinite(all.grad_norm_squared),
                  .next_valid_tokens = all.next_tokens,
+                 .next_samples = all.next_samples,
                  .stop = all.stop,
-                 .requests = all.requests};
+                 .requests = all.requests,
+                 .expert_loads = all.loads};
   if (cells == 1)
     run.clipped_norm_squared = all.grad_norm_squared;
   else if (cells == world_size(run.program.mesh))

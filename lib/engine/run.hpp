@@ -53,11 +53,13 @@ struct Engine::Run {
   std::vector<at::Tensor> stand_ins;             // sent by a rank that failed, in place of what it did not compute
   std::exception_ptr failure;
   std::int64_t step;
-  double loss_sum = 0;              // of this rank; after reduce_loss of all ranks
-  double squared_norm = 0;          // of this rank's shares
-  double clipped_norm_squared = 0;  // of what is clipped: the gradient of all ranks, or of this rank's cell
-  double gradient_scale = 1;        // that the optimizer multiplies gradients with
-  std::int64_t tokens = 0;          // of this rank; after reduce_loss of all ranks
+  double loss_sum = 0;                    // of this rank; after reduce_loss of all ranks
+  double aux_loss_sum = 0;                // of this rank: of samples that it counts
+  std::vector<double> expert_loads = {};  // of this rank, as those of the outcome
+  double squared_norm = 0;                // of this rank's shares
+  double clipped_norm_squared = 0;        // of what is clipped: the gradient of all ranks, or of this rank's cell
+  double gradient_scale = 1;              // that the optimizer multiplies gradients with
+  std::int64_t tokens = 0;                // of this rank; after reduce_loss of all ranks
   StepOutcome outcome;
   at::Tensor logits;  // fp64, (V): behind the last token of `text`, where the head is
   DrawnToken token;
@@ -91,6 +93,15 @@ struct Engine::Run {
     return interval;
   }
 
+  /// What the auxiliary loss of a layer, added up over its samples, counts for in the gradient: as much as in the mean
+  /// over all samples and layers with experts.
+  std::optional<double> aux_scale(const HfConfig& config) const {
+    if (order == nullptr || config.experts.aux_coefficient == 0) return {};
+    const auto parts = static_cast<double>(order->samples * config.expert_layers(config.layers));
+    // Of a cell by itself, as the loss.
+    return parts > 0 ? config.experts.aux_coefficient * order->loss_scale * cell_count(program) / parts : 0;
+  }
+
   void take(const std::vector<Batch>& micro_batches, const Model& model, const SequencePlace& place, bool counts_loss) {
     for (const Batch& batch : micro_batches) rows_of.push_back(rows_of_each(place.ranks, batch.documents));
     const auto dropout = order == nullptr ? std::nullopt : std::optional(DropoutDraw{order->seed, step});
@@ -99,6 +110,7 @@ struct Engine::Run {
                 "a rank has the micro-batches of its program");
       for (const Batch& batch : micro_batches) {
         batches.push_back(to_tensors(batch, model.config(), place, dropout));
+        batches.back().aux_scale = aux_scale(model.config());
         if (counts_loss) tokens += batches.back().valid_tokens;
       }
     });

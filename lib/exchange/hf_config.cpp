@@ -20,6 +20,7 @@ constexpr std::int64_t most_layers = 4096;
 constexpr std::int64_t most_experts = 4096;
 constexpr std::int64_t most_tokens = std::int64_t{1} << 31;
 constexpr double most_dropped = 0.99;
+constexpr double most_aux_coefficient = 1e6;
 constexpr std::size_t longest = std::size_t{16} << 20;  // bytes of the document
 constexpr const char* hint =
     "families gpt2, llama, mistral, qwen2, qwen3, mixtral and qwen3_moe with their standard mathematics are supported";
@@ -253,8 +254,8 @@ void read_expert_counts(HfKeys& keys, HfConfig& config, const std::vector<std::s
   if (experts.per_token > experts.count)
     keys.malformed("num_experts_per_tok",
                    fmt::format("{} exceeds {} {}", experts.per_token, count_keys.front(), experts.count));
-  if (keys.boolean("output_router_logits", false))
-    keys.unsupported("output_router_logits", "true is not supported: it asks for the auxiliary loss of the router");
+  const double coefficient = keys.number("router_aux_loss_coef", 0.001, 0, most_aux_coefficient);
+  if (keys.boolean("output_router_logits", false)) experts.aux_coefficient = coefficient;
 }
 
 void read_mixtral_experts(HfKeys& keys, HfConfig& config) {
@@ -319,6 +320,10 @@ std::int64_t HfConfig::window_of(int layer) const {
 
 bool HfConfig::has_experts(int layer) const {
   return experts.count > 0 && experts.layers[static_cast<std::size_t>(layer)];
+}
+
+std::int64_t HfConfig::expert_layers(std::int64_t first) const {
+  return std::count(experts.layers.begin(), experts.layers.begin() + std::min(first, std::ssize(experts.layers)), true);
 }
 
 std::string hf_dtype_name(DType dtype) {

@@ -34,6 +34,7 @@ struct Experts {
   std::int64_t feed_forward = 0;  // F of each
   bool normalised = true;         // the weights of a token's experts are divided by their sum
   std::vector<bool> layers = {};  // by layer: whether experts take the place of its MLP
+  double aux_coefficient = 0;     // of the loss that asks for even loads; 0: there is none
 };
 
 struct HfConfig {
@@ -68,6 +69,8 @@ struct HfConfig {
   /// Keys that a query of a layer sees at most, the last ones, its own among them; 0: all up to its own.
   std::int64_t window_of(int layer) const;
   bool has_experts(int layer) const;
+  /// Layers with experts among the first so many.
+  std::int64_t expert_layers(std::int64_t first) const;
 };
 
 /// Throws Error(input) for a malformed document, Error(usage) for a family, activation, RoPE variant or other

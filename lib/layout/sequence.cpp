@@ -34,6 +34,13 @@ SequenceRanks sequence_ranks(const Mesh& mesh) {
   return ranks;
 }
 
+std::vector<AxisName> axes_of(const SequenceRanks& ranks) {
+  std::vector<AxisName> axes;
+  if (ranks.ring > 1) axes.push_back(ring_axis);
+  if (ranks.ulysses > 1) axes.push_back(ulysses_axis);
+  return axes;
+}
+
 std::int64_t rows_of_each(const SequenceRanks& ranks, SegmentStarts segments) {
   std::int64_t rows = 0;
   for (std::size_t i = 0; i + 1 < segments.size(); ++i) rows += ring_rows(ranks.ring, segments[i + 1] - segments[i]);

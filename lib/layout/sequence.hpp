@@ -28,6 +28,8 @@ struct SequenceRanks {
   bool operator==(const SequenceRanks&) const = default;
 };
 SequenceRanks sequence_ranks(const Mesh& mesh);
+/// Those axes along which there are several.
+std::vector<AxisName> axes_of(const SequenceRanks& ranks);
 
 /// Where attention segments begin among the rows of a micro-batch, rising from 0, then their end.
 using SegmentStarts = std::span<const std::int64_t>;

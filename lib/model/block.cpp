@@ -77,6 +77,16 @@ RingSegments ring_segments(const Batch& batch, const SequenceRanks& ranks) {
           tensor_of(positions, at::kInt).view({ranks.ring, -1})};
 }
 
+/// Of all rows of a batch.
+std::vector<std::int32_t> row_samples(const Batch& batch) {
+  invariant(std::ssize(batch.numbers) == batch.samples, "samples whose tokens go to experts have numbers");
+  std::vector<std::int32_t> samples;
+  for (std::int32_t sample = 0; sample < batch.samples; ++sample)
+    samples.insert(samples.end(), static_cast<std::size_t>(batch.length),
+                   batch.numbers[static_cast<std::size_t>(sample)] < 0 ? -1 : sample);
+  return samples;
+}
+
 }  // namespace
 
 BatchTensors to_tensors(const Batch& batch, const HfConfig& config, const SequencePlace& place,
@@ -120,6 +130,8 @@ BatchTensors to_tensors(const Batch& batch, const HfConfig& config, const Sequen
     tensors.attended_places = tensor_of(of_rows(places, attended, Place{-1}), at::kLong);
     tensors.draw = *draw;
   }
+  if (draw && config.experts.count > 0)
+    tensors.row_samples = tensor_of(of_rows(row_samples(batch), rows, std::int32_t{-1}), at::kInt);
   return tensors;
 }
 
@@ -198,10 +210,9 @@ class Embedding : public Block {
 class FeedForward {
  public:
   virtual ~FeedForward() = default;
-  /// For N `rows` of the micro-batch.
-  virtual at::Tensor operator()(const Normalisation::Output& in, std::int64_t rows, Choices& choices,
+  virtual at::Tensor operator()(const Normalisation::Output& in, const BatchTensors& batch, Choices& choices,
                                 const Dropout& dropout) const = 0;
-  virtual void share(const BlockLane* lane) = 0;
+  virtual void share(const BlockLanes& lanes) = 0;
 };
 
 class Mlp : public FeedForward {
@@ -217,14 +228,14 @@ class Mlp : public FeedForward {
         up_bias_(up_bias),
         down_(down.weights, down.biases, layout_of(config)) {}
 
-  void share(const BlockLane* lane) override {
-    up_.share(lane, Linear::CutBy::outputs);
-    down_.share(lane, Linear::CutBy::inputs);
+  void share(const BlockLanes& lanes) override {
+    up_.share(lanes.tensor, Linear::CutBy::outputs);
+    down_.share(lanes.tensor, Linear::CutBy::inputs);
   }
 
-  at::Tensor operator()(const Normalisation::Output& in, std::int64_t rows, Choices&,
+  at::Tensor operator()(const Normalisation::Output& in, const BatchTensors& batch, Choices&,
                         const Dropout& dropout) const override {
-    const at::Tensor raised = up_(in.normalised, rows);
+    const at::Tensor raised = up_(in.normalised, batch.rows());
     return down_.add_linear(
         in.residual, gated_ ? activate_gated(raised, activation_) : activate(raised, activation_, up_bias_), dropout);
   }
@@ -245,23 +256,32 @@ class ExpertMlps : public FeedForward {
         up_(gate_up, config.experts.count),
         down_(down, config.experts.count) {}
 
-  void share(const BlockLane* lane) override { invariant(lane == nullptr, "ranks do not share experts"); }
+  void share(const BlockLanes& lanes) override {
+    invariant(lanes.tensor == nullptr, "ranks do not share experts");
+    sharers_ = lanes.sequence;
+  }
 
-  at::Tensor operator()(const Normalisation::Output& in, std::int64_t, Choices& choices,
-                        const Dropout&) const override {
-    const Routing routing = router_(in.normalised, choices.experts);
-    choices.experts = routing.chosen;
+  at::Tensor operator()(const Normalisation::Output& in, const BatchTensors& batch, Choices& choices,
+                        const Dropout& dropout) const override {
+    const RoutedSamples samples{.of_rows = batch.row_samples,
+                                .count = batch.samples,
+                                .tokens = batch.length,
+                                .sharers = sharers_,
+                                .scale = batch.aux_scale};
+    const Routing routing = router_(in.normalised, choices.experts, samples);
+    choices = {.experts = routing.chosen, .loads = routing.choices, .aux_loss = routing.aux_loss};
     at::Tensor rows = dispatch(in.normalised, routing);
     rows = up_(rows, routing.offsets);
     rows = activate_gated(rows, activation_);
     rows = down_(rows, routing.offsets);
-    return combine(in.residual, rows, routing);
+    return combine(in.residual, rows, routing, dropout);
   }
 
  private:
   Activation activation_;
   Router router_;
   GroupedLinear up_, down_;
+  const BlockLane* sharers_ = nullptr;  // of rows of the same samples
 };
 
 /// x + attention(norm(x)), then x + mlp(norm(x)).
@@ -284,7 +304,7 @@ class Decoder : public Block {
   void share(const BlockLanes& lanes) override {
     qkv_.share(lanes.tensor, Linear::CutBy::outputs);
     attention_output_.share(lanes.tensor, Linear::CutBy::inputs);
-    feed_forward_->share(lanes.tensor);
+    feed_forward_->share(lanes);
     ulysses_ = lanes.ulysses;
     ring_ = lanes.ring;
     first_head_ = (lanes.tensor ? lanes.tensor->rank() * shape_.heads : 0) +
@@ -298,13 +318,12 @@ class Decoder : public Block {
       return dropout_of(dropout_.residual, batch, description().layer, site);
     };
     const Normalisation::Output first = attention_norm_(x);
-    const std::int64_t rows = batch.rows();
-    at::Tensor qkv = qkv_(first.normalised, rows);
+    at::Tensor qkv = qkv_(first.normalised, batch.rows());
     if (head_norm_) qkv = (*head_norm_)(qkv);
     const at::Tensor attended = attend(std::move(qkv), batch, rotation);
     const Normalisation::Output second =
         mlp_norm_(attention_output_.add_linear(first.residual, attended, drops(DropoutSite::attention_output)));
-    return (*feed_forward_)(second, rows, choices, drops(DropoutSite::mlp_output));
+    return (*feed_forward_)(second, batch, choices, drops(DropoutSite::mlp_output));
   }
 
  private:

@@ -46,18 +46,22 @@ struct BatchTensors {
                                           // undefined: nothing is dropped
   at::Tensor attended_places;             // (A) int64
   DropoutDraw draw = {};                  // where something is
+  at::Tensor row_samples;                 // (N) int32: of each token, −1: padding; undefined: experts count nothing
+  std::optional<double> aux_scale = {};   // the gradient of their auxiliary loss has this factor; absent: there is none
   std::int64_t rows() const { return tokens.numel(); }
 };
 
 /// Copies what `batch` holds for the rank at `place`; padding behind the last row has no label and is a segment of its
-/// own. With a `draw` blocks drop what the config says. Throws Error(input) for a token or label outside the vocabulary
-/// or a position outside the model's range, naming it.
+/// own. With a `draw`, that of a training step, blocks drop what the config says and experts count. Throws Error(input)
+/// for a token or label outside the vocabulary or a position outside the model's range, naming it.
 BatchTensors to_tensors(const Batch& batch, const HfConfig& config, const SequencePlace& place = {},
                         const std::optional<DropoutDraw>& draw = {});
 
-/// What a forward decides and the same forward, recomputed, has to follow.
+/// What a forward decides and the same forward, recomputed, has to follow; and what it tells of that.
 struct Choices {
   at::Tensor experts;  // (B·T, k) int32: where tokens go; undefined: not decided yet, or there are no experts
+  std::vector<double> loads = {};  // (E): how many choices of this rank's tokens fall on each; empty: not counted
+  double aux_loss = 0;             // added up over samples; ranks that share their rows have the same
 };
 
 class Block {

@@ -23,11 +23,14 @@ struct BlockExchange {
   std::int64_t first_row = 0;  // of those that it is about
   std::int64_t rows = 0;       // of the largest micro-batch
   int shares = 1;              // ranks that have the rows between them, of which each puts in its own
+  bool of_samples = false;     // not of rows: it is about samples of the micro-batch
+  bool in_training = false;    // alone: where nothing is trained it is left out
   bool operator==(const BlockExchange&) const = default;
 
-  /// What each rank puts in where a micro-batch has so many tokens; 0: then it is left out.
-  std::int64_t bytes_of(std::int64_t tokens) const {
-    return divided_up(std::clamp<std::int64_t>(tokens - first_row, 0, rows), std::int64_t{shares}) * row_bytes;
+  /// What each rank puts in where it has so many rows of a micro-batch of so many samples; 0: then it is left out.
+  std::int64_t bytes_of(std::int64_t tokens, std::int64_t samples) const {
+    const std::int64_t all = of_samples ? samples : tokens;
+    return divided_up(std::clamp<std::int64_t>(all - first_row, 0, rows), std::int64_t{shares}) * row_bytes;
   }
   std::int64_t bytes() const { return divided_up(rows, std::int64_t{shares}) * row_bytes; }
 };

@@ -29,6 +29,13 @@ StepProgram make_training(std::string name, const Mesh& mesh, const ModelPlan& p
   return program;
 }
 
+/// Without what blocks say to each other in training alone.
+ModelPlan untrained(ModelPlan plan) {
+  for (BlockPlan& block : plan.blocks)
+    std::erase_if(block.exchanges.forward, [](const BlockExchange& exchange) { return exchange.in_training; });
+  return plan;
+}
+
 }  // namespace
 
 const StepProgram& Catalogue::pick(std::int64_t step, ProgramPhase phase) const {
@@ -96,11 +103,12 @@ Catalogue make_catalogue(const Mesh& mesh, const ModelPlan& plan, const ProgramO
     return offload_units(gather_weights(passes, model, options.shards), model, options.offload, options.update);
   };
   if (options.eval_micro_batches > 0) {
-    const StepProgram eval = forwards("eval", plan, pipeline_of(mesh, plan, options, ProgramPhase::evaluation));
+    const ModelPlan model = untrained(plan);
+    const StepProgram eval = forwards("eval", model, pipeline_of(mesh, model, options, ProgramPhase::evaluation));
     catalogue.eval = keep_own_weights(
-        allocate(reduce_loss(eval, options.eval_reduction_bytes), plan, options.update, options.offload), plan,
+        allocate(reduce_loss(eval, options.eval_reduction_bytes), model, options.update, options.offload), model,
         options.local);
-    verify(catalogue.eval, plan, ProgramPhase::evaluation, options);
+    verify(catalogue.eval, model, ProgramPhase::evaluation, options);
   }
   if (text) {
     ProgramOptions own = options;

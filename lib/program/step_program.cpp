@@ -51,9 +51,11 @@ Json to_json(const Slot& slot) {
 Json to_json(const BlockExchanges& exchanges);
 
 Json to_json(const BlockExchange& exchange) {
-  return {{"kind", name_of(exchange.kind)},  {"axes", exchange.axes},           {"dtype", name_of(exchange.dtype)},
-          {"row_bytes", exchange.row_bytes}, {"first_row", exchange.first_row}, {"rows", exchange.rows},
-          {"shares", exchange.shares}};
+  Json json{{"kind", name_of(exchange.kind)},  {"axes", exchange.axes},           {"dtype", name_of(exchange.dtype)},
+            {"row_bytes", exchange.row_bytes}, {"first_row", exchange.first_row}, {"rows", exchange.rows},
+            {"shares", exchange.shares}};
+  if (exchange.of_samples) json["of_samples"] = true;
+  return json;
 }
 
 template <class Values>

@@ -123,13 +123,14 @@ class Expectation {
   /// What is said in the middle of it.
   void exchanges(const Action& action) {
     for (const BlockExchange& exchange : exchanges_of(program_, action)) {
-      const std::int64_t tokens =
-          shape_.tokens.empty() ? shape_.planned : shape_.tokens[static_cast<std::size_t>(action.micro_batch)];
+      const auto number = static_cast<std::size_t>(action.micro_batch);
       TraceEntry entry{.event = Event::issued,
                        .what = lockstep::name_of(exchange.kind),
                        .lane = Lane::block,
                        .members = group_along(program_.mesh, rank_, exchange.axes),
-                       .bytes = shape_.tokens.empty() ? exchange.bytes() : exchange.bytes_of(tokens),
+                       .bytes = shape_.tokens.empty()
+                                    ? exchange.bytes()
+                                    : exchange.bytes_of(shape_.tokens[number], shape_.samples[number]),
                        .dtype = exchange.dtype};
       if (entry.bytes == 0) continue;
       add(entry);

@@ -47,8 +47,9 @@ class TraceLog {
 
 /// How many tokens the micro-batches of a rank have.
 struct MicroBatchTokens {
-  std::int64_t planned = 1;               // those that the program counts with: the most
-  std::vector<std::int64_t> tokens = {};  // by micro-batch; empty: as planned
+  std::int64_t planned = 1;                // those that the program counts with: the most
+  std::vector<std::int64_t> tokens = {};   // by micro-batch; empty: as planned
+  std::vector<std::int64_t> samples = {};  // likewise
 };
 
 /// What `rank` must record in one execution, where units store `types`.

@@ -27,7 +27,9 @@ void describe(RecordFields& visit, const RunRecord& record) {
 
 void describe(RecordFields& visit, const StepRecord& record) {
   visit.field("step", record.step, "steps done, this one included");
-  visit.field("loss", record.loss, "mean over the valid tokens of the global batch, in nats");
+  visit.field("loss", record.loss, "mean over the valid tokens of the global batch, in nats; cross entropy alone");
+  visit.field("aux_loss", record.aux_loss,
+              "auxiliary loss of experts, mean over samples and layers, without its coefficient; null: there is none");
   visit.field("lr", record.lr, "learning rate of the step");
   visit.field("grad_norm", record.grad_norm,
               "global norm of the gradient before clipping; of local steps the root mean square of those of cells");
@@ -38,6 +40,11 @@ void describe(RecordFields& visit, const StepRecord& record) {
   visit.field("mfu", record.mfu, "model FLOPs per second divided by the machine's peak; null: the peak is not known");
   visit.field("eta_s", record.eta_s, "seconds until the last step at the present rate");
   visit.field("epoch", record.epoch, "passes over the training split");
+  visit.field("expert_entropy", record.expert_entropy,
+              "by layer with experts: entropy of their shares of the step's choices, divided by the logarithm of their "
+              "number: 1 if all are equal, 0 if one has all; null: there are no experts");
+  visit.field("expert_share", record.expert_share, "by layer with experts: the largest share; null: there are none");
+  visit.field("expert_dropped", record.expert_dropped, "choices that were not computed: 0; null: there are no experts");
 }
 
 void describe(RecordFields& visit, const EvalRecord& record) {

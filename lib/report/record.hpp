@@ -45,7 +45,8 @@ struct RunRecord {
 struct StepRecord {
   static constexpr std::string_view kind = "step";
   std::int64_t step = 0;
-  double loss = 0;  // nats a token, over the global batch
+  double loss = 0;                      // nats a token, over the global batch
+  std::optional<double> aux_loss = {};  // of experts, without its coefficient
   double lr = 0;
   double grad_norm = 0;              // before clipping
   std::optional<double> loss_scale;  // of fp16
@@ -55,6 +56,10 @@ struct StepRecord {
   std::optional<double> mfu;         // model FLOPs per second by the peak of the machine
   std::optional<double> eta_s;
   double epoch = 0;
+  // Of experts, by layer that has such.
+  std::optional<std::vector<double>> expert_entropy = {};  // of their shares of choices; 1: all are equal
+  std::optional<std::vector<double>> expert_share = {};    // the largest
+  std::optional<std::int64_t> expert_dropped = {};         // choices that were not computed
 };
 
 struct EvalRecord {

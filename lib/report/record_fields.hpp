@@ -38,6 +38,11 @@ class RecordFields {
   static Json json_of(bool value) { return value; }
   static Json json_of(const std::string& value) { return value; }
   static Json json_of(const std::vector<std::string>& value) { return value; }
+  static Json json_of(const std::vector<double>& value) {
+    Json array = Json::array();
+    for (const double each : value) array.push_back(json_of(each));
+    return array;
+  }
   template <class T>
   static Json json_of(const std::optional<T>& value) {
     return value ? json_of(*value) : Json(nullptr);
@@ -51,10 +56,13 @@ class RecordFields {
   static Json schema_of(const std::vector<std::string>&) {
     return {{"type", "array"}, {"items", {{"type", "string"}}}};
   }
+  static Json schema_of(const std::vector<double>&) { return {{"type", "array"}, {"items", schema_of(0.0)}}; }
   template <class T>
   static Json schema_of(const std::optional<T>&) {
-    const Json inner = schema_of(T{});
-    return inner.at("type").is_array() ? inner : Json{{"type", {inner.at("type"), "null"}}};
+    Json schema = schema_of(T{});
+    Json& type = schema.at("type");
+    if (!type.is_array()) type = Json::array({type, "null"});
+    return schema;
   }
 
   Json values_ = Json::object();

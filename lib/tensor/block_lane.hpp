@@ -57,6 +57,7 @@ struct BlockLanes {
   const BlockLane* tensor = nullptr;
   const BlockLane* ulysses = nullptr;
   const BlockLane* ring = nullptr;
+  const BlockLane* sequence = nullptr;  // ring and ulysses together
 };
 
 }  // namespace lockstep

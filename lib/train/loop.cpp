@@ -33,8 +33,9 @@ LoopEnd TrainingLoop::run() {
   parts_.session.enter(Phase::data, now.step);
   together(parts_.session.world(), "read the samples of the first step",
            [&] { batch_ = loader_.make_step(now.step, now.position); });
-  valid_tokens_ =
-      parts_.session.world().all_reduce(parts_.engine.counts_batch() ? batch_.valid_tokens : 0, Reduce::sum);
+  const bool counts = parts_.engine.counts_batch();
+  valid_tokens_ = parts_.session.world().all_reduce(counts ? batch_.valid_tokens : 0, Reduce::sum);
+  samples_ = parts_.session.world().all_reduce(counts ? batch_.samples : 0, Reduce::sum);
   while (!finished()) {
     const StepOutcome outcome = step();
     const bool last = finished();
@@ -83,11 +84,13 @@ StepOutcome TrainingLoop::step() {
                   parts_.session.world().rank());
   const StepOrder order{.step = now.step,
                         .valid_tokens = valid_tokens_,
+                        .samples = samples_,
                         .lr = learning_rate(parts_.config, now.step - now.loss_scale.overflows),
                         .seed = static_cast<std::uint64_t>(parts_.config.train.seed),
                         .loss_scale = now.loss_scale.scale,
                         .skipped = now.skipped,
                         .next_valid_tokens = next.valid_tokens,
+                        .next_samples = next.samples,
                         .stop = asked.stop,
                         .requests = asked.requests | pending_requests_,
                         .failure = failure,
@@ -100,6 +103,7 @@ StepOutcome TrainingLoop::step() {
   if (!outcome.updated && !overflows(parts_.config, outcome)) skip_step(outcome);
   batch_ = std::move(next);
   valid_tokens_ = outcome.next_valid_tokens;
+  samples_ = outcome.next_samples;
   if (asks(outcome.requests, Request::report)) callbacks_.report(view());
   const ProfiledScope scope(profile, "records");
   pending_requests_ = callbacks_.after_step(view());

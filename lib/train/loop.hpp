@@ -98,6 +98,7 @@ class TrainingLoop {
   std::optional<Profile> profile_;  // until its last step is done
   StepBatch batch_;                 // of the next step
   std::int64_t valid_tokens_ = 0;   // of the next step, over all ranks
+  std::int64_t samples_ = 0;        // and its samples
   std::int64_t evaluated_step_ = -1;
   std::int64_t saved_step_ = -1;  // of the newest checkpoint; 0: there is none
   FailedSaves failed_saves_;

@@ -7,6 +7,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
 namespace lockstep {
 
 namespace {
@@ -16,6 +20,26 @@ Meter::Settings meter_settings(const TrainConfig& config, const TrainPlan& plan)
       .last_step = config.train.max_steps, .flops_per_token = plan.flops_per_token, .peak_flops_per_s = {}};
   if (config.log.peak_tflops) settings.peak_flops_per_s = *config.log.peak_tflops * 1e12 * plan.ranks;
   return settings;
+}
+
+/// What records tell of a number: so many digits, that lists of them are short.
+double rounded(double value) { return std::round(value * 1e4) / 1e4; }
+
+/// How the choices of a step's tokens fall on experts, by layer.
+struct ExpertShares {
+  std::vector<double> entropy, largest;
+};
+ExpertShares shares_of(const std::vector<double>& loads, std::int64_t experts) {
+  ExpertShares shares;
+  for (auto layer = loads.begin(); layer != loads.end(); layer += experts) {
+    const double all = std::accumulate(layer, layer + experts, 0.0);
+    double entropy = 0;
+    for (auto load = layer; load != layer + experts; ++load)
+      if (*load > 0) entropy -= *load / all * std::log(*load / all);
+    shares.entropy.push_back(experts == 1 ? 1 : rounded(entropy / std::log(static_cast<double>(experts))));
+    shares.largest.push_back(all > 0 ? rounded(*std::max_element(layer, layer + experts) / all) : 0);
+  }
+  return shares;
 }
 
 }  // namespace
@@ -59,8 +83,11 @@ void RunJournal::step(const TrainState& now, const StepOutcome& outcome, const S
   const Meter::Reading reading = meter_.read(monotonic_seconds(), now.step);
   const double epoch = static_cast<double>(now.position.epoch) +
                        static_cast<double>(now.position.sample) / static_cast<double>(plan_.samples_per_epoch);
+  const bool has_experts = !outcome.expert_loads.empty();
+  const ExpertShares shares = shares_of(outcome.expert_loads, plan_.architecture.config.experts.count);
   files_.records().write(StepRecord{.step = now.step,
                                     .loss = outcome.loss,
+                                    .aux_loss = outcome.aux_loss,
                                     .lr = order.lr,
                                     .grad_norm = outcome.gradient_norm,
                                     .loss_scale = scales_loss(config_) ? std::optional(order.loss_scale) : std::nullopt,
@@ -69,7 +96,10 @@ void RunJournal::step(const TrainState& now, const StepOutcome& outcome, const S
                                     .step_ms = reading.step_ms,
                                     .mfu = reading.mfu,
                                     .eta_s = reading.eta_s,
-                                    .epoch = epoch});
+                                    .epoch = epoch,
+                                    .expert_entropy = has_experts ? std::optional(shares.entropy) : std::nullopt,
+                                    .expert_share = has_experts ? std::optional(shares.largest) : std::nullopt,
+                                    .expert_dropped = has_experts ? std::optional(std::int64_t{0}) : std::nullopt});
   const std::string detail = fmt::format("loss {:.4f}, {} tokens/s, {:.0f} ms a step", outcome.loss,
                                          human_count(reading.tokens_per_s), reading.step_ms);
   progress_->update(static_cast<double>(now.step), detail);

@@ -31,12 +31,6 @@ HfConfig read_model_config(const ModelOptions& options) {
   rates.embedding = options.embedding_dropout.value_or(rates.embedding);
   rates.attention = options.attention_dropout.value_or(rates.attention);
   rates.residual = options.residual_dropout.value_or(rates.residual);
-  if (rates.residual > 0 && config.experts.count > 0)
-    throw Error(ExitCode::usage,
-                fmt::format("dropout {} of what layers add cannot be of a {} model: this version does not drop of what "
-                            "experts add",
-                            rates.residual, name_of(config.family)),
-                "--model.residual_dropout 0");
   return config;
 }
 
@@ -258,7 +252,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
       .pipeline = pipeline_options(config.parallel, block_names(plan.model), pipeline_ranks(plan.mesh), passes.passes),
       .shards = shard_options(config.parallel, sharding),
       .update = {.clips = config.optimizer.clip_norm.has_value(),
-                 .heartbeat_bytes = heartbeat_bytes,
+                 .heartbeat_bytes = heartbeat_bytes_of(plan.architecture.config),
                  .in_backward = config.optimizer.in_backward},
       .offload = offload_options(config.train),
       .eval_reduction_bytes = heartbeat_bytes,

@@ -1,7 +1,7 @@
 """system.py [--rounds N] [WORD …]: what surrounds a step, each against a baseline in the same run: two ranks of one thread against one rank of two, and the same
 of PyTorch (DistributedDataParallel, eager and through torch.compile, and FSDP2, over gloo); start-up against a bare MPI and LibTorch program; saving against raw O_DIRECT writes;
-tokenizing in MB/s; planning for many ranks; what an action costs the engine. Prints one JSON line a figure; with words (parallel, start-up, saving, tokenizing,
-planning, engine) only those."""
+tokenizing in MB/s; planning for many ranks; what an action costs the engine; products of experts against one dense product. Prints one JSON line a figure;
+with words (parallel, start-up, saving, tokenizing, planning, engine, experts) only those."""
 
 import argparse
 import json
@@ -169,10 +169,17 @@ def engine(rounds):
     show("engine overhead of an action, microseconds", **json.loads(done.stdout))
 
 
+def experts(rounds):
+    """Groups of rows, each with a matrix of its own, against as many rows with one."""
+    done = subprocess.run([BUILD / "tests/bench/grouped-products", str(4 * rounds + 1)], check=True, capture_output=True, text=True)
+    for line in done.stdout.splitlines():
+        show("products of experts, K 768, N 2048", **json.loads(line))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("words", nargs="*", metavar="WORD", help="parallel, start-up, saving, tokenizing, planning, engine")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="parallel, start-up, saving, tokenizing, planning, engine, experts")
     settings = parser.parse_args()
     rounds = settings.rounds
     with tempfile.TemporaryDirectory() as name:
@@ -191,6 +198,7 @@ def main():
             "tokenizing": lambda: tokenizing(folder),
             "planning": lambda: planning(rounds),
             "engine": lambda: engine(rounds),
+            "experts": lambda: experts(rounds),
         }
         for name in settings.words or figures:
             figures[name]()

@@ -24,8 +24,6 @@ TABLE = [
     (8, {"parallel.tp": 3}, "dp_replicate=auto × tp=3: 3 does not divide 8"),
     (4, {"parallel.tp": "auto", "parallel.dp_shard": "auto"}, "only one axis can take the ranks that are left"),
     (2, {"parallel.tp": 2, "model.config": "mixtral"}, "cannot share a mixtral model: its experts are not cut"),
-    (2, {"model.dropout": 0.1, "model.config": "mixtral"}, "this version does not drop of what experts add"),
-    (2, {"model.config": "balanced"}, "output_router_logits true is not supported: it asks for the auxiliary loss of the router"),
     (2, {"parallel.sequence_parallel": "true"}, "parallel.sequence_parallel has no effect: parallel.tp is 1"),
     (4, {"parallel.tp": 4}, "cannot share 3 heads among parallel.tp 4: 3 mod 4 is 3"),
     (4, {"parallel.tp": 4, "model.config": "llama"}, "cannot share 6 heads among parallel.tp 4: 6 mod 4 is 2"),
@@ -154,7 +152,6 @@ def test_what_contradicts_itself_is_refused_with_the_reason(tmp):
     write_config(tmp / "model", MODEL)
     write_config(tmp / "llama", SHARED)
     write_config(tmp / "mixtral", dict(SHARED, architectures=["MixtralForCausalLM"], model_type="mixtral"))
-    write_config(tmp / "balanced", dict(SHARED, architectures=["MixtralForCausalLM"], model_type="mixtral", output_router_logits=True))
     write_config(tmp / "qwen3", dict(SHARED, architectures=["Qwen3ForCausalLM"], model_type="qwen3"))
     write_config(tmp / "narrow", dict(SHARED, num_key_value_heads=6, intermediate_size=5))
     plain, said = refused(tmp, -1, 2, {})

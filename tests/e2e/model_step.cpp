@@ -1,7 +1,8 @@
 // model_step MODEL PRECISION FOLDER: one forward and backward of the model in a Hugging Face folder, for comparison
 // with another implementation. Reads FOLDER/{tokens,labels,positions}.bin (int32) and documents.bin (int64), where
 // every document is a sample; writes FOLDER/loss.json, FOLDER/gradients/NAME.npy and FOLDER/logits.npy. The gradient is
-// that of the mean loss over counted labels.
+// that of the mean loss over counted labels and, where the model has one, the auxiliary loss of its experts times its
+// coefficient: a mean over samples and layers.
 #include "architecture/file_tensors.hpp"
 #include "base/files.hpp"
 #include "exchange/model_folder.hpp"
@@ -60,6 +61,7 @@ Batch read_batch(const fs::path& folder) {
   batch.documents = read_values<std::int64_t>(folder / "documents.bin");
   batch.samples = std::ssize(batch.documents) - 1;
   batch.length = std::ssize(batch.tokens) / batch.samples;
+  for (std::int64_t sample = 0; sample < batch.samples; ++sample) batch.numbers.push_back(sample);
   batch.valid_tokens = std::count_if(batch.labels.begin(), batch.labels.end(),
                                      [](std::int32_t label) { return label != ignored_label; });
   return batch;
@@ -68,12 +70,23 @@ Batch read_batch(const fs::path& folder) {
 /// Without it small gradients of fp16 would vanish.
 double loss_scale(const Model& model) { return model.precision() == Precision::fp16 ? 65536 : 1; }
 
+/// What the sum of auxiliary losses over samples and layers counts for in the loss.
+double aux_factor(const Model& model, const BatchTensors& batch) {
+  const HfConfig& config = model.config();
+  const auto parts =
+      static_cast<double>(std::max<std::int64_t>(1, batch.samples * config.expert_layers(config.layers)));
+  return config.experts.aux_coefficient / parts;
+}
+
 /// As the engine: each block's backward is its own, from the last to the first.
 double run_step(Model& model, const BatchTensors& batch) {
+  double aux_loss = 0;
   std::vector<at::Tensor> inputs(model.block_count()), outputs(model.block_count());
   for (std::size_t i = 0; i < model.block_count(); ++i) {
     if (i > 0) inputs[i] = outputs[i - 1].detach().requires_grad_(true);
-    outputs[i] = model.block(i).forward(inputs[i], batch);
+    Choices choices;
+    outputs[i] = model.block(i).forward(inputs[i], batch, &choices);
+    aux_loss += choices.aux_loss;
   }
   at::Tensor gradient = at::scalar_tensor(
       loss_scale(model) / static_cast<double>(std::max<std::int64_t>(1, batch.valid_tokens)), at::kDouble);
@@ -81,7 +94,8 @@ double run_step(Model& model, const BatchTensors& batch) {
     torch::autograd::backward({outputs[i]}, {gradient});
     if (i > 0) gradient = inputs[i].grad();
   }
-  return outputs.back().item<double>() / static_cast<double>(std::max<std::int64_t>(1, batch.valid_tokens));
+  return outputs.back().item<double>() / static_cast<double>(std::max<std::int64_t>(1, batch.valid_tokens)) +
+         aux_factor(model, batch) * aux_loss;
 }
 
 }  // namespace
@@ -92,7 +106,8 @@ int main(int argc, char** argv) {
   const fs::path folder = argv[3];
   Model model(describe(read_hf_config(argv[1])), precision_of(argv[2]));
   model.load(*open_stored_weights(argv[1], model.architecture()));
-  const BatchTensors batch = to_tensors(read_batch(folder), model.config());
+  BatchTensors batch = to_tensors(read_batch(folder), model.config(), {}, DropoutDraw{});
+  if (model.config().experts.aux_coefficient > 0) batch.aux_scale = aux_factor(model, batch) * loss_scale(model);
   for (const auto& unit : model.units()) unit->zero_grad();
   const double loss = run_step(model, batch);
   for (const auto& unit : model.units()) unit->finish_gradients();

@@ -84,9 +84,12 @@ class Step:
             model = type(saved)(saved.config)   # with frequencies of its own
             model = model.double() if self.precision == "fp64" else model.float()
             model.load_state_dict(saved.state_dict())
-            logits = model.eval()(torch.from_numpy(self.tokens).long()).logits
+            answer = model.eval()(torch.from_numpy(self.tokens).long())
+            logits = answer.logits
             labels = torch.from_numpy(self.labels).long()
             loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
+            if getattr(answer, "aux_loss", None) is not None:
+                loss = loss + model.router_aux_loss_coef * answer.aux_loss
             loss.backward()
         self.expected_loss = loss.item()
         self.expected_logits = logits.detach().numpy()
@@ -132,11 +135,14 @@ for family in (MISTRAL, QWEN2, QWEN3, MIXTRAL, QWEN3_MOE):
     del family["attention_bias"], family["mlp_bias"]
 
 
+BALANCED = {"output_router_logits": True, "router_aux_loss_coef": 0.5}
+
+
 def rope(kind, **parameters):
     return {"rope_parameters": {"rope_type": kind, "rope_theta": 10000.0} | parameters}
 
 
-# A batch has 70 positions, but where a length is given beside the config.
+# A batch has three samples of 70 positions, but where length and number are given beside the config.
 VARIANTS = {
     "gpt2": GPT2,
     "gpt2 with erf": GPT2 | {"activation_function": "gelu"},
@@ -165,6 +171,9 @@ VARIANTS = {
                                                                            "moe_intermediate_size": 13}, 37),
     "qwen3_moe with dense layers and one expert a token": QWEN3_MOE | {"num_hidden_layers": 4, "decoder_sparse_step": 2,
                                                                        "mlp_only_layers": [3], "num_experts_per_tok": 1},
+    # One sample and one layer with experts: beyond these transformers means another loss.
+    "mixtral with its auxiliary loss": (MIXTRAL | BALANCED | {"num_hidden_layers": 1}, 70, 1),
+    "qwen3_moe with its auxiliary loss": (QWEN3_MOE | BALANCED | {"num_hidden_layers": 2, "decoder_sparse_step": 2}, 37, 1),
     "linear": LLAMA | rope("linear", factor=3.0),
     "dynamic within its positions": LLAMA | rope("dynamic", factor=2.0),
     "dynamic beyond its positions": LLAMA | rope("dynamic", factor=2.0) | {"max_position_embeddings": 33},
@@ -182,14 +191,14 @@ VARIANTS = {
 def run(tmp, precision, loss, gradient, with_head_norms=None):
     """Where queries and keys have norms, scores are larger, and so is what rounding leaves of their gradients."""
     for name, variant in VARIANTS.items():
-        config, length = variant if isinstance(variant, tuple) else (variant, 70)
+        config, length, *samples = variant if isinstance(variant, tuple) else (variant, 70)
         if precision in ("bf16", "fp16") and config.get("num_experts_per_tok") != config.get("num_local_experts", config.get("num_experts")):
             continue   # rounding decides between experts that are nearly equal
         folder = tmp / name.replace(" ", "-")
         folder.mkdir()
         print("#", name)
         bound = with_head_norms if with_head_norms and config["model_type"] in ("qwen3", "qwen3_moe", "mixtral") else gradient
-        Step(folder, config, precision, length=length).check(loss, bound)
+        Step(folder, config, precision, *samples, length=length).check(loss, bound)
 
 
 def test_in_fp64_losses_and_gradients_are_those_of_transformers_to_1e_10(tmp):

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <string>
 
 namespace lockstep::test {
 
@@ -20,7 +21,14 @@ struct TinyModel {
   std::int64_t intermediate = 0;     // of llama
   std::int64_t key_value_heads = 1;  // of llama
   bool tied = false;                 // the same: the head is the embedding's matrix
+  double aux = 0;                    // of experts: the coefficient of their auxiliary loss; 0: there is none
 };
+
+/// Of families with experts.
+inline std::string aux_keys(double coefficient) {
+  return coefficient > 0 ? fmt::format(R"(, "output_router_logits": true, "router_aux_loss_coef": {})", coefficient)
+                         : std::string();
+}
 
 /// Its head's matrix is the embedding's.
 inline Architecture tiny_gpt2(const TinyModel& of) {
@@ -48,9 +56,9 @@ inline Architecture tiny_mixtral(const TinyModel& of) {
       parse_hf_config(fmt::format(R"({{"model_type": "mixtral", "vocab_size": {}, "max_position_embeddings": {},
         "hidden_size": {}, "num_hidden_layers": {}, "num_attention_heads": {}, "initializer_range": {},
         "intermediate_size": {}, "num_key_value_heads": {}, "tie_word_embeddings": {}, "num_local_experts": 5,
-        "num_experts_per_tok": 2}})",
+        "num_experts_per_tok": 2{}}})",
                                   of.vocabulary, of.positions, of.width, of.layers, of.heads, of.initial,
-                                  of.intermediate, of.key_value_heads, of.tied),
+                                  of.intermediate, of.key_value_heads, of.tied, aux_keys(of.aux)),
                       "test"));
 }
 
@@ -61,9 +69,9 @@ inline Architecture tiny_qwen3_moe(const TinyModel& of) {
         "hidden_size": {}, "num_hidden_layers": {}, "num_attention_heads": {}, "initializer_range": {},
         "intermediate_size": {}, "num_key_value_heads": {}, "tie_word_embeddings": {}, "num_experts": 4,
         "num_experts_per_tok": 2, "moe_intermediate_size": 7, "decoder_sparse_step": 2,
-        "head_dim": 6}})",
+        "head_dim": 6{}}})",
                                   of.vocabulary, of.positions, of.width, of.layers, of.heads, of.initial,
-                                  of.intermediate, of.key_value_heads, of.tied),
+                                  of.intermediate, of.key_value_heads, of.tied, aux_keys(of.aux)),
                       "test"));
 }
 

@@ -33,6 +33,7 @@ void write_all(Recorder& recorder) {
     record.lr = 1e-3;
     record.tokens_per_s = 1e6;
     if (step > 100) record.eta_s = 3.5;
+    if (step > 200) record.expert_entropy = std::vector{0.5, std::numeric_limits<double>::quiet_NaN()};
     recorder.write(record);
   }
   EvalRecord eval;

@@ -20,31 +20,39 @@ RowGroups groups_of(const at::Tensor& offsets) {
 
 struct RouterFunction : torch::autograd::Function<RouterFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Router* router, Choose choose,
-                            const at::Tensor& chosen) {
+                            const at::Tensor& chosen, const RoutedSamples* samples, double* aux_loss) {
     const Router::Output output = router->forward(x, choose, chosen);
+    at::Tensor slopes;
+    if (samples->scale) {
+      const Router::Balance balance = router->balance(output.probabilities, chosen, *samples);
+      *aux_loss = balance.loss;
+      slopes = balance.slopes;
+    }
     context->saved_data["router"] = reinterpret_cast<std::int64_t>(router);
     context->saved_data["weights"] = output.weights.detach();  // its own output: autograd would hold itself
-    context->save_for_backward({x, output.probabilities, chosen});
+    context->save_for_backward({x, output.probabilities, chosen, slopes.defined() ? samples->of_rows : slopes, slopes});
     note_saved({x, output.weights, output.probabilities, chosen});
     return output.weights;
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto& router = *reinterpret_cast<const Router*>(context->saved_data["router"].toInt());
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor &x = saved[0], &probabilities = saved[1], &chosen = saved[2];
+    const at::Tensor &x = saved[0], &probabilities = saved[1], &chosen = saved[2], &samples = saved[3],
+                     &slopes = saved[4];
     const at::Tensor weights = context->saved_data["weights"].toTensor(), dweights = gradients[0].contiguous();
     const RoutingShape shape = router.shape(x.size(0));
     const at::Tensor dlogits = fresh({shape.tokens, shape.experts}, x.scalar_type(), x);
     with_kernels(x, [&]<class T>(const Kernels<T>& on) {
       using M = Math<T>;
-      on.route_backward(pointer<M>(dweights), pointer<M>(weights), pointer<M>(probabilities), indices_of(chosen), shape,
-                        pointer<T>(dlogits));
+      const AuxSlopes<M> aux{slopes.defined() ? indices_of(samples) : nullptr, pointer<M>(slopes)};
+      on.route_backward(pointer<M>(dweights), pointer<M>(weights), pointer<M>(probabilities), indices_of(chosen), aux,
+                        shape, pointer<T>(dlogits));
     });
     const at::Tensor dx = router.linear().backward_input(dlogits);
     add_weight_gradient(x, dlogits, [&linear = router.linear()](const at::Tensor& input, const at::Tensor& gradient) {
       linear.backward_weight(input, gradient);
     });
-    return {dx, at::Tensor(), at::Tensor(), at::Tensor()};
+    return {dx, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -82,16 +90,21 @@ struct DispatchFunction : torch::autograd::Function<DispatchFunction> {
 
 struct CombineFunction : torch::autograd::Function<CombineFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& residual, const at::Tensor& rows,
-                            const at::Tensor& weights, const at::Tensor& places, const RoutingShape& shape) {
+                            const at::Tensor& weights, const at::Tensor& places, const RoutingShape& shape,
+                            const Dropout& dropout) {
     keep(context, shape);
+    keep(context, dropout);
     context->save_for_backward({rows, weights, places});
     note_saved({rows, weights, places});
     const at::Tensor base = residual.contiguous();
     const at::Tensor y = at::empty(base.sizes(), base.options());
     with_kernels(rows, [&]<class T>(const Kernels<T>& on) {
       using M = Math<T>;
-      on.combine_rows(pointer<M>(base), pointer<T>(rows), pointer<M>(weights), indices_of(places), shape, rows.size(1),
-                      pointer<M>(y));
+      on.combine_rows(dropout.mask ? nullptr : pointer<M>(base), pointer<T>(rows), pointer<M>(weights),
+                      indices_of(places), shape, rows.size(1), pointer<M>(y));
+      if (dropout.mask)
+        on.dropout_add(dropout.mask, pointer<Place>(dropout.places), shape.tokens, rows.size(1), pointer<M>(base),
+                       nullptr, pointer<M>(y));
     });
     return y;
   }
@@ -99,14 +112,16 @@ struct CombineFunction : torch::autograd::Function<CombineFunction> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &rows = saved[0], &weights = saved[1], &places = saved[2];
     const at::Tensor dy = gradients[0].contiguous();
+    const Dropout dropout = kept_dropout(context);
+    const at::Tensor own = dropout.mask ? dropped(dropout, dy, dy.scalar_type()) : dy;
     const at::Tensor drows = at::empty(rows.sizes(), rows.options());
     const at::Tensor dweights = at::empty(weights.sizes(), weights.options());
     with_kernels(rows, [&]<class T>(const Kernels<T>& on) {
       using M = Math<T>;
-      on.combine_backward(pointer<M>(dy), pointer<T>(rows), pointer<M>(weights), indices_of(places), shape_of(context),
+      on.combine_backward(pointer<M>(own), pointer<T>(rows), pointer<M>(weights), indices_of(places), shape_of(context),
                           rows.size(1), pointer<T>(drows), pointer<M>(dweights));
     });
-    return {dy, drows, dweights, at::Tensor(), at::Tensor()};
+    return {dy, drows, dweights, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -139,14 +154,17 @@ Router::Router(Parameter& weight, std::int64_t per_token, bool normalised)
       per_token_(per_token),
       normalised_(normalised) {}
 
-Routing Router::operator()(const at::Tensor& x, const at::Tensor& chosen) const {
+Routing Router::operator()(const at::Tensor& x, const at::Tensor& chosen, const RoutedSamples& samples) const {
   Routing routing{.shape = shape(x.size(0)), .weights = {}, .chosen = chosen, .places = {}, .offsets = {}};
   const Choose choose = chosen.defined() ? Choose::given : Choose::largest;
   if (!chosen.defined()) routing.chosen = fresh({routing.shape.tokens, per_token_}, at::kInt, x);
-  routing.weights = RouterFunction::apply(x, this, choose, routing.chosen);
+  routing.weights = RouterFunction::apply(x, this, choose, routing.chosen, &samples, &routing.aux_loss);
   routing.places = fresh({routing.shape.tokens, per_token_}, at::kInt, x);
   routing.offsets = at::empty({routing.shape.experts + 1}, at::TensorOptions().dtype(at::kLong));
+  if (samples.of_rows.defined()) routing.choices.resize(static_cast<std::size_t>(routing.shape.experts));
   with_kernels(x, [&]<class T>(const Kernels<T>& on) {
+    if (!routing.choices.empty())
+      on.count_choices(indices_of(routing.chosen), indices_of(samples.of_rows), routing.shape, routing.choices.data());
     on.group_by_expert(indices_of(routing.chosen), routing.shape, routing.offsets.mutable_data_ptr<std::int64_t>(),
                        indices_of(routing.places));
   });
@@ -169,12 +187,28 @@ Router::Output Router::forward(const at::Tensor& x, Choose choose, const at::Ten
   return output;
 }
 
+Router::Balance Router::balance(const at::Tensor& probabilities, const at::Tensor& chosen,
+                                const RoutedSamples& samples) const {
+  const RoutingShape own = shape(probabilities.size(0));
+  const at::Tensor sums = fresh({2, samples.count, own.experts}, probabilities.scalar_type(), probabilities);
+  Balance result{.slopes = fresh({samples.count, own.experts}, probabilities.scalar_type(), probabilities)};
+  with_kernels(probabilities, [&]<class T>(const Kernels<T>& on) {
+    using M = Math<T>;
+    on.sum_by_sample(pointer<M>(probabilities), indices_of(chosen), indices_of(samples.of_rows), own, samples.count,
+                     pointer<M>(sums));
+    if (samples.sharers != nullptr) samples.sharers->all_reduce(sums);
+    result.loss = on.aux_loss(pointer<M>(sums), samples.count, own.experts, samples.tokens, *samples.scale,
+                              pointer<M>(result.slopes));
+  });
+  return result;
+}
+
 at::Tensor dispatch(const at::Tensor& x, const Routing& routing) {
   return DispatchFunction::apply(x, routing.places, routing.shape);
 }
 
-at::Tensor combine(const at::Tensor& residual, const at::Tensor& rows, const Routing& routing) {
-  return CombineFunction::apply(residual, rows, routing.weights, routing.places, routing.shape);
+at::Tensor combine(const at::Tensor& residual, const at::Tensor& rows, const Routing& routing, const Dropout& dropout) {
+  return CombineFunction::apply(residual, rows, routing.weights, routing.places, routing.shape, dropout);
 }
 
 GroupedLinear::GroupedLinear(Parameter& weight, std::int64_t experts)

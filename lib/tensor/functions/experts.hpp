@@ -10,16 +10,30 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 namespace lockstep {
+
+/// The samples of a training step whose rows are routed: choices of their tokens are counted, and each is to spread its
+/// tokens evenly.
+struct RoutedSamples {
+  at::Tensor of_rows;                  // (N) int32: of each row, −1: none, it is padding; undefined: nothing is counted
+  std::int64_t count = 0;              // B
+  std::int64_t tokens = 0;             // T of each, over all ranks that have rows of it
+  const BlockLane* sharers = nullptr;  // these; null: this rank alone
+  std::optional<double> scale = {};    // times which the auxiliary loss is differentiated; absent: there is none
+};
 
 /// Where tokens go.
 struct Routing {
   RoutingShape shape;
-  at::Tensor weights;  // (N, k) fp32 or fp64; autograd differentiates them
-  at::Tensor chosen;   // (N, k) int32: experts, ascending
-  at::Tensor places;   // (N, k) int32: their rows, grouped by expert
-  at::Tensor offsets;  // (E + 1) int64 in host memory: the first row of each expert, then N·k
+  at::Tensor weights;                // (N, k) fp32 or fp64; autograd differentiates them
+  at::Tensor chosen;                 // (N, k) int32: experts, ascending
+  at::Tensor places;                 // (N, k) int32: their rows, grouped by expert
+  at::Tensor offsets;                // (E + 1) int64 in host memory: the first row of each expert, then N·k
+  std::vector<double> choices = {};  // (E): of this rank's tokens; empty where nothing is counted
+  double aux_loss = 0;               // added up over the samples, those of other ranks' rows too
 };
 
 /// Stays at one address as long as autograd may call it.
@@ -31,14 +45,20 @@ class Router {
   Router& operator=(const Router&) = delete;
 
   /// For x (N, C) compute type. `chosen` (N, k) int32 says where tokens go, as in an earlier pass; undefined: the
-  /// router chooses.
-  Routing operator()(const at::Tensor& x, const at::Tensor& chosen = {}) const;
+  /// router chooses. The gradient of the auxiliary loss goes into x and the router's weight with that of the weights.
+  /// With such a loss Collective over the ranks that share samples.
+  Routing operator()(const at::Tensor& x, const at::Tensor& chosen = {}, const RoutedSamples& samples = {}) const;
 
   // The plain functions behind it; no autograd.
   struct Output {
     at::Tensor weights, probabilities;  // (N, k), (N, E)
   };
   Output forward(const at::Tensor& x, Choose choose, const at::Tensor& chosen) const;
+  struct Balance {
+    double loss = 0;
+    at::Tensor slopes;  // (B, E): AuxSlopes
+  };
+  Balance balance(const at::Tensor& probabilities, const at::Tensor& chosen, const RoutedSamples& samples) const;
   RoutingShape shape(std::int64_t tokens) const { return {tokens, linear_.out(), per_token_, normalised_}; }
   const Linear& linear() const { return linear_; }
 
@@ -51,9 +71,10 @@ class Router {
 
 /// x (N, C) compute type → (N·k, C): a row for each expert of each token, grouped by expert.
 at::Tensor dispatch(const at::Tensor& x, const Routing& routing);
-/// residual (N, C) stream type + what the experts of each token gave, rows (N·k, C) compute type, by their weights →
-/// (N, C) stream type.
-at::Tensor combine(const at::Tensor& residual, const at::Tensor& rows, const Routing& routing);
+/// residual (N, C) stream type + what the experts of each token gave, rows (N·k, C) compute type, by their weights,
+/// less what is dropped of that → (N, C) stream type.
+at::Tensor combine(const at::Tensor& residual, const at::Tensor& rows, const Routing& routing,
+                   const Dropout& dropout = {});
 
 /// A linear layer of each expert; their weights are stacked, (E·out, in). Stays at one address as long as autograd may
 /// call it.

@@ -56,6 +56,9 @@ struct Kernels {
   decltype(&lockstep::embedding_backward<Math<T>>) embedding_backward = nullptr;
   decltype(&lockstep::route<Math<T>>) route = nullptr;
   decltype(&lockstep::route_backward<T>) route_backward = nullptr;
+  decltype(&lockstep::count_choices) count_choices = nullptr;  // counts lie in host memory
+  decltype(&lockstep::sum_by_sample<Math<T>>) sum_by_sample = nullptr;
+  decltype(&lockstep::aux_loss<Math<T>>) aux_loss = nullptr;
   decltype(&lockstep::group_by_expert) group_by_expert = nullptr;  // offsets lie in host memory
   decltype(&lockstep::dispatch_rows<T>) dispatch_rows = nullptr;
   decltype(&lockstep::dispatch_backward<T>) dispatch_backward = nullptr;

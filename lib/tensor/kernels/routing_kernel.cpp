@@ -91,7 +91,7 @@ void route(const M* logits, const RoutingShape& shape, Choose choose, std::int32
 
 template <class T>
 void route_backward(const Math<T>* dweights, const Math<T>* weights, const Math<T>* probabilities,
-                    const std::int32_t* chosen, const RoutingShape& shape, T* dlogits) {
+                    const std::int32_t* chosen, const AuxSlopes<Math<T>>& aux, const RoutingShape& shape, T* dlogits) {
   using M = Math<T>;
   const std::int64_t E = shape.experts, k = shape.per_token;
   for_each_token(shape.tokens, 4 * E, [=](std::int64_t token) {
@@ -106,13 +106,52 @@ void route_backward(const Math<T>* dweights, const Math<T>* weights, const Math<
     }
     // Of what is normalised only ratios of the chosen ones count: what all share falls out.
     const M shared = shape.normalised ? 0 : product;
-    for (std::int64_t e = 0; e < E; ++e) store(dlogits[token * E + e], -all[e] * shared);
+    const bool counts = aux.samples != nullptr && aux.samples[token] >= 0;
+    const M* const slopes = counts ? aux.slopes + aux.samples[token] * E : nullptr;
+    M mean = 0;  // Σ p·slope
+    for (std::int64_t e = 0; counts && e < E; ++e) mean += all[e] * slopes[e];
+    const auto balance = [&](std::int64_t e) { return counts ? all[e] * (slopes[e] - mean) : M{0}; };
+    for (std::int64_t e = 0; e < E; ++e) store(dlogits[token * E + e], balance(e) - all[e] * shared);
     for (std::int64_t j = 0; j < k; ++j) {
       const M p = all[experts[j]];
       const M slope = shape.normalised ? p * (down[j] - product) / sum : p * (down[j] - shared);
-      store(dlogits[token * E + experts[j]], slope);
+      store(dlogits[token * E + experts[j]], balance(experts[j]) + slope);
     }
   });
+}
+
+void count_choices(const std::int32_t* chosen, const std::int32_t* samples, const RoutingShape& shape, double* counts) {
+  for (std::int64_t token = 0; token < shape.tokens; ++token) {
+    if (samples[token] < 0) continue;
+    for (std::int64_t j = 0; j < shape.per_token; ++j) ++counts[chosen[token * shape.per_token + j]];
+  }
+}
+
+template <class M>
+void sum_by_sample(const M* probabilities, const std::int32_t* chosen, const std::int32_t* samples,
+                   const RoutingShape& shape, std::int64_t count, M* sums) {
+  const std::int64_t E = shape.experts, k = shape.per_token;
+  std::fill_n(sums, 2 * count * E, M{0});
+  for (std::int64_t token = 0; token < shape.tokens; ++token) {
+    if (samples[token] < 0) continue;
+    M* const choices = sums + samples[token] * E;
+    M* const all = choices + count * E;
+    for (std::int64_t j = 0; j < k; ++j) ++choices[chosen[token * k + j]];
+    for (std::int64_t e = 0; e < E; ++e) all[e] += probabilities[token * E + e];
+  }
+}
+
+template <class M>
+double aux_loss(const M* sums, std::int64_t samples, std::int64_t experts, std::int64_t tokens, double scale,
+                M* slopes) {
+  const double factor = static_cast<double>(experts) / (static_cast<double>(tokens) * static_cast<double>(tokens));
+  double products = 0;
+  for (std::int64_t i = 0; i < samples * experts; ++i) {
+    const double choices = static_cast<double>(sums[i]);
+    products += choices * static_cast<double>(sums[samples * experts + i]);
+    slopes[i] = static_cast<M>(scale * factor * choices);
+  }
+  return factor * products;
 }
 
 void group_by_expert(const std::int32_t* chosen, const RoutingShape& shape, std::int64_t* offsets,
@@ -153,7 +192,7 @@ void combine_rows(const Math<T>* residual, const T* rows, const Math<T>* weights
     std::fill_n(out, channels, Math<T>{0});
     for (std::int64_t j = token * k; j < (token + 1) * k; ++j)
       add_scaled<T>(rows + places[j] * channels, weights[j], channels, out);
-    add_scaled<Math<T>>(residual + token * channels, 1, channels, out);
+    if (residual != nullptr) add_scaled<Math<T>>(residual + token * channels, 1, channels, out);
   });
 }
 
@@ -171,7 +210,7 @@ void combine_backward(const Math<T>* dy, const T* rows, const Math<T>* weights, 
 
 #define LOCKSTEP_INSTANTIATE(T)                                                                                     \
   template void route_backward<T>(const Math<T>*, const Math<T>*, const Math<T>*, const std::int32_t*,              \
-                                  const RoutingShape&, T*);                                                         \
+                                  const AuxSlopes<Math<T>>&, const RoutingShape&, T*);                              \
   template void dispatch_rows<T>(const T*, const std::int32_t*, const RoutingShape&, std::int64_t, T*);             \
   template void dispatch_backward<T>(const T*, const std::int32_t*, const RoutingShape&, std::int64_t, T*);         \
   template void combine_rows<T>(const Math<T>*, const T*, const Math<T>*, const std::int32_t*, const RoutingShape&, \
@@ -185,5 +224,11 @@ LOCKSTEP_INSTANTIATE(Fp16)
 #undef LOCKSTEP_INSTANTIATE
 template void route<float>(const float*, const RoutingShape&, Choose, std::int32_t*, float*, float*);
 template void route<double>(const double*, const RoutingShape&, Choose, std::int32_t*, double*, double*);
+template void sum_by_sample<float>(const float*, const std::int32_t*, const std::int32_t*, const RoutingShape&,
+                                   std::int64_t, float*);
+template void sum_by_sample<double>(const double*, const std::int32_t*, const std::int32_t*, const RoutingShape&,
+                                    std::int64_t, double*);
+template double aux_loss<float>(const float*, std::int64_t, std::int64_t, std::int64_t, double, float*);
+template double aux_loss<double>(const double*, std::int64_t, std::int64_t, std::int64_t, double, double*);
 
 }  // namespace lockstep

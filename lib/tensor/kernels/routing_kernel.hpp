@@ -25,10 +25,34 @@ template <class M>
 void route(const M* logits, const RoutingShape& shape, Choose choose, std::int32_t* chosen, M* weights,
            M* probabilities);
 
-/// The gradient of the logits (N, E), rounded to T, from that of the weights (N, k).
+/// What the auxiliary loss adds to the gradient of probabilities: the same for all tokens of a sample.
+template <class M>
+struct AuxSlopes {
+  const std::int32_t* samples = nullptr;  // (N): of each row, −1: none, it is padding; null: there is no such loss
+  const M* slopes = nullptr;              // (B, E)
+};
+
+/// The gradient of the logits (N, E), rounded to T, from that of the weights (N, k) and of the auxiliary loss.
 template <class T>
 void route_backward(const Math<T>* dweights, const Math<T>* weights, const Math<T>* probabilities,
-                    const std::int32_t* chosen, const RoutingShape& shape, T* dlogits);
+                    const std::int32_t* chosen, const AuxSlopes<Math<T>>& aux, const RoutingShape& shape, T* dlogits);
+
+/// Adds to counts (E) how many choices of tokens fall on each expert. `samples` (N) is negative for padding, which
+/// counts nowhere, here and below.
+void count_choices(const std::int32_t* chosen, const std::int32_t* samples, const RoutingShape& shape, double* counts);
+
+/// sums (2, B, E): of each of B samples the choices of its tokens that fall on each expert, then the sums of its
+/// tokens' probabilities (N, E), in their order.
+template <class M>
+void sum_by_sample(const M* probabilities, const std::int32_t* chosen, const std::int32_t* samples,
+                   const RoutingShape& shape, std::int64_t count, M* sums);
+
+/// The auxiliary loss (Fedus et al., "Switch Transformers", 2021), added up over B samples of T tokens: E·Σ f·p over
+/// experts, f an expert's share of choices and p its mean probability: sums (2, B, E) divided by T. slopes (B, E):
+/// its derivative by the probabilities of each token, times `scale`; f is taken as given.
+template <class M>
+double aux_loss(const M* sums, std::int64_t samples, std::int64_t experts, std::int64_t tokens, double scale,
+                M* slopes);
 
 /// offsets (E + 1): the first row of each expert, then N·k; places (N, k): the row of a token at each of its experts.
 void group_by_expert(const std::int32_t* chosen, const RoutingShape& shape, std::int64_t* offsets,
@@ -42,8 +66,8 @@ template <class T>
 void dispatch_backward(const T* drows, const std::int32_t* places, const RoutingShape& shape, std::int64_t channels,
                        T* dx);
 
-/// y (N, C) = residual (N, C) + the sum of weights (N, k) times rows (N·k, C) over the places of each token, in their
-/// order.
+/// y (N, C) = residual (N, C; null: nothing) + the sum of weights (N, k) times rows (N·k, C) over the places of each
+/// token, in their order.
 template <class T>
 void combine_rows(const Math<T>* residual, const T* rows, const Math<T>* weights, const std::int32_t* places,
                   const RoutingShape& shape, std::int64_t channels, Math<T>* y);

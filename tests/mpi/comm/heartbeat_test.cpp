@@ -26,15 +26,21 @@ LOCKSTEP_MPI_TEST(numbers_are_summed_and_every_rank_knows_them, test::at_least(1
   const int rank = world().rank();
   const int size = world().size();
   const HeartbeatData all = heartbeat({.loss_sum = 0.5 * rank,
+                                       .aux_loss_sum = 0.25,
                                        .grad_norm_squared = 2,
                                        .tokens = 100 + rank,
                                        .next_tokens = rank == size - 1 ? 7 : 0,
+                                       .next_samples = 3,
+                                       .loads = {1.0 * rank, 5},
                                        .failure = {}});
   const int ranks_summed = size * (size - 1) / 2;
   BOOST_TEST(all.loss_sum == 0.5 * ranks_summed);
   BOOST_TEST(all.grad_norm_squared == 2.0 * size);
   BOOST_TEST(all.tokens == 100 * size + ranks_summed);
   BOOST_TEST(all.next_tokens == 7);
+  BOOST_TEST(all.aux_loss_sum == 0.25 * size);
+  BOOST_TEST(all.next_samples == 3 * size);
+  BOOST_TEST(all.loads == (std::vector<double>{1.0 * ranks_summed, 5.0 * size}), boost::test_tools::per_element());
   BOOST_TEST((all.stop == StopLevel::none && all.requests == Request::none));
 }
 

@@ -334,6 +334,52 @@ inline std::vector<Composition> experts() {
   return all;
 }
 
+/// Models with experts whose auxiliary loss counts.
+inline std::vector<Composition> balanced_experts() {
+  std::vector<Composition> all;
+  for (const int replicas : {2, 3, 4})
+    all.push_back({.replicas = replicas,
+                   .accumulate = replicas % 2 == 0 ? Accumulate::sums : Accumulate::whole,
+                   .micro_batch = 3,
+                   .recompute = replicas == 3 ? RecomputePolicy::block : RecomputePolicy::none,
+                   .family = replicas == 2 ? "balanced qwen3_moe" : "balanced mixtral",
+                   .steps = 20});
+  for (const int shards : {2, 3, 4})
+    for (int zero = 1; zero <= 3; ++zero)
+      all.push_back({.shards = shards,
+                     .zero = zero,
+                     .accumulate = zero == 1 ? Accumulate::whole : Accumulate::shards,
+                     .micro_batch = zero,
+                     .recompute = zero == 3 ? RecomputePolicy::block : RecomputePolicy::none,
+                     .family = zero == 2 ? "balanced mixtral" : "balanced qwen3_moe"});
+  for (const int stages : {2, 3})
+    for (const PipelineSchedule schedule : pipeline_schedules) {
+      const bool one_stage = schedule == PipelineSchedule::gpipe || schedule == PipelineSchedule::one_f_one_b;
+      all.push_back({.recompute = one_stage ? RecomputePolicy::block : RecomputePolicy::none,
+                     .family = "balanced qwen3_moe",
+                     .stages = stages,
+                     .schedule = schedule,
+                     .chunks = one_stage ? 1 : 2});
+    }
+  for (const int ulysses : {2, 3, 4})
+    for (const char* family : {"balanced mixtral", "balanced mixtral in documents"})
+      for (const std::int64_t micro_batch : {1, 3})
+        all.push_back({.micro_batch = micro_batch,
+                       .recompute = micro_batch == 1 ? RecomputePolicy::block : RecomputePolicy::none,
+                       .family = family,
+                       .steps = micro_batch == 1 ? 20 : 3,
+                       .ulysses = ulysses});
+  for (const int ulysses : {2, 3}) all.push_back({.replicas = 2, .family = "balanced mixtral", .ulysses = ulysses});
+  for (const int ring : {2, 3})
+    for (const std::int64_t micro_batch : {1, 3})
+      all.push_back({.micro_batch = micro_batch, .family = "balanced mixtral in documents", .ring = ring});
+  all.push_back({.micro_batch = 3, .family = "balanced mixtral in documents", .ulysses = 2, .ring = 2});
+  all.push_back({.shards = 2, .family = "balanced mixtral", .ulysses = 2, .folds = true});
+  all.push_back({.family = "balanced mixtral", .stages = 2, .ulysses = 2});
+  all.push_back({.replicas = 2, .family = "balanced qwen3_moe", .offload = {.optimizer = true, .activations = true}});
+  return all;
+}
+
 /// Dropout with each other way to divide a step.
 inline std::vector<Composition> dropouts() {
   std::vector<Composition> all;
@@ -374,6 +420,14 @@ inline std::vector<Composition> dropouts() {
   all.push_back({.family = "shared llama with dropout", .tensor = 2, .ulysses = 2});
   all.push_back({.micro_batch = 1, .family = "gpt2 with dropout in documents", .ulysses = 2});
   all.push_back({.replicas = 2, .family = "deep gpt2 with dropout", .offload = {.activations = true}});
+  for (const int ranks : {2, 3, 4}) {
+    all.push_back({.shards = ranks,
+                   .accumulate = Accumulate::shards,
+                   .micro_batch = 1,
+                   .recompute = ranks == 3 ? RecomputePolicy::none : RecomputePolicy::block,
+                   .family = "balanced mixtral with dropout"});
+    all.push_back({.family = "balanced mixtral with dropout", .ulysses = ranks});
+  }
   return all;
 }
 
@@ -435,7 +489,7 @@ inline std::vector<Composition> all_compositions() {
   }
   for (const auto& [replicas, shards] : {std::pair{2, 1}, {1, 2}, {3, 1}, {1, 3}, {2, 2}, {1, 4}})
     all.push_back({.replicas = replicas, .shards = shards, .family = "deep gpt2", .offload = {.activations = true}});
-  for (const auto& of : {shared_blocks(), shared_rows(), rings(), experts(), dropouts()})
+  for (const auto& of : {shared_blocks(), shared_rows(), rings(), experts(), balanced_experts(), dropouts()})
     all.insert(all.end(), of.begin(), of.end());
   for (const int replicas : {2, 3, 4, 5, 6, 8})
     for (const Accumulate accumulate : {Accumulate::whole, Accumulate::sums})

@@ -14,6 +14,7 @@
 #include "model/sampled_text.hpp"
 #include "program/batch_plan.hpp"
 #include "program/memory_estimate.hpp"
+#include "tensor/functions/kernel_table.hpp"
 
 #include <ATen/ops/dot.h>
 #include <ATen/ops/empty.h>
@@ -85,6 +86,17 @@ inline Architecture architecture_of(const std::string& family) {
   if (family == "mixtral") return tiny_mixtral({.vocabulary = vocabulary, .width = 12, .intermediate = 9});
   if (family == "deep qwen3_moe")
     return tiny_qwen3_moe({.vocabulary = vocabulary, .width = 8, .layers = 8, .intermediate = 14, .tied = true});
+  if (family == "balanced mixtral")  // whose rows 2, 3, 4 or 6 ranks may share
+    return tiny_mixtral({.vocabulary = vocabulary,
+                         .width = 24,
+                         .layers = 3,
+                         .heads = 12,
+                         .intermediate = 9,
+                         .key_value_heads = 12,
+                         .aux = 0.5});
+  if (family == "balanced qwen3_moe")
+    return tiny_qwen3_moe(
+        {.vocabulary = vocabulary, .width = 8, .layers = 8, .intermediate = 14, .tied = true, .aux = 0.5});
   if (family == "large llama")  // 76 MiB of weights in fp32
     return tiny_llama(
         {.vocabulary = 512, .width = 512, .layers = 6, .heads = 8, .intermediate = 1408, .key_value_heads = 4});
@@ -103,6 +115,12 @@ inline Architecture architecture_of(const std::string& family) {
   };
   mark(architecture, {frozen, {{"mlp", [=](const std::string& name) { return has(name, "mlp"); }}}});
   return architecture;
+}
+
+/// The seed of a family's weights: another one where the first draw will not do.
+inline std::uint64_t& weights_of(const std::string& family) {
+  static std::map<std::string, std::uint64_t> seeds;
+  return seeds.try_emplace(family, 7).first->second;
 }
 
 /// Samples of a step: random tokens, labels that count in a ragged pattern; samples 0 to 3 have none, so that with four
@@ -162,14 +180,18 @@ class Job {
         optimizer_(make_optimizer(options(how), model_.parameters())),
         transport_(make_transport(session_, programs_)),
         engine_(model_, *optimizer_, programs_, session_, transport_, clip, how.reduce) {
-    model_.initialise(7);
+    model_.initialise(weights_of(how.family));
     if (mutate) mutate(programs_.train.classes.front());
   }
 
   StepOutcome step(std::int64_t number) {
-    return engine_.run_step(
-        {.step = number, .micro_batches = part(number), .valid_tokens = 0},
-        {.step = number, .valid_tokens = valid_tokens(number), .lr = 1e-3, .seed = 3, .failure = nullptr});
+    return engine_.run_step({.step = number, .micro_batches = part(number), .valid_tokens = 0},
+                            {.step = number,
+                             .valid_tokens = valid_tokens(number),
+                             .samples = global_batch,
+                             .lr = 1e-3,
+                             .seed = 3,
+                             .failure = nullptr});
   }
   EvaluationOutcome evaluate(std::int64_t number) { return engine_.evaluate(part(number), 0); }
   /// Of a micro-batch that all ranks read, where a step has one.
@@ -210,14 +232,17 @@ class Job {
   std::optional<std::string> trace_fault(std::int64_t step = 0) const {
     MicroBatchTokens tokens{
         .planned = most_rows_of_each(sequence_.ranks, batches_.micro_batch, length, documents_ ? most_documents : 1)};
-    for (const Batch& batch : part(step)) tokens.tokens.push_back(rows_of_each(sequence_.ranks, batch.documents));
+    for (const Batch& batch : part(step)) {
+      tokens.tokens.push_back(rows_of_each(sequence_.ranks, batch.documents));
+      tokens.samples.push_back(batch.samples);
+    }
     const StepProgram& program = programs_.pick(step, ProgramPhase::training);
     return trace_fault(&program == &programs_.train ? right_ : program, tokens);
   }
   /// Of the last pass over a text.
   std::optional<std::string> text_trace_fault() const {
     const auto rows = [&](std::int64_t tokens) { return most_rows_of_each(sequence_.ranks, 1, tokens, 1); };
-    return trace_fault(programs_.sample, {rows(architecture_.config.max_positions), {rows(seen_tokens_)}});
+    return trace_fault(programs_.sample, {rows(architecture_.config.max_positions), {rows(seen_tokens_)}, {1}});
   }
   Session& session() { return session_; }
   /// Equal on ranks that hold the same of a model, each in its cell.
@@ -288,7 +313,8 @@ class Job {
     options.recompute = how.recompute;
     options.pipeline = {.schedule = how.schedule, .chunks = how.chunks, .passes = how.passes, .stages = {}};
     options.shards = {how.zero == 3, how.zero == 3 && how.after_backward, how.accumulate, how.prefetch};
-    options.update = {.clips = clips, .heartbeat_bytes = heartbeat_bytes, .in_backward = how.in_backward};
+    options.update = {
+        .clips = clips, .heartbeat_bytes = heartbeat_bytes_of(architecture_.config), .in_backward = how.in_backward};
     options.eval_reduction_bytes = heartbeat_bytes;
     options.local = how.local;
     options.offload = how.offload;
@@ -391,11 +417,28 @@ struct Reference {
   std::vector<std::vector<std::int32_t>> texts;
 };
 
-inline const Reference& reference_of(const std::string& family) {
-  static std::map<std::string, Reference> known;
-  const auto [found, fresh] = known.try_emplace(family);
-  if (!fresh) return found->second;
-  Reference& reference = found->second;
+/// By how much the probability of an expert that a token goes to was above that of one that it does not go to, at the
+/// least, since it was set.
+inline double& least_routing_margin() {
+  static double margin = 1;
+  return margin;
+}
+
+/// route, which notes the margin.
+inline void route_noting_margins(const double* logits, const RoutingShape& shape, Choose choose, std::int32_t* chosen,
+                                 double* weights, double* probabilities) {
+  route(logits, shape, choose, chosen, weights, probabilities);
+  if (shape.per_token == shape.experts) return;
+  for (std::int64_t token = 0; token < shape.tokens; ++token) {
+    std::vector<double> all(probabilities + token * shape.experts, probabilities + (token + 1) * shape.experts);
+    std::ranges::sort(all, std::greater{});
+    const auto last = all.begin() + shape.per_token;
+    least_routing_margin() = std::min(least_routing_margin(), *std::prev(last) - *last);
+  }
+}
+
+inline Reference make_reference(const std::string& family) {
+  Reference reference;
   Job one(solo_communicator(), {.micro_batch = global_batch, .family = family.c_str()}, Precision::fp64, 0.5);
   for (std::int64_t step = 0; step < 20; ++step) {
     reference.steps.push_back(one.step(step));
@@ -411,6 +454,37 @@ inline const Reference& reference_of(const std::string& family) {
     for (const SampleOptions& options : ways_to_sample()) reference.texts.push_back(text_of(one.model(), options));
   }
   return reference;
+}
+
+/// How many models have been drawn as references, and how often again: rounding, which differs with the way to divide a
+/// step, must not decide where a token goes.
+struct Draws {
+  int made = 0, again = 0;
+};
+inline Draws& draws() {
+  static Draws draws;
+  return draws;
+}
+
+inline const Reference& reference_of(const std::string& family) {
+  constexpr double least_margin = 1e-9;
+  static std::map<std::string, Reference> known;
+  const auto [found, fresh] = known.try_emplace(family);
+  if (!fresh) return found->second;
+  const Kernels<double> plain = kernels_on<double>(at::kCPU);
+  Kernels<double> noting = plain;
+  noting.route = route_noting_margins;
+  register_kernels(at::kCPU, noting);
+  for (bool clear = false; !clear; ++draws().made) {
+    least_routing_margin() = 1;
+    found->second = make_reference(family);
+    clear = least_routing_margin() >= least_margin;
+    if (clear) continue;
+    ++draws().again;
+    ++weights_of(family);
+  }
+  register_kernels(at::kCPU, plain);
+  return found->second;
 }
 
 inline std::unique_ptr<Communicator> all_ranks() { return world().split(0, "world"); }

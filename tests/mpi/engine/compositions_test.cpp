@@ -55,6 +55,12 @@ BOOST_AUTO_TEST_CASE(each_equals_one_rank_in_fp64) {
                  how.text() << ", step " << step << ": loss " << got.loss << " against " << one.loss);
       BOOST_TEST(std::abs(got.gradient_norm - one.gradient_norm) <= bound * one.gradient_norm,
                  how.text() << ", step " << step << ": norm " << got.gradient_norm << " against " << one.gradient_norm);
+      BOOST_TEST(got.aux_loss.has_value() == one.aux_loss.has_value());
+      if (got.aux_loss && one.aux_loss)
+        BOOST_TEST(std::abs(*got.aux_loss - *one.aux_loss) <= bound * *one.aux_loss,
+                   how.text() << ", step " << step << ": " << *got.aux_loss << " against " << *one.aux_loss);
+      BOOST_TEST((got.expert_loads == one.expert_loads), how.text()
+                                                             << ", step " << step << ": tokens go to other experts");
       if (step > 0) continue;
       const auto fault = job.trace_fault();
       BOOST_TEST(!fault.has_value(), how.text() << ": " << fault.value_or(""));
@@ -80,7 +86,9 @@ BOOST_AUTO_TEST_CASE(each_equals_one_rank_in_fp64) {
     table.push_back({monotonic_seconds() - start_s, how.text()});
   }
   std::ranges::sort(table, std::ranges::greater{}, &Line::seconds);
+  BOOST_TEST(10 * draws().again <= draws().made);
   if (test::world().rank() != 0 || table.empty()) return;
+  std::printf("# %d models drawn, %d of them again for experts that were all but equal\n", draws().made, draws().again);
   std::printf("# %zu compositions on %d ranks, the slowest first:\n", table.size(), test::world().size());
   for (const Line& line : table) std::printf("#   %5.2f s  %s\n", line.seconds, line.text.c_str());
 }

@@ -85,4 +85,27 @@ BOOST_AUTO_TEST_CASE(keys_go_around_a_ring_and_in_backward_their_gradients_with_
              "ulysses 192; ring 64; ring 128; ring 64; ring 128; ring 128; ulysses 256; ");  // gradients in fp32
 }
 
+BOOST_AUTO_TEST_CASE(ranks_that_share_rows_sum_what_balances_experts_of_each_sample_in_training_alone) {
+  const TinyModel of{.width = 24, .heads = 12, .intermediate = 9, .key_value_heads = 12};
+  TinyModel balanced = of;
+  balanced.aux = 0.1;
+  BatchShape batch{3, 7, DType::bf16};  // 21 rows, 11 of each
+  batch.sequence = {2};
+  const auto said = [&](const Architecture& model, int layer, ForwardFor purpose = ForwardFor::batch) {
+    return exchanges_of(model.config, BlockDescription::Kind::decoder, batch, {}, purpose, layer);
+  };
+  const BlockExchanges with = said(tiny_mixtral(balanced), 0), without = said(tiny_mixtral(of), 0);
+  BOOST_TEST(without.forward.size() == 2u);
+  BOOST_TEST(with.forward.size() == 3u);
+  BOOST_TEST((with.backward == without.backward));
+  const BlockExchange& sum = with.forward.back();
+  BOOST_TEST((sum.kind == BlockExchange::Kind::all_reduce && sum.dtype == DType::f32 && sum.in_training));
+  BOOST_TEST(sum.bytes() == 3 * 2 * 5 * 4);  // of each sample two numbers for each of five experts
+  BOOST_TEST(sum.bytes_of(7, 2) == 2 * 2 * 5 * 4);
+  BOOST_TEST(sum.bytes_of(4, 1) == 2 * 5 * 4);
+  BOOST_TEST(said(tiny_mixtral(balanced), 0, ForwardFor::text).forward.size() == 2u);
+  BOOST_TEST(said(tiny_qwen3_moe(balanced), 0).forward.size() == 2u);  // a layer without experts
+  BOOST_TEST(said(tiny_qwen3_moe(balanced), 1).forward.size() == 3u);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -101,14 +101,14 @@ BOOST_AUTO_TEST_CASE(what_ranks_say_within_a_block_is_of_rows_and_a_long_loss_co
   BOOST_TEST(layer.forward[0].bytes() == 14 * 24 * 4);  // of the stream
   BOOST_TEST(layer.backward.size() == 2u);
   BOOST_TEST(layer.backward[0].bytes() == 14 * 24 * 2);
-  BOOST_TEST(layer.backward[0].bytes_of(5) == 5 * 24 * 2);
+  BOOST_TEST(layer.backward[0].bytes_of(5, 1) == 5 * 24 * 2);
   HfConfig wide = part;
   wide.vocabulary = logits_at_once / 5;
   const BlockExchanges head = exchanges_of(wide, BlockDescription::Kind::head, batch, {.ranks = 2});
   BOOST_TEST(head.forward.size() == 3u);  // rows 0 to 4, 5 to 9, 10 to 13
   BOOST_TEST(head.forward[2].bytes() == 4 * 24);
-  BOOST_TEST(head.forward[2].bytes_of(11) == 24);
-  BOOST_TEST(head.forward[2].bytes_of(10) == 0);
+  BOOST_TEST(head.forward[2].bytes_of(11, 2) == 24);
+  BOOST_TEST(head.forward[2].bytes_of(10, 2) == 0);
   BOOST_TEST(head.backward.size() == 1u);
   BOOST_TEST(
       exchanges_of(part, BlockDescription::Kind::head, batch, {.ranks = 2}, ForwardFor::text).forward[0].bytes() ==

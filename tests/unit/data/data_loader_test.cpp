@@ -106,6 +106,7 @@ BOOST_AUTO_TEST_CASE(a_rank_whose_samples_run_out_gets_a_batch_in_which_no_label
   BOOST_TEST(batch.micro_batches[2].numbers == std::vector<std::int64_t>{-1});
   check_shape(batch.micro_batches[2], 4);
   BOOST_TEST(batch.valid_tokens == 8);
+  BOOST_TEST(batch.samples == 2);
 }
 
 BOOST_AUTO_TEST_CASE(more_ranks_than_samples_are_refused) {

@@ -25,7 +25,15 @@ struct Shape {
   std::string config;
   std::int64_t samples, length;
   int micro_batches = 1;
+  double dropout = 0;  // where the config says nothing
 };
+
+Architecture described(const Shape& shape) {
+  Architecture architecture = describe(parse_hf_config(shape.config, "test"));
+  if (const double rate = shape.dropout; rate > 0)
+    architecture.config.dropout = {.embedding = rate, .attention = rate, .residual = rate};
+  return architecture;
+}
 
 /// What bf16 products of a BLAS keep from one job to the next, which then does not count it again.
 constexpr double scratch_that_grew = 2 << 20;
@@ -88,7 +96,7 @@ struct Job {
       : before(live_bytes()),
         host_before(live_bytes(Arena::host)),
         session(solo_communicator()),
-        architecture(describe(parse_hf_config(shape.config, "test"))),
+        architecture(described(shape)),
         types(types_of(precision, options, output)),
         model(architecture, precision, types.state, 0, {}, {}, unit_memory_of(offload, in_backward)),
         optimizer(make_optimizer(options, model.parameters())),
@@ -98,7 +106,9 @@ struct Job {
             {.micro_batches = shape.micro_batches,
              .eval_micro_batches = 1,
              .recompute = recompute,
-             .update = {.clips = !in_backward, .heartbeat_bytes = heartbeat_bytes, .in_backward = in_backward},
+             .update = {.clips = !in_backward,
+                        .heartbeat_bytes = heartbeat_bytes_of(architecture.config),
+                        .in_backward = in_backward},
              .offload = offload,
              .eval_reduction_bytes = heartbeat_bytes})),
         transport(make_transport(session, programs)),
@@ -176,6 +186,9 @@ BOOST_AUTO_TEST_CASE(the_planned_peak_of_a_step_is_the_counted_one) {
       {"llama, vocabulary", {llama(32000, 384, 1024, 1), 1, 128}},
       {"qwen3 of the shape of llama", {of_family("qwen3", R"("head_dim": 96)", 768, 3072, 2), 1, 512}},
       {"mixtral", {of_family("mixtral", R"("num_local_experts": 4)", 512, 1024, 3), 1, 512}},
+      {"mixtral with dropout", {of_family("mixtral", R"("num_local_experts": 4)", 512, 1024, 3), 1, 512, 1, 0.1}},
+      {"mixtral, balanced",
+       {of_family("mixtral", R"("num_local_experts": 4, "output_router_logits": true)", 512, 1024, 3), 1, 512}},
       {"qwen3_moe, many experts of which one has all rows",
        {of_family("qwen3_moe", R"("num_experts": 32, "num_experts_per_tok": 4, "moe_intermediate_size": 192)", 768, 512,
                   2),

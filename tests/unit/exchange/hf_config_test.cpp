@@ -214,8 +214,14 @@ BOOST_AUTO_TEST_CASE(experts_are_those_that_a_config_names_with_the_defaults_of_
   BOOST_TEST(has(refused(R"({"num_experts": 4})", ExitCode::input), "num_experts_per_tok 8 exceeds num_experts 4"));
   BOOST_TEST(
       has(refused(R"({"mlp_only_layers": [-1]})", ExitCode::input), "mlp_only_layers is [-1], not a list of layers"));
-  BOOST_TEST(
-      has(refused(R"({"output_router_logits": true})", ExitCode::usage), "output_router_logits true is not supported"));
+  const auto coefficient = [&](const std::string& more) { return of("{" + qwen + more + "}").experts.aux_coefficient; };
+  BOOST_TEST(coefficient(R"(, "output_router_logits": true)") == 0.001);
+  BOOST_TEST(coefficient(R"(, "output_router_logits": true, "router_aux_loss_coef": 0.02)") == 0.02);
+  BOOST_TEST(coefficient(R"(, "output_router_logits": false, "router_aux_loss_coef": 0.02)") == 0);
+  const Json exported =
+      to_json(of("{" + qwen + R"(, "output_router_logits": true, "router_aux_loss_coef": 0.02})"), "float32");
+  BOOST_TEST((exported["output_router_logits"] == true && exported["router_aux_loss_coef"] == 0.02));
+  BOOST_TEST(has(refused(R"({"router_aux_loss_coef": -1})", ExitCode::input), "router_aux_loss_coef"));
   BOOST_TEST(
       has(error_of(with(llama, R"({"model_type": "mixtral", "num_key_value_heads": 2, "router_jitter_noise": 0.1})"),
                    ExitCode::usage),

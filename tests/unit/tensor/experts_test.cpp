@@ -304,4 +304,81 @@ BOOST_AUTO_TEST_CASE(a_layer_of_experts_and_its_gradients_are_those_of_plain_ope
   }
 }
 
+BOOST_AUTO_TEST_CASE(of_what_experts_add_the_same_is_dropped_in_both_passes) {
+  const std::int64_t N = 11, C = 6, E = 3, k = 2;
+  std::vector<LogicalTensor> tensors;
+  tensors.push_back({"w", Role::router, {E, C}, {}, {}});
+  Unit unit("router", tensors, Precision::fp64);
+  unit.parameters()[0]->master().copy_(made({E, C}, "w"));
+  unit.zero_grad();
+  const Router router(*unit.parameters()[0], k, true);
+  const Dropout dropout{dropout_mask(0.4, 3, 5, 1, DropoutSite::mlp_output), at::arange(N, at::kLong)};
+  const at::Tensor kept = dropped(dropout, at::ones({N, C}, at::kDouble), at::kDouble);
+  const at::Tensor residual = made({N, C}, "r").requires_grad_(true), dy = made({N, C}, "dy");
+  const auto gradients = [&](bool by_hand) {
+    const at::Tensor x = made({N, C}, "x").requires_grad_(true);
+    const Routing routing = router(x);
+    const at::Tensor rows = dispatch(x, routing);
+    const at::Tensor y = by_hand ? residual + kept * combine(at::zeros({N, C}, at::kDouble), rows, routing)
+                                 : combine(residual, rows, routing, dropout);
+    torch::autograd::backward({y}, {dy});
+    return std::pair(y.detach(), x.grad());
+  };
+  const auto [y, dx] = gradients(false);
+  const auto [expected, expected_dx] = gradients(true);
+  BOOST_TEST(error(y, expected) < 1e-14);
+  BOOST_TEST(error(dx, expected_dx) < 1e-14);
+  BOOST_TEST(error(y, residual.detach()) > 0.01);
+  BOOST_TEST((kept.eq(0).any().item<bool>() && kept.ne(0).any().item<bool>()));
+}
+
+BOOST_AUTO_TEST_CASE(the_auxiliary_loss_and_its_gradient_are_those_of_each_sample_by_itself) {
+  const std::int64_t C = 6, E = 4, T = 5, B = 4, N = B * T + 3;
+  constexpr std::int64_t padding = 2;  // a sample, and the rows behind the last
+  constexpr double scale = 0.7;
+  const at::Tensor of_rows = at::full({N}, -1, at::TensorOptions().dtype(at::kInt));
+  for (std::int64_t row = 0; row < B * T; ++row)
+    if (row / T != padding) of_rows[row].fill_(row / T);
+  for (const std::int64_t k : {1, 2, 4}) {
+    for (const bool normalised : {true, false}) {
+      std::vector<LogicalTensor> tensors;
+      tensors.push_back({"w", Role::router, {E, C}, {}, {}});
+      Unit unit("router", tensors, Precision::fp64);
+      unit.parameters()[0]->master().copy_(made({E, C}, "w"));
+      unit.zero_grad();
+      const Router router(*unit.parameters()[0], k, normalised);
+      const at::Tensor x = made({N, C}, "x").requires_grad_(true), other = made({N, C}, "x").requires_grad_(true);
+      const at::Tensor w = made({E, C}, "w").requires_grad_(true), dweights = made({N, k}, "dweights");
+      RoutedSamples samples{.of_rows = of_rows, .count = B, .tokens = T};
+      BOOST_TEST(router(x, {}, samples).aux_loss == 0);
+      samples.scale = scale;
+      const Routing routing = router(x, {}, samples);
+      torch::autograd::backward({routing.weights}, {dweights});
+      unit.finish_gradients();
+
+      const at::Tensor p = at::softmax(at::matmul(other, w.t()), 1);
+      at::Tensor weights = at::gather(p, 1, routing.chosen.to(at::kLong));
+      if (normalised) weights = weights / at::matmul(weights, at::ones({k, k}, at::kDouble));
+      at::Tensor loss = at::zeros({}, at::kDouble);
+      std::vector<double> choices(static_cast<std::size_t>(E));
+      for (std::int64_t s = 0; s < B; ++s) {
+        if (s == padding) continue;
+        const at::Tensor f = at::zeros({E}, at::kDouble);
+        for (std::int64_t token = s * T; token < (s + 1) * T; ++token)
+          for (std::int64_t j = 0; j < k; ++j) {
+            const auto expert = routing.chosen[token][j].item<std::int64_t>();
+            f[expert].add_(1.0 / static_cast<double>(T));
+            choices[static_cast<std::size_t>(expert)] += 1;
+          }
+        loss = loss + at::matmul(p.slice(0, s * T, (s + 1) * T), f).sum() * E / T;
+      }
+      torch::autograd::backward({weights, loss}, {dweights, at::full({}, scale, at::kDouble)});
+      BOOST_TEST(std::abs(routing.aux_loss - loss.item<double>()) < 1e-13);
+      BOOST_TEST(routing.choices == choices, boost::test_tools::per_element());
+      BOOST_TEST(error(x.grad(), other.grad()) < 1e-13);
+      BOOST_TEST(error(unit.parameters()[0]->gradient(), w.grad()) < 1e-13);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
