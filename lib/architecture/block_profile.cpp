@@ -75,12 +75,13 @@ struct FeedForwardSizes {
   std::int64_t raised, activated;  // before and behind the activation
   std::int64_t saved;              // beside norm and stream
   std::int64_t inference;          // the most, without autograd
+  std::int64_t keeping;            // the same where what experts' products give is kept
 };
 
 FeedForwardSizes of_mlp(const HfConfig& config, const Sizes& sizes) {
   const std::int64_t activated = sizes.compute * config.feed_forward;
   const std::int64_t raised = config.gated_mlp ? 2 * activated : activated;
-  return {raised, activated, raised + activated, raised + activated};
+  return {raised, activated, raised + activated, raised + activated, raised + activated};
 }
 
 /// The bytes of what experts have beside the rows that they compute.
@@ -103,11 +104,13 @@ FeedForwardSizes of_experts(const HfConfig& config, const Sizes& sizes) {
   const RoutingSizes routing(config, sizes);
   const std::int64_t activated = sizes.compute * config.experts.per_token * config.experts.feed_forward;
   const std::int64_t raised = 2 * activated;
-  const std::int64_t rows = std::max(routing.given + raised, raised + activated);
-  // The router's probabilities are gone by then, as its logits before them.
+  // The router's probabilities are gone when rows come, as its logits before them.
+  const auto most = [&](std::int64_t rows) {
+    return std::max(2 * routing.probabilities + routing.weights + routing.indices,
+                    routing.all() - routing.probabilities + rows);
+  };
   return {raised, activated, routing.all() + 2 * routing.given + raised + activated,
-          std::max(2 * routing.probabilities + routing.weights + routing.indices,
-                   routing.all() - routing.probabilities + rows)};
+          most(raised + std::max(routing.given, activated)), most(raised + activated + routing.given)};
 }
 
 /// A matrix that leads to the stream, from the gradient of that; `rounded` is what it reads of it.
@@ -131,7 +134,7 @@ void add_mlp_backward(Live& backward, const FeedForwardSizes& mlp, const Sizes& 
 
 void add_experts_backward(Live& backward, const HfConfig& config, const Sizes& sizes) {
   const RoutingSizes routing(config, sizes);
-  const auto [raised, activated, saved, inference] = of_experts(config, sizes);
+  const auto [raised, activated, saved, inference, keeping] = of_experts(config, sizes);
   const std::int64_t dlogits = sizes.compute * config.experts.count;
   const std::int64_t dropped = config.dropout.residual > 0 ? sizes.stream : 0;
   backward.add(dropped + routing.given + routing.weights).drop(dropped + routing.given);  // combine
@@ -141,6 +144,20 @@ void add_experts_backward(Live& backward, const HfConfig& config, const Sizes& s
   backward.add(sizes.normalised).drop(routing.given);                                     // dispatch
   backward.add(dlogits + sizes.normalised).drop(dlogits + sizes.normalised + routing.weights + routing.all());
   backward.drop(sizes.normalised);  // what the norm saved with up's input
+}
+
+/// Of the forward of a decoder block that kept such values; `square` is the work of each product within attention.
+double repeated_flops(const HfConfig& config, int layer, const Sizes& sizes, double square, KeepSet keeps) {
+  const std::vector<LinearShape> layers = linear_layers(config, BlockDescription::Kind::decoder, layer);
+  const auto work = [&](std::size_t i) {
+    return 2 * static_cast<double>(sizes.rows * layers[i].rows_per_token * layers[i].in) *
+           static_cast<double>(layers[i].out);
+  };
+  const bool has_experts = config.has_experts(layer);
+  double flops = keeps.has(Keep::attention) ? 0 : 2 * square;
+  if (!keeps.has(Keep::matmul)) flops += work(0) + work(1) + (has_experts ? 0 : work(2));
+  if (has_experts) flops += work(2) + (keeps.has(Keep::experts) ? 0 : work(3) + work(4));
+  return flops;
 }
 
 void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const BatchShape& batch) {
@@ -178,7 +195,6 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
   const std::int64_t in_mlp = stream + norm + mlp.saved;
   const std::int64_t handed = sizes.handed, widened = sizes.widened, cast = sizes.cast;
   result.saved_bytes += widened + in_attention + in_mlp;
-  if (has_experts) result.choices_bytes = RoutingSizes(config, sizes).indices;
   const auto [forward_scratch, backward_scratch] = batch.attention;
   result.forward_workspace_bytes = Live()
                                        .add(widened + norm + gathered + qkv)
@@ -199,26 +215,45 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
                                        .drop(product)
                                        .add(cast)
                                        .beside(widened + in_attention + in_mlp + handed);
-  result.inference_workspace_bytes = Live()
-                                         .add(widened + normalised + gathered + qkv)
-                                         .drop(gathered)
-                                         .add(before_norms)
-                                         .drop(before_norms)
-                                         .add(to_heads + own_heads - qkv)
-                                         .drop(to_heads)
-                                         .add(row_sums + sums + 2 * keys + forward_scratch)
-                                         .drop(2 * keys + forward_scratch)
-                                         .add(attended)
-                                         .drop(sums + own_heads + row_sums)
-                                         .add(to_rows)
-                                         .drop(to_rows)
-                                         .add(product + stream)
-                                         .drop(product)
-                                         .add(normalised + gathered)
-                                         .add(mlp.inference + product + stream)
-                                         .drop(gathered + product + stream + normalised + mlp.inference)
-                                         .add(cast)
-                                         .beside(handed);
+  // Where queries and keys have no norms of their own, attention reads what their product gives, or what ranks made of
+  // it; where they have, their norms do.
+  const std::int64_t kept_qkv = before_norms > 0 ? qkv : own_heads;
+  const auto without_stash = [&](KeepSet keeps, std::int64_t kept) {
+    const bool products = keeps.has(Keep::matmul);
+    return Live()
+        .add(widened + normalised + gathered + qkv)
+        .drop(gathered)
+        .add(before_norms)
+        .drop(before_norms - (products && before_norms > 0 ? kept_qkv : 0))
+        .add(to_heads + own_heads - qkv)
+        .drop(to_heads)
+        .add(row_sums + sums + 2 * keys + forward_scratch)
+        .drop(2 * keys + forward_scratch)
+        .add(attended + (keeps.has(Keep::attention) ? own_output : 0))
+        .drop(sums)
+        .drop(keeps.has(Keep::attention) ? 0 : row_sums)
+        .drop(products && before_norms == 0 ? 0 : own_heads)
+        .add(to_rows)
+        .drop(to_rows)
+        .add(product + stream)
+        .drop(product)
+        .add(normalised + gathered)
+        .add((keeps.has(Keep::experts) ? mlp.keeping : mlp.inference) + product + stream)
+        .drop(gathered + product + stream + normalised + mlp.inference)
+        .add(cast)
+        .beside(handed + kept);
+  };
+  result.inference_workspace_bytes = without_stash({}, 0);
+  for (std::size_t index = 0; index < KeepSet::count; ++index) {
+    const KeepSet keeps = KeepSet::at(index);
+    std::int64_t kept = has_experts ? RoutingSizes(config, sizes).indices : 0;
+    if (keeps.has(Keep::attention)) kept += attended + row_sums + own_output;
+    if (keeps.has(Keep::matmul)) kept += kept_qkv + stream + (has_experts ? 0 : mlp.raised);
+    if (keeps.has(Keep::experts) && has_experts) kept += mlp.raised + RoutingSizes(config, sizes).given;
+    result.recomputations.push_back({.kept_bytes = kept,
+                                     .workspace_bytes = without_stash(keeps, kept),
+                                     .flops = repeated_flops(config, layer, sizes, square, keeps)});
+  }
   // Each step has its output gradient, adds its input's, and drops what it saved.
   Live backward;
   backward.add(widened);  // the gradient that is given
@@ -299,91 +334,148 @@ std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription:
   throw Error(ExitCode::bug, "a kind of block without its matrix products");
 }
 
-BlockExchanges exchanges_of(const HfConfig& part, BlockDescription::Kind kind, const BatchShape& batch,
-                            const BlockSharing& sharing, ForwardFor purpose, int layer) {
+namespace {
+
+/// What ranks say over the rows of a micro-batch.
+struct Spoken {
   using Exchange = BlockExchange::Kind;
-  const std::int64_t rows = batch.rows();
-  const DType wide = stream_type(batch.compute), narrow = batch.compute;
-  const bool shares = sharing.ranks > 1, shares_rows = batch.row_shares > 1;
-  const auto of_rows = [&](Exchange exchange, DType dtype) {
-    const int sharers = exchange == Exchange::all_gather ? batch.row_shares : 1;
-    return BlockExchange{exchange, sharing.axes(), dtype, part.channels * size_of(dtype), 0, rows, sharers};
-  };
-  const auto sum_of_rows = [&](DType dtype) {
-    return of_rows(shares_rows ? Exchange::reduce_scatter : Exchange::all_reduce, dtype);
-  };
-  const auto rows_of_all = [&](DType dtype) { return of_rows(Exchange::all_gather, dtype); };
-  const auto over_ulysses = [&](std::int64_t columns) {
-    return BlockExchange{Exchange::all_to_all, {ulysses_axis}, narrow, columns * size_of(narrow), 0, rows};
-  };
-  BlockExchanges said;
-  switch (kind) {
-    case BlockDescription::Kind::embedding:
-      if (shares) said.forward = {sum_of_rows(wide)};
-      if (shares_rows) said.backward = {rows_of_all(wide)};
-      return said;
-    case BlockDescription::Kind::decoder: {
-      // In each half, attention and MLP, a matrix after a norm and one that leads back to the stream.
-      const auto from_norm = [&](std::vector<BlockExchange>& passes, bool backward) {
-        if (shares_rows && !backward) passes.push_back(rows_of_all(narrow));
-        if (shares && backward) passes.push_back(sum_of_rows(narrow));
-        if (shares_rows && backward) passes.push_back(rows_of_all(narrow));
-      };
-      const auto to_stream = [&](std::vector<BlockExchange>& passes, bool backward) {
-        if (shares && !backward) passes.push_back(sum_of_rows(wide));
-        if (shares_rows && backward) passes.push_back(rows_of_all(narrow));
-      };
-      const bool exchanges = batch.sequence.ulysses > 1;
-      const BlockExchange heads = over_ulysses(exchanged_columns(part, batch.sequence.ulysses));
-      const BlockExchange attended = over_ulysses(part.heads * part.head_size);
-      const int ring = batch.sequence.ring;
-      const auto around = [&](DType dtype) {
-        return BlockExchange{
-            Exchange::shift, {ring_axis}, dtype, ring_columns(part, batch.sequence.ulysses) * size_of(dtype), 0, rows};
-      };
-      from_norm(said.forward, false);
-      if (exchanges) said.forward.push_back(heads);
-      said.forward.insert(said.forward.end(), static_cast<std::size_t>(ring - 1), around(narrow));
-      if (exchanges) said.forward.push_back(attended);
-      to_stream(said.forward, false);
-      from_norm(said.forward, false);
-      if (batch.sequence.count() > 1 && purpose == ForwardFor::batch && part.has_experts(layer) &&
-          part.experts.aux_coefficient > 0)
-        said.forward.push_back({.kind = Exchange::all_reduce,  // choices and probabilities of each sample
-                                .axes = axes_of(batch.sequence),
-                                .dtype = wide,
-                                .row_bytes = 2 * part.experts.count * size_of(wide),
-                                .rows = batch.samples,
-                                .of_samples = true,
-                                .in_training = true});
-      to_stream(said.forward, false);
-      to_stream(said.backward, true);
-      from_norm(said.backward, true);
-      to_stream(said.backward, true);
-      if (exchanges) said.backward.push_back(attended);
-      for (int made = 0; ring > 1 && made < ring; ++made) {
-        if (made + 1 < ring) said.backward.push_back(around(narrow));
-        said.backward.push_back(around(wide));
-      }
-      if (exchanges) said.backward.push_back(heads);
-      from_norm(said.backward, true);
-      return said;
-    }
-    case BlockDescription::Kind::head: break;
+  const HfConfig& part;
+  const BatchShape& batch;
+  const BlockSharing& sharing;
+
+  bool shares() const { return sharing.ranks > 1; }
+  bool shares_rows() const { return batch.row_shares > 1; }
+  bool exchanges_heads() const { return batch.sequence.ulysses > 1; }
+  DType wide() const { return stream_type(batch.compute); }
+  DType narrow() const { return batch.compute; }
+  BlockExchange sum_of_rows(DType dtype) const {
+    return of_rows(shares_rows() ? Exchange::reduce_scatter : Exchange::all_reduce, dtype);
   }
-  if (!shares) return said;
-  said.backward = {sum_of_rows(wide)};
-  if (shares_rows) said.backward.insert(said.backward.begin(), rows_of_all(narrow));
+  BlockExchange rows_of_all(DType dtype) const { return of_rows(Exchange::all_gather, dtype); }
+  BlockExchange heads() const { return over_ulysses(exchanged_columns(part, batch.sequence.ulysses)); }
+  BlockExchange attended() const { return over_ulysses(part.heads * part.head_size); }
+  /// Keys and values, or their gradients.
+  BlockExchange around(DType dtype) const {
+    return {Exchange::shift, {ring_axis}, dtype, ring_columns(part, batch.sequence.ulysses) * size_of(dtype), 0,
+            batch.rows()};
+  }
+  void attention(std::vector<BlockExchange>& said) const {
+    said.insert(said.end(), static_cast<std::size_t>(batch.sequence.ring - 1), around(narrow()));
+  }
+  void back_from_attention(std::vector<BlockExchange>& said) const {
+    for (int made = 0; batch.sequence.ring > 1 && made < batch.sequence.ring; ++made) {
+      if (made + 1 < batch.sequence.ring) said.push_back(around(narrow()));
+      said.push_back(around(wide()));
+    }
+  }
+  /// What balances the experts of a layer: choices and probabilities of each sample.
+  void balance(std::vector<BlockExchange>& said, int layer) const {
+    if (batch.sequence.count() == 1 || !part.has_experts(layer) || part.experts.aux_coefficient == 0) return;
+    said.push_back({.kind = Exchange::all_reduce,
+                    .axes = axes_of(batch.sequence),
+                    .dtype = wide(),
+                    .row_bytes = 2 * part.experts.count * size_of(wide()),
+                    .rows = batch.samples,
+                    .of_samples = true,
+                    .in_training = true});
+  }
+
+  // In each half of a decoder block, attention and MLP, a matrix after a norm and one that leads back to the stream.
+  void from_norm(std::vector<BlockExchange>& said) const {
+    if (shares_rows()) said.push_back(rows_of_all(narrow()));
+  }
+  void to_stream(std::vector<BlockExchange>& said) const {
+    if (shares()) said.push_back(sum_of_rows(wide()));
+  }
+  void back_to_norm(std::vector<BlockExchange>& said) const {
+    if (shares()) said.push_back(sum_of_rows(narrow()));
+    if (shares_rows()) said.push_back(rows_of_all(narrow()));
+  }
+  void back_from_stream(std::vector<BlockExchange>& said) const {
+    if (shares_rows()) said.push_back(rows_of_all(narrow()));
+  }
+
+ private:
+  BlockExchange of_rows(Exchange exchange, DType dtype) const {
+    const int sharers = exchange == Exchange::all_gather ? batch.row_shares : 1;
+    return {exchange, sharing.axes(), dtype, part.channels * size_of(dtype), 0, batch.rows(), sharers};
+  }
+  BlockExchange over_ulysses(std::int64_t columns) const {
+    return {Exchange::all_to_all, {ulysses_axis}, narrow(), columns * size_of(narrow()), 0, batch.rows()};
+  }
+};
+
+BlockExchanges exchanges_of_decoder(const Spoken& spoken, ForwardFor purpose, int layer) {
+  BlockExchanges said;
+  spoken.from_norm(said.forward);
+  if (spoken.exchanges_heads()) said.forward.push_back(spoken.heads());
+  spoken.attention(said.forward);
+  if (spoken.exchanges_heads()) said.forward.push_back(spoken.attended());
+  spoken.to_stream(said.forward);
+  spoken.from_norm(said.forward);
+  if (purpose == ForwardFor::batch) spoken.balance(said.forward, layer);
+  spoken.to_stream(said.forward);
+  spoken.back_from_stream(said.backward);
+  spoken.back_to_norm(said.backward);
+  spoken.back_from_stream(said.backward);
+  if (spoken.exchanges_heads()) said.backward.push_back(spoken.attended());
+  spoken.back_from_attention(said.backward);
+  if (spoken.exchanges_heads()) said.backward.push_back(spoken.heads());
+  spoken.back_to_norm(said.backward);
+  return said;
+}
+
+BlockExchanges exchanges_of_head(const Spoken& spoken, ForwardFor purpose) {
+  BlockExchanges said;
+  if (!spoken.shares()) return said;
+  const DType wide = spoken.wide(), narrow = spoken.narrow();
+  const auto gathered = [&](DType dtype, std::int64_t row_bytes, std::int64_t first, std::int64_t rows) {
+    return BlockExchange{BlockExchange::Kind::all_gather, spoken.sharing.axes(), dtype, row_bytes, first, rows};
+  };
+  spoken.back_from_stream(said.backward);
+  said.backward.push_back(spoken.sum_of_rows(wide));
   if (purpose == ForwardFor::text) {
-    if (shares_rows) said.forward = {rows_of_all(batch.output.value_or(wide))};
-    said.forward.push_back({Exchange::all_gather, sharing.axes(), wide, part.vocabulary * size_of(wide), 0, 1});
+    if (spoken.shares_rows()) said.forward = {spoken.rows_of_all(spoken.batch.output.value_or(wide))};
+    said.forward.push_back(gathered(wide, spoken.part.vocabulary * size_of(wide), 0, 1));
     return said;
   }
-  if (shares_rows) said.forward = {rows_of_all(narrow)};
-  const std::int64_t slice = loss_slice_rows(rows, part.vocabulary);
+  if (spoken.shares_rows()) said.forward = {spoken.rows_of_all(narrow)};
+  const std::int64_t rows = spoken.batch.rows(), slice = loss_slice_rows(rows, spoken.part.vocabulary);
   for (std::int64_t first = 0; first < rows; first += slice)
-    said.forward.push_back({Exchange::all_gather, sharing.axes(), DType::f64, 3 * size_of(DType::f64), first,
-                            std::min(slice, rows - first)});
+    said.forward.push_back(gathered(DType::f64, 3 * size_of(DType::f64), first, std::min(slice, rows - first)));
+  return said;
+}
+
+}  // namespace
+
+BlockExchanges exchanges_of(const HfConfig& part, BlockDescription::Kind kind, const BatchShape& batch,
+                            const BlockSharing& sharing, ForwardFor purpose, int layer) {
+  const Spoken spoken{part, batch, sharing};
+  switch (kind) {
+    case BlockDescription::Kind::embedding: {
+      BlockExchanges said;
+      if (spoken.shares()) said.forward = {spoken.sum_of_rows(spoken.wide())};
+      if (spoken.shares_rows()) said.backward = {spoken.rows_of_all(spoken.wide())};
+      return said;
+    }
+    case BlockDescription::Kind::decoder: return exchanges_of_decoder(spoken, purpose, layer);
+    case BlockDescription::Kind::head: return exchanges_of_head(spoken, purpose);
+  }
+  throw Error(ExitCode::bug, "a kind of block without its exchanges");
+}
+
+std::vector<BlockExchange> repeated_exchanges(const HfConfig& part, const BatchShape& batch,
+                                              const BlockSharing& sharing, KeepSet keeps, int layer) {
+  const Spoken spoken{part, batch, sharing};
+  const bool products = keeps.has(Keep::matmul);
+  std::vector<BlockExchange> said;
+  if (!products) spoken.from_norm(said);
+  if (spoken.exchanges_heads() && (!products || part.query_key_norm)) said.push_back(spoken.heads());
+  if (!keeps.has(Keep::attention)) spoken.attention(said);
+  if (spoken.exchanges_heads() && !keeps.has(Keep::attention)) said.push_back(spoken.attended());
+  if (!products) spoken.to_stream(said);
+  if (!products) spoken.from_norm(said);
+  spoken.balance(said, layer);  // the product that ends the layer is not repeated
   return said;
 }
 
@@ -410,7 +502,6 @@ BlockProfile profile(const Architecture& architecture, std::size_t block, const 
   if (description.kind == Kind::embedding) add_embedding(result, config, sizes);
   if (description.kind == Kind::decoder) add_decoder(result, config, description.layer, batch);
   if (description.kind == Kind::head) add_head(result, config, batch);
-  result.recompute_flops = result.forward_flops;
   return result;
 }
 

@@ -51,22 +51,22 @@ constexpr std::int64_t most_kept_logits_bytes = std::int64_t{1} << 30;
 /// where rows go, which is the same however evenly tokens spread; the final logits' gradient (N, V), which the loss
 /// leaves in place of the logits. A workspace is the most that a pass has beside what it was given, what it keeps and
 /// what it gives. Not counted: batch metadata, weights, partial sums of the gradients of norms and biases.
+/// A repeated forward computes what backward reads: not what was kept, nor the product that ends a layer.
 struct BlockProfile {
   double forward_flops = 0;
   double backward_input_flops = 0;
   double backward_weight_flops = 0;
-  double recompute_flops = 0;       // added to backward when the block is recomputed: its forward again
-  std::int64_t input_bytes = 0;     // what arrives from the block before; all that is kept with recompute
+  std::int64_t input_bytes = 0;     // what arrives from the block before
   std::int64_t saved_bytes = 0;     // kept from forward to backward without recompute, the input included
   std::int64_t deferred_bytes = 0;  // kept from backward-input to backward-weight where these are parted: input and
                                     // output gradient of each matrix product with a weight
   std::int64_t forward_workspace_bytes = 0;
   std::int64_t inference_workspace_bytes = 0;  // of a forward that saves nothing
   std::int64_t backward_workspace_bytes = 0;
-  std::int64_t output_bytes = 0;        // what the next block receives; 8 for the head's loss
-  std::int64_t choices_bytes = 0;       // where tokens go, kept until a recomputed forward follows it
-  std::int64_t parameter_elements = 0;  // stored in this block, aliases left out
-  std::int64_t parameter_bytes = 0;     // the same in the compute type
+  std::int64_t output_bytes = 0;                   // what the next block receives; 8 for the head's loss
+  std::int64_t parameter_elements = 0;             // stored in this block, aliases left out
+  std::int64_t parameter_bytes = 0;                // the same in the compute type
+  std::vector<Recomputation> recomputations = {};  // of a decoder block, by KeepSet::index; without exchanges
 };
 
 /// Columns of a weight's input and output, by which its matrix product has its size; weights that read the same input
@@ -86,6 +86,9 @@ std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription:
 enum class ForwardFor { batch, text };
 BlockExchanges exchanges_of(const HfConfig& part, BlockDescription::Kind kind, const BatchShape& batch,
                             const BlockSharing& sharing, ForwardFor purpose = ForwardFor::batch, int layer = 0);
+/// Those that a decoder block which kept such values says when its forward is repeated.
+std::vector<BlockExchange> repeated_exchanges(const HfConfig& part, const BatchShape& batch,
+                                              const BlockSharing& sharing, KeepSet keeps, int layer = 0);
 
 /// The profile of architecture.blocks[block]. Local, pure.
 BlockProfile profile(const Architecture& architecture, std::size_t block, const BatchShape& batch);

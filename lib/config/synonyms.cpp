@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 72> options{{
+constexpr std::array<Synonyms, 74> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " dropout_rate "},
@@ -85,6 +85,10 @@ constexpr std::array<Synonyms, 72> options{{
     {"train.recompute",
      " activation_checkpointing gradient_checkpointing checkpoint_activations recompute_activations "
      "recompute_granularity "},
+    {"train.recompute_keeps",
+     " recompute_modules moe_checkpoint_method gradient_checkpointing_method selective_ac_option selective_recompute "
+     "save_list checkpoint_policy remat_policy recompute_keep "},
+    {"train.activation_memory_budget", " activation_budget memory_budget recompute_budget "},
     {"train.offload",
      " cpu_offload offload_params fsdp_offload_params offload_optimizer optimizer_cpu_offload zero_offload "
      "offload_param activation_offloading offload_activations cpu_offloading "},
@@ -125,7 +129,7 @@ constexpr std::array<Synonyms, 11> sections{{
     {"log", " logging logger logs wandb "},
 }};
 
-constexpr std::array<Synonyms, 12> choices{{
+constexpr std::array<Synonyms, 15> choices{{
     {"fp32", " float32 float f32 single 32 32-true full_precision torch.float32 "},
     {"bf16", " bfloat16 bfloat b16 bf16-mixed bf16-true torch.bfloat16 "},
     {"fp16", " float16 half 16 f16 16-mixed 16-true torch.float16 "},
@@ -138,6 +142,9 @@ constexpr std::array<Synonyms, 12> choices{{
     {"block", " full selective layer true yes on "},
     {"none", " off no false null "},
     {"cpu", " gloo host "},
+    {"attention", " core_attn self_attn sdpa flash_attention attn "},
+    {"matmul", " mm gemm gemms dots dots_saveable products linear_outputs "},
+    {"experts", " moe moe_act moe_activation "},
 }};
 
 std::string lower(std::string_view text) {

@@ -135,6 +135,25 @@ void check_offload(const TrainConfig& config, Problems& problems) {
                  "train.host_memory has no effect: train.offload names nothing that would lie there");
 }
 
+void check_recompute(const TrainOptions& train, Problems& problems) {
+  const bool recomputes = train.recompute != Recompute{};
+  if (train.activation_memory_budget && (recomputes || !train.recompute_keeps.empty())) {
+    const std::string said = recomputes ? "train.recompute" : "train.recompute_keeps";
+    problems.add(
+        {"train.activation_memory_budget", said},
+        fmt::format("train.activation_memory_budget chooses what is recomputed, and {} says it: leave one out", said));
+    return;
+  }
+  if (train.activation_memory_budget && std::ranges::find(train.offload, Offload::activations) != train.offload.end())
+    problems.add({"train.activation_memory_budget", "train.offload"},
+                 "train.activation_memory_budget plans the activations that stay on the device, and train.offload "
+                 "activations takes them from there: leave one out");
+  if (!recomputes && !train.recompute_keeps.empty())
+    problems.add(
+        {"train.recompute_keeps", "train.recompute"},
+        "train.recompute_keeps has no effect: train.recompute is none, so blocks keep all that backward reads");
+}
+
 void check_run(const TrainConfig& config, Problems& problems) {
   const TrainOptions& train = config.train;
   if (train.device == Device::cuda)
@@ -297,6 +316,7 @@ void check(const TrainConfig& config, Problems& problems) {
   check_optimizer(config.optimizer, problems);
   check_update_in_backward(config, problems);
   check_precision(config, problems);
+  check_recompute(config.train, problems);
   check_offload(config, problems);
   check_run(config, problems);
   check_profile(config, problems);

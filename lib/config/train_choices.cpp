@@ -36,6 +36,10 @@ ChoiceList<PipelineOrder> choices_of(PipelineOrder) {
 }
 ChoiceList<Device> choices_of(Device) { return {{Device::cpu, "cpu"}, {Device::cuda, "cuda"}}; }
 ChoiceList<CallbackName> choices_of(CallbackName) { return {{CallbackName::sample, "sample"}}; }
+ChoiceList<RecomputeKeep> choices_of(RecomputeKeep) {
+  return {
+      {RecomputeKeep::attention, "attention"}, {RecomputeKeep::matmul, "matmul"}, {RecomputeKeep::experts, "experts"}};
+}
 ChoiceList<Offload> choices_of(Offload) {
   return {{Offload::optimizer, "optimizer"}, {Offload::shards, "shards"}, {Offload::activations, "activations"}};
 }

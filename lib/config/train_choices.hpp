@@ -17,6 +17,7 @@ ChoiceList<PipelineOrder> choices_of(PipelineOrder);
 ChoiceList<Device> choices_of(Device);
 ChoiceList<CallbackName> choices_of(CallbackName);
 ChoiceList<Offload> choices_of(Offload);
+ChoiceList<RecomputeKeep> choices_of(RecomputeKeep);
 ChoiceList<OnNonfinite> choices_of(OnNonfinite);
 ChoiceList<VerifyData> choices_of(VerifyData);
 ChoiceList<WatchedPhase> choices_of(WatchedPhase);

@@ -335,6 +335,16 @@ void describe(Declaration& visit, TrainOptions& train) {
               {.help = "what backward computes again instead of keeping it from forward: nothing, each decoder block, "
                        "or the first and every K-th after it"});
   visit.field(
+      "recompute_keeps", train.recompute_keeps,
+      {.help =
+           "what blocks that are recomputed keep from forward all the same, and so do not compute again: attention, "
+           "what it gives and the sums of its soft-max; matmul, outputs of matrix products, but for those of "
+           "experts and what backward does not read; experts, outputs of theirs"});
+  visit.field("activation_memory_budget", train.activation_memory_budget,
+              {.help = "memory of a rank for activations: what blocks keep between forward and backward, hand to each "
+                       "other and compute with; it chooses the blocks that are recomputed and what each of them keeps, "
+                       "so that the least is computed again; absent: train.recompute and train.recompute_keeps say"});
+  visit.field(
       "offload", train.offload,
       {.help =
            "what lies in host memory while nothing uses it: optimizer, the optimizer's state, which comes to "

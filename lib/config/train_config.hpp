@@ -23,6 +23,7 @@ enum class ScheduleName { linear, cosine, constant };
 enum class Device { cpu, cuda };
 enum class CallbackName { sample };
 enum class Offload { optimizer, shards, activations };
+enum class RecomputeKeep { attention, matmul, experts };
 enum class OnNonfinite { skip, stop };
 enum class VerifyData { use, start, off };
 enum class WatchedPhase { start_up, load, step, evaluation, sample, save, shutdown };
@@ -120,8 +121,10 @@ struct TrainOptions {
   std::optional<std::int64_t> micro_batch;   // samples a rank computes at once; absent: all of its samples of a step
   std::optional<std::int64_t> accumulation;  // passes through the schedule a step; absent: what the batch gives
   Recompute recompute;
-  std::vector<Offload> offload;         // what lies in host memory while nothing uses it
-  std::optional<ByteSize> host_memory;  // a rank's, for that; absent: no limit
+  std::vector<RecomputeKeep> recompute_keeps;        // what blocks that are recomputed keep from forward all the same
+  std::optional<ByteSize> activation_memory_budget;  // a rank's: both are chosen for it
+  std::vector<Offload> offload;                      // what lies in host memory while nothing uses it
+  std::optional<ByteSize> host_memory;               // a rank's, for that; absent: no limit
   std::int64_t seed = 0;
   Device device = Device::cpu;
   std::optional<Seconds> max_time;

@@ -122,14 +122,16 @@ void Engine::forward(Run& run, const Action& action) {
   }
   std::shared_ptr<SavedMemory> saved;  // of a stash that goes to host memory
   if (keeps && run.slots.has(SlotKind::host_stash, action.subject, mb)) saved = std::make_shared<SavedMemory>();
+  const bool leaves = run.slots.has(SlotKind::kept, action.subject, mb);
+  const auto replay = std::make_shared<Replay>();
+  if (leaves) replay->keeps = keeps_of(run.program, index);
   at::Tensor output;
-  Choices choices;
   {
     const SavedMemory::Collection collection(saved.get());
-    output = block.forward(input, run.batches[static_cast<std::size_t>(mb)], &choices);
+    output = block.forward(input, run.batches[static_cast<std::size_t>(mb)], replay.get());
   }
   if (saved) saved->leave({input, output});
-  count_choices(run, block, choices);
+  count_choices(run, block, *replay);
   record(Op::forward, block, mb);
   if (block.kind() == BlockDescription::Kind::head) {
     const double loss = session_.take_injected_nan() ? not_a_number : output.item<double>();
@@ -138,17 +140,16 @@ void Engine::forward(Run& run, const Action& action) {
     run.slots.acquire(SlotKind::boundary, boundary_subject(index + 1), mb, {.input = {}, .value = output.detach()});
   }
   if (keeps) run.slots.acquire(SlotKind::stash, action.subject, mb, {.input = input, .value = output, .saved = saved});
-  if (run.slots.has(SlotKind::choices, action.subject, mb))
-    run.slots.acquire(SlotKind::choices, action.subject, mb, {.input = {}, .value = choices.experts});
+  if (leaves) run.slots.acquire(SlotKind::kept, action.subject, mb, {.input = {}, .value = {}, .replay = replay});
 }
 
-void Engine::count_choices(Run& run, const Block& block, const Choices& choices) const {
-  if (choices.loads.empty() || !is_first_of_sharers()) return;
+void Engine::count_choices(Run& run, const Block& block, const Replay& told) const {
+  if (told.loads.empty() || !is_first_of_sharers()) return;
   const HfConfig& config = model_.config();
   const auto first = static_cast<std::size_t>(config.expert_layers(block.description().layer) * config.experts.count);
-  for (std::size_t expert = 0; expert < choices.loads.size(); ++expert)
-    run.expert_loads[first + expert] += choices.loads[expert];
-  if (place_.index() == 0) run.aux_loss_sum += choices.aux_loss;  // ranks that share samples have the same
+  for (std::size_t expert = 0; expert < told.loads.size(); ++expert)
+    run.expert_loads[first + expert] += told.loads[expert];
+  if (place_.index() == 0) run.aux_loss_sum += told.aux_loss;  // ranks that share samples have the same
 }
 
 void Engine::recompute(Run& run, const Action& action) {
@@ -158,10 +159,12 @@ void Engine::recompute(Run& run, const Action& action) {
   const at::Tensor input =
       run.slots.at(SlotKind::boundary, boundary_subject(index), mb).value.detach().requires_grad_(true);
   const c10::AutoGradMode grad_mode(true);
-  Choices choices;
-  if (run.slots.has(SlotKind::choices, action.subject, mb))
-    choices.experts = run.slots.at(SlotKind::choices, action.subject, mb).value;
-  const at::Tensor output = block.forward(input, run.batches[static_cast<std::size_t>(mb)], &choices);
+  Replay replay;  // taken: the stash has it from now on, which backward lets go of as it reads it
+  if (const int kept = slot_among(run.ranks, action.slots.writes, SlotKind::kept); kept >= 0)
+    replay = std::exchange(*run.slots.at(kept).replay, {});
+  replay.pass = Replay::Pass::repeated;
+  replay.keeps = {};
+  const at::Tensor output = block.forward(input, run.batches[static_cast<std::size_t>(mb)], &replay);
   record(Op::recompute, block, mb);
   run.slots.acquire(SlotKind::stash, action.subject, mb, {input, output});
 }

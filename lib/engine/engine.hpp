@@ -148,7 +148,7 @@ class Engine {
   void take_times(Run& run);
   void forward(Run& run, const Action& action);
   /// Adds what experts of a forward in training tell.
-  void count_choices(Run& run, const Block& block, const Choices& choices) const;
+  void count_choices(Run& run, const Block& block, const Replay& told) const;
   void recompute(Run& run, const Action& action);
   void backward(Run& run, const Action& action);
   void backward_weight(Run& run, const Action& action);

@@ -45,6 +45,14 @@ std::int64_t rounding_scratch(const HfConfig& config, std::int64_t rows, const P
   return most;
 }
 
+std::vector<Recomputation> recomputations_of(const BlockProfile& costs, const HfConfig& part, const BatchShape& batch,
+                                             const BlockSharing& sharing, int layer) {
+  std::vector<Recomputation> all = costs.recomputations;
+  for (std::size_t index = 0; index < all.size(); ++index)
+    all[index].exchanges = repeated_exchanges(part, batch, sharing, KeepSet::at(index), layer);
+  return all;
+}
+
 }  // namespace
 
 ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const MicroBatchShape& shape,
@@ -73,8 +81,8 @@ ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const Micro
          .inference_workspace_bytes = costs.inference_workspace_bytes,
          .deferred_bytes = costs.deferred_bytes,
          .backward_weight_flops = costs.backward_weight_flops,
-         .choices_bytes = costs.choices_bytes,
-         .exchanges = exchanges_of(config, block.kind, batch, sharding.blocks, shape.purpose, block.layer)});
+         .exchanges = exchanges_of(config, block.kind, batch, sharding.blocks, shape.purpose, block.layer),
+         .recomputations = recomputations_of(costs, config, batch, sharding.blocks, block.layer)});
   }
   plan.units = units_of(architecture, types, bucket_bytes, sharding);
   if (config.positions == Positions::rotary)

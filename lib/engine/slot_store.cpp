@@ -29,7 +29,8 @@ std::size_t SlotIndex::find(SlotKind kind, Subject subject, MicroBatch micro_bat
 namespace {
 
 bool is_empty(const SlotContent& content) {
-  return !content.value.defined() && !content.input.defined() && !content.deferred && !content.memory;
+  return !content.value.defined() && !content.input.defined() && !content.deferred && !content.memory &&
+         !content.replay;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // Slots that live all run are the units' buffers and are not kept here.
 #pragma once
 
+#include "model/block.hpp"
 #include "program/step_program.hpp"
 #include "program/trace.hpp"
 #include "tensor/saved_memory.hpp"
@@ -42,6 +43,7 @@ struct SlotContent {
   std::shared_ptr<DeferredWeightGradients> deferred = {};  // what the first half of a backward leaves to the second
   std::shared_ptr<SavedMemory> saved = {};                 // of a stash that goes to host memory, or lies there
   std::shared_ptr<void> memory = {};                       // of one that has gone: let go with the slot
+  std::shared_ptr<Replay> replay = {};                     // what a forward left, until its repetition takes it
 };
 
 class SlotStore {

@@ -151,9 +151,9 @@ at::Tensor cast(const at::Tensor& x, at::ScalarType type) {
 
 }  // namespace
 
-at::Tensor Block::forward(const at::Tensor& x, const BatchTensors& batch, Choices* choices) {
-  Choices own;
-  const at::Tensor output = compute(cast(x, stream_type(precision_)), batch, choices ? *choices : own);
+at::Tensor Block::forward(const at::Tensor& x, const BatchTensors& batch, Replay* replay) {
+  Replay own;
+  const at::Tensor output = compute(cast(x, stream_type(precision_)), batch, replay ? *replay : own);
   return kind() == BlockDescription::Kind::head ? output : cast(output, output_type_);
 }
 
@@ -194,7 +194,7 @@ class Embedding : public Block {
 
   void share(const BlockLanes& lanes) override { lane_ = lanes.tensor; }
 
-  at::Tensor compute(const at::Tensor&, const BatchTensors& batch, Choices&) override {
+  at::Tensor compute(const at::Tensor&, const BatchTensors& batch, Replay&) override {
     return embed(*tokens_, positions_, batch.tokens, batch.positions, stream_type(precision()), lane_,
                  dropout_of(dropout_, batch, 0, DropoutSite::embedding));
   }
@@ -206,11 +206,16 @@ class Embedding : public Block {
   Parameter* positions_;
 };
 
+/// In place of the sum that ends a layer, where its forward is repeated for what backward reads.
+at::Tensor unread_sum(const at::Tensor& residual, const Replay& replay) {
+  return replay.pass == Replay::Pass::repeated ? at::empty(residual.sizes(), residual.options()) : at::Tensor();
+}
+
 /// The second half of a decoder layer, behind its norm: x + f(norm(x)).
 class FeedForward {
  public:
   virtual ~FeedForward() = default;
-  virtual at::Tensor operator()(const Normalisation::Output& in, const BatchTensors& batch, Choices& choices,
+  virtual at::Tensor operator()(const Normalisation::Output& in, const BatchTensors& batch, Replay& replay,
                                 const Dropout& dropout) const = 0;
   virtual void share(const BlockLanes& lanes) = 0;
 };
@@ -233,11 +238,13 @@ class Mlp : public FeedForward {
     down_.share(lanes.tensor, Linear::CutBy::inputs);
   }
 
-  at::Tensor operator()(const Normalisation::Output& in, const BatchTensors& batch, Choices&,
+  at::Tensor operator()(const Normalisation::Output& in, const BatchTensors& batch, Replay& replay,
                         const Dropout& dropout) const override {
-    const at::Tensor raised = up_(in.normalised, batch.rows());
-    return down_.add_linear(
-        in.residual, gated_ ? activate_gated(raised, activation_) : activate(raised, activation_, up_bias_), dropout);
+    const at::Tensor raised = up_(in.normalised, batch.rows(), replay.raised);
+    if (replay.keeps.has(Keep::matmul)) replay.raised = raised;
+    return down_.add_linear(in.residual,
+                            gated_ ? activate_gated(raised, activation_) : activate(raised, activation_, up_bias_),
+                            dropout, unread_sum(in.residual, replay));
   }
 
  private:
@@ -261,20 +268,24 @@ class ExpertMlps : public FeedForward {
     sharers_ = lanes.sequence;
   }
 
-  at::Tensor operator()(const Normalisation::Output& in, const BatchTensors& batch, Choices& choices,
+  at::Tensor operator()(const Normalisation::Output& in, const BatchTensors& batch, Replay& replay,
                         const Dropout& dropout) const override {
     const RoutedSamples samples{.of_rows = batch.row_samples,
                                 .count = batch.samples,
                                 .tokens = batch.length,
                                 .sharers = sharers_,
                                 .scale = batch.aux_scale};
-    const Routing routing = router_(in.normalised, choices.experts, samples);
-    choices = {.experts = routing.chosen, .loads = routing.choices, .aux_loss = routing.aux_loss};
+    const Routing routing = router_(in.normalised, replay.experts, samples);
+    replay.experts = routing.chosen;
+    replay.loads = routing.choices;
+    replay.aux_loss = routing.aux_loss;
     at::Tensor rows = dispatch(in.normalised, routing);
-    rows = up_(rows, routing.offsets);
+    rows = up_(rows, routing.offsets, replay.raised);
+    if (replay.keeps.has(Keep::experts)) replay.raised = rows;
     rows = activate_gated(rows, activation_);
-    rows = down_(rows, routing.offsets);
-    return combine(in.residual, rows, routing, dropout);
+    rows = down_(rows, routing.offsets, replay.lowered);
+    if (replay.keeps.has(Keep::experts)) replay.lowered = rows;
+    return combine(in.residual, rows, routing, dropout, unread_sum(in.residual, replay));
   }
 
  private:
@@ -311,33 +322,56 @@ class Decoder : public Block {
                   (ulysses_ ? ulysses_->rank() * share_of(shape_, ulysses_->ranks()).heads : 0);
   }
 
-  at::Tensor compute(const at::Tensor& x, const BatchTensors& batch, Choices& choices) override {
+  at::Tensor compute(const at::Tensor& x, const BatchTensors& batch, Replay& replay) override {
     const at::Tensor rotation =
         rotary_ ? rotary_->table_for(batch.length, std::max(batch.largest_position_end, batch.length)) : at::Tensor();
     const auto drops = [&](DropoutSite site) {
       return dropout_of(dropout_.residual, batch, description().layer, site);
     };
     const Normalisation::Output first = attention_norm_(x);
-    at::Tensor qkv = qkv_(first.normalised, batch.rows());
+    const std::int64_t rows = batch.rows();
+    at::Tensor qkv = qkv_(first.normalised, rows, product_of(replay, rows));
+    if (replay.keeps.has(Keep::matmul) && !keeps_own_heads()) replay.qkv = qkv;
     if (head_norm_) qkv = (*head_norm_)(qkv);
-    const at::Tensor attended = attend(std::move(qkv), batch, rotation);
-    const Normalisation::Output second =
-        mlp_norm_(attention_output_.add_linear(first.residual, attended, drops(DropoutSite::attention_output)));
-    return (*feed_forward_)(second, batch, choices, drops(DropoutSite::mlp_output));
+    const at::Tensor attended = attend(std::move(qkv), batch, rotation, replay);
+    if (replay.keeps.has(Keep::attention)) replay.attended = attended;
+    const at::Tensor stream =
+        attention_output_.add_linear(first.residual, attended, drops(DropoutSite::attention_output), replay.stream);
+    if (replay.keeps.has(Keep::matmul)) replay.stream = stream;
+    return (*feed_forward_)(mlp_norm_(stream), batch, replay, drops(DropoutSite::mlp_output));
   }
 
  private:
-  at::Tensor attend(at::Tensor qkv, const BatchTensors& batch, const at::Tensor& rotation) const {
-    if (!ulysses_) return attend(std::exchange(qkv, {}), shape_, batch, rotation);
-    at::Tensor own_heads = to_own_heads(std::exchange(qkv, {}), shape_, *ulysses_);
-    return to_own_rows(attend(std::exchange(own_heads, {}), share_of(shape_, ulysses_->ranks()), batch, rotation),
-                       *ulysses_);
+  /// Whether queries, keys and values are kept as ranks exchanged them: nothing reads them before that.
+  bool keeps_own_heads() const { return ulysses_ && !head_norm_; }
+  /// What the product of queries, keys and values gave, as far as it is known; where it is not read, its shape.
+  at::Tensor product_of(const Replay& replay, std::int64_t rows) const {
+    if (!replay.qkv.defined() || !keeps_own_heads()) return replay.qkv;
+    return at::empty({rows, shape_.width()}, replay.qkv.options());
+  }
+  at::Tensor attend(at::Tensor qkv, const BatchTensors& batch, const at::Tensor& rotation, Replay& replay) const {
+    const bool apart = ring_ && ulysses_;  // then backward reads what attention gave besides what ranks made of it
+    AttentionShape shape = shape_;
+    if (ulysses_) {
+      shape = share_of(shape_, ulysses_->ranks());
+      qkv = to_own_heads(std::exchange(qkv, {}), shape_, *ulysses_, keeps_own_heads() ? replay.qkv : at::Tensor());
+      if (replay.keeps.has(Keep::matmul) && keeps_own_heads()) replay.qkv = qkv;
+    }
+    AttentionValues values{.y = apart      ? replay.own_attended
+                                : ulysses_ ? at::Tensor()
+                                           : replay.attended,
+                           .log_sums = replay.log_sums};
+    const at::Tensor attended = attend(std::exchange(qkv, {}), shape, batch, rotation, values);
+    if (replay.keeps.has(Keep::attention)) replay.log_sums = values.log_sums;
+    if (replay.keeps.has(Keep::attention) && apart) replay.own_attended = values.y;
+    return ulysses_ ? to_own_rows(attended, *ulysses_, replay.attended) : attended;
   }
   at::Tensor attend(const at::Tensor& qkv, const AttentionShape& shape, const BatchTensors& batch,
-                    const at::Tensor& rotation) const {
+                    const at::Tensor& rotation, AttentionValues& values) const {
     const Dropout dropout = dropout_of(dropout_.attention, batch, description().layer, DropoutSite::attention);
-    if (ring_) return ring_attention(qkv, shape, batch.ring, rotation, *ring_, dropout, first_head_);
-    return causal_attention(qkv, shape, batch.segments, batch.attended_positions, rotation, dropout, first_head_);
+    if (ring_) return ring_attention(qkv, shape, batch.ring, rotation, *ring_, dropout, first_head_, &values);
+    return causal_attention(qkv, shape, batch.segments, batch.attended_positions, rotation, dropout, first_head_,
+                            &values);
   }
   std::vector<Parameter*> attention_inputs() const {
     if (Parameter* fused = find(Role::qkv)) return {fused};
@@ -379,7 +413,7 @@ class Head : public HeadBlock {
 
   void share(const BlockLanes& lanes) override { lane_ = lanes.tensor; }
 
-  at::Tensor compute(const at::Tensor& x, const BatchTensors& batch, Choices&) override {
+  at::Tensor compute(const at::Tensor& x, const BatchTensors& batch, Replay&) override {
     return cross_entropy_sum(norm_(x).normalised, *weight_, batch.labels, most_kept_logits_bytes, lane_);
   }
 

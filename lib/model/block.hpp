@@ -6,6 +6,7 @@
 #include "architecture/architecture.hpp"
 #include "data/batch.hpp"
 #include "layout/sequence.hpp"
+#include "program/keep_set.hpp"
 #include "tensor/block_lane.hpp"
 #include "tensor/functions/ring_attention.hpp"
 #include "tensor/functions/rotary_table.hpp"
@@ -57,9 +58,20 @@ struct BatchTensors {
 BatchTensors to_tensors(const Batch& batch, const HfConfig& config, const SequencePlace& place = {},
                         const std::optional<DropoutDraw>& draw = {});
 
-/// What a forward decides and the same forward, recomputed, has to follow; and what it tells of that.
-struct Choices {
-  at::Tensor experts;  // (B·T, k) int32: where tokens go; undefined: not decided yet, or there are no experts
+/// What a forward leaves to the same forward, repeated: what it decided, which that follows, and values, which that
+/// takes instead of computing them (undefined: not there); and what it tells of experts.
+struct Replay {
+  enum class Pass { first, repeated } pass = Pass::first;
+  KeepSet keeps = {};  // values that a first pass leaves
+  // (N, k) int32: where tokens go; both passes follow what is there
+  at::Tensor experts = {};
+  // As backward reads it: what the product gives or, along ulysses where heads have no norms, what ranks made of it
+  at::Tensor qkv = {};
+  at::Tensor attended = {}, log_sums = {};
+  at::Tensor own_attended = {};    // of own heads, where ranks along ulysses share those of a ring
+  at::Tensor stream = {};          // behind attention
+  at::Tensor raised = {};          // before the activation
+  at::Tensor lowered = {};         // behind it, what experts give
   std::vector<double> loads = {};  // (E): how many choices of this rank's tokens fall on each; empty: not counted
   double aux_loss = 0;             // added up over samples; ranks that share their rows have the same
 };
@@ -75,7 +87,8 @@ class Block {
   ///   head:      x (N, C) output type               → () fp64: Σ of −log p(label) over the labels that count
   /// Inside the block x has the stream type: it is cast first, and the output last. Their gradients have the output
   /// type too.
-  /// `choices` that hold something are followed, others filled.
+  /// A first pass leaves in `replay` what a repeated one takes from there. What backward does not read a repeated pass
+  /// does not compute: its output has a shape and a gradient, but no values.
   /// Seed the head with 1 / (valid tokens of the whole step). Weight gradients land in the parameters' units. Local.
   ///
   /// In two halves: backward_input(output, gradient) of tensor/weight_gradients.hpp gives x its gradient and finishes
@@ -83,7 +96,7 @@ class Block {
   /// matrices. It holds BlockProfile::deferred_bytes and reads no weight, so that weights may be resharded after the
   /// first half; gradients are complete, and may be reduced, after the second. An embedding leaves nothing. The bits
   /// are those of backward, except for a tied weight to which the embedding adds between the two halves of the head.
-  at::Tensor forward(const at::Tensor& x, const BatchTensors& batch, Choices* choices = nullptr);
+  at::Tensor forward(const at::Tensor& x, const BatchTensors& batch, Replay* replay = nullptr);
 
   /// Along tp other ranks have parts of the block too: its parameters are parts. Along ring and ulysses they have other
   /// rows of the batch. These ranks speak with each other in the middle of its passes (exchanges_of of
@@ -101,7 +114,7 @@ class Block {
  protected:
   Block(const BlockDescription& description, Precision precision, std::vector<Parameter*> parameters);
   /// forward within the stream type.
-  virtual at::Tensor compute(const at::Tensor& x, const BatchTensors& batch, Choices& choices) = 0;
+  virtual at::Tensor compute(const at::Tensor& x, const BatchTensors& batch, Replay& replay) = 0;
   Precision precision() const { return precision_; }
   Parameter* find(Role role) const;  // null if the block has none
   Parameter& get(Role role) const;   // throws Error(bug) if the block has none

@@ -16,8 +16,10 @@ namespace {
 
 class Allocation {
  public:
-  Allocation(RankClass& ranks, const ModelPlan& plan, bool in_backward, const OffloadOptions& offload)
+  Allocation(RankClass& ranks, const StepProgram& program, const ModelPlan& plan, bool in_backward,
+             const OffloadOptions& offload)
       : ranks_(ranks),
+        program_(program),
         plan_(plan),
         in_backward_(in_backward),
         offload_(offload),
@@ -259,19 +261,27 @@ class Allocation {
       acquire(action, SlotKind::boundary, boundary_subject(block + 1), block_of(action).output_bytes);
     const bool keeps = trains_ && !recomputes(block, action.micro_batch);
     if (keeps) acquire(action, SlotKind::stash, action.subject, block_of(action).stash_bytes);
-    if (trains_ && !keeps && block_of(action).choices_bytes > 0)
-      acquire(action, SlotKind::choices, action.subject, block_of(action).choices_bytes);
-    work(action, keeps ? block_of(action).forward_workspace_bytes : block_of(action).inference_workspace_bytes);
+    if (keeps || !trains_)
+      return work(action,
+                  keeps ? block_of(action).forward_workspace_bytes : block_of(action).inference_workspace_bytes);
+    const Recomputation again = recomputation(action);
+    if (again.kept_bytes > 0) acquire(action, SlotKind::kept, action.subject, again.kept_bytes);
+    work(action, again.workspace_bytes);
+  }
+
+  Recomputation recomputation(const Action& action) const {
+    return recomputation_of(block_of(action), keeps_of(program_, action.subject.index));
   }
 
   void recompute(Action& action) {
     const int block = action.subject.index;
     read_weights(action);
     if (has_boundary(block)) action.slots.reads.push_back(boundary(SlotKind::boundary, block, action));
+    const std::int64_t kept = recomputation(action).kept_bytes;
+    // Its output is new. What was kept is in the stash now, in its own memory.
     acquire(action, SlotKind::stash, action.subject,
-            block_of(action).stash_bytes + block_of(action).output_bytes);  // its output is new
-    if (block_of(action).choices_bytes > 0)                                 // they are the stash's from now on
-      action.slots.releases.push_back(find(SlotKind::choices, action.subject, action.micro_batch));
+            block_of(action).stash_bytes + block_of(action).output_bytes - kept);
+    if (kept > 0) action.slots.writes.push_back(find(SlotKind::kept, action.subject, action.micro_batch));
     work(action, block_of(action).forward_workspace_bytes);
   }
 
@@ -292,6 +302,8 @@ class Allocation {
     }
     const bool fetched = index_.contains({SlotKind::fetched_stash, action.subject, mb});
     action.slots.releases.push_back(find(fetched ? SlotKind::fetched_stash : SlotKind::stash, action.subject, mb));
+    if (recomputes(block, mb) && recomputation(action).kept_bytes > 0)
+      action.slots.releases.push_back(find(SlotKind::kept, action.subject, mb));
     if (action.op == Op::backward_input && block_of(action).deferred_bytes > 0)
       acquire(action, SlotKind::deferred, action.subject, block_of(action).deferred_bytes);
     add_gradients(action);
@@ -369,6 +381,7 @@ class Allocation {
   }
 
   RankClass& ranks_;
+  const StepProgram& program_;
   const ModelPlan& plan_;
   bool in_backward_;
   const OffloadOptions& offload_;
@@ -392,7 +405,7 @@ StepProgram allocate(const StepProgram& program, const ModelPlan& plan, const Up
   StepProgram result = program;
   for (RankClass& ranks : result.classes) {
     invariant(ranks.slots.empty(), "memory is given once");
-    Allocation allocation(ranks, plan, options.in_backward, offload);
+    Allocation allocation(ranks, program, plan, options.in_backward, offload);
     for (Action& action : ranks.actions) allocation.give(action);
   }
   return result;

@@ -45,10 +45,11 @@ constexpr std::string_view name_of(BlockExchange::Kind kind) {
   return "unknown";
 }
 
-/// Those of a block, in order. A recomputation repeats those of the forward.
+/// Those of a block, in order.
 struct BlockExchanges {
   std::vector<BlockExchange> forward;
-  std::vector<BlockExchange> backward;  // or of its first half
+  std::vector<BlockExchange> backward;        // or of its first half
+  std::vector<BlockExchange> recompute = {};  // of a program: those of the forward that its repetition says again
   bool operator==(const BlockExchanges&) const = default;
 };
 

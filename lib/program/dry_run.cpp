@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -132,6 +133,60 @@ Peak peak_of(const StepProgram& program, Arena arena) {
   return peak;
 }
 
+/// "layer.0-layer.3", "layer.4 without attention+matmul": blocks that are recomputed, in runs that keep the same.
+std::vector<std::string> runs_of(const StepProgram& program, const std::set<int>& blocks) {
+  std::vector<std::string> runs;
+  for (auto first = blocks.begin(); first != blocks.end();) {
+    const KeepSet keeps = keeps_of(program, *first);
+    auto last = first;
+    auto next = std::next(first);
+    for (; next != blocks.end() && *next == *last + 1 && keeps_of(program, *next) == keeps; ++next) last = next;
+    const std::string& name = program.block_names[static_cast<std::size_t>(*first)];
+    runs.push_back(last == first ? name
+                                 : fmt::format("{}-{}", name, program.block_names[static_cast<std::size_t>(*last)]));
+    if (!keeps.empty()) runs.back() += " without " + keeps.text();
+    first = next;
+  }
+  return runs;
+}
+
+/// "97: 40 wholly, 57 without attention": the same where there are many runs.
+std::string counts_of(const StepProgram& program, const std::set<int>& blocks) {
+  std::map<std::size_t, int> counts;  // by KeepSet::index
+  for (const int block : blocks) ++counts[keeps_of(program, block).index()];
+  std::vector<std::string> parts;
+  for (const auto& [index, count] : counts)
+    parts.push_back(index == 0 ? fmt::format("{} wholly", count)
+                               : fmt::format("{} without {}", count, KeepSet::at(index).text()));
+  return fmt::format("{}: {}", blocks.size(), join(parts, ", "));
+}
+
+/// Of the training program: what is computed again, and the most that activations of a rank take.
+void recompute_rows(Rows& rows, const ModelPlan& plan, const StepProgram& program) {
+  std::set<int> blocks;
+  double again = 0, forward = 0;
+  std::int64_t most = 0;
+  for (const RankClass& ranks : program.classes) {
+    for (const Action& action : ranks.actions)
+      if (action.op == Op::recompute) blocks.insert(action.subject.index);
+    most = std::max(most, activations_of(ranks).peak_bytes);
+  }
+  if (blocks.empty()) return;
+  for (std::size_t i = 0; i < plan.blocks.size(); ++i) {
+    forward += plan.blocks[i].forward_flops;
+    const int block = static_cast<int>(i);
+    if (blocks.contains(block)) again += recomputation_of(plan.blocks[i], keeps_of(program, block)).flops;
+  }
+  constexpr std::size_t most_runs = 6;  // that one reads
+  const std::vector<std::string> runs = runs_of(program, blocks);
+  rows.section("recompute");
+  rows.row({"", "recomputed_blocks", "recomputed", join(runs, "; "),
+            runs.size() > most_runs ? counts_of(program, blocks) : join(runs, "; ")});
+  const double share = forward > 0 ? again / forward : 0;
+  rows.row({"", "recomputed_share", "computed again", share, fmt::format("{:.1f} % of the forward", 100 * share)});
+  rows.bytes("activation_peak_bytes", "activations at most", most);
+}
+
 /// How much of what blocks keep goes to host memory, of the class where most does.
 void stash_row(Rows& rows, const StepProgram& program) {
   struct Count {
@@ -192,8 +247,7 @@ void memory_rows(Rows& rows, const Catalogue& programs) {
                of(SlotKind::local_gradient) + of(SlotKind::cast_gradient) + of(SlotKind::shard_gradient));
   if (use.bytes.contains(SlotKind::fetched_weights) || use.bytes.contains(SlotKind::fetched_state))
     rows.bytes("fetched_bytes", "from host memory", of(SlotKind::fetched_weights) + of(SlotKind::fetched_state));
-  rows.bytes("activation_bytes", "activations",
-             of(SlotKind::stash) + of(SlotKind::fetched_stash) + of(SlotKind::choices));
+  rows.bytes("activation_bytes", "activations", of(SlotKind::stash) + of(SlotKind::fetched_stash) + of(SlotKind::kept));
   if (use.bytes.contains(SlotKind::deferred))
     rows.bytes("deferred_bytes", "put off for weights", of(SlotKind::deferred));
   rows.bytes("buffer_bytes", "buffers",
@@ -252,6 +306,7 @@ std::vector<Row> dry_run(const DryRunFacts& facts, const ModelPlan& plan, const 
   local_rows(rows, programs);
   model_rows(rows, facts, plan);
   memory_rows(rows, programs);
+  recompute_rows(rows, plan, programs.train);
   simulation_rows(rows, plan, programs.train);
   work_rows(rows, facts);
   checkpoint_rows(rows, facts);
@@ -259,10 +314,23 @@ std::vector<Row> dry_run(const DryRunFacts& facts, const ModelPlan& plan, const 
 }
 
 std::vector<Row> brief(const std::vector<Row>& rows) {
-  static const std::set<std::string, std::less<>> keys{
-      "architecture",        "dropout",      "epochs",          "unknown",    "ranks",       "global_batch_samples",
-      "micro_batch_samples", "accumulation", "parameters",      "peak_bytes", "peak_action", "step_flops",
-      "run_tokens",          "total_bytes",  "host_peak_bytes", "cells"};
+  static const std::set<std::string, std::less<>> keys{"architecture",
+                                                       "dropout",
+                                                       "epochs",
+                                                       "unknown",
+                                                       "ranks",
+                                                       "global_batch_samples",
+                                                       "micro_batch_samples",
+                                                       "accumulation",
+                                                       "parameters",
+                                                       "peak_bytes",
+                                                       "peak_action",
+                                                       "step_flops",
+                                                       "run_tokens",
+                                                       "total_bytes",
+                                                       "host_peak_bytes",
+                                                       "cells",
+                                                       "recomputed_blocks"};
   std::vector<Row> kept;
   const auto axes = std::ranges::count_if(
       rows, [](const Row& row) { return row.section == "mesh" && row.key != "ranks" && row.text != "1"; });

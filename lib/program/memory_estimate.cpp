@@ -1,6 +1,7 @@
 #include "program/memory_estimate.hpp"
 
-#include "program/happens_before.hpp"
+#include "base/error.hpp"
+#include "program/memory_walk.hpp"
 
 #include <algorithm>
 #include <vector>
@@ -8,7 +9,6 @@
 namespace lockstep {
 
 MemoryUse memory_of(const RankClass& ranks, Arena arena) {
-  const HappensBefore order(ranks.actions);
   std::map<SlotKind, std::int64_t> live;
   std::int64_t total = 0;
   const auto change = [&](int slot, int sign) {
@@ -20,26 +20,54 @@ MemoryUse memory_of(const RankClass& ranks, Arena arena) {
   for (std::size_t i = 0; i < ranks.slots.size(); ++i)
     if (lives_all_run(ranks.slots[i].kind)) change(static_cast<int>(i), 1);
   MemoryUse use{live, total, -1};
-  std::vector<int> ending;  // actions whose releases are not certain yet
-  for (int i = 0; i < static_cast<int>(ranks.actions.size()); ++i) {
-    const Action& action = ranks.actions[static_cast<std::size_t>(i)];
-    const auto comes_after = [&](int earlier) {
-      if (action.lane == Lane::compute) return order.before(earlier, i);
-      return is_copy(action.op) && std::ranges::any_of(action.waits, [&](int wait) {
-               return earlier == wait || order.before(earlier, wait);
-             });
-    };
-    if (action.lane == Lane::compute || is_copy(action.op)) {
-      std::erase_if(ending, [&](int earlier) {
-        if (!comes_after(earlier)) return false;
-        for (const int slot : ranks.actions[static_cast<std::size_t>(earlier)].slots.releases) change(slot, -1);
-        return true;
-      });
-    }
-    for (const int slot : action.slots.acquires) change(slot, 1);
-    if (use.peak_action < 0 || total > use.peak_bytes) use = {live, total, i};
-    if (!action.slots.releases.empty()) ending.push_back(i);
+  walk_memory(ranks, change, [&](int action) {
+    if (use.peak_action < 0 || total > use.peak_bytes) use = {live, total, action};
+  });
+  return use;
+}
+
+bool is_activation(SlotKind kind) {
+  switch (kind) {
+    case SlotKind::stash:
+    case SlotKind::fetched_stash:
+    case SlotKind::boundary:
+    case SlotKind::boundary_gradient:
+    case SlotKind::kept:
+    case SlotKind::deferred:
+    case SlotKind::workspace: return true;
+    case SlotKind::master:
+    case SlotKind::compute_copy:
+    case SlotKind::gradient:
+    case SlotKind::optimizer_state:
+    case SlotKind::own_weights:
+    case SlotKind::shared:
+    case SlotKind::gathered:
+    case SlotKind::kept_weights:
+    case SlotKind::local_gradient:
+    case SlotKind::cast_gradient:
+    case SlotKind::shard_gradient:
+    case SlotKind::peer_gradient:
+    case SlotKind::step_gradient:
+    case SlotKind::fetched_weights:
+    case SlotKind::fetched_state:
+    case SlotKind::host_stash: return false;
   }
+  throw Error(ExitCode::bug, "a kind of slot that is neither activations nor anything else");
+}
+
+MemoryUse activations_of(const RankClass& ranks) {
+  std::map<SlotKind, std::int64_t> live;
+  std::int64_t total = 0;
+  MemoryUse use;
+  const auto change = [&](int slot, int sign) {
+    const Slot& changed = ranks.slots[static_cast<std::size_t>(slot)];
+    if (!is_activation(changed.kind)) return;
+    live[changed.kind] += sign * changed.bytes;
+    total += sign * changed.bytes;
+  };
+  walk_memory(ranks, change, [&](int action) {
+    if (use.peak_action < 0 || total > use.peak_bytes) use = {live, total, action};
+  });
   return use;
 }
 

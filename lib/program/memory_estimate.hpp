@@ -19,6 +19,11 @@ struct MemoryUse {
 /// action on the compute lane, or a copy that waits for it, certainly comes after it. The program must be verified.
 MemoryUse memory_of(const RankClass& ranks, Arena arena = Arena::device);
 
+/// What blocks keep between forward and backward, hand to each other and compute with.
+bool is_activation(SlotKind kind);
+/// The same of activations alone, where a rank holds most of them.
+MemoryUse activations_of(const RankClass& ranks);
+
 /// Bytes of a rank that saves the average over cells which train apart: what it holds all run, and beside that the
 /// averages of weights and optimizer state.
 std::int64_t bytes_to_save_averages(const RankClass& ranks);

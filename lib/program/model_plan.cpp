@@ -73,6 +73,14 @@ UnitPlan unit_of(const std::vector<std::string>& blocks, const std::vector<Param
 
 }  // namespace
 
+Recomputation recomputation_of(const BlockPlan& block, KeepSet keeps) {
+  if (!block.recomputations.empty()) return block.recomputations[keeps.index()];
+  return {.kept_bytes = 0,
+          .workspace_bytes = block.inference_workspace_bytes,
+          .flops = block.forward_flops,
+          .exchanges = block.exchanges.forward};
+}
+
 Shape longest_shard(Shape shape, int shards) {
   invariant(shards == 1 || !shape.empty(), "what is cut has rows");
   if (shards > 1) shape[0] = (shape[0] + shards - 1) / shards;

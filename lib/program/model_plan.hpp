@@ -7,6 +7,7 @@
 #include "layout/mesh.hpp"
 #include "layout/shape.hpp"
 #include "program/block_exchange.hpp"
+#include "program/keep_set.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -14,6 +15,15 @@
 #include <vector>
 
 namespace lockstep {
+
+/// A forward that keeps some values for its repetition, and that repetition.
+struct Recomputation {
+  std::int64_t kept_bytes = 0;       // values, and what was decided, which the repetition follows; stash from then on
+  std::int64_t workspace_bytes = 0;  // temporaries of the forward beside them
+  double flops = 0;                  // of the repetition
+  std::vector<BlockExchange> exchanges = {};
+  bool operator==(const Recomputation&) const = default;
+};
 
 /// One block on one micro-batch of the largest shape.
 struct BlockPlan {
@@ -28,10 +38,13 @@ struct BlockPlan {
   std::int64_t inference_workspace_bytes = 0;  // temporaries of a forward that leaves no stash
   std::int64_t deferred_bytes = 0;   // kept from backward_input to backward_weight; 0: nothing is left to that
   double backward_weight_flops = 0;  // of backward_flops
-  std::int64_t choices_bytes = 0;    // kept from forward to its repetition, which follows them; 0: nothing is chosen
   BlockExchanges exchanges = {};     // among ranks that share the block
+  std::vector<Recomputation> recomputations = {};  // by KeepSet::index; empty: nothing can be kept
   bool operator==(const BlockPlan&) const = default;
 };
+
+/// The recomputation of a block with such a keep-set.
+Recomputation recomputation_of(const BlockPlan& block, KeepSet keeps);
 
 /// One stored parameter. A tied weight is one parameter of two blocks.
 struct ParameterPlan {

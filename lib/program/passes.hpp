@@ -7,6 +7,7 @@
 #include "program/step_program.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,11 @@ StepProgram schedule_forward(std::string name, const Mesh& mesh, const PipelineP
 /// different ranks: received one pass ahead, sent beside what follows.
 StepProgram expand(const StepProgram& program, const ModelPlan& plan, const PipelinePlan& pipeline = {});
 
-/// By block: whether `policy` recomputes it.
-std::vector<bool> recomputed_blocks(const ModelPlan& plan, const RecomputePolicy& policy);
-/// Recomputes these blocks, each right before its backward.
+/// By block: what it keeps where `policy` recomputes it; nothing where it does not.
+std::vector<std::optional<KeepSet>> recomputed_blocks(const ModelPlan& plan, const RecomputePolicy& policy);
+/// By block: what a program with this policy keeps; empty: none of its blocks keeps a value.
+std::vector<KeepSet> keep_sets(const ModelPlan& plan, const RecomputePolicy& policy);
+/// Recomputes these blocks, each right before its backward, but for what they keep.
 StepProgram recompute(const StepProgram& program, const ModelPlan& plan, const RecomputePolicy& policy);
 
 /// Gathers the weights of each unit that is cut before the blocks that read them, `options.prefetch` units ahead, and

@@ -2,10 +2,12 @@
 #pragma once
 
 #include "layout/mesh.hpp"
+#include "program/keep_set.hpp"
 #include "program/offload.hpp"
 #include "program/stages.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace lockstep {
@@ -13,9 +15,11 @@ namespace lockstep {
 enum class ProgramPhase { training, evaluation, sampling };
 
 /// Which blocks are computed again before their backward: of those that may be, in forward order, the first and every
-/// `every`-th after it.
+/// `every`-th after it; and what each of these keeps from its forward.
 struct RecomputePolicy {
   int every = 0;  // 0: none
+  KeepSet keeps = {};
+  std::vector<std::optional<KeepSet>> blocks = {};  // instead, by block: what it keeps; nothing: it is not recomputed
   static const RecomputePolicy none, block;
   bool operator==(const RecomputePolicy&) const = default;
 };

@@ -110,6 +110,9 @@ std::string to_text(const StepProgram& program, const Action& action) {
   std::string text(name_of(action.op));
   if (action.subject.kind != Subject::Kind::none) text += " " + to_text(program, action.subject);
   if (action.micro_batch != no_micro_batch) text += fmt::format(" mb {}", action.micro_batch);
+  if (const KeepSet keeps = action.op == Op::recompute ? keeps_of(program, action.subject.index) : KeepSet();
+      !keeps.empty())
+    text += " without " + keeps.text();
   if (is_transfer(action.op) && !action.group.empty())
     text += fmt::format(" at {}{:+}", join(action.group, "+"), action.offset);
   else if (!action.group.empty())

@@ -69,14 +69,17 @@ inline Action make_copy(Op op, const Action& of, std::int64_t bytes, Waits waits
 }
 
 /// A pass of a block: with whom this rank speaks in the middle of it, and how much it says.
-inline Action with_exchanges(Action action, const ModelPlan& plan) {
-  if (facts_of(action.op).group != OpFacts::Group::within) return action;
-  const BlockExchanges& exchanges = plan.blocks[static_cast<std::size_t>(action.subject.index)].exchanges;
-  const bool forward = action.op == Op::forward || action.op == Op::recompute;
-  const std::vector<BlockExchange>& said = forward ? exchanges.forward : exchanges.backward;
+inline Action speaking(Action action, const std::vector<BlockExchange>& said) {
   action.group = axes_of(said);
   for (const BlockExchange& exchange : said) action.bytes += exchange.bytes();
   return action;
+}
+/// Of a forward or a backward, as the plan says.
+inline Action with_exchanges(Action action, const ModelPlan& plan) {
+  if (facts_of(action.op).group != OpFacts::Group::within) return action;
+  const BlockExchanges& exchanges = plan.blocks[static_cast<std::size_t>(action.subject.index)].exchanges;
+  const std::vector<BlockExchange>& said = action.op == Op::forward ? exchanges.forward : exchanges.backward;
+  return speaking(std::move(action), said);
 }
 
 inline std::vector<AxisName> all_axes(const Mesh& mesh) {

@@ -1,9 +1,11 @@
 #include "program/happens_before.hpp"
+#include "program/passes.hpp"
 #include "program/rules.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 namespace lockstep::rules {
@@ -49,6 +51,7 @@ class SlotCheck {
         plan_(plan),
         phase_(phase),
         options_(options),
+        recomputed_(recomputed_blocks(plan, options.recompute)),
         order_(ranks.actions),
         lives_(lives_of(ranks)) {}
 
@@ -180,9 +183,11 @@ class SlotCheck {
       need(position, {&slots.reads, &slots.releases}, SlotKind::boundary, boundary_subject(block), action.micro_batch);
     if (!last && action.op == Op::forward)
       need(position, {&slots.acquires}, SlotKind::boundary, boundary_subject(block + 1), action.micro_batch);
-    if (action.op == Op::recompute && plan_.blocks[static_cast<std::size_t>(block)].choices_bytes > 0)
-      need(position, {&slots.releases}, SlotKind::choices, action.subject, action.micro_batch);
+    if (action.op == Op::recompute && kept_bytes(block) > 0)
+      need(position, {&slots.writes}, SlotKind::kept, action.subject, action.micro_batch);
     if (!adds_to_gradients(action.op)) return;
+    if (recomputed_[static_cast<std::size_t>(block)] && kept_bytes(block) > 0)
+      need(position, {&slots.releases}, SlotKind::kept, action.subject, action.micro_batch);
     if (action.op == Op::backward_input && plan_.blocks[static_cast<std::size_t>(block)].deferred_bytes > 0)
       need(position, {&slots.acquires}, SlotKind::deferred, action.subject, action.micro_batch);
     if (!holds(slots.releases, SlotKind::fetched_stash, action.subject, action.micro_batch))
@@ -191,6 +196,10 @@ class SlotCheck {
       need(position, {&slots.acquires}, SlotKind::boundary_gradient, boundary_subject(block), action.micro_batch);
     if (!last)
       need(position, {&slots.releases}, SlotKind::boundary_gradient, boundary_subject(block + 1), action.micro_batch);
+  }
+
+  std::int64_t kept_bytes(int block) const {
+    return recomputation_of(plan_.blocks[static_cast<std::size_t>(block)], keeps_of(program_, block)).kept_bytes;
   }
 
   static SlotKind own_weights(const UnitPlan& unit) {
@@ -366,6 +375,7 @@ class SlotCheck {
   const ModelPlan& plan_;
   ProgramPhase phase_;
   const ProgramOptions& options_;
+  std::vector<std::optional<KeepSet>> recomputed_;  // by block
   HappensBefore order_;
   std::vector<Life> lives_;
 };

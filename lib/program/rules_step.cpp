@@ -58,6 +58,8 @@ class Step {
       throw Fault{
           ranks_.ranks.front(), -1,
           fmt::format("has weights apart along {}, not along {}", join(program_.apart, "+"), join(axes_apart_, "+"))};
+    if (program_.keeps != keep_sets(plan_, options_.recompute))
+      throw Fault{ranks_.ranks.front(), -1, "keeps other values of blocks that are recomputed than it was asked for"};
     const int heartbeat = collective(Op::heartbeat, {}, all_axes_, options_.update.heartbeat_bytes);
     losses_before(heartbeat);
     if (clips_by_cells()) ordered(collective(Op::reduce_norm, {}, cell_axes_, sizeof(double)), heartbeat);
@@ -96,17 +98,18 @@ class Step {
   /// The position of the one pass of a block, which speaks with those that share it as the plan says.
   int pass(Op op, int block, MicroBatch micro_batch) {
     const int position = at(op, block_subject(block), micro_batch);
-    const BlockExchanges& said = plan_.blocks[static_cast<std::size_t>(block)].exchanges;
-    const bool forward = op == Op::forward || op == Op::recompute;
+    const std::vector<BlockExchange> said = exchanges(op, static_cast<std::size_t>(block));
     std::int64_t bytes = 0;
-    std::vector<AxisName> axes;
-    if (op != Op::backward_weight) {
-      axes = axes_of(forward ? said.forward : said.backward);
-      for (const BlockExchange& exchange : forward ? said.forward : said.backward) bytes += exchange.bytes();
-    }
-    over(position, axes);
+    for (const BlockExchange& exchange : said) bytes += exchange.bytes();
+    over(position, axes_of(said));
     carries(position, bytes);
     return position;
+  }
+  std::vector<BlockExchange> exchanges(Op op, std::size_t block) const {
+    const BlockPlan& of = plan_.blocks[block];
+    if (op == Op::backward_weight) return {};
+    if (op == Op::recompute) return recomputation_of(of, *recomputed_[block]).exchanges;
+    return op == Op::forward ? of.exchanges.forward : of.exchanges.backward;
   }
 
   /// The position of the one action that does this, which ranks along `axes` share.
@@ -393,7 +396,7 @@ class Step {
   const PipelinePart& part_;                // of these ranks
   bool splits_;
   HappensBefore order_;
-  std::vector<bool> recomputed_;  // by block
+  std::vector<std::optional<KeepSet>> recomputed_;  // by block
   int last_block_;
   std::vector<AxisName> all_axes_;
   std::vector<AxisName> data_axes_;  // along which gradients are summed

@@ -22,8 +22,10 @@ double bytes_moved(const UnitPlan& unit, Op op) {
   }
 }
 
-double flops_of(const BlockPlan& block, Op op) {
-  switch (op) {
+double flops_of(const StepProgram& program, const ModelPlan& plan, const Action& action) {
+  const BlockPlan& block = plan.blocks[static_cast<std::size_t>(action.subject.index)];
+  switch (action.op) {
+    case Op::recompute: return recomputation_of(block, keeps_of(program, action.subject.index)).flops;
     case Op::backward: return block.backward_flops;
     case Op::backward_input: return block.backward_flops - block.backward_weight_flops;
     case Op::backward_weight: return block.backward_weight_flops;
@@ -203,7 +205,7 @@ CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware) {
     const auto index = static_cast<std::size_t>(action.subject.index);
     switch (action.subject.kind) {
       case Subject::Kind::block: {
-        double seconds = flops_of(plan.blocks[index], action.op) / hardware.flops_per_s;
+        double seconds = flops_of(program, plan, action) / hardware.flops_per_s;
         for (const BlockExchange& exchange : exchanges_of(program, action)) {
           const auto bytes = static_cast<double>(exchange.bytes());
           const double along = ranks_along(program.mesh, exchange.axes);
@@ -226,10 +228,8 @@ CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware) {
 }
 
 CostOf block_costs(const ModelPlan& plan) {
-  return [blocks = plan.blocks](const StepProgram&, const Action& action) {
-    return action.subject.kind == Subject::Kind::block && !is_copy(action.op)
-               ? flops_of(blocks[static_cast<std::size_t>(action.subject.index)], action.op)
-               : 0.0;
+  return [plan](const StepProgram& program, const Action& action) {
+    return action.subject.kind == Subject::Kind::block && !is_copy(action.op) ? flops_of(program, plan, action) : 0.0;
   };
 }
 

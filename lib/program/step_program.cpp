@@ -70,7 +70,9 @@ Json to_json(const RankClass& ranks) {
 }
 
 Json to_json(const BlockExchanges& exchanges) {
-  return {{"forward", array_of(exchanges.forward)}, {"backward", array_of(exchanges.backward)}};
+  Json json{{"forward", array_of(exchanges.forward)}, {"backward", array_of(exchanges.backward)}};
+  if (!exchanges.recompute.empty()) json["recompute"] = array_of(exchanges.recompute);
+  return json;
 }
 
 std::optional<std::string> difference(const StepProgram& a, const RankClass& left, const StepProgram& b,
@@ -117,7 +119,7 @@ std::string_view name_of(SlotKind kind) {
     case SlotKind::fetched_stash: return "fetched_stash";
     case SlotKind::boundary: return "boundary";
     case SlotKind::boundary_gradient: return "boundary_gradient";
-    case SlotKind::choices: return "choices";
+    case SlotKind::kept: return "kept";
     case SlotKind::deferred: return "deferred";
     case SlotKind::workspace: return "workspace";
   }
@@ -132,11 +134,17 @@ const RankClass& StepProgram::class_of(Rank rank) const& {
   fail(ExitCode::usage, "program {} has no rank {}: its ranks are 0 to {}", name, rank, world_size(mesh) - 1);
 }
 
+KeepSet keeps_of(const StepProgram& program, int block) {
+  const auto index = static_cast<std::size_t>(block);
+  return index < program.keeps.size() ? program.keeps[index] : KeepSet();
+}
+
 const std::vector<BlockExchange>& exchanges_of(const StepProgram& program, const Action& action) {
   static const std::vector<BlockExchange> none;
   if (!is_within_block(action)) return none;
   const BlockExchanges& block = program.exchanges.at(static_cast<std::size_t>(action.subject.index));
-  return action.op == Op::forward || action.op == Op::recompute ? block.forward : block.backward;
+  if (action.op == Op::recompute) return block.recompute;
+  return action.op == Op::forward ? block.forward : block.backward;
 }
 
 int cell_count(const StepProgram& program) {
@@ -165,6 +173,7 @@ Json to_json(const StepProgram& program) {
   if (!program.apart.empty()) json["apart"] = program.apart;
   if (!program.exchanges.empty()) json["exchanges"] = array_of(program.exchanges);
   if (program.row_shares > 1) json["row_shares"] = program.row_shares;
+  for (const KeepSet keeps : program.keeps) json["keeps"].push_back(keeps.text());
   return json;
 }
 
@@ -178,6 +187,7 @@ std::optional<std::string> difference(const StepProgram& a, const StepProgram& b
   if (a.apart != b.apart) return std::string("the axes along which weights are apart differ");
   if (a.exchanges != b.exchanges) return std::string("what ranks say within blocks differs");
   if (a.row_shares != b.row_shares) return std::string("among how many ranks rows are shared out differs");
+  if (a.keeps != b.keeps) return std::string("what blocks that are recomputed keep differs");
   if (a.block_names != b.block_names || a.unit_names != b.unit_names) return std::string("the blocks or units differ");
   if (a.classes.size() != b.classes.size())
     return fmt::format("{} classes of ranks in one program, {} in the other", a.classes.size(), b.classes.size());

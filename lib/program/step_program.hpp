@@ -8,6 +8,7 @@
 #include "layout/mesh.hpp"
 #include "program/action.hpp"
 #include "program/block_exchange.hpp"
+#include "program/keep_set.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -39,7 +40,7 @@ enum class SlotKind : std::uint8_t {
   boundary,  // what a block hands to the next                    │ of a block or boundary and a micro-batch, within a
              // step
   boundary_gradient,  // its gradient                                      │
-  choices,            // what a forward decided, until it is recomputed      │
+  kept,               // what a forward leaves to its repetition, until backward  │
   deferred,           // inputs and output gradients of linear layers, from backward_input to backward_weight
   workspace,          // temporaries of one action                         ┘
 };
@@ -74,6 +75,7 @@ struct StepProgram {
   int row_shares = 1;                          // of these, among which what blocks hand on is shared out by rows
   std::vector<RankClass> classes;
   std::vector<AxisName> apart = {};  // axes along which ranks hold weights of their own, and sum no gradients
+  std::vector<KeepSet> keeps = {};   // by index of a block subject, of blocks that are recomputed; empty: nothing
 
   /// The class of `rank`. Throws Error(usage) if the program has no such rank.
   const RankClass& class_of(Rank rank) const&;
@@ -83,6 +85,9 @@ struct StepProgram {
   const std::vector<Action>& of(Rank rank) const&& = delete;
   bool operator==(const StepProgram&) const = default;
 };
+
+/// What the forward of a block keeps for its repetition.
+KeepSet keeps_of(const StepProgram& program, int block);
 
 /// What ranks say to each other in the middle of an action, in order.
 const std::vector<BlockExchange>& exchanges_of(const StepProgram& program, const Action& action);

@@ -11,6 +11,7 @@
 #include "comm/heartbeat.hpp"
 #include "exchange/model_folder.hpp"
 #include "optim/optimizer.hpp"
+#include "program/activation_budget.hpp"
 #include "tensor/number_types.hpp"
 #include "train/run_mesh.hpp"
 
@@ -185,6 +186,33 @@ OffloadOptions offload_options(const TrainOptions& train) {
 
 namespace {
 
+KeepSet keep_set_of(const std::vector<RecomputeKeep>& asked, const HfConfig& model) {
+  KeepSet keeps;
+  for (const RecomputeKeep keep : asked) {
+    switch (keep) {
+      case RecomputeKeep::attention: keeps.add(Keep::attention); break;
+      case RecomputeKeep::matmul: keeps.add(Keep::matmul); break;
+      case RecomputeKeep::experts:
+        if (model.experts.count == 0)
+          throw Error(ExitCode::usage, fmt::format("train.recompute_keeps experts has no effect: a {} model has none",
+                                                   name_of(model.family)));
+        keeps.add(Keep::experts);
+        break;
+    }
+  }
+  return keeps;
+}
+
+/// As the options say, or chosen for a budget; `options` are the others.
+RecomputePolicy recompute_policy(const TrainOptions& train, const TrainPlan& plan, const ProgramOptions& options) {
+  if (const auto& budget = train.activation_memory_budget)
+    return fit_activations(
+        plan.mesh, plan.model, options,
+        checked_cast<std::int64_t>(budget->bytes, "train.activation_memory_budget", ExitCode::usage));
+  return {.every = checked_cast<int>(train.recompute.every, "train.recompute", ExitCode::usage),
+          .keeps = keep_set_of(train.recompute_keeps, plan.architecture.config)};
+}
+
 /// An option that would move nothing is refused.
 void check_activations_move(const StepProgram& program, const ModelPlan& model, const OffloadOptions& options) {
   std::int64_t least = std::numeric_limits<std::int64_t>::max();  // of those that may go
@@ -243,12 +271,11 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
                         .sequence = sequence,
                         .segments = plan.segments},
                        plan.bucket_bytes, processor, sharding);
-  const ProgramOptions options{
+  ProgramOptions options{
       .micro_batches =
           checked_cast<int>(plan.batch.accumulation, "the number of micro-batches of a step", ExitCode::usage),
       .eval_micro_batches = checked_cast<int>(plan_evaluation(config, plan),
                                               "the number of micro-batches of an evaluation", ExitCode::usage),
-      .recompute = {checked_cast<int>(config.train.recompute.every, "train.recompute", ExitCode::usage)},
       .pipeline = pipeline_options(config.parallel, block_names(plan.model), pipeline_ranks(plan.mesh), passes.passes),
       .shards = shard_options(config.parallel, sharding),
       .update = {.clips = config.optimizer.clip_norm.has_value(),
@@ -263,6 +290,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
     plan.text_model =
         plan_of(plan.architecture, plan.types, {1, longest_text(config.sample, plan.text), ForwardFor::text, sequence},
                 plan.bucket_bytes, processor, sharding);
+  options.recompute = recompute_policy(config.train, plan, options);
   plan.programs = make_catalogue(plan.mesh, plan.model, options, plan.text_model);
   if (options.offload.activations) check_activations_move(plan.programs.train, plan.model, options.offload);
   return plan;

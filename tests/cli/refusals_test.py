@@ -100,6 +100,13 @@ TABLE = [
     (2, {"train.offload": "[shards]"}, "train.offload shards has no effect: parallel.dp_shard is 1"),
     (2, {"train.offload": "[optimizer]", "optimizer.name": "sgd"}, "without momentum optimizer.name sgd keeps no state"),
     (2, {"train.host_memory": "1GiB"}, "train.host_memory has no effect"),
+    (2, {"train.recompute_keeps": "[attention]"}, "train.recompute_keeps has no effect: train.recompute is none"),
+    (2, {"train.recompute": "block", "train.recompute_keeps": "[experts]"}, "train.recompute_keeps experts has no effect: a gpt2 model has none"),
+    (2, {"train.recompute": "block", "train.recompute_keeps": "[everything]"}, "one of attention, matmul, experts"),
+    (2, {"train.activation_memory_budget": "1MiB", "train.recompute": "block"}, "chooses what is recomputed, and train.recompute says it"),
+    (2, {"train.activation_memory_budget": "1MiB", "train.recompute_keeps": "[matmul]"}, "and train.recompute_keeps says it: leave one out"),
+    (2, {"train.activation_memory_budget": "1MiB", "train.offload": "[activations]"}, "train.offload activations takes them from there"),
+    (2, {"train.activation_memory_budget": "1KiB"}, "no choice of what is recomputed fits train.activation_memory_budget 1.0 KiB"),
     (2, {"train.offload": "[activations]", "train.recompute": "block"}, "train.offload activations has no effect: backward reads what every block keeps"),
     (2, {"train.offload": "[activations]", "train.host_memory": "1KiB"}, "train.offload activations has no effect: train.host_memory 1.0 KiB has no room"),
     (2, {"train.offload": "[everything]"}, "one of optimizer, shards, activations"),
@@ -120,7 +127,7 @@ TABLE = [
 ]
 # Where the sources refuse what options ask for, and which of their messages cannot be reached by options of train.
 CHECKED = ["lib/config/train_check.cpp", "lib/train/run_mesh.cpp", "lib/train/train_plan.cpp", "lib/program/program_options.cpp", "lib/program/stages.cpp",
-           "lib/program/pipeline_schedule.cpp", "lib/program/batch_plan.cpp", "lib/architecture/tensor_parallel.cpp",
+           "lib/program/pipeline_schedule.cpp", "lib/program/batch_plan.cpp", "lib/program/activation_budget.cpp", "lib/architecture/tensor_parallel.cpp",
            "lib/architecture/context_parallel.cpp"]
 ELSEWHERE = ["model.", "warm-up takes", "schedule.min_lr", "a constant schedule", "log.profile", "--",
              "a profile covers", "{}: {} is not a configuration",

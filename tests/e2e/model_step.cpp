@@ -84,9 +84,9 @@ double run_step(Model& model, const BatchTensors& batch) {
   std::vector<at::Tensor> inputs(model.block_count()), outputs(model.block_count());
   for (std::size_t i = 0; i < model.block_count(); ++i) {
     if (i > 0) inputs[i] = outputs[i - 1].detach().requires_grad_(true);
-    Choices choices;
-    outputs[i] = model.block(i).forward(inputs[i], batch, &choices);
-    aux_loss += choices.aux_loss;
+    Replay replay;
+    outputs[i] = model.block(i).forward(inputs[i], batch, &replay);
+    aux_loss += replay.aux_loss;
   }
   at::Tensor gradient = at::scalar_tensor(
       loss_scale(model) / static_cast<double>(std::max<std::int64_t>(1, batch.valid_tokens)), at::kDouble);

@@ -81,6 +81,8 @@ EFFECTS = {
     "train.global_batch": lambda tmp: {"train.global_batch": 5},
     "train.micro_batch": lambda tmp: {"train.micro_batch": 1},
     "train.recompute": lambda tmp: {"train.recompute": "every:2"},
+    "train.recompute_keeps": lambda tmp: {"train.recompute": "block", "train.recompute_keeps": "[attention]"},
+    "train.activation_memory_budget": lambda tmp: {"train.activation_memory_budget": "160KiB"},
     "train.offload": lambda tmp: {"train.offload": '["optimizer"]'},
     "train.seed": lambda tmp: {"train.seed": 5},
     "train.callbacks": lambda tmp: {"train.callbacks": "[]", "sample.prompts": None},
@@ -101,6 +103,7 @@ EFFECTS = {
     "log.peak_tflops": lambda tmp: {"log.peak_tflops": 1},
 }
 BASES = {   # where the effect is against another base
+    "train.recompute_keeps": {"train.recompute": "block"},
     "precision.init_scale": {"precision.dtype": "fp16"},
     "precision.growth_factor": FP16,
     "precision.backoff_factor": FP16,

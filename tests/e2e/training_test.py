@@ -325,6 +325,36 @@ def test_recompute_gives_the_same_bits(tmp):
     assert "every:0" in done.stderr and "K from 1" in done.stderr, done.stderr
 
 
+def test_what_recompute_keeps_changes_no_bit(tmp):
+    prepare(tmp)
+    train(tmp, tmp / "plain", steps=4)
+    for keeps in ("[attention]", "[matmul]", "[attention, matmul]"):
+        train(tmp, tmp / keeps, "--train.recompute", "block", "--train.recompute_keeps", keeps, steps=4)
+        assert state_digest(newest(tmp / "plain")) == state_digest(newest(tmp / keeps)), keeps
+
+
+def test_a_budget_of_activations_is_kept_by_the_least_recomputation_that_fits(tmp):
+    prepare(tmp, dict(LLAMA_TINY, num_hidden_layers=6))
+
+    def plan(*more):
+        return json.loads(train(tmp, tmp / "none", "--dry-run", "--plan", "--json", *more).stdout)["recompute"]
+
+    most = train(tmp, tmp / "none", "--dry-run", "--plan", "--json", "--train.activation_memory_budget", "1GiB")
+    assert "recompute" not in json.loads(most.stdout), most.stdout
+    whole = plan("--train.recompute", "block")
+    shares = []
+    for step in range(3):
+        budget = whole["activation_peak_bytes"] * (10 + 3 * step) // 10
+        fitted = plan("--train.activation_memory_budget", budget)
+        assert fitted["activation_peak_bytes"] <= budget, fitted
+        shares.append(fitted["recomputed_share"])
+    assert whole["recomputed_share"] >= shares[0] > shares[1] > shares[2] > 0, (whole, shares)
+    said = train(tmp, tmp / "run", "--train.activation_memory_budget", budget, steps=2).stderr
+    assert fitted["recomputed_blocks"] in said, (fitted, said)
+    train(tmp, tmp / "plain", steps=2)
+    assert state_digest(newest(tmp / "plain")) == state_digest(newest(tmp / "run"))
+
+
 def test_records_follow_the_printed_schema(tmp):
     jsonschema = needs("jsonschema")
     prepare(tmp)

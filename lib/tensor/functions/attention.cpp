@@ -17,23 +17,28 @@ Segments segments_of(const at::Tensor& starts) { return {pointer<std::int64_t>(s
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv, const AttentionShape& shape,
                             const at::Tensor& segments, const at::Tensor& positions,
-                            const std::optional<at::Tensor>& rotary, const Dropout& dropout, std::int64_t first_head) {
+                            const std::optional<at::Tensor>& rotary, const Dropout& dropout, std::int64_t first_head,
+                            AttentionValues* values) {
     keep(context, dropout);
     const at::Tensor table = rotary.value_or(at::Tensor());
-    const std::int64_t tokens = qkv.size(0);
-    const at::Tensor y = fresh({tokens, shape.heads * shape.head_size}, qkv.scalar_type(), qkv);
-    const at::Tensor log_sums = fresh({tokens, shape.heads}, math_type(qkv.scalar_type()), qkv);
-    with_kernels(qkv, [&]<class T>(const Kernels<T>& on) {
-      on.attention_forward(pointer<T>(qkv), shape, segments_of(segments), rotation_of<Math<T>>(table),
-                           pointer<std::int32_t>(positions), pointer<T>(y), pointer<Math<T>>(log_sums),
-                           dropout_of(dropout, first_head));
-    });
+    AttentionValues own;
+    AttentionValues& made = values ? *values : own;
+    const bool known = made.log_sums.defined();
+    if (!made.y.defined()) made.y = fresh({qkv.size(0), shape.heads * shape.head_size}, qkv.scalar_type(), qkv);
+    if (!known) {
+      made.log_sums = fresh({qkv.size(0), shape.heads}, math_type(qkv.scalar_type()), qkv);
+      with_kernels(qkv, [&]<class T>(const Kernels<T>& on) {
+        on.attention_forward(pointer<T>(qkv), shape, segments_of(segments), rotation_of<Math<T>>(table),
+                             pointer<std::int32_t>(positions), pointer<T>(made.y), pointer<Math<T>>(made.log_sums),
+                             dropout_of(dropout, first_head));
+      });
+    }
     context->saved_data["shape"] =
         std::vector<std::int64_t>{shape.heads, shape.kv_heads, shape.head_size, shape.window, first_head};
-    context->saved_data["log_sums"] = log_sums;
+    context->saved_data["log_sums"] = made.log_sums;
     context->save_for_backward({qkv, segments, positions, table});
-    note_saved({qkv, log_sums});
-    return y;
+    note_saved({qkv, made.log_sums});
+    return made.y.detach();
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto saved = context->get_saved_variables();
@@ -49,7 +54,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
                             rotation_of<Math<T>>(table), pointer<std::int32_t>(positions), pointer<T>(dqkv),
                             dropout_of(dropout, sizes[4]));
     });
-    return {dqkv, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+    return {dqkv, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -57,9 +62,9 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
 
 at::Tensor causal_attention(const at::Tensor& qkv, const AttentionShape& shape, const at::Tensor& segments,
                             const at::Tensor& positions, const at::Tensor& rotary, const Dropout& dropout,
-                            std::int64_t first_head) {
+                            std::int64_t first_head, AttentionValues* values) {
   return AttentionFunction::apply(qkv, shape, segments, positions,
-                                  rotary.defined() ? std::optional(rotary) : std::nullopt, dropout, first_head);
+                                  rotary.defined() ? std::optional(rotary) : std::nullopt, dropout, first_head, values);
 }
 
 }  // namespace lockstep

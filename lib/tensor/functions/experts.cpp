@@ -91,11 +91,12 @@ struct DispatchFunction : torch::autograd::Function<DispatchFunction> {
 struct CombineFunction : torch::autograd::Function<CombineFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& residual, const at::Tensor& rows,
                             const at::Tensor& weights, const at::Tensor& places, const RoutingShape& shape,
-                            const Dropout& dropout) {
+                            const Dropout& dropout, const at::Tensor* known) {
     keep(context, shape);
     keep(context, dropout);
     context->save_for_backward({rows, weights, places});
     note_saved({rows, weights, places});
+    if (known->defined()) return known->detach();
     const at::Tensor base = residual.contiguous();
     const at::Tensor y = at::empty(base.sizes(), base.options());
     with_kernels(rows, [&]<class T>(const Kernels<T>& on) {
@@ -121,18 +122,18 @@ struct CombineFunction : torch::autograd::Function<CombineFunction> {
       on.combine_backward(pointer<M>(own), pointer<T>(rows), pointer<M>(weights), indices_of(places), shape_of(context),
                           rows.size(1), pointer<T>(drows), pointer<M>(dweights));
     });
-    return {dy, drows, dweights, at::Tensor(), at::Tensor(), at::Tensor()};
+    return {dy, drows, dweights, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
 struct GroupedLinearFunction : torch::autograd::Function<GroupedLinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const GroupedLinear* linear,
-                            const at::Tensor& offsets) {
+                            const at::Tensor& offsets, const at::Tensor* known) {
     context->saved_data["linear"] = reinterpret_cast<std::int64_t>(linear);
     context->saved_data["offsets"] = offsets;  // read by the host
     context->save_for_backward({x});
     note_saved({x});
-    return linear->forward(x, offsets);
+    return known->defined() ? known->detach() : linear->forward(x, offsets);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto& linear = *reinterpret_cast<const GroupedLinear*>(context->saved_data["linear"].toInt());
@@ -142,7 +143,7 @@ struct GroupedLinearFunction : torch::autograd::Function<GroupedLinearFunction> 
     add_weight_gradient(x, dy, [&linear, offsets](const at::Tensor& input, const at::Tensor& gradient) {
       linear.backward_weight(input, gradient, offsets);
     });
-    return {dx, at::Tensor(), at::Tensor()};
+    return {dx, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -207,8 +208,9 @@ at::Tensor dispatch(const at::Tensor& x, const Routing& routing) {
   return DispatchFunction::apply(x, routing.places, routing.shape);
 }
 
-at::Tensor combine(const at::Tensor& residual, const at::Tensor& rows, const Routing& routing, const Dropout& dropout) {
-  return CombineFunction::apply(residual, rows, routing.weights, routing.places, routing.shape, dropout);
+at::Tensor combine(const at::Tensor& residual, const at::Tensor& rows, const Routing& routing, const Dropout& dropout,
+                   const at::Tensor& known) {
+  return CombineFunction::apply(residual, rows, routing.weights, routing.places, routing.shape, dropout, &known);
 }
 
 GroupedLinear::GroupedLinear(Parameter& weight, std::int64_t experts)
@@ -216,8 +218,8 @@ GroupedLinear::GroupedLinear(Parameter& weight, std::int64_t experts)
   invariant(weight.shape()[0] % experts == 0, "stacked weights have as many rows for each expert");
 }
 
-at::Tensor GroupedLinear::operator()(const at::Tensor& x, const at::Tensor& offsets) const {
-  return GroupedLinearFunction::apply(x, this, offsets);
+at::Tensor GroupedLinear::operator()(const at::Tensor& x, const at::Tensor& offsets, const at::Tensor& known) const {
+  return GroupedLinearFunction::apply(x, this, offsets, &known);
 }
 
 at::Tensor GroupedLinear::forward(const at::Tensor& x, const at::Tensor& offsets) const {

@@ -72,9 +72,9 @@ class Router {
 /// x (N, C) compute type → (N·k, C): a row for each expert of each token, grouped by expert.
 at::Tensor dispatch(const at::Tensor& x, const Routing& routing);
 /// residual (N, C) stream type + what the experts of each token gave, rows (N·k, C) compute type, by their weights,
-/// less what is dropped of that → (N, C) stream type.
+/// less what is dropped of that → (N, C) stream type. A sum that is `known` is taken.
 at::Tensor combine(const at::Tensor& residual, const at::Tensor& rows, const Routing& routing,
-                   const Dropout& dropout = {});
+                   const Dropout& dropout = {}, const at::Tensor& known = {});
 
 /// A linear layer of each expert; their weights are stacked, (E·out, in). Stays at one address as long as autograd may
 /// call it.
@@ -85,7 +85,8 @@ class GroupedLinear {
   GroupedLinear& operator=(const GroupedLinear&) = delete;
 
   /// x (rows, in) compute type → (rows, out) compute type, with the weight of each row's expert; offsets as in Routing.
-  at::Tensor operator()(const at::Tensor& x, const at::Tensor& offsets) const;
+  /// An output that is `known` is taken instead of computing it.
+  at::Tensor operator()(const at::Tensor& x, const at::Tensor& offsets, const at::Tensor& known = {}) const;
 
   // The plain functions behind it; no autograd.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& offsets) const;

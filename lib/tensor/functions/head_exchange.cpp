@@ -35,9 +35,10 @@ at::Tensor narrowed(const at::Tensor& matrix, std::int64_t first, const Columns&
 
 struct ToOwnHeads : torch::autograd::Function<ToOwnHeads> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv, const AttentionShape& all,
-                            const BlockLane* lane) {
+                            const BlockLane* lane, const at::Tensor* known) {
     context->saved_data["lane"] = reinterpret_cast<std::int64_t>(lane);
     context->saved_data["shape"] = std::vector<std::int64_t>{all.heads, all.kv_heads, all.head_size};
+    if (known->defined()) return known->detach();
     const std::int64_t ranks = lane->ranks(), rows = qkv.size(0), width = share_of(all, ranks).width();
     const at::Tensor parts = fresh({ranks, rows, width}, qkv.scalar_type(), qkv);
     for (std::int64_t rank = 0; rank < ranks; ++rank)
@@ -69,7 +70,7 @@ struct ToOwnHeads : torch::autograd::Function<ToOwnHeads> {
         narrowed(dx, columns.whole, columns).copy_(sum);
       }
     }
-    return {dx, at::Tensor(), at::Tensor()};
+    return {dx, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -82,15 +83,17 @@ at::Tensor side_by_side(const at::Tensor& parts) {
 }
 
 struct ToOwnRows : torch::autograd::Function<ToOwnRows> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& y, const BlockLane* lane) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& y, const BlockLane* lane,
+                            const at::Tensor* known) {
     context->saved_data["lane"] = reinterpret_cast<std::int64_t>(lane);
+    if (known->defined()) return known->detach();
     const std::int64_t ranks = lane->ranks();
     return side_by_side(lane->all_to_all(y.contiguous().view({ranks, y.size(0) / ranks, y.size(1)})));
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto& lane = *reinterpret_cast<const BlockLane*>(context->saved_data["lane"].toInt());
     const at::Tensor dx = lane.all_to_all(in_parts(gradients[0].contiguous(), lane.ranks()));
-    return {dx.view({dx.size(0) * dx.size(1), dx.size(2)}), at::Tensor()};
+    return {dx.view({dx.size(0) * dx.size(1), dx.size(2)}), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -100,10 +103,13 @@ AttentionShape share_of(const AttentionShape& all, std::int64_t ranks) {
   return {all.heads / ranks, std::max<std::int64_t>(1, all.kv_heads / ranks), all.head_size, all.window};
 }
 
-at::Tensor to_own_heads(const at::Tensor& qkv, const AttentionShape& all, const BlockLane& lane) {
-  return ToOwnHeads::apply(qkv, all, &lane);
+at::Tensor to_own_heads(const at::Tensor& qkv, const AttentionShape& all, const BlockLane& lane,
+                        const at::Tensor& known) {
+  return ToOwnHeads::apply(qkv, all, &lane, &known);
 }
 
-at::Tensor to_own_rows(const at::Tensor& y, const BlockLane& lane) { return ToOwnRows::apply(y, &lane); }
+at::Tensor to_own_rows(const at::Tensor& y, const BlockLane& lane, const at::Tensor& known) {
+  return ToOwnRows::apply(y, &lane, &known);
+}
 
 }  // namespace lockstep

@@ -14,9 +14,11 @@ namespace lockstep {
 AttentionShape share_of(const AttentionShape& all, std::int64_t ranks);
 
 // Collective over the ranks of `lane`, U of them; N rows of each, those of all by rank.
+// What is `known` is taken without a word to them.
 /// qkv (N, (H + 2·KV)·D) → (U·N, (H/U + 2·max(1, KV/U))·D).
-at::Tensor to_own_heads(const at::Tensor& qkv, const AttentionShape& all, const BlockLane& lane);
+at::Tensor to_own_heads(const at::Tensor& qkv, const AttentionShape& all, const BlockLane& lane,
+                        const at::Tensor& known = {});
 /// y (U·N, H/U·D) → (N, H·D).
-at::Tensor to_own_rows(const at::Tensor& y, const BlockLane& lane);
+at::Tensor to_own_rows(const at::Tensor& y, const BlockLane& lane, const at::Tensor& known = {});
 
 }  // namespace lockstep

@@ -40,11 +40,12 @@ void add_gradients(const Linear& linear, const at::Tensor& x, const at::Tensor& 
 }
 
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Linear* linear, std::int64_t rows) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Linear* linear, std::int64_t rows,
+                            const at::Tensor* known) {
     keep(context, linear);
     context->save_for_backward({x});
     note_saved({x});
-    return linear->forward(linear->whole_input(x, rows));
+    return known->defined() ? known->detach() : linear->forward(linear->whole_input(x, rows));
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const Linear& linear = linear_of(context);
@@ -53,18 +54,18 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const at::Tensor dx = linear.backward_input(dy);
     add_gradients(linear, linear.whole_input(x, dy.size(0)), dy);
     linear.backward_bias(dy);
-    return {dx, at::Tensor(), at::Tensor()};
+    return {dx, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
 struct LinearOntoFunction : torch::autograd::Function<LinearOntoFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& residual, const at::Tensor& x,
-                            const Linear* linear, const Dropout& dropout) {
+                            const Linear* linear, const Dropout& dropout, const at::Tensor* known) {
     keep(context, linear);
     keep(context, dropout);
     context->save_for_backward({x});
     note_saved({x});
-    return linear->forward_add(residual, x, dropout);
+    return known->defined() ? known->detach() : linear->forward_add(residual, x, dropout);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const Linear& linear = linear_of(context);
@@ -76,7 +77,7 @@ struct LinearOntoFunction : torch::autograd::Function<LinearOntoFunction> {
     const at::Tensor dx = linear.backward_input(narrow);
     add_gradients(linear, x, narrow);
     linear.backward_bias(dropout.mask ? own : dy);
-    return {dy, dx, at::Tensor(), at::Tensor()};
+    return {dy, dx, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -241,12 +242,13 @@ void Linear::backward_bias(const at::Tensor& dy) const {
   }
 }
 
-at::Tensor Linear::operator()(const at::Tensor& x, std::int64_t rows) const {
-  return LinearFunction::apply(x, this, rows);
+at::Tensor Linear::operator()(const at::Tensor& x, std::int64_t rows, const at::Tensor& known) const {
+  return LinearFunction::apply(x, this, rows, &known);
 }
 
-at::Tensor Linear::add_linear(const at::Tensor& residual, const at::Tensor& x, const Dropout& dropout) const {
-  return LinearOntoFunction::apply(residual, x, this, of_own_rows(dropout, sums_output_));
+at::Tensor Linear::add_linear(const at::Tensor& residual, const at::Tensor& x, const Dropout& dropout,
+                              const at::Tensor& known) const {
+  return LinearOntoFunction::apply(residual, x, this, of_own_rows(dropout, sums_output_), &known);
 }
 
 }  // namespace lockstep

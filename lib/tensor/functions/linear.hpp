@@ -31,10 +31,12 @@ class Linear {
   enum class CutBy { outputs, inputs };
   void share(const BlockLane* lane, CutBy cut);
 
+  // An output that is `known` is taken, and neither computed nor summed over ranks.
   /// x (N, in) compute type → (N, out) compute type, for N `rows`.
-  at::Tensor operator()(const at::Tensor& x, std::int64_t rows) const;
+  at::Tensor operator()(const at::Tensor& x, std::int64_t rows, const at::Tensor& known = {}) const;
   /// residual (N, out) stream type + what `dropout` leaves of x·W + b → (N, out) stream type. For a single weight.
-  at::Tensor add_linear(const at::Tensor& residual, const at::Tensor& x, const Dropout& dropout = {}) const;
+  at::Tensor add_linear(const at::Tensor& residual, const at::Tensor& x, const Dropout& dropout = {},
+                        const at::Tensor& known = {}) const;
 
   std::int64_t in() const { return in_; }
   std::int64_t out() const { return out_; }

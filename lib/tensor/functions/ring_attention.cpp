@@ -62,36 +62,45 @@ void go_around(const BlockLane& lane, at::Tensor kv, const Attend& attend, const
   }
 }
 
+AttentionValues attended(const at::Tensor& qkv, const AttentionShape& shape, const RingSegments& segments,
+                         const at::Tensor& table, const BlockLane& lane, const AttentionDropout& dropout) {
+  const std::int64_t rows = qkv.size(0);
+  const Ring ring(shape, segments, lane);
+  AttentionValues made;
+  made.log_sums = at::full({rows, shape.heads}, -std::numeric_limits<double>::infinity(),
+                           at::TensorOptions().dtype(math_type(qkv.scalar_type())).device(qkv.device()));
+  const at::Tensor sums = at::zeros({shape.heads, rows, shape.head_size}, made.log_sums.options());
+  const auto attend = [&](int steps, const at::Tensor& kv) {
+    with_kernels(qkv, [&]<class T>(const Kernels<T>& on) {
+      on.ring_attention_forward(ring.step(steps), pointer<T>(qkv), pointer<T>(kv), rotation_of<Math<T>>(table),
+                                pointer<Math<T>>(sums), pointer<Math<T>>(made.log_sums), dropout);
+    });
+  };
+  go_around(lane, keys_and_values(qkv, shape), attend, [] {});
+  made.y = fresh({rows, shape.heads * shape.head_size}, qkv.scalar_type(), qkv);
+  with_kernels(qkv, [&]<class T>(const Kernels<T>& on) {
+    on.ring_attention_result(ring.step(0), pointer<Math<T>>(sums), pointer<T>(made.y));
+  });
+  return made;
+}
+
 struct RingAttention : torch::autograd::Function<RingAttention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv, const AttentionShape& shape,
                             const RingSegments& segments, const std::optional<at::Tensor>& rotary,
-                            const BlockLane* lane, const Dropout& dropout, std::int64_t first_head) {
+                            const BlockLane* lane, const Dropout& dropout, std::int64_t first_head,
+                            AttentionValues* values) {
     keep(context, dropout);
     const at::Tensor table = rotary.value_or(at::Tensor());
-    const at::ScalarType math = math_type(qkv.scalar_type());
-    const std::int64_t rows = qkv.size(0);
-    const Ring ring(shape, segments, *lane);
-    const at::Tensor log_sums = at::full({rows, shape.heads}, -std::numeric_limits<double>::infinity(),
-                                         at::TensorOptions().dtype(math).device(qkv.device()));
-    const at::Tensor sums = at::zeros({shape.heads, rows, shape.head_size}, log_sums.options());
-    const auto attend = [&](int made, const at::Tensor& kv) {
-      with_kernels(qkv, [&]<class T>(const Kernels<T>& on) {
-        on.ring_attention_forward(ring.step(made), pointer<T>(qkv), pointer<T>(kv), rotation_of<Math<T>>(table),
-                                  pointer<Math<T>>(sums), pointer<Math<T>>(log_sums), dropout_of(dropout, first_head));
-      });
-    };
-    go_around(*lane, keys_and_values(qkv, shape), attend, [] {});
-    const at::Tensor y = fresh({rows, shape.heads * shape.head_size}, qkv.scalar_type(), qkv);
-    with_kernels(qkv, [&]<class T>(const Kernels<T>& on) {
-      on.ring_attention_result(ring.step(0), pointer<Math<T>>(sums), pointer<T>(y));
-    });
+    AttentionValues own;
+    AttentionValues& made = values ? *values : own;
+    if (!made.log_sums.defined()) made = attended(qkv, shape, segments, table, *lane, dropout_of(dropout, first_head));
     context->saved_data["lane"] = reinterpret_cast<std::int64_t>(lane);
     context->saved_data["shape"] =
         std::vector<std::int64_t>{shape.heads, shape.kv_heads, shape.head_size, shape.window, first_head};
-    context->saved_data["log_sums"] = log_sums;
-    context->save_for_backward({qkv, segments.parts, segments.positions, table, y});
-    note_saved({qkv, log_sums, y});
-    return y;
+    context->saved_data["log_sums"] = made.log_sums;
+    context->save_for_backward({qkv, segments.parts, segments.positions, table, made.y});
+    note_saved({qkv, made.log_sums, made.y});
+    return made.y.detach();
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
@@ -127,7 +136,7 @@ struct RingAttention : torch::autograd::Function<RingAttention> {
       on.ring_attention_gradient(ring.step(0), pointer<Math<T>>(dq), pointer<Math<T>>(dkv), rotation_of<Math<T>>(table),
                                  pointer<T>(dqkv));
     });
-    return {dqkv, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+    return {dqkv, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -135,9 +144,9 @@ struct RingAttention : torch::autograd::Function<RingAttention> {
 
 at::Tensor ring_attention(const at::Tensor& qkv, const AttentionShape& shape, const RingSegments& segments,
                           const at::Tensor& rotary, const BlockLane& lane, const Dropout& dropout,
-                          std::int64_t first_head) {
+                          std::int64_t first_head, AttentionValues* values) {
   return RingAttention::apply(qkv, shape, segments, rotary.defined() ? std::optional(rotary) : std::nullopt, &lane,
-                              dropout, first_head);
+                              dropout, first_head, values);
 }
 
 }  // namespace lockstep

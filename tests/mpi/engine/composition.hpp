@@ -11,6 +11,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -66,7 +67,8 @@ struct Composition {
                          passes > 1 ? fmt::format(" in {} passes", passes) : "");
     const char* kept = accumulate == Accumulate::whole ? "whole" : accumulate == Accumulate::shards ? "shards" : "sums";
     how += fmt::format(", accumulate {}, micro-batch {}", kept, micro_batch);
-    if (recompute == RecomputePolicy::block) how += ", recompute";
+    if (recompute.every > 0) how += ", recompute";
+    if (!recompute.keeps.empty()) how += " without " + recompute.keeps.text();
     if (in_backward) how += ", optimizer in backward";
     if (!local.axes.empty())
       how += fmt::format(", local from {}, period {}, {} replicas a cell", local.start_step, local.period, node);
@@ -431,6 +433,67 @@ inline std::vector<Composition> dropouts() {
   return all;
 }
 
+/// Blocks that keep values for their repetition, with each other way to divide a step.
+inline std::vector<Composition> keep_sets() {
+  std::vector<Composition> all;
+  const auto keeping = [](std::initializer_list<Keep> values) { return RecomputePolicy{1, values}; };
+  for (const RecomputePolicy& recompute :
+       {keeping({Keep::attention}), keeping({Keep::matmul}), keeping({Keep::attention, Keep::matmul})}) {
+    for (const int ranks : {2, 3, 4}) {
+      const bool many = recompute.keeps.has(Keep::matmul);
+      all.push_back({.replicas = ranks,
+                     .micro_batch = 1,
+                     .recompute = recompute,
+                     .family = many ? "gpt2 with dropout" : "llama"});
+      all.push_back({.shards = ranks,
+                     .accumulate = Accumulate::shards,
+                     .recompute = recompute,
+                     .family = many ? "llama" : "gpt2"});
+      all.push_back({.micro_batch = 3, .recompute = recompute, .family = "tied llama", .tensor = ranks});
+      all.push_back({.recompute = recompute,
+                     .family = many ? "shared gpt2 with dropout" : "shared llama",
+                     .tensor = ranks,
+                     .sequence = true});
+      all.push_back({.recompute = recompute, .family = "shared llama in documents", .ulysses = ranks});
+      all.push_back({.recompute = recompute, .family = "windowed llama in documents", .ring = ranks});
+    }
+    for (const char* family : {"shared qwen3 in documents", "windowed llama with dropout in documents"})
+      all.push_back({.recompute = recompute, .family = family, .ulysses = 2, .ring = 2});
+    for (const PipelineSchedule schedule : pipeline_schedules) {
+      const bool one_stage = schedule == PipelineSchedule::gpipe || schedule == PipelineSchedule::one_f_one_b;
+      all.push_back({.recompute = recompute,
+                     .family = one_stage ? "deep gpt2 with dropout" : "deep llama",
+                     .stages = 2,
+                     .schedule = schedule,
+                     .chunks = one_stage ? 1 : 2});
+    }
+    all.push_back({.recompute = recompute, .family = "shared qwen3", .tensor = 2, .sequence = true, .ulysses = 2});
+    all.push_back({.recompute = recompute, .family = "shared llama", .stages = 2, .tensor = 2});
+  }
+  for (const int ranks : {2, 3, 4}) {
+    all.push_back({.replicas = ranks, .micro_batch = 1, .recompute = keeping({Keep::experts}), .family = "mixtral"});
+    all.push_back({.shards = ranks,
+                   .recompute = keeping({Keep::attention, Keep::matmul, Keep::experts}),
+                   .family = "deep qwen3_moe"});
+    all.push_back({.recompute = keeping({Keep::matmul, Keep::experts}),
+                   .family = "deep qwen3_moe",
+                   .stages = ranks,
+                   .schedule = PipelineSchedule::zbv,
+                   .chunks = 2});
+  }
+  all.push_back({.micro_batch = 1, .recompute = keeping({Keep::experts}), .family = "mixtral", .ulysses = 2});
+  for (const auto& [ulysses, ring] : {std::pair{1, 2}, {2, 2}})
+    all.push_back({.micro_batch = 1,
+                   .recompute = keeping({Keep::attention, Keep::experts}),
+                   .family = "balanced mixtral in documents",
+                   .ulysses = ulysses,
+                   .ring = ring});
+  Composition part{.recompute = {2, {Keep::matmul}}, .family = "deep llama", .offload = {.activations = true}};
+  part.replicas = 2;
+  all.push_back(part);
+  return all;
+}
+
 /// Every composition that the tests know, for all numbers of ranks.
 inline std::vector<Composition> all_compositions() {
   std::vector<Composition> all = pipelines();
@@ -489,7 +552,8 @@ inline std::vector<Composition> all_compositions() {
   }
   for (const auto& [replicas, shards] : {std::pair{2, 1}, {1, 2}, {3, 1}, {1, 3}, {2, 2}, {1, 4}})
     all.push_back({.replicas = replicas, .shards = shards, .family = "deep gpt2", .offload = {.activations = true}});
-  for (const auto& of : {shared_blocks(), shared_rows(), rings(), experts(), balanced_experts(), dropouts()})
+  for (const auto& of :
+       {shared_blocks(), shared_rows(), rings(), experts(), balanced_experts(), dropouts(), keep_sets()})
     all.insert(all.end(), of.begin(), of.end());
   for (const int replicas : {2, 3, 4, 5, 6, 8})
     for (const Accumulate accumulate : {Accumulate::whole, Accumulate::sums})

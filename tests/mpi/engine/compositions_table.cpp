@@ -34,6 +34,7 @@ std::vector<Way> ways() {
       {"experts", "exp", [=](const Composition& how) { return family_has("mixtral")(how) || family_has("moe")(how); }},
       {"dropout", "drp", family_has(" with dropout")},
       {"recompute", "rec", [](const Composition& how) { return how.recompute != RecomputePolicy::none; }},
+      {"values kept", "kep", [](const Composition& how) { return !how.recompute.keeps.empty(); }},
       {"offload", "off",
        [](const Composition& how) { return how.offload.optimizer || how.offload.shards || how.offload.activations; }}};
 }

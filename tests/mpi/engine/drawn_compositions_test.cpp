@@ -65,6 +65,8 @@ void draw_options(Dice& dice, Composition& how) {
   how.prefetch = static_cast<int>(dice.from(0, 2));
   how.micro_batch = dice.from(1, 4);
   how.recompute = dice.one_in(3) ? RecomputePolicy::block : RecomputePolicy::none;
+  if (how.recompute.every > 0)
+    how.recompute.keeps = KeepSet::at(static_cast<std::size_t>(dice.below(static_cast<std::int64_t>(KeepSet::count))));
   how.bucket_bytes = dice.one_in(3) ? dice.from(1, 1 << 16) : 0;
   how.schedule =
       dice.one_of(std::vector<PipelineSchedule>(std::begin(pipeline_schedules), std::end(pipeline_schedules)));

@@ -63,9 +63,35 @@ BOOST_AUTO_TEST_CASE(a_layer_of_experts_keeps_the_rows_of_those_that_tokens_go_t
   const std::int64_t rows = 2 * 4 * 2 * (12 + 5 + 5 + 5 + 12);
   const std::int64_t wide = 4 * 4 * (12 + 12) + 2 * 4 * 4 + 4 * 4 * 4 + 4 * 4 * (4 + 2) + 4 * 4 * (3 + 2);
   BOOST_TEST(cost.saved_bytes == attention + 4 * 2 * 12 + rows + wide + 2 * 4 * 2 * 4 + 4 * 8);
-  BOOST_TEST(cost.choices_bytes == 4 * 2 * 4);
+  BOOST_TEST(cost.recomputations[0].kept_bytes == 4 * 2 * 4);  // where tokens go
   // q with k and v, attention output, router, and of 2 rows a token gate with up, down
   BOOST_TEST(cost.deferred_bytes == 4 * 2 * ((12 + 48) + (24 + 12) + (12 + 3) + 2 * (12 + 10) + 2 * (5 + 12)));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_kept_for_a_repetition_is_not_computed_again_nor_the_product_that_ends_a_layer) {
+  const auto again = [](const HfConfig& config, std::size_t block, const BatchShape& batch, KeepSet keeps) {
+    return profile(describe(config), block, batch).recomputations[keeps.index()];
+  };
+  // rows 6, C 8, F 32, H 2: attention's output in bf16 and row sums in fp32; qkv, x2 in fp32, activation in.
+  const BatchShape narrow{2, 3, DType::bf16};
+  const std::int64_t attention = 6 * 2 * 8 + 6 * 4 * 2, matmul = 6 * 2 * (24 + 32) + 6 * 4 * 8;
+  BOOST_TEST(again(tiny_gpt2(), 1, narrow, {}).kept_bytes == 0);
+  BOOST_TEST(again(tiny_gpt2(), 1, narrow, {Keep::attention}).kept_bytes == attention);
+  BOOST_TEST(again(tiny_gpt2(), 1, narrow, {Keep::matmul}).kept_bytes == matmul);
+  BOOST_TEST(again(tiny_gpt2(), 1, narrow, {Keep::attention, Keep::matmul, Keep::experts}).kept_bytes ==
+             attention + matmul);
+  const double forward = profile(describe(tiny_gpt2()), 1, narrow).forward_flops;
+  const double products = 2. * 6 * 8 * (24 + 8 + 32);
+  BOOST_TEST(again(tiny_gpt2(), 1, narrow, {}).flops == forward - 2. * 6 * 32 * 8);
+  BOOST_TEST(again(tiny_gpt2(), 1, narrow, {Keep::attention}).flops == products);
+  BOOST_TEST(again(tiny_gpt2(), 1, narrow, {Keep::attention, Keep::matmul}).flops == 0);
+  // rows 4, C 12, Q 24, KV 12, H 4; E 3, k 2, F 5: of experts gate, up and what they give; the router decides again.
+  const BatchShape wide{1, 4, DType::f32};
+  const std::int64_t chosen = 4 * 2 * 4, rows = 2 * 4 * 4 * (5 + 5 + 12);
+  BOOST_TEST(again(tiny_qwen3_moe(), 2, wide, {Keep::experts}).kept_bytes == chosen + rows);
+  BOOST_TEST(again(tiny_qwen3_moe(), 2, wide, {Keep::matmul}).kept_bytes == chosen + 4 * 4 * (24 + 12 + 12 + 12));
+  BOOST_TEST(again(tiny_qwen3_moe(), 2, wide, {Keep::attention, Keep::matmul, Keep::experts}).flops == 2. * 4 * 12 * 3);
+  BOOST_TEST(again(tiny_qwen3_moe(), 2, wide, {}).flops == profile(describe(tiny_qwen3_moe()), 2, wide).forward_flops);
 }
 
 BOOST_AUTO_TEST_CASE(a_window_takes_work_from_attention_and_not_from_products_with_weights) {

@@ -67,6 +67,8 @@ BOOST_AUTO_TEST_CASE(words_of_other_trainers_are_answered_with_ours) {
       {"num_train_epochs", "train.max_steps"},
       {"output_dir", "train.run_dir"},
       {"gradient_checkpointing", "train.recompute"},
+      {"recompute_modules", "train.recompute_keeps"},
+      {"moe_checkpoint_method", "train.recompute_keeps"},
       {"warmup_iters", "schedule.warmup_steps"},
       {"lr_scheduler_type", "schedule.name"},
       {"seq_length", "data.sequence_length"},
@@ -111,6 +113,7 @@ BOOST_AUTO_TEST_CASE(values_of_other_trainers_are_answered_with_ours) {
   BOOST_TEST(meant("schedule.name", "cosine_with_warmup") == "cosine\"?");
   BOOST_TEST(meant("train.recompute", "full") == "block\"?");
   BOOST_TEST(meant("train.recompute", "off") == "none\"?");
+  BOOST_TEST(meant("train.recompute_keeps", "[moe_act]") == "experts\"?");
   BOOST_TEST(meant("precision.dtype", "half") == "fp16\"?");
   BOOST_TEST(meant("precision.dtype", "int8").ends_with("is not one of fp32, fp64, bf16, fp16"));
   BOOST_TEST(meant("optimizer.betas", "0.9,0.95") == "[0.9, 0.95]\"?");

@@ -213,6 +213,26 @@ BOOST_AUTO_TEST_CASE(the_planned_peak_of_a_step_is_the_counted_one) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(what_is_kept_for_a_repetition_takes_the_memory_that_is_planned) {
+  set_up_runtime(1);
+  const std::vector<std::pair<std::string, Shape>> shapes{
+      {"gpt2 with dropout", {gpt2(512, 512, 6, 0.1), 2, 64, 2}},
+      {"llama", {llama(512, 512, 1408, 6), 2, 128}},
+      {"qwen3", {of_family("qwen3", R"("head_dim": 96)", 768, 3072, 2), 1, 512}},
+      {"mixtral", {of_family("mixtral", R"("num_local_experts": 4)", 512, 1024, 3), 1, 512}},
+  };
+  for (const auto& [name, shape] : shapes) {
+    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+      for (const KeepSet keeps :
+           {KeepSet{Keep::attention}, {Keep::matmul}, {Keep::attention, Keep::matmul, Keep::experts}}) {
+        Job job(shape, precision, {1, keeps});
+        check(fmt::format("{} {}, kept {}", name, precision == Precision::fp32 ? "fp32" : "bf16", keeps.text()),
+              job.train());
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(outputs_that_are_cast_take_the_memory_that_is_planned) {
   set_up_runtime(1);
   const Shape shape{llama(512, 512, 1408, 6), 2, 128};

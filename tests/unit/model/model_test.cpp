@@ -255,12 +255,12 @@ BOOST_AUTO_TEST_CASE(the_choice_of_experts_does_not_flip_when_a_block_is_recompu
   for (const auto& unit : model.units()) unit->update_compute_copy();
   const BatchTensors batch = to_tensors(counting_batch(2, 9, model.config().vocabulary), model.config());
   const at::Tensor x = model.block(1).forward(model.block(0).forward({}, batch), batch).detach();
-  Choices first;
+  Replay first;
   const at::Tensor output = model.block(2).forward(x, batch, &first);
   router.master()[3].mul_(1 + 1e-15);  // as if a recomputed product had been rounded otherwise
   router.master()[1].mul_(1 - 1e-15);
   for (const auto& unit : model.units()) unit->update_compute_copy();
-  Choices free, again{first.experts.clone()};
+  Replay free, again{.experts = first.experts.clone()};
   const at::Tensor flipped = model.block(2).forward(x, batch, &free);
   const at::Tensor recomputed = model.block(2).forward(x, batch, &again);
   BOOST_TEST(!at::equal(free.experts, first.experts));

@@ -171,6 +171,35 @@ BOOST_AUTO_TEST_CASE(recompute_trades_stashes_for_one_at_a_time) {
   BOOST_TEST(recomputed == 10 + 1000 + 100);  // the embedding's, and one layer's with its new output
 }
 
+BOOST_AUTO_TEST_CASE(a_plan_tells_which_blocks_are_recomputed_what_they_keep_and_how_much_is_computed_again) {
+  std::vector<BlockPlan> blocks;
+  for (int i = 0; i < 16; ++i) {
+    blocks.push_back({"layer." + std::to_string(i), 100, i < 15 ? 10 : 0, 0, 5, 10, true});
+    blocks.back().recomputations.resize(KeepSet::count, {.kept_bytes = 40, .flops = 3});
+  }
+  DryRunFacts facts;
+  facts.mesh = make_mesh("world", {{"dp_replicate", 1}});
+  facts.batch = plan_batch(1, 1, 1);
+  const ModelPlan plan = models::plan_of(blocks, {{"w", {8}, {0}}});
+  ProgramOptions options;
+  options.recompute.blocks.resize(16);
+  const auto rows = [&] { return dry_run(facts, plan, make_catalogue(facts.mesh, plan, options)); };
+  const auto text_of = [&](const std::string& key) {
+    const std::vector<Row> all = rows();
+    const auto found = std::ranges::find(all, key, &Row::key);
+    return found == all.end() ? "" : found->text;
+  };
+  BOOST_TEST(text_of("recomputed_blocks") == "");
+  for (const std::size_t block : {0, 1, 4}) options.recompute.blocks[block] = KeepSet{};
+  options.recompute.blocks[5] = KeepSet{Keep::attention, Keep::matmul};
+  BOOST_TEST(text_of("recomputed_blocks") == "layer.0-layer.1; layer.4; layer.5 without attention+matmul");
+  BOOST_TEST(text_of("recomputed_share") == "15.0 % of the forward");  // 4 · 3 of 16 · 5
+  // 12 stashes, 4 times what is kept, all boundaries, and the gradient of the last as the last layer begins.
+  BOOST_TEST(to_json(rows())["recompute"]["activation_peak_bytes"] == 12 * 100 + 4 * 40 + 15 * 10 + 10);
+  for (std::size_t block = 0; block < 16; block += 2) options.recompute.blocks[block] = KeepSet{Keep::attention};
+  BOOST_TEST(text_of("recomputed_blocks") == "10: 1 wholly, 8 without attention, 1 without attention+matmul");
+}
+
 BOOST_AUTO_TEST_CASE(memory_that_another_lane_releases_counts_until_an_action_certainly_comes_after_it) {
   RankClass ranks;
   for (int i = 0; i < 3; ++i) ranks.slots.push_back({SlotKind::stash, block_subject(i), 0, 100});

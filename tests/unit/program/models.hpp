@@ -4,6 +4,7 @@
 #include "program/catalogue.hpp"
 
 #include <array>
+#include <bit>
 #include <random>
 #include <string>
 #include <utility>
@@ -51,6 +52,21 @@ struct Case {
   ModelPlan plan;
   ProgramOptions options;
 };
+
+/// Some of its stash and of its work for each value that a block may keep.
+inline void roll_recomputations(ModelPlan& plan, ProgramOptions& options, std::mt19937& engine) {
+  const auto roll = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(engine); };
+  options.recompute.keeps = KeepSet::at(static_cast<std::size_t>(roll(0, KeepSet::count - 1)));
+  for (BlockPlan& block : plan.blocks) {
+    const int share = roll(0, 3);
+    for (std::size_t index = 0; index < KeepSet::count && share > 0; ++index) {
+      const auto values = static_cast<std::int64_t>(std::popcount(index));
+      block.recomputations.push_back({.kept_bytes = values * block.stash_bytes / (3 * share),
+                                      .workspace_bytes = roll(0, 9),
+                                      .flops = block.forward_flops * static_cast<double>(3 - values) / 3});
+    }
+  }
+}
 
 inline UpdateOptions random_update(std::mt19937& engine) {
   const bool in_backward = std::uniform_int_distribution<int>(0, 2)(engine) == 0;
@@ -115,6 +131,7 @@ inline Case random_case(std::mt19937& engine) {
   made.options.offload = {roll(0, 2) == 0, roll(0, 2) == 0, roll(0, 1) == 0};
   made.options.eval_reduction_bytes = 16;
   roll_local(made, engine);
+  roll_recomputations(made.plan, made.options, engine);
   return made;
 }
 
@@ -161,6 +178,7 @@ inline Case random_pipeline(std::mt19937& engine) {
   made.options.offload = {roll(0, 2) == 0, roll(0, 2) == 0, roll(0, 1) == 0};
   made.options.eval_reduction_bytes = 16;
   roll_local(made, engine);
+  roll_recomputations(made.plan, made.options, engine);
   return made;
 }
 

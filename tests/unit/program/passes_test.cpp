@@ -6,6 +6,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <set>
 
 using namespace lockstep;
@@ -54,6 +55,54 @@ BOOST_AUTO_TEST_CASE(only_recomputable_blocks_are_computed_again_right_before_th
            "backward block layer.1 mb 0", "recompute block layer.0 mb 0", "backward block layer.0 mb 0",
            "backward block embedding mb 0"});
   BOOST_TEST((recompute(expanded, plan, RecomputePolicy::none) == expanded));
+}
+
+BOOST_AUTO_TEST_CASE(each_block_may_keep_values_of_its_own_which_live_until_its_backward) {
+  ModelPlan plan = models::tied();
+  for (const std::size_t block : {1, 2})
+    for (std::size_t index = 0; index < KeepSet::count; ++index)
+      plan.blocks[block].recomputations.push_back(
+          {.kept_bytes = KeepSet::at(index).has(Keep::attention) ? 300 : 20, .workspace_bytes = 5, .flops = 4});
+  RecomputePolicy policy;
+  policy.blocks = {std::nullopt, KeepSet{Keep::attention}, KeepSet{}, std::nullopt};
+  const StepProgram program = recompute(expand(schedule_training(one, {{.micro_batches = 1}}), plan), plan, policy);
+  compare(program, {"forward block embedding mb 0", "forward block layer.0 mb 0", "forward block layer.1 mb 0",
+                    "forward block head mb 0", "backward block head mb 0", "recompute block layer.1 mb 0",
+                    "backward block layer.1 mb 0", "recompute block layer.0 mb 0 without attention",
+                    "backward block layer.0 mb 0", "backward block embedding mb 0"});
+  const StepProgram allocated = allocate(program, plan);
+  const RankClass& ranks = allocated.class_of(0);
+  const auto bytes = [&](const std::vector<int>& slots, SlotKind kind) {
+    std::int64_t sum = 0;
+    for (const int slot : slots)
+      if (ranks.slots[static_cast<std::size_t>(slot)].kind == kind)
+        sum += ranks.slots[static_cast<std::size_t>(slot)].bytes;
+    return sum;
+  };
+  const auto at = [&](std::size_t position) -> const Slots& { return ranks.actions[position].slots; };
+  BOOST_TEST(bytes(at(1).acquires, SlotKind::kept) == 300);
+  BOOST_TEST(bytes(at(1).acquires, SlotKind::workspace) == 5);
+  BOOST_TEST(bytes(at(2).acquires, SlotKind::kept) == 20);
+  BOOST_TEST(bytes(at(7).writes, SlotKind::kept) == 300);
+  BOOST_TEST(bytes(at(7).acquires, SlotKind::stash) == 1000 + 100 - 300);  // the rest, and the block's output
+  BOOST_TEST(bytes(at(8).releases, SlotKind::kept) == 300);
+  BOOST_TEST(bytes(at(8).releases, SlotKind::stash) == 800);
+}
+
+BOOST_AUTO_TEST_CASE(weights_are_gathered_once_for_a_repetition_and_its_backward) {
+  const Mesh cut = make_mesh("world", {{"dp_shard", 2}});
+  const ModelPlan plan = models::tied({DType::f32, DType::f32, {}}, 0, {{"dp_shard"}, 2});
+  const auto gatherings = [&](const RecomputePolicy& policy) {
+    ProgramOptions options;
+    options.micro_batches = 2;
+    options.shards = {true, true, Accumulate::shards, 1};
+    options.recompute = policy;
+    const StepProgram program = make_catalogue(cut, plan, options).train;
+    return std::ranges::count(program.of(0), Op::unshard, &Action::op);
+  };
+  BOOST_TEST(gatherings(RecomputePolicy::none) > std::ssize(plan.units));
+  BOOST_TEST(gatherings(RecomputePolicy::block) == gatherings(RecomputePolicy::none));
+  BOOST_TEST(gatherings({1, {Keep::matmul}}) == gatherings(RecomputePolicy::none));
 }
 
 BOOST_AUTO_TEST_CASE(every_second_and_every_third_recomputable_block_may_be_computed_again) {

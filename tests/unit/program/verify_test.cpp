@@ -245,6 +245,23 @@ BOOST_FIXTURE_TEST_CASE(a_block_must_be_recomputed_before_its_backward_reads_the
              "may start before action 6 (recompute block layer.1 mb 0) has ended");
 }
 
+BOOST_FIXTURE_TEST_CASE(what_a_block_keeps_for_its_repetition_is_what_was_asked_for_and_read_by_it, Right) {
+  for (const std::size_t block : {1, 2}) plan.blocks[block].recomputations.resize(KeepSet::count, {.kept_bytes = 50});
+  options.recompute.keeps = {Keep::matmul};
+  train = make_catalogue(mesh, plan, options).train;
+  BOOST_TEST(fault() == "");
+  const StepProgram right = train;
+  train.keeps.clear();
+  BOOST_TEST(fault() ==
+             "program train, rank 0: keeps other values of blocks that are recomputed than it was asked for");
+  train = right;
+  std::erase_if(actions()[static_cast<std::size_t>(position(Op::recompute, 2, 0))].slots.writes, [&](int slot) {
+    return train.classes.front().slots[static_cast<std::size_t>(slot)].kind == SlotKind::kept;
+  });
+  BOOST_TEST(fault().find("(recompute block layer.1 mb 0 without matmul): must use kept of block layer.1 mb 0") !=
+             std::string::npos);
+}
+
 BOOST_FIXTURE_TEST_CASE(an_action_that_the_options_do_not_ask_for_is_rejected, Right) {
   options.update.clips = false;
   BOOST_TEST(fault() == "program train, rank 0, action 33 (clip): is no part of this step");

@@ -1,0 +1,60 @@
+// Which values the forward of a block that is recomputed keeps, so that its repetition does not compute them again.
+// What each costs and spares: Recomputation of program/model_plan.hpp.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+enum class Keep : std::uint8_t {
+  attention,  // what attention gives, and the logarithms of its soft-max sums
+  matmul,     // outputs of matrix products that backward reads, but for those of experts
+  experts,    // outputs of the matrix products of experts
+};
+inline constexpr std::array all_keeps{Keep::attention, Keep::matmul, Keep::experts};
+constexpr std::string_view name_of(Keep value) {
+  switch (value) {
+    case Keep::attention: return "attention";
+    case Keep::matmul: return "matmul";
+    case Keep::experts: return "experts";
+  }
+  return "unknown";
+}
+
+class KeepSet {
+ public:
+  static constexpr std::size_t count = std::size_t{1} << all_keeps.size();  // of all sets
+  constexpr KeepSet() = default;
+  constexpr KeepSet(std::initializer_list<Keep> values) {
+    for (const Keep value : values) add(value);
+  }
+  static constexpr KeepSet at(std::size_t index) {
+    KeepSet set;
+    set.index_ = index;
+    return set;
+  }
+  constexpr void add(Keep value) { index_ |= bit(value); }
+  constexpr bool has(Keep value) const { return (index_ & bit(value)) != 0; }
+  constexpr bool empty() const { return index_ == 0; }
+  constexpr std::size_t index() const { return index_; }  // below count
+  bool operator==(const KeepSet&) const = default;
+
+  /// "attention+matmul"; empty for none.
+  std::string text() const {
+    std::string words;
+    for (const Keep value : all_keeps)
+      if (has(value)) words += (words.empty() ? "" : "+") + std::string(name_of(value));
+    return words;
+  }
+
+ private:
+  static constexpr std::size_t bit(Keep value) { return std::size_t{1} << static_cast<std::size_t>(value); }
+  std::size_t index_ = 0;
+};
+
+}  // namespace lockstep
