@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace lockstep {
 
@@ -46,10 +47,13 @@ std::int64_t ring_columns(const HfConfig& config, std::int64_t ranks) {
 struct Sizes {
   Sizes(const HfConfig& config, const BatchShape& batch)
       : rows(batch.rows()),
+        own_rows(batch.own_rows()),
         compute(rows * size_of(batch.compute)),
         wide(rows * size_of(stream_type(batch.compute))),
         stream(batch.own_rows() * size_of(stream_type(batch.compute)) * config.channels),
         normalised(batch.own_rows() * size_of(batch.compute) * config.channels),
+        own_compute(batch.own_rows() * size_of(batch.compute)),
+        own_wide(batch.own_rows() * size_of(stream_type(batch.compute))),
         handed(batch.own_rows() * size_of(batch.output.value_or(stream_type(batch.compute))) * config.channels),
         widened(batch.output.value_or(stream_type(batch.compute)) == stream_type(batch.compute) ? 0 : stream),
         cast(widened > 0 ? handed : 0),
@@ -58,14 +62,15 @@ struct Sizes {
         gathered(batch.row_shares == 1 ? 0 : compute * config.channels),
         product(batch.row_shares == 1 ? 0 : wide * config.channels) {}
 
-  std::int64_t rows;
+  std::int64_t rows, own_rows;
   std::int64_t compute, wide;  // a column in the compute type, and in that of the stream
   std::int64_t stream;         // the residual stream
   std::int64_t normalised;
-  std::int64_t handed;         // what passes between blocks
-  std::int64_t widened, cast;  // where that has another type: its copy in the stream's, and what is cast back
-  std::int64_t rounded;        // a gradient of the stream in the compute type, where that is another
-  std::int64_t statistics;     // of a norm
+  std::int64_t own_compute, own_wide;  // columns of the rows of these
+  std::int64_t handed;                 // what passes between blocks
+  std::int64_t widened, cast;          // where that has another type: its copy in the stream's, and what is cast back
+  std::int64_t rounded;                // a gradient of the stream in the compute type, where that is another
+  std::int64_t statistics;             // of a norm
   // Of a stream that ranks share out: all rows of what a matrix reads, and what it adds to all rows.
   std::int64_t gathered, product;
 };
@@ -87,9 +92,9 @@ FeedForwardSizes of_mlp(const HfConfig& config, const Sizes& sizes) {
 /// The bytes of what experts have beside the rows that they compute.
 struct RoutingSizes {
   RoutingSizes(const HfConfig& config, const Sizes& sizes)
-      : probabilities(sizes.wide * config.experts.count),
-        weights(sizes.wide * config.experts.per_token),
-        indices(sizes.rows * config.experts.per_token * static_cast<std::int64_t>(sizeof(std::int32_t))),
+      : probabilities(sizes.own_wide * config.experts.count),
+        weights(sizes.own_wide * config.experts.per_token),
+        indices(sizes.own_rows * config.experts.per_token * static_cast<std::int64_t>(sizeof(std::int32_t))),
         offsets((config.experts.count + 1) * static_cast<std::int64_t>(sizeof(std::int64_t))),
         given(sizes.normalised * config.experts.per_token) {}
 
@@ -102,7 +107,7 @@ struct RoutingSizes {
 
 FeedForwardSizes of_experts(const HfConfig& config, const Sizes& sizes) {
   const RoutingSizes routing(config, sizes);
-  const std::int64_t activated = sizes.compute * config.experts.per_token * config.experts.feed_forward;
+  const std::int64_t activated = sizes.own_compute * config.experts.per_token * config.experts.feed_forward;
   const std::int64_t raised = 2 * activated;
   // The router's probabilities are gone when rows come, as its logits before them.
   const auto most = [&](std::int64_t rows) {
@@ -135,7 +140,7 @@ void add_mlp_backward(Live& backward, const FeedForwardSizes& mlp, const Sizes& 
 void add_experts_backward(Live& backward, const HfConfig& config, const Sizes& sizes) {
   const RoutingSizes routing(config, sizes);
   const auto [raised, activated, saved, inference, keeping] = of_experts(config, sizes);
-  const std::int64_t dlogits = sizes.compute * config.experts.count;
+  const std::int64_t dlogits = sizes.own_compute * config.experts.count;
   const std::int64_t dropped = config.dropout.residual > 0 ? sizes.stream : 0;
   backward.add(dropped + routing.given + routing.weights).drop(dropped + routing.given);  // combine
   backward.add(activated).drop(routing.given + activated);                                // down
@@ -146,12 +151,16 @@ void add_experts_backward(Live& backward, const HfConfig& config, const Sizes& s
   backward.drop(sizes.normalised);  // what the norm saved with up's input
 }
 
+/// That a matrix product of a rank has.
+std::int64_t rows_of(const LinearShape& layer, const Sizes& sizes) {
+  return layer.of_stream ? sizes.own_rows * layer.rows_per_token : sizes.rows;
+}
+
 /// Of the forward of a decoder block that kept such values; `square` is the work of each product within attention.
 double repeated_flops(const HfConfig& config, int layer, const Sizes& sizes, double square, KeepSet keeps) {
   const std::vector<LinearShape> layers = linear_layers(config, BlockDescription::Kind::decoder, layer);
   const auto work = [&](std::size_t i) {
-    return 2 * static_cast<double>(sizes.rows * layers[i].rows_per_token * layers[i].in) *
-           static_cast<double>(layers[i].out);
+    return 2 * static_cast<double>(rows_of(layers[i], sizes) * layers[i].in) * static_cast<double>(layers[i].out);
   };
   const bool has_experts = config.has_experts(layer);
   double flops = keeps.has(Keep::attention) ? 0 : 2 * square;
@@ -175,6 +184,7 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
   const std::int64_t attended = sizes.compute * query, row_sums = sizes.wide * config.heads;
   const bool has_experts = config.has_experts(layer);
   const FeedForwardSizes mlp = has_experts ? of_experts(config, sizes) : of_mlp(config, sizes);
+  const std::int64_t mlp_gathered = has_experts ? 0 : gathered, mlp_product = has_experts ? 0 : product;
   const std::int64_t before_norms =
       config.query_key_norm ? qkv + sizes.wide * (config.heads + config.kv_heads) : 0;  // with their statistics
   // Along ulysses what attention reads and gives is exchanged: packed, and as it arrives.
@@ -209,10 +219,10 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
                                        .drop(to_rows)
                                        .add(product + stream)
                                        .drop(product)
-                                       .add(norm + gathered + mlp.saved)
-                                       .drop(gathered)
-                                       .add(product + stream)
-                                       .drop(product)
+                                       .add(norm + mlp_gathered + mlp.saved)
+                                       .drop(mlp_gathered)
+                                       .add(mlp_product + stream)
+                                       .drop(mlp_product)
                                        .add(cast)
                                        .beside(widened + in_attention + in_mlp + handed);
   // Where queries and keys have no norms of their own, attention reads what their product gives, or what ranks made of
@@ -237,9 +247,9 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
         .drop(to_rows)
         .add(product + stream)
         .drop(product)
-        .add(normalised + gathered)
-        .add((keeps.has(Keep::experts) ? mlp.keeping : mlp.inference) + product + stream)
-        .drop(gathered + product + stream + normalised + mlp.inference)
+        .add(normalised + mlp_gathered)
+        .add((keeps.has(Keep::experts) ? mlp.keeping : mlp.inference) + mlp_product + stream)
+        .drop(mlp_gathered + mlp_product + stream + normalised + mlp.inference)
         .add(cast)
         .beside(handed + kept);
   };
@@ -321,9 +331,9 @@ std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription:
         const Experts& experts = config.experts;
         return {{config.channels, query + 2 * key_value},
                 {query, config.channels},
-                {config.channels, experts.count},
-                {config.channels, 2 * experts.feed_forward, experts.per_token},
-                {experts.feed_forward, config.channels, experts.per_token}};
+                {config.channels, experts.count, true},
+                {config.channels, 2 * experts.feed_forward, true, experts.per_token},
+                {experts.feed_forward, config.channels, true, experts.per_token}};
       }
       return {{config.channels, query + 2 * key_value},
               {query, config.channels},
@@ -370,9 +380,11 @@ struct Spoken {
   }
   /// What balances the experts of a layer: choices and probabilities of each sample.
   void balance(std::vector<BlockExchange>& said, int layer) const {
-    if (batch.sequence.count() == 1 || !part.has_experts(layer) || part.experts.aux_coefficient == 0) return;
+    std::vector<AxisName> sharers = axes_of(batch.sequence);
+    if (shares_rows()) std::ranges::copy(sharing.axes(), std::back_inserter(sharers));
+    if (sharers.empty() || !part.has_experts(layer) || part.experts.aux_coefficient == 0) return;
     said.push_back({.kind = Exchange::all_reduce,
-                    .axes = axes_of(batch.sequence),
+                    .axes = std::move(sharers),
                     .dtype = wide(),
                     .row_bytes = 2 * part.experts.count * size_of(wide()),
                     .rows = batch.samples,
@@ -412,11 +424,14 @@ BlockExchanges exchanges_of_decoder(const Spoken& spoken, ForwardFor purpose, in
   spoken.attention(said.forward);
   if (spoken.exchanges_heads()) said.forward.push_back(spoken.attended());
   spoken.to_stream(said.forward);
-  spoken.from_norm(said.forward);
-  if (purpose == ForwardFor::batch) spoken.balance(said.forward, layer);
-  spoken.to_stream(said.forward);
-  spoken.back_from_stream(said.backward);
-  spoken.back_to_norm(said.backward);
+  if (spoken.part.has_experts(layer)) {
+    if (purpose == ForwardFor::batch) spoken.balance(said.forward, layer);
+  } else {
+    spoken.from_norm(said.forward);
+    spoken.to_stream(said.forward);
+    spoken.back_from_stream(said.backward);
+    spoken.back_to_norm(said.backward);
+  }
   spoken.back_from_stream(said.backward);
   if (spoken.exchanges_heads()) said.backward.push_back(spoken.attended());
   spoken.back_from_attention(said.backward);
@@ -474,7 +489,7 @@ std::vector<BlockExchange> repeated_exchanges(const HfConfig& part, const BatchS
   if (!keeps.has(Keep::attention)) spoken.attention(said);
   if (spoken.exchanges_heads() && !keeps.has(Keep::attention)) said.push_back(spoken.attended());
   if (!products) spoken.to_stream(said);
-  if (!products) spoken.from_norm(said);
+  if (!products && !part.has_experts(layer)) spoken.from_norm(said);
   spoken.balance(said, layer);  // the product that ends the layer is not repeated
   return said;
 }
@@ -489,12 +504,11 @@ BlockProfile profile(const Architecture& architecture, std::size_t block, const 
   for (const LogicalTensor& tensor : description.tensors)
     if (tensor.alias_of.empty()) result.parameter_elements += elements(tensor.shape);
   result.parameter_bytes = result.parameter_elements * size_of(batch.compute);
-  double weights = 0;  // elements that are multiplied
+  double products = 0;
   for (const LinearShape& layer : linear_layers(config, description.kind, description.layer)) {
-    weights += static_cast<double>(layer.rows_per_token * layer.in) * static_cast<double>(layer.out);
-    result.deferred_bytes += sizes.compute * layer.rows_per_token * (layer.in + layer.out);
+    products += 2 * static_cast<double>(rows_of(layer, sizes) * layer.in) * static_cast<double>(layer.out);
+    result.deferred_bytes += size_of(batch.compute) * rows_of(layer, sizes) * (layer.in + layer.out);
   }
-  const double products = 2 * static_cast<double>(sizes.rows) * weights;
   result.forward_flops = result.backward_input_flops = result.backward_weight_flops = products;
   result.input_bytes = description.kind == Kind::embedding ? 0 : sizes.handed;
   result.output_bytes = description.kind == Kind::head ? loss_bytes : sizes.handed;

@@ -73,6 +73,7 @@ struct BlockProfile {
 /// are one.
 struct LinearShape {
   std::int64_t in = 0, out = 0;
+  bool of_stream = false;           // with rows of the stream, of which a rank may have a share
   std::int64_t rows_per_token = 1;  // of experts as many as a token goes to
 };
 

@@ -76,14 +76,14 @@ Share share_of(Role role, const HfConfig& config, const BlockSharing& sharing) {
   throw Error(ExitCode::bug, "a role without its part in a shared block");
 }
 
-void check_shares(const HfConfig& config, std::int64_t ranks) {
-  if (config.experts.count > 0)
-    throw Error(
-        ExitCode::usage,
-        fmt::format("parallel.tp {} cannot share a {} model: its experts are not cut, and this version does not "
-                    "share out their tokens",
-                    ranks, name_of(config.family)),
-        "share it out with parallel.dp_shard or parallel.pp");
+void check_shares(const HfConfig& config, const BlockSharing& sharing) {
+  const std::int64_t ranks = sharing.ranks;
+  if (config.experts.count > 0 && !sharing.rows)
+    throw Error(ExitCode::usage,
+                fmt::format("parallel.tp {} cannot share a {} model: a token would go to its experts from each of the "
+                            "{} ranks, which all have its row",
+                            ranks, name_of(config.family), ranks),
+                "say parallel.sequence_parallel true: the ranks then have the rows between them");
   if (config.heads % ranks != 0)
     throw Error(ExitCode::usage,
                 fmt::format("cannot share {} heads among parallel.tp {}: {} mod {} is {}", config.heads, ranks,
@@ -102,7 +102,7 @@ void check_shares(const HfConfig& config, std::int64_t ranks) {
                               count, ranks, divided_up(count, ranks)),
                   "take a smaller parallel.tp");
   };
-  is_enough("an MLP", config.feed_forward);
+  if (config.expert_layers(config.layers) < config.layers) is_enough("an MLP", config.feed_forward);
   is_enough("a vocabulary", config.vocabulary);
 }
 
@@ -116,7 +116,7 @@ BlockSharing sharing_among(int ranks, const HfConfig& config, bool rows) {
 }
 
 void cut_over(Architecture& architecture, const BlockSharing& sharing) {
-  if (sharing.ranks > 1) check_shares(architecture.config, sharing.ranks);
+  if (sharing.ranks > 1) check_shares(architecture.config, sharing);
   for (BlockDescription& block : architecture.blocks) {
     for (LogicalTensor& tensor : block.tensors) {
       Share share = sharing.ranks > 1 ? share_of(tensor.role, architecture.config, sharing) : Share{};

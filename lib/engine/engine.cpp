@@ -69,6 +69,14 @@ std::set<std::vector<AxisName>> block_axes(const Catalogue& programs) {
   return axes;
 }
 
+/// Axes of ranks that have rows of a stream of the same samples between them.
+std::vector<AxisName> axes_of_samples(const StepProgram& program) {
+  std::vector<AxisName> axes = axes_of(sequence_ranks(program.mesh));
+  for (const AxisName& axis : {tensor_axis, key_replica_axis})
+    if (program.row_shares > 1 && find_axis(program.mesh, axis) != nullptr) axes.push_back(axis);
+  return axes;
+}
+
 /// Whether it is left out of a step that changes nothing. Cells are averaged all the same.
 bool is_update(Op op) {
   return op == Op::clip || op == Op::fetch_state || op == Op::optimizer || op == Op::offload_state;
@@ -138,7 +146,7 @@ Engine::Engine(Model& model, const Optimizer& optimizer, const Catalogue& progra
   model.share({.tensor = tensor_lane(),
                .ulysses = lane_among({ulysses_axis}),
                .ring = lane_among({ring_axis}),
-               .sequence = lane_among(axes_of(place_.ranks))});
+               .samples = lane_among(axes_of_samples(programs.train))});
   transport.take_records(records_);  // from now on they are kept
   transport.log_to(&trace_);
 }

@@ -79,11 +79,10 @@ RingSegments ring_segments(const Batch& batch, const SequenceRanks& ranks) {
 
 /// Of all rows of a batch.
 std::vector<std::int32_t> row_samples(const Batch& batch) {
-  invariant(std::ssize(batch.numbers) == batch.samples, "samples whose tokens go to experts have numbers");
   std::vector<std::int32_t> samples;
   for (std::int32_t sample = 0; sample < batch.samples; ++sample)
     samples.insert(samples.end(), static_cast<std::size_t>(batch.length),
-                   batch.numbers[static_cast<std::size_t>(sample)] < 0 ? -1 : sample);
+                   !batch.numbers.empty() && batch.numbers[static_cast<std::size_t>(sample)] < 0 ? -1 : sample);
   return samples;
 }
 
@@ -130,8 +129,9 @@ BatchTensors to_tensors(const Batch& batch, const HfConfig& config, const Sequen
     tensors.attended_places = tensor_of(of_rows(places, attended, Place{-1}), at::kLong);
     tensors.draw = *draw;
   }
-  if (draw && config.experts.count > 0)
+  if (config.experts.count > 0)
     tensors.row_samples = tensor_of(of_rows(row_samples(batch), rows, std::int32_t{-1}), at::kInt);
+  tensors.counts_choices = draw && config.experts.count > 0;
   return tensors;
 }
 
@@ -264,13 +264,15 @@ class ExpertMlps : public FeedForward {
         down_(down, config.experts.count) {}
 
   void share(const BlockLanes& lanes) override {
-    invariant(lanes.tensor == nullptr, "ranks do not share experts");
-    sharers_ = lanes.sequence;
+    invariant(lanes.tensor == nullptr || lanes.tensor->shares_rows(), "each token goes to experts once");
+    rows_ = lanes.tensor;
+    sharers_ = lanes.samples;
   }
 
   at::Tensor operator()(const Normalisation::Output& in, const BatchTensors& batch, Replay& replay,
                         const Dropout& dropout) const override {
-    const RoutedSamples samples{.of_rows = batch.row_samples,
+    const RoutedSamples samples{.of_rows = rows_ ? rows_->own_part(batch.row_samples, -1) : batch.row_samples,
+                                .counted = batch.counts_choices,
                                 .count = batch.samples,
                                 .tokens = batch.length,
                                 .sharers = sharers_,
@@ -285,13 +287,14 @@ class ExpertMlps : public FeedForward {
     rows = activate_gated(rows, activation_);
     rows = down_(rows, routing.offsets, replay.lowered);
     if (replay.keeps.has(Keep::experts)) replay.lowered = rows;
-    return combine(in.residual, rows, routing, dropout, unread_sum(in.residual, replay));
+    return combine(in.residual, rows, routing, of_own_rows(dropout, rows_), unread_sum(in.residual, replay));
   }
 
  private:
   Activation activation_;
   Router router_;
   GroupedLinear up_, down_;
+  const BlockLane* rows_ = nullptr;     // those that have the rows of the stream between them
   const BlockLane* sharers_ = nullptr;  // of rows of the same samples
 };
 

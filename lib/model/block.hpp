@@ -47,7 +47,8 @@ struct BatchTensors {
                                           // undefined: nothing is dropped
   at::Tensor attended_places;             // (A) int64
   DropoutDraw draw = {};                  // where something is
-  at::Tensor row_samples;                 // (N) int32: of each token, −1: padding; undefined: experts count nothing
+  at::Tensor row_samples;                 // (N) int32: of each token, −1: padding; where there are experts
+  bool counts_choices = false;            // of experts
   std::optional<double> aux_scale = {};   // the gradient of their auxiliary loss has this factor; absent: there is none
   std::int64_t rows() const { return tokens.numel(); }
 };

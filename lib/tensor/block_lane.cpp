@@ -5,6 +5,7 @@
 #include "tensor/unit.hpp"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -66,6 +67,14 @@ at::Tensor BlockLane::gather_rows(const at::Tensor& own, std::int64_t rows) cons
   transport_->wait(transport_->all_gather(lane_, group_, bytes_of(own), bytes_of(all), row_map(rows, own.size(1)),
                                           dtype_of(own.scalar_type())));
   return all;
+}
+
+at::Tensor BlockLane::own_part(const at::Tensor& of_rows, std::int64_t otherwise) const {
+  const std::int64_t rows = of_rows.numel(), each = own_rows(rows);
+  const std::int64_t first = std::min(rank() * each, rows), count = std::min(each, rows - first);
+  const at::Tensor own = at::full({each}, otherwise, of_rows.options());
+  own.narrow(0, 0, count).copy_(of_rows.narrow(0, first, count));
+  return own;
 }
 
 at::Tensor BlockLane::scatter_rows(const at::Tensor& x) const {

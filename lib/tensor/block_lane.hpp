@@ -38,6 +38,8 @@ class BlockLane {
   at::Tensor ended(Shifted shifted) const;
   /// (⌈rows/ranks⌉, C) of each rank → (rows, C).
   at::Tensor gather_rows(const at::Tensor& own, std::int64_t rows) const;
+  /// Of values (N), one for each row, those of this rank's → (⌈N/ranks⌉); padding gets `otherwise`.
+  at::Tensor own_part(const at::Tensor& of_rows, std::int64_t otherwise) const;
   /// Of the sum of x (N, C) over the ranks, in their order, the rows of this one → (⌈N/ranks⌉, C); padding is zero.
   at::Tensor scatter_rows(const at::Tensor& x) const;
   /// The same, added to `onto`.
@@ -57,7 +59,7 @@ struct BlockLanes {
   const BlockLane* tensor = nullptr;
   const BlockLane* ulysses = nullptr;
   const BlockLane* ring = nullptr;
-  const BlockLane* sequence = nullptr;  // ring and ulysses together
+  const BlockLane* samples = nullptr;  // all that have rows of the same samples of a stream
 };
 
 }  // namespace lockstep

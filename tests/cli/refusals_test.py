@@ -23,7 +23,7 @@ TABLE = [
     (2, {"parallel.order": "[cp]"}, "one of pp, dp_replicate, dp_shard, ring, ulysses, tp"),
     (8, {"parallel.tp": 3}, "dp_replicate=auto × tp=3: 3 does not divide 8"),
     (4, {"parallel.tp": "auto", "parallel.dp_shard": "auto"}, "only one axis can take the ranks that are left"),
-    (2, {"parallel.tp": 2, "model.config": "mixtral"}, "cannot share a mixtral model: its experts are not cut"),
+    (2, {"parallel.tp": 2, "model.config": "mixtral"}, "a token would go to its experts from each of the 2 ranks"),
     (2, {"parallel.sequence_parallel": "true"}, "parallel.sequence_parallel has no effect: parallel.tp is 1"),
     (4, {"parallel.tp": 4}, "cannot share 3 heads among parallel.tp 4: 3 mod 4 is 3"),
     (4, {"parallel.tp": 4, "model.config": "llama"}, "cannot share 6 heads among parallel.tp 4: 6 mod 4 is 2"),

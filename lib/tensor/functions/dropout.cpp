@@ -2,10 +2,7 @@
 
 #include "tensor/functions/dispatch.hpp"
 
-#include <ATen/ops/full.h>
 #include <torch/csrc/autograd/custom_function.h>
-
-#include <algorithm>
 
 namespace lockstep {
 
@@ -13,11 +10,8 @@ using torch::autograd::AutogradContext;
 
 Dropout of_own_rows(const Dropout& dropout, const BlockLane* lane) {
   if (!dropout.mask || !shares_rows(lane)) return dropout;
-  const std::int64_t rows = dropout.places.numel(), each = lane->own_rows(rows);
-  const std::int64_t first = std::min(lane->rank() * each, rows), count = std::min(each, rows - first);
-  const at::Tensor own = at::full({each}, Place{-1}, dropout.places.options());  // padding
-  own.narrow(0, 0, count).copy_(dropout.places.narrow(0, first, count));
-  return {dropout.mask, own};
+  constexpr Place of_padding = -1;
+  return {dropout.mask, lane->own_part(dropout.places, of_padding)};
 }
 
 void keep(AutogradContext* context, const Dropout& dropout) {

@@ -67,11 +67,11 @@ RoutingShape shape_of(AutogradContext* context) {
 
 struct DispatchFunction : torch::autograd::Function<DispatchFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& places,
-                            const RoutingShape& shape) {
+                            const RoutingShape& shape, std::int64_t count) {
     keep(context, shape);
     context->save_for_backward({places});
     note_saved({places});
-    const at::Tensor rows = fresh({shape.tokens * shape.per_token, x.size(1)}, x.scalar_type(), x);
+    const at::Tensor rows = fresh({count, x.size(1)}, x.scalar_type(), x);
     with_kernels(x, [&]<class T>(const Kernels<T>& on) {
       on.dispatch_rows(pointer<T>(x), indices_of(places), shape, x.size(1), pointer<T>(rows));
     });
@@ -84,7 +84,7 @@ struct DispatchFunction : torch::autograd::Function<DispatchFunction> {
     with_kernels(drows, [&]<class T>(const Kernels<T>& on) {
       on.dispatch_backward(pointer<T>(drows), indices_of(places), shape, drows.size(1), pointer<T>(dx));
     });
-    return {dx, at::Tensor(), at::Tensor()};
+    return {dx, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -162,12 +162,13 @@ Routing Router::operator()(const at::Tensor& x, const at::Tensor& chosen, const 
   routing.weights = RouterFunction::apply(x, this, choose, routing.chosen, &samples, &routing.aux_loss);
   routing.places = fresh({routing.shape.tokens, per_token_}, at::kInt, x);
   routing.offsets = at::empty({routing.shape.experts + 1}, at::TensorOptions().dtype(at::kLong));
-  if (samples.of_rows.defined()) routing.choices.resize(static_cast<std::size_t>(routing.shape.experts));
+  if (samples.counted) routing.choices.resize(static_cast<std::size_t>(routing.shape.experts));
+  const std::int32_t* const padding = samples.of_rows.defined() ? indices_of(samples.of_rows) : nullptr;
   with_kernels(x, [&]<class T>(const Kernels<T>& on) {
     if (!routing.choices.empty())
       on.count_choices(indices_of(routing.chosen), indices_of(samples.of_rows), routing.shape, routing.choices.data());
-    on.group_by_expert(indices_of(routing.chosen), routing.shape, routing.offsets.mutable_data_ptr<std::int64_t>(),
-                       indices_of(routing.places));
+    on.group_by_expert(indices_of(routing.chosen), padding, routing.shape,
+                       routing.offsets.mutable_data_ptr<std::int64_t>(), indices_of(routing.places));
   });
   return routing;
 }
@@ -205,7 +206,7 @@ Router::Balance Router::balance(const at::Tensor& probabilities, const at::Tenso
 }
 
 at::Tensor dispatch(const at::Tensor& x, const Routing& routing) {
-  return DispatchFunction::apply(x, routing.places, routing.shape);
+  return DispatchFunction::apply(x, routing.places, routing.shape, routing.rows());
 }
 
 at::Tensor combine(const at::Tensor& residual, const at::Tensor& rows, const Routing& routing, const Dropout& dropout,

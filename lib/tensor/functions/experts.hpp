@@ -15,12 +15,13 @@
 
 namespace lockstep {
 
-/// The samples of a training step whose rows are routed: choices of their tokens are counted, and each is to spread its
+/// The samples whose rows are routed. In a training step choices of their tokens are counted, and each is to spread its
 /// tokens evenly.
 struct RoutedSamples {
-  at::Tensor of_rows;                  // (N) int32: of each row, −1: none, it is padding; undefined: nothing is counted
-  std::int64_t count = 0;              // B
-  std::int64_t tokens = 0;             // T of each, over all ranks that have rows of it
+  at::Tensor of_rows;       // (N) int32: of each row, −1: none, it is padding; undefined: there is no padding
+  bool counted = false;     // choices
+  std::int64_t count = 0;   // B
+  std::int64_t tokens = 0;  // T of each, over all ranks that have rows of it
   const BlockLane* sharers = nullptr;  // these; null: this rank alone
   std::optional<double> scale = {};    // times which the auxiliary loss is differentiated; absent: there is none
 };
@@ -30,10 +31,11 @@ struct Routing {
   RoutingShape shape;
   at::Tensor weights;                // (N, k) fp32 or fp64; autograd differentiates them
   at::Tensor chosen;                 // (N, k) int32: experts, ascending
-  at::Tensor places;                 // (N, k) int32: their rows, grouped by expert
-  at::Tensor offsets;                // (E + 1) int64 in host memory: the first row of each expert, then N·k
+  at::Tensor places;                 // (N, k) int32: their rows, grouped by expert; −1: none, of padding
+  at::Tensor offsets;                // (E + 1) int64 in host memory: the first row of each expert, then R, of all
   std::vector<double> choices = {};  // (E): of this rank's tokens; empty where nothing is counted
   double aux_loss = 0;               // added up over the samples, those of other ranks' rows too
+  std::int64_t rows() const { return offsets.const_data_ptr<std::int64_t>()[offsets.numel() - 1]; }  // R ≤ N·k
 };
 
 /// Stays at one address as long as autograd may call it.
@@ -69,9 +71,9 @@ class Router {
   bool normalised_;
 };
 
-/// x (N, C) compute type → (N·k, C): a row for each expert of each token, grouped by expert.
+/// x (N, C) compute type → (R, C): a row for each expert of each token, grouped by expert.
 at::Tensor dispatch(const at::Tensor& x, const Routing& routing);
-/// residual (N, C) stream type + what the experts of each token gave, rows (N·k, C) compute type, by their weights,
+/// residual (N, C) stream type + what the experts of each token gave, rows (R, C) compute type, by their weights,
 /// less what is dropped of that → (N, C) stream type. A sum that is `known` is taken.
 at::Tensor combine(const at::Tensor& residual, const at::Tensor& rows, const Routing& routing,
                    const Dropout& dropout = {}, const at::Tensor& known = {});

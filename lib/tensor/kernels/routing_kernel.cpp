@@ -154,13 +154,16 @@ double aux_loss(const M* sums, std::int64_t samples, std::int64_t experts, std::
   return factor * products;
 }
 
-void group_by_expert(const std::int32_t* chosen, const RoutingShape& shape, std::int64_t* offsets,
-                     std::int32_t* places) {
+void group_by_expert(const std::int32_t* chosen, const std::int32_t* samples, const RoutingShape& shape,
+                     std::int64_t* offsets, std::int32_t* places) {
   const std::int64_t count = shape.tokens * shape.per_token;
+  const auto is_padding = [&](std::int64_t i) { return samples != nullptr && samples[i / shape.per_token] < 0; };
   std::fill_n(offsets, shape.experts + 1, std::int64_t{0});
-  for (std::int64_t i = 0; i < count; ++i) ++offsets[chosen[i] + 1];
+  for (std::int64_t i = 0; i < count; ++i)
+    if (!is_padding(i)) ++offsets[chosen[i] + 1];
   for (std::int64_t e = 0; e < shape.experts; ++e) offsets[e + 1] += offsets[e];
-  for (std::int64_t i = 0; i < count; ++i) places[i] = static_cast<std::int32_t>(offsets[chosen[i]]++);
+  for (std::int64_t i = 0; i < count; ++i)
+    places[i] = is_padding(i) ? -1 : static_cast<std::int32_t>(offsets[chosen[i]]++);
   for (std::int64_t e = shape.experts; e > 0; --e) offsets[e] = offsets[e - 1];
   offsets[0] = 0;
 }
@@ -169,8 +172,8 @@ template <class T>
 void dispatch_rows(const T* x, const std::int32_t* places, const RoutingShape& shape, std::int64_t channels, T* rows) {
   const std::int64_t k = shape.per_token;
   for_each_token(shape.tokens, k * channels, [=](std::int64_t token) {
-    for (std::int64_t j = 0; j < k; ++j)
-      std::copy_n(x + token * channels, channels, rows + places[token * k + j] * channels);
+    for (std::int64_t j = token * k; j < (token + 1) * k; ++j)
+      if (places[j] >= 0) std::copy_n(x + token * channels, channels, rows + places[j] * channels);
   });
 }
 
@@ -179,7 +182,8 @@ void dispatch_backward(const T* drows, const std::int32_t* places, const Routing
                        T* dx) {
   const std::int64_t k = shape.per_token;
   for_each_token(shape.tokens, k * channels, [=](std::int64_t token) {
-    sum_rows<T>(drows, places + token * k, k, channels, dx + token * channels);
+    const bool has_rows = places[token * k] >= 0;
+    sum_rows<T>(drows, places + token * k, has_rows ? k : 0, channels, dx + token * channels);
   });
 }
 
@@ -191,7 +195,7 @@ void combine_rows(const Math<T>* residual, const T* rows, const Math<T>* weights
     Math<T>* const out = y + token * channels;
     std::fill_n(out, channels, Math<T>{0});
     for (std::int64_t j = token * k; j < (token + 1) * k; ++j)
-      add_scaled<T>(rows + places[j] * channels, weights[j], channels, out);
+      if (places[j] >= 0) add_scaled<T>(rows + places[j] * channels, weights[j], channels, out);
     if (residual != nullptr) add_scaled<Math<T>>(residual + token * channels, 1, channels, out);
   });
 }
@@ -202,6 +206,8 @@ void combine_backward(const Math<T>* dy, const T* rows, const Math<T>* weights, 
   const std::int64_t k = shape.per_token;
   for_each_token(shape.tokens, k * channels, [=](std::int64_t token) {
     for (std::int64_t j = token * k; j < (token + 1) * k; ++j) {
+      dweights[j] = 0;
+      if (places[j] < 0) continue;
       const std::int64_t row = places[j] * channels;
       dweights[j] = scale_and_multiply<T>(dy + token * channels, rows + row, weights[j], channels, drows + row);
     }

@@ -54,24 +54,26 @@ template <class M>
 double aux_loss(const M* sums, std::int64_t samples, std::int64_t experts, std::int64_t tokens, double scale,
                 M* slopes);
 
-/// offsets (E + 1): the first row of each expert, then N·k; places (N, k): the row of a token at each of its experts.
-void group_by_expert(const std::int32_t* chosen, const RoutingShape& shape, std::int64_t* offsets,
-                     std::int32_t* places);
+/// offsets (E + 1): the first row of each expert, then R, the number of all; places (N, k): the row of a token at each
+/// of its experts. Padding has no rows, and its places are −1, which the functions below pass over; samples null: there
+/// is none.
+void group_by_expert(const std::int32_t* chosen, const std::int32_t* samples, const RoutingShape& shape,
+                     std::int64_t* offsets, std::int32_t* places);
 
-/// rows (N·k, C) = x (N, C), each token at its places.
+/// rows (R, C) = x (N, C), each token at its places.
 template <class T>
 void dispatch_rows(const T* x, const std::int32_t* places, const RoutingShape& shape, std::int64_t channels, T* rows);
-/// dx (N, C) = the sum of drows (N·k, C) over the places of each token, in their order, rounded once.
+/// dx (N, C) = the sum of drows (R, C) over the places of each token, in their order, rounded once.
 template <class T>
 void dispatch_backward(const T* drows, const std::int32_t* places, const RoutingShape& shape, std::int64_t channels,
                        T* dx);
 
-/// y (N, C) = residual (N, C; null: nothing) + the sum of weights (N, k) times rows (N·k, C) over the places of each
+/// y (N, C) = residual (N, C; null: nothing) + the sum of weights (N, k) times rows (R, C) over the places of each
 /// token, in their order.
 template <class T>
 void combine_rows(const Math<T>* residual, const T* rows, const Math<T>* weights, const std::int32_t* places,
                   const RoutingShape& shape, std::int64_t channels, Math<T>* y);
-/// drows (N·k, C) and dweights (N, k) from dy (N, C).
+/// drows (R, C) and dweights (N, k) from dy (N, C).
 template <class T>
 void combine_backward(const Math<T>* dy, const T* rows, const Math<T>* weights, const std::int32_t* places,
                       const RoutingShape& shape, std::int64_t channels, T* drows, Math<T>* dweights);

@@ -379,6 +379,24 @@ inline std::vector<Composition> balanced_experts() {
   all.push_back({.shards = 2, .family = "balanced mixtral", .ulysses = 2, .folds = true});
   all.push_back({.family = "balanced mixtral", .stages = 2, .ulysses = 2});
   all.push_back({.replicas = 2, .family = "balanced qwen3_moe", .offload = {.optimizer = true, .activations = true}});
+  for (const int tensor : {2, 3, 4})
+    for (const std::int64_t micro_batch : {1, 3})
+      all.push_back({.micro_batch = micro_batch,
+                     .recompute = micro_batch == 1 ? RecomputePolicy::block : RecomputePolicy::none,
+                     .family = "balanced mixtral",
+                     .steps = tensor == 3 ? 20 : 3,
+                     .tensor = tensor,
+                     .sequence = true});
+  all.push_back({.micro_batch = 1, .family = "balanced mixtral with dropout", .tensor = 2, .sequence = true});
+  all.push_back({.shards = 2, .family = "mixtral", .tensor = 2, .sequence = true});
+  all.push_back({.family = "balanced mixtral", .stages = 2, .tensor = 2, .sequence = true});
+  for (const auto& [ulysses, ring] : {std::pair{2, 1}, {1, 2}})
+    all.push_back({.micro_batch = 1,
+                   .family = "balanced mixtral in documents",
+                   .tensor = 2,
+                   .sequence = true,
+                   .ulysses = ulysses,
+                   .ring = ring});
   return all;
 }
 

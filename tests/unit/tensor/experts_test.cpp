@@ -139,9 +139,29 @@ BOOST_AUTO_TEST_CASE(rows_are_grouped_by_expert_in_the_order_of_their_tokens) {
   const std::vector<std::int32_t> chosen{0, 3, 1, 3, 0, 1, 0, 3};
   std::vector<std::int64_t> offsets(5);
   std::vector<std::int32_t> places(8);
-  group_by_expert(chosen.data(), shape, offsets.data(), places.data());
+  group_by_expert(chosen.data(), nullptr, shape, offsets.data(), places.data());
   BOOST_TEST(offsets == (std::vector<std::int64_t>{0, 3, 5, 5, 8}), boost::test_tools::per_element());
   BOOST_TEST(places == (std::vector<std::int32_t>{0, 5, 3, 6, 1, 4, 2, 7}), boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(padding_goes_to_no_expert_and_what_it_would_have_given_is_nothing) {
+  const RoutingShape shape{.tokens = 4, .experts = 3, .per_token = 2, .normalised = true};
+  const std::vector<std::int32_t> chosen{0, 2, 0, 1, 1, 2, 0, 1}, samples{0, -1, 1, -1};
+  std::vector<std::int64_t> offsets(4);
+  std::vector<std::int32_t> places(8);
+  group_by_expert(chosen.data(), samples.data(), shape, offsets.data(), places.data());
+  BOOST_TEST(offsets == (std::vector<std::int64_t>{0, 1, 2, 4}), boost::test_tools::per_element());
+  BOOST_TEST(places == (std::vector<std::int32_t>{0, 2, -1, -1, 1, 3, -1, -1}), boost::test_tools::per_element());
+  const std::vector<double> x{1, 2, 3, 4}, weights(8, 0.5), residual{10, 20, 30, 40};
+  std::vector<double> rows(4), y(4), dx(4), drows(4), dweights(8, 7);
+  dispatch_rows(x.data(), places.data(), shape, 1, rows.data());
+  BOOST_TEST(rows == (std::vector<double>{1, 3, 1, 3}), boost::test_tools::per_element());
+  combine_rows(residual.data(), rows.data(), weights.data(), places.data(), shape, 1, y.data());
+  BOOST_TEST(y == (std::vector<double>{11, 20, 33, 40}), boost::test_tools::per_element());
+  combine_backward(x.data(), rows.data(), weights.data(), places.data(), shape, 1, drows.data(), dweights.data());
+  BOOST_TEST(dweights == (std::vector<double>{1, 1, 0, 0, 9, 9, 0, 0}), boost::test_tools::per_element());
+  dispatch_backward(rows.data(), places.data(), shape, 1, dx.data());
+  BOOST_TEST(dx == (std::vector<double>{2, 0, 6, 0}), boost::test_tools::per_element());
 }
 
 namespace {
@@ -349,7 +369,7 @@ BOOST_AUTO_TEST_CASE(the_auxiliary_loss_and_its_gradient_are_those_of_each_sampl
       const Router router(*unit.parameters()[0], k, normalised);
       const at::Tensor x = made({N, C}, "x").requires_grad_(true), other = made({N, C}, "x").requires_grad_(true);
       const at::Tensor w = made({E, C}, "w").requires_grad_(true), dweights = made({N, k}, "dweights");
-      RoutedSamples samples{.of_rows = of_rows, .count = B, .tokens = T};
+      RoutedSamples samples{.of_rows = of_rows, .counted = true, .count = B, .tokens = T};
       BOOST_TEST(router(x, {}, samples).aux_loss == 0);
       samples.scale = scale;
       const Routing routing = router(x, {}, samples);
