@@ -81,6 +81,7 @@ struct FeedForwardSizes {
   std::int64_t saved;              // beside norm and stream
   std::int64_t inference;          // the most, without autograd
   std::int64_t keeping;            // the same where what experts' products give is kept
+  std::int64_t passing = 0;        // the most beside what is saved, with autograd
 };
 
 FeedForwardSizes of_mlp(const HfConfig& config, const Sizes& sizes) {
@@ -91,23 +92,54 @@ FeedForwardSizes of_mlp(const HfConfig& config, const Sizes& sizes) {
 
 /// The bytes of what experts have beside the rows that they compute.
 struct RoutingSizes {
-  RoutingSizes(const HfConfig& config, const Sizes& sizes)
+  RoutingSizes(const HfConfig& config, const Sizes& sizes, const BatchShape& batch)
       : probabilities(sizes.own_wide * config.experts.count),
         weights(sizes.own_wide * config.experts.per_token),
         indices(sizes.own_rows * config.experts.per_token * static_cast<std::int64_t>(sizeof(std::int32_t))),
         offsets((config.experts.count + 1) * static_cast<std::int64_t>(sizeof(std::int64_t))),
-        given(sizes.normalised * config.experts.per_token) {}
+        given(sizes.normalised * config.experts.per_token),
+        taken(batch.expert_rows(config.experts.per_token) * config.channels * size_of(batch.compute)),
+        table(batch.experts.ranks == 1 ? 0 : batch.experts.ranks * config.experts.count * size_of(DType::f64)) {}
 
-  std::int64_t all() const { return probabilities + weights + 2 * indices + offsets; }
+  std::int64_t all() const { return probabilities + weights + 2 * indices + offsets + table; }
   std::int64_t probabilities, weights;  // of the router
   std::int64_t indices;                 // which experts; as much again for which rows
   std::int64_t offsets;
-  std::int64_t given;  // what experts are given, and as much what they give
+  std::int64_t given;  // what a rank's tokens give to experts, and as much what these give back
+  std::int64_t taken;  // what its own experts take at once
+  std::int64_t table;  // of where the rows of all go
 };
 
-FeedForwardSizes of_experts(const HfConfig& config, const Sizes& sizes) {
-  const RoutingSizes routing(config, sizes);
-  const std::int64_t activated = sizes.own_compute * config.experts.per_token * config.experts.feed_forward;
+/// Where experts are shared out. Rows go there, packed for each rank, and are put in order; what comes back likewise.
+/// What the first round had is saved; further ones have the same again, in forward and in backward.
+struct ExpertWays {
+  std::int64_t away, back;  // the most on the way there and on the way back, beside the rows where they came from
+};
+ExpertWays ways_of(const RoutingSizes& routing) {
+  return {routing.given + 2 * routing.taken, 2 * routing.taken + 2 * routing.given};
+}
+
+FeedForwardSizes of_shared_experts(const RoutingSizes& routing, std::int64_t activated, const BatchShape& batch) {
+  const std::int64_t raised = 2 * activated, first = routing.taken + raised + activated;
+  const auto [away, back] = ways_of(routing);
+  const std::int64_t round = std::max(away, first + back);
+  const std::int64_t rounds = most_further_rounds(batch.experts) > 0 ? first + round : round;  // with what is saved
+  const std::int64_t saved = routing.all() + routing.given + first;
+  const std::int64_t choosing = 2 * routing.probabilities + routing.weights + routing.indices;
+  const std::int64_t beside = routing.all() - routing.probabilities + 2 * routing.given;
+  return {.raised = raised,
+          .activated = activated,
+          .saved = saved,
+          .inference = std::max(choosing, beside + round),
+          .keeping = std::max(choosing, beside + round + raised),
+          .passing = routing.given + rounds - first};
+}
+
+FeedForwardSizes of_experts(const HfConfig& config, const Sizes& sizes, const BatchShape& batch) {
+  const RoutingSizes routing(config, sizes, batch);
+  const std::int64_t activated =
+      batch.expert_rows(config.experts.per_token) * config.experts.feed_forward * size_of(batch.compute);
+  if (batch.experts.ranks > 1) return of_shared_experts(routing, activated, batch);
   const std::int64_t raised = 2 * activated;
   // The router's probabilities are gone when rows come, as its logits before them.
   const auto most = [&](std::int64_t rows) {
@@ -137,23 +169,41 @@ void add_mlp_backward(Live& backward, const FeedForwardSizes& mlp, const Sizes& 
   add_matrix_from_norm(backward, mlp.raised, sizes);              // up
 }
 
-void add_experts_backward(Live& backward, const HfConfig& config, const Sizes& sizes) {
-  const RoutingSizes routing(config, sizes);
-  const auto [raised, activated, saved, inference, keeping] = of_experts(config, sizes);
+/// From the gradient of what experts gave to that of what they were given.
+void add_shared_experts_backward(Live& backward, const RoutingSizes& routing, const FeedForwardSizes& experts,
+                                 bool further_rounds) {
+  const auto [away, back] = ways_of(routing);
+  const std::int64_t chain = experts.activated + experts.raised + 2 * routing.taken;  // gradients of all in between
+  backward.add(routing.given);                                                        // the gradient of what was given
+  backward.add(std::max(away, chain + back)).drop(std::max(away, chain + back));
+  backward.drop(routing.taken + experts.raised + experts.activated);
+  if (!further_rounds) return;
+  const std::int64_t again = routing.given + routing.taken + experts.raised + experts.activated;
+  backward.add(again + std::max(away, chain + back)).drop(again + std::max(away, chain + back));
+}
+
+void add_experts_backward(Live& backward, const HfConfig& config, const Sizes& sizes, const BatchShape& batch) {
+  const RoutingSizes routing(config, sizes, batch);
+  const auto [raised, activated, saved, inference, keeping, passing] = of_experts(config, sizes, batch);
   const std::int64_t dlogits = sizes.own_compute * config.experts.count;
   const std::int64_t dropped = config.dropout.residual > 0 ? sizes.stream : 0;
   backward.add(dropped + routing.given + routing.weights).drop(dropped + routing.given);  // combine
-  backward.add(activated).drop(routing.given + activated);                                // down
-  backward.add(raised).drop(activated + raised);                                          // activation
-  backward.add(routing.given).drop(raised + routing.given);                               // up
-  backward.add(sizes.normalised).drop(routing.given);                                     // dispatch
+  if (batch.experts.ranks > 1) {
+    add_shared_experts_backward(backward, routing, of_experts(config, sizes, batch),
+                                most_further_rounds(batch.experts) > 0);
+  } else {
+    backward.add(activated).drop(routing.given + activated);   // down
+    backward.add(raised).drop(activated + raised);             // activation
+    backward.add(routing.given).drop(raised + routing.given);  // up
+  }
+  backward.add(sizes.normalised).drop(routing.given);  // dispatch
   backward.add(dlogits + sizes.normalised).drop(dlogits + sizes.normalised + routing.weights + routing.all());
   backward.drop(sizes.normalised);  // what the norm saved with up's input
 }
 
 /// That a matrix product of a rank has.
 std::int64_t rows_of(const LinearShape& layer, const Sizes& sizes) {
-  return layer.of_stream ? sizes.own_rows * layer.rows_per_token : sizes.rows;
+  return layer.of_stream ? sizes.own_rows * std::max<std::int64_t>(1, layer.per_token) : sizes.rows;
 }
 
 /// Of the forward of a decoder block that kept such values; `square` is the work of each product within attention.
@@ -183,7 +233,7 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
   const std::int64_t qkv = sizes.compute * (query + 2 * config.kv_heads * config.head_size);
   const std::int64_t attended = sizes.compute * query, row_sums = sizes.wide * config.heads;
   const bool has_experts = config.has_experts(layer);
-  const FeedForwardSizes mlp = has_experts ? of_experts(config, sizes) : of_mlp(config, sizes);
+  const FeedForwardSizes mlp = has_experts ? of_experts(config, sizes, batch) : of_mlp(config, sizes);
   const std::int64_t mlp_gathered = has_experts ? 0 : gathered, mlp_product = has_experts ? 0 : product;
   const std::int64_t before_norms =
       config.query_key_norm ? qkv + sizes.wide * (config.heads + config.kv_heads) : 0;  // with their statistics
@@ -221,6 +271,8 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
                                        .drop(product)
                                        .add(norm + mlp_gathered + mlp.saved)
                                        .drop(mlp_gathered)
+                                       .add(mlp.passing)
+                                       .drop(mlp.passing)
                                        .add(mlp_product + stream)
                                        .drop(mlp_product)
                                        .add(cast)
@@ -254,12 +306,13 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
         .beside(handed + kept);
   };
   result.inference_workspace_bytes = without_stash({}, 0);
+  const RoutingSizes routing(config, sizes, batch);
   for (std::size_t index = 0; index < KeepSet::count; ++index) {
     const KeepSet keeps = KeepSet::at(index);
-    std::int64_t kept = has_experts ? RoutingSizes(config, sizes).indices : 0;
+    std::int64_t kept = has_experts ? routing.indices + routing.table : 0;
     if (keeps.has(Keep::attention)) kept += attended + row_sums + own_output;
     if (keeps.has(Keep::matmul)) kept += kept_qkv + stream + (has_experts ? 0 : mlp.raised);
-    if (keeps.has(Keep::experts) && has_experts) kept += mlp.raised + RoutingSizes(config, sizes).given;
+    if (keeps.has(Keep::experts) && has_experts) kept += mlp.raised + routing.given;
     result.recomputations.push_back({.kept_bytes = kept,
                                      .workspace_bytes = without_stash(keeps, kept),
                                      .flops = repeated_flops(config, layer, sizes, square, keeps)});
@@ -268,7 +321,7 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
   Live backward;
   backward.add(widened);  // the gradient that is given
   if (has_experts)
-    add_experts_backward(backward, config, sizes);
+    add_experts_backward(backward, config, sizes, batch);
   else
     add_mlp_backward(backward, mlp, sizes, rounded);
   backward.add(stream).drop(widened + normalised + stream);  // norm, whose gradient goes around
@@ -392,6 +445,45 @@ struct Spoken {
                     .in_training = true});
   }
 
+  // Rows that go to experts of other ranks, and back.
+  bool shares_experts(int layer) const { return batch.experts.ranks > 1 && part.has_experts(layer); }
+  BlockExchange over_experts(std::int64_t rows, std::int64_t repeats) const {
+    return {.kind = Exchange::all_to_all,
+            .axes = {expert_axis},
+            .dtype = narrow(),
+            .row_bytes = part.channels * size_of(narrow()),
+            .rows = rows,
+            .at_most = true,
+            .repeats = repeats};
+  }
+  BlockExchange to_experts(std::int64_t repeats = 0) const {
+    return over_experts(batch.own_rows() * part.experts.per_token, repeats);
+  }
+  BlockExchange from_experts(std::int64_t repeats = 0) const {
+    return over_experts(batch.expert_rows(part.experts.per_token), repeats);
+  }
+  /// How many rows of each rank go to each expert.
+  BlockExchange table() const {
+    return {.kind = Exchange::all_gather,
+            .axes = {expert_axis},
+            .dtype = DType::f64,
+            .row_bytes = part.experts.count * size_of(DType::f64),
+            .rows = 1,  // of the first sample: once
+            .of_samples = true};
+  }
+  void through_experts(std::vector<BlockExchange>& said, int layer) const {
+    if (!shares_experts(layer)) return;
+    said.insert(said.end(), {to_experts(), from_experts()});
+    if (const std::int64_t further = most_further_rounds(batch.experts); further > 0)
+      said.insert(said.end(), {to_experts(further), from_experts(further)});
+  }
+  void back_through_experts(std::vector<BlockExchange>& said, int layer) const {
+    if (!shares_experts(layer)) return;
+    said.insert(said.end(), {to_experts(), from_experts()});
+    if (const std::int64_t further = most_further_rounds(batch.experts); further > 0)  // what they had goes there again
+      said.insert(said.end(), {to_experts(further), to_experts(further), from_experts(further)});
+  }
+
   // In each half of a decoder block, attention and MLP, a matrix after a norm and one that leads back to the stream.
   void from_norm(std::vector<BlockExchange>& said) const {
     if (shares_rows()) said.push_back(rows_of_all(narrow()));
@@ -426,6 +518,9 @@ BlockExchanges exchanges_of_decoder(const Spoken& spoken, ForwardFor purpose, in
   spoken.to_stream(said.forward);
   if (spoken.part.has_experts(layer)) {
     if (purpose == ForwardFor::batch) spoken.balance(said.forward, layer);
+    if (spoken.shares_experts(layer)) said.forward.push_back(spoken.table());
+    spoken.through_experts(said.forward, layer);
+    spoken.back_through_experts(said.backward, layer);
   } else {
     spoken.from_norm(said.forward);
     spoken.to_stream(said.forward);
@@ -491,6 +586,10 @@ std::vector<BlockExchange> repeated_exchanges(const HfConfig& part, const BatchS
   if (!products) spoken.to_stream(said);
   if (!products && !part.has_experts(layer)) spoken.from_norm(said);
   spoken.balance(said, layer);  // the product that ends the layer is not repeated
+  if (!keeps.has(Keep::experts))
+    spoken.through_experts(said, layer);
+  else if (spoken.shares_experts(layer))
+    said.push_back(spoken.to_experts());
   return said;
 }
 
@@ -506,8 +605,10 @@ BlockProfile profile(const Architecture& architecture, std::size_t block, const 
   result.parameter_bytes = result.parameter_elements * size_of(batch.compute);
   double products = 0;
   for (const LinearShape& layer : linear_layers(config, description.kind, description.layer)) {
+    const bool of_experts = layer.per_token > 0;
     products += 2 * static_cast<double>(rows_of(layer, sizes) * layer.in) * static_cast<double>(layer.out);
-    result.deferred_bytes += size_of(batch.compute) * rows_of(layer, sizes) * (layer.in + layer.out);
+    result.deferred_bytes += size_of(batch.compute) * (layer.in + layer.out) *
+                             (of_experts ? batch.expert_rows(layer.per_token) : rows_of(layer, sizes));
   }
   result.forward_flops = result.backward_input_flops = result.backward_weight_flops = products;
   result.input_bytes = description.kind == Kind::embedding ? 0 : sizes.handed;

@@ -32,8 +32,13 @@ struct BatchShape {
   AttentionScratch attention = {};
   SequenceRanks sequence = {};
   std::int64_t segments = 1;  // of a sample, which attention keeps apart, at most
+  ExpertSharing experts = {};
   std::int64_t rows() const { return most_rows_of_each(sequence, samples, length, segments); }  // N, of a rank
   std::int64_t own_rows() const { return divided_up(rows(), std::int64_t{row_shares}); }
+  /// That experts of a rank have at once, at most: of the rank's own, or of those that share them out.
+  std::int64_t expert_rows(std::int64_t per_token) const {
+    return experts.ranks == 1 ? own_rows() * per_token : rows_at_once(experts, own_rows() * per_token);
+  }
 };
 
 /// Logits of so many values exist at once where they are not kept for backward.
@@ -73,8 +78,8 @@ struct BlockProfile {
 /// are one.
 struct LinearShape {
   std::int64_t in = 0, out = 0;
-  bool of_stream = false;           // with rows of the stream, of which a rank may have a share
-  std::int64_t rows_per_token = 1;  // of experts as many as a token goes to
+  bool of_stream = false;      // with rows of the stream, of which a rank may have a share
+  std::int64_t per_token = 0;  // rows of each of these: of experts as many as a token goes to; 0: it is of no experts
 };
 
 /// The matrix products of a block with its weights, in the order of its forward; an embedding has none. `layer` is of a

@@ -106,7 +106,27 @@ void check_shares(const HfConfig& config, const BlockSharing& sharing) {
   is_enough("a vocabulary", config.vocabulary);
 }
 
+Share share_of_experts(const LogicalTensor& tensor, const HfConfig& config) {
+  return {.cut = Split{.axes = {expert_axis}, .dim = 0, .granule = tensor.shape[0] / config.experts.count}};
+}
+
+void check_experts(const HfConfig& config, std::int64_t ranks) {
+  if (config.experts.count == 0)
+    throw Error(ExitCode::usage,
+                fmt::format("parallel.ep {} has no effect: a {} model has no experts", ranks, name_of(config.family)),
+                "leave parallel.ep out");
+  if (config.experts.count % ranks != 0)
+    throw Error(ExitCode::usage,
+                fmt::format("cannot share out {} experts over parallel.ep {}: {} mod {} is {}", config.experts.count,
+                            ranks, config.experts.count, ranks, config.experts.count % ranks),
+                "take a parallel.ep that divides the model's experts");
+}
+
 }  // namespace
+
+bool is_shared_out(const LogicalTensor& tensor, const BlockSharing& sharing) {
+  return sharing.experts.ranks > 1 && (tensor.role == Role::expert_gate_up || tensor.role == Role::expert_down);
+}
 
 BlockSharing sharing_among(int ranks, const HfConfig& config, bool rows) {
   const std::int64_t keys = config.kv_heads;
@@ -117,9 +137,12 @@ BlockSharing sharing_among(int ranks, const HfConfig& config, bool rows) {
 
 void cut_over(Architecture& architecture, const BlockSharing& sharing) {
   if (sharing.ranks > 1) check_shares(architecture.config, sharing);
+  if (sharing.experts.ranks > 1) check_experts(architecture.config, sharing.experts.ranks);
   for (BlockDescription& block : architecture.blocks) {
     for (LogicalTensor& tensor : block.tensors) {
-      Share share = sharing.ranks > 1 ? share_of(tensor.role, architecture.config, sharing) : Share{};
+      Share share = is_shared_out(tensor, sharing) ? share_of_experts(tensor, architecture.config)
+                    : sharing.ranks > 1            ? share_of(tensor.role, architecture.config, sharing)
+                                                   : Share{};
       tensor.view = std::move(share.view);
       tensor.cut = std::move(share.cut);
       tensor.summed = std::move(share.summed);
@@ -130,7 +153,10 @@ void cut_over(Architecture& architecture, const BlockSharing& sharing) {
 Shape longest_part(const LogicalTensor& tensor, const BlockSharing& sharing) {
   Shape shape = view_of(tensor);
   if (!tensor.cut) return shape;
-  const std::int64_t parts = sharing.ranks / (tensor.cut->axes == sharing.axes() ? 1 : sharing.key_replicas);
+  const bool of_experts = is_shared_out(tensor, sharing);
+  const std::int64_t parts = of_experts                           ? sharing.experts.ranks
+                             : tensor.cut->axes == sharing.axes() ? sharing.ranks
+                                                                  : sharing.ranks / sharing.key_replicas;
   std::int64_t& length = shape[static_cast<std::size_t>(tensor.cut->dim)];
   length = std::min(length, divided_up(divided_up(length, tensor.cut->granule), parts) * tensor.cut->granule);
   return shape;

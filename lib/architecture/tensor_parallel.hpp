@@ -15,8 +15,12 @@ namespace lockstep {
 BlockSharing sharing_among(int ranks, const HfConfig& config, bool rows = false);
 
 /// Says of each tensor how the ranks cut it, and where its gradients add up; one rank cuts none. Throws Error(usage),
-/// with the arithmetic, where heads cannot be shared out or the width has fewer columns than there are ranks.
+/// with the arithmetic, where heads or experts cannot be shared out or the width has fewer columns than there are
+/// ranks.
 void cut_over(Architecture& architecture, const BlockSharing& sharing);
+
+/// Whether it is of experts that ranks share out: each has its own.
+bool is_shared_out(const LogicalTensor& tensor, const BlockSharing& sharing);
 
 /// The shape of the largest part that one of the ranks has of a tensor.
 Shape longest_part(const LogicalTensor& tensor, const BlockSharing& sharing);

@@ -18,6 +18,7 @@ bool among(const std::vector<AxisName>& axes, const AxisName& axis) {
 /// Axes of ranks that share blocks along which all have the same of a tensor, and equal gradients.
 std::vector<AxisName> alike_along(const LogicalTensor& tensor, const BlockSharing& sharing) {
   std::vector<AxisName> axes;
+  if (is_shared_out(tensor, sharing)) return axes;
   for (const AxisName& axis : sharing.axes())
     if (!(tensor.cut && among(tensor.cut->axes, axis)) && !among(tensor.summed, axis)) axes.push_back(axis);
   return axes;
@@ -36,6 +37,7 @@ std::vector<ParameterPlan> parameters_of(const Architecture& architecture, const
                               .blocks = {static_cast<int>(block)},
                               .trained = tensor.trained,
                               .unit = tensor.unit,
+                              .of_experts = is_shared_out(tensor, sharing),
                               .alike = alike_along(tensor, sharing),
                               .summed = tensor.summed});
       } else {

@@ -146,6 +146,7 @@ Engine::Engine(Model& model, const Optimizer& optimizer, const Catalogue& progra
   model.share({.tensor = tensor_lane(),
                .ulysses = lane_among({ulysses_axis}),
                .ring = lane_among({ring_axis}),
+               .experts = lane_among({expert_axis}),
                .samples = lane_among(axes_of_samples(programs.train))});
   transport.take_records(records_);  // from now on they are kept
   transport.log_to(&trace_);

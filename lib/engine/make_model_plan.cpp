@@ -14,7 +14,7 @@ namespace lockstep {
 namespace {
 
 BatchShape batch_shape(const HfConfig& config, const UnitTypes& types, const MicroBatchShape& shape,
-                       const Processor& processor, int row_shares) {
+                       const Processor& processor, const BlockSharing& sharing) {
   const std::int64_t number = size_of(types.master);
   const std::int64_t key_heads = std::max<std::int64_t>(1, config.kv_heads / shape.sequence.ulysses);
   const std::int64_t threads = std::min<std::int64_t>(processor.threads, shape.samples * key_heads);
@@ -24,11 +24,12 @@ BatchShape batch_shape(const HfConfig& config, const UnitTypes& types, const Mic
           .length = shape.length,
           .compute = types.compute,
           .output = types.handed_out(),
-          .row_shares = row_shares,
+          .row_shares = sharing.row_shares(),
           .attention = {threads * attention_forward_scratch_bytes(keys, config.head_size, number),
                         threads * attention_backward_scratch_bytes(keys, config.head_size, number)},
           .sequence = shape.sequence,
-          .segments = shape.segments};
+          .segments = shape.segments,
+          .experts = sharing.experts};
 }
 
 /// What gemm_rounded keeps after the products of decoder blocks. Those that lead back to the stream are not rounded on
@@ -63,7 +64,7 @@ ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const Micro
   architecture.config = part_of(whole.config, sharding.blocks);
   const HfConfig& config = architecture.config;
   plan.row_shares = sharding.blocks.row_shares();
-  const BatchShape batch = batch_shape(config, types, shape, processor, plan.row_shares);
+  const BatchShape batch = batch_shape(config, types, shape, processor, sharding.blocks);
   const std::int64_t boundary_bytes = batch.own_rows() * config.channels * size_of(types.handed_out());
   for (std::size_t i = 0; i < architecture.blocks.size(); ++i) {
     const BlockDescription& block = architecture.blocks[i];
@@ -90,7 +91,9 @@ ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const Micro
   if (types.compute == DType::f16)
     plan.shared_bytes += widening_scratch_bytes;
   else if (types.compute != types.master)
-    plan.shared_bytes += rounding_scratch(config, batch.rows(), processor);
+    plan.shared_bytes += rounding_scratch(
+        config, std::max(batch.rows(), batch.experts.ranks > 1 ? batch.expert_rows(config.experts.per_token) : 0),
+        processor);
   return plan;
 }
 

@@ -21,9 +21,28 @@ const Axis& axis_of(const Layout& layout, const AxisName& name) {
   return *axis;
 }
 
+bool is_among(const std::vector<Axis>& axes, const AxisName& name) {
+  return std::ranges::any_of(axes, [&](const Axis& axis) { return axis.name == name; });
+}
+
+/// What is cut over axes of experts has these as its axes.
+const std::vector<Axis>& axes_for(const Layout& layout) {
+  const auto of_experts = [&](const AxisName& name) { return !is_among(layout.mesh.axes, name); };
+  const bool cuts = std::ranges::any_of(
+      layout.splits, [&](const Split& split) { return std::ranges::any_of(split.axes, of_experts); });
+  return cuts ? layout.mesh.expert_axes : layout.mesh.axes;
+}
+
+/// Whether ranks that differ along one axis alone are at one place of the other.
+bool apart(const Axis& one, const Axis& other) {
+  return one.stride % (other.stride * other.size) == 0 || other.stride % (one.stride * one.size) == 0;
+}
+
 /// An axis may cut or pin a tensor once: cut twice, or cut and pinned, some elements would be held by nobody.
 void claim(std::vector<AxisName>& claimed, const Layout& layout, const AxisName& name) {
   axis_of(layout, name);
+  if (!is_among(axes_for(layout), name))
+    fail(ExitCode::usage, "layout of a {} tensor names axis {} beside those of experts", to_text(layout.global), name);
   if (names(claimed, name))
     fail(ExitCode::usage, "layout of a {} tensor splits or pins axis {} twice", to_text(layout.global), name);
   claimed.push_back(name);
@@ -72,6 +91,14 @@ Part part_of(const Layout& layout, const Split& split, Rank rank) {
   const std::int64_t ranks = ranks_along(layout, split);
   const std::int64_t count = split.parts == 0 ? ranks : std::min(split.parts, ranks);
   return {index * count / ranks, count};
+}
+
+/// That cut or pin it.
+std::vector<AxisName> used_axes(const Layout& layout) {
+  std::vector<AxisName> used;
+  for (const Split& split : layout.splits) used.insert(used.end(), split.axes.begin(), split.axes.end());
+  for (const Pin& pin : layout.pins) used.push_back(pin.axis);
+  return used;
 }
 
 bool excluded(const Layout& layout, Rank rank) {
@@ -124,7 +151,9 @@ std::vector<Rank> replicas_of(const Layout& layout, Rank rank) {
   if (empty(box)) return {rank};
   // Different parts of a split never overlap, so only axes that do not cut, or whose ranks share parts, lead to
   // replicas.
-  std::vector<AxisName> axes = replicated_axes(layout);
+  std::vector<AxisName> axes;
+  for (const Axis& axis : axes_for(layout))
+    if (!names(used_axes(layout), axis.name)) axes.push_back(axis.name);
   for (const Pin& pin : layout.pins) axes.push_back(pin.axis);
   for (const Split& split : layout.splits)
     if (split.parts != 0 && split.parts < ranks_along(layout, split))
@@ -136,12 +165,11 @@ std::vector<Rank> replicas_of(const Layout& layout, Rank rank) {
 }
 
 std::vector<AxisName> replicated_axes(const Layout& layout) {
-  std::vector<AxisName> used;
-  for (const Split& split : layout.splits) used.insert(used.end(), split.axes.begin(), split.axes.end());
-  for (const Pin& pin : layout.pins) used.push_back(pin.axis);
+  const std::vector<AxisName> used = used_axes(layout);
   std::vector<AxisName> result;
   for (const Axis& axis : layout.mesh.axes)
-    if (!names(used, axis.name)) result.push_back(axis.name);
+    if (std::ranges::all_of(used, [&](const AxisName& name) { return apart(axis, axis_of(layout, name)); }))
+      result.push_back(axis.name);
   return result;
 }
 

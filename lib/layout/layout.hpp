@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// Cuts one dimension over a set of mesh axes, as FSDP2 does: ceil-division into equal chunks, the last ones short or
-/// empty.
+/// Cuts one dimension over a set of mesh axes, of experts or others, as FSDP2 does: ceil-division into equal chunks,
+/// the last ones short or empty.
 struct Split {
   std::vector<AxisName> axes;  // flattened, slowest first: one division over all of them, not one after the other
   int dim = 0;
@@ -54,7 +54,8 @@ Box box_of(const Layout& layout, Rank rank);
 /// The ranks that hold exactly the box of `rank`, ascending: its replicas. `rank` alone if its box is empty.
 std::vector<Rank> replicas_of(const Layout& layout, Rank rank);
 
-/// Axes along which holders have equal boxes (neither split nor pinned), of size 1 included.
+/// Axes of the mesh, those of experts left out, along which holders have equal boxes (neither split nor pinned), of
+/// size 1 included.
 std::vector<AxisName> replicated_axes(const Layout& layout);
 
 Layout replicated(Shape global, DType dtype, Mesh mesh);  // every rank holds all of it

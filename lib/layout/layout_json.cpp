@@ -48,19 +48,31 @@ Layout read_layout(const Json& json, const std::vector<Mesh>& meshes) {
   return layout;
 }
 
-Mesh read_mesh(const Json& json) {
-  Mesh mesh{json.at("id").get<std::string>(), {}};
+std::vector<Axis> read_axes(const std::string& mesh, const Json& json) {
+  std::vector<Axis> axes;
   int ranks = 1;
-  for (const Json& axis : json.at("axes")) {
+  for (const Json& axis : json) {
     const Axis read{axis.at("name").get<std::string>(), integer_from<int>(axis.at("size")),
                     integer_from<int>(axis.at("stride"))};
     if (read.size < 1 || read.stride < 1)
       fail(ExitCode::input, "axis {} has size {} and stride {}, but both are at least 1", read.name, read.size,
            read.stride);
-    if (find_axis(mesh, read.name) != nullptr) fail(ExitCode::input, "mesh {} names axis {} twice", mesh.id, read.name);
-    if (__builtin_mul_overflow(ranks, read.size, &ranks)) fail(ExitCode::input, "mesh {} has too many ranks", mesh.id);
-    mesh.axes.push_back(read);
+    if (std::ranges::find(axes, read.name, &Axis::name) != axes.end())
+      fail(ExitCode::input, "mesh {} names axis {} twice", mesh, read.name);
+    if (__builtin_mul_overflow(ranks, read.size, &ranks)) fail(ExitCode::input, "mesh {} has too many ranks", mesh);
+    axes.push_back(read);
   }
+  return axes;
+}
+
+Mesh read_mesh(const Json& json) {
+  Mesh mesh{.id = json.at("id").get<std::string>(), .axes = {}};
+  mesh.axes = read_axes(mesh.id, json.at("axes"));
+  if (!json.contains("expert_axes")) return mesh;
+  mesh.expert_axes = read_axes(mesh.id, json.at("expert_axes"));
+  const int ranks = world_size(mesh), of_experts = world_size({.id = {}, .axes = mesh.expert_axes});
+  if (ranks != of_experts)
+    fail(ExitCode::input, "mesh {} has {} ranks by its axes and {} by those of experts", mesh.id, ranks, of_experts);
   return mesh;
 }
 
@@ -88,10 +100,14 @@ void check_shape(const Shape& shape) {
 }
 
 Json to_json(const Mesh& mesh) {
-  Json axes = Json::array();
-  for (const Axis& axis : mesh.axes)
-    axes.push_back({{"name", axis.name}, {"size", axis.size}, {"stride", axis.stride}});
-  return {{"id", mesh.id}, {"axes", axes}};
+  const auto array_of = [](const std::vector<Axis>& axes) {
+    Json array = Json::array();
+    for (const Axis& axis : axes) array.push_back({{"name", axis.name}, {"size", axis.size}, {"stride", axis.stride}});
+    return array;
+  };
+  Json json{{"id", mesh.id}, {"axes", array_of(mesh.axes)}};
+  if (!mesh.expert_axes.empty()) json["expert_axes"] = array_of(mesh.expert_axes);
+  return json;
 }
 
 Json to_json(const Layout& layout) {

@@ -29,10 +29,35 @@ int world_size(const Mesh& mesh) {
   return size;
 }
 
+void divide_experts(Mesh& mesh, int ranks, bool apart, bool sharded) {
+  const Axis* const stages = find_axis(mesh, pipeline_axis);
+  const int count = stages == nullptr ? 1 : stages->size, of_stage = world_size(mesh) / count;
+  if (ranks < 1 || of_stage % ranks != 0)
+    throw Error(ExitCode::usage,
+                fmt::format("cannot share out experts over ep={}: {} ranks {}, and {} mod {} is {}", ranks, of_stage,
+                            count == 1 ? "there are" : "have a stage", of_stage, ranks, of_stage % ranks),
+                "take a parallel.ep that divides them");
+  const bool between = stages != nullptr && stages->stride != 1 && stages->stride != of_stage;
+  if (between)
+    throw Error(ExitCode::usage,
+                fmt::format("cannot share out experts over ep={}: parallel.order puts pp between other axes", ranks),
+                "name pp last, or not at all: it is the first then");
+  const int step = stages != nullptr && stages->stride == 1 && of_stage > 1 ? count : 1, others = of_stage / ranks;
+  const Axis ep{expert_axis, ranks, apart ? step * others : step};
+  const int stride = apart ? step : step * ranks;
+  const Axis replicas{expert_replica_axis, sharded ? 1 : others, stride},
+      shards{expert_shard_axis, sharded ? others : 1, stride};
+  if (stages != nullptr) mesh.expert_axes.push_back(*stages);
+  if (apart) mesh.expert_axes.push_back(ep);
+  mesh.expert_axes.insert(mesh.expert_axes.end(), {replicas, shards});
+  if (!apart) mesh.expert_axes.push_back(ep);
+}
+
 const Axis* find_axis(const Mesh& mesh, const AxisName& name) {
-  const auto found =
-      std::find_if(mesh.axes.begin(), mesh.axes.end(), [&](const Axis& axis) { return axis.name == name; });
-  return found == mesh.axes.end() ? nullptr : &*found;
+  for (const std::vector<Axis>* axes : {&mesh.axes, &mesh.expert_axes})
+    for (const Axis& axis : *axes)
+      if (axis.name == name) return &axis;
+  return nullptr;
 }
 
 int coordinate(const Mesh& mesh, Rank rank, const AxisName& name) {

@@ -9,9 +9,12 @@ namespace lockstep {
 
 using Rank = int;              // always the world rank
 using AxisName = std::string;  // pp, dp_replicate, dp_shard, ring, ulysses, tp; ep, ep_shard on the expert mesh
-inline const AxisName tensor_axis = "tp";  // ranks that share each block
+inline const AxisName pipeline_axis = "pp";  // ranks that share out the blocks of a model in stages
+inline const AxisName tensor_axis = "tp";    // ranks that share each block
 // Its faster factor where a model has fewer key heads than there are such ranks: those with the same key heads.
 inline const AxisName key_replica_axis = "tp_keys";
+// Ranks that share out experts, each some of them; ranks with the same experts, which cut these, or hold them alike.
+inline const AxisName expert_axis = "ep", expert_shard_axis = "ep_shard", expert_replica_axis = "ep_replicate";
 
 struct Axis {
   AxisName name;
@@ -21,14 +24,22 @@ struct Axis {
 };
 
 struct Mesh {
-  std::string id;          // "world", "expert"
+  std::string id;          // "world"
   std::vector<Axis> axes;  // slowest first
+  // The same ranks in other factors, by which those of a stage share out experts: pp, ep_replicate, ep_shard and ep,
+  // slowest first; empty: they do not. What names an axis may mean either.
+  std::vector<Axis> expert_axes = {};
   bool operator==(const Mesh&) const = default;
 };
 
 /// A mesh over ranks [0, product of sizes) with the axes slowest first; strides follow.
 /// Throws Usage for a repeated name or a size below 1.
 Mesh make_mesh(std::string id, const std::vector<std::pair<AxisName, int>>& sizes);
+
+/// Divides the ranks of each stage once more: so many neighbours, or, `apart`, ranks as far from each other as can be,
+/// along ep, the others along ep_shard or, not `sharded`, along ep_replicate. Throws Usage, with the arithmetic, if the
+/// ranks of a stage cannot be divided so.
+void divide_experts(Mesh& mesh, int ranks, bool apart, bool sharded);
 
 int world_size(const Mesh& mesh);
 const Axis* find_axis(const Mesh& mesh, const AxisName& name);      // null if the mesh does not have it

@@ -11,6 +11,7 @@
 #include "tensor/functions/loss.hpp"
 #include "tensor/functions/norm.hpp"
 #include "tensor/functions/ring_attention.hpp"
+#include "tensor/functions/shared_experts.hpp"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -257,16 +258,20 @@ class Mlp : public FeedForward {
 
 class ExpertMlps : public FeedForward {
  public:
-  ExpertMlps(const HfConfig& config, Parameter& router, Parameter& gate_up, Parameter& down)
+  /// The parameters of experts are those of as many as there are, or of this rank's.
+  ExpertMlps(const HfConfig& config, Parameter& router, Parameter& gate_up, Parameter& down, double capacity)
       : activation_(config.activation),
         router_(router, config.experts.per_token, config.experts.normalised),
-        up_(gate_up, config.experts.count),
-        down_(down, config.experts.count) {}
+        up_(gate_up, gate_up.shape()[0] / (2 * config.experts.feed_forward)),
+        down_(down, down.shape()[0] / config.channels),
+        shared_(up_, down_, config.activation, capacity) {}
 
   void share(const BlockLanes& lanes) override {
     invariant(lanes.tensor == nullptr || lanes.tensor->shares_rows(), "each token goes to experts once");
     rows_ = lanes.tensor;
     sharers_ = lanes.samples;
+    others_ = lanes.experts;
+    shared_.share(lanes.experts);
   }
 
   at::Tensor operator()(const Normalisation::Output& in, const BatchTensors& batch, Replay& replay,
@@ -281,19 +286,37 @@ class ExpertMlps : public FeedForward {
     replay.experts = routing.chosen;
     replay.loads = routing.choices;
     replay.aux_loss = routing.aux_loss;
-    at::Tensor rows = dispatch(in.normalised, routing);
+    const at::Tensor rows =
+        others_ ? of_all(in.normalised, routing, replay) : of_this_rank(in.normalised, routing, replay);
+    return combine(in.residual, rows, routing, of_own_rows(dropout, rows_), unread_sum(in.residual, replay));
+  }
+
+ private:
+  at::Tensor of_this_rank(const at::Tensor& x, const Routing& routing, Replay& replay) const {
+    at::Tensor rows = dispatch(x, routing);
     rows = up_(rows, routing.offsets, replay.raised);
     if (replay.keeps.has(Keep::experts)) replay.raised = rows;
     rows = activate_gated(rows, activation_);
     rows = down_(rows, routing.offsets, replay.lowered);
     if (replay.keeps.has(Keep::experts)) replay.lowered = rows;
-    return combine(in.residual, rows, routing, of_own_rows(dropout, rows_), unread_sum(in.residual, replay));
+    return rows;
+  }
+  at::Tensor of_all(const at::Tensor& x, const Routing& routing, Replay& replay) const {
+    if (!replay.expert_table.defined()) replay.expert_table = expert_table(routing, *others_);
+    SharedExperts::Values values{replay.raised, replay.lowered};
+    const at::Tensor rows = shared_(x, routing, replay.expert_table, values);
+    if (replay.keeps.has(Keep::experts)) {
+      replay.raised = values.raised;
+      replay.lowered = values.lowered;
+    }
+    return rows;
   }
 
- private:
   Activation activation_;
   Router router_;
   GroupedLinear up_, down_;
+  SharedExperts shared_;
+  const BlockLane* others_ = nullptr;   // those that share out experts
   const BlockLane* rows_ = nullptr;     // those that have the rows of the stream between them
   const BlockLane* sharers_ = nullptr;  // of rows of the same samples
 };
@@ -302,7 +325,7 @@ class ExpertMlps : public FeedForward {
 class Decoder : public Block {
  public:
   Decoder(const HfConfig& config, const BlockDescription& description, Precision precision,
-          std::vector<Parameter*> parameters, RotaryTable* rotary)
+          std::vector<Parameter*> parameters, RotaryTable* rotary, double expert_capacity)
       : Block(description, precision, std::move(parameters)),
         shape_{config.heads, config.kv_heads, config.head_size, config.window_of(description.layer)},
         dropout_(config.dropout),
@@ -311,7 +334,7 @@ class Decoder : public Block {
         qkv_(attention_inputs(), attention_input_biases(), layout_of(config)),
         attention_output_({&get(Role::attention_output)}, {find(Role::attention_output_bias)}, layout_of(config)),
         mlp_norm_(config.norm, config.norm_eps, get(Role::mlp_norm), find(Role::mlp_norm_bias)),
-        feed_forward_(make_feed_forward(config)) {
+        feed_forward_(make_feed_forward(config, expert_capacity)) {
     if (config.query_key_norm) head_norm_.emplace(shape_, config.norm_eps, get(Role::query_norm), get(Role::key_norm));
   }
 
@@ -384,9 +407,10 @@ class Decoder : public Block {
     if (find(Role::qkv)) return {find(Role::qkv_bias)};
     return {find(Role::query_bias), find(Role::key_bias), find(Role::value_bias)};
   }
-  std::unique_ptr<FeedForward> make_feed_forward(const HfConfig& config) const {
+  std::unique_ptr<FeedForward> make_feed_forward(const HfConfig& config, double expert_capacity) const {
     if (config.has_experts(description().layer))
-      return std::make_unique<ExpertMlps>(config, get(Role::router), get(Role::expert_gate_up), get(Role::expert_down));
+      return std::make_unique<ExpertMlps>(config, get(Role::router), get(Role::expert_gate_up), get(Role::expert_down),
+                                          expert_capacity);
     const Mlp::Layer down{{&get(Role::down)}, {find(Role::down_bias)}};
     if (!config.gated_mlp)
       return std::make_unique<Mlp>(config, Mlp::Layer{{&get(Role::up)}, {nullptr}}, find(Role::up_bias), down);
@@ -439,8 +463,8 @@ std::unique_ptr<Block> make_embedding(const HfConfig& config, const BlockDescrip
 }
 
 std::unique_ptr<Block> make_decoder(const HfConfig& config, const BlockDescription& description, Precision precision,
-                                    std::vector<Parameter*> parameters, RotaryTable* rotary) {
-  return std::make_unique<Decoder>(config, description, precision, std::move(parameters), rotary);
+                                    std::vector<Parameter*> parameters, RotaryTable* rotary, double expert_capacity) {
+  return std::make_unique<Decoder>(config, description, precision, std::move(parameters), rotary, expert_capacity);
 }
 
 std::unique_ptr<HeadBlock> make_head(const HfConfig& config, const BlockDescription& description, Precision precision,

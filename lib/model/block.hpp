@@ -64,8 +64,9 @@ BatchTensors to_tensors(const Batch& batch, const HfConfig& config, const Sequen
 struct Replay {
   enum class Pass { first, repeated } pass = Pass::first;
   KeepSet keeps = {};  // values that a first pass leaves
-  // (N, k) int32: where tokens go; both passes follow what is there
-  at::Tensor experts = {};
+  // (N, k) int32: where tokens go, and how many of each rank go to each expert where ranks share these out; both passes
+  // follow what is there
+  at::Tensor experts = {}, expert_table = {};
   // As backward reads it: what the product gives or, along ulysses where heads have no norms, what ranks made of it
   at::Tensor qkv = {};
   at::Tensor attended = {}, log_sums = {};
@@ -142,7 +143,8 @@ class HeadBlock : public Block {
 std::unique_ptr<Block> make_embedding(const HfConfig& config, const BlockDescription& description, Precision precision,
                                       std::vector<Parameter*> parameters);
 std::unique_ptr<Block> make_decoder(const HfConfig& config, const BlockDescription& description, Precision precision,
-                                    std::vector<Parameter*> parameters, RotaryTable* rotary);
+                                    std::vector<Parameter*> parameters, RotaryTable* rotary,
+                                    double expert_capacity = ExpertSharing{}.capacity);
 std::unique_ptr<HeadBlock> make_head(const HfConfig& config, const BlockDescription& description, Precision precision,
                                      std::vector<Parameter*> parameters);
 

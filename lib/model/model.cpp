@@ -56,6 +56,7 @@ Model::Model(const Architecture& architecture, Precision precision, const std::v
     std::vector<LogicalTensor> own;
     for (const int tensor : plan.parameters) own.push_back(stored[static_cast<std::size_t>(tensor)]);
     ShardPlace here = place;
+    if (!plan.token_axes.empty()) here.sharding = of_experts(place.sharding);
     if (parts.size() > 1) here.pins.push_back({pipeline_axis, holders_of(index, parts)});
     all_units_.back() = std::make_unique<Unit>(plan.name, own, precision, state, here, memory);
     units_.push_back(all_units_.back().get());
@@ -77,7 +78,8 @@ Model::Model(const Architecture& architecture, Precision precision, const std::v
         blocks_.push_back(make_embedding(own_config, block, precision, own));
         break;
       case BlockDescription::Kind::decoder:
-        blocks_.push_back(make_decoder(own_config, block, precision, own, rotary));
+        blocks_.push_back(
+            make_decoder(own_config, block, precision, own, rotary, place.sharding.blocks.experts.capacity));
         break;
       case BlockDescription::Kind::head: {
         std::unique_ptr<HeadBlock> head = make_head(own_config, block, precision, own);

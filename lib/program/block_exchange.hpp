@@ -25,6 +25,8 @@ struct BlockExchange {
   int shares = 1;              // ranks that have the rows between them, of which each puts in its own
   bool of_samples = false;     // not of rows: it is about samples of the micro-batch
   bool in_training = false;    // alone: where nothing is trained it is left out
+  bool at_most = false;        // where rows go decides how much it is: no more than this, or nothing
+  std::int64_t repeats = 0;    // of at_most: together with neighbours that say as much, so often or less, or never
   bool operator==(const BlockExchange&) const = default;
 
   /// What each rank puts in where it has so many rows of a micro-batch of so many samples; 0: then it is left out.
@@ -53,14 +55,18 @@ struct BlockExchanges {
   bool operator==(const BlockExchanges&) const = default;
 };
 
-/// The axes that these are along, in one order.
+/// The axes that these are along, in one order. Those of experts are other factors of the ranks than the rest: where
+/// one is along them, all.
 inline std::vector<AxisName> axes_of(const std::vector<BlockExchange>& exchanges) {
   std::vector<AxisName> axes;
+  const auto along = [&](const AxisName& axis) {
+    return std::ranges::any_of(exchanges, [&](const BlockExchange& exchange) {
+      return std::ranges::find(exchange.axes, axis) != exchange.axes.end();
+    });
+  };
+  if (along(expert_axis)) return {expert_replica_axis, expert_shard_axis, expert_axis};  // all ranks of the stage
   for (const AxisName& axis : {ring_axis, ulysses_axis, tensor_axis, key_replica_axis})
-    if (std::ranges::any_of(exchanges, [&](const BlockExchange& exchange) {
-          return std::ranges::find(exchange.axes, axis) != exchange.axes.end();
-        }))
-      axes.push_back(axis);
+    if (along(axis)) axes.push_back(axis);
   return axes;
 }
 

@@ -5,6 +5,7 @@
 #include "base/text.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace lockstep {
@@ -13,14 +14,14 @@ namespace {
 
 /// Parameters that may be of one unit.
 struct Kind {
-  bool trained = true;
+  bool trained = true, of_experts = false;
   std::string unit;
   std::vector<AxisName> alike, summed;
   bool operator==(const Kind&) const = default;
 };
 
 Kind kind_of(const ParameterPlan& parameter) {
-  return {parameter.trained, parameter.unit, parameter.alike, parameter.summed};
+  return {parameter.trained, parameter.of_experts, parameter.unit, parameter.alike, parameter.summed};
 }
 
 /// The unit of the parameters of a kind of the blocks [first, last].
@@ -30,12 +31,14 @@ UnitPlan unit_of(const std::vector<std::string>& blocks, const std::vector<Param
   const auto name = [&](int block) { return blocks[static_cast<std::size_t>(block)]; };
   unit.name = first == last ? name(first) : fmt::format("{}..{}", name(first), name(last));
   if (!kind.unit.empty()) unit.name += ":" + kind.unit;
+  if (kind.of_experts) unit.name += ", experts";
   if (!kind.alike.empty()) unit.name += ", alike";
   if (!kind.summed.empty()) unit.name += ", summed over " + join(kind.summed, "+");
   if (!kind.trained) unit.name += ", frozen";
   unit.trained = kind.trained;
   unit.alike = kind.alike;
   unit.summed = kind.summed;
+  if (kind.of_experts) unit.token_axes = {expert_replica_axis, expert_shard_axis};
   std::vector<std::int64_t> whole, shard, kept;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const ParameterPlan& parameter = parameters[i];
@@ -73,6 +76,22 @@ UnitPlan unit_of(const std::vector<std::string>& blocks, const std::vector<Param
 
 }  // namespace
 
+std::int64_t rows_at_once(const ExpertSharing& sharing, std::int64_t rows) {
+  return static_cast<std::int64_t>(std::ceil(sharing.capacity * static_cast<double>(rows)));
+}
+
+std::int64_t most_further_rounds(const ExpertSharing& sharing) {
+  if (sharing.ranks == 1) return 0;
+  return static_cast<std::int64_t>(std::ceil(sharing.ranks / sharing.capacity)) - 1;
+}
+
+Sharding of_experts(const Sharding& sharding) {
+  const int shards = sharding.blocks.experts.shards;
+  return {.axes = shards == 1 ? std::vector<AxisName>{} : std::vector{expert_shard_axis},
+          .shards = shards,
+          .blocks = sharding.blocks};
+}
+
 Recomputation recomputation_of(const BlockPlan& block, KeepSet keeps) {
   if (!block.recomputations.empty()) return block.recomputations[keeps.index()];
   return {.kept_bytes = 0,
@@ -106,7 +125,7 @@ std::vector<UnitPlan> make_units(const std::vector<std::string>& blocks, const s
   std::vector<std::pair<int, UnitPlan>> units;  // with their first blocks
   for (const Kind& kind : kinds) {
     const auto unit_over = [&](int first, int last) {
-      return unit_of(blocks, parameters, types, sharding, kind, first, last);
+      return unit_of(blocks, parameters, types, kind.of_experts ? of_experts(sharding) : sharding, kind, first, last);
     };
     int last = -1;  // of the unit that is being filled
     for (int block = static_cast<int>(blocks.size()) - 1; block >= 0; --block) {

@@ -53,16 +53,30 @@ struct ParameterPlan {
   std::vector<int> blocks;  // that read it, the owner first
   bool trained = true;      // false: it has no gradient and is not updated
   std::string unit = {};    // that it forms within its block, with others of this name; empty: the block's
+  bool of_experts = false;  // that ranks share out: each has its own, and sees all tokens that go there
   // Of ranks that share blocks: along which all have all of it, with equal gradients or with such as add up,
   std::vector<AxisName> alike = {}, summed = {};
   std::optional<Split> cut = {};  // or how they cut it
 };
+
+/// How ranks share out experts (expert parallelism): tokens go to the ranks that have theirs, and back.
+struct ExpertSharing {
+  int ranks = 1;        // along ep, each with as many of them; 1: all ranks have all
+  int shards = 1;       // ranks with the same, along ep_shard, that cut them as dp_shard cuts the rest
+  double capacity = 2;  // rows that a rank's experts take at once, over what they get where tokens spread evenly
+};
+
+/// Rows that a rank's experts take at once, where each rank has so many for experts, or all together so many for each.
+std::int64_t rows_at_once(const ExpertSharing& sharing, std::int64_t rows);
+/// Beyond the first round, in which rows go to experts and back: what one rank's experts may need if all rows go there.
+std::int64_t most_further_rounds(const ExpertSharing& sharing);
 
 /// How ranks share blocks (tensor parallelism): each computes with its part of what they cut.
 struct BlockSharing {
   int ranks = 1;         // along axes()
   bool rows = false;     // sequence parallelism: they have the rows of what lies between matrices between them
   int key_replicas = 1;  // neighbours among them that have the same key heads, of which there are fewer than ranks
+  ExpertSharing experts = {};  // which are shared out in a way of their own
   int row_shares() const { return rows ? ranks : 1; }
   std::vector<AxisName> axes() const {
     if (ranks == 1) return {};
@@ -80,6 +94,8 @@ struct Sharding {
   int kept_shards = 1;                   // ranks along these; 1: they do not stay
   BlockSharing blocks = {};              // which are cut before
 };
+/// The same of experts that ranks share out.
+Sharding of_experts(const Sharding& sharding);
 
 /// Parameters that are gathered, whose gradients are reduced and which are updated at once. What one rank holds of a
 /// unit that is cut is its shard; all shards are as long as the longest.
@@ -90,6 +106,7 @@ struct UnitPlan {
   bool trained = true;                    // false: gathered, but without gradient, optimizer state and update
   std::vector<AxisName> alike = {};       // along which ranks that share blocks have equal gradients of it, unsummed
   std::vector<AxisName> summed = {};      // or such as add up, which are summed as those of replicas are
+  std::vector<AxisName> token_axes = {};  // along which its gradients add up instead of those of data: of experts
   std::vector<AxisName> shard_axes;       // over which it is cut; empty: every rank holds the whole
   std::int64_t elements = 0;              // of the whole unit's buffers, padding included
   std::int64_t shard_elements = 0;        // of a shard's buffers, padding included; of the whole if it is not cut

@@ -39,7 +39,6 @@ std::string_view name_of(PipelineSchedule schedule);
 bool splits_backward(PipelineSchedule schedule);
 
 /// The axis of a mesh along which stages lie.
-inline const AxisName pipeline_axis = "pp";
 
 /// A schedule with its numbers.
 struct Pipeline {

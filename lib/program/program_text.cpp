@@ -70,8 +70,9 @@ std::string table_of(const StepProgram& program, const RankClass& ranks, const s
     text +=
         std::string(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(line.find_last_not_of(' ') + 1)) + "\n";
     for (const BlockExchange& exchange : exchanges_of(program, action))
-      text += fmt::format("{:>5}  {:<9}    {} over {}, {}\n", "", name_of(Lane::block), name_of(exchange.kind),
-                          join(exchange.axes, "+"), human(exchange.bytes()));
+      text += fmt::format("{:>5}  {:<9}    {} over {}, {}{}{}\n", "", name_of(Lane::block), name_of(exchange.kind),
+                          join(exchange.axes, "+"), exchange.at_most ? "at most " : "", human(exchange.bytes()),
+                          exchange.repeats > 0 ? fmt::format(", up to {} times", exchange.repeats) : "");
   }
   return text;
 }

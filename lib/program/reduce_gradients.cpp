@@ -15,12 +15,13 @@ std::vector<AxisName> axes_of(const Mesh& mesh, const std::vector<AxisName>& axe
                               const std::vector<AxisName>& without = {}) {
   std::vector<AxisName> group;
   int ranks = 1;
-  for (const Axis& axis : mesh.axes) {
-    if (std::ranges::find(axes, axis.name) == axes.end() || std::ranges::find(without, axis.name) != without.end())
-      continue;
-    group.push_back(axis.name);
-    ranks *= axis.size;
-  }
+  for (const std::vector<Axis>* factors : {&mesh.axes, &mesh.expert_axes})
+    for (const Axis& axis : *factors) {
+      if (std::ranges::find(axes, axis.name) == axes.end() || std::ranges::find(without, axis.name) != without.end())
+        continue;
+      group.push_back(axis.name);
+      ranks *= axis.size;
+    }
   return ranks > 1 ? group : std::vector<AxisName>{};
 }
 
@@ -48,7 +49,7 @@ StepProgram reduce_gradients(const StepProgram& program, const ModelPlan& plan, 
   return rewritten(program, [&](const std::vector<Action>& actions) {
     std::vector<std::vector<Gradient>> begun(actions.size()), completed(actions.size());  // by position of a backward
     const auto replicas_of = [&](const UnitPlan& unit) {
-      std::vector<AxisName> summed = axes;
+      std::vector<AxisName> summed = unit.token_axes.empty() ? axes : unit.token_axes;
       summed.insert(summed.end(), unit.summed.begin(), unit.summed.end());
       return axes_of(program.mesh, summed, unit.shard_axes);
     };

@@ -143,9 +143,11 @@ class Step {
   std::vector<AxisName> replicated_over(const UnitPlan& unit) const {
     std::vector<AxisName> axes;
     int ranks = 1;
-    for (const Axis& axis : program_.mesh.axes) {
+    const bool of_experts = !unit.token_axes.empty();
+    for (const Axis& axis : of_experts ? program_.mesh.expert_axes : program_.mesh.axes) {
       if (is_among(unit.shard_axes, axis.name)) continue;
-      if (!is_among(data_axes_, axis.name) && !is_among(unit.summed, axis.name)) continue;
+      if (!is_among(of_experts ? unit.token_axes : data_axes_, axis.name) && !is_among(unit.summed, axis.name))
+        continue;
       axes.push_back(axis.name);
       ranks *= axis.size;
     }

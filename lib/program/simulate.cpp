@@ -207,6 +207,7 @@ CostOf analytic_costs(const ModelPlan& plan, const Hardware& hardware) {
       case Subject::Kind::block: {
         double seconds = flops_of(program, plan, action) / hardware.flops_per_s;
         for (const BlockExchange& exchange : exchanges_of(program, action)) {
+          if (exchange.repeats > 0) continue;  // never, where tokens spread evenly
           const auto bytes = static_cast<double>(exchange.bytes());
           const double along = ranks_along(program.mesh, exchange.axes);
           switch (exchange.kind) {

@@ -55,6 +55,8 @@ Json to_json(const BlockExchange& exchange) {
             {"row_bytes", exchange.row_bytes}, {"first_row", exchange.first_row}, {"rows", exchange.rows},
             {"shares", exchange.shares}};
   if (exchange.of_samples) json["of_samples"] = true;
+  if (exchange.at_most) json["at_most"] = true;
+  if (exchange.repeats > 0) json["repeats"] = exchange.repeats;
   return json;
 }
 

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 
 namespace lockstep {
 
@@ -36,7 +38,8 @@ std::string words(const StepProgram& program, const std::vector<TraceEntry>& ent
   if (!entry.members.empty())
     text += fmt::format(" on lane {} among ranks {}, {}", lockstep::name_of(entry.lane), fmt::join(entry.members, " "),
                         lockstep::name_of(entry.dtype));
-  if (entry.bytes != 0) text += fmt::format(", {} bytes", entry.bytes);
+  if (entry.bytes != 0) text += fmt::format(", {}{} bytes", entry.at_most ? "at most " : "", entry.bytes);
+  if (entry.repeats != 0) text += fmt::format(", up to {} times", entry.repeats);
   return text;
 }
 
@@ -128,10 +131,12 @@ class Expectation {
                        .what = lockstep::name_of(exchange.kind),
                        .lane = Lane::block,
                        .members = group_along(program_.mesh, rank_, exchange.axes),
-                       .bytes = shape_.tokens.empty()
+                       .bytes = shape_.tokens.empty() || exchange.at_most
                                     ? exchange.bytes()
                                     : exchange.bytes_of(shape_.tokens[number], shape_.samples[number]),
-                       .dtype = exchange.dtype};
+                       .dtype = exchange.dtype,
+                       .at_most = exchange.at_most,
+                       .repeats = exchange.repeats};
       if (entry.bytes == 0) continue;
       add(entry);
       entry.event = Event::waited;
@@ -215,12 +220,41 @@ std::vector<TraceEntry> expect_trace(const StepProgram& program, Rank rank, cons
 
 std::optional<std::string> difference(const StepProgram& program, const std::vector<TraceEntry>& expected,
                                       const std::vector<TraceEntry>& recorded) {
-  for (std::size_t i = 0; i < std::max(expected.size(), recorded.size()); ++i) {
-    if (i < expected.size() && i < recorded.size() && expected[i] == recorded[i]) continue;
-    return fmt::format("entry {}: expected {}, recorded {}", i, words(program, expected, i),
-                       words(program, recorded, i));
+  const auto fits = [&](std::size_t i, std::size_t j) {
+    if (i >= expected.size() || j >= recorded.size()) return false;
+    TraceEntry wanted = expected[i];
+    if (wanted.at_most) wanted.bytes = std::min(wanted.bytes, recorded[j].bytes);
+    wanted.at_most = false;
+    wanted.repeats = 0;
+    return wanted == recorded[j];
+  };
+  // Rounds are repeated an unknown number of times, and what follows may look as one: each number is tried, fewest
+  // first.
+  using Place = std::pair<std::size_t, std::size_t>;  // in what is expected and in what was recorded
+  std::vector<Place> ways{{0, 0}};
+  std::set<Place> tried;
+  Place farthest;
+  while (!ways.empty()) {
+    auto [i, j] = ways.back();
+    ways.pop_back();
+    if (!tried.emplace(i, j).second) continue;
+    while (i < expected.size() && expected[i].repeats == 0 && fits(i, j)) ++i, ++j;
+    if (i == expected.size() && j == recorded.size()) return std::nullopt;
+    if (j >= farthest.second) farthest = {i, j};
+    if (i == expected.size() || expected[i].repeats == 0) continue;
+    std::size_t end = i;  // of the round
+    while (end < expected.size() && expected[end].repeats == expected[i].repeats) ++end;
+    std::vector<Place> behind{{end, j}};
+    for (std::int64_t made = 0; made < expected[i].repeats; ++made) {
+      std::size_t of_round = i;
+      while (of_round < end && fits(of_round, j)) ++of_round, ++j;
+      if (of_round < end) break;
+      behind.emplace_back(end, j);
+    }
+    ways.insert(ways.end(), behind.rbegin(), behind.rend());
   }
-  return std::nullopt;
+  return fmt::format("entry {}: expected {}, recorded {}", farthest.second, words(program, expected, farthest.first),
+                     words(program, recorded, farthest.second));
 }
 
 }  // namespace lockstep

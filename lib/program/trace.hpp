@@ -31,6 +31,8 @@ struct TraceEntry {
   std::vector<Rank> members = {};  // of the communicator
   std::int64_t bytes = 0;          // handed to it, or of memory whose size the program fixes
   DType dtype = DType::u8;         // of what is communicated
+  bool at_most = false;            // of what is expected, as BlockExchange says it
+  std::int64_t repeats = 0;        // likewise
   bool operator==(const TraceEntry&) const = default;
 };
 

@@ -9,6 +9,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace lockstep {
 
@@ -38,6 +39,20 @@ at::Tensor BlockLane::all_to_all(const at::Tensor& parts) const {
   transport_->wait(transport_->all_to_all_v(lane_, group_, bytes_of(parts), counts, bytes_of(received), counts,
                                             dtype_of(parts.scalar_type())));
   return received;
+}
+
+at::Tensor BlockLane::all_to_all_rows(const at::Tensor& rows, const std::vector<std::int64_t>& sent,
+                                      const std::vector<std::int64_t>& received) const {
+  const auto elements_of = [&](const std::vector<std::int64_t>& counts) {
+    std::vector<std::int64_t> elements;
+    for (const std::int64_t count : counts) elements.push_back(count * rows.size(1));
+    return elements;
+  };
+  const at::Tensor into =
+      at::empty({std::accumulate(received.begin(), received.end(), std::int64_t{0}), rows.size(1)}, rows.options());
+  transport_->wait(transport_->all_to_all_v(lane_, group_, bytes_of(rows), elements_of(sent), bytes_of(into),
+                                            elements_of(received), dtype_of(rows.scalar_type())));
+  return into;
 }
 
 BlockLane::Shifted BlockLane::start_shift(const at::Tensor& x) const {

@@ -29,6 +29,9 @@ class BlockLane {
   at::Tensor all_gather(const at::Tensor& x) const;
   /// (ranks, n, …), a part for each rank → the same, a part of each rank.
   at::Tensor all_to_all(const at::Tensor& parts) const;
+  /// Rows (Σ sent, C), those for each rank in turn → (Σ received, C), those of each rank in turn.
+  at::Tensor all_to_all_rows(const at::Tensor& rows, const std::vector<std::int64_t>& sent,
+                             const std::vector<std::int64_t>& received) const;
   /// To the next rank of the group, and around: what the rank before gave. `ended` waits for it.
   struct Shifted {
     at::Tensor given, value;
@@ -59,6 +62,7 @@ struct BlockLanes {
   const BlockLane* tensor = nullptr;
   const BlockLane* ulysses = nullptr;
   const BlockLane* ring = nullptr;
+  const BlockLane* experts = nullptr;
   const BlockLane* samples = nullptr;  // all that have rows of the same samples of a stream
 };
 

@@ -45,6 +45,8 @@ RunRecord run_record(const TrainConfig& config, const TrainPlan& plan, const Out
   for (const auto& [key, value] : build_info()) build[key] = value;
   Json mesh = Json::object();
   for (const Axis& axis : plan.mesh.axes) mesh[axis.name] = axis.size;
+  for (const Axis& axis : plan.mesh.expert_axes)
+    if (axis.size > 1) mesh[axis.name] = axis.size;
   const std::set<std::string> distinct(machines.hosts.begin(), machines.hosts.end());
   const std::int64_t tokens_per_step = config.train.global_batch * config.data.sequence_length;
   return {.tool = "train",

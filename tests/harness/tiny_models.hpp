@@ -22,6 +22,7 @@ struct TinyModel {
   std::int64_t key_value_heads = 1;  // of llama
   bool tied = false;                 // the same: the head is the embedding's matrix
   double aux = 0;                    // of experts: the coefficient of their auxiliary loss; 0: there is none
+  std::int64_t experts = 5;          // of mixtral
 };
 
 /// Of families with experts.
@@ -50,15 +51,15 @@ inline Architecture tiny_llama(const TinyModel& of) {
                       "test"));
 }
 
-/// All layers have five experts, of which a token goes to two.
+/// All layers have experts, of which a token goes to two.
 inline Architecture tiny_mixtral(const TinyModel& of) {
   return describe(
       parse_hf_config(fmt::format(R"({{"model_type": "mixtral", "vocab_size": {}, "max_position_embeddings": {},
         "hidden_size": {}, "num_hidden_layers": {}, "num_attention_heads": {}, "initializer_range": {},
-        "intermediate_size": {}, "num_key_value_heads": {}, "tie_word_embeddings": {}, "num_local_experts": 5,
+        "intermediate_size": {}, "num_key_value_heads": {}, "tie_word_embeddings": {}, "num_local_experts": {},
         "num_experts_per_tok": 2{}}})",
                                   of.vocabulary, of.positions, of.width, of.layers, of.heads, of.initial,
-                                  of.intermediate, of.key_value_heads, of.tied, aux_keys(of.aux)),
+                                  of.intermediate, of.key_value_heads, of.tied, of.experts, aux_keys(of.aux)),
                       "test"));
 }
 

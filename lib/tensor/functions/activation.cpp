@@ -56,21 +56,11 @@ struct GatedFunction : torch::autograd::Function<GatedFunction> {
     keep(context, activation);
     context->save_for_backward({gate_up});
     note_saved({gate_up});
-    const at::Tensor y = fresh({gate_up.size(0), gate_up.size(1) / 2}, gate_up.scalar_type(), gate_up);
-    with_kernels(gate_up, [&]<class T>(const Kernels<T>& on) {
-      on.gated_forward(activation, pointer<T>(gate_up), y.size(0), y.size(1), pointer<T>(y));
-    });
-    return y;
+    return gated(gate_up, activation);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const at::Tensor gate_up = context->get_saved_variables()[0];
-    const at::Tensor dy = gradients[0].contiguous();
-    const at::Tensor dgate_up = at::empty(gate_up.sizes(), gate_up.options());
-    with_kernels(gate_up, [&]<class T>(const Kernels<T>& on) {
-      on.gated_backward(activation_of(context), pointer<T>(dy), pointer<T>(gate_up), dy.size(0), dy.size(1),
-                        pointer<T>(dgate_up));
-    });
-    return {dgate_up, at::Tensor()};
+    return {gated_backward(gate_up, gradients[0].contiguous(), activation_of(context)), at::Tensor()};
   }
 };
 
@@ -78,6 +68,22 @@ struct GatedFunction : torch::autograd::Function<GatedFunction> {
 
 at::Tensor activate(const at::Tensor& u, Activation activation, Parameter* bias) {
   return ActivationFunction::apply(u, activation, bias);
+}
+
+at::Tensor gated(const at::Tensor& gate_up, Activation activation) {
+  const at::Tensor y = fresh({gate_up.size(0), gate_up.size(1) / 2}, gate_up.scalar_type(), gate_up);
+  with_kernels(gate_up, [&]<class T>(const Kernels<T>& on) {
+    on.gated_forward(activation, pointer<T>(gate_up), y.size(0), y.size(1), pointer<T>(y));
+  });
+  return y;
+}
+
+at::Tensor gated_backward(const at::Tensor& gate_up, const at::Tensor& dy, Activation activation) {
+  const at::Tensor dgate_up = at::empty(gate_up.sizes(), gate_up.options());
+  with_kernels(gate_up, [&]<class T>(const Kernels<T>& on) {
+    on.gated_backward(activation, pointer<T>(dy), pointer<T>(gate_up), dy.size(0), dy.size(1), pointer<T>(dgate_up));
+  });
+  return dgate_up;
 }
 
 at::Tensor activate_gated(const at::Tensor& gate_up, Activation activation) {

@@ -14,5 +14,8 @@ at::Tensor activate(const at::Tensor& u, Activation activation, Parameter* bias)
 
 /// act(gate) · up for gate_up (N, 2F) = [gate, up] compute type → (N, F).
 at::Tensor activate_gated(const at::Tensor& gate_up, Activation activation);
+// The plain functions behind it; no autograd.
+at::Tensor gated(const at::Tensor& gate_up, Activation activation);
+at::Tensor gated_backward(const at::Tensor& gate_up, const at::Tensor& dy, Activation activation);
 
 }  // namespace lockstep

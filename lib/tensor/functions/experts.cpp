@@ -71,20 +71,12 @@ struct DispatchFunction : torch::autograd::Function<DispatchFunction> {
     keep(context, shape);
     context->save_for_backward({places});
     note_saved({places});
-    const at::Tensor rows = fresh({count, x.size(1)}, x.scalar_type(), x);
-    with_kernels(x, [&]<class T>(const Kernels<T>& on) {
-      on.dispatch_rows(pointer<T>(x), indices_of(places), shape, x.size(1), pointer<T>(rows));
-    });
-    return rows;
+    return dispatched(x, places, shape, count);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
-    const at::Tensor places = context->get_saved_variables()[0], drows = gradients[0].contiguous();
-    const RoutingShape shape = shape_of(context);
-    const at::Tensor dx = fresh({shape.tokens, drows.size(1)}, drows.scalar_type(), drows);
-    with_kernels(drows, [&]<class T>(const Kernels<T>& on) {
-      on.dispatch_backward(pointer<T>(drows), indices_of(places), shape, drows.size(1), pointer<T>(dx));
-    });
-    return {dx, at::Tensor(), at::Tensor(), at::Tensor()};
+    const at::Tensor places = context->get_saved_variables()[0];
+    return {dispatched_backward(gradients[0].contiguous(), places, shape_of(context)), at::Tensor(), at::Tensor(),
+            at::Tensor()};
   }
 };
 
@@ -203,6 +195,22 @@ Router::Balance Router::balance(const at::Tensor& probabilities, const at::Tenso
                               pointer<M>(result.slopes));
   });
   return result;
+}
+
+at::Tensor dispatched(const at::Tensor& x, const at::Tensor& places, const RoutingShape& shape, std::int64_t rows) {
+  const at::Tensor y = fresh({rows, x.size(1)}, x.scalar_type(), x);
+  with_kernels(x, [&]<class T>(const Kernels<T>& on) {
+    on.dispatch_rows(pointer<T>(x), indices_of(places), shape, x.size(1), pointer<T>(y));
+  });
+  return y;
+}
+
+at::Tensor dispatched_backward(const at::Tensor& drows, const at::Tensor& places, const RoutingShape& shape) {
+  const at::Tensor dx = fresh({shape.tokens, drows.size(1)}, drows.scalar_type(), drows);
+  with_kernels(drows, [&]<class T>(const Kernels<T>& on) {
+    on.dispatch_backward(pointer<T>(drows), indices_of(places), shape, drows.size(1), pointer<T>(dx));
+  });
+  return dx;
 }
 
 at::Tensor dispatch(const at::Tensor& x, const Routing& routing) {

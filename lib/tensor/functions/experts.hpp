@@ -73,6 +73,9 @@ class Router {
 
 /// x (N, C) compute type → (R, C): a row for each expert of each token, grouped by expert.
 at::Tensor dispatch(const at::Tensor& x, const Routing& routing);
+// The plain functions behind it; no autograd. `rows` is R.
+at::Tensor dispatched(const at::Tensor& x, const at::Tensor& places, const RoutingShape& shape, std::int64_t rows);
+at::Tensor dispatched_backward(const at::Tensor& drows, const at::Tensor& places, const RoutingShape& shape);
 /// residual (N, C) stream type + what the experts of each token gave, rows (R, C) compute type, by their weights,
 /// less what is dropped of that → (N, C) stream type. A sum that is `known` is taken.
 at::Tensor combine(const at::Tensor& residual, const at::Tensor& rows, const Routing& routing,

@@ -48,6 +48,9 @@ struct Composition {
   int ulysses = 1;        // ranks that share rows
   int ring = 1;           // likewise
   bool folds = false;     // weights are sharded over these too
+  int experts = 1;        // ranks that share out experts
+  bool apart = false;     // which are far from each other
+  double capacity = 2;    // of their experts
 
   int data_ranks() const { return replicas * node * shards; }
   int ranks() const { return stages * data_ranks() * ring * ulysses * tensor; }
@@ -59,6 +62,9 @@ struct Composition {
     if (tensor > 1) how += fmt::format(", TP {}{}", tensor, sequence ? " with SP" : "");
     if (ring > 1) how += fmt::format(", ring {}", ring);
     if (ulysses > 1) how += fmt::format(", Ulysses {}", ulysses);
+    if (experts > 1)
+      how += fmt::format(", EP {}{}{}", experts, apart ? " apart" : "",
+                         capacity == 2 ? "" : fmt::format(" of capacity {}", capacity));
     if (folds) how += " that shards too";
     if (inner > 1) how += fmt::format(", kept by {}", inner);
     if (zero == 3 && !after_backward) how += ", kept after backward";
@@ -400,6 +406,85 @@ inline std::vector<Composition> balanced_experts() {
   return all;
 }
 
+/// Ranks that share out experts, with each other way to divide a step.
+inline std::vector<Composition> shared_experts() {
+  std::vector<Composition> all;
+  for (const int ranks : {2, 3, 4, 6}) {
+    const char* family = ranks == 3 || ranks == 6 ? "six experts" : "four experts";
+    for (const double capacity : {1.0, 2.0})
+      for (const bool apart : {false, true})
+        all.push_back({.replicas = ranks,
+                       .micro_batch = apart ? 1 : 3,
+                       .recompute = apart == (capacity == 1) ? RecomputePolicy::block : RecomputePolicy::none,
+                       .family = family,
+                       .steps = ranks < 4 ? 20 : 3,
+                       .experts = ranks,
+                       .apart = apart,
+                       .capacity = capacity});
+    for (int zero = 1; zero <= 3; ++zero)
+      all.push_back({.shards = ranks,
+                     .zero = zero,
+                     .accumulate = zero == 1 ? Accumulate::whole : Accumulate::shards,
+                     .micro_batch = zero,
+                     .recompute = zero == 3 ? RecomputePolicy::block : RecomputePolicy::none,
+                     .family = family,
+                     .experts = ranks,
+                     .capacity = 1});
+    if (ranks != 6) {
+      all.push_back({.micro_batch = 1, .family = family, .ulysses = ranks, .experts = ranks});
+      all.push_back({.micro_batch = 3, .family = "six experts", .ring = ranks, .experts = ranks == 4 ? 2 : ranks});
+    }
+    if (ranks < 4)
+      all.push_back(
+          {.micro_batch = 1, .family = family, .tensor = ranks, .sequence = true, .experts = ranks, .capacity = 1});
+  }
+  for (const bool apart : {false, true}) {  // ranks that have the same experts: replicas, or shards of them
+    all.push_back(
+        {.replicas = 4, .accumulate = Accumulate::sums, .family = "four experts", .experts = 2, .apart = apart});
+    for (int zero = 1; zero <= 3; ++zero)
+      all.push_back({.shards = 4,
+                     .zero = zero,
+                     .accumulate = zero == 1 ? Accumulate::whole : Accumulate::shards,
+                     .micro_batch = zero,
+                     .family = "four experts",
+                     .experts = 2,
+                     .apart = apart,
+                     .capacity = 1});
+    all.push_back({.replicas = 2, .shards = 2, .family = "four experts", .experts = 2, .apart = apart});
+    all.push_back({.shards = 2, .family = "four experts", .ulysses = 2, .folds = true, .experts = 2, .apart = apart});
+    all.push_back(
+        {.replicas = 2, .family = "six experts", .tensor = 2, .sequence = true, .experts = 2, .apart = apart});
+    all.push_back({.shards = 6, .family = "six experts", .experts = apart ? 3 : 2, .apart = apart});
+    all.push_back(
+        {.replicas = 2, .family = "four experts", .tensor = 4, .sequence = true, .experts = 2, .apart = apart});
+  }
+  for (const PipelineSchedule schedule : pipeline_schedules) {
+    const bool one_stage = schedule == PipelineSchedule::gpipe || schedule == PipelineSchedule::one_f_one_b;
+    all.push_back({.replicas = 2,
+                   .recompute = one_stage ? RecomputePolicy::block : RecomputePolicy::none,
+                   .family = "balanced qwen3_moe",
+                   .stages = 2,
+                   .schedule = schedule,
+                   .chunks = one_stage ? 1 : 2,
+                   .experts = 2,
+                   .capacity = 1});
+  }
+  all.push_back({.shards = 2, .family = "deep qwen3_moe", .stages = 2, .experts = 2});
+  all.push_back({.shards = 2, .zero = 2, .family = "four experts", .offload = {.shards = true}, .experts = 2});
+  all.push_back(
+      {.replicas = 2, .family = "four experts", .offload = {.optimizer = true, .activations = true}, .experts = 2});
+  all.push_back({.replicas = 2, .family = "four experts with dropout", .experts = 2});
+  all.push_back({.replicas = 2, .family = "four experts in parts", .experts = 2});
+  for (const int ranks : {2, 3, 4})
+    all.push_back({.replicas = ranks,
+                   .micro_batch = 1,
+                   .recompute = {1, {Keep::matmul, Keep::experts}},
+                   .family = ranks == 3 ? "six experts" : "four experts",
+                   .experts = ranks,
+                   .capacity = 1});
+  return all;
+}
+
 /// Dropout with each other way to divide a step.
 inline std::vector<Composition> dropouts() {
   std::vector<Composition> all;
@@ -570,8 +655,8 @@ inline std::vector<Composition> all_compositions() {
   }
   for (const auto& [replicas, shards] : {std::pair{2, 1}, {1, 2}, {3, 1}, {1, 3}, {2, 2}, {1, 4}})
     all.push_back({.replicas = replicas, .shards = shards, .family = "deep gpt2", .offload = {.activations = true}});
-  for (const auto& of :
-       {shared_blocks(), shared_rows(), rings(), experts(), balanced_experts(), dropouts(), keep_sets()})
+  for (const auto& of : {shared_blocks(), shared_rows(), rings(), experts(), balanced_experts(), shared_experts(),
+                         dropouts(), keep_sets()})
     all.insert(all.end(), of.begin(), of.end());
   for (const int replicas : {2, 3, 4, 5, 6, 8})
     for (const Accumulate accumulate : {Accumulate::whole, Accumulate::sums})

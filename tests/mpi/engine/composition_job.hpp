@@ -94,6 +94,15 @@ inline Architecture architecture_of(const std::string& family) {
                          .intermediate = 9,
                          .key_value_heads = 12,
                          .aux = 0.5});
+  if (family == "four experts" || family == "six experts")  // that ranks may share out
+    return tiny_mixtral({.vocabulary = vocabulary,
+                         .width = 24,
+                         .layers = 2,
+                         .heads = 12,
+                         .intermediate = 5,
+                         .key_value_heads = 12,
+                         .aux = 0.5,
+                         .experts = family == "six experts" ? 6 : 4});
   if (family == "balanced qwen3_moe")
     return tiny_qwen3_moe(
         {.vocabulary = vocabulary, .width = 8, .layers = 8, .intermediate = 14, .tied = true, .aux = 0.5});
@@ -266,8 +275,11 @@ class Job {
     const BlockSharing blocks = sharing_among(how.tensor, architecture_of(how.family).config);
     if (blocks.ranks > 1) axes.emplace_back("tp", blocks.ranks / blocks.key_replicas);
     if (blocks.key_replicas > 1) axes.emplace_back("tp_keys", blocks.key_replicas);
-    return make_mesh("world", axes);
+    Mesh mesh = make_mesh("world", axes);
+    if (how.experts > 1) divide_experts(mesh, how.experts, how.apart, is_cut(how));
+    return mesh;
   }
+  static bool is_cut(const Composition& how) { return how.shards > 1 || how.folds; }
   static Architecture altered(Architecture architecture, const std::function<void(Architecture&)>& alter) {
     if (alter) alter(architecture);
     return architecture;
@@ -293,6 +305,8 @@ class Job {
       sharding.shards *= ranks;
     }
     sharding.blocks = sharing_among(how.tensor, architecture_of(how.family).config, how.sequence);
+    const int others = how.ranks() / how.stages / how.experts;
+    if (how.experts > 1) sharding.blocks.experts = {how.experts, is_cut(how) ? others : 1, how.capacity};
     return sharding;
   }
   static OptimizerOptions options(const Composition& how) {

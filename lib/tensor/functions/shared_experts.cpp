@@ -1,0 +1,208 @@
+#include "tensor/functions/shared_experts.hpp"
+
+#include "tensor/saved_memory.hpp"
+#include "tensor/weight_gradients.hpp"
+
+#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <span>
+
+namespace lockstep {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+namespace {
+
+std::int64_t sum_of(const std::vector<std::int64_t>& values) {
+  return std::accumulate(values.begin(), values.end(), std::int64_t{0});
+}
+
+/// Rows of a rank, in the part of those that its experts take that one round is about.
+struct Window {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t clipped(std::int64_t row) const { return std::clamp(row, begin, end); }
+};
+
+}  // namespace
+
+ExpertWays::ExpertWays(const at::Tensor& table, int rank, double capacity)
+    : ranks_(table.size(0)), experts_(table.size(1)), rank_(rank) {
+  const std::span<const double> values(table.const_data_ptr<double>(), static_cast<std::size_t>(table.numel()));
+  for (const double value : values) counts_.push_back(static_cast<std::int64_t>(value));
+  const std::int64_t each = experts_ / ranks_;
+  std::int64_t most = 0;
+  for (std::int64_t to = 0; to < ranks_; ++to) {
+    std::int64_t rows = 0;
+    for (std::int64_t expert = to * each; expert < (to + 1) * each; ++expert)
+      for (std::int64_t from = 0; from < ranks_; ++from) rows += count(from, expert);
+    most = std::max(most, rows);
+  }
+  const double even = static_cast<double>(sum_of(counts_)) / static_cast<double>(ranks_);
+  at_once_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(capacity * even)));
+  rounds_ = std::max<std::int64_t>(1, divided_up(most, at_once_));
+}
+
+std::int64_t ExpertWays::Round::taken() const { return sum_of(received); }
+
+ExpertWays::Round ExpertWays::round(std::int64_t number) const {
+  const Window window{number * at_once_, (number + 1) * at_once_};
+  const std::int64_t each = experts_ / ranks_;
+  Round round{.first = {},
+              .sent = {},
+              .received = std::vector<std::int64_t>(static_cast<std::size_t>(ranks_)),
+              .segments = {},
+              .offsets = at::empty({each + 1}, at::TensorOptions().dtype(at::kLong))};
+  auto* const offsets = round.offsets.mutable_data_ptr<std::int64_t>();
+  std::vector<std::vector<Round::Segment>> from_each(static_cast<std::size_t>(ranks_));
+  std::int64_t own = 0;  // of this rank's rows
+  for (std::int64_t to = 0; to < ranks_; ++to) {
+    std::int64_t row = 0;  // of those that the experts of `to` take: of each in turn, those of each rank in turn
+    std::int64_t skipped = 0, sent = 0;
+    const std::int64_t first = own;
+    for (std::int64_t expert = to * each; expert < (to + 1) * each; ++expert) {
+      if (to == rank_) offsets[expert - to * each] = window.clipped(row) - window.begin;
+      for (std::int64_t from = 0; from < ranks_; ++from) {
+        const std::int64_t begin = window.clipped(row), end = window.clipped(row + count(from, expert));
+        if (from == rank_) {
+          if (sent == 0) skipped += std::min(window.begin, row + count(from, expert)) - std::min(window.begin, row);
+          sent += end - begin;
+          own += count(from, expert);
+        }
+        if (to == rank_ && end > begin)
+          from_each[static_cast<std::size_t>(from)].push_back({0, begin - window.begin, end - begin});
+        row += count(from, expert);
+      }
+    }
+    if (to == rank_) offsets[each] = window.clipped(row) - window.begin;
+    round.first.push_back(first + skipped);
+    round.sent.push_back(sent);
+  }
+  std::int64_t arrived = 0;
+  for (std::size_t from = 0; from < from_each.size(); ++from)
+    for (Round::Segment segment : from_each[from]) {
+      segment.arrived = arrived;
+      arrived += segment.rows;
+      round.received[from] += segment.rows;
+      round.segments.push_back(segment);
+    }
+  return round;
+}
+
+at::Tensor expert_table(const Routing& routing, const BlockLane& lane) {
+  const std::int64_t experts = routing.shape.experts;
+  const at::Tensor counts = at::empty({experts}, at::TensorOptions().dtype(at::kDouble));
+  const auto* const offsets = routing.offsets.const_data_ptr<std::int64_t>();
+  for (std::int64_t expert = 0; expert < experts; ++expert)
+    counts.mutable_data_ptr<double>()[expert] = static_cast<double>(offsets[expert + 1] - offsets[expert]);
+  return lane.all_gather(counts);
+}
+
+at::Tensor SharedExperts::to_experts(const at::Tensor& rows, const ExpertWays::Round& round) const {
+  at::Tensor packed = rows;
+  if (const std::int64_t sent = sum_of(round.sent); sent < rows.size(0)) {
+    packed = at::empty({sent, rows.size(1)}, rows.options());
+    std::int64_t place = 0;
+    for (std::size_t to = 0; to < round.sent.size(); ++to) {
+      packed.narrow(0, place, round.sent[to]).copy_(rows.narrow(0, round.first[to], round.sent[to]));
+      place += round.sent[to];
+    }
+  }
+  const at::Tensor arrived = lane_->all_to_all_rows(packed, round.sent, round.received);
+  const at::Tensor grouped = at::empty(arrived.sizes(), arrived.options());
+  for (const auto& [from, to, count] : round.segments)
+    grouped.narrow(0, to, count).copy_(arrived.narrow(0, from, count));
+  return grouped;
+}
+
+void SharedExperts::from_experts(const at::Tensor& grouped, const ExpertWays::Round& round,
+                                 const at::Tensor& rows) const {
+  const at::Tensor packed = at::empty(grouped.sizes(), grouped.options());
+  for (const auto& [to, from, count] : round.segments)
+    packed.narrow(0, to, count).copy_(grouped.narrow(0, from, count));
+  const at::Tensor arrived = lane_->all_to_all_rows(packed, round.received, round.sent);
+  std::int64_t place = 0;
+  for (std::size_t from = 0; from < round.sent.size(); ++from) {
+    rows.narrow(0, round.first[from], round.sent[from]).copy_(arrived.narrow(0, place, round.sent[from]));
+    place += round.sent[from];
+  }
+}
+
+struct SharedExpertsFunction : torch::autograd::Function<SharedExpertsFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const SharedExperts* experts,
+                            const Routing* routing, const at::Tensor& table, SharedExperts::Values* values) {
+    const ExpertWays ways = experts->ways(table);
+    at::Tensor given = values->lowered, rows = dispatched(x, routing->places, routing->shape, routing->rows());
+    const bool computes = !given.defined();
+    if (computes) given = at::empty(rows.sizes(), rows.options());
+    variable_list saved{x, routing->places, table};
+    for (std::int64_t number = 0; number < (computes ? ways.rounds() : 1); ++number) {
+      const ExpertWays::Round round = ways.round(number);
+      const bool first = number == 0;
+      const at::Tensor taken = experts->to_experts(rows, round);
+      const at::Tensor raised =
+          first && values->raised.defined() ? values->raised : experts->up_->forward(taken, round.offsets);
+      const at::Tensor activated = gated(raised, experts->activation_);
+      if (first) {
+        values->raised = raised;
+        saved.insert(saved.end(), {taken, raised, activated});
+      }
+      if (computes) experts->from_experts(experts->down_->forward(activated, round.offsets), round, given);
+    }
+    values->lowered = given.detach();
+    context->saved_data["experts"] = reinterpret_cast<std::int64_t>(experts);
+    context->saved_data["per_token"] = routing->shape.per_token;
+    note_saved({x, routing->places, saved[3], saved[4], saved[5]});
+    context->save_for_backward(std::move(saved));
+    return given.detach();
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const auto& experts = *reinterpret_cast<const SharedExperts*>(context->saved_data["experts"].toInt());
+    variable_list saved = context->get_saved_variables();
+    const at::Tensor x = saved[0], places = saved[1], table = saved[2], dgiven = gradients[0].contiguous();
+    const RoutingShape shape{.tokens = x.size(0), .per_token = context->saved_data["per_token"].toInt()};
+    const ExpertWays ways = experts.ways(table);
+    const at::Tensor drows = at::empty(dgiven.sizes(), dgiven.options());
+    at::Tensor taken = saved[3], raised = saved[4], activated = saved[5], rows;
+    saved.clear();
+    if (ways.rounds() > 1) rows = dispatched(x, places, shape, dgiven.size(0));
+    for (std::int64_t number = 0; number < ways.rounds(); ++number) {
+      const ExpertWays::Round round = ways.round(number);
+      if (number > 0) {
+        taken = experts.to_experts(rows, round);
+        raised = experts.up_->forward(taken, round.offsets);
+        activated = gated(raised, experts.activation_);
+      }
+      const auto add = [&](const GroupedLinear* linear, const at::Tensor& input, const at::Tensor& gradient) {
+        if (number > 0) return linear->backward_weight(input, gradient, round.offsets);  // kept until later it would
+        add_weight_gradient(input, gradient,
+                            [linear, offsets = round.offsets](const at::Tensor& u, const at::Tensor& du) {
+                              linear->backward_weight(u, du, offsets);  // take memory for all rounds
+                            });
+      };
+      at::Tensor gradient = experts.to_experts(dgiven, round);
+      const at::Tensor dactivated = experts.down_->backward_input(gradient, round.offsets);
+      add(experts.down_, activated, gradient);
+      activated.reset();
+      gradient = gated_backward(raised, dactivated, experts.activation_);
+      raised.reset();
+      const at::Tensor dtaken = experts.up_->backward_input(gradient, round.offsets);
+      add(experts.up_, taken, gradient);
+      taken.reset();
+      experts.from_experts(dtaken, round, drows);
+    }
+    return {dispatched_backward(drows, places, shape), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
+at::Tensor SharedExperts::operator()(const at::Tensor& x, const Routing& routing, const at::Tensor& table,
+                                     Values& values) const {
+  return SharedExpertsFunction::apply(x, this, &routing, table, &values);
+}
+
+}  // namespace lockstep
