@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 74> options{{
+constexpr std::array<Synonyms, 77> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " dropout_rate "},
@@ -36,6 +36,10 @@ constexpr std::array<Synonyms, 74> options{{
     {"parallel.stages_per_rank", " virtual_pipeline_stages num_layers_per_virtual_pipeline_stage num_stages_per_rank "},
     {"parallel.split_points", " pipeline_parallel_split_points module_fqns_per_model_part "},
     {"parallel.micro_batches", " n_microbatches num_microbatches pipeline_parallel_microbatches "},
+    {"parallel.ep",
+     " expert_parallel_size expert_model_parallel_size expert_parallel_degree ep_size expert_parallel ep_degree "},
+    {"parallel.ep_outside", " ep_intranode ep_strided "},
+    {"parallel.ep_capacity", " moe_expert_capacity_factor expert_capacity_factor capacity_factor moe_capacity_factor "},
     {"parallel.dp_shard",
      " fsdp fsdp_size shard_degree data_parallel_shard_degree dp_shard_degree data_parallel_shard_size sharding_size "},
     {"post_local_sgd.start_step", " post_local_sgd post_local_sgd_enabled start_localsgd_iter start_local_sgd_step "},

@@ -199,6 +199,16 @@ void check_run(const TrainConfig& config, Problems& problems) {
                    fmt::format("ranks that share sequences ({}) cannot train apart (post_local_sgd.start_step) in this "
                                "version",
                                option));
+  const bool shares_experts = config.parallel.ep.value_or(1) > 1;
+  if (shares_experts && config.post_local_sgd.start_step)
+    problems.add({"parallel.ep", "post_local_sgd.start_step"},
+                 "ranks that share out experts (parallel.ep) cannot train apart (post_local_sgd.start_step) in this "
+                 "version");
+  for (const auto& [name, says] : {std::pair("parallel.ep_outside", config.parallel.ep_outside.has_value()),
+                                   {"parallel.ep_capacity", config.parallel.ep_capacity.has_value()}})
+    if (says && !shares_experts)
+      problems.add({name, "parallel.ep"},
+                   fmt::format("{} has no effect: parallel.ep is 1, so no ranks share out experts", name));
   if (config.parallel.cp_fsdp_mode && !(shares_sequences && config.parallel.dp_shard))
     problems.add({"parallel.cp_fsdp_mode", shares_sequences ? "parallel.dp_shard" : "parallel.ulysses"},
                  fmt::format("parallel.cp_fsdp_mode has no effect: {}",

@@ -97,6 +97,22 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
   visit.field("sequence_parallel", parallel.sequence_parallel,
               {.help = "the ranks of tp have the tokens of a micro-batch between them where they would otherwise all "
                        "keep and compute the same: norms, residual stream and what blocks hand on; absent: false"});
+  visit.field("ep", parallel.ep,
+              {.help = "ranks of a stage that share out the experts of each layer (expert parallelism): rows go to the "
+                       "ranks that have their experts, and back. It divides the ranks of a stage anew, whatever the "
+                       "other axes make of them; those with the same experts cut these where dp_shard cuts the rest; "
+                       "absent: 1",
+               .unit = "ranks",
+               .min = 1,
+               .max = most_count});
+  visit.field("ep_outside", parallel.ep_outside,
+              {.help = "ranks of ep are as far from each other as can be, and those with the same experts neighbours; "
+                       "absent: false, the other way round"});
+  visit.field("ep_capacity", parallel.ep_capacity,
+              {.help = "rows that the experts of a rank take at once, over those that they get where tokens spread "
+                       "evenly; more go there in further rounds, none is dropped; absent: 2",
+               .min = 1,
+               .max = 1e6});
   visit.field(
       "order", parallel.order,
       {.help = "axes of the mesh in the order in which ranks are numbered along them, the fastest last: its ranks "

@@ -62,6 +62,9 @@ struct ParallelOptions {
   std::optional<CpFsdpMode> cp_fsdp_mode;         // absent: all
   std::optional<AxisSize> tp;                     // ranks that share each block; absent: 1
   std::optional<bool> sequence_parallel;          // they share the stream between matrices too, by rows; absent: no
+  std::optional<std::int64_t> ep;                 // ranks of a stage that share out experts; absent: 1
+  std::optional<bool> ep_outside;                 // these are far from each other, not neighbours; absent: no
+  std::optional<double> ep_capacity;              // rows that a rank's experts take at once; absent: 2
   std::optional<std::int64_t> zero;               // stage of ZeRO, 1 to 3; absent: 3
   std::optional<AccumulateGradients> accumulate;  // absent: shards for stages 2 and 3, otherwise whole
   std::optional<AfterForward> reshard_after_forward;  // absent: only with stage 3

@@ -17,6 +17,7 @@ std::vector<AxisName> axes_of(const Mesh& mesh, const std::vector<AxisName>& axe
   int ranks = 1;
   for (const std::vector<Axis>* factors : {&mesh.axes, &mesh.expert_axes})
     for (const Axis& axis : *factors) {
+      if (factors == &mesh.expert_axes && axis.size == 1) continue;
       if (std::ranges::find(axes, axis.name) == axes.end() || std::ranges::find(without, axis.name) != without.end())
         continue;
       group.push_back(axis.name);

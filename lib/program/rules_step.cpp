@@ -145,7 +145,7 @@ class Step {
     int ranks = 1;
     const bool of_experts = !unit.token_axes.empty();
     for (const Axis& axis : of_experts ? program_.mesh.expert_axes : program_.mesh.axes) {
-      if (is_among(unit.shard_axes, axis.name)) continue;
+      if (is_among(unit.shard_axes, axis.name) || (of_experts && axis.size == 1)) continue;
       if (!is_among(of_experts ? unit.token_axes : data_axes_, axis.name) && !is_among(unit.summed, axis.name))
         continue;
       axes.push_back(axis.name);

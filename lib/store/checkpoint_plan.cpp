@@ -21,7 +21,7 @@ std::string folder_of(const StoredComponent& component, Rank writer) {
   const auto cell = std::find_if(component.cells.begin(), component.cells.end(), [&](const auto& entry) {
     return std::find(entry.second.begin(), entry.second.end(), writer) != entry.second.end();
   });
-  return fmt::format("per_group/{}/{}", join(component.equal_along, "+"),
+  return fmt::format("per_group/{}/{}", component.equal_along.empty() ? "none" : join(component.equal_along, "+"),
                      cell == component.cells.end() ? "all" : cell->first);
 }
 

@@ -57,8 +57,7 @@ std::string right_group(const StateTree& state) {
     });
     if (everywhere) equal.push_back(axis.name);
   }
-  return equal.empty() ? "per_group with axes along which nothing differs (add an axis dp_replicate of size 1)"
-                       : fmt::format("per_group({})", join(equal, ", "));
+  return equal.empty() ? "per_group, equal along no axis" : fmt::format("per_group({})", join(equal, ", "));
 }
 
 void check_logical(const Component& component, const StateTree& state) {
@@ -128,8 +127,6 @@ void check(const Component& component, const StateTree& state) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
   });
   invariant(word, fmt::format("the component key '{}' is a lower-case word", component.key));
-  invariant(component.pattern != Pattern::per_group || !component.equal_along.empty(),
-            fmt::format("component '{}' names the axes along which its state is equal", component.key));
   for (const StateAlias& alias : state.aliases()) {
     const bool found = std::any_of(state.tensors().begin(), state.tensors().end(),
                                    [&](const StateTensor& tensor) { return tensor.name == alias.target; });

@@ -57,7 +57,7 @@ struct StoredCell {
 struct Component {
   std::string key;  // "model", "optimizer", …: a lower-case word
   Pattern pattern = Pattern::replicated;
-  std::vector<AxisName> equal_along = {};  // of per_group
+  std::vector<AxisName> equal_along = {};  // of per_group; empty: no ranks have the same
   bool required = true;                    // a checkpoint without it cannot be loaded
   Validation validation = Validation::tensor;
   Remap remap_policy = Remap::exact;

@@ -11,14 +11,22 @@ namespace lockstep {
 
 namespace {
 
-/// Of what is cut over some axes, or lies on some ranks of one, the ranks along the others hold the same.
+/// Of what is cut over some axes, or lies on some ranks of one, the ranks along the others hold the same. Experts may
+/// be cut over ranks that hold the same of all else.
 Component held_as(const Model& model, std::string component_key) {
   Component component{.key = std::move(component_key), .collect = {}};
   for (const Parameter* parameter : model.parameters()) {
     if (parameter->layout().splits.empty() && parameter->layout().pins.empty()) continue;
+    const std::vector<AxisName> axes = replicated_axes(parameter->layout());
+    const bool of_experts = std::ranges::any_of(parameter->layout().splits, [](const Split& split) {
+      return std::ranges::find(split.axes, expert_axis) != split.axes.end();
+    });
+    if (component.pattern == Pattern::replicated)
+      component.equal_along = axes;
+    else if (of_experts)
+      std::erase_if(component.equal_along,
+                    [&](const AxisName& axis) { return std::ranges::find(axes, axis) == axes.end(); });
     component.pattern = Pattern::per_group;
-    component.equal_along = replicated_axes(parameter->layout());
-    break;
   }
   return component;
 }

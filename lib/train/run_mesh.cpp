@@ -179,7 +179,12 @@ Mesh mesh_of(const ParallelOptions& parallel, const PostLocalSgdOptions& local, 
     }
     if (size > 1 || name == replica_axis) axes.emplace_back(name, static_cast<int>(size));
   }
-  return make_mesh("world", axes);
+  Mesh mesh = make_mesh("world", axes);
+  const std::int64_t experts = parallel.ep.value_or(1);
+  if (experts > 1)
+    divide_experts(mesh, checked_cast<int>(experts, "parallel.ep", ExitCode::usage),
+                   parallel.ep_outside.value_or(false), sharding_of(mesh, parallel).shards > 1);
+  return mesh;
 }
 
 LocalOptions local_options(const PostLocalSgdOptions& local, const Mesh& mesh) {
@@ -228,6 +233,12 @@ Sharding sharding_of(const Mesh& mesh, const ParallelOptions& parallel) {
   if (const Axis* axis = find_axis(mesh, key_replica_axis)) sharding.blocks.key_replicas = axis->size;
   if (const Axis* axis = find_axis(mesh, tensor_axis))
     sharding.blocks.ranks = axis->size * sharding.blocks.key_replicas;
+  if (const Axis* axis = find_axis(mesh, expert_axis))
+    sharding.blocks.experts = {
+        .ranks = axis->size,
+        .shards = find_axis(mesh, expert_shard_axis)->size,
+        .capacity = parallel.ep_capacity.value_or(ExpertSharing{}.capacity),
+    };
   sharding.blocks.rows = sharding.blocks.ranks > 1 && parallel.sequence_parallel.value_or(false);
   for (const Axis& axis : mesh.axes) {  // in the order of ranks
     const bool cuts = axis.name == shard_axis || axis.name == outer_shard_axis || axis.name == inner_shard_axis ||

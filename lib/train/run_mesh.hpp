@@ -14,8 +14,9 @@
 namespace lockstep {
 
 /// The mesh of `ranks` ranks. Where cells of them train apart these lie along dp_replicate, and the replicas of a cell
-/// along dp_node; where more ranks share blocks than `model` has key heads, those with the same along tp_keys. Throws
-/// Error(usage), with the arithmetic, if the axes do not take them all, or the cells do not divide them. Pure.
+/// along dp_node; where more ranks share blocks than `model` has key heads, those with the same along tp_keys; where
+/// ranks share out experts it is divided for these too. Throws Error(usage), with the arithmetic, if the axes do not
+/// take them all, or the cells do not divide them. Pure.
 Mesh mesh_of(const ParallelOptions& parallel, const PostLocalSgdOptions& local, const HfConfig& model, int ranks);
 
 /// What the options say of steps in which cells of ranks train apart; without axes if there is one cell. Pure.

@@ -24,6 +24,13 @@ TABLE = [
     (8, {"parallel.tp": 3}, "dp_replicate=auto × tp=3: 3 does not divide 8"),
     (4, {"parallel.tp": "auto", "parallel.dp_shard": "auto"}, "only one axis can take the ranks that are left"),
     (2, {"parallel.tp": 2, "model.config": "mixtral"}, "a token would go to its experts from each of the 2 ranks"),
+    (2, {"parallel.ep": 2}, "parallel.ep 2 has no effect: a gpt2 model has no experts"),
+    (3, {"parallel.ep": 3, "model.config": "mixtral"}, "cannot share out 4 experts over parallel.ep 3: 4 mod 3 is 1"),
+    (6, {"parallel.ep": 4, "model.config": "mixtral"}, "cannot share out experts over ep=4: 6 ranks there are, and 6 mod 4 is 2"),
+    (12, {"parallel.ep": 2, "parallel.pp": 2, "parallel.tp": 2, "parallel.order": "[pp, tp]", "model.config": "mixtral"}, "cannot share out experts over ep=2: parallel.order puts pp between other axes"),
+    (2, {"parallel.ep": 2, "model.config": "mixtral", "post_local_sgd.start_step": 1}, "ranks that share out experts (parallel.ep) cannot train apart"),
+    (2, {"parallel.ep_outside": "true"}, "parallel.ep_outside has no effect: parallel.ep is 1"),
+    (2, {"parallel.ep_capacity": 1}, "parallel.ep_capacity has no effect: parallel.ep is 1"),
     (2, {"parallel.sequence_parallel": "true"}, "parallel.sequence_parallel has no effect: parallel.tp is 1"),
     (4, {"parallel.tp": 4}, "cannot share 3 heads among parallel.tp 4: 3 mod 4 is 3"),
     (4, {"parallel.tp": 4, "model.config": "llama"}, "cannot share 6 heads among parallel.tp 4: 6 mod 4 is 2"),
@@ -158,7 +165,7 @@ def refused(tmp, number, ranks, options):
 def test_what_contradicts_itself_is_refused_with_the_reason(tmp):
     write_config(tmp / "model", MODEL)
     write_config(tmp / "llama", SHARED)
-    write_config(tmp / "mixtral", dict(SHARED, architectures=["MixtralForCausalLM"], model_type="mixtral"))
+    write_config(tmp / "mixtral", dict(SHARED, architectures=["MixtralForCausalLM"], model_type="mixtral", num_local_experts=4))
     write_config(tmp / "qwen3", dict(SHARED, architectures=["Qwen3ForCausalLM"], model_type="qwen3"))
     write_config(tmp / "narrow", dict(SHARED, num_key_value_heads=6, intermediate_size=5))
     plain, said = refused(tmp, -1, 2, {})
