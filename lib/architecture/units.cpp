@@ -37,9 +37,9 @@ std::vector<ParameterPlan> parameters_of(const Architecture& architecture, const
                               .blocks = {static_cast<int>(block)},
                               .trained = tensor.trained,
                               .unit = tensor.unit,
-                              .of_experts = is_shared_out(tensor, sharing),
                               .alike = alike_along(tensor, sharing),
-                              .summed = tensor.summed});
+                              .summed = tensor.summed,
+                              .of_experts = is_shared_out(tensor, sharing)});
       } else {
         parameters[by_name.at(tensor.alias_of)].blocks.push_back(static_cast<int>(block));
       }

@@ -53,10 +53,10 @@ struct ParameterPlan {
   std::vector<int> blocks;  // that read it, the owner first
   bool trained = true;      // false: it has no gradient and is not updated
   std::string unit = {};    // that it forms within its block, with others of this name; empty: the block's
-  bool of_experts = false;  // that ranks share out: each has its own, and sees all tokens that go there
   // Of ranks that share blocks: along which all have all of it, with equal gradients or with such as add up,
   std::vector<AxisName> alike = {}, summed = {};
   std::optional<Split> cut = {};  // or how they cut it
+  bool of_experts = false;        // that ranks share out: each has its own, and sees all tokens that go there
 };
 
 /// How ranks share out experts (expert parallelism): tokens go to the ranks that have theirs, and back.

@@ -25,8 +25,8 @@ using namespace lockstep::test;
 
 namespace {
 
-/// Those on as many ranks as there are: one of four, or with LOCKSTEP_TEST_ALL all of them, or, where it is not 1, those
-/// whose text has it.
+/// Those on as many ranks as there are: one of four, or with LOCKSTEP_TEST_ALL all of them, or, where it is not 1,
+/// those whose text has it.
 std::vector<Composition> of_this_world() {
   const char* const all = std::getenv("LOCKSTEP_TEST_ALL");
   const std::string asked = all == nullptr || std::string_view(all) == "1" ? "" : all;
