@@ -72,16 +72,18 @@ struct Sizes {
 
 /// Of what lies between the second norm of a decoder layer and its output.
 struct FeedForwardSizes {
-  std::int64_t raised, activated;  // before and behind the activation
-  std::int64_t saved;              // beside norm and stream
-  std::int64_t inference;          // the most, without autograd
-  std::int64_t keeping;            // the same where what experts' products give is kept
+  std::int64_t raised = 0, activated = 0;  // before and behind the activation
+  std::int64_t saved = 0;                  // beside norm and stream
+  std::int64_t inference = 0;              // the most, without autograd
+  std::int64_t keeping = 0;                // the same where what experts' products give is kept
+  std::int64_t row_gates = 0;              // among what is saved
 };
 
-FeedForwardSizes of_mlp(const HfConfig& config, const Sizes& sizes) {
-  const std::int64_t activated = sizes.compute * config.feed_forward;
+FeedForwardSizes of_mlp(const HfConfig& config, const Sizes& sizes, std::int64_t width, std::int64_t row_gates = 0) {
+  const std::int64_t activated = sizes.compute * width;
   const std::int64_t raised = config.gated_mlp ? 2 * activated : activated;
-  return {raised, activated, raised + activated, raised + activated, raised + activated};
+  const std::int64_t all = raised + activated + row_gates;
+  return {raised, activated, all, all, all, row_gates};
 }
 
 /// The bytes of what experts have beside the rows that they compute.
@@ -109,8 +111,11 @@ FeedForwardSizes of_experts(const HfConfig& config, const Sizes& sizes) {
     return std::max(2 * routing.probabilities + routing.weights + routing.indices,
                     routing.all() - routing.probabilities + rows);
   };
-  return {raised, activated, routing.all() + 2 * routing.given + raised + activated,
-          most(raised + std::max(routing.given, activated)), most(raised + activated + routing.given)};
+  return {.raised = raised,
+          .activated = activated,
+          .saved = routing.all() + 2 * routing.given + raised + activated,
+          .inference = most(raised + std::max(routing.given, activated)),
+          .keeping = most(raised + activated + routing.given)};
 }
 
 /// A matrix that leads to the stream, from the gradient of that; `rounded` is what it reads of it.
@@ -127,23 +132,25 @@ void add_matrix_from_norm(Live& backward, std::int64_t output, const Sizes& size
 }
 
 void add_mlp_backward(Live& backward, const FeedForwardSizes& mlp, const Sizes& sizes, std::int64_t rounded) {
-  add_matrix_to_stream(backward, mlp.activated, sizes, rounded);  // down
-  backward.add(mlp.raised).drop(mlp.activated + mlp.raised);      // activation
-  add_matrix_from_norm(backward, mlp.raised, sizes);              // up
+  const std::int64_t gates_input = mlp.row_gates > 0 ? sizes.normalised : 0;
+  add_matrix_to_stream(backward, mlp.activated, sizes, rounded);                              // down
+  backward.add(mlp.raised + mlp.row_gates).drop(mlp.activated + mlp.raised + mlp.row_gates);  // activation
+  backward.add(gates_input).drop(mlp.row_gates);                                              // gates of rows
+  add_matrix_from_norm(backward, mlp.raised, sizes);                                          // up
+  backward.drop(gates_input);
 }
 
 void add_experts_backward(Live& backward, const HfConfig& config, const Sizes& sizes) {
   const RoutingSizes routing(config, sizes);
-  const auto [raised, activated, saved, inference, keeping] = of_experts(config, sizes);
+  const FeedForwardSizes experts = of_experts(config, sizes);
   const std::int64_t dlogits = sizes.compute * config.experts.count;
   const std::int64_t dropped = config.dropout.residual > 0 ? sizes.stream : 0;
   backward.add(dropped + routing.given + routing.weights).drop(dropped + routing.given);  // combine
-  backward.add(activated).drop(routing.given + activated);                                // down
-  backward.add(raised).drop(activated + raised);                                          // activation
-  backward.add(routing.given).drop(raised + routing.given);                               // up
+  backward.add(experts.activated).drop(routing.given + experts.activated);                // down
+  backward.add(experts.raised).drop(experts.activated + experts.raised);                  // activation
+  backward.add(routing.given).drop(experts.raised + routing.given);                       // up
   backward.add(sizes.normalised).drop(routing.given);                                     // dispatch
   backward.add(dlogits + sizes.normalised).drop(dlogits + sizes.normalised + routing.weights + routing.all());
-  backward.drop(sizes.normalised);  // what the norm saved with up's input
 }
 
 /// Of the forward of a decoder block that kept such values; `square` is the work of each product within attention.
@@ -153,10 +160,11 @@ double repeated_flops(const HfConfig& config, int layer, const Sizes& sizes, dou
     return 2 * static_cast<double>(sizes.rows * layers[i].rows_per_token * layers[i].in) *
            static_cast<double>(layers[i].out);
   };
-  const bool has_experts = config.has_experts(layer);
+  const bool has_experts = config.has_experts(layer), products = keeps.has(Keep::matmul);
   double flops = keeps.has(Keep::attention) ? 0 : 2 * square;
-  if (!keeps.has(Keep::matmul)) flops += work(0) + work(1) + (has_experts ? 0 : work(2));
+  if (!products) flops += work(0) + work(1) + (has_experts ? 0 : work(2));
   if (has_experts) flops += work(2) + (keeps.has(Keep::experts) ? 0 : work(3) + work(4));
+  if (config.has_shared_expert(layer)) flops += work(5) + (products ? 0 : work(6));
   return flops;
 }
 
@@ -174,7 +182,11 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
   const std::int64_t qkv = sizes.compute * (query + 2 * config.kv_heads * config.head_size);
   const std::int64_t attended = sizes.compute * query, row_sums = sizes.wide * config.heads;
   const bool has_experts = config.has_experts(layer);
-  const FeedForwardSizes mlp = has_experts ? of_experts(config, sizes) : of_mlp(config, sizes);
+  const FeedForwardSizes mlp = has_experts ? of_experts(config, sizes) : of_mlp(config, sizes, config.feed_forward);
+  const bool shares = config.has_shared_expert(layer);
+  const FeedForwardSizes shared =
+      shares ? of_mlp(config, sizes, config.experts.shared_feed_forward, sizes.compute) : FeedForwardSizes{};
+  const std::int64_t shared_sum = shares ? stream : 0;  // with what the shared expert gives, for experts to add to
   const std::int64_t before_norms =
       config.query_key_norm ? qkv + sizes.wide * (config.heads + config.kv_heads) : 0;  // with their statistics
   // Along ulysses what attention reads and gives is exchanged: packed, and as it arrives.
@@ -192,7 +204,7 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
   const std::int64_t norm = normalised + sizes.statistics;
   const std::int64_t before_attention = norm + before_norms + own_heads;
   const std::int64_t in_attention = before_attention + attended + row_sums + own_output;
-  const std::int64_t in_mlp = stream + norm + mlp.saved;
+  const std::int64_t in_mlp = stream + norm + shared.saved + mlp.saved;
   const std::int64_t handed = sizes.handed, widened = sizes.widened, cast = sizes.cast;
   result.saved_bytes += widened + in_attention + in_mlp;
   const auto [forward_scratch, backward_scratch] = batch.attention;
@@ -209,10 +221,10 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
                                        .drop(to_rows)
                                        .add(product + stream)
                                        .drop(product)
-                                       .add(norm + gathered + mlp.saved)
+                                       .add(norm + gathered + shared.saved + shared_sum + mlp.saved)
                                        .drop(gathered)
                                        .add(product + stream)
-                                       .drop(product)
+                                       .drop(product + shared_sum)
                                        .add(cast)
                                        .beside(widened + in_attention + in_mlp + handed);
   // Where queries and keys have no norms of their own, attention reads what their product gives, or what ranks made of
@@ -238,8 +250,10 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
         .add(product + stream)
         .drop(product)
         .add(normalised + gathered)
+        .add(shared.inference + shared_sum)
+        .drop(shared.inference - (products ? shared.raised : 0))
         .add((keeps.has(Keep::experts) ? mlp.keeping : mlp.inference) + product + stream)
-        .drop(gathered + product + stream + normalised + mlp.inference)
+        .drop(gathered + product + stream + normalised + shared_sum + mlp.inference)
         .add(cast)
         .beside(handed + kept);
   };
@@ -248,7 +262,7 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
     const KeepSet keeps = KeepSet::at(index);
     std::int64_t kept = has_experts ? RoutingSizes(config, sizes).indices : 0;
     if (keeps.has(Keep::attention)) kept += attended + row_sums + own_output;
-    if (keeps.has(Keep::matmul)) kept += kept_qkv + stream + (has_experts ? 0 : mlp.raised);
+    if (keeps.has(Keep::matmul)) kept += kept_qkv + stream + (has_experts ? shared.raised : mlp.raised);
     if (keeps.has(Keep::experts) && has_experts) kept += mlp.raised + RoutingSizes(config, sizes).given;
     result.recomputations.push_back({.kept_bytes = kept,
                                      .workspace_bytes = without_stash(keeps, kept),
@@ -261,6 +275,8 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
     add_experts_backward(backward, config, sizes);
   else
     add_mlp_backward(backward, mlp, sizes, rounded);
+  if (shares) add_mlp_backward(backward, shared, sizes, rounded);
+  if (has_experts) backward.drop(normalised);  // what the norm saved or, where both read it, one of two gradients
   backward.add(stream).drop(widened + normalised + stream);  // norm, whose gradient goes around
   add_matrix_to_stream(backward, attended, sizes, rounded);  // attention's output
   backward.add(to_rows).drop(to_rows);
@@ -319,11 +335,17 @@ std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription:
     case BlockDescription::Kind::decoder:
       if (config.has_experts(layer)) {
         const Experts& experts = config.experts;
-        return {{config.channels, query + 2 * key_value},
-                {query, config.channels},
-                {config.channels, experts.count},
-                {config.channels, 2 * experts.feed_forward, experts.per_token},
-                {experts.feed_forward, config.channels, experts.per_token}};
+        std::vector<LinearShape> layers{{config.channels, query + 2 * key_value},
+                                        {query, config.channels},
+                                        {config.channels, experts.count},
+                                        {config.channels, 2 * experts.feed_forward, experts.per_token},
+                                        {experts.feed_forward, config.channels, experts.per_token}};
+        if (config.has_shared_expert(layer)) {
+          layers.push_back({.in = config.channels, .out = 1, .reads_again = true});
+          layers.push_back({.in = config.channels, .out = 2 * experts.shared_feed_forward, .reads_again = true});
+          layers.push_back({experts.shared_feed_forward, config.channels});
+        }
+        return layers;
       }
       return {{config.channels, query + 2 * key_value},
               {query, config.channels},
@@ -492,7 +514,7 @@ BlockProfile profile(const Architecture& architecture, std::size_t block, const 
   double weights = 0;  // elements that are multiplied
   for (const LinearShape& layer : linear_layers(config, description.kind, description.layer)) {
     weights += static_cast<double>(layer.rows_per_token * layer.in) * static_cast<double>(layer.out);
-    result.deferred_bytes += sizes.compute * layer.rows_per_token * (layer.in + layer.out);
+    result.deferred_bytes += sizes.compute * layer.rows_per_token * ((layer.reads_again ? 0 : layer.in) + layer.out);
   }
   const double products = 2 * static_cast<double>(sizes.rows) * weights;
   result.forward_flops = result.backward_input_flops = result.backward_weight_flops = products;

@@ -57,7 +57,8 @@ Share share_of(Role role, const HfConfig& config, const BlockSharing& sharing) {
     case Role::head: return along(of_table);
     case Role::down: return along(inputs);
     case Role::query_norm:
-    case Role::key_norm: return {.summed = sharing.axes()};  // one for all heads
+    case Role::key_norm:                                               // one for all heads
+    case Role::shared_expert_gate: return {.summed = sharing.axes()};  // one for the whole width
     case Role::position_embedding:
     case Role::attention_norm:
     case Role::attention_norm_bias:
@@ -140,6 +141,7 @@ HfConfig part_of(HfConfig config, const BlockSharing& sharing) {
   config.heads = divided_up(config.heads, sharing.ranks);
   config.kv_heads = divided_up(config.kv_heads, sharing.ranks / sharing.key_replicas);
   config.feed_forward = divided_up(config.feed_forward, sharing.ranks);
+  config.experts.shared_feed_forward = divided_up(config.experts.shared_feed_forward, sharing.ranks);
   config.vocabulary = divided_up(config.vocabulary, sharing.ranks);
   return config;
 }

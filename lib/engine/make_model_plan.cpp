@@ -36,10 +36,10 @@ BatchShape batch_shape(const HfConfig& config, const UnitTypes& types, const Mic
 std::int64_t rounding_scratch(const HfConfig& config, std::int64_t rows, const Processor& processor) {
   std::int64_t most = 0;
   for (int layer = 0; layer < config.layers; ++layer) {
-    for (const auto& [in, out, rows_per_token] : linear_layers(config, BlockDescription::Kind::decoder, layer)) {
-      most = std::max(most, rounding_scratch_bytes(rows, in, out, processor.multiplier));
-      if (out != config.channels || config.has_experts(layer))
-        most = std::max(most, rounding_scratch_bytes(rows, out, in, processor.multiplier));
+    for (const LinearShape& product : linear_layers(config, BlockDescription::Kind::decoder, layer)) {
+      most = std::max(most, rounding_scratch_bytes(rows, product.in, product.out, processor.multiplier));
+      if (product.out != config.channels || config.has_experts(layer))
+        most = std::max(most, rounding_scratch_bytes(rows, product.out, product.in, processor.multiplier));
     }
   }
   return most;

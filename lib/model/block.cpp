@@ -225,16 +225,20 @@ class Mlp : public FeedForward {
   struct Layer {
     std::vector<Parameter*> weights, biases;
   };
-  /// With a gate `up` has two weights, and their biases; else the activation adds the bias.
-  Mlp(const HfConfig& config, const Layer& up, Parameter* up_bias, const Layer& down)
+  /// With a gate `up` has two weights, and their biases; else the activation adds the bias. A `row_gate` (1, C) says
+  /// how much of what the MLP gives counts for each row.
+  Mlp(const HfConfig& config, const Layer& up, Parameter* up_bias, const Layer& down, Parameter* row_gate = nullptr)
       : activation_(config.activation),
         gated_(config.gated_mlp),
         up_(up.weights, up.biases, layout_of(config)),
         up_bias_(up_bias),
-        down_(down.weights, down.biases, layout_of(config)) {}
+        down_(down.weights, down.biases, layout_of(config)) {
+    if (row_gate) row_gate_.emplace(std::vector{row_gate}, std::vector<Parameter*>{nullptr}, layout_of(config));
+  }
 
   void share(const BlockLanes& lanes) override {
     up_.share(lanes.tensor, Linear::CutBy::outputs);
+    if (row_gate_) row_gate_->share(lanes.tensor, Linear::CutBy::outputs);  // each rank has its part of the gradient
     down_.share(lanes.tensor, Linear::CutBy::inputs);
   }
 
@@ -242,9 +246,10 @@ class Mlp : public FeedForward {
                         const Dropout& dropout) const override {
     const at::Tensor raised = up_(in.normalised, batch.rows(), replay.raised);
     if (replay.keeps.has(Keep::matmul)) replay.raised = raised;
-    return down_.add_linear(in.residual,
-                            gated_ ? activate_gated(raised, activation_) : activate(raised, activation_, up_bias_),
-                            dropout, unread_sum(in.residual, replay));
+    const at::Tensor row_gates = row_gate_ ? (*row_gate_)(in.normalised, batch.rows()) : at::Tensor();
+    return down_.add_linear(
+        in.residual, gated_ ? activate_gated(raised, activation_, row_gates) : activate(raised, activation_, up_bias_),
+        dropout, unread_sum(in.residual, replay));
   }
 
  private:
@@ -253,23 +258,30 @@ class Mlp : public FeedForward {
   Linear up_;
   Parameter* up_bias_;
   Linear down_;
+  std::optional<Linear> row_gate_;
 };
 
 class ExpertMlps : public FeedForward {
  public:
-  ExpertMlps(const HfConfig& config, Parameter& router, Parameter& gate_up, Parameter& down)
+  /// `shared` null: no expert is shared.
+  ExpertMlps(const HfConfig& config, Parameter& router, Parameter& gate_up, Parameter& down,
+             std::unique_ptr<Mlp> shared)
       : activation_(config.activation),
         router_(router, config.experts.per_token, config.experts.normalised),
         up_(gate_up, config.experts.count),
-        down_(down, config.experts.count) {}
+        down_(down, config.experts.count),
+        shared_(std::move(shared)) {}
 
   void share(const BlockLanes& lanes) override {
     invariant(lanes.tensor == nullptr, "ranks do not share experts");
+    if (shared_) shared_->share(lanes);
     sharers_ = lanes.sequence;
   }
 
   at::Tensor operator()(const Normalisation::Output& in, const BatchTensors& batch, Replay& replay,
                         const Dropout& dropout) const override {
+    // Both parts of the sum lose the same of each row, so that dropout is that of the sum.
+    const at::Tensor residual = shared_ ? (*shared_)(in, batch, replay, dropout) : in.residual;
     const RoutedSamples samples{.of_rows = batch.row_samples,
                                 .count = batch.samples,
                                 .tokens = batch.length,
@@ -280,18 +292,19 @@ class ExpertMlps : public FeedForward {
     replay.loads = routing.choices;
     replay.aux_loss = routing.aux_loss;
     at::Tensor rows = dispatch(in.normalised, routing);
-    rows = up_(rows, routing.offsets, replay.raised);
-    if (replay.keeps.has(Keep::experts)) replay.raised = rows;
+    rows = up_(rows, routing.offsets, replay.expert_raised);
+    if (replay.keeps.has(Keep::experts)) replay.expert_raised = rows;
     rows = activate_gated(rows, activation_);
-    rows = down_(rows, routing.offsets, replay.lowered);
-    if (replay.keeps.has(Keep::experts)) replay.lowered = rows;
-    return combine(in.residual, rows, routing, dropout, unread_sum(in.residual, replay));
+    rows = down_(rows, routing.offsets, replay.expert_lowered);
+    if (replay.keeps.has(Keep::experts)) replay.expert_lowered = rows;
+    return combine(residual, rows, routing, dropout, unread_sum(residual, replay));
   }
 
  private:
   Activation activation_;
   Router router_;
   GroupedLinear up_, down_;
+  std::unique_ptr<Mlp> shared_;
   const BlockLane* sharers_ = nullptr;  // of rows of the same samples
 };
 
@@ -382,13 +395,16 @@ class Decoder : public Block {
     return {find(Role::query_bias), find(Role::key_bias), find(Role::value_bias)};
   }
   std::unique_ptr<FeedForward> make_feed_forward(const HfConfig& config) const {
-    if (config.has_experts(description().layer))
-      return std::make_unique<ExpertMlps>(config, get(Role::router), get(Role::expert_gate_up), get(Role::expert_down));
+    if (!config.has_experts(description().layer)) return make_mlp(config);
+    return std::make_unique<ExpertMlps>(config, get(Role::router), get(Role::expert_gate_up), get(Role::expert_down),
+                                        config.has_shared_expert(description().layer) ? make_mlp(config) : nullptr);
+  }
+  std::unique_ptr<Mlp> make_mlp(const HfConfig& config) const {
     const Mlp::Layer down{{&get(Role::down)}, {find(Role::down_bias)}};
     if (!config.gated_mlp)
       return std::make_unique<Mlp>(config, Mlp::Layer{{&get(Role::up)}, {nullptr}}, find(Role::up_bias), down);
     const Mlp::Layer gate_up{{&get(Role::gate), &get(Role::up)}, {find(Role::gate_bias), find(Role::up_bias)}};
-    return std::make_unique<Mlp>(config, gate_up, nullptr, down);
+    return std::make_unique<Mlp>(config, gate_up, nullptr, down, find(Role::shared_expert_gate));
   }
 
   AttentionShape shape_;

@@ -12,7 +12,8 @@ namespace lockstep {
 /// way.
 at::Tensor activate(const at::Tensor& u, Activation activation, Parameter* bias);
 
-/// act(gate) · up for gate_up (N, 2F) = [gate, up] compute type → (N, F).
-at::Tensor activate_gated(const at::Tensor& gate_up, Activation activation);
+/// act(gate) · up for gate_up (N, 2F) = [gate, up] compute type → (N, F); times σ of each row's own gate, if there are
+/// row_gates (N, 1) compute type.
+at::Tensor activate_gated(const at::Tensor& gate_up, Activation activation, const at::Tensor& row_gates = {});
 
 }  // namespace lockstep
