@@ -36,6 +36,7 @@ std::string_view name_of(Role role) {
     case Role::router: return "router";
     case Role::expert_gate_up: return "expert_gate_up";
     case Role::expert_down: return "expert_down";
+    case Role::shared_expert_gate: return "shared_expert_gate";
     case Role::final_norm: return "final_norm";
     case Role::final_norm_bias: return "final_norm_bias";
     case Role::head: return "head";
@@ -127,13 +128,19 @@ BlockDescription llama_embedding(const HfConfig& config) {
   return block.take();
 }
 
+/// The shared expert is the MLP of its layer.
 void add_experts(BlockBuilder& block, const HfConfig& config) {
-  const std::int64_t E = config.experts.count, F = config.experts.feed_forward;
+  const std::int64_t E = config.experts.count, F = config.experts.feed_forward, S = config.experts.shared_feed_forward;
   const std::int64_t C = config.channels;
   const std::string module = config.family == Family::mixtral ? "block_sparse_moe." : "mlp.";
   block.normal(Role::router, module + "gate.weight", {E, C}, config.initializer_range);
   block.normal(Role::expert_gate_up, module + "experts.gate_up_proj", {E * 2 * F, C}, config.initializer_range);
   block.normal(Role::expert_down, module + "experts.down_proj", {E * C, F}, config.initializer_range);
+  if (S == 0) return;
+  block.normal(Role::gate, module + "shared_expert.gate_proj.weight", {S, C}, config.initializer_range);
+  block.normal(Role::up, module + "shared_expert.up_proj.weight", {S, C}, config.initializer_range);
+  block.normal(Role::down, module + "shared_expert.down_proj.weight", {C, S}, config.initializer_range);
+  block.normal(Role::shared_expert_gate, module + "shared_expert_gate.weight", {1, C}, config.initializer_range);
 }
 
 BlockDescription llama_decoder(const HfConfig& config, int layer) {

@@ -49,6 +49,7 @@ enum class Role {
   router,
   expert_gate_up,
   expert_down,
+  shared_expert_gate,
   final_norm,
   final_norm_bias,
   head

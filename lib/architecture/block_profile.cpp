@@ -77,17 +77,19 @@ struct Sizes {
 
 /// Of what lies between the second norm of a decoder layer and its output.
 struct FeedForwardSizes {
-  std::int64_t raised, activated;  // before and behind the activation
-  std::int64_t saved;              // beside norm and stream
-  std::int64_t inference;          // the most, without autograd
-  std::int64_t keeping;            // the same where what experts' products give is kept
-  std::int64_t passing = 0;        // the most beside what is saved, with autograd
+  std::int64_t raised = 0, activated = 0;  // before and behind the activation
+  std::int64_t saved = 0;                  // beside norm and stream
+  std::int64_t inference = 0;              // the most, without autograd
+  std::int64_t keeping = 0;                // the same where what experts' products give is kept
+  std::int64_t row_gates = 0;              // among what is saved
+  std::int64_t passing = 0;                // the most beside what is saved, with autograd
 };
 
-FeedForwardSizes of_mlp(const HfConfig& config, const Sizes& sizes) {
-  const std::int64_t activated = sizes.compute * config.feed_forward;
+FeedForwardSizes of_mlp(const HfConfig& config, const Sizes& sizes, std::int64_t width, std::int64_t row_gates = 0) {
+  const std::int64_t activated = sizes.compute * width;
   const std::int64_t raised = config.gated_mlp ? 2 * activated : activated;
-  return {raised, activated, raised + activated, raised + activated, raised + activated};
+  const std::int64_t all = raised + activated + row_gates;
+  return {raised, activated, all, all, all, row_gates};
 }
 
 /// The bytes of what experts have beside the rows that they compute.
@@ -119,7 +121,7 @@ ExpertWays ways_of(const RoutingSizes& routing) {
   return {routing.given + 2 * routing.taken, 2 * routing.taken + 2 * routing.given};
 }
 
-FeedForwardSizes of_shared_experts(const RoutingSizes& routing, std::int64_t activated, const BatchShape& batch) {
+FeedForwardSizes of_parallel_experts(const RoutingSizes& routing, std::int64_t activated, const BatchShape& batch) {
   const std::int64_t raised = 2 * activated, first = routing.taken + raised + activated;
   const auto [away, back] = ways_of(routing);
   const std::int64_t round = std::max(away, first + back);
@@ -139,15 +141,18 @@ FeedForwardSizes of_experts(const HfConfig& config, const Sizes& sizes, const Ba
   const RoutingSizes routing(config, sizes, batch);
   const std::int64_t activated =
       batch.expert_rows(config.experts.per_token) * config.experts.feed_forward * size_of(batch.compute);
-  if (batch.experts.ranks > 1) return of_shared_experts(routing, activated, batch);
+  if (batch.experts.ranks > 1) return of_parallel_experts(routing, activated, batch);
   const std::int64_t raised = 2 * activated;
   // The router's probabilities are gone when rows come, as its logits before them.
   const auto most = [&](std::int64_t rows) {
     return std::max(2 * routing.probabilities + routing.weights + routing.indices,
                     routing.all() - routing.probabilities + rows);
   };
-  return {raised, activated, routing.all() + 2 * routing.given + raised + activated,
-          most(raised + std::max(routing.given, activated)), most(raised + activated + routing.given)};
+  return {.raised = raised,
+          .activated = activated,
+          .saved = routing.all() + 2 * routing.given + raised + activated,
+          .inference = most(raised + std::max(routing.given, activated)),
+          .keeping = most(raised + activated + routing.given)};
 }
 
 /// A matrix that leads to the stream, from the gradient of that; `rounded` is what it reads of it.
@@ -164,14 +169,17 @@ void add_matrix_from_norm(Live& backward, std::int64_t output, const Sizes& size
 }
 
 void add_mlp_backward(Live& backward, const FeedForwardSizes& mlp, const Sizes& sizes, std::int64_t rounded) {
-  add_matrix_to_stream(backward, mlp.activated, sizes, rounded);  // down
-  backward.add(mlp.raised).drop(mlp.activated + mlp.raised);      // activation
-  add_matrix_from_norm(backward, mlp.raised, sizes);              // up
+  const std::int64_t gates_input = mlp.row_gates > 0 ? sizes.normalised : 0;
+  add_matrix_to_stream(backward, mlp.activated, sizes, rounded);                              // down
+  backward.add(mlp.raised + mlp.row_gates).drop(mlp.activated + mlp.raised + mlp.row_gates);  // activation
+  backward.add(gates_input).drop(mlp.row_gates);                                              // gates of rows
+  add_matrix_from_norm(backward, mlp.raised, sizes);                                          // up
+  backward.drop(gates_input);
 }
 
 /// From the gradient of what experts gave to that of what they were given.
-void add_shared_experts_backward(Live& backward, const RoutingSizes& routing, const FeedForwardSizes& experts,
-                                 bool further_rounds) {
+void add_parallel_experts_backward(Live& backward, const RoutingSizes& routing, const FeedForwardSizes& experts,
+                                   bool further_rounds) {
   const auto [away, back] = ways_of(routing);
   const std::int64_t chain = experts.activated + experts.raised + 2 * routing.taken;  // gradients of all in between
   backward.add(routing.given);                                                        // the gradient of what was given
@@ -184,21 +192,19 @@ void add_shared_experts_backward(Live& backward, const RoutingSizes& routing, co
 
 void add_experts_backward(Live& backward, const HfConfig& config, const Sizes& sizes, const BatchShape& batch) {
   const RoutingSizes routing(config, sizes, batch);
-  const auto [raised, activated, saved, inference, keeping, passing] = of_experts(config, sizes, batch);
+  const FeedForwardSizes experts = of_experts(config, sizes, batch);
   const std::int64_t dlogits = sizes.own_compute * config.experts.count;
   const std::int64_t dropped = config.dropout.residual > 0 ? sizes.stream : 0;
   backward.add(dropped + routing.given + routing.weights).drop(dropped + routing.given);  // combine
   if (batch.experts.ranks > 1) {
-    add_shared_experts_backward(backward, routing, of_experts(config, sizes, batch),
-                                most_further_rounds(batch.experts) > 0);
+    add_parallel_experts_backward(backward, routing, experts, most_further_rounds(batch.experts) > 0);
   } else {
-    backward.add(activated).drop(routing.given + activated);   // down
-    backward.add(raised).drop(activated + raised);             // activation
-    backward.add(routing.given).drop(raised + routing.given);  // up
+    backward.add(experts.activated).drop(routing.given + experts.activated);  // down
+    backward.add(experts.raised).drop(experts.activated + experts.raised);    // activation
+    backward.add(routing.given).drop(experts.raised + routing.given);         // up
   }
   backward.add(sizes.normalised).drop(routing.given);  // dispatch
   backward.add(dlogits + sizes.normalised).drop(dlogits + sizes.normalised + routing.weights + routing.all());
-  backward.drop(sizes.normalised);  // what the norm saved with up's input
 }
 
 /// That a matrix product of a rank has.
@@ -212,10 +218,11 @@ double repeated_flops(const HfConfig& config, int layer, const Sizes& sizes, dou
   const auto work = [&](std::size_t i) {
     return 2 * static_cast<double>(rows_of(layers[i], sizes) * layers[i].in) * static_cast<double>(layers[i].out);
   };
-  const bool has_experts = config.has_experts(layer);
+  const bool has_experts = config.has_experts(layer), products = keeps.has(Keep::matmul);
   double flops = keeps.has(Keep::attention) ? 0 : 2 * square;
-  if (!keeps.has(Keep::matmul)) flops += work(0) + work(1) + (has_experts ? 0 : work(2));
+  if (!products) flops += work(0) + work(1) + (has_experts ? 0 : work(2));
   if (has_experts) flops += work(2) + (keeps.has(Keep::experts) ? 0 : work(3) + work(4));
+  if (config.has_shared_expert(layer)) flops += work(5) + (products ? 0 : work(6));
   return flops;
 }
 
@@ -233,8 +240,14 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
   const std::int64_t qkv = sizes.compute * (query + 2 * config.kv_heads * config.head_size);
   const std::int64_t attended = sizes.compute * query, row_sums = sizes.wide * config.heads;
   const bool has_experts = config.has_experts(layer);
-  const FeedForwardSizes mlp = has_experts ? of_experts(config, sizes, batch) : of_mlp(config, sizes);
-  const std::int64_t mlp_gathered = has_experts ? 0 : gathered, mlp_product = has_experts ? 0 : product;
+  const FeedForwardSizes mlp =
+      has_experts ? of_experts(config, sizes, batch) : of_mlp(config, sizes, config.feed_forward);
+  const bool shares = config.has_shared_expert(layer);
+  const FeedForwardSizes shared =
+      shares ? of_mlp(config, sizes, config.experts.shared_feed_forward, sizes.compute) : FeedForwardSizes{};
+  const std::int64_t shared_sum = shares ? stream : 0;  // with what the shared expert gives, for experts to add to
+  const bool all_rows = !has_experts || shares;         // are read
+  const std::int64_t mlp_gathered = all_rows ? gathered : 0, mlp_product = all_rows ? product : 0;
   const std::int64_t before_norms =
       config.query_key_norm ? qkv + sizes.wide * (config.heads + config.kv_heads) : 0;  // with their statistics
   // Along ulysses what attention reads and gives is exchanged: packed, and as it arrives.
@@ -252,7 +265,7 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
   const std::int64_t norm = normalised + sizes.statistics;
   const std::int64_t before_attention = norm + before_norms + own_heads;
   const std::int64_t in_attention = before_attention + attended + row_sums + own_output;
-  const std::int64_t in_mlp = stream + norm + mlp.saved;
+  const std::int64_t in_mlp = stream + norm + shared.saved + mlp.saved;
   const std::int64_t handed = sizes.handed, widened = sizes.widened, cast = sizes.cast;
   result.saved_bytes += widened + in_attention + in_mlp;
   const auto [forward_scratch, backward_scratch] = batch.attention;
@@ -269,12 +282,12 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
                                        .drop(to_rows)
                                        .add(product + stream)
                                        .drop(product)
-                                       .add(norm + mlp_gathered + mlp.saved)
+                                       .add(norm + mlp_gathered + shared.saved + shared_sum + mlp.saved)
                                        .drop(mlp_gathered)
                                        .add(mlp.passing)
                                        .drop(mlp.passing)
                                        .add(mlp_product + stream)
-                                       .drop(mlp_product)
+                                       .drop(mlp_product + shared_sum)
                                        .add(cast)
                                        .beside(widened + in_attention + in_mlp + handed);
   // Where queries and keys have no norms of their own, attention reads what their product gives, or what ranks made of
@@ -300,8 +313,10 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
         .add(product + stream)
         .drop(product)
         .add(normalised + mlp_gathered)
+        .add(shared.inference + shared_sum)
+        .drop(shared.inference - (products ? shared.raised : 0))
         .add((keeps.has(Keep::experts) ? mlp.keeping : mlp.inference) + mlp_product + stream)
-        .drop(mlp_gathered + mlp_product + stream + normalised + mlp.inference)
+        .drop(mlp_gathered + mlp_product + stream + normalised + shared_sum + mlp.inference)
         .add(cast)
         .beside(handed + kept);
   };
@@ -311,7 +326,7 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
     const KeepSet keeps = KeepSet::at(index);
     std::int64_t kept = has_experts ? routing.indices + routing.table : 0;
     if (keeps.has(Keep::attention)) kept += attended + row_sums + own_output;
-    if (keeps.has(Keep::matmul)) kept += kept_qkv + stream + (has_experts ? 0 : mlp.raised);
+    if (keeps.has(Keep::matmul)) kept += kept_qkv + stream + (has_experts ? shared.raised : mlp.raised);
     if (keeps.has(Keep::experts) && has_experts) kept += mlp.raised + routing.given;
     result.recomputations.push_back({.kept_bytes = kept,
                                      .workspace_bytes = without_stash(keeps, kept),
@@ -324,6 +339,8 @@ void add_decoder(BlockProfile& result, const HfConfig& config, int layer, const 
     add_experts_backward(backward, config, sizes, batch);
   else
     add_mlp_backward(backward, mlp, sizes, rounded);
+  if (shares) add_mlp_backward(backward, shared, sizes, rounded);
+  if (has_experts) backward.drop(normalised);  // what the norm saved or, where both read it, one of two gradients
   backward.add(stream).drop(widened + normalised + stream);  // norm, whose gradient goes around
   add_matrix_to_stream(backward, attended, sizes, rounded);  // attention's output
   backward.add(to_rows).drop(to_rows);
@@ -382,11 +399,18 @@ std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription:
     case BlockDescription::Kind::decoder:
       if (config.has_experts(layer)) {
         const Experts& experts = config.experts;
-        return {{config.channels, query + 2 * key_value},
-                {query, config.channels},
-                {config.channels, experts.count, true},
-                {config.channels, 2 * experts.feed_forward, true, experts.per_token},
-                {experts.feed_forward, config.channels, true, experts.per_token}};
+        std::vector<LinearShape> layers{
+            {config.channels, query + 2 * key_value},
+            {query, config.channels},
+            {.in = config.channels, .out = experts.count, .of_stream = true},
+            {.in = config.channels, .out = 2 * experts.feed_forward, .of_stream = true, .per_token = experts.per_token},
+            {.in = experts.feed_forward, .out = config.channels, .of_stream = true, .per_token = experts.per_token}};
+        if (config.has_shared_expert(layer)) {
+          layers.push_back({.in = config.channels, .out = 1, .reads_again = true});
+          layers.push_back({.in = config.channels, .out = 2 * experts.shared_feed_forward, .reads_again = true});
+          layers.push_back({experts.shared_feed_forward, config.channels});
+        }
+        return layers;
       }
       return {{config.channels, query + 2 * key_value},
               {query, config.channels},
@@ -517,10 +541,20 @@ BlockExchanges exchanges_of_decoder(const Spoken& spoken, ForwardFor purpose, in
   if (spoken.exchanges_heads()) said.forward.push_back(spoken.attended());
   spoken.to_stream(said.forward);
   if (spoken.part.has_experts(layer)) {
+    if (spoken.part.has_shared_expert(layer)) {
+      spoken.from_norm(said.forward);
+      spoken.from_norm(said.forward);  // its gate
+      spoken.to_stream(said.forward);
+    }
     if (purpose == ForwardFor::batch) spoken.balance(said.forward, layer);
     if (spoken.shares_experts(layer)) said.forward.push_back(spoken.table());
     spoken.through_experts(said.forward, layer);
     spoken.back_through_experts(said.backward, layer);
+    if (spoken.part.has_shared_expert(layer)) {
+      spoken.back_from_stream(said.backward);
+      spoken.back_to_norm(said.backward);  // of its gate
+      spoken.back_to_norm(said.backward);
+    }
   } else {
     spoken.from_norm(said.forward);
     spoken.to_stream(said.forward);
@@ -584,7 +618,9 @@ std::vector<BlockExchange> repeated_exchanges(const HfConfig& part, const BatchS
   if (!keeps.has(Keep::attention)) spoken.attention(said);
   if (spoken.exchanges_heads() && !keeps.has(Keep::attention)) said.push_back(spoken.attended());
   if (!products) spoken.to_stream(said);
-  if (!products && !part.has_experts(layer)) spoken.from_norm(said);
+  const bool shared = part.has_shared_expert(layer);
+  if (!products && (shared || !part.has_experts(layer))) spoken.from_norm(said);
+  if (shared) spoken.from_norm(said);  // its gate
   spoken.balance(said, layer);  // the product that ends the layer is not repeated
   if (!keeps.has(Keep::experts))
     spoken.through_experts(said, layer);
@@ -607,7 +643,7 @@ BlockProfile profile(const Architecture& architecture, std::size_t block, const 
   for (const LinearShape& layer : linear_layers(config, description.kind, description.layer)) {
     const bool of_experts = layer.per_token > 0;
     products += 2 * static_cast<double>(rows_of(layer, sizes) * layer.in) * static_cast<double>(layer.out);
-    result.deferred_bytes += size_of(batch.compute) * (layer.in + layer.out) *
+    result.deferred_bytes += size_of(batch.compute) * ((layer.reads_again ? 0 : layer.in) + layer.out) *
                              (of_experts ? batch.expert_rows(layer.per_token) : rows_of(layer, sizes));
   }
   result.forward_flops = result.backward_input_flops = result.backward_weight_flops = products;

@@ -53,10 +53,11 @@ constexpr std::int64_t most_kept_logits_bytes = std::int64_t{1} << 30;
 /// as they come and go in tensor/functions. Saved are the input of each norm (with its statistics, one a row for
 /// RMSNorm, two for LayerNorm), of each matrix product and of the activation; q, k, v (also before norms of their own)
 /// and the attention's output with its row sums (N, H); of experts also their outputs, the router's probabilities and
-/// where rows go, which is the same however evenly tokens spread; the final logits' gradient (N, V), which the loss
-/// leaves in place of the logits. A workspace is the most that a pass has beside what it was given, what it keeps and
-/// what it gives. Not counted: batch metadata, weights, partial sums of the gradients of norms and biases.
-/// A repeated forward computes what backward reads: not what was kept, nor the product that ends a layer.
+/// where rows go, which is the same however evenly tokens spread, and a gate for each row of the shared one; the final
+/// logits' gradient (N, V), which the loss leaves in place of the logits. A workspace is the most that a pass has
+/// beside what it was given, what it keeps and what it gives. Not counted: batch metadata, weights, partial sums of the
+/// gradients of norms and biases. A repeated forward computes what backward reads: not what was kept, nor the product
+/// that ends a layer.
 struct BlockProfile {
   double forward_flops = 0;
   double backward_input_flops = 0;
@@ -74,16 +75,17 @@ struct BlockProfile {
   std::vector<Recomputation> recomputations = {};  // of a decoder block, by KeepSet::index; without exchanges
 };
 
-/// Columns of a weight's input and output, by which its matrix product has its size; weights that read the same input
-/// are one.
+/// Columns of a weight's input and output, by which its matrix product has its size; weights that are multiplied side
+/// by side are one.
 struct LinearShape {
   std::int64_t in = 0, out = 0;
   bool of_stream = false;      // with rows of the stream, of which a rank may have a share
   std::int64_t per_token = 0;  // rows of each of these: of experts as many as a token goes to; 0: it is of no experts
+  bool reads_again = false;    // what an earlier product of the block read
 };
 
-/// The matrix products of a block with its weights, in the order of its forward; an embedding has none. `layer` is of a
-/// decoder block.
+/// The matrix products of a block with its weights, those of a shared expert last; an embedding has none. `layer` is of
+/// a decoder block.
 std::vector<LinearShape> linear_layers(const HfConfig& config, BlockDescription::Kind kind, int layer);
 
 /// What ranks that share a block, or its rows, say to each other in its passes over one micro-batch; `part` is what

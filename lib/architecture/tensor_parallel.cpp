@@ -57,7 +57,8 @@ Share share_of(Role role, const HfConfig& config, const BlockSharing& sharing) {
     case Role::head: return along(of_table);
     case Role::down: return along(inputs);
     case Role::query_norm:
-    case Role::key_norm: return {.summed = sharing.axes()};  // one for all heads
+    case Role::key_norm:                                               // one for all heads
+    case Role::shared_expert_gate: return {.summed = sharing.axes()};  // one for the whole width
     case Role::position_embedding:
     case Role::attention_norm:
     case Role::attention_norm_bias:
@@ -103,6 +104,7 @@ void check_shares(const HfConfig& config, const BlockSharing& sharing) {
                   "take a smaller parallel.tp");
   };
   if (config.expert_layers(config.layers) < config.layers) is_enough("an MLP", config.feed_forward);
+  if (config.experts.shared_feed_forward > 0) is_enough("a shared expert", config.experts.shared_feed_forward);
   is_enough("a vocabulary", config.vocabulary);
 }
 
@@ -166,6 +168,7 @@ HfConfig part_of(HfConfig config, const BlockSharing& sharing) {
   config.heads = divided_up(config.heads, sharing.ranks);
   config.kv_heads = divided_up(config.kv_heads, sharing.ranks / sharing.key_replicas);
   config.feed_forward = divided_up(config.feed_forward, sharing.ranks);
+  config.experts.shared_feed_forward = divided_up(config.experts.shared_feed_forward, sharing.ranks);
   config.vocabulary = divided_up(config.vocabulary, sharing.ranks);
   return config;
 }

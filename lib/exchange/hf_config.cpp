@@ -23,7 +23,8 @@ constexpr double most_dropped = 0.99;
 constexpr double most_aux_coefficient = 1e6;
 constexpr std::size_t longest = std::size_t{16} << 20;  // bytes of the document
 constexpr const char* hint =
-    "families gpt2, llama, mistral, qwen2, qwen3, mixtral and qwen3_moe with their standard mathematics are supported";
+    "families gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe and qwen3_moe with their standard mathematics are "
+    "supported";
 
 Family read_family(HfKeys& keys) {
   std::string type = keys.string("model_type", "");
@@ -142,6 +143,7 @@ Defaults defaults_of(Family family) {
     case Family::qwen2: return {32, 0, 32768, -1, -1, 4096};
     case Family::qwen3: return {32, 128, 32768, -1, -1, 4096};
     case Family::mixtral: return {8, 0, 131072, 1, 2, 0, 1e-5, 1e6};
+    case Family::qwen2_moe: return {16, 0, 32768, -1, -1, 4096};
     case Family::qwen3_moe: return {4, 0, 32768, -1, -1, 4096};
     case Family::gpt2: break;
   }
@@ -184,6 +186,10 @@ void read_biases(HfKeys& keys, HfConfig& config) {
       config.qkv_bias = true;
       refuse_unless(keys, {{"attention_bias", true}});
       break;
+    case Family::qwen2_moe:
+      config.qkv_bias = keys.boolean("qkv_bias", true);
+      refuse_unless(keys, {{"attention_bias", config.qkv_bias}});
+      break;
     case Family::mixtral:
     case Family::mistral: refuse_unless(keys, {{"attention_bias", false}}); break;
     case Family::gpt2: break;
@@ -200,8 +206,12 @@ bool applies_to_all_layers(Family family) {
 std::vector<bool> windowed_layers(HfKeys& keys, const HfConfig& config, bool has_window) {
   std::vector<bool> windowed(static_cast<std::size_t>(config.layers), has_window);
   if (applies_to_all_layers(config.family)) return windowed;
-  const std::int64_t full = keys.integer({"max_window_layers"}, 0, most_tokens).value_or(28);
-  std::fill_n(windowed.begin(), std::min(full, config.layers), false);
+  const std::int64_t border = keys.integer({"max_window_layers"}, 0, most_tokens).value_or(28);
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    // transformers reads it in two ways: of qwen2_moe every other layer before it has a window, of others all behind it
+    const bool has = config.family == Family::qwen2_moe ? layer < border && layer % 2 == 0 : layer >= border;
+    windowed[static_cast<std::size_t>(layer)] = has_window && has;
+  }
   return windowed;
 }
 
@@ -233,13 +243,13 @@ std::vector<bool> listed_layers(HfKeys& keys, const HfConfig& config, bool has_w
 }
 
 void read_windows(HfKeys& keys, HfConfig& config, const Defaults& defaults) {
+  const bool is_always_used = config.family == Family::mistral || config.family == Family::mixtral;
+  const bool is_used = is_always_used || keys.boolean("use_sliding_window", false);
   std::int64_t window = keys.is_null("sliding_window") ? 0 : defaults.window;
   if (config.family == Family::llama)
     refuse_unless(keys, {{"sliding_window", nullptr}, {"use_sliding_window", false}});
-  else
-    window = keys.integer({"sliding_window"}, 1, most_tokens).value_or(window);
-  const bool is_always_used = config.family == Family::mistral || config.family == Family::mixtral;
-  const bool is_used = is_always_used || keys.boolean("use_sliding_window", false);
+  else  // transformers writes 0 for a window of qwen2_moe that is not used
+    window = keys.integer({"sliding_window"}, is_used ? 1 : 0, most_tokens).value_or(window);
   const bool has_window = window > 0 && is_used;
   const std::vector<bool> windowed = listed_layers(keys, config, has_window, windowed_layers(keys, config, has_window));
   if (std::ranges::find(windowed, true) == windowed.end()) return;
@@ -267,9 +277,13 @@ void read_mixtral_experts(HfKeys& keys, HfConfig& config) {
 }
 
 /// Layers without experts: those that mlp_only_layers lists, and all but every decoder_sparse_step-th.
-void read_qwen3_experts(HfKeys& keys, HfConfig& config) {
-  read_expert_counts(keys, config, {"num_experts", "num_local_experts"}, 128, 8);
-  config.experts.feed_forward = keys.integer({"moe_intermediate_size"}, 1, most_features).value_or(768);
+void read_qwen_experts(HfKeys& keys, HfConfig& config) {
+  const bool shares = config.family == Family::qwen2_moe;
+  read_expert_counts(keys, config, {"num_experts", "num_local_experts"}, shares ? 60 : 128, shares ? 4 : 8);
+  config.experts.feed_forward = keys.integer({"moe_intermediate_size"}, 1, most_features).value_or(shares ? 1408 : 768);
+  if (shares)
+    config.experts.shared_feed_forward =
+        keys.integer({"shared_expert_intermediate_size"}, 1, most_features).value_or(5632);
   config.experts.normalised = keys.boolean("norm_topk_prob", false);
   const std::int64_t step = keys.integer({"decoder_sparse_step"}, 1, most_layers).value_or(1);
   for (std::int64_t layer = 0; layer < config.layers; ++layer) config.experts.layers.push_back((layer + 1) % step == 0);
@@ -302,7 +316,7 @@ void read_llama(HfKeys& keys, HfConfig& config, const std::string& origin) {
   config.positions = Positions::rotary;
   read_biases(keys, config);
   if (config.family == Family::mixtral) read_mixtral_experts(keys, config);
-  if (config.family == Family::qwen3_moe) read_qwen3_experts(keys, config);
+  if (config.family == Family::qwen2_moe || config.family == Family::qwen3_moe) read_qwen_experts(keys, config);
   config.tied_head = keys.boolean("tie_word_embeddings", false);
   config.dropout.attention = keys.number("attention_dropout", 0, 0, most_dropped);
   config.bos_token = read_token(keys, "bos_token_id", defaults.bos_token, config.vocabulary);

@@ -27,14 +27,16 @@ struct DropoutRates {
   bool any() const { return embedding > 0 || attention > 0 || residual > 0; }
 };
 
-/// MLPs of which each token goes to a few, chosen by a router: those of the largest soft-max of x·W.
+/// MLPs of which each token goes to a few, chosen by a router: those of the largest soft-max of x·W. Beside them a
+/// layer may have one that all tokens go to, the shared expert; what that gives a token counts with weight σ(x·w).
 struct Experts {
-  std::int64_t count = 0;         // E; 0: no layer has experts
-  std::int64_t per_token = 0;     // k
-  std::int64_t feed_forward = 0;  // F of each
-  bool normalised = true;         // the weights of a token's experts are divided by their sum
-  std::vector<bool> layers = {};  // by layer: whether experts take the place of its MLP
-  double aux_coefficient = 0;     // of the loss that asks for even loads; 0: there is none
+  std::int64_t count = 0;                // E; 0: no layer has experts
+  std::int64_t per_token = 0;            // k
+  std::int64_t feed_forward = 0;         // F of each
+  std::int64_t shared_feed_forward = 0;  // F of the shared one; 0: there is none
+  bool normalised = true;                // the weights of a token's experts are divided by their sum
+  std::vector<bool> layers = {};         // by layer: whether experts take the place of its MLP
+  double aux_coefficient = 0;            // of the loss that asks for even loads; 0: there is none
 };
 
 struct HfConfig {
@@ -69,6 +71,7 @@ struct HfConfig {
   /// Keys that a query of a layer sees at most, the last ones, its own among them; 0: all up to its own.
   std::int64_t window_of(int layer) const;
   bool has_experts(int layer) const;
+  bool has_shared_expert(int layer) const { return has_experts(layer) && experts.shared_feed_forward > 0; }
   /// Layers with experts among the first so many.
   std::int64_t expert_layers(std::int64_t first) const;
 };

@@ -48,6 +48,7 @@ void write_experts(Json& document, const HfConfig& config) {
   if (mixtral) return;
   document["moe_intermediate_size"] = experts.feed_forward;
   document["norm_topk_prob"] = experts.normalised;
+  if (experts.shared_feed_forward > 0) document["shared_expert_intermediate_size"] = experts.shared_feed_forward;
 }
 
 void write_llama(Json& document, const HfConfig& config) {
@@ -62,6 +63,7 @@ void write_llama(Json& document, const HfConfig& config) {
   document["rms_norm_eps"] = config.norm_eps;
   if (config.family == Family::llama || config.query_key_norm) document["attention_bias"] = config.qkv_bias;
   if (config.family == Family::llama) document["mlp_bias"] = config.mlp_bias;
+  if (config.family == Family::qwen2_moe) document["qkv_bias"] = config.qkv_bias;
   document["attention_dropout"] = config.dropout.attention;
   write_rope(document, config.rope);
   if (config.experts.count > 0) write_experts(document, config);

@@ -8,8 +8,8 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::array families{Family::gpt2,  Family::llama,   Family::mistral,  Family::qwen2,
-                              Family::qwen3, Family::mixtral, Family::qwen3_moe};
+constexpr std::array families{Family::gpt2,  Family::llama,   Family::mistral,   Family::qwen2,
+                              Family::qwen3, Family::mixtral, Family::qwen2_moe, Family::qwen3_moe};
 
 struct Untrained {
   std::string_view type, start_of_class, needs;
@@ -18,7 +18,6 @@ constexpr std::string_view latent = "experts and latent attention";
 constexpr std::string_view gemma = "gated GELU, norms that add 1 to their weights and scaled embeddings";
 constexpr std::string_view parallel = "attention and MLP beside each other";
 constexpr std::array untrained{
-    Untrained{"qwen2_moe", "Qwen2Moe", "experts that all tokens share"},
     Untrained{"qwen3_next", "Qwen3Next", "experts and linear attention"},
     Untrained{"deepseek_v2", "DeepseekV2", latent},
     Untrained{"deepseek_v3", "DeepseekV3", latent},
@@ -49,6 +48,7 @@ std::string_view name_of(Family family) {
     case Family::qwen2: return "qwen2";
     case Family::qwen3: return "qwen3";
     case Family::mixtral: return "mixtral";
+    case Family::qwen2_moe: return "qwen2_moe";
     case Family::qwen3_moe: return "qwen3_moe";
   }
   throw Error(ExitCode::bug, "a family without a name");
@@ -62,6 +62,7 @@ std::string_view class_of(Family family) {
     case Family::qwen2: return "Qwen2ForCausalLM";
     case Family::qwen3: return "Qwen3ForCausalLM";
     case Family::mixtral: return "MixtralForCausalLM";
+    case Family::qwen2_moe: return "Qwen2MoeForCausalLM";
     case Family::qwen3_moe: return "Qwen3MoeForCausalLM";
   }
   throw Error(ExitCode::bug, "a family without a class");

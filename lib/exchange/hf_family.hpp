@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-enum class Family { gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe };
+enum class Family { gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe };
 
 /// "gpt2", "llama": model_type as Hugging Face spells it.
 std::string_view name_of(Family family);

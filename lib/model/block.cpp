@@ -11,7 +11,7 @@
 #include "tensor/functions/loss.hpp"
 #include "tensor/functions/norm.hpp"
 #include "tensor/functions/ring_attention.hpp"
-#include "tensor/functions/shared_experts.hpp"
+#include "tensor/functions/parallel_experts.hpp"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -226,16 +226,20 @@ class Mlp : public FeedForward {
   struct Layer {
     std::vector<Parameter*> weights, biases;
   };
-  /// With a gate `up` has two weights, and their biases; else the activation adds the bias.
-  Mlp(const HfConfig& config, const Layer& up, Parameter* up_bias, const Layer& down)
+  /// With a gate `up` has two weights, and their biases; else the activation adds the bias. A `row_gate` (1, C) says
+  /// how much of what the MLP gives counts for each row.
+  Mlp(const HfConfig& config, const Layer& up, Parameter* up_bias, const Layer& down, Parameter* row_gate = nullptr)
       : activation_(config.activation),
         gated_(config.gated_mlp),
         up_(up.weights, up.biases, layout_of(config)),
         up_bias_(up_bias),
-        down_(down.weights, down.biases, layout_of(config)) {}
+        down_(down.weights, down.biases, layout_of(config)) {
+    if (row_gate) row_gate_.emplace(std::vector{row_gate}, std::vector<Parameter*>{nullptr}, layout_of(config));
+  }
 
   void share(const BlockLanes& lanes) override {
     up_.share(lanes.tensor, Linear::CutBy::outputs);
+    if (row_gate_) row_gate_->share(lanes.tensor, Linear::CutBy::outputs);  // each rank has its part of the gradient
     down_.share(lanes.tensor, Linear::CutBy::inputs);
   }
 
@@ -243,9 +247,10 @@ class Mlp : public FeedForward {
                         const Dropout& dropout) const override {
     const at::Tensor raised = up_(in.normalised, batch.rows(), replay.raised);
     if (replay.keeps.has(Keep::matmul)) replay.raised = raised;
-    return down_.add_linear(in.residual,
-                            gated_ ? activate_gated(raised, activation_) : activate(raised, activation_, up_bias_),
-                            dropout, unread_sum(in.residual, replay));
+    const at::Tensor row_gates = row_gate_ ? (*row_gate_)(in.normalised, batch.rows()) : at::Tensor();
+    return down_.add_linear(
+        in.residual, gated_ ? activate_gated(raised, activation_, row_gates) : activate(raised, activation_, up_bias_),
+        dropout, unread_sum(in.residual, replay));
   }
 
  private:
@@ -254,28 +259,34 @@ class Mlp : public FeedForward {
   Linear up_;
   Parameter* up_bias_;
   Linear down_;
+  std::optional<Linear> row_gate_;
 };
 
 class ExpertMlps : public FeedForward {
  public:
-  /// The parameters of experts are those of as many as there are, or of this rank's.
-  ExpertMlps(const HfConfig& config, Parameter& router, Parameter& gate_up, Parameter& down, double capacity)
+  /// The parameters of experts are those of as many as there are, or of this rank's; `shared` null: no expert is shared.
+  ExpertMlps(const HfConfig& config, Parameter& router, Parameter& gate_up, Parameter& down,
+             std::unique_ptr<Mlp> shared, double capacity)
       : activation_(config.activation),
         router_(router, config.experts.per_token, config.experts.normalised),
         up_(gate_up, gate_up.shape()[0] / (2 * config.experts.feed_forward)),
         down_(down, down.shape()[0] / config.channels),
-        shared_(up_, down_, config.activation, capacity) {}
+        parallel_(up_, down_, config.activation, capacity),
+        shared_(std::move(shared)) {}
 
   void share(const BlockLanes& lanes) override {
     invariant(lanes.tensor == nullptr || lanes.tensor->shares_rows(), "each token goes to experts once");
+    if (shared_) shared_->share(lanes);
     rows_ = lanes.tensor;
     sharers_ = lanes.samples;
     others_ = lanes.experts;
-    shared_.share(lanes.experts);
+    parallel_.share(lanes.experts);
   }
 
   at::Tensor operator()(const Normalisation::Output& in, const BatchTensors& batch, Replay& replay,
                         const Dropout& dropout) const override {
+    // Both parts of the sum lose the same of each row, so that dropout is that of the sum.
+    const at::Tensor residual = shared_ ? (*shared_)(in, batch, replay, dropout) : in.residual;
     const RoutedSamples samples{.of_rows = rows_ ? rows_->own_part(batch.row_samples, -1) : batch.row_samples,
                                 .counted = batch.counts_choices,
                                 .count = batch.samples,
@@ -288,26 +299,26 @@ class ExpertMlps : public FeedForward {
     replay.aux_loss = routing.aux_loss;
     const at::Tensor rows =
         others_ ? of_all(in.normalised, routing, replay) : of_this_rank(in.normalised, routing, replay);
-    return combine(in.residual, rows, routing, of_own_rows(dropout, rows_), unread_sum(in.residual, replay));
+    return combine(residual, rows, routing, of_own_rows(dropout, rows_), unread_sum(residual, replay));
   }
 
  private:
   at::Tensor of_this_rank(const at::Tensor& x, const Routing& routing, Replay& replay) const {
     at::Tensor rows = dispatch(x, routing);
-    rows = up_(rows, routing.offsets, replay.raised);
-    if (replay.keeps.has(Keep::experts)) replay.raised = rows;
+    rows = up_(rows, routing.offsets, replay.expert_raised);
+    if (replay.keeps.has(Keep::experts)) replay.expert_raised = rows;
     rows = activate_gated(rows, activation_);
-    rows = down_(rows, routing.offsets, replay.lowered);
-    if (replay.keeps.has(Keep::experts)) replay.lowered = rows;
+    rows = down_(rows, routing.offsets, replay.expert_lowered);
+    if (replay.keeps.has(Keep::experts)) replay.expert_lowered = rows;
     return rows;
   }
   at::Tensor of_all(const at::Tensor& x, const Routing& routing, Replay& replay) const {
     if (!replay.expert_table.defined()) replay.expert_table = expert_table(routing, *others_);
-    SharedExperts::Values values{replay.raised, replay.lowered};
-    const at::Tensor rows = shared_(x, routing, replay.expert_table, values);
+    ParallelExperts::Values values{replay.expert_raised, replay.expert_lowered};
+    const at::Tensor rows = parallel_(x, routing, replay.expert_table, values);
     if (replay.keeps.has(Keep::experts)) {
-      replay.raised = values.raised;
-      replay.lowered = values.lowered;
+      replay.expert_raised = values.raised;
+      replay.expert_lowered = values.lowered;
     }
     return rows;
   }
@@ -315,7 +326,8 @@ class ExpertMlps : public FeedForward {
   Activation activation_;
   Router router_;
   GroupedLinear up_, down_;
-  SharedExperts shared_;
+  ParallelExperts parallel_;
+  std::unique_ptr<Mlp> shared_;
   const BlockLane* others_ = nullptr;   // those that share out experts
   const BlockLane* rows_ = nullptr;     // those that have the rows of the stream between them
   const BlockLane* sharers_ = nullptr;  // of rows of the same samples
@@ -408,14 +420,17 @@ class Decoder : public Block {
     return {find(Role::query_bias), find(Role::key_bias), find(Role::value_bias)};
   }
   std::unique_ptr<FeedForward> make_feed_forward(const HfConfig& config, double expert_capacity) const {
-    if (config.has_experts(description().layer))
-      return std::make_unique<ExpertMlps>(config, get(Role::router), get(Role::expert_gate_up), get(Role::expert_down),
-                                          expert_capacity);
+    if (!config.has_experts(description().layer)) return make_mlp(config);
+    return std::make_unique<ExpertMlps>(config, get(Role::router), get(Role::expert_gate_up), get(Role::expert_down),
+                                        config.has_shared_expert(description().layer) ? make_mlp(config) : nullptr,
+                                        expert_capacity);
+  }
+  std::unique_ptr<Mlp> make_mlp(const HfConfig& config) const {
     const Mlp::Layer down{{&get(Role::down)}, {find(Role::down_bias)}};
     if (!config.gated_mlp)
       return std::make_unique<Mlp>(config, Mlp::Layer{{&get(Role::up)}, {nullptr}}, find(Role::up_bias), down);
     const Mlp::Layer gate_up{{&get(Role::gate), &get(Role::up)}, {find(Role::gate_bias), find(Role::up_bias)}};
-    return std::make_unique<Mlp>(config, gate_up, nullptr, down);
+    return std::make_unique<Mlp>(config, gate_up, nullptr, down, find(Role::shared_expert_gate));
   }
 
   AttentionShape shape_;

@@ -72,8 +72,9 @@ struct Replay {
   at::Tensor attended = {}, log_sums = {};
   at::Tensor own_attended = {};    // of own heads, where ranks along ulysses share those of a ring
   at::Tensor stream = {};          // behind attention
-  at::Tensor raised = {};          // before the activation
-  at::Tensor lowered = {};         // behind it, what experts give
+  at::Tensor raised = {};          // before the activation, of an MLP or the shared expert
+  at::Tensor expert_raised = {};   // of experts
+  at::Tensor expert_lowered = {};  // behind it, what they give
   std::vector<double> loads = {};  // (E): how many choices of this rank's tokens fall on each; empty: not counted
   double aux_loss = 0;             // added up over samples; ranks that share their rows have the same
 };

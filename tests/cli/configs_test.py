@@ -66,13 +66,14 @@ def test_a_run_on_16384_ranks_is_planned_without_any_of_them_by_classes_of_ranks
 
 def test_models_of_published_sizes_have_their_published_numbers_of_parameters():
     for name, parameters in [("mistral-7b", 7_241_732_096), ("qwen2-7b", 7_615_616_512), ("qwen3-8b", 8_190_735_360),
-                             ("mixtral-8x7b", 46_702_792_704), ("qwen3-30b-a3b", 30_532_122_624)]:
+                             ("mixtral-8x7b", 46_702_792_704), ("qwen3-30b-a3b", 30_532_122_624),
+                             ("qwen1.5-moe-a2.7b", 14_315_784_192)]:
         plan = run("train", SOURCE / f"configs/{name}.yaml", "--data.path", pathlib.Path(made.name) / "none", "--world-size", 64, "--dry-run", "--json", cwd=SOURCE).stdout
         assert json.loads(plan)["model"]["parameters"] == parameters, (name, plan)
 
 
 def test_small_models_of_all_families_train_and_sample(tmp):
-    for name in ["mistral-tiny", "qwen2-tiny", "qwen3-tiny", "mixtral-tiny", "qwen3-moe-tiny"]:
+    for name in ["mistral-tiny", "qwen2-tiny", "qwen3-tiny", "mixtral-tiny", "qwen2-moe-tiny", "qwen3-moe-tiny"]:
         run("train", SOURCE / f"configs/{name}.yaml", "--data.path", dataset("bytes"), "--train.run_dir", tmp / name, "--train.max_steps", 2,
             "--schedule.decay_steps", 2000, "--train.global_batch", 2, "--eval.batches", 1, "--sample.max_tokens", 5, cwd=SOURCE)
         assert [record["step"] for record in records(tmp / name, "sample")] == [2]

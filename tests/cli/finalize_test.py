@@ -41,6 +41,10 @@ VARIANTS = {
     "mixtral": ("mixtral", {"num_local_experts": 3, "intermediate_size": 48}),
     "qwen3_moe_mixed_tied": ("qwen3_moe", {"num_hidden_layers": 3, "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
                                            "mlp_only_layers": [1], "norm_topk_prob": True, "tie_word_embeddings": True}),
+    "qwen2_moe": ("qwen2_moe", {"num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 23}),
+    "qwen2_moe_mixed_tied": ("qwen2_moe", {"num_hidden_layers": 3, "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
+                                           "shared_expert_intermediate_size": 9, "mlp_only_layers": [1], "norm_topk_prob": True, "qkv_bias": False,
+                                           "use_sliding_window": True, "sliding_window": 4, "tie_word_embeddings": True}),
     "qwen3_biases_linear": ("qwen3", {"head_dim": 14, "attention_bias": True, "rope_parameters": {"rope_type": "linear", "rope_theta": 1e6,
                                                                                                  "factor": 2.0}}),
 }

@@ -3,15 +3,16 @@
 import json
 import re
 
-from checkpoint_files import step_folders
+from checkpoint_files import read_tensor, step_folders
 from lockstep_testing import LLAMA_TINY, records, run
-from shared_out import check_goes_on_bit_for_bit, options, prepare
+from shared_out import check_goes_on_bit_for_bit, check_goes_on_elsewhere, options, prepare
 
 EXPERTS, LAYERS = 4, 2
 MODEL = {key: value for key, value in LLAMA_TINY.items() if key not in ("architectures", "attention_bias", "mlp_bias")} | {
     "model_type": "mixtral", "hidden_size": 24, "intermediate_size": 21, "num_hidden_layers": LAYERS, "num_attention_heads": 12,
     "num_key_value_heads": 2, "head_dim": 2, "num_local_experts": EXPERTS, "num_experts_per_tok": 2, "output_router_logits": True,
     "router_aux_loss_coef": 0.5}
+SHARED = {"model_type": "qwen2_moe", "num_experts": EXPERTS, "moe_intermediate_size": 9, "shared_expert_intermediate_size": 13}
 
 
 def describe(tmp, **model):
@@ -71,6 +72,23 @@ def test_its_coefficient_makes_loads_more_even(tmp):
 def test_a_run_that_is_stopped_goes_on_bit_for_bit(tmp):
     prepared(tmp)
     check_goes_on_bit_for_bit(tmp, [(2, ["--parallel.ulysses", 2]), (3, ["--parallel.dp_shard", 3])])
+
+
+def test_with_a_shared_expert_a_run_goes_on_on_other_layouts_as_on_one_rank(tmp):
+    prepared(tmp, **SHARED)
+    check_goes_on_elsewhere(tmp, [(3, ["--parallel.dp_shard", 3, "--train.recompute", "block", "--train.recompute_keeps", "[matmul, experts]"]),
+                                  (2, ["--parallel.pp", 2, "--parallel.micro_batches", 6]), (2, ["--parallel.ulysses", 2])])
+
+
+def test_rules_for_tensors_take_a_shared_expert_by_name(tmp):
+    prepared(tmp, **SHARED)
+    rules = ["--optimizer.frozen", '["shared_expert_gate"]', "--parallel.units", '["shared_expert\\\\."]', "--optimizer.decay_exclude", '["shared_expert"]']
+    run("train", *options(tmp, tmp / "run", *rules, "--parallel.dp_shard", 2, "--optimizer.lr", 1e-2, "--schedule.warmup_steps", 0, "--checkpoint.every", 1,
+                          steps=2), ranks=2)
+    first, last = (step_folders(tmp / "run")[place] for place in (0, -1))
+    names = {tensor["name"] for tensor in json.loads((last / "MANIFEST.json").read_text())["tensors"] if tensor["component"] == "model"}
+    unmoved = {name for name in names if (read_tensor(first, "model", name) == read_tensor(last, "model", name)).all()}
+    assert unmoved == {f"model.layers.{layer}.mlp.shared_expert_gate.weight" for layer in range(LAYERS)}, unmoved
 
 
 def test_the_program_says_what_ranks_that_share_rows_sum_in_training_alone(tmp):

@@ -131,7 +131,9 @@ MIXTRAL = LLAMA | {"model_type": "mixtral", "architectures": ["MixtralForCausalL
                    "num_experts_per_tok": 2}
 QWEN3_MOE = LLAMA | {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "head_dim": 16, "num_experts": 7,
                      "num_experts_per_tok": 3, "moe_intermediate_size": 24}
-for family in (MISTRAL, QWEN2, QWEN3, MIXTRAL, QWEN3_MOE):
+QWEN2_MOE = LLAMA | {"model_type": "qwen2_moe", "architectures": ["Qwen2MoeForCausalLM"], "num_experts": 7, "num_experts_per_tok": 3,
+                     "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40}
+for family in (MISTRAL, QWEN2, QWEN3, MIXTRAL, QWEN3_MOE, QWEN2_MOE):
     del family["attention_bias"], family["mlp_bias"]
 
 
@@ -171,9 +173,17 @@ VARIANTS = {
                                                                            "moe_intermediate_size": 13}, 37),
     "qwen3_moe with dense layers and one expert a token": QWEN3_MOE | {"num_hidden_layers": 4, "decoder_sparse_step": 2,
                                                                        "mlp_only_layers": [3], "num_experts_per_tok": 1},
+    "qwen2_moe": QWEN2_MOE,
+    "qwen2_moe whose tokens go to all experts": QWEN2_MOE | {"num_experts": 3},
+    "qwen2_moe with odd sizes and normalised weights": (QWEN2_MOE | ODD | {"tie_word_embeddings": True, "norm_topk_prob": True, "moe_intermediate_size": 13,
+                                                                           "shared_expert_intermediate_size": 19}, 37),
+    "qwen2_moe with dense layers, windows and no biases": QWEN2_MOE | {"num_hidden_layers": 4, "decoder_sparse_step": 2, "mlp_only_layers": [3],
+                                                                       "qkv_bias": False, "use_sliding_window": True, "sliding_window": 20,
+                                                                       "max_window_layers": 3},
     # One sample and one layer with experts: beyond these transformers means another loss.
     "mixtral with its auxiliary loss": (MIXTRAL | BALANCED | {"num_hidden_layers": 1}, 70, 1),
     "qwen3_moe with its auxiliary loss": (QWEN3_MOE | BALANCED | {"num_hidden_layers": 2, "decoder_sparse_step": 2}, 37, 1),
+    "qwen2_moe with its auxiliary loss": (QWEN2_MOE | BALANCED | {"num_hidden_layers": 2, "decoder_sparse_step": 2}, 37, 1),
     "linear": LLAMA | rope("linear", factor=3.0),
     "dynamic within its positions": LLAMA | rope("dynamic", factor=2.0),
     "dynamic beyond its positions": LLAMA | rope("dynamic", factor=2.0) | {"max_position_embeddings": 33},
@@ -189,7 +199,8 @@ VARIANTS = {
 
 
 def run(tmp, precision, loss, gradient, with_head_norms=None):
-    """Where queries and keys have norms, scores are larger, and so is what rounding leaves of their gradients."""
+    """Where queries and keys have norms, scores are larger, and so is what rounding leaves of their gradients; that of a router or of the gate of a
+    shared expert is a sum of which much cancels."""
     for name, variant in VARIANTS.items():
         config, length, *samples = variant if isinstance(variant, tuple) else (variant, 70)
         if precision in ("bf16", "fp16") and config.get("num_experts_per_tok") != config.get("num_local_experts", config.get("num_experts")):
@@ -197,7 +208,7 @@ def run(tmp, precision, loss, gradient, with_head_norms=None):
         folder = tmp / name.replace(" ", "-")
         folder.mkdir()
         print("#", name)
-        bound = with_head_norms if with_head_norms and config["model_type"] in ("qwen3", "qwen3_moe", "mixtral") else gradient
+        bound = with_head_norms if with_head_norms and config["model_type"] in ("qwen3", "qwen3_moe", "mixtral", "qwen2_moe") else gradient
         Step(folder, config, precision, *samples, length=length).check(loss, bound)
 
 
@@ -218,7 +229,8 @@ def test_in_fp16_gradients_are_those_of_fp32_to_2_5e_3_and_with_norms_of_heads_t
 
 
 def test_sharded_and_16_bit_files_of_each_family_are_read(tmp):
-    families = {"llama": LLAMA, "mistral": MISTRAL, "qwen2": QWEN2 | ODD | {"tie_word_embeddings": True}, "qwen3": QWEN3}
+    families = {"llama": LLAMA, "mistral": MISTRAL, "qwen2": QWEN2 | ODD | {"tie_word_embeddings": True}, "qwen3": QWEN3,
+                "qwen2_moe": QWEN2_MOE | {"tie_word_embeddings": True}}
     for family, config in families.items():
         for dtype in (torch.bfloat16, torch.float16):
             folder = tmp / f"{family}-{dtype}"

@@ -76,6 +76,20 @@ inline Architecture tiny_qwen3_moe(const TinyModel& of) {
                       "test"));
 }
 
+/// Every other layer has four experts, of which a token goes to two with weights that are not normalised, and one that
+/// all tokens share; queries, keys and values have biases.
+inline Architecture tiny_qwen2_moe(const TinyModel& of) {
+  return describe(
+      parse_hf_config(fmt::format(R"({{"model_type": "qwen2_moe", "vocab_size": {}, "max_position_embeddings": {},
+        "hidden_size": {}, "num_hidden_layers": {}, "num_attention_heads": {}, "initializer_range": {},
+        "intermediate_size": {}, "num_key_value_heads": {}, "tie_word_embeddings": {}, "num_experts": 4,
+        "num_experts_per_tok": 2, "moe_intermediate_size": 7, "shared_expert_intermediate_size": 11,
+        "decoder_sparse_step": 2{}}})",
+                                  of.vocabulary, of.positions, of.width, of.layers, of.heads, of.initial,
+                                  of.intermediate, of.key_value_heads, of.tied, aux_keys(of.aux)),
+                      "test"));
+}
+
 /// With heads of 6 channels, whatever the width, and norms of queries and keys.
 inline Architecture tiny_qwen3(const TinyModel& of) {
   return describe(

@@ -6,6 +6,8 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <optional>
+
 namespace lockstep {
 
 using torch::autograd::AutogradContext;
@@ -52,15 +54,21 @@ struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
 };
 
 struct GatedFunction : torch::autograd::Function<GatedFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& gate_up, Activation activation) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& gate_up, Activation activation,
+                            const std::optional<at::Tensor>& given_row_gates) {
+    const at::Tensor row_gates = given_row_gates.value_or(at::Tensor());
     keep(context, activation);
-    context->save_for_backward({gate_up});
-    note_saved({gate_up});
-    return gated(gate_up, activation);
+    context->save_for_backward({gate_up, row_gates});
+    note_saved({gate_up, row_gates});
+    return gated(gate_up, activation, row_gates);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
-    const at::Tensor gate_up = context->get_saved_variables()[0];
-    return {gated_backward(gate_up, gradients[0].contiguous(), activation_of(context)), at::Tensor()};
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &gate_up = saved[0], &row_gates = saved[1];
+    const at::Tensor drow_gates = row_gates.defined() ? at::empty(row_gates.sizes(), row_gates.options()) : row_gates;
+    const at::Tensor dgate_up =
+        gated_backward(gate_up, gradients[0].contiguous(), activation_of(context), row_gates, drow_gates);
+    return {dgate_up, at::Tensor(), drow_gates};
   }
 };
 
@@ -70,24 +78,27 @@ at::Tensor activate(const at::Tensor& u, Activation activation, Parameter* bias)
   return ActivationFunction::apply(u, activation, bias);
 }
 
-at::Tensor gated(const at::Tensor& gate_up, Activation activation) {
+at::Tensor gated(const at::Tensor& gate_up, Activation activation, const at::Tensor& row_gates) {
   const at::Tensor y = fresh({gate_up.size(0), gate_up.size(1) / 2}, gate_up.scalar_type(), gate_up);
   with_kernels(gate_up, [&]<class T>(const Kernels<T>& on) {
-    on.gated_forward(activation, pointer<T>(gate_up), y.size(0), y.size(1), pointer<T>(y));
+    on.gated_forward(activation, pointer<T>(gate_up), pointer<T>(row_gates), y.size(0), y.size(1), pointer<T>(y));
   });
   return y;
 }
 
-at::Tensor gated_backward(const at::Tensor& gate_up, const at::Tensor& dy, Activation activation) {
+at::Tensor gated_backward(const at::Tensor& gate_up, const at::Tensor& dy, Activation activation,
+                          const at::Tensor& row_gates, const at::Tensor& drow_gates) {
   const at::Tensor dgate_up = at::empty(gate_up.sizes(), gate_up.options());
   with_kernels(gate_up, [&]<class T>(const Kernels<T>& on) {
-    on.gated_backward(activation, pointer<T>(dy), pointer<T>(gate_up), dy.size(0), dy.size(1), pointer<T>(dgate_up));
+    on.gated_backward(activation, pointer<T>(dy), pointer<T>(gate_up), pointer<T>(row_gates), dy.size(0), dy.size(1),
+                      pointer<T>(dgate_up), pointer<T>(drow_gates));
   });
   return dgate_up;
 }
 
-at::Tensor activate_gated(const at::Tensor& gate_up, Activation activation) {
-  return GatedFunction::apply(gate_up, activation);
+at::Tensor activate_gated(const at::Tensor& gate_up, Activation activation, const at::Tensor& row_gates) {
+  // autograd takes no undefined tensor
+  return GatedFunction::apply(gate_up, activation, row_gates.defined() ? std::optional(row_gates) : std::nullopt);
 }
 
 }  // namespace lockstep

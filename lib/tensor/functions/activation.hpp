@@ -12,10 +12,12 @@ namespace lockstep {
 /// way.
 at::Tensor activate(const at::Tensor& u, Activation activation, Parameter* bias);
 
-/// act(gate) · up for gate_up (N, 2F) = [gate, up] compute type → (N, F).
-at::Tensor activate_gated(const at::Tensor& gate_up, Activation activation);
-// The plain functions behind it; no autograd.
-at::Tensor gated(const at::Tensor& gate_up, Activation activation);
-at::Tensor gated_backward(const at::Tensor& gate_up, const at::Tensor& dy, Activation activation);
+/// act(gate) · up for gate_up (N, 2F) = [gate, up] compute type → (N, F); times σ of each row's own gate, if there are
+/// row_gates (N, 1) compute type.
+at::Tensor activate_gated(const at::Tensor& gate_up, Activation activation, const at::Tensor& row_gates = {});
+// The plain functions behind it; no autograd. The gradient of row gates goes to `drow_gates`.
+at::Tensor gated(const at::Tensor& gate_up, Activation activation, const at::Tensor& row_gates = {});
+at::Tensor gated_backward(const at::Tensor& gate_up, const at::Tensor& dy, Activation activation,
+                          const at::Tensor& row_gates = {}, const at::Tensor& drow_gates = {});
 
 }  // namespace lockstep

@@ -162,31 +162,46 @@ bool has_wide() {
   return std::is_same_v<F, GeluTanh> && is_wide();
 }
 
-template <class F, class T>
-LOCKSTEP_CLONES void gate(const T* gate_up, std::int64_t rows, std::int64_t columns, T* y) {
+/// How much of a row its own gate lets through.
+template <bool has_row_gates, class T>
+LOCKSTEP_INLINE Math<T> opening(const T* row_gates, std::int64_t row) {
+  if constexpr (has_row_gates) return 1 / (1 + exp(-load(row_gates[row])));
+  return 1;
+}
+
+template <class F, bool has_row_gates, class T>
+LOCKSTEP_CLONES void gate(const T* gate_up, const T* row_gates, std::int64_t rows, std::int64_t columns, T* y) {
   for (std::int64_t row = 0; row < rows; ++row) {
     const T* gates = gate_up + row * 2 * columns;
     const T* ups = gates + columns;
+    const Math<T> open = opening<has_row_gates>(row_gates, row);
     T* out = y + row * columns;
 #pragma omp simd
-    for (std::int64_t c = 0; c < columns; ++c) store(out[c], F::value(load(gates[c])) * load(ups[c]));
+    for (std::int64_t c = 0; c < columns; ++c) store(out[c], open * (F::value(load(gates[c])) * load(ups[c])));
   }
 }
 
-template <class F, class T>
-LOCKSTEP_CLONES void gate_backward(const T* dy, const T* gate_up, std::int64_t rows, std::int64_t columns,
-                                   T* dgate_up) {
+template <class F, bool has_row_gates, class T>
+LOCKSTEP_CLONES void gate_backward(const T* dy, const T* gate_up, const T* row_gates, std::int64_t rows,
+                                   std::int64_t columns, T* dgate_up, T* drow_gates) {
   for (std::int64_t row = 0; row < rows; ++row) {
     const T* gates = gate_up + row * 2 * columns;
     const T* ups = gates + columns;
     const T* gradient = dy + row * columns;
+    const Math<T> open = opening<has_row_gates>(row_gates, row);
     T* dgates = dgate_up + row * 2 * columns;
     T* dups = dgates + columns;
 #pragma omp simd
     for (std::int64_t c = 0; c < columns; ++c) {
-      const auto g = load(gates[c]);
-      store(dgates[c], load(gradient[c]) * load(ups[c]) * F::slope(g));
-      store(dups[c], load(gradient[c]) * F::value(g));
+      const auto g = load(gates[c]), passed = open * load(gradient[c]);
+      store(dgates[c], passed * load(ups[c]) * F::slope(g));
+      store(dups[c], passed * F::value(g));
+    }
+    if constexpr (has_row_gates) {  // in a loop of its own: a sum would slow the one above, of all gated activations
+      Math<T> dopen = 0;
+#pragma omp simd reduction(+ : dopen)
+      for (std::int64_t c = 0; c < columns; ++c) dopen += load(gradient[c]) * F::value(load(gates[c])) * load(ups[c]);
+      store(drow_gates[row], dopen * open * (1 - open));
     }
   }
 }
@@ -236,22 +251,31 @@ void activation_backward(Activation activation, const T* dy, const T* u, const T
 }
 
 template <class T>
-void gated_forward(Activation activation, const T* gate_up, std::int64_t rows, std::int64_t columns, T* y) {
+void gated_forward(Activation activation, const T* gate_up, const T* row_gates, std::int64_t rows, std::int64_t columns,
+                   T* y) {
   with_functor(activation, [=](auto functor) {
     parallel_for(rows, row_grain(columns, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
-      gate<decltype(functor), T>(gate_up + begin * 2 * columns, end - begin, columns, y + begin * columns);
+      const std::int64_t offset = begin * columns;
+      if (row_gates)
+        gate<decltype(functor), true, T>(gate_up + 2 * offset, row_gates + begin, end - begin, columns, y + offset);
+      else
+        gate<decltype(functor), false, T>(gate_up + 2 * offset, nullptr, end - begin, columns, y + offset);
     });
   });
 }
 
 template <class T>
-void gated_backward(Activation activation, const T* dy, const T* gate_up, std::int64_t rows, std::int64_t columns,
-                    T* dgate_up) {
+void gated_backward(Activation activation, const T* dy, const T* gate_up, const T* row_gates, std::int64_t rows,
+                    std::int64_t columns, T* dgate_up, T* drow_gates) {
   with_functor(activation, [=](auto functor) {
     parallel_for(rows, row_grain(columns, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
-      const std::int64_t offset = begin * 2 * columns;
-      gate_backward<decltype(functor), T>(dy + begin * columns, gate_up + offset, end - begin, columns,
-                                          dgate_up + offset);
+      const std::int64_t offset = begin * columns;
+      if (row_gates)
+        gate_backward<decltype(functor), true, T>(dy + offset, gate_up + 2 * offset, row_gates + begin, end - begin,
+                                                  columns, dgate_up + 2 * offset, drow_gates + begin);
+      else
+        gate_backward<decltype(functor), false, T>(dy + offset, gate_up + 2 * offset, nullptr, end - begin, columns,
+                                                   dgate_up + 2 * offset, nullptr);
     });
   });
 }
@@ -259,8 +283,8 @@ void gated_backward(Activation activation, const T* dy, const T* gate_up, std::i
 #define LOCKSTEP_INSTANTIATE(T)                                                                                   \
   template void activation_forward<T>(Activation, const T*, const T*, std::int64_t, std::int64_t, T*);            \
   template void activation_backward<T>(Activation, const T*, const T*, const T*, std::int64_t, std::int64_t, T*); \
-  template void gated_forward<T>(Activation, const T*, std::int64_t, std::int64_t, T*);                           \
-  template void gated_backward<T>(Activation, const T*, const T*, std::int64_t, std::int64_t, T*);
+  template void gated_forward<T>(Activation, const T*, const T*, std::int64_t, std::int64_t, T*);                 \
+  template void gated_backward<T>(Activation, const T*, const T*, const T*, std::int64_t, std::int64_t, T*, T*);
 LOCKSTEP_INSTANTIATE(float)
 LOCKSTEP_INSTANTIATE(double)
 LOCKSTEP_INSTANTIATE(Bf16)

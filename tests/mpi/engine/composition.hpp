@@ -342,6 +342,63 @@ inline std::vector<Composition> experts() {
   return all;
 }
 
+/// Models of which all tokens share an expert beside those that they go to.
+inline std::vector<Composition> shared_experts() {
+  std::vector<Composition> all;
+  const auto keeping = [](std::initializer_list<Keep> values) { return RecomputePolicy{1, values}; };
+  for (const int ranks : {2, 3, 4}) {
+    all.push_back({.replicas = ranks,
+                   .accumulate = ranks == 2 ? Accumulate::sums : Accumulate::whole,
+                   .micro_batch = 1,
+                   .recompute = ranks == 3 ? RecomputePolicy::block : RecomputePolicy::none,
+                   .family = "deep qwen2_moe",
+                   .steps = 20});
+    for (int zero = 1; zero <= 3; ++zero)
+      all.push_back({.shards = ranks,
+                     .zero = zero,
+                     .accumulate = zero == 1 ? Accumulate::whole : Accumulate::shards,
+                     .micro_batch = zero,
+                     .recompute = zero == 3 ? RecomputePolicy::block : RecomputePolicy::none,
+                     .family = zero == 2 ? "balanced qwen2_moe" : "deep qwen2_moe"});
+    all.push_back({.shards = ranks,
+                   .micro_batch = 1,
+                   .recompute = keeping({Keep::matmul, Keep::experts}),
+                   .family = "deep qwen2_moe with dropout"});
+    all.push_back({.recompute = RecomputePolicy::block, .family = "balanced qwen2_moe", .ulysses = ranks});
+    all.push_back({.micro_batch = 3,
+                   .recompute = keeping({Keep::matmul}),
+                   .family = "balanced qwen2_moe with dropout in documents",
+                   .ulysses = ranks});
+    all.push_back({.micro_batch = 1, .family = "balanced qwen2_moe in documents", .ring = ranks});
+    all.push_back({.micro_batch = ranks == 3 ? 3 : 1,
+                   .recompute = ranks == 3 ? RecomputePolicy::none : keeping({Keep::matmul}),
+                   .family = ranks == 4 ? "balanced qwen2_moe with dropout" : "balanced qwen2_moe",
+                   .tensor = ranks,
+                   .sequence = true});
+  }
+  all.push_back({.replicas = 2, .family = "balanced qwen2_moe", .experts = 2, .capacity = 1});
+  all.push_back({.recompute = RecomputePolicy::block,
+                 .family = "balanced qwen2_moe",
+                 .tensor = 4,
+                 .sequence = true,
+                 .experts = 2});
+  for (const PipelineSchedule schedule : pipeline_schedules) {
+    const bool one_stage = schedule == PipelineSchedule::gpipe || schedule == PipelineSchedule::one_f_one_b;
+    all.push_back({.recompute = one_stage ? RecomputePolicy::block : RecomputePolicy::none,
+                   .family = "deep qwen2_moe",
+                   .stages = 2,
+                   .schedule = schedule,
+                   .chunks = one_stage ? 1 : 2});
+  }
+  all.push_back({.replicas = 2, .shards = 2, .accumulate = Accumulate::shards, .family = "deep qwen2_moe in parts"});
+  all.push_back({.shards = 2, .family = "deep qwen2_moe", .stages = 2});
+  all.push_back({.shards = 2, .family = "balanced qwen2_moe", .ulysses = 2, .folds = true});
+  all.push_back({.family = "balanced qwen2_moe in documents", .ulysses = 2, .ring = 2});
+  all.push_back({.replicas = 2, .family = "deep qwen2_moe", .offload = {.optimizer = true, .activations = true}});
+  all.push_back({.shards = 2, .family = "deep qwen2_moe", .offload = {.shards = true}});
+  return all;
+}
+
 /// Models with experts whose auxiliary loss counts.
 inline std::vector<Composition> balanced_experts() {
   std::vector<Composition> all;
@@ -407,7 +464,7 @@ inline std::vector<Composition> balanced_experts() {
 }
 
 /// Ranks that share out experts, with each other way to divide a step.
-inline std::vector<Composition> shared_experts() {
+inline std::vector<Composition> parallel_experts() {
   std::vector<Composition> all;
   for (const int ranks : {2, 3, 4, 6}) {
     const char* family = ranks == 3 || ranks == 6 ? "six experts" : "four experts";
@@ -655,7 +712,7 @@ inline std::vector<Composition> all_compositions() {
   }
   for (const auto& [replicas, shards] : {std::pair{2, 1}, {1, 2}, {3, 1}, {1, 3}, {2, 2}, {1, 4}})
     all.push_back({.replicas = replicas, .shards = shards, .family = "deep gpt2", .offload = {.activations = true}});
-  for (const auto& of : {shared_blocks(), shared_rows(), rings(), experts(), balanced_experts(), shared_experts(),
+  for (const auto& of : {shared_blocks(), shared_rows(), rings(), experts(), shared_experts(), balanced_experts(), parallel_experts(),
                          dropouts(), keep_sets()})
     all.insert(all.end(), of.begin(), of.end());
   for (const int replicas : {2, 3, 4, 5, 6, 8})

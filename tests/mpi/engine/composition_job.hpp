@@ -106,6 +106,16 @@ inline Architecture architecture_of(const std::string& family) {
   if (family == "balanced qwen3_moe")
     return tiny_qwen3_moe(
         {.vocabulary = vocabulary, .width = 8, .layers = 8, .intermediate = 14, .tied = true, .aux = 0.5});
+  if (family == "deep qwen2_moe")
+    return tiny_qwen2_moe({.vocabulary = vocabulary, .width = 8, .layers = 8, .intermediate = 14, .tied = true});
+  if (family == "balanced qwen2_moe")  // whose rows 2, 3, 4 or 6 ranks may share
+    return tiny_qwen2_moe({.vocabulary = vocabulary,
+                           .width = 24,
+                           .layers = 4,
+                           .heads = 12,
+                           .intermediate = 14,
+                           .key_value_heads = 12,
+                           .aux = 0.5});
   if (family == "large llama")  // 76 MiB of weights in fp32
     return tiny_llama(
         {.vocabulary = 512, .width = 512, .layers = 6, .heads = 8, .intermediate = 1408, .key_value_heads = 4});

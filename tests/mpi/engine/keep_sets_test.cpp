@@ -19,7 +19,8 @@ std::vector<Composition> ways_on(int ranks) {
   std::vector<Composition> ways{{.replicas = ranks, .micro_batch = 1, .family = "gpt2 with dropout"},
                                 {.replicas = ranks, .family = "mixtral"},
                                 {.shards = ranks, .family = "llama with dropout"},
-                                {.shards = ranks, .family = "deep qwen3_moe"}};
+                                {.shards = ranks, .family = "deep qwen3_moe"},
+                                {.shards = ranks, .family = "deep qwen2_moe with dropout"}};
   if (ranks == 1) return ways;
   ways.push_back({.family = "deep llama", .stages = ranks});
   ways.push_back({.family = "deep gpt2", .stages = ranks, .schedule = PipelineSchedule::zbv, .chunks = 2});

@@ -83,6 +83,21 @@ BOOST_AUTO_TEST_CASE(a_layer_of_experts_has_a_router_and_two_stacks_and_a_token_
   BOOST_TEST(matmul_parameter_count(model) == 13 * 12 + 2 * attention + 3 * 12 * 20 + 3 * 12 + 2 * 3 * 12 * 5);
 }
 
+BOOST_AUTO_TEST_CASE(a_shared_expert_is_the_mlp_of_its_layer_with_a_row_that_gates_it) {
+  const Architecture model = describe(tiny_qwen2_moe());
+  BOOST_TEST((tensor_of(model, "model.layers.1.mlp.shared_expert.gate_proj.weight").shape == Shape{7, 12}));
+  BOOST_TEST((tensor_of(model, "model.layers.1.mlp.shared_expert.up_proj.weight").shape == Shape{7, 12}));
+  BOOST_TEST((tensor_of(model, "model.layers.1.mlp.shared_expert.down_proj.weight").shape == Shape{12, 7}));
+  BOOST_TEST((tensor_of(model, "model.layers.1.mlp.shared_expert_gate.weight").shape == Shape{1, 12}));
+  BOOST_CHECK(tensor_of(model, "model.layers.1.mlp.shared_expert.up_proj.weight").role == Role::up);
+  BOOST_TEST((tensor_of(model, "model.layers.0.mlp.gate_proj.weight").shape == Shape{20, 12}));
+  const std::int64_t attention = 12 * (24 + 12 + 12 + 24), norms = 2 * 12, biases = 24 + 12 + 12;
+  const std::int64_t shared = 3 * 12 * 7 + 12, dense = 3 * 12 * 20, router = 3 * 12, expert = 3 * 12 * 5;
+  BOOST_TEST(parameter_count(model) ==
+             2 * 13 * 12 + 2 * (attention + norms + biases) + dense + router + 3 * expert + shared + 12);
+  BOOST_TEST(matmul_parameter_count(model) == 13 * 12 + 2 * attention + dense + router + 2 * expert + shared);
+}
+
 BOOST_AUTO_TEST_CASE(files_have_a_matrix_of_each_expert_one_behind_the_other_in_its_stack) {
   const Architecture model = describe(tiny_qwen3_moe());
   std::map<std::string, FileTensor> files;

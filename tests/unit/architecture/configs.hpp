@@ -36,4 +36,13 @@ inline HfConfig tiny_qwen3_moe() {
       "qwen3_moe.json");
 }
 
+/// The second of its layers has experts, three of width 5, of which a token goes to two, and a shared one of width 7.
+inline HfConfig tiny_qwen2_moe() {
+  return parse_hf_config(
+      R"({"model_type":"qwen2_moe","vocab_size":13,"hidden_size":12,"intermediate_size":20,"num_hidden_layers":2,
+          "num_attention_heads":4,"num_key_value_heads":2,"head_dim":6,"num_experts":3,"num_experts_per_tok":2,
+          "moe_intermediate_size":5,"shared_expert_intermediate_size":7,"mlp_only_layers":[0]})",
+      "qwen2_moe.json");
+}
+
 }  // namespace lockstep

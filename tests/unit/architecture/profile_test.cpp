@@ -9,7 +9,7 @@ using namespace lockstep;
 BOOST_AUTO_TEST_SUITE(profiles)
 
 BOOST_AUTO_TEST_CASE(flops_of_all_blocks_and_passes_add_up_to_the_flops_of_the_tokens) {
-  for (const HfConfig& config : {tiny_gpt2(), tiny_llama(), tiny_qwen3(), tiny_qwen3_moe()}) {
+  for (const HfConfig& config : {tiny_gpt2(), tiny_llama(), tiny_qwen3(), tiny_qwen3_moe(), tiny_qwen2_moe()}) {
     const Architecture model = describe(config);
     const BatchShape batch{3, 5, DType::f32};
     double sum = 0;
@@ -66,6 +66,26 @@ BOOST_AUTO_TEST_CASE(a_layer_of_experts_keeps_the_rows_of_those_that_tokens_go_t
   BOOST_TEST(cost.recomputations[0].kept_bytes == 4 * 2 * 4);  // where tokens go
   // q with k and v, attention output, router, and of 2 rows a token gate with up, down
   BOOST_TEST(cost.deferred_bytes == 4 * 2 * ((12 + 48) + (24 + 12) + (12 + 3) + 2 * (12 + 10) + 2 * (5 + 12)));
+}
+
+BOOST_AUTO_TEST_CASE(a_shared_expert_keeps_what_an_mlp_does_and_a_gate_for_each_row) {
+  HfConfig unshared = tiny_qwen2_moe();
+  unshared.experts.shared_feed_forward = 0;
+  const BatchShape batch{1, 4, DType::bf16};
+  const BlockProfile cost = profile(describe(tiny_qwen2_moe()), 2, batch),
+                     without = profile(describe(unshared), 2, batch);
+  // rows 4, C 12, F 7: gate, up, product, and the row's own gate; what both read is kept once
+  BOOST_TEST(cost.saved_bytes - without.saved_bytes == 4 * 2 * (7 + 7 + 7 + 1));
+  BOOST_TEST(cost.deferred_bytes - without.deferred_bytes == 4 * 2 * (1 + 14 + 7 + 12));
+  BOOST_TEST(cost.forward_flops - without.forward_flops == 2. * 4 * 12 * (1 + 3 * 7));
+  BOOST_TEST(cost.parameter_elements - without.parameter_elements == 12 * (1 + 3 * 7));
+  const auto more = [&](KeepSet keeps) {
+    const Recomputation &own = cost.recomputations[keeps.index()], &other = without.recomputations[keeps.index()];
+    return std::pair(own.kept_bytes - other.kept_bytes, own.flops - other.flops);
+  };
+  BOOST_CHECK((more({}) == std::pair<std::int64_t, double>(0, 2 * 4 * 12 * (1 + 14))));
+  BOOST_CHECK((more({Keep::experts}) == more({})));
+  BOOST_CHECK((more({Keep::matmul}) == std::pair<std::int64_t, double>(4 * 2 * 14, 2 * 4 * 12)));
 }
 
 BOOST_AUTO_TEST_CASE(what_is_kept_for_a_repetition_is_not_computed_again_nor_the_product_that_ends_a_layer) {

@@ -193,6 +193,11 @@ BOOST_AUTO_TEST_CASE(the_planned_peak_of_a_step_is_the_counted_one) {
        {of_family("qwen3_moe", R"("num_experts": 32, "num_experts_per_tok": 4, "moe_intermediate_size": 192)", 768, 512,
                   2),
         1, 512}},
+      {"qwen2_moe, a shared expert wider than those of a token",
+       {of_family("qwen2_moe", R"("num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 192,
+                                  "shared_expert_intermediate_size": 1536)",
+                  768, 512, 3),
+        1, 512}},
       {"mistral of the shape of llama", {of_family("mistral", R"("sliding_window": 100)", 768, 3072, 2), 1, 512}},
   };
   for (const auto& [name, shape] : shapes) {
@@ -220,6 +225,11 @@ BOOST_AUTO_TEST_CASE(what_is_kept_for_a_repetition_takes_the_memory_that_is_plan
       {"llama", {llama(512, 512, 1408, 6), 2, 128}},
       {"qwen3", {of_family("qwen3", R"("head_dim": 96)", 768, 3072, 2), 1, 512}},
       {"mixtral", {of_family("mixtral", R"("num_local_experts": 4)", 512, 1024, 3), 1, 512}},
+      {"qwen2_moe",
+       {of_family("qwen2_moe", R"("num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 384,
+                                  "shared_expert_intermediate_size": 1536)",
+                  768, 512, 3),
+        1, 512}},
   };
   for (const auto& [name, shape] : shapes) {
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {

@@ -228,12 +228,39 @@ BOOST_AUTO_TEST_CASE(experts_are_those_that_a_config_names_with_the_defaults_of_
           "router_jitter_noise 0.1 is not supported (only 0)"));
 }
 
+BOOST_AUTO_TEST_CASE(a_shared_expert_biases_and_windows_of_qwen2_moe_are_those_of_transformers) {
+  const auto text = [](const std::string& more) {
+    return with(with(llama, R"({"model_type": "qwen2_moe", "num_key_value_heads": 2, "num_hidden_layers": 5})"), more);
+  };
+  const auto of = [&](const std::string& more) { return parse_hf_config(text(more), "c"); };
+  const HfConfig defaults = of("{}");
+  BOOST_TEST((defaults.experts.count == 60 && defaults.experts.per_token == 4));
+  BOOST_TEST((defaults.experts.feed_forward == 1408 && defaults.experts.shared_feed_forward == 5632));
+  BOOST_TEST((!defaults.experts.normalised && defaults.has_shared_expert(4) && !defaults.query_key_norm));
+  BOOST_TEST((defaults.qkv_bias && !defaults.output_bias && !defaults.mlp_bias && defaults.windows.empty()));
+  const HfConfig other = of(R"({"qkv_bias": false, "shared_expert_intermediate_size": 9, "mlp_only_layers": [1],
+                                "output_router_logits": true, "use_sliding_window": true, "sliding_window": 3,
+                                "max_window_layers": 3})");
+  BOOST_TEST((!other.qkv_bias && other.experts.shared_feed_forward == 9 && other.experts.aux_coefficient == 0.001));
+  BOOST_TEST((other.has_shared_expert(0) && !other.has_shared_expert(1)));
+  BOOST_TEST((other.windows == std::vector<std::int64_t>{3, 0, 3, 0, 0}));
+  const Json document = to_json(other, "float32");
+  BOOST_TEST((document["qkv_bias"] == false && document["shared_expert_intermediate_size"] == 9));
+  BOOST_TEST((parse_hf_config(document.dump(), "c").windows == other.windows));
+  BOOST_TEST(has(error_of(text(R"({"shared_expert_intermediate_size": 0})"), ExitCode::input),
+                 "shared_expert_intermediate_size"));
+  BOOST_TEST(has(error_of(text(R"({"attention_bias": false})"), ExitCode::usage), "attention_bias"));
+  BOOST_TEST(of(R"({"sliding_window": 0})").windows.empty());
+  BOOST_TEST(has(error_of(text(R"({"use_sliding_window": true, "sliding_window": 0})"), ExitCode::input),
+                 "sliding_window is 0"));
+}
+
 BOOST_AUTO_TEST_CASE(other_families_are_refused_by_name) {
   const std::string tried = "config.json: cannot use it as a model's configuration: ";
   BOOST_TEST(error_of(R"({"model_type": "gpt_oss"})", ExitCode::usage) ==
              tried + "model_type \"gpt_oss\" is not supported: it needs experts and attention sinks");
-  BOOST_TEST(error_of(R"({"architectures": ["Qwen2MoeForCausalLM"]})", ExitCode::usage) ==
-             tried + "architectures \"Qwen2MoeForCausalLM\" is not supported: it needs experts that all tokens share");
+  BOOST_TEST(error_of(R"({"architectures": ["Qwen3NextForCausalLM"]})", ExitCode::usage) ==
+             tried + "architectures \"Qwen3NextForCausalLM\" is not supported: it needs experts and linear attention");
   BOOST_TEST(error_of(R"({"model_type": "unheard-of"})", ExitCode::usage) ==
              tried + "model_type \"unheard-of\" is not supported");
   BOOST_TEST(has(error_of("{}", ExitCode::input), "model_type is missing"));

@@ -33,6 +33,16 @@ inline Architecture small_qwen3_moe() {
                       "qwen3_moe.json"));
 }
 
+/// The second of its layers has experts, one of them shared.
+inline Architecture small_qwen2_moe() {
+  return describe(
+      parse_hf_config(R"({"model_type": "qwen2_moe", "vocab_size": 29, "hidden_size": 16, "intermediate_size": 24,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64,
+    "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 7, "shared_expert_intermediate_size": 9,
+    "decoder_sparse_step": 2})",
+                      "qwen2_moe.json"));
+}
+
 /// Samples of tokens 0, 1, 2, …; every label the next token.
 inline Batch counting_batch(std::int64_t samples, std::int64_t length, std::int64_t vocabulary) {
   Batch batch;

@@ -81,11 +81,9 @@ std::vector<std::pair<std::string, Architecture>> models() {
   tied_llama.config.tied_head = true;
   Architecture untied_gpt2 = small_gpt2();
   untied_gpt2.config.tied_head = false;
-  return {{"gpt2, tied", small_gpt2()},
-          {"gpt2, untied", describe(untied_gpt2.config)},
-          {"llama, untied", small_llama()},
-          {"llama, tied", describe(tied_llama.config)},
-          {"qwen3_moe", small_qwen3_moe()}};
+  return {{"gpt2, tied", small_gpt2()},     {"gpt2, untied", describe(untied_gpt2.config)},
+          {"llama, untied", small_llama()}, {"llama, tied", describe(tied_llama.config)},
+          {"qwen3_moe", small_qwen3_moe()}, {"qwen2_moe", small_qwen2_moe()}};
 }
 
 bool is_tied(const Architecture& architecture, const std::string& name) {

@@ -229,6 +229,12 @@ BOOST_AUTO_TEST_CASE(activations_equal_their_definitions) {
                    random_tensor({7, 10}, "gate"), [&](const at::Tensor& u) { return activate_gated(u, kind); },
                    [&](const at::Tensor& u) { return definition(kind, u.slice(1, 0, 5)) * u.slice(1, 5, 10); }) <
                1e-13);
+    const auto with_row_gates = [&](const at::Tensor& u) {
+      return activate_gated(u.slice(1, 0, 10).contiguous(), kind, u.slice(1, 10, 11).contiguous());
+    };
+    BOOST_TEST(compare(random_tensor({70, 11}, "gate"), with_row_gates, [&](const at::Tensor& u) {
+                 return definition(kind, u.slice(1, 0, 5)) * u.slice(1, 5, 10) * at::sigmoid(u.slice(1, 10, 11));
+               }) < 1e-13);
   }
 }
 

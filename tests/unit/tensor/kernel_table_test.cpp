@@ -27,8 +27,9 @@ struct Counts {
 Counts counts;
 
 Kernels<float> counting_kernels() {
-  return {.gated_forward = [](Activation, const float*, std::int64_t, std::int64_t, float*) { ++counts.gated_forward; },
-          .gated_backward = [](Activation, const float*, const float*, std::int64_t, std::int64_t,
+  return {.gated_forward = [](Activation, const float*, const float*, std::int64_t, std::int64_t,
+                              float*) { ++counts.gated_forward; },
+          .gated_backward = [](Activation, const float*, const float*, const float*, std::int64_t, std::int64_t, float*,
                                float*) { ++counts.gated_backward; },
           .attention_forward = [](const float*, const AttentionShape&, Segments, Rotation<float>, const std::int32_t*,
                                   float*, float*, const AttentionDropout&) { ++counts.attention_forward; }};

@@ -46,13 +46,13 @@ class ExpertWays {
 at::Tensor expert_table(const Routing& routing, const BlockLane& lane);
 
 /// Stays at one address as long as autograd may call it.
-class SharedExperts {
+class ParallelExperts {
  public:
   /// `up` and `down` are of this rank's experts.
-  SharedExperts(const GroupedLinear& up, const GroupedLinear& down, Activation activation, double capacity)
+  ParallelExperts(const GroupedLinear& up, const GroupedLinear& down, Activation activation, double capacity)
       : up_(&up), down_(&down), activation_(activation), capacity_(capacity) {}
-  SharedExperts(const SharedExperts&) = delete;
-  SharedExperts& operator=(const SharedExperts&) = delete;
+  ParallelExperts(const ParallelExperts&) = delete;
+  ParallelExperts& operator=(const ParallelExperts&) = delete;
   void share(const BlockLane* lane) { lane_ = lane; }
 
   /// What a pass left to its repetition, or leaves: of the first round before the activation, and what all rounds gave.
@@ -65,7 +65,7 @@ class SharedExperts {
   at::Tensor operator()(const at::Tensor& x, const Routing& routing, const at::Tensor& table, Values& values) const;
 
  private:
-  friend struct SharedExpertsFunction;
+  friend struct ParallelExpertsFunction;
   at::Tensor to_experts(const at::Tensor& rows, const ExpertWays::Round& round) const;
   /// To `rows`, of which these are a part.
   void from_experts(const at::Tensor& grouped, const ExpertWays::Round& round, const at::Tensor& rows) const;

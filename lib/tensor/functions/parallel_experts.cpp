@@ -1,4 +1,4 @@
-#include "tensor/functions/shared_experts.hpp"
+#include "tensor/functions/parallel_experts.hpp"
 
 #include "tensor/saved_memory.hpp"
 #include "tensor/weight_gradients.hpp"
@@ -102,7 +102,7 @@ at::Tensor expert_table(const Routing& routing, const BlockLane& lane) {
   return lane.all_gather(counts);
 }
 
-at::Tensor SharedExperts::to_experts(const at::Tensor& rows, const ExpertWays::Round& round) const {
+at::Tensor ParallelExperts::to_experts(const at::Tensor& rows, const ExpertWays::Round& round) const {
   at::Tensor packed = rows;
   if (const std::int64_t sent = sum_of(round.sent); sent < rows.size(0)) {
     packed = at::empty({sent, rows.size(1)}, rows.options());
@@ -119,7 +119,7 @@ at::Tensor SharedExperts::to_experts(const at::Tensor& rows, const ExpertWays::R
   return grouped;
 }
 
-void SharedExperts::from_experts(const at::Tensor& grouped, const ExpertWays::Round& round,
+void ParallelExperts::from_experts(const at::Tensor& grouped, const ExpertWays::Round& round,
                                  const at::Tensor& rows) const {
   const at::Tensor packed = at::empty(grouped.sizes(), grouped.options());
   for (const auto& [to, from, count] : round.segments)
@@ -132,9 +132,9 @@ void SharedExperts::from_experts(const at::Tensor& grouped, const ExpertWays::Ro
   }
 }
 
-struct SharedExpertsFunction : torch::autograd::Function<SharedExpertsFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const SharedExperts* experts,
-                            const Routing* routing, const at::Tensor& table, SharedExperts::Values* values) {
+struct ParallelExpertsFunction : torch::autograd::Function<ParallelExpertsFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const ParallelExperts* experts,
+                            const Routing* routing, const at::Tensor& table, ParallelExperts::Values* values) {
     const ExpertWays ways = experts->ways(table);
     at::Tensor given = values->lowered, rows = dispatched(x, routing->places, routing->shape, routing->rows());
     const bool computes = !given.defined();
@@ -162,7 +162,7 @@ struct SharedExpertsFunction : torch::autograd::Function<SharedExpertsFunction> 
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
-    const auto& experts = *reinterpret_cast<const SharedExperts*>(context->saved_data["experts"].toInt());
+    const auto& experts = *reinterpret_cast<const ParallelExperts*>(context->saved_data["experts"].toInt());
     variable_list saved = context->get_saved_variables();
     const at::Tensor x = saved[0], places = saved[1], table = saved[2], dgiven = gradients[0].contiguous();
     const RoutingShape shape{.tokens = x.size(0), .per_token = context->saved_data["per_token"].toInt()};
@@ -200,9 +200,9 @@ struct SharedExpertsFunction : torch::autograd::Function<SharedExpertsFunction> 
   }
 };
 
-at::Tensor SharedExperts::operator()(const at::Tensor& x, const Routing& routing, const at::Tensor& table,
+at::Tensor ParallelExperts::operator()(const at::Tensor& x, const Routing& routing, const at::Tensor& table,
                                      Values& values) const {
-  return SharedExpertsFunction::apply(x, this, &routing, table, &values);
+  return ParallelExpertsFunction::apply(x, this, &routing, table, &values);
 }
 
 }  // namespace lockstep
