@@ -14,12 +14,10 @@ namespace {
 /// Of what is cut over some axes, or lies on some ranks of one, the ranks along the others hold the same.
 Component held_as(const Model& model, std::string component_key) {
   Component component{.key = std::move(component_key), .collect = {}};
-  for (const Parameter* parameter : model.parameters()) {
-    if (parameter->layout().splits.empty() && parameter->layout().pins.empty()) continue;
-    component.pattern = Pattern::per_group;
-    component.equal_along = replicated_axes(parameter->layout());
-    break;
-  }
+  std::vector<AxisName> alike = axes_held_alike(model);
+  if (alike.size() == model.parameters().front()->layout().mesh.axes.size()) return component;
+  component.pattern = Pattern::per_group;
+  component.equal_along = std::move(alike);
   return component;
 }
 
@@ -131,6 +129,15 @@ Component data_component(TrainState& train_state) {
 }
 
 }  // namespace
+
+std::vector<AxisName> axes_held_alike(const Model& model) {
+  std::vector<AxisName> axes = replicated_axes(model.parameters().front()->layout());
+  for (const Parameter* parameter : model.parameters()) {
+    const std::vector<AxisName> own = replicated_axes(parameter->layout());
+    std::erase_if(axes, [&](const AxisName& axis) { return std::ranges::find(own, axis) == own.end(); });
+  }
+  return axes;
+}
 
 std::vector<Component> components_of(const Model& model, const std::vector<StateDescription>& state,
                                      const CellState& cells, TrainState& train_state, const Json& hf_config) {
