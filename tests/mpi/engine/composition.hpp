@@ -379,6 +379,20 @@ inline std::vector<Composition> balanced_experts() {
   all.push_back({.shards = 2, .family = "balanced mixtral", .ulysses = 2, .folds = true});
   all.push_back({.family = "balanced mixtral", .stages = 2, .ulysses = 2});
   all.push_back({.replicas = 2, .family = "balanced qwen3_moe", .offload = {.optimizer = true, .activations = true}});
+  for (const auto& [replicas, shards] : {std::pair{2, 2}, {3, 2}, {2, 3}, {2, 4}})
+    for (int zero = 1; zero <= 3; ++zero)
+      all.push_back({.replicas = replicas,
+                     .shards = shards,
+                     .zero = zero,
+                     .inner = shards == 4 && zero == 3 ? 2 : 1,
+                     .accumulate = zero == 1   ? Accumulate::sums
+                                   : zero == 2 ? Accumulate::whole
+                                               : Accumulate::shards,
+                     .micro_batch = zero,
+                     .recompute = zero == 2 ? RecomputePolicy::block : RecomputePolicy::none,
+                     .family = zero == 2 ? "balanced qwen3_moe" : "balanced mixtral in documents"});
+  all.push_back({.replicas = 2, .shards = 2, .family = "balanced mixtral", .ulysses = 2, .folds = true});
+  all.push_back({.replicas = 2, .shards = 2, .family = "balanced mixtral in documents", .ring = 2});
   return all;
 }
 
