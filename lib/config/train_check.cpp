@@ -181,10 +181,6 @@ void check_run(const TrainConfig& config, Problems& problems) {
   if (shards == 0) automatic.emplace_back("parallel.dp_shard");
   const std::int64_t sharers = config.parallel.tp.value_or(AxisSize{1}).ranks;
   if (sharers == 0) automatic.emplace_back("parallel.tp");
-  if (sharers != 1 && config.post_local_sgd.start_step)
-    problems.add(
-        {"parallel.tp", "post_local_sgd.start_step"},
-        "ranks that share blocks (parallel.tp) cannot train apart (post_local_sgd.start_step) in this version");
   if (sharers == 1 && config.parallel.sequence_parallel)
     problems.add({"parallel.sequence_parallel", "parallel.tp"},
                  "parallel.sequence_parallel has no effect: parallel.tp is 1, so no ranks share blocks");
@@ -193,12 +189,6 @@ void check_run(const TrainConfig& config, Problems& problems) {
   if (ring == 0) automatic.emplace_back("parallel.ring");
   if (ulysses == 0) automatic.emplace_back("parallel.ulysses");
   const bool shares_sequences = ring != 1 || ulysses != 1;
-  for (const auto& [option, ranks] : {std::pair("parallel.ring", ring), {"parallel.ulysses", ulysses}})
-    if (ranks != 1 && config.post_local_sgd.start_step)
-      problems.add({option, "post_local_sgd.start_step"},
-                   fmt::format("ranks that share sequences ({}) cannot train apart (post_local_sgd.start_step) in this "
-                               "version",
-                               option));
   const bool shares_experts = config.parallel.ep.value_or(1) > 1;
   if (shares_experts && config.post_local_sgd.start_step)
     problems.add({"parallel.ep", "post_local_sgd.start_step"},

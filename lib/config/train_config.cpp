@@ -195,7 +195,7 @@ void describe(Declaration& visit, PostLocalSgdOptions& local) {
   visit.field("cell", local.cell,
               {.help = "ranks of a cell, which go on summing gradients with each other, those of a machine for "
                        "instance: neighbours along dp_replicate, each with the ranks of dp_shard that share a model "
-                       "out with it; absent: as many as dp_shard",
+                       "out with it, and those that share blocks or rows counted as one; absent: as many as dp_shard",
                .unit = "ranks",
                .min = 1,
                .max = most_count});

@@ -93,7 +93,7 @@ struct LossScaleOptions {
 struct PostLocalSgdOptions {
   std::optional<std::int64_t> start_step;  // the first local step, counted from 0; absent: there is none
   std::optional<std::int64_t> period;      // steps from an average to the next; absent: 4
-  std::optional<std::int64_t> cell;        // ranks that go on summing gradients; absent: those of dp_shard
+  std::optional<std::int64_t> cell;        // data ranks that go on summing gradients; absent: those of dp_shard
 };
 
 struct PrecisionOptions {

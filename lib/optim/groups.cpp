@@ -41,9 +41,6 @@ std::vector<std::string> check_groups(const std::vector<std::string>& names, con
 }
 
 std::vector<ParameterSettings> settings_of(const std::vector<Parameter*>& parameters, const OptimizerOptions& options) {
-  std::vector<std::string> names;
-  for (const Parameter* parameter : parameters) names.push_back(parameter->name());
-  check_groups(names, options);
   std::vector<ParameterSettings> settings;
   for (const Parameter* parameter : parameters) {
     const auto group = std::find_if(options.groups.begin(), options.groups.end(),

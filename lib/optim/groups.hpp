@@ -20,15 +20,16 @@ struct ParameterSettings {
 /// Settings of `parameters`, in their order. The first group whose pattern matches the logical name gives lr_scale and,
 /// if it sets one, weight decay; otherwise weight decay is optimizer.weight_decay, and 0 for names that match
 /// optimizer.decay_exclude and, where optimizer.decay is `matrices`, for tensors of fewer than two dimensions. Local,
-/// pure. Throws Error(usage) for a pattern that matches no parameter, naming it.
+/// pure. Not all patterns need match: a stage of a pipeline has some of the parameters.
 std::vector<ParameterSettings> settings_of(const std::vector<Parameter*>& parameters, const OptimizerOptions& options);
 
 using SettingsByParameter = std::map<const Parameter*, ParameterSettings>;
 /// The same, to be looked up.
 SettingsByParameter settings_by_parameter(const std::vector<Parameter*>& parameters, const OptimizerOptions& options);
 
-/// The same check of patterns for a model of which only the names of parameters are known. Returns a note for each
-/// group that has no effect since earlier ones take all its tensors. Local, pure. Throws as settings_of does.
+/// Checks the patterns against the names of all parameters of a model. Returns a note for each group that has no effect
+/// since earlier ones take all its tensors. Local, pure. Throws Error(usage) for a pattern that matches no parameter,
+/// naming it.
 std::vector<std::string> check_groups(const std::vector<std::string>& names, const OptimizerOptions& options);
 
 }  // namespace lockstep

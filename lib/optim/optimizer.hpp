@@ -15,7 +15,7 @@ namespace lockstep {
 
 class Optimizer {
  public:
-  /// For the `parameters` of a model. Throws Error(usage) as settings_of.
+  /// For the `parameters` of a model, or of some of its stages.
   Optimizer(const OptimizerOptions& options, const std::vector<Parameter*>& parameters)
       : options_(options), settings_(settings_by_parameter(parameters, options)) {}
   virtual ~Optimizer() = default;
@@ -31,8 +31,8 @@ class Optimizer {
 /// What the optimizer that `options` name keeps, for weights of type `master`. Pure.
 std::vector<StateDescription> state_of(const OptimizerOptions& options, DType master);
 
-/// For the `parameters` of a model, whose units have that state, with their settings (optim/groups.hpp). Throws
-/// Error(usage) as settings_of. Local.
+/// For the `parameters` of a model, or of some of its stages, whose units have that state, with their settings
+/// (optim/groups.hpp). Local.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const std::vector<Parameter*>& parameters);
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "comm/together.hpp"
+#include "train/components.hpp"
 
 #include <ATen/ops/empty_like.h>
 
@@ -151,10 +152,9 @@ Component CellState::left_out() {
 Component CellState::component() {
   Component component = left_out();
   if (options_.axes.empty()) return component;
-  Layout layout = model_.parameters().front()->layout();
-  layout.pins.push_back(cell_);
   component.pattern = Pattern::per_group;
-  component.equal_along = replicated_axes(layout);
+  component.equal_along = axes_held_alike(model_);
+  std::erase(component.equal_along, cell_.axis);
   component.collect = [this] { return collect(); };
   component.restore = [this](const StateTree&) { restore(); };
   return component;

@@ -15,19 +15,10 @@ namespace {
 /// be cut over ranks that hold the same of all else.
 Component held_as(const Model& model, std::string component_key) {
   Component component{.key = std::move(component_key), .collect = {}};
-  for (const Parameter* parameter : model.parameters()) {
-    if (parameter->layout().splits.empty() && parameter->layout().pins.empty()) continue;
-    const std::vector<AxisName> axes = replicated_axes(parameter->layout());
-    const bool of_experts = std::ranges::any_of(parameter->layout().splits, [](const Split& split) {
-      return std::ranges::find(split.axes, expert_axis) != split.axes.end();
-    });
-    if (component.pattern == Pattern::replicated)
-      component.equal_along = axes;
-    else if (of_experts)
-      std::erase_if(component.equal_along,
-                    [&](const AxisName& axis) { return std::ranges::find(axes, axis) == axes.end(); });
-    component.pattern = Pattern::per_group;
-  }
+  std::vector<AxisName> alike = axes_held_alike(model);
+  if (alike.size() == model.parameters().front()->layout().mesh.axes.size()) return component;
+  component.pattern = Pattern::per_group;
+  component.equal_along = std::move(alike);
   return component;
 }
 
@@ -139,6 +130,15 @@ Component data_component(TrainState& train_state) {
 }
 
 }  // namespace
+
+std::vector<AxisName> axes_held_alike(const Model& model) {
+  std::vector<AxisName> axes = replicated_axes(model.parameters().front()->layout());
+  for (const Parameter* parameter : model.parameters()) {
+    const std::vector<AxisName> own = replicated_axes(parameter->layout());
+    std::erase_if(axes, [&](const AxisName& axis) { return std::ranges::find(own, axis) == own.end(); });
+  }
+  return axes;
+}
 
 std::vector<Component> components_of(const Model& model, const std::vector<StateDescription>& state,
                                      const CellState& cells, TrainState& train_state, const Json& hf_config) {

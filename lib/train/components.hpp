@@ -19,6 +19,9 @@ namespace lockstep {
 std::vector<Component> components_of(const Model& model, const std::vector<StateDescription>& state,
                                      const CellState& cells, TrainState& train_state, const Json& hf_config);
 
+/// Axes along which ranks hold the same of every tensor of the model. Local.
+std::vector<AxisName> axes_held_alike(const Model& model);
+
 /// The loss scale of a run in fp16. Local.
 Component loss_scale_component(TrainState& train_state);
 

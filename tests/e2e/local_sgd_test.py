@@ -31,6 +31,8 @@ def local(start_step, period, *more):
 
 
 LAYOUTS = [(3, ["--train.offload", "[optimizer]", "--precision.dtype", "fp16"]), (4, ["--parallel.dp_shard", 2, "--precision.dtype", "bf16"]), (4, ["--parallel.pp", 2])]
+SHARED = [(4, ["--parallel.tp", 2, "--parallel.sequence_parallel", "true", "--precision.dtype", "bf16"]), (4, ["--parallel.ulysses", 2]),
+          (4, ["--parallel.ring", 2, "--train.offload", "[optimizer]"])]
 SAMPLE = ["--train.callbacks", '["sample"]', "--sample.prompts", '["The "]', "--sample.max_tokens", 8]
 
 
@@ -39,8 +41,16 @@ def losses(folder):
 
 
 def test_evaluations_texts_saves_and_stops_change_nothing(tmp):
+    check_nothing_changes(tmp, LAYOUTS)
+
+
+def test_nor_where_the_ranks_of_a_cell_share_blocks_or_rows(tmp):
+    check_nothing_changes(tmp, SHARED)
+
+
+def check_nothing_changes(tmp, layouts):
     prepare(tmp)
-    for number, (ranks, layout) in enumerate(LAYOUTS):
+    for number, (ranks, layout) in enumerate(layouts):
         plain, looked, parts = (tmp / f"{name}{number}" for name in ["plain", "looked", "parts"])
         common = [*local(2, 4), *layout]
         run("train", *options(tmp, plain, *common, steps=9), ranks=ranks)
@@ -97,8 +107,12 @@ def test_cells_are_saved_from_the_first_local_step_on_and_another_layout_goes_on
     assert abs(own - starts[0][1]) > 1e-9, "on its own cells a run goes on from weights that are apart"
     # As many cells, each of more ranks: they are the same cells.
     run("train", *options(tmp, tmp / "pairs", *common, "--checkpoint.every", 5, steps=5), ranks=2)
-    done = run("train", *options(tmp, tmp / "pairs", *common, "--parallel.dp_shard", 2, steps=6), ranks=4)
-    assert told not in done.stderr, done.stderr
+    ends = []
+    for axis in ["dp_shard", "tp", "ulysses", "ring"]:
+        done = run("train", *options(tmp, tmp / axis, *common, f"--parallel.{axis}", 2, "--checkpoint.resume", step_folders(tmp / "pairs")[-1], steps=6), ranks=4)
+        assert told not in done.stderr, done.stderr
+        ends.append(losses(tmp / axis)[0])
+    assert all(abs(a - b) <= 1e-12 * b for end in ends for a, b in zip(end, ends[0])), ends
 
 
 def test_a_failure_in_an_average_is_the_last_word_of_its_rank(tmp):
@@ -144,6 +158,10 @@ def test_the_plan_tells_of_cells_and_programs_show_them(tmp):
     assert "reduce_norm over dp_node+dp_shard" in programs["local"] and "average_weights" not in programs["local"]
     assert programs["average"].count("average_weights unit ") == programs["average"].count("finish_average unit ") == 4
     assert "program average" in run("train", *common, "--plot-program").stdout
+    shared = options(tmp, tmp / "plan", *local(2, 4), "--parallel.tp", 2, "--parallel.dp_replicate", 2)
+    assert json.loads(run("train", *shared, "--dry-run", "--json").stdout)["local_steps"]["cells"] == 2
+    shown = re.split(r"(?m)^program ", run("train", *shared, "--print-program").stdout)[2]
+    assert shown.startswith("local: ") and "reduce_norm over dp_node+tp," in shown and "all_reduce unit" not in shown, shown
     said = run("train", *common, "--dry-run").stderr
     assert "from step 2 on 2 cells train apart, and their weights are averaged every 4 steps" in said, said
 

@@ -13,7 +13,7 @@ MODEL = dict(LLAMA_TINY, hidden_size=24, intermediate_size=43, num_attention_hea
 SEQUENCE = ["--parallel.sequence_parallel", "true"]
 LAYOUTS = [(2, ["--parallel.tp", 2]), (3, ["--parallel.tp", 3, "--precision.dtype", "bf16", *SEQUENCE]),
            (4, ["--parallel.tp", 2, "--parallel.dp_shard", 2, *SEQUENCE]),
-           (4, ["--parallel.tp", 2, "--parallel.pp", 2, "--parallel.micro_batches", 6])]
+           (4, ["--parallel.tp", 2, "--parallel.pp", 2, "--parallel.micro_batches", 6, "--optimizer.frozen", "[embed_tokens]"])]
 
 
 def prepared(tmp, **model):

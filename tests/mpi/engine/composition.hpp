@@ -460,6 +460,20 @@ inline std::vector<Composition> balanced_experts() {
                    .sequence = true,
                    .ulysses = ulysses,
                    .ring = ring});
+  for (const auto& [replicas, shards] : {std::pair{2, 2}, {3, 2}, {2, 3}, {2, 4}})
+    for (int zero = 1; zero <= 3; ++zero)
+      all.push_back({.replicas = replicas,
+                     .shards = shards,
+                     .zero = zero,
+                     .inner = shards == 4 && zero == 3 ? 2 : 1,
+                     .accumulate = zero == 1   ? Accumulate::sums
+                                   : zero == 2 ? Accumulate::whole
+                                               : Accumulate::shards,
+                     .micro_batch = zero,
+                     .recompute = zero == 2 ? RecomputePolicy::block : RecomputePolicy::none,
+                     .family = zero == 2 ? "balanced qwen3_moe" : "balanced mixtral in documents"});
+  all.push_back({.replicas = 2, .shards = 2, .family = "balanced mixtral", .ulysses = 2, .folds = true});
+  all.push_back({.replicas = 2, .shards = 2, .family = "balanced mixtral in documents", .ring = 2});
   return all;
 }
 
@@ -712,8 +726,8 @@ inline std::vector<Composition> all_compositions() {
   }
   for (const auto& [replicas, shards] : {std::pair{2, 1}, {1, 2}, {3, 1}, {1, 3}, {2, 2}, {1, 4}})
     all.push_back({.replicas = replicas, .shards = shards, .family = "deep gpt2", .offload = {.activations = true}});
-  for (const auto& of : {shared_blocks(), shared_rows(), rings(), experts(), shared_experts(), balanced_experts(), parallel_experts(),
-                         dropouts(), keep_sets()})
+  for (const auto& of : {shared_blocks(), shared_rows(), rings(), experts(), shared_experts(), balanced_experts(),
+                         parallel_experts(), dropouts(), keep_sets()})
     all.insert(all.end(), of.begin(), of.end());
   for (const int replicas : {2, 3, 4, 5, 6, 8})
     for (const Accumulate accumulate : {Accumulate::whole, Accumulate::sums})

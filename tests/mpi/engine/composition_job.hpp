@@ -461,6 +461,50 @@ inline void route_noting_margins(const double* logits, const RoutingShape& shape
   }
 }
 
+/// By less a choice is all but a tie: rounding, which differs with the way to divide a step, may decide it.
+constexpr double least_margin = 1e-9;
+
+/// While it lives routers note their margins.
+class NotedMargins {
+ public:
+  NotedMargins() {
+    least_routing_margin() = 1;
+    Kernels<double> noting = plain_;
+    noting.route = route_noting_margins;
+    register_kernels(at::kCPU, noting);
+  }
+  ~NotedMargins() { register_kernels(at::kCPU, plain_); }
+  NotedMargins(const NotedMargins&) = delete;
+  NotedMargins& operator=(const NotedMargins&) = delete;
+
+ private:
+  Kernels<double> plain_ = kernels_on<double>(at::kCPU);
+};
+
+/// How many models with experts have been drawn as references, and how many of them again.
+struct Draws {
+  int made = 0, again = 0;
+};
+inline Draws& draws() {
+  static Draws draws;
+  return draws;
+}
+
+/// What `compute` gives, in fp64 on one rank, with weights of the family by which all choices of experts are clear.
+template <class Compute>
+auto with_clear_choices(const std::string& family, const Compute& compute) {
+  const NotedMargins noted;
+  for (int tries = 1;; ++tries) {
+    least_routing_margin() = 1;
+    auto result = compute();
+    if (least_routing_margin() < 1) ++draws().made;
+    if (least_routing_margin() >= least_margin) return result;
+    invariant(tries < 20, "some weights of a family make all choices of experts clear");
+    ++draws().again;
+    ++weights_of(family);
+  }
+}
+
 inline Reference make_reference(const std::string& family) {
   Reference reference;
   Job one(solo_communicator(), {.micro_batch = global_batch, .family = family.c_str()}, Precision::fp64, 0.5);
@@ -480,34 +524,10 @@ inline Reference make_reference(const std::string& family) {
   return reference;
 }
 
-/// How many models have been drawn as references, and how often again: rounding, which differs with the way to divide a
-/// step, must not decide where a token goes.
-struct Draws {
-  int made = 0, again = 0;
-};
-inline Draws& draws() {
-  static Draws draws;
-  return draws;
-}
-
 inline const Reference& reference_of(const std::string& family) {
-  constexpr double least_margin = 1e-9;
   static std::map<std::string, Reference> known;
   const auto [found, fresh] = known.try_emplace(family);
-  if (!fresh) return found->second;
-  const Kernels<double> plain = kernels_on<double>(at::kCPU);
-  Kernels<double> noting = plain;
-  noting.route = route_noting_margins;
-  register_kernels(at::kCPU, noting);
-  for (bool clear = false; !clear; ++draws().made) {
-    least_routing_margin() = 1;
-    found->second = make_reference(family);
-    clear = least_routing_margin() >= least_margin;
-    if (clear) continue;
-    ++draws().again;
-    ++weights_of(family);
-  }
-  register_kernels(at::kCPU, plain);
+  if (fresh) found->second = with_clear_choices(family, [&] { return make_reference(family); });
   return found->second;
 }
 

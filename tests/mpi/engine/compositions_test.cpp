@@ -14,7 +14,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -91,7 +90,8 @@ BOOST_AUTO_TEST_CASE(each_equals_one_rank_in_fp64) {
   std::ranges::sort(table, std::ranges::greater{}, &Line::seconds);
   BOOST_TEST(10 * draws().again <= draws().made);
   if (test::world().rank() != 0 || table.empty()) return;
-  std::printf("# %d models drawn, %d of them again for experts that were all but equal\n", draws().made, draws().again);
+  std::printf("# %d models with experts drawn, %d of them again for choices that were all but ties\n", draws().made,
+              draws().again);
   std::printf("# %zu compositions on %d ranks, the slowest first:\n", table.size(), test::world().size());
   for (const Line& line : table) std::printf("#   %5.2f s  %s\n", line.seconds, line.text.c_str());
 }
@@ -368,79 +368,6 @@ BOOST_AUTO_TEST_CASE(a_failure_after_the_first_update_in_backward_is_its_ranks_a
     BOOST_TEST(failing_in(phase) == fmt::format("all of rank {}", last));
   if (ranks > 1) return;  // what follows leaves other ranks in the middle of a step: tests/e2e/shards_test.py
   BOOST_TEST(failing_in("heartbeat") == "alone: injected failure in heartbeat of step 0");
-}
-
-/// Ways to have cells of this world's ranks.
-std::vector<Composition> in_cells(std::int64_t start_step, std::int64_t period) {
-  const int ranks = test::world().size();
-  std::vector<Composition> ways{{.replicas = ranks, .micro_batch = global_batch},
-                                {.replicas = ranks, .accumulate = Accumulate::sums, .micro_batch = 1},
-                                {.replicas = ranks, .micro_batch = 1, .family = "llama in parts"}};
-  if (ranks == 4) {
-    for (int zero = 1; zero <= 3; ++zero)
-      ways.push_back({.replicas = 2,
-                      .shards = 2,
-                      .zero = zero,
-                      .accumulate = zero == 3 ? Accumulate::shards : Accumulate::sums,
-                      .micro_batch = 1});
-    ways.push_back({.replicas = 2, .accumulate = Accumulate::sums, .micro_batch = 1, .node = 2});
-    for (const PipelineSchedule schedule : {PipelineSchedule::one_f_one_b, PipelineSchedule::zbv})
-      ways.push_back({.replicas = 2,
-                      .family = "deep gpt2",  // tied: one unit on both stages
-                      .stages = 2,
-                      .schedule = schedule,
-                      .chunks = schedule == PipelineSchedule::zbv ? 2 : 1});
-  }
-  for (Composition& way : ways) way.local = {{"dp_replicate"}, start_step, period};
-  return ways;
-}
-
-BOOST_AUTO_TEST_CASE(cells_of_plain_sgd_that_are_averaged_after_each_step_are_data_parallelism) {
-  if (test::world().size() == 1) return;
-  for (Composition how : in_cells(0, 1)) {
-    how.optimizer = OptimizerName::sgd;
-    Composition plain = how;
-    plain.local = {};
-    for (const bool in_backward : {false, true}) {
-      how.in_backward = in_backward;
-      Job want(all_ranks(), plain, Precision::fp64, std::nullopt), got(all_ranks(), how, Precision::fp64, std::nullopt);
-      for (std::int64_t step = 0; step < 3; ++step) {
-        const double loss = want.step(step).loss;
-        BOOST_TEST(std::abs(got.step(step).loss - loss) <= 1e-12 * loss, how.text());
-        const auto fault = got.trace_fault(step);
-        BOOST_TEST(!fault.has_value(), how.text() << ": " << fault.value_or(""));
-      }
-      for (const LogicalTensor& tensor : want.tensors()) {
-        const at::Tensor expected = want.whole_weight(tensor);
-        const double error = norm_of(at::sub(got.whole_weight(tensor), expected));
-        BOOST_TEST(error <= 1e-12 * norm_of(expected), how.text() << ": " << tensor.name << " differs by " << error);
-      }
-    }
-  }
-}
-
-BOOST_AUTO_TEST_CASE(cells_part_from_each_other_until_they_are_averaged) {
-  if (test::world().size() == 1) return;
-  for (const Composition& how : in_cells(1, 3)) {
-    for (const Precision precision : {Precision::fp64, Precision::bf16}) {
-      Job job(all_ranks(), how, precision, 0.1);
-      for (std::int64_t step = 0; step < 6; ++step) {
-        BOOST_TEST(std::isfinite(job.step(step).gradient_norm));
-        const auto fault = job.trace_fault(step);
-        BOOST_TEST(!fault.has_value(), how.text() << ", step " << step << ": " << fault.value_or(""));
-        std::map<std::string, std::set<std::string>> seen;  // by what ranks differ in besides their cell: weights
-        std::string mine = job.place_in_cell() + ":";
-        for (const auto& unit : job.model().units()) {
-          BOOST_TEST((precision != Precision::bf16 || at::equal(unit->compute(), unit->master().to(at::kBFloat16))));
-          mine += to_hex(hash128(std::as_bytes(bytes_of(unit->master())))) + " ";
-        }
-        for (const std::string& told : test::world().all_gather(mine))
-          seen[told.substr(0, told.find(':'))].insert(told);
-        for (const auto& [place, weights] : seen)
-          BOOST_TEST((weights.size() > 1) == (step == 2 || step == 3 || step == 5), how.text() << ", step " << step);
-      }
-    }
-  }
 }
 
 BOOST_AUTO_TEST_CASE(an_engine_that_does_something_else_leaves_another_trace) {

@@ -6,7 +6,9 @@
 #include <ATen/ops/sub.h>
 
 #include <cstdlib>
+#include <map>
 #include <stdexcept>
+#include <string_view>
 
 BOOST_AUTO_TEST_SUITE(drawn_compositions)
 
@@ -47,11 +49,11 @@ std::vector<std::int64_t> divisors(std::int64_t of) {
 }
 
 /// Each prime factor of the ranks goes to an axis.
-void draw_mesh(Dice& dice, int ranks, Composition& how) {
+void draw_mesh(Dice& dice, int ranks, bool experts, Composition& how) {
+  std::vector<int*> axes{&how.stages, &how.replicas, &how.shards, &how.ring, &how.ulysses};
+  if (!experts) axes.push_back(&how.tensor);  // ranks do not share them
   for (int factor = 2; ranks > 1; ++factor)
-    for (; ranks % factor == 0; ranks /= factor)
-      *dice.one_of(std::vector<int*>{&how.stages, &how.replicas, &how.shards, &how.ring, &how.ulysses, &how.tensor}) *=
-          factor;
+    for (; ranks % factor == 0; ranks /= factor) *dice.one_of(axes) *= factor;
 }
 
 void draw_options(Dice& dice, Composition& how) {
@@ -82,7 +84,7 @@ void draw_options(Dice& dice, Composition& how) {
 }
 
 /// A model whose blocks so many ranks can share, in as many blocks as there are stages or more.
-Architecture draw_model(Dice& dice, const Composition& how, std::string& words) {
+Architecture draw_model(Dice& dice, const Composition& how, bool experts, std::string& words) {
   TinyModel of{.vocabulary = vocabulary};
   const int sharers = how.tensor * how.ulysses;
   of.heads = sharers * dice.from(1, sharers > 4 ? 1 : 3);
@@ -93,33 +95,69 @@ Architecture draw_model(Dice& dice, const Composition& how, std::string& words) 
       keys.push_back(key_heads);
   of.key_value_heads = dice.one_of(keys);
   of.width = of.heads * 2 * dice.from(1, 3);
+  const bool drops = dice.one_in(4);
+  while (drops && of.width < 8) of.width *= 2;  // a row of which dropout leaves nothing is a tie of all experts
   of.intermediate = how.tensor * dice.from(2, 6) - dice.below(2);
   of.layers = std::max<std::int64_t>(1, how.stages * how.chunks - dice.from(0, 2)) + dice.below(3);
   of.tied = dice.one_in(2);
   of.positions = dice.from(length, length + 3);
-  const auto family = dice.one_of(std::vector<std::string>{"gpt2", "llama", "qwen3"});
-  words = fmt::format("{} of {} layers, {} of {} heads, width {}, MLP {}{}", family, of.layers, of.key_value_heads,
-                      of.heads, of.width, of.intermediate, of.tied ? ", tied" : "");
-  return family == "gpt2" ? tiny_gpt2(of) : family == "llama" ? tiny_llama(of) : tiny_qwen3(of);
+  using Make = Architecture (*)(const TinyModel&);
+  struct Drawn {
+    std::string_view name;
+    Make make;
+  };
+  const Drawn family =
+      dice.one_of(experts ? std::vector<Drawn>{{"mixtral", tiny_mixtral}, {"qwen3_moe", tiny_qwen3_moe}}
+                          : std::vector<Drawn>{{"gpt2", tiny_gpt2}, {"llama", tiny_llama}, {"qwen3", tiny_qwen3}});
+  if (experts && dice.one_in(2)) of.aux = 0.5;
+  Architecture architecture = family.make(of);
+  if (drops) architecture.config.dropout = {.embedding = 0.1, .attention = 0.2, .residual = 0.3};
+  words = fmt::format("{} of {} layers, {} of {} heads, width {}, MLP {}{}{}{}", family.name, of.layers,
+                      of.key_value_heads, of.heads, of.width, of.intermediate, of.tied ? ", tied" : "",
+                      of.aux > 0 ? ", balanced" : "", drops ? ", dropout" : "");
+  return architecture;
 }
 
 bool differ(double got, double want, double bound) { return !(std::abs(got - want) <= bound * std::abs(want)); }
 
-/// What is unequal to one rank after two steps, in words; of one of the ranks.
-std::string difference_of(const Composition& how, std::optional<double> clip) {
+/// What one rank has after each step.
+struct OneStep {
+  StepOutcome outcome;
+  std::map<std::string, at::Tensor> weights;
+};
+
+std::vector<OneStep> steps_of_one_rank(const Composition& how, std::optional<double> clip) {
   Composition alone{.micro_batch = global_batch, .family = how.family};
   alone.optimizer = how.optimizer;
-  Job one(solo_communicator(), alone, Precision::fp64, clip), many(all_ranks(), how, Precision::fp64, clip);
-  for (std::int64_t step = 0; step < 2; ++step) {
+  Job one(solo_communicator(), alone, Precision::fp64, clip);
+  std::vector<OneStep> steps(2);
+  for (std::size_t step = 0; step < steps.size(); ++step) {
+    steps[step].outcome = one.step(static_cast<std::int64_t>(step));
+    for (const Parameter* parameter : one.model().parameters())
+      steps[step].weights[parameter->name()] = parameter->master().clone();
+  }
+  return steps;
+}
+
+/// What is unequal to one rank after two steps, in words; of one of the ranks.
+std::string difference_of(const Composition& how, std::optional<double> clip) {
+  const std::vector<OneStep> one = with_clear_choices(how.family, [&] { return steps_of_one_rank(how, clip); });
+  Job many(all_ranks(), how, Precision::fp64, clip);
+  for (std::size_t step = 0; step < one.size(); ++step) {
     const double bound = step == 0 ? 1e-12 : 1e-9;
-    const StepOutcome want = one.step(step), got = many.step(step);
+    const auto number = static_cast<std::int64_t>(step);
+    const StepOutcome &want = one[step].outcome, got = many.step(number);
     if (differ(got.loss, want.loss, bound))
       return fmt::format("step {}: loss {} against {}", step, got.loss, want.loss);
     if (differ(got.gradient_norm, want.gradient_norm, bound))
       return fmt::format("step {}: norm {} against {}", step, got.gradient_norm, want.gradient_norm);
-    if (const auto fault = many.trace_fault(step)) return *fault;
+    if (differ(got.aux_loss.value_or(-1), want.aux_loss.value_or(-1), bound))
+      return fmt::format("step {}: loss of routers {} against {}", step, got.aux_loss.value_or(-1),
+                         want.aux_loss.value_or(-1));
+    if (got.expert_loads != want.expert_loads) return fmt::format("step {}: tokens go to other experts", step);
+    if (const auto fault = many.trace_fault(number)) return *fault;
     for (const LogicalTensor& tensor : many.tensors()) {
-      const at::Tensor weight = one.model().parameter(tensor.name).master();
+      const at::Tensor& weight = one[step].weights.at(tensor.name);
       const double error = norm_of(at::sub(many.whole_weight(tensor), weight.view(tensor.shape)));
       if (!(error <= 1e-9 * norm_of(weight)))
         return fmt::format("step {}: {} differs by {} of {}", step, tensor.name, error, norm_of(weight));
@@ -133,16 +171,18 @@ std::string difference_of(const Composition& how, std::optional<double> clip) {
 BOOST_AUTO_TEST_CASE(each_drawn_composition_equals_one_rank) {
   const int ranks = test::world().size();
   const int count = std::getenv("LOCKSTEP_TEST_ALL") != nullptr ? 60 : 3;
+  const Draws before = draws();
   int done = 0, refused = 0;
   for (std::uint64_t draw = 0; done < count && refused < 20 * count; ++draw) {
     Dice dice(static_cast<std::uint64_t>(ranks) * 100000 + draw);
     Composition how;
-    draw_mesh(dice, ranks, how);
+    const bool experts = dice.one_in(3);
+    draw_mesh(dice, ranks, experts, how);
     draw_options(dice, how);
     const std::optional<double> clip = dice.one_in(2) ? std::optional(0.5) : std::nullopt;
     std::string model;
     const std::string name = fmt::format("drawn {}{}", draw, dice.one_in(2) ? in_documents : "");
-    drawn_models()[name] = draw_model(dice, how, model);
+    drawn_models()[name] = draw_model(dice, how, experts, model);
     how.family = name.c_str();
     try {
       const std::string problem = difference_of(how, clip);
@@ -156,9 +196,12 @@ BOOST_AUTO_TEST_CASE(each_drawn_composition_equals_one_rank) {
     drawn_models().erase(name);
   }
   BOOST_TEST(done == count, refused << " draws were refused");
+  const int made = draws().made - before.made, again = draws().again - before.again;
+  BOOST_TEST(10 * again <= made, again << " of " << made << " models were drawn again for experts all but equal");
   if (test::world().rank() == 0)
-    std::printf("# %d compositions drawn on %d ranks with seed %llu, %d more refused\n", done, ranks,
-                static_cast<unsigned long long>(seed()), refused);
+    std::printf(
+        "# %d compositions drawn on %d ranks with seed %llu, %d more refused; of %d models with experts %d again\n",
+        done, ranks, static_cast<unsigned long long>(seed()), refused, made, again);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -39,14 +39,14 @@ ProgramOptions shared_options() {
 
 /// What is said of the training program where `mutate` changed the list of this rank alone.
 std::string fault_of(Rank changed, const std::function<void(std::vector<Action>&)>& mutate, const Mesh& ranks = mesh,
-                     const ModelPlan& plan = shared_plan()) {
-  StepProgram program = make_catalogue(ranks, plan, shared_options()).train;
+                     const ModelPlan& plan = shared_plan(), const ProgramOptions& options = shared_options()) {
+  StepProgram program = make_catalogue(ranks, plan, options).of(options.training_step);
   RankClass alone = program.classes.front();
   std::erase(program.classes.front().ranks, changed);
   alone.ranks = {changed};
   mutate(alone.actions);
   program.classes.push_back(alone);
-  const auto fault = find_fault(program, plan, ProgramPhase::training, shared_options());
+  const auto fault = find_fault(program, plan, ProgramPhase::training, options);
   return fault ? to_text(program, *fault) : "";
 }
 
@@ -135,6 +135,38 @@ BOOST_AUTO_TEST_CASE(so_is_one_that_exchanges_rows_heads_or_keys_otherwise) {
          "carries 36 bytes where 40 are due");
     told(fault([](std::vector<Action>& list) { std::erase(list, first(list, Op::recompute, 1, 0)); }), "rank 1");
   }
+}
+
+BOOST_AUTO_TEST_CASE(cells_whose_ranks_share_blocks_sum_norms_among_these_and_average_what_each_has) {
+  ProgramOptions options = shared_options();
+  options.local = {.axes = {"dp_replicate"}, .start_step = 0, .period = 2};
+  options.training_step = TrainingStep::averaging;
+  const StepProgram program = make_catalogue(mesh, shared_plan(), options).averaging;
+  int averages = 0;
+  for (const Action& action : program.of(0)) {
+    BOOST_TEST((action.op != Op::all_reduce), to_text(program, action));  // no gradient has another rank's part
+    if (action.op == Op::average_weights) {
+      ++averages;
+      BOOST_TEST(action.group == std::vector<AxisName>{"dp_replicate"}, boost::test_tools::per_element());
+    }
+    const bool alike = action.op == Op::gradient_norm &&
+                       program.unit_names[static_cast<std::size_t>(action.subject.index)] == "layer.0, alike";
+    if (action.op == Op::reduce_norm || alike)
+      BOOST_TEST(action.group == std::vector<AxisName>{"tp"}, boost::test_tools::per_element());
+    else if (action.op == Op::gradient_norm)
+      BOOST_TEST(action.group.empty(), to_text(program, action));
+  }
+  BOOST_TEST(averages == std::ssize(program.unit_names));
+  const auto told = [&](const std::function<void(Action&)>& change, Op op, const std::string& words) {
+    const std::string text = fault_of(
+        1, [&](std::vector<Action>& list) { change(*std::ranges::find(list, op, &Action::op)); }, mesh, shared_plan(),
+        options);
+    BOOST_TEST(text.find(words) != std::string::npos, text << " lacks " << words);
+  };
+  BOOST_TEST(fault_of(1, [](std::vector<Action>&) {}, mesh, shared_plan(), options) == "");
+  told([](Action& norm) { norm.group = {"dp_replicate"}; }, Op::reduce_norm, "must be over tp");
+  told([](Action& sum) { sum.group = {"dp_replicate", "tp"}; }, Op::average_weights, "must be over dp_replicate");
+  told([](Action& sum) { sum.group = {"tp"}; }, Op::average_weights, "must be over dp_replicate");
 }
 
 BOOST_AUTO_TEST_CASE(what_is_said_within_a_block_takes_its_time) {
