@@ -621,7 +621,7 @@ std::vector<BlockExchange> repeated_exchanges(const HfConfig& part, const BatchS
   const bool shared = part.has_shared_expert(layer);
   if (!products && (shared || !part.has_experts(layer))) spoken.from_norm(said);
   if (shared) spoken.from_norm(said);  // its gate
-  spoken.balance(said, layer);  // the product that ends the layer is not repeated
+  spoken.balance(said, layer);         // the product that ends the layer is not repeated
   if (!keeps.has(Keep::experts))
     spoken.through_experts(said, layer);
   else if (spoken.shares_experts(layer))

@@ -10,8 +10,8 @@
 #include "tensor/functions/linear.hpp"
 #include "tensor/functions/loss.hpp"
 #include "tensor/functions/norm.hpp"
-#include "tensor/functions/ring_attention.hpp"
 #include "tensor/functions/parallel_experts.hpp"
+#include "tensor/functions/ring_attention.hpp"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -264,7 +264,8 @@ class Mlp : public FeedForward {
 
 class ExpertMlps : public FeedForward {
  public:
-  /// The parameters of experts are those of as many as there are, or of this rank's; `shared` null: no expert is shared.
+  /// The parameters of experts are those of as many as there are, or of this rank's; `shared` null: no expert is
+  /// shared.
   ExpertMlps(const HfConfig& config, Parameter& router, Parameter& gate_up, Parameter& down,
              std::unique_ptr<Mlp> shared, double capacity)
       : activation_(config.activation),

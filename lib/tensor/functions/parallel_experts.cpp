@@ -120,7 +120,7 @@ at::Tensor ParallelExperts::to_experts(const at::Tensor& rows, const ExpertWays:
 }
 
 void ParallelExperts::from_experts(const at::Tensor& grouped, const ExpertWays::Round& round,
-                                 const at::Tensor& rows) const {
+                                   const at::Tensor& rows) const {
   const at::Tensor packed = at::empty(grouped.sizes(), grouped.options());
   for (const auto& [to, from, count] : round.segments)
     packed.narrow(0, to, count).copy_(grouped.narrow(0, from, count));
@@ -201,7 +201,7 @@ struct ParallelExpertsFunction : torch::autograd::Function<ParallelExpertsFuncti
 };
 
 at::Tensor ParallelExperts::operator()(const at::Tensor& x, const Routing& routing, const at::Tensor& table,
-                                     Values& values) const {
+                                       Values& values) const {
   return ParallelExpertsFunction::apply(x, this, &routing, table, &values);
 }
 

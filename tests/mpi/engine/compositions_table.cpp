@@ -19,24 +19,28 @@ std::vector<Way> ways() {
   const auto family_has = [](std::string_view part) {
     return [part](const Composition& how) { return std::string_view(how.family).find(part) != std::string_view::npos; };
   };
-  return {
-      {"replicas", "rep", [](const Composition& how) { return how.replicas * how.node > 1; }},
-      {"ZeRO-1", "Z1", [](const Composition& how) { return how.shards > 1 && how.zero == 1; }},
-      {"ZeRO-2", "Z2", [](const Composition& how) { return how.shards > 1 && how.zero == 2; }},
-      {"ZeRO-3", "Z3", [](const Composition& how) { return how.shards > 1 && how.zero == 3; }},
-      {"stages", "pp", [](const Composition& how) { return how.stages > 1; }},
-      {"shared blocks", "tp", [](const Composition& how) { return how.tensor > 1; }},
-      {"sequence parallel", "sp", [](const Composition& how) { return how.sequence; }},
-      {"Ulysses", "uly", [](const Composition& how) { return how.ulysses > 1; }},
-      {"ring", "rng", [](const Composition& how) { return how.ring > 1; }},
-      {"documents apart", "doc", family_has(" in documents")},
-      {"windows", "win", family_has("windowed")},
-      {"experts", "exp", [=](const Composition& how) { return family_has("mixtral")(how) || family_has("moe")(how); }},
-      {"dropout", "drp", family_has(" with dropout")},
-      {"recompute", "rec", [](const Composition& how) { return how.recompute != RecomputePolicy::none; }},
-      {"values kept", "kep", [](const Composition& how) { return !how.recompute.keeps.empty(); }},
-      {"offload", "off",
-       [](const Composition& how) { return how.offload.optimizer || how.offload.shards || how.offload.activations; }}};
+  return {{"replicas", "rep", [](const Composition& how) { return how.replicas * how.node > 1; }},
+          {"ZeRO-1", "Z1", [](const Composition& how) { return how.shards > 1 && how.zero == 1; }},
+          {"ZeRO-2", "Z2", [](const Composition& how) { return how.shards > 1 && how.zero == 2; }},
+          {"ZeRO-3", "Z3", [](const Composition& how) { return how.shards > 1 && how.zero == 3; }},
+          {"stages", "pp", [](const Composition& how) { return how.stages > 1; }},
+          {"shared blocks", "tp", [](const Composition& how) { return how.tensor > 1; }},
+          {"sequence parallel", "sp", [](const Composition& how) { return how.sequence; }},
+          {"Ulysses", "uly", [](const Composition& how) { return how.ulysses > 1; }},
+          {"ring", "rng", [](const Composition& how) { return how.ring > 1; }},
+          {"documents apart", "doc", family_has(" in documents")},
+          {"windows", "win", family_has("windowed")},
+          {"experts", "exp",
+           [=](const Composition& how) {
+             return family_has("mixtral")(how) || family_has("moe")(how) || family_has("experts")(how);
+           }},
+          {"shared out", "ep", [](const Composition& how) { return how.experts > 1; }},
+          {"dropout", "drp", family_has(" with dropout")},
+          {"recompute", "rec", [](const Composition& how) { return how.recompute != RecomputePolicy::none; }},
+          {"values kept", "kep", [](const Composition& how) { return !how.recompute.keeps.empty(); }},
+          {"offload", "off", [](const Composition& how) {
+             return how.offload.optimizer || how.offload.shards || how.offload.activations;
+           }}};
 }
 
 }  // namespace
