@@ -117,13 +117,14 @@ struct RoutingSizes {
 struct ExpertWays {
   std::int64_t away, back;  // the most on the way there and on the way back, beside the rows where they came from
 };
-ExpertWays ways_of(const RoutingSizes& routing) {
-  return {routing.given + 2 * routing.taken, 2 * routing.taken + 2 * routing.given};
+ExpertWays ways_of(const RoutingSizes& routing, const BatchShape& batch) {
+  const std::int64_t packed = most_further_rounds(batch.experts) > 0 ? routing.given : 0;
+  return {packed + 2 * routing.taken, 2 * routing.taken + routing.given};
 }
 
 FeedForwardSizes of_parallel_experts(const RoutingSizes& routing, std::int64_t activated, const BatchShape& batch) {
   const std::int64_t raised = 2 * activated, first = routing.taken + raised + activated;
-  const auto [away, back] = ways_of(routing);
+  const auto [away, back] = ways_of(routing, batch);
   const std::int64_t round = std::max(away, first + back);
   const std::int64_t rounds = most_further_rounds(batch.experts) > 0 ? first + round : round;  // with what is saved
   const std::int64_t saved = routing.all() + routing.given + first;
@@ -177,17 +178,26 @@ void add_mlp_backward(Live& backward, const FeedForwardSizes& mlp, const Sizes& 
   backward.drop(gates_input);
 }
 
-/// From the gradient of what experts gave to that of what they were given.
+/// From the gradient of what experts gave to that of what they were given, both of which stay.
 void add_parallel_experts_backward(Live& backward, const RoutingSizes& routing, const FeedForwardSizes& experts,
-                                   bool further_rounds) {
-  const auto [away, back] = ways_of(routing);
-  const std::int64_t chain = experts.activated + experts.raised + 2 * routing.taken;  // gradients of all in between
-  backward.add(routing.given);                                                        // the gradient of what was given
-  backward.add(std::max(away, chain + back)).drop(std::max(away, chain + back));
-  backward.drop(routing.taken + experts.raised + experts.activated);
-  if (!further_rounds) return;
-  const std::int64_t again = routing.given + routing.taken + experts.raised + experts.activated;
-  backward.add(again + std::max(away, chain + back)).drop(again + std::max(away, chain + back));
+                                   const BatchShape& batch) {
+  const auto [away, back] = ways_of(routing, batch);
+  const auto go_there = [&] { backward.add(away).drop(away - routing.taken); };
+  const auto compute = [&] {
+    go_there();                                                                             // the gradient
+    backward.add(experts.activated).drop(experts.activated);                                // down
+    backward.add(experts.raised).drop(routing.taken + experts.raised + experts.activated);  // activation
+    backward.add(routing.taken).drop(routing.taken + experts.raised);                       // up
+    backward.add(back - routing.taken).drop(back);
+  };
+  backward.add(routing.given);
+  compute();
+  if (most_further_rounds(batch.experts) == 0) return;
+  backward.add(routing.given);  // what went to them goes there again
+  go_there();
+  backward.add(experts.raised + experts.activated);
+  compute();
+  backward.drop(routing.given);
 }
 
 void add_experts_backward(Live& backward, const HfConfig& config, const Sizes& sizes, const BatchShape& batch) {
@@ -197,13 +207,13 @@ void add_experts_backward(Live& backward, const HfConfig& config, const Sizes& s
   const std::int64_t dropped = config.dropout.residual > 0 ? sizes.stream : 0;
   backward.add(dropped + routing.given + routing.weights).drop(dropped + routing.given);  // combine
   if (batch.experts.ranks > 1) {
-    add_parallel_experts_backward(backward, routing, experts, most_further_rounds(batch.experts) > 0);
+    add_parallel_experts_backward(backward, routing, experts, batch);
   } else {
     backward.add(experts.activated).drop(routing.given + experts.activated);  // down
     backward.add(experts.raised).drop(experts.activated + experts.raised);    // activation
     backward.add(routing.given).drop(experts.raised + routing.given);         // up
   }
-  backward.add(sizes.normalised).drop(routing.given);  // dispatch
+  backward.add(sizes.normalised).drop(routing.given * (batch.experts.ranks > 1 ? 2 : 1));  // dispatch
   backward.add(dlogits + sizes.normalised).drop(dlogits + sizes.normalised + routing.weights + routing.all());
 }
 

@@ -315,9 +315,9 @@ class ExpertMlps : public FeedForward {
   }
   at::Tensor of_all(const at::Tensor& x, const Routing& routing, Replay& replay) const {
     if (!replay.expert_table.defined()) replay.expert_table = expert_table(routing, *others_);
-    ParallelExperts::Values values{replay.expert_raised, replay.expert_lowered};
+    ParallelExperts::Values values{replay.expert_raised, replay.expert_lowered, replay.keeps.has(Keep::experts)};
     const at::Tensor rows = parallel_(x, routing, replay.expert_table, values);
-    if (replay.keeps.has(Keep::experts)) {
+    if (values.leaves) {
       replay.expert_raised = values.raised;
       replay.expert_lowered = values.lowered;
     }

@@ -139,7 +139,6 @@ struct ParallelExpertsFunction : torch::autograd::Function<ParallelExpertsFuncti
     at::Tensor given = values->lowered, rows = dispatched(x, routing->places, routing->shape, routing->rows());
     const bool computes = !given.defined();
     if (computes) given = at::empty(rows.sizes(), rows.options());
-    variable_list saved{x, routing->places, table};
     for (std::int64_t number = 0; number < (computes ? ways.rounds() : 1); ++number) {
       const ExpertWays::Round round = ways.round(number);
       const bool first = number == 0;
@@ -147,29 +146,35 @@ struct ParallelExpertsFunction : torch::autograd::Function<ParallelExpertsFuncti
       const at::Tensor raised =
           first && values->raised.defined() ? values->raised : experts->up_->forward(taken, round.offsets);
       const at::Tensor activated = gated(raised, experts->activation_);
-      if (first) {
-        values->raised = raised;
-        saved.insert(saved.end(), {taken, raised, activated});
+      if (first && values->leaves) values->raised = raised;
+      if (first && x.requires_grad()) {  // where backward lets go of each as soon as it is used
+        context->saved_data["taken"] = taken;
+        context->saved_data["raised"] = raised;
+        context->saved_data["activated"] = activated;
+        note_saved({x, routing->places, taken, raised, activated});
       }
       if (computes) experts->from_experts(experts->down_->forward(activated, round.offsets), round, given);
     }
-    values->lowered = given.detach();
+    if (values->leaves) values->lowered = given.detach();
     context->saved_data["experts"] = reinterpret_cast<std::int64_t>(experts);
     context->saved_data["per_token"] = routing->shape.per_token;
-    note_saved({x, routing->places, saved[3], saved[4], saved[5]});
-    context->save_for_backward(std::move(saved));
+    context->save_for_backward({x, routing->places, table});
     return given.detach();
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto& experts = *reinterpret_cast<const ParallelExperts*>(context->saved_data["experts"].toInt());
-    variable_list saved = context->get_saved_variables();
-    const at::Tensor x = saved[0], places = saved[1], table = saved[2], dgiven = gradients[0].contiguous();
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &places = saved[1], &table = saved[2], dgiven = gradients[0].contiguous();
     const RoutingShape shape{.tokens = x.size(0), .per_token = context->saved_data["per_token"].toInt()};
+    const auto take = [&](const char* name) {
+      const at::Tensor value = context->saved_data[name].toTensor();
+      context->saved_data.erase(name);
+      return value;
+    };
     const ExpertWays ways = experts.ways(table);
     const at::Tensor drows = at::empty(dgiven.sizes(), dgiven.options());
-    at::Tensor taken = saved[3], raised = saved[4], activated = saved[5], rows;
-    saved.clear();
+    at::Tensor taken = take("taken"), raised = take("raised"), activated = take("activated"), rows;
     if (ways.rounds() > 1) rows = dispatched(x, places, shape, dgiven.size(0));
     for (std::int64_t number = 0; number < ways.rounds(); ++number) {
       const ExpertWays::Round round = ways.round(number);
@@ -180,21 +185,22 @@ struct ParallelExpertsFunction : torch::autograd::Function<ParallelExpertsFuncti
       }
       const auto add = [&](const GroupedLinear* linear, const at::Tensor& input, const at::Tensor& gradient) {
         if (number > 0) return linear->backward_weight(input, gradient, round.offsets);  // kept until later it would
-        add_weight_gradient(input, gradient,
-                            [linear, offsets = round.offsets](const at::Tensor& u, const at::Tensor& du) {
-                              linear->backward_weight(u, du, offsets);  // take memory for all rounds
-                            });
+        add_weight_gradient(                                                             // take memory for all rounds
+            input, gradient, [linear, offsets = round.offsets](const at::Tensor& u, const at::Tensor& du) {
+              linear->backward_weight(u, du, offsets);
+            });
       };
       at::Tensor gradient = experts.to_experts(dgiven, round);
-      const at::Tensor dactivated = experts.down_->backward_input(gradient, round.offsets);
+      at::Tensor before = experts.down_->backward_input(gradient, round.offsets);
       add(experts.down_, activated, gradient);
       activated.reset();
-      gradient = gated_backward(raised, dactivated, experts.activation_);
+      gradient = gated_backward(raised, before, experts.activation_);
       raised.reset();
-      const at::Tensor dtaken = experts.up_->backward_input(gradient, round.offsets);
+      before = experts.up_->backward_input(gradient, round.offsets);
       add(experts.up_, taken, gradient);
       taken.reset();
-      experts.from_experts(dtaken, round, drows);
+      gradient.reset();
+      experts.from_experts(before, round, drows);
     }
     return {dispatched_backward(drows, places, shape), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }

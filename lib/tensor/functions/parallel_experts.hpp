@@ -55,9 +55,11 @@ class ParallelExperts {
   ParallelExperts& operator=(const ParallelExperts&) = delete;
   void share(const BlockLane* lane) { lane_ = lane; }
 
-  /// What a pass left to its repetition, or leaves: of the first round before the activation, and what all rounds gave.
+  /// What a pass left to its repetition, or, if it `leaves` it, leaves: of the first round before the activation, and
+  /// what all rounds gave.
   struct Values {
     at::Tensor raised, lowered;
+    bool leaves = false;
   };
   /// x (N, C) compute type → (R, C): what the experts of its rows give, grouped by expert. Values that are known are
   /// taken. For backward the first round is saved; what further ones had goes to the experts again. Collective over the
