@@ -132,9 +132,16 @@ Component data_component(TrainState& train_state) {
 }  // namespace
 
 std::vector<AxisName> axes_held_alike(const Model& model) {
-  std::vector<AxisName> axes = replicated_axes(model.parameters().front()->layout());
-  for (const Parameter* parameter : model.parameters()) {
-    const std::vector<AxisName> own = replicated_axes(parameter->layout());
+  const Mesh& mesh = model.parameters().front()->layout().mesh;
+  std::vector<Layout> layouts;
+  for (const Parameter* parameter : model.parameters()) layouts.push_back(parameter->layout());
+  if (!mesh.expert_axes.empty()) {  // of experts, which lie on some stages perhaps
+    layouts.push_back(replicated({1}, DType::f32, mesh));
+    layouts.back().splits = {{.axes = {expert_axis, expert_shard_axis}, .dim = 0}};
+  }
+  std::vector<AxisName> axes = replicated_axes(layouts.front());
+  for (const Layout& layout : layouts) {
+    const std::vector<AxisName> own = replicated_axes(layout);
     std::erase_if(axes, [&](const AxisName& axis) { return std::ranges::find(own, axis) == own.end(); });
   }
   return axes;
