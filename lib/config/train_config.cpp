@@ -99,7 +99,7 @@ void describe(Declaration& visit, ParallelOptions& parallel) {
                        "keep and compute the same: norms, residual stream and what blocks hand on; absent: false"});
   visit.field("ep", parallel.ep,
               {.help = "ranks of a stage that share out the experts of each layer (expert parallelism): rows go to the "
-                       "ranks that have their experts, and back. It divides the ranks of a stage anew, whatever the "
+                       "ranks that have their experts, and back; it divides the ranks of a stage anew, whatever the "
                        "other axes make of them; those with the same experts cut these where dp_shard cuts the rest; "
                        "absent: 1",
                .unit = "ranks",
