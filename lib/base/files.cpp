@@ -72,6 +72,32 @@ bool try_remove_tree(const Path& path) noexcept {
   }
 }
 
+namespace {
+
+/// Shortens the file from its end. Of one with other names these would lose their bytes too.
+void shrink_in_steps(const Path& path, std::uint64_t step, const std::function<void()>& between) {
+  const FileDescriptor file = open_file(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK);
+  struct stat status{};
+  if (::fstat(file.get(), &status) != 0) fail_errno("look at", path);
+  if (!S_ISREG(status.st_mode) || status.st_nlink != 1) return;
+  for (auto length = static_cast<std::uint64_t>(status.st_size); length > step;) {
+    length -= step;
+    if (::ftruncate(file.get(), static_cast<off_t>(length)) != 0) fail_errno("shorten", path);
+    between();
+  }
+}
+
+}  // namespace
+
+void remove_tree_in_steps(const Path& path, std::uint64_t step, const std::function<void()>& between) {
+  const FileKind kind = kind_of_name(path);
+  if (kind == FileKind::folder)
+    for (const Path& held : list_folder(path)) remove_tree_in_steps(held, step, between);
+  if (kind == FileKind::file) shrink_in_steps(path, step, between);
+  if (::remove(path.c_str()) != 0 && errno != ENOENT) fail_errno("remove", path);
+  between();
+}
+
 Path absolute_path(const Path& path) {
   if (path.empty()) fail(ExitCode::usage, "an empty name is no file or folder");
   std::error_code error;
@@ -202,9 +228,16 @@ void publish_file(const Path& path, std::string_view content) {
 }
 
 void make_folder(const Path& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) fail(ExitCode::storage, "cannot create folder {}: {}", path.string(), error.message());
+  if (path.empty()) fail(ExitCode::storage, "cannot create a folder whose name is empty");
+  std::vector<Path> absent;
+  for (Path folder = path.has_filename() ? path : path.parent_path(); !folder.empty() && !is_there(folder);
+       folder = folder.parent_path())
+    absent.push_back(folder);
+  for (auto folder = absent.rbegin(); folder != absent.rend(); ++folder) {
+    if (::mkdir(folder->c_str(), 0777) != 0 && errno != EEXIST) fail_errno("create folder", *folder);
+    sync_folder(folder->parent_path());
+  }
+  if (!is_folder(path)) fail(ExitCode::storage, "cannot create folder {}: it is no folder", path.string());
 }
 
 void sync_folder(const Path& path) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,6 +34,9 @@ std::vector<Path> list_folder(const Path& folder);
 void remove_tree(const Path& path);
 /// The same where nothing depends on it: false if something is left.
 bool try_remove_tree(const Path& path) noexcept;
+/// The same, a file at a time and a large one by `step` bytes at a time: some file systems stand still while they free
+/// a large file. Calls `between` after each; what it throws ends the removal. Throws Error(storage).
+void remove_tree_in_steps(const Path& path, std::uint64_t step, const std::function<void()>& between);
 
 /// Absolute, without "." and ".." and without a slash at the end. Throws Error(usage) for an empty path.
 Path absolute_path(const Path& path);
@@ -47,7 +51,7 @@ std::string read_file(const Path& path);
 /// whole new one. Throws Error(storage); the target is then untouched and nothing is left behind.
 void publish_file(const Path& path, std::string_view content);
 
-/// Creates the folder and its parents. Throws Error(storage).
+/// Creates the folder and its parents; the names of new ones survive a crash. Throws Error(storage).
 void make_folder(const Path& path);
 
 /// fsync of a folder, so that names created or renamed in it survive a crash. Throws Error(storage).

@@ -21,6 +21,12 @@ std::vector<std::string> cell_names(const StoredComponent& component) {
   return names;
 }
 
+// Where ranks own state, those of another mesh are others even if they have the same numbers.
+bool same_cells(const StoredComponent& saved, const Mesh& mesh_of_saved, const StoredComponent& now, const Mesh& mesh) {
+  if (cell_names(saved) != cell_names(now)) return false;
+  return saved.pattern != Pattern::per_rank || same_ranks(mesh_of_saved, mesh);
+}
+
 // LoadMode says how a component gets its state back.
 enum class LoadMode { absent, direct, derive, redistribute, drop };
 
@@ -44,6 +50,7 @@ class Load {
   void match_tensors();
   void check_nothing_left() const;
   LoadMode load_mode(const std::string& key) const;
+  std::vector<StoredCellTensor> tensors_of_cell(const std::string& key, const std::string& cell) const;
 
   const World& world_;
   const CheckpointReader& reader_;
@@ -118,15 +125,17 @@ LoadMode Load::load_mode_of(const Component& component, const StoredComponent* s
     return LoadMode::direct;  // all of it is addressed by name and box
   const auto now = std::find_if(state_.components.begin(), state_.components.end(),
                                 [&](const StoredComponent& candidate) { return candidate.key == component.key; });
-  if (cell_names(*now) == cell_names(*stored)) return LoadMode::direct;
+  if (same_cells(*stored, reader_.manifest().mesh, *now, world_.mesh)) return LoadMode::direct;
   switch (component.remap_policy) {
     case Remap::exact:
       throw Error(
           ExitCode::usage,
           fmt::format(
-              "component '{}' was saved by {} and is loaded by {}, which its remap policy (exact) does not allow",
-              component.key, counted(std::ssize(stored->cells), "cell"), now->cells.size()),
-          fmt::format("start {} as the checkpoint had", counted(world_size(reader_.manifest().mesh), "rank")));
+              "component '{}' was saved by {} of {} and is loaded by {} of {}, which its remap policy (exact) does not "
+              "allow",
+              component.key, counted(std::ssize(stored->cells), "cell"), to_text(reader_.manifest().mesh),
+              now->cells.size(), to_text(world_.mesh)),
+          "start as many ranks as the checkpoint had, on the same mesh");
     case Remap::derive:
       notes_.push_back(
           fmt::format("component '{}' is derived anew for {}", component.key, counted(std::ssize(now->cells), "cell")));
@@ -203,6 +212,23 @@ void Load::check_fingerprints(const std::vector<Fingerprint>& sums) const {
   }
 }
 
+std::vector<StoredCellTensor> Load::tensors_of_cell(const std::string& key, const std::string& cell) const {
+  std::vector<StoredCellTensor> tensors;
+  for (std::size_t i = 0; i < reader_.manifest().tensors.size(); ++i) {
+    const StoredTensor& stored = reader_.manifest().tensors[i];
+    if (stored.component != key || stored.cell != cell || is_values(stored)) continue;
+    const Layout& layout = stored.layout;
+    tensors.push_back({stored.name, layout.global, layout.dtype, [this, i, &layout] {
+                         const Box box = whole(layout.global);
+                         std::vector<std::byte> bytes(static_cast<std::size_t>(elements(box)) *
+                                                      static_cast<std::size_t>(size_of(layout.dtype)));
+                         reader_.read(i, layout.global, box, bytes);
+                         return bytes;
+                       }});
+  }
+  return tensors;
+}
+
 void Load::restore(Rank rank) {
   for (std::size_t i = 0; i < components_.size(); ++i) {
     const Component& component = components_[i];
@@ -216,7 +242,7 @@ void Load::restore(Rank rank) {
     } else if (load_modes_[i] == LoadMode::redistribute) {
       std::vector<StoredCell> cells;
       for (const auto& cell : find_component(reader_.manifest(), component.key)->cells) {
-        cells.push_back({cell.first, {}});
+        cells.push_back({cell.first, {}, tensors_of_cell(component.key, cell.first)});
         cells.back().values.set_values_text(reader_.values_text(component.key, cell.first), reader_.path().string());
       }
       if (!component.remap)

@@ -7,6 +7,7 @@
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
 #include "store/checkpoint_reader.hpp"
+#include "store/retention.hpp"
 
 #include <algorithm>
 #include <map>
@@ -140,16 +141,19 @@ Resumed Search::run(const World& world, const std::vector<Component>& components
     if (!found.checkpoint) return {{}, std::move(found.damaged), {}};
     const Path path = found.checkpoint->path;
     std::unique_ptr<CheckpointReader> reader;
+    bool loading = false;
     try {
       together(ranks_, "opening " + path.string(), [&] {
         reader = std::make_unique<CheckpointReader>(path);
         if (request_.accept) request_.accept(*reader);
       });
+      loading = true;
       LoadReport loaded = load(ranks_, world, *reader, components);
       return {CheckpointEntry{path, reader->manifest().step}, std::move(found.damaged), std::move(loaded)};
     } catch (const AgreedError& error) {  // the same on all ranks, so all take the same next step
       const auto verdict = verdict_of(error.code());
       if (verdict != Verdict::damaged && verdict != Verdict::unreadable) throw;
+      if (loading && request_.refresh) together(ranks_, "starting afresh", request_.refresh);
       if (verdict == Verdict::damaged) proved_damaged_[path] = error.what();
       if (verdict == Verdict::damaged || patience_.wait(ranks_, path.string(), error.what())) continue;
       const std::string what = fmt::format("{} (looked at anew for {:g} s)", error.what(), patience_.limit_s());

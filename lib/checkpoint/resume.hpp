@@ -33,9 +33,10 @@ using Accept = std::function<void(const CheckpointReader&)>;
 struct ResumeRequest {
   Path run;
   Wanted wanted = {};
-  std::string metric = "validation_loss";             // of Wanted::By::best
-  double patience_s = 60;                             // how long what is unreadable, or lacks files, is looked at anew
-  Accept accept = {};                                 // may be empty
+  std::string metric = "validation_loss";  // of Wanted::By::best
+  double patience_s = 60;                  // how long what is unreadable, or lacks files, is looked at anew
+  Accept accept = {};                      // may be empty
+  std::function<void()> refresh = {};      // brings the state back to what it was before a load that broke off. Local
   std::function<void(const std::string&)> tell = {};  // why there is a wait, when one begins; may be empty. Local
 };
 
@@ -46,10 +47,10 @@ struct Resumed {
 };
 
 /// Finds the checkpoint and loads it. With Wanted::By::newest a damaged one is passed over, also if its damage only
-/// shows while it is read. Collective over `ranks`; the same on all. Throws Error(input) if a named checkpoint is
-/// absent or damaged, or if the run has checkpoints but none is sound: a job never starts anew over them;
-/// Error(storage) with what to do if one that would be taken is unreadable when the patience is over; Error(usage) if
-/// it is foreign; and what `accept` and load throw.
+/// shows while it is read; the state is refreshed before another is loaded. Collective over `ranks`; the same on all.
+/// Throws Error(input) if a named checkpoint is absent or damaged, or if the run has checkpoints but none is sound: a
+/// job never starts anew over them; Error(storage) with what to do if one that would be taken is unreadable when the
+/// patience is over; Error(usage) if it is foreign; and what `accept` and load throw.
 Resumed resume(Communicator& ranks, const World& world, const std::vector<Component>& components,
                const ResumeRequest& request);
 

@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/text.hpp"
 #include "checkpoint/collected_state.hpp"
 #include "checkpoint/compare_holders.hpp"
 #include "comm/failure.hpp"
@@ -59,6 +60,7 @@ class Save {
     if (ranks_.rank() == 0 && !staging_.empty()) abandon_staging(staging_);
   }
   std::uint64_t bytes() const;
+  const std::vector<std::int64_t>& retired() const { return retired_; }
 
  private:
   void enter(Phase phase) const {
@@ -70,7 +72,8 @@ class Save {
   }
   bool holds(std::size_t piece) const;
   std::span<const std::byte> bytes_of_piece(std::size_t piece) const;
-  void make_room() const;
+  void make_room();
+  void empty_trash() const;
   std::vector<HeldBox> pass();
   Evidence evidence(std::size_t piece) const;
 
@@ -81,8 +84,9 @@ class Save {
   std::vector<std::size_t> component_;  // by tensor: number in CollectedState::components
   std::string uuid_;
   Path staging_;
-  std::vector<std::uint64_t> table_offsets_;  // by file, on its leader
+  std::vector<StampedPart> stamped_;  // by file, on its leader
   StagedState state_;
+  std::vector<std::int64_t> retired_;  // before there was room
 };
 
 void Save::agree() {
@@ -94,10 +98,27 @@ void Save::agree() {
   staging_ = staging_folder(request_.run, request_.step, uuid_);
 }
 
-// What killed jobs left behind must not be what a save fails for.
-void Save::make_room() const {
+void Save::empty_trash() const {
+  if (request_.trash != nullptr)
+    request_.trash->empty();
+  else
+    lockstep::empty_trash(request_.run);
+}
+
+// What killed jobs left behind must not be what a save fails for. Where that is not enough, older checkpoints go as if
+// the new one were there, but never the newest sound one.
+void Save::make_room() {
+  const Path folder = checkpoints_folder(request_.run);
+  make_folder(folder);
   try {
-    sweep(request_.run);
+    collect_leftovers(request_.run);
+    if (has_room(folder, plan_)) return;
+    empty_trash();
+    if (has_room(folder, plan_)) return;
+    Retention without_one = request_.retention;
+    without_one.keep_last = std::max<std::int64_t>(1, without_one.keep_last - 1);
+    retired_ = retire(request_.run, without_one).steps;
+    empty_trash();
   } catch (const Error&) {  // what cannot be removed is told after the commit, by which it is tried again
   }
 }
@@ -106,7 +127,7 @@ void Save::make_room() const {
 void Save::stage() {
   state_.pieces.resize(plan_.pieces.size());
   state_.files.resize(plan_.files.size());
-  table_offsets_.resize(plan_.files.size());
+  stamped_.resize(plan_.files.size());
   Numbers offsets;
   together(ranks_, fmt::format("staging the checkpoint of step {}", request_.step), [&] {
     enter(Phase::save_stage);
@@ -117,10 +138,9 @@ void Save::stage() {
   together(ranks_, fmt::format("laying out the checkpoint of step {}", request_.step), [&] {
     for (std::size_t i = 0; i < plan_.files.size(); ++i) {
       if (!leads(plan_.files[i])) continue;
-      const StampedPart stamped = stamp_part(staging_ / plan_.files[i].path, part_pieces(plan_, plan_.files[i]));
-      table_offsets_[i] = stamped.table_offset;
-      for (std::size_t k = 0; k < stamped.offsets.size(); ++k)
-        offsets.insert(offsets.end(), {plan_.files[i].pieces[k], stamped.offsets[k]});
+      stamped_[i] = stamp_part(staging_ / plan_.files[i].path, part_pieces(plan_, plan_.files[i]));
+      for (std::size_t k = 0; k < stamped_[i].offsets.size(); ++k)
+        offsets.insert(offsets.end(), {plan_.files[i].pieces[k], stamped_[i].offsets[k]});
     }
   });
   for (const std::string& text : ranks_.all_gather(encode(offsets))) {
@@ -241,7 +261,7 @@ void Save::seal() {
       if (!leads(file)) continue;
       std::vector<PieceRecord> records;
       for (const std::size_t piece : file.pieces) records.push_back(state_.pieces[piece]);
-      const SealedPart part = seal_part(staging_ / file.path, part_pieces(plan_, file), records, table_offsets_[i]);
+      const SealedPart part = seal_part(staging_ / file.path, part_pieces(plan_, file), records, stamped_[i]);
       sealed.insert(sealed.end(), {i, part.bytes, part.hash.high, part.hash.low});
     }
   });
@@ -277,21 +297,33 @@ std::uint64_t Save::bytes() const {
   return bytes;
 }
 
-// What follows a commit cannot undo it: a problem here is reported, not thrown.
+// What follows a commit cannot undo it: a problem here is reported, not thrown, and keeps nothing else from being done.
 void tidy_up(Communicator& ranks, const SaveRequest& request, SaveReport& report) {
   const std::string told = rank0_tells(ranks, "removing old checkpoints", [&] {
-    Json result = {{"pruned", Json::array()}, {"problem", ""}};
-    try {
-      advise_latest(request.run, request.step);
-      result["pruned"] = prune(request.run, request.retention);
-    } catch (const Error& error) {
-      result["problem"] = error.what();
+    std::vector<std::string> problems;
+    const auto attempt = [&](auto&& work) {
+      try {
+        work();
+      } catch (const Error& error) {
+        problems.emplace_back(error.what());
+      }
+    };
+    Retired retired;
+    attempt([&] { advise_latest(request.run, request.step); });
+    attempt([&] { retired = retire(request.run, request.retention); });
+    if (!retired.problem.empty()) problems.push_back(retired.problem);
+    attempt([&] { collect_leftovers(request.run); });
+    if (request.trash == nullptr) {
+      attempt([&] { empty_trash(request.run); });
+    } else {
+      request.trash->wake();
+      if (const std::string problem = request.trash->problem(); !problem.empty()) problems.push_back(problem);
     }
-    return to_text(result);
+    return to_text(Json{{"retired", retired.steps}, {"problem", join(problems, "; ")}});
   });
   const Json result = parse_json(told, "the report of rank 0");
-  report.pruned = result.at("pruned").get<std::vector<std::int64_t>>();
-  report.retention_problem = result.at("problem").get<std::string>();
+  for (const Json& step : result.at("retired")) report.retired.push_back(step.get<std::int64_t>());
+  report.problem = result.at("problem").get<std::string>();
 }
 
 }  // namespace
@@ -321,6 +353,7 @@ SaveReport save(Communicator& ranks, const std::vector<Component>& components, c
     throw;
   }
   report.bytes = save.bytes();
+  report.retired = save.retired();
   tidy_up(ranks, request, report);
   report.seconds = monotonic_seconds() - start;
   return report;

@@ -8,7 +8,9 @@
 #include "comm/communicator.hpp"
 #include "comm/phase.hpp"
 #include "store/component.hpp"
+#include "store/retention.hpp"
 #include "store/run_directory.hpp"
+#include "store/trash.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -26,7 +28,8 @@ struct SaveRequest {
   std::vector<std::pair<std::string, std::string>> documents =
       {};  // "config.yaml", "config.json", …: those of rank 0 count
   Retention retention = {};
-  int ranks_per_file = 1;  // neighbouring ranks that share one part
+  TrashCollector* trash = nullptr;  // on rank 0: deletes behind the caller what goes; without one save deletes it
+  int ranks_per_file = 1;           // neighbouring ranks that share one part
   std::function<void(Phase)> enter =
       {};  // called as a rank enters save_plan … save_commit; may throw (injection). Local
 };
@@ -37,8 +40,8 @@ struct SaveReport {
   std::uint64_t bytes = 0;  // of all parts
   double seconds = 0;
   Hash128 state_digest;
-  std::vector<std::int64_t> pruned;  // steps that made room
-  std::string retention_problem;     // why older ones could not be removed; the new checkpoint is sound all the same
+  std::vector<std::int64_t> retired;  // steps whose checkpoints went
+  std::string problem;  // why advice or older ones are as before; the new checkpoint is sound all the same
 };
 
 /// Commits a checkpoint of the components, each of which every rank names in the same order, and returns the same

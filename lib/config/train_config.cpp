@@ -428,9 +428,20 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
                .unit = "steps",
                .min = 1,
                .max = most_count});
+  visit.field("keep_last", checkpoint.keep_last,
+              {.help = "sound checkpoints to keep; older ones are removed once a new one is complete, or to make room "
+                       "for it where there is none",
+               .min = 1,
+               .max = most_count});
   visit.field(
-      "keep_last", checkpoint.keep_last,
-      {.help = "checkpoints to keep; older ones are removed once a new one is complete", .min = 1, .max = most_count});
+      "keep_best", checkpoint.keep_best,
+      {.help = "checkpoints with the least validation loss that are kept besides", .min = 0, .max = most_count});
+  visit.field("keep_every", checkpoint.keep_every,
+              {.help = "steps of whose multiples checkpoints are kept besides; null: none",
+               .unit = "steps",
+               .min = 1,
+               .max = most_count});
+  visit.field("pinned", checkpoint.pinned, {.help = "steps whose checkpoints are kept besides", .min = 1});
   visit.field("at_end", checkpoint.at_end, {.help = "save after the last step"});
   visit.field("resume", checkpoint.resume,
               {.help = "where to start: auto continues from the newest valid checkpoint if there is one; a path "

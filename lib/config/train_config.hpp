@@ -149,6 +149,9 @@ struct EvalOptions {
 struct CheckpointOptions {
   std::optional<std::int64_t> every;  // steps; absent: only when stopped and as at_end says
   std::int64_t keep_last = 2;
+  std::int64_t keep_best = 1;              // those with the least validation loss
+  std::optional<std::int64_t> keep_every;  // steps whose multiples stay; absent: none
+  std::vector<std::int64_t> pinned;        // steps that stay
   bool at_end = true;
   Resume resume;
   std::int64_t ranks_per_file = 1;  // neighbouring ranks that share one part file

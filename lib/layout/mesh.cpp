@@ -1,6 +1,7 @@
 #include "layout/mesh.hpp"
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 
 #include <algorithm>
 
@@ -11,6 +12,21 @@ namespace {
 int coordinate_along(const Axis& axis, Rank rank) { return rank / axis.stride % axis.size; }
 
 }  // namespace
+
+bool same_ranks(const Mesh& a, const Mesh& b) {
+  const auto of_several = [](std::vector<Axis> axes) {
+    std::erase_if(axes, [](const Axis& axis) { return axis.size == 1; });
+    return axes;
+  };
+  return of_several(a.axes) == of_several(b.axes) && of_several(a.expert_axes) == of_several(b.expert_axes);
+}
+
+std::string to_text(const Mesh& mesh) {
+  std::vector<std::string> axes;
+  for (const Axis& axis : mesh.axes)
+    if (axis.size > 1) axes.push_back(fmt::format("{} {}", axis.name, axis.size));
+  return axes.empty() ? "1 rank" : join(axes, " x ");
+}
 
 Mesh make_mesh(std::string id, const std::vector<std::pair<AxisName, int>>& sizes) {
   Mesh mesh{std::move(id), {}};

@@ -32,6 +32,11 @@ struct Mesh {
   bool operator==(const Mesh&) const = default;
 };
 
+/// Whether the ranks of both have the same places along the same axes; axes of one rank do not count. Pure.
+bool same_ranks(const Mesh& a, const Mesh& b);
+/// "dp_replicate 2 x tp 2"; "1 rank" where no axis has more.
+std::string to_text(const Mesh& mesh);
+
 /// A mesh over ranks [0, product of sizes) with the axes slowest first; strides follow.
 /// Throws Usage for a repeated name or a size below 1.
 Mesh make_mesh(std::string id, const std::vector<std::pair<AxisName, int>>& sizes);

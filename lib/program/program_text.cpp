@@ -18,13 +18,10 @@ std::string numbered(const std::vector<std::string>& names, int index) {
 std::string human(std::int64_t bytes) { return human_bytes(static_cast<std::uint64_t>(bytes)); }
 
 std::string head_of(const StepProgram& program) {
-  std::string mesh;
-  for (const Axis& axis : program.mesh.axes)
-    if (axis.size > 1) mesh += fmt::format("{}{} {}", mesh.empty() ? "" : " x ", axis.name, axis.size);
   const int ranks = world_size(program.mesh);
   const std::string apart = program.apart.empty() ? "" : ", weights apart along " + join(program.apart, "+");
   return fmt::format("program {}: {}, {}{}{}, hash {}\n", program.name, counted(program.micro_batches, "micro-batch"),
-                     counted(ranks, "rank"), mesh.empty() ? "" : " (" + mesh + ")", apart,
+                     counted(ranks, "rank"), ranks == 1 ? "" : " (" + to_text(program.mesh) + ")", apart,
                      to_hex(hash_of(program)).substr(0, 12));
 }
 

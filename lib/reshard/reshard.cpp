@@ -43,7 +43,7 @@ void write_part(const CheckpointReader& source, const CheckpointPlan& plan, std:
     state.pieces[file.pieces[i]] = records.back();
   }
   part.finish();
-  state.files[number] = seal_part(path, pieces, records, stamped.table_offset);
+  state.files[number] = seal_part(path, pieces, records, stamped);
 }
 
 /// What is kept and yet not used by every load.

@@ -25,6 +25,13 @@ std::string folder_of(const StoredComponent& component, Rank writer) {
                      cell == component.cells.end() ? "all" : cell->first);
 }
 
+// Whoever holds a box may write it where the save compares what they hold; where it does not, pieces of several ranks
+// could make up a tensor that none of them has. So the first holder of each box writes it: those are one replica.
+std::vector<Holding> by_one_replica(std::vector<Holding> holdings) {
+  for (Holding& holding : holdings) holding.ranks.resize(1);
+  return holdings;
+}
+
 }  // namespace
 
 CheckpointPlan plan_checkpoint(std::vector<StoredTensor> tensors, const std::vector<std::vector<Holding>>& holdings,
@@ -38,10 +45,15 @@ CheckpointPlan plan_checkpoint(std::vector<StoredTensor> tensors, const std::vec
     bytes += box_bytes(tensor, whole(tensor.layout.global));
     element_bytes.push_back(size_of(tensor.layout.dtype));
   }
-  plan.pieces = plan_writes(holdings, element_bytes, ranks, piece_limit(bytes, ranks));
-
   std::map<std::string, const StoredComponent*> by_key;
   for (const StoredComponent& component : components) by_key[component.key] = &component;
+  std::vector<std::vector<Holding>> writers;
+  for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+    const bool compared = by_key.at(plan.tensors[i].component)->validation >= Validation::tensor;
+    writers.push_back(compared ? holdings[i] : by_one_replica(holdings[i]));
+  }
+  plan.pieces = plan_writes(writers, element_bytes, ranks, piece_limit(bytes, ranks));
+
   std::map<std::string, PlannedFile> files;
   for (std::size_t number = 0; number < plan.pieces.size(); ++number) {
     const WriteItem& piece = plan.pieces[number];

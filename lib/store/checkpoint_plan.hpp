@@ -28,7 +28,8 @@ struct CheckpointPlan {
   int ranks = 1;
 };
 
-/// Tensor i is held as holdings[i] says. `ranks_per_file` neighbouring ranks share a part. Pure.
+/// Tensor i is held as holdings[i] says; all its holders share the writing if the component compares all that they
+/// hold, else one replica writes. `ranks_per_file` neighbouring ranks share a part. Pure.
 CheckpointPlan plan_checkpoint(std::vector<StoredTensor> tensors, const std::vector<std::vector<Holding>>& holdings,
                                const std::vector<StoredComponent>& components, int ranks, int ranks_per_file);
 

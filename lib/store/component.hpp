@@ -39,19 +39,28 @@ enum class Validation {
 std::string_view name_of(Validation validation);
 std::optional<Validation> parse_validation(std::string_view name);
 
-/// Remap says what becomes of cell-owned state where a load has other cells than the save had.
+/// Remap says what becomes of cell-owned state where a load has other cells than the save had. The ranks of another
+/// mesh are others, however many they are.
 enum class Remap {
   exact,         // the load is refused
   derive,        // the provider makes it anew from what is not saved (seed, rank): `remap` is called without cells
-  redistribute,  // the provider gets the values of all cells
+  redistribute,  // the provider gets the values and tensors of all cells
   drop,          // the fresh state stays; also where logical tensors are named by the cell and there are others
 };
 std::string_view name_of(Remap remap);
 std::optional<Remap> parse_remap(std::string_view name);
 
+struct StoredCellTensor {
+  std::string name;  // within the component
+  Shape shape;
+  DType dtype = DType::f32;
+  std::function<std::vector<std::byte>()> read;  // its bytes, checked. Throws Error(input), Error(storage)
+};
+
 struct StoredCell {
   std::string name;  // "rank=3", "pp=0,tp=2", "node=1"
   StateTree values;  // without tensors
+  std::vector<StoredCellTensor> tensors = {};
 };
 
 struct Component {

@@ -110,6 +110,7 @@ StampedPart stamp_part(const Path& path, std::span<const PartPiece> pieces) {
   constexpr std::array<std::byte, signature.size()> withheld{};  // until the part is whole
   write_at(bare, withheld, 0, path);
   reserve_room(bare, path);
+  stamped.bytes = size_of_file(bare, path);
   bare.close(path);
   return stamped;
 }
@@ -150,13 +151,17 @@ void PartFile::finish() {
 }
 
 SealedPart seal_part(const Path& path, std::span<const PartPiece> pieces, std::span<const PieceRecord> records,
-                     std::uint64_t table_offset) {
+                     const StampedPart& stamped) {
   const std::string table = table_text(pieces, records);
   FileDescriptor file = open_file(path, O_RDWR);
-  write_at(file, std::as_bytes(std::span(table)), table_offset, path);
+  write_at(file, std::as_bytes(std::span(table)), stamped.table_offset, path);
+  sync_file(file, path);
   write_at(file, std::as_bytes(std::span(signature)), 0, path);
   sync_file(file, path);
   const std::uint64_t bytes = size_of_file(file, path);
+  if (bytes != stamped.bytes)
+    fail(ExitCode::storage, "{} has {} bytes, {} were laid out: it was cut or something else writes it", path.string(),
+         bytes, stamped.bytes);
   file.close(path);
   return {bytes, part_hash(path, pieces, records)};
 }

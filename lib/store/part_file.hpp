@@ -39,6 +39,7 @@ struct PieceRecord {
 struct StampedPart {
   std::vector<std::uint64_t> offsets;  // of each piece
   std::uint64_t table_offset = 0;      // of /_index
+  std::uint64_t bytes = 0;             // of the whole file, whose room is taken
 };
 /// Lays out a new part and takes its room on the disk. The file is not HDF5 yet, nor durable. Throws Error(storage).
 StampedPart stamp_part(const Path& path, std::span<const PartPiece> pieces);
@@ -75,9 +76,10 @@ struct SealedPart {
   Hash128 hash;  // part_hash
 };
 
-/// Writes the table, then the signature. All writers must have finished. Throws Error(storage).
+/// Writes the table, then, once that is durable, the signature. All writers must have finished. Throws Error(storage),
+/// also if the file has another length than it was stamped with.
 SealedPart seal_part(const Path& path, std::span<const PartPiece> pieces, std::span<const PieceRecord> records,
-                     std::uint64_t table_offset);
+                     const StampedPart& stamped);
 
 /// XXH3-128 over the file in order, where each block of a piece is replaced by its own hash (16 bytes, little-endian,
 /// high half first). With `check`, pieces are read and their blocks hashed anew: it is called for each block with its

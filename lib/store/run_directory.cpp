@@ -1,18 +1,22 @@
 #include "store/run_directory.hpp"
 
 #include "base/error.hpp"
+#include "base/random.hpp"
 #include "base/text.hpp"
-#include "store/staging.hpp"
+#include "store/trash.hpp"
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 
 namespace lockstep {
 
 namespace {
 
 constexpr std::string_view step_prefix = "step-";
+constexpr std::string_view staged_prefix = ".stage-";
+constexpr std::string_view displaced_prefix = ".displaced-";
+
+std::string step_name(std::int64_t step) { return fmt::format("{}{:010}", step_prefix, step); }
 
 std::optional<std::int64_t> parse_number(std::string_view text) {
   std::int64_t value = 0;
@@ -22,46 +26,6 @@ std::optional<std::int64_t> parse_number(std::string_view text) {
 }
 
 std::vector<Path> names_in(const Path& folder) { return is_there(folder) ? list_folder(folder) : std::vector<Path>(); }
-
-// The manifest of a checkpoint; nothing if it is damaged. Throws if that is not known.
-std::optional<Manifest> manifest_unless_damaged(const CheckpointEntry& entry) {
-  try {
-    return read_manifest(entry.path);
-  } catch (const Error& error) {
-    if (judgement_of(error).verdict != Verdict::damaged) throw;
-    return std::nullopt;
-  }
-}
-
-// The manifests of checkpoints by their folders; those that are damaged have none.
-using Manifests = std::map<Path, std::optional<Manifest>>;
-
-struct Metric {
-  double value = 0;
-  std::string measured_on;  // the document "evaluation"
-};
-
-std::optional<Metric> metric_of(const std::optional<Manifest>& manifest, const std::string& name) {
-  if (!manifest) return std::nullopt;
-  const auto metric = std::ranges::find(manifest->metrics, name, &std::pair<std::string, double>::first);
-  if (metric == manifest->metrics.end()) return std::nullopt;
-  const auto document =
-      std::ranges::find(manifest->documents, "evaluation", &std::pair<std::string, std::string>::first);
-  return Metric{metric->second, document == manifest->documents.end() ? "" : document->second};
-}
-
-/// The metric of those checkpoints whose value may be compared with the newest one: measured on the same samples.
-std::function<std::optional<double>(const CheckpointEntry&)> comparable_metric(
-    const std::vector<CheckpointEntry>& entries, const Manifests& manifests, const std::string& name) {
-  std::optional<Metric> newest;
-  for (auto entry = entries.rbegin(); entry != entries.rend() && !newest; ++entry)
-    newest = metric_of(manifests.at(entry->path), name);
-  return [name, newest, &manifests](const CheckpointEntry& entry) -> std::optional<double> {
-    const std::optional<Metric> metric = metric_of(manifests.at(entry.path), name);
-    if (!metric || metric->measured_on != newest->measured_on) return std::nullopt;
-    return metric->value;
-  };
-}
 
 [[noreturn]] void refuse(const Path& checkpoint, const Judgement& judgement) {
   throw Error(
@@ -73,11 +37,13 @@ std::function<std::optional<double>(const CheckpointEntry&)> comparable_metric(
 }  // namespace
 
 Path checkpoints_folder(const Path& run) { return run / "checkpoints"; }
-Path checkpoint_folder(const Path& run, std::int64_t step) {
-  return checkpoints_folder(run) / fmt::format("{}{:010}", step_prefix, step);
-}
+Path checkpoint_folder(const Path& run, std::int64_t step) { return checkpoints_folder(run) / step_name(step); }
 Path staging_folder(const Path& run, std::int64_t step, const std::string& uuid) {
-  return checkpoints_folder(run) / fmt::format(".stage-{:010}-{}", step, uuid);
+  return checkpoints_folder(run) / fmt::format("{}{:010}-{}", staged_prefix, step, uuid);
+}
+Path displaced_name(const Path& checkpoint) {
+  return checkpoint.parent_path() /
+         fmt::format("{}{}-{}", displaced_prefix, checkpoint.filename().string(), make_uuid());
 }
 
 std::optional<std::int64_t> step_of(const Path& checkpoint) {
@@ -98,20 +64,6 @@ std::vector<CheckpointEntry> list_checkpoints(const Path& run) {
 std::vector<CheckpointEntry> newest_first(std::vector<CheckpointEntry> entries) {
   std::reverse(entries.begin(), entries.end());
   return entries;
-}
-
-std::vector<CheckpointEntry> best_first(const std::vector<CheckpointEntry>& entries, const std::string& metric) {
-  Manifests manifests;
-  for (const CheckpointEntry& entry : entries) manifests[entry.path] = manifest_unless_damaged(entry);
-  const auto value_of = comparable_metric(entries, manifests, metric);
-  std::vector<std::pair<double, CheckpointEntry>> values;
-  for (const CheckpointEntry& entry : entries) {
-    if (const auto value = value_of(entry)) values.emplace_back(*value, entry);
-  }
-  std::stable_sort(values.begin(), values.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<CheckpointEntry> result;
-  for (const auto& [value, entry] : values) result.push_back(entry);
-  return result;
 }
 
 std::string to_text(const PassedOver& passed) {
@@ -172,55 +124,18 @@ std::vector<Path> list_put_aside(const Path& run) {
   return found;
 }
 
-std::vector<CheckpointEntry> prunable(const std::vector<CheckpointEntry>& entries, const Retention& retention,
-                                      const std::function<bool(const CheckpointEntry&)>& sound,
-                                      const std::function<std::optional<double>(const CheckpointEntry&)>& metric) {
-  const std::size_t keep = static_cast<std::size_t>(std::max<std::int64_t>(retention.keep_last, 1));
-  std::optional<std::size_t> newest_sound;
-  std::optional<std::size_t> best;
-  double least = 0;
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    if (sound(entries[i])) newest_sound = i;
-    const auto value = metric(entries[i]);
-    if (!value || (best && *value >= least)) continue;
-    best = i;
-    least = *value;
-  }
-  std::vector<CheckpointEntry> victims;
-  for (std::size_t i = 0; i + keep < entries.size(); ++i) {
-    const bool pinned =
-        std::find(retention.pinned.begin(), retention.pinned.end(), entries[i].step) != retention.pinned.end();
-    if (!pinned && i != newest_sound && i != best) victims.push_back(entries[i]);
-  }
-  return victims;
-}
-
-std::vector<std::int64_t> prune(const Path& run, const Retention& retention) {
-  const Path folder = checkpoints_folder(run);
-  std::vector<CheckpointEntry> known;
-  Manifests manifests;
-  for (const CheckpointEntry& entry : list_checkpoints(run)) {
-    try {
-      manifests[entry.path] = manifest_unless_damaged(entry);
-      known.push_back(entry);
-    } catch (const Error&) {  // unreadable or foreign: it may be the best, so it stays
-    }
-  }
-  const auto sound = [&](const CheckpointEntry& entry) { return manifests.at(entry.path).has_value(); };
-  const auto metric = comparable_metric(known, manifests, retention.best_metric);
-  std::vector<std::int64_t> removed;
-  for (const CheckpointEntry& victim : prunable(known, retention, sound, metric)) {
-    publish_rename(victim.path, folder / fmt::format(".trash-{}-{}", victim.path.filename().string(), make_uuid()));
-    removed.push_back(victim.step);
-  }
-  sweep(run);
-  return removed;
-}
-
-void sweep(const Path& run) {
+void collect_leftovers(const Path& run) {
   for (const Path& path : names_in(checkpoints_folder(run))) {
     const std::string name = path.filename().string();
-    if (name.starts_with(".trash-") || name.starts_with(".stage-")) remove_tree(path);
+    if (name.starts_with(".LATEST.")) {
+      remove_tree(path);
+    } else if (name.starts_with(staged_prefix)) {
+      publish_rename(path, trash_name(path));
+    } else if (name.starts_with(displaced_prefix)) {
+      const Path checkpoint = path.parent_path() / name.substr(displaced_prefix.size(), step_name(0).size());
+      const bool lost = step_of(checkpoint) && kind_of_name(checkpoint) == FileKind::nothing;
+      publish_rename(path, lost ? checkpoint : trash_name(path));
+    }
   }
 }
 

@@ -1,6 +1,6 @@
 // A run's folder: RUN/checkpoints/step-N, staged and failed saves beside them, the advice LATEST, the lock that keeps a
-// second job out. store/checkpoint_verify.hpp says what makes a checkpoint sound, checkpoint/resume.hpp which one a job
-// goes on from.
+// second job out. store/checkpoint_verify.hpp says what makes a checkpoint sound, store/retention.hpp which ones stay,
+// checkpoint/resume.hpp which one a job goes on from.
 #pragma once
 
 #include "base/file_lock.hpp"
@@ -25,6 +25,8 @@ Path checkpoints_folder(const Path& run);                    // RUN/checkpoints
 Path checkpoint_folder(const Path& run, std::int64_t step);  // RUN/checkpoints/step-0000012000
 Path staging_folder(const Path& run, std::int64_t step,
                     const std::string& uuid);  // RUN/checkpoints/.stage-0000012000-UUID
+/// Where a checkpoint waits while another takes its name: .displaced-step-0000012000-RANDOM.
+Path displaced_name(const Path& checkpoint);
 /// The step that the name of a checkpoint's folder says; nothing if it is no such name.
 std::optional<std::int64_t> step_of(const Path& checkpoint);
 
@@ -34,11 +36,6 @@ std::vector<CheckpointEntry> list_checkpoints(const Path& run);
 
 /// The same, newest first.
 std::vector<CheckpointEntry> newest_first(std::vector<CheckpointEntry> entries);
-/// Those that have a value of `metric`, measured on the same samples as that of the newest: least first, of equal ones
-/// the older first. Reads manifests; damaged ones have no value. Local. Throws Error(storage), Error(usage) as reading
-/// them does.
-std::vector<CheckpointEntry> best_first(const std::vector<CheckpointEntry>& entries, const std::string& metric);
-
 /// A checkpoint that is damaged, and why.
 struct PassedOver {
   CheckpointEntry checkpoint;
@@ -66,21 +63,9 @@ Path put_aside(const Path& checkpoint);
 /// The checkpoints that were put aside, by name. Throws Error(storage).
 std::vector<Path> list_put_aside(const Path& run);
 
-/// Retention says what a save keeps of older checkpoints, besides the newest.
-struct Retention {
-  std::int64_t keep_last = 2;                   // at least 1
-  std::string best_metric = "validation_loss";  // the checkpoint with its smallest value stays, as "best" finds it
-  std::vector<std::int64_t> pinned = {};        // steps that stay
-};
-/// Returns which checkpoints may go. Pure. `sound` says which were verified; the newest sound one always stays.
-std::vector<CheckpointEntry> prunable(const std::vector<CheckpointEntry>& entries, const Retention& retention,
-                                      const std::function<bool(const CheckpointEntry&)>& sound,
-                                      const std::function<std::optional<double>(const CheckpointEntry&)>& metric);
-/// Renames each victim to .trash-…, then sweeps. A checkpoint that cannot be read is no victim. Returns the removed
-/// steps. Throws Error(storage).
-std::vector<std::int64_t> prune(const Path& run, const Retention& retention);
-/// Deletes what earlier saves and jobs left staged or in the trash. No save may be under way. Throws Error(storage).
-void sweep(const Path& run);
+/// Takes back a checkpoint that a kill has caught between two names, and makes trash of what earlier jobs left: staged
+/// saves, displaced checkpoints, advice half written. No save of this run may be under way. Throws Error(storage).
+void collect_leftovers(const Path& run);
 
 /// Writes the advice RUN/checkpoints/LATEST. Throws Error(storage).
 void advise_latest(const Path& run, std::int64_t step);

@@ -5,6 +5,8 @@
 #include "base/text.hpp"
 #include "report/build_info.hpp"
 #include "store/piece_index.hpp"
+#include "store/run_directory.hpp"
+#include "store/trash.hpp"
 
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -24,6 +26,10 @@ std::uint64_t free_bytes(const Path& folder) {
   struct statvfs status{};
   if (::statvfs(folder.c_str(), &status) != 0) fail_errno("ask for the free space of", folder);
   return room(status);
+}
+
+std::uint64_t room_needed(const CheckpointPlan& plan) {
+  return total_bytes(plan) + total_bytes(plan) / 20 + (std::uint64_t{1} << 20);
 }
 
 // Parts have the sizes that their sealers reported, every element is in one piece, and the pieces make up the tensors:
@@ -52,9 +58,11 @@ void check_size(const Path& path, std::uint64_t bytes) {
 
 std::string software_name() { return fmt::format("lockstep {}", version()); }
 
+bool has_room(const Path& folder, const CheckpointPlan& plan) { return free_bytes(folder) >= room_needed(plan); }
+
 void make_staging(const Path& staging, const CheckpointPlan& plan) {
   make_folder(staging.parent_path());
-  const std::uint64_t needed = total_bytes(plan) + total_bytes(plan) / 20 + (std::uint64_t{1} << 20);
+  const std::uint64_t needed = room_needed(plan);
   const std::uint64_t available = free_bytes(staging.parent_path());
   if (available < needed) {
     throw Error(ExitCode::storage,
@@ -98,21 +106,22 @@ Manifest seal_checkpoint(const Path& staging, const CheckpointPlan& plan, const 
 
 void replace_checkpoint(const Path& staging, const Path& checkpoint) {
   if (kind_of_name(checkpoint) == FileKind::nothing) return durable_rename(staging, checkpoint);
-  if (durable_exchange(staging, checkpoint)) return abandon_staging(staging);  // which holds the older one now
-  const Path trash =
-      checkpoint.parent_path() / fmt::format(".trash-{}-{}", checkpoint.filename().string(), make_uuid());
-  durable_rename(checkpoint, trash);
-  try {
-    durable_rename(staging, checkpoint);
-  } catch (...) {
-    ::rename(trash.c_str(), checkpoint.c_str());
-    throw;
+  Path displaced = staging;  // which has the older one's place after an exchange
+  if (!durable_exchange(staging, checkpoint)) {
+    displaced = displaced_name(checkpoint);
+    durable_rename(checkpoint, displaced);
+    try {
+      durable_rename(staging, checkpoint);
+    } catch (...) {
+      ::rename(displaced.c_str(), checkpoint.c_str());
+      throw;
+    }
   }
-  try_remove_tree(trash);  // what stays is trash, and is removed with the next save
+  ::rename(displaced.c_str(), trash_name(displaced).c_str());  // what stays so is a leftover
 }
 
 void abandon_staging(const Path& staging) noexcept {
-  const Path trash = staging.parent_path() / fmt::format(".trash-{}", staging.filename().string().substr(1));
+  const Path trash = trash_name(staging);
   try_remove_tree(::rename(staging.c_str(), trash.c_str()) == 0 ? trash : staging);
 }
 

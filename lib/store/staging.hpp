@@ -17,8 +17,10 @@ namespace lockstep {
 /// What goes into Manifest::software.
 std::string software_name();
 
-/// Creates the staging folder and the folders of the plan's parts. Throws Error(storage), also if the file system has
-/// less than 1.05 times the plan's bytes free, naming both.
+/// Whether the file system of a folder has 1.05 times the plan's bytes free. Throws Error(storage).
+bool has_room(const Path& folder, const CheckpointPlan& plan);
+/// Creates the staging folder and the folders of the plan's parts. Throws Error(storage), also without room, naming
+/// what is needed and what is free.
 void make_staging(const Path& staging, const CheckpointPlan& plan);
 
 /// This is what happened to each piece and file, by number; it is filled rank by rank.
@@ -32,8 +34,9 @@ struct StagedState {
 /// Error(bug). Returns the manifest.
 Manifest seal_checkpoint(const Path& staging, const CheckpointPlan& plan, const StagedState& state, Manifest facts);
 
-/// Renames the staging folder into place. An older checkpoint of that name gives way: it is exchanged in one step where
-/// the file system can, and removed. Throws Error(storage); an older one is then in its place again.
+/// Renames the staging folder into place. An older checkpoint of that name gives way, in one step where the file system
+/// can exchange names, and is trash then. Throws Error(storage); an older one is then in its place again. Where a kill
+/// comes between two names, collect_leftovers takes the older one back.
 void replace_checkpoint(const Path& staging, const Path& checkpoint);
 
 /// Removes what a failed save has staged, so that failures do not fill the disk; never throws, for the error that led

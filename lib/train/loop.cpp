@@ -12,6 +12,17 @@
 
 namespace lockstep {
 
+namespace {
+
+Retention retention_of(const CheckpointOptions& options) {
+  return {.keep_last = options.keep_last,
+          .keep_best = options.keep_best,
+          .keep_every = options.keep_every,
+          .pinned = options.pinned};
+}
+
+}  // namespace
+
 TrainingLoop::TrainingLoop(const LoopParts& parts)
     : parts_(parts),
       loader_(*parts.plan.training, parts.plan.loader(parts.config, parts.session.world().rank())),
@@ -236,7 +247,8 @@ SaveRequest TrainingLoop::save_request() const {
                       .step = now.step,
                       .world = {.mesh = parts_.plan.mesh},
                       .documents = parts_.documents,
-                      .retention = {.keep_last = parts_.config.checkpoint.keep_last},
+                      .retention = retention_of(parts_.config.checkpoint),
+                      .trash = parts_.files.trash(),
                       .ranks_per_file = checked_cast<int>(parts_.config.checkpoint.ranks_per_file,
                                                           "checkpoint.ranks_per_file", ExitCode::usage),
                       .enter = [this](Phase phase) { enter_save(phase); }};

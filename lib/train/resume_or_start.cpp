@@ -147,13 +147,14 @@ void check_same_model(const TrainPlan& plan, const CheckpointReader& reader) {
 
 /// Loads what `request` wants and logs what it passed over. Collective over the world.
 Resumed load_as_asked(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
-                      const std::vector<Component>& components, ResumeRequest request) {
+                      const LoadedState& state, ResumeRequest request) {
   Communicator& world = session.world();
   request.patience_s = config.checkpoint.patience.value;
+  request.refresh = state.refresh;
   request.tell = [&](const std::string& reason) {
     if (world.rank() == 0) log.warning("{}", reason);
   };
-  Resumed resumed = resume(world, {.mesh = plan.mesh}, components, request);
+  Resumed resumed = resume(world, {.mesh = plan.mesh}, state.components, request);
   if (world.rank() == 0) {
     for (const PassedOver& passed : resumed.damaged)
       log.warning("passed over a damaged checkpoint: {}", to_text(passed));
@@ -172,7 +173,7 @@ std::string dataset_identity(const Dataset& dataset) {
 }
 
 std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
-                                    const std::vector<Component>& components) {
+                                    const LoadedState& state) {
   Communicator& world = session.world();
   session.enter(Phase::load);
   if (config.checkpoint.resume.from == Resume::From::never) {
@@ -186,7 +187,7 @@ std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& 
     check_same_trajectory(config, plan, reader);
     if (named) refuse_to_overwrite(config, reader);
   };
-  const Resumed resumed = load_as_asked(config, plan, session, log, components,
+  const Resumed resumed = load_as_asked(config, plan, session, log, state,
                                         {.run = config.train.run_dir, .wanted = wanted, .accept = accept});
   if (!resumed.checkpoint) {
     if (config.checkpoint.resume.from == Resume::From::automatic) return std::nullopt;
@@ -202,12 +203,12 @@ std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& 
 }
 
 std::optional<Path> load_to_evaluate(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
-                                     const std::vector<Component>& components) {
+                                     const LoadedState& state) {
   session.enter(Phase::load);
   if (config.checkpoint.resume.from != Resume::From::never) {
     const Wanted wanted = wanted_by(config, session.world());
     const Resumed resumed =
-        load_as_asked(config, plan, session, log, components,
+        load_as_asked(config, plan, session, log, state,
                       {.run = wanted.by == Wanted::By::start ? wanted.start : Path(config.train.run_dir),
                        .wanted = wanted,
                        .accept = [&](const CheckpointReader& reader) { check_same_model(plan, reader); }});

@@ -10,6 +10,7 @@
 #include "store/component.hpp"
 #include "train/train_plan.hpp"
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -18,17 +19,23 @@ namespace lockstep {
 /// Text that identifies what the run was trained on, saved with it: the hashes of its token shards.
 std::string dataset_identity(const Dataset& dataset);
 
+/// What a checkpoint is loaded into.
+struct LoadedState {
+  std::vector<Component> components;
+  std::function<void()> refresh;  // makes it what it was before a load that broke off. Local
+};
+
 /// Fills model, moments and trajectory through the components from the checkpoint that the configuration means; its
 /// folder, or nothing if the run starts from scratch. Damaged checkpoints that were passed over are logged. Collective
 /// over the world. Throws Error(usage) listing the options that differ from the saved ones, Error(input) for an absent
 /// or damaged checkpoint.
 std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
-                                    const std::vector<Component>& components);
+                                    const LoadedState& state);
 
 /// The same for an evaluation alone: nothing if the weights are those of model.path. A path that checkpoint.resume
 /// names is taken whatever the run has. Collective over the world. Throws Error(usage) for a checkpoint of another
 /// model, Error(input) if there is nothing to evaluate.
 std::optional<Path> load_to_evaluate(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
-                                     const std::vector<Component>& components);
+                                     const LoadedState& state);
 
 }  // namespace lockstep

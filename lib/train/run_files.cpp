@@ -18,7 +18,19 @@ RunFiles::RunFiles(Communicator& world, const Path& folder, Log& log) : folder_(
     if (world.rank() != 0) return;
     lock_.emplace(lock_run(folder_));
     identity_ = identity_of(folder_);
+    trash_.emplace(folder_);
+    clear_away();
   });
+}
+
+/// A start that goes well does not depend on it: saves clear away too, and say so where they cannot.
+void RunFiles::clear_away() {
+  try {
+    collect_leftovers(folder_);
+    trash_->wake();
+  } catch (const Error& error) {
+    log_.warning("what earlier jobs left stays: {}", error.what());
+  }
 }
 
 void RunFiles::open(Communicator& world, const TrainConfig& config, const std::string& config_yaml,
@@ -62,6 +74,14 @@ void RunFiles::close() {
     publish_file(folder_ / "loss.svg", curve_svg(loss_labels(), loss_series(folder_)));
   } catch (const Error& error) {  // all that is in it is in the records
     log_.warning("loss.svg is not drawn: {}", error.what());
+  }
+  try {
+    constexpr double limit_s = 30;  // other ranks wait for the end of the job
+    if (!trash_->empty(limit_s))
+      log_.info("older checkpoints are not all deleted yet: what is left in {} is named .trash-*",
+                checkpoints_folder(folder_).string());
+  } catch (const Error& error) {
+    log_.warning("older checkpoints are not all deleted: {}", error.what());
   }
 }
 

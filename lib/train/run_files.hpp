@@ -8,6 +8,7 @@
 #include "corpus/tokenizer.hpp"
 #include "report/recorder.hpp"
 #include "store/run_directory.hpp"
+#include "store/trash.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -17,8 +18,8 @@ namespace lockstep {
 
 class RunFiles {
  public:
-  /// Locks the run directory. `log` outlives it. Collective over `world`. Throws Error(usage) on all ranks if another
-  /// job holds it.
+  /// Locks the run directory and clears away what killed jobs left in it. `log` outlives it. Collective over `world`.
+  /// Throws Error(usage) on all ranks if another job holds it.
   RunFiles(Communicator& world, const Path& folder, Log& log);
 
   /// Writes config.yaml and tokenizer/, opens the sinks: records.jsonl, stdout unless it is a terminal, TensorBoard if
@@ -32,7 +33,11 @@ class RunFiles {
   /// moved, removed or replaced. Local; says nothing on other ranks than 0.
   void require_in_place() const;
 
-  /// Ends the sinks and draws the losses of records.jsonl as loss.svg; what of that fails is a warning. Local.
+  /// Deletes checkpoints that went, beside what the job does; null on other ranks than 0.
+  TrashCollector* trash() { return trash_ ? &*trash_ : nullptr; }
+
+  /// Ends the sinks, draws the losses of records.jsonl as loss.svg, and deletes what trash is left for half a minute;
+  /// what of that fails is a warning. Local.
   void close();
 
  private:
@@ -44,12 +49,14 @@ class RunFiles {
   };
   /// Nothing if the name leads nowhere.
   static std::optional<Identity> identity_of(const Path& folder);
+  void clear_away();
 
   Path folder_;
   Log& log_;
   std::optional<FileLock> lock_;
   std::optional<Identity> identity_;  // of the folder, on rank 0
   Recorder records_;
+  std::optional<TrashCollector> trash_;
 };
 
 }  // namespace lockstep

@@ -120,11 +120,12 @@ void RunJournal::saved(const SaveReport& report, double seconds) {
                           .state_digest = to_hex(report.state_digest),
                           .save_ms = seconds * 1e3,
                           .removed = {}};
-  for (const std::int64_t step : report.pruned)
+  for (const std::int64_t step : report.retired)
     record.removed.push_back(checkpoint_folder(files_.folder(), step).string());
   files_.records().write(record);
   output_.log().info("saved {} ({} in {})", report.path.string(), human_bytes(report.bytes), human_seconds(seconds));
-  if (!report.retention_problem.empty()) output_.log().warning("older checkpoints stay: {}", report.retention_problem);
+  if (!report.problem.empty())
+    output_.log().warning("the checkpoint is sound, but not all was tidied up: {}", report.problem);
 }
 
 void RunJournal::profiled(const Profile& profile) {

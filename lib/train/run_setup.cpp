@@ -139,8 +139,11 @@ RunState::RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank)
 }
 
 std::optional<Path> RunState::fill(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log) {
-  std::vector<Component> loaded = components;
-  loaded.push_back(config.eval_only ? CellState::left_out() : cells.component());
+  LoadedState loaded{components, [this, fresh = train_state] {
+                       train_state = fresh;
+                       cells.drop();
+                     }};
+  loaded.components.push_back(config.eval_only ? CellState::left_out() : cells.component());
   const std::optional<Path> resumed = config.eval_only ? load_to_evaluate(config, plan, session, log, loaded)
                                                        : resume_or_start(config, plan, session, log, loaded);
   cells.drop();

@@ -46,6 +46,8 @@ def observe(tmp, name, options, *switches, ranks=None):
 
 # A loss scale that falls in the first step and grows in the third.
 FP16 = {"precision.dtype": "fp16", "precision.growth_interval": 2, "train.inject": "rank=0,phase=backward,step=0,kind=nan"}
+# Of the checkpoints after each step the last stays, which is the best.
+ONE_LEFT = {"checkpoint.every": 1, "eval.every": 1, "checkpoint.keep_last": 1}
 # option: the values to compare with the base run, and on how many ranks it shows.
 EFFECTS = {
     "model.config": lambda tmp: {"model.config": tmp / "model2"},
@@ -97,6 +99,9 @@ EFFECTS = {
     "sample.seed": lambda tmp: {"sample.seed": 3},
     "checkpoint.every": lambda tmp: {"checkpoint.every": 3},
     "checkpoint.keep_last": lambda tmp: {"checkpoint.keep_last": 1},
+    "checkpoint.keep_best": lambda tmp: {**ONE_LEFT, "checkpoint.keep_best": 2},
+    "checkpoint.keep_every": lambda tmp: {**ONE_LEFT, "checkpoint.keep_every": 2},
+    "checkpoint.pinned": lambda tmp: {**ONE_LEFT, "checkpoint.pinned": "[2]"},
     "checkpoint.at_end": lambda tmp: {"checkpoint.at_end": "false", "train.max_steps": 5},
     "log.every": lambda tmp: {"log.every": 3},
     "log.tensorboard": lambda tmp: {"log.tensorboard": "false"},
@@ -109,6 +114,9 @@ BASES = {   # where the effect is against another base
     "precision.backoff_factor": FP16,
     "precision.growth_interval": FP16,
     "eval.at_end": {"eval.every": 3},
+    "checkpoint.keep_best": ONE_LEFT,
+    "checkpoint.keep_every": ONE_LEFT,
+    "checkpoint.pinned": ONE_LEFT,
     "checkpoint.at_end": {"train.max_steps": 5},
     "optimizer.momentum": {"optimizer.name": "sgd"},
     "optimizer.nesterov": {"optimizer.name": "sgd", "optimizer.momentum": 0.9},

@@ -215,3 +215,67 @@ def test_a_full_disk_is_seen_before_anything_is_written_and_room_is_used_again(t
     assert "the run has no checkpoint yet; training goes on, next attempt at step 8" in failed[0]["message"], failed
     assert [path.name for path in step_folders(tmp / "run")] == ["step-0000000400"] and left_over(tmp / "run") == []
     run("checkpoint-inspect", tmp / "run/checkpoints/step-0000000400", "--verify=fingerprints")
+
+
+def on_small_disk(tmp, kib, arguments):
+    """The arguments of train in a run folder "run" on a disk of so many KiB, which is copied to tmp/run at the end."""
+    if run_command("unshare", "-m", "true", expect=None).returncode != 0:
+        raise unittest.SkipTest("no mount namespace of its own is permitted here")
+    (tmp / "disk").mkdir()
+    script = 'mount -t tmpfs -o size="$2"k tmpfs "$1" || exit 99; cd "$1" && shift 2; "$@"; code=$?; cp -r run ..; exit $code'
+    command = [SOURCE / "tests/harness/mpirun.sh", 2, program("train"), *arguments]
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", *map(str, [tmp / "disk", kib, *command])], capture_output=True, text=True,
+                          timeout=500, cwd=tmp)
+    if done.returncode == 99:
+        raise unittest.SkipTest(f"no tmpfs can be mounted here: {done.stderr}")
+    return done
+
+
+def test_where_there_is_no_room_for_one_more_an_older_checkpoint_goes_first(tmp):
+    prepare(tmp)
+    write_config(tmp / "model", dict(GPT2_TINY, n_embd=128, n_layer=1, n_head=2))
+    more = ["--checkpoint.every", 1]
+    run("train", *options(tmp, tmp / "plenty", *more, steps=1), ranks=2)
+    size = sum(path.stat().st_size for path in step_folders(tmp / "plenty")[0].rglob("*") if path.is_file())
+    needed = size * 1.05 + (1 << 20)
+    kib = int(2 * size + needed * 0.6) // 1024   # room for two, and for a good half of what a third one asks for
+    done = on_small_disk(tmp, kib, options(tmp, tmp / "disk/run", *more, steps=6, keep=2))
+    assert done.returncode == 0 and not events(tmp / "run"), done.stderr
+    assert [path.name[-2:] for path in step_folders(tmp / "run")] == ["05", "06"] and left_over(tmp / "run") == []
+    removed = [pathlib.Path(path).name[-2:] for record in records(tmp / "run", "checkpoint") for path in record["removed"]]
+    assert removed == ["01", "02", "03", "04"], removed
+
+
+def test_the_only_sound_checkpoint_stays_where_there_is_no_room(tmp):
+    prepare(tmp)
+    write_config(tmp / "model", dict(GPT2_TINY, n_embd=128, n_layer=1, n_head=2))
+    more = ["--checkpoint.every", 1, "--checkpoint.max_failures", 99]
+    run("train", *options(tmp, tmp / "plenty", *more, steps=1), ranks=2)
+    size = sum(path.stat().st_size for path in step_folders(tmp / "plenty")[0].rglob("*") if path.is_file())
+    kib = int(size + (size * 1.05 + (1 << 20)) * 0.6) // 1024
+    done = on_small_disk(tmp, kib, options(tmp, tmp / "disk/run", *more, steps=4, keep=1))
+    assert done.returncode == 4 and "needs " in done.stderr, done.stderr   # the last save must succeed
+    assert [path.name[-2:] for path in step_folders(tmp / "run")] == ["01"] and left_over(tmp / "run") == []
+    run("checkpoint-inspect", tmp / "run", "--verify=fingerprints")
+
+
+def test_older_checkpoints_go_also_where_the_advice_cannot_be_written(tmp):
+    prepare(tmp)
+    done = run("train", *options(tmp, tmp / "run", "--checkpoint.every", 3, keep=1), ranks=2, env=faults("rename", "EIO", 1, 1, path="LATEST"))
+    assert done.stderr.count("the checkpoint is sound, but not all was tidied up: ") == 4 and "LATEST" in done.stderr, done.stderr
+    assert [path.name[-2:] for path in step_folders(tmp / "run")] == ["12"] and not (tmp / "run/checkpoints/LATEST").exists()
+    assert left_over(tmp / "run") == []
+
+
+def test_what_killed_jobs_left_goes_and_a_displaced_checkpoint_comes_back(tmp):
+    prepare(tmp)
+    arguments = saved_run(tmp, "run", 2)
+    folder = tmp / "run/checkpoints"
+    (folder / "step-0000000008").rename(folder / ".displaced-step-0000000008-0123")   # as a kill leaves it where names cannot be exchanged
+    shutil.copytree(folder / "step-0000000004", folder / ".displaced-step-0000000004-4567")
+    shutil.copytree(folder / "step-0000000002", folder / ".stage-0000000010-89ab")
+    shutil.copytree(folder / "step-0000000002", folder / ".trash-step-0000000001-cdef")
+    (folder / ".LATEST.123-4").write_text("step")
+    run("train", *arguments, ranks=2)
+    assert records(tmp / "run", "run")[-1]["start_step"] == 8
+    assert [path.name[-2:] for path in step_folders(tmp / "run")] == ["02", "04", "06", "08", "10"] and left_over(tmp / "run") == []

@@ -9,8 +9,10 @@
 #include "store/hdf5.hpp"
 #include "store/inspect.hpp"
 #include "store/part_file.hpp"
+#include "store/retention.hpp"
 #include "store/run_directory.hpp"
 #include "store/token_shards.hpp"
+#include "store/trash.hpp"
 
 #include <algorithm>
 #include <array>
@@ -385,7 +387,7 @@ Target run_directory_target(const Path& run) {
       require(error.code() == ExitCode::storage, error.what());
     }
     (void)list_run(made);
-    (void)prune(made, {.keep_last = 1});
+    (void)retire(made, {.keep_last = 1});
     const Found kept = first_sound(newest_first(list_checkpoints(made)), judge);
     require(newest.checkpoint.has_value() == kept.checkpoint.has_value(),
             "retiring old checkpoints took the newest sound one");

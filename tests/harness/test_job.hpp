@@ -99,7 +99,11 @@ class Job {
       return tree;
     };
     component.restore = [this](const StateTree& tree) { restored_rank = tree.value("rank").get<int>(); };
-    component.remap = [this](const std::vector<StoredCell>& cells) { remapped_cells = static_cast<int>(cells.size()); };
+    component.remap = [this](const std::vector<StoredCell>& cells) {
+      remapped_cells = static_cast<int>(cells.size());
+      for (const StoredCell& cell : cells)
+        for (const StoredCellTensor& tensor : cell.tensors) remapped[cell.name + "/" + tensor.name] = tensor.read();
+    };
     return component;
   }
   SaveRequest request(const Path& run) const { return {run, step, world_}; }
@@ -109,6 +113,7 @@ class Job {
   std::vector<std::byte> rng = std::vector<std::byte>(16);
   int restored_rank = -1;
   int remapped_cells = -1;
+  std::map<std::string, std::vector<std::byte>> remapped;  // tensors of cells, by their names
 
  private:
   template <class Action>

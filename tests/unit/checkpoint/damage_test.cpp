@@ -5,13 +5,19 @@
 #include "harness/test_job.hpp"
 #include "harness/thread_ranks.hpp"
 #include "store/checkpoint_verify.hpp"
+#include "store/retention.hpp"
+#include "store/trash.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>
 #include <boost/test/unit_test.hpp>
 
+#include <chrono>
+#include <cmath>
 #include <csignal>
+#include <map>
 #include <set>
+#include <thread>
 
 using namespace lockstep;
 using namespace lockstep::test;
@@ -166,31 +172,51 @@ BOOST_FIXTURE_TEST_CASE(a_save_takes_the_place_of_a_damaged_checkpoint_of_its_st
   BOOST_TEST(rejected.empty());
 }
 
-BOOST_AUTO_TEST_CASE(retention_keeps_the_last_the_best_the_pinned_and_the_newest_sound_one) {
-  std::vector<CheckpointEntry> entries;
-  for (std::int64_t step = 100; step <= 1200; step += 100)
-    entries.push_back({Path(), step});  // 1200 sorts after 200 by number only
-  const auto kept = [&](const Retention& retention, std::int64_t sound_until, std::int64_t best) {
-    std::set<std::int64_t> steps;
-    for (const CheckpointEntry& entry : entries) steps.insert(entry.step);
-    for (const CheckpointEntry& entry : prunable(
-             entries, retention, [&](const CheckpointEntry& e) { return e.step <= sound_until; },
-             [&](const CheckpointEntry& e) { return std::optional(e.step == best ? 1.0 : 2.0); })) {
-      steps.erase(entry.step);
+BOOST_AUTO_TEST_CASE(retention_keeps_sound_ones_the_last_the_best_every_so_many_and_the_pinned) {
+  using Steps = std::set<std::int64_t>;
+  const auto kept = [](const Retention& retention, const std::map<std::int64_t, Verdict>& others, std::int64_t best) {
+    std::vector<Candidate> candidates;
+    Steps steps;
+    for (std::int64_t step = 100; step <= 1200; step += 100) {  // 1200 sorts after 200 by number only
+      const Verdict verdict = others.contains(step) ? others.at(step) : Verdict::sound;
+      candidates.push_back({{Path(), step}, verdict, std::abs(static_cast<double>(step - best))});
+      steps.insert(step);
     }
+    for (const CheckpointEntry& entry : superfluous(candidates, retention)) steps.erase(entry.step);
     return steps;
   };
-  BOOST_TEST((kept({2, "", {}}, 1200, 300) == std::set<std::int64_t>{300, 1100, 1200}));
-  BOOST_TEST((kept({2, "", {500}}, 700, 300) == std::set<std::int64_t>{300, 500, 700, 1100, 1200}));
-  BOOST_TEST((kept({0, "", {}}, 1200, 1200) == std::set<std::int64_t>{1200}));
-  BOOST_TEST(kept({99, "", {}}, 1200, 100).size() == 12u);
+  BOOST_TEST((kept({}, {}, 300) == Steps{300, 1100, 1200}));
+  BOOST_TEST((kept({.keep_last = 2, .keep_best = 3}, {}, 310) == Steps{200, 300, 400, 1100, 1200}));
+  BOOST_TEST((kept({.keep_last = 2, .keep_best = 2}, {}, 350) == Steps{300, 400, 1100, 1200}));
+  BOOST_TEST((kept({.keep_last = 2, .keep_best = 1}, {}, 350) == Steps{300, 1100, 1200}));  // the older of equals
+  BOOST_TEST((kept({.keep_last = 1, .keep_best = 0, .keep_every = 500}, {}, 300) == Steps{500, 1000, 1200}));
+  BOOST_TEST((kept({.keep_last = 1, .keep_best = 0, .pinned = {500, 501}}, {}, 300) == Steps{500, 1200}));
+  BOOST_TEST((kept({.keep_last = 0, .keep_best = 0}, {}, 300) == Steps{1200}));
+  BOOST_TEST(kept({.keep_last = 99}, {}, 100).size() == 12u);
+  // Only sound ones count; damaged ones go when they are older than all that stay as the last.
+  const std::map<std::int64_t, Verdict> late{
+      {1200, Verdict::damaged}, {1000, Verdict::damaged}, {900, Verdict::damaged}, {300, Verdict::damaged}};
+  BOOST_TEST((kept({}, late, 300) == Steps{200, 800, 900, 1000, 1100, 1200}));
+  // What nobody can read stays and counts for nothing.
+  BOOST_TEST((kept({.keep_last = 1}, {{1200, Verdict::foreign}, {300, Verdict::unreadable}}, 300) ==
+              Steps{200, 300, 1100, 1200}));
+  // One sound checkpoint among damaged ones stays, and so do those.
+  std::map<std::int64_t, Verdict> all;
+  for (std::int64_t step = 100; step <= 1200; step += 100) all[step] = Verdict::damaged;
+  BOOST_TEST(kept({}, all, 300).size() == 12u);
+  all[100] = Verdict::sound;
+  BOOST_TEST(kept({.keep_last = 1}, all, 300).size() == 12u);
 }
 
 BOOST_FIXTURE_TEST_CASE(retention_of_a_run_removes_old_steps_and_what_others_left, SavedRun) {
   make_folder(checkpoints_folder(path) / ".stage-0000000025-dead");
   make_folder(checkpoints_folder(path) / ".failed-0000000026-a");
   make_folder(checkpoints_folder(path) / ".failed-0000000027-b");
-  BOOST_TEST((prune(path, {1, "none", {}}) == std::vector<std::int64_t>{10, 20}));
+  publish_file(checkpoints_folder(path) / ".LATEST.77-0", "step");
+  BOOST_TEST((retire(path, {.keep_last = 1, .best_metric = "none"}).steps == std::vector<std::int64_t>{10, 20}));
+  BOOST_TEST(std::ranges::count_if(list_folder(checkpoints_folder(path)), is_trash) == 2);
+  collect_leftovers(path);
+  empty_trash(path);
   std::set<std::string> left;
   for (const auto& entry : std::filesystem::directory_iterator(checkpoints_folder(path)))
     left.insert(entry.path().filename().string());
@@ -252,6 +278,89 @@ BOOST_FIXTURE_TEST_CASE(kill_9_at_any_moment_leaves_the_last_acknowledged_checkp
     BOOST_TEST(job.wrong_bytes(resumed.checkpoint->step) == 0);
     BOOST_TEST(verify_checkpoint(resumed.checkpoint->path, VerifyLevel::fingerprints).defects.empty());
   }
+}
+
+// The newest checkpoint has all its bytes but for one part, which a first look at its manifest does not show.
+BOOST_FIXTURE_TEST_CASE(a_checkpoint_that_lacks_a_part_does_not_count_as_one_that_is_kept, SavedRun) {
+  std::filesystem::remove(newest() / "global" / "part-0000.h5");
+  BOOST_TEST((retire(path, {.keep_last = 1, .best_metric = "none"}).steps == std::vector<std::int64_t>{10}));
+  std::filesystem::resize_file(checkpoint_folder(path, 20) / "global" / "part-0000.h5", 100);
+  BOOST_TEST(retire(path, {.keep_last = 1, .best_metric = "none"}).steps.empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(a_checkpoint_that_a_kill_has_caught_between_two_names_is_taken_back, SavedRun) {
+  const std::vector<CheckpointEntry> before = list_checkpoints(path);
+  std::filesystem::rename(newest(), displaced_name(newest()));
+  std::filesystem::rename(checkpoint_folder(path, 10), displaced_name(checkpoint_folder(path, 10)));
+  std::filesystem::copy(checkpoint_folder(path, 20), checkpoint_folder(path, 10),
+                        std::filesystem::copy_options::recursive);  // what took its name
+  BOOST_TEST(list_checkpoints(path).size() == 2u);
+  collect_leftovers(path);
+  BOOST_TEST(list_checkpoints(path).size() == before.size());
+  BOOST_TEST(judge_checkpoint(newest(), VerifyLevel::fingerprints).reason == "");
+  empty_trash(path);
+  BOOST_TEST(list_folder(checkpoints_folder(path)).size() == before.size() + 1);  // LATEST
+}
+
+// The damage shows when some of the state is loaded; the checkpoint before it does not have that state.
+BOOST_FIXTURE_TEST_CASE(a_load_that_breaks_off_leaves_nothing_behind, TemporaryFolder) {
+  const auto ranks = solo_communicator();
+  std::vector<std::byte> extra(64, std::byte{7});
+  const auto components_of = [&](Job& job) {
+    Component component;
+    component.key = "extra";
+    component.required = false;
+    component.collect = [&] {
+      StateTree tree;
+      tree.add("y", replicated({64}, DType::u8, job.world().mesh), extra);
+      return tree;
+    };
+    std::vector<Component> components = job.components();
+    components.insert(components.begin(), component);  // loaded first
+    return components;
+  };
+  Job job = replica(1, 0);
+  job.advance_to(20);
+  save(*ranks, job.components(), job.request(path));
+  job.advance_to(30);
+  save(*ranks, components_of(job), job.request(path));
+  {
+    const CheckpointReader reader(checkpoint_folder(path, 30));
+    const auto [first, last] = reader.pieces_of(*reader.find_tensor("model/wte.weight"));
+    BOOST_REQUIRE(first < last);
+    const IndexedPiece& piece = reader.pieces()[first];
+    flip(reader.path() / reader.manifest().files[piece.file].path, piece.record.offset, 3);
+  }
+  const std::vector<std::byte> fresh(64, std::byte{1});
+  for (const bool refreshes : {false, true}) {
+    extra = fresh;
+    Job other = replica(1, 0);
+    int refreshed = 0;
+    ResumeRequest request{.run = path, .patience_s = 0};
+    if (refreshes) request.refresh = [&] { extra = fresh, ++refreshed; };
+    const Resumed resumed = resume(*ranks, other.world(), components_of(other), request);
+    BOOST_TEST(resumed.checkpoint->step == 20);
+    BOOST_TEST(other.wrong_bytes(20) == 0);
+    BOOST_TEST(refreshed == (refreshes ? 1 : 0));
+    BOOST_TEST((extra == fresh) == refreshes);
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(trash_is_deleted_beside_what_the_process_does, SavedRun) {
+  const auto left = [&] { return std::ranges::count_if(list_folder(checkpoints_folder(path)), is_trash); };
+  const auto discard = [&](std::int64_t step) {
+    std::filesystem::rename(checkpoint_folder(path, step), trash_name(checkpoint_folder(path, step)));
+  };
+  TrashCollector collector(path);
+  discard(10);
+  collector.wake();
+  while (left() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the case has a limit
+  discard(20);
+  BOOST_TEST(!collector.empty(0));
+  BOOST_TEST(collector.empty());
+  BOOST_TEST(left() == 0);
+  BOOST_TEST(collector.problem() == "");
+  BOOST_TEST(judge_checkpoint(newest(), VerifyLevel::fingerprints).reason == "");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -119,13 +119,93 @@ BOOST_FIXTURE_TEST_CASE(state_of_each_rank_follows_its_policy_where_the_ranks_ch
   };
   const auto refused = load_on_two(Remap::exact).first;
   for (const auto& problem : refused)
-    BOOST_TEST(says(message_of(problem, ExitCode::usage), "component 'rng' was saved by 3 cells and is loaded by 2"));
+    BOOST_TEST(says(message_of(problem, ExitCode::usage),
+                    "component 'rng' was saved by 3 cells of dp_replicate 3 and is loaded by 2 of dp_replicate 2"));
   for (const auto& [remap, cells] :
        {std::pair(Remap::drop, -1), std::pair(Remap::derive, 0), std::pair(Remap::redistribute, 3)}) {
     const auto [problems, remapped] = load_on_two(remap);
     BOOST_TEST(!problems[0]);
     BOOST_TEST(!problems[1]);
     BOOST_TEST((remapped == std::vector<int>{cells, cells}));
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(who_redistributes_state_of_ranks_gets_the_tensors_of_all, TemporaryFolder) {
+  const auto content = [](Rank rank) { return std::vector<std::byte>(16, static_cast<std::byte>(40 + rank)); };
+  on_ranks(3, [&](Communicator& ranks) {
+    Job job = replica(3, ranks.rank());
+    job.advance_to(3);
+    job.rng = content(ranks.rank());
+    auto components = job.components();
+    components.push_back(job.rng_component());
+    save(ranks, components, job.request(path));
+  });
+  on_ranks(2, [&](Communicator& ranks) {
+    Job job = replica(2, ranks.rank());
+    const std::vector<std::byte> before = job.rng;
+    auto components = job.components();
+    components.push_back(job.rng_component(Remap::redistribute));
+    load(ranks, job.world(), CheckpointReader(checkpoint_folder(path, 3)), components);
+    const bool whole = job.remapped.size() == 3 && job.remapped["rank=0/state"] == content(0) &&
+                       job.remapped["rank=1/state"] == content(1) && job.remapped["rank=2/state"] == content(2);
+    if (!whole || job.rng != before) fail(ExitCode::bug, "rank {} did not get what three ranks had", ranks.rank());
+  });
+}
+
+// As many ranks with the same numbers, at other places.
+BOOST_FIXTURE_TEST_CASE(ranks_of_another_mesh_are_others, TemporaryFolder) {
+  const auto job_of = [](AxisName axis, Rank rank) { return job_on({.axes = {{std::move(axis), 2}}}, rank); };
+  on_ranks(2, [&](Communicator& ranks) {
+    Job job = job_of("dp_replicate", ranks.rank());
+    job.advance_to(3);
+    auto components = job.components();
+    components.push_back(job.rng_component());
+    save(ranks, components, job.request(path));
+  });
+  const auto load_along = [&](const AxisName& axis, Remap remap) {
+    std::vector<int> told(2, -9);
+    const auto problems = attempt_on_ranks(2, [&](Communicator& ranks) {
+      Job job = job_of(axis, ranks.rank());
+      auto components = job.components();
+      components.push_back(job.rng_component(remap));
+      load(ranks, job.world(), CheckpointReader(checkpoint_folder(path, 3)), components);
+      told[static_cast<std::size_t>(ranks.rank())] = job.remapped_cells;
+    });
+    return std::pair(problems, told);
+  };
+  for (const auto& problem : load_along("dp_shard", Remap::exact).first)
+    BOOST_TEST(says(message_of(problem, ExitCode::usage),
+                    "was saved by 2 cells of dp_replicate 2 and is loaded by 2 of dp_shard 2"));
+  BOOST_TEST((load_along("dp_shard", Remap::derive).second == std::vector<int>{0, 0}));
+  BOOST_TEST((load_along("dp_replicate", Remap::derive).second == std::vector<int>{-1, -1}));
+}
+
+// What nobody compares may differ: the tensor that is saved is that of one rank all the same.
+BOOST_FIXTURE_TEST_CASE(pieces_of_replicas_that_are_not_compared_are_never_mixed, TemporaryFolder) {
+  const World all = single_axis_world(4);
+  constexpr std::size_t bytes = 40'000'000, apart = 1'250'000;  // many pieces, whose ends are equal
+  for (const Validation validation : {Validation::none, Validation::quick}) {
+    const Path run = path / std::string(name_of(validation));
+    on_ranks(4, [&](Communicator& ranks) {
+      std::vector<std::byte> state(bytes);
+      for (std::size_t i = apart / 2; i < bytes; i += apart) state[i] = static_cast<std::byte>(1 + ranks.rank());
+      Component component;
+      component.key = "model";
+      component.validation = validation;
+      component.collect = [&] {
+        StateTree tree;
+        tree.add("x", replicated({4000, 10000}, DType::u8, all.mesh), state);
+        return tree;
+      };
+      save(ranks, {component}, {run, 1, all});
+    });
+    const CheckpointReader reader(checkpoint_folder(run, 1));
+    std::vector<std::byte> loaded(bytes);
+    reader.read(*reader.find_tensor("model/x"), {4000, 10000}, whole({4000, 10000}), loaded);
+    std::set<std::byte> seen;
+    for (std::size_t i = apart / 2; i < bytes; i += apart) seen.insert(loaded[i]);
+    BOOST_TEST(seen.size() == 1u);
+    BOOST_TEST(!seen.contains(std::byte{0}));
   }
 }
 

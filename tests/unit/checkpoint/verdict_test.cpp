@@ -8,6 +8,8 @@
 #include "harness/test_job.hpp"
 #include "harness/thread_ranks.hpp"
 #include "store/checkpoint_verify.hpp"
+#include "store/retention.hpp"
+#include "store/trash.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -263,12 +265,12 @@ BOOST_FIXTURE_TEST_CASE(a_start_elsewhere_counts_until_the_run_has_a_checkpoint_
   BOOST_TEST(!step_within(checkpoint_folder(run, 20), view).has_value());
 }
 
-BOOST_FIXTURE_TEST_CASE(what_cannot_be_read_is_not_pruned, TwoViews) {
+BOOST_FIXTURE_TEST_CASE(what_cannot_be_read_is_not_retired, TwoViews) {
   const Path manifest = checkpoint_folder(run, 10) / manifest_file;
   std::filesystem::remove(manifest);
   std::filesystem::create_symlink(manifest, manifest);
-  BOOST_TEST((prune(run, {1, "none", {}}) == std::vector<std::int64_t>{20}));
-  BOOST_TEST((prune(view, {1, "none", {}}) == std::vector<std::int64_t>{10, 20}));
+  BOOST_TEST((retire(run, {.keep_last = 1, .best_metric = "none"}).steps == std::vector<std::int64_t>{20}));
+  BOOST_TEST((retire(view, {.keep_last = 1, .best_metric = "none"}).steps == std::vector<std::int64_t>{10, 20}));
 }
 
 BOOST_FIXTURE_TEST_CASE(what_was_put_aside_stays, TwoViews) {
@@ -276,7 +278,8 @@ BOOST_FIXTURE_TEST_CASE(what_was_put_aside_stays, TwoViews) {
   BOOST_TEST(put_aside(newest(run)) == folder / ".failed-step-0000000030");
   std::filesystem::copy(newest(view), newest(run), std::filesystem::copy_options::recursive);
   BOOST_TEST(put_aside(newest(run)) == folder / ".failed-step-0000000030-2");
-  sweep(run);
+  collect_leftovers(run);
+  empty_trash(run);
   BOOST_TEST(list_put_aside(run).size() == 2u);
   BOOST_TEST((names_in(folder) == std::set<std::string>{"LATEST", "step-0000000010", "step-0000000020",
                                                         ".failed-step-0000000030", ".failed-step-0000000030-2"}));

@@ -59,7 +59,7 @@ Written write(const Path& path, const Content& content, PartFile::Cache cache = 
   PartFile part(path, cache);
   written.records = pass_over(held_pieces(content, stamped, part));
   part.finish();
-  written.sealed = seal_part(path, content.pieces, written.records, stamped.table_offset);
+  written.sealed = seal_part(path, content.pieces, written.records, stamped);
   return written;
 }
 
@@ -117,7 +117,7 @@ BOOST_FIXTURE_TEST_CASE(equal_content_gives_equal_parts_and_the_order_of_writing
     records[i] = pass_over(std::span(held).subspan(i, 1)).front();
     part.finish();
   }
-  seal_part(path / "b.h5", given.pieces, records, stamped.table_offset);
+  seal_part(path / "b.h5", given.pieces, records, stamped);
   BOOST_TEST((read_file(path / "a.h5") == read_file(path / "b.h5")));
 }
 

@@ -1,0 +1,48 @@
+// Retention: which checkpoints of a run stay when a new one is there. Those that go are renamed, in one step each;
+// store/trash.hpp deletes them.
+#pragma once
+
+#include "store/run_directory.hpp"
+#include "store/verdict.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Those that have a value of `metric`, measured on the same samples as that of the newest: least first, of equal ones
+/// the older first. Reads manifests; damaged ones have no value. Local. Throws Error(storage), Error(usage) as reading
+/// them does.
+std::vector<CheckpointEntry> best_first(const std::vector<CheckpointEntry>& entries, const std::string& metric);
+
+/// What stays: all that one of these says.
+struct Retention {
+  std::int64_t keep_last = 2;  // at least 1
+  std::int64_t keep_best = 1;  // those with the least values of the metric, in the order of best_first
+  std::string best_metric = "validation_loss";
+  std::optional<std::int64_t> keep_every = {};  // multiples of so many steps
+  std::vector<std::int64_t> pinned = {};        // steps
+};
+
+/// What retention goes by.
+struct Candidate {
+  CheckpointEntry entry;
+  Verdict verdict = Verdict::sound;  // of all files and their lengths
+  std::optional<double> metric = {};
+};
+/// The checkpoints that may go, of candidates in the order of their steps. Only sound ones are counted as last or best;
+/// a damaged one goes when it is older than all of the last; nobody knows what one that is unreadable or foreign holds,
+/// so it stays. Pure.
+std::vector<CheckpointEntry> superfluous(std::span<const Candidate> candidates, const Retention& retention);
+
+struct Retired {
+  std::vector<std::int64_t> steps;
+  std::string problem;  // why one that may go is still there; empty if none is
+};
+/// Makes trash of what may go. Throws Error(storage) where the run cannot be looked at.
+Retired retire(const Path& run, const Retention& retention);
+
+}  // namespace lockstep
