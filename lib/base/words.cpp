@@ -39,6 +39,19 @@ std::string counted(std::int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, hisses ? "es" : "s");
 }
 
+std::string rank_ranges(const std::vector<int>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (!text.empty()) text += ',';
+    text += std::to_string(ranks[i]);
+    if (last > i) text += fmt::format("-{}", ranks[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
 std::optional<std::size_t> misspelling(std::string_view a, std::string_view b) {
   const std::size_t most = a.size() < 2 ? 0 : a.size() < 6 ? 1 : a.size() < 12 ? 2 : 3;
   if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) > most)

@@ -1,6 +1,7 @@
 #include "checkpoint/compare_holders.hpp"
 
 #include "base/error.hpp"
+#include "base/words.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
 

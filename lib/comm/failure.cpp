@@ -1,8 +1,7 @@
 #include "comm/failure.hpp"
 
-#include "base/words.hpp"
-
 #include "base/json.hpp"
+#include "base/words.hpp"
 
 #include <algorithm>
 #include <new>
@@ -48,19 +47,6 @@ int severity(ExitCode code) {
     case ExitCode::bug: return 100;
     default: return 3 + static_cast<int>(code);
   }
-}
-
-std::string rank_ranges(const std::vector<int>& ranks) {
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    if (!text.empty()) text += ',';
-    text += std::to_string(ranks[i]);
-    if (last > i) text += fmt::format("-{}", ranks[last]);
-    i = last + 1;
-  }
-  return text;
 }
 
 AgreedError explain(const std::vector<Failure>& failures, int size, std::string_view what) {

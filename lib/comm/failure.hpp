@@ -46,7 +46,4 @@ int severity(ExitCode code);
 /// none; further different messages are counted. `what` goes between rank and message if it is not empty. Local.
 AgreedError explain(const std::vector<Failure>& failures, int size, std::string_view what);
 
-/// "0-2,5" from {0, 1, 2, 5}.
-std::string rank_ranges(const std::vector<int>& ranks);
-
 }  // namespace lockstep

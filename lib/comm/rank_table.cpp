@@ -1,6 +1,7 @@
 #include "comm/rank_table.hpp"
 
 #include "base/text.hpp"
+#include "base/words.hpp"
 #include "comm/failure.hpp"
 
 #include <fmt/format.h>

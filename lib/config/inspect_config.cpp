@@ -4,6 +4,8 @@
 #include "config/problems.hpp"
 #include "config/tool.hpp"
 
+#include <algorithm>
+
 namespace lockstep {
 
 ChoiceList<VerifyLevel> choices_of(VerifyLevel) {
@@ -27,13 +29,24 @@ void describe(Declaration& visit, InspectConfig& config) {
   visit.field("diff", config.diff, {.help = "compare two checkpoints by fingerprint; exit 1 if they differ"});
   visit.field("show_config", config.show_config,
               {.help = "print the configuration that the checkpoint was saved with"});
+  visit.field(
+      "components", config.components,
+      {.help = "list what the checkpoint is made of, who shares it, and what a load on other ranks does with it"});
+  visit.field("layouts", config.layouts, {.help = "list the layouts of tensors, with how many have each"});
+  visit.field(
+      "nonfinite", config.nonfinite,
+      {.help = "look for elements that are not finite, with the first place in each tensor; exit 1 if there are "
+               "any"});
+  visit.field("who", config.who, {.help = "of one tensor: which ranks held each piece, and where it lies"});
+  visit.field("histogram", config.histogram, {.help = "of one tensor: draw how its values spread"});
   visit.field("curve", config.curve, {.help = "draw the losses of a run over its steps"});
 }
 
 Tool tool_of(const InspectConfig&) {
   return {.name = "checkpoint-inspect",
           .summary = "list, show, verify and compare checkpoints",
-          .synopsis = {"[OPTION...] RUN", "[OPTION...] CKPT [TENSOR]", "--diff [OPTION...] CKPT CKPT"},
+          .synopsis = {"[OPTION...] RUN", "[OPTION...] CKPT [TENSOR]", "--who|--histogram [OPTION...] CKPT TENSOR",
+                       "--diff [OPTION...] CKPT CKPT"},
           .arguments = Tool::Arguments::options,
           .dry_run = Tool::DryRun::no,
           .output = Tool::Output::text_or_json};
@@ -45,12 +58,18 @@ void check(const InspectConfig& config, Problems& problems) {
     problems.add({"subjects", "diff"}, "--diff compares two checkpoints: name both");
   if (!config.diff && subjects > 2)
     problems.add({"subjects"}, "at most a checkpoint and the name of one of its tensors can be given");
-  const int questions = (config.tree ? 1 : 0) + (config.verify ? 1 : 0) + (config.diff ? 1 : 0) +
-                        (config.show_config ? 1 : 0) + (config.curve ? 1 : 0);
+  const std::vector<bool> asked{
+      config.tree,    config.verify.has_value(), config.diff, config.show_config, config.components,
+      config.layouts, config.nonfinite,          config.who,  config.histogram,   config.curve};
+  const auto questions = std::ranges::count(asked, true);
   if (questions > 1)
-    problems.add({"tree", "verify", "diff", "show_config", "curve"},
-                 "--tree, --verify, --diff, --show-config and --curve are separate questions: ask one");
-  if (!config.diff && subjects == 2 && questions > 0)
+    problems.add(
+        {"tree", "verify", "diff", "show_config", "components", "layouts", "nonfinite", "who", "histogram", "curve"},
+        "--tree, --verify, --diff, --show-config, --components, --layouts, --nonfinite, --who, --histogram and "
+        "--curve are separate questions: ask one");
+  const bool of_tensor = config.who || config.histogram;
+  if (of_tensor && subjects == 1) problems.add({"subjects"}, "the question is about one tensor: name it too");
+  if (!config.diff && !of_tensor && subjects == 2 && questions > 0)
     problems.add({"subjects"}, "the question is about the whole checkpoint, but a tensor is named too");
 }
 

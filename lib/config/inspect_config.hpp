@@ -19,7 +19,12 @@ struct InspectConfig {
   std::optional<VerifyLevel> verify;  // absent: not asked
   bool diff = false;
   bool show_config = false;
-  bool curve = false;  // of a run: its losses, as a picture
+  bool components = false;
+  bool layouts = false;
+  bool nonfinite = false;
+  bool who = false;        // of one tensor
+  bool histogram = false;  // of one tensor
+  bool curve = false;      // of a run: its losses, as a picture
 };
 
 void describe(Declaration& visit, InspectConfig& config);

@@ -25,7 +25,9 @@ enum class DType : std::uint8_t {
   boolean
 };
 
-int size_of(DType dtype);                                 // bytes an element
+int size_of(DType dtype);  // bytes an element
+/// Whether it has a fraction: some of its values may be no number.
+inline bool is_floating(DType dtype) { return dtype <= DType::f8_e5m2; }
 std::string_view name_of(DType dtype);                    // "fp32", "bf16", "int8", …: our files, options and messages
 std::optional<DType> parse_dtype(std::string_view name);  // the inverse of name_of
 

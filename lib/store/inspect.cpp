@@ -84,11 +84,17 @@ InspectAnswer inspect(const InspectConfig& config) {
   if (config.curve) return show_curve(subject);
   if (config.verify) return verify(checkpoints_of(subject), *config.verify);
   const bool run = is_run(subject);
-  const bool whole_run = run && config.subjects.size() == 1 && !config.tree && !config.show_config;
-  if (whole_run) return list_run(subject);
+  const bool of_checkpoint =
+      config.tree || config.show_config || config.components || config.layouts || config.nonfinite;
+  if (run && config.subjects.size() == 1 && !of_checkpoint) return list_run(subject);
   const CheckpointReader checkpoint(checkpoint_of(subject));
   if (config.tree) return show_tree(checkpoint);
   if (config.show_config) return show_config(checkpoint);
+  if (config.components) return show_components(checkpoint);
+  if (config.layouts) return show_layouts(checkpoint);
+  if (config.nonfinite) return find_nonfinite(checkpoint);
+  if (config.who) return show_holders(checkpoint, config.subjects.at(1));
+  if (config.histogram) return show_histogram(checkpoint, config.subjects.at(1));
   return config.subjects.size() == 2 ? show_tensor(checkpoint, config.subjects[1]) : summarise(checkpoint);
 }
 

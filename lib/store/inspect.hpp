@@ -33,6 +33,13 @@ InspectAnswer show_config(const CheckpointReader& checkpoint);
 /// `name` as in the checkpoint ("optimizer/exp_avg/wte.weight"), or a weight's own name, or a component, whose values
 /// are shown.
 InspectAnswer show_tensor(const CheckpointReader& checkpoint, const std::string& name);
+InspectAnswer show_components(const CheckpointReader& checkpoint);
+InspectAnswer show_layouts(const CheckpointReader& checkpoint);
+/// Reads all tensors of floating point.
+InspectAnswer find_nonfinite(const CheckpointReader& checkpoint);
+/// `name` as for show_tensor, but of a tensor.
+InspectAnswer show_holders(const CheckpointReader& checkpoint, const std::string& name);
+InspectAnswer show_histogram(const CheckpointReader& checkpoint, const std::string& name);
 InspectAnswer verify(const std::vector<Path>& checkpoints, VerifyLevel level);
 InspectAnswer compare(const CheckpointReader& a, const CheckpointReader& b);
 InspectAnswer show_curve(const Path& run);

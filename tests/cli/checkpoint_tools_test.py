@@ -201,3 +201,61 @@ def test_the_tools_carry_neither_mpi_nor_libtorch():
     for name in ["checkpoint-inspect", "checkpoint-reshard"]:
         libraries = run_command("ldd", program(name)).stdout
         assert "libmpi" not in libraries and "torch" not in libraries, libraries
+
+
+def test_components_say_who_shares_them_and_what_other_ranks_make_of_them(tmp):
+    [checkpoint] = saved(tmp, 5)
+    found = {row["key"]: row for row in answer("--components", checkpoint)["components"]}
+    assert set(found) == {"model", "optimizer", "rng"}
+    assert found["rng"]["pattern"] == "per_rank" and found["rng"]["cells"] == {f"rank={rank}": [rank] for rank in range(3)}, found
+    assert found["model"]["validation"] == "tensor" and found["model"]["required"] and found["model"]["cells"] == {}
+    text = run("checkpoint-inspect", "--components", tmp / "run").stdout
+    assert [line.split()[0] for line in text.splitlines()] == ["component", "model", "optimizer", "rng"], text
+
+
+def test_layouts_are_counted(tmp):
+    [checkpoint] = saved(tmp, 5)
+    rows = answer("--layouts", checkpoint)["layouts"]
+    assert sum(row["tensors"] for row in rows) == 4 and sum(row["elements"] for row in rows) == 37 * 8 + 5 + 4 + 6, rows
+    assert {row["mesh"] for row in rows} == {"dp_replicate 3"}, rows
+
+
+def test_who_held_a_tensor_and_where_it_lies(tmp):
+    h5py = needs("h5py")
+    numpy = needs("numpy")
+    [checkpoint] = saved(tmp, 5)
+    pieces = answer("--who", checkpoint, "lm_head.weight")["pieces"]
+    parts = []
+    for piece in pieces:
+        assert piece["ranks"] == [0, 1, 2]
+        with h5py.File(checkpoint / piece["file"]) as file:
+            dataset = file[piece["dataset"]]
+            assert dataset.id.get_offset() == piece["offset"] and list(dataset.shape) == piece["extent"]
+            parts.append(dataset[...])
+    assert (numpy.concatenate(parts) == numpy.arange(37 * 8).reshape(37, 8) / 2 + 5).all()
+    text = run("checkpoint-inspect", "--who", checkpoint, "wte.weight").stdout
+    assert "model/wte.weight  fp32 (37, 8), whole, saved by 3 ranks" in text and "0-2" in text, text
+    refused = run("checkpoint-inspect", "--who", checkpoint, expect=2).stderr
+    assert "the question is about one tensor: name it too" in refused, refused
+
+
+def test_elements_that_are_not_finite_are_found_with_their_place(tmp):
+    [checkpoint] = saved(tmp, 5)
+    found = answer("--nonfinite", checkpoint, expect=1)
+    assert found["looked_at"] == 4 and {row.pop("name"): row for row in found["tensors"]} == {
+        "model/norm.weight": {"nan": 1, "inf": 1, "first": [2]}, "model/codes": {"nan": 1, "inf": 0, "first": [1, 0]}}, found
+    text = run("checkpoint-inspect", "--nonfinite", tmp / "run", expect=1).stdout
+    assert len(text.splitlines()) == 3 and "(2)" in text, text
+
+
+def test_a_histogram_counts_every_finite_element_as_numpy_does(tmp):
+    numpy = needs("numpy")
+    [checkpoint] = saved(tmp, 5)
+    found = answer("--histogram", checkpoint, "wte.weight")
+    counts, edges = numpy.histogram(numpy.arange(37 * 8) / 2 + 5, bins=20)
+    assert found["counts"] == counts.tolist() and numpy.allclose(found["edges"], edges), found
+    text = run("checkpoint-inspect", "--histogram", checkpoint, "wte.weight").stdout
+    assert len(text.splitlines()) == 22 and text.splitlines()[2].endswith("#"), text
+    found = answer("--histogram", checkpoint, "norm.weight")
+    assert sum(found["counts"]) == 3 and (found["nan"], found["inf"]) == (1, 1), found
+    assert "besides 2 elements that are not finite" in run("checkpoint-inspect", "--histogram", checkpoint, "norm.weight").stdout
