@@ -428,6 +428,17 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
                .unit = "steps",
                .min = 1,
                .max = most_count});
+  visit.field("every_epochs", checkpoint.every_epochs,
+              {.help = "passes over the data between checkpoints; null: none for that",
+               .unit = "epochs",
+               .min = 1,
+               .max = most_count});
+  visit.field("interval", checkpoint.interval,
+              {.help = "time between checkpoints, counted by rank 0 from the last one; auto: what saves cost and "
+                       "what failures lose is least together, by Daly's estimate from the longest save so far and "
+                       "checkpoint.mtbf"});
+  visit.field("mtbf", checkpoint.mtbf,
+              {.help = "mean time between failures of the job, which checkpoint.interval: auto goes by"});
   visit.field("keep_last", checkpoint.keep_last,
               {.help = "sound checkpoints to keep; older ones are removed once a new one is complete, or to make room "
                        "for it where there is none",

@@ -147,7 +147,10 @@ struct EvalOptions {
 };
 
 struct CheckpointOptions {
-  std::optional<std::int64_t> every;  // steps; absent: only when stopped and as at_end says
+  std::optional<std::int64_t> every;         // steps; absent: only when stopped and as at_end says
+  std::optional<std::int64_t> every_epochs;  // epochs
+  std::optional<SaveInterval> interval;      // time between saves besides
+  Seconds mtbf{24 * 3600};                   // mean time between failures of the job, for an interval that is automatic
   std::int64_t keep_last = 2;
   std::int64_t keep_best = 1;              // those with the least validation loss
   std::optional<std::int64_t> keep_every;  // steps whose multiples stay; absent: none

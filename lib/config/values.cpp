@@ -147,6 +147,17 @@ std::string Resume::text() const {
   throw Error(ExitCode::bug, "a kind of resume without a text");
 }
 
+std::string SaveInterval::form() { return "auto or a TIME such as 90s, 15m or 1h30m"; }
+
+SaveInterval SaveInterval::parse(const std::string& text) {
+  if (text == "auto") return {.automatic = true};
+  const std::optional<double> seconds = parse_seconds(text);
+  if (!seconds || !std::isfinite(*seconds) || *seconds <= 0) refuse(text, form());
+  return {.time = {*seconds}};
+}
+
+std::string SaveInterval::text() const { return automatic ? "auto" : time.text(); }
+
 std::string Recompute::form() { return "none|block|every:K"; }
 
 Recompute Recompute::parse(const std::string& text) {

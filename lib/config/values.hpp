@@ -61,6 +61,16 @@ struct Resume {
   bool operator==(const Resume&) const = default;
 };
 
+/// The time between saves. "30m": that long; "auto": as often as a failure and the saves together cost least.
+struct SaveInterval {
+  bool automatic = false;
+  Seconds time = {};  // unless automatic
+  static std::string form();
+  static SaveInterval parse(const std::string& text);
+  std::string text() const;
+  bool operator==(const SaveInterval&) const = default;
+};
+
 /// What backward computes again instead of keeping it from forward. "none"; "block": each decoder block; "every:K": the
 /// first and every K-th after it.
 struct Recompute {

@@ -37,8 +37,11 @@ std::string FailedSaves::on_save_failure(const AgreedError& error, std::int64_t 
                         config_.checkpoint.max_failures),
             stays);
   const auto next = next_save(config_, step);
+  const bool other_ways = config_.checkpoint.interval || config_.checkpoint.every_epochs;
   return fmt::format("{}\n  {}; training goes on, {}", error.what(), stays,
-                     next ? fmt::format("next attempt at step {}", *next) : "no other save is due");
+                     next         ? fmt::format("next attempt at step {}", *next)
+                     : other_ways ? "the next attempt comes by time or epochs"
+                                  : "no other save is due");
 }
 
 }  // namespace lockstep

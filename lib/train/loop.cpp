@@ -30,6 +30,7 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
             {.control_file = parts.session.world().rank() == 0 ? parts.files.folder() / "control" : Path(),
              .max_time_s =
                  parts.config.train.max_time ? std::optional(parts.config.train.max_time->value) : std::nullopt}),
+      save_clock_(parts.config.checkpoint, monotonic_seconds()),
       journal_(parts.config, parts.plan, parts.output, parts.files, parts.session.world().rank()),
       callbacks_(parts.config, journal_),
       saved_step_(parts.train_state.step),
@@ -48,6 +49,7 @@ LoopEnd TrainingLoop::run() {
   valid_tokens_ = parts_.session.world().all_reduce(counts ? batch_.valid_tokens : 0, Reduce::sum);
   samples_ = parts_.session.world().all_reduce(counts ? batch_.samples : 0, Reduce::sum);
   while (!finished()) {
+    const DataPosition began_at = now.position;
     const StepOutcome outcome = step();
     const bool last = finished();
     if (due(parts_.config.eval.every) || (last && parts_.config.eval.at_end) ||
@@ -56,8 +58,8 @@ LoopEnd TrainingLoop::run() {
     if (outcome.stop == StopLevel::now || (outcome.stop != StopLevel::none && asked_again()))
       return LoopEnd::stopped_now;
     const bool stopping = outcome.stop == StopLevel::after_step && !last;
-    if (stopping || due(parts_.config.checkpoint.every) || (last && parts_.config.checkpoint.at_end) ||
-        asks(outcome.requests, Request::save)) {
+    if (stopping || due(parts_.config.checkpoint.every) || epochs_are_full(began_at) ||
+        (last && parts_.config.checkpoint.at_end) || asks(outcome.requests, Request::save)) {
       save(stopping || last ? AfterSave::nothing : AfterSave::more_steps);
     }
     if (profile_ && (profile_->ends_with(now.step) || last || stopping)) end_profile();
@@ -103,7 +105,7 @@ StepOutcome TrainingLoop::step() {
                         .next_valid_tokens = next.valid_tokens,
                         .next_samples = next.samples,
                         .stop = asked.stop,
-                        .requests = asked.requests | pending_requests_,
+                        .requests = asked.requests | pending_requests_ | requests_of_clock(),
                         .failure = failure,
                         .times = profile == nullptr ? nullptr : profile->start_step(now.step + 1)};
   const StepOutcome outcome = parts_.engine.run_step(batch_, order);
@@ -233,6 +235,7 @@ void TrainingLoop::save(AfterSave after) {
   parts_.cells.drop();
   const double seconds = monotonic_seconds() - start_s;
   stop_.save_took(seconds);
+  save_clock_.save_ended(seconds, monotonic_seconds());
   journal_.exclude(seconds);
   if (!report) return;
   failed_saves_.forget();
@@ -296,6 +299,16 @@ void TrainingLoop::end_profile() {
 
 bool TrainingLoop::due(const std::optional<std::int64_t>& every) const {
   return every && parts_.train_state.step % *every == 0;
+}
+
+bool TrainingLoop::epochs_are_full(const DataPosition& position) const {
+  const std::optional<std::int64_t>& every = parts_.config.checkpoint.every_epochs;
+  return every && parts_.train_state.position.epoch / *every > position.epoch / *every;
+}
+
+Request TrainingLoop::requests_of_clock() const {
+  const bool asks = parts_.session.world().rank() == 0 && save_clock_.due(monotonic_seconds());
+  return asks ? Request::save : Request::none;
 }
 
 RunView TrainingLoop::view() const {

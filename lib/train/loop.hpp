@@ -16,6 +16,7 @@
 #include "train/failed_saves.hpp"
 #include "train/run_files.hpp"
 #include "train/run_journal.hpp"
+#include "train/save_clock.hpp"
 #include "train/step_profile.hpp"
 #include "train/train_plan.hpp"
 
@@ -84,6 +85,10 @@ class TrainingLoop {
   void tell_failed_save(const AgreedError& error, AfterSave after);
   void enter_save(Phase phase) const;
   bool due(const std::optional<std::int64_t>& every) const;
+  /// A save, if it is due by time: rank 0 alone counts it.
+  Request requests_of_clock() const;
+  /// Whether the step that began at `position` ended the last of checkpoint.every_epochs epochs.
+  bool epochs_are_full(const DataPosition& position) const;
   RunView view() const;
   /// The profile if it covers this step, else null.
   Profile* profile_of(std::int64_t step);
@@ -93,6 +98,7 @@ class TrainingLoop {
   LoopParts parts_;
   TrainingDataLoader loader_;
   StopChannels stop_;
+  SaveClock save_clock_;
   RunJournal journal_;
   Callbacks callbacks_;
   std::optional<Profile> profile_;  // until its last step is done

@@ -46,6 +46,8 @@ def observe(tmp, name, options, *switches, ranks=None):
 
 # A loss scale that falls in the first step and grows in the third.
 FP16 = {"precision.dtype": "fp16", "precision.growth_interval": 2, "train.inject": "rank=0,phase=backward,step=0,kind=nan"}
+# Steps that are most of an epoch, without a save but the last.
+LARGE_BATCHES = {"checkpoint.every": None, "train.global_batch": 600, "train.micro_batch": 60}
 # Of the checkpoints after each step the last stays, which is the best.
 ONE_LEFT = {"checkpoint.every": 1, "eval.every": 1, "checkpoint.keep_last": 1}
 # option: the values to compare with the base run, and on how many ranks it shows.
@@ -98,6 +100,7 @@ EFFECTS = {
     "sample.top_k": lambda tmp: {"sample.top_k": 1},
     "sample.seed": lambda tmp: {"sample.seed": 3},
     "checkpoint.every": lambda tmp: {"checkpoint.every": 3},
+    "checkpoint.every_epochs": lambda tmp: {**LARGE_BATCHES, "checkpoint.every_epochs": 1},
     "checkpoint.keep_last": lambda tmp: {"checkpoint.keep_last": 1},
     "checkpoint.keep_best": lambda tmp: {**ONE_LEFT, "checkpoint.keep_best": 2},
     "checkpoint.keep_every": lambda tmp: {**ONE_LEFT, "checkpoint.keep_every": 2},
@@ -114,6 +117,7 @@ BASES = {   # where the effect is against another base
     "precision.backoff_factor": FP16,
     "precision.growth_interval": FP16,
     "eval.at_end": {"eval.every": 3},
+    "checkpoint.every_epochs": LARGE_BATCHES,
     "checkpoint.keep_best": ONE_LEFT,
     "checkpoint.keep_every": ONE_LEFT,
     "checkpoint.pinned": ONE_LEFT,
@@ -123,7 +127,7 @@ BASES = {   # where the effect is against another base
 }
 # Options whose effect is a test of its own, below or elsewhere.
 OWN_TESTS = {"model.path", "model.dropout", "model.embedding_dropout", "model.attention_dropout", "model.residual_dropout", "data.isolate_documents", "data.max_documents_per_row", "data.verify", "parallel.dp_replicate", "parallel.dp_shard", "parallel.zero", "parallel.accumulate", "parallel.reshard_after_forward", "parallel.units", "parallel.reshard_after_backward", "parallel.prefetch", "parallel.pp", "parallel.tp", "parallel.sequence_parallel", "parallel.ep", "parallel.ep_outside", "parallel.ep_capacity", "parallel.ring", "parallel.ulysses", "parallel.cp_fsdp_mode", "parallel.schedule", "parallel.stages_per_rank", "parallel.split_points", "parallel.micro_batches", "parallel.order", "post_local_sgd.start_step", "post_local_sgd.period", "post_local_sgd.cell", "train.accumulation", "train.run_dir", "train.device",
-             "train.max_time", "train.memory_check", "train.host_memory", "train.watchdog", "train.watchdog_phases", "train.on_nonfinite", "optimizer.in_backward", "checkpoint.resume", "checkpoint.ranks_per_file", "checkpoint.max_failures", "checkpoint.patience",
+             "train.max_time", "train.memory_check", "train.host_memory", "train.watchdog", "train.watchdog_phases", "train.on_nonfinite", "optimizer.in_backward", "checkpoint.resume", "checkpoint.interval", "checkpoint.mtbf", "checkpoint.ranks_per_file", "checkpoint.max_failures", "checkpoint.patience",
              "log.profile_start_step", "log.profile_end_step", "precision.matrix_unit", "precision.reduce_dtype", "precision.min_scale", "dialect", "preset"}
 
 
