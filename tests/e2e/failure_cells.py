@@ -90,7 +90,7 @@ def run_cell(tmp, layout, phase, kind, attempt=1):
         ranks, rank = 4, 1 + (PHASES.index(phase) + KINDS.index(kind)) % 4
         more = ["--model.config", tmp / "experts", "--parallel.ep", 2, "--parallel.ep_capacity", 1]
     rank -= 1
-    folder = tmp / f"{phase}-{kind}-{ranks}-{len(more)}-{attempt}"
+    folder = tmp / f"{phase}-{kind}-{LAYOUTS.index(layout)}-{attempt}"
     code = {"throw": "code=5,", "exit": "code=9,"}.get(kind, "")
     if kind == "stall":
         group = "step" if phase in (*STEP, "callback") else phase.partition(".")[0]
