@@ -100,6 +100,7 @@ void Engine::reduce_loss(Run& run, const Action& action) {
 
 void Engine::draw_token(Run& run, const Action& action) {
   HeartbeatData mine;
+  run.irrevocable = false;  // nobody waits in a block any more: all ranks hear of a failure here
   run.attempt([&] {
     const std::vector<Rank> ranks = drawing_ranks(run.program);
     if (run.last_row < 0 || std::ranges::find(ranks, session_.world().rank()) == ranks.end()) return;

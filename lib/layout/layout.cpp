@@ -35,6 +35,7 @@ const std::vector<Axis>& axes_for(const Layout& layout) {
 
 /// Whether ranks that differ along one axis alone are at one place of the other.
 bool apart(const Axis& one, const Axis& other) {
+  if (one.size == 1 || other.size == 1) return true;
   return one.stride % (other.stride * other.size) == 0 || other.stride % (one.stride * one.size) == 0;
 }
 

@@ -248,7 +248,10 @@ std::optional<std::string> difference(const StepProgram& program, const std::vec
     for (std::int64_t made = 0; made < expected[i].repeats; ++made) {
       std::size_t of_round = i;
       while (of_round < end && fits(of_round, j)) ++of_round, ++j;
-      if (of_round < end) break;
+      if (of_round < end) {
+        if (j > farthest.second) farthest = {of_round, j};
+        break;
+      }
       behind.emplace_back(end, j);
     }
     ways.insert(ways.end(), behind.rbegin(), behind.rend());

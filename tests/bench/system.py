@@ -1,19 +1,21 @@
-"""system.py [--rounds N] [WORD …]: what surrounds a step, each against a baseline in the same run: two ranks of one thread against one rank of two, and the same
-of PyTorch (DistributedDataParallel, eager and through torch.compile, and FSDP2, over gloo); start-up against a bare MPI and LibTorch program; saving against raw O_DIRECT writes;
-tokenizing in MB/s; planning for many ranks; what an action costs the engine; products of experts against one dense product. Prints one JSON line a figure;
-with words (parallel, start-up, saving, tokenizing, planning, engine, experts) only those."""
+"""system.py [--rounds N] [--record FILE] [WORD …]: what surrounds a step, each against a baseline in the same run: two ranks of one thread against one rank of two, and the same
+of PyTorch (DistributedDataParallel, eager and through torch.compile, and FSDP2, over gloo); ranks that share out experts; what dropout costs; start-up against a bare MPI and LibTorch program; saving against raw O_DIRECT writes;
+tokenizing in MB/s; planning for many ranks; what an action costs the engine; products of experts against one dense product. Prints one JSON line a figure, and appends the lines to
+FILE; with words (parallel, shared-experts, dropout, start-up, saving, tokenizing, planning, engine, experts) only those."""
 
 import argparse
+import datetime
 import json
 import os
 import pathlib
+import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-from bench import BUILD, GPT2_124M, SMALL, SOURCE, torch_step
+from bench import BUILD, GPT2_124M, SMALL, SOURCE, commit, processor, torch_step
 
 sys.path.append(str(SOURCE / "tests/harness"))
 os.environ.setdefault("LOCKSTEP_BUILD", str(BUILD))
@@ -35,10 +37,10 @@ def run(ranks, *command, threads=1):
     return time.monotonic() - start
 
 
-def train(folder, config, *more):
+def train(folder, config, *more, data="data"):
     """A command line of train in a new run folder, and the folder."""
     place = pathlib.Path(tempfile.mkdtemp(dir=folder)) / "run"
-    return place, [BUILD / "tools/train", "--model.config", config, "--data.path", folder / "data", "--train.run_dir", place, "--optimizer.clip_norm",
+    return place, [BUILD / "tools/train", "--model.config", config, "--data.path", folder / data, "--train.run_dir", place, "--optimizer.clip_norm",
                    1.0, "--log.tensorboard", "false", "--eval.at_end", "false", *more]
 
 
@@ -46,8 +48,16 @@ def records(place, kind):
     return [r for r in map(json.loads, (place / "records.jsonl").read_text().splitlines()) if r["kind"] == kind]
 
 
+RECORD = []   # the file that figures are appended to, if any
+
+
 def show(name, **figures):
-    print(json.dumps({"figure": name, **{key: round(value, 3) if isinstance(value, float) else value for key, value in figures.items()}}), flush=True)
+    line = {"figure": name, **{key: round(value, 3) if isinstance(value, float) else value for key, value in figures.items()}}
+    print(json.dumps(line), flush=True)
+    for path in RECORD:
+        origin = {"date": datetime.date.today().isoformat(), "commit": commit(), **processor(), "command": " ".join(["tests/bench/system.py", *sys.argv[1:]])}
+        with path.open("a") as file:
+            file.write(json.dumps({**origin, **line}) + "\n")
 
 
 # Two ranks of one thread: how they share the work, and what PyTorch has beside it.
@@ -84,6 +94,55 @@ def two_ranks(folder, rounds, name, config, batch, length, steps):
             beside |= {f"{other}_ms": best[other], f"{other}_ratio": base / best[other]}
         show(f"two ranks, {way}, {name}, B {batch}, T {length}", one_rank_two_threads_ms=best["one"], two_ranks_one_thread_ms=best[way],
              ratio=best["one"] / best[way], torch_two_threads_ms=best["torch"], compile_two_threads_ms=best["compile"], **beside)
+
+
+def steps_of(folder, config, ranks, threads, steps, *more, data="data"):
+    """Records of the steps of a new run."""
+    place, command = train(folder, config, "--train.max_steps", steps, "--log.every", 1, "--checkpoint.at_end", "false", "--train.threads", threads, *more,
+                           data=data)
+    run(ranks, *command, threads=threads)
+    return records(place, "step")
+
+
+EXPERTS = {
+    "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "vocab_size": 257, "hidden_size": 512, "intermediate_size": 1024,
+    "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 8, "num_local_experts": 8, "num_experts_per_tok": 2,
+    "max_position_embeddings": 512, "output_router_logits": True, "router_aux_loss_coef": 0.01,
+}
+
+
+def shared_experts(folder, rounds):
+    """Two ranks of one thread that share out eight experts against one rank of two threads, 4096 tokens a step of random text: with weights that spread
+    rows evenly, and as an untrained model routes."""
+    config, text = folder / "experts.json", folder / "random.txt"
+    draw = random.Random(0)
+    text.write_text("".join(chr(draw.randrange(32, 127)) for _ in range(200000)))
+    subprocess.run([BUILD / "tools/prepare-data", text, "--output", folder / "random", "--data.tokenizer", "bytes", "--data.validation", "none"],
+                   check=True, capture_output=True)
+    for spread, scale in [("balanced", 0.2), ("as initialised", 0.02)]:
+        config.write_text(json.dumps(dict(EXPERTS, initializer_range=scale)))
+        for dtype in ["fp32", "bf16"]:
+            best, shares = {}, []
+            for way, ranks, threads, more in [("one", 1, 2, []), ("DDP", 2, 1, []), ("EP", 2, 1, ["--parallel.ep", 2])] * rounds:
+                steps = steps_of(folder, config, ranks, threads, 8, "--data.sequence_length", 512, "--train.global_batch", 8, "--precision.dtype", dtype,
+                                 "--optimizer.lr", 1e-9, *more, data="random")
+                best[way] = min(best.get(way, 1e9), statistics.median(step["step_ms"] for step in steps[2:]))
+                shares += [share for step in steps for share in step["expert_share"]]
+            show(f"two ranks, EP, 8 experts of 512 x 1024, top-2, B 8, T 512, {dtype}, {spread}", one_rank_two_threads_ms=best["one"], ddp_ms=best["DDP"],
+                 two_ranks_one_thread_ms=best["EP"], ratio=best["one"] / best["EP"], largest_share=max(shares))
+
+
+def dropout(folder, rounds):
+    """A step of the small recipe with dropout of 0.1 against one without, interleaved."""
+    best = {}
+    for name, rates in [("none", {}), ("residual and embedding", {"resid_pdrop": 0.1, "embd_pdrop": 0.1}),
+                        ("these and attention", {"resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1})] * rounds:
+        config = folder / "dropout.json"
+        config.write_text(json.dumps(dict(SMALL, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0) | rates))
+        steps = steps_of(folder, config, 1, 2, 60, "--data.sequence_length", 64, "--train.global_batch", 12)
+        best[name] = min(best.get(name, 1e9), statistics.median(step["step_ms"] for step in steps[2:]))
+    for name in list(best)[1:]:
+        show(f"dropout of 0.1, small recipe fp32, {name}", without_ms=best["none"], with_ms=best[name], ratio=best[name] / best["none"])
 
 
 def start_up(folder, rounds, config):
@@ -179,9 +238,11 @@ def experts(rounds):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("words", nargs="*", metavar="WORD", help="parallel, start-up, saving, tokenizing, planning, engine, experts")
+    parser.add_argument("--record", type=pathlib.Path)
+    parser.add_argument("words", nargs="*", metavar="WORD", help="parallel, shared-experts, dropout, start-up, saving, tokenizing, planning, engine, experts")
     settings = parser.parse_args()
     rounds = settings.rounds
+    RECORD.extend([settings.record] if settings.record else [])
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "text.txt").write_text("To be, or not to be: that is the question.\n" * 8000)
@@ -193,6 +254,8 @@ def main():
         figures = {
             "parallel": lambda: (two_ranks(folder, rounds, "small recipe", small, 12, 64, 60), two_ranks(folder, rounds, "GPT-2 124M", large, 4, 64, 8),
                                  two_ranks(folder, rounds, "GPT-2 124M", large, 4, 256, 6)),
+            "shared-experts": lambda: shared_experts(folder, rounds),
+            "dropout": lambda: dropout(folder, rounds),
             "start-up": lambda: start_up(folder, rounds, small),
             "saving": lambda: saving(folder, rounds, large),
             "tokenizing": lambda: tokenizing(folder),

@@ -7,13 +7,14 @@ import re
 import time
 
 from checkpoint_files import step_folders
-from lockstep_testing import GPT2_TINY, records, run, sample_text, write_config
+from lockstep_testing import GPT2_TINY, LLAMA_TINY, records, run, sample_text, write_config
 
 RANKS = [1, 2, 3, 4]
 # Layouts of their own, beside plain data parallelism on each of RANKS.
 STAGES_OF_SHARDS = "ZeRO-3 x 1F1B"
 SHARED_BLOCKS = "TP with SP x ring"
-LAYOUTS = [*RANKS, STAGES_OF_SHARDS, SHARED_BLOCKS]
+SHARED_EXPERTS = "EP in rounds"
+LAYOUTS = [*RANKS, STAGES_OF_SHARDS, SHARED_BLOCKS, SHARED_EXPERTS]
 STEP = ["data", "gather", "forward", "backward", "reduction", "lane", "norm", "heartbeat", "optimizer"]
 SAVE = ["save.plan", "save.stage", "save.write", "save.seal", "save.commit"]
 CALLBACKS = ["callback", "sample"]
@@ -24,7 +25,7 @@ BOUND_S = 120   # of a cell, on a busy machine: whoever waits for the watchdog w
 
 def exists(layout, phase):
     """One rank has no lane, and only shards are gathered. Within a text that ranks share nothing is drained: tensor_test.py and sequence_test.py."""
-    return (phase != "sample" or layout != SHARED_BLOCKS) and (phase != "lane" or layout != 1) and (phase != "gather" or layout == STAGES_OF_SHARDS)
+    return (phase != "sample" or layout not in (SHARED_BLOCKS, SHARED_EXPERTS)) and (phase != "lane" or layout != 1) and (phase != "gather" or layout == STAGES_OF_SHARDS)
 
 
 def cells(layouts, phases, kinds):
@@ -36,6 +37,8 @@ def prepare(tmp):
     (tmp / "text.txt").write_text(sample_text())
     run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "tail:0.1")
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
+    write_config(tmp / "experts", dict(LLAMA_TINY, model_type="mixtral", hidden_size=16, intermediate_size=12, num_hidden_layers=1, num_attention_heads=2,
+                                       num_key_value_heads=1, num_local_experts=4, num_experts_per_tok=2))
 
 
 class Outcome:
@@ -83,8 +86,11 @@ def run_cell(tmp, layout, phase, kind, attempt=1):
     if layout == SHARED_BLOCKS:
         ranks, rank = 4, 1 + (PHASES.index(phase) + KINDS.index(kind)) % 4
         more = ["--parallel.tp", 2, "--parallel.sequence_parallel", "true", "--parallel.ring", 2, "--train.micro_batch", 2]
+    if layout == SHARED_EXPERTS:
+        ranks, rank = 4, 1 + (PHASES.index(phase) + KINDS.index(kind)) % 4
+        more = ["--model.config", tmp / "experts", "--parallel.ep", 2, "--parallel.ep_capacity", 1]
     rank -= 1
-    folder = tmp / f"{phase}-{kind}-{ranks}-{len(more)}-{attempt}"
+    folder = tmp / f"{phase}-{kind}-{LAYOUTS.index(layout)}-{attempt}"
     code = {"throw": "code=5,", "exit": "code=9,"}.get(kind, "")
     if kind == "stall":
         group = "step" if phase in (*STEP, "callback") else phase.partition(".")[0]

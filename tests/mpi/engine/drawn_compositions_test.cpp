@@ -49,9 +49,8 @@ std::vector<std::int64_t> divisors(std::int64_t of) {
 }
 
 /// Each prime factor of the ranks goes to an axis.
-void draw_mesh(Dice& dice, int ranks, bool experts, Composition& how) {
-  std::vector<int*> axes{&how.stages, &how.replicas, &how.shards, &how.ring, &how.ulysses};
-  if (!experts) axes.push_back(&how.tensor);  // ranks do not share them
+void draw_mesh(Dice& dice, int ranks, Composition& how) {
+  const std::vector<int*> axes{&how.stages, &how.replicas, &how.shards, &how.ring, &how.ulysses, &how.tensor};
   for (int factor = 2; ranks > 1; ++factor)
     for (; ranks % factor == 0; ranks /= factor) *dice.one_of(axes) *= factor;
 }
@@ -83,6 +82,14 @@ void draw_options(Dice& dice, Composition& how) {
   how.sequence = how.tensor > 1 && dice.one_in(2);
 }
 
+/// How the ranks of a stage share out experts, or that they do not. Along tp they have rows of their own to send there.
+void draw_experts(Dice& dice, Composition& how) {
+  how.sequence = how.tensor > 1;
+  how.experts = static_cast<int>(dice.one_of(divisors(how.ranks() / how.stages)));
+  how.apart = dice.one_in(2);
+  how.capacity = dice.one_of(std::vector{1.0, 1.5, 2.0, 2.0 * how.experts});  // the last: what there is goes at once
+}
+
 /// A model whose blocks so many ranks can share, in as many blocks as there are stages or more.
 Architecture draw_model(Dice& dice, const Composition& how, bool experts, std::string& words) {
   TinyModel of{.vocabulary = vocabulary};
@@ -106,14 +113,20 @@ Architecture draw_model(Dice& dice, const Composition& how, bool experts, std::s
     std::string_view name;
     Make make;
   };
-  const Drawn family =
-      dice.one_of(experts ? std::vector<Drawn>{{"mixtral", tiny_mixtral}, {"qwen3_moe", tiny_qwen3_moe}}
-                          : std::vector<Drawn>{{"gpt2", tiny_gpt2}, {"llama", tiny_llama}, {"qwen3", tiny_qwen3}});
-  if (experts && dice.one_in(2)) of.aux = 0.5;
+  std::vector<Drawn> families{{"gpt2", tiny_gpt2}, {"llama", tiny_llama}, {"qwen3", tiny_qwen3}};
+  if (experts) {
+    families = {{"mixtral", tiny_mixtral}};
+    of.experts = how.experts * dice.from(how.experts == 1 ? 2 : 1, how.experts < 3 ? 5 : 3);
+    if (4 % how.experts == 0)
+      families.insert(families.end(), {{"qwen3_moe", tiny_qwen3_moe}, {"qwen2_moe", tiny_qwen2_moe}});
+    if (dice.one_in(2)) of.aux = 0.5;
+  }
+  const Drawn family = dice.one_of(families);
   Architecture architecture = family.make(of);
   if (drops) architecture.config.dropout = {.embedding = 0.1, .attention = 0.2, .residual = 0.3};
-  words = fmt::format("{} of {} layers, {} of {} heads, width {}, MLP {}{}{}{}", family.name, of.layers,
-                      of.key_value_heads, of.heads, of.width, of.intermediate, of.tied ? ", tied" : "",
+  words = fmt::format("{} of {} layers, {} of {} heads, width {}, MLP {}{}{}{}{}", family.name, of.layers,
+                      of.key_value_heads, of.heads, of.width, of.intermediate,
+                      family.name == "mixtral" ? fmt::format(", {} experts", of.experts) : "", of.tied ? ", tied" : "",
                       of.aux > 0 ? ", balanced" : "", drops ? ", dropout" : "");
   return architecture;
 }
@@ -172,13 +185,14 @@ BOOST_AUTO_TEST_CASE(each_drawn_composition_equals_one_rank) {
   const int ranks = test::world().size();
   const int count = std::getenv("LOCKSTEP_TEST_ALL") != nullptr ? 60 : 3;
   const Draws before = draws();
-  int done = 0, refused = 0;
+  int done = 0, refused = 0, shared_out = 0;
   for (std::uint64_t draw = 0; done < count && refused < 20 * count; ++draw) {
     Dice dice(static_cast<std::uint64_t>(ranks) * 100000 + draw);
     Composition how;
-    const bool experts = dice.one_in(3);
-    draw_mesh(dice, ranks, experts, how);
+    const bool experts = dice.one_in(2);
+    draw_mesh(dice, ranks, how);
     draw_options(dice, how);
+    if (experts) draw_experts(dice, how);
     const std::optional<double> clip = dice.one_in(2) ? std::optional(0.5) : std::nullopt;
     std::string model;
     const std::string name = fmt::format("drawn {}{}", draw, dice.one_in(2) ? in_documents : "");
@@ -189,6 +203,7 @@ BOOST_AUTO_TEST_CASE(each_drawn_composition_equals_one_rank) {
       BOOST_TEST(problem.empty(), "LOCKSTEP_TEST_SEED=" << seed() << ", " << how.text() << " (" << model
                                                         << (clip ? ", clipped" : "") << "): " << problem);
       ++done;
+      shared_out += how.experts > 1 ? 1 : 0;
     } catch (const Error& error) {
       if (error.code() != ExitCode::usage) throw;
       ++refused;  // by the plan, which is the same on all ranks
@@ -200,8 +215,9 @@ BOOST_AUTO_TEST_CASE(each_drawn_composition_equals_one_rank) {
   BOOST_TEST(10 * again <= made, again << " of " << made << " models were drawn again for experts all but equal");
   if (test::world().rank() == 0)
     std::printf(
-        "# %d compositions drawn on %d ranks with seed %llu, %d more refused; of %d models with experts %d again\n",
-        done, ranks, static_cast<unsigned long long>(seed()), refused, made, again);
+        "# %d compositions drawn on %d ranks with seed %llu, %d with parallel experts, %d more refused; of %d models "
+        "with experts %d again\n",
+        done, ranks, static_cast<unsigned long long>(seed()), shared_out, refused, made, again);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -14,17 +14,36 @@ namespace lockstep::brute_force {
 
 using Element = std::vector<std::int64_t>;
 
-/// The coordinates of every rank, found by counting: the last axis runs fastest. For meshes of make_mesh only.
-inline std::vector<std::map<AxisName, int>> coordinates(const Mesh& mesh) {
-  std::vector<std::map<AxisName, int>> all{{}};
-  for (const Axis& axis : mesh.axes) {
-    std::vector<std::map<AxisName, int>> longer;
+using Coordinates = std::map<AxisName, int>;
+
+/// As an odometer counts: the last axis runs fastest.
+inline std::vector<Coordinates> counted(const std::vector<Axis>& axes) {
+  std::vector<Coordinates> all{{}};
+  for (const Axis& axis : axes) {
+    std::vector<Coordinates> longer;
     for (const auto& before : all)
       for (int i = 0; i < axis.size; ++i) {
         longer.push_back(before);
         longer.back()[axis.name] = i;
       }
     all = longer;
+  }
+  return all;
+}
+
+/// The coordinates of every rank, found by counting; those of experts, by counting the ranks of each stage once more.
+/// For meshes of make_mesh and divide_experts only.
+inline std::vector<Coordinates> coordinates(const Mesh& mesh) {
+  std::vector<Coordinates> all = counted(mesh.axes);
+  std::vector<Axis> within;  // a stage
+  for (const Axis& axis : mesh.expert_axes)
+    if (axis.name != pipeline_axis) within.push_back(axis);
+  const std::vector<Coordinates> of_experts = counted(within);
+  std::map<int, std::size_t> seen;  // ranks of each stage
+  for (Coordinates& rank : all) {
+    const int stage = rank.contains(pipeline_axis) ? rank.at(pipeline_axis) : 0;
+    const Coordinates& more = of_experts[seen[stage]++ % of_experts.size()];
+    rank.insert(more.begin(), more.end());
   }
   return all;
 }
@@ -123,13 +142,47 @@ class Dice {
     return make_mesh("world", sizes);
   }
 
+  /// Ranks of which those of each stage share out experts; stages are the slowest axis or the fastest, or there are
+  /// none.
+  Mesh mesh_of_experts() {
+    std::vector<std::pair<AxisName, int>> sizes{{"dp_shard", roll(1, 4)}, {"tp", roll(1, 3)}};
+    if (roll(0, 2) == 0) sizes.insert(sizes.begin(), {"dp_replicate", roll(1, 2)});
+    int of_stage = 1;
+    for (const auto& axis : sizes) of_stage *= axis.second;
+    if (roll(0, 1) == 0) sizes.insert(roll(0, 1) == 0 ? sizes.begin() : sizes.end(), {pipeline_axis, roll(1, 3)});
+    Mesh mesh = make_mesh("world", sizes);
+    int ranks = roll(1, of_stage);
+    while (of_stage % ranks != 0) --ranks;
+    divide_experts(mesh, ranks, roll(0, 1) == 0, roll(0, 1) == 0);
+    return mesh;
+  }
+
   /// Splits over disjoint axes, nested on one dim at times, and a pin on an axis that is left.
   Layout layout(const Shape& global) {
     Layout layout = replicated(global, DType::f32, mesh());
-    std::vector<AxisName> free;
-    for (const Axis& axis : layout.mesh.axes) free.push_back(axis.name);
+    cut(layout, names_of(layout.mesh.axes), global.empty() ? 0 : roll(0, 3));
+    return layout;
+  }
+
+  /// The same over axes of experts, ep among them. `global` has dims.
+  Layout layout_of_experts(const Shape& global) {
+    Layout layout = replicated(global, DType::f32, mesh_of_experts());
+    cut(layout, names_of(layout.mesh.expert_axes), roll(1, 3));
+    return layout;
+  }
+
+ private:
+  static std::vector<AxisName> names_of(const std::vector<Axis>& axes) {
+    std::vector<AxisName> names;
+    for (const Axis& axis : axes) names.push_back(axis.name);
+    return names;
+  }
+
+  void cut(Layout& layout, std::vector<AxisName> free, int splits) {
+    const Shape& global = layout.global;
     std::shuffle(free.begin(), free.end(), engine_);
-    for (int splits = global.empty() ? 0 : roll(0, 3); splits > 0 && !free.empty(); --splits) {
+    std::ranges::stable_partition(free, [](const AxisName& axis) { return axis != expert_axis; });  // the first to go
+    for (; splits > 0 && !free.empty(); --splits) {
       Split split;
       for (int axes = roll(1, 2); axes > 0 && !free.empty(); --axes) {
         split.axes.push_back(free.back());
@@ -146,10 +199,8 @@ class Dice {
         if (roll(0, 1) == 0) pin.coordinates.push_back(i);
       if (!pin.coordinates.empty()) layout.pins.push_back(pin);
     }
-    return layout;
   }
 
- private:
   std::mt19937 engine_;
 };
 

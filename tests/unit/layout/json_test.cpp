@@ -13,7 +13,8 @@ BOOST_AUTO_TEST_SUITE(layout_json)
 BOOST_AUTO_TEST_CASE(layouts_and_meshes_read_back_as_they_were_written) {
   brute_force::Dice dice(1);
   for (int trial = 0; trial < 500; ++trial) {
-    const Layout layout = dice.layout(dice.shape(dice.roll(0, 3)));
+    const Layout layout =
+        trial % 4 == 0 ? dice.layout_of_experts(dice.shape(dice.roll(1, 3))) : dice.layout(dice.shape(dice.roll(0, 3)));
     const Mesh mesh = mesh_from_json(parse_json(to_text(to_json(layout.mesh)), "a"), "a");
     BOOST_REQUIRE((mesh == layout.mesh));
     BOOST_REQUIRE(
@@ -30,6 +31,12 @@ BOOST_AUTO_TEST_CASE(the_text_form_is_the_documented_one) {
       R"("splits":[{"axes":["dp_shard"],"dim":0,"granule":2,"parts":3}],"pins":[{"axis":"pp","coordinates":[0]}]})");
   BOOST_TEST(to_text(to_json(layout.mesh)) ==
              R"({"id":"world","axes":[{"name":"pp","size":1,"stride":4},{"name":"dp_shard","size":4,"stride":1}]})");
+  Mesh shared_out = make_mesh("world", {{"dp_shard", 4}});
+  divide_experts(shared_out, 2, false, true);
+  BOOST_TEST(to_text(to_json(shared_out)) ==
+             R"({"id":"world","axes":[{"name":"dp_shard","size":4,"stride":1}],)"
+             R"("expert_axes":[{"name":"ep_replicate","size":1,"stride":2},{"name":"ep_shard","size":2,"stride":2},)"
+             R"({"name":"ep","size":2,"stride":1}]})");
 }
 
 BOOST_AUTO_TEST_CASE(damaged_layouts_are_input_errors_that_name_the_file) {
@@ -52,6 +59,14 @@ BOOST_AUTO_TEST_CASE(damaged_layouts_are_input_errors_that_name_the_file) {
   BOOST_CHECK_EXCEPTION(
       mesh_from_json(parse_json(R"({"id":"w","axes":[{"name":"tp","size":0,"stride":1}]})", "m"), "m"), Error,
       [](const Error& error) { return std::string(error.what()).find("m: axis tp has size 0") == 0; });
+  BOOST_CHECK_EXCEPTION(mesh_from_json(parse_json(R"({"id":"w","axes":[{"name":"tp","size":4,"stride":1}],)"
+                                                  R"("expert_axes":[{"name":"ep","size":2,"stride":1}]})",
+                                                  "m"),
+                                       "m"),
+                        Error, [](const Error& error) {
+                          return std::string(error.what()) ==
+                                 "m: mesh w has 4 ranks by its axes and 2 by those of experts";
+                        });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,6 +1,8 @@
 #include "layout/layout.hpp"
 
 #include "base/error.hpp"
+#include "base/json.hpp"
+#include "layout/layout_json.hpp"
 #include "unit/layout/brute_force.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -20,6 +22,12 @@ std::vector<std::int64_t> rows_held(const Layout& layout) {
 
 Layout rows(std::int64_t count, std::vector<Split> splits, const Mesh& mesh) {
   return {{count}, DType::f32, mesh, std::move(splits), {}};
+}
+
+/// In one of four trials it is of experts.
+Layout random_layout(Dice& dice, int trial, int least_dims, int most_dims) {
+  if (trial % 4 == 0) return dice.layout_of_experts(dice.shape(dice.roll(std::max(1, least_dims), most_dims)));
+  return dice.layout(dice.shape(dice.roll(least_dims, most_dims)));
 }
 
 const Mesh four = make_mesh("world", {{"dp_shard", 4}});
@@ -66,8 +74,8 @@ BOOST_AUTO_TEST_CASE(a_pinned_scalar_is_nowhere_else) {
 
 BOOST_AUTO_TEST_CASE(random_layouts_hold_exactly_the_elements_that_dealing_them_out_one_by_one_gives) {
   Dice dice(1);
-  for (int trial = 0; trial < 3000; ++trial) {
-    const Layout layout = dice.layout(dice.shape(dice.roll(0, 3)));
+  for (int trial = 0; trial < 4000; ++trial) {
+    const Layout layout = random_layout(dice, trial, 0, 3);
     const auto truth = holdings(layout);
     std::set<brute_force::Element> covered;
     for (Rank rank = 0; rank < world_size(layout.mesh); ++rank) {
@@ -83,8 +91,8 @@ BOOST_AUTO_TEST_CASE(random_layouts_hold_exactly_the_elements_that_dealing_them_
 
 BOOST_AUTO_TEST_CASE(replicas_are_the_ranks_with_the_same_elements) {
   Dice dice(2);
-  for (int trial = 0; trial < 2000; ++trial) {
-    const Layout layout = dice.layout(dice.shape(dice.roll(0, 2)));
+  for (int trial = 0; trial < 3000; ++trial) {
+    const Layout layout = random_layout(dice, trial, 0, 2);
     const auto truth = holdings(layout);
     for (Rank rank = 0; rank < world_size(layout.mesh); ++rank) {
       std::vector<Rank> same;
@@ -98,14 +106,53 @@ BOOST_AUTO_TEST_CASE(replicas_are_the_ranks_with_the_same_elements) {
 
 BOOST_AUTO_TEST_CASE(holders_are_equal_along_replicated_axes) {
   Dice dice(3);
-  for (int trial = 0; trial < 1000; ++trial) {
-    const Layout layout = dice.layout(dice.shape(2));
+  for (int trial = 0; trial < 2000; ++trial) {
+    const Layout layout = random_layout(dice, trial, 2, 2);
     const auto axes = replicated_axes(layout);
     const auto truth = holdings(layout);
     for (Rank rank = 0; rank < world_size(layout.mesh); ++rank)
       for (const Rank other : group_along(layout.mesh, rank, axes))
         BOOST_REQUIRE((truth[static_cast<std::size_t>(other)] == truth[static_cast<std::size_t>(rank)]));
   }
+}
+
+BOOST_AUTO_TEST_CASE(an_axis_replicates_where_going_along_it_leaves_all_coordinates_that_cut_or_pin_as_they_are) {
+  Dice dice(5);
+  for (int trial = 0; trial < 2000; ++trial) {
+    const Layout layout = random_layout(dice, trial, 2, 2);
+    const auto coordinates = brute_force::coordinates(layout.mesh);
+    std::vector<AxisName> used, want;
+    for (const Split& split : layout.splits) used.insert(used.end(), split.axes.begin(), split.axes.end());
+    for (const Pin& pin : layout.pins) used.push_back(pin.axis);
+    for (const Axis& axis : layout.mesh.axes) {
+      const auto differ_along_it_alone = [&](const auto& one, const auto& other) {
+        return std::ranges::all_of(layout.mesh.axes, [&](const Axis& any) {
+          return any.name == axis.name || one.at(any.name) == other.at(any.name);
+        });
+      };
+      bool replicates = true;
+      for (const auto& one : coordinates)
+        for (const auto& other : coordinates)
+          if (differ_along_it_alone(one, other))
+            for (const AxisName& name : used) replicates &= one.at(name) == other.at(name);
+      if (replicates) want.push_back(axis.name);
+    }
+    BOOST_TEST_CONTEXT(to_text(to_json(layout.mesh)) << to_text(to_json(layout)))
+    BOOST_REQUIRE((replicated_axes(layout) == want));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(experts_are_cut_among_ranks_that_share_them_out_and_those_among_ranks_that_have_the_same) {
+  Mesh mesh = make_mesh("world", {{"dp_shard", 4}});
+  divide_experts(mesh, 2, false, true);
+  // Six experts of two rows each; ranks 0 and 2 have the first three.
+  const Layout layout = rows(12, {{{"ep"}, 0, 2}, {{"ep_shard"}}}, mesh);
+  BOOST_TEST(rows_held(layout) == (std::vector<std::int64_t>{3, 3, 3, 3}), boost::test_tools::per_element());
+  BOOST_TEST(box_of(layout, 1).begin.at(0) == 6);
+  BOOST_TEST(box_of(layout, 2).begin.at(0) == 3);
+  BOOST_TEST(replicated_axes(layout).empty());
+  BOOST_TEST(replicas_of(rows(12, {{{"ep"}, 0, 2}}, mesh), 1) == (std::vector<Rank>{1, 3}),
+             boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(moments_have_the_same_boxes_in_another_type) {
@@ -136,6 +183,10 @@ BOOST_AUTO_TEST_CASE(layouts_that_would_lose_elements_are_refused_by_name) {
   };
   refused(rows(9, {{{"tp"}}}, four), "axis tp, which mesh world does not have");
   refused(rows(9, {{{"dp_shard"}, 1}}, four), "splits dim 1 of a (9) tensor, which has 1 dims");
+  Mesh shared_out = four;
+  divide_experts(shared_out, 2, false, false);
+  refused(rows(9, {{{"ep"}}, {{"dp_shard"}}}, shared_out), "a (9) tensor names axis dp_shard beside those of experts");
+  refused({{9}, DType::f32, shared_out, {}, {{"ep", {0}}}}, "a (9) tensor names axis ep beside those of experts");
   refused(rows(9, {{{"dp_shard"}}, {{"dp_shard"}}}, four), "axis dp_shard twice");
   refused({{9}, DType::f32, four, {{{"dp_shard"}}}, {{"dp_shard", {0}}}}, "axis dp_shard twice");
   refused({{9}, DType::f32, four, {}, {{"dp_shard", {}}}}, "to no coordinate");

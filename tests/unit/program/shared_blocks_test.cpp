@@ -137,6 +137,109 @@ BOOST_AUTO_TEST_CASE(so_is_one_that_exchanges_rows_heads_or_keys_otherwise) {
   }
 }
 
+namespace {
+
+/// Four ranks, of which two neighbours have all experts between them.
+Mesh mesh_of_experts(bool sharded) {
+  Mesh ranks = make_mesh("world", {{sharded ? "dp_shard" : "dp_replicate", 4}});
+  divide_experts(ranks, 2, false, sharded);
+  return ranks;
+}
+
+ModelPlan plan_of_experts(bool sharded) {
+  Sharding sharding = sharded ? Sharding{{"dp_shard"}, 4} : Sharding{};
+  sharding.blocks.experts = {.ranks = 2, .shards = sharded ? 2 : 1, .capacity = 1};
+  ModelPlan plan = models::plan_of({{"embedding", 10, 100, 0, 1, 2, false},
+                                    {"layer.0", 1000, 100, 7, 10, 20, true},
+                                    {"head", 500, 0, 3, 5, 10, false}},
+                                   {{"wte", {8, 4}, {0}},
+                                    {"norm", {16}, {1}},
+                                    {.name = "up", .shape = {8, 4}, .blocks = {1}, .of_experts = true},
+                                    {"head", {8, 4}, {2}}},
+                                   {DType::f32, DType::f32, models::moments(DType::f32)}, 0, sharding);
+  const auto of_rows = [](std::int64_t repeats) {
+    return BlockExchange{BlockExchange::Kind::all_to_all, {"ep"}, DType::f32, 8, 0, 10, 1, false, false, true, repeats};
+  };
+  const BlockExchange table{BlockExchange::Kind::all_gather, {"ep"}, DType::f64, 32, 0, 1, 1, true};
+  plan.blocks[1].exchanges = {{table, of_rows(0), of_rows(0), of_rows(1), of_rows(1)},
+                              {of_rows(0), of_rows(0), of_rows(1), of_rows(1), of_rows(1)}};
+  return plan;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(so_is_one_that_sends_rows_to_experts_otherwise_or_reduces_these_over_axes_of_data) {
+  for (const bool sharded : {false, true}) {
+    const Mesh ranks = mesh_of_experts(sharded);
+    const ModelPlan plan = plan_of_experts(sharded);
+    const auto number = [&](std::string_view name) {
+      return static_cast<int>(std::ranges::find(plan.units, name, &UnitPlan::name) - plan.units.begin());
+    };
+    const Subject of_experts = unit_subject(number("layer.0, experts"));
+    const auto reduction = [&](std::vector<Action>& list) -> Action& {
+      return *std::ranges::find_if(list, [&](const Action& action) {
+        return action.op == (sharded ? Op::reduce_scatter : Op::all_reduce) && action.subject == of_experts;
+      });
+    };
+    const auto norm = [&](std::vector<Action>& list) -> Action& {
+      return *std::ranges::find_if(
+          list, [&](const Action& action) { return action.op == Op::gradient_norm && action.subject == of_experts; });
+    };
+    const AxisName data = sharded ? "dp_shard" : "dp_replicate", same = sharded ? "ep_shard" : "ep_replicate";
+    const std::vector<AxisName> holders = sharded ? std::vector<AxisName>{} : std::vector<AxisName>{same};
+    const auto told = [&](const std::string& words, const std::function<void(std::vector<Action>&)>& mutate) {
+      const std::string text = fault_of(1, mutate, ranks, plan);
+      BOOST_TEST(text.find(words) != std::string::npos, same << ": " << text << " lacks " << words);
+      BOOST_TEST(text.find("rank 1") != std::string::npos, text);
+    };
+    BOOST_TEST(fault_of(1, [](std::vector<Action>&) {}, ranks, plan) == "");
+    const StepProgram program = make_catalogue(ranks, plan, shared_options()).train;
+    std::vector<Action> right = program.of(0);
+    BOOST_TEST(reduction(right).group == std::vector<AxisName>{same}, boost::test_tools::per_element());
+    BOOST_TEST(norm(right).group == holders, boost::test_tools::per_element());
+    for (const Op op : {Op::forward, Op::recompute, Op::backward}) {
+      const std::int64_t due = op == Op::backward ? 5 * 80 : 32 + 4 * 80;
+      told("must be over ep_replicate+ep_shard+ep",
+           [&](std::vector<Action>& list) { first(list, op, 1, 0).group = {data}; });
+      told("has a payload, but communicates nothing",
+           [&](std::vector<Action>& list) { first(list, op, 1, 1).group.clear(); });
+      told(fmt::format("carries {} bytes where {} are due", due - 80, due),  // of a round less
+           [&](std::vector<Action>& list) { first(list, op, 1, 1).bytes -= 80; });
+      told("", [&](std::vector<Action>& list) { std::erase(list, first(list, op, 1, 0)); });
+    }
+    const std::string over = "must be over " + same;
+    told(over, [&](std::vector<Action>& list) { reduction(list).group = {data}; });
+    told(over, [&](std::vector<Action>& list) { reduction(list).group = {"ep"}; });
+    told(over, [&](std::vector<Action>& list) { reduction(list).group = {same, "ep"}; });
+    told("", [&](std::vector<Action>& list) { std::erase(list, reduction(list)); });
+    const std::string counted = sharded ? "must be of each rank" : over;
+    told(counted, [&](std::vector<Action>& list) { norm(list).group = {data}; });
+    told(counted, [&](std::vector<Action>& list) { norm(list).group = {"ep"}; });
+    if (!sharded) told(counted, [&](std::vector<Action>& list) { norm(list).group.clear(); });
+    if (sharded) told("", [&](std::vector<Action>& list) { norm(list).group = {same}; });
+  }
+}
+
+// A mistake that all ranks make alike.
+BOOST_AUTO_TEST_CASE(a_program_that_reduces_or_counts_experts_as_other_weights_is_found_though_all_ranks_agree) {
+  for (const bool sharded : {false, true}) {
+    const Mesh ranks = mesh_of_experts(sharded);
+    const ModelPlan plan = plan_of_experts(sharded);
+    const std::vector<AxisName> data{sharded ? "dp_shard" : "dp_replicate"};
+    for (const Op op : {sharded ? Op::reduce_scatter : Op::all_reduce, Op::gradient_norm}) {
+      StepProgram program = make_catalogue(ranks, plan, shared_options()).train;
+      BOOST_TEST(!find_fault(program, plan, ProgramPhase::training, shared_options()).has_value());
+      for (RankClass& ranks_alike : program.classes)
+        for (Action& action : ranks_alike.actions)
+          if (action.op == op &&
+              program.unit_names[static_cast<std::size_t>(action.subject.index)].ends_with("experts"))
+            action.group = data;
+      const auto fault = find_fault(program, plan, ProgramPhase::training, shared_options());
+      BOOST_TEST((fault && fault->reason.starts_with("must be ")), (fault ? fault->reason : "nothing"));
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(cells_whose_ranks_share_blocks_sum_norms_among_these_and_average_what_each_has) {
   ProgramOptions options = shared_options();
   options.local = {.axes = {"dp_replicate"}, .start_step = 0, .period = 2};
