@@ -12,7 +12,7 @@ import subprocess
 import time
 
 from checkpoint_files import read_tensor, step_folders
-from failure_cells import KINDS, LAYOUTS, PHASES, cells, exists, prepare, run_cell, run_cells, train
+from failure_cells import KINDS, LAYOUTS, PHASES, SHARED_EXPERTS, cells, exists, prepare, run_cell, run_cells, train
 from lockstep_testing import GPT2_TINY, SOURCE, needs, program, records, run, write_config
 
 
@@ -27,7 +27,7 @@ def choice():
 
 CHOSEN = list(choice())
 # What cannot be drained: a failure amid a reduction on the lane, and one behind the heartbeat.
-CHOSEN += [cell for cell in cells([1, 2, 4], ["lane", "optimizer"], ["throw", "nan"]) if cell not in CHOSEN]
+CHOSEN += [cell for cell in cells([1, 2, 4, SHARED_EXPERTS], ["lane", "optimizer"], ["throw", "nan"]) if cell not in CHOSEN]
 
 
 def test_a_choice_of_the_matrix_ends_as_it_should(tmp):
