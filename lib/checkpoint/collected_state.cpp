@@ -4,6 +4,7 @@
 #include "base/json.hpp"
 #include "comm/together.hpp"
 #include "layout/layout_json.hpp"
+#include "store/box_runs.hpp"
 
 #include <algorithm>
 #include <map>
@@ -14,8 +15,13 @@ namespace lockstep {
 namespace {
 
 // One tensor as a rank describes it to the others.
-struct Descriptor {
+struct Description {
   StoredTensor tensor;
+  std::vector<Box> boxes = {};  // that the rank holds, where no layout tells
+};
+
+struct Descriptor {
+  Description description;
   Rank rank = 0;  // who described it
 };
 
@@ -42,17 +48,20 @@ StoredComponent stored(const Component& component, const World& world) {
   return result;
 }
 
-Json to_json(const StoredTensor& tensor) {
+Json to_json(const Description& description) {
+  const StoredTensor& tensor = description.tensor;
   Json result = lockstep::to_json(tensor.layout);
   result["mesh"] = lockstep::to_json(tensor.layout.mesh);
   result["component"] = tensor.component;
   result["cell"] = tensor.cell;
   result["name"] = tensor.name;
   result["aliases"] = tensor.aliases;
+  if (tensor.holding == TensorHolding::boxes) result["boxes"] = Json::array();
+  for (const Box& box : description.boxes) result["boxes"].push_back(Json::array({box.begin, box.extent}));
   return result;
 }
 
-StoredTensor tensor_from_json(Json value) {
+Description description_from_json(Json value) {
   const Mesh mesh = mesh_from_json(value.at("mesh"), "a rank's description");
   value["mesh"] = mesh.id;
   StoredTensor tensor;
@@ -61,12 +70,17 @@ StoredTensor tensor_from_json(Json value) {
   tensor.name = value.at("name");
   tensor.layout = layout_from_json(value, {mesh}, "a rank's description");
   tensor.aliases = value.at("aliases").get<std::vector<std::string>>();
-  return tensor;
+  Description description{std::move(tensor)};
+  if (const auto boxes = value.find("boxes"); boxes != value.end()) {
+    description.tensor.holding = TensorHolding::boxes;
+    for (const Json& box : *boxes) description.boxes.push_back({box.at(0), box.at(1)});
+  }
+  return description;
 }
 
-std::string encode(const std::vector<StoredTensor>& tensors) {
+std::string encode(const std::vector<Description>& descriptions) {
   Json list = Json::array();
-  for (const StoredTensor& tensor : tensors) list.push_back(to_json(tensor));
+  for (const Description& description : descriptions) list.push_back(to_json(description));
   return to_text(list);
 }
 
@@ -82,15 +96,16 @@ class Contribution {
     StoredTensor entry{component.key, owner_of_values(component, world_, rank_), std::string(values_entry), {}, {}, {}};
     entry.layout = replicated({static_cast<std::int64_t>(values.back().size())}, DType::u8,
                               entry.cell.empty() ? world_.mesh : cell_mesh);
-    place(component, std::move(entry), std::as_writable_bytes(std::span(values.back())),
-          whole({static_cast<std::int64_t>(values.back().size())}));
+    place(
+        component, std::move(entry),
+        {{whole({static_cast<std::int64_t>(values.back().size())}), std::as_writable_bytes(std::span(values.back()))}});
   }
 
-  const std::vector<StoredTensor>& common() const { return common_; }  // of components that all ranks describe
-  const std::vector<StoredTensor>& own() const { return own_; }        // which only this rank describes
-  LocalBox local(const std::string& name) const {
+  const std::vector<Description>& common() const { return common_; }  // of components that all ranks describe
+  const std::vector<Description>& own() const { return own_; }        // which this rank describes for itself
+  std::vector<StateBox> local(const std::string& name) const {
     const auto found = local_.find(name);
-    return found == local_.end() ? LocalBox{} : found->second;
+    return found == local_.end() ? std::vector<StateBox>{} : found->second;
   }
   /// Names of what ranks besides this one hold or describe as well.
   const std::vector<std::string>& shared() const { return shared_; }
@@ -112,24 +127,40 @@ class Contribution {
     for (const StateAlias& alias : tree.aliases()) {
       if (alias.target == tensor.name) entry.aliases.push_back(alias.name);
     }
-    const Box box = cell_owned(component.pattern) ? whole(tensor.layout.global) : box_of(tensor.layout, rank_);
-    const auto bytes = static_cast<std::size_t>(elements(box)) * static_cast<std::size_t>(size_of(tensor.layout.dtype));
-    if (tensor.bytes.size() != bytes) {
-      fail(ExitCode::bug, "'{}' of component '{}' brings {} bytes for its box {} of {}, which has {}", tensor.name,
-           component.key, tensor.bytes.size(), to_text(box), name_of(tensor.layout.dtype), bytes);
+    std::vector<StateBox> boxes = tensor.boxes;
+    if (tensor.by_layout) {
+      boxes.front().box = cell_owned(component.pattern) ? whole(tensor.layout.global) : box_of(tensor.layout, rank_);
+    } else {
+      entry.holding = TensorHolding::boxes;
+      if (component.pattern == Pattern::global || cell_owned(component.pattern))
+        fail(ExitCode::bug, "component '{}' is {}, so '{}' is held whole and not by boxes", component.key,
+             name_of(component.pattern), tensor.name);
     }
-    place(component, std::move(entry), tensor.bytes, box);
+    for (const StateBox& held : boxes) {
+      const auto bytes =
+          static_cast<std::size_t>(elements(held.box)) * static_cast<std::size_t>(size_of(tensor.layout.dtype));
+      if (held.bytes.size() != bytes || (!empty(held.box) && !contains(whole(tensor.layout.global), held.box)))
+        fail(ExitCode::bug, "'{}' of component '{}' brings {} bytes for its box {} of {} {}, which has {}", tensor.name,
+             component.key, held.bytes.size(), to_text(held.box), name_of(tensor.layout.dtype),
+             to_text(tensor.layout.global), bytes);
+    }
+    place(component, std::move(entry), std::move(boxes));
   }
 
-  void place(const Component& component, StoredTensor entry, std::span<std::byte> bytes, const Box& box) {
-    local_[full_name(entry)] = {box, bytes};
+  void place(const Component& component, StoredTensor entry, std::vector<StateBox> boxes) {
+    std::vector<Box> told;
+    if (entry.holding == TensorHolding::boxes)
+      for (const StateBox& held : boxes) told.push_back(held.box);
+    local_[full_name(entry)] = std::move(boxes);
     if (component.pattern != Pattern::global) shared_.push_back(full_name(entry));
     if (component.pattern == Pattern::global) {
-      if (rank_ == 0) own_.push_back(std::move(entry));
+      if (rank_ == 0) own_.push_back({std::move(entry)});
+    } else if (entry.holding == TensorHolding::boxes) {
+      own_.push_back({std::move(entry), std::move(told)});
     } else if (entry.cell.empty()) {
-      common_.push_back(std::move(entry));
+      common_.push_back({std::move(entry)});
     } else if (lowest_of_cell(component)) {
-      own_.push_back(std::move(entry));
+      own_.push_back({std::move(entry)});
     }
   }
 
@@ -143,47 +174,69 @@ class Contribution {
   const World& world_;
   Rank rank_;
   Contents contents_;
-  std::vector<StoredTensor> common_;
-  std::vector<StoredTensor> own_;
+  std::vector<Description> common_;
+  std::vector<Description> own_;
   std::vector<std::string> shared_;
-  std::map<std::string, LocalBox> local_;
+  std::map<std::string, std::vector<StateBox>> local_;
 };
 
 std::vector<Descriptor> decode(const std::vector<std::string>& texts) {
   std::vector<Descriptor> result;
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
     for (const Json& entry : parse_json(texts[rank], "a rank's description"))
-      result.push_back({tensor_from_json(entry), static_cast<Rank>(rank)});
+      result.push_back({description_from_json(entry), static_cast<Rank>(rank)});
   }
   return result;
 }
 
-// Each tensor once, as the first rank that has it describes it; the others must agree.
-std::vector<StoredTensor> merge(const std::vector<Descriptor>& descriptors) {
-  std::vector<StoredTensor> result;
+// What all ranks say together: each tensor once, and who holds which boxes where no layout tells.
+struct Merged {
+  std::vector<StoredTensor> tensors;
+  std::map<std::size_t, std::vector<Holding>> holdings;  // by tensor
+};
+
+void add_holder(std::vector<Holding>& holdings, const Box& box, Rank rank) {
+  if (empty(box)) return;
+  const auto same = std::ranges::find(holdings, box, &Holding::box);
+  if (same == holdings.end()) {
+    holdings.push_back({box, {rank}});
+  } else if (same->ranks.back() != rank) {
+    same->ranks.push_back(rank);
+  }
+}
+
+// As the first rank that has a tensor describes it; the others must agree.
+Merged merge(const std::vector<Descriptor>& descriptors) {
+  Merged merged;
   std::map<std::string, std::pair<std::size_t, Rank>> known;
   for (const Descriptor& descriptor : descriptors) {
-    const std::string name = full_name(descriptor.tensor);
-    const auto [entry, is_new] = known.try_emplace(name, result.size(), descriptor.rank);
-    if (is_new) {
-      result.push_back(descriptor.tensor);
-      continue;
-    }
+    const StoredTensor& tensor = descriptor.description.tensor;
+    const std::string name = full_name(tensor);
+    const auto [entry, is_new] = known.try_emplace(name, merged.tensors.size(), descriptor.rank);
     const auto [first, first_rank] = entry->second;
-    if (result[first].layout == descriptor.tensor.layout && result[first].aliases == descriptor.tensor.aliases)
+    if (is_new) merged.tensors.push_back(tensor);
+    for (const Box& box : descriptor.description.boxes) add_holder(merged.holdings[first], box, descriptor.rank);
+    const StoredTensor& known_as = merged.tensors[first];
+    if (known_as.layout == tensor.layout && known_as.aliases == tensor.aliases && known_as.holding == tensor.holding)
       continue;
-    if (is_values(descriptor.tensor)) {
+    if (is_values(tensor)) {
       throw Error(
           ExitCode::verdict,
           fmt::format("the values of component '{}' are declared replicated, but rank {} has others than rank {}",
-                      descriptor.tensor.component, descriptor.rank, first_rank),
+                      tensor.component, descriptor.rank, first_rank),
           "declare the component per_rank, or find out why the ranks diverged");
     }
     fail(ExitCode::usage, "ranks {} and {} lay out {} differently: {} {} against {} {}", first_rank, descriptor.rank,
-         name, name_of(result[first].layout.dtype), to_text(result[first].layout.global),
-         name_of(descriptor.tensor.layout.dtype), to_text(descriptor.tensor.layout.global));
+         name, name_of(known_as.layout.dtype), to_text(known_as.layout.global), name_of(tensor.layout.dtype),
+         to_text(tensor.layout.global));
   }
-  return result;
+  for (const auto& [tensor, holdings] : merged.holdings) {
+    std::vector<Box> boxes;
+    for (const Holding& holding : holdings) boxes.push_back(holding.box);
+    if (const auto defect = coverage_defect(merged.tensors[tensor].layout.global, boxes))
+      fail(ExitCode::usage, "the ranks do not hold {} once: {}", full_name(merged.tensors[tensor]), *defect);
+  }
+  return merged;
 }
 
 std::vector<Rank> all_ranks(int count) {
@@ -204,7 +257,8 @@ std::vector<Holding> holders(const StoredTensor& tensor, const StoredComponent& 
   return {{box, cell->second}};
 }
 
-std::vector<std::vector<Holding>> holders_of_all(const CollectedState& state, int ranks) {
+std::vector<std::vector<Holding>> holders_of_all(const CollectedState& state,
+                                                 const std::map<std::size_t, std::vector<Holding>>& told, int ranks) {
   std::map<std::string, const StoredComponent*> by_key;
   for (const StoredComponent& component : state.components) by_key[component.key] = &component;
   std::vector<std::vector<Holding>> result;
@@ -212,8 +266,13 @@ std::vector<std::vector<Holding>> holders_of_all(const CollectedState& state, in
     const StoredTensor& tensor = state.tensors[i];
     const StoredComponent& component = *by_key.at(tensor.component);
     // Neighbours mostly share a layout, and the holders of a layout cost a pass over all ranks.
-    const bool like_last = i > 0 && tensor.cell.empty() && !is_values(tensor) &&
-                           state.tensors[i - 1].component == tensor.component &&
+    if (tensor.holding == TensorHolding::boxes) {
+      const auto holdings = told.find(i);
+      result.push_back(holdings == told.end() ? std::vector<Holding>{} : holdings->second);
+      continue;
+    }
+    const bool like_last = i > 0 && tensor.cell.empty() && state.tensors[i - 1].holding == tensor.holding &&
+                           !is_values(tensor) && state.tensors[i - 1].component == tensor.component &&
                            state.tensors[i - 1].layout == tensor.layout;
     result.push_back(like_last ? result.back() : holders(tensor, component, ranks));
   }
@@ -229,21 +288,36 @@ std::vector<std::vector<Holding>> holders_of_all(const CollectedState& state, in
 // wrong nobody can say here.
 void check_held(const CollectedState& state, std::size_t tensor, Rank rank) {
   const StoredTensor& stored = state.tensors[tensor];
-  const LocalBox& local = state.local[tensor];
   const auto size = static_cast<std::size_t>(size_of(stored.layout.dtype));
   for (const Holding& holding : state.holdings[tensor]) {
     if (std::find(holding.ranks.begin(), holding.ranks.end(), rank) == holding.ranks.end()) continue;
     const std::size_t bytes = static_cast<std::size_t>(elements(holding.box)) * size;
-    if (local.box == holding.box && local.bytes.size() == bytes) continue;
+    const std::vector<StateBox>& local = state.local[tensor];
+    const auto same = std::ranges::find(local, holding.box, &StateBox::box);
+    if (same != local.end() && same->bytes.size() == bytes) continue;
+    std::size_t have = 0;
+    for (const StateBox& held : local) have += held.bytes.size();
     const std::string what = is_values(stored) ? fmt::format("the values of component '{}'", stored.component)
                                                : fmt::format("{} {}", full_name(stored), to_text(holding.box));
-    fail_different(what, local.bytes.empty()
-                             ? std::string("this rank lacks it")
-                             : fmt::format("this rank has {} bytes, others {}", local.bytes.size(), bytes));
+    fail_different(what, have == 0 ? std::string("this rank lacks it")
+                                   : fmt::format("this rank has {} bytes, others {}", have, bytes));
   }
 }
 
 }  // namespace
+
+std::span<std::byte> bytes_of(const CollectedState& state, std::size_t tensor, const Box& box) {
+  const auto size = static_cast<std::size_t>(size_of(state.tensors[tensor].layout.dtype));
+  for (const StateBox& held : state.local[tensor]) {
+    if (empty(box) || empty(held.box) || !contains(held.box, box)) continue;
+    std::size_t begin = 0;
+    for_each_run(box, held.box, box, [&](const BoxRun& run) {
+      if (run.in_b == 0) begin = static_cast<std::size_t>(run.in_a);
+    });
+    return held.bytes.subspan(begin * size, static_cast<std::size_t>(elements(box)) * size);
+  }
+  return {};
+}
 
 CollectedState collect_state(Communicator& ranks, const World& world, const std::vector<Component>& components,
                              Contents contents, const std::function<void()>& before) {
@@ -273,8 +347,9 @@ CollectedState collect_state(Communicator& ranks, const World& world, const std:
   together(ranks, "agreeing on the state", [&] {
     std::vector<Descriptor> descriptors = decode(described);
     for (Descriptor& descriptor : decode(owned)) descriptors.push_back(std::move(descriptor));
-    state.tensors = merge(descriptors);
-    state.holdings = holders_of_all(state, ranks.size());
+    Merged merged = merge(descriptors);
+    state.tensors = std::move(merged.tensors);
+    state.holdings = holders_of_all(state, merged.holdings, ranks.size());
     std::set<std::string> known;
     for (std::size_t i = 0; i < state.tensors.size(); ++i) {
       known.insert(full_name(state.tensors[i]));

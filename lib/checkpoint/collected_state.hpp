@@ -17,20 +17,18 @@
 
 namespace lockstep {
 
-/// A local box is what this rank has of a tensor.
-struct LocalBox {
-  Box box;
-  std::span<std::byte> bytes;  // empty if the rank holds nothing of it
-};
-
 struct CollectedState {
   std::vector<StoredTensor> tensors;           // equal on all ranks, as are the next two
   std::vector<std::vector<Holding>> holdings;  // by tensor
   std::vector<StoredComponent> components;
-  std::vector<LocalBox> local;     // by tensor
-  std::vector<StateTree> trees;    // by component: of this rank
-  std::deque<std::string> values;  // bytes of this rank's values entries; `local` points into it
+  std::vector<std::vector<StateBox>> local;  // by tensor: what this rank has of it
+  std::vector<StateTree> trees;              // by component: of this rank
+  std::deque<std::string> values;            // bytes of this rank's values entries; `local` points into it
 };
+
+/// The bytes that this rank has of a box that lies in one of its own; empty if it has none. They are consecutive where
+/// the box is rows of that one.
+std::span<std::byte> bytes_of(const CollectedState& state, std::size_t tensor, const Box& box);
 
 enum class Contents { tensors, tensors_and_values };
 

@@ -195,10 +195,11 @@ void Load::check_nothing_left() const {
 
 void Load::read(LoadReport& report) {
   for (std::size_t i = 0; i < source_.size(); ++i) {
-    const LocalBox& local = state_.local[i];
-    if (source_[i] < 0 || local.bytes.empty()) continue;
-    reader_.read(static_cast<std::size_t>(source_[i]), state_.tensors[i].layout.global, local.box, local.bytes);
-    report.bytes += local.bytes.size();
+    for (const StateBox& local : state_.local[i]) {
+      if (source_[i] < 0 || local.bytes.empty()) continue;
+      reader_.read(static_cast<std::size_t>(source_[i]), state_.tensors[i].layout.global, local.box, local.bytes);
+      report.bytes += local.bytes.size();
+    }
   }
 }
 
@@ -261,7 +262,8 @@ std::vector<Fingerprint> fingerprints_over_ranks(Communicator& ranks, const Coll
       for (const Holding& holding : state.holdings[tensor]) {
         boxes.push_back({tensor, holding.box, {}});
         if (std::find(holding.ranks.begin(), holding.ranks.end(), ranks.rank()) == holding.ranks.end()) continue;
-        const Fingerprint sum = fingerprint(layout.global, layout.dtype, holding.box, state.local[tensor].bytes);
+        const Fingerprint sum =
+            fingerprint(layout.global, layout.dtype, holding.box, bytes_of(state, tensor, holding.box));
         boxes.back().evidence = Evidence{sum.first, sum.second, 0, 0};
       }
     }

@@ -8,7 +8,6 @@
 #include "checkpoint/compare_holders.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
-#include "store/box_runs.hpp"
 #include "store/checkpoint_plan.hpp"
 #include "store/piece_pass.hpp"
 #include "store/staging.hpp"
@@ -41,8 +40,8 @@ class Save {
       : ranks_(ranks),
         request_(request),
         collected_(collected),
-        plan_(plan_checkpoint(collected.tensors, collected.holdings, collected.components, ranks.size(),
-                              request.ranks_per_file)) {
+        plan_(plan_checkpoint(collected.tensors, collected.holdings, collected.components,
+                              parts_of_ranks(request.world, request.ranks_per_file))) {
     for (const StoredTensor& tensor : collected.tensors) {
       const auto component =
           std::find_if(collected.components.begin(), collected.components.end(),
@@ -71,7 +70,9 @@ class Save {
     return collected_.components[component_[plan_.pieces[piece].tensor]].validation;
   }
   bool holds(std::size_t piece) const;
-  std::span<const std::byte> bytes_of_piece(std::size_t piece) const;
+  std::span<const std::byte> bytes_of_piece(std::size_t piece) const {
+    return bytes_of(collected_, plan_.pieces[piece].tensor, plan_.pieces[piece].box);
+  }
   void make_room();
   void empty_trash() const;
   std::vector<HeldBox> pass();
@@ -139,8 +140,8 @@ void Save::stage() {
     for (std::size_t i = 0; i < plan_.files.size(); ++i) {
       if (!leads(plan_.files[i])) continue;
       stamped_[i] = stamp_part(staging_ / plan_.files[i].path, part_pieces(plan_, plan_.files[i]));
-      for (std::size_t k = 0; k < stamped_[i].offsets.size(); ++k)
-        offsets.insert(offsets.end(), {plan_.files[i].pieces[k], stamped_[i].offsets[k]});
+      for (std::size_t k = 0; k < plan_.files[i].pieces.size(); ++k)
+        offsets.insert(offsets.end(), {plan_.files[i].pieces[k], stamped_[i].table.records[k].offset});
     }
   });
   for (const std::string& text : ranks_.all_gather(encode(offsets))) {
@@ -158,18 +159,6 @@ bool Save::holds(std::size_t piece) const {
     return contains(holding.box, item.box) &&
            std::find(holding.ranks.begin(), holding.ranks.end(), ranks_.rank()) != holding.ranks.end();
   });
-}
-
-// A piece is rows of this rank's box, so its bytes are consecutive there.
-std::span<const std::byte> Save::bytes_of_piece(std::size_t piece) const {
-  const WriteItem& item = plan_.pieces[piece];
-  const LocalBox& local = collected_.local[item.tensor];
-  const auto size = static_cast<std::size_t>(size_of(collected_.tensors[item.tensor].layout.dtype));
-  std::size_t begin = 0;
-  for_each_run(item.box, local.box, item.box, [&](const BoxRun& run) {
-    if (run.in_b == 0) begin = static_cast<std::size_t>(run.in_a);
-  });
-  return local.bytes.subspan(begin * size, static_cast<std::size_t>(elements(item.box)) * size);
 }
 
 // One pass over all that this rank holds: its own pieces are written, those that other ranks write are fingerprinted.
@@ -261,14 +250,23 @@ void Save::seal() {
       if (!leads(file)) continue;
       std::vector<PieceRecord> records;
       for (const std::size_t piece : file.pieces) records.push_back(state_.pieces[piece]);
-      const SealedPart part = seal_part(staging_ / file.path, part_pieces(plan_, file), records, stamped_[i]);
-      sealed.insert(sealed.end(), {i, part.bytes, part.hash.high, part.hash.low});
+      const SealedPart part = seal_part(staging_ / file.path, std::move(stamped_[i]), records);
+      sealed.insert(sealed.end(),
+                    {i, part.bytes, part.hash.high, part.hash.low, part.table_hash.high, part.table_hash.low});
+      for (const ByteRange& column : part.columns) sealed.insert(sealed.end(), {column.offset, column.bytes});
     }
   });
   for (const std::string& text : ranks_.all_gather(encode(sealed))) {
     const Numbers numbers = decode(text);
-    for (std::size_t i = 0; i + 3 < numbers.size(); i += 4)
-      state_.files[numbers[i]] = {numbers[i + 1], {numbers[i + 2], numbers[i + 3]}};
+    for (std::size_t i = 0; i < numbers.size();) {
+      SealedPart& part = state_.files[numbers[i]];
+      part = {numbers[i + 1], {numbers[i + 2], numbers[i + 3]}, {numbers[i + 4], numbers[i + 5]}, {}};
+      i += 6;
+      for (ByteRange& column : part.columns) {
+        column = {numbers[i], numbers[i + 1]};
+        i += 2;
+      }
+    }
   }
 }
 
@@ -281,6 +279,7 @@ Hash128 Save::commit() {
         facts.step = request_.step;
         facts.uuid = uuid_;
         facts.mesh = request_.world.mesh;
+        facts.nodes = nodes_of(request_.world);
         facts.components = collected_.components;
         facts.metrics = request_.metrics;
         facts.documents = request_.documents;
@@ -332,8 +331,8 @@ SaveReport save(Communicator& ranks, const std::vector<Component>& components, c
   const double start = monotonic_seconds();
   const CollectedState collected = collect_state(ranks, request.world, components, Contents::tensors_and_values, [&] {
     if (request.enter) request.enter(Phase::save_plan);
-    if (request.step < 0 || request.ranks_per_file < 1)
-      fail(ExitCode::bug, "a save of step {} with {} ranks to a file", request.step, request.ranks_per_file);
+    if (request.step < 0 || request.ranks_per_file.value_or(1) < 1)
+      fail(ExitCode::bug, "a save of step {} with {} ranks to a file", request.step, *request.ranks_per_file);
   });
   Save save(ranks, request, collected);
   SaveReport report{checkpoint_folder(request.run, request.step), request.step, 0, 0, {}, {}, {}};

@@ -8,12 +8,14 @@
 #include "comm/communicator.hpp"
 #include "comm/phase.hpp"
 #include "store/component.hpp"
+#include "store/manifest.hpp"
 #include "store/retention.hpp"
 #include "store/run_directory.hpp"
 #include "store/trash.hpp"
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,13 +25,13 @@ namespace lockstep {
 struct SaveRequest {
   Path run;  // the checkpoint becomes RUN/checkpoints/step-N
   std::int64_t step = 0;
-  World world;                                               // of the ranks of the communicator
-  std::vector<std::pair<std::string, double>> metrics = {};  // those of rank 0 count
+  World world;                       // of the ranks of the communicator
+  std::vector<Metric> metrics = {};  // those of rank 0 count
   std::vector<std::pair<std::string, std::string>> documents =
       {};  // "config.yaml", "config.json", …: those of rank 0 count
   Retention retention = {};
   TrashCollector* trash = nullptr;  // on rank 0: deletes behind the caller what goes; without one save deletes it
-  int ranks_per_file = 1;           // neighbouring ranks that share one part
+  std::optional<int> ranks_per_file = {};  // neighbouring ranks that share one part; nothing: those of a node
   std::function<void(Phase)> enter =
       {};  // called as a rank enters save_plan … save_commit; may throw (injection). Local
 };

@@ -458,7 +458,7 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
               {.help = "where to start: auto continues from the newest valid checkpoint if there is one; a path "
                        "names a checkpoint of another run, which counts until this run has one of its own"});
   visit.field("ranks_per_file", checkpoint.ranks_per_file,
-              {.help = "neighbouring ranks that share one part file", .unit = "ranks", .min = 1, .max = most_count});
+              {.help = "neighbouring ranks that share one part file of a pattern; node: those of a node"});
   visit.field("max_failures", checkpoint.max_failures,
               {.help = "failed saves in a row that end the run; after fewer the checkpoint before stays current and "
                        "training goes on",

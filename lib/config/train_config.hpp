@@ -157,9 +157,9 @@ struct CheckpointOptions {
   std::vector<std::int64_t> pinned;        // steps that stay
   bool at_end = true;
   Resume resume;
-  std::int64_t ranks_per_file = 1;  // neighbouring ranks that share one part file
-  std::int64_t max_failures = 3;    // failed saves in a row that end the run
-  Seconds patience{60};             // how long what cannot be read at a start is looked at anew
+  RanksPerFile ranks_per_file;    // that share one part file
+  std::int64_t max_failures = 3;  // failed saves in a row that end the run
+  Seconds patience{60};           // how long what cannot be read at a start is looked at anew
 };
 
 struct LogOptions {

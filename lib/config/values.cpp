@@ -243,6 +243,18 @@ AxisSize AxisSize::parse(const std::string& text) {
 
 std::string AxisSize::text() const { return ranks == 0 ? "auto" : fmt::format("{}", ranks); }
 
+std::string RanksPerFile::form() { return "node|RANKS"; }
+
+RanksPerFile RanksPerFile::parse(const std::string& text) {
+  RanksPerFile result;
+  constexpr std::int64_t most = 1 << 30;
+  if (text != "node" && (!whole_number(text, result.ranks) || result.ranks < 1 || result.ranks > most))
+    refuse(text, form());
+  return result;
+}
+
+std::string RanksPerFile::text() const { return ranks == 0 ? "node" : fmt::format("{}", ranks); }
+
 std::string PlotTarget::form() { return "FILE.svg|FILE.json|text"; }
 
 PlotTarget PlotTarget::parse(const std::string& text) {

@@ -122,6 +122,15 @@ struct AxisSize {
   bool operator==(const AxisSize&) const = default;
 };
 
+/// Which ranks write a part file of a checkpoint together: "node", those of a node; a number, so many neighbours.
+struct RanksPerFile {
+  std::int64_t ranks = 0;  // 0: node
+  static std::string form();
+  static RanksPerFile parse(const std::string& text);
+  std::string text() const;
+  bool operator==(const RanksPerFile&) const = default;
+};
+
 /// Where the time line of the step programs is drawn: a file whose name says how, or "text", on standard output.
 struct PlotTarget {
   enum class Kind { text, svg, json } kind = Kind::text;

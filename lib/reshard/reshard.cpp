@@ -9,6 +9,7 @@
 #include "store/run_directory.hpp"
 #include "store/staging.hpp"
 
+#include <numeric>
 #include <vector>
 
 namespace lockstep {
@@ -38,12 +39,12 @@ void write_part(const CheckpointReader& source, const CheckpointPlan& plan, std:
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     bytes.resize(bytes_of(pieces[i]));
     source.read(plan.pieces[file.pieces[i]].tensor, pieces[i].box, bytes);
-    const HeldPiece held{pieces[i], bytes, PiecePlace{&part, stamped.offsets[i]}};
+    const HeldPiece held{pieces[i], bytes, PiecePlace{&part, stamped.table.records[i].offset}};
     records.push_back(pass_over(std::span(&held, 1)).front());
     state.pieces[file.pieces[i]] = records.back();
   }
   part.finish();
-  state.files[number] = seal_part(path, pieces, records, stamped);
+  state.files[number] = seal_part(path, stamped, records);
 }
 
 /// What is kept and yet not used by every load.
@@ -58,14 +59,14 @@ std::string notes_on(const Manifest& manifest) {
 }  // namespace
 
 CheckpointPlan plan_reshard(const CheckpointReader& source, int parts) {
-  std::vector<Rank> writers;
-  for (Rank writer = 0; writer < parts; ++writer) writers.push_back(writer);
+  std::vector<Rank> writers(static_cast<std::size_t>(parts));
+  std::iota(writers.begin(), writers.end(), 0);
   std::vector<std::vector<Holding>> holdings;
   for (const StoredTensor& tensor : source.manifest().tensors) {
     const Box box = whole(tensor.layout.global);
     holdings.push_back(empty(box) ? std::vector<Holding>{} : std::vector<Holding>{{box, writers}});
   }
-  return plan_checkpoint(source.manifest().tensors, holdings, source.manifest().components, parts, 1);
+  return plan_checkpoint(source.manifest().tensors, holdings, source.manifest().components, writers);
 }
 
 Resharded reshard(const CheckpointReader& source, const CheckpointPlan& plan, const Path& output) {

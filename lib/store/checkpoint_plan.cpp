@@ -15,14 +15,12 @@ std::uint64_t box_bytes(const StoredTensor& tensor, const Box& box) {
   return static_cast<std::uint64_t>(elements(box)) * static_cast<std::uint64_t>(size_of(tensor.layout.dtype));
 }
 
-// The folder of a component's pieces that `writer` writes.
-std::string folder_of(const StoredComponent& component, Rank writer) {
-  if (component.pattern != Pattern::per_group) return std::string(name_of(component.pattern));
-  const auto cell = std::find_if(component.cells.begin(), component.cells.end(), [&](const auto& entry) {
-    return std::find(entry.second.begin(), entry.second.end(), writer) != entry.second.end();
-  });
-  return fmt::format("per_group/{}/{}", component.equal_along.empty() ? "none" : join(component.equal_along, "+"),
-                     cell == component.cells.end() ? "all" : cell->first);
+constexpr int most_in_folder = 512;  // parts: file systems slow down where folders are large
+
+std::string part_path(Pattern pattern, int part, int parts) {
+  const std::string name = fmt::format("part-{:04}.h5", part);
+  return parts <= most_in_folder ? fmt::format("{}/{}", name_of(pattern), name)
+                                 : fmt::format("{}/{:04}/{}", name_of(pattern), part / most_in_folder, name);
 }
 
 // Whoever holds a box may write it where the save compares what they hold; where it does not, pieces of several ranks
@@ -34,8 +32,18 @@ std::vector<Holding> by_one_replica(std::vector<Holding> holdings) {
 
 }  // namespace
 
+std::vector<int> parts_of_ranks(const World& world, std::optional<int> ranks_per_file) {
+  std::vector<int> parts(static_cast<std::size_t>(world_size(world.mesh)), 0);
+  if (!ranks_per_file && !world.node_of_rank.empty()) return world.node_of_rank;
+  for (std::size_t rank = 0; ranks_per_file && rank < parts.size(); ++rank)
+    parts[rank] = static_cast<int>(rank) / *ranks_per_file;
+  return parts;
+}
+
 CheckpointPlan plan_checkpoint(std::vector<StoredTensor> tensors, const std::vector<std::vector<Holding>>& holdings,
-                               const std::vector<StoredComponent>& components, int ranks, int ranks_per_file) {
+                               const std::vector<StoredComponent>& components, const std::vector<int>& part_of_rank) {
+  const auto ranks = static_cast<int>(part_of_rank.size());
+  const int parts = *std::ranges::max_element(part_of_rank) + 1;
   CheckpointPlan plan;
   plan.tensors = std::move(tensors);
   plan.ranks = ranks;
@@ -57,15 +65,16 @@ CheckpointPlan plan_checkpoint(std::vector<StoredTensor> tensors, const std::vec
   std::map<std::string, PlannedFile> files;
   for (std::size_t number = 0; number < plan.pieces.size(); ++number) {
     const WriteItem& piece = plan.pieces[number];
-    const int part = piece.writer / ranks_per_file;
-    const std::string folder = folder_of(*by_key.at(plan.tensors[piece.tensor].component), piece.writer);
-    PlannedFile& file = files[fmt::format("{}/part-{:04}.h5", folder, part)];
-    if (file.pieces.empty() || piece.writer < file.leader) file.leader = piece.writer;
+    const Pattern pattern = by_key.at(plan.tensors[piece.tensor].component)->pattern;
+    PlannedFile& file = files[part_path(pattern, part_of_rank[static_cast<std::size_t>(piece.writer)], parts)];
     file.pieces.push_back(number);
+    const auto writer = std::ranges::lower_bound(file.writers, piece.writer);
+    if (writer == file.writers.end() || *writer != piece.writer) file.writers.insert(writer, piece.writer);
   }
   plan.file_of_piece.resize(plan.pieces.size());
   for (auto& [path, file] : files) {
     file.path = path;
+    file.leader = file.writers.front();
     for (const std::size_t piece : file.pieces) plan.file_of_piece[piece] = plan.files.size();
     plan.files.push_back(std::move(file));
   }

@@ -9,6 +9,7 @@
 #include "store/write_plan.hpp"
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct PlannedFile {
   std::string path;                 // within the checkpoint: "replicated/part-0002.h5"
   Rank leader = 0;                  // stamps and seals it
   std::vector<std::size_t> pieces;  // numbers in CheckpointPlan::pieces
+  std::vector<Rank> writers;        // ascending
 };
 
 struct CheckpointPlan {
@@ -28,10 +30,15 @@ struct CheckpointPlan {
   int ranks = 1;
 };
 
+/// Which part each rank writes to, of those of a pattern: so many neighbours share one, or, without a number, the ranks
+/// of a node. Pure.
+std::vector<int> parts_of_ranks(const World& world, std::optional<int> ranks_per_file);
+
 /// Tensor i is held as holdings[i] says; all its holders share the writing if the component compares all that they
-/// hold, else one replica writes. `ranks_per_file` neighbouring ranks share a part. Pure.
+/// hold, else one replica writes. Each pattern has parts of its own, of which rank r writes to part_of_rank[r]; no
+/// folder has more than 512 of them. Pure.
 CheckpointPlan plan_checkpoint(std::vector<StoredTensor> tensors, const std::vector<std::vector<Holding>>& holdings,
-                               const std::vector<StoredComponent>& components, int ranks, int ranks_per_file);
+                               const std::vector<StoredComponent>& components, const std::vector<int>& part_of_rank);
 
 std::uint64_t total_bytes(const CheckpointPlan& plan);
 /// Equal on all ranks if their plans are.

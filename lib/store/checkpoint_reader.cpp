@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "store/box_runs.hpp"
+#include "store/format_1.hpp"
 #include "store/stored_file.hpp"
 
 #include <algorithm>
@@ -18,28 +19,10 @@ struct CheckpointReader::Block {
   FileDescriptor descriptor;  // of `file`; kept open, for the next block is mostly in the same one
 };
 
-CheckpointReader::CheckpointReader(Path checkpoint)
-    : path_(std::move(checkpoint)), manifest_(read_manifest(path_)), last_(std::make_unique<Block>()) {
-  const Path index = path_ / index_file;
-  const auto listed = std::find_if(manifest_.files.begin(), manifest_.files.end(),
-                                   [](const StoredFile& file) { return file.path == index_file; });
-  if (listed == manifest_.files.end())
-    fail(ExitCode::input, "{} lists no {}", (path_ / manifest_file).string(), index_file);
-  const std::string content = read_stored(index);
-  if (hash128(content) != listed->hash)
-    fail(ExitCode::input, "{}: its content does not match the hash in the manifest", index.string());
-  pieces_ = parse_piece_index(content, index);
-  first_piece_.assign(manifest_.tensors.size() + 1, pieces_.size());
-  for (std::size_t i = pieces_.size(); i-- > 0;) {
-    const IndexedPiece& piece = pieces_[i];
-    const bool ordered = piece.tensor < manifest_.tensors.size() && piece.file < manifest_.files.size() &&
-                         (i == 0 || pieces_[i - 1].tensor <= piece.tensor);
-    if (!ordered) fail(ExitCode::input, "{}: piece {} is not of this checkpoint", index.string(), i);
-    check_piece(index, i);
-    first_piece_[piece.tensor] = i;
-  }
-  for (std::size_t i = manifest_.tensors.size(); i-- > 0;)
-    first_piece_[i] = std::min(first_piece_[i], first_piece_[i + 1]);
+CheckpointReader::CheckpointReader(Path checkpoint) : path_(std::move(checkpoint)), last_(std::make_unique<Block>()) {
+  manifest_ = parse_manifest(read_stored(path_ / manifest_file), (path_ / manifest_file).string());
+  const std::string index = read_stored(path_ / index_file);
+  add_index(manifest_, index, path_ / index_file);
   for (std::size_t i = 0; i < manifest_.tensors.size(); ++i) {
     const StoredTensor& tensor = manifest_.tensors[i];
     const std::string name = full_name(tensor);
@@ -49,29 +32,106 @@ CheckpointReader::CheckpointReader(Path checkpoint)
     for (const std::string& alias : tensor.aliases)
       number_[name.substr(0, name.size() - tensor.name.size()) + alias] = i;
   }
-}
-
-// A piece lies in its tensor and in its file, with a hash for each of its blocks: whoever reads on may rely on it.
-void CheckpointReader::check_piece(const Path& index, std::size_t number) const {
-  const IndexedPiece& piece = pieces_[number];
-  const Layout& layout = manifest_.tensors[piece.tensor].layout;
-  const StoredFile& file = manifest_.files[piece.file];
-  if (!lies_in(piece.box, layout.global))
-    fail(ExitCode::input, "{}: piece {} lies outside of {}", index.string(), number,
-         full_name(manifest_.tensors[piece.tensor]));
-  const auto bytes =
-      static_cast<std::uint64_t>(elements(piece.box)) * static_cast<std::uint64_t>(size_of(layout.dtype));
-  const bool in_file = bytes == 0 || (piece.record.offset <= file.bytes && bytes <= file.bytes - piece.record.offset);
-  if (!in_file || piece.record.blocks.size() != (bytes + block_bytes - 1) / block_bytes) {
-    fail(ExitCode::input, "{}: piece {} of {} bytes at {} does not fit {} of {} bytes", index.string(), number, bytes,
-         piece.record.offset, file.path, file.bytes);
-  }
+  tables_.resize(manifest_.files.size());
+  for (std::size_t i = 0; i < manifest_.files.size(); ++i)
+    if (manifest_.files[i].path == index_file) tables_[i].emplace();
+  if (manifest_.format == 1) take_pieces_of_format_1(index);
 }
 
 CheckpointReader::~CheckpointReader() = default;
 
-std::pair<std::size_t, std::size_t> CheckpointReader::pieces_of(std::size_t tensor) const {
-  return {first_piece_[tensor], first_piece_[tensor + 1]};
+void CheckpointReader::take_pieces_of_format_1(std::string_view index) {
+  for (auto& table : tables_) table.emplace();
+  for (IndexedPiece& piece : parse_piece_index(index, path_ / index_file)) {
+    if (piece.tensor >= manifest_.tensors.size() || piece.file >= manifest_.files.size())
+      fail(ExitCode::input, "{}: a piece is not of this checkpoint", (path_ / index_file).string());
+    check_piece(piece, path_ / index_file);
+    std::vector<FileRange>& files = manifest_.tensors[piece.tensor].files;
+    const bool known = std::ranges::any_of(files, [&](const FileRange& range) { return range.first == piece.file; });
+    if (!known) files.push_back({piece.file, 1});
+    tables_[piece.file]->push_back(std::move(piece));
+  }
+  for (auto& table : tables_) std::ranges::stable_sort(*table, {}, &IndexedPiece::tensor);
+}
+
+// A piece lies in its tensor and in its file, with a hash for each of its blocks: whoever reads on may rely on it.
+void CheckpointReader::check_piece(const IndexedPiece& piece, const Path& origin) const {
+  const StoredTensor& tensor = manifest_.tensors[piece.tensor];
+  const StoredFile& file = manifest_.files[piece.file];
+  if (!lies_in(piece.box, tensor.layout.global))
+    fail(ExitCode::input, "{}: a piece lies outside of {}", origin.string(), full_name(tensor));
+  const auto bytes =
+      static_cast<std::uint64_t>(elements(piece.box)) * static_cast<std::uint64_t>(size_of(tensor.layout.dtype));
+  const bool in_file = bytes == 0 || (piece.record.offset <= file.bytes && bytes <= file.bytes - piece.record.offset);
+  if (!in_file || piece.record.blocks.size() != (bytes + block_bytes - 1) / block_bytes) {
+    fail(ExitCode::input, "{}: a piece of {} with {} bytes at {} does not fit {} of {} bytes", origin.string(),
+         full_name(tensor), bytes, piece.record.offset, file.path, file.bytes);
+  }
+}
+
+std::vector<IndexedPiece> CheckpointReader::read_table(std::size_t file) const {
+  const StoredFile& stored = manifest_.files[file];
+  const Path path = path_ / stored.path;
+  const PartTable table = read_part_table(path, stored.table, stored.table_hash);
+  std::vector<IndexedPiece> pieces;
+  for (std::size_t i = 0; i < table.pieces.size(); ++i) {
+    const PartPiece& piece = table.pieces[i];
+    const auto tensor = number_.find(piece.tensor);
+    const bool known = tensor != number_.end() && full_name(manifest_.tensors[tensor->second]) == piece.tensor &&
+                       manifest_.tensors[tensor->second].layout.dtype == piece.dtype &&
+                       manifest_.tensors[tensor->second].layout.global == piece.global;
+    if (!known)
+      fail(ExitCode::input, "{} holds {} {} {}, which {} does not list", path.string(), piece.tensor,
+           name_of(piece.dtype), to_text(piece.global), index_file);
+    pieces.push_back({tensor->second, file, piece.box, table.records[i]});
+    check_piece(pieces.back(), path);
+  }
+  std::ranges::stable_sort(pieces, {}, &IndexedPiece::tensor);
+  return pieces;
+}
+
+std::span<const IndexedPiece> CheckpointReader::pieces_in(std::size_t file) const {
+  const std::lock_guard lock(tables_mutex_);
+  std::optional<std::vector<IndexedPiece>>& table = tables_.at(file);
+  if (!table) table = read_table(file);
+  return *table;
+}
+
+// Where pieces follow the layout, those of a box were written by ranks whose boxes meet it.
+std::vector<std::size_t> CheckpointReader::files_with(std::size_t tensor, const Box& box) const {
+  const StoredTensor& stored = manifest_.tensors[tensor];
+  const std::lock_guard lock(tables_mutex_);
+  for (const Search& search : searches_)
+    if (search.box == box && search.by_layout == stored.by_layout && search.among == stored.files &&
+        search.layout == stored.layout)
+      return search.files;
+  Search search{stored.layout, box, stored.files, stored.by_layout, {}};
+  for (const FileRange& range : stored.files) {
+    for (std::size_t file = range.first; file < range.first + range.count; ++file) {
+      const auto meets = [&](Rank rank) {
+        return rank >= world_size(stored.layout.mesh) || !empty(intersect(box_of(stored.layout, rank), box));
+      };
+      if (!stored.by_layout || std::ranges::any_of(manifest_.files[file].writers, meets)) search.files.push_back(file);
+    }
+  }
+  constexpr std::size_t most_searches = 64;  // kinds of tensors in a layer, with room
+  searches_.push_front(std::move(search));
+  if (searches_.size() > most_searches) searches_.pop_back();
+  return searches_.front().files;
+}
+
+std::vector<const IndexedPiece*> CheckpointReader::pieces_with(std::size_t tensor, const Box& box) const {
+  std::vector<const IndexedPiece*> pieces;
+  for (const std::size_t file : files_with(tensor, box)) {
+    for (const IndexedPiece& piece : std::ranges::equal_range(pieces_in(file), tensor, {}, &IndexedPiece::tensor))
+      if (!empty(intersect(piece.box, box))) pieces.push_back(&piece);
+  }
+  std::ranges::stable_sort(pieces, {}, [](const IndexedPiece* piece) -> const Shape& { return piece->box.begin; });
+  return pieces;
+}
+
+std::vector<const IndexedPiece*> CheckpointReader::pieces_of(std::size_t tensor) const {
+  return pieces_with(tensor, whole(manifest_.tensors.at(tensor).layout.global));
 }
 
 std::optional<std::size_t> CheckpointReader::find_tensor(const std::string& name) const {
@@ -121,12 +181,9 @@ void CheckpointReader::read(std::size_t tensor, const Box& box, std::span<std::b
       "the output has the bytes of the box");
   if (empty(box)) return;
   std::int64_t found = 0;
-  const auto [first, last] = pieces_of(tensor);
-  for (std::size_t i = first; i < last; ++i) {
-    const Box part = intersect(pieces_[i].box, box);
-    if (empty(part)) continue;
-    copy_piece(pieces_[i], box, out);
-    found += elements(part);
+  for (const IndexedPiece* piece : pieces_with(tensor, box)) {
+    copy_piece(*piece, box, out);
+    found += elements(intersect(piece->box, box));
   }
   if (found != elements(box))
     fail(ExitCode::input, "{}: {} of {} elements of {} {} are in no piece", path_.string(), elements(box) - found,
@@ -177,10 +234,11 @@ const std::vector<std::byte>& CheckpointReader::block_of(const IndexedPiece& pie
     last_->descriptor = open_stored(file);
     last_->file = piece.file;
   }
-  const std::uint64_t bytes = bytes_of({full_name(tensor), tensor.layout.global, tensor.layout.dtype, piece.box});
+  const auto bytes =
+      static_cast<std::uint64_t>(elements(piece.box)) * static_cast<std::uint64_t>(size_of(tensor.layout.dtype));
   const std::uint64_t begin = block * block_bytes;
   if (block >= piece.record.blocks.size() || begin >= bytes)
-    fail(ExitCode::input, "{}: the index lacks block {} of {} {}", path_.string(), block, full_name(tensor),
+    fail(ExitCode::input, "{}: there is no hash of block {} of {} {}", path_.string(), block, full_name(tensor),
          to_text(piece.box));
   last_->bytes.resize(std::min(block_bytes, bytes - begin));
   const std::uint64_t offset = piece.record.offset + begin;

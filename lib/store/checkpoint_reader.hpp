@@ -1,20 +1,22 @@
 // A committed checkpoint, opened for reading: any box of any tensor, whatever the pieces and ranks it was written by.
-// Every block that is read is checked against its hash. It is serial and needs host memory for one block.
+// Of the parts only those are opened that may have a piece of what is asked for. Every table and block that is read is
+// checked against its hash. It is serial and needs host memory for one block and the tables of the parts it opened.
 // checkpoint_verify.hpp tells whether a whole checkpoint is sound.
 #pragma once
 
+#include "store/checkpoint_index.hpp"
 #include "store/manifest.hpp"
-#include "store/piece_index.hpp"
 #include "store/tensor_source.hpp"
 
 #include <cstddef>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -27,9 +29,11 @@ class CheckpointReader final : public TensorSource {
 
   const Path& path() const { return path_; }
   const Manifest& manifest() const { return manifest_; }
-  const std::vector<IndexedPiece>& pieces() const { return pieces_; }
-  /// The numbers in pieces() of a tensor's pieces: [first, second).
-  std::pair<std::size_t, std::size_t> pieces_of(std::size_t tensor) const;
+  /// What lies in a file, by tensor. It stays valid as long as the reader. Throws Error(input), Error(storage) for a
+  /// table that is damaged or cannot be read.
+  std::span<const IndexedPiece> pieces_in(std::size_t file) const;
+  /// All pieces of a tensor by their place in it. Throws the same.
+  std::vector<const IndexedPiece*> pieces_of(std::size_t tensor) const;
   /// The number of a tensor by its full name or alias; nothing if there is none.
   std::optional<std::size_t> find_tensor(const std::string& name) const;
   /// The same; throws Error(input) with the nearest name.
@@ -47,16 +51,28 @@ class CheckpointReader final : public TensorSource {
 
  private:
   struct Block;
-  void check_piece(const Path& index, std::size_t number) const;
+  struct Search {  // which files may have pieces of a box; neighbours mostly share layout and files
+    Layout layout;
+    Box box;
+    std::vector<FileRange> among;
+    bool by_layout = false;
+    std::vector<std::size_t> files;
+  };
+  void check_piece(const IndexedPiece& piece, const Path& origin) const;
+  void take_pieces_of_format_1(std::string_view index);
+  std::vector<IndexedPiece> read_table(std::size_t file) const;
+  std::vector<std::size_t> files_with(std::size_t tensor, const Box& box) const;
+  std::vector<const IndexedPiece*> pieces_with(std::size_t tensor, const Box& box) const;
   void copy_piece(const IndexedPiece& piece, const Box& box, std::span<std::byte> out) const;
   const std::vector<std::byte>& block_of(const IndexedPiece& piece, std::size_t block) const;
   Path path_;
   Manifest manifest_;
-  std::vector<IndexedPiece> pieces_;
-  std::vector<std::size_t> first_piece_;       // by tensor, one more than tensors
   std::map<std::string, std::size_t> number_;  // by full name and by full alias
   std::vector<TensorDescription> descriptions_;
-  mutable std::mutex mutex_;  // guards the block that was read last
+  mutable std::mutex tables_mutex_;                                       // guards the tables and the searches
+  mutable std::vector<std::optional<std::vector<IndexedPiece>>> tables_;  // by file; those that were asked for
+  mutable std::deque<Search> searches_;                                   // the last ones
+  mutable std::mutex mutex_;                                              // guards the block that was read last
   mutable std::unique_ptr<Block> last_;
 };
 

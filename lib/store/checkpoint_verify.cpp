@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "store/checkpoint_reader.hpp"
+#include "store/part_file.hpp"
 #include "store/run_directory.hpp"
 #include "store/stored_file.hpp"
 #include "store/write_plan.hpp"
@@ -17,25 +18,21 @@ namespace {
 
 // The pieces of one file, as its hash needs them.
 struct FilePieces {
-  std::vector<std::size_t> numbers;  // in CheckpointReader::pieces()
+  std::span<const IndexedPiece> indexed;
   std::vector<PartPiece> pieces;
   std::vector<PieceRecord> records;
+  std::vector<Fingerprint> sums;  // as the bytes have it
 };
 
-PartPiece as_part(const CheckpointReader& reader, const IndexedPiece& piece) {
-  const StoredTensor& tensor = reader.manifest().tensors[piece.tensor];
-  return {full_name(tensor), tensor.layout.global, tensor.layout.dtype, piece.box};
-}
-
-std::vector<FilePieces> pieces_by_file(const CheckpointReader& reader) {
-  std::vector<FilePieces> files(reader.manifest().files.size());
-  for (std::size_t i = 0; i < reader.pieces().size(); ++i) {
-    const IndexedPiece& piece = reader.pieces()[i];
-    files[piece.file].numbers.push_back(i);
-    files[piece.file].pieces.push_back(as_part(reader, piece));
-    files[piece.file].records.push_back(piece.record);
+FilePieces pieces_in(const CheckpointReader& reader, std::size_t file) {
+  FilePieces held{reader.pieces_in(file), {}, {}, {}};
+  for (const IndexedPiece& piece : held.indexed) {
+    const StoredTensor& tensor = reader.manifest().tensors[piece.tensor];
+    held.pieces.push_back({full_name(tensor), tensor.layout.global, tensor.layout.dtype, piece.box});
+    held.records.push_back(piece.record);
   }
-  return files;
+  held.sums.resize(held.pieces.size());
+  return held;
 }
 
 // Returns what is wrong with the length of a file that the manifest lists; nothing if it is as it should be.
@@ -86,7 +83,7 @@ std::optional<std::string> step_defect(const Path& checkpoint, const Manifest& m
 
 // Nothing reads such files, but a folder that was verified holds what was saved and nothing else.
 void check_strangers(const CheckpointReader& reader, Verification& result) {
-  std::set<std::string> known{std::string(manifest_file)};
+  std::set<std::string> known{std::string(manifest_file), std::string(view_file)};
   for (const StoredFile& file : reader.manifest().files) known.insert(file.path);
   std::error_code error;
   std::filesystem::recursive_directory_iterator at(reader.path(), error);
@@ -102,13 +99,21 @@ void check_strangers(const CheckpointReader& reader, Verification& result) {
                               Verdict::unreadable});
 }
 
+// Every element is in one piece, as far as the files can say what they hold.
 void check_coverage(const CheckpointReader& reader, Verification& result) {
-  for (std::size_t i = 0; i < reader.manifest().tensors.size(); ++i) {
+  std::vector<std::vector<Box>> boxes(reader.manifest().tensors.size());
+  for (std::size_t file = 0; file < reader.manifest().files.size(); ++file) {
+    const std::string& path = reader.manifest().files[file].path;
+    try {
+      for (const IndexedPiece& piece : reader.pieces_in(file)) boxes[piece.tensor].push_back(piece.box);
+    } catch (const Error& error) {
+      const bool told = std::ranges::any_of(result.defects, [&](const Defect& defect) { return defect.file == path; });
+      if (!told) result.defects.push_back(defect_of(VerifyLevel::coverage, path, error));
+    }
+  }
+  for (std::size_t i = 0; i < boxes.size(); ++i) {
     const StoredTensor& tensor = reader.manifest().tensors[i];
-    std::vector<Box> boxes;
-    const auto [first, last] = reader.pieces_of(i);
-    for (std::size_t piece = first; piece < last; ++piece) boxes.push_back(reader.pieces()[piece].box);
-    if (const auto defect = coverage_defect(tensor.layout.global, boxes)) {
+    if (const auto defect = coverage_defect(tensor.layout.global, boxes[i])) {
       result.defects.push_back(
           {VerifyLevel::coverage, "", full_name(tensor), fmt::format("{}: {}", full_name(tensor), *defect)});
     }
@@ -119,24 +124,30 @@ void check_coverage(const CheckpointReader& reader, Verification& result) {
 class ContentCheck {
  public:
   ContentCheck(const CheckpointReader& reader, VerifyLevel level, Verification& result)
-      : reader_(reader), level_(level), result_(result), sums_(reader.pieces().size()) {}
+      : reader_(reader), level_(level), result_(result), sums_(reader.manifest().tensors.size()) {}
 
   void run() {
-    const std::vector<FilePieces> files = pieces_by_file(reader_);
-    for (std::size_t i = 0; i < files.size(); ++i) check_file(reader_.manifest().files[i], files[i]);
+    for (std::size_t file = 0; file < reader_.manifest().files.size(); ++file) {
+      try {
+        FilePieces held = pieces_in(reader_, file);
+        check_file(reader_.manifest().files[file], held);
+        if (level_ == VerifyLevel::fingerprints) check_sums(reader_.manifest().files[file], held);
+      } catch (const Error&) {  // its table: told with the coverage
+      }
+    }
     if (level_ == VerifyLevel::fingerprints) check_fingerprints();
   }
 
  private:
-  void check_file(const StoredFile& file, const FilePieces& held) {
+  void check_file(const StoredFile& file, FilePieces& held) {
     const std::size_t before = result_.defects.size();
     const auto check = [&](std::size_t piece, std::size_t block, std::span<const std::byte> bytes,
                            const Hash128& hash) {
       const PartPiece& part = held.pieces[piece];
       result_.bytes += bytes.size();
       if (level_ == VerifyLevel::fingerprints) {
-        sums_[held.numbers[piece]] += fingerprint(part.global, part.dtype, part.box, bytes,
-                                                  static_cast<std::int64_t>(block * block_bytes) / size_of(part.dtype));
+        held.sums[piece] += fingerprint(part.global, part.dtype, part.box, bytes,
+                                        static_cast<std::int64_t>(block * block_bytes) / size_of(part.dtype));
       }
       if (hash == held.records[piece].blocks[block]) return;
       const std::uint64_t begin = held.records[piece].offset + block * block_bytes;
@@ -155,32 +166,38 @@ class ContentCheck {
     }
   }
 
+  void check_sums(const StoredFile& file, const FilePieces& held) {
+    for (std::size_t i = 0; i < held.indexed.size(); ++i) {
+      sums_[held.indexed[i].tensor] += held.sums[i];
+      if (held.sums[i] == held.records[i].fingerprint) continue;
+      const std::string& tensor = held.pieces[i].tensor;
+      result_.defects.push_back(
+          {VerifyLevel::fingerprints, file.path, tensor,
+           fmt::format("{} {} in {} does not match its fingerprint", tensor, to_text(held.pieces[i].box), file.path)});
+    }
+  }
+
+  // Of a tensor that is not whole nothing more is to be said.
   void check_fingerprints() {
+    std::set<std::string> incomplete;
+    for (const Defect& defect : result_.defects)
+      if (defect.level == VerifyLevel::coverage) incomplete.insert(defect.tensor);
     std::vector<StoredTensor> found = reader_.manifest().tensors;
     for (std::size_t i = 0; i < found.size(); ++i) {
-      found[i].fingerprint = {};
-      const auto [first, last] = reader_.pieces_of(i);
-      for (std::size_t piece = first; piece < last; ++piece) {
-        found[i].fingerprint += sums_[piece];
-        const IndexedPiece& stored = reader_.pieces()[piece];
-        if (sums_[piece] == stored.record.fingerprint) continue;
-        const std::string& file = reader_.manifest().files[stored.file].path;
-        result_.defects.push_back({VerifyLevel::fingerprints, file, full_name(found[i]),
-                                   fmt::format("{} {} in {} does not match its fingerprint", full_name(found[i]),
-                                               to_text(stored.box), file)});
-      }
+      found[i].fingerprint = sums_[i];
       if (found[i].fingerprint == reader_.manifest().tensors[i].fingerprint) continue;
+      if (incomplete.contains(full_name(found[i]))) continue;
       result_.defects.push_back({VerifyLevel::fingerprints, "", full_name(found[i]),
                                  fmt::format("{}: its pieces do not make up its fingerprint", full_name(found[i]))});
     }
-    if (state_digest(found) == reader_.manifest().state_digest) return;
+    if (!incomplete.empty() || state_digest(found) == reader_.manifest().state_digest) return;
     result_.defects.push_back({VerifyLevel::fingerprints, "", "", "the tensors do not make up the state digest"});
   }
 
   const CheckpointReader& reader_;
   VerifyLevel level_;
   Verification& result_;
-  std::vector<Fingerprint> sums_;
+  std::vector<Fingerprint> sums_;  // by tensor
 };
 
 }  // namespace
@@ -231,8 +248,15 @@ Sighting see_checkpoint(const Path& checkpoint) {
     }
     const std::string text = read_stored(checkpoint / manifest_file);
     sighting.content = to_hex(hash128(text));
-    const Manifest manifest = parse_manifest(text, (checkpoint / manifest_file).string());
+    Manifest manifest = parse_manifest(text, (checkpoint / manifest_file).string());
     if (const auto defect = step_defect(checkpoint, manifest)) sighting.judgement = {Verdict::damaged, *defect};
+    const StoredFile index = index_of(manifest);
+    if (const auto defect = length_defect(index, length_of(checkpoint / index.path))) {
+      lacks(*defect);
+      sighting.content += " without its index";
+      return sighting;
+    }
+    if (manifest.format > 1) add_index(manifest, read_stored(checkpoint / index_file), checkpoint / index_file);
     for (const StoredFile& file : manifest.files) {
       const auto length = length_of(checkpoint / file.path);
       if (const auto defect = length_defect(file, length)) lacks(*defect);

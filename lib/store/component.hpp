@@ -84,7 +84,8 @@ struct Component {
 /// The ranks of a job as patterns see them.
 struct World {
   Mesh mesh;
-  std::vector<int> node_of_rank = {};  // empty: all on one machine
+  std::vector<int> node_of_rank = {};        // empty: all on one machine
+  std::vector<std::string> node_names = {};  // by node; empty: not known
 };
 World single_axis_world(int ranks);  // a mesh with the one axis dp_replicate
 

@@ -22,13 +22,13 @@ std::uint64_t bytes_on_disk(const Manifest& manifest) {
 
 Json metrics_json(const Manifest& manifest) {
   Json result = Json::object();
-  for (const auto& [name, value] : manifest.metrics) result[name] = value;
+  for (const Metric& metric : manifest.metrics) result[metric.name] = metric.value;
   return result;
 }
 
 std::string metrics_text(const Manifest& manifest) {
   std::vector<std::string> parts;
-  for (const auto& [name, value] : manifest.metrics) parts.push_back(fmt::format("{} {:.6g}", name, value));
+  for (const Metric& metric : manifest.metrics) parts.push_back(fmt::format("{} {:.6g}", metric.name, metric.value));
   return join(parts, ", ");
 }
 

@@ -67,7 +67,7 @@ InspectAnswer summarise(const CheckpointReader& checkpoint) {
   facts.add({"ranks", fmt::format("{} ({})", world_size(manifest.mesh), to_text(manifest.mesh))});
   facts.add({"files", fmt::format("{}, {}", manifest.files.size(), human_bytes(bytes))});
   facts.add({"digest", to_hex(manifest.state_digest)});
-  for (const auto& [name, value] : manifest.metrics) facts.add({name, number_text(value)});
+  for (const Metric& metric : manifest.metrics) facts.add({metric.name, number_text(metric.value)});
   for (const auto& [name, text] : manifest.documents)
     facts.add({"document", fmt::format("{}, {}", name, human_bytes(text.size()))});
 
@@ -83,7 +83,7 @@ InspectAnswer summarise(const CheckpointReader& checkpoint) {
                  {"state_digest", to_hex(manifest.state_digest)},
                  {"components", Json::array()},
                  {"metrics", Json::object()}};
-  for (const auto& [name, value] : manifest.metrics) answer.json["metrics"][name] = value;
+  for (const Metric& metric : manifest.metrics) answer.json["metrics"][metric.name] = metric.value;
   std::map<std::string, Totals> totals = totals_of(manifest);
   Table components({{"component"},
                     {"pattern"},
@@ -123,15 +123,13 @@ InspectAnswer show_tree(const CheckpointReader& checkpoint) {
                     {"aliases", tensor.aliases},
                     {"fingerprint", to_hex(tensor.fingerprint)},
                     {"pieces", Json::array()}});
-    const auto [first, last] = checkpoint.pieces_of(i);
-    for (std::size_t piece = first; piece < last; ++piece) {
-      const IndexedPiece& stored = checkpoint.pieces()[piece];
-      const std::string& file = manifest.files[stored.file].path;
-      answer.text += fmt::format("    {}  {}\n", to_text(stored.box), file);
-      row["pieces"].push_back({{"begin", stored.box.begin},
-                               {"extent", stored.box.extent},
+    for (const IndexedPiece* piece : checkpoint.pieces_of(i)) {
+      const std::string& file = manifest.files[piece->file].path;
+      answer.text += fmt::format("    {}  {}\n", to_text(piece->box), file);
+      row["pieces"].push_back({{"begin", piece->box.begin},
+                               {"extent", piece->box.extent},
                                {"file", file},
-                               {"offset", stored.record.offset}});
+                               {"offset", piece->record.offset}});
     }
     answer.json["tensors"].push_back(std::move(row));
   }

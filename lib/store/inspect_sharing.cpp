@@ -87,16 +87,21 @@ InspectAnswer show_holders(const CheckpointReader& checkpoint, const std::string
   const Manifest& manifest = checkpoint.manifest();
   const std::size_t number = find_number(checkpoint, name);
   const StoredTensor& tensor = manifest.tensors[number];
-  const std::vector<Holding> holdings = tensor.cell.empty() ? holdings_of(tensor.layout) : std::vector<Holding>{};
+  const std::vector<Holding> holdings = tensor.cell.empty() && tensor.holding == TensorHolding::layout
+                                            ? holdings_of(tensor.layout)
+                                            : std::vector<Holding>{};
   InspectAnswer answer{ExitCode::done, "", {{"name", full_name(tensor)}, {"pieces", Json::array()}}};
   Table table({{"piece"}, {"ranks"}, {"file"}, {"dataset"}, {"offset", Table::Align::right}});
-  const auto [first, last] = checkpoint.pieces_of(number);
-  for (std::size_t i = first; i < last; ++i) {
-    const IndexedPiece& piece = checkpoint.pieces()[i];
+  for (const IndexedPiece* stored : checkpoint.pieces_of(number)) {
+    const IndexedPiece& piece = *stored;
     const std::vector<Rank> ranks = holders_of(manifest, tensor, holdings, piece.box);
     const std::string& file = manifest.files[piece.file].path;
-    const std::string dataset = dataset_of({full_name(tensor), tensor.layout.global, tensor.layout.dtype, piece.box});
-    table.add({to_text(piece.box), rank_ranges(ranks), file, dataset, fmt::format("{}", piece.record.offset)});
+    const std::int64_t packed_at = piece.record.packed_at;
+    std::string dataset =
+        dataset_of({full_name(tensor), tensor.layout.global, tensor.layout.dtype, piece.box}, piece.record);
+    if (packed_at >= 0) dataset += fmt::format("[{}:{}]", packed_at, packed_at + elements(piece.box));
+    table.add({to_text(piece.box), ranks.empty() ? "-" : rank_ranges(ranks), file, dataset,
+               fmt::format("{}", piece.record.offset)});
     answer.json["pieces"].push_back({{"begin", piece.box.begin},
                                      {"extent", piece.box.extent},
                                      {"ranks", ranks},

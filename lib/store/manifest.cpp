@@ -4,7 +4,10 @@
 #include "base/json_form.hpp"
 #include "base/json_integer.hpp"
 #include "layout/layout_json.hpp"
+#include "store/checkpoint_index.hpp"
+#include "store/format_1.hpp"
 #include "store/listed_path.hpp"
+#include "store/part_table.hpp"
 #include "store/stored_file.hpp"
 #include "store/verdict.hpp"
 
@@ -16,23 +19,11 @@ namespace lockstep {
 namespace {
 
 constexpr std::string_view schema = "lockstep.checkpoint";
-constexpr int version = 1;
+constexpr int version = 2;
+constexpr std::string_view hash_name = "xxh3-128";
+constexpr std::string_view fingerprint_name = "weighted-sums-2x64";
 constexpr std::string_view hash_opening = ",\n \"hash\": \"";
 constexpr std::string_view hash_closing = "\"\n}\n";
-
-std::vector<Mesh> meshes_of(const Manifest& manifest) {
-  std::vector<Mesh> meshes{manifest.mesh};
-  for (const StoredTensor& tensor : manifest.tensors) {
-    const auto same =
-        std::find_if(meshes.begin(), meshes.end(), [&](const Mesh& mesh) { return mesh.id == tensor.layout.mesh.id; });
-    if (same == meshes.end()) {
-      meshes.push_back(tensor.layout.mesh);
-    } else {
-      invariant(*same == tensor.layout.mesh, fmt::format("the mesh '{}' is the same for all tensors", same->id));
-    }
-  }
-  return meshes;
-}
 
 Json to_json(const StoredComponent& component) {
   Json result = {{"key", component.key}, {"pattern", name_of(component.pattern)}};
@@ -40,18 +31,30 @@ Json to_json(const StoredComponent& component) {
   result["required"] = component.required;
   result["validation"] = name_of(component.validation);
   result["remap"] = name_of(component.remap_policy);
-  for (const auto& [name, ranks] : component.cells) result["cells"][name] = ranks;
   return result;
 }
 
-Json to_json(const StoredTensor& tensor) {
-  Json result = {{"component", tensor.component}};
-  if (!tensor.cell.empty()) result["cell"] = tensor.cell;
-  result["name"] = tensor.name;
-  result.update(to_json(tensor.layout));
-  if (!tensor.aliases.empty()) result["aliases"] = tensor.aliases;
-  result["fingerprint"] = to_hex(tensor.fingerprint);
-  return result;
+// [[first, length], …] of the runs of consecutive ranks.
+Json to_json(const std::vector<Rank>& ranks) {
+  Json runs = Json::array();
+  for (const Rank rank : ranks) {
+    if (!runs.empty() && runs.back()[0].get<Rank>() + runs.back()[1].get<Rank>() == rank)
+      runs.back()[1] = runs.back()[1].get<Rank>() + 1;
+    else
+      runs.push_back(Json::array({rank, 1}));
+  }
+  return runs;
+}
+
+std::vector<Rank> ranks_from_json(const Json& runs, int world) {
+  std::vector<Rank> ranks;
+  for (const Json& run : runs) {
+    const auto numbers = integers_from<Rank>(run);
+    const bool inside = numbers.size() == 2 && numbers[0] >= 0 && numbers[1] >= 0 && numbers[0] <= world - numbers[1];
+    if (!inside) fail(ExitCode::input, "a node has ranks that are not there");
+    for (Rank rank = numbers[0]; rank < numbers[0] + numbers[1]; ++rank) ranks.push_back(rank);
+  }
+  return ranks;
 }
 
 // A word that a later version has: the manifest matches its own hash, so it is no damage.
@@ -72,94 +75,113 @@ StoredComponent component_from_json(const Json& value, const std::string& softwa
   component.remap_policy = parsed(parse_remap(remap), remap, software);
   component.equal_along = value.value("equal_along", std::vector<AxisName>{});
   component.required = value.at("required");
-  if (const auto cells = value.find("cells"); cells != value.end()) {
-    for (const auto& [name, ranks] : cells->items()) component.cells.emplace_back(name, integers_from<Rank>(ranks));
-  }
   return component;
-}
-
-StoredTensor tensor_from_json(const Json& value, const std::vector<Mesh>& meshes) {
-  StoredTensor tensor;
-  tensor.component = value.at("component");
-  tensor.cell = value.value("cell", "");
-  tensor.name = value.at("name");
-  tensor.layout = layout_from_json(value, meshes, fmt::format("tensor '{}'", tensor.name));
-  tensor.aliases = value.value("aliases", std::vector<std::string>{});
-  tensor.fingerprint = fingerprint_from_hex(value.at("fingerprint").get<std::string>());
-  return tensor;
 }
 
 Json to_json(const Manifest& manifest) {
   Json result = {{"schema", schema},
                  {"version", version},
+                 {"requires", Json::array()},  // features that a reader must know: none so far
+                 {"block_bytes", block_bytes},
+                 {"hash_algorithm", hash_name},
+                 {"fingerprint_algorithm", fingerprint_name},
                  {"step", manifest.step},
                  {"uuid", manifest.uuid},
                  {"created", manifest.created},
                  {"software", manifest.software},
-                 {"ranks", world_size(manifest.mesh)}};
+                 {"ranks", world_size(manifest.mesh)},
+                 {"mesh", lockstep::to_json(manifest.mesh)}};
+  result["nodes"] = Json::array();
+  for (const NodeRanks& node : manifest.nodes)
+    result["nodes"].push_back({{"name", node.name}, {"ranks", to_json(node.ranks)}});
   result["metrics"] = Json::object();
-  for (const auto& [name, value] : manifest.metrics) result["metrics"][name] = value;
+  for (const Metric& metric : manifest.metrics)
+    result["metrics"][metric.name] = {{"value", metric.value},
+                                      {"better", metric.higher_is_better ? "higher" : "lower"}};
   result["state_digest"] = to_hex(manifest.state_digest);
-  for (const Mesh& mesh : meshes_of(manifest)) result["meshes"].push_back(to_json(mesh));
   result["components"] = Json::array();
   for (const StoredComponent& component : manifest.components) result["components"].push_back(to_json(component));
-  result["files"] = Json::array();
-  for (const StoredFile& file : manifest.files)
-    result["files"].push_back({{"path", file.path}, {"bytes", file.bytes}, {"hash", to_hex(file.hash)}});
-  result["tensors"] = Json::array();
-  for (const StoredTensor& tensor : manifest.tensors) result["tensors"].push_back(to_json(tensor));
+  const StoredFile& index = index_of(manifest);
+  result["index"] = {{"path", index.path}, {"bytes", index.bytes}, {"hash", to_hex(index.hash)}};
   result["documents"] = Json::object();
   for (const auto& [name, text] : manifest.documents) result["documents"][name] = text;
   return result;
 }
 
-void check_names(const Manifest& manifest) {
-  std::set<std::string> names;
-  for (const StoredTensor& tensor : manifest.tensors) {
-    if (!names.insert(full_name(tensor)).second)
-      fail(ExitCode::input, "two tensors are called '{}'", full_name(tensor));
-    if (find_component(manifest, tensor.component) == nullptr)
-      fail(ExitCode::input, "tensor '{}' is of component '{}', which is not listed", tensor.name, tensor.component);
-  }
-  for (const StoredFile& file : manifest.files) {
-    if (!stays_below(file.path)) fail(ExitCode::input, "the file '{}' does not lie in the checkpoint", file.path);
-  }
-}
-
 [[noreturn]] void fail_format(const Json& value) {
   const auto software = value.find("software");
-  fail_foreign(fmt::format("checkpoint format {} is not known; this program reads format {}",
+  fail_foreign(fmt::format("checkpoint format {} is not known; this program reads formats 1 and {}",
                            to_text(value.at("version")), version),
                software != value.end() && software->is_string() ? software->get<std::string>() : "");
+}
+
+// What later programs may say otherwise: they are named by the word that is not known.
+void check_known(const Json& value, const Manifest& manifest) {
+  for (const Json& feature : value.at("requires"))
+    fail_foreign(fmt::format("it needs {}, which is not known", to_text(feature)), manifest.software);
+  for (const auto& [key, word] :
+       {std::pair("hash_algorithm", hash_name), std::pair("fingerprint_algorithm", fingerprint_name)}) {
+    if (value.at(key) != word)
+      fail_foreign(fmt::format("the {} {} is not known", key, to_text(value.at(key))), manifest.software);
+  }
+  if (value.at("block_bytes") != block_bytes)
+    fail_foreign(fmt::format("it has blocks of {} bytes", to_text(value.at("block_bytes"))), manifest.software);
+}
+
+// Cells follow from the mesh and the nodes.
+void add_cells(StoredComponent& stored, const World& world) {
+  if (stored.pattern == Pattern::global || stored.pattern == Pattern::replicated) return;
+  Component component;
+  component.key = stored.key;
+  component.pattern = stored.pattern;
+  component.equal_along = stored.equal_along;
+  for (const std::vector<Rank>& cell : cells_of(component, world))
+    stored.cells.emplace_back(cell_of(component, world, cell.front()), cell);
+}
+
+void add_metrics(const Json& metrics, Manifest& manifest) {
+  for (const auto& [name, metric] : metrics.items()) {
+    const std::string better = metric.at("better");
+    if (better != "lower" && better != "higher")
+      fail_foreign(fmt::format("the word '{}' is not known", better), manifest.software);
+    if (metric.at("value").is_number()) manifest.metrics.push_back({name, metric.at("value"), better == "higher"});
+  }
 }
 
 /// What is wrong is thrown without the origin.
 Manifest from_json(const Json& value) {
   if (value.value("schema", "") != schema) fail(ExitCode::input, "not the manifest of a checkpoint");
-  if (value.at("version") != version) fail_format(value);
+  const Json& format = value.at("version");
+  if (format != 1 && format != version) fail_format(value);
   Manifest manifest;
+  manifest.format = format;
   manifest.step = integer_from<std::int64_t>(value.at("step"));
   manifest.uuid = value.at("uuid");
   manifest.created = value.at("created");
   manifest.software = value.at("software");
-  for (const auto& [name, number] : value.at("metrics").items()) {
-    if (number.is_number()) manifest.metrics.emplace_back(name, number.get<double>());
-  }
+  if (format != 1) check_known(value, manifest);
   manifest.state_digest = hash_from_hex(value.at("state_digest").get<std::string>());
-  std::vector<Mesh> meshes;
-  for (const Json& mesh : value.at("meshes")) meshes.push_back(mesh_from_json(mesh, "a mesh"));
-  if (meshes.empty()) fail(ExitCode::input, "no mesh is described");
-  manifest.mesh = meshes.front();
-  for (const Json& component : value.at("components"))
-    manifest.components.push_back(component_from_json(component, manifest.software));
-  for (const Json& file : value.at("files")) {
-    manifest.files.push_back({file.at("path"), integer_from<std::uint64_t>(file.at("bytes")),
-                              hash_from_hex(file.at("hash").get<std::string>())});
-  }
-  for (const Json& tensor : value.at("tensors")) manifest.tensors.push_back(tensor_from_json(tensor, meshes));
   for (const auto& [name, text] : value.at("documents").items())
     manifest.documents.emplace_back(name, text.get<std::string>());
+  for (const Json& component : value.at("components"))
+    manifest.components.push_back(component_from_json(component, manifest.software));
+  if (format == 1) {
+    add_format_1(value, manifest);
+    index_of(manifest);
+    return manifest;
+  }
+  manifest.mesh = mesh_from_json(value.at("mesh"), "the mesh");
+  const int ranks = world_size(manifest.mesh);
+  for (const Json& node : value.at("nodes"))
+    manifest.nodes.push_back({node.at("name"), ranks_from_json(node.at("ranks"), ranks)});
+  for (StoredComponent& component : manifest.components) add_cells(component, world_of(manifest));
+  add_metrics(value.at("metrics"), manifest);
+  const Json& index = value.at("index");
+  manifest.files.push_back({.path = index.at("path"),
+                            .bytes = integer_from<std::uint64_t>(index.at("bytes")),
+                            .hash = hash_from_hex(index.at("hash").get<std::string>())});
   check_names(manifest);
+  index_of(manifest);
   return manifest;
 }
 
@@ -226,7 +248,52 @@ Manifest parse_manifest(const std::string& text, const std::string& origin) {
 
 Manifest read_manifest(const Path& checkpoint) {
   const Path path = checkpoint / manifest_file;
-  return parse_manifest(read_stored(path), path.string());
+  Manifest manifest = parse_manifest(read_stored(path), path.string());
+  if (manifest.format > 1) add_index(manifest, read_stored(checkpoint / index_file), checkpoint / index_file);
+  return manifest;
+}
+
+World world_of(const Manifest& manifest) {
+  World world{manifest.mesh, {}};
+  if (manifest.nodes.empty()) return world;
+  world.node_of_rank.assign(static_cast<std::size_t>(world_size(manifest.mesh)), 0);
+  for (std::size_t node = 0; node < manifest.nodes.size(); ++node) {
+    world.node_names.push_back(manifest.nodes[node].name);
+    for (const Rank rank : manifest.nodes[node].ranks)
+      world.node_of_rank[static_cast<std::size_t>(rank)] = static_cast<int>(node);
+  }
+  return world;
+}
+
+std::vector<NodeRanks> nodes_of(const World& world) {
+  std::vector<NodeRanks> nodes;
+  for (std::size_t rank = 0; rank < world.node_of_rank.size(); ++rank) {
+    const auto node = static_cast<std::size_t>(world.node_of_rank[rank]);
+    if (node >= nodes.size()) nodes.resize(node + 1);
+    nodes[node].ranks.push_back(static_cast<Rank>(rank));
+  }
+  for (std::size_t node = 0; node < std::min(nodes.size(), world.node_names.size()); ++node)
+    nodes[node].name = world.node_names[node];
+  return nodes;
+}
+
+const StoredFile& index_of(const Manifest& manifest) {
+  const auto index = std::ranges::find(manifest.files, index_file, &StoredFile::path);
+  if (index == manifest.files.end()) fail(ExitCode::input, "it lists no {}", index_file);
+  return *index;
+}
+
+void check_names(const Manifest& manifest) {
+  std::set<std::string> names;
+  for (const StoredTensor& tensor : manifest.tensors) {
+    if (!names.insert(full_name(tensor)).second)
+      fail(ExitCode::input, "two tensors are called '{}'", full_name(tensor));
+    if (find_component(manifest, tensor.component) == nullptr)
+      fail(ExitCode::input, "tensor '{}' is of component '{}', which is not listed", tensor.name, tensor.component);
+  }
+  for (const StoredFile& file : manifest.files) {
+    if (!stays_below(file.path)) fail(ExitCode::input, "the file '{}' does not lie in the checkpoint", file.path);
+  }
 }
 
 const StoredComponent* find_component(const Manifest& manifest, const std::string& key) {

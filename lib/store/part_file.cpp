@@ -1,10 +1,6 @@
 #include "store/part_file.hpp"
 
 #include "base/error.hpp"
-#include "base/json_form.hpp"
-#include "base/json_integer.hpp"
-#include "layout/layout_json.hpp"
-#include "store/box_runs.hpp"
 #include "store/hdf5.hpp"
 
 #include <fcntl.h>
@@ -13,41 +9,47 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <map>
 #include <numeric>
 
 namespace lockstep {
 
 namespace {
 
-constexpr std::string_view table_path = "/_index";
 constexpr std::array<unsigned char, 8> signature{0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
 
-std::string table_text(std::span<const PartPiece> pieces, std::span<const PieceRecord> records) {
-  Json entries = Json::array();
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    Json blocks = Json::array();
-    for (const Hash128& block : records[i].blocks) blocks.push_back(to_hex(block));
-    entries.push_back({{"tensor", pieces[i].tensor},
-                       {"shape", pieces[i].global},
-                       {"dtype", name_of(pieces[i].dtype)},
-                       {"begin", pieces[i].box.begin},
-                       {"extent", pieces[i].box.extent},
-                       {"offset", records[i].offset},
-                       {"fingerprint", to_hex(records[i].fingerprint)},
-                       {"blocks", std::move(blocks)}});
-  }
-  return to_text(
-      Json{{"schema", "lockstep.part"}, {"version", 1}, {"block_bytes", block_bytes}, {"pieces", std::move(entries)}});
+// The records before anything is written: as many blocks as there will be, so that the table has its final length.
+PartTable blank_table(std::span<const PartPiece> pieces) {
+  PartTable table{{pieces.begin(), pieces.end()}, std::vector<PieceRecord>(pieces.size())};
+  for (std::size_t i = 0; i < pieces.size(); ++i)
+    table.records[i].blocks.resize((bytes_of(pieces[i]) + block_bytes - 1) / block_bytes);
+  return table;
 }
 
-// The records before anything is written: as many blocks as there will be, so that the table has its final length.
-std::vector<PieceRecord> blank_records(std::span<const PartPiece> pieces, const std::vector<std::uint64_t>& offsets) {
-  std::vector<PieceRecord> records(pieces.size());
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    records[i].offset = offsets[i];
-    records[i].blocks.resize((bytes_of(pieces[i]) + block_bytes - 1) / block_bytes);
+// Gives each piece its place in the file.
+void lay_out(Hdf5File& file, PartTable& table) {
+  std::map<DType, std::int64_t> packed;  // elements of each type
+  for (std::size_t i = 0; i < table.pieces.size(); ++i) {
+    const PartPiece& piece = table.pieces[i];
+    if (is_packed(piece)) {
+      std::int64_t& next = packed[piece.dtype];
+      table.records[i].packed_at = next;
+      next += elements(piece.box);
+    } else {
+      table.records[i].offset =
+          file.create_dataset(dataset_of(piece, table.records[i]), piece.dtype, piece.box.extent).offset;
+    }
   }
-  return records;
+  std::map<DType, std::uint64_t> begin;
+  for (const auto& [dtype, count] : packed)
+    begin[dtype] = file.create_dataset(fmt::format("/packed/{}", name_of(dtype)), dtype, {count}).offset;
+  for (std::size_t i = 0; i < table.pieces.size(); ++i) {
+    PieceRecord& record = table.records[i];
+    const DType dtype = table.pieces[i].dtype;
+    if (record.packed_at >= 0)
+      record.offset =
+          begin.at(dtype) + static_cast<std::uint64_t>(record.packed_at) * static_cast<std::uint64_t>(size_of(dtype));
+  }
 }
 
 std::uint64_t size_of_file(const FileDescriptor& file, const Path& path) {
@@ -89,22 +91,14 @@ void add_hash(StreamHash& stream, const Hash128& hash) {
 
 }  // namespace
 
-std::uint64_t bytes_of(const PartPiece& piece) {
-  return static_cast<std::uint64_t>(elements(piece.box)) * static_cast<std::uint64_t>(size_of(piece.dtype));
-}
-
-std::string dataset_of(const PartPiece& piece) { return fmt::format("/{}/{}", piece.tensor, path_text(piece.box)); }
-
 StampedPart stamp_part(const Path& path, std::span<const PartPiece> pieces) {
   StampedPart stamped;
   Hdf5File file = Hdf5File::create(path);
   file.set_attribute("/", "format", "lockstep.part");
-  file.set_attribute("/", "version", 1);
-  for (const PartPiece& piece : pieces)
-    stamped.offsets.push_back(file.create_dataset(dataset_of(piece), piece.dtype, piece.box.extent).offset);
-  const std::string table = table_text(pieces, blank_records(pieces, stamped.offsets));
-  stamped.table_offset =
-      file.create_dataset(std::string(table_path), DType::u8, {static_cast<std::int64_t>(table.size())}).offset;
+  file.set_attribute("/", "version", 2);
+  stamped.table = blank_table(pieces);
+  lay_out(file, stamped.table);
+  stamped.columns = add_table(file, stamped.table);
   file.close();
   FileDescriptor bare = open_file(path, O_WRONLY);
   constexpr std::array<std::byte, signature.size()> withheld{};  // until the part is whole
@@ -150,11 +144,14 @@ void PartFile::finish() {
   if (direct_.get() >= 0) direct_.close(path_);
 }
 
-SealedPart seal_part(const Path& path, std::span<const PartPiece> pieces, std::span<const PieceRecord> records,
-                     const StampedPart& stamped) {
-  const std::string table = table_text(pieces, records);
+SealedPart seal_part(const Path& path, StampedPart stamped, std::span<const PieceRecord> records) {
+  PartTable& table = stamped.table;
+  for (std::size_t i = 0; i < table.records.size(); ++i) {
+    table.records[i].fingerprint = records[i].fingerprint;
+    table.records[i].blocks = records[i].blocks;
+  }
   FileDescriptor file = open_file(path, O_RDWR);
-  write_at(file, std::as_bytes(std::span(table)), stamped.table_offset, path);
+  complete_table(file, stamped.columns, table, path);
   sync_file(file, path);
   write_at(file, std::as_bytes(std::span(signature)), 0, path);
   sync_file(file, path);
@@ -163,7 +160,7 @@ SealedPart seal_part(const Path& path, std::span<const PartPiece> pieces, std::s
     fail(ExitCode::storage, "{} has {} bytes, {} were laid out: it was cut or something else writes it", path.string(),
          bytes, stamped.bytes);
   file.close(path);
-  return {bytes, part_hash(path, pieces, records)};
+  return {bytes, part_hash(path, table.pieces, table.records), hash_of(table), stamped.columns};
 }
 
 Hash128 part_hash(const Path& path, std::span<const PartPiece> pieces, std::span<const PieceRecord> records,
@@ -209,37 +206,6 @@ Hash128 part_hash(const Path& path, std::span<const PartPiece> pieces, std::span
   }
   add_rest(size);
   return stream.digest();
-}
-
-PartTable read_part_table(const Path& path) {
-  const std::string origin = path.string() + std::string(table_path);
-  const Json document = parse_json(Hdf5File::open(path).read_text(std::string(table_path)), origin);
-  try {
-    PartTable table;
-    for (const Json& entry : document.at("pieces")) {
-      const std::string dtype = entry.at("dtype");
-      const auto parsed = parse_dtype(dtype);
-      if (!parsed) fail(ExitCode::input, "unknown element type '{}'", dtype);
-      table.pieces.push_back(
-          {entry.at("tensor"),
-           integers_from<std::int64_t>(entry.at("shape")),
-           *parsed,
-           {integers_from<std::int64_t>(entry.at("begin")), integers_from<std::int64_t>(entry.at("extent"))}});
-      check_shape(table.pieces.back().global);
-      if (!lies_in(table.pieces.back().box, table.pieces.back().global))
-        fail(ExitCode::input, "a piece of '{}' lies outside of it", table.pieces.back().tensor);
-      PieceRecord record{integer_from<std::uint64_t>(entry.at("offset")),
-                         {},
-                         fingerprint_from_hex(entry.at("fingerprint").get<std::string>())};
-      for (const Json& block : entry.at("blocks")) record.blocks.push_back(hash_from_hex(block.get<std::string>()));
-      table.records.push_back(std::move(record));
-    }
-    return table;
-  } catch (const Error& error) {
-    fail(ExitCode::input, "{}: {}", origin, error.what());
-  } catch (const nlohmann::json::exception& error) {
-    fail(ExitCode::input, "{}: malformed table: {}", origin, form_problem(error));
-  }
 }
 
 }  // namespace lockstep

@@ -1,13 +1,13 @@
-// A part: one HDF5 file with pieces of tensors, each a typed contiguous dataset, and a table of itself in /_index. The
-// library lays the file out; the bytes are written at the datasets' offsets; the eight bytes that make it an HDF5 file
-// come last, so a part that was cut short does not open. Several ranks may write one part. Which pieces go where:
-// store/checkpoint_plan.hpp; the pass over their bytes: store/piece_pass.hpp.
+// A part: one HDF5 file with pieces of tensors, each a typed contiguous dataset or, if small, a stretch of one that
+// small pieces of a type share, and a table of itself (store/part_table.hpp). The library lays the file out; the bytes
+// are written at the datasets' offsets; the eight bytes that make it an HDF5 file come last, so a part that was cut
+// short does not open. Several ranks may write one part. Which pieces go where: store/checkpoint_plan.hpp; the pass
+// over their bytes: store/piece_pass.hpp.
 #pragma once
 
 #include "base/files.hpp"
 #include "base/hash.hpp"
-#include "layout/dtype.hpp"
-#include "store/fingerprint.hpp"
+#include "store/part_table.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -18,28 +18,12 @@
 
 namespace lockstep {
 
-inline constexpr std::uint64_t page_bytes = 4096;      // pieces of a page and more begin at a multiple of it
-inline constexpr std::uint64_t block_bytes = 8 << 20;  // pieces are hashed, checked and read in blocks of this size
-
-struct PartPiece {
-  std::string tensor;  // full name: "model/wte.weight"
-  Shape global;        // of the logical tensor
-  DType dtype = DType::f32;
-  Box box;  // what of it this piece is
-};
-std::uint64_t bytes_of(const PartPiece& piece);
-std::string dataset_of(const PartPiece& piece);  // "/model/wte.weight/0:8,0:4"
-
-struct PieceRecord {
-  std::uint64_t offset = 0;     // of the piece in its file
-  std::vector<Hash128> blocks;  // XXH3-128 of each block_bytes of the piece
-  Fingerprint fingerprint;      // the piece's share
-};
+inline constexpr std::uint64_t page_bytes = 4096;  // datasets of a page and more begin at a multiple of it
 
 struct StampedPart {
-  std::vector<std::uint64_t> offsets;  // of each piece
-  std::uint64_t table_offset = 0;      // of /_index
-  std::uint64_t bytes = 0;             // of the whole file, whose room is taken
+  PartTable table;          // without fingerprints and hashes
+  TableColumns columns;     // where it lies
+  std::uint64_t bytes = 0;  // of the whole file, whose room is taken
 };
 /// Lays out a new part and takes its room on the disk. The file is not HDF5 yet, nor durable. Throws Error(storage).
 StampedPart stamp_part(const Path& path, std::span<const PartPiece> pieces);
@@ -73,13 +57,14 @@ class PartFile {
 
 struct SealedPart {
   std::uint64_t bytes = 0;
-  Hash128 hash;  // part_hash
+  Hash128 hash;          // part_hash
+  Hash128 table_hash;    // hash_of its table
+  TableColumns columns;  // where that lies
 };
 
-/// Writes the table, then, once that is durable, the signature. All writers must have finished. Throws Error(storage),
-/// also if the file has another length than it was stamped with.
-SealedPart seal_part(const Path& path, std::span<const PartPiece> pieces, std::span<const PieceRecord> records,
-                     const StampedPart& stamped);
+/// Completes the table by the fingerprints and hashes of `records`, then, once that is durable, writes the signature.
+/// All writers must have finished. Throws Error(storage), also if the file has another length than it was stamped with.
+SealedPart seal_part(const Path& path, StampedPart stamped, std::span<const PieceRecord> records);
 
 /// XXH3-128 over the file in order, where each block of a piece is replaced by its own hash (16 bytes, little-endian,
 /// high half first). With `check`, pieces are read and their blocks hashed anew: it is called for each block with its
@@ -88,12 +73,5 @@ using BlockCheck =
     std::function<void(std::size_t piece, std::size_t block, std::span<const std::byte> bytes, const Hash128& hash)>;
 Hash128 part_hash(const Path& path, std::span<const PartPiece> pieces, std::span<const PieceRecord> records,
                   const BlockCheck& check = {});
-
-struct PartTable {
-  std::vector<PartPiece> pieces;
-  std::vector<PieceRecord> records;
-};
-/// A table is what a sealed part says of itself. Throws Error(input).
-PartTable read_part_table(const Path& path);
 
 }  // namespace lockstep

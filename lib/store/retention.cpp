@@ -28,30 +28,31 @@ std::optional<Manifest> manifest_unless_damaged(const CheckpointEntry& entry) {
 // The manifests of checkpoints by their folders; those that are damaged have none.
 using Manifests = std::map<Path, std::optional<Manifest>>;
 
-struct Metric {
-  double value = 0;
+struct Measured {
+  double cost = 0;          // the metric, so that less is better
   std::string measured_on;  // the document "evaluation"
 };
 
-std::optional<Metric> metric_of(const std::optional<Manifest>& manifest, const std::string& name) {
+std::optional<Measured> metric_of(const std::optional<Manifest>& manifest, const std::string& name) {
   if (!manifest) return std::nullopt;
-  const auto metric = std::ranges::find(manifest->metrics, name, &std::pair<std::string, double>::first);
+  const auto metric = std::ranges::find(manifest->metrics, name, &Metric::name);
   if (metric == manifest->metrics.end()) return std::nullopt;
   const auto document =
       std::ranges::find(manifest->documents, "evaluation", &std::pair<std::string, std::string>::first);
-  return Metric{metric->second, document == manifest->documents.end() ? "" : document->second};
+  return Measured{metric->higher_is_better ? -metric->value : metric->value,
+                  document == manifest->documents.end() ? "" : document->second};
 }
 
 /// The metric of those checkpoints whose value may be compared with the newest one: measured on the same samples.
 std::function<std::optional<double>(const CheckpointEntry&)> comparable_metric(
     const std::vector<CheckpointEntry>& entries, const Manifests& manifests, const std::string& name) {
-  std::optional<Metric> newest;
+  std::optional<Measured> newest;
   for (auto entry = entries.rbegin(); entry != entries.rend() && !newest; ++entry)
     newest = metric_of(manifests.at(entry->path), name);
   return [name, newest, &manifests](const CheckpointEntry& entry) -> std::optional<double> {
-    const std::optional<Metric> metric = metric_of(manifests.at(entry.path), name);
+    const std::optional<Measured> metric = metric_of(manifests.at(entry.path), name);
     if (!metric || metric->measured_on != newest->measured_on) return std::nullopt;
-    return metric->value;
+    return metric->cost;
   };
 }
 

@@ -4,7 +4,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "report/build_info.hpp"
-#include "store/piece_index.hpp"
+#include "store/checkpoint_index.hpp"
 #include "store/run_directory.hpp"
 #include "store/trash.hpp"
 
@@ -47,6 +47,28 @@ void complete_tensors(const CheckpointPlan& plan, const StagedState& state, std:
   }
 }
 
+// Where the pieces of each tensor are, and whether the layout tells which part has which of them.
+void locate_tensors(const CheckpointPlan& plan, std::vector<StoredTensor>& tensors) {
+  std::vector<std::set<std::size_t>> files(tensors.size());
+  for (StoredTensor& tensor : tensors)
+    tensor.by_layout = tensor.cell.empty() && tensor.holding == TensorHolding::layout;
+  for (std::size_t i = 0; i < plan.pieces.size(); ++i) {
+    const WriteItem& piece = plan.pieces[i];
+    StoredTensor& tensor = tensors[piece.tensor];
+    files[piece.tensor].insert(plan.file_of_piece[i]);
+    tensor.by_layout = tensor.by_layout && piece.writer < world_size(tensor.layout.mesh) &&
+                       contains(box_of(tensor.layout, piece.writer), piece.box);
+  }
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    tensors[i].files.clear();
+    for (const std::size_t file : files[i]) {
+      std::vector<FileRange>& ranges = tensors[i].files;
+      if (ranges.empty() || ranges.back().first + ranges.back().count != file) ranges.push_back({file, 0});
+      ++ranges.back().count;
+    }
+  }
+}
+
 void check_size(const Path& path, std::uint64_t bytes) {
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0) fail_errno("look at", path);
@@ -79,20 +101,24 @@ void make_staging(const Path& staging, const CheckpointPlan& plan) {
 Manifest seal_checkpoint(const Path& staging, const CheckpointPlan& plan, const StagedState& state, Manifest facts) {
   facts.created = utc_now();
   facts.software = software_name();
+  facts.format = Manifest().format;
   facts.tensors = plan.tensors;
   complete_tensors(plan, state, facts.tensors);
+  locate_tensors(plan, facts.tensors);
   facts.state_digest = state_digest(facts.tensors);
   for (std::size_t i = 0; i < plan.files.size(); ++i) {
     check_size(staging / plan.files[i].path, state.files[i].bytes);
-    facts.files.push_back({plan.files[i].path, state.files[i].bytes, state.files[i].hash});
+    facts.files.push_back({.path = plan.files[i].path,
+                           .bytes = state.files[i].bytes,
+                           .hash = state.files[i].hash,
+                           .table_hash = state.files[i].table_hash,
+                           .table = state.files[i].columns,
+                           .writers = plan.files[i].writers});
   }
-  std::vector<IndexedPiece> pieces;
-  for (std::size_t i = 0; i < plan.pieces.size(); ++i)
-    pieces.push_back({plan.pieces[i].tensor, plan.file_of_piece[i], plan.pieces[i].box, state.pieces[i]});
   const Path index = staging / index_file;
-  write_piece_index(index, pieces);
+  write_index(index, facts);
   const std::string content = read_file(index);
-  facts.files.push_back({std::string(index_file), content.size(), hash128(content)});
+  facts.files.push_back({.path = std::string(index_file), .bytes = content.size(), .hash = hash128(content)});
 
   std::set<Path> folders;  // the names in every folder are durable before the manifest is
   for (const PlannedFile& file : plan.files) {

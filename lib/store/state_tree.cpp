@@ -7,20 +7,24 @@
 
 namespace lockstep {
 
-void StateTree::claim(const std::string& name) const {
+void StateTree::claim(const std::string& name) {
   const bool readable =
       !name.empty() && std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
   invariant(readable && name.front() != '/' && name.back() != '/' && name.find("//") == std::string::npos,
             fmt::format("'{}' can name state", name));
-  const auto taken = [&](const auto& entry) { return entry.name == name; };
-  invariant(
-      std::none_of(tensors_.begin(), tensors_.end(), taken) && std::none_of(aliases_.begin(), aliases_.end(), taken),
-      fmt::format("the name '{}' is used once in a state tree", name));
+  invariant(names_.insert(name).second, fmt::format("the name '{}' is used once in a state tree", name));
 }
 
 void StateTree::add(std::string name, Layout layout, std::span<std::byte> bytes) {
   claim(name);
-  tensors_.push_back({std::move(name), std::move(layout), bytes});
+  tensors_.push_back({std::move(name), std::move(layout), true, {{{}, bytes}}});
+}
+
+void StateTree::add_boxes(std::string name, Layout layout, std::vector<StateBox> boxes) {
+  claim(name);
+  invariant(layout.splits.empty() && layout.pins.empty(),
+            fmt::format("the boxes of '{}' are given, or follow from its layout", name));
+  tensors_.push_back({std::move(name), std::move(layout), false, std::move(boxes)});
 }
 
 void StateTree::add_alias(std::string name, std::string target) {

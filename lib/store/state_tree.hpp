@@ -7,6 +7,7 @@
 #include "layout/layout.hpp"
 
 #include <cstddef>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -14,10 +15,18 @@
 
 namespace lockstep {
 
+/// What a rank holds of a tensor: the elements of a box, row-major; read by a save, filled by a load.
+struct StateBox {
+  Box box;
+  std::span<std::byte> bytes;
+};
+
 struct StateTensor {
   std::string name;  // logical, within its component: "h.0.attn.c_attn.weight", "exp_avg/wte.weight"
   Layout layout;
-  std::span<std::byte> bytes;  // the box of this rank, row-major; read by a save, filled by a load
+  bool by_layout = true;        // each rank holds the box that the layout gives it; else the layout is replicated() and
+                                // `boxes` alone say what this rank holds
+  std::vector<StateBox> boxes;  // of this rank; by_layout: the one box, which is left empty
 };
 
 struct StateAlias {
@@ -32,6 +41,9 @@ class StateTree {
   /// The bytes must stay valid until the save or load that asked for the tree has returned. Throws Error(bug) for a
   /// name taken or empty.
   void add(std::string name, Layout layout, std::span<std::byte> bytes);
+  /// The same where this rank holds several boxes, or one that no layout gives it: rows of each of the matrices that
+  /// are stacked in a tensor. All ranks together hold each element, and equal boxes or such as have nothing in common.
+  void add_boxes(std::string name, Layout layout, std::vector<StateBox> boxes);
   void add_alias(std::string name, std::string target);
   /// A small value: a step count, a data position. Replaces one of the same name.
   void set(const std::string& name, const Json& value);
@@ -47,9 +59,10 @@ class StateTree {
   void set_values_text(const std::string& text, const std::string& origin);
 
  private:
-  void claim(const std::string& name) const;
+  void claim(const std::string& name);
   std::vector<StateTensor> tensors_;
   std::vector<StateAlias> aliases_;
+  std::set<std::string> names_;                              // of both
   std::vector<std::pair<std::string, std::string>> values_;  // name, JSON text
 };
 

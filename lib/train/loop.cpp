@@ -1,6 +1,5 @@
 #include "train/loop.hpp"
 
-#include "base/checked_cast.hpp"
 #include "base/clock.hpp"
 #include "base/process.hpp"
 #include "comm/failure.hpp"
@@ -248,15 +247,15 @@ SaveRequest TrainingLoop::save_request() const {
   const TrainState& now = parts_.train_state;
   SaveRequest request{.run = parts_.files.folder(),
                       .step = now.step,
-                      .world = {.mesh = parts_.plan.mesh},
+                      .world = parts_.world,
                       .documents = parts_.documents,
                       .retention = retention_of(parts_.config.checkpoint),
                       .trash = parts_.files.trash(),
-                      .ranks_per_file = checked_cast<int>(parts_.config.checkpoint.ranks_per_file,
-                                                          "checkpoint.ranks_per_file", ExitCode::usage),
                       .enter = [this](Phase phase) { enter_save(phase); }};
+  if (const std::int64_t ranks = parts_.config.checkpoint.ranks_per_file.ranks; ranks > 0)
+    request.ranks_per_file = static_cast<int>(ranks);
   if (evaluated_step_ == now.step) {
-    request.metrics.emplace_back("validation_loss", *now.eval_loss);
+    request.metrics.push_back({"validation_loss", *now.eval_loss});
     request.documents.emplace_back("evaluation", now.evaluation);
   }
   return request;

@@ -31,6 +31,7 @@ namespace lockstep {
 struct LoopParts {
   const TrainConfig& config;
   const TrainPlan& plan;
+  const World& world;
   Session& session;
   Output& output;
   RunFiles& files;

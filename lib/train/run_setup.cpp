@@ -98,6 +98,15 @@ std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan&
       "at its cost in time"};
 }
 
+World world_of(const TrainPlan& plan, const Machines& machines) {
+  World world{plan.mesh, machines.placement.nodes, {}};
+  for (std::size_t rank = 0; rank < machines.hosts.size(); ++rank) {
+    const auto node = static_cast<std::size_t>(machines.placement.nodes[rank]);
+    if (node == world.node_names.size()) world.node_names.push_back(machines.hosts[rank]);
+  }
+  return world;
+}
+
 Processor processor_of(Communicator& world) {
   const std::int64_t threads = world.all_reduce(std::int64_t{thread_count()}, Reduce::max);
   const std::int64_t most_scratch = world.all_reduce(static_cast<std::int64_t>(multiplier()), Reduce::max);

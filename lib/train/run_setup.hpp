@@ -31,6 +31,9 @@ struct Machines {
 /// Sets the threads and kernels of this rank up. Collective over `world`.
 Machines set_up_machines(const TrainConfig& config, Communicator& world);
 
+/// The ranks of a plan on their machines, as checkpoints see them. Local.
+World world_of(const TrainPlan& plan, const Machines& machines);
+
 /// What the rank with most scratch memory computes with, once machines are set up. Collective over `world`.
 Processor processor_of(Communicator& world);
 

@@ -171,7 +171,8 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   Transport transport = make_transport(session, plan.programs);
   Engine engine(state->model, *state->optimizer, plan.programs, session, transport, config.optimizer.clip_norm,
                 plan.types.reduce);
-  TrainingLoop loop({config, plan, session, output, files, engine, state->model, *tokenizer, state->components,
+  const World ranks = world_of(plan, machines);
+  TrainingLoop loop({config, plan, ranks, session, output, files, engine, state->model, *tokenizer, state->components,
                      state->cells, documents, train_state, *verifier});
   const LoopEnd end = run_loop(loop, session);
 

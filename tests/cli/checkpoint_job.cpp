@@ -18,6 +18,7 @@ using namespace lockstep;
 
 struct State {
   std::vector<float> wte = std::vector<float>(37 * 8);
+  std::vector<float> wide = std::vector<float>(160 * 128, 0.5F);  // too large to be packed
   std::vector<std::uint16_t> norm{to_bf16(1.0F), to_bf16(-2.5F), to_bf16(std::numeric_limits<float>::infinity()),
                                   0x7fc0, 1};  // 1: a denormal
   std::vector<double> moment = std::vector<double>(6, 0.25);
@@ -38,6 +39,7 @@ std::vector<Component> components_of(State& state, const Mesh& mesh, Rank rank) 
     tree.add("wte.weight", replicated({37, 8}, DType::f32, mesh), bytes(state.wte));
     tree.add("norm.weight", replicated({5}, DType::bf16, mesh), bytes(state.norm));
     tree.add("codes", replicated({2, 2}, DType::f8_e4m3, mesh), bytes(state.fp8));
+    tree.add("wide.weight", replicated({160, 128}, DType::f32, mesh), bytes(state.wide));
     tree.add_alias("lm_head.weight", "wte.weight");
     return tree;
   };
@@ -87,6 +89,7 @@ int main(int argc, char** argv) {
       SaveRequest request{argv[1], step, world};
       request.retention.keep_last = 9;
       request.metrics = {{"validation_loss", 3.0 / static_cast<double>(step)}};
+      request.ranks_per_file = 1;
       request.documents = {{"config.yaml", "model:\n  path: tiny\n"}};
       const SaveReport report = save(ranks, components_of(state, world.mesh, ranks.rank()), request);
       if (ranks.rank() == 0) std::printf("%s\n", report.path.c_str());

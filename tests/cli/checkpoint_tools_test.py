@@ -4,7 +4,8 @@ import json
 import pathlib
 import shutil
 
-from lockstep_testing import BUILD, needs, program, run, run_command
+from checkpoint_files import manifest_of, pieces_in, read_tensor
+from lockstep_testing import BUILD, DATA, needs, program, run, run_command
 
 
 def saved(folder, *steps, ranks=3):
@@ -43,7 +44,7 @@ def test_a_checkpoint_is_summarised(tmp):
     summary = answer(checkpoint)
     assert summary["step"] == 5 and summary["metrics"] == {"validation_loss": 0.6}
     assert {c["key"]: (c["pattern"], c["tensors"], c["elements"]) for c in summary["components"]} == {
-        "model": ("replicated", 3, 37 * 8 + 5 + 4), "optimizer": ("replicated", 1, 6), "rng": ("per_rank", 0, 0)}
+        "model": ("replicated", 4, 37 * 8 + 5 + 4 + 160 * 128), "optimizer": ("replicated", 1, 6), "rng": ("per_rank", 0, 0)}
     assert answer(tmp / "run", "wte.weight")["name"] == "model/wte.weight"   # a run stands for its newest checkpoint
     tree = run("checkpoint-inspect", "--tree", checkpoint).stdout
     assert "wte.weight  fp32 (37, 8)  whole; also lm_head.weight" in tree, tree
@@ -96,14 +97,14 @@ def test_what_is_not_damage_has_another_verdict_and_exit_code(tmp):
     assert "is unreadable: cannot look at" in run("checkpoint-reshard", checkpoint, "--consolidate", "--output", tmp / "new", expect=4).stderr
     (tmp / "away").rename(part)
     manifest = json.loads((checkpoint / "MANIFEST.json").read_text())
-    manifest.update(version=2, software="lockstep 9.9")
+    manifest.update(version=3, software="lockstep 9.9")
     del manifest["hash"]
     (checkpoint / "MANIFEST.json").write_text(json.dumps(manifest))
     for tool, arguments in [("checkpoint-inspect", ["--verify"]), ("checkpoint-inspect", []), ("checkpoint-reshard", ["--consolidate", "--output", tmp / "new"]),
                             ("finalize-quantize", ["--recipe", "none", "--output", tmp / "new"])]:
         done = run(tool, checkpoint, *arguments, expect=2)
         told = done.stdout + done.stderr
-        assert "checkpoint format 2 is not known" in told and "lockstep 9.9 wrote it: read it with that version or a newer one" in told, told
+        assert "checkpoint format 3 is not known" in told and "lockstep 9.9 wrote it: read it with that version or a newer one" in told, told
 
 
 def test_what_a_newcomer_types_is_answered_with_what_to_type(tmp):
@@ -131,18 +132,14 @@ def test_h5py_reads_every_piece_of_every_type(tmp):
     h5py = needs("h5py")
     numpy = needs("numpy")
     [checkpoint] = saved(tmp, 5)
-    wte = numpy.full((37, 8), numpy.nan, dtype="float32")
-    found = {}
+    found, wte = {}, numpy.full((37, 8), numpy.nan, dtype="float32")
     for path in checkpoint.rglob("part-*.h5"):
         with h5py.File(path) as file:
-            assert file.attrs["format"] in ("lockstep.part", b"lockstep.part")
-            table = json.loads(bytes(file["_index"][:]))
-            for piece in table["pieces"]:
-                box = ",".join(f"{b}:{b + e}" for b, e in zip(piece["begin"], piece["extent"])) or "scalar"
-                found.setdefault(piece["tensor"], []).append(file[f"{piece['tensor']}/{box}"][()])
-                if piece["tensor"] == "model/wte.weight":
-                    rows = slice(piece["begin"][0], piece["begin"][0] + piece["extent"][0])
-                    wte[rows] = found[piece["tensor"]][-1]
+            assert file.attrs["format"] in ("lockstep.part", b"lockstep.part") and file.attrs["version"] == 2
+            for name, box, values in pieces_in(file):
+                found.setdefault(name, []).append(values)
+                if name == "model/wte.weight":
+                    wte[box] = values
     assert (wte == (numpy.arange(37 * 8) / 2 + 5).reshape(37, 8)).all()
     norm = found["model/norm.weight"][0]
     assert norm.dtype == numpy.float32, norm.dtype   # bf16 opens as what holds its values
@@ -150,6 +147,51 @@ def test_h5py_reads_every_piece_of_every_type(tmp):
     assert found["model/codes"][0].dtype == numpy.uint8 and found["model/codes"][0].flatten().tolist() == [0x38, 0x7E, 0x7F, 0xB8]
     assert found["optimizer/exp_avg/wte.weight"][0].tolist() == [[0.25] * 3] * 2
     assert json.loads(bytes(found["optimizer/_values"][0])) == {"step": 5}
+    assert (found["model/wide.weight"][0] == 0.5).all() and found["model/wide.weight"][0].shape == (160, 128)
+    assert (read_tensor(checkpoint, "model", "wte.weight") == wte).all()   # by way of INDEX.h5
+
+
+def test_other_tools_for_hdf5_read_index_and_parts(tmp):
+    [checkpoint] = saved(tmp, 5)
+    for path in [checkpoint / "INDEX.h5", *checkpoint.rglob("part-*.h5")]:
+        assert "/" in run_command("h5ls", "-r", path).stdout
+        run_command("h5dump", "-H", path)
+    dumped = run_command("h5dump", "-d", "/packed/bf16", next(path for path in checkpoint.rglob("part-*.h5") if "bf16" in run_command("h5ls", "-r", path).stdout)).stdout
+    assert "1, -2.5, inf, nan" in dumped, dumped
+
+
+def test_format_1_reads_as_the_state_that_was_saved_in_it(tmp):
+    """tests/data/format-1/state is what checkpoint-job saved when that was the format, by 3 ranks at step 5."""
+    old = DATA / "format-1/state"
+    [new] = saved(tmp, 5)
+    assert answer(old, "--verify=fingerprints")["sound"]
+    assert answer(old)["state_digest"] == answer(new)["state_digest"] and answer(old)["metrics"] == answer(new)["metrics"]
+    assert answer("--diff", old, new)["differences"] == []
+    for question in [["--components"], ["--layouts"], ["--nonfinite"], ["--show-config"], ["model/norm.weight"], ["rng"]]:
+        found = [answer(*[word for word in question if word[0] == "-"], checkpoint, *[word for word in question if word[0] != "-"], expect=None) for checkpoint in [old, new]]
+        for one in found:
+            one.pop("path", None)
+        assert found[0] == found[1], (question, found)
+    assert "/model/wte.weight/0:37,0:8" in run("checkpoint-inspect", "--who", old, "wte.weight").stdout
+    done = json.loads(run("checkpoint-reshard", old, "--to", "parts=2", "--output", tmp / "again", "--json").stdout)
+    assert done["digest_before"] == done["digest_after"] == answer(new)["state_digest"]
+    assert manifest_of(tmp / "again")["version"] == 2 and answer(tmp / "again", "--verify=fingerprints")["sound"]
+
+
+def test_damage_of_format_1_is_found_at_the_level_that_looks_for_it(tmp):
+    for number, (file, level) in enumerate([("MANIFEST.json", "manifest"), ("INDEX.h5", "manifest"), ("replicated/part-0002.h5", "hashes")]):
+        old = pathlib.Path(shutil.copytree(DATA / "format-1/state", tmp / str(number)))
+        damage(old / file, (old / file).stat().st_size // 2)
+        found = answer(old, "--verify=fingerprints", expect=1)["checkpoints"][0]["defects"]
+        assert level in [defect["level"] for defect in found], (file, found)
+
+
+def test_a_view_beside_the_parts_is_no_part_of_the_state(tmp):
+    [checkpoint] = saved(tmp, 5)
+    (checkpoint / "VIEW.h5").write_bytes(b"whatever")
+    assert answer(checkpoint, "--verify=fingerprints")["sound"]
+    (checkpoint / "NOTES").write_text("mine")
+    assert "nothing reads it" in json.dumps(answer(checkpoint, "--verify=fingerprints", expect=1))
 
 
 def test_resharding_keeps_every_digest_and_only_changes_the_parts(tmp):
@@ -216,7 +258,7 @@ def test_components_say_who_shares_them_and_what_other_ranks_make_of_them(tmp):
 def test_layouts_are_counted(tmp):
     [checkpoint] = saved(tmp, 5)
     rows = answer("--layouts", checkpoint)["layouts"]
-    assert sum(row["tensors"] for row in rows) == 4 and sum(row["elements"] for row in rows) == 37 * 8 + 5 + 4 + 6, rows
+    assert sum(row["tensors"] for row in rows) == 5 and sum(row["elements"] for row in rows) == 37 * 8 + 5 + 4 + 6 + 160 * 128, rows
     assert {row["mesh"] for row in rows} == {"dp_replicate 3"}, rows
 
 
@@ -229,10 +271,12 @@ def test_who_held_a_tensor_and_where_it_lies(tmp):
     for piece in pieces:
         assert piece["ranks"] == [0, 1, 2]
         with h5py.File(checkpoint / piece["file"]) as file:
-            dataset = file[piece["dataset"]]
-            assert dataset.id.get_offset() == piece["offset"] and list(dataset.shape) == piece["extent"]
-            parts.append(dataset[...])
+            name, _, stretch = piece["dataset"].partition("[")
+            first, last = map(int, stretch.rstrip("]").split(":"))
+            assert file[name].id.get_offset() + first * file[name].dtype.itemsize == piece["offset"]
+            parts.append(file[name][first:last].reshape(piece["extent"]))
     assert (numpy.concatenate(parts) == numpy.arange(37 * 8).reshape(37, 8) / 2 + 5).all()
+    assert {piece["dataset"] for piece in answer("--who", checkpoint, "wide.weight")["pieces"]} == {"/model/wide.weight/0:160,0:128"}
     text = run("checkpoint-inspect", "--who", checkpoint, "wte.weight").stdout
     assert "model/wte.weight  fp32 (37, 8), whole, saved by 3 ranks" in text and "0-2" in text, text
     refused = run("checkpoint-inspect", "--who", checkpoint, expect=2).stderr
@@ -242,7 +286,7 @@ def test_who_held_a_tensor_and_where_it_lies(tmp):
 def test_elements_that_are_not_finite_are_found_with_their_place(tmp):
     [checkpoint] = saved(tmp, 5)
     found = answer("--nonfinite", checkpoint, expect=1)
-    assert found["looked_at"] == 4 and {row.pop("name"): row for row in found["tensors"]} == {
+    assert found["looked_at"] == 5 and {row.pop("name"): row for row in found["tensors"]} == {
         "model/norm.weight": {"nan": 1, "inf": 1, "first": [2]}, "model/codes": {"nan": 1, "inf": 0, "first": [1, 0]}}, found
     text = run("checkpoint-inspect", "--nonfinite", tmp / "run", expect=1).stdout
     assert len(text.splitlines()) == 3 and "(2)" in text, text

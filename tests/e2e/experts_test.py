@@ -3,7 +3,7 @@
 import json
 import re
 
-from checkpoint_files import read_tensor, step_folders
+from checkpoint_files import read_tensor, step_folders, tensors_of
 from lockstep_testing import LLAMA_TINY, records, run
 from shared_out import check_goes_on_bit_for_bit, check_goes_on_elsewhere, options, prepare
 
@@ -86,7 +86,7 @@ def test_rules_for_tensors_take_a_shared_expert_by_name(tmp):
     run("train", *options(tmp, tmp / "run", *rules, "--parallel.dp_shard", 2, "--optimizer.lr", 1e-2, "--schedule.warmup_steps", 0, "--checkpoint.every", 1,
                           steps=2), ranks=2)
     first, last = (step_folders(tmp / "run")[place] for place in (0, -1))
-    names = {tensor["name"] for tensor in json.loads((last / "MANIFEST.json").read_text())["tensors"] if tensor["component"] == "model"}
+    names = {tensor["name"] for tensor in tensors_of(last) if tensor["component"] == "model"}
     unmoved = {name for name in names if (read_tensor(first, "model", name) == read_tensor(last, "model", name)).all()}
     assert unmoved == {f"model.layers.{layer}.mlp.shared_expert_gate.weight" for layer in range(LAYERS)}, unmoved
 

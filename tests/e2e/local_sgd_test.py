@@ -4,7 +4,7 @@ they train as they should: local_sgd_parity_test.py."""
 import json
 import re
 
-from checkpoint_files import read_tensor, state_digest, step_folders
+from checkpoint_files import manifest_of, read_tensor, state_digest, step_folders, tensors_of
 from lockstep_testing import GPT2_TINY, needs, records, run, sample_text, write_config
 
 numpy = needs("numpy")
@@ -68,14 +68,13 @@ def check_nothing_changes(tmp, layouts):
 
 
 def fingerprints(checkpoint):
-    tensors = json.loads((checkpoint / "MANIFEST.json").read_text())["tensors"]
-    found = {(tensor["component"], tensor["name"]): tensor["fingerprint"] for tensor in tensors if tensor["name"] != "_values"}
+    found = {(tensor["component"], tensor["name"]): tensor["fingerprint"] for tensor in tensors_of(checkpoint) if tensor["name"] != "_values"}
     assert {component for component, _ in found} == {"model", "optimizer", "local"}
     return found
 
 
 def components(checkpoint):
-    return {component["key"]: component for component in json.loads((checkpoint / "MANIFEST.json").read_text())["components"]}
+    return {component["key"]: component for component in manifest_of(checkpoint)["components"]}
 
 
 def test_cells_are_saved_from_the_first_local_step_on_and_another_layout_goes_on_from_their_average(tmp):

@@ -183,10 +183,11 @@ def test_documents_can_be_isolated(tmp):
 
 def test_parts_are_shared_by_neighbouring_ranks(tmp):
     prepare(tmp)
-    alone = observe(tmp, "alone", {}, ranks=2)
-    shared = observe(tmp, "shared", {"checkpoint.ranks_per_file": 2}, ranks=2)
-    assert len(shared["parts"]) < len(alone["parts"]), (alone["parts"], shared["parts"])
-    assert shared["checkpoints"] == alone["checkpoints"]
+    alone = observe(tmp, "alone", {"checkpoint.ranks_per_file": 1}, ranks=2)
+    for ranks_per_file in [2, "node"]:
+        shared = observe(tmp, f"shared-{ranks_per_file}", {"checkpoint.ranks_per_file": ranks_per_file}, ranks=2)
+        assert len(shared["parts"]) < len(alone["parts"]), (alone["parts"], shared["parts"])
+        assert shared["checkpoints"] == alone["checkpoints"]
 
 
 def tracks_of(events):

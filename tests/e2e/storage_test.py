@@ -22,9 +22,10 @@ def prepare(tmp):
 
 
 def options(tmp, folder, *more, steps=STEPS, keep=99):
+    """Each rank has files of its own, in which it can fail."""
     return ["--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", folder, "--train.max_steps",
             steps, "--schedule.decay_steps", 99, "--train.global_batch", 6, "--log.every", 1, "--log.tensorboard", "false", "--checkpoint.keep_last", keep,
-            *more]
+            "--checkpoint.ranks_per_file", 1, *more]
 
 
 def faults(call, code, first, period=0, rank=0, path="/checkpoints/"):
@@ -134,7 +135,7 @@ def test_an_errno_on_one_rank_is_looked_at_anew_and_no_checkpoint_is_put_aside(t
     prepare(tmp)
     newest = "step-0000000008"
     for number, (call, code, first, path, ranks, rank) in enumerate([
-            ("look", "ENOENT", 1, f"{newest}/MANIFEST.json", 1, 0), ("look", "ENOENT", 3, f"{newest}/", 2, 1), ("pread", "EIO", 5, f"{newest}/", 2, 0),
+            ("look", "ENOENT", 1, f"{newest}/MANIFEST.json", 1, 0), ("look", "ENOENT", 4, f"{newest}/", 2, 1), ("pread", "EIO", 5, f"{newest}/", 2, 0),
             ("stat", "ENOENT", 1, "run-3/checkpoints", 2, 1)]):
         folder = tmp / f"run-{number}"
         done = run("train", *saved_run(tmp, folder.name, ranks), ranks=ranks, env=faults(call, code, first, 0, rank, path))

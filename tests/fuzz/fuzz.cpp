@@ -49,6 +49,13 @@ void put_file(const Path& path, std::string_view content) {
   write_at(file, std::as_bytes(std::span(content)), 0, path);
 }
 
+void refuse(Target& target, const std::string& pointer, const Json& value) {
+  Json document = Json::parse(target.seeds.front());
+  document[Json::json_pointer(pointer)] = value;
+  Dice dice(0, "refused", 0);
+  target.refused.push_back(target.seal(to_text(document, 1), dice));
+}
+
 namespace {
 
 constexpr std::string_view sanitizers = LOCKSTEP_SANITIZERS;  // "address,undefined", or "none"
@@ -197,7 +204,8 @@ Choices parse(int count, char** words) {
 
 std::vector<Target> all_targets(const Path& folder) {
   std::vector<Target> targets;
-  for (const auto make : {config_targets, store_targets, run_targets, exchange_targets, corpus_targets}) {
+  for (const auto make :
+       {config_targets, store_targets, checkpoint_targets, run_targets, exchange_targets, corpus_targets}) {
     const Path own = folder / fmt::format("{}", targets.size());
     make_folder(own);
     for (Target& target : make(own)) targets.push_back(std::move(target));

@@ -227,4 +227,19 @@ std::function<std::string(Dice&)> strange_hdf5(const Path& scratch, std::vector<
   };
 }
 
+std::function<std::string(Dice&)> strange_object(const Path& scratch, std::string sound,
+                                                 std::vector<std::string> names) {
+  return [scratch, sound = std::move(sound), names = std::move(names)](Dice& dice) {
+    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+    put_file(scratch, sound);
+    const hid_t file = H5Fopen(scratch.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+    if (file < 0) fail(ExitCode::storage, "cannot open {}", scratch.string());
+    const std::string& name = dice.pick(names);
+    H5Ldelete(file, name.c_str(), H5P_DEFAULT);
+    put_something(file, name, dice);
+    H5Fclose(file);
+    return read_file(scratch);
+  };
+}
+
 }  // namespace lockstep::test

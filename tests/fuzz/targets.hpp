@@ -30,7 +30,11 @@ struct Target {
 /// Throws what is no Error: a finding.
 void require(bool holds, const std::string& what);
 
+/// The first seed with one member changed, and sealed: it must be refused.
+void refuse(Target& target, const std::string& pointer, const Json& value);
+
 // Each keeps its files in `folder`, an empty one of its own.
+std::vector<Target> checkpoint_targets(const Path& folder);
 std::vector<Target> config_targets(const Path& folder);
 std::vector<Target> corpus_targets(const Path& folder);
 std::vector<Target> exchange_targets(const Path& folder);
@@ -46,6 +50,10 @@ std::function<std::string(Dice&)> strange_hdf5(const Path& scratch, std::vector<
 
 /// The HDF5 file `sound` with faults in what it says of its datasets, and checksums that fit: what lies behind them.
 std::function<std::string(Dice&)> damaged_headers(std::string sound);
+
+/// The HDF5 file `sound` with something strange at one of `names` and all else as it was. `scratch`: a file.
+std::function<std::string(Dice&)> strange_object(const Path& scratch, std::string sound,
+                                                 std::vector<std::string> names);
 
 /// One of the two, at equal odds.
 std::function<std::string(Dice&)> either(std::function<std::string(Dice&)> one,

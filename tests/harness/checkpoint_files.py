@@ -11,24 +11,67 @@ def step_folders(run_dir):
     return sorted((pathlib.Path(run_dir) / "checkpoints").glob("step-*"))
 
 
+def manifest_of(checkpoint):
+    return json.loads((pathlib.Path(checkpoint) / "MANIFEST.json").read_text())
+
+
 def state_digest(checkpoint):
-    return json.loads((pathlib.Path(checkpoint) / "MANIFEST.json").read_text())["state_digest"]
+    return manifest_of(checkpoint)["state_digest"]
+
+
+def text_in(file, column):
+    return json.loads(bytes(file[column][()]))
+
+
+def tensors_of(checkpoint):
+    """What INDEX.h5 says of each tensor: component, cell ("" if it belongs to all), name, layout (with global shape and dtype), aliases,
+    fingerprint, and the paths of the parts that have pieces of it."""
+    h5py = needs("h5py")
+    with h5py.File(pathlib.Path(checkpoint) / "INDEX.h5") as index:
+        components, cells, layouts = (text_in(index, name) for name in ["components", "cells", "layouts"])
+        paths, first, runs = text_in(index, "files/paths"), index["tensors/first_files"][()], index["tensor_files"][()]
+        tensors = []
+        for i, name in enumerate(text_in(index, "tensors/names")):
+            files = [paths[file] for begin, count in runs[first[i]:first[i + 1]] for file in range(begin, begin + count)]
+            tensors.append({"component": components[index["tensors/component"][i]], "cell": cells[index["tensors/cell"][i]], "name": name,
+                            "layout": layouts[index["tensors/layout"][i]], "aliases": [], "files": files,
+                            "fingerprint": tuple(map(int, index["tensors/fingerprint"][i]))})
+        for tensor, alias in text_in(index, "aliases"):
+            tensors[tensor]["aliases"].append(alias)
+    return tensors
+
+
+def pieces_in(part):
+    """The pieces that an open part file holds: (full name, box as slices, values)."""
+    table = part["_index"]
+    names = text_in(table, "tensors")
+    for i, number in enumerate(table["tensor"][()]):
+        name, _, dtype = names[number]
+        box = table["boxes"][table["first_box"][i]:table["first_box"][i + 1]]
+        begin, extent = box[:len(box) // 2], box[len(box) // 2:]
+        end = [first + count for first, count in zip(begin, extent)]
+        at = table["packed_at"][i]
+        if at >= 0:
+            count = 1
+            for side in extent:
+                count *= int(side)
+            values = part[f"packed/{dtype}"][at:at + count].reshape([int(side) for side in extent])
+        else:
+            values = part[name][",".join(f"{first}:{last}" for first, last in zip(begin, end)) or "scalar"][()]
+        yield name, tuple(slice(int(first), int(last)) for first, last in zip(begin, end)), values
 
 
 def read_tensor(checkpoint, component, name):
-    """A whole logical tensor. Each piece is a dataset whose name is its box: /component/name/0:4,0:8."""
+    """A whole logical tensor."""
     h5py, numpy = needs("h5py"), needs("numpy")
-    checkpoint = pathlib.Path(checkpoint)
-    described = json.loads((checkpoint / "MANIFEST.json").read_text())["tensors"]
-    shape = next(tensor["global"] for tensor in described if tensor["component"] == component and tensor["name"] == name)
+    described = next(tensor for tensor in tensors_of(checkpoint) if tensor["component"] == component and tensor["name"] == name)
     whole, filled = None, 0
-    for part in sorted(checkpoint.rglob("part-*.h5")):
-        with h5py.File(part) as file:
-            group = file.get(f"{component}/{name}")
-            for box, piece in (group.items() if group is not None else []):
-                whole = numpy.empty(shape, piece.dtype) if whole is None else whole
-                where = tuple(slice(*map(int, side.split(":"))) for side in box.split(",") if side)
-                whole[where] = piece[()]
-                filled += piece.size
-    assert whole is not None and filled == whole.size, f"{name}: {filled} elements found of shape {shape}"
+    for path in described["files"]:
+        with h5py.File(pathlib.Path(checkpoint) / path) as part:
+            for piece, box, values in pieces_in(part):
+                if piece == f"{component}/{name}":
+                    whole = numpy.empty(described["layout"]["global"], values.dtype) if whole is None else whole
+                    whole[box] = values
+                    filled += values.size
+    assert whole is not None and filled == whole.size, f"{name}: {filled} elements found of shape {described['layout']['global']}"
     return whole

@@ -9,6 +9,7 @@ import unittest
 
 BUILD = pathlib.Path(os.environ["LOCKSTEP_BUILD"])
 SOURCE = pathlib.Path(os.environ["LOCKSTEP_SOURCE"])
+DATA = SOURCE / "tests/data"   # files that earlier versions wrote
 PATIENCE_S = 600   # for what takes a second on an idle machine: a loaded one may need any time
 
 

@@ -106,7 +106,12 @@ class Job {
     };
     return component;
   }
-  SaveRequest request(const Path& run) const { return {run, step, world_}; }
+  /// Each rank writes files of its own, so that there is more than one to damage.
+  SaveRequest request(const Path& run) const {
+    SaveRequest request{run, step, world_};
+    request.ranks_per_file = 1;
+    return request;
+  }
   const World& world() const { return world_; }
 
   std::int64_t step = 0;

@@ -219,12 +219,26 @@ BOOST_FIXTURE_TEST_CASE(another_format_or_word_is_foreign_and_names_what_can_rea
   for (const bool own_hash : {true, false}) {
     BOOST_TEST(says(refused(
                         [](Json& manifest) {
-                          manifest["version"] = 2;
+                          manifest["version"] = 3;
                           manifest["software"] = "lockstep 7.5";
                         },
                         own_hash),
-                    "checkpoint format 2 is not known; this program reads format 1"));
+                    "checkpoint format 3 is not known; this program reads formats 1 and 2"));
   }
+  const auto says_of = [&](const char* key, const Json& value, const std::string& expected) {
+    const auto change = [&](Json& manifest) {
+      manifest[key] = value;
+      manifest["software"] = "lockstep 7.5";
+    };
+    const std::string message = refused(change, true);
+    BOOST_TEST(says(message, expected), message);
+  };
+  says_of("requires", Json::array({"per_node_storage"}), "it needs \"per_node_storage\", which is not known");
+  says_of("block_bytes", 1 << 20, "it has blocks of 1048576 bytes");
+  says_of("hash_algorithm", "blake3", "the hash_algorithm \"blake3\" is not known");
+  says_of("fingerprint_algorithm", "sum", "the fingerprint_algorithm \"sum\" is not known");
+  says_of("metrics", {{"accuracy", {{"value", 0.5}, {"better", "closer to 1"}}}},
+          "the word 'closer to 1' is not known");
   BOOST_TEST(says(refused(
                       [](Json& manifest) {
                         manifest["components"][0]["pattern"] = "per_galaxy";

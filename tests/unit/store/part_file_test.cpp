@@ -49,7 +49,7 @@ struct Written {
 std::vector<HeldPiece> held_pieces(const Content& content, const StampedPart& stamped, const PartFile& part) {
   std::vector<HeldPiece> held;
   for (std::size_t i = 0; i < content.pieces.size(); ++i)
-    held.push_back({content.pieces[i], content.bytes[i], PiecePlace{&part, stamped.offsets[i]}});
+    held.push_back({content.pieces[i], content.bytes[i], PiecePlace{&part, stamped.table.records[i].offset}});
   return held;
 }
 
@@ -59,7 +59,7 @@ Written write(const Path& path, const Content& content, PartFile::Cache cache = 
   PartFile part(path, cache);
   written.records = pass_over(held_pieces(content, stamped, part));
   part.finish();
-  written.sealed = seal_part(path, content.pieces, written.records, stamped);
+  written.sealed = seal_part(path, stamped, written.records);
   return written;
 }
 
@@ -72,19 +72,27 @@ BOOST_FIXTURE_TEST_CASE(a_sealed_part_is_read_by_the_library_as_written, Tempora
   const Written written = write(path / "part.h5", given);
   BOOST_TEST(written.sealed.bytes == std::filesystem::file_size(path / "part.h5"));
   const Hdf5File file = Hdf5File::open(path / "part.h5");
+  const PartTable table = read_part_table(path / "part.h5", written.sealed.columns, written.sealed.table_hash);
   for (std::size_t i = 0; i < given.pieces.size(); ++i) {
-    std::vector<std::byte> read(given.bytes[i].size());
-    file.read(dataset_of(given.pieces[i]), read);
+    const std::int64_t packed_at = table.records[i].packed_at;
+    const Hdf5Dataset dataset = file.dataset(dataset_of(given.pieces[i], table.records[i]));
+    std::vector<std::byte> read(dataset.bytes);
+    file.read(dataset.path, read);
+    if (packed_at >= 0) {  // its stretch of it
+      const std::int64_t size = size_of(given.pieces[i].dtype);
+      read = {read.begin() + packed_at * size, read.begin() + packed_at * size + std::ssize(given.bytes[i])};
+    }
+    BOOST_TEST((packed_at < 0) == (given.bytes[i].size() >= packed_below));
     BOOST_TEST((read == given.bytes[i]));
   }
-  BOOST_TEST(file.has("/model/a/10:30,0:7"));
-  BOOST_TEST(file.has("/optimizer/exp_avg/a/scalar"));
+  BOOST_TEST(file.has("/model/large/0:3000,0:3001"));
+  BOOST_TEST((file.dataset("/packed/fp32").shape == Shape{20 * 7 + 1}));  // model/a and a scalar
 }
 
 BOOST_FIXTURE_TEST_CASE(a_part_says_itself_what_is_in_it, TemporaryFolder) {
   const Content given = content();
   const Written written = write(path / "part.h5", given);
-  const PartTable table = read_part_table(path / "part.h5");
+  const PartTable table = read_part_table(path / "part.h5", written.sealed.columns, written.sealed.table_hash);
   BOOST_REQUIRE_EQUAL(table.pieces.size(), given.pieces.size());
   for (std::size_t i = 0; i < table.pieces.size(); ++i) {
     BOOST_TEST(table.pieces[i].tensor == given.pieces[i].tensor);
@@ -94,6 +102,30 @@ BOOST_FIXTURE_TEST_CASE(a_part_says_itself_what_is_in_it, TemporaryFolder) {
     BOOST_TEST((table.records[i].fingerprint == written.records[i].fingerprint));
   }
   BOOST_TEST(table.records[1].blocks.size() == 3u);  // 18 MB in blocks of 8 MiB
+}
+
+BOOST_FIXTURE_TEST_CASE(a_table_that_is_not_the_one_meant_is_damage, TemporaryFolder) {
+  const Written written = write(path / "part.h5", content());
+  const std::string right = read_file(path / "part.h5");
+  const auto code_of_reading = [&](const Hash128& hash) {
+    try {
+      (void)read_part_table(path / "part.h5", written.sealed.columns, hash);
+    } catch (const Error& error) {
+      BOOST_TEST(std::string(error.what()).find((path / "part.h5").string()) != std::string::npos);
+      return error.code();
+    }
+    return ExitCode::done;
+  };
+  BOOST_TEST((code_of_reading(written.sealed.table_hash) == ExitCode::done));
+  BOOST_TEST((code_of_reading({1, 2}) == ExitCode::input));
+  for (const ByteRange& column : written.sealed.columns) {
+    std::string wrong = right;
+    wrong[column.offset + column.bytes / 2] ^= 1;
+    publish_file(path / "part.h5", wrong);
+    BOOST_TEST((code_of_reading(written.sealed.table_hash) == ExitCode::input));
+  }
+  std::filesystem::remove(path / "part.h5");
+  BOOST_TEST((code_of_reading(written.sealed.table_hash) == ExitCode::storage));  // who knows that it was there
 }
 
 BOOST_FIXTURE_TEST_CASE(an_unsealed_part_does_not_open, TemporaryFolder) {
@@ -117,7 +149,7 @@ BOOST_FIXTURE_TEST_CASE(equal_content_gives_equal_parts_and_the_order_of_writing
     records[i] = pass_over(std::span(held).subspan(i, 1)).front();
     part.finish();
   }
-  seal_part(path / "b.h5", given.pieces, records, stamped);
+  seal_part(path / "b.h5", stamped, records);
   BOOST_TEST((read_file(path / "a.h5") == read_file(path / "b.h5")));
 }
 
@@ -128,11 +160,21 @@ BOOST_FIXTURE_TEST_CASE(direct_and_buffered_writing_and_the_library_itself_give_
   BOOST_TEST((read_file(path / "buffered.h5") == read_file(path / "direct.h5")));
   Hdf5File plain = Hdf5File::create(path / "plain.h5");
   plain.set_attribute("/", "format", "lockstep.part");
-  plain.set_attribute("/", "version", 1);
-  for (std::size_t i = 0; i < given.pieces.size(); ++i)
-    plain.add(dataset_of(given.pieces[i]), given.pieces[i].dtype, given.pieces[i].box.extent, given.bytes[i]);
-  const std::string table = Hdf5File::open(path / "direct.h5").read_text("/_index");
-  plain.add("/_index", DType::u8, {static_cast<std::int64_t>(table.size())}, std::as_bytes(std::span(table)));
+  plain.set_attribute("/", "version", 2);
+  for (const std::size_t i : {1, 3})
+    plain.add("/" + given.pieces[i].tensor + "/" + (i == 1 ? "0:3000,0:3001" : "0:1048577"), given.pieces[i].dtype,
+              given.pieces[i].box.extent, given.bytes[i]);
+  std::vector<std::byte> packed = given.bytes[0];
+  packed.insert(packed.end(), given.bytes[2].begin(), given.bytes[2].end());
+  plain.add("/packed/fp32", DType::f32, {20 * 7 + 1}, packed);
+  const Hdf5File direct = Hdf5File::open(path / "direct.h5");
+  for (const char* const column :
+       {"tensors", "tensor", "first_box", "boxes", "offset", "packed_at", "first_block", "fingerprints", "blocks"}) {
+    const Hdf5Dataset dataset = direct.dataset(std::string("/_index/") + column);
+    std::vector<std::byte> bytes(dataset.bytes);
+    direct.read(dataset.path, bytes);
+    plain.add(dataset.path, dataset.dtype, dataset.shape, bytes);
+  }
   plain.close();
   BOOST_TEST((read_file(path / "plain.h5") == read_file(path / "direct.h5")));
 }
@@ -158,12 +200,13 @@ BOOST_FIXTURE_TEST_CASE(records_are_those_of_the_bytes_wherever_these_lie_in_mem
              hash128(bytes.subspan(block * block_bytes, std::min(block_bytes, bytes.size() - block * block_bytes)))));
       BOOST_TEST((records[i].fingerprint ==
                   fingerprint(given.pieces[i].global, given.pieces[i].dtype, given.pieces[i].box, bytes)));
-      BOOST_TEST(records[i].offset == stamped.offsets[i]);
+      BOOST_TEST(records[i].offset == stamped.table.records[i].offset);
     }
     BOOST_TEST(records.back().blocks.empty());
     BOOST_TEST((records.back().fingerprint == records[1].fingerprint));
     const std::string file = read_file(path / "part.h5");
-    BOOST_TEST((std::memcmp(file.data() + stamped.offsets[1], given.bytes[1].data(), given.bytes[1].size()) == 0));
+    BOOST_TEST((
+        std::memcmp(file.data() + stamped.table.records[1].offset, given.bytes[1].data(), given.bytes[1].size()) == 0));
   }
 }
 
