@@ -7,6 +7,7 @@
 #include "store/box_runs.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <set>
 
@@ -78,10 +79,68 @@ Description description_from_json(Json value) {
   return description;
 }
 
+// What is in a description, for comparison alone: a save has no time to make text of it each time.
+void append(std::string& out, std::string_view text) {
+  out += text;
+  out += '\n';
+}
+
+template <class Number>
+void append(std::string& out, const std::vector<Number>& numbers) {
+  out += fmt::format("{}:", numbers.size());
+  out.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number));
+}
+
+void append(std::string& out, const std::vector<Axis>& axes) {
+  for (const Axis& axis : axes) {
+    append(out, axis.name);
+    append(out, std::vector<int>{axis.size, axis.stride});
+  }
+}
+
+void append(std::string& out, const Layout& layout) {
+  append(out, layout.global);
+  append(out, layout.known);
+  append(out, name_of(layout.dtype));
+  append(out, layout.mesh.id);
+  append(out, layout.mesh.axes);
+  append(out, layout.mesh.expert_axes);
+  for (const Split& split : layout.splits) {
+    for (const AxisName& axis : split.axes) append(out, axis);
+    append(out, std::vector<std::int64_t>{split.dim, split.granule, split.parts});
+  }
+  for (const Pin& pin : layout.pins) {
+    append(out, pin.axis);
+    append(out, pin.coordinates);
+  }
+}
+
+void append(std::string& out, const std::vector<Description>& descriptions) {
+  for (const Description& description : descriptions) {
+    for (const std::string& text : {description.tensor.component, description.tensor.cell, description.tensor.name})
+      append(out, text);
+    for (const std::string& alias : description.tensor.aliases) append(out, alias);
+    append(out, description.tensor.layout);
+    append(out, description.tensor.holding == TensorHolding::boxes ? "boxes" : "layout");
+    for (const Box& box : description.boxes) {
+      append(out, box.begin);
+      append(out, box.extent);
+    }
+  }
+}
+
 std::string encode(const std::vector<Description>& descriptions) {
   Json list = Json::array();
   for (const Description& description : descriptions) list.push_back(to_json(description));
   return to_text(list);
+}
+
+// Values change at each save and mostly need as many digits as before: with room to spare their place stays the same,
+// and so does the plan.
+std::string filled_up(std::string text) {
+  constexpr std::size_t least = 256;
+  text.resize(std::bit_ceil(std::max(text.size(), least)), ' ');
+  return text;
 }
 
 // A contribution is what one rank brings along: descriptions by how far they are shared, and its bytes by full name.
@@ -92,7 +151,7 @@ class Contribution {
   void add(const Component& component, const StateTree& tree, std::deque<std::string>& values) {
     for (const StateTensor& tensor : tree.tensors()) add_tensor(component, tree, tensor);
     if (contents_ == Contents::tensors || tree.values_text().empty()) return;
-    values.push_back(tree.values_text());
+    values.push_back(filled_up(tree.values_text()));
     StoredTensor entry{component.key, owner_of_values(component, world_, rank_), std::string(values_entry), {}, {}, {}};
     entry.layout = replicated({static_cast<std::int64_t>(values.back().size())}, DType::u8,
                               entry.cell.empty() ? world_.mesh : cell_mesh);
@@ -106,6 +165,16 @@ class Contribution {
   std::vector<StateBox> local(const std::string& name) const {
     const auto found = local_.find(name);
     return found == local_.end() ? std::vector<StateBox>{} : found->second;
+  }
+  Hash128 described(const std::string& keys, const World& world) const {
+    std::string all = keys;
+    append(all, world.mesh.axes);
+    append(all, world.mesh.expert_axes);
+    append(all, world.node_of_rank);
+    append(all, common_);
+    append(all, "own");
+    append(all, own_);
+    return hash128(all);
   }
   /// Names of what ranks besides this one hold or describe as well.
   const std::vector<std::string>& shared() const { return shared_; }
@@ -290,7 +359,7 @@ void check_held(const CollectedState& state, std::size_t tensor, Rank rank) {
   const StoredTensor& stored = state.tensors[tensor];
   const auto size = static_cast<std::size_t>(size_of(stored.layout.dtype));
   for (const Holding& holding : state.holdings[tensor]) {
-    if (std::find(holding.ranks.begin(), holding.ranks.end(), rank) == holding.ranks.end()) continue;
+    if (!std::ranges::binary_search(holding.ranks, rank)) continue;
     const std::size_t bytes = static_cast<std::size_t>(elements(holding.box)) * size;
     const std::vector<StateBox>& local = state.local[tensor];
     const auto same = std::ranges::find(local, holding.box, &StateBox::box);
@@ -302,6 +371,23 @@ void check_held(const CollectedState& state, std::size_t tensor, Rank rank) {
     fail_different(what, have == 0 ? std::string("this rank lacks it")
                                    : fmt::format("this rank has {} bytes, others {}", have, bytes));
   }
+}
+
+// What ranks describe alike is exchanged once.
+std::vector<Descriptor> descriptions_of_all(Communicator& ranks, const Contribution& mine) {
+  const std::string common = encode(mine.common());
+  std::vector<std::string> described{common};
+  const std::string digest = to_hex(hash128(common));
+  const std::vector<std::string> digests = ranks.all_gather(digest);
+  if (std::any_of(digests.begin(), digests.end(), [&](const std::string& other) { return other != digests.front(); }))
+    described = ranks.all_gather(common);
+  const std::vector<std::string> owned = ranks.all_gather(encode(mine.own()));
+  std::vector<Descriptor> descriptors;
+  together(ranks, "agreeing on the state", [&] {
+    descriptors = decode(described);
+    for (Descriptor& descriptor : decode(owned)) descriptors.push_back(std::move(descriptor));
+  });
+  return descriptors;
 }
 
 }  // namespace
@@ -320,7 +406,8 @@ std::span<std::byte> bytes_of(const CollectedState& state, std::size_t tensor, c
 }
 
 CollectedState collect_state(Communicator& ranks, const World& world, const std::vector<Component>& components,
-                             Contents contents, const std::function<void()>& before) {
+                             Contents contents, const std::function<void()>& before,
+                             std::optional<CollectedState> earlier, bool* taken_over) {
   CollectedState state;
   Contribution mine(world, ranks.rank(), contents);
   std::string keys;
@@ -337,27 +424,31 @@ CollectedState collect_state(Communicator& ranks, const World& world, const std:
     }
   });
   agree_equal(ranks, "the list of checkpoint components", keys);
-  const std::string common = encode(mine.common());
-  std::vector<std::string> described{common};
-  const std::string digest = to_hex(hash128(common));
-  const std::vector<std::string> digests = ranks.all_gather(digest);
-  if (std::any_of(digests.begin(), digests.end(), [&](const std::string& other) { return other != digests.front(); }))
-    described = ranks.all_gather(common);
-  const std::vector<std::string> owned = ranks.all_gather(encode(mine.own()));
+  state.described = mine.described(keys, world);
+  const std::int64_t as_before = earlier && earlier->described == state.described ? 1 : 0;
+  const bool known = ranks.all_reduce(as_before, Reduce::min) == 1;
+  if (taken_over != nullptr) *taken_over = known;
+  std::vector<Descriptor> descriptors;
+  if (!known) descriptors = descriptions_of_all(ranks, mine);
   together(ranks, "agreeing on the state", [&] {
-    std::vector<Descriptor> descriptors = decode(described);
-    for (Descriptor& descriptor : decode(owned)) descriptors.push_back(std::move(descriptor));
-    Merged merged = merge(descriptors);
-    state.tensors = std::move(merged.tensors);
-    state.holdings = holders_of_all(state, merged.holdings, ranks.size());
-    std::set<std::string> known;
+    if (known) {
+      state.tensors = std::move(earlier->tensors);
+      state.holdings = std::move(earlier->holdings);
+    } else {
+      Merged merged = merge(descriptors);
+      state.tensors = std::move(merged.tensors);
+      state.holdings = holders_of_all(state, merged.holdings, ranks.size());
+    }
+    std::set<std::string> names;
     for (std::size_t i = 0; i < state.tensors.size(); ++i) {
-      known.insert(full_name(state.tensors[i]));
-      state.local.push_back(mine.local(full_name(state.tensors[i])));
+      const std::string name = full_name(state.tensors[i]);
+      state.local.push_back(mine.local(name));
       check_held(state, i, ranks.rank());
+      if (!known) names.insert(name);
     }
     for (const std::string& name : mine.shared()) {
-      if (!known.contains(name)) fail_different(name, "this rank has it, the first rank of its cell lacks it");
+      if (!known && !names.contains(name))
+        fail_different(name, "this rank has it, the first rank of its cell lacks it");
     }
   });
   return state;

@@ -3,6 +3,7 @@
 // checkpoint/load_checkpoint.hpp.
 #pragma once
 
+#include "base/hash.hpp"
 #include "comm/communicator.hpp"
 #include "store/component.hpp"
 #include "store/manifest.hpp"
@@ -11,6 +12,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +26,7 @@ struct CollectedState {
   std::vector<std::vector<StateBox>> local;  // by tensor: what this rank has of it
   std::vector<StateTree> trees;              // by component: of this rank
   std::deque<std::string> values;            // bytes of this rank's values entries; `local` points into it
+  Hash128 described = {};                    // how this rank described its own state: names, layouts, aliases
 };
 
 /// The bytes that this rank has of a box that lies in one of its own; empty if it has none. They are consecutive where
@@ -34,8 +37,10 @@ enum class Contents { tensors, tensors_and_values };
 
 /// Collective over `ranks`. Throws on all ranks: usage (a pattern or shape that contradicts, another order of
 /// components), verdict (a rank lacks what the layout gives it, or has another amount of it), and what `collect` threw.
-/// `before` runs first on each rank, within the agreement.
+/// `before` runs first on each rank, within the agreement. What all ranks agreed on is taken over from `earlier`, the
+/// same on all of them, where every rank describes its state as it did then: `taken_over`.
 CollectedState collect_state(Communicator& ranks, const World& world, const std::vector<Component>& components,
-                             Contents contents, const std::function<void()>& before);
+                             Contents contents, const std::function<void()>& before,
+                             std::optional<CollectedState> earlier = {}, bool* taken_over = nullptr);
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 
 #include "checkpoint/collected_state.hpp"
 #include "comm/communicator.hpp"
+#include "store/fingerprint.hpp"
 
 #include <array>
 #include <cstddef>
@@ -21,12 +22,18 @@ using Evidence = std::array<std::uint64_t, 4>;
 struct HeldBox {
   std::size_t tensor = 0;  // number in CollectedState::tensors
   Box box;
+  int holders = 0;      // ranks that hold it
+  bool counts = false;  // this rank stands for them: one of them does
   std::optional<Evidence>
       evidence;  // of this rank's bytes; nothing if it does not hold the box, or the box is not compared
 };
 
-/// Returns for each box the evidence that all its holders share; zeros where no rank has any. `boxes` are equal on all
-/// ranks but for the evidence. Collective over `ranks`. Throws Error(verdict) on all ranks, naming tensor and ranks.
-std::vector<Evidence> compare_holders(Communicator& ranks, const CollectedState& state, std::span<const HeldBox> boxes);
+/// Agrees that all holders of each box have the same evidence. What is exchanged grows with the tensors and neither
+/// with the ranks nor with the boxes, unless some differ. `boxes` are equal on all ranks but for what this rank has.
+/// Collective over `ranks`. Throws Error(verdict) on all ranks, naming tensor and ranks.
+void compare_holders(Communicator& ranks, const CollectedState& state, std::span<const HeldBox> boxes);
+
+/// The sums over all ranks, by tensor. Collective over `ranks`.
+void add_up(Communicator& ranks, std::vector<Fingerprint>& sums);
 
 }  // namespace lockstep

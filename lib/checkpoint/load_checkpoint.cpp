@@ -256,21 +256,23 @@ void Load::restore(Rank rank) {
 // They are put together from the boxes of all ranks, whose holders are compared: what was loaded is always proven.
 std::vector<Fingerprint> fingerprints_over_ranks(Communicator& ranks, const CollectedState& state) {
   std::vector<HeldBox> boxes;
+  std::vector<Fingerprint> sums(state.tensors.size());
   together(ranks, "comparing replicas", [&] {
     for (std::size_t tensor = 0; tensor < state.tensors.size(); ++tensor) {
       const Layout& layout = state.tensors[tensor].layout;
       for (const Holding& holding : state.holdings[tensor]) {
-        boxes.push_back({tensor, holding.box, {}});
-        if (std::find(holding.ranks.begin(), holding.ranks.end(), ranks.rank()) == holding.ranks.end()) continue;
+        const bool counts = holding.ranks.front() == ranks.rank();
+        boxes.push_back({tensor, holding.box, static_cast<int>(holding.ranks.size()), counts, {}});
+        if (!std::ranges::binary_search(holding.ranks, ranks.rank())) continue;
         const Fingerprint sum =
             fingerprint(layout.global, layout.dtype, holding.box, bytes_of(state, tensor, holding.box));
         boxes.back().evidence = Evidence{sum.first, sum.second, 0, 0};
+        if (counts) sums[tensor] += sum;
       }
     }
   });
-  const std::vector<Evidence> shared = compare_holders(ranks, state, boxes);
-  std::vector<Fingerprint> sums(state.tensors.size());
-  for (std::size_t i = 0; i < boxes.size(); ++i) sums[boxes[i].tensor] += Fingerprint{shared[i][0], shared[i][1]};
+  compare_holders(ranks, state, boxes);
+  add_up(ranks, sums);
   return sums;
 }
 

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -46,11 +47,27 @@ struct SaveReport {
   std::string problem;  // why advice or older ones are as before; the new checkpoint is sound all the same
 };
 
-/// Commits a checkpoint of the components, each of which every rank names in the same order, and returns the same
-/// report on all ranks. Collective over `ranks`. On any failure all ranks throw one AgreedError naming the failing
-/// rank, what was staged is removed, and the checkpoint that was current stays so: Error(storage) if files could not be
-/// written as they should, Error(verdict) naming tensor and ranks if ranks of a cell hold different bytes, or one lacks
-/// what others hold.
-SaveReport save(Communicator& ranks, const std::vector<Component>& components, const SaveRequest& request);
+/// A saver keeps what one save found out for the next: who holds what, the plan, and what the part files look like
+/// before their bytes are there. All of it is made anew where the state, its layouts or the files have changed.
+class Saver {
+ public:
+  /// Local. `ranks` are those that it saves with.
+  explicit Saver(Communicator& ranks);
+  ~Saver();
+
+  /// Commits a checkpoint of the components, each of which every rank names in the same order, and returns the same
+  /// report on all ranks. Collective. On any failure all ranks throw one AgreedError naming the failing rank, what was
+  /// staged is removed, and the checkpoint that was current stays so: Error(storage) if files could not be written as
+  /// they should, Error(verdict) naming tensor and ranks if ranks of a cell hold different bytes, or one lacks what
+  /// others hold.
+  SaveReport save(const std::vector<Component>& components, const SaveRequest& request);
+
+  struct Prepared;  // of a save
+
+ private:
+  void prepare(const std::vector<Component>& components, const SaveRequest& request);
+  Communicator& ranks_;
+  std::unique_ptr<Prepared> prepared_;  // by the last save that got so far
+};
 
 }  // namespace lockstep

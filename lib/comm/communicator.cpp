@@ -21,6 +21,7 @@ class SoloCommunicator final : public Communicator {
   void all_reduce(std::span<std::byte>, DType, Reduce) override {}
   void broadcast(std::span<std::byte>, int) override {}
   std::vector<std::string> all_gather(const std::string& bytes) override { return {bytes}; }
+  std::vector<std::string> gather(const std::string& bytes, int) override { return {bytes}; }
   std::unique_ptr<Communicator> split(int, const std::string& name) override {
     return std::make_unique<SoloCommunicator>(name);
   }

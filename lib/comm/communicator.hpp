@@ -41,6 +41,8 @@ class Communicator {
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
   /// Every rank's bytes, by rank; lengths may differ.
   virtual std::vector<std::string> all_gather(const std::string& bytes) = 0;
+  /// On `root` every rank's bytes, by rank; nothing elsewhere. Only the root's share grows with the ranks.
+  virtual std::vector<std::string> gather(const std::string& bytes, int root) = 0;
   /// A new communicator of the ranks with the same colour (0 or more), ordered by rank. Collective over this one.
   virtual std::unique_ptr<Communicator> split(int colour, const std::string& name) = 0;
 

@@ -237,6 +237,29 @@ class MpiCommunicator final : public Communicator {
     return parts;
   }
 
+  std::vector<std::string> gather(const std::string& bytes, int root) override {
+    LocalWork::forbid_collective("gather");
+    invariant(root >= 0 && root < size(), "the root of a gather is one of its ranks");
+    if (size() == 1) return {bytes};
+    const Waiting waiting;
+    const std::uint64_t length = bytes.size();
+    std::vector<std::uint64_t> lengths(rank() == root ? static_cast<std::size_t>(size()) : 0);
+    check(MPI_Gather(&length, 1, MPI_UINT64_T, lengths.data(), 1, MPI_UINT64_T, root, handle_), name(),
+          "gather of lengths");
+    if (rank() != root) {
+      send_in_pieces(bytes, root);
+      return {};
+    }
+    std::vector<std::string> parts(lengths.size());
+    for (int other = 0; other < size(); ++other) {
+      std::string& part = parts[static_cast<std::size_t>(other)];
+      part.assign(lengths[static_cast<std::size_t>(other)], '\0');
+      if (other == root) part = bytes;
+      if (other != root) receive_in_pieces(part, other);
+    }
+    return parts;
+  }
+
   std::unique_ptr<Communicator> split(int colour, const std::string& part_name) override {
     LocalWork::forbid_collective("split");
     const Waiting waiting;
@@ -262,6 +285,20 @@ class MpiCommunicator final : public Communicator {
       broadcast(std::as_writable_bytes(std::span<char>(part)), root);
     }
     return parts;
+  }
+
+  static constexpr int gather_tag = 1;
+  void send_in_pieces(std::string_view bytes, int to) {
+    for (; !bytes.empty(); bytes.remove_prefix(std::min(message_piece, bytes.size())))
+      check(MPI_Send(bytes.data(), static_cast<int>(std::min(message_piece, bytes.size())), MPI_BYTE, to, gather_tag,
+                     handle_),
+            name(), "gather");
+  }
+  void receive_in_pieces(std::span<char> bytes, int from) {
+    for (; !bytes.empty(); bytes = bytes.subspan(std::min(message_piece, bytes.size())))
+      check(MPI_Recv(bytes.data(), static_cast<int>(std::min(message_piece, bytes.size())), MPI_BYTE, from, gather_tag,
+                     handle_, MPI_STATUS_IGNORE),
+            name(), "gather");
   }
 
   MPI_Comm handle_;

@@ -41,7 +41,7 @@ void write_part(const CheckpointReader& source, const CheckpointPlan& plan, std:
     source.read(plan.pieces[file.pieces[i]].tensor, pieces[i].box, bytes);
     const HeldPiece held{pieces[i], bytes, PiecePlace{&part, stamped.table.records[i].offset}};
     records.push_back(pass_over(std::span(&held, 1)).front());
-    state.pieces[file.pieces[i]] = records.back();
+    state.tensors[plan.pieces[file.pieces[i]].tensor] += records.back().fingerprint;
   }
   part.finish();
   state.files[number] = seal_part(path, stamped, records);
@@ -76,7 +76,7 @@ Resharded reshard(const CheckpointReader& source, const CheckpointPlan& plan, co
   facts.files.clear();
   facts.uuid = make_uuid();
   StagedState state;
-  state.pieces.resize(plan.pieces.size());
+  state.tensors.resize(plan.tensors.size());
   state.files.resize(plan.files.size());
   Resharded result{source.manifest().state_digest, {}, total_bytes(plan)};
   make_staging(folder.content(), plan);

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "store/hdf5.hpp"
+#include "store/stored_file.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -107,6 +108,34 @@ StampedPart stamp_part(const Path& path, std::span<const PartPiece> pieces) {
   stamped.bytes = size_of_file(bare, path);
   bare.close(path);
   return stamped;
+}
+
+PartImage image_of(const Path& path, StampedPart stamped) {
+  std::vector<ByteRange> pieces;
+  for (std::size_t i = 0; i < stamped.table.pieces.size(); ++i)
+    pieces.push_back({stamped.table.records[i].offset, bytes_of(stamped.table.pieces[i])});
+  std::ranges::sort(pieces, {}, &ByteRange::offset);
+  pieces.push_back({stamped.bytes, 0});
+  PartImage image{std::move(stamped), {}};
+  const FileDescriptor file = open_stored(path);
+  std::uint64_t at = 0;
+  for (const ByteRange& piece : pieces) {
+    if (piece.offset > at) {
+      std::vector<std::byte> bytes(piece.offset - at);
+      read_stored(file, bytes, at, path);
+      image.stretches.emplace_back(at, std::move(bytes));
+    }
+    at = std::max(at, piece.offset + piece.bytes);
+  }
+  return image;
+}
+
+void stamp_part(const Path& path, const PartImage& image) {
+  FileDescriptor file = open_file(path, O_WRONLY | O_CREAT | O_EXCL);
+  for (const auto& [offset, bytes] : image.stretches) write_at(file, bytes, offset, path);
+  if (::ftruncate(file.get(), static_cast<off_t>(image.stamped.bytes)) != 0) fail_errno("lay out", path);
+  reserve_room(file, path);
+  file.close(path);
 }
 
 PartFile::PartFile(Path path, Cache cache) : path_(std::move(path)), buffered_(open_file(path_, O_WRONLY)) {

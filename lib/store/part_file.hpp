@@ -14,6 +14,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -27,6 +28,17 @@ struct StampedPart {
 };
 /// Lays out a new part and takes its room on the disk. The file is not HDF5 yet, nor durable. Throws Error(storage).
 StampedPart stamp_part(const Path& path, std::span<const PartPiece> pieces);
+
+/// An image is all that a part holds besides its pieces: what the library laid out, once, for all parts with the same
+/// pieces.
+struct PartImage {
+  StampedPart stamped;
+  std::vector<std::pair<std::uint64_t, std::vector<std::byte>>> stretches;  // offset in the file, bytes
+};
+/// The image of a part that has just been stamped. Throws Error(storage).
+PartImage image_of(const Path& path, StampedPart stamped);
+/// A new part from an image, byte for byte as stamp_part makes it, without the library. Throws Error(storage).
+void stamp_part(const Path& path, const PartImage& image);
 
 /// A stamped part, open for the bytes of its pieces. Each rank of a shared part has its own.
 class PartFile {

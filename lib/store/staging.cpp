@@ -32,16 +32,12 @@ std::uint64_t room_needed(const CheckpointPlan& plan) {
   return total_bytes(plan) + total_bytes(plan) / 20 + (std::uint64_t{1} << 20);
 }
 
-// Parts have the sizes that their sealers reported, every element is in one piece, and the pieces make up the tensors:
-// a tensor's fingerprint is then the sum of its pieces'.
+// Every element is in one piece, so that the sums of the pieces are those of the tensors.
 void complete_tensors(const CheckpointPlan& plan, const StagedState& state, std::vector<StoredTensor>& tensors) {
   std::vector<std::vector<Box>> boxes(tensors.size());
-  for (StoredTensor& tensor : tensors) tensor.fingerprint = {};
-  for (std::size_t i = 0; i < plan.pieces.size(); ++i) {
-    boxes[plan.pieces[i].tensor].push_back(plan.pieces[i].box);
-    tensors[plan.pieces[i].tensor].fingerprint += state.pieces[i].fingerprint;
-  }
+  for (const WriteItem& piece : plan.pieces) boxes[piece.tensor].push_back(piece.box);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
+    tensors[i].fingerprint = state.tensors[i];
     if (const auto defect = coverage_defect(tensors[i].layout.global, boxes[i]))
       fail(ExitCode::bug, "the pieces of {} do not make it up: {}", full_name(tensors[i]), *defect);
   }

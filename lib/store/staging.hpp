@@ -23,13 +23,13 @@ bool has_room(const Path& folder, const CheckpointPlan& plan);
 /// what is needed and what is free.
 void make_staging(const Path& staging, const CheckpointPlan& plan);
 
-/// This is what happened to each piece and file, by number; it is filled rank by rank.
+/// This is what became of the tensors and files of a plan, by number.
 struct StagedState {
-  std::vector<PieceRecord> pieces;
+  std::vector<Fingerprint> tensors;  // the sums of their pieces'
   std::vector<SealedPart> files;
 };
 
-/// Checks sizes and coverage, adds the pieces' fingerprints up to the tensors', writes INDEX.h5, then MANIFEST.json.
+/// Checks sizes and coverage, writes INDEX.h5, then MANIFEST.json.
 /// `facts` brings step, uuid, mesh, components, metrics and documents; the rest is filled in. Throws Error(storage),
 /// Error(bug). Returns the manifest.
 Manifest seal_checkpoint(const Path& staging, const CheckpointPlan& plan, const StagedState& state, Manifest facts);

@@ -29,6 +29,7 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
             {.control_file = parts.session.world().rank() == 0 ? parts.files.folder() / "control" : Path(),
              .max_time_s =
                  parts.config.train.max_time ? std::optional(parts.config.train.max_time->value) : std::nullopt}),
+      saver_(parts.session.world()),
       save_clock_(parts.config.checkpoint, monotonic_seconds()),
       journal_(parts.config, parts.plan, parts.output, parts.files, parts.session.world().rank()),
       callbacks_(parts.config, journal_),
@@ -226,7 +227,7 @@ void TrainingLoop::save(AfterSave after) {
   }
   std::optional<SaveReport> report;
   try {
-    report = lockstep::save(parts_.session.world(), components, save_request());
+    report = saver_.save(components, save_request());
   } catch (const AgreedError& error) {  // the same on all ranks, so all go on or none
     if (error.code() != ExitCode::storage) throw;
     tell_failed_save(reason_of(error), after);

@@ -99,6 +99,7 @@ class TrainingLoop {
   LoopParts parts_;
   TrainingDataLoader loader_;
   StopChannels stop_;
+  Saver saver_;
   SaveClock save_clock_;
   RunJournal journal_;
   Callbacks callbacks_;

@@ -158,12 +158,11 @@ struct Saved {
   double phase(Phase phase, Phase next) const { return begun.at(next) - begun.at(phase); }
 };
 
-Saved save_once(Communicator& ranks, State& state, const Path& run) {
+Saved save_once(Saver& saver, State& state, const Path& run) {
   Saved saved;
   const double start = monotonic_seconds();
-  save(ranks, {state.component()}, {.run = run, .step = 1, .world = state.world, .enter = [&](Phase phase) {
-                                      saved.begun[phase] = monotonic_seconds() - start;
-                                    }});
+  const auto enter = [&](Phase phase) { saved.begun[phase] = monotonic_seconds() - start; };
+  saver.save({state.component()}, {.run = run, .step = 1, .world = state.world, .enter = enter});
   saved.seconds = monotonic_seconds() - start;
   return saved;
 }
@@ -177,13 +176,14 @@ void measure(const Path& folder, int rounds) {
   const c10::DataPtr buffer = c10::GetCPUAllocator()->allocate(request_bytes);
   std::memset(buffer.get(), 5, request_bytes);
   const auto ranks = solo_communicator();
+  Saver saver(*ranks);  // one for all rounds, as in training
   constexpr std::size_t raw_threads = 3;
   double raw = 1e9, raw_buffer = 1e9, computing = 1e9;
   Saved best;
   for (int round = 0; round < rounds; ++round) {
     raw = std::min(raw, raw_write(folder / "raw", requests_of(state), raw_threads));
     const Path run = folder / fmt::format("run-{}", round);
-    const Saved saved = save_once(*ranks, state, run);
+    const Saved saved = save_once(saver, state, run);
     std::filesystem::remove_all(run);
     if (saved.seconds < best.seconds) best = saved;
     raw_buffer = std::min(raw_buffer, raw_write(folder / "raw", requests_of(buffer, state.bytes), raw_threads));

@@ -91,7 +91,7 @@ int main(int argc, char** argv) {
       request.metrics = {{"validation_loss", 3.0 / static_cast<double>(step)}};
       request.ranks_per_file = 1;
       request.documents = {{"config.yaml", "model:\n  path: tiny\n"}};
-      const SaveReport report = save(ranks, components_of(state, world.mesh, ranks.rank()), request);
+      const SaveReport report = Saver(ranks).save(components_of(state, world.mesh, ranks.rank()), request);
       if (ranks.rank() == 0) std::printf("%s\n", report.path.c_str());
     });
   }

@@ -27,6 +27,11 @@ inline std::byte expected_byte(const std::string& name, std::int64_t element, in
       RandomStream(static_cast<std::uint64_t>(step), name).bits(static_cast<std::uint64_t>(element)) >> (8 * byte));
 }
 
+/// A save by a saver that knows nothing yet.
+inline SaveReport save(Communicator& ranks, const std::vector<Component>& components, const SaveRequest& request) {
+  return Saver(ranks).save(components, request);
+}
+
 /// The state of one rank.
 class Job {
  public:

@@ -55,7 +55,32 @@ class ThreadRanks final : public Communicator {
       }
     }
   }
-  std::unique_ptr<Communicator> split(int, const std::string&) override { return nullptr; }
+  std::vector<std::string> gather(const std::string& bytes, int root) override {
+    std::vector<std::string> all = all_gather(bytes);
+    return rank_ == root ? all : std::vector<std::string>{};
+  }
+  /// The first rank of a colour makes what its ranks share, and hands it on by its address.
+  std::unique_ptr<Communicator> split(int colour, const std::string& name) override {
+    const std::vector<std::string> colours = all_gather(std::to_string(colour));
+    std::vector<int> members;
+    for (std::size_t rank = 0; rank < colours.size(); ++rank)
+      if (colours[rank] == std::to_string(colour)) members.push_back(static_cast<int>(rank));
+    std::shared_ptr<Shared> made;
+    std::string address(sizeof(void*), '\0');
+    if (members.front() == rank_) {
+      made = std::make_shared<Shared>(static_cast<int>(members.size()));
+      const std::shared_ptr<Shared>* const pointer = &made;
+      std::memcpy(address.data(), &pointer, sizeof pointer);
+    }
+    const std::shared_ptr<Shared>* theirs = nullptr;
+    std::memcpy(&theirs, all_gather(address)[static_cast<std::size_t>(members.front())].data(), sizeof theirs);
+    const std::shared_ptr<Shared> mine = *theirs;
+    barrier();  // until all have it
+    const auto rank = static_cast<int>(std::ranges::find(members, rank_) - members.begin());
+    auto part = std::make_unique<ThreadRanks>(mine, rank);
+    part->name_ = name;
+    return part;
+  }
   using Communicator::all_reduce;
   using Communicator::broadcast;
 

@@ -153,6 +153,19 @@ LOCKSTEP_MPI_TEST(strings_too_large_for_one_message_are_gathered_as_well, test::
     BOOST_TEST((all[rank] == std::string(std::size_t{30} << 20, static_cast<char>('a' + rank))));
 }
 
+LOCKSTEP_MPI_TEST(one_rank_gets_what_each_brings_whatever_its_length, test::at_least(1)) {
+  const auto text = [](int rank, int root) {  // of the ranks without text one is the root
+    return rank % 2 == root % 2
+               ? std::string()
+               : std::string((std::size_t{65} << 20) + static_cast<std::size_t>(rank), static_cast<char>('a' + rank));
+  };
+  for (int root = 0; root < world().size(); ++root) {
+    const std::vector<std::string> all = world().gather(text(world().rank(), root), root);
+    BOOST_TEST(all.size() == static_cast<std::size_t>(world().rank() == root ? world().size() : 0));
+    for (std::size_t rank = 0; rank < all.size(); ++rank) BOOST_TEST((all[rank] == text(static_cast<int>(rank), root)));
+  }
+}
+
 LOCKSTEP_MPI_TEST(a_split_joins_the_ranks_of_a_colour_in_rank_order, test::at_least(2)) {
   const int colour = world().rank() % 2;
   const std::unique_ptr<Communicator> part = world().split(colour, "part");

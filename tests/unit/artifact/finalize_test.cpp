@@ -46,7 +46,7 @@ Path save_model(const Path& run, const HfConfig& config, std::int64_t step, std:
                       return tree;
                     }};
   const auto alone = solo_communicator();
-  return save(*alone, {component, trainer}, {.run = run, .step = step, .world = single_axis_world(1)}).path;
+  return Saver(*alone).save({component, trainer}, {.run = run, .step = step, .world = single_axis_world(1)}).path;
 }
 
 FinalizeConfig request(const Path& from, const Path& to) {

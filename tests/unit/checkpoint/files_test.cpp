@@ -225,6 +225,101 @@ BOOST_FIXTURE_TEST_CASE(a_rank_may_hold_several_boxes_of_a_tensor, TemporaryFold
   }
 }
 
+// What a saver knows from before changes nothing of what it writes: files, digests and verdicts are those of a new one.
+BOOST_FIXTURE_TEST_CASE(a_saver_that_has_saved_before_writes_what_a_new_one_writes, TemporaryFolder) {
+  const std::vector<Mesh> meshes{make_mesh("world", {{"dp_replicate", 2}, {"dp_shard", 2}}),
+                                 make_mesh("world", {{"dp_replicate", 4}})};
+  on_ranks(4, [&](Communicator& ranks) {
+    Saver saver(ranks);
+    std::int64_t step = 8;  // 10 has a digit more
+    for (const std::size_t mesh : {0, 0, 0, 1, 1, 0}) {
+      const World world{meshes[mesh], {0, 0, 1, 1}, {}};
+      Job job(world, ranks.rank(), sharded_model(meshes[mesh]), Pattern::per_group, {"dp_replicate"});
+      job.advance_to(++step);
+      auto components = job.components();
+      components.push_back(job.rng_component());
+      std::vector<float> large(step >= 11 ? 50'000 : 0, static_cast<float>(step));  // a tensor more
+      if (!large.empty()) {
+        Component more;
+        more.key = "more";
+        more.collect = [&] {
+          StateTree tree;
+          tree.add("x", replicated({std::ssize(large)}, DType::f32, world.mesh),
+                   std::as_writable_bytes(std::span(large)));
+          return tree;
+        };
+        components.push_back(more);
+      }
+      SaveRequest request = job.request(path / "kept");
+      request.retention.keep_last = 99;
+      request.ranks_per_file.reset();
+      if (step == 14) request.ranks_per_file = 1;
+      const SaveReport kept = saver.save(components, request);
+      request.run = path / "new";
+      const SaveReport fresh = save(ranks, components, request);
+      if (kept.state_digest != fresh.state_digest || kept.bytes != fresh.bytes)
+        fail(ExitCode::bug, "step {} is another state", step);
+    }
+  });
+  for (std::int64_t step = 9; step <= 14; ++step) {
+    const Path kept = checkpoint_folder(path / "kept", step), fresh = checkpoint_folder(path / "new", step);
+    BOOST_TEST(verify_checkpoint(kept, VerifyLevel::fingerprints).defects.empty());
+    BOOST_TEST(parts_in(kept) == parts_in(fresh), boost::test_tools::per_element());
+    for (const std::string& part : parts_in(kept))
+      BOOST_TEST((read_file(kept / part) == read_file(fresh / part)), fmt::format("step {}: {}", step, part));
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(a_saver_goes_on_after_a_save_that_failed_on_one_rank, TemporaryFolder) {
+  on_ranks(3, [&](Communicator& ranks) {
+    Saver saver(ranks);
+    const World world = single_axis_world(3);
+    for (std::int64_t step = 1; step <= 9; ++step) {
+      Job job(world, ranks.rank(), replicated_model(world.mesh));
+      job.advance_to(step);
+      SaveRequest request = job.request(path);
+      request.retention.keep_last = 99;
+      if (step == 5 && ranks.rank() == 1) job.buffer(0)[7] ^= std::byte{1};
+      request.enter = [&](Phase phase) {
+        const std::vector<Phase> fails{Phase::save_plan, Phase::save_stage, Phase::save_write, Phase::save_seal};
+        if (step % 2 == 0 && ranks.rank() == 2 && phase == fails[static_cast<std::size_t>(step / 2 - 1)])
+          fail(ExitCode::storage, "no space left on device");
+      };
+      bool failed = false;
+      try {
+        saver.save(job.components(), request);
+      } catch (const Error&) {
+        failed = true;
+      }
+      if (failed != (step % 2 == 0 || step == 5)) fail(ExitCode::bug, "step {} failed or did not", step);
+    }
+  });
+  std::vector<std::int64_t> steps;
+  for (const CheckpointEntry& entry : list_checkpoints(path)) steps.push_back(entry.step);
+  BOOST_TEST((steps == std::vector<std::int64_t>{1, 3, 7, 9}));
+  for (const std::int64_t step : steps)
+    BOOST_TEST(verify_checkpoint(checkpoint_folder(path, step), VerifyLevel::fingerprints).defects.empty());
+}
+
+// Replicas that drift apart by as much, in opposite directions, are still found: what is added up are hashes.
+BOOST_FIXTURE_TEST_CASE(differences_that_would_cancel_in_a_sum_are_found, TemporaryFolder) {
+  const World world = single_axis_world(3);
+  const auto problems = attempt_on_ranks(3, [&](Communicator& ranks) {
+    std::vector<std::uint32_t> values(1000, 500);
+    values[321] = 500 + (ranks.rank() == 1 ? 1 : ranks.rank() == 2 ? -1 : 0);
+    Component component;
+    component.key = "model";
+    component.collect = [&] {
+      StateTree tree;
+      tree.add("x", replicated({1000}, DType::u32, world.mesh), std::as_writable_bytes(std::span(values)));
+      return tree;
+    };
+    save(ranks, {component}, {path, 1, world});
+  });
+  for (const auto& problem : problems) BOOST_TEST((problem != nullptr));
+  BOOST_TEST(list_checkpoints(path).empty());
+}
+
 BOOST_FIXTURE_TEST_CASE(the_best_checkpoint_is_that_of_the_better_direction, TemporaryFolder) {
   const auto steps_of = [&](bool higher) {
     const Path run = path / (higher ? "higher" : "lower");
