@@ -39,6 +39,8 @@ void describe(Declaration& visit, InspectConfig& config) {
                "any"});
   visit.field("who", config.who, {.help = "of one tensor: which ranks held each piece, and where it lies"});
   visit.field("histogram", config.histogram, {.help = "of one tensor: draw how its values spread"});
+  visit.field("rebuild_view", config.rebuild_view,
+              {.help = "write VIEW.h5 into the checkpoint, in which any tool for HDF5 sees each tensor whole"});
   visit.field("curve", config.curve, {.help = "draw the losses of a run over its steps"});
 }
 
@@ -60,13 +62,14 @@ void check(const InspectConfig& config, Problems& problems) {
     problems.add({"subjects"}, "at most a checkpoint and the name of one of its tensors can be given");
   const std::vector<bool> asked{
       config.tree,    config.verify.has_value(), config.diff, config.show_config, config.components,
-      config.layouts, config.nonfinite,          config.who,  config.histogram,   config.curve};
+      config.layouts, config.nonfinite,          config.who,  config.histogram,   config.rebuild_view,
+      config.curve};
   const auto questions = std::ranges::count(asked, true);
   if (questions > 1)
-    problems.add(
-        {"tree", "verify", "diff", "show_config", "components", "layouts", "nonfinite", "who", "histogram", "curve"},
-        "--tree, --verify, --diff, --show-config, --components, --layouts, --nonfinite, --who, --histogram and "
-        "--curve are separate questions: ask one");
+    problems.add({"tree", "verify", "diff", "show_config", "components", "layouts", "nonfinite", "who", "histogram",
+                  "rebuild_view", "curve"},
+                 "--tree, --verify, --diff, --show-config, --components, --layouts, --nonfinite, --who, --histogram, "
+                 "--rebuild-view and --curve are separate questions: ask one");
   const bool of_tensor = config.who || config.histogram;
   if (of_tensor && subjects == 1) problems.add({"subjects"}, "the question is about one tensor: name it too");
   if (!config.diff && !of_tensor && subjects == 2 && questions > 0)

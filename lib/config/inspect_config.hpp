@@ -22,6 +22,7 @@ struct InspectConfig {
   bool components = false;
   bool layouts = false;
   bool nonfinite = false;
+  bool rebuild_view = false;
   bool who = false;        // of one tensor
   bool histogram = false;  // of one tensor
   bool curve = false;      // of a run: its losses, as a picture
