@@ -45,5 +45,7 @@ InspectAnswer verify(const std::vector<Path>& checkpoints, VerifyLevel level);
 InspectAnswer compare(const CheckpointReader& a, const CheckpointReader& b);
 InspectAnswer show_curve(const Path& run);
 InspectAnswer rebuild_view(const CheckpointReader& checkpoint);
+InspectAnswer set_value(const CheckpointReader& checkpoint, const std::string& name, const Json& value,
+                        const Path& output);
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 // checkpoint-job shapes RUN RANKS: the same for tensors of many shapes and types, shared out among ranks, at step 1.
 // Element i of each, in row-major order, is i mod 113; of rank=R/rng/state i + R; booleans are i mod 2.
 // checkpoint-job many RUN COUNT: COUNT tensors of one element, by one rank, at step 1.
+// checkpoint-job values RUN JSON: a component "state" with the values of a JSON object, by one rank, at step 1.
 // checkpoint-job rewrite-config CKPT TEXT OTHER: puts OTHER for TEXT into the config.yaml that a checkpoint carries, as
 // another version would have written it.
 #include "base/json.hpp"
@@ -164,6 +165,20 @@ void save_many(const Path& run, int count) {
   });
 }
 
+void save_values(const Path& run, const std::string& json) {
+  test::on_ranks(1, [&](Communicator& ranks) {
+    Component state;
+    state.key = "state";
+    state.pattern = Pattern::global;
+    state.collect = [&] {
+      StateTree tree;
+      tree.set_values_text(json, "the command line");
+      return tree;
+    };
+    std::printf("%s\n", save(ranks, {state}, {run, 1, single_axis_world(1)}).path.c_str());
+  });
+}
+
 void rewrite_config(const Path& checkpoint, const std::string& text, const std::string& other) {
   Manifest manifest = read_manifest(checkpoint);
   for (auto& [name, document] : manifest.documents) {
@@ -186,6 +201,10 @@ int main(int argc, char** argv) {
   }
   if (argc == 4 && std::string(argv[1]) == "many") {
     save_many(argv[2], std::stoi(argv[3]));
+    return 0;
+  }
+  if (argc == 4 && std::string(argv[1]) == "values") {
+    save_values(argv[2], argv[3]);
     return 0;
   }
   for (int argument = 3; argument < argc; ++argument) {

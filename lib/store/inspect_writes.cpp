@@ -1,6 +1,7 @@
-// What checkpoint-inspect is asked to write: VIEW.h5.
+// What checkpoint-inspect is asked to write: VIEW.h5, a checkpoint with another value.
 #include "base/words.hpp"
 #include "store/checkpoint_view.hpp"
+#include "store/edit_values.hpp"
 #include "store/inspect.hpp"
 
 namespace lockstep {
@@ -38,6 +39,21 @@ InspectAnswer rebuild_view(const CheckpointReader& checkpoint) {
                     view.files));
   }
   return answer;
+}
+
+InspectAnswer set_value(const CheckpointReader& checkpoint, const std::string& name, const Json& value,
+                        const Path& output) {
+  const Edited edited = write_edited(checkpoint, name, value, output);
+  Json json = {{"source", checkpoint.path().string()},
+               {"output", output.string()},
+               {"edit", edited.entry},
+               {"linked", edited.linked},
+               {"copied", edited.copied}};
+  return {ExitCode::done,
+          fmt::format("{}: {} was {}, is {}; {} shared, {} copied\n", output.string(), name,
+                      to_text(edited.entry.at("old")), to_text(value),
+                      counted(static_cast<std::int64_t>(edited.linked), "part"), edited.copied),
+          std::move(json)};
 }
 
 }  // namespace lockstep
