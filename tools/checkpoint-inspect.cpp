@@ -6,6 +6,7 @@ int main(int argc, char** argv) {
   using namespace lockstep;
   return run_tool<InspectConfig>(argc, argv, serial_job, [](const InspectConfig& config, Session&, Output& output) {
     const InspectAnswer answer = inspect(config);
+    for (const std::string& warning : answer.warnings) output.log().warning("{}", warning);
     if (output.common().json) {
       output.print_json(answer.json);
     } else {

@@ -13,6 +13,14 @@ class Declaration;
 class Problems;
 struct Tool;
 
+/// A value of a component and what it is to be: "optimizer.steps=7".
+struct ValueSetting {
+  std::string name;  // COMPONENT.KEY
+  std::string json;  // a valid text of it
+};
+/// Throws Error(usage) with the reason. Pure.
+ValueSetting parse_setting(const std::string& text);
+
 struct InspectConfig {
   std::vector<std::string> subjects;  // RUN or CKPT, then optionally a tensor's name; with diff: A B
   bool tree = false;
@@ -22,9 +30,12 @@ struct InspectConfig {
   bool components = false;
   bool layouts = false;
   bool nonfinite = false;
-  bool who = false;        // of one tensor
-  bool histogram = false;  // of one tensor
-  bool curve = false;      // of a run: its losses, as a picture
+  bool rebuild_view = false;
+  std::optional<std::string> set;  // as parse_setting takes it
+  std::string output;              // of set: the folder to create
+  bool who = false;                // of one tensor
+  bool histogram = false;          // of one tensor
+  bool curve = false;              // of a run: its losses, as a picture
 };
 
 void describe(Declaration& visit, InspectConfig& config);

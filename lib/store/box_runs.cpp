@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+#include <vector>
+
 namespace lockstep {
 
 void for_each_run(const Box& region, const Box& a, const Box& b, const std::function<void(const BoxRun&)>& visit) {
@@ -50,6 +53,40 @@ bool lies_in(const Box& box, const Shape& global) {
     if (!inside) return false;
   }
   return true;
+}
+
+namespace {
+
+// Its elements as stretches [first, second) of the row-major tensor, with something between any two.
+std::vector<std::pair<std::int64_t, std::int64_t>> stretches_of(const Box& box, const Shape& global) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> stretches;
+  for_each_run(box, whole(global), box, [&](const BoxRun& run) {
+    if (stretches.empty() || stretches.back().second != run.in_a) stretches.emplace_back(run.in_a, run.in_a);
+    stretches.back().second = run.in_a + run.length;
+  });
+  return stretches;
+}
+
+Shape place_of(std::int64_t element, const Shape& global) {
+  Shape place(global.size(), 0);
+  for (std::size_t d = global.size(); d-- > 0; element /= global[d]) place[d] = element % global[d];
+  return place;
+}
+
+}  // namespace
+
+// A box is given by its first and its last element; whether it is the one depends on those between.
+std::optional<Box> box_in_view(const Box& box, const Shape& from, const Shape& to) {
+  if (from == to) return box;
+  if (empty(box)) return nothing(to);
+  const auto stretches = stretches_of(box, from);
+  Box view{place_of(stretches.front().first, to), place_of(stretches.back().second - 1, to)};
+  for (std::size_t d = 0; d < to.size(); ++d) {
+    view.extent[d] += 1 - view.begin[d];
+    if (view.extent[d] <= 0) return std::nullopt;
+  }
+  if (elements(view) != elements(box) || stretches_of(view, to) != stretches) return std::nullopt;
+  return view;
 }
 
 Box rows_of(const Box& box, std::int64_t first, std::int64_t count) {

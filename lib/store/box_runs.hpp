@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace lockstep {
@@ -25,6 +26,10 @@ void for_each_run(const Box& region, const Box& a, const Box& b, const std::func
 /// True if a box that was read from a file is one of a tensor of this shape: as many dimensions, nothing negative,
 /// nothing outside. Of a scalar also the empty box nothing(). Pure; overflows nowhere.
 bool lies_in(const Box& box, const Shape& global);
+
+/// The box of a tensor of shape `to` whose elements, in order, are those of `box` where the tensor is seen as `from`;
+/// nothing if no box is. Both shapes have as many elements, and the box is one of `from`. Takes time for each run.
+std::optional<Box> box_in_view(const Box& box, const Shape& from, const Shape& to);
 
 /// The rows [first, first + count) of dim 0 of a box of rank 1 or more.
 Box rows_of(const Box& box, std::int64_t first, std::int64_t count);

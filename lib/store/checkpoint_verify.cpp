@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "store/checkpoint_reader.hpp"
+#include "store/checkpoint_view.hpp"
 #include "store/part_file.hpp"
 #include "store/run_directory.hpp"
 #include "store/stored_file.hpp"
@@ -33,13 +34,6 @@ FilePieces pieces_in(const CheckpointReader& reader, std::size_t file) {
   }
   held.sums.resize(held.pieces.size());
   return held;
-}
-
-// Returns what is wrong with the length of a file that the manifest lists; nothing if it is as it should be.
-std::optional<std::string> length_defect(const StoredFile& file, const std::optional<std::uint64_t>& length) {
-  if (!length) return fmt::format("{} is missing", file.path);
-  if (*length != file.bytes) return fmt::format("{} has {} bytes instead of {}", file.path, *length, file.bytes);
-  return std::nullopt;
 }
 
 Defect defect_of(VerifyLevel level, const std::string& file, const Error& error) {
@@ -83,13 +77,13 @@ std::optional<std::string> step_defect(const Path& checkpoint, const Manifest& m
 
 // Nothing reads such files, but a folder that was verified holds what was saved and nothing else.
 void check_strangers(const CheckpointReader& reader, Verification& result) {
-  std::set<std::string> known{std::string(manifest_file), std::string(view_file)};
+  std::set<std::string> known{std::string(manifest_file)};
   for (const StoredFile& file : reader.manifest().files) known.insert(file.path);
   std::error_code error;
   std::filesystem::recursive_directory_iterator at(reader.path(), error);
   for (; !error && at != std::filesystem::recursive_directory_iterator(); at.increment(error)) {
     const std::string path = at->path().lexically_relative(reader.path()).string();
-    if (at->is_directory(error) || known.contains(path)) continue;
+    if (at->is_directory(error) || known.contains(path) || is_view(path)) continue;
     result.defects.push_back(
         {VerifyLevel::hashes, path, "", fmt::format("{} is not in the manifest; nothing reads it", path)});
   }
@@ -201,6 +195,12 @@ class ContentCheck {
 };
 
 }  // namespace
+
+std::optional<std::string> length_defect(const StoredFile& file, const std::optional<std::uint64_t>& length) {
+  if (!length) return fmt::format("{} is missing", file.path);
+  if (*length != file.bytes) return fmt::format("{} has {} bytes instead of {}", file.path, *length, file.bytes);
+  return std::nullopt;
+}
 
 Judgement Verification::judgement() const {
   for (const Verdict verdict : {Verdict::unreadable, Verdict::foreign, Verdict::damaged}) {

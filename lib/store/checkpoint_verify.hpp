@@ -7,10 +7,13 @@
 #include "store/verdict.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace lockstep {
+
+struct StoredFile;
 
 /// A defect is what is wrong, found at the level that looks for it.
 struct Defect {
@@ -40,6 +43,9 @@ Verification verify_checkpoint(const Path& checkpoint, VerifyLevel level);
 
 /// The same as a verdict. Local.
 Judgement judge_checkpoint(const Path& checkpoint, VerifyLevel level);
+
+/// What is wrong with the length of a file that a manifest lists; nothing if it is as it should be. Pure.
+std::optional<std::string> length_defect(const StoredFile& file, const std::optional<std::uint64_t>& length);
 
 /// A sighting is what one process sees of a checkpoint without its tensors. Ranks compare it:
 /// checkpoint/agreed_view.hpp.

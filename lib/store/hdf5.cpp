@@ -6,6 +6,7 @@
 #include <hdf5.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <utility>
 
@@ -95,6 +96,28 @@ Handle type_of(DType dtype) {
     case DType::u8: break;
   }
   return standard(H5T_STD_U8LE);
+}
+
+// The bits of a NaN that is quiet, low byte first; zeros where the type of HDF5 has none.
+std::array<std::uint8_t, 8> nan_bits(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return {0, 0, 0, 0, 0, 0, 0xf8, 0x7f};
+    case DType::f32: return {0, 0, 0xc0, 0x7f};
+    case DType::bf16: return {0xc0, 0x7f};
+    case DType::f16: return {0x00, 0x7e};
+    case DType::i64:
+    case DType::i32:
+    case DType::i16:
+    case DType::i8:
+    case DType::u64:
+    case DType::u32:
+    case DType::u16:
+    case DType::u8:
+    case DType::f8_e4m3:
+    case DType::f8_e5m2:
+    case DType::boolean: break;
+  }
+  return {};
 }
 
 bool needs_name(DType dtype) { return dtype == DType::f8_e4m3 || dtype == DType::f8_e5m2 || dtype == DType::boolean; }
@@ -234,6 +257,38 @@ void make_groups(hid_t file, const std::string& path, hid_t links) {
   }
 }
 
+Handle space_of(const Shape& shape) {
+  const std::vector<hsize_t> extent(shape.begin(), shape.end());
+  return {
+      shape.empty() ? H5Screate(H5S_SCALAR) : H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr),
+      H5Sclose};
+}
+
+/// A space of this shape of which `box` is selected; the only element of a scalar always is.
+Handle selection_of(const Shape& shape, const Box& box) {
+  Handle space = space_of(shape);
+  if (shape.empty()) return space;
+  const std::vector<hsize_t> begin(box.begin.begin(), box.begin.end());
+  const std::vector<hsize_t> count(shape.size(), 1);
+  const std::vector<hsize_t> block(box.extent.begin(), box.extent.end());
+  H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, begin.data(), nullptr, count.data(), block.data());
+  return space;
+}
+
+/// The smallest shape that has room for a box. The library takes the true one from the file when it reads.
+Shape room_for(const Box& box) {
+  Shape shape = box.extent;
+  for (std::size_t d = 0; d < shape.size(); ++d) shape[d] += box.begin[d];
+  return shape;
+}
+
+/// In names of what is mapped, the library takes a percent sign as the begin of a number to fill in.
+std::string escaped(const std::string& name) {
+  std::string text;
+  for (const char c : name) text += c == '%' ? "%%" : std::string(1, c);
+  return text;
+}
+
 }  // namespace
 
 Hdf5Dataset Hdf5File::create_dataset(const std::string& path, DType dtype, const Shape& shape) {
@@ -246,10 +301,7 @@ Hdf5Dataset Hdf5File::create_dataset(const std::string& path, DType dtype, const
   H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
   H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
   H5Pset_obj_track_times(creation.get(), false);
-  const std::vector<hsize_t> extent(shape.begin(), shape.end());
-  const Handle space(
-      shape.empty() ? H5Screate(H5S_SCALAR) : H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr),
-      H5Sclose);
+  const Handle space = space_of(shape);
   const Handle type = type_of(dtype);
   const Handle dataset(H5Dcreate2(id_, path.c_str(), type.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT),
                        H5Dclose);
@@ -275,6 +327,41 @@ Hdf5Dataset Hdf5File::add(const std::string& path, DType dtype, const Shape& sha
   const Hdf5Dataset result = create_dataset(path, dtype, shape);
   write(path, bytes);
   return result;
+}
+
+void Hdf5File::create_virtual(const std::string& path, DType dtype, const Shape& shape,
+                              std::span<const Hdf5Mapping> mappings) {
+  be_quiet();
+  const std::string tried = fmt::format("create dataset {} {} in", path, to_text(shape));
+  const Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
+  H5Pset_char_encoding(links.get(), H5T_CSET_UTF8);
+  make_groups(id_, path, links.get());
+  const Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  const Handle type = type_of(dtype);
+  H5Pset_layout(creation.get(), H5D_VIRTUAL);
+  H5Pset_fill_value(creation.get(), type.get(), nan_bits(dtype).data());
+  H5Pset_obj_track_times(creation.get(), false);
+  for (const Hdf5Mapping& mapping : mappings) {
+    const Handle target = selection_of(shape, mapping.target);
+    const Handle source = selection_of(room_for(mapping.source), mapping.source);
+    if (H5Pset_virtual(creation.get(), target.get(), escaped(mapping.file).c_str(), escaped(mapping.dataset).c_str(),
+                       source.get()) < 0)
+      fail_hdf5(blame_, tried, path_);
+  }
+  const Handle space = space_of(shape);
+  const Handle dataset(H5Dcreate2(id_, path.c_str(), type.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT),
+                       H5Dclose);
+  if (!space || !dataset) fail_hdf5(blame_, tried, path_);
+  if (needs_name(dtype)) set_attribute(path, "dtype", name_of(dtype));
+}
+
+void Hdf5File::add_link(const std::string& path, const std::string& target) {
+  be_quiet();
+  const Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
+  H5Pset_char_encoding(links.get(), H5T_CSET_UTF8);
+  make_groups(id_, path, links.get());
+  if (H5Lcreate_soft(target.c_str(), id_, path.c_str(), links.get(), H5P_DEFAULT) < 0)
+    fail_hdf5(blame_, fmt::format("create link {} in", path), path_);
 }
 
 bool Hdf5File::has(const std::string& path) const {
@@ -349,6 +436,16 @@ void Hdf5File::set_attribute(const std::string& path, const std::string& name, s
   const Handle attribute(H5Acreate2(object.get(), name.c_str(), H5T_STD_I64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT),
                          H5Aclose);
   if (!attribute || H5Awrite(attribute.get(), H5T_NATIVE_INT64, &value) < 0)
+    fail_hdf5(blame_, fmt::format("set attribute {} on {} of", name, path), path_);
+}
+
+void Hdf5File::set_attribute(const std::string& path, const std::string& name, const Shape& value) {
+  be_quiet();
+  const Handle object = open_object(id_, path, blame_, path_);
+  const Handle space = space_of({std::ssize(value)});
+  const Handle attribute(H5Acreate2(object.get(), name.c_str(), H5T_STD_I64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT),
+                         H5Aclose);
+  if (!attribute || H5Awrite(attribute.get(), H5T_NATIVE_INT64, value.data()) < 0)
     fail_hdf5(blame_, fmt::format("set attribute {} on {} of", name, path), path_);
 }
 

@@ -1,7 +1,7 @@
 // HDF5 as the project uses it: typed contiguous datasets at known byte offsets, a few attributes, nothing converted.
 // The library lays a file out; large payloads are written and read at the datasets' offsets with plain system calls.
 // It is serial and safe from several threads. store/part_file.hpp (checkpoints) and store/token_shards.hpp (tokens) say
-// what is stored in such files.
+// what is stored in such files, store/checkpoint_view.hpp what virtual datasets are made for.
 #pragma once
 
 #include "base/error.hpp"
@@ -29,6 +29,14 @@ struct Hdf5Dataset {
   std::uint64_t bytes = 0;
 };
 
+/// Elements of a virtual dataset, and where they are.
+struct Hdf5Mapping {
+  Box target;           // of the virtual dataset
+  std::string file;     // that has them; relative to the folder of the virtual dataset's file
+  std::string dataset;  // there
+  Box source;           // of that dataset, with as many elements in the same order; it may have another rank
+};
+
 /// One open HDF5 file. Errors are Error(storage) when writing and Error(input) when reading, with the library's own
 /// innermost reason.
 class Hdf5File {
@@ -52,6 +60,12 @@ class Hdf5File {
   /// A new dataset with this content.
   Hdf5Dataset add(const std::string& path, DType dtype, const Shape& shape, std::span<const std::byte> bytes);
 
+  /// A dataset without bytes of its own, which shows those of other files. An element that none of them has reads as
+  /// NaN, or as 0 where the type is an integer to HDF5. Nothing is opened: what is mapped need not be there.
+  void create_virtual(const std::string& path, DType dtype, const Shape& shape, std::span<const Hdf5Mapping> mappings);
+  /// Another name of what has the path `target`.
+  void add_link(const std::string& path, const std::string& target);
+
   bool has(const std::string& path) const;
   Hdf5Dataset dataset(const std::string& path) const;
   /// All datasets below `group`, by path.
@@ -63,6 +77,7 @@ class Hdf5File {
   /// Attributes of a dataset or group; "/" is the file itself.
   void set_attribute(const std::string& path, const std::string& name, std::string_view value);
   void set_attribute(const std::string& path, const std::string& name, std::int64_t value);
+  void set_attribute(const std::string& path, const std::string& name, const Shape& value);
 
   /// Writes the library's buffers out and closes; does not fsync. Throws Error(storage) where the destructor would keep
   /// silent.

@@ -84,8 +84,8 @@ InspectAnswer inspect(const InspectConfig& config) {
   if (config.curve) return show_curve(subject);
   if (config.verify) return verify(checkpoints_of(subject), *config.verify);
   const bool run = is_run(subject);
-  const bool of_checkpoint =
-      config.tree || config.show_config || config.components || config.layouts || config.nonfinite;
+  const bool of_checkpoint = config.tree || config.show_config || config.components || config.layouts ||
+                             config.nonfinite || config.rebuild_view || config.set;
   if (run && config.subjects.size() == 1 && !of_checkpoint) return list_run(subject);
   const CheckpointReader checkpoint(checkpoint_of(subject));
   if (config.tree) return show_tree(checkpoint);
@@ -93,6 +93,11 @@ InspectAnswer inspect(const InspectConfig& config) {
   if (config.components) return show_components(checkpoint);
   if (config.layouts) return show_layouts(checkpoint);
   if (config.nonfinite) return find_nonfinite(checkpoint);
+  if (config.rebuild_view) return rebuild_view(checkpoint);
+  if (config.set) {
+    const ValueSetting setting = parse_setting(*config.set);
+    return set_value(checkpoint, setting.name, parse_json(setting.json, "--set"), config.output);
+  }
   if (config.who) return show_holders(checkpoint, config.subjects.at(1));
   if (config.histogram) return show_histogram(checkpoint, config.subjects.at(1));
   return config.subjects.size() == 2 ? show_tensor(checkpoint, config.subjects[1]) : summarise(checkpoint);

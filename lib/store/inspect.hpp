@@ -1,5 +1,5 @@
-// The body of checkpoint-inspect: questions about a run, a checkpoint or one of its tensors. Reads, never writes; one
-// block of memory.
+// The body of checkpoint-inspect: questions about a run, a checkpoint or one of its tensors. Only what is asked to
+// write writes, and never a file that the manifest lists; one block of memory.
 #pragma once
 
 #include "base/error.hpp"
@@ -19,6 +19,7 @@ struct InspectAnswer {
   ExitCode code = ExitCode::done;  // verdict: what was asked does not hold
   std::string text;
   Json json;
+  std::vector<std::string> warnings = {};
 };
 
 /// The answer to the question that `config` asks. Local. Throws Error(input) if a subject is absent or too damaged to
@@ -43,5 +44,8 @@ InspectAnswer show_histogram(const CheckpointReader& checkpoint, const std::stri
 InspectAnswer verify(const std::vector<Path>& checkpoints, VerifyLevel level);
 InspectAnswer compare(const CheckpointReader& a, const CheckpointReader& b);
 InspectAnswer show_curve(const Path& run);
+InspectAnswer rebuild_view(const CheckpointReader& checkpoint);
+InspectAnswer set_value(const CheckpointReader& checkpoint, const std::string& name, const Json& value,
+                        const Path& output);
 
 }  // namespace lockstep

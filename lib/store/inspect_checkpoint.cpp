@@ -4,6 +4,7 @@
 #include "layout/layout_json.hpp"
 #include "report/table.hpp"
 #include "store/checkpoint_reader.hpp"
+#include "store/edit_values.hpp"
 #include "store/element_values.hpp"
 #include "store/inspected.hpp"
 
@@ -70,6 +71,12 @@ InspectAnswer summarise(const CheckpointReader& checkpoint) {
   for (const Metric& metric : manifest.metrics) facts.add({metric.name, number_text(metric.value)});
   for (const auto& [name, text] : manifest.documents)
     facts.add({"document", fmt::format("{}, {}", name, human_bytes(text.size()))});
+  const std::vector<Json> edits = edits_of(manifest);
+  for (const Json& edit : edits)
+    facts.add(
+        {"edited", fmt::format("{}.{} was {}, is {}: {} by {}", edit.value("component", "?"), edit.value("key", "?"),
+                               to_text(edit.value("old", Json())), to_text(edit.value("new", Json())),
+                               edit.value("time", "?"), edit.value("user", "?"))});
 
   InspectAnswer answer;
   answer.json = {{"path", checkpoint.path().string()},
@@ -82,7 +89,8 @@ InspectAnswer summarise(const CheckpointReader& checkpoint) {
                  {"bytes", bytes},
                  {"state_digest", to_hex(manifest.state_digest)},
                  {"components", Json::array()},
-                 {"metrics", Json::object()}};
+                 {"metrics", Json::object()},
+                 {"edits", edits}};
   for (const Metric& metric : manifest.metrics) answer.json["metrics"][metric.name] = metric.value;
   std::map<std::string, Totals> totals = totals_of(manifest);
   Table components({{"component"},

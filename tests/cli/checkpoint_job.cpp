@@ -1,13 +1,19 @@
 // checkpoint-job RUN RANKS STEP…: saves the same small state at each step, by ranks that are threads, for the tests of
 // the checkpoint tools. Element i of wte.weight is i / 2 + STEP; the others are in the code.
+// checkpoint-job shapes RUN RANKS: the same for tensors of many shapes and types, shared out among ranks, at step 1.
+// Element i of each, in row-major order, is i mod 113; of rank=R/rng/state i + R; booleans are i mod 2.
+// checkpoint-job many RUN COUNT: COUNT tensors of one element, by one rank, at step 1.
+// checkpoint-job values RUN JSON: a component "state" with the values of a JSON object, by one rank, at step 1.
 // checkpoint-job rewrite-config CKPT TEXT OTHER: puts OTHER for TEXT into the config.yaml that a checkpoint carries, as
 // another version would have written it.
 #include "base/json.hpp"
 #include "checkpoint/save.hpp"
 #include "harness/thread_ranks.hpp"
 #include "quant/bfloat16.hpp"
+#include "store/box_runs.hpp"
 
 #include <cstdio>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -62,6 +68,117 @@ std::vector<Component> components_of(State& state, const Mesh& mesh, Rank rank) 
   return {model, optimizer, rng};
 }
 
+/// The box of a rank, filled as the head of this file says.
+struct Filled {
+  std::string name;
+  Layout layout;
+  std::vector<std::byte> bytes;
+};
+
+Filled filled(std::string name, const Layout& layout, Rank rank) {
+  const Box box = box_of(layout, rank);
+  const auto size = static_cast<std::size_t>(size_of(layout.dtype));
+  Filled result{std::move(name), layout, std::vector<std::byte>(static_cast<std::size_t>(elements(box)) * size)};
+  std::byte* at = result.bytes.data();
+  const auto put = [&](auto value) {
+    std::memcpy(at, &value, sizeof value);
+    at += sizeof value;
+  };
+  for_each_run(box, whole(layout.global), box, [&](const BoxRun& run) {
+    for (std::int64_t i = run.in_a; i < run.in_a + run.length; ++i) {
+      const std::int64_t value = i % 113;
+      if (layout.dtype == DType::f32) put(static_cast<float>(value));
+      if (layout.dtype == DType::bf16) put(to_bf16(static_cast<float>(value)));
+      if (layout.dtype == DType::f64) put(static_cast<double>(value));
+      if (layout.dtype == DType::i64) put(value);
+      if (layout.dtype == DType::u8) put(static_cast<std::uint8_t>(value));
+      if (layout.dtype == DType::boolean) put(static_cast<std::uint8_t>(i % 2));
+    }
+  });
+  return result;
+}
+
+void save_shapes(const Path& run, int count) {
+  test::on_ranks(count, [&](Communicator& ranks) {
+    const World world{make_mesh("world", {{"dp_replicate", 1}, {"dp_shard", ranks.size()}}), {}};
+    const auto cut = [&](Shape global, DType dtype, int dim, Shape known = {}) {
+      return Layout{std::move(global), dtype, world.mesh, {{{"dp_shard"}, dim}}, {}, std::move(known)};
+    };
+    std::vector<Filled> tensors;
+    const auto add = [&](const std::string& name, const Layout& layout) {
+      tensors.push_back(filled(name, layout, ranks.rank()));
+    };
+    add("rows", cut({7, 5}, DType::f32, 0));
+    add("columns", cut({7, 5}, DType::bf16, 1));
+    add("wide_columns", cut({300, 400}, DType::f64, 1));
+    add("middle", cut({3, 4, 5}, DType::i64, 1));
+    add("fused_rows", cut({8, 3, 4}, DType::f32, 0, {8, 12}));
+    add("fused_heads", cut({8, 3, 4}, DType::f32, 2, {8, 12}));
+    add("scalar", replicated({}, DType::f32, world.mesh));
+    add("nothing", replicated({0, 4}, DType::f32, world.mesh));
+    add("mask", replicated({9}, DType::boolean, world.mesh));
+    add("50%d of it", replicated({3}, DType::f32, world.mesh));
+    add("nested/deep/name", replicated({3}, DType::f32, world.mesh));
+    add("nested", replicated({2}, DType::f32, world.mesh));  // a name on the way to another
+    Component model;
+    model.key = "model";
+    model.pattern = Pattern::per_group;
+    model.equal_along = {"dp_replicate"};
+    model.collect = [&] {
+      StateTree tree;
+      for (Filled& tensor : tensors) tree.add(tensor.name, tensor.layout, tensor.bytes);
+      tree.add_alias("aliases/rows", "rows");
+      return tree;
+    };
+    std::vector<std::uint8_t> state(4);
+    for (std::size_t i = 0; i < state.size(); ++i)
+      state[i] = static_cast<std::uint8_t>(i + static_cast<std::size_t>(ranks.rank()));
+    Component rng;
+    rng.key = "rng";
+    rng.pattern = Pattern::per_rank;
+    rng.collect = [&] {
+      StateTree tree;
+      tree.add("state", replicated({4}, DType::u8, world.mesh), bytes(state));
+      return tree;
+    };
+    SaveRequest request{run, 1, world};
+    request.ranks_per_file = 1;
+    const SaveReport report = save(ranks, {model, rng}, request);
+    if (ranks.rank() == 0) std::printf("%s\n", report.path.c_str());
+  });
+}
+
+void save_many(const Path& run, int count) {
+  test::on_ranks(1, [&](Communicator& ranks) {
+    const World world = single_axis_world(1);
+    std::vector<float> values(static_cast<std::size_t>(count));
+    Component model;
+    model.key = "model";
+    model.collect = [&] {
+      StateTree tree;
+      for (std::size_t i = 0; i < values.size(); ++i)
+        tree.add(std::to_string(i), replicated({}, DType::f32, world.mesh),
+                 std::as_writable_bytes(std::span(values).subspan(i, 1)));
+      return tree;
+    };
+    std::printf("%s\n", save(ranks, {model}, {run, 1, world}).path.c_str());
+  });
+}
+
+void save_values(const Path& run, const std::string& json) {
+  test::on_ranks(1, [&](Communicator& ranks) {
+    Component state;
+    state.key = "state";
+    state.pattern = Pattern::global;
+    state.collect = [&] {
+      StateTree tree;
+      tree.set_values_text(json, "the command line");
+      return tree;
+    };
+    std::printf("%s\n", save(ranks, {state}, {run, 1, single_axis_world(1)}).path.c_str());
+  });
+}
+
 void rewrite_config(const Path& checkpoint, const std::string& text, const std::string& other) {
   Manifest manifest = read_manifest(checkpoint);
   for (auto& [name, document] : manifest.documents) {
@@ -76,6 +193,18 @@ void rewrite_config(const Path& checkpoint, const std::string& text, const std::
 int main(int argc, char** argv) {
   if (argc == 5 && std::string(argv[1]) == "rewrite-config") {
     rewrite_config(argv[2], argv[3], argv[4]);
+    return 0;
+  }
+  if (argc == 4 && std::string(argv[1]) == "shapes") {
+    save_shapes(argv[2], std::stoi(argv[3]));
+    return 0;
+  }
+  if (argc == 4 && std::string(argv[1]) == "many") {
+    save_many(argv[2], std::stoi(argv[3]));
+    return 0;
+  }
+  if (argc == 4 && std::string(argv[1]) == "values") {
+    save_values(argv[2], argv[3]);
     return 0;
   }
   for (int argument = 3; argument < argc; ++argument) {

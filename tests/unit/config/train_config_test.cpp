@@ -336,6 +336,18 @@ BOOST_AUTO_TEST_CASE(the_other_programs_refuse_contradictions) {
   BOOST_TEST(message_of<PrepareConfig>({"a"}) == "--output is needed: the folder to create");
   BOOST_TEST(message_of<InspectConfig>({"a", "--diff"}).find("--diff compares two checkpoints") != std::string::npos);
   BOOST_TEST(message_of<InspectConfig>({"a", "--tree", "--verify"}).find("separate questions") != std::string::npos);
+  BOOST_TEST(message_of<InspectConfig>({"a", "--rebuild-view", "--who"}).find("separate questions") !=
+             std::string::npos);
+  BOOST_TEST(message_of<InspectConfig>({"a", "--set", "c.k=1"}).find("--set never changes a checkpoint") !=
+             std::string::npos);
+  BOOST_TEST(message_of<InspectConfig>({"a", "--output", "b"}).find("no effect without --set") != std::string::npos);
+  for (const char* const setting : {"step", "step=1", ".step=1", "c.=1"})
+    BOOST_TEST(message_of<InspectConfig>({"a", "-o", "b", "--set", setting}).find("is no COMPONENT.KEY=JSON") !=
+               std::string::npos);
+  for (const char* const setting : {"c.k=", "c.k=word", "c.k={"})
+    BOOST_TEST(message_of<InspectConfig>({"a", "-o", "b", "--set", setting}).find("is no JSON; a text stands") !=
+               std::string::npos);
+  BOOST_TEST(parse_setting("c.k.l={\"a\": \"=\"}").json == "{\"a\": \"=\"}");
   BOOST_TEST(message_of<InspectConfig>({"a", "b", "c"}).find("at most a checkpoint") != std::string::npos);
   BOOST_TEST(message_of<ReshardConfig>({"c", "--output", "o"}).find("--to parts=N or --consolidate is needed") !=
              std::string::npos);

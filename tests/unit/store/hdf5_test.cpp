@@ -7,6 +7,9 @@
 #include <hdf5.h>
 #include <boost/test/unit_test.hpp>
 
+#include <array>
+#include <cmath>
+
 using namespace lockstep;
 
 namespace {
@@ -109,6 +112,27 @@ BOOST_FIXTURE_TEST_CASE(attributes_are_what_the_library_itself_reads, TemporaryF
   const Hdf5File again = Hdf5File::open(path / "a.h5");
   BOOST_TEST(again.has("/x"));
   BOOST_TEST(!again.has("/no/such/path"));
+}
+
+BOOST_FIXTURE_TEST_CASE(what_no_file_has_of_a_virtual_dataset_is_no_number_or_zero, TemporaryFolder) {
+  {
+    Hdf5File file = Hdf5File::create(path / "view.h5");
+    for (const DType dtype : all_types) {
+      const std::vector<Hdf5Mapping> mappings{{{{1}, {2}}, "absent.h5", "/100%d", {{3, 0}, {1, 2}}}};
+      file.create_virtual(fmt::format("/{}", name_of(dtype)), dtype, {4}, mappings);
+    }
+    file.close();
+  }
+  const hid_t file = H5Fopen((path / "view.h5").c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  for (const DType dtype : all_types) {
+    const hid_t dataset = H5Dopen2(file, std::string(name_of(dtype)).c_str(), H5P_DEFAULT);
+    std::array<double, 4> values{1, 1, 1, 1};
+    BOOST_TEST(H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0);
+    const bool has_nan = dtype == DType::f64 || dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
+    for (const double value : values) BOOST_TEST((has_nan ? std::isnan(value) : value == 0), name_of(dtype));
+    H5Dclose(dataset);
+  }
+  H5Fclose(file);
 }
 
 BOOST_FIXTURE_TEST_CASE(a_type_named_by_several_texts_is_none_and_datasets_larger_than_their_file_are_refused,

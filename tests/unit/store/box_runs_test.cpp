@@ -1,0 +1,76 @@
+#include "store/box_runs.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <map>
+
+using namespace lockstep;
+
+namespace {
+
+// By brute force: the row-major numbers of the elements of a box.
+std::vector<std::int64_t> elements_in(const Box& box, const Shape& shape) {
+  std::vector<std::int64_t> result;
+  for (std::int64_t i = 0; i < elements(shape); ++i) {
+    std::int64_t rest = i;
+    bool inside = true;
+    for (std::size_t d = shape.size(); d-- > 0; rest /= shape[d]) {
+      const std::int64_t at = rest % shape[d];
+      inside = inside && at >= box.begin[d] && at < box.begin[d] + box.extent[d];
+    }
+    if (inside) result.push_back(i);
+  }
+  return result;
+}
+
+// All boxes of a shape that have an element.
+std::vector<Box> boxes_of(const Shape& shape) {
+  std::vector<Box> boxes{{{}, {}}};
+  for (const std::int64_t size : shape) {
+    std::vector<Box> longer;
+    for (const Box& box : boxes) {
+      for (std::int64_t begin = 0; begin < size; ++begin) {
+        for (std::int64_t end = begin + 1; end <= size; ++end) {
+          longer.push_back(box);
+          longer.back().begin.push_back(begin);
+          longer.back().extent.push_back(end - begin);
+        }
+      }
+    }
+    boxes = longer;
+  }
+  return boxes;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(box_runs)
+
+BOOST_AUTO_TEST_CASE(a_box_is_found_in_another_view_if_there_is_one_and_only_then) {
+  const std::vector<Shape> views = {{2, 3, 4}, {2, 12}, {6, 4}, {24}, {3, 8}, {4, 3, 2}, {1, 24, 1}};
+  std::int64_t found = 0;
+  std::int64_t absent = 0;
+  for (const Shape& from : views) {
+    for (const Shape& to : views) {
+      std::map<std::vector<std::int64_t>, Box> boxes;
+      for (const Box& box : boxes_of(to)) boxes[elements_in(box, to)] = box;
+      for (const Box& box : boxes_of(from)) {
+        const auto expected = boxes.find(elements_in(box, from));
+        const auto view = box_in_view(box, from, to);
+        BOOST_TEST(view.has_value() == (expected != boxes.end()), to_text(box) + to_text(from) + to_text(to));
+        if (view && expected != boxes.end()) BOOST_TEST((*view == expected->second), to_text(*view));
+        ++(view ? found : absent);
+      }
+    }
+  }
+  BOOST_TEST(found > 500);
+  BOOST_TEST(absent > 500);
+}
+
+BOOST_AUTO_TEST_CASE(views_of_scalars_and_of_nothing_are_no_special_case) {
+  BOOST_TEST((box_in_view(whole({}), {}, {1, 1}) == whole({1, 1})));
+  BOOST_TEST((box_in_view(whole({1, 1}), {1, 1}, {}) == whole({})));
+  BOOST_TEST(empty(*box_in_view(whole({0, 4}), {0, 4}, {4, 0})));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
