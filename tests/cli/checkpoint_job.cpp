@@ -143,7 +143,7 @@ void save_shapes(const Path& run, int count) {
     };
     SaveRequest request{run, 1, world};
     request.ranks_per_file = 1;
-    const SaveReport report = save(ranks, {model, rng}, request);
+    const SaveReport report = Saver(ranks).save({model, rng}, request);
     if (ranks.rank() == 0) std::printf("%s\n", report.path.c_str());
   });
 }
@@ -161,7 +161,7 @@ void save_many(const Path& run, int count) {
                  std::as_writable_bytes(std::span(values).subspan(i, 1)));
       return tree;
     };
-    std::printf("%s\n", save(ranks, {model}, {run, 1, world}).path.c_str());
+    std::printf("%s\n", Saver(ranks).save({model}, {run, 1, world}).path.c_str());
   });
 }
 
@@ -175,7 +175,7 @@ void save_values(const Path& run, const std::string& json) {
       tree.set_values_text(json, "the command line");
       return tree;
     };
-    std::printf("%s\n", save(ranks, {state}, {run, 1, single_axis_world(1)}).path.c_str());
+    std::printf("%s\n", Saver(ranks).save({state}, {run, 1, single_axis_world(1)}).path.c_str());
   });
 }
 
