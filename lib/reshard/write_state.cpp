@@ -1,6 +1,7 @@
 #include "reshard/write_state.hpp"
 
 #include "base/error.hpp"
+#include "base/rounding.hpp"
 #include "reshard/cast.hpp"
 #include "store/piece_pass.hpp"
 
@@ -44,22 +45,29 @@ class PieceSource {
   std::vector<std::byte> uncast_;
 };
 
+/// How many elements of another view are read for one of a box of this: its rows are read whole.
+std::uint64_t spread_of(const Layout& from, const Layout& to, const Box& box) {
+  if (from.global == to.global) return 0;
+  const std::int64_t rows = std::max<std::int64_t>(to.global.empty() ? 1 : to.global[0], 1);
+  const std::int64_t own_rows = std::max<std::int64_t>(box.extent.empty() ? 1 : box.extent[0], 1);
+  const std::int64_t row = elements(to.global) / rows, own_row = std::max<std::int64_t>(elements(box) / own_rows, 1);
+  return static_cast<std::uint64_t>(divided_up(row, own_row));
+}
+
 /// Bytes in memory for each element that is read at once: of its new type, of its old one if that is another, and of
 /// the rows of another view.
-std::uint64_t bytes_an_element(const Layout& from, const Layout& to) {
+std::uint64_t bytes_an_element(const Layout& from, const Layout& to, const Box& box) {
   const auto old_size = static_cast<std::uint64_t>(size_of(from.dtype));
   return static_cast<std::uint64_t>(size_of(to.dtype)) + (from.dtype == to.dtype ? 0 : old_size) +
-         (from.global == to.global ? 0 : old_size);
+         spread_of(from, to, box) * old_size;
 }
 
 /// Of a piece that is read whole: it, what is made of it, copies of threads that write, the reader's block.
 std::uint64_t memory_of_whole(const Layout& from, const Layout& to, const Box& box) {
   const std::uint64_t bytes = bytes_in(box, to.dtype);
   const std::uint64_t threads = std::min(most_stretches, 1 + bytes / block_bytes);
-  std::uint64_t memory = static_cast<std::uint64_t>(elements(box)) * bytes_an_element(from, to);
-  if (from.global != to.global)  // its elements may be spread over all rows of the other view
-    memory += bytes_in(whole(from.global), from.dtype) - bytes_in(box, from.dtype);
-  return memory + std::min(bytes, threads * stretch_bytes) + std::min(block_bytes, bytes_in(box, from.dtype));
+  return static_cast<std::uint64_t>(elements(box)) * bytes_an_element(from, to, box) +
+         std::min(bytes, threads * stretch_bytes) + std::min(block_bytes, bytes_in(box, from.dtype));
 }
 
 bool is_cut(const Layout& from, const Layout& to, const Box& box, std::uint64_t memory) {
@@ -67,9 +75,9 @@ bool is_cut(const Layout& from, const Layout& to, const Box& box, std::uint64_t 
 }
 
 /// Elements of a stretch of a piece that is cut: beside it there are a block to write and one to read.
-std::int64_t stretch_elements(const Layout& from, const Layout& to, std::uint64_t memory) {
+std::int64_t stretch_elements(const Layout& from, const Layout& to, const Box& box, std::uint64_t memory) {
   const std::uint64_t left = std::max(memory, 3 * block_bytes) - 2 * block_bytes;
-  return static_cast<std::int64_t>(std::max<std::uint64_t>(1, left / bytes_an_element(from, to)));
+  return static_cast<std::int64_t>(std::max<std::uint64_t>(1, left / bytes_an_element(from, to, box)));
 }
 
 PieceRecord write_whole(PieceSource& source, const PartPiece& piece, const PiecePlace& place) {
@@ -181,8 +189,9 @@ std::uint64_t peak_memory(const Manifest& source, const NewState& state, const C
   for (const WriteItem& piece : plan.pieces) {
     const Layout& from = source.tensors[state.sources[piece.tensor]].layout;
     const Layout& to = state.tensors[piece.tensor].layout;
-    const std::uint64_t stretch =
-        static_cast<std::uint64_t>(stretch_elements(from, to, memory)) * bytes_an_element(from, to) + 2 * block_bytes;
+    const std::uint64_t stretch = static_cast<std::uint64_t>(stretch_elements(from, to, piece.box, memory)) *
+                                      bytes_an_element(from, to, piece.box) +
+                                  2 * block_bytes;
     peak = std::max(peak, is_cut(from, to, piece.box, memory) ? stretch : memory_of_whole(from, to, piece.box));
   }
   return peak;
@@ -206,9 +215,10 @@ StagedState write_parts(const CheckpointReader& source, const NewState& state, c
       const Layout& to = state.tensors[tensor].layout;
       PieceSource bytes(source, state, tensor);
       const PiecePlace place{&part, stamped.table.records[i].offset};
-      records.push_back(is_cut(from, to, pieces[i].box, memory)
-                            ? write_in_stretches(bytes, pieces[i], place, stretch_elements(from, to, memory))
-                            : write_whole(bytes, pieces[i], place));
+      records.push_back(
+          is_cut(from, to, pieces[i].box, memory)
+              ? write_in_stretches(bytes, pieces[i], place, stretch_elements(from, to, pieces[i].box, memory))
+              : write_whole(bytes, pieces[i], place));
       staged.pieces[file.pieces[i]] = records.back();
     }
     part.finish();

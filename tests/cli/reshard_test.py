@@ -3,10 +3,12 @@
 import json
 
 from checkpoint_files import manifest_of, read_tensor, state_digest, step_folders, tensors_of
-from lockstep_testing import BUILD, LLAMA_TINY, needs, run, run_command
+from lockstep_testing import BUILD, DATA, LLAMA_TINY, needs, run, run_command
 from shared_out import options, prepare
 
 SHARED_KEYS = dict(LLAMA_TINY, hidden_size=24, intermediate_size=43, num_attention_heads=4, num_key_value_heads=2, head_dim=6)
+
+MIXTRAL = dict(LLAMA_TINY, architectures=["MixtralForCausalLM"], model_type="mixtral", num_local_experts=4, num_experts_per_tok=2)
 
 
 def saved(folder, step=5, ranks=3):
@@ -71,6 +73,22 @@ def test_a_llama_with_fewer_key_heads_than_ranks_is_laid_out_as_a_job_lays_it_ou
     (tmp / "model/config.json").write_text(json.dumps(SHARED_KEYS))
     check_is_as_a_job_writes_it(tmp, [(4, '{"tp": 4}', ["--parallel.tp", 4]),
                                       (4, "dp_shard=2,ring=2", ["--parallel.dp_shard", 2, "--parallel.ring", 2])])
+
+
+def test_experts_that_ranks_shared_out_are_brought_together(tmp):
+    needs("h5py")
+    prepare(tmp, n_embd=None)
+    (tmp / "model/config.json").write_text(json.dumps(MIXTRAL))
+    run("train", *options(tmp, tmp / "many", "--parallel.ep", 2, "--parallel.dp_shard", 2, steps=1), ranks=2)
+    run("train", *options(tmp, tmp / "job", "--parallel.tp", 2, "--parallel.sequence_parallel", "true", steps=1), ranks=2)
+    [source], [job] = step_folders(tmp / "many"), step_folders(tmp / "job")
+    done = reshard(source, tmp / "there", "--to", "tp=2")
+    assert done["digest_after"] == state_digest(source) and laid_out(tmp / "there") == laid_out(job), done
+
+
+def test_a_checkpoint_of_the_first_format_is_laid_out_on_a_mesh(tmp):
+    done = reshard(DATA / "format-1/state", tmp / "new", "--to", "dp_shard=2,dp_replicate=2", "--skip", "rng")
+    assert done["digest_before"] == done["digest_after"] and done["mesh"] == "dp_replicate 2 x dp_shard 2" and verified(tmp / "new"), done
 
 
 def test_ranks_and_parts_of_a_mesh_are_planned_before_they_are_written(tmp):

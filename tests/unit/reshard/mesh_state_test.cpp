@@ -243,4 +243,32 @@ BOOST_FIXTURE_TEST_CASE(state_of_single_ranks_stays_on_their_mesh_and_follows_it
   }
 }
 
+// Cells of ranks that train apart have tensors of their own, each named by its cell: other ranks have other cells.
+BOOST_FIXTURE_TEST_CASE(tensors_that_are_named_by_their_cell_are_left_out_on_another_mesh, TemporaryFolder) {
+  const Mesh mesh = make_mesh("world", {{"dp_replicate", 2}});
+  on_ranks(2, [&](Communicator& ranks) {
+    Job job = replica(2, ranks.rank());
+    std::vector<std::byte> own(8, static_cast<std::byte>(ranks.rank()));
+    Component cells;
+    cells.key = "cells";
+    cells.pattern = Pattern::per_group;
+    cells.required = false;
+    cells.remap_policy = Remap::drop;
+    cells.collect = [&] {
+      StateTree tree;
+      Layout layout = replicated({8}, DType::u8, mesh);
+      layout.pins = {{"dp_replicate", {ranks.rank()}}};
+      tree.add(fmt::format("dp_replicate={}/weight", ranks.rank()), layout, own);
+      return tree;
+    };
+    std::vector<Component> components = job.components();
+    components.push_back(cells);
+    save(ranks, components, job.request(path / "run"));
+  });
+  const Path source = checkpoint_folder(path / "run", 0);
+  const auto has_cells = [](const Manifest& manifest) { return find_component(manifest, "cells") != nullptr; };
+  BOOST_TEST(has_cells(laid_out_on({{"dp_replicate", 2}}, source, path / "same")));
+  BOOST_TEST(!has_cells(laid_out_on({{"dp_replicate", 3}}, source, path / "other")));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
