@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
+#include "base/words.hpp"
 #include "config/option.hpp"
 #include "config/problems.hpp"
 #include "config/ranges.hpp"
@@ -82,7 +83,7 @@ void check_ranks(const ReshardTarget& target) {
     ranks *= size;
   }
   if (!target.axes.empty() && target.parts.value_or(1) > ranks)
-    fail(ExitCode::usage, "{} ranks cannot write {} parts, for a rank writes to one: take at most {}", ranks,
+    fail(ExitCode::usage, "{} cannot write {} parts, for a rank writes to one: take at most {}", counted(ranks, "rank"),
          *target.parts, ranks);
 }
 

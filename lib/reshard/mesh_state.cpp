@@ -222,9 +222,10 @@ std::optional<std::int64_t> sequence_length(const std::string& config) {
   const Node* const data = document.kind == Node::Kind::map ? document.find("data") : nullptr;
   const Node* const length = data != nullptr && data->kind == Node::Kind::map ? data->find("sequence_length") : nullptr;
   if (length == nullptr) return std::nullopt;
+  constexpr std::int64_t longest = std::int64_t{1} << 24;  // of a file that says anything: a balance needs no more
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(length->text.data(), length->text.data() + length->text.size(), value);
-  return error == std::errc{} && value > 0 ? std::optional(value) : std::nullopt;
+  return error == std::errc{} && value > 0 ? std::optional(std::min(value, longest)) : std::nullopt;
 }
 
 std::string document_of(const Manifest& manifest, const std::string& name) {

@@ -102,7 +102,8 @@ std::vector<std::uint64_t> bytes_written(const CheckpointPlan& plan) {
 
 std::string range_text(const std::vector<std::uint64_t>& bytes) {
   const auto [least, most] = std::ranges::minmax(bytes);
-  return least == most ? human_bytes(most) : fmt::format("{} to {}", human_bytes(least), human_bytes(most));
+  const std::string from = human_bytes(least), to = human_bytes(most);
+  return from == to ? to : fmt::format("{} to {}", from, to);
 }
 
 /// What each rank of the mesh would hold and write: of a few ranks each, of many the least and the most.

@@ -176,6 +176,8 @@ BOOST_FIXTURE_TEST_CASE(the_model_tells_how_its_tensors_are_cut_over_axes_that_a
   std::vector<Tensor> tensors;
   for (const Tensor& tensor : tensors_of(gpt2)) tensors.push_back({tensor.name, layout_of(there, tensor.name)});
   check_loads(there.mesh, tensors, path / "there");
+  BOOST_TEST(
+      refusal([&] { laid_out_on({{"pp", 9}}, source, path / "never"); }).starts_with("cannot cut 5 blocks into 9"));
   laid_out_on({{"dp_replicate", 1}}, path / "there", path / "back");
   check_loads(make_mesh("world", {{"dp_replicate", 1}}), tensors_of(gpt2), path / "back");
 }
