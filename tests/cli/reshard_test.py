@@ -122,6 +122,18 @@ def test_a_part_of_the_state_is_written_with_the_digest_of_that_part(tmp):
         assert "left out" in done["notes"][0], done
 
 
+def test_weights_alone_are_exported_as_with_the_rest_and_no_run_goes_on_from_them(tmp):
+    prepare(tmp)
+    run("train", *options(tmp, tmp / "one", steps=1))
+    [source] = step_folders(tmp / "one")
+    reshard(source, tmp / "weights", "--to", "dp_shard=3,pp=2,parts=2", "--only", "model")
+    for checkpoint, name in [(source, "all"), (tmp / "weights", "alone")]:
+        run("finalize-quantize", checkpoint, "--output", tmp / f"export-{name}")
+    assert (tmp / "export-all/model.safetensors").read_bytes() == (tmp / "export-alone/model.safetensors").read_bytes()
+    told = run("train", *options(tmp, tmp / "on", "--checkpoint.resume", tmp / "weights", steps=2), expect=2).stderr
+    assert "holds no component 'optimizer'" in told, told
+
+
 def test_weights_are_cast_to_the_nearest_value_and_only_these(tmp):
     numpy = needs("numpy")
     needs("h5py")
