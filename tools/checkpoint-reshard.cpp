@@ -1,4 +1,4 @@
-// checkpoint-reshard(1): writes a checkpoint anew with another number of part files.
+// checkpoint-reshard(1): writes a checkpoint anew in other part files, on another mesh, or a part of it.
 #include "app/run_tool.hpp"
 #include "reshard/reshard.hpp"
 

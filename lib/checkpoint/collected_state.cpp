@@ -5,6 +5,7 @@
 #include "comm/together.hpp"
 #include "layout/layout_json.hpp"
 #include "store/box_runs.hpp"
+#include "store/checkpoint_plan.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -308,24 +309,6 @@ Merged merge(const std::vector<Descriptor>& descriptors) {
   return merged;
 }
 
-std::vector<Rank> all_ranks(int count) {
-  std::vector<Rank> ranks(static_cast<std::size_t>(count));
-  for (int rank = 0; rank < count; ++rank) ranks[static_cast<std::size_t>(rank)] = rank;
-  return ranks;
-}
-
-std::vector<Holding> holders(const StoredTensor& tensor, const StoredComponent& component, int ranks) {
-  const Box box = whole(tensor.layout.global);
-  if (empty(box)) return {};
-  if (component.pattern == Pattern::global) return {{box, {0}}};
-  if (is_values(tensor) && tensor.cell.empty()) return {{box, all_ranks(ranks)}};
-  if (tensor.cell.empty()) return holdings_of(tensor.layout);
-  const auto cell = std::find_if(component.cells.begin(), component.cells.end(),
-                                 [&](const auto& entry) { return entry.first == tensor.cell; });
-  invariant(cell != component.cells.end(), "a cell-owned tensor belongs to a cell of its component");
-  return {{box, cell->second}};
-}
-
 std::vector<std::vector<Holding>> holders_of_all(const CollectedState& state,
                                                  const std::map<std::size_t, std::vector<Holding>>& told, int ranks) {
   std::map<std::string, const StoredComponent*> by_key;
@@ -343,7 +326,7 @@ std::vector<std::vector<Holding>> holders_of_all(const CollectedState& state,
     const bool like_last = i > 0 && tensor.cell.empty() && state.tensors[i - 1].holding == tensor.holding &&
                            !is_values(tensor) && state.tensors[i - 1].component == tensor.component &&
                            state.tensors[i - 1].layout == tensor.layout;
-    result.push_back(like_last ? result.back() : holders(tensor, component, ranks));
+    result.push_back(like_last ? result.back() : holders_of(tensor, component, ranks));
   }
   return result;
 }

@@ -2,43 +2,119 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/text.hpp"
+#include "base/words.hpp"
 #include "config/option.hpp"
 #include "config/problems.hpp"
 #include "config/ranges.hpp"
+#include "config/suggestion.hpp"
 #include "config/tool.hpp"
+#include "config/train_choices.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 namespace lockstep {
 
-std::string ReshardTarget::form() { return "parts=N or JSON"; }
+namespace {
+
+constexpr std::string_view parts_key = "parts";
+constexpr std::int64_t most_ranks = 1 << 16;                     // of a mesh: a plan goes through all of them
+constexpr std::uint64_t least_memory = std::uint64_t{64} << 20;  // what a piece takes that is written in rows
+
+std::vector<std::string> axis_names() {
+  std::vector<std::string> names;
+  for (const auto& [axis, name] : choices_of(MeshAxis{})) names.emplace_back(name);
+  return names;
+}
+
+[[noreturn]] void refuse_form(const std::string& text) {
+  fail(ExitCode::usage, "\"{}\" is neither parts=N, nor axes of a mesh as in tp=2,dp_shard=4, nor {{\"parts\": N}}",
+       text);
+}
+
+void set(ReshardTarget& target, const std::string& key, std::int64_t size) {
+  if (size < 1 || static_cast<double>(size) > most_count)
+    fail(ExitCode::usage, "{}={} is not from 1 to {}", key, size, most_count);
+  if (key == parts_key) {
+    if (target.parts) fail(ExitCode::usage, "parts is given twice");
+    target.parts = size;
+    return;
+  }
+  const std::vector<std::string> names = axis_names();
+  if (std::ranges::find(names, key) == names.end()) {
+    std::vector<std::string> known = names;
+    known.emplace_back(parts_key);
+    const auto meant = suggested_choice(known, key);
+    throw Error(ExitCode::usage, fmt::format("\"{}\" is no axis of a mesh, which are {}{}", key, join(names, ", "),
+                                             meant ? fmt::format(": did you mean {}?", *meant) : ""));
+  }
+  if (std::ranges::any_of(target.axes, [&](const auto& axis) { return axis.first == key; }))
+    fail(ExitCode::usage, "axis {} is given twice", key);
+  target.axes.emplace_back(key, size);
+}
+
+void read_json(const std::string& text, ReshardTarget& target) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object() || json.empty()) refuse_form(text);
+  for (const auto& [key, value] : json.items()) {
+    if (!value.is_number_integer()) refuse_form(text);
+    set(target, key, value.get<std::int64_t>());
+  }
+}
+
+void read_words(const std::string& text, ReshardTarget& target) {
+  for (const std::string& word : split(text, ',')) {
+    const std::size_t equals = word.find('=');
+    if (equals == std::string::npos) refuse_form(text);
+    std::int64_t size = 0;
+    const char* const end = word.data() + word.size();
+    const auto [read, error] = std::from_chars(word.data() + equals + 1, end, size);
+    if (error != std::errc{} || read != end) refuse_form(text);
+    set(target, word.substr(0, equals), size);
+  }
+}
+
+void check_ranks(const ReshardTarget& target) {
+  std::int64_t ranks = 1;
+  for (const auto& [name, size] : target.axes) {
+    if (size > most_ranks / ranks)
+      fail(ExitCode::usage, "{} is more than {} ranks, the most that are planned for", target.text(), most_ranks);
+    ranks *= size;
+  }
+  if (!target.axes.empty() && target.parts.value_or(1) > ranks)
+    fail(ExitCode::usage, "{} cannot write {} parts, for a rank writes to one: take at most {}", counted(ranks, "rank"),
+         *target.parts, ranks);
+}
+
+}  // namespace
+
+std::string ReshardTarget::form() { return "parts=N, AXIS=RANKS,… or JSON"; }
 
 ReshardTarget ReshardTarget::parse(const std::string& text) {
   ReshardTarget target;
   const bool bare = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
   if (bare)
     fail(ExitCode::usage, "\"{}\" does not say what there are to be {} of: type --to parts={}", text, text, text);
-  const auto refuse = [&] {
-    fail(ExitCode::usage, "\"{}\" is neither parts=N nor {{\"parts\": N}} with N from 1 to {}", text, most_count);
-  };
   if (text.starts_with('{')) {
-    const Json json = Json::parse(text, nullptr, false);
-    const bool understood =
-        json.is_object() && json.size() == 1 && json.contains("parts") && json["parts"].is_number_integer();
-    if (!understood) refuse();
-    target.parts = json["parts"].get<std::int64_t>();
-  } else if (text.starts_with("parts=")) {
-    const char* const end = text.data() + text.size();
-    const auto [read, error] = std::from_chars(text.data() + 6, end, target.parts);
-    if (error != std::errc{} || read != end) refuse();
+    read_json(text, target);
   } else {
-    refuse();
+    read_words(text, target);
   }
-  if (target.parts < 1 || static_cast<double>(target.parts) > most_count) refuse();
+  check_ranks(target);
   return target;
 }
 
-std::string ReshardTarget::text() const { return fmt::format("parts={}", parts); }
+std::string ReshardTarget::text() const {
+  std::vector<std::string> words;
+  for (const auto& [name, size] : axes) words.push_back(fmt::format("{}={}", name, size));
+  if (parts) words.push_back(fmt::format("{}={}", parts_key, *parts));
+  return join(words, ",");
+}
+
+ChoiceList<CastDtype> choices_of(CastDtype) {
+  return {{CastDtype::bf16, "bf16"}, {CastDtype::fp16, "fp16"}, {CastDtype::fp32, "fp32"}, {CastDtype::fp64, "fp64"}};
+}
 
 void describe(Declaration& visit, ReshardConfig& config) {
   visit.field("checkpoint", config.checkpoint,
@@ -48,8 +124,19 @@ void describe(Declaration& visit, ReshardConfig& config) {
                .positional = true,
                .completes = Completes::folders});
   visit.field("to", config.to,
-              {.help = "number of part files of each component, as parts=N or {\"parts\": N}", .value_name = "TARGET"});
+              {.help = "what to write: so many part files of each component, parts=N, or the state as a job on another "
+                       "mesh writes it, tp=2,dp_shard=4 with axes of parallel.*; both, or JSON: {\"parts\": 4}",
+               .value_name = "TARGET"});
   visit.field("consolidate", config.consolidate, {.help = "one part file a component: the same as --to parts=1"});
+  visit.field("only", config.only,
+              {.help = "write these alone: components by name, or tensors whose full name (model/lm_head.weight) has "
+                       "a match of a regular expression"});
+  visit.field("skip", config.skip, {.help = "leave these out, said in the same way"});
+  visit.field("cast", config.cast,
+              {.help = "convert weights, the floating tensors of the component model, to this type, rounding to the "
+                       "nearest value, ties to even"});
+  visit.field("memory", config.memory,
+              {.help = "memory that pieces in work may take: a larger piece is read and written in rows"});
   visit.field("output", config.output,
               {.help = "folder to create",
                .value_name = "DIR",
@@ -61,7 +148,7 @@ void describe(Declaration& visit, ReshardConfig& config) {
 Tool tool_of(const ReshardConfig&) {
   return {.name = "checkpoint-reshard",
           .summary = "write a checkpoint anew in another layout",
-          .synopsis = {"[OPTION...] CKPT --to parts=N --output DIR", "[OPTION...] CKPT --consolidate --output DIR"},
+          .synopsis = {"[OPTION...] CKPT --to TARGET --output DIR", "[OPTION...] CKPT --consolidate --output DIR"},
           .arguments = Tool::Arguments::options,
           .dry_run = Tool::DryRun::yes,
           .output = Tool::Output::text_or_json};
@@ -71,7 +158,11 @@ void check(const ReshardConfig& config, Problems& problems) {
   if (config.consolidate && config.to)
     problems.add({"to", "consolidate"}, "--to and --consolidate both say how many parts there will be: give one");
   if (!config.consolidate && !config.to)
-    problems.add({"to", "consolidate"}, "--to parts=N or --consolidate is needed: which layout to write");
+    problems.add({"to", "consolidate"},
+                 "--to parts=N, --to AXIS=RANKS,… or --consolidate is needed: which layout to write");
+  if (config.memory.bytes < least_memory)
+    problems.add({"memory"}, fmt::format("memory is {}, but blocks that are read and written at once take {}",
+                                         human_bytes(config.memory.bytes), human_bytes(least_memory)));
 }
 
 }  // namespace lockstep

@@ -1,30 +1,45 @@
 // What checkpoint-reshard is told. The declaration language: config/option.hpp.
 #pragma once
 
+#include "config/option.hpp"
+#include "config/values.hpp"
+
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace lockstep {
 
-class Declaration;
 class Problems;
 struct Tool;
 
-/// How the new checkpoint is laid out. "parts=4", or JSON: {"parts": 4}.
+/// How the new checkpoint is laid out. "parts=4", "tp=2,dp_shard=4", "dp_shard=4,parts=2", or JSON: {"parts": 4}.
 struct ReshardTarget {
-  std::int64_t parts = 1;  // part files a component, at least 1
+  std::optional<std::int64_t> parts = {};  // part files a component, at least 1; absent: one
+  /// The mesh on which a job would have written it: axes as parallel.* names them, each with its ranks. Empty: the mesh
+  /// stays.
+  std::vector<std::pair<std::string, std::int64_t>> axes = {};
   static std::string form();
   static ReshardTarget parse(const std::string& text);  // throws Error(usage) with the reason
   std::string text() const;
   bool operator==(const ReshardTarget&) const = default;
 };
 
+/// The types that weights can be cast to.
+enum class CastDtype { bf16, fp16, fp32, fp64 };
+ChoiceList<CastDtype> choices_of(CastDtype);
+
 struct ReshardConfig {
-  std::string checkpoint;           // folder of the checkpoint to read
-  std::optional<ReshardTarget> to;  // absent: consolidate
-  bool consolidate = false;         // one part file a component: the same as parts=1
-  std::string output;               // folder to create
+  std::string checkpoint;                   // folder of the checkpoint to read
+  std::optional<ReshardTarget> to;          // absent: consolidate
+  bool consolidate = false;                 // one part file a component: the same as parts=1
+  std::vector<NamePattern> only;            // components, or patterns of full names, that are written; empty: all
+  std::vector<NamePattern> skip;            // that are not
+  std::optional<CastDtype> cast;            // absent: every tensor keeps its type
+  ByteSize memory{std::uint64_t{2} << 30};  // that the pieces in work may take
+  std::string output;                       // folder to create
 };
 
 void describe(Declaration& visit, ReshardConfig& config);

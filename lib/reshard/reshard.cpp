@@ -4,85 +4,202 @@
 #include "base/json.hpp"
 #include "base/output_folder.hpp"
 #include "base/text.hpp"
+#include "base/words.hpp"
+#include "reshard/mesh_state.hpp"
+#include "reshard/other_trainers.hpp"
+#include "reshard/write_state.hpp"
 #include "store/checkpoint_verify.hpp"
-#include "store/piece_pass.hpp"
 #include "store/run_directory.hpp"
 #include "store/staging.hpp"
 
-#include <numeric>
-#include <vector>
+#include <algorithm>
 
 namespace lockstep {
 
 namespace {
 
 Path source_of(const ReshardConfig& config) {
+  refuse_other_trainers(config.checkpoint);
   const Found found =
       find_at(config.checkpoint, [](const Path& path) { return judge_checkpoint(path, VerifyLevel::sizes); });
   return found.checkpoint->path;
 }
 
 int parts_of(const ReshardConfig& config) {
-  return config.consolidate || !config.to ? 1
-                                          : checked_cast<int>(config.to->parts, "the number of parts", ExitCode::usage);
+  const std::int64_t parts = config.to ? config.to->parts.value_or(1) : 1;
+  return checked_cast<int>(parts, "the number of parts", ExitCode::usage);
 }
 
-void write_part(const CheckpointReader& source, const CheckpointPlan& plan, std::size_t number, const Path& staging,
-                StagedState& state) {
-  const PlannedFile& file = plan.files[number];
-  const Path path = staging / file.path;
-  const std::vector<PartPiece> pieces = part_pieces(plan, file);
-  const StampedPart stamped = stamp_part(path, pieces);
-  PartFile part(path);
-  std::vector<PieceRecord> records;
-  std::vector<std::byte> bytes;
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    bytes.resize(bytes_of(pieces[i]));
-    source.read(plan.pieces[file.pieces[i]].tensor, pieces[i].box, bytes);
-    const HeldPiece held{pieces[i], bytes, PiecePlace{&part, stamped.table.records[i].offset}};
-    records.push_back(pass_over(std::span(&held, 1)).front());
-    state.tensors[plan.pieces[file.pieces[i]].tensor] += records.back().fingerprint;
+DType dtype_of(CastDtype type) {
+  switch (type) {
+    case CastDtype::bf16: return DType::bf16;
+    case CastDtype::fp16: return DType::f16;
+    case CastDtype::fp32: return DType::f32;
+    case CastDtype::fp64: return DType::f64;
   }
-  part.finish();
-  state.files[number] = seal_part(path, stamped, records);
+  fail(ExitCode::bug, "a type of weights without its DType");
 }
 
-/// What is kept and yet not used by every load.
-std::string notes_on(const Manifest& manifest) {
+std::string trainer_values(const CheckpointReader& source) {
+  return find_component(source.manifest(), "trainer") == nullptr ? "" : source.values_text("trainer", "all");
+}
+
+AskedMesh mesh_asked(const ReshardTarget& target) {
+  AskedMesh asked;
+  for (const auto& [name, size] : target.axes)
+    asked.emplace_back(name, checked_cast<int>(size, "the ranks of an axis", ExitCode::usage));
+  return asked;
+}
+
+/// What is kept of the source, as it is there.
+std::vector<StoredTensor> kept_of(const CheckpointReader& source, const NewState& state) {
+  std::vector<StoredTensor> kept;
+  for (const std::size_t number : state.sources) kept.push_back(source.manifest().tensors[number]);
+  return kept;
+}
+
+Hash128 digest_of_kept(const CheckpointReader& source, const NewState& state) {
+  const bool all = state.sources.size() == source.manifest().tensors.size();
+  return all ? source.manifest().state_digest : state_digest(kept_of(source, state));
+}
+
+/// A tensor of the old type has the old elements, and so the old fingerprint. Returns the names of the others.
+std::vector<std::string> check_tensors(const CheckpointReader& source, const NewState& state, const Manifest& written) {
+  std::vector<std::string> cast;
+  for (std::size_t i = 0; i < state.tensors.size(); ++i) {
+    const StoredTensor& before = source.manifest().tensors[state.sources[i]];
+    const StoredTensor& after = written.tensors[i];
+    if (before.layout.dtype != after.layout.dtype) {
+      cast.push_back(full_name(after));
+    } else if (before.fingerprint != after.fingerprint) {
+      fail(ExitCode::input, "the fingerprint of {} changed from {} to {}: {} does not hold what its manifest says",
+           full_name(after), to_hex(before.fingerprint), to_hex(after.fingerprint), source.path().string());
+    }
+  }
+  return cast;
+}
+
+/// What is kept and yet not used by every load, and what else people should know.
+std::string notes_on(const NewState& state) {
   std::string text;
-  for (const StoredComponent& component : manifest.components)
+  for (const std::string& note : state.notes) text += note + "\n";
+  for (const StoredComponent& component : state.facts.components)
     if (component.remap_policy == Remap::drop && !component.cells.empty())
       text += fmt::format("component {} is kept, but a load with other cells leaves it out\n", component.key);
   return text;
 }
 
-}  // namespace
-
-CheckpointPlan plan_reshard(const CheckpointReader& source, int parts) {
-  std::vector<Rank> writers(static_cast<std::size_t>(parts));
-  std::iota(writers.begin(), writers.end(), 0);
-  std::vector<std::vector<Holding>> holdings;
-  for (const StoredTensor& tensor : source.manifest().tensors) {
-    const Box box = whole(tensor.layout.global);
-    holdings.push_back(empty(box) ? std::vector<Holding>{} : std::vector<Holding>{{box, writers}});
-  }
-  return plan_checkpoint(source.manifest().tensors, holdings, source.manifest().components, writers);
+std::uint64_t bytes_of_piece(const CheckpointPlan& plan, std::size_t piece) {
+  return bytes_of(part_piece(plan, piece));
 }
 
-Resharded reshard(const CheckpointReader& source, const CheckpointPlan& plan, const Path& output) {
+std::vector<std::uint64_t> bytes_written(const CheckpointPlan& plan) {
+  std::vector<std::uint64_t> bytes(static_cast<std::size_t>(plan.ranks), 0);
+  for (std::size_t i = 0; i < plan.pieces.size(); ++i)
+    bytes[static_cast<std::size_t>(plan.pieces[i].writer)] += bytes_of_piece(plan, i);
+  return bytes;
+}
+
+std::string range_text(const std::vector<std::uint64_t>& bytes) {
+  const auto [least, most] = std::ranges::minmax(bytes);
+  const std::string from = human_bytes(least), to = human_bytes(most);
+  return from == to ? to : fmt::format("{} to {}", from, to);
+}
+
+/// What each rank of the mesh would hold and write: of a few ranks each, of many the least and the most.
+std::string ranks_text(const ReshardPlan& plan) {
+  constexpr std::size_t most_lines = 16;
+  const std::vector<std::uint64_t> held = bytes_held(plan.state), written = bytes_written(plan.parts);
+  std::string text = fmt::format("{}: a rank holds {} and writes {}\n", to_text(plan.state.facts.mesh),
+                                 range_text(held), range_text(written));
+  for (std::size_t rank = 0; rank < held.size() && held.size() <= most_lines; ++rank)
+    text += fmt::format("  rank {}  holds {}, writes {}\n", rank, human_bytes(held[rank]), human_bytes(written[rank]));
+  return text;
+}
+
+Json planned_json(const CheckpointReader& source, const ReshardPlan& plan, std::uint64_t memory) {
+  Json parts = Json::array();
+  for (const PlannedFile& file : plan.parts.files) {
+    std::uint64_t bytes = 0;
+    for (const std::size_t piece : file.pieces) bytes += bytes_of_piece(plan.parts, piece);
+    parts.push_back({{"path", file.path}, {"pieces", file.pieces.size()}, {"bytes", bytes}});
+  }
+  Json result = {{"source", source.path().string()},
+                 {"files", plan.parts.files.size()},
+                 {"pieces", plan.parts.pieces.size()},
+                 {"bytes", total_bytes(plan.parts)},
+                 {"parts", parts},
+                 {"mesh", to_text(plan.state.facts.mesh)},
+                 {"peak_memory_bytes", peak_memory(source.manifest(), plan.state, plan.parts, memory)},
+                 {"notes", plan.state.notes}};
+  if (!plan.on_mesh) return result;
+  const std::vector<std::uint64_t> held = bytes_held(plan.state), written = bytes_written(plan.parts);
+  result["ranks"] = Json::array();
+  for (std::size_t rank = 0; rank < held.size(); ++rank)
+    result["ranks"].push_back({{"holds", held[rank]}, {"writes", written[rank]}});
+  return result;
+}
+
+std::string planned_text(const CheckpointReader& source, const ReshardPlan& plan, std::uint64_t memory) {
+  return describe_plan(plan.parts) + (plan.on_mesh ? ranks_text(plan) : "") +
+         fmt::format("peak memory: {} for pieces in work\n",
+                     human_bytes(peak_memory(source.manifest(), plan.state, plan.parts, memory))) +
+         notes_on(plan.state);
+}
+
+std::string cast_text(const Resharded& result) {
+  if (result.cast.empty()) return {};
+  std::string text = fmt::format("cast: {}; their digests differ, and with them that of the state\n",
+                                 counted(std::ssize(result.cast), "tensor"));
+  for (const std::string& name : result.cast) text += fmt::format("  {}\n", name);
+  return text;
+}
+
+Json done_json(const CheckpointReader& source, const ReshardPlan& plan, const Resharded& result,
+               const std::string& output) {
+  return {{"source", source.path().string()},
+          {"output", output},
+          {"files", plan.parts.files.size()},
+          {"bytes", result.bytes},
+          {"mesh", to_text(plan.state.facts.mesh)},
+          {"digest_before", to_hex(result.before)},
+          {"digest_after", to_hex(result.after)},
+          {"cast", result.cast},
+          {"notes", plan.state.notes}};
+}
+
+std::string done_text(const ReshardPlan& plan, const Resharded& result) {
+  return fmt::format("{} in {} part files\nstate digest before  {}\nstate digest after   {}\n{}{}",
+                     human_bytes(result.bytes), plan.parts.files.size(), to_hex(result.before), to_hex(result.after),
+                     cast_text(result), notes_on(plan.state));
+}
+
+}  // namespace
+
+ReshardPlan plan_reshard(const CheckpointReader& source, const ReshardConfig& config) {
+  ReshardPlan plan{whole_state(source.manifest()), {}};
+  select(plan.state, config.only, config.skip);
+  if (config.to && !config.to->axes.empty()) {
+    lay_out_on(mesh_asked(*config.to), model_known_to(source.manifest(), trainer_values(source)), plan.state);
+    plan.on_mesh = true;
+  }
+  if (config.cast) retype_weights(plan.state, dtype_of(*config.cast));
+  plan.parts = plan.on_mesh ? plan_ranks(plan.state, parts_of(config)) : plan_parts(plan.state, parts_of(config));
+  return plan;
+}
+
+Resharded reshard(const CheckpointReader& source, const ReshardPlan& plan, const Path& output, std::uint64_t memory) {
   OutputFolder folder(output, {.name = "checkpoint", .marker = std::string(manifest_file), .files = {}},
                       Existing::refuse);
-  Manifest facts = source.manifest();
-  facts.files.clear();
+  Manifest facts = plan.state.facts;
   facts.uuid = make_uuid();
-  StagedState state;
-  state.tensors.resize(plan.tensors.size());
-  state.files.resize(plan.files.size());
-  Resharded result{source.manifest().state_digest, {}, total_bytes(plan)};
-  make_staging(folder.content(), plan);
-  for (std::size_t i = 0; i < plan.files.size(); ++i) write_part(source, plan, i, folder.content(), state);
-  result.after = seal_checkpoint(folder.content(), plan, state, std::move(facts)).state_digest;
-  if (result.after != result.before) {
+  Resharded result{digest_of_kept(source, plan.state), {}, total_bytes(plan.parts)};
+  make_staging(folder.content(), plan.parts);
+  const StagedState staged = write_parts(source, plan.state, plan.parts, folder.content(), memory);
+  const Manifest written = seal_checkpoint(folder.content(), plan.parts, staged, std::move(facts));
+  result.after = written.state_digest;
+  result.cast = check_tensors(source, plan.state, written);
+  if (result.cast.empty() && result.after != result.before) {
     fail(ExitCode::input, "the state digest changed from {} to {}: {} does not hold what its manifest says",
          to_hex(result.before), to_hex(result.after), source.path().string());
   }
@@ -92,31 +209,20 @@ Resharded reshard(const CheckpointReader& source, const CheckpointPlan& plan, co
 
 int checkpoint_reshard(const ReshardConfig& config, Session&, Output& output) {
   const CheckpointReader source(source_of(config));
-  const CheckpointPlan plan = plan_reshard(source, parts_of(config));
+  const ReshardPlan plan = plan_reshard(source, config);
   const bool json = output.common().json;
   if (output.common().dry_run) {
     if (json)
-      output.print_json({{"source", source.path().string()},
-                         {"files", plan.files.size()},
-                         {"pieces", plan.pieces.size()},
-                         {"bytes", total_bytes(plan)}});
+      output.print_json(planned_json(source, plan, config.memory.bytes));
     else
-      output.print(describe_plan(plan));
+      output.print(planned_text(source, plan, config.memory.bytes));
     return 0;
   }
-  const Resharded result = reshard(source, plan, config.output);
-  if (json) {
-    output.print_json({{"source", source.path().string()},
-                       {"output", config.output},
-                       {"files", plan.files.size()},
-                       {"bytes", result.bytes},
-                       {"digest_before", to_hex(result.before)},
-                       {"digest_after", to_hex(result.after)}});
-  } else {
-    output.print(fmt::format("{} in {} part files\nstate digest before  {}\nstate digest after   {}\n{}",
-                             human_bytes(result.bytes), plan.files.size(), to_hex(result.before), to_hex(result.after),
-                             notes_on(source.manifest())));
-  }
+  const Resharded result = reshard(source, plan, config.output, config.memory.bytes);
+  if (json)
+    output.print_json(done_json(source, plan, result, config.output));
+  else
+    output.print(done_text(plan, result));
   return 0;
 }
 

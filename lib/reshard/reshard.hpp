@@ -1,6 +1,6 @@
-// The body of checkpoint-reshard: a checkpoint written anew with another number of parts. Serial, streaming, without
-// LibTorch: it reads with the reader that loads use, and plans and commits as saves do. Resuming on other ranks needs
-// none of this: loads read any layout.
+// The body of checkpoint-reshard: a checkpoint written anew in other parts, as another mesh would write it, or a part
+// of it. Serial, streaming, without LibTorch: it reads with the reader that loads use, and plans and commits as saves
+// do. Resuming on other ranks needs none of this: loads read any layout.
 #pragma once
 
 #include "app/output.hpp"
@@ -8,27 +8,37 @@
 #include "base/hash.hpp"
 #include "comm/session.hpp"
 #include "config/reshard_config.hpp"
+#include "reshard/new_state.hpp"
 #include "store/checkpoint_plan.hpp"
 #include "store/checkpoint_reader.hpp"
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace lockstep {
 
-/// The checkpoint's state shared out over `parts` writers, each with a part file of its own; tensors keep their
-/// layouts. State that belongs to single ranks or nodes is spread over the writers as well. Pure.
-CheckpointPlan plan_reshard(const CheckpointReader& source, int parts);
-
-struct Resharded {
-  Hash128 before;           // state digest of the source
-  Hash128 after;            // of the result; equal to `before`, or nothing was published
-  std::uint64_t bytes = 0;  // that were copied
+/// What the configuration makes of a checkpoint, and the parts that it will lie in.
+struct ReshardPlan {
+  NewState state;
+  CheckpointPlan parts;
+  bool on_mesh = false;  // laid out for the ranks of a mesh, which the writers are
 };
 
-/// Carries the plan out: every block is checked as it is read, no more than one piece is in memory, and `output`
-/// appears complete or not at all. Local. Throws Error(usage) if `output` exists, Error(input) for damage in the
-/// source, Error(storage).
-Resharded reshard(const CheckpointReader& source, const CheckpointPlan& plan, const Path& output);
+/// Local: reads small values of the source at most. Throws Error(usage) for what cannot be laid out or kept so.
+ReshardPlan plan_reshard(const CheckpointReader& source, const ReshardConfig& config);
+
+struct Resharded {
+  Hash128 before;                      // digest of what is kept of the source
+  Hash128 after;                       // of the result; equal to `before` where no tensor was cast
+  std::uint64_t bytes = 0;             // that were written
+  std::vector<std::string> cast = {};  // full names of the tensors that have another type now
+};
+
+/// Carries the plan out: every block is checked as it is read, each tensor that was not cast has its old fingerprint or
+/// nothing is published, and `output` appears complete or not at all. Local. Throws Error(usage) if `output` exists,
+/// Error(input) for damage in the source, Error(storage).
+Resharded reshard(const CheckpointReader& source, const ReshardPlan& plan, const Path& output, std::uint64_t memory);
 
 /// The tool: reads what the configuration names, a checkpoint or a run's newest sound one, and prints what was written,
 /// or with --dry-run would be. Returns the exit code. Local. Throws Error(input) if there is nothing to read; else as

@@ -30,7 +30,25 @@ std::vector<Holding> by_one_replica(std::vector<Holding> holdings) {
   return holdings;
 }
 
+std::vector<Rank> all_ranks(int count) {
+  std::vector<Rank> ranks(static_cast<std::size_t>(count));
+  for (int rank = 0; rank < count; ++rank) ranks[static_cast<std::size_t>(rank)] = rank;
+  return ranks;
+}
+
 }  // namespace
+
+std::vector<Holding> holders_of(const StoredTensor& tensor, const StoredComponent& component, int ranks) {
+  const Box box = whole(tensor.layout.global);
+  if (empty(box)) return {};
+  if (component.pattern == Pattern::global) return {{box, {0}}};
+  if (is_values(tensor) && tensor.cell.empty()) return {{box, all_ranks(ranks)}};
+  if (tensor.cell.empty()) return holdings_of(tensor.layout);
+  const auto cell = std::find_if(component.cells.begin(), component.cells.end(),
+                                 [&](const auto& entry) { return entry.first == tensor.cell; });
+  invariant(cell != component.cells.end(), "a cell-owned tensor belongs to a cell of its component");
+  return {{box, cell->second}};
+}
 
 std::vector<int> parts_of_ranks(const World& world, std::optional<int> ranks_per_file) {
   std::vector<int> parts(static_cast<std::size_t>(world_size(world.mesh)), 0);

@@ -30,6 +30,9 @@ struct CheckpointPlan {
   int ranks = 1;
 };
 
+/// Who holds which boxes of a tensor whose layout, or whose cell, tells: of what is global rank 0. Pure.
+std::vector<Holding> holders_of(const StoredTensor& tensor, const StoredComponent& component, int ranks);
+
 /// Which part each rank writes to, of those of a pattern: so many neighbours share one, or, without a number, the ranks
 /// of a node. Pure.
 std::vector<int> parts_of_ranks(const World& world, std::optional<int> ranks_per_file);

@@ -128,17 +128,6 @@ void check_known(const Json& value, const Manifest& manifest) {
     fail_foreign(fmt::format("it has blocks of {} bytes", to_text(value.at("block_bytes"))), manifest.software);
 }
 
-// Cells follow from the mesh and the nodes.
-void add_cells(StoredComponent& stored, const World& world) {
-  if (stored.pattern == Pattern::global || stored.pattern == Pattern::replicated) return;
-  Component component;
-  component.key = stored.key;
-  component.pattern = stored.pattern;
-  component.equal_along = stored.equal_along;
-  for (const std::vector<Rank>& cell : cells_of(component, world))
-    stored.cells.emplace_back(cell_of(component, world, cell.front()), cell);
-}
-
 void add_metrics(const Json& metrics, Manifest& manifest) {
   for (const auto& [name, metric] : metrics.items()) {
     const std::string better = metric.at("better");
@@ -251,6 +240,17 @@ Manifest read_manifest(const Path& checkpoint) {
   Manifest manifest = parse_manifest(read_stored(path), path.string());
   if (manifest.format > 1) add_index(manifest, read_stored(checkpoint / index_file), checkpoint / index_file);
   return manifest;
+}
+
+void add_cells(StoredComponent& stored, const World& world) {
+  stored.cells.clear();
+  if (stored.pattern == Pattern::global || stored.pattern == Pattern::replicated) return;
+  Component component;
+  component.key = stored.key;
+  component.pattern = stored.pattern;
+  component.equal_along = stored.equal_along;
+  for (const std::vector<Rank>& cell : cells_of(component, world))
+    stored.cells.emplace_back(cell_of(component, world, cell.front()), cell);
 }
 
 World world_of(const Manifest& manifest) {

@@ -112,6 +112,8 @@ Manifest read_manifest(const Path& checkpoint);
 /// The ranks that saved, as patterns see them, and back. Pure.
 World world_of(const Manifest& manifest);
 std::vector<NodeRanks> nodes_of(const World& world);
+/// Says which ranks the cells of a component have: they follow from the mesh and the nodes. Pure.
+void add_cells(StoredComponent& stored, const World& world);
 
 /// The entry of INDEX.h5. Throws Error(input), without an origin, if there is none.
 const StoredFile& index_of(const Manifest& manifest);

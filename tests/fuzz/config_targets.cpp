@@ -147,6 +147,8 @@ std::vector<Target> config_targets(const Path& folder) {
            "tensorboard\nno",
            "prepare-data\na.txt\nb.jsonl\n-o\nout\n--data.tokenizer\nchars\n--data.validation\ntail:0.1\n--threads\n2",
            "checkpoint-inspect\nrun\n--verify=hashes\n--json", "checkpoint-reshard\nrun\n--to\nparts=3\n--output\nx",
+           "checkpoint-reshard\nrun\n--to\ntp=2,dp_shard=4,parts=2\n--only\nmodel\n--skip\nmodel/"
+           "wte\n--cast\nbf16\n--memory\n1GiB\n-o\nx",
            "finalize-quantize\nrun\n--recipe\nint8\n--output\no"},
       .words = words,
       .read = {}};

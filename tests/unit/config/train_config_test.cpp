@@ -298,7 +298,8 @@ BOOST_AUTO_TEST_CASE(the_other_programs_take_flags_and_arguments) {
   const InspectConfig inspect = parse_command_line<InspectConfig>({"run", "--verify=hashes"}).config;
   BOOST_TEST((*inspect.verify == VerifyLevel::hashes));
   BOOST_TEST((*parse_command_line<InspectConfig>({"--verify", "run"}).config.verify == VerifyLevel::sizes));
-  BOOST_TEST(parse_command_line<ReshardConfig>({"c", "--to", "parts=3", "--output", "o", "-n"}).config.to->parts == 3);
+  BOOST_TEST(
+      (parse_command_line<ReshardConfig>({"c", "--to", "parts=3", "--output", "o", "-n"}).config.to->parts == 3));
   BOOST_TEST(
       (parse_command_line<FinalizeConfig>({"c", "--recipe", "int8", "--output", "o"}).config.recipe == Recipe::int8));
 }
@@ -349,7 +350,7 @@ BOOST_AUTO_TEST_CASE(the_other_programs_refuse_contradictions) {
                std::string::npos);
   BOOST_TEST(parse_setting("c.k.l={\"a\": \"=\"}").json == "{\"a\": \"=\"}");
   BOOST_TEST(message_of<InspectConfig>({"a", "b", "c"}).find("at most a checkpoint") != std::string::npos);
-  BOOST_TEST(message_of<ReshardConfig>({"c", "--output", "o"}).find("--to parts=N or --consolidate is needed") !=
+  BOOST_TEST(message_of<ReshardConfig>({"c", "--output", "o"}).find("AXIS=RANKS,… or --consolidate is needed") !=
              std::string::npos);
   BOOST_TEST(message_of<ReshardConfig>({"c", "d", "--output", "o", "--consolidate"}) ==
              "command line: unexpected argument \"d\"");

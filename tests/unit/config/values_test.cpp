@@ -44,7 +44,8 @@ BOOST_AUTO_TEST_CASE(the_text_of_a_value_reads_back_to_it) {
   round_trips<Resume>({"auto", "never", "latest", "best", "0", "1200", "runs/a/checkpoints/step-5", "./x"});
   round_trips<ValidationSplit>({"none", "hash:0.01", "tail:0.1"});
   round_trips<TokenizerChoice>({"bytes", "chars", "gpt2/tokenizer.json"});
-  round_trips<ReshardTarget>({"parts=4", "{\"parts\": 2}"});
+  round_trips<ReshardTarget>({"parts=4", "{\"parts\": 2}", "tp=2,dp_shard=4", "dp_replicate=3,parts=2",
+                              R"({"pp": 2, "ulysses": 3, "ring": 2, "parts": 12})"});
   round_trips<PlotTarget>({"text", "step.svg", "a/b.json"});
   round_trips<NamePattern>({"lm_head", "^h\\.[0-9]+\\.mlp"});
 }
@@ -65,7 +66,9 @@ BOOST_AUTO_TEST_CASE(texts_of_another_form_are_refused) {
     BOOST_TEST(refused<ValidationSplit>(text), text);
   }
   for (const char* const text :
-       {"", "parts=0", "parts=", "4", "{\"parts\": 0}", "{\"parts\": \"2\"}", "{", "{\"pieces\": 2}"}) {
+       {"", "parts=0", "parts=", "4", "{\"parts\": 0}", "{\"parts\": \"2\"}", "{", "{\"pieces\": 2}", "{}", "tp=2,",
+        "tp=2,tp=2", "tp=2 dp_shard=2", "tp_keys=2", "dp_shard=2,parts=3", "parts=2,parts=2", "tp=70000",
+        "tp=4096,pp=4096", "{\"tp\": 2.5}"}) {
     BOOST_TEST(refused<ReshardTarget>(text), text);
   }
   for (const char* const text : {"", "svg", "step.png"}) BOOST_TEST(refused<PlotTarget>(text), text);

@@ -1,0 +1,230 @@
+#include "reshard/write_state.hpp"
+
+#include "base/error.hpp"
+#include "base/rounding.hpp"
+#include "reshard/cast.hpp"
+#include "store/piece_pass.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::uint64_t stretch_bytes = block_bytes + block_bytes / 2;  // what a thread of the pass copies at once
+constexpr std::uint64_t most_stretches = 5;
+
+std::uint64_t bytes_in(const Box& box, DType dtype) {
+  return static_cast<std::uint64_t>(elements(box)) * static_cast<std::uint64_t>(size_of(dtype));
+}
+
+/// Reads boxes of a tensor in the view and type that it will have.
+class PieceSource {
+ public:
+  PieceSource(const CheckpointReader& source, const NewState& state, std::size_t tensor)
+      : source_(source),
+        number_(state.sources[tensor]),
+        from_(source.manifest().tensors[number_].layout),
+        to_(state.tensors[tensor].layout) {}
+
+  void read(const Box& box, std::span<std::byte> out) {
+    if (from_.dtype == to_.dtype) return source_.read(number_, to_.global, box, out);
+    uncast_.resize(bytes_in(box, from_.dtype));
+    source_.read(number_, to_.global, box, uncast_);
+    cast(from_.dtype, uncast_, to_.dtype, out);
+  }
+
+ private:
+  const CheckpointReader& source_;
+  std::size_t number_;
+  const Layout& from_;
+  const Layout& to_;
+  std::vector<std::byte> uncast_;
+};
+
+/// How many elements of another view are read for one of a box of this: its rows are read whole.
+std::uint64_t spread_of(const Layout& from, const Layout& to, const Box& box) {
+  if (from.global == to.global) return 0;
+  const std::int64_t rows = std::max<std::int64_t>(to.global.empty() ? 1 : to.global[0], 1);
+  const std::int64_t own_rows = std::max<std::int64_t>(box.extent.empty() ? 1 : box.extent[0], 1);
+  const std::int64_t row = elements(to.global) / rows, own_row = std::max<std::int64_t>(elements(box) / own_rows, 1);
+  return static_cast<std::uint64_t>(divided_up(row, own_row));
+}
+
+/// Bytes in memory for each element that is read at once: of its new type, of its old one if that is another, and of
+/// the rows of another view.
+std::uint64_t bytes_an_element(const Layout& from, const Layout& to, const Box& box) {
+  const auto old_size = static_cast<std::uint64_t>(size_of(from.dtype));
+  return static_cast<std::uint64_t>(size_of(to.dtype)) + (from.dtype == to.dtype ? 0 : old_size) +
+         spread_of(from, to, box) * old_size;
+}
+
+/// Of a piece that is read whole: it, what is made of it, copies of threads that write, the reader's block.
+std::uint64_t memory_of_whole(const Layout& from, const Layout& to, const Box& box) {
+  const std::uint64_t bytes = bytes_in(box, to.dtype);
+  const std::uint64_t threads = std::min(most_stretches, 1 + bytes / block_bytes);
+  return static_cast<std::uint64_t>(elements(box)) * bytes_an_element(from, to, box) +
+         std::min(bytes, threads * stretch_bytes) + std::min(block_bytes, bytes_in(box, from.dtype));
+}
+
+bool is_cut(const Layout& from, const Layout& to, const Box& box, std::uint64_t memory) {
+  return memory_of_whole(from, to, box) > memory;
+}
+
+/// Elements of a stretch of a piece that is cut: beside it there are a block to write and one to read.
+std::int64_t stretch_elements(const Layout& from, const Layout& to, const Box& box, std::uint64_t memory) {
+  const std::uint64_t left = std::max(memory, 3 * block_bytes) - 2 * block_bytes;
+  return static_cast<std::int64_t>(std::max<std::uint64_t>(1, left / bytes_an_element(from, to, box)));
+}
+
+PieceRecord write_whole(PieceSource& source, const PartPiece& piece, const PiecePlace& place) {
+  std::vector<std::byte> bytes(bytes_of(piece));
+  source.read(piece.box, bytes);
+  const HeldPiece held{piece, bytes, place};
+  return pass_over(std::span(&held, 1)).front();
+}
+
+// Stretches are no multiples of blocks, so a block is filled from several of them.
+PieceRecord write_in_stretches(PieceSource& source, const PartPiece& piece, const PiecePlace& place,
+                               std::int64_t most_elements) {
+  PieceRecord record{.offset = place.offset};
+  const std::int64_t size = size_of(piece.dtype);
+  std::vector<std::byte> block, stretch;
+  std::uint64_t written = 0;
+  const auto write_block = [&] {
+    place.part->write_through(block, place.offset + written);
+    record.blocks.push_back(hash128(block));
+    record.fingerprint +=
+        fingerprint(piece.global, piece.dtype, piece.box, block, static_cast<std::int64_t>(written) / size);
+    written += block.size();
+    block.clear();
+  };
+  block.reserve(block_bytes);
+  for_each_stretch(piece.box, most_elements, [&](const Box& box) {
+    stretch.resize(bytes_in(box, piece.dtype));
+    source.read(box, stretch);
+    for (std::span<const std::byte> left = stretch; !left.empty();) {
+      const std::size_t count = std::min<std::size_t>(left.size(), block_bytes - block.size());
+      block.insert(block.end(), left.begin(), left.begin() + static_cast<std::ptrdiff_t>(count));
+      left = left.subspan(count);
+      if (block.size() == block_bytes) write_block();
+    }
+  });
+  if (!block.empty()) write_block();
+  return record;
+}
+
+const StoredComponent& component_of(const NewState& state, const StoredTensor& tensor) {
+  const auto found = std::ranges::find(state.facts.components, tensor.component, &StoredComponent::key);
+  invariant(found != state.facts.components.end(), "a tensor that is kept has its component");
+  return *found;
+}
+
+/// By tensor.
+std::vector<std::vector<Holding>> holders_on_mesh(const NewState& state) {
+  const int ranks = world_size(state.facts.mesh);
+  std::vector<std::vector<Holding>> holdings;
+  for (std::size_t i = 0; i < state.tensors.size(); ++i) {
+    const StoredTensor& tensor = state.tensors[i];
+    // Neighbours mostly share a layout, and its holders cost a pass over all ranks.
+    const bool like_last = i > 0 && tensor.cell.empty() && !is_values(tensor) && !is_values(state.tensors[i - 1]) &&
+                           state.tensors[i - 1].component == tensor.component &&
+                           state.tensors[i - 1].layout == tensor.layout;
+    holdings.push_back(like_last ? holdings.back() : holders_of(tensor, component_of(state, tensor), ranks));
+  }
+  return holdings;
+}
+
+}  // namespace
+
+CheckpointPlan plan_parts(const NewState& state, int parts) {
+  std::vector<Rank> writers(static_cast<std::size_t>(parts));
+  std::iota(writers.begin(), writers.end(), 0);
+  std::vector<std::vector<Holding>> holdings;
+  for (const StoredTensor& tensor : state.tensors) {
+    const Box box = whole(tensor.layout.global);
+    holdings.push_back(empty(box) ? std::vector<Holding>{} : std::vector<Holding>{{box, writers}});
+  }
+  return plan_checkpoint(state.tensors, holdings, state.facts.components, writers);
+}
+
+CheckpointPlan plan_ranks(const NewState& state, int parts) {
+  const int ranks = world_size(state.facts.mesh);
+  std::vector<int> part_of_rank;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) part_of_rank.push_back(static_cast<int>(rank * parts / ranks));
+  return plan_checkpoint(state.tensors, holders_on_mesh(state), state.facts.components, part_of_rank);
+}
+
+std::vector<std::uint64_t> bytes_held(const NewState& state) {
+  std::vector<std::uint64_t> bytes(static_cast<std::size_t>(world_size(state.facts.mesh)), 0);
+  const std::vector<std::vector<Holding>> holdings = holders_on_mesh(state);
+  for (std::size_t i = 0; i < holdings.size(); ++i)
+    for (const Holding& holding : holdings[i])
+      for (const Rank rank : holding.ranks)
+        bytes[static_cast<std::size_t>(rank)] += bytes_in(holding.box, state.tensors[i].layout.dtype);
+  return bytes;
+}
+
+void for_each_stretch(const Box& box, std::int64_t most_elements, const std::function<void(const Box&)>& visit) {
+  const std::int64_t count = elements(box);
+  if (count == 0) return;
+  if (count <= most_elements || count == 1) return visit(box);
+  const auto longer = std::ranges::find_if(box.extent, [](std::int64_t extent) { return extent > 1; });
+  const auto dim = static_cast<std::size_t>(longer - box.extent.begin());
+  const std::int64_t at_once = std::max<std::int64_t>(1, most_elements / (count / box.extent[dim]));
+  for (std::int64_t first = 0; first < box.extent[dim]; first += at_once) {
+    Box part = box;
+    part.begin[dim] += first;
+    part.extent[dim] = std::min(at_once, box.extent[dim] - first);
+    for_each_stretch(part, most_elements, visit);
+  }
+}
+
+std::uint64_t peak_memory(const Manifest& source, const NewState& state, const CheckpointPlan& plan,
+                          std::uint64_t memory) {
+  std::uint64_t peak = 0;
+  for (const WriteItem& piece : plan.pieces) {
+    const Layout& from = source.tensors[state.sources[piece.tensor]].layout;
+    const Layout& to = state.tensors[piece.tensor].layout;
+    const std::uint64_t stretch = static_cast<std::uint64_t>(stretch_elements(from, to, piece.box, memory)) *
+                                      bytes_an_element(from, to, piece.box) +
+                                  2 * block_bytes;
+    peak = std::max(peak, is_cut(from, to, piece.box, memory) ? stretch : memory_of_whole(from, to, piece.box));
+  }
+  return peak;
+}
+
+StagedState write_parts(const CheckpointReader& source, const NewState& state, const CheckpointPlan& plan,
+                        const Path& staging, std::uint64_t memory) {
+  StagedState staged;
+  staged.tensors.resize(plan.tensors.size());
+  staged.files.resize(plan.files.size());
+  for (std::size_t number = 0; number < plan.files.size(); ++number) {
+    const PlannedFile& file = plan.files[number];
+    const Path path = staging / file.path;
+    const std::vector<PartPiece> pieces = part_pieces(plan, file);
+    const StampedPart stamped = stamp_part(path, pieces);
+    PartFile part(path);
+    std::vector<PieceRecord> records;
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      const std::size_t tensor = plan.pieces[file.pieces[i]].tensor;
+      const Layout& from = source.manifest().tensors[state.sources[tensor]].layout;
+      const Layout& to = state.tensors[tensor].layout;
+      PieceSource bytes(source, state, tensor);
+      const PiecePlace place{&part, stamped.table.records[i].offset};
+      records.push_back(
+          is_cut(from, to, pieces[i].box, memory)
+              ? write_in_stretches(bytes, pieces[i], place, stretch_elements(from, to, pieces[i].box, memory))
+              : write_whole(bytes, pieces[i], place));
+      staged.tensors[tensor] += records.back().fingerprint;
+    }
+    part.finish();
+    staged.files[number] = seal_part(path, stamped, records);
+  }
+  return staged;
+}
+
+}  // namespace lockstep

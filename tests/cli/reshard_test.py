@@ -1,0 +1,191 @@
+"""checkpoint-reshard beyond the number of parts: other meshes, a part of the state, other types of weights, and what it refuses."""
+
+import json
+
+from checkpoint_files import manifest_of, read_tensor, state_digest, step_folders, tensors_of
+from lockstep_testing import BUILD, DATA, LLAMA_TINY, needs, run, run_command
+from shared_out import options, prepare
+
+SHARED_KEYS = dict(LLAMA_TINY, hidden_size=24, intermediate_size=43, num_attention_heads=4, num_key_value_heads=2, head_dim=6)
+
+MIXTRAL = dict(LLAMA_TINY, architectures=["MixtralForCausalLM"], model_type="mixtral", num_local_experts=4, num_experts_per_tok=2)
+
+
+def saved(folder, step=5, ranks=3):
+    run_command(BUILD / "tests/cli/checkpoint-job", folder / "run", ranks, step)
+    return folder / "run" / "checkpoints" / f"step-{step:010d}"
+
+
+def reshard(source, output, *arguments):
+    return json.loads(run("checkpoint-reshard", source, "--output", output, *arguments, "--json").stdout)
+
+
+def refusal(source, output, *arguments, expect=2):
+    told = run("checkpoint-reshard", source, "--output", output, *arguments, expect=expect).stderr
+    assert not output.exists(), told
+    return told
+
+
+def verified(checkpoint):
+    return json.loads(run("checkpoint-inspect", "--verify=fingerprints", checkpoint, "--json").stdout)["sound"]
+
+
+def laid_out(checkpoint):
+    """What a checkpoint says of its ranks: the mesh, who has what alike, and the layout of each weight and moment."""
+    manifest = manifest_of(checkpoint)
+    shared = {c["key"]: (c["pattern"], c.get("equal_along")) for c in manifest["components"]}
+    return manifest["mesh"], shared, {(t["component"], t["name"]): t["layout"] for t in tensors_of(checkpoint) if t["name"] != "_values"}
+
+
+def check_is_as_a_job_writes_it(tmp, layouts):
+    """A run of one rank that is laid out on a mesh is as a run on that mesh lays its state out, and goes on there to the same end."""
+    needs("h5py")
+    run("train", *options(tmp, tmp / "one", "--checkpoint.every", 2, steps=2))
+    [source] = step_folders(tmp / "one")
+    for number, (ranks, target, layout) in enumerate(layouts):
+        run("train", *options(tmp, tmp / f"job{number}", *layout, steps=1), ranks=ranks)
+        there = tmp / f"there{number}"
+        done = reshard(source, there, "--to", target)
+        assert done["digest_before"] == done["digest_after"] == state_digest(source), done
+        assert verified(there)
+        for mine, of_job in zip(laid_out(there), laid_out(step_folders(tmp / f"job{number}")[-1])):
+            assert mine == of_job, (target, mine, of_job)
+        ends = set()
+        for start, name in [(source, "old"), (there, "new")]:
+            folder = tmp / f"{name}{number}"
+            run("train", *options(tmp, folder, *layout, "--checkpoint.resume", start, steps=3), ranks=ranks)
+            ends.add(state_digest(step_folders(folder)[-1]))
+        assert len(ends) == 1, (target, ends)
+        back = reshard(there, tmp / f"back{number}", "--to", "dp_replicate=1")
+        assert back["digest_after"] == state_digest(source), back
+        assert laid_out(tmp / f"back{number}") == laid_out(source), target
+
+
+def test_a_gpt2_is_laid_out_as_a_job_lays_it_out(tmp):
+    prepare(tmp, n_embd=24, n_head=6, n_inner=43, n_layer=3)
+    check_is_as_a_job_writes_it(tmp, [
+        (4, "tp=2,dp_shard=2", ["--parallel.tp", 2, "--parallel.dp_shard", 2]),
+        (4, "dp_shard=2,pp=2,parts=2", ["--parallel.pp", 2, "--parallel.dp_shard", 2, "--parallel.micro_batches", 3])])
+
+
+def test_a_llama_with_fewer_key_heads_than_ranks_is_laid_out_as_a_job_lays_it_out(tmp):
+    prepare(tmp, n_embd=None)
+    (tmp / "model/config.json").write_text(json.dumps(SHARED_KEYS))
+    check_is_as_a_job_writes_it(tmp, [(4, '{"tp": 4}', ["--parallel.tp", 4]),
+                                      (4, "dp_shard=2,ring=2", ["--parallel.dp_shard", 2, "--parallel.ring", 2])])
+
+
+def test_experts_that_ranks_shared_out_are_brought_together(tmp):
+    needs("h5py")
+    prepare(tmp, n_embd=None)
+    (tmp / "model/config.json").write_text(json.dumps(MIXTRAL))
+    run("train", *options(tmp, tmp / "many", "--parallel.ep", 2, "--parallel.dp_shard", 2, steps=1), ranks=2)
+    run("train", *options(tmp, tmp / "job", "--parallel.tp", 2, "--parallel.sequence_parallel", "true", steps=1), ranks=2)
+    [source], [job] = step_folders(tmp / "many"), step_folders(tmp / "job")
+    done = reshard(source, tmp / "there", "--to", "tp=2")
+    assert done["digest_after"] == state_digest(source) and laid_out(tmp / "there") == laid_out(job), done
+
+
+def test_a_checkpoint_of_the_first_format_is_laid_out_on_a_mesh(tmp):
+    done = reshard(DATA / "format-1/state", tmp / "new", "--to", "dp_shard=2,dp_replicate=2", "--skip", "rng")
+    assert done["digest_before"] == done["digest_after"] and done["mesh"] == "dp_replicate 2 x dp_shard 2" and verified(tmp / "new"), done
+
+
+def test_ranks_and_parts_of_a_mesh_are_planned_before_they_are_written(tmp):
+    source = saved(tmp)
+    told = run("checkpoint-reshard", source, "--to", "dp_shard=4,parts=2", "--skip", "rng", "--output", tmp / "new", "--dry-run").stdout
+    assert "dp_shard 4: a rank holds" in told and "  rank 3  holds" in told and "peak memory" in told and "left out: rng" in told, told
+    plan = json.loads(run("checkpoint-reshard", source, "--to", "dp_shard=4,parts=2", "--skip", "rng", "--output", tmp / "new", "--dry-run", "--json").stdout)
+    assert not (tmp / "new").exists() and len(plan["ranks"]) == 4 and plan["peak_memory_bytes"] > 0, plan
+    assert sum(part["bytes"] for part in plan["parts"]) == sum(rank["writes"] for rank in plan["ranks"]) == plan["bytes"], plan
+    done = reshard(source, tmp / "new", "--to", "dp_shard=4,parts=2", "--skip", "rng")
+    assert done["bytes"] == plan["bytes"] and done["files"] == plan["files"] and done["mesh"] == "dp_shard 4", done
+    assert sorted(path.relative_to(tmp / "new").as_posix() for path in (tmp / "new").rglob("part-*.h5")) == [part["path"] for part in plan["parts"]]
+    held = json.loads(run("checkpoint-inspect", "--who", tmp / "new", "wide.weight", "--json").stdout)["pieces"]
+    assert [piece["ranks"] for piece in held] == [[0], [1], [2], [3]], held
+
+
+def test_a_part_of_the_state_is_written_with_the_digest_of_that_part(tmp):
+    source = saved(tmp)
+    names = {f"{t['cell']}/{t['component']}/{t['name']}".lstrip("/") for t in tensors_of(source)}
+    for number, (arguments, kept) in enumerate([
+            (["--only", "model"], {name for name in names if name.startswith("model/")}),
+            (["--only", "lm_head"], {"model/wte.weight"}),
+            (["--only", "[model, optimizer]", "--skip", "_values$", "--skip", "codes"], {"model/wte.weight", "model/norm.weight", "model/wide.weight", "optimizer/exp_avg/wte.weight"}),
+            (["--skip", "rng"], {name for name in names if "rng" not in name})]):
+        new = tmp / f"new{number}"
+        done = reshard(source, new, "--consolidate", *arguments)
+        assert done["digest_before"] == done["digest_after"] == state_digest(new) and verified(new), done
+        assert {f"{t['cell']}/{t['component']}/{t['name']}".lstrip("/") for t in tensors_of(new)} == kept, arguments
+        differences = json.loads(run("checkpoint-inspect", "--diff", source, new, "--json", expect=1).stdout)["differences"]
+        assert "other content" not in json.dumps(differences) and {d["name"] for d in differences} == names - kept, differences
+        assert "left out" in done["notes"][0], done
+
+
+def test_weights_alone_are_exported_as_with_the_rest_and_no_run_goes_on_from_them(tmp):
+    prepare(tmp)
+    run("train", *options(tmp, tmp / "one", steps=1))
+    [source] = step_folders(tmp / "one")
+    reshard(source, tmp / "weights", "--to", "dp_shard=3,pp=2,parts=2", "--only", "model")
+    for checkpoint, name in [(source, "all"), (tmp / "weights", "alone")]:
+        run("finalize-quantize", checkpoint, "--output", tmp / f"export-{name}")
+    assert (tmp / "export-all/model.safetensors").read_bytes() == (tmp / "export-alone/model.safetensors").read_bytes()
+    told = run("train", *options(tmp, tmp / "on", "--checkpoint.resume", tmp / "weights", steps=2), expect=2).stderr
+    assert "holds no component 'optimizer'" in told, told
+
+
+def test_weights_are_cast_to_the_nearest_value_and_only_these(tmp):
+    numpy = needs("numpy")
+    needs("h5py")
+    source = saved(tmp, step=1001)   # of which bf16 has every fourth
+    done = reshard(source, tmp / "new", "--consolidate", "--cast", "bf16")
+    assert sorted(done["cast"]) == ["model/wide.weight", "model/wte.weight"] and done["digest_before"] != done["digest_after"], done
+    assert verified(tmp / "new")
+    want = (numpy.arange(37 * 8, dtype="float32") / 2 + 1001).view("uint32")
+    want = ((want + 0x7FFF + (want >> 16 & 1)) & 0xFFFF0000).view("float32")
+    assert (read_tensor(tmp / "new", "model", "wte.weight").flatten() == want).all()
+    kept = {t["name"]: t["fingerprint"] for t in tensors_of(source) if t["name"] not in ["wte.weight", "wide.weight"]}
+    assert kept == {t["name"]: t["fingerprint"] for t in tensors_of(tmp / "new") if t["name"] not in ["wte.weight", "wide.weight"]}
+    text = run("checkpoint-reshard", source, "--consolidate", "--cast", "fp64", "--output", tmp / "wide").stdout
+    assert "cast: 3 tensors; their digests differ" in text and "  model/norm.weight\n" in text, text
+    again = reshard(tmp / "wide", tmp / "back", "--consolidate", "--only", "model/wte", "--cast", "fp32")
+    assert again["digest_after"] == reshard(source, tmp / "one", "--consolidate", "--only", "model/wte")["digest_after"]
+
+
+def test_what_cannot_be_laid_out_or_chosen_is_refused_with_what_to_do(tmp):
+    source = saved(tmp)
+    for arguments, said in [
+            (["--to", "tp=2,dp_shrad=4"], "did you mean dp_shard?"),
+            (["--to", "cp=2"], '"cp" is no axis of a mesh, which are pp, dp_replicate, dp_shard, ring, ulysses, tp'),
+            (["--to", "tp=2,tp=3"], "axis tp is given twice"),
+            (["--to", "tp=0"], "tp=0 is not from 1 to"),
+            (["--to", "dp_shard=2,parts=3"], "2 ranks cannot write 3 parts"),
+            (["--to", "dp_shard=512,tp=512"], "is more than 65536 ranks"),
+            (["--to", "tp"], "is neither parts=N, nor axes of a mesh"),
+            (["--to", "tp=2", "--skip", "rng"], "how tp divides a model its config.json tells, and the checkpoint has none"),
+            (["--to", "pp=2", "--skip", "rng"], "resume with train and parallel.pp 2"),
+            (["--to", "dp_shard=2"], "component 'rng' is per_rank and belongs to ranks of dp_replicate 3"),
+            (["--consolidate", "--only", "modle"], "the nearest name is 'model'"),
+            (["--consolidate", "--skip", "model/wte.wieght"], "the nearest name is 'model/wte.weight'"),
+            (["--consolidate", "--only", "model", "--skip", "model"], "--only and --skip leave nothing to write"),
+            (["--consolidate", "--only", "rng", "--cast", "bf16"], "--cast has no effect: there is no component model"),
+            (["--consolidate", "--cast", "int8"], "bf16"),
+            (["--consolidate", "--memory", "1MiB"], "memory is 1.0 MiB, but"),
+            ([], "--to AXIS=RANKS,… or --consolidate is needed")]:
+        told = refusal(source, tmp / "new", *arguments)
+        assert said in told, (arguments, told)
+    kept = reshard(source, tmp / "same", "--to", "dp_replicate=3")   # where its ranks are, state of ranks stays
+    assert kept["digest_after"] == state_digest(source) and "rng" in json.dumps(manifest_of(tmp / "same")["components"])
+
+
+def test_checkpoints_of_other_trainers_are_named_with_the_way_across(tmp):
+    folder = tmp / "output_models/my_model/checkpoint-500"
+    folder.mkdir(parents=True)
+    for name in ["checkpoint_manifest.json", "optimizer_state.pt", "pytorch_model-00001-of-00002.bin", "rng_state_rank_0.pt", "trainer_state.json"]:
+        (folder / name).write_bytes(b"PK")
+    for path in [folder, folder.parent]:
+        told = refusal(path, tmp / "new", "--consolidate", expect=3)
+        assert f"{folder} is a checkpoint of another trainer (checkpoint_manifest.json, optimizer_state.pt," in told, told
+        assert "train --model.path FOLDER" in told, told
+    (tmp / "empty").mkdir()
+    assert "is neither a checkpoint" in refusal(tmp / "empty", tmp / "new", "--consolidate", expect=3)

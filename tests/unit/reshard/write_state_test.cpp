@@ -1,0 +1,153 @@
+#include "reshard/write_state.hpp"
+
+#include "base/random.hpp"
+#include "checkpoint/save.hpp"
+#include "harness/temporary_folder.hpp"
+#include "harness/test_job.hpp"
+#include "harness/thread_ranks.hpp"
+#include "store/checkpoint_verify.hpp"
+#include "store/run_directory.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <map>
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+BOOST_AUTO_TEST_SUITE(write_state_)
+
+namespace {
+
+std::int64_t index_of(const Shape& at, const Shape& shape) {
+  std::int64_t index = 0;
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) index = index * shape[dim] + at[dim];
+  return index;
+}
+
+/// One rank saves a tensor whose only row has several blocks, and one of many rows.
+Path save_large(const Path& run) {
+  const World world = single_axis_world(1);
+  std::vector<float> wide(3 * 2100001), rows(300 * 257);
+  for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = static_cast<float>(i * 2654435761u % 1000003);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i) / 3;
+  Component model;
+  model.key = "model";
+  model.collect = [&] {
+    StateTree tree;
+    tree.add("wide", replicated({1, 3, 2100001}, DType::f32, world.mesh), std::as_writable_bytes(std::span(wide)));
+    tree.add("rows", replicated({300, 257}, DType::f32, world.mesh), std::as_writable_bytes(std::span(rows)));
+    return tree;
+  };
+  on_ranks(1, [&](Communicator& ranks) { save(ranks, {model}, {run, 3, world}); });
+  return checkpoint_folder(run, 3);
+}
+
+/// Small tensors of two components, the first with a second name.
+Path save_small(const Path& run) {
+  const World world = single_axis_world(1);
+  on_ranks(1, [&](Communicator& ranks) {
+    Job job(world, 0,
+            {{"wide.weight", replicated({2, 3}, DType::f32, world.mesh)},
+             {"long", replicated({7}, DType::f32, world.mesh)}});
+    job.advance_to(3);
+    save(ranks, job.components(), job.request(run));
+  });
+  return checkpoint_folder(run, 3);
+}
+
+/// The parts of a state written with so much memory, by their paths.
+std::map<std::string, std::string> written_with(std::uint64_t memory, const CheckpointReader& source,
+                                                const NewState& state, const Path& staging) {
+  const CheckpointPlan plan = plan_parts(state, 1);
+  make_staging(staging, plan);
+  const StagedState staged = write_parts(source, state, plan, staging, memory);
+  seal_checkpoint(staging, plan, staged, state.facts);
+  BOOST_TEST(judge_checkpoint(staging, VerifyLevel::fingerprints).reason == "");
+  std::map<std::string, std::string> parts;
+  for (const PlannedFile& file : plan.files) parts[file.path] = read_file(staging / file.path);
+  return parts;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(stretches_follow_each_other_through_a_box_and_are_no_larger_than_asked) {
+  const RandomStream random(3, "stretches");
+  for (std::uint64_t draw = 0; draw < 200; ++draw) {
+    Shape shape;
+    for (std::uint64_t dim = 0; dim < 1 + random.below(10 * draw, 3); ++dim)
+      shape.push_back(static_cast<std::int64_t>(random.below(10 * draw + dim + 1, 6)));
+    const auto most = static_cast<std::int64_t>(1 + random.below(10 * draw + 9, 20));
+    std::int64_t next = 0;
+    for_each_stretch(whole(shape), most, [&](const Box& box) {
+      BOOST_REQUIRE(elements(box) <= most);
+      BOOST_REQUIRE(index_of(box.begin, shape) == next);
+      Shape last = box.begin;
+      for (std::size_t dim = 0; dim < shape.size(); ++dim) last[dim] += box.extent[dim] - 1;
+      BOOST_REQUIRE(index_of(last, shape) == next + elements(box) - 1);
+      next += elements(box);
+    });
+    BOOST_TEST(next == elements(shape));
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(a_piece_that_is_written_in_rows_is_the_same_bytes, TemporaryFolder) {
+  const CheckpointReader source(save_large(path / "run"));
+  NewState state = whole_state(source.manifest());
+  const auto at_once = written_with(std::uint64_t{1} << 30, source, state, path / "at-once");
+  const auto in_rows = written_with(1, source, state, path / "in-rows");
+  BOOST_TEST((at_once == in_rows));
+  retype_weights(state, DType::f64);
+  const auto cast_at_once = written_with(std::uint64_t{1} << 30, source, state, path / "cast-at-once");
+  BOOST_TEST((cast_at_once != at_once));
+  BOOST_TEST((cast_at_once == written_with(1, source, state, path / "cast-in-rows")));
+}
+
+BOOST_FIXTURE_TEST_CASE(the_peak_of_memory_follows_what_pieces_may_take, TemporaryFolder) {
+  const CheckpointReader source(save_large(path / "run"));
+  const NewState state = whole_state(source.manifest());
+  const CheckpointPlan plan = plan_parts(state, 1);
+  const std::uint64_t whole_pieces = peak_memory(source.manifest(), state, plan, std::uint64_t{1} << 30);
+  constexpr std::uint64_t row = 3 * 2100001 * sizeof(float);  // is never cut into pieces
+  BOOST_TEST(whole_pieces >= 2 * row);
+  BOOST_TEST(whole_pieces <= 2 * row + block_bytes);
+  BOOST_TEST(peak_memory(source.manifest(), state, plan, std::uint64_t{24} << 20) <= std::uint64_t{24} << 20);
+}
+
+BOOST_FIXTURE_TEST_CASE(what_is_selected_is_kept_with_its_names_and_the_rest_is_told, TemporaryFolder) {
+  const CheckpointReader source(save_small(path / "run"));
+  const auto names = [&](const std::vector<NamePattern>& only, const std::vector<NamePattern>& skip) {
+    NewState state = whole_state(source.manifest());
+    select(state, only, skip);
+    std::vector<std::string> result;
+    for (const StoredTensor& tensor : state.tensors) result.push_back(full_name(tensor));
+    for (const StoredComponent& component : state.facts.components) result.push_back(component.key);
+    for (const std::string& note : state.notes) result.push_back(note);
+    return result;
+  };
+  const auto pattern = [](const char* text) { return NamePattern::parse(text); };
+  using Names = std::vector<std::string>;
+  BOOST_TEST(
+      (names({pattern("model")}, {}) == Names{"model/wide.weight", "model/long", "model",
+                                              "left out: trainer; a run that needs them does not go on from this"}));
+  BOOST_TEST((names({pattern("tied")}, {}) ==  // another name of the first tensor
+              Names{"model/wide.weight", "model",
+                    "left out: 1 of 2 tensors of model, trainer; a run that needs them does not go on from this"}));
+  BOOST_TEST((names({}, {pattern("wide|trainer")}) == names({pattern("long")}, {})));
+  const auto refused = [&](const std::vector<NamePattern>& only, const std::vector<NamePattern>& skip) {
+    try {
+      (void)names(only, skip);
+    } catch (const Error& error) {
+      BOOST_TEST((error.code() == ExitCode::usage));
+      return std::string(error.what()) + "; " + error.hint();
+    }
+    return std::string();
+  };
+  BOOST_TEST(refused({pattern("modle")}, {}) ==
+             "--only modle: no component has that name, and no tensor a name with a match of it; the nearest name is "
+             "'model'");
+  BOOST_TEST(refused({}, {pattern("tied")}).starts_with("--skip tied: no component"));
+  BOOST_TEST(refused({pattern("model")}, {pattern("model/")}) == "--only and --skip leave nothing to write; ");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
