@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
+#include "checkpoint/background_work.hpp"
 #include "checkpoint/collected_state.hpp"
 #include "checkpoint/compare_holders.hpp"
 #include "comm/failure.hpp"
@@ -13,10 +14,13 @@
 #include "store/staging.hpp"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
+#include <thread>
 
 namespace lockstep {
 
@@ -48,48 +52,158 @@ Numbers decode(const std::string& bytes) {
   return numbers;
 }
 
-// One save from the folder to the commit. Its members are called in order, by all ranks.
-class Save {
+}  // namespace
+
+// One save from the folder to the commit, in stages: what a rank does by itself, then what all of them exchange. The
+// former may happen on another thread.
+class Saver::Save {
  public:
-  Save(Communicator& ranks, const SaveRequest& request, Saver::Prepared& prepared)
-      : ranks_(ranks), request_(request), prepared_(prepared), collected_(prepared.collected), plan_(prepared.plan) {}
+  Save(Communicator& ranks, SaveRequest request, Prepared& prepared, double start_s)
+      : ranks_(ranks),
+        request_(std::move(request)),
+        prepared_(prepared),
+        collected_(prepared.collected),
+        plan_(prepared.plan),
+        start_s_(start_s) {}
 
   void agree();
-  void stage();
-  void write();
-  void seal();
-  void commit(SaveReport& report);
-  void abandon() const noexcept {
-    if (ranks_.rank() == 0 && !staging_.empty()) abandon_staging(staging_);
+  /// The pieces whose bytes this rank brings, in the order in which they are written.
+  void choose_pieces();
+  const std::vector<std::span<const std::byte>>& bytes() const { return bytes_; }
+  /// From now on these bytes count, of the pieces from `first` on.
+  void use(std::size_t first, const std::vector<std::span<const std::byte>>& copies) {
+    std::ranges::copy(copies, bytes_.begin() + static_cast<std::ptrdiff_t>(first));
+    up_to_ = first + copies.size();
   }
+  /// Of the pieces, the first [from, up_to) are written next; a wave is not the last where others are left.
+  bool all_in_use() const { return up_to_ == bytes_.size(); }
+  void write_wave();
+
+  void do_stage();          // Collective: here and now
+  void start_stage();       // Collective: this rank's share beside the caller
+  bool is_done(bool wait);  // Collective
+  void end_stage();         // Collective: once it is done
+  bool committed() const { return stage_ == Stage::committed; }
+  bool at_writing() const { return stage_ == Stage::writing; }
+  SaveReport report() const;
+  void abandon() noexcept;
 
  private:
-  void enter(Phase phase) const {
-    if (request_.enter) request_.enter(phase);
-  }
+  enum class Stage { staging, laying_out, writing, sealing, committing, committed };
+  void enter() const;
+  std::string text() const;
+  void work();
+  void exchange();
   bool leads(std::size_t file) const { return plan_.files[file].leader == ranks_.rank(); }
-  std::span<const std::byte> bytes_of_piece(std::size_t piece) const {
-    return bytes_of(collected_, plan_.pieces[piece].tensor, plan_.pieces[piece].box);
-  }
   void make_room();
   void empty_trash() const;
+  void make_folders();
+  void lay_out();
   void tell_offsets();
-  std::vector<HeldBox> pass();
-  Evidence evidence(std::size_t piece) const;
+  void write();
+  void compare();
+  void seal();
+  void gather_sealed();
+  void commit();
+  Evidence evidence(std::size_t piece, std::span<const std::byte> bytes) const;
 
   Communicator& ranks_;
-  const SaveRequest& request_;
-  Saver::Prepared& prepared_;
+  const SaveRequest request_;
+  Prepared& prepared_;
   const CollectedState& collected_;
   const CheckpointPlan& plan_;
+  const double start_s_;
+  Stage stage_ = Stage::staging;
+  BackgroundWork background_;
   std::string uuid_;
   Path staging_;
-  std::vector<PieceRecord> pieces_;    // of those that this rank holds or, as a leader, has in its files
-  StagedState state_;                  // whole on rank 0
-  std::vector<std::int64_t> retired_;  // before there was room
+  std::vector<std::size_t> mine_;                  // numbers of the pieces that this rank writes or compares
+  std::vector<std::span<const std::byte>> bytes_;  // of these
+  std::size_t written_ = 0, up_to_ = 0;            // of these: so many are written, so many may be
+  std::vector<std::unique_ptr<PartFile>> parts_;   // by file; open while it is written
+  std::vector<PieceRecord> pieces_;                // by piece: of those of this rank and, on a leader, of its files
+  std::vector<std::optional<Evidence>> evidence_;  // by piece
+  Numbers sealed_;                                 // what this rank sealed
+  StagedState state_;                              // whole on rank 0
+  std::vector<std::int64_t> retired_;              // before there was room
+  std::string told_;                               // rank 0's report
 };
 
-void Save::agree() {
+void Saver::Save::enter() const {
+  if (!request_.enter) return;
+  switch (stage_) {
+    case Stage::staging: return request_.enter(Phase::save_stage);
+    case Stage::writing: return request_.enter(Phase::save_write);
+    case Stage::sealing: return request_.enter(Phase::save_seal);
+    case Stage::committing: return request_.enter(Phase::save_commit);
+    case Stage::laying_out:
+    case Stage::committed: return;
+  }
+}
+
+std::string Saver::Save::text() const {
+  constexpr std::array words{"staging", "laying out", "writing", "sealing", "committing", "committing"};
+  return fmt::format("{} the checkpoint of step {}", words[static_cast<std::size_t>(stage_)], request_.step);
+}
+
+void Saver::Save::work() {
+  switch (stage_) {
+    case Stage::staging: return make_folders();
+    case Stage::laying_out: return lay_out();
+    case Stage::writing: return write();
+    case Stage::sealing: return seal();
+    case Stage::committing: return commit();
+    case Stage::committed: return;
+  }
+}
+
+void Saver::Save::exchange() {
+  switch (stage_) {
+    case Stage::laying_out: return tell_offsets();
+    case Stage::writing: return compare();
+    case Stage::sealing: return gather_sealed();
+    case Stage::committing: told_ = ranks_.broadcast(told_, 0); return;
+    case Stage::staging:
+    case Stage::committed: return;
+  }
+}
+
+void Saver::Save::do_stage() {
+  together(ranks_, text(), [&] {
+    enter();
+    work();
+  });
+  end_stage();
+}
+
+void Saver::Save::start_stage() {
+  together(ranks_, text(), [&] { enter(); });
+  background_.start([this] { work(); });
+}
+
+bool Saver::Save::is_done(bool wait) {
+  while (wait && background_.under_way()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const std::int64_t done = background_.under_way() ? 0 : 1;
+  if (ranks_.all_reduce(done, Reduce::min) == 0) return false;
+  together(ranks_, text(), [&] { background_.finish(); });
+  return true;
+}
+
+void Saver::Save::end_stage() {
+  exchange();
+  stage_ = static_cast<Stage>(static_cast<int>(stage_) + 1);
+}
+
+void Saver::Save::abandon() noexcept {
+  try {
+    background_.finish();
+  } catch (...) {  // a failure is told already
+  }
+  parts_.clear();
+  if (ranks_.rank() == 0 && !staging_.empty()) abandon_staging(staging_);
+}
+
+void Saver::Save::agree() {
   // Another rank's idea of step or folder would scatter the parts.
   agree_equal(ranks_, "the step and folder of the checkpoint",
               fmt::format("{} {}", request_.step, request_.run.string()));
@@ -97,7 +211,7 @@ void Save::agree() {
   staging_ = staging_folder(request_.run, request_.step, uuid_);
 }
 
-void Save::empty_trash() const {
+void Saver::Save::empty_trash() const {
   if (request_.trash != nullptr)
     request_.trash->empty();
   else
@@ -106,7 +220,7 @@ void Save::empty_trash() const {
 
 // What killed jobs left behind must not be what a save fails for. Where that is not enough, older checkpoints go as if
 // the new one were there, but never the newest sound one.
-void Save::make_room() {
+void Saver::Save::make_room() {
   const Path folder = checkpoints_folder(request_.run);
   make_folder(folder);
   try {
@@ -122,30 +236,27 @@ void Save::make_room() {
   }
 }
 
-// Rank 0 makes the folders, then each part's leader lays it out.
-void Save::stage() {
-  together(ranks_, fmt::format("staging the checkpoint of step {}", request_.step), [&] {
-    enter(Phase::save_stage);
-    if (ranks_.rank() != 0) return;
-    make_room();
-    make_staging(staging_, plan_);
-  });
-  together(ranks_, fmt::format("laying out the checkpoint of step {}", request_.step), [&] {
-    for (std::size_t i = 0; i < plan_.files.size(); ++i) {
-      if (!leads(i)) continue;
-      const Path path = staging_ / plan_.files[i].path;
-      std::optional<PartImage>& image = prepared_.images[i];
-      if (image)
-        stamp_part(path, *image);
-      else
-        image = image_of(path, stamp_part(path, part_pieces(plan_, plan_.files[i])));
-    }
-  });
-  if (prepared_.offsets.empty()) tell_offsets();
+void Saver::Save::make_folders() {
+  if (ranks_.rank() != 0) return;
+  make_room();
+  make_staging(staging_, plan_);
+}
+
+void Saver::Save::lay_out() {
+  for (std::size_t i = 0; i < plan_.files.size(); ++i) {
+    if (!leads(i)) continue;
+    const Path path = staging_ / plan_.files[i].path;
+    std::optional<PartImage>& image = prepared_.images[i];
+    if (image)
+      stamp_part(path, *image);
+    else
+      image = image_of(path, stamp_part(path, part_pieces(plan_, plan_.files[i])));
+  }
 }
 
 // The leaders tell the others where their pieces go.
-void Save::tell_offsets() {
+void Saver::Save::tell_offsets() {
+  if (!prepared_.offsets.empty()) return;
   Numbers offsets;
   for (std::size_t i = 0; i < plan_.files.size(); ++i) {
     if (!leads(i)) continue;
@@ -160,44 +271,61 @@ void Save::tell_offsets() {
   }
 }
 
-// One pass over all that this rank holds: its own pieces are written, those that other ranks write are fingerprinted.
-std::vector<HeldBox> Save::pass() {
-  std::vector<std::unique_ptr<PartFile>> parts(plan_.files.size());
-  std::vector<std::size_t> numbers;
-  std::vector<HeldPiece> held;
-  std::uint64_t written = 0;
+// Its own pieces are written, those that other ranks write are fingerprinted, or looked at in part.
+void Saver::Save::choose_pieces() {
   for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
     const bool writes = plan_.pieces[i].writer == ranks_.rank();
-    if (!writes && (prepared_.compared[i] < Validation::tensor || !prepared_.held[i])) continue;
+    if (!writes && (prepared_.compared[i] == Validation::none || !prepared_.held[i])) continue;
+    mine_.push_back(i);
+    bytes_.push_back(bytes_of(collected_, plan_.pieces[i].tensor, plan_.pieces[i].box));
+  }
+  up_to_ = bytes_.size();
+  parts_.resize(plan_.files.size());
+  pieces_.resize(plan_.pieces.size());
+  evidence_.resize(plan_.pieces.size());
+}
+
+// One pass over the pieces that may be written.
+void Saver::Save::write() {
+  std::vector<std::size_t> numbers;
+  std::vector<HeldPiece> held;
+  std::uint64_t bytes = 0;
+  for (std::size_t k = written_; k < up_to_; ++k) {
+    const std::size_t i = mine_[k];
+    const bool writes = plan_.pieces[i].writer == ranks_.rank();
+    if (!writes && prepared_.compared[i] < Validation::tensor) continue;
     const std::size_t file = plan_.file_of_piece[i];
     numbers.push_back(i);
-    held.push_back({part_piece(plan_, i), bytes_of_piece(i), {}});
+    held.push_back({part_piece(plan_, i), bytes_[k], {}});
     if (!writes) continue;
-    if (!parts[file]) parts[file] = std::make_unique<PartFile>(staging_ / plan_.files[file].path);
-    held.back().place = {parts[file].get(), prepared_.offsets[i]};
-    written += held.back().bytes.size();
+    if (!parts_[file]) parts_[file] = std::make_unique<PartFile>(staging_ / plan_.files[file].path);
+    held.back().place = {parts_[file].get(), prepared_.offsets[i]};
+    bytes += bytes_[k].size();
   }
   try {
     std::vector<PieceRecord> records = pass_over(held);
     for (std::size_t k = 0; k < held.size(); ++k) pieces_[numbers[k]] = std::move(records[k]);
-    for (const auto& part : parts) {
-      if (part) part->finish();
+    if (all_in_use()) {
+      for (const auto& part : parts_)
+        if (part) part->finish();
+      parts_.clear();
     }
   } catch (const Error& error) {
-    throw with_room(error, staging_, written);
+    throw with_room(error, staging_, bytes);
   }
-  std::vector<HeldBox> boxes;
-  for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
-    const WriteItem& piece = plan_.pieces[i];
-    boxes.push_back({piece.tensor, piece.box, prepared_.holders[i], piece.writer == ranks_.rank(), {}});
-    if (prepared_.compared[i] != Validation::none && prepared_.held[i]) boxes.back().evidence = evidence(i);
-  }
-  return boxes;
+  for (std::size_t k = written_; k < up_to_; ++k)
+    if (prepared_.compared[mine_[k]] != Validation::none && prepared_.held[mine_[k]])
+      evidence_[mine_[k]] = evidence(mine_[k], bytes_[k]);
+  written_ = up_to_;
+}
+
+// What is not the last wave: the caller's state may not change before all ranks have written theirs.
+void Saver::Save::write_wave() {
+  together(ranks_, text(), [&] { write(); });
 }
 
 // Returns what this rank knows of a piece that it holds, as deeply as the component wants it compared.
-Evidence Save::evidence(std::size_t piece) const {
-  const auto bytes = bytes_of_piece(piece);
+Evidence Saver::Save::evidence(std::size_t piece, std::span<const std::byte> bytes) const {
   if (prepared_.compared[piece] == Validation::quick) {  // the ends: enough to see another step or another seed
     constexpr std::size_t sample = 4096;
     const Hash128 first = hash128(bytes.first(std::min(sample, bytes.size())));
@@ -209,13 +337,12 @@ Evidence Save::evidence(std::size_t piece) const {
   return {sum.first, sum.second, content.high, content.low};
 }
 
-void Save::write() {
-  pieces_.resize(plan_.pieces.size());
+void Saver::Save::compare() {
   std::vector<HeldBox> boxes;
-  together(ranks_, fmt::format("writing the checkpoint of step {}", request_.step), [&] {
-    enter(Phase::save_write);
-    boxes = pass();
-  });
+  for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
+    const WriteItem& piece = plan_.pieces[i];
+    boxes.push_back({piece.tensor, piece.box, prepared_.holders[i], piece.writer == ranks_.rank(), evidence_[i]});
+  }
   compare_holders(ranks_, collected_, boxes);
   state_.tensors.assign(plan_.tensors.size(), {});
   Numbers written;  // of the pieces in files that another rank seals
@@ -243,22 +370,21 @@ void Save::write() {
   }
 }
 
-void Save::seal() {
-  Numbers sealed;
-  together(ranks_, fmt::format("sealing the checkpoint of step {}", request_.step), [&] {
-    enter(Phase::save_seal);
-    for (std::size_t i = 0; i < plan_.files.size(); ++i) {
-      if (!leads(i)) continue;
-      std::vector<PieceRecord> records;
-      for (const std::size_t piece : plan_.files[i].pieces) records.push_back(pieces_[piece]);
-      const SealedPart part = seal_part(staging_ / plan_.files[i].path, prepared_.images[i]->stamped, records);
-      sealed.insert(sealed.end(),
-                    {i, part.bytes, part.hash.high, part.hash.low, part.table_hash.high, part.table_hash.low});
-      for (const ByteRange& column : part.columns) sealed.insert(sealed.end(), {column.offset, column.bytes});
-    }
-  });
+void Saver::Save::seal() {
+  for (std::size_t i = 0; i < plan_.files.size(); ++i) {
+    if (!leads(i)) continue;
+    std::vector<PieceRecord> records;
+    for (const std::size_t piece : plan_.files[i].pieces) records.push_back(pieces_[piece]);
+    const SealedPart part = seal_part(staging_ / plan_.files[i].path, prepared_.images[i]->stamped, records);
+    sealed_.insert(sealed_.end(),
+                   {i, part.bytes, part.hash.high, part.hash.low, part.table_hash.high, part.table_hash.low});
+    for (const ByteRange& column : part.columns) sealed_.insert(sealed_.end(), {column.offset, column.bytes});
+  }
+}
+
+void Saver::Save::gather_sealed() {
   state_.files.resize(plan_.files.size());
-  for (const std::string& text : ranks_.gather(encode(sealed), 0)) {
+  for (const std::string& text : ranks_.gather(encode(sealed_), 0)) {
     const Numbers numbers = decode(text);
     for (std::size_t i = 0; i < numbers.size();) {
       SealedPart& part = state_.files[numbers[i]];
@@ -272,58 +398,60 @@ void Save::seal() {
   }
 }
 
-void Save::commit(SaveReport& report) {
-  const std::string what = fmt::format("committing the checkpoint of step {}", request_.step);
-  together(ranks_, what, [&] { enter(Phase::save_commit); });
-  const std::string told = rank0_tells(ranks_, what, [&] {
-    Manifest facts;
-    facts.step = request_.step;
-    facts.uuid = uuid_;
-    facts.mesh = request_.world.mesh;
-    facts.nodes = nodes_of(request_.world);
-    facts.components = collected_.components;
-    facts.metrics = request_.metrics;
-    facts.documents = request_.documents;
-    const Manifest manifest = seal_checkpoint(staging_, plan_, state_, std::move(facts));
-    replace_checkpoint(staging_, checkpoint_folder(request_.run, request_.step));
-    std::uint64_t bytes = 0;
-    for (const SealedPart& file : state_.files) bytes += file.bytes;
-    return to_text(Json{{"digest", to_hex(manifest.state_digest)}, {"bytes", bytes}, {"retired", retired_}});
-  });
-  const Json result = parse_json(told, "the report of rank 0");
-  report.state_digest = hash_from_hex(result.at("digest").get<std::string>());
-  report.bytes = result.at("bytes").get<std::uint64_t>();
-  report.retired = result.at("retired").get<std::vector<std::int64_t>>();
+// What follows the commit cannot undo it: a problem there is reported, not thrown, and keeps nothing else from being
+// done.
+void Saver::Save::commit() {
+  if (ranks_.rank() != 0) return;
+  Manifest facts;
+  facts.step = request_.step;
+  facts.uuid = uuid_;
+  facts.mesh = request_.world.mesh;
+  facts.nodes = nodes_of(request_.world);
+  facts.components = collected_.components;
+  facts.metrics = request_.metrics;
+  facts.documents = request_.documents;
+  const Manifest manifest = seal_checkpoint(staging_, plan_, state_, std::move(facts));
+  replace_checkpoint(staging_, checkpoint_folder(request_.run, request_.step));
+  std::uint64_t bytes = 0;
+  for (const SealedPart& file : state_.files) bytes += file.bytes;
+  std::vector<std::string> problems;
+  const auto attempt = [&](auto&& work) {
+    try {
+      work();
+    } catch (const Error& error) {
+      problems.emplace_back(error.what());
+    }
+  };
+  Retired retired;
+  attempt([&] { advise_latest(request_.run, request_.step); });
+  attempt([&] { retired = retire(request_.run, request_.retention); });
+  if (!retired.problem.empty()) problems.push_back(retired.problem);
+  retired_.insert(retired_.end(), retired.steps.begin(), retired.steps.end());
+  attempt([&] { collect_leftovers(request_.run); });
+  if (request_.trash == nullptr) {
+    attempt([&] { lockstep::empty_trash(request_.run); });
+  } else {
+    request_.trash->wake();
+    if (const std::string problem = request_.trash->problem(); !problem.empty()) problems.push_back(problem);
+  }
+  told_ = to_text(Json{{"digest", to_hex(manifest.state_digest)},
+                       {"bytes", bytes},
+                       {"retired", retired_},
+                       {"problem", join(problems, "; ")}});
 }
 
-// What follows a commit cannot undo it: a problem here is reported, not thrown, and keeps nothing else from being done.
-void tidy_up(Communicator& ranks, const SaveRequest& request, SaveReport& report) {
-  const std::string told = rank0_tells(ranks, "removing old checkpoints", [&] {
-    std::vector<std::string> problems;
-    const auto attempt = [&](auto&& work) {
-      try {
-        work();
-      } catch (const Error& error) {
-        problems.emplace_back(error.what());
-      }
-    };
-    Retired retired;
-    attempt([&] { advise_latest(request.run, request.step); });
-    attempt([&] { retired = retire(request.run, request.retention); });
-    if (!retired.problem.empty()) problems.push_back(retired.problem);
-    attempt([&] { collect_leftovers(request.run); });
-    if (request.trash == nullptr) {
-      attempt([&] { empty_trash(request.run); });
-    } else {
-      request.trash->wake();
-      if (const std::string problem = request.trash->problem(); !problem.empty()) problems.push_back(problem);
-    }
-    return to_text(Json{{"retired", retired.steps}, {"problem", join(problems, "; ")}});
-  });
-  const Json result = parse_json(told, "the report of rank 0");
-  for (const Json& step : result.at("retired")) report.retired.push_back(step.get<std::int64_t>());
-  report.problem = result.at("problem").get<std::string>();
+SaveReport Saver::Save::report() const {
+  const Json result = parse_json(told_, "the report of rank 0");
+  return {.path = checkpoint_folder(request_.run, request_.step),
+          .step = request_.step,
+          .bytes = result.at("bytes").get<std::uint64_t>(),
+          .seconds = monotonic_seconds() - start_s_,
+          .state_digest = hash_from_hex(result.at("digest").get<std::string>()),
+          .retired = result.at("retired").get<std::vector<std::int64_t>>(),
+          .problem = result.at("problem").get<std::string>()};
 }
+
+namespace {
 
 // Everything that a plan needs to be carried out by this rank.
 void complete(Communicator& ranks, Saver::Prepared& prepared) {
@@ -386,30 +514,90 @@ void Saver::prepare(const std::vector<Component>& components, const SaveRequest&
   prepared_ = std::move(made);
 }
 
-SaveReport Saver::save(const std::vector<Component>& components, const SaveRequest& request) {
-  const double start = monotonic_seconds();
-  prepare(components, request);
-  Save save(ranks_, request, *prepared_);
-  SaveReport report{checkpoint_folder(request.run, request.step), request.step, 0, 0, {}, {}, {}};
+// A failure is that of all ranks, wherever it came: nothing of the save remains.
+template <class Work>
+void Saver::or_abandon(const Work& work) {
   try {
-    save.agree();
-    save.stage();
-    save.write();
-    save.seal();
-    save.commit(report);
+    work();
   } catch (const AgreedError& error) {
-    save.abandon();
+    current_->abandon();
+    current_.reset();
     prepared_.reset();
     if (error.code() != ExitCode::input) throw;
     // What a save reads are files that it has just written: where they are gone or changed, storage failed.
     throw AgreedError(Error(ExitCode::storage, error.what(), error.hint()), error.owner());
   } catch (...) {
-    save.abandon();
+    current_->abandon();
+    current_.reset();
     prepared_.reset();
     throw;
   }
-  tidy_up(ranks_, request, report);
-  report.seconds = monotonic_seconds() - start;
+}
+
+void Saver::begin_save(const std::vector<Component>& components, const SaveRequest& request) {
+  invariant(!under_way(), "one save at a time");
+  const double start_s = monotonic_seconds();
+  prepare(components, request);
+  current_ = std::make_unique<Save>(ranks_, request, *prepared_, start_s);
+  or_abandon([&] {
+    current_->agree();
+    current_->choose_pieces();
+  });
+}
+
+SaveReport Saver::save(const std::vector<Component>& components, const SaveRequest& request) {
+  begin_save(components, request);
+  or_abandon([&] {
+    while (!current_->committed()) current_->do_stage();
+  });
+  SaveReport report = current_->report();
+  current_.reset();
+  return report;
+}
+
+void Saver::begin(const std::vector<Component>& components, const SaveRequest& request, std::uint64_t memory) {
+  const double start_s = monotonic_seconds();
+  begin_save(components, request);
+  or_abandon([&] {
+    const std::vector<std::span<const std::byte>> bytes = current_->bytes();
+    together(ranks_, "taking memory for a copy of the state", [&] {
+      std::uint64_t largest = 0;
+      for (const auto& piece : bytes) largest = std::max<std::uint64_t>(largest, piece.size());
+      const std::uint64_t room = Snapshot::room_for(bytes);
+      snapshot_.reserve(memory == 0 ? room : std::min(room, std::max(memory, largest)));
+    });
+    std::size_t copied = 0;
+    waves_ = 0;
+    while (true) {
+      const std::vector<std::span<const std::byte>> copies = snapshot_.take(std::span(bytes).subspan(copied));
+      current_->use(copied, copies);
+      copied += copies.size();
+      ++waves_;
+      const std::int64_t left = copied < bytes.size() ? 1 : 0;
+      if (ranks_.all_reduce(left, Reduce::max) == 0) break;
+      while (!current_->at_writing()) current_->do_stage();
+      current_->write_wave();
+    }
+    current_->start_stage();
+  });
+  stall_seconds_ = monotonic_seconds() - start_s;
+}
+
+std::optional<SaveReport> Saver::advance(bool to_the_end) {
+  invariant(under_way(), "a save is under way");
+  std::optional<SaveReport> report;
+  or_abandon([&] {
+    while (current_->is_done(to_the_end)) {
+      current_->end_stage();
+      if (current_->committed()) {
+        report = current_->report();
+        return;
+      }
+      current_->start_stage();
+      if (!to_the_end) return;
+    }
+  });
+  if (report) current_.reset();
   return report;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/files.hpp"
 #include "base/hash.hpp"
+#include "checkpoint/snapshot.hpp"
 #include "comm/communicator.hpp"
 #include "comm/phase.hpp"
 #include "store/component.hpp"
@@ -49,6 +50,9 @@ struct SaveReport {
 
 /// A saver keeps what one save found out for the next: who holds what, the plan, and what the part files look like
 /// before their bytes are there. All of it is made anew where the state, its layouts or the files have changed.
+///
+/// A save in the background copies the state and is then carried on beside training: each rank does its share of a
+/// stage on a thread of its own, and at the end of a step all of them agree whether the next stage may begin.
 class Saver {
  public:
   /// Local. `ranks` are those that it saves with.
@@ -56,18 +60,39 @@ class Saver {
   ~Saver();
 
   /// Commits a checkpoint of the components, each of which every rank names in the same order, and returns the same
-  /// report on all ranks. Collective. On any failure all ranks throw one AgreedError naming the failing rank, what was
-  /// staged is removed, and the checkpoint that was current stays so: Error(storage) if files could not be written as
-  /// they should, Error(verdict) naming tensor and ranks if ranks of a cell hold different bytes, or one lacks what
-  /// others hold.
+  /// report on all ranks. Collective; no other save is under way. On any failure all ranks throw one AgreedError naming
+  /// the failing rank, what was staged is removed, and the checkpoint that was current stays so: Error(storage) if
+  /// files could not be written as they should, Error(verdict) naming tensor and ranks if ranks of a cell hold
+  /// different bytes, or one lacks what others hold.
   SaveReport save(const std::vector<Component>& components, const SaveRequest& request);
 
-  struct Prepared;  // of a save
+  /// The same in the background: returns once the state is copied, into at most `memory` bytes of each rank (0: as many
+  /// as it takes). Where that is less than it takes, returns when only the last part is still to be written.
+  /// Collective. Throws what save throws, and Error(resources) if there is no memory.
+  void begin(const std::vector<Component>& components, const SaveRequest& request, std::uint64_t memory);
+  /// Whether a save is under way: the same on all ranks. Local.
+  bool under_way() const { return current_ != nullptr; }
+  /// How long the state took to be copied, and in how many parts. Local.
+  double stall_seconds() const { return stall_seconds_; }
+  int waves() const { return waves_; }
+  /// Goes on with the save that is under way, as far as all ranks have come; `to_the_end` waits for it. Returns the
+  /// report once it is committed. Collective. Throws as save does.
+  std::optional<SaveReport> advance(bool to_the_end);
+
+  struct Prepared;  // for a save
+  class Save;       // that is under way
 
  private:
   void prepare(const std::vector<Component>& components, const SaveRequest& request);
+  void begin_save(const std::vector<Component>& components, const SaveRequest& request);
+  template <class Work>
+  void or_abandon(const Work& work);
   Communicator& ranks_;
   std::unique_ptr<Prepared> prepared_;  // by the last save that got so far
+  Snapshot snapshot_;
+  std::unique_ptr<Save> current_;
+  double stall_seconds_ = 0;
+  int waves_ = 0;
 };
 
 }  // namespace lockstep
