@@ -135,6 +135,15 @@ void check_offload(const TrainConfig& config, Problems& problems) {
                  "train.host_memory has no effect: train.offload names nothing that would lie there");
 }
 
+void check_background(const CheckpointOptions& checkpoint, Problems& problems) {
+  if (checkpoint.background) return;
+  for (const auto& [option, is_set] : {std::pair("checkpoint.on_busy", checkpoint.on_busy.has_value()),
+                                       std::pair("checkpoint.snapshot_memory", checkpoint.snapshot_memory.has_value())})
+    if (is_set)
+      problems.add({option, "checkpoint.background"},
+                   fmt::format("{} has no effect: without checkpoint.background each save is waited for", option));
+}
+
 void check_recompute(const TrainOptions& train, Problems& problems) {
   const bool recomputes = train.recompute != Recompute{};
   if (train.activation_memory_budget && (recomputes || !train.recompute_keeps.empty())) {
@@ -319,6 +328,7 @@ void check(const TrainConfig& config, Problems& problems) {
   check_recompute(config.train, problems);
   check_offload(config, problems);
   check_run(config, problems);
+  check_background(config.checkpoint, problems);
   check_profile(config, problems);
   check_switches(config, problems);
 }

@@ -47,6 +47,7 @@ ChoiceList<OnNonfinite> choices_of(OnNonfinite) { return {{OnNonfinite::skip, "s
 ChoiceList<VerifyData> choices_of(VerifyData) {
   return {{VerifyData::use, "use"}, {VerifyData::start, "start"}, {VerifyData::off, "off"}};
 }
+ChoiceList<OnBusy> choices_of(OnBusy) { return {{OnBusy::skip, "skip"}, {OnBusy::wait, "wait"}}; }
 ChoiceList<WatchedPhase> choices_of(WatchedPhase) {
   return {{WatchedPhase::start_up, "start-up"},     {WatchedPhase::load, "load"},     {WatchedPhase::step, "step"},
           {WatchedPhase::evaluation, "evaluation"}, {WatchedPhase::sample, "sample"}, {WatchedPhase::save, "save"},

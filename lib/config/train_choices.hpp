@@ -20,6 +20,7 @@ ChoiceList<Offload> choices_of(Offload);
 ChoiceList<RecomputeKeep> choices_of(RecomputeKeep);
 ChoiceList<OnNonfinite> choices_of(OnNonfinite);
 ChoiceList<VerifyData> choices_of(VerifyData);
+ChoiceList<OnBusy> choices_of(OnBusy);
 ChoiceList<WatchedPhase> choices_of(WatchedPhase);
 
 }  // namespace lockstep

@@ -459,6 +459,15 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
                        "names a checkpoint of another run, which counts until this run has one of its own"});
   visit.field("ranks_per_file", checkpoint.ranks_per_file,
               {.help = "neighbouring ranks that share one part file of a pattern; node: those of a node"});
+  visit.field("background", checkpoint.background,
+              {.help = "training goes on while a copy of the state is written; it stands still for the copy, and for a "
+                       "save after which nothing follows"});
+  visit.field("on_busy", checkpoint.on_busy,
+              {.help = "what becomes of a save that is due while one is under way: skip leaves it out, wait lets it "
+                       "begin when the other is done; null: skip"});
+  visit.field("snapshot_memory", checkpoint.snapshot_memory,
+              {.help = "memory of a rank for the copy, which is filled several times where the state needs more; null: "
+                       "as much as the state needs"});
   visit.field("max_failures", checkpoint.max_failures,
               {.help = "failed saves in a row that end the run; after fewer the checkpoint before stays current and "
                        "training goes on",

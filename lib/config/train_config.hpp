@@ -26,6 +26,7 @@ enum class Offload { optimizer, shards, activations };
 enum class RecomputeKeep { attention, matmul, experts };
 enum class OnNonfinite { skip, stop };
 enum class VerifyData { use, start, off };
+enum class OnBusy { skip, wait };
 enum class WatchedPhase { start_up, load, step, evaluation, sample, save, shutdown };
 
 struct ModelOptions {
@@ -157,9 +158,12 @@ struct CheckpointOptions {
   std::vector<std::int64_t> pinned;        // steps that stay
   bool at_end = true;
   Resume resume;
-  RanksPerFile ranks_per_file;    // that share one part file
-  std::int64_t max_failures = 3;  // failed saves in a row that end the run
-  Seconds patience{60};           // how long what cannot be read at a start is looked at anew
+  RanksPerFile ranks_per_file;              // that share one part file
+  bool background = false;                  // whether training goes on while a copy of the state is written
+  std::optional<OnBusy> on_busy;            // what becomes of a save that is due while one is under way; absent: skip
+  std::optional<ByteSize> snapshot_memory;  // for that copy; absent: for all of it at once
+  std::int64_t max_failures = 3;            // failed saves in a row that end the run
+  Seconds patience{60};                     // how long what cannot be read at a start is looked at anew
 };
 
 struct LogOptions {

@@ -59,7 +59,9 @@ std::vector<Axis> read_axes(const std::string& mesh, const Json& json) {
            read.stride);
     if (std::ranges::find(axes, read.name, &Axis::name) != axes.end())
       fail(ExitCode::input, "mesh {} names axis {} twice", mesh, read.name);
-    if (__builtin_mul_overflow(ranks, read.size, &ranks)) fail(ExitCode::input, "mesh {} has too many ranks", mesh);
+    constexpr int most_ranks = 1 << 18;  // a damaged number must not become an allocation
+    if (__builtin_mul_overflow(ranks, read.size, &ranks) || ranks > most_ranks)
+      fail(ExitCode::input, "mesh {} has too many ranks", mesh);
     axes.push_back(read);
   }
   return axes;

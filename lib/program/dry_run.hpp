@@ -34,6 +34,7 @@ struct DryRunFacts {
   double flops_per_token = 0;              // model FLOPs, forward and backward
   std::int64_t weight_bytes = 0;           // of the parameters in the type that a checkpoint stores
   std::int64_t optimizer_state_bytes = 0;  // of the optimizer's tensors in the type that a checkpoint stores
+  std::int64_t snapshot_bytes = 0;         // of the rank's copy for saves in the background that needs most
 };
 
 /// Rows in the order in which they are read. Memory is that of the training program on the rank that needs most, read

@@ -84,4 +84,11 @@ std::int64_t bytes_to_save_averages(const RankClass& ranks) {
   return bytes;
 }
 
+std::int64_t bytes_of_snapshot(const RankClass& ranks, bool apart) {
+  std::int64_t bytes = 0;
+  for (const Slot& slot : ranks.slots)
+    if (slot.kind == SlotKind::master || slot.kind == SlotKind::optimizer_state) bytes += slot.bytes;
+  return apart ? 2 * bytes : bytes;
+}
+
 }  // namespace lockstep

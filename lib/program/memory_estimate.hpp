@@ -28,4 +28,8 @@ MemoryUse activations_of(const RankClass& ranks);
 /// averages of weights and optimizer state.
 std::int64_t bytes_to_save_averages(const RankClass& ranks);
 
+/// Bytes of a rank's copy of its state for a save in the background, on any arena: master weights and optimizer state,
+/// and as much again of ranks that train apart and save their own state beside the average.
+std::int64_t bytes_of_snapshot(const RankClass& ranks, bool apart);
+
 }  // namespace lockstep

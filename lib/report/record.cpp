@@ -71,7 +71,8 @@ void describe(RecordFields& visit, const CheckpointRecord& record) {
   visit.field("bytes", record.bytes, "size of its files");
   visit.field("state_digest", record.state_digest,
               "hash of all that it holds, whatever ranks and files it is spread over: 32 hexadecimal digits");
-  visit.field("save_ms", record.save_ms, "duration of the save");
+  visit.field("save_ms", record.save_ms, "time for which training stood still");
+  visit.field("background_ms", record.background_ms, "from the begin of a save in the background to its commit");
   visit.field("removed", record.removed, "folders of older checkpoints that were removed");
 }
 

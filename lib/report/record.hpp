@@ -88,6 +88,7 @@ struct CheckpointRecord {
   std::int64_t bytes = 0;
   std::string state_digest;  // as in its manifest
   double save_ms = 0;
+  std::optional<double> background_ms = {};
   std::vector<std::string> removed;  // folders that retention removed
 };
 

@@ -150,6 +150,8 @@ std::vector<StoredFile> read_files(const Hdf5File& index, const Path& origin) {
     need_rows(rows, paths.size());
   need_rows(first_writers.size(), paths.size() + 1);
   std::vector<StoredFile> files;
+  constexpr std::uint64_t most = 1 << 24;  // writers: a damaged number must not become an allocation
+  std::uint64_t left = most;
   for (std::size_t i = 0; i < paths.size(); ++i) {
     files.push_back({.path = paths[i],
                      .bytes = bytes[i],
@@ -164,9 +166,9 @@ std::vector<StoredFile> read_files(const Hdf5File& index, const Path& origin) {
     }
     const auto [begin, end] = column_range(first_writers, i, writers.size() / 2);
     for (std::size_t run = begin; run < end; ++run) {
-      constexpr std::uint64_t most = 1 << 24;  // ranks: a damaged number must not become an allocation
-      if (writers[2 * run] > most || writers[2 * run + 1] > most)
+      if (writers[2 * run] > most || writers[2 * run + 1] > left)
         fail(ExitCode::input, "{} was written by ranks beyond all numbers", paths[i]);
+      left -= writers[2 * run + 1];
       for (std::uint64_t k = 0; k < writers[2 * run + 1]; ++k)
         files.back().writers.push_back(static_cast<Rank>(writers[2 * run] + k));
     }

@@ -17,7 +17,8 @@ namespace {
 
 Json cells_json(const StoredComponent& component) {
   Json cells = Json::object();
-  for (const auto& [name, ranks] : component.cells) cells[name] = ranks;
+  auto& members = cells.get_ref<Json::object_t&>();
+  for (const auto& [name, ranks] : component.cells) members.emplace_back(name, ranks);
   return cells;
 }
 
@@ -87,9 +88,12 @@ InspectAnswer show_holders(const CheckpointReader& checkpoint, const std::string
   const Manifest& manifest = checkpoint.manifest();
   const std::size_t number = find_number(checkpoint, name);
   const StoredTensor& tensor = manifest.tensors[number];
-  const std::vector<Holding> holdings = tensor.cell.empty() && tensor.holding == TensorHolding::layout
-                                            ? holdings_of(tensor.layout)
-                                            : std::vector<Holding>{};
+  std::vector<Holding> holdings;
+  try {
+    if (tensor.cell.empty() && tensor.holding == TensorHolding::layout) holdings = holdings_of(tensor.layout);
+  } catch (const Error& error) {
+    fail(ExitCode::input, "{}: {}: {}", checkpoint.path().string(), full_name(tensor), error.what());
+  }
   InspectAnswer answer{ExitCode::done, "", {{"name", full_name(tensor)}, {"pieces", Json::array()}}};
   Table table({{"piece"}, {"ranks"}, {"file"}, {"dataset"}, {"offset", Table::Align::right}});
   for (const IndexedPiece* stored : checkpoint.pieces_of(number)) {

@@ -50,7 +50,8 @@ std::vector<Rank> ranks_from_json(const Json& runs, int world) {
   std::vector<Rank> ranks;
   for (const Json& run : runs) {
     const auto numbers = integers_from<Rank>(run);
-    const bool inside = numbers.size() == 2 && numbers[0] >= 0 && numbers[1] >= 0 && numbers[0] <= world - numbers[1];
+    const Rank next = ranks.empty() ? 0 : ranks.back() + 1;  // each once: no list is longer than the world
+    const bool inside = numbers.size() == 2 && numbers[0] >= next && numbers[1] > 0 && numbers[0] <= world - numbers[1];
     if (!inside) fail(ExitCode::input, "a node has ranks that are not there");
     for (Rank rank = numbers[0]; rank < numbers[0] + numbers[1]; ++rank) ranks.push_back(rank);
   }

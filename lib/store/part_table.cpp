@@ -88,6 +88,9 @@ PartTable table_of(const Columns& columns) {
     PieceRecord record{.offset = columns.offset[i],
                        .packed_at = columns.packed_at[i],
                        .fingerprint = {columns.fingerprints[2 * i], columns.fingerprints[2 * i + 1]}};
+    const std::uint64_t most = record.offset / static_cast<std::uint64_t>(size_of(piece.dtype));  // elements before it
+    if (record.packed_at < -1 || (record.packed_at > 0 && static_cast<std::uint64_t>(record.packed_at) > most))
+      fail(ExitCode::input, "{} {} has no place in a dataset", piece.tensor, to_text(piece.box));
     const auto [first, last] = column_range(columns.first_block, i, columns.blocks.size() / 2);
     if (last - first != (bytes_of(piece) + block_bytes - 1) / block_bytes)
       fail(ExitCode::input, "{} {} has {} blocks", piece.tensor, to_text(piece.box), last - first);
@@ -144,8 +147,11 @@ void complete_table(const FileDescriptor& part, const TableColumns& places, cons
 
 PartTable read_part_table(const Path& path, const TableColumns& places, const Hash128& hash) {
   const FileDescriptor file = open_stored(path);
+  const std::uint64_t length = length_of(path).value_or(0);
   Columns columns;
   const auto read = [&](auto& column, const ByteRange& place) {
+    if (place.offset > length || place.bytes > length - place.offset)  // as read_stored says it, before there is room
+      fail(ExitCode::storage, "{} ends at byte {}, before its table does", path.string(), length);
     column.resize(place.bytes / sizeof(column[0]));
     read_stored(file, std::as_writable_bytes(std::span(column)), place.offset, path);
   };

@@ -51,6 +51,7 @@ LoopEnd TrainingLoop::run() {
   while (!finished()) {
     const DataPosition began_at = now.position;
     const StepOutcome outcome = step();
+    carry_on_save(false);
     const bool last = finished();
     if (due(parts_.config.eval.every) || (last && parts_.config.eval.at_end) ||
         asks(outcome.requests, Request::evaluate))
@@ -62,6 +63,7 @@ LoopEnd TrainingLoop::run() {
         (last && parts_.config.checkpoint.at_end) || asks(outcome.requests, Request::save)) {
       save(stopping || last ? AfterSave::nothing : AfterSave::more_steps);
     }
+    if (last || stopping) carry_on_save(true);
     if (profile_ && (profile_->ends_with(now.step) || last || stopping)) end_profile();
     if (stopping) return LoopEnd::stopped_saved;
     if (now.step % parts_.config.log.every == 0) tell_holdings();
@@ -215,6 +217,19 @@ void TrainingLoop::forget_incomparable_best() {
 
 void TrainingLoop::save(AfterSave after) {
   const TrainState& now = parts_.train_state;
+  const CheckpointOptions& options = parts_.config.checkpoint;
+  const bool in_background = options.background && after == AfterSave::more_steps;
+  if (saver_.under_way()) {
+    if (in_background && begun_step_ == now.step) return;
+    if (in_background && options.on_busy.value_or(OnBusy::skip) == OnBusy::skip) {
+      journal_.warn({.step = now.step,
+                     .name = "save_skipped",
+                     .message = fmt::format("no save of step {}: that of step {} is under way", now.step, begun_step_)},
+                    0);
+      return;
+    }
+    carry_on_save(true);
+  }
   if (saved_step_ == now.step) return;
   const ProfiledScope scope(profile_of(now.step), "save");
   parts_.verifier.settle(parts_.session);
@@ -227,21 +242,45 @@ void TrainingLoop::save(AfterSave after) {
   }
   std::optional<SaveReport> report;
   try {
-    report = saver_.save(components, save_request());
+    if (in_background) {
+      begun_step_ = now.step;
+      saver_.begin(components, save_request(), options.snapshot_memory ? options.snapshot_memory->bytes : 0);
+    } else {
+      report = saver_.save(components, save_request());
+    }
   } catch (const AgreedError& error) {  // the same on all ranks, so all go on or none
     if (error.code() != ExitCode::storage) throw;
-    tell_failed_save(reason_of(error), after);
+    tell_failed_save(reason_of(error), now.step, after);
   }
   parts_.cells.drop();
   const double seconds = monotonic_seconds() - start_s;
   stop_.save_took(seconds);
   save_clock_.save_ended(seconds, monotonic_seconds());
   journal_.exclude(seconds);
+  if (report) saved(*report, seconds, false);
+}
+
+void TrainingLoop::carry_on_save(bool to_the_end) {
+  if (!saver_.under_way()) return;
+  const double start_s = monotonic_seconds();
+  std::optional<SaveReport> report;
+  try {
+    report = saver_.advance(to_the_end);
+  } catch (const AgreedError& error) {
+    if (error.code() != ExitCode::storage) throw;
+    tell_failed_save(reason_of(error), begun_step_, AfterSave::more_steps);
+  }
+  journal_.exclude(monotonic_seconds() - start_s);
   if (!report) return;
+  stop_.save_took(report->seconds);
+  saved(*report, saver_.stall_seconds(), true);
+}
+
+void TrainingLoop::saved(const SaveReport& report, double stall_s, bool in_background) {
   failed_saves_.forget();
-  saved_step_ = now.step;
-  last_checkpoint_ = report->path.string();
-  journal_.saved(*report, seconds);
+  saved_step_ = report.step;
+  last_checkpoint_ = report.path.string();
+  journal_.saved(report, stall_s, in_background);
 }
 
 SaveRequest TrainingLoop::save_request() const {
@@ -281,8 +320,7 @@ AgreedError TrainingLoop::reason_of(const AgreedError& error) const {
   return error;
 }
 
-void TrainingLoop::tell_failed_save(const AgreedError& error, AfterSave after) {
-  const std::int64_t step = parts_.train_state.step;
+void TrainingLoop::tell_failed_save(const AgreedError& error, std::int64_t step, AfterSave after) {
   const std::string message = failed_saves_.on_save_failure(error, step, saved_step_, after);
   journal_.warn({.step = step, .name = "save_failed", .message = message}, error.owner());
 }

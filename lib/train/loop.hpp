@@ -81,9 +81,12 @@ class TrainingLoop {
   /// What the best loss was measured on may have changed with a resume.
   void forget_incomparable_best();
   void save(AfterSave after);
+  /// Goes on with a save in the background, if one is under way. Collective over the world.
+  void carry_on_save(bool to_the_end);
+  void saved(const SaveReport& report, double stall_s, bool in_background);
   SaveRequest save_request() const;
   AgreedError reason_of(const AgreedError& error) const;
-  void tell_failed_save(const AgreedError& error, AfterSave after);
+  void tell_failed_save(const AgreedError& error, std::int64_t step, AfterSave after);
   void enter_save(Phase phase) const;
   bool due(const std::optional<std::int64_t>& every) const;
   /// A save, if it is due by time: rank 0 alone counts it.
@@ -109,6 +112,7 @@ class TrainingLoop {
   std::int64_t samples_ = 0;        // and its samples
   std::int64_t evaluated_step_ = -1;
   std::int64_t saved_step_ = -1;  // of the newest checkpoint; 0: there is none
+  std::int64_t begun_step_ = -1;  // of the save that was begun last in the background
   FailedSaves failed_saves_;
   std::optional<std::string> last_checkpoint_;
   Request pending_requests_ = Request::none;  // of this rank's callbacks, for the next heartbeat

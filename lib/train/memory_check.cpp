@@ -12,7 +12,7 @@ namespace lockstep {
 namespace {
 
 /// Bytes of a rank of each class, in both arenas, for here both lie in memory of the machine: programs and saves take
-/// turns.
+/// turns, but for the copy that saves in the background keep.
 std::int64_t bytes_of(const TrainPlan& plan, Rank rank) {
   std::int64_t most = 0;
   for (const StepProgram* program : plan.programs.all()) {
@@ -21,7 +21,7 @@ std::int64_t bytes_of(const TrainPlan& plan, Rank rank) {
   }
   if (const StepProgram& local = plan.programs.averaging; !local.classes.empty())
     most = std::max(most, bytes_to_save_averages(local.class_of(rank)));
-  return most;
+  return most + plan.snapshot_bytes(rank);
 }
 
 /// What every rank needs and where. Collective over `world`.

@@ -112,18 +112,22 @@ void RunJournal::evaluation(const EvalRecord& record) {
                      record.best.value_or(false) ? ", the best so far" : "");
 }
 
-void RunJournal::saved(const SaveReport& report, double seconds) {
+void RunJournal::saved(const SaveReport& report, double seconds, bool in_background) {
   if (rank_ != 0) return;
   CheckpointRecord record{.step = report.step,
                           .path = report.path.string(),
                           .bytes = static_cast<std::int64_t>(report.bytes),
                           .state_digest = to_hex(report.state_digest),
                           .save_ms = seconds * 1e3,
+                          .background_ms = in_background ? std::optional(report.seconds * 1e3) : std::nullopt,
                           .removed = {}};
   for (const std::int64_t step : report.retired)
     record.removed.push_back(checkpoint_folder(files_.folder(), step).string());
   files_.records().write(record);
-  output_.log().info("saved {} ({} in {})", report.path.string(), human_bytes(report.bytes), human_seconds(seconds));
+  output_.log().info("saved {} ({} in {})", report.path.string(), human_bytes(report.bytes),
+                     in_background ? fmt::format("{}, of which training stood still {}", human_seconds(report.seconds),
+                                                 human_seconds(seconds))
+                                   : human_seconds(seconds));
   if (!report.problem.empty())
     output_.log().warning("the checkpoint is sound, but not all was tidied up: {}", report.problem);
 }

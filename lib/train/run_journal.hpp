@@ -35,7 +35,7 @@ class RunJournal {
   /// The record of a step, and progress.
   void step(const TrainState& now, const StepOutcome& outcome, const StepOrder& order);
   void evaluation(const EvalRecord& record);
-  void saved(const SaveReport& report, double seconds);
+  void saved(const SaveReport& report, double seconds, bool in_background);
   void profiled(const Profile& profile);
   /// An event record.
   void event(const EventRecord& event);

@@ -12,6 +12,7 @@
 #include "exchange/model_folder.hpp"
 #include "optim/optimizer.hpp"
 #include "program/activation_budget.hpp"
+#include "program/memory_estimate.hpp"
 #include "tensor/number_types.hpp"
 #include "train/run_mesh.hpp"
 
@@ -162,6 +163,12 @@ std::int64_t plan_evaluation(const TrainConfig& config, TrainPlan& plan) {
 
 }  // namespace
 
+std::int64_t TrainPlan::snapshot_bytes(Rank rank) const {
+  if (!snapshot_limit) return 0;
+  return std::min(*snapshot_limit,
+                  bytes_of_snapshot(programs.train.class_of(rank), !programs.averaging.classes.empty()));
+}
+
 DataLoaderSettings TrainPlan::loader(const TrainConfig& config, Rank rank) const {
   return {.length = config.data.sequence_length,
           .global_batch = config.train.global_batch,
@@ -293,6 +300,12 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   options.recompute = recompute_policy(config.train, plan, options);
   plan.programs = make_catalogue(plan.mesh, plan.model, options, plan.text_model);
   if (options.offload.activations) check_activations_move(plan.programs.train, plan.model, options.offload);
+  if (config.checkpoint.background) {
+    const auto& memory = config.checkpoint.snapshot_memory;
+    plan.snapshot_limit = memory
+                              ? checked_cast<std::int64_t>(memory->bytes, "checkpoint.snapshot_memory", ExitCode::usage)
+                              : std::numeric_limits<std::int64_t>::max();
+  }
   return plan;
 }
 

@@ -44,7 +44,10 @@ struct TrainPlan {
   std::int64_t evaluation_rounds = 0;   // executions of programs.eval that cover the evaluation
   std::string evaluation;               // what is evaluated: losses may be compared where it is equal
   double flops_per_token = 0;
+  std::optional<std::int64_t> snapshot_limit;  // bytes of a rank's copies for saves in the background; absent: none
 
+  /// What rank `rank` holds of such copies.
+  std::int64_t snapshot_bytes(Rank rank) const;
   /// How rank `rank` is fed.
   DataLoaderSettings loader(const TrainConfig& config, Rank rank) const;
 };

@@ -133,6 +133,8 @@ Target manifest_target(const Path& run) {
   refuse(target, "/mesh/axes/0/size", std::int64_t{1} << 31);
   refuse(target, "/mesh/axes/0/size", (std::int64_t{1} << 32) + 2);
   refuse(target, "/mesh/axes/0/size", 0);
+  refuse(target, "/mesh/axes/0/size", 2147483647);
+  refuse(target, "/nodes/0/ranks", Json::array({Json::array({0, 1}), Json::array({0, 1})}));
   refuse(target, "/nodes/0/ranks", Json::array({Json::array({0, 3})}));
   refuse(target, "/nodes/0/ranks", Json::array({Json::array({2147483647, 1})}));
   refuse(target, "/nodes/0/ranks", Json::array({Json::array({-1, 1})}));
@@ -301,6 +303,17 @@ Target index_columns_target(const Path& run) {
   refuse(target, "/~1layouts/0/splits/0/dim", 2);
   refuse(target, "/~1meshes/0/axes/0/size", std::int64_t{1} << 31);
   refuse(target, "/~1aliases/0/0", 99);
+  refuse(target, "/~1meshes/0/axes/0/size", 2147483647);
+  refuse(target, "/~1meshes/0/axes/0/stride", 16);  // some of the tensor is held by no rank
+  Json runs = Json::array();
+  for (int i = 0; i < 5; ++i) runs.insert(runs.end(), {0, 1 << 24});
+  refuse(target, "/~1writers", runs);
+  Json beyond = Json::parse(target.seeds.front());  // a part that is said to be long, and so its table
+  beyond["/files/bytes"][0] = std::int64_t{1} << 62;
+  beyond["/files/table"][1] = std::int64_t{1} << 61;
+  target.refused.push_back(to_text(beyond));
+  beyond["/files/table"][1] = std::int64_t{1} << 33;
+  target.refused.push_back(to_text(beyond));
   target.read = [folder, index, columns, manifest = read_manifest(folder)](const std::string& text) mutable {
     write_columns(index, columns, Json::parse(text, nullptr, false));
     fit_manifest(folder, manifest);
@@ -336,6 +349,8 @@ Target part_table_target(const Path& run) {
   refuse(target, "/~1_index~1offset/0", -1);
   refuse(target, "/~1_index~1first_block/1", 0);
   refuse(target, "/~1_index~1blocks/0", 7);
+  refuse(target, "/~1_index~1packed_at/0", 9223372036854775807);
+  refuse(target, "/~1_index~1packed_at/0", -2);
   target.read = [folder, columns, sound = read_file(folder / some_part),
                  manifest = read_manifest(folder)](const std::string& text) mutable {
     const Json content = Json::parse(text, nullptr, false);
@@ -377,6 +392,7 @@ Target format_1_manifest_target(const Path& run) {
   refuse(target, "/step", 7.5);
   refuse(target, "/files/0/bytes", -1);
   refuse(target, "/tensors/1", Json::parse(target.seeds.front())["tensors"][0]);
+  refuse(target, "/meshes/0/axes/0/size", 2147483647);
   target.read = [folder](const std::string& text) {
     put_file(folder / manifest_file, text);
     read_checkpoint(folder);

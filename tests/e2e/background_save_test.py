@@ -1,0 +1,116 @@
+"""Saves that go on while training does: what they hold, what becomes of one that is due while another is under way, and of runs that end,
+are killed or whose storage fails amid one."""
+
+import errno
+import json
+import os
+
+from checkpoint_files import state_digest, step_folders
+from lockstep_testing import BUILD, LLAMA_TINY, records, run, sample_text, write_config
+
+STEPS = 12
+BACKGROUND = ["--checkpoint.background", "true", "--checkpoint.on_busy", "wait"]
+
+
+def prepare(tmp):
+    (tmp / "text.txt").write_text(sample_text())
+    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "tail:0.1")
+    write_config(tmp / "model", LLAMA_TINY)
+
+
+def train(tmp, name, *more, ranks=None, expect=0, steps=STEPS, env=None):
+    return run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / name, "--train.max_steps", steps,
+               "--schedule.decay_steps", 20, "--data.sequence_length", 32, "--optimizer.lr", 1e-3, "--train.global_batch", 6, "--log.every", 1,
+               "--checkpoint.keep_last", 99, "--checkpoint.every", 2, *more, ranks=ranks, expect=expect, env=env)
+
+
+def digests(folder):
+    return {checkpoint.name: state_digest(checkpoint) for checkpoint in step_folders(folder)}
+
+
+def losses(folder):
+    return {record["step"]: record["loss"] for record in records(folder, "step")}
+
+
+def events(folder, name):
+    return [record for record in records(folder, "event") if record["name"] == name]
+
+
+def test_they_hold_what_saves_that_are_waited_for_hold_and_training_is_the_same(tmp):
+    prepare(tmp)
+    for number, (ranks, layout) in enumerate([(None, []), (3, []), (3, ["--parallel.dp_shard", 3]),
+                                              (4, ["--parallel.tp", 2, "--parallel.dp_shard", 2, "--precision.dtype", "bf16"]),
+                                              (2, ["--parallel.pp", 2, "--parallel.micro_batches", 6]),
+                                              (2, ["--post_local_sgd.start_step", 3, "--post_local_sgd.period", 4])]):
+        plain, beside, small = (f"{name}-{number}" for name in ["plain", "beside", "small"])
+        train(tmp, plain, *layout, ranks=ranks)
+        train(tmp, beside, *layout, *BACKGROUND, ranks=ranks)
+        train(tmp, small, *layout, *BACKGROUND, "--checkpoint.snapshot_memory", "64KiB", ranks=ranks)   # in waves
+        assert digests(tmp / plain) == digests(tmp / beside) == digests(tmp / small) and len(digests(tmp / plain)) == STEPS / 2, layout
+        assert losses(tmp / plain) == losses(tmp / beside) == losses(tmp / small), layout
+        for checkpoint in step_folders(tmp / beside):
+            run("checkpoint-inspect", checkpoint, "--verify=fingerprints")
+        saved = records(tmp / beside, "checkpoint")
+        assert all("background_ms" in record for record in saved[:-1]) and "background_ms" not in saved[-1], saved   # nothing follows the last
+
+
+def test_a_save_that_is_due_while_one_is_under_way_is_skipped_or_waits(tmp):
+    prepare(tmp)
+    train(tmp, "waits", *BACKGROUND, "--checkpoint.every", 1, ranks=2)
+    assert len(step_folders(tmp / "waits")) == STEPS and not events(tmp / "waits", "save_skipped")
+    train(tmp, "skips", "--checkpoint.background", "true", "--checkpoint.every", 1, ranks=2)   # a save takes more than a step
+    saved = {record["step"] for record in records(tmp / "skips", "checkpoint")}
+    skipped = {event["step"] for event in events(tmp / "skips", "save_skipped")}
+    assert skipped and not saved & skipped and saved | skipped == set(range(1, STEPS + 1)) and STEPS in saved, (saved, skipped)
+    refused = run("train", "--checkpoint.on_busy", "wait", expect=2).stderr
+    assert "checkpoint.on_busy has no effect: without checkpoint.background each save is waited for" in refused, refused
+
+
+def test_a_run_killed_amid_a_save_goes_on_from_the_one_before_with_the_same_bits(tmp):
+    prepare(tmp)
+    train(tmp, "whole", *BACKGROUND, ranks=2)
+    for step in [5, 6, 7, 8, 9]:
+        for phase in ["forward", "save.write", "save.seal", "save.commit"]:
+            name = f"broken-{step}-{phase}"
+            train(tmp, name, *BACKGROUND, "--train.inject", f"rank=1,phase={phase},step={step},kind=kill", ranks=2, expect=None)
+            for checkpoint in step_folders(tmp / name):
+                run("checkpoint-inspect", checkpoint, "--verify=fingerprints")
+            train(tmp, name, *BACKGROUND, ranks=2)
+            assert digests(tmp / "whole")[f"step-{STEPS:010d}"] == digests(tmp / name)[f"step-{STEPS:010d}"], name
+            assert losses(tmp / "whole") == losses(tmp / name), name
+
+
+def test_storage_that_fails_behind_training_fails_that_save_and_training_goes_on(tmp):
+    prepare(tmp)
+    train(tmp, "whole", *BACKGROUND, ranks=2)
+    for number, (call, code, first, rank) in enumerate([("pwrite", "ENOSPC", 40, 1), ("fsync", "EIO", 9, 0), ("fsync", "EIO", 5, 1), ("rename", "EDQUOT", 5, 0)]):
+        name = f"run-{number}"
+        faults = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"),
+                  "LOCKSTEP_TEST_FAULTS": f"{call} {getattr(errno, code)} {first} 0 {rank} /checkpoints/"}
+        done = train(tmp, name, *BACKGROUND, "--checkpoint.ranks_per_file", 1, ranks=2, env=faults)
+        failed = events(tmp / name, "save_failed")
+        assert len(failed) == 1 and os.strerror(getattr(errno, code)) in failed[0]["message"] and f"rank {rank} (" in failed[0]["message"], (name, failed)
+        assert "training goes on" in done.stderr
+        kept = digests(tmp / name)
+        assert len(kept) == STEPS / 2 - 1 and kept.items() <= digests(tmp / "whole").items() and losses(tmp / name) == losses(tmp / "whole"), name
+        assert not [path for path in (tmp / name / "checkpoints").iterdir() if path.name.startswith(".stage")]
+
+
+def test_a_run_that_is_stopped_amid_a_save_waits_for_it_and_saves_its_last_step(tmp):
+    prepare(tmp)
+    train(tmp, "whole", *BACKGROUND, ranks=2)
+    train(tmp, "stopped", *BACKGROUND, "--train.inject", "rank=0,phase=forward,step=7,kind=stop", ranks=2, expect=75)
+    saved = digests(tmp / "stopped")
+    assert "step-0000000006" in saved and {name: saved[name] for name in saved if name in digests(tmp / "whole")}.items() <= digests(tmp / "whole").items()
+    train(tmp, "stopped", *BACKGROUND, ranks=2)
+    assert digests(tmp / "whole")[f"step-{STEPS:010d}"] == digests(tmp / "stopped")[f"step-{STEPS:010d}"]
+
+
+def test_the_plan_says_what_the_copy_takes(tmp):
+    prepare(tmp)
+    plans = [json.loads(train(tmp, "none", *more, "--dry-run", "--json").stdout) for more in [[], ["--checkpoint.background", "true"],
+                                                                                               ["--checkpoint.background", "true", "--checkpoint.snapshot_memory", "64KiB"]]]
+    memory = [plan["memory_per_rank"] for plan in plans]
+    assert "snapshot_bytes" not in memory[0]
+    assert memory[1]["snapshot_bytes"] == memory[1]["master_bytes"] + memory[1]["optimizer_state_bytes"], memory[1]
+    assert memory[2]["snapshot_bytes"] == 64 << 10
