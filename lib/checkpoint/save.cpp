@@ -168,11 +168,10 @@ void Saver::Save::exchange() {
   }
 }
 
+// All ranks enter before one begins: rank 0 does not commit what another then fails.
 void Saver::Save::do_stage() {
-  together(ranks_, text(), [&] {
-    enter();
-    work();
-  });
+  together(ranks_, text(), [&] { enter(); });
+  together(ranks_, text(), [&] { work(); });
   end_stage();
 }
 
