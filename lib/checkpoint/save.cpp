@@ -540,7 +540,7 @@ void Saver::begin_save(const std::vector<Component>& components, const SaveReque
   current_ = std::make_unique<Save>(ranks_, request, *prepared_, start_s);
   or_abandon([&] {
     current_->agree();
-    current_->choose_pieces();
+    together(ranks_, "choosing the pieces of the checkpoint", [&] { current_->choose_pieces(); });
   });
 }
 
@@ -568,9 +568,11 @@ void Saver::begin(const std::vector<Component>& components, const SaveRequest& r
     std::size_t copied = 0;
     waves_ = 0;
     while (true) {
-      const std::vector<std::span<const std::byte>> copies = snapshot_.take(std::span(bytes).subspan(copied));
-      current_->use(copied, copies);
-      copied += copies.size();
+      together(ranks_, "copying the state", [&] {
+        const std::vector<std::span<const std::byte>> copies = snapshot_.take(std::span(bytes).subspan(copied));
+        current_->use(copied, copies);
+        copied += copies.size();
+      });
       ++waves_;
       const std::int64_t left = copied < bytes.size() ? 1 : 0;
       if (ranks_.all_reduce(left, Reduce::max) == 0) break;
