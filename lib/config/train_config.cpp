@@ -465,9 +465,10 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
   visit.field("on_busy", checkpoint.on_busy,
               {.help = "what becomes of a save that is due while one is under way: skip leaves it out, wait lets it "
                        "begin when the other is done; null: skip"});
-  visit.field("snapshot_memory", checkpoint.snapshot_memory,
-              {.help = "memory of a rank for the copy, which is filled several times where the state needs more; null: "
-                       "as much as the state needs"});
+  visit.field(
+      "snapshot_memory", checkpoint.snapshot_memory,
+      {.help = "memory of a rank for the copy, never less than its largest piece, which is filled several times "
+               "where the state needs more; null: as much as the state needs"});
   visit.field("max_failures", checkpoint.max_failures,
               {.help = "failed saves in a row that end the run; after fewer the checkpoint before stays current and "
                        "training goes on",

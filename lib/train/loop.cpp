@@ -257,7 +257,7 @@ void TrainingLoop::save(AfterSave after) {
   stop_.save_took(seconds);
   save_clock_.save_ended(seconds, monotonic_seconds());
   journal_.exclude(seconds);
-  if (report) saved(*report, seconds, false);
+  if (report) saved(*report, seconds, 0);
 }
 
 void TrainingLoop::carry_on_save(bool to_the_end) {
@@ -273,14 +273,14 @@ void TrainingLoop::carry_on_save(bool to_the_end) {
   journal_.exclude(monotonic_seconds() - start_s);
   if (!report) return;
   stop_.save_took(report->seconds);
-  saved(*report, saver_.stall_seconds(), true);
+  saved(*report, saver_.stall_seconds(), saver_.waves());
 }
 
-void TrainingLoop::saved(const SaveReport& report, double stall_s, bool in_background) {
+void TrainingLoop::saved(const SaveReport& report, double stall_s, int waves) {
   failed_saves_.forget();
   saved_step_ = report.step;
   last_checkpoint_ = report.path.string();
-  journal_.saved(report, stall_s, in_background);
+  journal_.saved(report, stall_s, waves);
 }
 
 SaveRequest TrainingLoop::save_request() const {

@@ -83,7 +83,7 @@ class TrainingLoop {
   void save(AfterSave after);
   /// Goes on with a save in the background, if one is under way. Collective over the world.
   void carry_on_save(bool to_the_end);
-  void saved(const SaveReport& report, double stall_s, bool in_background);
+  void saved(const SaveReport& report, double stall_s, int waves);
   SaveRequest save_request() const;
   AgreedError reason_of(const AgreedError& error) const;
   void tell_failed_save(const AgreedError& error, std::int64_t step, AfterSave after);

@@ -112,22 +112,22 @@ void RunJournal::evaluation(const EvalRecord& record) {
                      record.best.value_or(false) ? ", the best so far" : "");
 }
 
-void RunJournal::saved(const SaveReport& report, double seconds, bool in_background) {
+void RunJournal::saved(const SaveReport& report, double seconds, int waves) {
   if (rank_ != 0) return;
   CheckpointRecord record{.step = report.step,
                           .path = report.path.string(),
                           .bytes = static_cast<std::int64_t>(report.bytes),
                           .state_digest = to_hex(report.state_digest),
                           .save_ms = seconds * 1e3,
-                          .background_ms = in_background ? std::optional(report.seconds * 1e3) : std::nullopt,
+                          .background_ms = waves > 0 ? std::optional(report.seconds * 1e3) : std::nullopt,
                           .removed = {}};
   for (const std::int64_t step : report.retired)
     record.removed.push_back(checkpoint_folder(files_.folder(), step).string());
   files_.records().write(record);
-  output_.log().info("saved {} ({} in {})", report.path.string(), human_bytes(report.bytes),
-                     in_background ? fmt::format("{}, of which training stood still {}", human_seconds(report.seconds),
-                                                 human_seconds(seconds))
-                                   : human_seconds(seconds));
+  std::string took = human_seconds(waves > 0 ? report.seconds : seconds);
+  if (waves > 0) took += fmt::format(", of which training stood still {}", human_seconds(seconds));
+  if (waves > 1) took += fmt::format(" for {} copies, one after the other", waves);
+  output_.log().info("saved {} ({} in {})", report.path.string(), human_bytes(report.bytes), took);
   if (!report.problem.empty())
     output_.log().warning("the checkpoint is sound, but not all was tidied up: {}", report.problem);
 }

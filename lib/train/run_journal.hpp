@@ -35,7 +35,8 @@ class RunJournal {
   /// The record of a step, and progress.
   void step(const TrainState& now, const StepOutcome& outcome, const StepOrder& order);
   void evaluation(const EvalRecord& record);
-  void saved(const SaveReport& report, double seconds, bool in_background);
+  /// `waves`: the parts in which the state was copied for a save in the background; 0: it was waited for.
+  void saved(const SaveReport& report, double seconds, int waves);
   void profiled(const Profile& profile);
   /// An event record.
   void event(const EventRecord& event);

@@ -45,7 +45,8 @@ def test_they_hold_what_saves_that_are_waited_for_hold_and_training_is_the_same(
         plain, beside, small = (f"{name}-{number}" for name in ["plain", "beside", "small"])
         train(tmp, plain, *layout, ranks=ranks)
         train(tmp, beside, *layout, *BACKGROUND, ranks=ranks)
-        train(tmp, small, *layout, *BACKGROUND, "--checkpoint.snapshot_memory", "64KiB", ranks=ranks)   # in waves
+        told = train(tmp, small, *layout, *BACKGROUND, "--checkpoint.snapshot_memory", "64KiB", ranks=ranks).stderr
+        assert "copies, one after the other" in told, told
         assert digests(tmp / plain) == digests(tmp / beside) == digests(tmp / small) and len(digests(tmp / plain)) == STEPS / 2, layout
         assert losses(tmp / plain) == losses(tmp / beside) == losses(tmp / small), layout
         for checkpoint in step_folders(tmp / beside):
