@@ -32,9 +32,11 @@ struct Saver::Prepared {
   std::vector<Validation> compared;              // by piece: how deeply
   std::vector<int> holders;                      // by piece: ranks that hold it
   std::vector<bool> held;                        // by piece: this rank is one of them
+  std::vector<std::size_t> mine;                 // numbers of the pieces that this rank writes or compares
   std::unique_ptr<Communicator> part;            // the ranks that write to the same parts
   std::vector<std::optional<PartImage>> images;  // by file: on its leader, once it was stamped
-  std::vector<std::uint64_t> offsets;            // by piece of the parts of this rank; empty until they are stamped
+  bool laid_out = false;                         // so that no rank has to wait for the layout of a part
+  std::vector<std::uint64_t> offsets;            // by piece of the parts of this rank, once laid out
 };
 
 namespace {
@@ -52,6 +54,16 @@ Numbers decode(const std::string& bytes) {
   return numbers;
 }
 
+// What this rank brings to a save, in the order in which it is written.
+std::vector<std::span<const std::byte>> bytes_of_rank(const Saver::Prepared& prepared) {
+  std::vector<std::span<const std::byte>> bytes;
+  for (const std::size_t i : prepared.mine) {
+    const WriteItem& piece = prepared.plan.pieces[i];
+    bytes.push_back(bytes_of(prepared.collected, piece.tensor, piece.box));
+  }
+  return bytes;
+}
+
 }  // namespace
 
 // One save from the folder to the commit, in stages: what a rank does by itself, then what all of them exchange. The
@@ -67,8 +79,8 @@ class Saver::Save {
         start_s_(start_s) {}
 
   void agree();
-  /// The pieces whose bytes this rank brings, in the order in which they are written.
-  void choose_pieces();
+  void find_bytes();
+  /// What this rank brings, in the order in which it is written.
   const std::vector<std::span<const std::byte>>& bytes() const { return bytes_; }
   /// From now on these bytes count, of the pieces from `first` on.
   void use(std::size_t first, const std::vector<std::span<const std::byte>>& copies) {
@@ -83,6 +95,7 @@ class Saver::Save {
   void start_stage();       // Collective: this rank's share beside the caller
   bool is_done(bool wait);  // Collective
   void end_stage();         // Collective: once it is done
+  void go_on_to_writing();  // Collective: from a stage that was started, which need not be done
   bool committed() const { return stage_ == Stage::committed; }
   bool at_writing() const { return stage_ == Stage::writing; }
   SaveReport report() const;
@@ -98,7 +111,7 @@ class Saver::Save {
   void make_room();
   void empty_trash() const;
   void make_folders();
-  void lay_out();
+  void stamp();
   void tell_offsets();
   void write();
   void compare();
@@ -117,8 +130,8 @@ class Saver::Save {
   BackgroundWork background_;
   std::string uuid_;
   Path staging_;
-  std::vector<std::size_t> mine_;                  // numbers of the pieces that this rank writes or compares
-  std::vector<std::span<const std::byte>> bytes_;  // of these
+  bool stamped_ = false;                           // the parts that this rank leads
+  std::vector<std::span<const std::byte>> bytes_;  // of the pieces of this rank
   std::size_t written_ = 0, up_to_ = 0;            // of these: so many are written, so many may be
   std::vector<std::unique_ptr<PartFile>> parts_;   // by file; open while it is written
   std::vector<PieceRecord> pieces_;                // by piece: of those of this rank and, on a leader, of its files
@@ -149,7 +162,7 @@ std::string Saver::Save::text() const {
 void Saver::Save::work() {
   switch (stage_) {
     case Stage::staging: return make_folders();
-    case Stage::laying_out: return lay_out();
+    case Stage::laying_out: return stamp();
     case Stage::writing: return write();
     case Stage::sealing: return seal();
     case Stage::committing: return commit();
@@ -188,9 +201,19 @@ bool Saver::Save::is_done(bool wait) {
   return true;
 }
 
+// Parts that were laid out before are stamped where they are written.
 void Saver::Save::end_stage() {
   exchange();
   stage_ = static_cast<Stage>(static_cast<int>(stage_) + 1);
+  if (stage_ == Stage::laying_out && prepared_.laid_out) stage_ = Stage::writing;
+}
+
+void Saver::Save::go_on_to_writing() {
+  while (!at_writing()) {
+    is_done(true);
+    end_stage();
+    if (!at_writing()) start_stage();
+  }
 }
 
 void Saver::Save::abandon() noexcept {
@@ -241,7 +264,9 @@ void Saver::Save::make_folders() {
   make_staging(staging_, plan_);
 }
 
-void Saver::Save::lay_out() {
+// Other writers of a part may have opened it already.
+void Saver::Save::stamp() {
+  if (stamped_) return;
   for (std::size_t i = 0; i < plan_.files.size(); ++i) {
     if (!leads(i)) continue;
     const Path path = staging_ / plan_.files[i].path;
@@ -251,11 +276,11 @@ void Saver::Save::lay_out() {
     else
       image = image_of(path, stamp_part(path, part_pieces(plan_, plan_.files[i])));
   }
+  stamped_ = true;
 }
 
 // The leaders tell the others where their pieces go.
 void Saver::Save::tell_offsets() {
-  if (!prepared_.offsets.empty()) return;
   Numbers offsets;
   for (std::size_t i = 0; i < plan_.files.size(); ++i) {
     if (!leads(i)) continue;
@@ -268,16 +293,11 @@ void Saver::Save::tell_offsets() {
     const Numbers numbers = decode(text);
     for (std::size_t i = 0; i + 1 < numbers.size(); i += 2) prepared_.offsets[numbers[i]] = numbers[i + 1];
   }
+  prepared_.laid_out = true;
 }
 
-// Its own pieces are written, those that other ranks write are fingerprinted, or looked at in part.
-void Saver::Save::choose_pieces() {
-  for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
-    const bool writes = plan_.pieces[i].writer == ranks_.rank();
-    if (!writes && (prepared_.compared[i] == Validation::none || !prepared_.held[i])) continue;
-    mine_.push_back(i);
-    bytes_.push_back(bytes_of(collected_, plan_.pieces[i].tensor, plan_.pieces[i].box));
-  }
+void Saver::Save::find_bytes() {
+  bytes_ = bytes_of_rank(prepared_);
   up_to_ = bytes_.size();
   parts_.resize(plan_.files.size());
   pieces_.resize(plan_.pieces.size());
@@ -286,11 +306,12 @@ void Saver::Save::choose_pieces() {
 
 // One pass over the pieces that may be written.
 void Saver::Save::write() {
+  stamp();
   std::vector<std::size_t> numbers;
   std::vector<HeldPiece> held;
   std::uint64_t bytes = 0;
   for (std::size_t k = written_; k < up_to_; ++k) {
-    const std::size_t i = mine_[k];
+    const std::size_t i = prepared_.mine[k];
     const bool writes = plan_.pieces[i].writer == ranks_.rank();
     if (!writes && prepared_.compared[i] < Validation::tensor) continue;
     const std::size_t file = plan_.file_of_piece[i];
@@ -313,8 +334,8 @@ void Saver::Save::write() {
     throw with_room(error, staging_, bytes);
   }
   for (std::size_t k = written_; k < up_to_; ++k)
-    if (prepared_.compared[mine_[k]] != Validation::none && prepared_.held[mine_[k]])
-      evidence_[mine_[k]] = evidence(mine_[k], bytes_[k]);
+    if (prepared_.compared[prepared_.mine[k]] != Validation::none && prepared_.held[prepared_.mine[k]])
+      evidence_[prepared_.mine[k]] = evidence(prepared_.mine[k], bytes_[k]);
   written_ = up_to_;
 }
 
@@ -374,7 +395,13 @@ void Saver::Save::seal() {
     if (!leads(i)) continue;
     std::vector<PieceRecord> records;
     for (const std::size_t piece : plan_.files[i].pieces) records.push_back(pieces_[piece]);
-    const SealedPart part = seal_part(staging_ / plan_.files[i].path, prepared_.images[i]->stamped, records);
+    const Path path = staging_ / plan_.files[i].path;
+    const StampedPart& stamped = prepared_.images[i]->stamped;
+    const SealedPart part = seal_part(path, stamped, records);
+    if (request_.read_back) {
+      for (std::size_t k = 0; k < records.size(); ++k) records[k].offset = stamped.table.records[k].offset;
+      read_back(path, part, stamped.table.pieces, records);
+    }
     sealed_.insert(sealed_.end(),
                    {i, part.bytes, part.hash.high, part.hash.low, part.table_hash.high, part.table_hash.low});
     for (const ByteRange& column : part.columns) sealed_.insert(sealed_.end(), {column.offset, column.bytes});
@@ -464,7 +491,11 @@ void complete(Communicator& ranks, Saver::Prepared& prepared) {
         std::ranges::find_if(holdings, [&](const Holding& candidate) { return contains(candidate.box, piece.box); });
     invariant(holding != holdings.end(), "a piece lies in a box that somebody holds");
     prepared.holders.push_back(static_cast<int>(holding->ranks.size()));
-    prepared.held.push_back(std::ranges::binary_search(holding->ranks, ranks.rank()));
+    const bool held = std::ranges::binary_search(holding->ranks, ranks.rank());
+    prepared.held.push_back(held);
+    // Its own pieces are written, those that other ranks write are fingerprinted, or looked at in part.
+    if (piece.writer == ranks.rank() || (held && prepared.compared.back() != Validation::none))
+      prepared.mine.push_back(prepared.held.size() - 1);
   }
   prepared.images.resize(prepared.plan.files.size());
 }
@@ -540,7 +571,7 @@ void Saver::begin_save(const std::vector<Component>& components, const SaveReque
   current_ = std::make_unique<Save>(ranks_, request, *prepared_, start_s);
   or_abandon([&] {
     current_->agree();
-    together(ranks_, "choosing the pieces of the checkpoint", [&] { current_->choose_pieces(); });
+    together(ranks_, "choosing the pieces of the checkpoint", [&] { current_->find_bytes(); });
   });
 }
 
@@ -554,19 +585,31 @@ SaveReport Saver::save(const std::vector<Component>& components, const SaveReque
   return report;
 }
 
+void Saver::take_memory(const std::vector<std::span<const std::byte>>& bytes, std::uint64_t memory) {
+  together(ranks_, "taking memory for a copy of the state", [&] {
+    std::uint64_t largest = 0;
+    for (const auto& piece : bytes) largest = std::max<std::uint64_t>(largest, piece.size());
+    const std::uint64_t room = Snapshot::room_for(bytes);
+    snapshot_.reserve(memory == 0 ? room : std::min(room, std::max(memory, largest)));
+  });
+}
+
+void Saver::make_ready(const std::vector<Component>& components, SaveRequest request, std::uint64_t memory) {
+  invariant(!under_way(), "one save at a time");
+  request.enter = {};  // which is for saves
+  prepare(components, request);
+  take_memory(bytes_of_rank(*prepared_), memory);
+}
+
 void Saver::begin(const std::vector<Component>& components, const SaveRequest& request, std::uint64_t memory) {
   const double start_s = monotonic_seconds();
   begin_save(components, request);
   or_abandon([&] {
     const std::vector<std::span<const std::byte>> bytes = current_->bytes();
-    together(ranks_, "taking memory for a copy of the state", [&] {
-      std::uint64_t largest = 0;
-      for (const auto& piece : bytes) largest = std::max<std::uint64_t>(largest, piece.size());
-      const std::uint64_t room = Snapshot::room_for(bytes);
-      snapshot_.reserve(memory == 0 ? room : std::min(room, std::max(memory, largest)));
-    });
+    take_memory(bytes, memory);
     std::size_t copied = 0;
     waves_ = 0;
+    current_->start_stage();  // folders are made while the state is copied
     while (true) {
       together(ranks_, "copying the state", [&] {
         const std::vector<std::span<const std::byte>> copies = snapshot_.take(std::span(bytes).subspan(copied));
@@ -574,9 +617,9 @@ void Saver::begin(const std::vector<Component>& components, const SaveRequest& r
         copied += copies.size();
       });
       ++waves_;
+      current_->go_on_to_writing();
       const std::int64_t left = copied < bytes.size() ? 1 : 0;
       if (ranks_.all_reduce(left, Reduce::max) == 0) break;
-      while (!current_->at_writing()) current_->do_stage();
       current_->write_wave();
     }
     current_->start_stage();

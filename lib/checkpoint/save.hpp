@@ -33,6 +33,7 @@ struct SaveRequest {
       {};  // "config.yaml", "config.json", …: those of rank 0 count
   Retention retention = {};
   TrashCollector* trash = nullptr;  // on rank 0: deletes behind the caller what goes; without one save deletes it
+  bool read_back = false;  // parts are read anew and compared with what was written before older checkpoints go
   std::optional<int> ranks_per_file = {};  // neighbouring ranks that share one part; nothing: those of a node
   std::function<void(Phase)> enter =
       {};  // called as a rank enters save_plan … save_commit; may throw (injection). Local
@@ -52,7 +53,8 @@ struct SaveReport {
 /// before their bytes are there. All of it is made anew where the state, its layouts or the files have changed.
 ///
 /// A save in the background copies the state and is then carried on beside training: each rank does its share of a
-/// stage on a thread of its own, and at the end of a step all of them agree whether the next stage may begin.
+/// stage (writing, sealing, committing) on a thread of its own, and at the end of a step all of them agree whether the
+/// next stage may begin. A rank writes without waiting for others, except by the first save of a plan.
 class Saver {
  public:
   /// Local. `ranks` are those that it saves with.
@@ -65,11 +67,13 @@ class Saver {
   /// files could not be written as they should, Error(verdict) naming tensor and ranks if ranks of a cell hold
   /// different bytes, or one lacks what others hold.
   SaveReport save(const std::vector<Component>& components, const SaveRequest& request);
-
   /// The same in the background: returns once the state is copied, into at most `memory` bytes of each rank (0: as many
   /// as it takes). Where that is less than it takes, returns when only the last part is still to be written.
   /// Collective. Throws what save throws, and Error(resources) if there is no memory.
   void begin(const std::vector<Component>& components, const SaveRequest& request, std::uint64_t memory);
+  /// Plans what save and begin will be asked for, so that they need not, and takes the memory of begin. Collective.
+  /// Throws what begin throws.
+  void make_ready(const std::vector<Component>& components, SaveRequest request, std::uint64_t memory);
   /// Whether a save is under way: the same on all ranks. Local.
   bool under_way() const { return current_ != nullptr; }
   /// How long the state took to be copied, and in how many parts. Local.
@@ -85,6 +89,7 @@ class Saver {
  private:
   void prepare(const std::vector<Component>& components, const SaveRequest& request);
   void begin_save(const std::vector<Component>& components, const SaveRequest& request);
+  void take_memory(const std::vector<std::span<const std::byte>>& bytes, std::uint64_t memory);
   template <class Work>
   void or_abandon(const Work& work);
   Communicator& ranks_;

@@ -469,6 +469,9 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
       "snapshot_memory", checkpoint.snapshot_memory,
       {.help = "memory of a rank for the copy, never less than its largest piece, which is filled several times "
                "where the state needs more; null: as much as the state needs"});
+  visit.field("read_back", checkpoint.read_back,
+              {.help = "what a save has written is read from the storage and compared before the checkpoint counts and "
+                       "older ones go"});
   visit.field("max_failures", checkpoint.max_failures,
               {.help = "failed saves in a row that end the run; after fewer the checkpoint before stays current and "
                        "training goes on",

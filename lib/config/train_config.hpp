@@ -162,6 +162,7 @@ struct CheckpointOptions {
   bool background = false;                  // whether training goes on while a copy of the state is written
   std::optional<OnBusy> on_busy;            // what becomes of a save that is due while one is under way; absent: skip
   std::optional<ByteSize> snapshot_memory;  // for that copy; absent: for all of it at once
+  bool read_back = false;                   // whether what a save wrote is read anew and compared before it counts
   std::int64_t max_failures = 3;            // failed saves in a row that end the run
   Seconds patience{60};                     // how long what cannot be read at a start is looked at anew
 };

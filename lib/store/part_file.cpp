@@ -131,14 +131,14 @@ PartImage image_of(const Path& path, StampedPart stamped) {
 }
 
 void stamp_part(const Path& path, const PartImage& image) {
-  FileDescriptor file = open_file(path, O_WRONLY | O_CREAT | O_EXCL);
+  FileDescriptor file = open_file(path, O_WRONLY | O_CREAT);
   for (const auto& [offset, bytes] : image.stretches) write_at(file, bytes, offset, path);
   if (::ftruncate(file.get(), static_cast<off_t>(image.stamped.bytes)) != 0) fail_errno("lay out", path);
   reserve_room(file, path);
   file.close(path);
 }
 
-PartFile::PartFile(Path path, Cache cache) : path_(std::move(path)), buffered_(open_file(path_, O_WRONLY)) {
+PartFile::PartFile(Path path, Cache cache) : path_(std::move(path)), buffered_(open_file(path_, O_WRONLY | O_CREAT)) {
   if (cache == Cache::through) return;
   const std::uint64_t alignment = direct_memory_alignment(buffered_);
   if (alignment == 0) return;
@@ -190,6 +190,26 @@ SealedPart seal_part(const Path& path, StampedPart stamped, std::span<const Piec
          bytes, stamped.bytes);
   file.close(path);
   return {bytes, part_hash(path, table.pieces, table.records), hash_of(table), stamped.columns};
+}
+
+void read_back(const Path& path, const SealedPart& sealed, std::span<const PartPiece> pieces,
+               std::span<const PieceRecord> records) {
+  const auto differs = [&](const std::string& what) {
+    throw Error(ExitCode::storage,
+                fmt::format("{} of {} reads back otherwise than it was written", what, path.string()),
+                "the storage reported no error as it took it: have its disk, controller or driver looked at");
+  };
+  {
+    const FileDescriptor file = open_file(path, O_RDONLY);
+    ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);  // advice: where it is not taken, memory is read
+  }
+  const Hash128 hash =
+      part_hash(path, pieces, records,
+                [&](std::size_t piece, std::size_t block, std::span<const std::byte>, const Hash128& found) {
+                  if (found != records[piece].blocks[block])
+                    differs(fmt::format("block {} of {}", block, pieces[piece].tensor));
+                });
+  if (hash != sealed.hash) differs("what lies between the pieces");
 }
 
 Hash128 part_hash(const Path& path, std::span<const PartPiece> pieces, std::span<const PieceRecord> records,

@@ -37,10 +37,12 @@ struct PartImage {
 };
 /// The image of a part that has just been stamped. Throws Error(storage).
 PartImage image_of(const Path& path, StampedPart stamped);
-/// A new part from an image, byte for byte as stamp_part makes it, without the library. Throws Error(storage).
+/// A new part from an image, byte for byte as stamp_part makes it, without the library. Pieces may have been written to
+/// the file before. Throws Error(storage).
 void stamp_part(const Path& path, const PartImage& image);
 
-/// A stamped part, open for the bytes of its pieces. Each rank of a shared part has its own.
+/// A part, open for the bytes of its pieces, whether it is stamped already or another rank has still to do that. Each
+/// rank of a shared part has its own.
 class PartFile {
  public:
   /// Cache says whether whole pages of aligned memory go around the page cache, where the file system can. The bytes of
@@ -77,6 +79,11 @@ struct SealedPart {
 /// Completes the table by the fingerprints and hashes of `records`, then, once that is durable, writes the signature.
 /// All writers must have finished. Throws Error(storage), also if the file has another length than it was stamped with.
 SealedPart seal_part(const Path& path, StampedPart stamped, std::span<const PieceRecord> records);
+
+/// Reads the pieces of a part that has just been sealed anew, from the storage as far as the system lets go of what it
+/// keeps in memory, and compares them with what was written. Throws Error(storage).
+void read_back(const Path& path, const SealedPart& sealed, std::span<const PartPiece> pieces,
+               std::span<const PieceRecord> records);
 
 /// XXH3-128 over the file in order, where each block of a piece is replaced by its own hash (16 bytes, little-endian,
 /// high half first). With `check`, pieces are read and their blocks hashed anew: it is called for each block with its

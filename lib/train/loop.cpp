@@ -42,6 +42,8 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
 LoopEnd TrainingLoop::run() {
   TrainState& now = parts_.train_state;
   if (finished()) return LoopEnd::finished;
+  // Memory that is lacking is missed now, not when the first save is due.
+  if (parts_.config.checkpoint.background) saver_.make_ready(parts_.components, save_request(), snapshot_memory());
   parts_.session.enter(Phase::data, now.step);
   together(parts_.session.world(), "read the samples of the first step",
            [&] { batch_ = loader_.make_step(now.step, now.position); });
@@ -244,7 +246,7 @@ void TrainingLoop::save(AfterSave after) {
   try {
     if (in_background) {
       begun_step_ = now.step;
-      saver_.begin(components, save_request(), options.snapshot_memory ? options.snapshot_memory->bytes : 0);
+      saver_.begin(components, save_request(), snapshot_memory());
     } else {
       report = saver_.save(components, save_request());
     }
@@ -283,6 +285,11 @@ void TrainingLoop::saved(const SaveReport& report, double stall_s, int waves) {
   journal_.saved(report, stall_s, waves);
 }
 
+std::uint64_t TrainingLoop::snapshot_memory() const {
+  const auto& memory = parts_.config.checkpoint.snapshot_memory;
+  return memory ? memory->bytes : 0;
+}
+
 SaveRequest TrainingLoop::save_request() const {
   const TrainState& now = parts_.train_state;
   SaveRequest request{.run = parts_.files.folder(),
@@ -291,6 +298,7 @@ SaveRequest TrainingLoop::save_request() const {
                       .documents = parts_.documents,
                       .retention = retention_of(parts_.config.checkpoint),
                       .trash = parts_.files.trash(),
+                      .read_back = parts_.config.checkpoint.read_back,
                       .enter = [this](Phase phase) { enter_save(phase); }};
   if (const std::int64_t ranks = parts_.config.checkpoint.ranks_per_file.ranks; ranks > 0)
     request.ranks_per_file = static_cast<int>(ranks);

@@ -84,6 +84,7 @@ class TrainingLoop {
   /// Goes on with a save in the background, if one is under way. Collective over the world.
   void carry_on_save(bool to_the_end);
   void saved(const SaveReport& report, double stall_s, int waves);
+  std::uint64_t snapshot_memory() const;  // bytes of a rank's copy at most; 0: as many as it takes
   SaveRequest save_request() const;
   AgreedError reason_of(const AgreedError& error) const;
   void tell_failed_save(const AgreedError& error, std::int64_t step, AfterSave after);

@@ -29,8 +29,8 @@ def options(tmp, folder, *more, steps=STEPS, keep=99):
 
 
 def faults(call, code, first, period=0, rank=0, path="/checkpoints/"):
-    """The environment in which these calls fail. Code "stop": the process stops itself before them."""
-    words = [call, -1 if code == "stop" else getattr(errno, code) if code else 0, first, period, rank, path]
+    """The environment in which these calls fail. Code "stop": the process stops itself before them; "lie": they write another bit."""
+    words = [call, {"stop": -1, "lie": -2}[code] if code in ["stop", "lie"] else getattr(errno, code) if code else 0, first, period, rank, path]
     return {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": " ".join(map(str, words))}
 
 
@@ -79,6 +79,21 @@ def check_outlived(tmp, name, call, code, first, period, ranks, rank, more=()):
     assert len(records(folder, "step")) == STEPS
     check_whole(folder, digests)
     return failed
+
+
+def test_storage_that_keeps_another_bit_is_found_by_reading_back(tmp):
+    prepare(tmp)
+    lie = faults("pwrite", "lie", 30, rank=1, path="/part-")
+    settings = ["--checkpoint.every", 1, "--checkpoint.max_failures", 99]
+    run("train", *options(tmp, tmp / "trusts", *settings), ranks=2, env=lie)
+    codes = [run("checkpoint-inspect", path, "--verify=hashes", expect=None).returncode for path in step_folders(tmp / "trusts")]
+    assert codes.count(1) == 1 and codes.count(0) == STEPS - 1, codes
+    for name, more in [("waits", []), ("background", ["--checkpoint.background", "true", "--checkpoint.on_busy", "wait"])]:
+        run("train", *options(tmp, tmp / name, *settings, "--checkpoint.read_back", "true", *more), ranks=2, env=lie)
+        (failed,) = events(tmp / name)
+        assert "reads back otherwise than it was written" in failed["message"] and "rank 1 (" in failed["message"], failed
+        assert len(step_folders(tmp / name)) == STEPS - 1
+        check_whole(tmp / name, reference(tmp, 2))
 
 
 def test_a_call_that_fails_once_fails_one_save_and_training_goes_on(tmp):

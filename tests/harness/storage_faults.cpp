@@ -3,7 +3,8 @@
 // exchange (renameat2), mkdir, flock, open (for writing), look (open for reading), pread, stat or lstat; its calls on
 // paths that contain PATH are counted, and number FIRST, FIRST + PERIOD, FIRST + 2 PERIOD, … fail with ERRNO (PERIOD 0:
 // only FIRST). ERRNO 0 is for pwrite: it takes half of the bytes, as a disk that is about to be full does. ERRNO -1:
-// the process stops itself (SIGSTOP) before the call, and then does it.
+// the process stops itself (SIGSTOP) before the call, and then does it. ERRNO -2 is for pwrite: one bit is written the
+// other way round, and all is well, says the call.
 #undef _FILE_OFFSET_BITS  // with it the names of both widths would be one here
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -19,8 +20,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 namespace {
+
+constexpr int lies = -2;
 
 struct Order {
   char call[16] = "";
@@ -48,7 +52,7 @@ bool due(const char* call, const char* path) {
   const long number = ++calls;
   const bool now =
       number == order.first || (order.period > 0 && number > order.first && (number - order.first) % order.period == 0);
-  if (now && order.error < 0) {
+  if (now && order.error == -1) {
     std::raise(SIGSTOP);
     return false;
   }
@@ -76,6 +80,11 @@ Function next(const char* name) {
 ssize_t faulty_pwrite(const char* name, int fd, const void* bytes, size_t count, off_t offset) {
   static const auto real = next<ssize_t (*)(int, const void*, size_t, off_t)>(name);
   if (!due("pwrite", fd)) return real(fd, bytes, count, offset);
+  if (errno == lies) {
+    std::vector<char> other(static_cast<const char*>(bytes), static_cast<const char*>(bytes) + count);
+    if (count > 0) other[count / 2] = static_cast<char>(other[count / 2] ^ 4);
+    return real(fd, other.data(), count, offset);
+  }
   if (errno != 0) return -1;
   return real(fd, bytes, count > 1 ? count / 2 : count, offset);
 }
