@@ -250,15 +250,6 @@ class Contribution {
   std::map<std::string, std::vector<StateBox>> local_;
 };
 
-std::vector<Descriptor> decode(const std::vector<std::string>& texts) {
-  std::vector<Descriptor> result;
-  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    for (const Json& entry : parse_json(texts[rank], "a rank's description"))
-      result.push_back({description_from_json(entry), static_cast<Rank>(rank)});
-  }
-  return result;
-}
-
 // What all ranks say together: each tensor once, and who holds which boxes where no layout tells.
 struct Merged {
   std::vector<StoredTensor> tensors;
@@ -356,19 +347,37 @@ void check_held(const CollectedState& state, std::size_t tensor, Rank rank) {
   }
 }
 
-// What ranks describe alike is exchanged once.
+struct Told {
+  Rank rank = 0;
+  std::string text;
+};
+
+enum class Alike { told_once, told_by_each };
+
+// The texts of all ranks that have one, of equal ones that of the lowest rank if they are told once. What is exchanged
+// grows with the texts and not with the ranks: a stage of a pipeline describes itself once.
+std::vector<Told> texts_of_ranks(Communicator& ranks, const std::string& mine, Alike alike) {
+  std::vector<Told> result;
+  bool told = mine.empty();
+  while (true) {
+    const std::int64_t next = ranks.all_reduce(std::int64_t{told ? ranks.size() : ranks.rank()}, Reduce::min);
+    if (next == ranks.size()) return result;
+    const auto teller = static_cast<Rank>(next);
+    result.push_back({teller, ranks.broadcast(mine, teller)});
+    told = told || teller == ranks.rank() || (alike == Alike::told_once && result.back().text == mine);
+  }
+}
+
 std::vector<Descriptor> descriptions_of_all(Communicator& ranks, const Contribution& mine) {
-  const std::string common = encode(mine.common());
-  std::vector<std::string> described{common};
-  const std::string digest = to_hex(hash128(common));
-  const std::vector<std::string> digests = ranks.all_gather(digest);
-  if (std::any_of(digests.begin(), digests.end(), [&](const std::string& other) { return other != digests.front(); }))
-    described = ranks.all_gather(common);
-  const std::vector<std::string> owned = ranks.all_gather(encode(mine.own()));
+  std::vector<Told> told = texts_of_ranks(ranks, encode(mine.common()), Alike::told_once);
+  const std::string own = mine.own().empty() ? std::string() : encode(mine.own());
+  for (Told& one : texts_of_ranks(ranks, own, Alike::told_by_each)) told.push_back(std::move(one));
   std::vector<Descriptor> descriptors;
   together(ranks, "agreeing on the state", [&] {
-    descriptors = decode(described);
-    for (Descriptor& descriptor : decode(owned)) descriptors.push_back(std::move(descriptor));
+    for (const Told& one : told) {
+      for (const Json& entry : parse_json(one.text, "a rank's description"))
+        descriptors.push_back({description_from_json(entry), one.rank});
+    }
   });
   return descriptors;
 }
