@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "checkpoint/compare_values.hpp"
 #include "comm/together.hpp"
 #include "layout/layout_json.hpp"
 #include "store/box_runs.hpp"
@@ -152,6 +153,8 @@ class Contribution {
   void add(const Component& component, const StateTree& tree, std::deque<std::string>& values) {
     for (const StateTensor& tensor : tree.tensors()) add_tensor(component, tree, tensor);
     if (contents_ == Contents::tensors || tree.values_text().empty()) return;
+    // Where nobody compares them they may have any length on the others.
+    if (component.validation == Validation::none && !lowest_of_cell(component)) return;
     values.push_back(filled_up(tree.values_text()));
     StoredTensor entry{component.key, owner_of_values(component, world_, rank_), std::string(values_entry), {}, {}, {}};
     entry.layout = replicated({static_cast<std::int64_t>(values.back().size())}, DType::u8,
@@ -227,7 +230,7 @@ class Contribution {
       if (rank_ == 0) own_.push_back({std::move(entry)});
     } else if (entry.holding == TensorHolding::boxes) {
       own_.push_back({std::move(entry), std::move(told)});
-    } else if (entry.cell.empty()) {
+    } else if (entry.cell.empty() && !(is_values(entry) && component.validation == Validation::none)) {
       common_.push_back({std::move(entry)});
     } else if (lowest_of_cell(component)) {
       own_.push_back({std::move(entry)});
@@ -280,13 +283,6 @@ Merged merge(const std::vector<Descriptor>& descriptors) {
     const StoredTensor& known_as = merged.tensors[first];
     if (known_as.layout == tensor.layout && known_as.aliases == tensor.aliases && known_as.holding == tensor.holding)
       continue;
-    if (is_values(tensor)) {
-      throw Error(
-          ExitCode::verdict,
-          fmt::format("the values of component '{}' are declared replicated, but rank {} has others than rank {}",
-                      tensor.component, descriptor.rank, first_rank),
-          "declare the component per_rank, or find out why the ranks diverged");
-    }
     fail(ExitCode::usage, "ranks {} and {} lay out {} differently: {} {} against {} {}", first_rank, descriptor.rank,
          name, name_of(known_as.layout.dtype), to_text(known_as.layout.global), name_of(tensor.layout.dtype),
          to_text(tensor.layout.global));
@@ -298,6 +294,12 @@ Merged merge(const std::vector<Descriptor>& descriptors) {
       fail(ExitCode::usage, "the ranks do not hold {} once: {}", full_name(merged.tensors[tensor]), *defect);
   }
   return merged;
+}
+
+// Of values that are not compared the first rank of a cell alone brings its own.
+std::vector<Holding> only_first(std::vector<Holding> holdings) {
+  for (Holding& holding : holdings) holding.ranks.resize(1);
+  return holdings;
 }
 
 std::vector<std::vector<Holding>> holders_of_all(const CollectedState& state,
@@ -318,6 +320,7 @@ std::vector<std::vector<Holding>> holders_of_all(const CollectedState& state,
                            !is_values(tensor) && state.tensors[i - 1].component == tensor.component &&
                            state.tensors[i - 1].layout == tensor.layout;
     result.push_back(like_last ? result.back() : holders_of(tensor, component, ranks));
+    if (is_values(tensor) && component.validation == Validation::none) result.back() = only_first(result.back());
   }
   return result;
 }
@@ -340,10 +343,9 @@ void check_held(const CollectedState& state, std::size_t tensor, Rank rank) {
     if (same != local.end() && same->bytes.size() == bytes) continue;
     std::size_t have = 0;
     for (const StateBox& held : local) have += held.bytes.size();
-    const std::string what = is_values(stored) ? fmt::format("the values of component '{}'", stored.component)
-                                               : fmt::format("{} {}", full_name(stored), to_text(holding.box));
-    fail_different(what, have == 0 ? std::string("this rank lacks it")
-                                   : fmt::format("this rank has {} bytes, others {}", have, bytes));
+    fail_different(
+        fmt::format("{} {}", full_name(stored), to_text(holding.box)),
+        have == 0 ? std::string("this rank lacks it") : fmt::format("this rank has {} bytes, others {}", have, bytes));
   }
 }
 
@@ -416,6 +418,7 @@ CollectedState collect_state(Communicator& ranks, const World& world, const std:
     }
   });
   agree_equal(ranks, "the list of checkpoint components", keys);
+  if (contents == Contents::tensors_and_values) compare_values(ranks, world, components, state.trees);
   state.described = mine.described(keys, world);
   const std::int64_t as_before = earlier && earlier->described == state.described ? 1 : 0;
   const bool known = ranks.all_reduce(as_before, Reduce::min) == 1;

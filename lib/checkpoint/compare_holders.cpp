@@ -2,12 +2,13 @@
 
 #include "base/error.hpp"
 #include "base/words.hpp"
+#include "checkpoint/difference.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
 
 #include <algorithm>
 #include <limits>
-#include <map>
+#include <set>
 #include <string>
 
 namespace lockstep {
@@ -16,72 +17,98 @@ namespace {
 
 std::span<std::byte> as_bytes(std::vector<Evidence>& table) { return std::as_writable_bytes(std::span(table)); }
 
-std::string ranks_text(const std::vector<int>& ranks) {
-  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", rank_ranges(ranks));
-}
-
-std::string to_text(const std::optional<Evidence>& evidence) {
-  return evidence ? fmt::format("{:x} {:x} {:x} {:x}", (*evidence)[0], (*evidence)[1], (*evidence)[2], (*evidence)[3])
-                  : "";
-}
-
-// The majority is right, the lowest rank's side where there is none. `seen` holds the evidence of every rank, in text;
-// empty: it has none.
-std::string divergence(const CollectedState& state, const HeldBox& held, const std::vector<std::string>& seen) {
-  std::map<std::string, std::vector<int>> sides;
-  for (std::size_t rank = 0; rank < seen.size(); ++rank) {
-    if (!seen[rank].empty()) sides[seen[rank]].push_back(static_cast<int>(rank));
-  }
-  auto right = sides.begin();
-  for (auto side = sides.begin(); side != sides.end(); ++side) {
-    const bool larger = side->second.size() > right->second.size();
-    if (larger || (side->second.size() == right->second.size() && side->second.front() < right->second.front()))
-      right = side;
-  }
-  std::vector<int> wrong;
-  for (auto side = sides.begin(); side != sides.end(); ++side) {
-    if (side != right) wrong.insert(wrong.end(), side->second.begin(), side->second.end());
-  }
-  std::sort(wrong.begin(), wrong.end());
-  const StoredTensor& tensor = state.tensors[held.tensor];
-  const std::string what = is_values(tensor) ? fmt::format("the values of component '{}'", tensor.component)
-                                             : fmt::format("{} {}", full_name(tensor), to_text(held.box));
-  return fmt::format("replicas differ in {}: {} against {}", what, ranks_text(wrong), ranks_text(right->second));
-}
-
-// Which of the boxes differ between ranks, with the sides of the first one.
-[[noreturn]] void tell_difference(Communicator& ranks, const CollectedState& state, std::vector<HeldBox> boxes) {
+// Which of the boxes differ between ranks.
+std::vector<std::size_t> differing(Communicator& ranks, std::span<const HeldBox> boxes,
+                                   const std::vector<std::size_t>& suspects) {
   constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   constexpr Evidence above_all{most, most, most, most};
-  std::vector<Evidence> least_seen(boxes.size(), above_all);
-  std::vector<Evidence> most_seen(boxes.size(), Evidence{});
-  for (std::size_t i = 0; i < boxes.size(); ++i) {
-    if (boxes[i].evidence) least_seen[i] = most_seen[i] = *boxes[i].evidence;
+  std::vector<Evidence> least_seen(suspects.size(), above_all);
+  std::vector<Evidence> most_seen(suspects.size(), Evidence{});
+  for (std::size_t i = 0; i < suspects.size(); ++i) {
+    if (const auto& evidence = boxes[suspects[i]].evidence) least_seen[i] = most_seen[i] = *evidence;
   }
   ranks.all_reduce(as_bytes(least_seen), DType::u64, Reduce::min);
   ranks.all_reduce(as_bytes(most_seen), DType::u64, Reduce::max);
   std::vector<std::size_t> different;
-  for (std::size_t i = 0; i < boxes.size(); ++i) {
+  for (std::size_t i = 0; i < suspects.size(); ++i) {
     const bool nobody = least_seen[i] == above_all && most_seen[i] == Evidence{};
-    if (!nobody && least_seen[i] != most_seen[i]) different.push_back(i);
+    if (!nobody && least_seen[i] != most_seen[i]) different.push_back(suspects[i]);
   }
   invariant(!different.empty(), "tensors whose holders differ have a box in which they do");
-  const HeldBox& first = boxes[different.front()];
-  const std::vector<std::string> seen = ranks.all_gather(to_text(first.evidence));
-  together(ranks, "", [&] {
-    std::string message = divergence(state, first, seen);
-    if (different.size() > 1) message += fmt::format(", and in {} more", different.size() - 1);
-    throw Error(ExitCode::verdict, message,
-                "the ranks no longer hold the same state: nothing was saved; go on from the last checkpoint");
-  });
-  fail(ExitCode::bug, "ranks that differ went on");
+  return different;
+}
+
+// So many boxes at a time that what all ranks tell of them stays small.
+std::vector<DifferingBox> with_sides(Communicator& ranks, std::span<const HeldBox> boxes,
+                                     const std::vector<std::size_t>& different) {
+  constexpr std::size_t most_entries = 1 << 18, entry = 1 + sizeof(Evidence);
+  const std::size_t at_once = std::max<std::size_t>(1, most_entries / static_cast<std::size_t>(ranks.size()));
+  std::vector<DifferingBox> result;
+  for (std::size_t first = 0; first < different.size(); first += at_once) {
+    const std::size_t end = std::min(first + at_once, different.size());
+    std::string mine;
+    for (std::size_t i = first; i < end; ++i) {
+      const std::optional<Evidence>& evidence = boxes[different[i]].evidence;
+      const Evidence told = evidence.value_or(Evidence{});
+      mine += evidence ? '+' : '-';
+      mine.append(reinterpret_cast<const char*>(told.data()), sizeof told);
+    }
+    const std::vector<std::string> all = ranks.all_gather(mine);
+    for (std::size_t i = first; i < end; ++i) {
+      std::vector<std::string> seen;
+      for (const std::string& told : all) {
+        const std::string of_box = told.substr((i - first) * entry, entry);
+        seen.push_back(of_box.front() == '+' ? of_box : std::string());
+      }
+      result.push_back({different[i], sides_of(seen)});
+    }
+  }
+  return result;
+}
+
+// The right side's first rank hands its bytes around, and the other's first one looks. What it finds all ranks return.
+std::string elements_that_differ(Communicator& ranks, DType dtype, std::span<const HeldBox> boxes,
+                                 std::span<const DifferingBox> different) {
+  constexpr std::size_t at_once = 4 << 20;
+  const Rank right = right_of(different.front().sides), wrong = wrong_of(different.front().sides);
+  std::vector<std::byte> part(at_once);
+  ElementDifferences found(dtype);
+  for (const DifferingBox& one : different) {
+    const HeldBox& held = boxes[one.box];
+    const std::int64_t known = ranks.all_reduce(
+        (ranks.rank() == right || ranks.rank() == wrong) && held.bytes.empty() ? std::int64_t{0} : std::int64_t{1},
+        Reduce::min);
+    if (known == 0) return "";
+    const auto size = static_cast<std::size_t>(size_of(dtype));
+    const std::size_t bytes = static_cast<std::size_t>(elements(held.box)) * size;
+    for (std::size_t at = 0; at < bytes; at += at_once) {
+      const std::span<std::byte> theirs = std::span(part).first(std::min(at_once, bytes - at));
+      if (ranks.rank() == right) std::ranges::copy(held.bytes.subspan(at, theirs.size()), theirs.begin());
+      ranks.broadcast(theirs, right);
+      if (ranks.rank() == wrong)
+        found.add(held.box, static_cast<std::int64_t>(at / size), held.bytes.subspan(at, theirs.size()), theirs);
+    }
+  }
+  return ranks.broadcast(ranks.rank() == wrong ? found.text() : std::string(), wrong);
 }
 
 }  // namespace
 
+Evidence evidence_of(Validation validation, const Fingerprint& sum, std::span<const std::byte> bytes) {
+  if (validation == Validation::quick) {  // the ends: enough to see another step or another seed
+    constexpr std::size_t sample = 4096;
+    const Hash128 first = hash128(bytes.first(std::min(sample, bytes.size())));
+    const Hash128 last = hash128(bytes.last(std::min(sample, bytes.size())));
+    return {first.high, first.low, last.high, last.low};
+  }
+  const Hash128 content = validation == Validation::full ? hash128(bytes) : Hash128{};
+  return {sum.first, sum.second, content.high, content.low};
+}
+
 // Each holder adds a hash of its evidence, and one for all of them adds it as often as there are holders: the sums are
 // equal if all have the same. Hashes, for sums of fingerprints could cancel where two replicas drift apart by as much.
-void compare_holders(Communicator& ranks, const CollectedState& state, std::span<const HeldBox> boxes) {
+std::vector<DifferingBox> find_differences(Communicator& ranks, const CollectedState& state,
+                                           std::span<const HeldBox> boxes) {
   std::vector<Evidence> sums(state.tensors.size(), Evidence{});  // over the holders (two numbers), and as expected
   for (std::size_t i = 0; i < boxes.size(); ++i) {
     const HeldBox& held = boxes[i];
@@ -99,12 +126,53 @@ void compare_holders(Communicator& ranks, const CollectedState& state, std::span
     sum[3] += hash.low * static_cast<std::uint64_t>(held.holders);
   }
   ranks.all_reduce(as_bytes(sums), DType::u64, Reduce::sum);
-  std::vector<HeldBox> suspects;
-  for (const HeldBox& held : boxes) {
-    const Evidence& sum = sums[held.tensor];
-    if (sum[0] != sum[2] || sum[1] != sum[3]) suspects.push_back(held);
+  std::vector<std::size_t> suspects;
+  for (std::size_t i = 0; i < boxes.size(); ++i) {
+    const Evidence& sum = sums[boxes[i].tensor];
+    if (sum[0] != sum[2] || sum[1] != sum[3]) suspects.push_back(i);
   }
-  if (!suspects.empty()) tell_difference(ranks, state, std::move(suspects));
+  if (suspects.empty()) return {};
+  return with_sides(ranks, boxes, differing(ranks, boxes, suspects));
+}
+
+std::string tell_differences(Communicator& ranks, const CollectedState& state, std::span<const HeldBox> boxes,
+                             const std::vector<DifferingBox>& different) {
+  const HeldBox& first = boxes[different.front().box];
+  std::vector<DifferingBox> alike;  // of the same tensor, with the same sides
+  std::set<std::size_t> tensors;
+  std::size_t others = 0;
+  for (const DifferingBox& one : different) {
+    tensors.insert(boxes[one.box].tensor);
+    if (boxes[one.box].tensor != first.tensor) continue;
+    if (one.sides == different.front().sides)
+      alike.push_back(one);
+    else
+      ++others;
+  }
+  const StoredTensor& tensor = state.tensors[first.tensor];
+  std::string text =
+      fmt::format("replicas differ in {} {}: {}", full_name(tensor),
+                  alike.size() == 1 ? to_text(first.box) : "(" + counted(std::ssize(alike), "piece") + ")",
+                  to_text(different.front().sides));
+  const std::string elements = elements_that_differ(ranks, tensor.layout.dtype, boxes, alike);
+  text += elements.empty() ? std::string(" (the bytes of that time are gone)") : ": " + elements;
+  if (others > 0)
+    text += fmt::format("; between other ranks in {}", counted(static_cast<std::int64_t>(others), "piece"));
+  if (tensors.size() > 1) text += fmt::format("; and in {} more tensors", tensors.size() - 1);
+  return text;
+}
+
+void fail_diverged(Communicator& ranks, const std::string& told) {
+  together(ranks, "", [&] {
+    throw Error(ExitCode::verdict, told,
+                "the ranks no longer hold the same state: nothing was saved; go on from the last checkpoint");
+  });
+  fail(ExitCode::bug, "ranks that differ went on");
+}
+
+void compare_holders(Communicator& ranks, const CollectedState& state, std::span<const HeldBox> boxes) {
+  const std::vector<DifferingBox> different = find_differences(ranks, state, boxes);
+  if (!different.empty()) fail_diverged(ranks, tell_differences(ranks, state, boxes, different));
 }
 
 void add_up(Communicator& ranks, std::vector<Fingerprint>& sums) {

@@ -1,9 +1,12 @@
 // Ranks that hold the same box of a tensor must hold the same bytes. What each rank knows of its own is brought
-// together here; whether they are compared at all, and how deeply, a component declares (store/component.hpp).
+// together here; whether they are compared at all, and how deeply, a component declares (store/component.hpp). The
+// small values of components: checkpoint/compare_values.hpp.
 #pragma once
 
 #include "checkpoint/collected_state.hpp"
+#include "checkpoint/sides.hpp"
 #include "comm/communicator.hpp"
+#include "store/component.hpp"
 #include "store/fingerprint.hpp"
 
 #include <array>
@@ -11,12 +14,16 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace lockstep {
 
 /// A digest of bytes, equal for equal bytes: fingerprints, hashes.
 using Evidence = std::array<std::uint64_t, 4>;
+
+/// What is compared of bytes whose fingerprint (of levels above quick) is known. Pure.
+Evidence evidence_of(Validation validation, const Fingerprint& sum, std::span<const std::byte> bytes);
 
 /// A box within one holding of a tensor.
 struct HeldBox {
@@ -26,12 +33,31 @@ struct HeldBox {
   bool counts = false;  // this rank stands for them: one of them does
   std::optional<Evidence>
       evidence;  // of this rank's bytes; nothing if it does not hold the box, or the box is not compared
+  std::span<const std::byte> bytes = {};  // this rank's, where they are still there to be looked at
 };
 
-/// Agrees that all holders of each box have the same evidence. What is exchanged grows with the tensors and neither
-/// with the ranks nor with the boxes, unless some differ. `boxes` are equal on all ranks but for what this rank has.
-/// Collective over `ranks`. Throws Error(verdict) on all ranks, naming tensor and ranks.
+struct DifferingBox {
+  std::size_t box = 0;  // its number
+  Sides sides;
+};
+
+/// The boxes whose holders have other evidence. What is exchanged grows with the tensors and neither with the ranks nor
+/// with the boxes, unless some differ. `boxes` are equal on all ranks but for what this rank has. Collective over
+/// `ranks`.
+std::vector<DifferingBox> find_differences(Communicator& ranks, const CollectedState& state,
+                                           std::span<const HeldBox> boxes);
+
+/// "replicas differ in model/wte.weight [0:37, 0:8]: rank 1 against ranks 0,2: 1 of 296 elements, the first at …": of
+/// the first tensor that differs, between the first of both sides. Collective over `ranks`.
+std::string tell_differences(Communicator& ranks, const CollectedState& state, std::span<const HeldBox> boxes,
+                             const std::vector<DifferingBox>& different);
+
+/// Agrees that all holders of each box have the same evidence. Collective over `ranks`. Throws Error(verdict) on all
+/// ranks, naming tensor, ranks and elements.
 void compare_holders(Communicator& ranks, const CollectedState& state, std::span<const HeldBox> boxes);
+
+/// Throws Error(verdict) with what was found and what a user can do.
+[[noreturn]] void fail_diverged(Communicator& ranks, const std::string& told);
 
 /// The sums over all ranks, by tensor. Collective over `ranks`.
 void add_up(Communicator& ranks, std::vector<Fingerprint>& sums);

@@ -264,9 +264,10 @@ std::vector<Fingerprint> fingerprints_over_ranks(Communicator& ranks, const Coll
         const bool counts = holding.ranks.front() == ranks.rank();
         boxes.push_back({tensor, holding.box, static_cast<int>(holding.ranks.size()), counts, {}});
         if (!std::ranges::binary_search(holding.ranks, ranks.rank())) continue;
-        const Fingerprint sum =
-            fingerprint(layout.global, layout.dtype, holding.box, bytes_of(state, tensor, holding.box));
+        const std::span<const std::byte> bytes = bytes_of(state, tensor, holding.box);
+        const Fingerprint sum = fingerprint(layout.global, layout.dtype, holding.box, bytes);
         boxes.back().evidence = Evidence{sum.first, sum.second, 0, 0};
+        boxes.back().bytes = bytes;
         if (counts) sums[tensor] += sum;
       }
     }

@@ -82,8 +82,9 @@ class Saver::Save {
   void find_bytes();
   /// What this rank brings, in the order in which it is written.
   const std::vector<std::span<const std::byte>>& bytes() const { return bytes_; }
-  /// From now on these bytes count, of the pieces from `first` on.
+  /// From now on these bytes count, of the pieces from `first` on; those of the pieces before are gone.
   void use(std::size_t first, const std::vector<std::span<const std::byte>>& copies) {
+    std::fill_n(bytes_.begin(), first, std::span<const std::byte>());
     std::ranges::copy(copies, bytes_.begin() + static_cast<std::ptrdiff_t>(first));
     up_to_ = first + copies.size();
   }
@@ -118,7 +119,6 @@ class Saver::Save {
   void seal();
   void gather_sealed();
   void commit();
-  Evidence evidence(std::size_t piece, std::span<const std::byte> bytes) const;
 
   Communicator& ranks_;
   const SaveRequest request_;
@@ -334,8 +334,8 @@ void Saver::Save::write() {
     throw with_room(error, staging_, bytes);
   }
   for (std::size_t k = written_; k < up_to_; ++k)
-    if (prepared_.compared[prepared_.mine[k]] != Validation::none && prepared_.held[prepared_.mine[k]])
-      evidence_[prepared_.mine[k]] = evidence(prepared_.mine[k], bytes_[k]);
+    if (const std::size_t i = prepared_.mine[k]; prepared_.compared[i] != Validation::none && prepared_.held[i])
+      evidence_[i] = evidence_of(prepared_.compared[i], pieces_[i].fingerprint, bytes_[k]);
   written_ = up_to_;
 }
 
@@ -344,25 +344,13 @@ void Saver::Save::write_wave() {
   together(ranks_, text(), [&] { write(); });
 }
 
-// Returns what this rank knows of a piece that it holds, as deeply as the component wants it compared.
-Evidence Saver::Save::evidence(std::size_t piece, std::span<const std::byte> bytes) const {
-  if (prepared_.compared[piece] == Validation::quick) {  // the ends: enough to see another step or another seed
-    constexpr std::size_t sample = 4096;
-    const Hash128 first = hash128(bytes.first(std::min(sample, bytes.size())));
-    const Hash128 last = hash128(bytes.last(std::min(sample, bytes.size())));
-    return {first.high, first.low, last.high, last.low};
-  }
-  const Fingerprint& sum = pieces_[piece].fingerprint;
-  const Hash128 content = prepared_.compared[piece] == Validation::full ? hash128(bytes) : Hash128{};
-  return {sum.first, sum.second, content.high, content.low};
-}
-
 void Saver::Save::compare() {
   std::vector<HeldBox> boxes;
   for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
     const WriteItem& piece = plan_.pieces[i];
     boxes.push_back({piece.tensor, piece.box, prepared_.holders[i], piece.writer == ranks_.rank(), evidence_[i]});
   }
+  for (std::size_t k = 0; k < prepared_.mine.size(); ++k) boxes[prepared_.mine[k]].bytes = bytes_[k];
   compare_holders(ranks_, collected_, boxes);
   state_.tensors.assign(plan_.tensors.size(), {});
   Numbers written;  // of the pieces in files that another rank seals

@@ -344,10 +344,12 @@ BOOST_FIXTURE_TEST_CASE(what_a_rank_of_a_cell_lacks_or_has_less_of_is_a_differen
     });
   };
   for (const char* const other : {"s", "steadily"})  // in the room that values have to spare
-    BOOST_TEST(says(values(other), "replicas differ in the values of component 'part': rank 1 against ranks 0,2"));
-  BOOST_TEST(
-      says(values(std::string(300, 'x')), "the values of component 'part': this rank has 512 bytes, others 256"));
-  BOOST_TEST(says(values(""), "this rank lacks it"));
+    BOOST_TEST(says(values(other), fmt::format("replicas differ in the values of component 'part', declared per_node, "
+                                               "in cell node=0: rank 1 against ranks 0,2: name is \"{}\" against "
+                                               "\"steady\"",
+                                               other)));
+  BOOST_TEST(says(values(std::string(300, 'x')), "rank 1 against ranks 0,2: name is \"xxx"));  // and beyond it
+  BOOST_TEST(says(values(""), "rank 1 against ranks 0,2: rank 1 has none"));
   std::vector<std::byte> less(4);
   BOOST_TEST(says(difference(Pattern::per_node, Validation::tensor,
                              [&](StateTree& tree, int rank) {
