@@ -61,15 +61,19 @@ void describe(Declaration& visit, InspectConfig& config) {
                .value_name = "COMPONENT.KEY=JSON"});
   visit.field(
       "output", config.output,
-      {.help = "folder to create, with --set", .value_name = "DIR", .letter = 'o', .completes = Completes::folders});
+      {.help = "with --set the folder to create; with --histogram or --curve a file that ends in .svg, to draw into",
+       .value_name = "DIR|FILE.svg",
+       .letter = 'o',
+       .completes = Completes::files});
   visit.field("curve", config.curve, {.help = "draw the losses of a run over its steps"});
 }
 
 Tool tool_of(const InspectConfig&) {
   return {.name = "checkpoint-inspect",
           .summary = "list, show, verify and compare checkpoints",
-          .synopsis = {"[OPTION...] RUN", "[OPTION...] CKPT [TENSOR]", "--who|--histogram [OPTION...] CKPT TENSOR",
-                       "--diff [OPTION...] CKPT CKPT", "--set COMPONENT.KEY=JSON --output DIR CKPT"},
+          .synopsis = {"[OPTION...] RUN", "[OPTION...] CKPT [TENSOR]", "--who [OPTION...] CKPT TENSOR",
+                       "--histogram [--output FILE.svg] [OPTION...] CKPT TENSOR", "--diff [OPTION...] CKPT CKPT",
+                       "--set COMPONENT.KEY=JSON --output DIR CKPT"},
           .arguments = Tool::Arguments::options,
           .dry_run = Tool::DryRun::no,
           .output = Tool::Output::text_or_json};
@@ -100,8 +104,12 @@ void check(const InspectConfig& config, Problems& problems) {
   }
   if (config.set && config.output.empty())
     problems.add({"set", "output"}, "--set never changes a checkpoint: name the folder of a new one with --output");
-  if (!config.set && !config.output.empty())
-    problems.add({"output"}, "--output has no effect without --set: nothing else is written there");
+  const bool draws = config.histogram || config.curve;
+  if (!config.set && !draws && !config.output.empty())
+    problems.add({"output"},
+                 "--output has no effect without --set, --histogram or --curve: nothing else is written there");
+  if (draws && !config.output.empty() && !config.output.ends_with(".svg"))
+    problems.add({"output"}, "--histogram and --curve draw into a file that ends in .svg");
   const bool of_tensor = config.who || config.histogram;
   if (of_tensor && subjects == 1) problems.add({"subjects"}, "the question is about one tensor: name it too");
   if (!config.diff && !of_tensor && subjects == 2 && questions > 0)

@@ -32,7 +32,7 @@ struct InspectConfig {
   bool nonfinite = false;
   bool rebuild_view = false;
   std::optional<std::string> set;  // as parse_setting takes it
-  std::string output;              // of set: the folder to create
+  std::string output;              // of set: the folder to create; of histogram and curve: an SVG file
   bool who = false;                // of one tensor
   bool histogram = false;          // of one tensor
   bool curve = false;              // of a run: its losses, as a picture

@@ -7,8 +7,10 @@
 #include "report/terminal.hpp"
 #include "store/checkpoint_reader.hpp"
 #include "store/checkpoint_verify.hpp"
+#include "store/lost_elements.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace lockstep {
 
@@ -30,6 +32,59 @@ std::string metrics_text(const Manifest& manifest) {
   std::vector<std::string> parts;
   for (const Metric& metric : manifest.metrics) parts.push_back(fmt::format("{} {:.6g}", metric.name, metric.value));
   return join(parts, ", ");
+}
+
+Json losses_json(const Losses& losses) {
+  Json json = {{"elements", losses.elements},
+               {"of_elements", losses.of_elements},
+               {"bytes", losses.bytes},
+               {"of_bytes", losses.of_bytes},
+               {"known_from", losses.known_from == KnownFrom::index ? "index" : "parts"},
+               {"untold", losses.untold},
+               {"tensors", Json::array()}};
+  for (const LostTensor& lost : losses.tensors) {
+    Json boxes = Json::array();
+    for (const Box& box : lost.boxes) boxes.push_back({{"begin", box.begin}, {"extent", box.extent}});
+    json["tensors"].push_back({{"name", lost.name},
+                               {"shape", lost.shape},
+                               {"dtype", name_of(lost.dtype)},
+                               {"elements", lost.elements},
+                               {"of_elements", elements(lost.shape)},
+                               {"boxes", std::move(boxes)}});
+  }
+  return json;
+}
+
+std::string losses_text(const Losses& losses, Verdict verdict) {
+  const auto percent = [](std::int64_t part, std::int64_t of) {
+    return fmt::format("{:.3g} %",
+                       100 * static_cast<double>(part) / static_cast<double>(std::max<std::int64_t>(of, 1)));
+  };
+  std::string text;
+  if (losses.known_from == KnownFrom::parts)
+    text += "  told from the parts that are there: what lies in none of them is not listed\n";
+  for (const std::string& part : losses.untold) text += fmt::format("  nothing is known of a part: {}\n", part);
+  text +=
+      fmt::format("  {}: {} of {} ({}), {} of {}\n", verdict == Verdict::damaged ? "lost" : "not readable",
+                  losses.elements, counted(losses.of_elements, "element"), percent(losses.elements, losses.of_elements),
+                  human_bytes(losses.bytes), human_bytes(losses.of_bytes));
+  constexpr std::size_t most = 8;  // boxes of one tensor: --json has them all
+  for (const LostTensor& lost : losses.tensors) {
+    std::vector<std::string> boxes;
+    for (const Box& box : lost.boxes)
+      if (boxes.size() < most) boxes.push_back(slice_text(box, lost.shape));
+    if (lost.boxes.size() > most) boxes.push_back(fmt::format("and {} more", lost.boxes.size() - most));
+    text += fmt::format("    {} {} ({})\n", lost.name, join(boxes, " "), percent(lost.elements, elements(lost.shape)));
+  }
+  return text;
+}
+
+// What a damaged checkpoint has lost, as far as the level looked; without its index, as its parts tell.
+Losses losses_of(const Path& checkpoint, VerifyLevel level, const Verification& found) {
+  if (found.reached != level) return find_losses(checkpoint, level);
+  std::set<std::string> damaged;
+  for (const Defect& defect : found.defects) damaged.insert(defect.file);
+  return find_losses(CheckpointReader(checkpoint), level, damaged);
 }
 
 // The exit code of a verification: damage is its answer; where it could not look, it has none.
@@ -81,7 +136,7 @@ InspectAnswer inspect(const InspectConfig& config) {
   if (config.diff) refuse_file(config.subjects.at(1));
   if (config.diff)
     return compare(CheckpointReader(checkpoint_of(subject)), CheckpointReader(checkpoint_of(config.subjects.at(1))));
-  if (config.curve) return show_curve(subject);
+  if (config.curve) return show_curve(subject, config.output);
   if (config.verify) return verify(checkpoints_of(subject), *config.verify);
   const bool run = is_run(subject);
   const bool of_checkpoint = config.tree || config.show_config || config.components || config.layouts ||
@@ -99,7 +154,7 @@ InspectAnswer inspect(const InspectConfig& config) {
     return set_value(checkpoint, setting.name, parse_json(setting.json, "--set"), config.output);
   }
   if (config.who) return show_holders(checkpoint, config.subjects.at(1));
-  if (config.histogram) return show_histogram(checkpoint, config.subjects.at(1));
+  if (config.histogram) return show_histogram(checkpoint, config.subjects.at(1), config.output);
   return config.subjects.size() == 2 ? show_tensor(checkpoint, config.subjects[1]) : summarise(checkpoint);
 }
 
@@ -174,6 +229,11 @@ InspectAnswer verify(const std::vector<Path>& checkpoints, VerifyLevel level) {
                                 {"tensor", defect.tensor},
                                 {"message", defect.message}});
     }
+    if (level >= VerifyLevel::sizes && (verdict == Verdict::damaged || verdict == Verdict::unreadable)) {
+      const Losses losses = losses_of(checkpoint, level, found);
+      answer.text += losses_text(losses, verdict);
+      row["lost"] = losses_json(losses);
+    }
     answer.code = std::max(answer.code, answer_of(verdict));
     answer.json["checkpoints"].push_back(std::move(row));
   }
@@ -181,7 +241,7 @@ InspectAnswer verify(const std::vector<Path>& checkpoints, VerifyLevel level) {
   return answer;
 }
 
-InspectAnswer show_curve(const Path& run) {
+InspectAnswer show_curve(const Path& run, const Path& picture) {
   const std::vector<Series> series = loss_series(run);
   Json json = {{"run", run.string()}, {"series", Json::object()}};
   if (series.empty()) fail(ExitCode::input, "{} holds no losses", (run / "records.jsonl").string());
@@ -190,8 +250,14 @@ InspectAnswer show_curve(const Path& run) {
   }
   const Charset charset =
       takes_unicode() && series.size() == 1 ? Charset::unicode : Charset::ascii;  // braille curves look all alike
-  return {ExitCode::done, curve_text({"loss of " + run.string(), "step", "loss"}, series, 100, 20, charset),
-          std::move(json)};
+  const CurveLabels labels{"loss of " + run.string(), "step", "loss"};
+  InspectAnswer answer{ExitCode::done, curve_text(labels, series, 100, 20, charset), std::move(json)};
+  if (!picture.empty()) {
+    publish_file(picture, curve_svg(labels, series));
+    answer.json["picture"] = picture.string();
+    answer.text += fmt::format("drawn in {}\n", picture.string());
+  }
+  return answer;
 }
 
 }  // namespace lockstep

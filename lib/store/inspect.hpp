@@ -40,10 +40,11 @@ InspectAnswer show_layouts(const CheckpointReader& checkpoint);
 InspectAnswer find_nonfinite(const CheckpointReader& checkpoint);
 /// `name` as for show_tensor, but of a tensor.
 InspectAnswer show_holders(const CheckpointReader& checkpoint, const std::string& name);
-InspectAnswer show_histogram(const CheckpointReader& checkpoint, const std::string& name);
+/// Draws it into `picture` too, an SVG file, unless that is empty.
+InspectAnswer show_histogram(const CheckpointReader& checkpoint, const std::string& name, const Path& picture);
 InspectAnswer verify(const std::vector<Path>& checkpoints, VerifyLevel level);
 InspectAnswer compare(const CheckpointReader& a, const CheckpointReader& b);
-InspectAnswer show_curve(const Path& run);
+InspectAnswer show_curve(const Path& run, const Path& picture);  // the same
 InspectAnswer rebuild_view(const CheckpointReader& checkpoint);
 InspectAnswer set_value(const CheckpointReader& checkpoint, const std::string& name, const Json& value,
                         const Path& output);

@@ -1,12 +1,12 @@
 // The numbers of a checkpoint: those that are not finite, and how the values of a tensor spread.
 #include "base/words.hpp"
+#include "report/histogram.hpp"
 #include "report/table.hpp"
 #include "store/element_values.hpp"
 #include "store/inspect.hpp"
 #include "store/inspected.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 namespace lockstep {
@@ -54,47 +54,43 @@ InspectAnswer find_nonfinite(const CheckpointReader& checkpoint) {
   return answer;
 }
 
-InspectAnswer show_histogram(const CheckpointReader& checkpoint, const std::string& name) {
+InspectAnswer show_histogram(const CheckpointReader& checkpoint, const std::string& name, const Path& picture) {
   constexpr std::size_t bins = 20, width = 50;
   const std::size_t number = find_number(checkpoint, name);
   const StoredTensor& tensor = checkpoint.manifest().tensors[number];
   Statistics statistics;
   for_each_element(checkpoint, number,
                    [&](std::span<const std::byte> bytes) { statistics.add(value_of(tensor.layout.dtype, bytes)); });
-  const double least = statistics.min();
-  const double step = (statistics.max() - least) / bins;
-  std::array<std::int64_t, bins> counts{};
+  Histogram histogram = empty_histogram(statistics.min(), statistics.max(), bins);
   for_each_element(checkpoint, number, [&](std::span<const std::byte> bytes) {
     const double value = value_of(tensor.layout.dtype, bytes);
-    if (!std::isfinite(value)) return;
-    const double bin = step > 0 ? (value - least) / step : 0;
-    ++counts[std::min(static_cast<std::size_t>(std::max(bin, 0.0)), bins - 1)];  // the greatest lies in the last
+    if (std::isfinite(value)) count_into(histogram, value);
   });
-  const std::int64_t most = *std::ranges::max_element(counts);
+  const std::int64_t most = *std::ranges::max_element(histogram.counts);
   Table table({{"from", Table::Align::right}, {"elements", Table::Align::right}, {""}});
-  Json edges = Json::array();
   for (std::size_t i = 0; i < bins; ++i) {
-    const double edge = least + step * static_cast<double>(i);
-    const auto bar =
-        most == 0
-            ? 0
-            : static_cast<std::size_t>(std::lround(width * static_cast<double>(counts[i]) / static_cast<double>(most)));
-    edges.push_back(edge);
-    table.add({fmt::format("{:.4g}", edge), fmt::format("{}", counts[i]), std::string(bar, '#')});
+    const double part = static_cast<double>(histogram.counts[i]) / static_cast<double>(std::max<std::int64_t>(most, 1));
+    table.add({fmt::format("{:.4g}", histogram.edges[i]), fmt::format("{}", histogram.counts[i]),
+               std::string(static_cast<std::size_t>(std::lround(width * part)), '#')});
   }
-  edges.push_back(statistics.max());
-  std::string text =
-      fmt::format("{}  {} {}, {} to {}\n{}", full_name(tensor), name_of(tensor.layout.dtype),
-                  to_text(known_shape(tensor.layout)), number_text(least), number_text(statistics.max()), table.text());
+  const std::string title =
+      fmt::format("{}  {} {}, {} to {}", full_name(tensor), name_of(tensor.layout.dtype),
+                  to_text(known_shape(tensor.layout)), number_text(statistics.min()), number_text(statistics.max()));
+  InspectAnswer answer{ExitCode::done,
+                       title + "\n" + table.text(),
+                       {{"name", full_name(tensor)},
+                        {"edges", histogram.edges},
+                        {"counts", histogram.counts},
+                        {"nan", statistics.nan()},
+                        {"inf", statistics.infinite()}}};
   if (const std::int64_t others = statistics.nan() + statistics.infinite(); others > 0)
-    text += fmt::format("besides {} that are not finite\n", counted(others, "element"));
-  return {ExitCode::done,
-          std::move(text),
-          {{"name", full_name(tensor)},
-           {"edges", std::move(edges)},
-           {"counts", counts},
-           {"nan", statistics.nan()},
-           {"inf", statistics.infinite()}}};
+    answer.text += fmt::format("besides {} that are not finite\n", counted(others, "element"));
+  if (!picture.empty()) {
+    publish_file(picture, histogram_svg({title, "value", "elements"}, histogram));
+    answer.json["picture"] = picture.string();
+    answer.text += fmt::format("drawn in {}\n", picture.string());
+  }
+  return answer;
 }
 
 }  // namespace lockstep

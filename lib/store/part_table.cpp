@@ -69,7 +69,7 @@ std::vector<PartPiece> tensors_from(const Json& entries) {
   return tensors;
 }
 
-PartTable table_of(const Columns& columns) {
+PartTable table_from(const Columns& columns) {
   const std::size_t count = columns.tensor.size();
   if (columns.first_box.size() != count + 1 || columns.offset.size() != count || columns.packed_at.size() != count ||
       columns.first_block.size() != count + 1 || columns.fingerprints.size() != 2 * count)
@@ -100,6 +100,17 @@ PartTable table_of(const Columns& columns) {
     table.records.push_back(std::move(record));
   }
   return table;
+}
+
+// The same, with the part in the message.
+PartTable table_of(const Path& path, const Columns& columns) {
+  try {
+    return table_from(columns);
+  } catch (const Error& error) {
+    fail(ExitCode::input, "the table of {}: {}", path.string(), error.what());
+  } catch (const nlohmann::json::exception& error) {
+    fail(ExitCode::input, "the table of {} is malformed: {}", path.string(), form_problem(error));
+  }
 }
 
 }  // namespace
@@ -169,13 +180,22 @@ PartTable read_part_table(const Path& path, const TableColumns& places, const Ha
   if (found.digest() != hash)
     throw Error(ExitCode::input, fmt::format("{} is damaged: its table does not match its hash", path.string()),
                 "checkpoint-inspect --verify=hashes lists all damage");
-  try {
-    return table_of(columns);
-  } catch (const Error& error) {
-    fail(ExitCode::input, "the table of {}: {}", path.string(), error.what());
-  } catch (const nlohmann::json::exception& error) {
-    fail(ExitCode::input, "the table of {} is malformed: {}", path.string(), form_problem(error));
-  }
+  return table_of(path, columns);
+}
+
+PartTable read_part_table(const Path& path) {
+  const Hdf5File part = Hdf5File::open(path);
+  Columns columns;
+  columns.tensors = part.read_text("/_index/tensors");
+  columns.tensor = read_column<std::uint32_t>(part, "/_index/tensor", path);
+  columns.first_box = read_column<std::uint64_t>(part, "/_index/first_box", path);
+  columns.boxes = read_column<std::int64_t>(part, "/_index/boxes", path);
+  columns.offset = read_column<std::uint64_t>(part, "/_index/offset", path);
+  columns.packed_at = read_column<std::int64_t>(part, "/_index/packed_at", path);
+  columns.first_block = read_column<std::uint64_t>(part, "/_index/first_block", path);
+  columns.fingerprints = read_column<std::uint64_t>(part, "/_index/fingerprints", path, 2);
+  columns.blocks = read_column<std::uint64_t>(part, "/_index/blocks", path, 2);
+  return table_of(path, columns);
 }
 
 }  // namespace lockstep

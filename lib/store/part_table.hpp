@@ -66,5 +66,8 @@ void complete_table(const FileDescriptor& part, const TableColumns& columns, con
 /// What a sealed part says of itself. Throws Error(input) if that does not match its hash, if a piece does not lie in
 /// its tensor or has not the blocks that it should have, Error(storage) if it cannot be read.
 PartTable read_part_table(const Path& path, const TableColumns& columns, const Hash128& hash);
+/// The same where no index says where the table lies and what its hash is: by HDF5. Throws Error(input), also for a
+/// part that is cut short.
+PartTable read_part_table(const Path& path);
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 // the checkpoint tools. Element i of wte.weight is i / 2 + STEP; the others are in the code.
 // checkpoint-job shapes RUN RANKS: the same for tensors of many shapes and types, shared out among ranks, at step 1.
 // Element i of each, in row-major order, is i mod 113; of rank=R/rng/state i + R; booleans are i mod 2.
+// checkpoint-job blocks RUN: a tensor of two rows of 12 MB, by one rank, at step 1; element i is i mod 1009.
 // checkpoint-job many RUN COUNT: COUNT tensors of one element, by one rank, at step 1.
 // checkpoint-job values RUN JSON: a component "state" with the values of a JSON object, by one rank, at step 1.
 // checkpoint-job rewrite-config CKPT TEXT OTHER: puts OTHER for TEXT into the config.yaml that a checkpoint carries, as
@@ -165,6 +166,22 @@ void save_many(const Path& run, int count) {
   });
 }
 
+void save_blocks(const Path& run) {
+  test::on_ranks(1, [&](Communicator& ranks) {
+    const World world = single_axis_world(1);
+    std::vector<float> values(2 * 3 * 1'000'000);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 1009);
+    Component model;
+    model.key = "model";
+    model.collect = [&] {
+      StateTree tree;
+      tree.add("long_rows", replicated({2, 3, 1'000'000}, DType::f32, world.mesh), bytes(values));
+      return tree;
+    };
+    std::printf("%s\n", Saver(ranks).save({model}, {run, 1, world}).path.c_str());
+  });
+}
+
 void save_values(const Path& run, const std::string& json) {
   test::on_ranks(1, [&](Communicator& ranks) {
     Component state;
@@ -197,6 +214,10 @@ int main(int argc, char** argv) {
   }
   if (argc == 4 && std::string(argv[1]) == "shapes") {
     save_shapes(argv[2], std::stoi(argv[3]));
+    return 0;
+  }
+  if (argc == 3 && std::string(argv[1]) == "blocks") {
+    save_blocks(argv[2]);
     return 0;
   }
   if (argc == 4 && std::string(argv[1]) == "many") {

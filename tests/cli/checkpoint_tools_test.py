@@ -3,6 +3,7 @@
 import json
 import pathlib
 import shutil
+from xml.etree import ElementTree
 
 from checkpoint_files import manifest_of, pieces_in, read_tensor
 from lockstep_testing import BUILD, DATA, needs, program, run, run_command
@@ -304,3 +305,31 @@ def test_a_histogram_counts_every_finite_element_as_numpy_does(tmp):
     found = answer("--histogram", checkpoint, "norm.weight")
     assert sum(found["counts"]) == 3 and (found["nan"], found["inf"]) == (1, 1), found
     assert "besides 2 elements that are not finite" in run("checkpoint-inspect", "--histogram", checkpoint, "norm.weight").stdout
+
+
+def test_a_histogram_is_drawn_bar_by_bar(tmp):
+    numpy = needs("numpy")
+    [checkpoint] = saved(tmp, 5)
+    found = answer("--histogram", "--output", tmp / "wte.svg", checkpoint, "wte.weight")
+    assert found["picture"] == str(tmp / "wte.svg")
+    drawing = ElementTree.fromstring((tmp / "wte.svg").read_text())
+    bars = [bar for bar in drawing.iter("{http://www.w3.org/2000/svg}rect") if bar.get("class") == "bar"]
+    [frame] = [box for box in drawing.iter("{http://www.w3.org/2000/svg}rect") if box.get("class") == "frame"]
+    counts, edges = numpy.histogram(numpy.arange(37 * 8) / 2 + 5, bins=20)
+    heights = [float(bar.get("height")) / float(frame.get("height")) * counts.max() for bar in bars]
+    assert numpy.allclose(heights, counts, atol=0.01) and len(bars) == 20, heights
+    lefts = [(float(bar.get("x")) - float(frame.get("x"))) / float(frame.get("width")) for bar in bars]
+    assert numpy.allclose(lefts, (edges[:-1] - edges[0]) / (edges[-1] - edges[0]), atol=0.001), lefts
+    text = run("checkpoint-inspect", "--histogram", "--output", tmp / "wte.svg", checkpoint, "wte.weight").stdout
+    assert text.splitlines()[-1] == f"drawn in {tmp / 'wte.svg'}", text
+    constant = answer("--histogram", "--output", tmp / "constant.svg", checkpoint, "wide.weight")
+    assert constant["counts"] == numpy.histogram(numpy.full(160 * 128, 0.5), bins=20)[0].tolist(), constant
+    refused = run("checkpoint-inspect", "--histogram", "--output", tmp / "absent/wte.svg", checkpoint, "wte.weight", expect=4).stderr
+    assert "absent" in refused and "cannot" in refused, refused
+
+
+def test_the_losses_of_a_run_are_drawn_into_a_file(tmp):
+    (tmp / "records.jsonl").write_text("".join(json.dumps({"kind": "step", "step": step, "loss": 10 - step}) + "\n" for step in [1, 2, 3]))
+    assert answer("--curve", "--output", tmp / "loss.svg", tmp)["picture"] == str(tmp / "loss.svg")
+    [path] = [path.get("d") for path in ElementTree.fromstring((tmp / "loss.svg").read_text()).iter("{http://www.w3.org/2000/svg}path")]
+    assert path == "M80.0 40.0L430.0 220.0L780.0 400.0", path

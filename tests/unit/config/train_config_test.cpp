@@ -342,6 +342,9 @@ BOOST_AUTO_TEST_CASE(the_other_programs_refuse_contradictions) {
   BOOST_TEST(message_of<InspectConfig>({"a", "--set", "c.k=1"}).find("--set never changes a checkpoint") !=
              std::string::npos);
   BOOST_TEST(message_of<InspectConfig>({"a", "--output", "b"}).find("no effect without --set") != std::string::npos);
+  BOOST_TEST(message_of<InspectConfig>({"a", "t", "--histogram", "--output", "b.png"}) ==
+             "--histogram and --curve draw into a file that ends in .svg");
+  BOOST_TEST(message_of<InspectConfig>({"a", "--curve", "--output", "b.svg"}) == "");
   for (const char* const setting : {"step", "step=1", ".step=1", "c.=1"})
     BOOST_TEST(message_of<InspectConfig>({"a", "-o", "b", "--set", setting}).find("is no COMPONENT.KEY=JSON") !=
                std::string::npos);

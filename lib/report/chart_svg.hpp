@@ -1,0 +1,22 @@
+// The frame of a chart as an SVG document: axes with round ticks, grid and labels, into which curves (report/curve.hpp)
+// and histograms (report/histogram.hpp) draw.
+#pragma once
+
+#include "report/curve_scale.hpp"
+
+#include <string>
+
+namespace lockstep {
+
+/// Where the frame lies in the picture, and how large that is.
+struct ChartFrame {
+  static constexpr double width = 800, height = 450, left = 80, right = 780, top = 40, bottom = 400;
+};
+
+double chart_x(const CurveScale& scale, double x);
+double chart_y(const CurveScale& scale, double y);
+std::string svg_text(const std::string& text);  // with its special characters escaped
+/// A standalone document: the frame and, over its grid, the elements in `drawing`. Deterministic.
+std::string chart_svg(const CurveScale& scale, const CurveLabels& labels, const std::string& drawing);
+
+}  // namespace lockstep
