@@ -469,6 +469,10 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
       "snapshot_memory", checkpoint.snapshot_memory,
       {.help = "memory of a rank for the copy, never less than its largest piece, which is filled several times "
                "where the state needs more; null: as much as the state needs"});
+  visit.field("on_difference", checkpoint.on_difference,
+              {.help = "what a save does where ranks that should hold the same do not: fail ends the run with code 1, "
+                       "warn saves what the first rank of them holds, repair gives all of them what most of three or "
+                       "more hold, else fails; the last two compare once more before the save"});
   visit.field("max_failures", checkpoint.max_failures,
               {.help = "failed saves in a row that end the run; after fewer the checkpoint before stays current and "
                        "training goes on",
