@@ -13,12 +13,13 @@ namespace {
 
 const std::map<std::string, Injection::Kind, std::less<>> kinds = {
     {"throw", Injection::Kind::raise}, {"exit", Injection::Kind::exit}, {"stall", Injection::Kind::stall},
-    {"nan", Injection::Kind::nan},     {"kill", Injection::Kind::kill}, {"stop", Injection::Kind::stop}};
+    {"nan", Injection::Kind::nan},     {"kill", Injection::Kind::kill}, {"stop", Injection::Kind::stop},
+    {"flip", Injection::Kind::flip}};
 
 [[noreturn]] void refuse(const std::string& text, const std::string& reason) {
   throw Error(ExitCode::usage, fmt::format("cannot read the injected failure '{}': {}", text, reason),
               fmt::format("rank=N,phase=PHASE[,step=N][,steps=N],kind=KIND[,code=N] with KIND one of throw, exit, "
-                          "stall, nan, kill, stop "
+                          "stall, nan, kill, stop, flip "
                           "and PHASE one of {}",
                           phase_names()));
 }
@@ -66,6 +67,8 @@ Injection parse_injection(const std::string& text) {
     }
   }
   if (!has_kind) refuse(text, "it does not say which kind");
+  if (injection.kind == Injection::Kind::flip && injection.phase != Phase::save_plan)
+    refuse(text, "flip is of phase save.plan: one bit of what a save finds");
   if (injection.kind == Injection::Kind::raise && !has_code) injection.code = static_cast<int>(ExitCode::bug);
   return injection;
 }

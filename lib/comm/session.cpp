@@ -53,6 +53,7 @@ struct Session::State {
   std::mutex injection_mutex;          // guards injection
   std::optional<Injection> injection;  // taken when it has happened
   std::atomic<bool> nan_due{false};
+  std::atomic<bool> flip_due{false};
   std::atomic<bool> explains{false};  // the claim to the report is this rank's
   std::atomic<int> requested{0};
   std::atomic<bool> ending{false};
@@ -231,6 +232,7 @@ void Session::inject(Phase phase) {
     case Injection::Kind::exit: ::_exit(injection->code);
     case Injection::Kind::stall: std::this_thread::sleep_for(std::chrono::hours(24 * 365)); break;
     case Injection::Kind::nan: state_->nan_due = true; break;
+    case Injection::Kind::flip: state_->flip_due = true; break;
     case Injection::Kind::kill: std::raise(SIGKILL); break;
     case Injection::Kind::stop: request_stop(StopLevel::after_step); break;
   }
@@ -242,6 +244,7 @@ double Session::seconds() const { return monotonic_seconds() - state_->begin_s; 
 std::string Session::where() const { return state_->who() + state_->phase_text(); }
 
 bool Session::take_injected_nan() { return state_->nan_due.exchange(false); }
+bool Session::take_injected_flip() { return state_->flip_due.exchange(false); }
 
 StopLevel Session::stop_level() const {
   const int signalled = state_->signals ? state_->signals->count() : 0;

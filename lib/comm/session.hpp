@@ -68,6 +68,8 @@ class Session {
   void inject(Phase phase);
   /// True once if an injected NaN is due: the caller poisons its numbers. Local.
   bool take_injected_nan();
+  /// True once if a bit of the state is to be flipped. Local.
+  bool take_injected_flip();
   /// The strongest request that this process has received by signal or request_stop. Local.
   StopLevel stop_level() const;
   void request_stop(StopLevel level);  // Local

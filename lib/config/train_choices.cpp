@@ -48,6 +48,9 @@ ChoiceList<VerifyData> choices_of(VerifyData) {
   return {{VerifyData::use, "use"}, {VerifyData::start, "start"}, {VerifyData::off, "off"}};
 }
 ChoiceList<OnBusy> choices_of(OnBusy) { return {{OnBusy::skip, "skip"}, {OnBusy::wait, "wait"}}; }
+ChoiceList<OnDifference> choices_of(OnDifference) {
+  return {{OnDifference::fail, "fail"}, {OnDifference::warn, "warn"}, {OnDifference::repair, "repair"}};
+}
 ChoiceList<WatchedPhase> choices_of(WatchedPhase) {
   return {{WatchedPhase::start_up, "start-up"},     {WatchedPhase::load, "load"},     {WatchedPhase::step, "step"},
           {WatchedPhase::evaluation, "evaluation"}, {WatchedPhase::sample, "sample"}, {WatchedPhase::save, "save"},

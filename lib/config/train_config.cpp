@@ -472,6 +472,10 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
   visit.field("read_back", checkpoint.read_back,
               {.help = "what a save has written is read from the storage and compared before the checkpoint counts and "
                        "older ones go"});
+  visit.field("on_difference", checkpoint.on_difference,
+              {.help = "what a save does where ranks that should hold the same do not: fail ends the run with code 1, "
+                       "warn saves what the first rank of them holds, repair gives all of them what most of three or "
+                       "more hold, else fails; the last two compare once more before the save"});
   visit.field("max_failures", checkpoint.max_failures,
               {.help = "failed saves in a row that end the run; after fewer the checkpoint before stays current and "
                        "training goes on",

@@ -27,6 +27,7 @@ enum class RecomputeKeep { attention, matmul, experts };
 enum class OnNonfinite { skip, stop };
 enum class VerifyData { use, start, off };
 enum class OnBusy { skip, wait };
+enum class OnDifference { fail, warn, repair };
 enum class WatchedPhase { start_up, load, step, evaluation, sample, save, shutdown };
 
 struct ModelOptions {
@@ -163,8 +164,9 @@ struct CheckpointOptions {
   std::optional<OnBusy> on_busy;            // what becomes of a save that is due while one is under way; absent: skip
   std::optional<ByteSize> snapshot_memory;  // for that copy; absent: for all of it at once
   bool read_back = false;                   // whether what a save wrote is read anew and compared before it counts
-  std::int64_t max_failures = 3;            // failed saves in a row that end the run
-  Seconds patience{60};                     // how long what cannot be read at a start is looked at anew
+  OnDifference on_difference = OnDifference::fail;  // what a save does about ranks that should hold the same and do not
+  std::int64_t max_failures = 3;                    // failed saves in a row that end the run
+  Seconds patience{60};                             // how long what cannot be read at a start is looked at anew
 };
 
 struct LogOptions {

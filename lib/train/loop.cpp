@@ -2,9 +2,11 @@
 
 #include "base/clock.hpp"
 #include "base/process.hpp"
+#include "checkpoint/replicas.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
 #include "optim/schedule.hpp"
+#include "tensor/unit.hpp"
 #include "train/nonfinite.hpp"
 
 #include <cmath>
@@ -12,6 +14,16 @@
 namespace lockstep {
 
 namespace {
+
+/// Of an injection: the lowest bit of a weight that this rank holds.
+void flip_bit(const Model& model) {
+  for (const Parameter* parameter : model.parameters()) {
+    const std::span<std::byte> bytes = bytes_of(parameter->master());
+    if (bytes.empty()) continue;
+    bytes[bytes.size() / 2 / sizeof(double) * sizeof(double)] ^= std::byte{1};
+    return;
+  }
+}
 
 Retention retention_of(const CheckpointOptions& options) {
   return {.keep_last = options.keep_last,
@@ -237,13 +249,9 @@ void TrainingLoop::save(AfterSave after) {
   parts_.verifier.settle(parts_.session);
   const double start_s = monotonic_seconds();
   require_finite_weights(parts_.model, now.step, parts_.session.world());
-  std::vector<Component> components = parts_.components;
-  if (parts_.cells.state_apart(now.step)) {
-    parts_.cells.take_averages(parts_.engine, parts_.session, now.step);
-    components.push_back(parts_.cells.component());
-  }
   std::optional<SaveReport> report;
   try {
+    const std::vector<Component> components = settled_components();
     if (in_background) {
       begun_step_ = now.step;
       saver_.begin(components, save_request(), snapshot_memory());
@@ -260,6 +268,43 @@ void TrainingLoop::save(AfterSave after) {
   save_clock_.save_ended(seconds, monotonic_seconds());
   journal_.exclude(seconds);
   if (report) saved(*report, seconds, 0);
+}
+
+std::vector<Component> TrainingLoop::components_now() {
+  std::vector<Component> components = parts_.components;
+  const std::int64_t step = parts_.train_state.step;
+  if (parts_.cells.state_apart(step)) {
+    parts_.cells.take_averages(parts_.engine, parts_.session, step);
+    components.push_back(parts_.cells.component());
+  }
+  return components;
+}
+
+std::vector<Component> TrainingLoop::settled_components() {
+  std::vector<Component> components = components_now();
+  Communicator& world = parts_.session.world();
+  const std::int64_t step = parts_.train_state.step;
+  const auto enter = [this] { enter_save(Phase::save_plan); };
+  switch (parts_.config.checkpoint.on_difference) {
+    case OnDifference::fail: break;
+    case OnDifference::warn:
+      if (const auto told = compare_replicas(world, parts_.world, components, enter)) {
+        journal_.warn({.step = step,
+                       .name = "replicas_differ",
+                       .message = *told + "; of ranks that should hold the same the lowest saves what it holds"});
+        for (Component& component : components) component.validation = Validation::none;
+      }
+      break;
+    case OnDifference::repair:
+      if (const auto told = repair_replicas(world, parts_.world, components, enter)) {
+        for (Unit* unit : parts_.model.units()) unit->update_compute_copy();
+        parts_.cells.drop();
+        components = components_now();  // averages of what was wrong are wrong
+        journal_.warn({.step = step, .name = "replicas_repaired", .message = *told});
+      }
+      break;
+  }
+  return components;
 }
 
 void TrainingLoop::carry_on_save(bool to_the_end) {
@@ -312,6 +357,7 @@ SaveRequest TrainingLoop::save_request() const {
 /// Nothing is made and nothing committed under the name of a run folder that leads elsewhere by now.
 void TrainingLoop::enter_save(Phase phase) const {
   parts_.session.enter(phase, parts_.train_state.step);
+  if (parts_.session.take_injected_flip()) flip_bit(parts_.model);
   if (phase == Phase::save_stage || phase == Phase::save_commit) parts_.files.require_in_place();
 }
 

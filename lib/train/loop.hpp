@@ -81,6 +81,11 @@ class TrainingLoop {
   /// What the best loss was measured on may have changed with a resume.
   void forget_incomparable_best();
   void save(AfterSave after);
+  /// What a checkpoint of now is made of. Collective over the world.
+  std::vector<Component> components_now();
+  /// The same, of which ranks that should hold the same have become of one mind, as checkpoint.on_difference says; a
+  /// save compares what it does not. Collective over the world. Throws AgreedError(verdict).
+  std::vector<Component> settled_components();
   /// Goes on with a save in the background, if one is under way. Collective over the world.
   void carry_on_save(bool to_the_end);
   void saved(const SaveReport& report, double stall_s, int waves);

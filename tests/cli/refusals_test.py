@@ -105,6 +105,7 @@ TABLE = [
     (2, {"train.offload": "[optimizer]", "optimizer.name": "sgd"}, "without momentum optimizer.name sgd keeps no state"),
     (2, {"train.host_memory": "1GiB"}, "train.host_memory has no effect"),
     (2, {"checkpoint.on_busy": "wait"}, "checkpoint.on_busy has no effect: without checkpoint.background each save is waited for"),
+    (2, {"checkpoint.on_difference": "vote"}, "one of fail, warn, repair"),
     (2, {"checkpoint.snapshot_memory": "1GiB"}, "checkpoint.snapshot_memory has no effect: without checkpoint.background each save is waited for"),
     (2, {"train.recompute_keeps": "[attention]"}, "train.recompute_keeps has no effect: train.recompute is none"),
     (2, {"train.recompute": "block", "train.recompute_keeps": "[experts]"}, "train.recompute_keeps experts has no effect: a gpt2 model has none"),

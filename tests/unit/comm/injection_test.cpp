@@ -31,6 +31,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_read_is_refused_with_the_accepted_words) {
            {"rank=1", "it does not say which kind"},
            {"kind=throw,phase=lunch", "there is no phase 'lunch'"},
            {"kind=throw,rank=-1", "rank takes a number, not '-1'"},
+           {"kind=flip,phase=forward", "flip is of phase save.plan: one bit of what a save finds"},
            {"kind=throw,when=now", "there is no key 'when'"},
            {"throw", "'throw' is not KEY=VALUE"},
            {"", "'' is not KEY=VALUE"}}) {

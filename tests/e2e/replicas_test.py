@@ -1,0 +1,80 @@
+"""Ranks that should hold the same and do not: what checkpoint.on_difference makes of a bit that flips in the weights of one rank, just before
+a save."""
+
+from checkpoint_files import state_digest, step_folders
+from lockstep_testing import LLAMA_TINY, records, run, sample_text, write_config
+
+STEPS = 6
+FLIP = ["--train.inject", "rank=1,phase=save.plan,step=2,kind=flip"]
+BACKGROUND = ["--checkpoint.background", "true", "--checkpoint.on_busy", "wait"]
+
+
+def prepare(tmp):
+    (tmp / "text.txt").write_text(sample_text())
+    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "tail:0.1")
+    write_config(tmp / "model", LLAMA_TINY)
+
+
+def train(tmp, name, *more, ranks, expect=0):
+    return run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / name, "--train.max_steps", STEPS,
+               "--schedule.decay_steps", 20, "--data.sequence_length", 32, "--optimizer.lr", 1e-3, "--train.global_batch", 12, "--log.every", 1,
+               "--checkpoint.keep_last", 99, "--checkpoint.every", 2, *more, ranks=ranks, expect=expect)
+
+
+def digests(folder):
+    return {checkpoint.name: state_digest(checkpoint) for checkpoint in step_folders(folder)}
+
+
+def losses(folder):
+    return {record["step"]: record["loss"] for record in records(folder, "step")}
+
+
+def messages(folder, name):
+    return [record["message"] for record in records(folder, "event") if record["name"] == name]
+
+
+def test_repaired_replicas_train_on_as_if_nothing_had_been(tmp):
+    prepare(tmp)
+    for number, (ranks, more) in enumerate([(3, []), (4, ["--precision.dtype", "bf16"]), (3, BACKGROUND), (6, ["--parallel.dp_shard", 2])]):
+        whole, repaired = f"whole-{number}", f"repaired-{number}"
+        train(tmp, whole, *more, ranks=ranks)
+        told = train(tmp, repaired, *more, *FLIP, "--checkpoint.on_difference", "repair", ranks=ranks).stderr
+        assert f"rank 1 took over what most hold, from rank {3 if ranks == 6 else 0}" in told, told
+        event, = messages(tmp / repaired, "replicas_repaired")
+        others = {3: "ranks 0,2", 4: "ranks 0,2-3", 6: "ranks 3,5"}[ranks]
+        assert f"rank 1 against {others}: 1 of " in event and "by at most" in event, event
+        assert digests(tmp / whole) == digests(tmp / repaired) and len(digests(tmp / whole)) == STEPS / 2, more
+        assert losses(tmp / whole) == losses(tmp / repaired), more
+
+
+def test_without_repair_a_difference_ends_the_run_or_is_told_of_and_one_rank_is_saved(tmp):
+    prepare(tmp)
+    train(tmp, "whole", ranks=3)
+    for more in [[], BACKGROUND]:
+        name = f"ended-{len(more)}"
+        ended = train(tmp, name, *more, *FLIP, ranks=3, expect=1).stderr
+        assert "replicas differ in model/" in ended and "rank 1 against ranks 0,2: 1 of " in ended, ended
+        assert not step_folders(tmp / name)
+        name = f"told-{len(more)}"
+        told = train(tmp, name, *more, *FLIP, "--checkpoint.on_difference", "warn", ranks=3).stderr
+        assert "warning" in told and "replicas differ in model/" in told, told
+        assert [message.split(": ")[1] for message in messages(tmp / name, "replicas_differ")] == ["rank 1 against ranks 0,2"] * 3
+        assert digests(tmp / name)["step-0000000002"] == digests(tmp / "whole")["step-0000000002"]   # rank 0 had no part in it
+        for checkpoint in step_folders(tmp / name):
+            run("checkpoint-inspect", checkpoint, "--verify=fingerprints")
+
+
+def test_two_replicas_are_not_repaired(tmp):
+    prepare(tmp)
+    refused = train(tmp, "run", *FLIP, "--checkpoint.on_difference", "repair", ranks=2, expect=1).stderr
+    assert "not repaired: of 2 replicas nobody can say which is right" in refused, refused
+    assert not step_folders(tmp / "run")
+
+
+def test_state_that_cells_have_apart_is_repaired_and_averaged_anew(tmp):
+    prepare(tmp)
+    cells = ["--post_local_sgd.start_step", 1, "--post_local_sgd.period", 3, "--post_local_sgd.cell", 3]
+    train(tmp, "whole", *cells, ranks=6)
+    train(tmp, "repaired", *cells, *FLIP, "--checkpoint.on_difference", "repair", ranks=6)
+    assert messages(tmp / "repaired", "replicas_repaired")
+    assert digests(tmp / "whole") == digests(tmp / "repaired") and losses(tmp / "whole") == losses(tmp / "repaired")

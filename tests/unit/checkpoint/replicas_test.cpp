@@ -1,0 +1,171 @@
+// Ranks that should hold the same, compared and repaired apart from a save.
+#include "checkpoint/replicas.hpp"
+
+#include "base/error.hpp"
+#include "checkpoint/load_checkpoint.hpp"
+#include "checkpoint/save.hpp"
+#include "harness/temporary_folder.hpp"
+#include "harness/test_job.hpp"
+#include "harness/thread_ranks.hpp"
+#include "store/run_directory.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+BOOST_AUTO_TEST_SUITE(replicas)
+
+namespace {
+
+struct Repaired {
+  std::vector<std::string> told;          // by rank: what was repaired, or the error
+  std::vector<std::int64_t> wrong_bytes;  // by rank, afterwards
+  bool failed = false;
+};
+
+using Damage = std::function<void(Job&, Rank)>;
+
+/// Ranks after step 3, damaged and repaired.
+Repaired repair(const World& world, const std::function<Job(Rank)>& make, const Damage& damage) {
+  const auto size = static_cast<std::size_t>(world_size(world.mesh));
+  Repaired result{std::vector<std::string>(size), std::vector<std::int64_t>(size)};
+  on_ranks(static_cast<int>(size), [&](Communicator& ranks) {
+    const auto rank = static_cast<std::size_t>(ranks.rank());
+    Job job = make(ranks.rank());
+    job.advance_to(3);
+    damage(job, ranks.rank());
+    try {
+      result.told[rank] = repair_replicas(ranks, world, job.components(), [] {}).value_or("nothing");
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::verdict) throw;
+      result.told[rank] = error.what();
+      if (rank == 0) result.failed = true;
+    }
+    result.wrong_bytes[rank] = job.wrong_bytes(3);
+  });
+  for (const std::string& told : result.told) BOOST_TEST(told == result.told.front());
+  return result;
+}
+
+Repaired repair_replica(int ranks, const Damage& damage) {
+  return repair(single_axis_world(ranks), [&](Rank rank) { return replica(ranks, rank); }, damage);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(replicas_that_are_equal_are_left_as_they_are) {
+  const Repaired result = repair_replica(3, [](Job&, Rank) {});
+  BOOST_TEST(result.told.front() == "nothing");
+  BOOST_TEST((result.wrong_bytes == std::vector<std::int64_t>{0, 0, 0}));
+}
+
+BOOST_AUTO_TEST_CASE(the_minority_takes_over_what_most_hold) {
+  for (const Rank wrong : {0, 1, 2}) {
+    const Repaired result = repair_replica(3, [&](Job& job, Rank rank) {
+      if (rank != wrong) return;
+      job.buffer(0)[333] ^= std::byte{16};
+      job.buffer(1)[2] ^= std::byte{1};
+    });
+    BOOST_TEST(!result.failed);
+    BOOST_TEST(result.told.front().starts_with(
+                   fmt::format("replicas differ in model/wte.weight [0:37, 0:8]: rank {} against ", wrong)),
+               result.told.front());
+    BOOST_TEST(result.told.front().ends_with(
+                   fmt::format("; rank {} took over what most hold, from rank {}", wrong, wrong == 0 ? 1 : 0)),
+               result.told.front());
+    BOOST_TEST((result.wrong_bytes == std::vector<std::int64_t>{0, 0, 0}));
+  }
+}
+
+// Another rank is wrong in each tensor, and two of five in one.
+BOOST_AUTO_TEST_CASE(each_box_goes_by_a_majority_of_its_own) {
+  const Repaired result = repair_replica(5, [](Job& job, Rank rank) {
+    if (rank == 0) job.buffer(0)[0] ^= std::byte{1};
+    if (rank == 1 || rank == 4) job.buffer(1)[static_cast<std::size_t>(rank)] ^= std::byte{1};
+    if (rank == 3) job.step = 17;
+  });
+  BOOST_TEST(!result.failed, result.told.front());
+  BOOST_TEST(result.told.front().find("the values of component 'trainer', declared global: rank 3 against ranks 0-2,4: "
+                                      "step is 17 against 3") != std::string::npos,
+             result.told.front());
+  BOOST_TEST(result.told.front().ends_with("; ranks 0-1,3-4 took over what most hold, from ranks 0-1"),
+             result.told.front());
+  BOOST_TEST((result.wrong_bytes == std::vector<std::int64_t>{0, 0, 0, 0, 0}));
+}
+
+BOOST_AUTO_TEST_CASE(without_a_majority_nothing_is_changed_on_any_rank) {
+  const Repaired two = repair_replica(2, [](Job& job, Rank rank) {
+    if (rank == 1) job.buffer(0)[8] ^= std::byte{1};
+  });
+  BOOST_TEST(two.failed);
+  BOOST_TEST(two.told.front().ends_with("; not repaired: of 2 replicas nobody can say which is right"),
+             two.told.front());
+  BOOST_TEST((two.wrong_bytes == std::vector<std::int64_t>{0, 1}));
+  // One tensor could be repaired, the other not.
+  const Repaired four = repair_replica(4, [](Job& job, Rank rank) {
+    if (rank == 1) job.buffer(0)[8] ^= std::byte{1};
+    if (rank >= 2) job.buffer(1)[0] ^= std::byte{1};
+  });
+  BOOST_TEST(four.failed);
+  BOOST_TEST(four.told.front().ends_with("; not repaired: of 4 replicas no more than 2 agree"), four.told.front());
+  BOOST_TEST((four.wrong_bytes == std::vector<std::int64_t>{0, 1, 1, 1}));
+}
+
+BOOST_AUTO_TEST_CASE(shards_are_repaired_within_the_ranks_that_hold_them) {
+  const World world{make_mesh("world", {{"dp_replicate", 3}, {"dp_shard", 2}}), {}};
+  const auto make = [&](Rank rank) {
+    return Job(world, rank, sharded_model(world.mesh), Pattern::per_group, {"dp_replicate"});
+  };
+  const Repaired result = repair(world, make, [](Job& job, Rank rank) {
+    if (rank == 1 || rank == 4) job.buffer(0)[40] ^= std::byte{4};  // one of each shard
+  });
+  BOOST_TEST(!result.failed, result.told.front());
+  BOOST_TEST(result.told.front().ends_with("; ranks 1,4 took over what most hold, from ranks 0,3"),
+             result.told.front());
+  for (const std::int64_t wrong : result.wrong_bytes) BOOST_TEST(wrong == 0);
+}
+
+BOOST_AUTO_TEST_CASE(values_that_nobody_takes_back_are_not_called_repaired) {
+  const World world = single_axis_world(3);
+  on_ranks(3, [&](Communicator& ranks) {
+    Component component{.key = "part", .collect = {}};
+    component.collect = [&] {
+      StateTree tree;
+      tree.set("n", ranks.rank() == 1 ? 2 : 1);
+      return tree;
+    };
+    std::string told;
+    try {
+      repair_replicas(ranks, world, {component}, [] {});
+    } catch (const Error& error) {
+      told = error.what();
+    }
+    if (!told.ends_with("rank 1 against ranks 0,2: n is 2 against 1; repairing them was of no use"))
+      fail(ExitCode::bug, "{}", told);
+  });
+}
+
+// What the lowest rank of a cell holds is what a save without comparison has of it.
+BOOST_FIXTURE_TEST_CASE(what_differs_is_told_and_one_replica_is_saved_whole, TemporaryFolder) {
+  on_ranks(3, [&](Communicator& ranks) {
+    Job job = replica(3, ranks.rank());
+    job.advance_to(3);
+    if (ranks.rank() != 0) job.buffer(0)[333] ^= std::byte{16};
+    if (ranks.rank() == 2) job.step = 4;
+    std::vector<Component> components = job.components();
+    const std::optional<std::string> told = compare_replicas(ranks, job.world(), components, [] {});
+    if (!told || told->find("; and in tensors that they share: 1 box") == std::string::npos)
+      fail(ExitCode::bug, "{}", told.value_or("nothing"));
+    job.step = 3;
+    for (Component& component : components) component.validation = Validation::none;
+    save(ranks, components, job.request(path));
+  });
+  on_ranks(1, [&](Communicator& ranks) {
+    Job job = replica(1, 0);
+    load(ranks, job.world(), CheckpointReader(checkpoint_folder(path, 3)), job.components());
+    if (job.wrong_bytes(3) != 0) fail(ExitCode::bug, "it is not the state of rank 0");
+  });
+}
+
+BOOST_AUTO_TEST_SUITE_END()
