@@ -135,8 +135,13 @@ void describe(Declaration& visit, ReshardConfig& config) {
   visit.field("cast", config.cast,
               {.help = "convert weights, the floating tensors of the component model, to this type, rounding to the "
                        "nearest value, ties to even"});
-  visit.field("memory", config.memory,
-              {.help = "memory that pieces in work may take: a larger piece is read and written in rows"});
+  visit.field(
+      "memory", config.memory,
+      {.help = "memory that pieces in work may take in each process: a larger piece is read and written in rows"});
+  visit.field(
+      "watchdog", config.watchdog,
+      {.help = "longest time that a rank may go on without progress before the job ends with code 7 and a table of "
+               "where every rank is; 0: no limit"});
   visit.field("output", config.output,
               {.help = "folder to create",
                .value_name = "DIR",

@@ -38,7 +38,8 @@ struct ReshardConfig {
   std::vector<NamePattern> only;            // components, or patterns of full names, that are written; empty: all
   std::vector<NamePattern> skip;            // that are not
   std::optional<CastDtype> cast;            // absent: every tensor keeps its type
-  ByteSize memory{std::uint64_t{2} << 30};  // that the pieces in work may take
+  ByteSize memory{std::uint64_t{2} << 30};  // that the pieces in work may take, in each process
+  Seconds watchdog{600};                    // without progress of a rank; 0: none
   std::string output;                       // folder to create
 };
 

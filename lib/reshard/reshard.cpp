@@ -5,6 +5,7 @@
 #include "base/output_folder.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
+#include "comm/together.hpp"
 #include "reshard/mesh_state.hpp"
 #include "reshard/other_trainers.hpp"
 #include "reshard/write_state.hpp"
@@ -13,16 +14,21 @@
 #include "store/staging.hpp"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 
 namespace lockstep {
 
 namespace {
 
-Path source_of(const ReshardConfig& config) {
-  refuse_other_trainers(config.checkpoint);
-  const Found found =
-      find_at(config.checkpoint, [](const Path& path) { return judge_checkpoint(path, VerifyLevel::sizes); });
-  return found.checkpoint->path;
+// As rank 0 sees it: a run may get another newest one while ranks look. Collective.
+Path source_of(const ReshardConfig& config, Communicator& ranks) {
+  return rank0_tells(ranks, "", [&] {
+    refuse_other_trainers(config.checkpoint);
+    const Found found =
+        find_at(config.checkpoint, [](const Path& path) { return judge_checkpoint(path, VerifyLevel::sizes); });
+    return found.checkpoint->path.string();
+  });
 }
 
 int parts_of(const ReshardConfig& config) {
@@ -117,20 +123,28 @@ std::string ranks_text(const ReshardPlan& plan) {
   return text;
 }
 
-Json planned_json(const CheckpointReader& source, const ReshardPlan& plan, std::uint64_t memory) {
-  Json parts = Json::array();
+std::uint64_t peak_memory(const std::vector<ProcessShare>& shares) {
+  return std::ranges::max(shares, {}, &ProcessShare::peak_memory).peak_memory;
+}
+
+Json planned_json(const CheckpointReader& source, const ReshardPlan& plan, const std::vector<ProcessShare>& shares) {
+  Json parts = Json::array(), processes = Json::array();
   for (const PlannedFile& file : plan.parts.files) {
     std::uint64_t bytes = 0;
     for (const std::size_t piece : file.pieces) bytes += bytes_of_piece(plan.parts, piece);
     parts.push_back({{"path", file.path}, {"pieces", file.pieces.size()}, {"bytes", bytes}});
   }
+  for (const ProcessShare& share : shares)
+    processes.push_back(
+        {{"pieces", share.pieces.size()}, {"bytes", share.bytes}, {"peak_memory_bytes", share.peak_memory}});
   Json result = {{"source", source.path().string()},
                  {"files", plan.parts.files.size()},
                  {"pieces", plan.parts.pieces.size()},
                  {"bytes", total_bytes(plan.parts)},
                  {"parts", parts},
                  {"mesh", to_text(plan.state.facts.mesh)},
-                 {"peak_memory_bytes", peak_memory(source.manifest(), plan.state, plan.parts, memory)},
+                 {"peak_memory_bytes", peak_memory(shares)},
+                 {"processes", processes},
                  {"notes", plan.state.notes}};
   if (!plan.on_mesh) return result;
   const std::vector<std::uint64_t> held = bytes_held(plan.state), written = bytes_written(plan.parts);
@@ -140,10 +154,17 @@ Json planned_json(const CheckpointReader& source, const ReshardPlan& plan, std::
   return result;
 }
 
-std::string planned_text(const CheckpointReader& source, const ReshardPlan& plan, std::uint64_t memory) {
-  return describe_plan(plan.parts) + (plan.on_mesh ? ranks_text(plan) : "") +
-         fmt::format("peak memory: {} for pieces in work\n",
-                     human_bytes(peak_memory(source.manifest(), plan.state, plan.parts, memory))) +
+std::string shares_text(const std::vector<ProcessShare>& shares) {
+  std::string text = fmt::format("peak memory: {} for pieces in work{}\n", human_bytes(peak_memory(shares)),
+                                 shares.size() > 1 ? " of a process" : "");
+  for (std::size_t i = 0; i < shares.size() && shares.size() > 1; ++i)
+    text += fmt::format("  process {}  reads and writes {} in {}, peak memory {}\n", i, human_bytes(shares[i].bytes),
+                        counted(std::ssize(shares[i].pieces), "piece"), human_bytes(shares[i].peak_memory));
+  return text;
+}
+
+std::string planned_text(const ReshardPlan& plan, const std::vector<ProcessShare>& shares) {
+  return describe_plan(plan.parts) + (plan.on_mesh ? ranks_text(plan) : "") + shares_text(shares) +
          notes_on(plan.state);
 }
 
@@ -188,41 +209,73 @@ ReshardPlan plan_reshard(const CheckpointReader& source, const ReshardConfig& co
   return plan;
 }
 
-Resharded reshard(const CheckpointReader& source, const ReshardPlan& plan, const Path& output, std::uint64_t memory) {
-  OutputFolder folder(output, {.name = "checkpoint", .marker = std::string(manifest_file), .files = {}},
-                      Existing::refuse);
+namespace {
+
+// On rank 0, behind the last byte of all parts. Returns what its Resharded lacks.
+std::string commit(const CheckpointReader& source, const ReshardPlan& plan, const StagedState& staged,
+                   const Hash128& before, OutputFolder& folder) {
   Manifest facts = plan.state.facts;
   facts.uuid = make_uuid();
-  Resharded result{digest_of_kept(source, plan.state), {}, total_bytes(plan.parts)};
-  make_staging(folder.content(), plan.parts);
-  const StagedState staged = write_parts(source, plan.state, plan.parts, folder.content(), memory);
   const Manifest written = seal_checkpoint(folder.content(), plan.parts, staged, std::move(facts));
-  result.after = written.state_digest;
-  result.cast = check_tensors(source, plan.state, written);
-  if (result.cast.empty() && result.after != result.before) {
+  const std::vector<std::string> cast = check_tensors(source, plan.state, written);
+  if (cast.empty() && written.state_digest != before) {
     fail(ExitCode::input, "the state digest changed from {} to {}: {} does not hold what its manifest says",
-         to_hex(result.before), to_hex(result.after), source.path().string());
+         to_hex(before), to_hex(written.state_digest), source.path().string());
   }
   folder.publish();
+  return to_text({to_hex(written.state_digest), cast});
+}
+
+}  // namespace
+
+Resharded reshard(Session& session, const CheckpointReader& source, const ReshardPlan& plan, const Path& output,
+                  std::uint64_t memory) {
+  Communicator& ranks = session.world();
+  const auto enter = [&](Phase phase) { together(ranks, "", [&] { session.enter(phase); }); };
+  Resharded result{digest_of_kept(source, plan.state), {}, total_bytes(plan.parts)};
+  std::unique_ptr<OutputFolder> folder;  // on rank 0; goes with everything in it unless published
+  enter(Phase::save_stage);
+  const Path staging = rank0_tells(ranks, "", [&] {
+    folder = std::make_unique<OutputFolder>(
+        output, OutputKind{.name = "checkpoint", .marker = std::string(manifest_file), .files = {}}, Existing::refuse);
+    make_staging(folder->content(), plan.parts);
+    return folder->content().string();
+  });
+  const StagedState staged = write_parts(session, source, plan.state, plan.parts, staging, memory);
+  enter(Phase::save_commit);
+  const Json told =
+      parse_json(rank0_tells(ranks, "", [&] { return commit(source, plan, staged, result.before, *folder); }),
+                 "the result of rank 0");
+  result.after = hash_from_hex(told[0].get<std::string>());
+  result.cast = told[1].get<std::vector<std::string>>();
   return result;
 }
 
-int checkpoint_reshard(const ReshardConfig& config, Session&, Output& output) {
-  const CheckpointReader source(source_of(config));
-  const ReshardPlan plan = plan_reshard(source, config);
-  const bool json = output.common().json;
+int checkpoint_reshard(const ReshardConfig& config, Session& session, Output& output) {
+  session.configure({.watchdog_s = config.watchdog.value, .folder = absolute_path(config.output).parent_path()});
+  session.accept_stop_signals();
+  Communicator& ranks = session.world();
+  const Path path = source_of(config, ranks);
+  std::optional<CheckpointReader> source;
+  ReshardPlan plan;
+  together(ranks, "", [&] {
+    session.enter(Phase::load);
+    source.emplace(path);
+    plan = plan_reshard(*source, config);
+  });
+  agree_equal(ranks, "the checkpoint and what becomes of it",
+              to_hex(source->manifest().state_digest) + to_hex(hash_of(plan.parts)));
+  const bool json = output.common().json, speaks = ranks.rank() == 0;
   if (output.common().dry_run) {
-    if (json)
-      output.print_json(planned_json(source, plan, config.memory.bytes));
-    else
-      output.print(planned_text(source, plan, config.memory.bytes));
+    const std::vector<ProcessShare> shares =
+        share_out(source->manifest(), plan.state, plan.parts, config.memory.bytes, ranks.size());
+    if (speaks && json) output.print_json(planned_json(*source, plan, shares));
+    if (speaks && !json) output.print(planned_text(plan, shares));
     return 0;
   }
-  const Resharded result = reshard(source, plan, config.output, config.memory.bytes);
-  if (json)
-    output.print_json(done_json(source, plan, result, config.output));
-  else
-    output.print(done_text(plan, result));
+  const Resharded result = reshard(session, *source, plan, config.output, config.memory.bytes);
+  if (speaks && json) output.print_json(done_json(*source, plan, result, config.output));
+  if (speaks && !json) output.print(done_text(plan, result));
   return 0;
 }
 

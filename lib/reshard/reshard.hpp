@@ -1,6 +1,6 @@
 // The body of checkpoint-reshard: a checkpoint written anew in other parts, as another mesh would write it, or a part
-// of it. Serial, streaming, without LibTorch: it reads with the reader that loads use, and plans and commits as saves
-// do. Resuming on other ranks needs none of this: loads read any layout.
+// of it, by one process or several. Streaming, without LibTorch: it reads with the reader that loads use, and plans and
+// commits as saves do. Resuming on other ranks needs none of this: loads read any layout.
 #pragma once
 
 #include "app/output.hpp"
@@ -36,13 +36,15 @@ struct Resharded {
 };
 
 /// Carries the plan out: every block is checked as it is read, each tensor that was not cast has its old fingerprint or
-/// nothing is published, and `output` appears complete or not at all. Local. Throws Error(usage) if `output` exists,
-/// Error(input) for damage in the source, Error(storage).
-Resharded reshard(const CheckpointReader& source, const ReshardPlan& plan, const Path& output, std::uint64_t memory);
+/// nothing is published, and `output` appears complete or not at all, with the same bytes from any number of ranks.
+/// Collective over the session's world. Throws Error(usage) if `output` exists, Error(input) for damage in the source,
+/// Error(storage), and Error(verdict) after a request to stop.
+Resharded reshard(Session& session, const CheckpointReader& source, const ReshardPlan& plan, const Path& output,
+                  std::uint64_t memory);
 
 /// The tool: reads what the configuration names, a checkpoint or a run's newest sound one, and prints what was written,
-/// or with --dry-run would be. Returns the exit code. Local. Throws Error(input) if there is nothing to read; else as
-/// the parts say.
+/// or with --dry-run would be. Returns the exit code. Collective over the session's world. Throws Error(input) if there
+/// is nothing to read; else as the parts say.
 int checkpoint_reshard(const ReshardConfig& config, Session& session, Output& output);
 
 }  // namespace lockstep

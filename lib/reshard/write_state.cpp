@@ -2,7 +2,9 @@
 
 #include "base/error.hpp"
 #include "base/rounding.hpp"
+#include "comm/together.hpp"
 #include "reshard/cast.hpp"
+#include "store/piece_numbers.hpp"
 #include "store/piece_pass.hpp"
 
 #include <algorithm>
@@ -80,6 +82,13 @@ std::int64_t stretch_elements(const Layout& from, const Layout& to, const Box& b
   return static_cast<std::int64_t>(std::max<std::uint64_t>(1, left / bytes_an_element(from, to, box)));
 }
 
+/// What a piece takes, whole or cut.
+std::uint64_t memory_of(const Layout& from, const Layout& to, const Box& box, std::uint64_t memory) {
+  if (!is_cut(from, to, box, memory)) return memory_of_whole(from, to, box);
+  const auto stretch = static_cast<std::uint64_t>(stretch_elements(from, to, box, memory));
+  return stretch * bytes_an_element(from, to, box) + 2 * block_bytes;
+}
+
 PieceRecord write_whole(PieceSource& source, const PartPiece& piece, const PiecePlace& place) {
   std::vector<std::byte> bytes(bytes_of(piece));
   source.read(piece.box, bytes);
@@ -115,6 +124,123 @@ PieceRecord write_in_stretches(PieceSource& source, const PartPiece& piece, cons
   });
   if (!block.empty()) write_block();
   return record;
+}
+
+/// The parts on their way to the disk.
+class PartsWriter {
+ public:
+  PartsWriter(Session& session, const CheckpointReader& source, const NewState& state, const CheckpointPlan& plan,
+              const Path& staging, std::uint64_t memory)
+      : session_(session),
+        source_(source),
+        state_(state),
+        plan_(plan),
+        staging_(staging),
+        memory_(memory),
+        share_(share_out(source.manifest(), state, plan, memory, session.world().size())
+                   .at(static_cast<std::size_t>(session.world().rank()))) {}
+
+  StagedState write() {
+    lay_out();
+    write_share();
+    return seal();
+  }
+
+ private:
+  Communicator& ranks() { return session_.world(); }
+  void lay_out();
+  void write_share();
+  std::uint64_t write_piece(std::size_t number);
+  void finish_part();
+  StagedState seal();
+
+  Session& session_;
+  const CheckpointReader& source_;
+  const NewState& state_;
+  const CheckpointPlan& plan_;
+  const Path& staging_;
+  const std::uint64_t memory_;
+  const ProcessShare share_;          // of this rank
+  std::vector<StampedPart> stamped_;  // by file, on rank 0
+  Numbers offsets_;                   // by piece, in its file
+  std::vector<PieceRecord> records_;  // by piece: on rank 0 all in the end, elsewhere those of this rank
+  std::optional<PartFile> part_;      // that is being written
+  std::size_t file_of_part_ = 0;
+};
+
+void PartsWriter::lay_out() {
+  const std::string told = rank0_tells(ranks(), "", [&] {
+    session_.enter(Phase::save_stage);
+    Numbers offsets(plan_.pieces.size());
+    for (const PlannedFile& file : plan_.files) {
+      stamped_.push_back(stamp_part(staging_ / file.path, part_pieces(plan_, file)));
+      for (std::size_t i = 0; i < file.pieces.size(); ++i)
+        offsets[file.pieces[i]] = stamped_.back().table.records[i].offset;
+    }
+    return encode(offsets);
+  });
+  offsets_ = decode_numbers(told);
+  records_.resize(plan_.pieces.size());
+}
+
+void PartsWriter::write_share() {
+  constexpr std::uint64_t bytes_a_round = std::uint64_t{256} << 20;
+  std::size_t done = 0;
+  for (std::int64_t left = 1; left > 0;) {
+    together(ranks(), "", [&] {
+      session_.enter(Phase::save_write);
+      for (std::uint64_t bytes = 0; done < share_.pieces.size() && bytes < bytes_a_round; ++done) {
+        end_if_stopped(session_);
+        bytes += write_piece(share_.pieces[done]);
+      }
+      if (done == share_.pieces.size()) finish_part();
+    });
+    left = ranks().all_reduce(static_cast<std::int64_t>(share_.pieces.size() - done), Reduce::max);
+  }
+}
+
+/// Returns its bytes.
+std::uint64_t PartsWriter::write_piece(std::size_t number) {
+  const std::size_t file = plan_.file_of_piece[number], tensor = plan_.pieces[number].tensor;
+  if (!part_ || file_of_part_ != file) {
+    finish_part();
+    part_.emplace(staging_ / plan_.files[file].path);
+    file_of_part_ = file;
+  }
+  const PartPiece piece = part_piece(plan_, number);
+  const Layout& from = source_.manifest().tensors[state_.sources[tensor]].layout;
+  const Layout& to = state_.tensors[tensor].layout;
+  PieceSource bytes(source_, state_, tensor);
+  const PiecePlace place{&*part_, offsets_[number]};
+  records_[number] = is_cut(from, to, piece.box, memory_)
+                         ? write_in_stretches(bytes, piece, place, stretch_elements(from, to, piece.box, memory_))
+                         : write_whole(bytes, piece, place);
+  return bytes_of(piece);
+}
+
+void PartsWriter::finish_part() {
+  if (part_) part_->finish();
+  part_.reset();
+}
+
+StagedState PartsWriter::seal() {
+  Numbers written;
+  for (const std::size_t piece : share_.pieces) add_record(written, piece, records_[piece]);
+  for (const std::string& text : ranks().gather(encode(written), 0)) take_records(decode_numbers(text), records_);
+  StagedState staged;
+  together(ranks(), "", [&] {
+    session_.enter(Phase::save_seal);
+    if (ranks().rank() != 0) return;
+    staged.tensors.resize(plan_.tensors.size());
+    for (std::size_t i = 0; i < plan_.pieces.size(); ++i)
+      staged.tensors[plan_.pieces[i].tensor] += records_[i].fingerprint;
+    for (std::size_t file = 0; file < plan_.files.size(); ++file) {
+      std::vector<PieceRecord> records;
+      for (const std::size_t piece : plan_.files[file].pieces) records.push_back(std::move(records_[piece]));
+      staged.files.push_back(seal_part(staging_ / plan_.files[file].path, std::move(stamped_[file]), records));
+    }
+  });
+  return staged;
 }
 
 const StoredComponent& component_of(const NewState& state, const StoredTensor& tensor) {
@@ -183,48 +309,31 @@ void for_each_stretch(const Box& box, std::int64_t most_elements, const std::fun
   }
 }
 
-std::uint64_t peak_memory(const Manifest& source, const NewState& state, const CheckpointPlan& plan,
-                          std::uint64_t memory) {
-  std::uint64_t peak = 0;
-  for (const WriteItem& piece : plan.pieces) {
-    const Layout& from = source.tensors[state.sources[piece.tensor]].layout;
-    const Layout& to = state.tensors[piece.tensor].layout;
-    const std::uint64_t stretch = static_cast<std::uint64_t>(stretch_elements(from, to, piece.box, memory)) *
-                                      bytes_an_element(from, to, piece.box) +
-                                  2 * block_bytes;
-    peak = std::max(peak, is_cut(from, to, piece.box, memory) ? stretch : memory_of_whole(from, to, piece.box));
+std::vector<ProcessShare> share_out(const Manifest& source, const NewState& state, const CheckpointPlan& plan,
+                                    std::uint64_t memory, int processes) {
+  std::vector<ProcessShare> shares(static_cast<std::size_t>(processes));
+  const double all = static_cast<double>(std::max<std::uint64_t>(total_bytes(plan), 1));
+  std::uint64_t before = 0;
+  for (const PlannedFile& file : plan.files) {
+    for (const std::size_t number : file.pieces) {
+      const WriteItem& piece = plan.pieces[number];
+      const Layout& from = source.tensors[state.sources[piece.tensor]].layout;
+      const Layout& to = state.tensors[piece.tensor].layout;
+      const std::uint64_t bytes = bytes_in(piece.box, to.dtype);
+      const double middle = (static_cast<double>(before) + static_cast<double>(bytes) / 2) / all;
+      before += bytes;
+      ProcessShare& share = shares[std::min(shares.size() - 1, static_cast<std::size_t>(middle * processes))];
+      share.pieces.push_back(number);
+      share.bytes += bytes;
+      share.peak_memory = std::max(share.peak_memory, memory_of(from, to, piece.box, memory));
+    }
   }
-  return peak;
+  return shares;
 }
 
-StagedState write_parts(const CheckpointReader& source, const NewState& state, const CheckpointPlan& plan,
-                        const Path& staging, std::uint64_t memory) {
-  StagedState staged;
-  staged.tensors.resize(plan.tensors.size());
-  staged.files.resize(plan.files.size());
-  for (std::size_t number = 0; number < plan.files.size(); ++number) {
-    const PlannedFile& file = plan.files[number];
-    const Path path = staging / file.path;
-    const std::vector<PartPiece> pieces = part_pieces(plan, file);
-    const StampedPart stamped = stamp_part(path, pieces);
-    PartFile part(path);
-    std::vector<PieceRecord> records;
-    for (std::size_t i = 0; i < pieces.size(); ++i) {
-      const std::size_t tensor = plan.pieces[file.pieces[i]].tensor;
-      const Layout& from = source.manifest().tensors[state.sources[tensor]].layout;
-      const Layout& to = state.tensors[tensor].layout;
-      PieceSource bytes(source, state, tensor);
-      const PiecePlace place{&part, stamped.table.records[i].offset};
-      records.push_back(
-          is_cut(from, to, pieces[i].box, memory)
-              ? write_in_stretches(bytes, pieces[i], place, stretch_elements(from, to, pieces[i].box, memory))
-              : write_whole(bytes, pieces[i], place));
-      staged.tensors[tensor] += records.back().fingerprint;
-    }
-    part.finish();
-    staged.files[number] = seal_part(path, stamped, records);
-  }
-  return staged;
+StagedState write_parts(Session& session, const CheckpointReader& source, const NewState& state,
+                        const CheckpointPlan& plan, const Path& staging, std::uint64_t memory) {
+  return PartsWriter(session, source, state, plan, staging, memory).write();
 }
 
 }  // namespace lockstep

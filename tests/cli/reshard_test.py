@@ -1,5 +1,6 @@
 """checkpoint-reshard beyond the number of parts: other meshes, a part of the state, other types of weights, and what it refuses."""
 
+import errno
 import json
 
 from checkpoint_files import manifest_of, read_tensor, state_digest, step_folders, tensors_of
@@ -189,3 +190,50 @@ def test_checkpoints_of_other_trainers_are_named_with_the_way_across(tmp):
         assert "train --model.path FOLDER" in told, told
     (tmp / "empty").mkdir()
     assert "is neither a checkpoint" in refusal(tmp / "empty", tmp / "new", "--consolidate", expect=3)
+
+
+def files_of(checkpoint):
+    """The bytes of all files; of the manifest what does not say who made it and when."""
+    files = {path.relative_to(checkpoint).as_posix(): path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()}
+    manifest = json.loads(files["MANIFEST.json"])
+    return {**files, "MANIFEST.json": {key: value for key, value in manifest.items() if key not in ["uuid", "created", "hash"]}}
+
+
+def test_ranks_write_the_files_that_one_process_writes(tmp):
+    source = saved(tmp)
+    for number, arguments in enumerate([["--to", "parts=2"], ["--to", "dp_shard=2,dp_replicate=2", "--skip", "rng", "--cast", "bf16"]]):
+        alone = reshard(source, tmp / f"alone{number}", *arguments)
+        told = run("checkpoint-reshard", tmp / "run", "--output", tmp / f"many{number}", *arguments, "--json", ranks=3)
+        assert {**json.loads(told.stdout), "output": ""} == {**alone, "output": ""} and told.stderr == "", told
+        assert files_of(tmp / f"many{number}") == files_of(tmp / f"alone{number}"), arguments
+
+
+def test_ranks_that_share_the_work_are_planned_with_bytes_and_memory_of_each(tmp):
+    source = saved(tmp)
+    arguments = [source, "--consolidate", "--output", tmp / "new", "--dry-run"]
+    plan = json.loads(run("checkpoint-reshard", *arguments, "--json", ranks=3).stdout)
+    alone = json.loads(run("checkpoint-reshard", *arguments, "--json").stdout)
+    assert len(plan["processes"]) == 3 and len(alone["processes"]) == 1 and not (tmp / "new").exists()
+    for key in ["bytes", "pieces"]:
+        assert sum(process[key] for process in plan["processes"]) == plan[key] == alone["processes"][0][key], plan
+    assert max(process["peak_memory_bytes"] for process in plan["processes"]) == plan["peak_memory_bytes"] == alone["peak_memory_bytes"], plan
+    text = run("checkpoint-reshard", *arguments, ranks=2).stdout
+    assert text.count("process 0  reads and writes") == text.count("process 1  reads and writes") == 1 and "for pieces in work of a process" in text, text
+
+
+def test_a_rank_whose_storage_fails_ends_all_with_one_message_and_leaves_nothing(tmp):
+    source = saved(tmp)
+    for code, call, number, path, said in [(4, "pwrite", errno.ENOSPC, ".out.stage-", "No space left on device"), (4, "pread", errno.EIO, str(source), "Input/output error")]:
+        faults = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": f"{call} {number} 1 1 1 {path}"}
+        told = run("checkpoint-reshard", source, "--to", "parts=2", "--output", tmp / "there/out", ranks=3, expect=code, env=faults).stderr
+        assert told.count(said) == 1 and "rank 1 (" in told and told.count("checkpoint-reshard: ") == 1, told
+        assert [path.name for path in (tmp / "there").iterdir()] in ([], [".out.lock"]) if (tmp / "there").exists() else True, told
+    both = [run("checkpoint-reshard", source, "--to", "tp=2", "--skip", "rng", "--output", tmp / "out", ranks=ranks, expect=2).stderr for ranks in [None, 3]]
+    assert both[0] == both[1] and "has none" in both[0], both
+
+
+def test_a_rank_that_hangs_is_named_at_the_deadline(tmp):
+    source = saved(tmp)
+    faults = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": "pwrite -1 1 0 1 .out.stage-"}
+    told = run("checkpoint-reshard", source, "--to", "parts=2", "--output", tmp / "out", "--watchdog", "8s", ranks=2, expect=7, env=faults).stderr
+    assert "rank 1" in told and not (tmp / "out").exists(), told

@@ -58,7 +58,8 @@ Manifest laid_out_on(const AskedMesh& asked, const Path& from, const Path& to, s
   ReshardConfig config;
   config.to = target_of(asked, parts);
   const CheckpointReader source(from);
-  const Resharded result = reshard(source, plan_reshard(source, config), to, config.memory.bytes);
+  Session session(solo_communicator());
+  const Resharded result = reshard(session, source, plan_reshard(source, config), to, config.memory.bytes);
   BOOST_TEST(to_hex(result.before) == to_hex(result.after));
   BOOST_TEST(judge_checkpoint(to, VerifyLevel::fingerprints).reason == "");
   return read_manifest(to);
