@@ -32,8 +32,9 @@ enum class CastDtype { bf16, fp16, fp32, fp64 };
 ChoiceList<CastDtype> choices_of(CastDtype);
 
 struct ReshardConfig {
-  std::string checkpoint;                   // folder of the checkpoint to read
-  std::optional<ReshardTarget> to;          // absent: consolidate
+  std::vector<std::string> checkpoints;     // folders to read: one, or several of which an average is made
+  bool average = false;                     // of the weights of all checkpoints
+  std::optional<ReshardTarget> to;          // absent: one part file a component
   bool consolidate = false;                 // one part file a component: the same as parts=1
   std::vector<NamePattern> only;            // components, or patterns of full names, that are written; empty: all
   std::vector<NamePattern> skip;            // that are not

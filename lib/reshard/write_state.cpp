@@ -1,7 +1,6 @@
 #include "reshard/write_state.hpp"
 
 #include "base/error.hpp"
-#include "base/rounding.hpp"
 #include "comm/together.hpp"
 #include "reshard/cast.hpp"
 #include "store/piece_numbers.hpp"
@@ -23,73 +22,63 @@ std::uint64_t bytes_in(const Box& box, DType dtype) {
   return static_cast<std::uint64_t>(elements(box)) * static_cast<std::uint64_t>(size_of(dtype));
 }
 
-/// Reads boxes of a tensor in the view and type that it will have.
-class PieceSource {
+/// One tensor on its way from the source to the new state: in the view and type that it will have.
+class TensorPass {
  public:
-  PieceSource(const CheckpointReader& source, const NewState& state, std::size_t tensor)
+  TensorPass(const StateSource& source, const NewState& state, std::size_t tensor)
       : source_(source),
         number_(state.sources[tensor]),
-        from_(source.manifest().tensors[number_].layout),
+        from_(source.read_type(number_)),
         to_(state.tensors[tensor].layout) {}
 
   void read(const Box& box, std::span<std::byte> out) {
-    if (from_.dtype == to_.dtype) return source_.read(number_, to_.global, box, out);
-    uncast_.resize(bytes_in(box, from_.dtype));
+    if (from_ == to_.dtype) return source_.read(number_, to_.global, box, out);
+    uncast_.resize(bytes_in(box, from_));
     source_.read(number_, to_.global, box, uncast_);
-    cast(from_.dtype, uncast_, to_.dtype, out);
+    cast(from_, uncast_, to_.dtype, out);
+  }
+
+  bool is_cut(const Box& box, std::uint64_t memory) const { return memory_of_whole(box) > memory; }
+
+  /// Elements of a stretch of a piece that is cut: beside it there are a block to write and those of the source.
+  std::int64_t stretch_elements(const Box& box, std::uint64_t memory) const {
+    const std::uint64_t left = std::max(memory, least_memory_of(source_)) - blocks();
+    return static_cast<std::int64_t>(std::max<std::uint64_t>(1, left / bytes_an_element(box)));
+  }
+
+  /// What a piece takes, whole or cut.
+  std::uint64_t memory_of(const Box& box, std::uint64_t memory) const {
+    if (!is_cut(box, memory)) return memory_of_whole(box);
+    return static_cast<std::uint64_t>(stretch_elements(box, memory)) * bytes_an_element(box) + blocks();
   }
 
  private:
-  const CheckpointReader& source_;
+  std::uint64_t blocks() const { return (1 + static_cast<std::uint64_t>(source_.blocks())) * block_bytes; }
+
+  /// Bytes in memory for each element that is read at once: of its new type, of its old one if that is another, and
+  /// what the source takes.
+  std::uint64_t bytes_an_element(const Box& box) const {
+    const auto uncast = static_cast<std::uint64_t>(from_ == to_.dtype ? 0 : size_of(from_));
+    return static_cast<std::uint64_t>(size_of(to_.dtype)) + uncast + source_.working_bytes(number_, to_.global, box);
+  }
+
+  /// Of a piece that is read whole: it, what is made of it, copies of threads that write, blocks of the source.
+  std::uint64_t memory_of_whole(const Box& box) const {
+    const std::uint64_t bytes = bytes_in(box, to_.dtype);
+    const std::uint64_t threads = std::min(most_stretches, 1 + bytes / block_bytes);
+    return static_cast<std::uint64_t>(elements(box)) * bytes_an_element(box) +
+           std::min(bytes, threads * stretch_bytes) +
+           static_cast<std::uint64_t>(source_.blocks()) * std::min(block_bytes, bytes_in(box, from_));
+  }
+
+  const StateSource& source_;
   std::size_t number_;
-  const Layout& from_;
+  DType from_;
   const Layout& to_;
   std::vector<std::byte> uncast_;
 };
 
-/// How many elements of another view are read for one of a box of this: its rows are read whole.
-std::uint64_t spread_of(const Layout& from, const Layout& to, const Box& box) {
-  if (from.global == to.global) return 0;
-  const std::int64_t rows = std::max<std::int64_t>(to.global.empty() ? 1 : to.global[0], 1);
-  const std::int64_t own_rows = std::max<std::int64_t>(box.extent.empty() ? 1 : box.extent[0], 1);
-  const std::int64_t row = elements(to.global) / rows, own_row = std::max<std::int64_t>(elements(box) / own_rows, 1);
-  return static_cast<std::uint64_t>(divided_up(row, own_row));
-}
-
-/// Bytes in memory for each element that is read at once: of its new type, of its old one if that is another, and of
-/// the rows of another view.
-std::uint64_t bytes_an_element(const Layout& from, const Layout& to, const Box& box) {
-  const auto old_size = static_cast<std::uint64_t>(size_of(from.dtype));
-  return static_cast<std::uint64_t>(size_of(to.dtype)) + (from.dtype == to.dtype ? 0 : old_size) +
-         spread_of(from, to, box) * old_size;
-}
-
-/// Of a piece that is read whole: it, what is made of it, copies of threads that write, the reader's block.
-std::uint64_t memory_of_whole(const Layout& from, const Layout& to, const Box& box) {
-  const std::uint64_t bytes = bytes_in(box, to.dtype);
-  const std::uint64_t threads = std::min(most_stretches, 1 + bytes / block_bytes);
-  return static_cast<std::uint64_t>(elements(box)) * bytes_an_element(from, to, box) +
-         std::min(bytes, threads * stretch_bytes) + std::min(block_bytes, bytes_in(box, from.dtype));
-}
-
-bool is_cut(const Layout& from, const Layout& to, const Box& box, std::uint64_t memory) {
-  return memory_of_whole(from, to, box) > memory;
-}
-
-/// Elements of a stretch of a piece that is cut: beside it there are a block to write and one to read.
-std::int64_t stretch_elements(const Layout& from, const Layout& to, const Box& box, std::uint64_t memory) {
-  const std::uint64_t left = std::max(memory, 3 * block_bytes) - 2 * block_bytes;
-  return static_cast<std::int64_t>(std::max<std::uint64_t>(1, left / bytes_an_element(from, to, box)));
-}
-
-/// What a piece takes, whole or cut.
-std::uint64_t memory_of(const Layout& from, const Layout& to, const Box& box, std::uint64_t memory) {
-  if (!is_cut(from, to, box, memory)) return memory_of_whole(from, to, box);
-  const auto stretch = static_cast<std::uint64_t>(stretch_elements(from, to, box, memory));
-  return stretch * bytes_an_element(from, to, box) + 2 * block_bytes;
-}
-
-PieceRecord write_whole(PieceSource& source, const PartPiece& piece, const PiecePlace& place) {
+PieceRecord write_whole(TensorPass& source, const PartPiece& piece, const PiecePlace& place) {
   std::vector<std::byte> bytes(bytes_of(piece));
   source.read(piece.box, bytes);
   const HeldPiece held{piece, bytes, place};
@@ -97,7 +86,7 @@ PieceRecord write_whole(PieceSource& source, const PartPiece& piece, const Piece
 }
 
 // Stretches are no multiples of blocks, so a block is filled from several of them.
-PieceRecord write_in_stretches(PieceSource& source, const PartPiece& piece, const PiecePlace& place,
+PieceRecord write_in_stretches(TensorPass& source, const PartPiece& piece, const PiecePlace& place,
                                std::int64_t most_elements) {
   PieceRecord record{.offset = place.offset};
   const std::int64_t size = size_of(piece.dtype);
@@ -129,7 +118,7 @@ PieceRecord write_in_stretches(PieceSource& source, const PartPiece& piece, cons
 /// The parts on their way to the disk.
 class PartsWriter {
  public:
-  PartsWriter(Session& session, const CheckpointReader& source, const NewState& state, const CheckpointPlan& plan,
+  PartsWriter(Session& session, const StateSource& source, const NewState& state, const CheckpointPlan& plan,
               const Path& staging, std::uint64_t memory)
       : session_(session),
         source_(source),
@@ -137,7 +126,7 @@ class PartsWriter {
         plan_(plan),
         staging_(staging),
         memory_(memory),
-        share_(share_out(source.manifest(), state, plan, memory, session.world().size())
+        share_(share_out(source, state, plan, memory, session.world().size())
                    .at(static_cast<std::size_t>(session.world().rank()))) {}
 
   StagedState write() {
@@ -155,7 +144,7 @@ class PartsWriter {
   StagedState seal();
 
   Session& session_;
-  const CheckpointReader& source_;
+  const StateSource& source_;
   const NewState& state_;
   const CheckpointPlan& plan_;
   const Path& staging_;
@@ -208,13 +197,11 @@ std::uint64_t PartsWriter::write_piece(std::size_t number) {
     file_of_part_ = file;
   }
   const PartPiece piece = part_piece(plan_, number);
-  const Layout& from = source_.manifest().tensors[state_.sources[tensor]].layout;
-  const Layout& to = state_.tensors[tensor].layout;
-  PieceSource bytes(source_, state_, tensor);
+  TensorPass pass(source_, state_, tensor);
   const PiecePlace place{&*part_, offsets_[number]};
-  records_[number] = is_cut(from, to, piece.box, memory_)
-                         ? write_in_stretches(bytes, piece, place, stretch_elements(from, to, piece.box, memory_))
-                         : write_whole(bytes, piece, place);
+  records_[number] = pass.is_cut(piece.box, memory_)
+                         ? write_in_stretches(pass, piece, place, pass.stretch_elements(piece.box, memory_))
+                         : write_whole(pass, piece, place);
   return bytes_of(piece);
 }
 
@@ -309,7 +296,11 @@ void for_each_stretch(const Box& box, std::int64_t most_elements, const std::fun
   }
 }
 
-std::vector<ProcessShare> share_out(const Manifest& source, const NewState& state, const CheckpointPlan& plan,
+std::uint64_t least_memory_of(const StateSource& source) {
+  return (2 + static_cast<std::uint64_t>(source.blocks())) * block_bytes;
+}
+
+std::vector<ProcessShare> share_out(const StateSource& source, const NewState& state, const CheckpointPlan& plan,
                                     std::uint64_t memory, int processes) {
   std::vector<ProcessShare> shares(static_cast<std::size_t>(processes));
   const double all = static_cast<double>(std::max<std::uint64_t>(total_bytes(plan), 1));
@@ -317,22 +308,21 @@ std::vector<ProcessShare> share_out(const Manifest& source, const NewState& stat
   for (const PlannedFile& file : plan.files) {
     for (const std::size_t number : file.pieces) {
       const WriteItem& piece = plan.pieces[number];
-      const Layout& from = source.tensors[state.sources[piece.tensor]].layout;
-      const Layout& to = state.tensors[piece.tensor].layout;
-      const std::uint64_t bytes = bytes_in(piece.box, to.dtype);
+      const std::uint64_t bytes = bytes_in(piece.box, state.tensors[piece.tensor].layout.dtype);
       const double middle = (static_cast<double>(before) + static_cast<double>(bytes) / 2) / all;
       before += bytes;
       ProcessShare& share = shares[std::min(shares.size() - 1, static_cast<std::size_t>(middle * processes))];
       share.pieces.push_back(number);
       share.bytes += bytes;
-      share.peak_memory = std::max(share.peak_memory, memory_of(from, to, piece.box, memory));
+      share.peak_memory =
+          std::max(share.peak_memory, TensorPass(source, state, piece.tensor).memory_of(piece.box, memory));
     }
   }
   return shares;
 }
 
-StagedState write_parts(Session& session, const CheckpointReader& source, const NewState& state,
-                        const CheckpointPlan& plan, const Path& staging, std::uint64_t memory) {
+StagedState write_parts(Session& session, const StateSource& source, const NewState& state, const CheckpointPlan& plan,
+                        const Path& staging, std::uint64_t memory) {
   return PartsWriter(session, source, state, plan, staging, memory).write();
 }
 
