@@ -10,13 +10,13 @@
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
 #include "store/checkpoint_plan.hpp"
+#include "store/piece_numbers.hpp"
 #include "store/piece_pass.hpp"
 #include "store/staging.hpp"
 
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
@@ -40,19 +40,6 @@ struct Saver::Prepared {
 };
 
 namespace {
-
-// Numbers as ranks exchange them.
-using Numbers = std::vector<std::uint64_t>;
-
-std::string encode(const Numbers& numbers) {
-  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(std::uint64_t)};
-}
-
-Numbers decode(const std::string& bytes) {
-  Numbers numbers(bytes.size() / sizeof(std::uint64_t));
-  if (!numbers.empty()) std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(std::uint64_t));
-  return numbers;
-}
 
 // What this rank brings to a save, in the order in which it is written.
 std::vector<std::span<const std::byte>> bytes_of_rank(const Saver::Prepared& prepared) {
@@ -290,7 +277,7 @@ void Saver::Save::tell_offsets() {
   }
   prepared_.offsets.assign(plan_.pieces.size(), 0);
   for (const std::string& text : prepared_.part->all_gather(encode(offsets))) {
-    const Numbers numbers = decode(text);
+    const Numbers numbers = decode_numbers(text);
     for (std::size_t i = 0; i + 1 < numbers.size(); i += 2) prepared_.offsets[numbers[i]] = numbers[i + 1];
   }
   prepared_.laid_out = true;
@@ -358,24 +345,11 @@ void Saver::Save::compare() {
     if (plan_.pieces[i].writer != ranks_.rank()) continue;
     const PieceRecord& record = pieces_[i];
     state_.tensors[plan_.pieces[i].tensor] += record.fingerprint;
-    if (leads(plan_.file_of_piece[i])) continue;
-    written.insert(written.end(), {i, record.fingerprint.first, record.fingerprint.second, record.blocks.size()});
-    for (const Hash128& block : record.blocks) written.insert(written.end(), {block.high, block.low});
+    if (!leads(plan_.file_of_piece[i])) add_record(written, i, record);
   }
   add_up(ranks_, state_.tensors);
-  for (const std::string& text : prepared_.part->all_gather(encode(written))) {
-    const Numbers numbers = decode(text);
-    for (std::size_t i = 0; i < numbers.size();) {
-      PieceRecord& record = pieces_[numbers[i]];
-      record.fingerprint = {numbers[i + 1], numbers[i + 2]};
-      record.blocks.resize(numbers[i + 3]);
-      i += 4;
-      for (Hash128& block : record.blocks) {
-        block = {numbers[i], numbers[i + 1]};
-        i += 2;
-      }
-    }
-  }
+  for (const std::string& text : prepared_.part->all_gather(encode(written)))
+    take_records(decode_numbers(text), pieces_);
 }
 
 void Saver::Save::seal() {
@@ -399,7 +373,7 @@ void Saver::Save::seal() {
 void Saver::Save::gather_sealed() {
   state_.files.resize(plan_.files.size());
   for (const std::string& text : ranks_.gather(encode(sealed_), 0)) {
-    const Numbers numbers = decode(text);
+    const Numbers numbers = decode_numbers(text);
     for (std::size_t i = 0; i < numbers.size();) {
       SealedPart& part = state_.files[numbers[i]];
       part = {numbers[i + 1], {numbers[i + 2], numbers[i + 3]}, {numbers[i + 4], numbers[i + 5]}, {}};

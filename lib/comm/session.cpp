@@ -284,4 +284,8 @@ void Session::abort_with(const Failure& failure) noexcept {
   abort_with(fmt::format("{}: {}", where(), failure.message), static_cast<int>(failure.code), failure.hint);
 }
 
+void end_if_stopped(const Session& session) {
+  if (session.stop_level() != StopLevel::none) fail(ExitCode::verdict, "stopped on request: nothing is written");
+}
+
 }  // namespace lockstep

@@ -94,4 +94,7 @@ class Session {
   std::unique_ptr<State> state_;
 };
 
+/// For programs that write all or nothing: throws Error(verdict) once this process was asked to stop. Local.
+void end_if_stopped(const Session& session);
+
 }  // namespace lockstep

@@ -117,8 +117,8 @@ ChoiceList<CastDtype> choices_of(CastDtype) {
 }
 
 void describe(Declaration& visit, ReshardConfig& config) {
-  visit.field("checkpoint", config.checkpoint,
-              {.help = "folder of the checkpoint to read; of a run: its newest valid one",
+  visit.field("checkpoints", config.checkpoints,
+              {.help = "folder of the checkpoint to read; of a run: its newest valid one; several with --average",
                .value_name = "CKPT",
                .required = true,
                .positional = true,
@@ -128,6 +128,9 @@ void describe(Declaration& visit, ReshardConfig& config) {
                        "mesh writes it, tp=2,dp_shard=4 with axes of parallel.*; both, or JSON: {\"parts\": 4}",
                .value_name = "TARGET"});
   visit.field("consolidate", config.consolidate, {.help = "one part file a component: the same as --to parts=1"});
+  visit.field("average", config.average,
+              {.help = "write the average of the weights of all checkpoints, made in fp64 and rounded once, and of "
+                       "the first one what else --only names"});
   visit.field("only", config.only,
               {.help = "write these alone: components by name, or tensors whose full name (model/lm_head.weight) has "
                        "a match of a regular expression"});
@@ -135,8 +138,13 @@ void describe(Declaration& visit, ReshardConfig& config) {
   visit.field("cast", config.cast,
               {.help = "convert weights, the floating tensors of the component model, to this type, rounding to the "
                        "nearest value, ties to even"});
-  visit.field("memory", config.memory,
-              {.help = "memory that pieces in work may take: a larger piece is read and written in rows"});
+  visit.field(
+      "memory", config.memory,
+      {.help = "memory that pieces in work may take in each process: a larger piece is read and written in rows"});
+  visit.field(
+      "watchdog", config.watchdog,
+      {.help = "longest time that a rank may go on without progress before the job ends with code 7 and a table of "
+               "where every rank is; 0: no limit"});
   visit.field("output", config.output,
               {.help = "folder to create",
                .value_name = "DIR",
@@ -148,7 +156,8 @@ void describe(Declaration& visit, ReshardConfig& config) {
 Tool tool_of(const ReshardConfig&) {
   return {.name = "checkpoint-reshard",
           .summary = "write a checkpoint anew in another layout",
-          .synopsis = {"[OPTION...] CKPT --to TARGET --output DIR", "[OPTION...] CKPT --consolidate --output DIR"},
+          .synopsis = {"[OPTION...] CKPT --to TARGET --output DIR", "[OPTION...] CKPT --consolidate --output DIR",
+                       "[OPTION...] CKPT CKPT... --average --output DIR"},
           .arguments = Tool::Arguments::options,
           .dry_run = Tool::DryRun::yes,
           .output = Tool::Output::text_or_json};
@@ -157,9 +166,15 @@ Tool tool_of(const ReshardConfig&) {
 void check(const ReshardConfig& config, Problems& problems) {
   if (config.consolidate && config.to)
     problems.add({"to", "consolidate"}, "--to and --consolidate both say how many parts there will be: give one");
-  if (!config.consolidate && !config.to)
+  if (!config.consolidate && !config.to && !config.average)
     problems.add({"to", "consolidate"},
                  "--to parts=N, --to AXIS=RANKS,… or --consolidate is needed: which layout to write");
+  if (config.average && config.checkpoints.size() == 1)
+    problems.add({"average"}, "--average has no effect on one checkpoint: name several");
+  if (!config.average && config.checkpoints.size() > 1)
+    problems.add({"checkpoints"}, fmt::format("{} checkpoints are named, but one is written anew: --average makes one "
+                                              "of them",
+                                              config.checkpoints.size()));
   if (config.memory.bytes < least_memory)
     problems.add({"memory"}, fmt::format("memory is {}, but blocks that are read and written at once take {}",
                                          human_bytes(config.memory.bytes), human_bytes(least_memory)));

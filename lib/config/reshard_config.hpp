@@ -32,13 +32,15 @@ enum class CastDtype { bf16, fp16, fp32, fp64 };
 ChoiceList<CastDtype> choices_of(CastDtype);
 
 struct ReshardConfig {
-  std::string checkpoint;                   // folder of the checkpoint to read
-  std::optional<ReshardTarget> to;          // absent: consolidate
+  std::vector<std::string> checkpoints;     // folders to read: one, or several of which an average is made
+  bool average = false;                     // of the weights of all checkpoints
+  std::optional<ReshardTarget> to;          // absent: one part file a component
   bool consolidate = false;                 // one part file a component: the same as parts=1
   std::vector<NamePattern> only;            // components, or patterns of full names, that are written; empty: all
   std::vector<NamePattern> skip;            // that are not
   std::optional<CastDtype> cast;            // absent: every tensor keeps its type
-  ByteSize memory{std::uint64_t{2} << 30};  // that the pieces in work may take
+  ByteSize memory{std::uint64_t{2} << 30};  // that the pieces in work may take, in each process
+  Seconds watchdog{600};                    // without progress of a rank; 0: none
   std::string output;                       // folder to create
 };
 

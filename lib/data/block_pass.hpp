@@ -25,11 +25,6 @@ struct BlockPass {
   std::function<void(std::uint64_t bytes)> progress;  // bytes of the input files that were read
 };
 
-/// Throws Error(verdict) once this process was asked to stop. Local.
-inline void end_if_stopped(const Session& session) {
-  if (session.stop_level() != StopLevel::none) fail(ExitCode::verdict, "stopped on request: nothing is written");
-}
-
 /// Calls `consume` with the results of this rank's blocks in their order; returns the names of files that hold no text.
 /// Ends with Error(verdict) on a request to stop. Collective over the session's world.
 template <class Result>

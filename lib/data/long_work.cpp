@@ -2,7 +2,6 @@
 
 #include "comm/local_work.hpp"
 #include "comm/together.hpp"
-#include "data/block_pass.hpp"
 
 #include <atomic>
 #include <chrono>

@@ -4,7 +4,6 @@
 #include "base/text.hpp"
 #include "base/words.hpp"
 #include "comm/together.hpp"
-#include "data/block_pass.hpp"
 #include "data/dataset.hpp"
 
 #include <string>

@@ -5,6 +5,8 @@
 #include "base/output_folder.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
+#include "comm/together.hpp"
+#include "reshard/average.hpp"
 #include "reshard/mesh_state.hpp"
 #include "reshard/other_trainers.hpp"
 #include "reshard/write_state.hpp"
@@ -13,16 +15,30 @@
 #include "store/staging.hpp"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 
 namespace lockstep {
 
 namespace {
 
-Path source_of(const ReshardConfig& config) {
-  refuse_other_trainers(config.checkpoint);
-  const Found found =
-      find_at(config.checkpoint, [](const Path& path) { return judge_checkpoint(path, VerifyLevel::sizes); });
-  return found.checkpoint->path;
+// As rank 0 sees them: a run may get another newest one while ranks look. Collective.
+std::vector<Path> sources_of(const ReshardConfig& config, Communicator& ranks) {
+  const std::string told = rank0_tells(ranks, "", [&] {
+    Json paths = Json::array();
+    for (const std::string& path : config.checkpoints) {
+      refuse_other_trainers(path);
+      const Found found = find_at(path, [](const Path& one) { return judge_checkpoint(one, VerifyLevel::sizes); });
+      paths.push_back(found.checkpoint->path.string());
+    }
+    return to_text(paths);
+  });
+  const auto paths = parse_json(told, "the checkpoints that rank 0 found").get<std::vector<std::string>>();
+  return {paths.begin(), paths.end()};
+}
+
+std::unique_ptr<StateSource> open_source(const std::vector<Path>& paths, bool average) {
+  return average ? open_average(paths) : open_checkpoint_source(paths.front());
 }
 
 int parts_of(const ReshardConfig& config) {
@@ -40,10 +56,6 @@ DType dtype_of(CastDtype type) {
   fail(ExitCode::bug, "a type of weights without its DType");
 }
 
-std::string trainer_values(const CheckpointReader& source) {
-  return find_component(source.manifest(), "trainer") == nullptr ? "" : source.values_text("trainer", "all");
-}
-
 AskedMesh mesh_asked(const ReshardTarget& target) {
   AskedMesh asked;
   for (const auto& [name, size] : target.axes)
@@ -51,32 +63,36 @@ AskedMesh mesh_asked(const ReshardTarget& target) {
   return asked;
 }
 
-/// What is kept of the source, as it is there.
-std::vector<StoredTensor> kept_of(const CheckpointReader& source, const NewState& state) {
+std::optional<Hash128> digest_of_kept(const StateSource& source, const NewState& state) {
+  const Manifest& manifest = source.manifest();
+  for (const std::size_t number : state.sources)
+    if (!source.has_fingerprint(number)) return std::nullopt;
+  if (state.sources.size() == manifest.tensors.size()) return manifest.state_digest;
   std::vector<StoredTensor> kept;
-  for (const std::size_t number : state.sources) kept.push_back(source.manifest().tensors[number]);
-  return kept;
+  for (const std::size_t number : state.sources) kept.push_back(manifest.tensors[number]);
+  return state_digest(kept);
 }
 
-Hash128 digest_of_kept(const CheckpointReader& source, const NewState& state) {
-  const bool all = state.sources.size() == source.manifest().tensors.size();
-  return all ? source.manifest().state_digest : state_digest(kept_of(source, state));
+/// The names of tensors that have another type than in the source.
+std::vector<std::string> names_of_cast(const StateSource& source, const NewState& state) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < state.tensors.size(); ++i)
+    if (state.tensors[i].layout.dtype != source.manifest().tensors[state.sources[i]].layout.dtype)
+      names.push_back(full_name(state.tensors[i]));
+  return names;
 }
 
-/// A tensor of the old type has the old elements, and so the old fingerprint. Returns the names of the others.
-std::vector<std::string> check_tensors(const CheckpointReader& source, const NewState& state, const Manifest& written) {
-  std::vector<std::string> cast;
+/// A tensor of the old type has the old elements, and so the old fingerprint.
+void check_tensors(const StateSource& source, const NewState& state, const Manifest& written) {
   for (std::size_t i = 0; i < state.tensors.size(); ++i) {
     const StoredTensor& before = source.manifest().tensors[state.sources[i]];
     const StoredTensor& after = written.tensors[i];
-    if (before.layout.dtype != after.layout.dtype) {
-      cast.push_back(full_name(after));
-    } else if (before.fingerprint != after.fingerprint) {
+    if (!source.has_fingerprint(state.sources[i]) || before.layout.dtype != after.layout.dtype) continue;
+    if (before.fingerprint != after.fingerprint) {
       fail(ExitCode::input, "the fingerprint of {} changed from {} to {}: {} does not hold what its manifest says",
-           full_name(after), to_hex(before.fingerprint), to_hex(after.fingerprint), source.path().string());
+           full_name(after), to_hex(before.fingerprint), to_hex(after.fingerprint), source.name());
     }
   }
-  return cast;
 }
 
 /// What is kept and yet not used by every load, and what else people should know.
@@ -117,20 +133,28 @@ std::string ranks_text(const ReshardPlan& plan) {
   return text;
 }
 
-Json planned_json(const CheckpointReader& source, const ReshardPlan& plan, std::uint64_t memory) {
-  Json parts = Json::array();
+std::uint64_t peak_memory(const std::vector<ProcessShare>& shares) {
+  return std::ranges::max(shares, {}, &ProcessShare::peak_memory).peak_memory;
+}
+
+Json planned_json(const StateSource& source, const ReshardPlan& plan, const std::vector<ProcessShare>& shares) {
+  Json parts = Json::array(), processes = Json::array();
   for (const PlannedFile& file : plan.parts.files) {
     std::uint64_t bytes = 0;
     for (const std::size_t piece : file.pieces) bytes += bytes_of_piece(plan.parts, piece);
     parts.push_back({{"path", file.path}, {"pieces", file.pieces.size()}, {"bytes", bytes}});
   }
-  Json result = {{"source", source.path().string()},
+  for (const ProcessShare& share : shares)
+    processes.push_back(
+        {{"pieces", share.pieces.size()}, {"bytes", share.bytes}, {"peak_memory_bytes", share.peak_memory}});
+  Json result = {{"source", source.name()},
                  {"files", plan.parts.files.size()},
                  {"pieces", plan.parts.pieces.size()},
                  {"bytes", total_bytes(plan.parts)},
                  {"parts", parts},
                  {"mesh", to_text(plan.state.facts.mesh)},
-                 {"peak_memory_bytes", peak_memory(source.manifest(), plan.state, plan.parts, memory)},
+                 {"peak_memory_bytes", peak_memory(shares)},
+                 {"processes", processes},
                  {"notes", plan.state.notes}};
   if (!plan.on_mesh) return result;
   const std::vector<std::uint64_t> held = bytes_held(plan.state), written = bytes_written(plan.parts);
@@ -140,89 +164,145 @@ Json planned_json(const CheckpointReader& source, const ReshardPlan& plan, std::
   return result;
 }
 
-std::string planned_text(const CheckpointReader& source, const ReshardPlan& plan, std::uint64_t memory) {
-  return describe_plan(plan.parts) + (plan.on_mesh ? ranks_text(plan) : "") +
-         fmt::format("peak memory: {} for pieces in work\n",
-                     human_bytes(peak_memory(source.manifest(), plan.state, plan.parts, memory))) +
-         notes_on(plan.state);
-}
-
-std::string cast_text(const Resharded& result) {
-  if (result.cast.empty()) return {};
-  std::string text = fmt::format("cast: {}; their digests differ, and with them that of the state\n",
-                                 counted(std::ssize(result.cast), "tensor"));
-  for (const std::string& name : result.cast) text += fmt::format("  {}\n", name);
+std::string shares_text(const std::vector<ProcessShare>& shares) {
+  std::string text = fmt::format("peak memory: {} for pieces in work{}\n", human_bytes(peak_memory(shares)),
+                                 shares.size() > 1 ? " of a process" : "");
+  for (std::size_t i = 0; i < shares.size() && shares.size() > 1; ++i)
+    text += fmt::format("  process {}  reads and writes {} in {}, peak memory {}\n", i, human_bytes(shares[i].bytes),
+                        counted(std::ssize(shares[i].pieces), "piece"), human_bytes(shares[i].peak_memory));
   return text;
 }
 
-Json done_json(const CheckpointReader& source, const ReshardPlan& plan, const Resharded& result,
-               const std::string& output) {
-  return {{"source", source.path().string()},
+std::string planned_text(const ReshardPlan& plan, const std::vector<ProcessShare>& shares) {
+  return describe_plan(plan.parts) + (plan.on_mesh ? ranks_text(plan) : "") + shares_text(shares) +
+         notes_on(plan.state);
+}
+
+std::string cast_text(const ReshardPlan& plan) {
+  if (plan.cast.empty()) return {};
+  std::string text = fmt::format("cast: {}; their digests differ, and with them that of the state\n",
+                                 counted(std::ssize(plan.cast), "tensor"));
+  for (const std::string& name : plan.cast) text += fmt::format("  {}\n", name);
+  return text;
+}
+
+Json done_json(const StateSource& source, const ReshardPlan& plan, const Resharded& result, const std::string& output) {
+  return {{"source", source.name()},
           {"output", output},
           {"files", plan.parts.files.size()},
           {"bytes", result.bytes},
           {"mesh", to_text(plan.state.facts.mesh)},
-          {"digest_before", to_hex(result.before)},
-          {"digest_after", to_hex(result.after)},
-          {"cast", result.cast},
+          {"digest_before", plan.before ? Json(to_hex(*plan.before)) : Json(nullptr)},
+          {"digest_after", to_hex(result.digest)},
+          {"cast", plan.cast},
           {"notes", plan.state.notes}};
 }
 
 std::string done_text(const ReshardPlan& plan, const Resharded& result) {
-  return fmt::format("{} in {} part files\nstate digest before  {}\nstate digest after   {}\n{}{}",
-                     human_bytes(result.bytes), plan.parts.files.size(), to_hex(result.before), to_hex(result.after),
-                     cast_text(result), notes_on(plan.state));
+  const std::string digests = plan.before ? fmt::format("state digest before  {}\nstate digest after   {}",
+                                                        to_hex(*plan.before), to_hex(result.digest))
+                                          : fmt::format("state digest  {}", to_hex(result.digest));
+  return fmt::format("{} in {} part files\n{}\n{}{}", human_bytes(result.bytes), plan.parts.files.size(), digests,
+                     cast_text(plan), notes_on(plan.state));
+}
+
+void check_memory(const StateSource& source, const ReshardConfig& config) {
+  const std::uint64_t least = least_memory_of(source);
+  if (config.memory.bytes < least)
+    throw Error(ExitCode::usage,
+                fmt::format("--memory {} is too little for {} checkpoints at once: a block of each takes {} in all",
+                            human_bytes(config.memory.bytes), source.blocks(), human_bytes(least)),
+                fmt::format("--memory {}MiB", least >> 20));
 }
 
 }  // namespace
 
-ReshardPlan plan_reshard(const CheckpointReader& source, const ReshardConfig& config) {
-  ReshardPlan plan{whole_state(source.manifest()), {}};
-  select(plan.state, config.only, config.skip);
+ReshardPlan plan_reshard(const StateSource& source, const ReshardConfig& config) {
+  check_memory(source, config);
+  ReshardPlan plan{whole_state(source.manifest()), {}, false, {}, {}};
+  plan.state.notes = source.notes();
+  const bool weights_alone = config.average && config.only.empty();
+  select(plan.state, weights_alone ? std::vector{NamePattern::parse("model")} : config.only, config.skip);
   if (config.to && !config.to->axes.empty()) {
-    lay_out_on(mesh_asked(*config.to), model_known_to(source.manifest(), trainer_values(source)), plan.state);
+    lay_out_on(mesh_asked(*config.to), model_known_to(source.manifest(), source.trainer_values()), plan.state);
     plan.on_mesh = true;
   }
   if (config.cast) retype_weights(plan.state, dtype_of(*config.cast));
+  plan.cast = names_of_cast(source, plan.state);
+  plan.before = digest_of_kept(source, plan.state);
   plan.parts = plan.on_mesh ? plan_ranks(plan.state, parts_of(config)) : plan_parts(plan.state, parts_of(config));
   return plan;
 }
 
-Resharded reshard(const CheckpointReader& source, const ReshardPlan& plan, const Path& output, std::uint64_t memory) {
-  OutputFolder folder(output, {.name = "checkpoint", .marker = std::string(manifest_file), .files = {}},
-                      Existing::refuse);
+namespace {
+
+// On rank 0, behind the last byte of all parts. Returns the digest of the state.
+std::string commit(const StateSource& source, const ReshardPlan& plan, const StagedState& staged,
+                   OutputFolder& folder) {
   Manifest facts = plan.state.facts;
   facts.uuid = make_uuid();
-  Resharded result{digest_of_kept(source, plan.state), {}, total_bytes(plan.parts)};
-  make_staging(folder.content(), plan.parts);
-  const StagedState staged = write_parts(source, plan.state, plan.parts, folder.content(), memory);
   const Manifest written = seal_checkpoint(folder.content(), plan.parts, staged, std::move(facts));
-  result.after = written.state_digest;
-  result.cast = check_tensors(source, plan.state, written);
-  if (result.cast.empty() && result.after != result.before) {
+  check_tensors(source, plan.state, written);
+  if (plan.before && plan.cast.empty() && written.state_digest != *plan.before) {
     fail(ExitCode::input, "the state digest changed from {} to {}: {} does not hold what its manifest says",
-         to_hex(result.before), to_hex(result.after), source.path().string());
+         to_hex(*plan.before), to_hex(written.state_digest), source.name());
   }
   folder.publish();
-  return result;
+  return to_hex(written.state_digest);
 }
 
-int checkpoint_reshard(const ReshardConfig& config, Session&, Output& output) {
-  const CheckpointReader source(source_of(config));
-  const ReshardPlan plan = plan_reshard(source, config);
-  const bool json = output.common().json;
+// What must be one on all ranks.
+std::string identity_of(const StateSource& source, const ReshardPlan& plan) {
+  StreamHash hash;
+  for (const auto& [name, text] : plan.state.facts.documents) hash.add(name + " " + text + "\n");
+  hash.add(to_hex(source.manifest().state_digest) + to_hex(hash_of(plan.parts)));
+  return to_hex(hash.digest());
+}
+
+}  // namespace
+
+Resharded reshard(Session& session, const StateSource& source, const ReshardPlan& plan, const Path& output,
+                  std::uint64_t memory) {
+  Communicator& ranks = session.world();
+  const auto enter = [&](Phase phase) { together(ranks, "", [&] { session.enter(phase); }); };
+  std::unique_ptr<OutputFolder> folder;  // on rank 0; goes with everything in it unless published
+  enter(Phase::save_stage);
+  const Path staging = rank0_tells(ranks, "", [&] {
+    folder = std::make_unique<OutputFolder>(
+        output, OutputKind{.name = "checkpoint", .marker = std::string(manifest_file), .files = {}}, Existing::refuse);
+    make_staging(folder->content(), plan.parts);
+    return folder->content().string();
+  });
+  const StagedState staged = write_parts(session, source, plan.state, plan.parts, staging, memory);
+  enter(Phase::save_commit);
+  const std::string digest = rank0_tells(ranks, "", [&] { return commit(source, plan, staged, *folder); });
+  return {hash_from_hex(digest), total_bytes(plan.parts)};
+}
+
+int checkpoint_reshard(const ReshardConfig& config, Session& session, Output& output) {
+  session.configure({.watchdog_s = config.watchdog.value, .folder = absolute_path(config.output).parent_path()});
+  session.accept_stop_signals();
+  Communicator& ranks = session.world();
+  const std::vector<Path> paths = sources_of(config, ranks);
+  std::unique_ptr<StateSource> source;
+  ReshardPlan plan;
+  together(ranks, "", [&] {
+    session.enter(Phase::load);
+    source = open_source(paths, config.average);
+    plan = plan_reshard(*source, config);
+  });
+  agree_equal(ranks, "what is written, and of what", identity_of(*source, plan));
+  const bool json = output.common().json, speaks = ranks.rank() == 0;
   if (output.common().dry_run) {
-    if (json)
-      output.print_json(planned_json(source, plan, config.memory.bytes));
-    else
-      output.print(planned_text(source, plan, config.memory.bytes));
+    const std::vector<ProcessShare> shares =
+        share_out(*source, plan.state, plan.parts, config.memory.bytes, ranks.size());
+    if (speaks && json) output.print_json(planned_json(*source, plan, shares));
+    if (speaks && !json) output.print(planned_text(plan, shares));
     return 0;
   }
-  const Resharded result = reshard(source, plan, config.output, config.memory.bytes);
-  if (json)
-    output.print_json(done_json(source, plan, result, config.output));
-  else
-    output.print(done_text(plan, result));
+  const Resharded result = reshard(session, *source, plan, config.output, config.memory.bytes);
+  if (speaks && json) output.print_json(done_json(*source, plan, result, config.output));
+  if (speaks && !json) output.print(done_text(plan, result));
   return 0;
 }
 

@@ -1,8 +1,9 @@
 #include "reshard/write_state.hpp"
 
 #include "base/error.hpp"
-#include "base/rounding.hpp"
+#include "comm/together.hpp"
 #include "reshard/cast.hpp"
+#include "store/piece_numbers.hpp"
 #include "store/piece_pass.hpp"
 
 #include <algorithm>
@@ -21,66 +22,63 @@ std::uint64_t bytes_in(const Box& box, DType dtype) {
   return static_cast<std::uint64_t>(elements(box)) * static_cast<std::uint64_t>(size_of(dtype));
 }
 
-/// Reads boxes of a tensor in the view and type that it will have.
-class PieceSource {
+/// One tensor on its way from the source to the new state: in the view and type that it will have.
+class TensorPass {
  public:
-  PieceSource(const CheckpointReader& source, const NewState& state, std::size_t tensor)
+  TensorPass(const StateSource& source, const NewState& state, std::size_t tensor)
       : source_(source),
         number_(state.sources[tensor]),
-        from_(source.manifest().tensors[number_].layout),
+        from_(source.read_type(number_)),
         to_(state.tensors[tensor].layout) {}
 
   void read(const Box& box, std::span<std::byte> out) {
-    if (from_.dtype == to_.dtype) return source_.read(number_, to_.global, box, out);
-    uncast_.resize(bytes_in(box, from_.dtype));
+    if (from_ == to_.dtype) return source_.read(number_, to_.global, box, out);
+    uncast_.resize(bytes_in(box, from_));
     source_.read(number_, to_.global, box, uncast_);
-    cast(from_.dtype, uncast_, to_.dtype, out);
+    cast(from_, uncast_, to_.dtype, out);
+  }
+
+  bool is_cut(const Box& box, std::uint64_t memory) const { return memory_of_whole(box) > memory; }
+
+  /// Elements of a stretch of a piece that is cut: beside it there are a block to write and those of the source.
+  std::int64_t stretch_elements(const Box& box, std::uint64_t memory) const {
+    const std::uint64_t left = std::max(memory, least_memory_of(source_)) - blocks();
+    return static_cast<std::int64_t>(std::max<std::uint64_t>(1, left / bytes_an_element(box)));
+  }
+
+  /// What a piece takes, whole or cut.
+  std::uint64_t memory_of(const Box& box, std::uint64_t memory) const {
+    if (!is_cut(box, memory)) return memory_of_whole(box);
+    return static_cast<std::uint64_t>(stretch_elements(box, memory)) * bytes_an_element(box) + blocks();
   }
 
  private:
-  const CheckpointReader& source_;
+  std::uint64_t blocks() const { return (1 + static_cast<std::uint64_t>(source_.blocks())) * block_bytes; }
+
+  /// Bytes in memory for each element that is read at once: of its new type, of its old one if that is another, and
+  /// what the source takes.
+  std::uint64_t bytes_an_element(const Box& box) const {
+    const auto uncast = static_cast<std::uint64_t>(from_ == to_.dtype ? 0 : size_of(from_));
+    return static_cast<std::uint64_t>(size_of(to_.dtype)) + uncast + source_.working_bytes(number_, to_.global, box);
+  }
+
+  /// Of a piece that is read whole: it, what is made of it, copies of threads that write, blocks of the source.
+  std::uint64_t memory_of_whole(const Box& box) const {
+    const std::uint64_t bytes = bytes_in(box, to_.dtype);
+    const std::uint64_t threads = std::min(most_stretches, 1 + bytes / block_bytes);
+    return static_cast<std::uint64_t>(elements(box)) * bytes_an_element(box) +
+           std::min(bytes, threads * stretch_bytes) +
+           static_cast<std::uint64_t>(source_.blocks()) * std::min(block_bytes, bytes_in(box, from_));
+  }
+
+  const StateSource& source_;
   std::size_t number_;
-  const Layout& from_;
+  DType from_;
   const Layout& to_;
   std::vector<std::byte> uncast_;
 };
 
-/// How many elements of another view are read for one of a box of this: its rows are read whole.
-std::uint64_t spread_of(const Layout& from, const Layout& to, const Box& box) {
-  if (from.global == to.global) return 0;
-  const std::int64_t rows = std::max<std::int64_t>(to.global.empty() ? 1 : to.global[0], 1);
-  const std::int64_t own_rows = std::max<std::int64_t>(box.extent.empty() ? 1 : box.extent[0], 1);
-  const std::int64_t row = elements(to.global) / rows, own_row = std::max<std::int64_t>(elements(box) / own_rows, 1);
-  return static_cast<std::uint64_t>(divided_up(row, own_row));
-}
-
-/// Bytes in memory for each element that is read at once: of its new type, of its old one if that is another, and of
-/// the rows of another view.
-std::uint64_t bytes_an_element(const Layout& from, const Layout& to, const Box& box) {
-  const auto old_size = static_cast<std::uint64_t>(size_of(from.dtype));
-  return static_cast<std::uint64_t>(size_of(to.dtype)) + (from.dtype == to.dtype ? 0 : old_size) +
-         spread_of(from, to, box) * old_size;
-}
-
-/// Of a piece that is read whole: it, what is made of it, copies of threads that write, the reader's block.
-std::uint64_t memory_of_whole(const Layout& from, const Layout& to, const Box& box) {
-  const std::uint64_t bytes = bytes_in(box, to.dtype);
-  const std::uint64_t threads = std::min(most_stretches, 1 + bytes / block_bytes);
-  return static_cast<std::uint64_t>(elements(box)) * bytes_an_element(from, to, box) +
-         std::min(bytes, threads * stretch_bytes) + std::min(block_bytes, bytes_in(box, from.dtype));
-}
-
-bool is_cut(const Layout& from, const Layout& to, const Box& box, std::uint64_t memory) {
-  return memory_of_whole(from, to, box) > memory;
-}
-
-/// Elements of a stretch of a piece that is cut: beside it there are a block to write and one to read.
-std::int64_t stretch_elements(const Layout& from, const Layout& to, const Box& box, std::uint64_t memory) {
-  const std::uint64_t left = std::max(memory, 3 * block_bytes) - 2 * block_bytes;
-  return static_cast<std::int64_t>(std::max<std::uint64_t>(1, left / bytes_an_element(from, to, box)));
-}
-
-PieceRecord write_whole(PieceSource& source, const PartPiece& piece, const PiecePlace& place) {
+PieceRecord write_whole(TensorPass& source, const PartPiece& piece, const PiecePlace& place) {
   std::vector<std::byte> bytes(bytes_of(piece));
   source.read(piece.box, bytes);
   const HeldPiece held{piece, bytes, place};
@@ -88,7 +86,7 @@ PieceRecord write_whole(PieceSource& source, const PartPiece& piece, const Piece
 }
 
 // Stretches are no multiples of blocks, so a block is filled from several of them.
-PieceRecord write_in_stretches(PieceSource& source, const PartPiece& piece, const PiecePlace& place,
+PieceRecord write_in_stretches(TensorPass& source, const PartPiece& piece, const PiecePlace& place,
                                std::int64_t most_elements) {
   PieceRecord record{.offset = place.offset};
   const std::int64_t size = size_of(piece.dtype);
@@ -115,6 +113,121 @@ PieceRecord write_in_stretches(PieceSource& source, const PartPiece& piece, cons
   });
   if (!block.empty()) write_block();
   return record;
+}
+
+/// The parts on their way to the disk.
+class PartsWriter {
+ public:
+  PartsWriter(Session& session, const StateSource& source, const NewState& state, const CheckpointPlan& plan,
+              const Path& staging, std::uint64_t memory)
+      : session_(session),
+        source_(source),
+        state_(state),
+        plan_(plan),
+        staging_(staging),
+        memory_(memory),
+        share_(share_out(source, state, plan, memory, session.world().size())
+                   .at(static_cast<std::size_t>(session.world().rank()))) {}
+
+  StagedState write() {
+    lay_out();
+    write_share();
+    return seal();
+  }
+
+ private:
+  Communicator& ranks() { return session_.world(); }
+  void lay_out();
+  void write_share();
+  std::uint64_t write_piece(std::size_t number);
+  void finish_part();
+  StagedState seal();
+
+  Session& session_;
+  const StateSource& source_;
+  const NewState& state_;
+  const CheckpointPlan& plan_;
+  const Path& staging_;
+  const std::uint64_t memory_;
+  const ProcessShare share_;          // of this rank
+  std::vector<StampedPart> stamped_;  // by file, on rank 0
+  Numbers offsets_;                   // by piece, in its file
+  std::vector<PieceRecord> records_;  // by piece: on rank 0 all in the end, elsewhere those of this rank
+  std::optional<PartFile> part_;      // that is being written
+  std::size_t file_of_part_ = 0;
+};
+
+void PartsWriter::lay_out() {
+  const std::string told = rank0_tells(ranks(), "", [&] {
+    session_.enter(Phase::save_stage);
+    Numbers offsets(plan_.pieces.size());
+    for (const PlannedFile& file : plan_.files) {
+      stamped_.push_back(stamp_part(staging_ / file.path, part_pieces(plan_, file)));
+      for (std::size_t i = 0; i < file.pieces.size(); ++i)
+        offsets[file.pieces[i]] = stamped_.back().table.records[i].offset;
+    }
+    return encode(offsets);
+  });
+  offsets_ = decode_numbers(told);
+  records_.resize(plan_.pieces.size());
+}
+
+void PartsWriter::write_share() {
+  constexpr std::uint64_t bytes_a_round = std::uint64_t{256} << 20;
+  std::size_t done = 0;
+  for (std::int64_t left = 1; left > 0;) {
+    together(ranks(), "", [&] {
+      session_.enter(Phase::save_write);
+      for (std::uint64_t bytes = 0; done < share_.pieces.size() && bytes < bytes_a_round; ++done) {
+        end_if_stopped(session_);
+        bytes += write_piece(share_.pieces[done]);
+      }
+      if (done == share_.pieces.size()) finish_part();
+    });
+    left = ranks().all_reduce(static_cast<std::int64_t>(share_.pieces.size() - done), Reduce::max);
+  }
+}
+
+/// Returns its bytes.
+std::uint64_t PartsWriter::write_piece(std::size_t number) {
+  const std::size_t file = plan_.file_of_piece[number], tensor = plan_.pieces[number].tensor;
+  if (!part_ || file_of_part_ != file) {
+    finish_part();
+    part_.emplace(staging_ / plan_.files[file].path);
+    file_of_part_ = file;
+  }
+  const PartPiece piece = part_piece(plan_, number);
+  TensorPass pass(source_, state_, tensor);
+  const PiecePlace place{&*part_, offsets_[number]};
+  records_[number] = pass.is_cut(piece.box, memory_)
+                         ? write_in_stretches(pass, piece, place, pass.stretch_elements(piece.box, memory_))
+                         : write_whole(pass, piece, place);
+  return bytes_of(piece);
+}
+
+void PartsWriter::finish_part() {
+  if (part_) part_->finish();
+  part_.reset();
+}
+
+StagedState PartsWriter::seal() {
+  Numbers written;
+  for (const std::size_t piece : share_.pieces) add_record(written, piece, records_[piece]);
+  for (const std::string& text : ranks().gather(encode(written), 0)) take_records(decode_numbers(text), records_);
+  StagedState staged;
+  together(ranks(), "", [&] {
+    session_.enter(Phase::save_seal);
+    if (ranks().rank() != 0) return;
+    staged.tensors.resize(plan_.tensors.size());
+    for (std::size_t i = 0; i < plan_.pieces.size(); ++i)
+      staged.tensors[plan_.pieces[i].tensor] += records_[i].fingerprint;
+    for (std::size_t file = 0; file < plan_.files.size(); ++file) {
+      std::vector<PieceRecord> records;
+      for (const std::size_t piece : plan_.files[file].pieces) records.push_back(std::move(records_[piece]));
+      staged.files.push_back(seal_part(staging_ / plan_.files[file].path, std::move(stamped_[file]), records));
+    }
+  });
+  return staged;
 }
 
 const StoredComponent& component_of(const NewState& state, const StoredTensor& tensor) {
@@ -183,48 +296,34 @@ void for_each_stretch(const Box& box, std::int64_t most_elements, const std::fun
   }
 }
 
-std::uint64_t peak_memory(const Manifest& source, const NewState& state, const CheckpointPlan& plan,
-                          std::uint64_t memory) {
-  std::uint64_t peak = 0;
-  for (const WriteItem& piece : plan.pieces) {
-    const Layout& from = source.tensors[state.sources[piece.tensor]].layout;
-    const Layout& to = state.tensors[piece.tensor].layout;
-    const std::uint64_t stretch = static_cast<std::uint64_t>(stretch_elements(from, to, piece.box, memory)) *
-                                      bytes_an_element(from, to, piece.box) +
-                                  2 * block_bytes;
-    peak = std::max(peak, is_cut(from, to, piece.box, memory) ? stretch : memory_of_whole(from, to, piece.box));
-  }
-  return peak;
+std::uint64_t least_memory_of(const StateSource& source) {
+  return (2 + static_cast<std::uint64_t>(source.blocks())) * block_bytes;
 }
 
-StagedState write_parts(const CheckpointReader& source, const NewState& state, const CheckpointPlan& plan,
-                        const Path& staging, std::uint64_t memory) {
-  StagedState staged;
-  staged.tensors.resize(plan.tensors.size());
-  staged.files.resize(plan.files.size());
-  for (std::size_t number = 0; number < plan.files.size(); ++number) {
-    const PlannedFile& file = plan.files[number];
-    const Path path = staging / file.path;
-    const std::vector<PartPiece> pieces = part_pieces(plan, file);
-    const StampedPart stamped = stamp_part(path, pieces);
-    PartFile part(path);
-    std::vector<PieceRecord> records;
-    for (std::size_t i = 0; i < pieces.size(); ++i) {
-      const std::size_t tensor = plan.pieces[file.pieces[i]].tensor;
-      const Layout& from = source.manifest().tensors[state.sources[tensor]].layout;
-      const Layout& to = state.tensors[tensor].layout;
-      PieceSource bytes(source, state, tensor);
-      const PiecePlace place{&part, stamped.table.records[i].offset};
-      records.push_back(
-          is_cut(from, to, pieces[i].box, memory)
-              ? write_in_stretches(bytes, pieces[i], place, stretch_elements(from, to, pieces[i].box, memory))
-              : write_whole(bytes, pieces[i], place));
-      staged.tensors[tensor] += records.back().fingerprint;
+std::vector<ProcessShare> share_out(const StateSource& source, const NewState& state, const CheckpointPlan& plan,
+                                    std::uint64_t memory, int processes) {
+  std::vector<ProcessShare> shares(static_cast<std::size_t>(processes));
+  const double all = static_cast<double>(std::max<std::uint64_t>(total_bytes(plan), 1));
+  std::uint64_t before = 0;
+  for (const PlannedFile& file : plan.files) {
+    for (const std::size_t number : file.pieces) {
+      const WriteItem& piece = plan.pieces[number];
+      const std::uint64_t bytes = bytes_in(piece.box, state.tensors[piece.tensor].layout.dtype);
+      const double middle = (static_cast<double>(before) + static_cast<double>(bytes) / 2) / all;
+      before += bytes;
+      ProcessShare& share = shares[std::min(shares.size() - 1, static_cast<std::size_t>(middle * processes))];
+      share.pieces.push_back(number);
+      share.bytes += bytes;
+      share.peak_memory =
+          std::max(share.peak_memory, TensorPass(source, state, piece.tensor).memory_of(piece.box, memory));
     }
-    part.finish();
-    staged.files[number] = seal_part(path, stamped, records);
   }
-  return staged;
+  return shares;
+}
+
+StagedState write_parts(Session& session, const StateSource& source, const NewState& state, const CheckpointPlan& plan,
+                        const Path& staging, std::uint64_t memory) {
+  return PartsWriter(session, source, state, plan, staging, memory).write();
 }
 
 }  // namespace lockstep

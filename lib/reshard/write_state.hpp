@@ -1,10 +1,12 @@
-// The parts of a new state, planned and written: pieces are read from a checkpoint, every block checked, cast where
-// their type is another one, and written as saves write them. What the state is: reshard/new_state.hpp. Serial.
+// The parts of a new state, planned and written: pieces are read from their source, every block checked, cast where
+// their type is another one, and written as saves write them, by one process or several. The bytes do not depend on how
+// many. What the state is: reshard/new_state.hpp.
 #pragma once
 
+#include "comm/session.hpp"
 #include "reshard/new_state.hpp"
+#include "reshard/state_source.hpp"
 #include "store/checkpoint_plan.hpp"
-#include "store/checkpoint_reader.hpp"
 #include "store/staging.hpp"
 
 #include <cstddef>
@@ -30,14 +32,26 @@ std::vector<std::uint64_t> bytes_held(const NewState& state);
 /// as large as they can be; elements of one follow each other in `box`. Pure.
 void for_each_stretch(const Box& box, std::int64_t most_elements, const std::function<void(const Box&)>& visit);
 
-/// What writing a state takes of memory at most, besides the tables of parts, if pieces in work may take `memory`: what
-/// a piece as a whole would take beyond that is read and written in rows. Pure.
-std::uint64_t peak_memory(const Manifest& source, const NewState& state, const CheckpointPlan& plan,
-                          std::uint64_t memory);
+/// What one process reads and writes of a state that several write together.
+struct ProcessShare {
+  std::vector<std::size_t> pieces;  // numbers in CheckpointPlan::pieces, file by file
+  std::uint64_t bytes = 0;          // of these
+  std::uint64_t peak_memory = 0;    // bytes that these take at most, besides the tables of parts
+};
 
-/// Writes all parts below `staging`, which make_staging made. Local. Throws Error(input) for damage in the source,
-/// Error(storage).
-StagedState write_parts(const CheckpointReader& source, const NewState& state, const CheckpointPlan& plan,
+/// The least that pieces in work may take if there are large ones: blocks to read and to write, and one beside them.
+std::uint64_t least_memory_of(const StateSource& source);
+
+/// The pieces of a plan shared out over processes, neighbours to one: equal bytes, but for what is left of a piece.
+/// Pieces in work may take `memory`: what a piece as a whole would take beyond that is read and written in rows. Pure.
+std::vector<ProcessShare> share_out(const StateSource& source, const NewState& state, const CheckpointPlan& plan,
+                                    std::uint64_t memory, int processes);
+
+/// Writes all parts below `staging`, which make_staging made: rank 0 lays them out and completes them, and every rank
+/// writes its share. They agree again and again, so that a failure anywhere ends the work everywhere soon. Returns on
+/// rank 0 what became of tensors and files, elsewhere nothing. Collective over the session's world. Throws Error(input)
+/// for damage in the source, Error(storage), and Error(verdict) after a request to stop.
+StagedState write_parts(Session& session, const StateSource& source, const NewState& state, const CheckpointPlan& plan,
                         const Path& staging, std::uint64_t memory);
 
 }  // namespace lockstep

@@ -1,9 +1,12 @@
 """checkpoint-reshard beyond the number of parts: other meshes, a part of the state, other types of weights, and what it refuses."""
 
+import errno
 import json
 
+from fractions import Fraction
+
 from checkpoint_files import manifest_of, read_tensor, state_digest, step_folders, tensors_of
-from lockstep_testing import BUILD, DATA, LLAMA_TINY, needs, run, run_command
+from lockstep_testing import BUILD, DATA, GPT2_TINY, LLAMA_TINY, needs, run, run_command, write_config
 from shared_out import options, prepare
 
 SHARED_KEYS = dict(LLAMA_TINY, hidden_size=24, intermediate_size=43, num_attention_heads=4, num_key_value_heads=2, head_dim=6)
@@ -171,6 +174,8 @@ def test_what_cannot_be_laid_out_or_chosen_is_refused_with_what_to_do(tmp):
             (["--consolidate", "--only", "rng", "--cast", "bf16"], "--cast has no effect: there is no component model"),
             (["--consolidate", "--cast", "int8"], "bf16"),
             (["--consolidate", "--memory", "1MiB"], "memory is 1.0 MiB, but"),
+            ([source, "--consolidate"], "2 checkpoints are named, but one is written anew: --average makes one of them"),
+            (["--average"], "--average has no effect on one checkpoint: name several"),
             ([], "--to AXIS=RANKS,… or --consolidate is needed")]:
         told = refusal(source, tmp / "new", *arguments)
         assert said in told, (arguments, told)
@@ -189,3 +194,124 @@ def test_checkpoints_of_other_trainers_are_named_with_the_way_across(tmp):
         assert "train --model.path FOLDER" in told, told
     (tmp / "empty").mkdir()
     assert "is neither a checkpoint" in refusal(tmp / "empty", tmp / "new", "--consolidate", expect=3)
+
+
+def files_of(checkpoint):
+    """The bytes of all files; of the manifest what does not say who made it and when."""
+    files = {path.relative_to(checkpoint).as_posix(): path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()}
+    manifest = json.loads(files["MANIFEST.json"])
+    return {**files, "MANIFEST.json": {key: value for key, value in manifest.items() if key not in ["uuid", "created", "hash"]}}
+
+
+def test_ranks_write_the_files_that_one_process_writes(tmp):
+    source = saved(tmp)
+    for number, arguments in enumerate([["--to", "parts=2"], ["--to", "dp_shard=2,dp_replicate=2", "--skip", "rng", "--cast", "bf16"]]):
+        alone = reshard(source, tmp / f"alone{number}", *arguments)
+        told = run("checkpoint-reshard", tmp / "run", "--output", tmp / f"many{number}", *arguments, "--json", ranks=3)
+        assert {**json.loads(told.stdout), "output": ""} == {**alone, "output": ""} and told.stderr == "", told
+        assert files_of(tmp / f"many{number}") == files_of(tmp / f"alone{number}"), arguments
+
+
+def test_ranks_that_share_the_work_are_planned_with_bytes_and_memory_of_each(tmp):
+    source = saved(tmp)
+    arguments = [source, "--consolidate", "--output", tmp / "new", "--dry-run"]
+    plan = json.loads(run("checkpoint-reshard", *arguments, "--json", ranks=3).stdout)
+    alone = json.loads(run("checkpoint-reshard", *arguments, "--json").stdout)
+    assert len(plan["processes"]) == 3 and len(alone["processes"]) == 1 and not (tmp / "new").exists()
+    for key in ["bytes", "pieces"]:
+        assert sum(process[key] for process in plan["processes"]) == plan[key] == alone["processes"][0][key], plan
+    assert max(process["peak_memory_bytes"] for process in plan["processes"]) == plan["peak_memory_bytes"] == alone["peak_memory_bytes"], plan
+    text = run("checkpoint-reshard", *arguments, ranks=2).stdout
+    assert text.count("process 0  reads and writes") == text.count("process 1  reads and writes") == 1 and "for pieces in work of a process" in text, text
+
+
+def test_a_rank_whose_storage_fails_ends_all_with_one_message_and_leaves_nothing(tmp):
+    source = saved(tmp)
+    for code, call, number, path, said in [(4, "pwrite", errno.ENOSPC, ".out.stage-", "No space left on device"), (4, "pread", errno.EIO, str(source), "Input/output error")]:
+        faults = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": f"{call} {number} 1 1 1 {path}"}
+        told = run("checkpoint-reshard", source, "--to", "parts=2", "--output", tmp / "there/out", ranks=3, expect=code, env=faults).stderr
+        assert told.count(said) == 1 and "rank 1 (" in told and told.count("checkpoint-reshard: ") == 1, told
+        assert [path.name for path in (tmp / "there").iterdir()] in ([], [".out.lock"]) if (tmp / "there").exists() else True, told
+    both = [run("checkpoint-reshard", source, "--to", "tp=2", "--skip", "rng", "--output", tmp / "out", ranks=ranks, expect=2).stderr for ranks in [None, 3]]
+    assert both[0] == both[1] and "has none" in both[0], both
+
+
+def test_a_rank_that_hangs_is_named_at_the_deadline(tmp):
+    source = saved(tmp)
+    faults = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": "pwrite -1 1 0 1 .out.stage-"}
+    told = run("checkpoint-reshard", source, "--to", "parts=2", "--output", tmp / "out", "--watchdog", "8s", ranks=2, expect=7, env=faults).stderr
+    assert "rank 1" in told and not (tmp / "out").exists(), told
+
+
+def weights_of(checkpoint, type="float64"):
+    return {t["name"]: read_tensor(checkpoint, "model", t["name"]).astype(type) for t in tensors_of(checkpoint) if t["component"] == "model"}
+
+
+def nearest_bf16(value):
+    """Of the three 16-bit patterns around a double the nearest one, ties to even, in exact arithmetic."""
+    numpy = needs("numpy")
+    middle = int(numpy.float32(value).view("uint32") >> 16)
+    around = [(bits, float(numpy.uint32(bits << 16).view("float32"))) for bits in (middle - 1, middle, middle + 1)]
+    return min(around, key=lambda one: (abs(Fraction(one[1]) - Fraction(value)), one[0] & 1))[1]
+
+
+def test_weights_of_several_checkpoints_are_averaged_in_double_and_rounded_once(tmp):
+    numpy = needs("numpy")
+    needs("h5py")
+    run_command(BUILD / "tests/cli/checkpoint-job", tmp / "run", 3, 1, 2, 1004)
+    sources = step_folders(tmp / "run")
+    average = ["--average", "--output"]
+    done = json.loads(run("checkpoint-reshard", *sources, *average, tmp / "mean", "--json").stdout)
+    assert done["digest_before"] is None and done["digest_after"] == state_digest(tmp / "mean") and verified(tmp / "mean"), done
+    assert "left out: optimizer, rng; a run that needs them" in done["notes"][0], done
+    assert {t["component"] for t in tensors_of(tmp / "mean")} == {"model"}
+    wte = [read_tensor(source, "model", "wte.weight").astype("float64") for source in sources]
+    mean = (wte[0] + wte[1] + wte[2]) / 3
+    assert (read_tensor(tmp / "mean", "model", "wte.weight") == mean.astype("float32")).all() and (mean.astype("float32") != mean).any()
+    for name in ["norm.weight", "wide.weight", "codes"]:   # equal in all, infinity and NaN among them
+        assert read_tensor(tmp / "mean", "model", name).tobytes() == read_tensor(sources[0], "model", name).tobytes(), name
+    run("checkpoint-reshard", *sources, *average, tmp / "cast", "--cast", "bf16")
+    assert read_tensor(tmp / "cast", "model", "wte.weight").flatten().tolist() == [nearest_bf16(value) for value in mean.flatten()]
+    manifest = manifest_of(tmp / "mean")
+    [line] = map(json.loads, manifest["documents"]["made_from"].splitlines())
+    assert line["how"] == "average" and [(one["path"], one["step"], one["state_digest"]) for one in line["of"]] == \
+        [(str(source), step, state_digest(source)) for source, step in zip(sources, [1, 2, 1004])], line
+    assert manifest["step"] == 1 and manifest["metrics"] == {}, manifest
+    run("checkpoint-reshard", *sources, *average, tmp / "by-two", ranks=2)
+    assert files_of(tmp / "by-two") == files_of(tmp / "mean")
+    run("checkpoint-reshard", *sources, *average, tmp / "more", "--only", "[model, optimizer]", "--to", "parts=2")
+    kept = {t["name"]: t["fingerprint"] for t in tensors_of(sources[0]) if t["component"] == "optimizer"}
+    assert {t["name"]: t["fingerprint"] for t in tensors_of(tmp / "more") if t["component"] == "optimizer"} == kept
+    assert "made_from" in run("checkpoint-inspect", tmp / "mean").stdout
+
+
+def test_checkpoints_on_different_meshes_are_averaged_and_others_are_refused(tmp):
+    needs("h5py")
+    prepare(tmp)
+    run("train", *options(tmp, tmp / "one", "--checkpoint.every", 1, steps=3))
+    first, second, third = step_folders(tmp / "one")
+    reshard(second, tmp / "second", "--to", "tp=3")   # where ranks hold heads of qkv
+    reshard(third, tmp / "third", "--to", "dp_shard=2,pp=2,parts=2", "--only", "model")
+    for number, sources in enumerate([[first, second, third], [first, tmp / "second", tmp / "third"]]):
+        run("checkpoint-reshard", *sources, "--average", "--output", tmp / f"mean{number}")
+    assert state_digest(tmp / "mean0") == state_digest(tmp / "mean1")
+    run("checkpoint-reshard", tmp / "third", first, tmp / "second", "--average", "--memory", "64MiB", "--to", "dp_shard=3", "--output", tmp / "cut")
+    a, b, c = (weights_of(one) for one in [third, first, second])
+    for name, values in weights_of(tmp / "cut", "float32").items():
+        assert (values == ((a[name] + b[name] + c[name]) / 3).astype("float32")).all(), name
+    run("finalize-quantize", tmp / "mean0", "--output", tmp / "export")
+    small = dict(GPT2_TINY, n_embd=18, n_layer=2, n_head=3)
+    write_config(tmp / "model", dict(small, n_layer=1))
+    run("train", *options(tmp, tmp / "small", steps=1))
+    write_config(tmp / "model", dict(small, n_inner=40))
+    run("train", *options(tmp, tmp / "narrow", steps=1))
+    reshard(first, tmp / "cast", "--consolidate", "--cast", "fp64")
+    for other, said in [(step_folders(tmp / "small")[0], "transformer.h.1.ln_1.weight is in the former alone"),
+                        (step_folders(tmp / "narrow")[0], "transformer.h.0.mlp.c_fc.weight is fp32 (18, 72) in the one and fp32 (18, 40) in the other"),
+                        (tmp / "cast", "transformer.wte.weight is fp32 (257, 18) in the one and fp64 (257, 18) in the other")]:
+        told = run("checkpoint-reshard", first, other, "--average", "--output", tmp / "no", expect=2).stderr
+        assert said in told and not (tmp / "no").exists(), told
+    told = run("checkpoint-reshard", step_folders(tmp / "small")[0], first, "--average", "--output", tmp / "no", expect=2).stderr
+    assert "transformer.h.1.ln_1.weight is in the latter alone" in told, told
+    told = run("checkpoint-reshard", *[first] * 9, "--average", "--memory", "64MiB", "--output", tmp / "no", expect=2).stderr
+    assert "--memory 64.0 MiB is too little for 9 checkpoints at once" in told and "--memory 88MiB" in told, told

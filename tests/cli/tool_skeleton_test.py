@@ -5,8 +5,8 @@ import subprocess
 
 from lockstep_testing import program, run
 
-SERIAL = ["checkpoint-inspect", "checkpoint-reshard", "finalize-quantize"]
-ALL = ["prepare-data", "train", *SERIAL]
+SERIAL = ["checkpoint-inspect", "finalize-quantize"]
+ALL = ["prepare-data", "checkpoint-reshard", "train", *SERIAL]
 
 
 def test_answers_come_from_one_rank_only_and_need_no_mpi(tmp):
@@ -48,7 +48,6 @@ def test_an_input_that_is_missing_is_explained_once_on_any_number_of_ranks(tmp):
 def test_serial_programs_refuse_to_run_in_several_processes(tmp):
     for name in SERIAL:
         more = [] if name == "checkpoint-inspect" else ["--output", tmp / "out"]
-        more += ["--consolidate"] if name == "checkpoint-reshard" else []
         done = run(name, tmp, *more, ranks=3, expect=2)
         assert done.stderr.count(f"{name} runs in one process, but 3 were launched") == 1, done.stderr
 

@@ -4,11 +4,9 @@
 #include "checkpoint/save.hpp"
 #include "comm/failure.hpp"
 #include "harness/mpi_test.hpp"
-#include "harness/temporary_folder.hpp"
+#include "harness/shared_folder.hpp"
 #include "harness/test_job.hpp"
 #include "store/checkpoint_verify.hpp"
-
-#include <optional>
 
 BOOST_AUTO_TEST_SUITE(checkpoint)
 
@@ -16,19 +14,6 @@ using namespace lockstep;
 using namespace lockstep::test;
 
 namespace {
-
-/// One folder for all ranks; rank 0 makes and removes it.
-struct SharedFolder {
-  std::optional<TemporaryFolder> own;
-  Path path;
-  SharedFolder() {
-    if (world().rank() == 0) own.emplace();
-    path = world().broadcast(own ? own->path.string() : std::string(), 0);
-  }
-  ~SharedFolder() { world().barrier(); }
-  SharedFolder(const SharedFolder&) = delete;
-  SharedFolder& operator=(const SharedFolder&) = delete;
-};
 
 /// The first `count` ranks; null on the others. Collective over the world.
 std::unique_ptr<Communicator> first_ranks(int count) {

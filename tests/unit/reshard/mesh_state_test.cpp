@@ -57,9 +57,11 @@ ReshardTarget target_of(const AskedMesh& asked, std::optional<std::int64_t> part
 Manifest laid_out_on(const AskedMesh& asked, const Path& from, const Path& to, std::optional<std::int64_t> parts = {}) {
   ReshardConfig config;
   config.to = target_of(asked, parts);
-  const CheckpointReader source(from);
-  const Resharded result = reshard(source, plan_reshard(source, config), to, config.memory.bytes);
-  BOOST_TEST(to_hex(result.before) == to_hex(result.after));
+  const auto source = open_checkpoint_source(from);
+  Session session(solo_communicator());
+  const ReshardPlan plan = plan_reshard(*source, config);
+  const Resharded result = reshard(session, *source, plan, to, config.memory.bytes);
+  BOOST_TEST(to_hex(plan.before.value()) == to_hex(result.digest));
   BOOST_TEST(judge_checkpoint(to, VerifyLevel::fingerprints).reason == "");
   return read_manifest(to);
 }

@@ -49,7 +49,7 @@ struct SavedRun : TemporaryFolder {
 
 BOOST_FIXTURE_TEST_CASE(the_newest_checkpoint_of_a_run_is_cut_anew_with_the_same_state, SavedRun) {
   ReshardConfig config;
-  config.checkpoint = (path / "run").string();
+  config.checkpoints = {(path / "run").string()};
   config.to = ReshardTarget{3};
   config.output = (path / "copy").string();
 
@@ -69,7 +69,7 @@ BOOST_FIXTURE_TEST_CASE(the_newest_checkpoint_of_a_run_is_cut_anew_with_the_same
 
 BOOST_FIXTURE_TEST_CASE(what_stands_at_the_output_is_left_alone, SavedRun) {
   ReshardConfig config;
-  config.checkpoint = (path / "run").string();
+  config.checkpoints = {(path / "run").string()};
   config.output = (path / "copy").string();
   make_folder(config.output);
   publish_file(path / "copy/mine", "kept");

@@ -57,11 +57,12 @@ Path save_small(const Path& run) {
 }
 
 /// The parts of a state written with so much memory, by their paths.
-std::map<std::string, std::string> written_with(std::uint64_t memory, const CheckpointReader& source,
-                                                const NewState& state, const Path& staging) {
+std::map<std::string, std::string> written_with(std::uint64_t memory, const StateSource& source, const NewState& state,
+                                                const Path& staging) {
   const CheckpointPlan plan = plan_parts(state, 1);
   make_staging(staging, plan);
-  const StagedState staged = write_parts(source, state, plan, staging, memory);
+  Session session(solo_communicator());
+  const StagedState staged = write_parts(session, source, state, plan, staging, memory);
   seal_checkpoint(staging, plan, staged, state.facts);
   BOOST_TEST(judge_checkpoint(staging, VerifyLevel::fingerprints).reason == "");
   std::map<std::string, std::string> parts;
@@ -92,7 +93,8 @@ BOOST_AUTO_TEST_CASE(stretches_follow_each_other_through_a_box_and_are_no_larger
 }
 
 BOOST_FIXTURE_TEST_CASE(a_piece_that_is_written_in_rows_is_the_same_bytes, TemporaryFolder) {
-  const CheckpointReader source(save_large(path / "run"));
+  const auto opened = open_checkpoint_source(save_large(path / "run"));
+  const StateSource& source = *opened;
   NewState state = whole_state(source.manifest());
   const auto at_once = written_with(std::uint64_t{1} << 30, source, state, path / "at-once");
   const auto in_rows = written_with(1, source, state, path / "in-rows");
@@ -104,18 +106,47 @@ BOOST_FIXTURE_TEST_CASE(a_piece_that_is_written_in_rows_is_the_same_bytes, Tempo
 }
 
 BOOST_FIXTURE_TEST_CASE(the_peak_of_memory_follows_what_pieces_may_take, TemporaryFolder) {
-  const CheckpointReader source(save_large(path / "run"));
+  const auto opened = open_checkpoint_source(save_large(path / "run"));
+  const StateSource& source = *opened;
   const NewState state = whole_state(source.manifest());
   const CheckpointPlan plan = plan_parts(state, 1);
-  const std::uint64_t whole_pieces = peak_memory(source.manifest(), state, plan, std::uint64_t{1} << 30);
+  const auto peak = [&](std::uint64_t memory) { return share_out(source, state, plan, memory, 1).front().peak_memory; };
   constexpr std::uint64_t row = 3 * 2100001 * sizeof(float);  // is never cut into pieces
-  BOOST_TEST(whole_pieces >= 2 * row);
-  BOOST_TEST(whole_pieces <= 2 * row + block_bytes);
-  BOOST_TEST(peak_memory(source.manifest(), state, plan, std::uint64_t{24} << 20) <= std::uint64_t{24} << 20);
+  BOOST_TEST(peak(std::uint64_t{1} << 30) >= 2 * row);
+  BOOST_TEST(peak(std::uint64_t{1} << 30) <= 2 * row + block_bytes);
+  BOOST_TEST(peak(std::uint64_t{24} << 20) <= std::uint64_t{24} << 20);
+}
+
+BOOST_FIXTURE_TEST_CASE(processes_share_all_pieces_evenly_each_with_neighbours, TemporaryFolder) {
+  const auto opened = open_checkpoint_source(save_small(path / "run"));
+  const StateSource& source = *opened;
+  NewState state = whole_state(source.manifest());
+  for (StoredTensor& tensor : state.tensors)  // a plan needs no bytes
+    if (tensor.name == "wide.weight") tensor.layout.global = {700, 100000};
+  const CheckpointPlan plan = plan_parts(state, 3);
+  std::uint64_t largest = 0;
+  std::vector<std::size_t> in_files;
+  for (const PlannedFile& file : plan.files)
+    for (const std::size_t piece : file.pieces) {
+      in_files.push_back(piece);
+      largest = std::max(largest, bytes_of(part_piece(plan, piece)));
+    }
+  for (const int processes : {1, 2, 3, 5, 400}) {
+    std::vector<std::size_t> shared;
+    for (const ProcessShare& share : share_out(source, state, plan, 1, processes)) {
+      std::uint64_t bytes = 0;
+      for (const std::size_t piece : share.pieces) bytes += bytes_of(part_piece(plan, piece));
+      BOOST_TEST(share.bytes == bytes);
+      BOOST_TEST(bytes <= total_bytes(plan) / static_cast<std::uint64_t>(processes) + largest + 1);
+      shared.insert(shared.end(), share.pieces.begin(), share.pieces.end());
+    }
+    BOOST_TEST((shared == in_files));
+  }
 }
 
 BOOST_FIXTURE_TEST_CASE(what_is_selected_is_kept_with_its_names_and_the_rest_is_told, TemporaryFolder) {
-  const CheckpointReader source(save_small(path / "run"));
+  const auto opened = open_checkpoint_source(save_small(path / "run"));
+  const StateSource& source = *opened;
   const auto names = [&](const std::vector<NamePattern>& only, const std::vector<NamePattern>& skip) {
     NewState state = whole_state(source.manifest());
     select(state, only, skip);

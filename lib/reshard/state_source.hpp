@@ -1,0 +1,49 @@
+// Where the bytes of a new state come from: a checkpoint, or something that is seen as one. What of it is kept, and in
+// which layouts and types: reshard/new_state.hpp. An average of several: reshard/average.hpp.
+#pragma once
+
+#include "layout/dtype.hpp"
+#include "store/checkpoint_reader.hpp"
+#include "store/manifest.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// All members are Local and safe from several threads.
+class StateSource {
+ public:
+  virtual ~StateSource() = default;
+  /// For messages.
+  virtual std::string name() const = 0;
+  /// Facts, documents, and tensors in the layouts and types that they have if nobody asks for others. It has no files.
+  virtual const Manifest& manifest() const = 0;
+  /// Whether the manifest has the fingerprint of a tensor: nobody knows it of what is only made.
+  virtual bool has_fingerprint(std::size_t tensor) const = 0;
+  /// The text of component trainer; empty if there is none.
+  virtual std::string trainer_values() const = 0;
+  /// The type in which `read` gives a tensor: its own, or a wider one, from which it is still to be rounded.
+  virtual DType read_type(std::size_t tensor) const = 0;
+  /// Fills `out` with a box of a tensor seen as `as`, in its read_type. Throws Error(input) for damage, Error(storage).
+  virtual void read(std::size_t tensor, const Shape& as, const Box& box, std::span<std::byte> out) const = 0;
+  /// Bytes that such a read takes beside `out`, for each element.
+  virtual std::uint64_t working_bytes(std::size_t tensor, const Shape& as, const Box& box) const = 0;
+  /// How many blocks of files it holds from one read to the next.
+  virtual int blocks() const = 0;
+  /// What people should know of it, a line each.
+  virtual std::vector<std::string> notes() const { return {}; }
+};
+
+/// How many elements of a tensor of shape `stored` are read for one of a box of it seen as `as`: of another view whole
+/// rows are. 0 if none are besides. Pure.
+std::uint64_t spread_of(const Shape& stored, const Shape& as, const Box& box);
+
+/// One checkpoint. Local. Throws as CheckpointReader does.
+std::unique_ptr<StateSource> open_checkpoint_source(const Path& checkpoint);
+
+}  // namespace lockstep
