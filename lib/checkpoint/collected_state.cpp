@@ -303,7 +303,8 @@ std::vector<Holding> only_first(std::vector<Holding> holdings) {
 }
 
 std::vector<std::vector<Holding>> holders_of_all(const CollectedState& state,
-                                                 const std::map<std::size_t, std::vector<Holding>>& told, int ranks) {
+                                                 const std::map<std::size_t, std::vector<Holding>>& told, int ranks,
+                                                 std::span<const Rank> among) {
   std::map<std::string, const StoredComponent*> by_key;
   for (const StoredComponent& component : state.components) by_key[component.key] = &component;
   std::vector<std::vector<Holding>> result;
@@ -319,7 +320,11 @@ std::vector<std::vector<Holding>> holders_of_all(const CollectedState& state,
     const bool like_last = i > 0 && tensor.cell.empty() && state.tensors[i - 1].holding == tensor.holding &&
                            !is_values(tensor) && state.tensors[i - 1].component == tensor.component &&
                            state.tensors[i - 1].layout == tensor.layout;
-    result.push_back(like_last ? result.back() : holders_of(tensor, component, ranks));
+    if (like_last)
+      result.push_back(result.back());
+    else
+      result.push_back(among.empty() ? holders_of(tensor, component, ranks)
+                                     : holders_of(tensor, component, ranks, among));
     if (is_values(tensor) && component.validation == Validation::none) result.back() = only_first(result.back());
   }
   return result;
@@ -401,7 +406,8 @@ std::span<std::byte> bytes_of(const CollectedState& state, std::size_t tensor, c
 
 CollectedState collect_state(Communicator& ranks, const World& world, const std::vector<Component>& components,
                              Contents contents, const std::function<void()>& before,
-                             std::optional<CollectedState> earlier, bool* taken_over) {
+                             std::span<const Rank> holders_among, std::optional<CollectedState> earlier,
+                             bool* taken_over) {
   CollectedState state;
   Contribution mine(world, ranks.rank(), contents);
   std::string keys;
@@ -432,7 +438,7 @@ CollectedState collect_state(Communicator& ranks, const World& world, const std:
     } else {
       Merged merged = merge(descriptors);
       state.tensors = std::move(merged.tensors);
-      state.holdings = holders_of_all(state, merged.holdings, ranks.size());
+      state.holdings = holders_of_all(state, merged.holdings, ranks.size(), holders_among);
     }
     std::set<std::string> names;
     for (std::size_t i = 0; i < state.tensors.size(); ++i) {

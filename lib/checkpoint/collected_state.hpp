@@ -20,13 +20,13 @@
 namespace lockstep {
 
 struct CollectedState {
-  std::vector<StoredTensor> tensors;           // equal on all ranks, as are the next two
-  std::vector<std::vector<Holding>> holdings;  // by tensor
+  std::vector<StoredTensor> tensors;  // equal on all ranks, as are the components
   std::vector<StoredComponent> components;
-  std::vector<std::vector<StateBox>> local;  // by tensor: what this rank has of it
-  std::vector<StateTree> trees;              // by component: of this rank
-  std::deque<std::string> values;            // bytes of this rank's values entries; `local` points into it
-  Hash128 described = {};                    // how this rank described its own state: names, layouts, aliases
+  std::vector<std::vector<Holding>> holdings;  // by tensor; of the boxes of those ranks that were asked for
+  std::vector<std::vector<StateBox>> local;    // by tensor: what this rank has of it
+  std::vector<StateTree> trees;                // by component: of this rank
+  std::deque<std::string> values;              // bytes of this rank's values entries; `local` points into it
+  Hash128 described = {};                      // how this rank described its own state: names, layouts, aliases
 };
 
 /// The bytes that this rank has of a box that lies in one of its own; empty if it has none. They are consecutive where
@@ -37,10 +37,12 @@ enum class Contents { tensors, tensors_and_values };
 
 /// Collective over `ranks`. Throws on all ranks: usage (a pattern or shape that contradicts, another order of
 /// components), verdict (a rank lacks what the layout gives it, or has another amount of it), and what `collect` threw.
-/// `before` runs first on each rank, within the agreement. What all ranks agreed on is taken over from `earlier`, the
-/// same on all of them, where every rank describes its state as it did then: `taken_over`.
+/// `before` runs first on each rank, within the agreement. `holders_among`: the ranks that this one asks for, itself
+/// one of them; none: all, which takes time and memory for each rank of the job. What all ranks agreed on is taken over
+/// from `earlier`, the same on all of them, where every rank describes its state as it did then: `taken_over`.
 CollectedState collect_state(Communicator& ranks, const World& world, const std::vector<Component>& components,
                              Contents contents, const std::function<void()>& before,
-                             std::optional<CollectedState> earlier = {}, bool* taken_over = nullptr);
+                             std::span<const Rank> holders_among = {}, std::optional<CollectedState> earlier = {},
+                             bool* taken_over = nullptr);
 
 }  // namespace lockstep

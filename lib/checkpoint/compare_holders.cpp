@@ -5,9 +5,11 @@
 #include "checkpoint/difference.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
+#include "store/checkpoint_plan.hpp"
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 #include <string>
 
@@ -16,6 +18,58 @@ namespace lockstep {
 namespace {
 
 std::span<std::byte> as_bytes(std::vector<Evidence>& table) { return std::as_writable_bytes(std::span(table)); }
+
+// By tensor. Each holder adds a hash of its evidence, and one for all of them adds it as often as there are holders:
+// the sums are equal if all have the same. Hashes, for sums of fingerprints could cancel where two replicas drift apart
+// by as much.
+std::vector<bool> tensors_that_differ(Communicator& ranks, const CollectedState& state,
+                                      std::span<const HeldBox> boxes) {
+  std::vector<Evidence> sums(state.tensors.size(), Evidence{});  // over the holders (two numbers), and as expected
+  for (const HeldBox& held : boxes) {
+    if (!held.evidence) continue;
+    StreamHash mixed;
+    mixed.add(std::as_bytes(std::span(held.box.begin)));
+    mixed.add(std::as_bytes(std::span(*held.evidence)));
+    const Hash128 hash = mixed.digest();
+    Evidence& sum = sums[held.tensor];
+    sum[0] += hash.high;
+    sum[1] += hash.low;
+    if (!held.counts) continue;
+    sum[2] += hash.high * static_cast<std::uint64_t>(held.holders);
+    sum[3] += hash.low * static_cast<std::uint64_t>(held.holders);
+  }
+  ranks.all_reduce(as_bytes(sums), DType::u64, Reduce::sum);
+  std::vector<bool> differ;
+  for (const Evidence& sum : sums) differ.push_back(sum[0] != sum[2] || sum[1] != sum[3]);
+  return differ;
+}
+
+// What all ranks hold of some tensors, in pieces, with what this rank knows of them.
+std::vector<HeldBox> boxes_of_all(Communicator& ranks, const CollectedState& state, const std::vector<bool>& wanted,
+                                  std::span<const HeldBox> mine, std::uint64_t piece_bytes) {
+  std::map<std::pair<std::size_t, Shape>, const HeldBox*> known;
+  for (const HeldBox& held : mine) known[{held.tensor, held.box.begin}] = &held;
+  std::vector<HeldBox> boxes;
+  for (std::size_t i = 0; i < state.tensors.size(); ++i) {
+    if (!wanted[i]) continue;
+    const StoredTensor& tensor = state.tensors[i];
+    const auto component = std::ranges::find(state.components, tensor.component, &StoredComponent::key);
+    const std::vector<Holding> holdings =
+        tensor.holding == TensorHolding::boxes ? state.holdings[i] : holders_of(tensor, *component, ranks.size());
+    for (const Holding& holding : holdings) {
+      for (const Box& box : pieces_of(holding.box, size_of(tensor.layout.dtype), piece_bytes)) {
+        const auto here = known.find({i, box.begin});
+        HeldBox held{i, box, static_cast<int>(holding.ranks.size()), holding.ranks.front() == ranks.rank(), {}};
+        if (here != known.end()) {
+          held.evidence = here->second->evidence;
+          held.bytes = here->second->bytes;
+        }
+        boxes.push_back(std::move(held));
+      }
+    }
+  }
+  return boxes;
+}
 
 // Which of the boxes differ between ranks.
 std::vector<std::size_t> differing(Communicator& ranks, std::span<const HeldBox> boxes,
@@ -105,32 +159,12 @@ Evidence evidence_of(Validation validation, const Fingerprint& sum, std::span<co
   return {sum.first, sum.second, content.high, content.low};
 }
 
-// Each holder adds a hash of its evidence, and one for all of them adds it as often as there are holders: the sums are
-// equal if all have the same. Hashes, for sums of fingerprints could cancel where two replicas drift apart by as much.
 std::vector<DifferingBox> find_differences(Communicator& ranks, const CollectedState& state,
                                            std::span<const HeldBox> boxes) {
-  std::vector<Evidence> sums(state.tensors.size(), Evidence{});  // over the holders (two numbers), and as expected
-  for (std::size_t i = 0; i < boxes.size(); ++i) {
-    const HeldBox& held = boxes[i];
-    if (!held.evidence) continue;
-    StreamHash mixed;
-    const std::uint64_t number = i;
-    mixed.add(std::as_bytes(std::span(&number, 1)));
-    mixed.add(std::as_bytes(std::span(*held.evidence)));
-    const Hash128 hash = mixed.digest();
-    Evidence& sum = sums[held.tensor];
-    sum[0] += hash.high;
-    sum[1] += hash.low;
-    if (!held.counts) continue;
-    sum[2] += hash.high * static_cast<std::uint64_t>(held.holders);
-    sum[3] += hash.low * static_cast<std::uint64_t>(held.holders);
-  }
-  ranks.all_reduce(as_bytes(sums), DType::u64, Reduce::sum);
+  const std::vector<bool> differ = tensors_that_differ(ranks, state, boxes);
   std::vector<std::size_t> suspects;
-  for (std::size_t i = 0; i < boxes.size(); ++i) {
-    const Evidence& sum = sums[boxes[i].tensor];
-    if (sum[0] != sum[2] || sum[1] != sum[3]) suspects.push_back(i);
-  }
+  for (std::size_t i = 0; i < boxes.size(); ++i)
+    if (differ[boxes[i].tensor]) suspects.push_back(i);
   if (suspects.empty()) return {};
   return with_sides(ranks, boxes, differing(ranks, boxes, suspects));
 }
@@ -173,6 +207,15 @@ void fail_diverged(Communicator& ranks, const std::string& told) {
 void compare_holders(Communicator& ranks, const CollectedState& state, std::span<const HeldBox> boxes) {
   const std::vector<DifferingBox> different = find_differences(ranks, state, boxes);
   if (!different.empty()) fail_diverged(ranks, tell_differences(ranks, state, boxes, different));
+}
+
+void compare_holders_in_pieces(Communicator& ranks, const CollectedState& state, std::span<const HeldBox> mine,
+                               std::uint64_t piece_bytes) {
+  const std::vector<bool> differ = tensors_that_differ(ranks, state, mine);
+  if (std::ranges::find(differ, true) == differ.end()) return;
+  std::vector<HeldBox> boxes;
+  together(ranks, "comparing replicas", [&] { boxes = boxes_of_all(ranks, state, differ, mine, piece_bytes); });
+  compare_holders(ranks, state, boxes);
 }
 
 void add_up(Communicator& ranks, std::vector<Fingerprint>& sums) {

@@ -56,6 +56,11 @@ std::string tell_differences(Communicator& ranks, const CollectedState& state, s
 /// ranks, naming tensor, ranks and elements.
 void compare_holders(Communicator& ranks, const CollectedState& state, std::span<const HeldBox> boxes);
 
+/// The same where each rank knows of those boxes alone that it holds or writes: pieces_of what a rank holds, of at most
+/// `piece_bytes`. Those of all are looked at where some differ. Collective over `ranks`.
+void compare_holders_in_pieces(Communicator& ranks, const CollectedState& state, std::span<const HeldBox> mine,
+                               std::uint64_t piece_bytes);
+
 /// Throws Error(verdict) with what was found and what a user can do.
 [[noreturn]] void fail_diverged(Communicator& ranks, const std::string& told);
 

@@ -7,6 +7,7 @@
 #include "checkpoint/background_work.hpp"
 #include "checkpoint/collected_state.hpp"
 #include "checkpoint/compare_holders.hpp"
+#include "checkpoint/save_plan.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
 #include "store/checkpoint_plan.hpp"
@@ -24,40 +25,11 @@
 
 namespace lockstep {
 
-// What follows from the description of the state and is the same for the next save of it.
-struct Saver::Prepared {
-  CollectedState collected;
-  std::vector<int> part_of_rank;
-  CheckpointPlan plan;
-  std::vector<Validation> compared;              // by piece: how deeply
-  std::vector<int> holders;                      // by piece: ranks that hold it
-  std::vector<bool> held;                        // by piece: this rank is one of them
-  std::vector<std::size_t> mine;                 // numbers of the pieces that this rank writes or compares
-  std::unique_ptr<Communicator> part;            // the ranks that write to the same parts
-  std::vector<std::optional<PartImage>> images;  // by file: on its leader, once it was stamped
-  bool laid_out = false;                         // so that no rank has to wait for the layout of a part
-  std::vector<std::uint64_t> offsets;            // by piece of the parts of this rank, once laid out
-};
-
-namespace {
-
-// What this rank brings to a save, in the order in which it is written.
-std::vector<std::span<const std::byte>> bytes_of_rank(const Saver::Prepared& prepared) {
-  std::vector<std::span<const std::byte>> bytes;
-  for (const std::size_t i : prepared.mine) {
-    const WriteItem& piece = prepared.plan.pieces[i];
-    bytes.push_back(bytes_of(prepared.collected, piece.tensor, piece.box));
-  }
-  return bytes;
-}
-
-}  // namespace
-
 // One save from the folder to the commit, in stages: what a rank does by itself, then what all of them exchange. The
 // former may happen on another thread.
 class Saver::Save {
  public:
-  Save(Communicator& ranks, SaveRequest request, Prepared& prepared, double start_s)
+  Save(Communicator& ranks, SaveRequest request, SavePlan& prepared, double start_s)
       : ranks_(ranks),
         request_(std::move(request)),
         prepared_(prepared),
@@ -109,7 +81,7 @@ class Saver::Save {
 
   Communicator& ranks_;
   const SaveRequest request_;
-  Prepared& prepared_;
+  SavePlan& prepared_;
   const CollectedState& collected_;
   const CheckpointPlan& plan_;
   const double start_s_;
@@ -333,12 +305,13 @@ void Saver::Save::write_wave() {
 
 void Saver::Save::compare() {
   std::vector<HeldBox> boxes;
-  for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
+  for (std::size_t k = 0; k < prepared_.mine.size(); ++k) {
+    const std::size_t i = prepared_.mine[k];
     const WriteItem& piece = plan_.pieces[i];
-    boxes.push_back({piece.tensor, piece.box, prepared_.holders[i], piece.writer == ranks_.rank(), evidence_[i]});
+    boxes.push_back(
+        {piece.tensor, piece.box, prepared_.holders[i], piece.writer == ranks_.rank(), evidence_[i], bytes_[k]});
   }
-  for (std::size_t k = 0; k < prepared_.mine.size(); ++k) boxes[prepared_.mine[k]].bytes = bytes_[k];
-  compare_holders(ranks_, collected_, boxes);
+  compare_holders_in_pieces(ranks_, collected_, boxes, plan_.piece_bytes);
   state_.tensors.assign(plan_.tensors.size(), {});
   Numbers written;  // of the pieces in files that another rank seals
   for (std::size_t i = 0; i < plan_.pieces.size(); ++i) {
@@ -365,19 +338,21 @@ void Saver::Save::seal() {
       read_back(path, part, stamped.table.pieces, records);
     }
     sealed_.insert(sealed_.end(),
-                   {i, part.bytes, part.hash.high, part.hash.low, part.table_hash.high, part.table_hash.low});
+                   {part.bytes, part.hash.high, part.hash.low, part.table_hash.high, part.table_hash.low});
     for (const ByteRange& column : part.columns) sealed_.insert(sealed_.end(), {column.offset, column.bytes});
   }
 }
 
 void Saver::Save::gather_sealed() {
-  state_.files.resize(plan_.files.size());
-  for (const std::string& text : ranks_.gather(encode(sealed_), 0)) {
-    const Numbers numbers = decode_numbers(text);
-    for (std::size_t i = 0; i < numbers.size();) {
-      SealedPart& part = state_.files[numbers[i]];
-      part = {numbers[i + 1], {numbers[i + 2], numbers[i + 3]}, {numbers[i + 4], numbers[i + 5]}, {}};
-      i += 6;
+  state_.files.resize(prepared_.files.size());
+  const std::vector<std::string> told = ranks_.gather(encode(sealed_), 0);
+  for (std::size_t rank = 0; rank < told.size(); ++rank) {
+    const Numbers numbers = decode_numbers(told[rank]);
+    std::size_t i = 0;
+    for (const std::size_t file : prepared_.led[rank]) {
+      SealedPart& part = state_.files[file];
+      part = {numbers[i], {numbers[i + 1], numbers[i + 2]}, {numbers[i + 3], numbers[i + 4]}, {}};
+      i += 5;
       for (ByteRange& column : part.columns) {
         column = {numbers[i], numbers[i + 1]};
         i += 2;
@@ -398,7 +373,7 @@ void Saver::Save::commit() {
   facts.components = collected_.components;
   facts.metrics = request_.metrics;
   facts.documents = request_.documents;
-  const Manifest manifest = seal_checkpoint(staging_, plan_, state_, std::move(facts));
+  const Manifest manifest = seal_checkpoint(staging_, plan_.tensors, prepared_.files, state_, std::move(facts));
   replace_checkpoint(staging_, checkpoint_folder(request_.run, request_.step));
   std::uint64_t bytes = 0;
   for (const SealedPart& file : state_.files) bytes += file.bytes;
@@ -439,71 +414,18 @@ SaveReport Saver::Save::report() const {
           .problem = result.at("problem").get<std::string>()};
 }
 
-namespace {
-
-// Everything that a plan needs to be carried out by this rank.
-void complete(Communicator& ranks, Saver::Prepared& prepared) {
-  const CollectedState& collected = prepared.collected;
-  std::map<std::string, Validation> validation;
-  for (const StoredComponent& component : collected.components) validation[component.key] = component.validation;
-  for (const WriteItem& piece : prepared.plan.pieces) {
-    prepared.compared.push_back(validation.at(collected.tensors[piece.tensor].component));
-    const std::vector<Holding>& holdings = collected.holdings[piece.tensor];
-    const auto holding =
-        std::ranges::find_if(holdings, [&](const Holding& candidate) { return contains(candidate.box, piece.box); });
-    invariant(holding != holdings.end(), "a piece lies in a box that somebody holds");
-    prepared.holders.push_back(static_cast<int>(holding->ranks.size()));
-    const bool held = std::ranges::binary_search(holding->ranks, ranks.rank());
-    prepared.held.push_back(held);
-    // Its own pieces are written, those that other ranks write are fingerprinted, or looked at in part.
-    if (piece.writer == ranks.rank() || (held && prepared.compared.back() != Validation::none))
-      prepared.mine.push_back(prepared.held.size() - 1);
-  }
-  prepared.images.resize(prepared.plan.files.size());
-}
-
-}  // namespace
-
 Saver::Saver(Communicator& ranks) : ranks_(ranks) {}
 Saver::~Saver() = default;
 
 // What the last save agreed on stays valid as long as all ranks describe their state as they did then.
 void Saver::prepare(const std::vector<Component>& components, const SaveRequest& request) {
-  std::unique_ptr<Prepared> before = std::move(prepared_);
-  std::optional<CollectedState> earlier;
-  if (before) earlier = std::move(before->collected);
-  bool known = false;
-  CollectedState collected = collect_state(
-      ranks_, request.world, components, Contents::tensors_and_values,
+  plan_ = plan_save(
+      ranks_, request.world, components, request.ranks_per_file,
       [&] {
         if (request.enter) request.enter(Phase::save_plan);
-        if (request.step < 0 || request.ranks_per_file.value_or(1) < 1)
-          fail(ExitCode::bug, "a save of step {} with {} ranks to a file", request.step,
-               request.ranks_per_file.value_or(1));
+        if (request.step < 0) fail(ExitCode::bug, "a save of step {}", request.step);
       },
-      std::move(earlier), &known);
-  std::vector<int> part_of_rank;
-  together(ranks_, "planning the checkpoint", [&] {
-    part_of_rank = parts_of_ranks(request.world, request.ranks_per_file);
-    known = known && before->part_of_rank == part_of_rank;
-  });
-  if (ranks_.all_reduce(known ? std::int64_t{1} : std::int64_t{0}, Reduce::min) == 1) {
-    before->collected = std::move(collected);
-    prepared_ = std::move(before);
-    return;
-  }
-  auto made = std::make_unique<Prepared>();
-  made->collected = std::move(collected);
-  made->part_of_rank = std::move(part_of_rank);
-  together(ranks_, "planning the checkpoint", [&] {
-    made->plan = plan_checkpoint(made->collected.tensors, made->collected.holdings, made->collected.components,
-                                 made->part_of_rank);
-    complete(ranks_, *made);
-  });
-  agree_equal(ranks_, "the plan of the checkpoint", to_hex(hash_of(made->plan)));
-  const int part = made->part_of_rank[static_cast<std::size_t>(ranks_.rank())];
-  made->part = ranks_.split(part, fmt::format("part {}", part));
-  prepared_ = std::move(made);
+      std::move(plan_));
 }
 
 // A failure is that of all ranks, wherever it came: nothing of the save remains.
@@ -514,14 +436,14 @@ void Saver::or_abandon(const Work& work) {
   } catch (const AgreedError& error) {
     current_->abandon();
     current_.reset();
-    prepared_.reset();
+    plan_.reset();
     if (error.code() != ExitCode::input) throw;
     // What a save reads are files that it has just written: where they are gone or changed, storage failed.
     throw AgreedError(Error(ExitCode::storage, error.what(), error.hint()), error.owner());
   } catch (...) {
     current_->abandon();
     current_.reset();
-    prepared_.reset();
+    plan_.reset();
     throw;
   }
 }
@@ -530,7 +452,7 @@ void Saver::begin_save(const std::vector<Component>& components, const SaveReque
   invariant(!under_way(), "one save at a time");
   const double start_s = monotonic_seconds();
   prepare(components, request);
-  current_ = std::make_unique<Save>(ranks_, request, *prepared_, start_s);
+  current_ = std::make_unique<Save>(ranks_, request, *plan_, start_s);
   or_abandon([&] {
     current_->agree();
     together(ranks_, "choosing the pieces of the checkpoint", [&] { current_->find_bytes(); });
@@ -560,7 +482,7 @@ void Saver::make_ready(const std::vector<Component>& components, SaveRequest req
   invariant(!under_way(), "one save at a time");
   request.enter = {};  // which is for saves
   prepare(components, request);
-  take_memory(bytes_of_rank(*prepared_), memory);
+  take_memory(bytes_of_rank(*plan_), memory);
 }
 
 void Saver::begin(const std::vector<Component>& components, const SaveRequest& request, std::uint64_t memory) {

@@ -24,6 +24,8 @@
 
 namespace lockstep {
 
+struct SavePlan;
+
 struct SaveRequest {
   Path run;  // the checkpoint becomes RUN/checkpoints/step-N
   std::int64_t step = 0;
@@ -83,8 +85,7 @@ class Saver {
   /// report once it is committed. Collective. Throws as save does.
   std::optional<SaveReport> advance(bool to_the_end);
 
-  struct Prepared;  // for a save
-  class Save;       // that is under way
+  class Save;  // that is under way
 
  private:
   void prepare(const std::vector<Component>& components, const SaveRequest& request);
@@ -93,7 +94,7 @@ class Saver {
   template <class Work>
   void or_abandon(const Work& work);
   Communicator& ranks_;
-  std::unique_ptr<Prepared> prepared_;  // by the last save that got so far
+  std::unique_ptr<SavePlan> plan_;  // by the last save that got so far
   Snapshot snapshot_;
   std::unique_ptr<Save> current_;
   double stall_seconds_ = 0;

@@ -241,7 +241,8 @@ std::string commit(const StateSource& source, const ReshardPlan& plan, const Sta
                    OutputFolder& folder) {
   Manifest facts = plan.state.facts;
   facts.uuid = make_uuid();
-  const Manifest written = seal_checkpoint(folder.content(), plan.parts, staged, std::move(facts));
+  const Manifest written =
+      seal_checkpoint(folder.content(), plan.parts.tensors, plan.parts.files, staged, std::move(facts));
   check_tensors(source, plan.state, written);
   if (plan.before && plan.cast.empty() && written.state_digest != *plan.before) {
     fail(ExitCode::input, "the state digest changed from {} to {}: {} does not hold what its manifest says",

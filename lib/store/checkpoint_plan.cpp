@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace lockstep {
 
@@ -50,6 +51,25 @@ std::vector<Holding> holders_of(const StoredTensor& tensor, const StoredComponen
   return {{box, cell->second}};
 }
 
+std::vector<Holding> holders_of(const StoredTensor& tensor, const StoredComponent& component, int ranks,
+                                std::span<const Rank> among) {
+  const bool by_rank = component.pattern != Pattern::global && tensor.cell.empty() && !is_values(tensor);
+  if (!by_rank) {
+    std::vector<Holding> holdings = holders_of(tensor, component, ranks);
+    std::erase_if(holdings, [&](const Holding& holding) {
+      return std::ranges::none_of(among, [&](Rank rank) { return std::ranges::binary_search(holding.ranks, rank); });
+    });
+    return holdings;
+  }
+  std::vector<Holding> holdings;
+  for (const Rank rank : among) {
+    const Box box = box_of(tensor.layout, rank);
+    if (!empty(box) && std::ranges::find(holdings, box, &Holding::box) == holdings.end())
+      holdings.push_back({box, replicas_of(tensor.layout, rank)});
+  }
+  return holdings;
+}
+
 std::vector<int> parts_of_ranks(const World& world, std::optional<int> ranks_per_file) {
   std::vector<int> parts(static_cast<std::size_t>(world_size(world.mesh)), 0);
   if (!ranks_per_file && !world.node_of_rank.empty()) return world.node_of_rank;
@@ -58,50 +78,97 @@ std::vector<int> parts_of_ranks(const World& world, std::optional<int> ranks_per
   return parts;
 }
 
-CheckpointPlan plan_checkpoint(std::vector<StoredTensor> tensors, const std::vector<std::vector<Holding>>& holdings,
-                               const std::vector<StoredComponent>& components, const std::vector<int>& part_of_rank) {
+namespace {
+
+bool is_by_layout(const StoredTensor& tensor, const WriteItem& piece) {
+  return tensor.cell.empty() && tensor.holding == TensorHolding::layout &&
+         piece.writer < world_size(tensor.layout.mesh) && contains(box_of(tensor.layout, piece.writer), piece.box);
+}
+
+std::vector<TensorRun> tensors_of(const CheckpointPlan& plan, const PlannedFile& file) {
+  std::vector<TensorRun> runs;
+  for (std::size_t i = 0; i < file.pieces.size();) {
+    const std::size_t tensor = plan.pieces[file.pieces[i]].tensor;
+    bool by_layout = true;
+    for (; i < file.pieces.size() && plan.pieces[file.pieces[i]].tensor == tensor; ++i)
+      by_layout = by_layout && is_by_layout(plan.tensors[tensor], plan.pieces[file.pieces[i]]);
+    if (runs.empty() || runs.back().first + runs.back().count != tensor || runs.back().by_layout != by_layout)
+      runs.push_back({tensor, 0, by_layout});
+    ++runs.back().count;
+  }
+  return runs;
+}
+
+CheckpointPlan make_plan(std::vector<StoredTensor> tensors, const std::vector<std::vector<Holding>>& holdings,
+                         const std::vector<StoredComponent>& components, const std::vector<int>& part_of_rank,
+                         std::optional<int> part) {
   const auto ranks = static_cast<int>(part_of_rank.size());
   const int parts = *std::ranges::max_element(part_of_rank) + 1;
   CheckpointPlan plan;
   plan.tensors = std::move(tensors);
   plan.ranks = ranks;
-  std::uint64_t bytes = 0;
   std::vector<int> element_bytes;
-  for (const StoredTensor& tensor : plan.tensors) {
-    bytes += box_bytes(tensor, whole(tensor.layout.global));
-    element_bytes.push_back(size_of(tensor.layout.dtype));
-  }
+  for (const StoredTensor& tensor : plan.tensors) element_bytes.push_back(size_of(tensor.layout.dtype));
+  plan.piece_bytes = piece_limit(total_bytes(plan), ranks);
   std::map<std::string, const StoredComponent*> by_key;
   for (const StoredComponent& component : components) by_key[component.key] = &component;
+  std::set<std::string> folders;
   std::vector<std::vector<Holding>> writers;
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
-    const bool compared = by_key.at(plan.tensors[i].component)->validation >= Validation::tensor;
+    const StoredComponent& component = *by_key.at(plan.tensors[i].component);
+    const bool compared = component.validation >= Validation::tensor;
     writers.push_back(compared ? holdings[i] : by_one_replica(holdings[i]));
+    if (empty(whole(plan.tensors[i].layout.global))) continue;
+    for (int first = 0; first < parts; first += most_in_folder)
+      folders.insert(Path(part_path(component.pattern, first, parts)).parent_path().string());
   }
-  plan.pieces = plan_writes(writers, element_bytes, ranks, piece_limit(bytes, ranks));
+  plan.folders.assign(folders.begin(), folders.end());
+  plan.pieces = plan_writes(writers, element_bytes, plan.piece_bytes);
 
   std::map<std::string, PlannedFile> files;
   for (std::size_t number = 0; number < plan.pieces.size(); ++number) {
     const WriteItem& piece = plan.pieces[number];
+    const int of_writer = part_of_rank[static_cast<std::size_t>(piece.writer)];
+    if (part && of_writer != *part) continue;
     const Pattern pattern = by_key.at(plan.tensors[piece.tensor].component)->pattern;
-    PlannedFile& file = files[part_path(pattern, part_of_rank[static_cast<std::size_t>(piece.writer)], parts)];
+    PlannedFile& file = files[part_path(pattern, of_writer, parts)];
     file.pieces.push_back(number);
     const auto writer = std::ranges::lower_bound(file.writers, piece.writer);
     if (writer == file.writers.end() || *writer != piece.writer) file.writers.insert(writer, piece.writer);
   }
-  plan.file_of_piece.resize(plan.pieces.size());
+  plan.file_of_piece.assign(plan.pieces.size(), elsewhere);
   for (auto& [path, file] : files) {
     file.path = path;
     file.leader = file.writers.front();
+    file.tensors = tensors_of(plan, file);
     for (const std::size_t piece : file.pieces) plan.file_of_piece[piece] = plan.files.size();
     plan.files.push_back(std::move(file));
   }
   return plan;
 }
 
+}  // namespace
+
+CheckpointPlan plan_checkpoint(std::vector<StoredTensor> tensors, const std::vector<std::vector<Holding>>& holdings,
+                               const std::vector<StoredComponent>& components, const std::vector<int>& part_of_rank) {
+  CheckpointPlan plan = make_plan(std::move(tensors), holdings, components, part_of_rank, {});
+  std::vector<std::vector<Box>> boxes(plan.tensors.size());
+  for (const WriteItem& piece : plan.pieces) boxes[piece.tensor].push_back(piece.box);
+  for (std::size_t i = 0; i < plan.tensors.size(); ++i)
+    if (const auto defect = coverage_defect(plan.tensors[i].layout.global, boxes[i]))
+      fail(ExitCode::bug, "the pieces of {} do not make it up: {}", full_name(plan.tensors[i]), *defect);
+  return plan;
+}
+
+CheckpointPlan plan_part(std::vector<StoredTensor> tensors, const std::vector<std::vector<Holding>>& holdings,
+                         const std::vector<StoredComponent>& components, const std::vector<int>& part_of_rank,
+                         int part) {
+  return make_plan(std::move(tensors), holdings, components, part_of_rank, part);
+}
+
 std::uint64_t total_bytes(const CheckpointPlan& plan) {
   std::uint64_t bytes = 0;
-  for (const WriteItem& piece : plan.pieces) bytes += box_bytes(plan.tensors[piece.tensor], piece.box);
+  for (const StoredTensor& tensor : plan.tensors) bytes += box_bytes(tensor, whole(tensor.layout.global));
   return bytes;
 }
 
@@ -112,7 +179,7 @@ Hash128 hash_of(const CheckpointPlan& plan) {
     const StoredTensor& tensor = plan.tensors[piece.tensor];
     hash.add(fmt::format("{} {} {} {} {} {}\n", full_name(tensor), to_text(tensor.layout.global),
                          name_of(tensor.layout.dtype), to_text(piece.box), piece.writer,
-                         plan.files[plan.file_of_piece[i]].path));
+                         plan.file_of_piece[i] == elsewhere ? "" : plan.files[plan.file_of_piece[i]].path));
   }
   return hash.digest();
 }

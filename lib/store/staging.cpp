@@ -32,35 +32,20 @@ std::uint64_t room_needed(const CheckpointPlan& plan) {
   return total_bytes(plan) + total_bytes(plan) / 20 + (std::uint64_t{1} << 20);
 }
 
-// Every element is in one piece, so that the sums of the pieces are those of the tensors.
-void complete_tensors(const CheckpointPlan& plan, const StagedState& state, std::vector<StoredTensor>& tensors) {
-  std::vector<std::vector<Box>> boxes(tensors.size());
-  for (const WriteItem& piece : plan.pieces) boxes[piece.tensor].push_back(piece.box);
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    tensors[i].fingerprint = state.tensors[i];
-    if (const auto defect = coverage_defect(tensors[i].layout.global, boxes[i]))
-      fail(ExitCode::bug, "the pieces of {} do not make it up: {}", full_name(tensors[i]), *defect);
-  }
-}
-
-// Where the pieces of each tensor are, and whether the layout tells which part has which of them.
-void locate_tensors(const CheckpointPlan& plan, std::vector<StoredTensor>& tensors) {
-  std::vector<std::set<std::size_t>> files(tensors.size());
-  for (StoredTensor& tensor : tensors)
+// Which files have pieces of each tensor, and whether its layout tells which part has which of them.
+void locate_tensors(const std::vector<PlannedFile>& files, std::vector<StoredTensor>& tensors) {
+  for (StoredTensor& tensor : tensors) {
+    tensor.files.clear();
     tensor.by_layout = tensor.cell.empty() && tensor.holding == TensorHolding::layout;
-  for (std::size_t i = 0; i < plan.pieces.size(); ++i) {
-    const WriteItem& piece = plan.pieces[i];
-    StoredTensor& tensor = tensors[piece.tensor];
-    files[piece.tensor].insert(plan.file_of_piece[i]);
-    tensor.by_layout = tensor.by_layout && piece.writer < world_size(tensor.layout.mesh) &&
-                       contains(box_of(tensor.layout, piece.writer), piece.box);
   }
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    tensors[i].files.clear();
-    for (const std::size_t file : files[i]) {
-      std::vector<FileRange>& ranges = tensors[i].files;
-      if (ranges.empty() || ranges.back().first + ranges.back().count != file) ranges.push_back({file, 0});
-      ++ranges.back().count;
+  for (std::size_t file = 0; file < files.size(); ++file) {
+    for (const TensorRun& run : files[file].tensors) {
+      for (std::size_t i = run.first; i < run.first + run.count; ++i) {
+        std::vector<FileRange>& ranges = tensors[i].files;
+        if (ranges.empty() || ranges.back().first + ranges.back().count != file) ranges.push_back({file, 0});
+        ++ranges.back().count;
+        tensors[i].by_layout = tensors[i].by_layout && run.by_layout;
+      }
     }
   }
 }
@@ -89,27 +74,26 @@ void make_staging(const Path& staging, const CheckpointPlan& plan) {
                 "free some space, or keep fewer checkpoints");
   }
   make_folder(staging);
-  std::set<Path> folders;
-  for (const PlannedFile& file : plan.files) folders.insert((staging / file.path).parent_path());
-  for (const Path& folder : folders) make_folder(folder);
+  for (const std::string& folder : plan.folders) make_folder(staging / folder);
 }
 
-Manifest seal_checkpoint(const Path& staging, const CheckpointPlan& plan, const StagedState& state, Manifest facts) {
+Manifest seal_checkpoint(const Path& staging, const std::vector<StoredTensor>& tensors,
+                         const std::vector<PlannedFile>& files, const StagedState& state, Manifest facts) {
   facts.created = utc_now();
   facts.software = software_name();
   facts.format = Manifest().format;
-  facts.tensors = plan.tensors;
-  complete_tensors(plan, state, facts.tensors);
-  locate_tensors(plan, facts.tensors);
+  facts.tensors = tensors;
+  for (std::size_t i = 0; i < tensors.size(); ++i) facts.tensors[i].fingerprint = state.tensors[i];
+  locate_tensors(files, facts.tensors);
   facts.state_digest = state_digest(facts.tensors);
-  for (std::size_t i = 0; i < plan.files.size(); ++i) {
-    check_size(staging / plan.files[i].path, state.files[i].bytes);
-    facts.files.push_back({.path = plan.files[i].path,
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    check_size(staging / files[i].path, state.files[i].bytes);
+    facts.files.push_back({.path = files[i].path,
                            .bytes = state.files[i].bytes,
                            .hash = state.files[i].hash,
                            .table_hash = state.files[i].table_hash,
                            .table = state.files[i].columns,
-                           .writers = plan.files[i].writers});
+                           .writers = files[i].writers});
   }
   const Path index = staging / index_file;
   write_index(index, facts);
@@ -117,7 +101,7 @@ Manifest seal_checkpoint(const Path& staging, const CheckpointPlan& plan, const 
   facts.files.push_back({.path = std::string(index_file), .bytes = content.size(), .hash = hash128(content)});
 
   std::set<Path> folders;  // the names in every folder are durable before the manifest is
-  for (const PlannedFile& file : plan.files) {
+  for (const PlannedFile& file : files) {
     for (Path folder = (staging / file.path).parent_path(); folder != staging; folder = folder.parent_path())
       folders.insert(folder);
   }

@@ -19,8 +19,8 @@ std::string software_name();
 
 /// Whether the file system of a folder has 1.05 times the plan's bytes free. Throws Error(storage).
 bool has_room(const Path& folder, const CheckpointPlan& plan);
-/// Creates the staging folder and the folders of the plan's parts. Throws Error(storage), also without room, naming
-/// what is needed and what is free.
+/// Creates the staging folder and the folders of all parts. Throws Error(storage), also without room, naming what is
+/// needed and what is free.
 void make_staging(const Path& staging, const CheckpointPlan& plan);
 
 /// This is what became of the tensors and files of a plan, by number.
@@ -29,10 +29,11 @@ struct StagedState {
   std::vector<SealedPart> files;
 };
 
-/// Checks sizes and coverage, writes INDEX.h5, then MANIFEST.json.
-/// `facts` brings step, uuid, mesh, components, metrics and documents; the rest is filled in. Throws Error(storage),
-/// Error(bug). Returns the manifest.
-Manifest seal_checkpoint(const Path& staging, const CheckpointPlan& plan, const StagedState& state, Manifest facts);
+/// Checks sizes, writes INDEX.h5, then MANIFEST.json. `files` are those of all parts; their pieces are not asked for.
+/// `facts` brings step, uuid, mesh, components, metrics and documents; the rest is filled in. Throws Error(storage).
+/// Returns the manifest.
+Manifest seal_checkpoint(const Path& staging, const std::vector<StoredTensor>& tensors,
+                         const std::vector<PlannedFile>& files, const StagedState& state, Manifest facts);
 
 /// Renames the staging folder into place. An older checkpoint of that name gives way, in one step where the file system
 /// can exchange names, and is trash then. Throws Error(storage); an older one is then in its place again. Where a kill

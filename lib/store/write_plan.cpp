@@ -16,8 +16,15 @@ std::uint64_t bytes_of(const Box& box, int element_bytes) {
   return static_cast<std::uint64_t>(elements(box)) * static_cast<std::uint64_t>(element_bytes);
 }
 
-// The box in pieces of whole rows, as equal as they can be.
-std::vector<Box> cut(const Box& box, int element_bytes, std::uint64_t limit) {
+struct Candidate {
+  WriteItem item;
+  const std::vector<Rank>* holders;
+  std::uint64_t bytes;
+};
+
+}  // namespace
+
+std::vector<Box> pieces_of(const Box& box, int element_bytes, std::uint64_t limit) {
   const std::uint64_t bytes = bytes_of(box, element_bytes);
   if (bytes <= limit || box.extent.empty() || box.extent[0] < 2) return {box};
   const std::int64_t rows = box.extent[0];
@@ -31,14 +38,6 @@ std::vector<Box> cut(const Box& box, int element_bytes, std::uint64_t limit) {
   }
   return result;
 }
-
-struct Candidate {
-  WriteItem item;
-  const std::vector<Rank>* holders;
-  std::uint64_t bytes;
-};
-
-}  // namespace
 
 std::vector<Holding> holdings_of(const Layout& layout) {
   std::vector<Holding> holdings;
@@ -58,36 +57,33 @@ std::vector<Holding> holdings_of(const Layout& layout) {
 }
 
 std::vector<WriteItem> plan_writes(std::span<const std::vector<Holding>> tensors, std::span<const int> element_bytes,
-                                   int ranks, std::uint64_t limit) {
+                                   std::uint64_t limit) {
   std::vector<Candidate> candidates;
   for (std::size_t tensor = 0; tensor < tensors.size(); ++tensor) {
     for (const Holding& holding : tensors[tensor]) {
-      for (const Box& box : cut(holding.box, element_bytes[tensor], limit)) {
+      for (const Box& box : pieces_of(holding.box, element_bytes[tensor], limit)) {
         candidates.push_back({{tensor, box, 0}, &holding.ranks, bytes_of(box, element_bytes[tensor])});
       }
     }
   }
-  std::vector<std::size_t> order(candidates.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return std::tuple(candidates[a].holders->size(), ~candidates[a].bytes) <
-           std::tuple(candidates[b].holders->size(), ~candidates[b].bytes);
+  const auto place = [](const Candidate& candidate) {
+    return std::tie(candidate.item.tensor, candidate.item.box.begin);
+  };
+  std::ranges::sort(candidates, [&](const Candidate& a, const Candidate& b) {
+    return std::tuple(~a.bytes, place(a)) < std::tuple(~b.bytes, place(b));
   });
-  std::vector<std::uint64_t> load(static_cast<std::size_t>(ranks), 0);
-  for (const std::size_t number : order) {
-    Candidate& candidate = candidates[number];
-    const Rank writer = *std::min_element(candidate.holders->begin(), candidate.holders->end(), [&](Rank a, Rank b) {
-      return load[static_cast<std::size_t>(a)] <
-             load[static_cast<std::size_t>(b)];  // the first of equals: the lowest rank
-    });
-    candidate.item.writer = writer;
-    load[static_cast<std::size_t>(writer)] += candidate.bytes;
+  std::map<std::vector<Rank>, std::vector<std::uint64_t>> loads;  // by those who hold the same
+  for (Candidate& candidate : candidates) {
+    const std::vector<Rank>& holders = *candidate.holders;
+    std::vector<std::uint64_t>& load = loads[holders];
+    load.resize(holders.size(), 0);
+    const auto least = std::ranges::min_element(load);  // the first of equals: the lowest rank
+    candidate.item.writer = holders[static_cast<std::size_t>(least - load.begin())];
+    *least += candidate.bytes;
   }
+  std::ranges::sort(candidates, {}, place);
   std::vector<WriteItem> items;
   for (Candidate& candidate : candidates) items.push_back(std::move(candidate.item));
-  std::stable_sort(items.begin(), items.end(), [](const WriteItem& a, const WriteItem& b) {
-    return std::tie(a.tensor, a.box.begin) < std::tie(b.tensor, b.box.begin);
-  });
   return items;
 }
 

@@ -30,11 +30,14 @@ struct WriteItem {
   Rank writer = 0;
 };
 
-/// Each holding, cut along dim 0 into pieces of at most `limit` bytes (a row is never cut), each piece given to the
-/// least-loaded of its holders, pieces with the fewest holders and the most bytes first. A tensor without elements has
-/// no piece. Items are ordered by tensor, then by their place in it. Deterministic.
+/// A box in pieces of whole rows, as equal as they can be, of at most `limit` bytes (a row is never cut). Pure.
+std::vector<Box> pieces_of(const Box& box, int element_bytes, std::uint64_t limit);
+
+/// Each holding in pieces_of it, each given to one of its holders. What the same ranks hold they share evenly: the most
+/// bytes first, each to the least-loaded; so who writes what they hold does not hang on what others hold. A tensor
+/// without elements has no piece. Items are ordered by tensor, then by their place in it. Pure.
 std::vector<WriteItem> plan_writes(std::span<const std::vector<Holding>> tensors, std::span<const int> element_bytes,
-                                   int ranks, std::uint64_t limit);
+                                   std::uint64_t limit);
 
 /// The piece size that lets `writers` share `bytes` evenly: an eighth of a writer's share, between 1 MiB and 64 MiB.
 std::uint64_t piece_limit(std::uint64_t bytes, int writers);

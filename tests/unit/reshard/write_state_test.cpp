@@ -63,7 +63,7 @@ std::map<std::string, std::string> written_with(std::uint64_t memory, const Stat
   make_staging(staging, plan);
   Session session(solo_communicator());
   const StagedState staged = write_parts(session, source, state, plan, staging, memory);
-  seal_checkpoint(staging, plan, staged, state.facts);
+  seal_checkpoint(staging, plan.tensors, plan.files, staged, state.facts);
   BOOST_TEST(judge_checkpoint(staging, VerifyLevel::fingerprints).reason == "");
   std::map<std::string, std::string> parts;
   for (const PlannedFile& file : plan.files) parts[file.path] = read_file(staging / file.path);

@@ -1,5 +1,6 @@
 #include "store/write_plan.hpp"
 #include "base/random.hpp"
+#include "store/checkpoint_plan.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -45,7 +46,7 @@ void check_against_elements(const std::vector<Layout>& layouts, std::uint64_t li
     holdings.push_back(holdings_of(layout));
     sizes.push_back(size_of(layout.dtype));
   }
-  const auto items = plan_writes(holdings, sizes, world_size(layouts.front().mesh), limit);
+  const auto items = plan_writes(holdings, sizes, limit);
   for (std::size_t tensor = 0; tensor < layouts.size(); ++tensor) {
     const Layout& layout = layouts[tensor];
     const auto holders = holders_by_element(layout);
@@ -118,6 +119,93 @@ BOOST_AUTO_TEST_CASE(random_layouts_are_written_once_too) {
   }
 }
 
+// Who plans one part alone, knowing nothing but what its ranks hold, plans of it what all plan together.
+BOOST_AUTO_TEST_CASE(a_part_is_planned_alone_as_all_are_together) {
+  const RandomStream random(12, "parts");
+  std::uint64_t draw = 0;
+  const auto below = [&](std::uint64_t bound) { return static_cast<std::int64_t>(random.below(draw++, bound)); };
+  for (int trial = 0; trial < 60; ++trial) {
+    const Mesh small = make_mesh("world", {{"pp", 1 + static_cast<int>(below(2))},
+                                           {"dp_replicate", 1 + static_cast<int>(below(3))},
+                                           {"dp_shard", 1 + static_cast<int>(below(4))},
+                                           {"tp", 1 + static_cast<int>(below(4))}});
+    std::vector<int> part_of_rank(static_cast<std::size_t>(world_size(small)));
+    const std::int64_t ranks_per_file = 1 + below(4);
+    for (std::size_t rank = 0; rank < part_of_rank.size(); ++rank)
+      part_of_rank[rank] = static_cast<int>(static_cast<std::int64_t>(rank) / ranks_per_file);
+    const std::vector<StoredComponent> components{
+        {"model", Pattern::replicated},
+        {"sampled", Pattern::replicated, {}, true, below(2) == 0 ? Validation::quick : Validation::tensor},
+        {"trainer", Pattern::global}};
+    std::vector<StoredTensor> tensors;
+    for (int tensor = 0; tensor < 8; ++tensor) {
+      Layout layout{{below(8), 1 + below(8), 1 + below(4)}, below(2) == 0 ? DType::bf16 : DType::f64, small, {}, {}};
+      const bool shares = below(2) == 0 && layout.global[0] > 0;  // neighbours along tp have the same rows
+      if (shares) layout.splits.push_back({{"tp"}, 0, 1, 2});
+      if (!shares && below(2) == 0) layout.splits.push_back({{"tp"}, static_cast<int>(below(3)), 1 + below(2), 0});
+      if (below(2) == 0) layout.splits.push_back({{"dp_shard"}, static_cast<int>(below(3)), 1, 0});
+      if (below(2) == 0) layout.pins.push_back({"pp", {static_cast<int>(below(2)) % small.axes[0].size}});
+      tensors.push_back({.component = components[static_cast<std::size_t>(below(3))].key,
+                         .name = fmt::format("t{}", tensor),
+                         .layout = std::move(layout)});
+    }
+    const auto component_of = [&](const StoredTensor& tensor) {
+      return *std::ranges::find(components, tensor.component, &StoredComponent::key);
+    };
+    std::vector<std::vector<Holding>> holdings;
+    for (const StoredTensor& tensor : tensors)
+      holdings.push_back(holders_of(tensor, component_of(tensor), world_size(small)));
+    const CheckpointPlan whole = plan_checkpoint(tensors, holdings, components, part_of_rank);
+    std::size_t files = 0, pieces = 0;
+    for (int part = 0; part <= part_of_rank.back(); ++part) {
+      std::vector<Rank> ranks;
+      for (Rank rank = 0; rank < world_size(small); ++rank)
+        if (part_of_rank[static_cast<std::size_t>(rank)] == part) ranks.push_back(rank);
+      std::vector<std::vector<Holding>> held;
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        held.push_back(holders_of(tensors[i], component_of(tensors[i]), world_size(small), ranks));
+        for (const Holding& holding : held.back()) {  // as brute force finds it
+          const auto same = std::ranges::find(holdings[i], holding.box, &Holding::box);
+          BOOST_REQUIRE((same != holdings[i].end()));
+          BOOST_TEST(same->ranks == holding.ranks);
+          BOOST_TEST(
+              std::ranges::any_of(ranks, [&](Rank rank) { return std::ranges::binary_search(same->ranks, rank); }));
+        }
+        BOOST_TEST(std::ssize(held.back()) == std::ranges::count_if(holdings[i], [&](const Holding& holding) {
+                     return std::ranges::any_of(
+                         ranks, [&](Rank rank) { return std::ranges::binary_search(holding.ranks, rank); });
+                   }));
+      }
+      const CheckpointPlan alone = plan_part(tensors, held, components, part_of_rank, part);
+      BOOST_TEST(alone.folders == whole.folders);
+      for (const PlannedFile& file : alone.files) {
+        const auto same = std::ranges::find(whole.files, file.path, &PlannedFile::path);
+        BOOST_REQUIRE((same != whole.files.end()));
+        BOOST_TEST(file.leader == same->leader);
+        BOOST_TEST(file.writers == same->writers);
+        BOOST_REQUIRE(file.pieces.size() == same->pieces.size());
+        for (std::size_t k = 0; k < file.pieces.size(); ++k) {
+          const WriteItem& mine = alone.pieces[file.pieces[k]];
+          const WriteItem& theirs = whole.pieces[same->pieces[k]];
+          BOOST_TEST((mine.tensor == theirs.tensor && mine.box == theirs.box && mine.writer == theirs.writer));
+        }
+        BOOST_REQUIRE(file.tensors.size() == same->tensors.size());
+        for (std::size_t k = 0; k < file.tensors.size(); ++k)
+          BOOST_TEST((file.tensors[k].first == same->tensors[k].first &&
+                      file.tensors[k].count == same->tensors[k].count &&
+                      file.tensors[k].by_layout == same->tensors[k].by_layout));
+        ++files;
+        pieces += file.pieces.size();
+      }
+      for (std::size_t i = 0; i < alone.pieces.size(); ++i)
+        BOOST_TEST((alone.file_of_piece[i] == elsewhere) ==
+                   (part_of_rank[static_cast<std::size_t>(alone.pieces[i].writer)] != part));
+    }
+    BOOST_TEST(files == whole.files.size());
+    BOOST_TEST(pieces == whole.pieces.size());
+  }
+}
+
 BOOST_AUTO_TEST_CASE(replicas_share_the_writing_evenly) {
   for (const int ranks : {2, 3, 4, 7, 16}) {
     const Mesh dp = make_mesh("world", {{"dp_replicate", ranks}});
@@ -140,7 +228,7 @@ BOOST_AUTO_TEST_CASE(replicas_share_the_writing_evenly) {
       add({3072, 768});
     }
     std::vector<std::uint64_t> load(static_cast<std::size_t>(ranks), 0);
-    for (const WriteItem& item : plan_writes(holdings, sizes, ranks, piece_limit(total, ranks))) {
+    for (const WriteItem& item : plan_writes(holdings, sizes, piece_limit(total, ranks))) {
       load[static_cast<std::size_t>(item.writer)] += static_cast<std::uint64_t>(elements(item.box)) * 4;
     }
     BOOST_TEST(std::accumulate(load.begin(), load.end(), std::uint64_t{0}) == total);
@@ -155,7 +243,7 @@ BOOST_AUTO_TEST_CASE(sharded_state_is_written_where_it_is) {
   const auto holdings = holdings_of(layout);
   BOOST_TEST(holdings.size() == 3u);  // 3, 3, 3 rows and nothing
   const int size = 4;
-  for (const WriteItem& item : plan_writes(std::span(&holdings, 1), std::span(&size, 1), 4, 1 << 20))
+  for (const WriteItem& item : plan_writes(std::span(&holdings, 1), std::span(&size, 1), 1 << 20))
     BOOST_TEST((item.box == box_of(layout, item.writer)));
 }
 

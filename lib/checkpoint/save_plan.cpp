@@ -1,0 +1,137 @@
+#include "checkpoint/save_plan.hpp"
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "comm/together.hpp"
+
+#include <algorithm>
+#include <map>
+#include <span>
+#include <string>
+
+namespace lockstep {
+
+namespace {
+
+// Everything that a plan needs to be carried out by this rank.
+void complete(SavePlan& save, Rank rank) {
+  const CollectedState& collected = save.collected;
+  std::map<std::string, Validation> validation;
+  for (const StoredComponent& component : collected.components) validation[component.key] = component.validation;
+  for (const WriteItem& piece : save.plan.pieces) {
+    save.compared.push_back(validation.at(collected.tensors[piece.tensor].component));
+    const std::vector<Holding>& holdings = collected.holdings[piece.tensor];
+    const auto holding =
+        std::ranges::find_if(holdings, [&](const Holding& candidate) { return contains(candidate.box, piece.box); });
+    invariant(holding != holdings.end(), "a piece lies in a box that somebody holds");
+    save.holders.push_back(static_cast<int>(holding->ranks.size()));
+    const bool held = std::ranges::binary_search(holding->ranks, rank);
+    save.held.push_back(held);
+    // Its own pieces are written, those that other ranks write are fingerprinted, or looked at in part.
+    if (piece.writer == rank || (held && save.compared.back() != Validation::none))
+      save.mine.push_back(save.held.size() - 1);
+  }
+  save.images.resize(save.plan.files.size());
+}
+
+// Each rank has planned for itself: together they write each element once, and ranks of a part mean the same pieces.
+void check_plans(Communicator& ranks, const SavePlan& save) {
+  std::vector<std::uint64_t> written(save.plan.tensors.size(), 0);
+  for (const WriteItem& piece : save.plan.pieces)
+    if (piece.writer == ranks.rank()) written[piece.tensor] += static_cast<std::uint64_t>(elements(piece.box));
+  ranks.all_reduce(std::as_writable_bytes(std::span(written)), DType::u64, Reduce::sum);
+  const auto digest = static_cast<std::int64_t>(hash_of(save.plan).low);
+  const bool alike = save.part->all_reduce(digest, Reduce::min) == save.part->all_reduce(digest, Reduce::max);
+  together(ranks, "planning the checkpoint", [&] {
+    for (std::size_t i = 0; i < written.size(); ++i)
+      if (written[i] != static_cast<std::uint64_t>(elements(save.plan.tensors[i].layout.global)))
+        fail(ExitCode::bug, "the pieces of {} have {} of its {} elements", full_name(save.plan.tensors[i]), written[i],
+             elements(save.plan.tensors[i].layout.global));
+    if (!alike) fail(ExitCode::bug, "ranks that write to one part plan different ones");
+  });
+}
+
+std::string files_led_by(const CheckpointPlan& plan, Rank rank) {
+  Json files = Json::array();
+  for (const PlannedFile& file : plan.files) {
+    if (file.leader != rank) continue;
+    Json tensors = Json::array();
+    for (const TensorRun& run : file.tensors) tensors.push_back(Json::array({run.first, run.count, run.by_layout}));
+    files.push_back(Json{{"path", file.path}, {"writers", file.writers}, {"tensors", std::move(tensors)}});
+  }
+  return to_text(files);
+}
+
+// Rank 0 learns of the files of all parts.
+void gather_files(Communicator& ranks, SavePlan& save) {
+  const std::vector<std::string> told = ranks.gather(files_led_by(save.plan, ranks.rank()), 0);
+  together(ranks, "planning the checkpoint", [&] {
+    save.led.resize(told.size());
+    for (std::size_t rank = 0; rank < told.size(); ++rank) {
+      for (const Json& entry : parse_json(told[rank], "a rank's files")) {
+        PlannedFile file{.path = entry.at("path"),
+                         .leader = static_cast<Rank>(rank),
+                         .pieces = {},
+                         .writers = entry.at("writers"),
+                         .tensors = {}};
+        for (const Json& run : entry.at("tensors")) file.tensors.push_back({run.at(0), run.at(1), run.at(2)});
+        save.files.push_back(std::move(file));
+      }
+    }
+    std::ranges::stable_sort(save.files, {}, &PlannedFile::path);  // as each leader has its own
+    for (std::size_t i = 0; i < save.files.size(); ++i)
+      save.led[static_cast<std::size_t>(save.files[i].leader)].push_back(i);
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<SavePlan> plan_save(Communicator& ranks, const World& world, const std::vector<Component>& components,
+                                    std::optional<int> ranks_per_file, const std::function<void()>& before,
+                                    std::unique_ptr<SavePlan> earlier) {
+  std::vector<int> part_of_rank;
+  std::vector<Rank> neighbours;  // that write to the same parts
+  together(ranks, "planning the checkpoint", [&] {
+    before();
+    if (ranks_per_file.value_or(1) < 1) fail(ExitCode::bug, "a save with {} ranks to a file", *ranks_per_file);
+    part_of_rank = parts_of_ranks(world, ranks_per_file);
+    if (std::ssize(part_of_rank) != ranks.size())
+      fail(ExitCode::bug, "a mesh of {} ranks for a communicator of {}", part_of_rank.size(), ranks.size());
+    for (Rank rank = 0; rank < ranks.size(); ++rank)
+      if (part_of_rank[static_cast<std::size_t>(rank)] == part_of_rank[static_cast<std::size_t>(ranks.rank())])
+        neighbours.push_back(rank);
+  });
+  std::optional<CollectedState> known;
+  if (earlier && earlier->part_of_rank == part_of_rank) known = std::move(earlier->collected);
+  bool taken_over = false;
+  CollectedState collected = collect_state(
+      ranks, world, components, Contents::tensors_and_values, [] {}, neighbours, std::move(known), &taken_over);
+  if (taken_over) {
+    earlier->collected = std::move(collected);
+    return earlier;
+  }
+  auto save = std::make_unique<SavePlan>();
+  save->collected = std::move(collected);
+  save->part_of_rank = std::move(part_of_rank);
+  const int part = save->part_of_rank[static_cast<std::size_t>(ranks.rank())];
+  together(ranks, "planning the checkpoint", [&] {
+    save->plan = plan_part(save->collected.tensors, save->collected.holdings, save->collected.components,
+                           save->part_of_rank, part);
+    complete(*save, ranks.rank());
+  });
+  save->part = ranks.split(part, fmt::format("part {}", part));
+  check_plans(ranks, *save);
+  gather_files(ranks, *save);
+  return save;
+}
+
+std::vector<std::span<const std::byte>> bytes_of_rank(const SavePlan& save) {
+  std::vector<std::span<const std::byte>> bytes;
+  for (const std::size_t i : save.mine) {
+    const WriteItem& piece = save.plan.pieces[i];
+    bytes.push_back(bytes_of(save.collected, piece.tensor, piece.box));
+  }
+  return bytes;
+}
+
+}  // namespace lockstep
