@@ -35,12 +35,11 @@ void complete(SavePlan& save, Rank rank) {
 }
 
 // Each rank has planned for itself: together they write each element once, and ranks of a part mean the same pieces.
-void check_plans(Communicator& ranks, const SavePlan& save) {
+void check_plans(Communicator& ranks, const SavePlan& save, std::int64_t digest) {
   std::vector<std::uint64_t> written(save.plan.tensors.size(), 0);
   for (const WriteItem& piece : save.plan.pieces)
     if (piece.writer == ranks.rank()) written[piece.tensor] += static_cast<std::uint64_t>(elements(piece.box));
   ranks.all_reduce(std::as_writable_bytes(std::span(written)), DType::u64, Reduce::sum);
-  const auto digest = static_cast<std::int64_t>(hash_of(save.plan).low);
   const bool alike = save.part->all_reduce(digest, Reduce::min) == save.part->all_reduce(digest, Reduce::max);
   together(ranks, "planning the checkpoint", [&] {
     for (std::size_t i = 0; i < written.size(); ++i)
@@ -63,8 +62,8 @@ std::string files_led_by(const CheckpointPlan& plan, Rank rank) {
 }
 
 // Rank 0 learns of the files of all parts.
-void gather_files(Communicator& ranks, SavePlan& save) {
-  const std::vector<std::string> told = ranks.gather(files_led_by(save.plan, ranks.rank()), 0);
+void gather_files(Communicator& ranks, SavePlan& save, const std::string& mine) {
+  const std::vector<std::string> told = ranks.gather(mine, 0);
   together(ranks, "planning the checkpoint", [&] {
     save.led.resize(told.size());
     for (std::size_t rank = 0; rank < told.size(); ++rank) {
@@ -114,14 +113,18 @@ std::unique_ptr<SavePlan> plan_save(Communicator& ranks, const World& world, con
   save->collected = std::move(collected);
   save->part_of_rank = std::move(part_of_rank);
   const int part = save->part_of_rank[static_cast<std::size_t>(ranks.rank())];
+  std::int64_t digest = 0;
+  std::string files;
   together(ranks, "planning the checkpoint", [&] {
     save->plan = plan_part(save->collected.tensors, save->collected.holdings, save->collected.components,
                            save->part_of_rank, part);
     complete(*save, ranks.rank());
+    digest = static_cast<std::int64_t>(hash_of(save->plan).low);
+    files = files_led_by(save->plan, ranks.rank());
   });
   save->part = ranks.split(part, fmt::format("part {}", part));
-  check_plans(ranks, *save);
-  gather_files(ranks, *save);
+  check_plans(ranks, *save, digest);
+  gather_files(ranks, *save, files);
   return save;
 }
 
