@@ -469,6 +469,9 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
       "snapshot_memory", checkpoint.snapshot_memory,
       {.help = "memory of a rank for the copy, never less than its largest piece, which is filled several times "
                "where the state needs more; null: as much as the state needs"});
+  visit.field(
+      "metadata", checkpoint.metadata,
+      {.help = "what each checkpoint says of the run besides, in words of yours, for checkpoint-inspect to show"});
   visit.field("on_difference", checkpoint.on_difference,
               {.help = "what a save does where ranks that should hold the same do not: fail ends the run with code 1, "
                        "warn saves what the first rank of them holds, repair gives all of them what most of three or "
@@ -555,6 +558,9 @@ void describe(Declaration& visit, TrainConfig& config) {
                .command_line_only = true});
   visit.field("print_layout", config.print_layout,
               {.help = "print which part of each tensor each rank holds, and exit", .command_line_only = true});
+  visit.field("print_components", config.print_components,
+              {.help = "print what a checkpoint is made of, which ranks hold, write and compare it, and exit",
+               .command_line_only = true});
   visit.field("plot_program", config.plot_program,
               {.help = "draw when each rank does what in a step, by estimated costs, and exit: as a picture, as a "
                        "trace for Perfetto, or in text on standard output",

@@ -43,6 +43,19 @@ Json number_json(double value) {
   return value == value && value - value == 0 ? Json(value) : Json(fmt::format("{}", value));
 }
 
+/// What the run's user says of it: values by key.
+Json metadata_of(const CheckpointReader& checkpoint) {
+  for (const auto& [name, text] : checkpoint.manifest().documents) {
+    if (name != "metadata") continue;
+    Json metadata = parse_json(text, checkpoint.path().string());
+    if (!metadata.is_object()) fail(ExitCode::input, "{}: its metadata are no object", checkpoint.path().string());
+    return metadata;
+  }
+  return Json::object();
+}
+
+std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : to_text(value); }
+
 InspectAnswer show_values(const CheckpointReader& checkpoint, const std::string& component) {
   InspectAnswer answer{ExitCode::done, "", {{"component", component}, {"values", Json::object()}}};
   for (const StoredTensor& tensor : checkpoint.manifest().tensors) {
@@ -71,6 +84,8 @@ InspectAnswer summarise(const CheckpointReader& checkpoint) {
   for (const Metric& metric : manifest.metrics) facts.add({metric.name, number_text(metric.value)});
   for (const auto& [name, text] : manifest.documents)
     facts.add({"document", fmt::format("{}, {}", name, human_bytes(text.size()))});
+  const Json metadata = metadata_of(checkpoint);
+  for (const auto& [key, value] : metadata.items()) facts.add({"metadata", fmt::format("{}={}", key, text_of(value))});
   const std::vector<Json> edits = edits_of(manifest);
   for (const Json& edit : edits)
     facts.add(
@@ -90,6 +105,7 @@ InspectAnswer summarise(const CheckpointReader& checkpoint) {
                  {"state_digest", to_hex(manifest.state_digest)},
                  {"components", Json::array()},
                  {"metrics", Json::object()},
+                 {"metadata", metadata},
                  {"edits", edits}};
   for (const Metric& metric : manifest.metrics) answer.json["metrics"][metric.name] = metric.value;
   std::map<std::string, Totals> totals = totals_of(manifest);

@@ -25,6 +25,16 @@ void flip_bit(const Model& model) {
   }
 }
 
+/// Of equal losses the earlier one is the better.
+void rank_evaluation(TrainState& now) {
+  constexpr std::size_t most = 10;
+  std::vector<BestEvaluation>& best = now.best_evaluations;
+  std::erase_if(best, [&](const BestEvaluation& one) { return one.step == now.step; });
+  const auto place = std::ranges::upper_bound(best, *now.eval_loss, {}, &BestEvaluation::loss);
+  best.insert(place, {now.step, *now.eval_loss});
+  if (best.size() > most) best.pop_back();
+}
+
 Retention retention_of(const CheckpointOptions& options) {
   return {.keep_last = options.keep_last,
           .keep_best = options.keep_best,
@@ -200,6 +210,7 @@ void TrainingLoop::evaluate() {
     now.eval_loss = std::isfinite(record.loss) ? std::optional(record.loss) : std::nullopt;
     record.best = now.eval_loss && (!now.best_eval_loss || *now.eval_loss < *now.best_eval_loss);
     if (*record.best) now.best_eval_loss = now.eval_loss;
+    if (now.eval_loss) rank_evaluation(now);
     if (now.eval_loss) evaluated_step_ = now.step;
     journal_.evaluation(record);
     if (!now.eval_loss)
@@ -223,6 +234,7 @@ void TrainingLoop::forget_incomparable_best() {
                        parts_.plan.evaluation),
                    .loss = now.best_eval_loss});
     now.best_eval_loss.reset();
+    now.best_evaluations.clear();
   }
   now.evaluation = parts_.plan.evaluation;
 }
