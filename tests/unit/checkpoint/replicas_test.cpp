@@ -112,6 +112,55 @@ BOOST_AUTO_TEST_CASE(without_a_majority_nothing_is_changed_on_any_rank) {
   BOOST_TEST((four.wrong_bytes == std::vector<std::int64_t>{0, 1, 1, 1}));
 }
 
+BOOST_AUTO_TEST_CASE(a_rank_that_fails_beforehand_fails_all_and_nothing_is_changed) {
+  const World world = single_axis_world(3);
+  std::vector<std::int64_t> wrong(3);
+  const auto problems = attempt_on_ranks(3, [&](Communicator& ranks) {
+    Job job = replica(3, ranks.rank());
+    job.advance_to(3);
+    if (ranks.rank() == 1) job.buffer(0)[8] ^= std::byte{1};
+    try {
+      repair_replicas(ranks, world, job.components(), [&] {
+        if (ranks.rank() == 2) fail(ExitCode::storage, "a disk is gone");
+      });
+    } catch (const Error&) {
+      wrong[static_cast<std::size_t>(ranks.rank())] = job.wrong_bytes(3);
+      throw;
+    }
+  });
+  for (const auto& problem : problems)
+    BOOST_CHECK_EXCEPTION(std::rethrow_exception(problem), Error, [](const Error& error) {
+      return error.code() == ExitCode::storage && std::string(error.what()).find("a disk is gone") != std::string::npos;
+    });
+  BOOST_TEST((wrong == std::vector<std::int64_t>{0, 1, 0}));
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_with_another_amount_of_global_state_is_not_repaired) {
+  const World world = single_axis_world(3);
+  for (const std::exception_ptr& problem : attempt_on_ranks(3, [&](Communicator& ranks) {
+         std::vector<std::byte> bytes(ranks.rank() == 1 ? 4 : 8), other(2, std::byte(ranks.rank() == 1 ? 1 : 0));
+         Component component{.key = "part", .pattern = Pattern::global, .collect = {}};
+         component.collect = [&] {
+           StateTree tree;
+           tree.add("other", replicated({2}, DType::u8, world.mesh), other);
+           tree.add("x", replicated({static_cast<std::int64_t>(bytes.size())}, DType::u8, world.mesh), bytes);
+           return tree;
+         };
+         std::string told;
+         try {
+           repair_replicas(ranks, world, {component}, [] {});
+         } catch (const Error& error) {
+           told = error.what();
+         }
+         if (told.find("replicas differ in part/x: this rank has 4 bytes, most others 8") == std::string::npos)
+           fail(ExitCode::bug, "{}", told);
+         if (other[0] != std::byte(ranks.rank() == 1 ? 1 : 0)) fail(ExitCode::bug, "half of it was repaired");
+       })) {
+    BOOST_TEST(!problem);
+    if (problem) std::rethrow_exception(problem);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(shards_are_repaired_within_the_ranks_that_hold_them) {
   const World world{make_mesh("world", {{"dp_replicate", 3}, {"dp_shard", 2}}), {}};
   const auto make = [&](Rank rank) {
