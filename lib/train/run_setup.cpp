@@ -88,14 +88,21 @@ std::vector<std::string> notes_on(const TrainConfig& config, const TrainPlan& pl
 }
 
 std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan& plan) {
-  if (!config.post_local_sgd.start_step) return {};
+  std::vector<std::string> warnings;
   const LocalOptions& local = plan.programs.local_options;
-  if (local.axes.empty())
-    return {"post_local_sgd has no effect: all ranks are one cell, and no other cell trains apart from it"};
-  if (local.period > 1) return {};
-  return {
-      "post_local_sgd.period 1 averages weights after each step: as data parallelism does for sgd without momentum, "
-      "at its cost in time"};
+  if (config.post_local_sgd.start_step && local.axes.empty())
+    warnings.emplace_back(
+        "post_local_sgd has no effect: all ranks are one cell, and no other cell trains apart from it");
+  else if (config.post_local_sgd.start_step && local.period <= 1)
+    warnings.emplace_back(
+        "post_local_sgd.period 1 averages weights after each step: as data parallelism does for sgd without momentum, "
+        "at its cost in time");
+  if (config.checkpoint.on_difference == OnDifference::repair && plan.ranks < 3)
+    warnings.push_back(
+        fmt::format("checkpoint.on_difference repair takes three ranks that hold the same, and this run has {}: what "
+                    "differs ends it, as with fail",
+                    counted(plan.ranks, "rank")));
+  return warnings;
 }
 
 World world_of(const TrainPlan& plan, const Machines& machines) {
