@@ -46,7 +46,7 @@ class PlannedState {
     for (const Layout& layout : layouts) add_tensor(layout);
     add(declared_as_held(layouts, "optimizer"));
     add_moments({});
-    for (const char* const key : {"trainer", "data"}) add(global_component(key));
+    for (const char* const global : {"trainer", "data"}) add(global_component(global));
     if (scales_loss(config)) add(global_component("loss_scale"));
     if (plan.programs.local_options.axes.empty()) return;
     const AxisName& axis = plan.programs.local_options.axes.front();

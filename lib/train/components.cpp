@@ -82,10 +82,6 @@ Component trainer_component(TrainState& train_state, const Json& hf_config) {
     state.set("loss", or_null(train_state.loss));
     state.set("eval_loss", or_null(train_state.eval_loss));
     state.set("best_eval_loss", or_null(train_state.best_eval_loss));
-    Json best = Json::array();
-    for (const BestEvaluation& one : train_state.best_evaluations)
-      best.push_back({{"step", one.step}, {"loss", one.loss}});
-    state.set("best_evaluations", best);
     state.set("evaluation", train_state.evaluation);
     state.set("hf_config", *config);
     return state;
@@ -98,12 +94,6 @@ Component trainer_component(TrainState& train_state, const Json& hf_config) {
     train_state.loss = optional_number(state, "loss");
     train_state.eval_loss = optional_number(state, "eval_loss");
     train_state.best_eval_loss = optional_number(state, "best_eval_loss");
-    train_state.best_evaluations.clear();
-    if (state.has_value("best_evaluations")) {
-      for (const Json& one : state.value("best_evaluations"))
-        train_state.best_evaluations.push_back(
-            {integer_from<std::int64_t>(one.at("step"), "step"), one.at("loss").get<double>()});
-    }
     if (state.has_value("evaluation")) train_state.evaluation = state.value("evaluation").get<std::string>();
   };
   return component;

@@ -25,16 +25,6 @@ void flip_bit(const Model& model) {
   }
 }
 
-/// Of equal losses the earlier one is the better.
-void rank_evaluation(TrainState& now) {
-  constexpr std::size_t most = 10;
-  std::vector<BestEvaluation>& best = now.best_evaluations;
-  std::erase_if(best, [&](const BestEvaluation& one) { return one.step == now.step; });
-  const auto place = std::ranges::upper_bound(best, *now.eval_loss, {}, &BestEvaluation::loss);
-  best.insert(place, {now.step, *now.eval_loss});
-  if (best.size() > most) best.pop_back();
-}
-
 Retention retention_of(const CheckpointOptions& options) {
   return {.keep_last = options.keep_last,
           .keep_best = options.keep_best,
@@ -210,7 +200,7 @@ void TrainingLoop::evaluate() {
     now.eval_loss = std::isfinite(record.loss) ? std::optional(record.loss) : std::nullopt;
     record.best = now.eval_loss && (!now.best_eval_loss || *now.eval_loss < *now.best_eval_loss);
     if (*record.best) now.best_eval_loss = now.eval_loss;
-    if (now.eval_loss) rank_evaluation(now);
+    if (now.eval_loss) rank_evaluation(now.best_evaluations, {now.step, *now.eval_loss});
     if (now.eval_loss) evaluated_step_ = now.step;
     journal_.evaluation(record);
     if (!now.eval_loss)
@@ -351,6 +341,8 @@ SaveRequest TrainingLoop::save_request() const {
                       .enter = [this](Phase phase) { enter_save(phase); }};
   if (const std::int64_t ranks = parts_.config.checkpoint.ranks_per_file.ranks; ranks > 0)
     request.ranks_per_file = static_cast<int>(ranks);
+  if (!now.best_evaluations.empty())
+    request.documents.emplace_back(best_evaluations_document, document_of(now.best_evaluations));
   if (evaluated_step_ == now.step) {
     request.metrics.push_back({"validation_loss", *now.eval_loss});
     request.documents.emplace_back("evaluation", now.evaluation);

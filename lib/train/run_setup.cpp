@@ -155,9 +155,13 @@ RunState::RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank)
 }
 
 std::optional<Path> RunState::fill(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log) {
-  LoadedState loaded{components, [this, fresh = train_state] {
+  LoadedState loaded{components,
+                     [this, fresh = train_state] {
                        train_state = fresh;
                        cells.drop();
+                     },
+                     [this](const CheckpointReader& reader) {
+                       train_state.best_evaluations = best_evaluations_of(reader.manifest());
                      }};
   loaded.components.push_back(config.eval_only ? CellState::left_out() : cells.component());
   const std::optional<Path> resumed = config.eval_only ? load_to_evaluate(config, plan, session, log, loaded)

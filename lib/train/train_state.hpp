@@ -4,18 +4,13 @@
 
 #include "data/sample_order.hpp"
 #include "optim/loss_scale.hpp"
+#include "train/best_evaluations.hpp"
 
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace lockstep {
-
-struct BestEvaluation {
-  std::int64_t step = 0;
-  double loss = 0;
-};
 
 struct TrainState {
   std::int64_t step = 0;              // steps done, skipped ones included; the next step's 0-based number
@@ -28,8 +23,8 @@ struct TrainState {
   std::optional<double> loss;         // of the last step that was not skipped, nats a token
   std::optional<double> eval_loss;    // of the last evaluation; absent if it was not finite
   std::optional<double> best_eval_loss;
-  std::vector<BestEvaluation> best_evaluations;  // the ten least, whether their checkpoints are still there or not
-  std::string evaluation;                        // TrainPlan::evaluation of these three
+  BestEvaluations best_evaluations;
+  std::string evaluation;  // TrainPlan::evaluation of these three
 };
 
 }  // namespace lockstep

@@ -117,9 +117,12 @@ def test_metadata_and_the_best_evaluations_are_in_each_checkpoint_and_survive_a_
     losses = sorted((record["loss"], record["step"]) for record in records(tmp / "run", "eval"))
     assert len(losses) == 14, losses
     checkpoint, = step_folders(tmp / "run")   # no checkpoint of the best steps is left
-    best = json.loads(run("checkpoint-inspect", checkpoint, "trainer", "--json").stdout)["values"]["all"]["best_evaluations"]
+    told = json.loads(run("checkpoint-inspect", checkpoint, "--json").stdout)
+    best = told["best_evaluations"]
     assert [(one["loss"], one["step"]) for one in best] == losses[:10], (best, losses)
-    assert json.loads(run("checkpoint-inspect", checkpoint, "--json").stdout)["metadata"] == {"note": "second"}
+    assert told["metadata"] == {"note": "second"}
     run("train", *options(tmp, *common, "--checkpoint.metadata", "[team=vision, note=first = try]", steps=16, batch=4))
     shown = run("checkpoint-inspect", step_folders(tmp / "run")[-1]).stdout
+    _, best_step = min((record["loss"], record["step"]) for record in records(tmp / "run", "eval"))
+    assert re.search(rf"best so far +\S+ after step {best_step}\n", shown), shown
     assert re.search(r"metadata +team=vision\n", shown) and re.search(r"metadata +note=first = try\n", shown), shown
