@@ -125,7 +125,8 @@ std::string elements_that_differ(Communicator& ranks, DType dtype, std::span<con
                                  std::span<const DifferingBox> different) {
   constexpr std::size_t at_once = 4 << 20;
   const Rank right = right_of(different.front().sides), wrong = wrong_of(different.front().sides);
-  std::vector<std::byte> part(at_once);
+  std::vector<std::byte> part;
+  together(ranks, "comparing elements", [&] { part.resize(at_once); });
   ElementDifferences found(dtype);
   for (const DifferingBox& one : different) {
     const HeldBox& held = boxes[one.box];

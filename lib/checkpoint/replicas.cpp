@@ -16,6 +16,8 @@ namespace lockstep {
 
 namespace {
 
+constexpr std::size_t at_once = 4 << 20;  // bytes that go around
+
 // One look at what all ranks hold.
 class Replicas {
  public:
@@ -31,7 +33,7 @@ class Replicas {
  private:
   std::vector<const Sides*> all_sides() const;
   bool is_wrong(const Sides& sides) const;
-  void check_sizes();
+  void prepare_repair();
   void repair_box(const DifferingBox& box);
   void repair_entry(const DifferingEntry& entry);
 
@@ -41,6 +43,7 @@ class Replicas {
   std::vector<HeldBox> boxes_;
   std::vector<DifferingBox> boxes_that_differ_;
   std::vector<DifferingEntry> entries_;
+  std::vector<std::byte> part_;  // of what a rank takes over
 };
 
 Replicas::Replicas(Communicator& ranks, const World& world, const std::vector<Component>& components,
@@ -107,8 +110,9 @@ bool Replicas::is_wrong(const Sides& sides) const {
                      [&](const std::vector<Rank>& side) { return std::ranges::binary_search(side, ranks_.rank()); });
 }
 
-// What a rank has another amount of it cannot take over.
-void Replicas::check_sizes() {
+// What may fail does so before anything changes: a rank has another amount of something, or no memory.
+void Replicas::prepare_repair() {
+  together(ranks_, "repairing replicas", [&] { part_.resize(at_once); });
   for (const DifferingEntry& entry : entries_) {
     if (entry.tensor.empty()) continue;
     const std::size_t mine = bytes_of(state_.trees[entry.component], entry).size();
@@ -121,18 +125,16 @@ void Replicas::check_sizes() {
   }
 }
 
-// Straight into the state, so nothing local can fail.
+// Straight into the state.
 void Replicas::repair_box(const DifferingBox& box) {
-  constexpr std::size_t at_once = 4 << 20;
   const HeldBox& held = boxes_[box.box];
   const Rank right = right_of(box.sides);
   const bool takes = is_wrong(box.sides);
   const std::span<std::byte> mine = bytes_of(state_, held.tensor, held.box);
   const std::size_t bytes = static_cast<std::size_t>(elements(held.box)) *
                             static_cast<std::size_t>(size_of(state_.tensors[held.tensor].layout.dtype));
-  std::vector<std::byte> part(std::min(at_once, bytes));
   for (std::size_t at = 0; at < bytes; at += at_once) {
-    const std::span<std::byte> theirs = std::span(part).first(std::min(at_once, bytes - at));
+    const std::span<std::byte> theirs = std::span(part_).first(std::min(at_once, bytes - at));
     if (ranks_.rank() == right) std::ranges::copy(mine.subspan(at, theirs.size()), theirs.begin());
     ranks_.broadcast(theirs, right);
     if (takes) std::ranges::copy(theirs, mine.subspan(at).begin());
@@ -155,7 +157,7 @@ void Replicas::repair_entry(const DifferingEntry& entry) {
 }
 
 void Replicas::repair() {
-  check_sizes();
+  prepare_repair();
   for (const DifferingEntry& entry : entries_) repair_entry(entry);
   for (const DifferingBox& box : boxes_that_differ_) repair_box(box);
   together(ranks_, "repairing values", [&] {

@@ -135,6 +135,12 @@ void check_offload(const TrainConfig& config, Problems& problems) {
                  "train.host_memory has no effect: train.offload names nothing that would lie there");
 }
 
+void check_metadata(const CheckpointOptions& checkpoint, Problems& problems) {
+  for (auto entry = checkpoint.metadata.begin(); entry != checkpoint.metadata.end(); ++entry)
+    if (std::ranges::find(checkpoint.metadata.begin(), entry, entry->key, &MetadataEntry::key) != entry)
+      problems.add({"checkpoint.metadata"}, fmt::format("checkpoint.metadata says {} twice", entry->key));
+}
+
 void check_background(const CheckpointOptions& checkpoint, Problems& problems) {
   if (checkpoint.background) return;
   for (const auto& [option, is_set] : {std::pair("checkpoint.on_busy", checkpoint.on_busy.has_value()),
@@ -329,6 +335,7 @@ void check(const TrainConfig& config, Problems& problems) {
   check_offload(config, problems);
   check_run(config, problems);
   check_background(config.checkpoint, problems);
+  check_metadata(config.checkpoint, problems);
   check_profile(config, problems);
   check_switches(config, problems);
 }

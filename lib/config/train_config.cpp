@@ -472,6 +472,9 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
   visit.field("read_back", checkpoint.read_back,
               {.help = "what a save has written is read from the storage and compared before the checkpoint counts and "
                        "older ones go"});
+  visit.field(
+      "metadata", checkpoint.metadata,
+      {.help = "what each checkpoint says of the run besides, in words of yours, for checkpoint-inspect to show"});
   visit.field("on_difference", checkpoint.on_difference,
               {.help = "what a save does where ranks that should hold the same do not: fail ends the run with code 1, "
                        "warn saves what the first rank of them holds, repair gives all of them what most of three or "
@@ -558,6 +561,9 @@ void describe(Declaration& visit, TrainConfig& config) {
                .command_line_only = true});
   visit.field("print_layout", config.print_layout,
               {.help = "print which part of each tensor each rank holds, and exit", .command_line_only = true});
+  visit.field("print_components", config.print_components,
+              {.help = "print what a checkpoint is made of, which ranks hold, write and compare it, and exit",
+               .command_line_only = true});
   visit.field("plot_program", config.plot_program,
               {.help = "draw when each rank does what in a step, by estimated costs, and exit: as a picture, as a "
                        "trace for Perfetto, or in text on standard output",

@@ -164,6 +164,7 @@ struct CheckpointOptions {
   std::optional<OnBusy> on_busy;            // what becomes of a save that is due while one is under way; absent: skip
   std::optional<ByteSize> snapshot_memory;  // for that copy; absent: for all of it at once
   bool read_back = false;                   // whether what a save wrote is read anew and compared before it counts
+  std::vector<MetadataEntry> metadata;      // kept with each checkpoint, for people
   OnDifference on_difference = OnDifference::fail;  // what a save does about ranks that should hold the same and do not
   std::int64_t max_failures = 3;                    // failed saves in a row that end the run
   Seconds patience{60};                             // how long what cannot be read at a start is looked at anew
@@ -193,6 +194,7 @@ struct TrainConfig {
   // Of the command line only:
   bool print_program = false;                  // print the step programs and exit
   bool print_layout = false;                   // print which rank holds what of each tensor and exit
+  bool print_components = false;               // print what a checkpoint is made of and exit
   std::optional<PlotTarget> plot_program;      // draw the time line of the step programs and exit
   std::optional<std::string> program;          // of step programs, print or draw the one of this name
   std::optional<std::int64_t> rank;            // what is printed of all ranks is printed of this one alone

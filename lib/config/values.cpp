@@ -7,6 +7,8 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <new>
@@ -254,6 +256,19 @@ RanksPerFile RanksPerFile::parse(const std::string& text) {
 }
 
 std::string RanksPerFile::text() const { return ranks == 0 ? "node" : fmt::format("{}", ranks); }
+
+std::string MetadataEntry::form() { return "KEY=VALUE"; }
+
+MetadataEntry MetadataEntry::parse(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  const auto names = [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-'; };
+  const bool well = equals != std::string::npos && equals > 0 &&
+                    std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(equals), names) &&
+                    std::none_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+  if (!well) refuse(text, form());
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+std::string MetadataEntry::text() const { return key + "=" + value; }
 
 std::string PlotTarget::form() { return "FILE.svg|FILE.json|text"; }
 

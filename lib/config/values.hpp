@@ -131,6 +131,16 @@ struct RanksPerFile {
   bool operator==(const RanksPerFile&) const = default;
 };
 
+/// A word of a user about a run, "note=first try": kept with its checkpoints, read by nothing.
+struct MetadataEntry {
+  std::string key;  // of letters, digits and . _ -
+  std::string value;
+  static std::string form();
+  static MetadataEntry parse(const std::string& text);
+  std::string text() const;
+  bool operator==(const MetadataEntry&) const = default;
+};
+
 /// Where the time line of the step programs is drawn: a file whose name says how, or "text", on standard output.
 struct PlotTarget {
   enum class Kind { text, svg, json } kind = Kind::text;

@@ -43,6 +43,20 @@ Json number_json(double value) {
   return value == value && value - value == 0 ? Json(value) : Json(fmt::format("{}", value));
 }
 
+/// A document that is JSON of the kind of `absent`, which is what it is without one.
+Json json_document(const CheckpointReader& checkpoint, std::string_view wanted, const Json& absent) {
+  for (const auto& [name, text] : checkpoint.manifest().documents) {
+    if (name != wanted) continue;
+    Json document = parse_json(text, checkpoint.path().string());
+    if (document.type() != absent.type())
+      fail(ExitCode::input, "{}: its document {} is of another form", checkpoint.path().string(), name);
+    return document;
+  }
+  return absent;
+}
+
+std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : to_text(value); }
+
 InspectAnswer show_values(const CheckpointReader& checkpoint, const std::string& component) {
   InspectAnswer answer{ExitCode::done, "", {{"component", component}, {"values", Json::object()}}};
   for (const StoredTensor& tensor : checkpoint.manifest().tensors) {
@@ -71,6 +85,13 @@ InspectAnswer summarise(const CheckpointReader& checkpoint) {
   for (const Metric& metric : manifest.metrics) facts.add({metric.name, number_text(metric.value)});
   for (const auto& [name, text] : manifest.documents)
     facts.add({"document", fmt::format("{}, {}", name, human_bytes(text.size()))});
+  const Json best = json_document(checkpoint, "best_evaluations", Json::array());
+  if (!best.empty() && best.front().is_object())
+    facts.add({"best so far", fmt::format("{} after step {}", to_text(best.front().value("loss", Json())),
+                                          to_text(best.front().value("step", Json())))});
+  // What the run's user says of it.
+  const Json metadata = json_document(checkpoint, "metadata", Json::object());
+  for (const auto& [key, value] : metadata.items()) facts.add({"metadata", fmt::format("{}={}", key, text_of(value))});
   const std::vector<Json> edits = edits_of(manifest);
   for (const Json& edit : edits)
     facts.add(
@@ -90,6 +111,8 @@ InspectAnswer summarise(const CheckpointReader& checkpoint) {
                  {"state_digest", to_hex(manifest.state_digest)},
                  {"components", Json::array()},
                  {"metrics", Json::object()},
+                 {"best_evaluations", best},
+                 {"metadata", metadata},
                  {"edits", edits}};
   for (const Metric& metric : manifest.metrics) answer.json["metrics"][metric.name] = metric.value;
   std::map<std::string, Totals> totals = totals_of(manifest);

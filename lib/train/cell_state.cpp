@@ -149,12 +149,17 @@ Component CellState::left_out() {
           .dropped = "weights and optimizer state are their averages over those cells"};
 }
 
-Component CellState::component() {
+Component CellState::declared(std::vector<AxisName> alike, const AxisName& axis) {
   Component component = left_out();
-  if (options_.axes.empty()) return component;
   component.pattern = Pattern::per_group;
-  component.equal_along = axes_held_alike(model_);
-  std::erase(component.equal_along, cell_.axis);
+  component.equal_along = std::move(alike);
+  std::erase(component.equal_along, axis);
+  return component;
+}
+
+Component CellState::component() {
+  if (options_.axes.empty()) return left_out();
+  Component component = declared(axes_held_alike(layouts_of(model_)), cell_.axis);
   component.collect = [this] { return collect(); };
   component.restore = [this](const StateTree&) { restore(); };
   return component;

@@ -42,6 +42,9 @@ class CellState {
   /// The state of each cell, under names of its own: saved as it is; loaded beside the model's and then put in its
   /// place. A checkpoint with other cells, or none, leaves the model as it is. Outlived by this.
   Component component();
+  /// What is declared of it, where ranks hold the same of the weights along the axes `alike` and cells lie along
+  /// `axis`.
+  static Component declared(std::vector<AxisName> alike, const AxisName& axis);
   /// The component of a run that loads no cell's state.
   static Component left_out();
 

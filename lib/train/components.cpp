@@ -11,23 +11,12 @@ namespace lockstep {
 
 namespace {
 
-/// Of what is cut over some axes, or lies on some ranks of one, the ranks along the others hold the same. Experts may
-/// be cut over ranks that hold the same of all else.
-Component held_as(const Model& model, std::string component_key) {
-  Component component{.key = std::move(component_key), .collect = {}};
-  std::vector<AxisName> alike = axes_held_alike(model);
-  if (alike.size() == model.parameters().front()->layout().mesh.axes.size()) return component;
-  component.pattern = Pattern::per_group;
-  component.equal_along = std::move(alike);
-  return component;
-}
-
 bool lies_here(const Model& model, const std::string& name) {
   return std::ranges::any_of(model.parameters(), [&](const Parameter* parameter) { return parameter->name() == name; });
 }
 
 Component model_component(const Model& model, const CellState& cells) {
-  Component component = held_as(model, "model");
+  Component component = declared_as_held(layouts_of(model), "model");
   component.collect = [&model, &cells] {
     StateTree state;
     for (const Parameter* parameter : model.parameters()) {
@@ -46,7 +35,7 @@ Component model_component(const Model& model, const CellState& cells) {
 
 Component optimizer_component(const Model& model, const std::vector<StateDescription>& kept, const CellState& cells,
                               const TrainState& train_state) {
-  Component component = held_as(model, "optimizer");
+  Component component = declared_as_held(layouts_of(model), "optimizer");
   component.collect = [&model, kept, &cells, &train_state, pattern = component.pattern] {
     StateTree state;
     for (std::size_t i = 0; i < kept.size(); ++i) {
@@ -83,58 +72,72 @@ std::int64_t count_of(const StateTree& state, const std::string& name) {
 }
 
 Component trainer_component(TrainState& train_state, const Json& hf_config) {
-  return {.key = "trainer",
-          .pattern = Pattern::global,
-          .collect =
-              [&train_state, config = std::make_shared<Json>(hf_config)] {
-                StateTree state;
-                state.set("step", train_state.step);
-                state.set("tokens", train_state.tokens);
-                state.set("skipped", train_state.skipped);
-                state.set("skipped_in_a_row", train_state.skipped_in_a_row);
-                state.set("loss", or_null(train_state.loss));
-                state.set("eval_loss", or_null(train_state.eval_loss));
-                state.set("best_eval_loss", or_null(train_state.best_eval_loss));
-                state.set("evaluation", train_state.evaluation);
-                state.set("hf_config", *config);
-                return state;
-              },
-          .restore =
-              [&train_state](const StateTree& state) {
-                train_state.step = integer(state, "step");
-                train_state.tokens = integer(state, "tokens");
-                train_state.skipped = count_of(state, "skipped");
-                train_state.skipped_in_a_row = count_of(state, "skipped_in_a_row");
-                train_state.loss = optional_number(state, "loss");
-                train_state.eval_loss = optional_number(state, "eval_loss");
-                train_state.best_eval_loss = optional_number(state, "best_eval_loss");
-                if (state.has_value("evaluation"))
-                  train_state.evaluation = state.value("evaluation").get<std::string>();
-              }};
+  Component component = global_component("trainer");
+  component.collect = [&train_state, config = std::make_shared<Json>(hf_config)] {
+    StateTree state;
+    state.set("step", train_state.step);
+    state.set("tokens", train_state.tokens);
+    state.set("skipped", train_state.skipped);
+    state.set("skipped_in_a_row", train_state.skipped_in_a_row);
+    state.set("loss", or_null(train_state.loss));
+    state.set("eval_loss", or_null(train_state.eval_loss));
+    state.set("best_eval_loss", or_null(train_state.best_eval_loss));
+    state.set("evaluation", train_state.evaluation);
+    state.set("hf_config", *config);
+    return state;
+  };
+  component.restore = [&train_state](const StateTree& state) {
+    train_state.step = integer(state, "step");
+    train_state.tokens = integer(state, "tokens");
+    train_state.skipped = count_of(state, "skipped");
+    train_state.skipped_in_a_row = count_of(state, "skipped_in_a_row");
+    train_state.loss = optional_number(state, "loss");
+    train_state.eval_loss = optional_number(state, "eval_loss");
+    train_state.best_eval_loss = optional_number(state, "best_eval_loss");
+    if (state.has_value("evaluation")) train_state.evaluation = state.value("evaluation").get<std::string>();
+  };
+  return component;
 }
 
 Component data_component(TrainState& train_state) {
-  return {.key = "data",
-          .pattern = Pattern::global,
-          .collect =
-              [&train_state] {
-                StateTree state;
-                state.set("epoch", train_state.position.epoch);
-                state.set("sample", train_state.position.sample);
-                return state;
-              },
-          .restore =
-              [&train_state](const StateTree& state) {
-                train_state.position = {integer(state, "epoch"), integer(state, "sample")};
-              }};
+  Component component = global_component("data");
+  component.collect = [&train_state] {
+    StateTree state;
+    state.set("epoch", train_state.position.epoch);
+    state.set("sample", train_state.position.sample);
+    return state;
+  };
+  component.restore = [&train_state](const StateTree& state) {
+    train_state.position = {integer(state, "epoch"), integer(state, "sample")};
+  };
+  return component;
 }
 
 }  // namespace
 
-std::vector<AxisName> axes_held_alike(const Model& model) {
-  const Mesh& mesh = model.parameters().front()->layout().mesh;
+std::vector<Layout> layouts_of(const Model& model) {
   std::vector<Layout> layouts;
   for (const Parameter* parameter : model.parameters()) layouts.push_back(parameter->layout());
+  return layouts;
+}
+
+// Experts may be cut over ranks that hold the same of all else.
+Component declared_as_held(const std::vector<Layout>& weights, std::string key) {
+  Component component{.key = std::move(key), .collect = {}};
+  std::vector<AxisName> alike = axes_held_alike(weights);
+  if (alike.size() == weights.front().mesh.axes.size()) return component;
+  component.pattern = Pattern::per_group;
+  component.equal_along = std::move(alike);
+  return component;
+}
+
+Component global_component(std::string key) {
+  return {.key = std::move(key), .pattern = Pattern::global, .collect = {}};
+}
+
+std::vector<AxisName> axes_held_alike(const std::vector<Layout>& weights) {
+  const Mesh& mesh = weights.front().mesh;
+  std::vector<Layout> layouts = weights;
   if (!mesh.expert_axes.empty()) {  // of experts, which lie on some stages perhaps
     layouts.push_back(replicated({1}, DType::f32, mesh));
     layouts.back().splits = {{.axes = {expert_axis, expert_shard_axis}, .dim = 0}};
@@ -154,23 +157,21 @@ std::vector<Component> components_of(const Model& model, const std::vector<State
 }
 
 Component loss_scale_component(TrainState& train_state) {
-  return {.key = "loss_scale",
-          .pattern = Pattern::global,
-          .required = false,  // a checkpoint of another precision is evaluated without
-          .collect =
-              [&train_state] {
-                StateTree state;
-                state.set("scale", train_state.loss_scale.scale);
-                state.set("good_steps", train_state.loss_scale.good_steps);
-                state.set("overflows", train_state.loss_scale.overflows);
-                return state;
-              },
-          .restore =
-              [&train_state](const StateTree& state) {
-                train_state.loss_scale = {.scale = state.value("scale").get<double>(),
-                                          .good_steps = integer(state, "good_steps"),
-                                          .overflows = integer(state, "overflows")};
-              }};
+  Component component = global_component("loss_scale");
+  component.required = false;  // a checkpoint of another precision is evaluated without
+  component.collect = [&train_state] {
+    StateTree state;
+    state.set("scale", train_state.loss_scale.scale);
+    state.set("good_steps", train_state.loss_scale.good_steps);
+    state.set("overflows", train_state.loss_scale.overflows);
+    return state;
+  };
+  component.restore = [&train_state](const StateTree& state) {
+    train_state.loss_scale = {.scale = state.value("scale").get<double>(),
+                              .good_steps = integer(state, "good_steps"),
+                              .overflows = integer(state, "overflows")};
+  };
+  return component;
 }
 
 }  // namespace lockstep

@@ -19,8 +19,16 @@ namespace lockstep {
 std::vector<Component> components_of(const Model& model, const std::vector<StateDescription>& state,
                                      const CellState& cells, TrainState& train_state, const Json& hf_config);
 
-/// Axes along which ranks hold the same of every tensor of the model. Local.
-std::vector<AxisName> axes_held_alike(const Model& model);
+/// Axes along which ranks hold the same of every tensor of the model, whose layouts these are: of all its tensors, or
+/// of those that lie on one rank. Pure.
+std::vector<AxisName> axes_held_alike(const std::vector<Layout>& weights);
+std::vector<Layout> layouts_of(const Model& model);  // Local
+
+/// What is declared of a component whose tensors are held as the weights are: of what is cut over some axes, or lies on
+/// some ranks of one, the ranks along the others hold the same. Pure.
+Component declared_as_held(const std::vector<Layout>& weights, std::string key);
+/// Of values that are equal on all ranks. Pure.
+Component global_component(std::string key);
 
 /// The loss scale of a run in fp16. Local.
 Component loss_scale_component(TrainState& train_state);

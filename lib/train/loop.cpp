@@ -202,6 +202,7 @@ void TrainingLoop::evaluate() {
     now.eval_loss = std::isfinite(record.loss) ? std::optional(record.loss) : std::nullopt;
     record.best = now.eval_loss && (!now.best_eval_loss || *now.eval_loss < *now.best_eval_loss);
     if (*record.best) now.best_eval_loss = now.eval_loss;
+    if (now.eval_loss) rank_evaluation(now.best_evaluations, {now.step, *now.eval_loss});
     if (now.eval_loss) evaluated_step_ = now.step;
     journal_.evaluation(record);
     if (!now.eval_loss)
@@ -225,6 +226,7 @@ void TrainingLoop::forget_incomparable_best() {
                        parts_.plan.evaluation),
                    .loss = now.best_eval_loss});
     now.best_eval_loss.reset();
+    now.best_evaluations.clear();
   }
   now.evaluation = parts_.plan.evaluation;
 }
@@ -347,6 +349,8 @@ SaveRequest TrainingLoop::save_request() const {
                       .enter = [this](Phase phase) { enter_save(phase); }};
   if (const std::int64_t ranks = parts_.config.checkpoint.ranks_per_file.ranks; ranks > 0)
     request.ranks_per_file = static_cast<int>(ranks);
+  if (!now.best_evaluations.empty())
+    request.documents.emplace_back(best_evaluations_document, document_of(now.best_evaluations));
   if (evaluated_step_ == now.step) {
     request.metrics.push_back({"validation_loss", *now.eval_loss});
     request.documents.emplace_back("evaluation", now.evaluation);

@@ -6,6 +6,7 @@
 #include "base/text.hpp"
 #include "program/layout_text.hpp"
 #include "program/plot.hpp"
+#include "train/component_table.hpp"
 #include "train/memory_check.hpp"
 #include "train/run_mesh.hpp"
 #include "train/run_setup.hpp"
@@ -84,7 +85,9 @@ void print_layout(const TrainConfig& config, const TrainPlan& plan, Output& outp
                            plan.types, config.rank ? std::optional(chosen_rank(config)) : std::nullopt));
 }
 
-bool prints(const TrainConfig& config) { return config.print_program || config.print_layout || config.plot_program; }
+bool prints(const TrainConfig& config) {
+  return config.print_program || config.print_layout || config.print_components || config.plot_program;
+}
 
 }  // namespace
 
@@ -97,7 +100,7 @@ bool asks_for_plan(const TrainConfig& config, const CommonOptions& common) {
     throw Error(ExitCode::usage,
                 fmt::format("{} says for which ranks a run is planned, and a start takes those that are there",
                             config.world_size ? "--world-size" : "--ranks-per-node"),
-                "add --dry-run, --print-program, --print-layout or --plot-program");
+                "add --dry-run, --print-program, --print-layout, --print-components or --plot-program");
   return asks;
 }
 
@@ -118,6 +121,7 @@ int answer_from_plan(const TrainConfig& config, Session& session, Output& output
   for (const std::string& note : notes) output.log().info("{}", note);
   if (config.print_program) print_programs(config, plan, output);
   if (config.print_layout) print_layout(config, plan, output);
+  if (config.print_components) output.print(component_table(config, plan, placement));
   if (config.plot_program) plot_programs(config, plan, output);
   if (prints(config)) return 0;
   const std::vector<Row> rows = rows_of(config, plan, placement);

@@ -186,6 +186,7 @@ std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& 
     check_steps_left(config, reader);
     check_same_trajectory(config, plan, reader);
     if (named) refuse_to_overwrite(config, reader);
+    if (state.accepted) state.accepted(reader);
   };
   const Resumed resumed = load_as_asked(config, plan, session, log, state,
                                         {.run = config.train.run_dir, .wanted = wanted, .accept = accept});

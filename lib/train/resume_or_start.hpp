@@ -7,6 +7,7 @@
 #include "comm/session.hpp"
 #include "config/train_config.hpp"
 #include "model/model.hpp"
+#include "store/checkpoint_reader.hpp"
 #include "store/component.hpp"
 #include "train/train_plan.hpp"
 
@@ -23,6 +24,7 @@ std::string dataset_identity(const Dataset& dataset);
 struct LoadedState {
   std::vector<Component> components;
   std::function<void()> refresh;  // makes it what it was before a load that broke off. Local
+  std::function<void(const CheckpointReader&)> accepted = {};  // called for one that is about to be loaded. Local
 };
 
 /// Fills model, moments and trajectory through the components from the checkpoint that the configuration means; its

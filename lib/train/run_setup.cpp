@@ -88,14 +88,21 @@ std::vector<std::string> notes_on(const TrainConfig& config, const TrainPlan& pl
 }
 
 std::vector<std::string> warnings_on(const TrainConfig& config, const TrainPlan& plan) {
-  if (!config.post_local_sgd.start_step) return {};
+  std::vector<std::string> warnings;
   const LocalOptions& local = plan.programs.local_options;
-  if (local.axes.empty())
-    return {"post_local_sgd has no effect: all ranks are one cell, and no other cell trains apart from it"};
-  if (local.period > 1) return {};
-  return {
-      "post_local_sgd.period 1 averages weights after each step: as data parallelism does for sgd without momentum, "
-      "at its cost in time"};
+  if (config.post_local_sgd.start_step && local.axes.empty())
+    warnings.emplace_back(
+        "post_local_sgd has no effect: all ranks are one cell, and no other cell trains apart from it");
+  else if (config.post_local_sgd.start_step && local.period <= 1)
+    warnings.emplace_back(
+        "post_local_sgd.period 1 averages weights after each step: as data parallelism does for sgd without momentum, "
+        "at its cost in time");
+  if (config.checkpoint.on_difference == OnDifference::repair && plan.ranks < 3)
+    warnings.push_back(
+        fmt::format("checkpoint.on_difference repair takes three ranks that hold the same, and this run has {}: what "
+                    "differs ends it, as with fail",
+                    counted(plan.ranks, "rank")));
+  return warnings;
 }
 
 World world_of(const TrainPlan& plan, const Machines& machines) {
@@ -148,9 +155,13 @@ RunState::RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank)
 }
 
 std::optional<Path> RunState::fill(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log) {
-  LoadedState loaded{components, [this, fresh = train_state] {
+  LoadedState loaded{components,
+                     [this, fresh = train_state] {
                        train_state = fresh;
                        cells.drop();
+                     },
+                     [this](const CheckpointReader& reader) {
+                       train_state.best_evaluations = best_evaluations_of(reader.manifest());
                      }};
   loaded.components.push_back(config.eval_only ? CellState::left_out() : cells.component());
   const std::optional<Path> resumed = config.eval_only ? load_to_evaluate(config, plan, session, log, loaded)

@@ -152,10 +152,15 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   const TrainState start = train_state;
 
   const std::string config_yaml = to_yaml(output.settings(), tool_of(config), PrintExtent::full);
-  const std::vector<std::pair<std::string, std::string>> documents{
+  std::vector<std::pair<std::string, std::string>> documents{
       {"config.yaml", config_yaml},
       {"config.json", to_text(*plan.architecture.config.original)},
       {"dataset", dataset_identity(plan.dataset)}};
+  if (!config.checkpoint.metadata.empty()) {
+    Json metadata = Json::object();
+    for (const MetadataEntry& entry : config.checkpoint.metadata) metadata[entry.key] = entry.value;
+    documents.emplace_back("metadata", to_text(metadata));
+  }
   files.open(world, config, config_yaml, *tokenizer);
   if (world.rank() == 0) {
     log_start(config, plan, machines, start, resumed, output.log());

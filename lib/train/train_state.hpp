@@ -4,6 +4,7 @@
 
 #include "data/sample_order.hpp"
 #include "optim/loss_scale.hpp"
+#include "train/best_evaluations.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -22,7 +23,8 @@ struct TrainState {
   std::optional<double> loss;         // of the last step that was not skipped, nats a token
   std::optional<double> eval_loss;    // of the last evaluation; absent if it was not finite
   std::optional<double> best_eval_loss;
-  std::string evaluation;  // TrainPlan::evaluation of these two
+  BestEvaluations best_evaluations;
+  std::string evaluation;  // TrainPlan::evaluation of these three
 };
 
 }  // namespace lockstep

@@ -105,6 +105,8 @@ TABLE = [
     (2, {"train.offload": "[optimizer]", "optimizer.name": "sgd"}, "without momentum optimizer.name sgd keeps no state"),
     (2, {"train.host_memory": "1GiB"}, "train.host_memory has no effect"),
     (2, {"checkpoint.on_busy": "wait"}, "checkpoint.on_busy has no effect: without checkpoint.background each save is waited for"),
+    (2, {"checkpoint.metadata": "[team]"}, "is not of the form KEY=VALUE"),
+    (2, {"checkpoint.metadata": "[team=a, note=b, team=c]"}, "checkpoint.metadata says team twice"),
     (2, {"checkpoint.on_difference": "vote"}, "one of fail, warn, repair"),
     (2, {"checkpoint.snapshot_memory": "1GiB"}, "checkpoint.snapshot_memory has no effect: without checkpoint.background each save is waited for"),
     (2, {"train.recompute_keeps": "[attention]"}, "train.recompute_keeps has no effect: train.recompute is none"),

@@ -67,6 +67,7 @@ def test_without_repair_a_difference_ends_the_run_or_is_told_of_and_one_rank_is_
 def test_two_replicas_are_not_repaired(tmp):
     prepare(tmp)
     refused = train(tmp, "run", *FLIP, "--checkpoint.on_difference", "repair", ranks=2, expect=1).stderr
+    assert "checkpoint.on_difference repair takes three ranks that hold the same, and this run has 2 ranks" in refused, refused
     assert "not repaired: of 2 replicas nobody can say which is right" in refused, refused
     assert not step_folders(tmp / "run")
 

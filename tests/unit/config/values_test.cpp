@@ -46,6 +46,7 @@ BOOST_AUTO_TEST_CASE(the_text_of_a_value_reads_back_to_it) {
   round_trips<TokenizerChoice>({"bytes", "chars", "gpt2/tokenizer.json"});
   round_trips<ReshardTarget>({"parts=4", "{\"parts\": 2}", "tp=2,dp_shard=4", "dp_replicate=3,parts=2",
                               R"({"pp": 2, "ulysses": 3, "ring": 2, "parts": 12})"});
+  round_trips<MetadataEntry>({"team=vision", "a.b-c_1=", "note=first = try"});
   round_trips<PlotTarget>({"text", "step.svg", "a/b.json"});
   round_trips<NamePattern>({"lm_head", "^h\\.[0-9]+\\.mlp"});
 }
@@ -71,6 +72,8 @@ BOOST_AUTO_TEST_CASE(texts_of_another_form_are_refused) {
         "tp=4096,pp=4096", "{\"tp\": 2.5}"}) {
     BOOST_TEST(refused<ReshardTarget>(text), text);
   }
+  for (const char* const text : {"", "team", "=vision", "my team=vision", "team=a\nb"})
+    BOOST_TEST(refused<MetadataEntry>(text), text);
   for (const char* const text : {"", "svg", "step.png"}) BOOST_TEST(refused<PlotTarget>(text), text);
   BOOST_TEST(refused<NamePattern>("(unclosed"));
   BOOST_TEST(refused<NamePattern>(std::string(2000, '(') + std::string(2000, ')')));  // no stack is exhausted
