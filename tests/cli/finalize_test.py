@@ -2,8 +2,10 @@
 
 import json
 import resource
+import shutil
 import signal
 import subprocess
+import time
 
 from lockstep_testing import needs, program, run
 
@@ -254,6 +256,50 @@ def test_equal_inputs_give_equal_bytes(tmp):
     assert left_in(tmp / "a") == left_in(tmp / "b")
     for path in (tmp / "a").iterdir():
         assert path.read_bytes() == (tmp / "b" / path.name).read_bytes(), path.name
+
+
+def test_ranks_export_what_one_process_does(tmp):
+    big = {"vocab_size": 64, "hidden_size": 2048, "intermediate_size": 3000, "num_hidden_layers": 1, "num_attention_heads": 8, "num_key_value_heads": 8}
+    for number, (family, changes, recipe, ranks) in enumerate([("llama", big, "int8", 3), ("mistral", big, "none", 4),
+                                                               ("qwen3_moe", VARIANTS["qwen3_moe_mixed_tied"][1], "none", 2)]):
+        source = tmp / str(number)
+        model_of(family, changes).save_pretrained(source, max_shard_size="9MB")
+        done = json.loads(finalize(source, tmp / "alone", "--recipe", recipe, "--json").stdout)
+        told = json.loads(run("finalize-quantize", source, "--output", tmp / "together", "--recipe", recipe, "--json", ranks=ranks).stdout)
+        assert told == {**done, "output": str(tmp / "together")}
+        assert left_in(tmp / "together") == left_in(tmp / "alone")
+        for path in (tmp / "alone").iterdir():
+            assert path.read_bytes() == (tmp / "together" / path.name).read_bytes(), (family, ranks, path.name)
+        shutil.rmtree(tmp / "together")
+        shutil.rmtree(tmp / "alone")
+    plan = run("finalize-quantize", tmp / "0", "--output", tmp / "together", "--dry-run", ranks=3).stdout
+    assert plan.count("model.norm.weight") == 1 and not (tmp / "together").exists(), plan
+
+
+def test_what_fails_on_one_rank_is_told_once_and_leaves_nothing(tmp):
+    model_of("llama", {}).save_pretrained(tmp / "model")
+    weights = tmp / "model/model.safetensors"
+    broken = load_file(weights)
+    broken["model.norm.weight"][4] = float("inf")   # the last ranks have it
+    save_file(broken, weights)
+    told = run("finalize-quantize", tmp / "model", "--output", tmp / "out", ranks=3, expect=6).stderr
+    assert told.count("tensor 'model.norm.weight': inf in row 4") == 1 and told.count("finalize-quantize: ") == 1, told
+    assert left_in(tmp) == ["model"]
+
+
+def test_a_request_to_stop_leaves_nothing(tmp):
+    model_of("llama", {"vocab_size": 50000, "hidden_size": 256, "num_hidden_layers": 1}).save_pretrained(tmp / "model")
+    for _ in range(20):   # a job may be done before it is asked to stop
+        job = subprocess.Popen([program("finalize-quantize"), tmp / "model", "--output", tmp / "out"], stderr=subprocess.PIPE, text=True)
+        while job.poll() is None and not any(tmp.glob(".*/content")):
+            time.sleep(0.001)
+        job.send_signal(signal.SIGTERM)
+        told = job.communicate(timeout=100)[1]
+        if job.returncode != 0:
+            break
+        shutil.rmtree(tmp / "out")
+    assert job.returncode == 1 and "stop" in told, (job.returncode, told)
+    assert left_in(tmp) == ["model"]
 
 
 def test_what_cannot_be_done_is_refused_with_the_reason_and_leaves_nothing(tmp):
