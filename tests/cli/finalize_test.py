@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 
-from lockstep_testing import needs, program, run
+from lockstep_testing import BUILD, needs, program, run, run_command
 
 needs("transformers")
 numpy = needs("numpy")
@@ -361,3 +361,17 @@ def test_a_model_larger_than_the_memory_allowed_is_exported(tmp):
     limit = 64 << 20   # of memory that is not a mapped file
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
     assert done.returncode == 0, done.stderr
+
+
+def test_a_sharded_checkpoint_is_exported_in_less_memory_than_its_largest_tensor_takes(tmp):
+    config = {"model_type": "llama", **LLAMA, "vocab_size": 20000, "hidden_size": 1024, "intermediate_size": 2048, "num_hidden_layers": 1, "num_attention_heads": 8,
+              "tie_word_embeddings": True}
+    (tmp / "config.json").write_text(json.dumps(config))
+    run_command(BUILD / "tests/cli/checkpoint-job", "model", tmp / "run", 4, tmp / "config.json")
+    limit = 72 << 20   # the embedding has 80 MB
+    done = subprocess.run([program("finalize-quantize"), tmp / "run", "--recipe", "int8", "--output", tmp / "out"], capture_output=True, text=True, timeout=400,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
+    assert done.returncode == 0, done.stderr
+    run("finalize-quantize", tmp / "run", "--recipe", "int8", "--output", tmp / "together", ranks=3)
+    for path in (tmp / "out").iterdir():
+        assert path.read_bytes() == (tmp / "together" / path.name).read_bytes(), path.name

@@ -1,12 +1,10 @@
 #include "architecture/file_tensors.hpp"
-#include "architecture/initialise.hpp"
 #include "artifact/finalize.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
-#include "checkpoint/save.hpp"
 #include "comm/together.hpp"
 #include "harness/mpi_test.hpp"
-#include "harness/thread_ranks.hpp"
+#include "harness/sharded_model.hpp"
 #include "unit/architecture/configs.hpp"
 
 #include <fmt/format.h>
@@ -14,7 +12,6 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
-#include <list>
 #include <map>
 #include <random>
 
@@ -117,34 +114,6 @@ Exported export_on(std::unique_ptr<Communicator> ranks, const ModelSource& sourc
   return finalize(config, source, session, [](std::int64_t, std::int64_t) {});
 }
 
-/// The same weights in a checkpoint of so many ranks, each with boxes of its own: rows, or columns where `dim` is 1.
-void save_sharded(const Path& run, const HfConfig& config, int count, int dim) {
-  test::on_ranks(count, [&](Communicator& ranks) {
-    const World world{make_mesh("world", {{"dp_replicate", 1}, {"dp_shard", ranks.size()}}), {}};
-    std::list<std::vector<float>> weights;
-    Component model{.key = "model", .pattern = Pattern::per_group, .equal_along = {"dp_replicate"}, .collect = [&] {
-                      StateTree tree;
-                      for (const LogicalTensor& tensor : stored_tensors(describe(config))) {
-                        const int split = tensor.shape.size() > 1 ? dim : 0;
-                        const Layout layout{tensor.shape, DType::f32, world.mesh, {{{"dp_shard"}, split}}, {}};
-                        const Box box = box_of(layout, ranks.rank());
-                        weights.emplace_back(static_cast<std::size_t>(elements(box)));
-                        initialise(tensor, 7, box, std::span(weights.back()));
-                        tree.add(tensor.name, layout, std::as_writable_bytes(std::span(weights.back())));
-                      }
-                      return tree;
-                    }};
-    Component trainer{.key = "trainer", .pattern = Pattern::global, .collect = [&] {
-                        StateTree tree;
-                        tree.set("hf_config", *config.original);
-                        return tree;
-                      }};
-    SaveRequest request{run, 1, world};
-    request.ranks_per_file = 1;
-    Saver(ranks).save({model, trainer}, request);
-  });
-}
-
 /// Ends on all ranks with an error of this code that has `part` in it, the same everywhere, and with nothing left.
 void expect_failure(const SharedFolder& folder, const ModelSource& source, ExitCode code, const std::string& part) {
   std::string told;
@@ -184,9 +153,9 @@ LOCKSTEP_MPI_TEST(a_sharded_checkpoint_gives_the_files_of_the_whole_one, test::a
     const SharedFolder folder;
     together(world(), "save", [&] {
       if (world().rank() != 0) return;
-      save_sharded(folder.path / "whole", config, 1, 0);
-      save_sharded(folder.path / "rows", config, 3, 0);
-      save_sharded(folder.path / "columns", config, 4, 1);
+      test::save_sharded(folder.path / "whole", config, 1, 0);
+      test::save_sharded(folder.path / "rows", config, 3, 0);
+      test::save_sharded(folder.path / "columns", config, 4, 1);
     });
     std::map<std::string, std::map<std::string, std::string>> files;
     for (const std::string run : {"whole", "rows", "columns"}) {
