@@ -164,7 +164,7 @@ void print_export(const FinalizeConfig& config, const ModelSource& source, doubl
 }  // namespace
 
 int finalize_quantize(const FinalizeConfig& config, Session& session, Output& output) {
-  session.configure({.folder = absolute_path(config.output).parent_path()});
+  session.configure({.watchdog_s = config.watchdog.value, .folder = absolute_path(config.output).parent_path()});
   session.accept_stop_signals();
   Communicator& ranks = session.world();
   const bool is_root = ranks.rank() == 0;

@@ -17,6 +17,7 @@ struct Shard {
   Path staged;
   FileDescriptor file;
   std::vector<std::size_t> tensors;  // of the declaration, in the order of their data
+  std::uint64_t unsynced = 0;        // bytes that were written since the storage had all
 };
 
 struct Progress {
@@ -186,6 +187,11 @@ void SafetensorsWriter::write(const std::string& name, const Box& box, std::span
   write_at(shard.file, bytes, progress.offset + static_cast<std::uint64_t>(progress.next) * progress.row_bytes,
            shard.staged);
   progress.next += rows;
+  constexpr std::uint64_t most_unsynced = std::uint64_t{1} << 30;  // else finish() would wait for all of it at once
+  shard.unsynced += bytes.size();
+  if (shard.unsynced < most_unsynced) return;
+  sync_file(shard.file, shard.staged);
+  shard.unsynced = 0;
 }
 
 void SafetensorsWriter::finish() {

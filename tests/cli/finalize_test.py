@@ -1,13 +1,15 @@
 """finalize-quantize against the libraries that read its folders: transformers, safetensors, compressed-tensors."""
 
 import json
+import os
+import pathlib
 import resource
 import shutil
 import signal
 import subprocess
 import time
 
-from lockstep_testing import BUILD, needs, program, run, run_command
+from lockstep_testing import BUILD, SOURCE, needs, program, run, run_command
 
 needs("transformers")
 numpy = needs("numpy")
@@ -287,12 +289,18 @@ def test_what_fails_on_one_rank_is_told_once_and_leaves_nothing(tmp):
     assert left_in(tmp) == ["model"]
 
 
+def begun(tmp, command):
+    """The process of a job that has begun to write."""
+    job = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while job.poll() is None and not any(tmp.glob(".*/content/.model*.safetensors.*")):
+        time.sleep(0.001)
+    return job
+
+
 def test_a_request_to_stop_leaves_nothing(tmp):
-    model_of("llama", {"vocab_size": 50000, "hidden_size": 256, "num_hidden_layers": 1}).save_pretrained(tmp / "model")
+    model_of("llama", {"vocab_size": 50000, "hidden_size": 256, "num_hidden_layers": 1, "tie_word_embeddings": True}).save_pretrained(tmp / "model")
     for _ in range(20):   # a job may be done before it is asked to stop
-        job = subprocess.Popen([program("finalize-quantize"), tmp / "model", "--output", tmp / "out"], stderr=subprocess.PIPE, text=True)
-        while job.poll() is None and not any(tmp.glob(".*/content")):
-            time.sleep(0.001)
+        job = begun(tmp, [program("finalize-quantize"), tmp / "model", "--output", tmp / "out"])
         job.send_signal(signal.SIGTERM)
         told = job.communicate(timeout=100)[1]
         if job.returncode != 0:
@@ -300,6 +308,30 @@ def test_a_request_to_stop_leaves_nothing(tmp):
         shutil.rmtree(tmp / "out")
     assert job.returncode == 1 and "stop" in told, (job.returncode, told)
     assert left_in(tmp) == ["model"]
+
+
+def test_a_rank_that_stops_working_is_named_by_the_watchdog(tmp):
+    model_of("llama", {"vocab_size": 50000, "hidden_size": 256, "num_hidden_layers": 1, "tie_word_embeddings": True}).save_pretrained(tmp / "model")
+    for _ in range(20):   # a job may be done before its rank is stopped
+        job = begun(tmp, [SOURCE / "tests/harness/mpirun.sh", 2, program("finalize-quantize"), tmp / "model", "--output", tmp / "out", "--watchdog", "4s"])
+        launcher = children(job.pid)
+        ranks = {pathlib.Path(f"/proc/{process}/environ").read_text().partition("OMPI_COMM_WORLD_RANK=")[2][:1]: process for process in children(launcher[0])} if launcher else {}
+        if "1" in ranks:
+            os.kill(ranks["1"], signal.SIGSTOP)
+        told = job.communicate(timeout=100)[1]
+        if job.returncode != 0:
+            break
+        shutil.rmtree(tmp / "out")
+    lines = [line for line in told.splitlines() if line.startswith("watchdog: ")]
+    assert job.returncode == 7 and len(lines) == 1 and lines[0].startswith("watchdog: rank 1 ("), (job.returncode, told)
+    assert not (tmp / "out").exists()
+    finalize(tmp / "model", tmp / "out")   # also removes what that one had begun
+    assert left_in(tmp) == ["model", "out"]
+
+
+def children(process):
+    path = pathlib.Path(f"/proc/{process}/task/{process}/children")
+    return [int(child) for child in path.read_text().split()] if path.exists() else []
 
 
 def test_what_cannot_be_done_is_refused_with_the_reason_and_leaves_nothing(tmp):
