@@ -2,6 +2,7 @@
 #include "harness/temporary_folder.hpp"
 #include "store/checkpoint_reader.hpp"
 #include "store/inspect.hpp"
+#include "store/lost_elements.hpp"
 
 #include <boost/test/unit_test.hpp>
 
@@ -65,6 +66,27 @@ BOOST_FIXTURE_TEST_CASE(equal_states_of_different_jobs_are_equal_by_their_indexe
   BOOST_TEST(compare(a, b).text == "6000 equal, 0 different\n");
   const InspectAnswer answer = compare(a, c);
   BOOST_TEST(answer.text == changed + ": other content\n5999 equal, 1 different\n");
+}
+
+BOOST_FIXTURE_TEST_CASE(what_one_part_of_a_thousand_takes_with_it_is_its_ranks_rows, TemporaryFolder) {
+  test::write_large(path, test::large_manifest(test::tp_by_fsdp(8, 1024), tensors, 1));
+  const CheckpointReader reader(path);
+  const Losses losses = find_losses(reader, VerifyLevel::sizes, {reader.manifest().files[3].path});
+  BOOST_TEST(losses.tensors.size() == tensors);
+  std::int64_t expected = 0;
+  for (const auto& [name, shape, tp_dim] : test::large::matrices_of_a_layer()) {  // whole rows of each of eight shares
+    const std::int64_t shares = tp_dim == 0 ? 8 : 1, columns = elements(shape) / shape[0];
+    expected += shares * divided_up(shape[0] / shares, 1024) * columns;
+  }
+  std::int64_t found = 0;
+  for (const LostTensor& lost : losses.tensors)
+    if (lost.name.starts_with("optimizer/exp_avg/model.layers.7.")) found += lost.elements;
+  BOOST_TEST(found == expected);
+  for (const LostTensor& lost : losses.tensors) {
+    if (lost.name == "model/model.layers.7.mlp.down_proj.weight")  // all columns: tp lies on the node
+      BOOST_TEST((lost.boxes == std::vector<Box>{{{48, 0}, {16, 53248}}}));
+    if (lost.name == "model/model.layers.7.mlp.up_proj.weight") BOOST_TEST(lost.boxes.size() == 8u);  // rows of each
+  }
 }
 
 BOOST_FIXTURE_TEST_CASE(a_table_of_a_part_of_eight_of_these_ranks_reads_back, TemporaryFolder) {
