@@ -2,5 +2,5 @@
 #include "artifact/finalize.hpp"
 
 int main(int argc, char** argv) {
-  return lockstep::run_tool<lockstep::FinalizeConfig>(argc, argv, lockstep::serial_job, lockstep::finalize_quantize);
+  return lockstep::run_tool<lockstep::FinalizeConfig>(argc, argv, lockstep::parallel_job, lockstep::finalize_quantize);
 }

@@ -2,6 +2,9 @@
 
 #include "artifact/compressed_tensors.hpp"
 #include "base/error.hpp"
+#include "base/random.hpp"
+#include "comm/together.hpp"
+#include "data/long_work.hpp"
 #include "exchange/model_folder.hpp"
 #include "exchange/safetensors.hpp"
 #include "quant/bfloat16.hpp"
@@ -10,6 +13,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <memory>
+#include <type_traits>
 #include <unordered_map>
 
 namespace lockstep {
@@ -23,49 +29,44 @@ void require_finite(const std::string& name, std::int64_t first_row, std::int64_
   const auto bad = std::find_if(values.begin(), values.end(), [](float value) { return !std::isfinite(value); });
   if (bad == values.end()) return;
   const std::int64_t row = first_row + (bad - values.begin()) / std::max<std::int64_t>(row_elements, 1);
-  fail(ExitCode::numerics, "cannot export tensor '{}': {} in row {}", name, *bad, row);
+  fail(ExitCode::numerics, "tensor '{}': {} in row {}", name, *bad, row);
 }
 
-/// Rows of one tensor on their way into the files.
-class TensorExport {
+/// Converts rows of a tensor and writes them. Returns what that changed.
+class RowExport {
  public:
-  TensorExport(const LogicalTensor& tensor, Storage storage, SafetensorsWriter& writer)
-      : tensor_(tensor), storage_(storage), writer_(writer) {
-    result_ = {tensor.name, tensor.shape, storage, 0, {}};
-    if (storage != Storage::int8) return;
-    const PackedInt8 packed = packed_int8(tensor.name, tensor.shape);
-    write(packed.shape.name, whole({2}), std::as_bytes(std::span(tensor.shape)));
-  }
+  RowExport(const LogicalTensor& tensor, Storage storage, SafetensorsWriter& writer)
+      : tensor_(tensor), storage_(storage), writer_(writer) {}
 
-  void add_rows(const Box& rows, std::span<const float> values) {
+  ErrorStatistics add(const Box& rows, std::span<const float> values) {
     switch (storage_) {
-      case Storage::fp32:
-        write(tensor_.name, rows, std::as_bytes(values));
-        result_.error.add(values, values);
-        return;
+      case Storage::fp32: return add_fp32(rows, values);
       case Storage::bf16: return add_bf16(rows, values);
       case Storage::int8: return add_int8(rows, values);
     }
+    return {};
   }
-
-  ExportedTensor take() { return std::move(result_); }
 
  private:
-  void write(const std::string& name, const Box& box, std::span<const std::byte> bytes) {
-    writer_.write(name, box, bytes);
-    result_.bytes += bytes.size();
+  ErrorStatistics add_fp32(const Box& rows, std::span<const float> values) {
+    writer_.write(tensor_.name, rows, std::as_bytes(values));
+    ErrorStatistics error;
+    error.add(values, values);
+    return error;
   }
 
-  void add_bf16(const Box& rows, std::span<const float> values) {
+  ErrorStatistics add_bf16(const Box& rows, std::span<const float> values) {
     std::vector<std::uint16_t> bits(values.size());
     std::vector<float> decoded(values.size());
     to_bf16(values, bits);
     from_bf16(bits, decoded);
-    write(tensor_.name, rows, std::as_bytes(std::span(bits)));
-    result_.error.add(values, decoded);
+    writer_.write(tensor_.name, rows, std::as_bytes(std::span(bits)));
+    ErrorStatistics error;
+    error.add(values, decoded);
+    return error;
   }
 
-  void add_int8(const Box& rows, std::span<const float> values) {
+  ErrorStatistics add_int8(const Box& rows, std::span<const float> values) {
     const auto columns = static_cast<std::size_t>(tensor_.shape[1]);
     const std::size_t count = values.size() / columns;
     const std::size_t words = int8_packed_words(columns);
@@ -73,6 +74,7 @@ class TensorExport {
     std::vector<std::uint32_t> packed(count * words);
     std::vector<std::int8_t> codes(columns);
     std::vector<float> decoded(columns);
+    ErrorStatistics error;
     for (std::size_t row = 0; row < count; ++row) {
       const std::span channel = values.subspan(row * columns, columns);
       scales[row] = int8_scale(channel);
@@ -80,19 +82,20 @@ class TensorExport {
       int8_pack(codes, std::span(packed).subspan(row * words, words));
       int8_decode(codes, scales[row], decoded);
       for (float& value : decoded) value = round_to_bf16(value);  // readers unpack into the type of the scales
-      result_.error.add(channel, decoded);
+      error.add(channel, decoded);
     }
     const PackedInt8 names = packed_int8(tensor_.name, tensor_.shape);
     const std::int64_t first = rows.begin[0];
     const auto extent = static_cast<std::int64_t>(count);
-    write(names.packed.name, {{first, 0}, {extent, names.packed.shape[1]}}, std::as_bytes(std::span(packed)));
-    write(names.scale.name, {{first, 0}, {extent, 1}}, std::as_bytes(std::span(scales)));
+    if (first == 0) writer_.write(names.shape.name, whole({2}), std::as_bytes(std::span(tensor_.shape)));
+    writer_.write(names.packed.name, {{first, 0}, {extent, names.packed.shape[1]}}, std::as_bytes(std::span(packed)));
+    writer_.write(names.scale.name, {{first, 0}, {extent, 1}}, std::as_bytes(std::span(scales)));
+    return error;
   }
 
   const LogicalTensor& tensor_;
   Storage storage_;
   SafetensorsWriter& writer_;
-  ExportedTensor result_;
 };
 
 /// The tensors of the files that hold `tensor`.
@@ -148,39 +151,129 @@ ExportedWeights plan_export(const std::vector<LogicalTensor>& tensors, Recipe re
   return plan;
 }
 
-ExportedWeights export_weights(const ModelSource& source, Recipe recipe, ExportDtype dtype, const Path& folder,
-                               const std::function<void(std::int64_t)>& advance) {
-  std::unordered_map<std::string, const TensorDescription*> stored;
-  for (const TensorDescription& tensor : source.weights->list()) stored.emplace(tensor.name, &tensor);
-  std::vector<TensorDescription> declared;
-  for (const LogicalTensor& tensor : source.tensors) {
-    for (TensorDescription& part : stored_as(tensor, storage_of(tensor, recipe, dtype)))
-      declared.push_back(std::move(part));
-  }
-  SafetensorsWriter writer(folder, std::move(declared));
-  ExportedWeights result;
-  std::vector<float> values;
-  std::int64_t done = 0;
-  for (const LogicalTensor& tensor : source.tensors) {
-    TensorExport out(tensor, storage_of(tensor, recipe, dtype), writer);
-    const Box all = whole(tensor.shape);
-    const std::int64_t rows = tensor.shape.front();
-    const std::int64_t row_elements = elements(tensor.shape) / rows;
-    const std::int64_t step = std::max<std::int64_t>(1, piece_elements / row_elements);
-    for (std::int64_t row = 0; row < rows; row += step) {
-      const Box piece = rows_of(all, row, std::min(step, rows - row));
-      values.resize(static_cast<std::size_t>(elements(piece)));
-      read_as_float(*source.weights, *stored.at(tensor.name), piece, values);
-      require_finite(tensor.name, row, row_elements, values);
-      out.add_rows(piece, values);
-      done += elements(piece);
-      advance(done);
+std::vector<WeightPiece> pieces_of_rank(const std::vector<LogicalTensor>& tensors, int rank, int ranks) {
+  std::int64_t total = 0;
+  for (const LogicalTensor& tensor : tensors) total += elements(tensor.shape);
+  const auto share_begins = [&](std::int64_t of) {  // without a product that overflows
+    return total / ranks * of + total % ranks * of / ranks;
+  };
+  std::vector<WeightPiece> pieces;
+  std::int64_t before = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::int64_t rows = tensors[i].shape.front(), row = elements(tensors[i].shape) / rows;
+    const std::int64_t step = std::max<std::int64_t>(1, piece_elements / row);
+    for (std::int64_t first = 0; first < rows; first += step) {
+      const std::int64_t count = std::min(step, rows - first);
+      if (before >= share_begins(rank) && before < share_begins(rank + 1)) pieces.push_back({i, first, count});
+      before += count * row;
     }
-    result.tensors.push_back(out.take());
-    result.bytes += result.tensors.back().bytes;
   }
-  writer.finish();
-  result.files = writer.files();
+  return pieces;
+}
+
+namespace {
+
+/// The rows of each tensor that pieces in order make up.
+std::vector<RowRange> rows_of_tensors(const std::vector<WeightPiece>& pieces, std::size_t tensors) {
+  std::vector<RowRange> rows(tensors);
+  for (const WeightPiece& piece : pieces) {
+    RowRange& own = rows[piece.tensor];
+    if (own.first == own.end) own.first = piece.first;
+    own.end = piece.first + piece.rows;
+  }
+  return rows;
+}
+
+/// What a piece changed, as ranks tell each other.
+struct PieceError {
+  std::size_t tensor = 0;
+  ErrorStatistics error;
+};
+static_assert(std::is_trivially_copyable_v<PieceError>);
+
+/// The errors of all pieces, in the order of the ranks and so of the tensors, on rank 0. Sums over pieces in this order
+/// are the same whatever ranks had them. Collective.
+std::vector<PieceError> gathered(Communicator& ranks, const std::vector<PieceError>& own) {
+  std::string bytes(own.size() * sizeof(PieceError), '\0');
+  std::memcpy(bytes.data(), own.data(), bytes.size());
+  std::vector<PieceError> all;
+  for (const std::string& part : ranks.gather(bytes, 0)) {
+    const std::size_t before = all.size();
+    all.resize(before + part.size() / sizeof(PieceError));
+    std::memcpy(all.data() + before, part.data(), part.size());
+  }
+  return all;
+}
+
+/// The files, created by rank 0 and joined by the others. Collective.
+std::unique_ptr<SafetensorsWriter> open_writer(const ModelSource& source, const std::vector<WeightPiece>& pieces,
+                                               const ExportedWeights& plan, const Path& folder, Communicator& ranks) {
+  std::vector<TensorDescription> declared;
+  SafetensorsShare share;
+  const std::vector<RowRange> rows = rows_of_tensors(pieces, source.tensors.size());
+  for (std::size_t i = 0; i < source.tensors.size(); ++i) {
+    for (TensorDescription& part : stored_as(source.tensors[i], plan.tensors[i].storage)) {
+      const bool by_rows = part.dtype != DType::i64;  // else the shape of a quantised matrix
+      const bool has_first = rows[i].first == 0 && rows[i].end > 0;
+      share.rows.push_back(by_rows ? rows[i] : RowRange{0, has_first ? part.shape.front() : 0});
+      declared.push_back(std::move(part));
+    }
+  }
+  std::unique_ptr<SafetensorsWriter> writer;
+  const auto open = [&](SafetensorsShare::Role role) {
+    share.role = role;
+    writer =
+        std::make_unique<SafetensorsWriter>(folder, std::move(declared), SafetensorsOptions{.share = std::move(share)});
+  };
+  share.staged_as = rank0_tells(ranks, "create the files of weights", [&] {
+    const std::string name = make_uuid();
+    share.staged_as = name;
+    open(SafetensorsShare::Role::creates);
+    return name;
+  });
+  together(ranks, "open the files of weights", [&] {
+    if (!writer) open(SafetensorsShare::Role::joins);
+  });
+  return writer;
+}
+
+}  // namespace
+
+ExportedWeights export_weights(const ModelSource& source, Recipe recipe, ExportDtype dtype, const Path& folder,
+                               Session& session, const ExportProgress& advance) {
+  Communicator& ranks = session.world();
+  ExportedWeights result = plan_export(source.tensors, recipe, dtype);
+  const std::vector<WeightPiece> pieces = pieces_of_rank(source.tensors, ranks.rank(), ranks.size());
+  const std::unique_ptr<SafetensorsWriter> writer = open_writer(source, pieces, result, folder, ranks);
+  std::vector<PieceError> errors;
+  long_work_together(session, "export weights", [&](const std::function<void()>& alive) {
+    std::unordered_map<std::string, const TensorDescription*> stored;
+    for (const TensorDescription& tensor : source.weights->list()) stored.emplace(tensor.name, &tensor);
+    std::int64_t done = 0, of = 0;
+    const auto box_of = [&](const WeightPiece& piece) {
+      return rows_of(whole(source.tensors[piece.tensor].shape), piece.first, piece.rows);
+    };
+    for (const WeightPiece& piece : pieces) of += elements(box_of(piece));
+    std::vector<float> values;
+    for (const WeightPiece& piece : pieces) {
+      const LogicalTensor& tensor = source.tensors[piece.tensor];
+      const Box rows = box_of(piece);
+      values.resize(static_cast<std::size_t>(elements(rows)));
+      read_as_float(*source.weights, *stored.at(tensor.name), rows, values);
+      require_finite(tensor.name, piece.first, elements(rows) / piece.rows, values);
+      errors.push_back(
+          {piece.tensor, RowExport(tensor, result.tensors[piece.tensor].storage, *writer).add(rows, values)});
+      done += elements(rows);
+      advance(done, of);
+      alive();
+    }
+    if (ranks.rank() != 0) writer->finish();
+  });
+  together(ranks, "complete the files of weights", [&] {
+    if (ranks.rank() == 0) writer->finish();
+  });
+  for (const PieceError& piece : gathered(ranks, errors)) result.tensors[piece.tensor].error.add(piece.error);
+  result.files = writer->files();
   return result;
 }
 

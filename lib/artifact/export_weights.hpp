@@ -1,8 +1,10 @@
 // Streams a model's weights into safetensors, converted or quantised on the way, in memory that does not grow with the
-// model. Measures what each conversion changes. What stands beside the weights in the folder: artifact/finalize.hpp.
+// model nor with a tensor. Ranks share pieces of rows out among each other; files and errors are the same on any number
+// of them. Measures what each conversion changes. What stands beside the weights in the folder: artifact/finalize.hpp.
 #pragma once
 
 #include "artifact/model_source.hpp"
+#include "comm/session.hpp"
 #include "config/finalize_config.hpp"
 #include "quant/error_statistics.hpp"
 
@@ -36,10 +38,24 @@ struct ExportedWeights {
 /// What export_weights would store, without errors and files. Pure.
 ExportedWeights plan_export(const std::vector<LogicalTensor>& tensors, Recipe recipe, ExportDtype dtype);
 
-/// Writes the safetensors of `source` into the existing folder. `advance(elements)` is called after each piece with the
-/// elements done. Throws Error(numerics) for a value that is not finite, naming tensor and row; Error(input),
-/// Error(storage). Local.
+/// Some rows of a tensor, as they are read, converted and written at once.
+struct WeightPiece {
+  std::size_t tensor = 0;
+  std::int64_t first = 0;
+  std::int64_t rows = 0;
+};
+/// Pieces of at most 8 MiB of fp32, or of a row, in order: those of `rank`, which have about as many elements as those
+/// of every other. Pure.
+std::vector<WeightPiece> pieces_of_rank(const std::vector<LogicalTensor>& tensors, int rank, int ranks);
+
+/// Called after each piece, on a thread of its own, with the elements that this rank has done and those that it has.
+using ExportProgress = std::function<void(std::int64_t done, std::int64_t of)>;
+
+/// Writes the safetensors of `source`, the same model on all ranks, into the existing folder, which all ranks see.
+/// Errors are known on rank 0 alone. Throws Error(numerics) for a value that is not finite, naming tensor and row;
+/// Error(input), Error(storage), and then leaves no file; Error(verdict) after a request to stop. Collective over the
+/// session's world.
 ExportedWeights export_weights(const ModelSource& source, Recipe recipe, ExportDtype dtype, const Path& folder,
-                               const std::function<void(std::int64_t)>& advance);
+                               Session& session, const ExportProgress& advance);
 
 }  // namespace lockstep

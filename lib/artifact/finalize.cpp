@@ -4,13 +4,16 @@
 #include "artifact/compressed_tensors.hpp"
 #include "artifact/export_report.hpp"
 #include "base/error.hpp"
+#include "base/hash.hpp"
 #include "base/json.hpp"
 #include "base/output_folder.hpp"
 #include "base/text.hpp"
+#include "comm/together.hpp"
 #include "corpus/tokenizer_files.hpp"
 #include "report/progress.hpp"
 
 #include <algorithm>
+#include <memory>
 
 namespace lockstep {
 
@@ -72,6 +75,18 @@ Json generation_document(const Json& config) {
   return document;
 }
 
+/// All files but weights and report.
+void write_texts(const FinalizeConfig& config, const ModelSource& source, const Path& folder) {
+  const Json document = config_document(config, source);
+  bool generation = false;
+  for (const Path& companion : source.companions) {
+    publish_file(folder / companion.filename(), read_file(companion));
+    generation = generation || companion.filename() == generation_config_file;
+  }
+  if (!generation) publish_file(folder / generation_config_file, to_text(generation_document(document), 2) + "\n");
+  publish_file(folder / "config.json", to_text(document, 2) + "\n");
+}
+
 std::vector<std::string> names_in(const Path& folder) {
   std::vector<std::string> names;
   for (const Path& path : list_folder(folder)) names.push_back(path.filename().string());
@@ -80,24 +95,23 @@ std::vector<std::string> names_in(const Path& folder) {
 
 }  // namespace
 
-Exported finalize(const FinalizeConfig& config, const ModelSource& source,
-                  const std::function<void(std::int64_t)>& advance) {
-  check_request(config, source);
-  OutputFolder folder(config.output, export_output(), existing_of(config));
-  const Json document = config_document(config, source);
-  bool generation = false;
-  for (const Path& companion : source.companions) {
-    publish_file(folder.content() / companion.filename(), read_file(companion));
-    generation = generation || companion.filename() == generation_config_file;
-  }
-  if (!generation)
-    publish_file(folder.content() / generation_config_file, to_text(generation_document(document), 2) + "\n");
-  publish_file(folder.content() / "config.json", to_text(document, 2) + "\n");
-  Exported exported{config.output, export_weights(source, config.recipe, config.dtype, folder.content(), advance), {}};
-  publish_file(folder.content() / export_report_file,
-               to_text(export_report(config, source, exported.weights), 2) + "\n");
-  exported.files = names_in(folder.content());
-  folder.publish();
+Exported finalize(const FinalizeConfig& config, const ModelSource& source, Session& session,
+                  const ExportProgress& advance) {
+  Communicator& ranks = session.world();
+  std::unique_ptr<OutputFolder> folder;  // on rank 0; goes with everything in it unless published
+  const Path content = rank0_tells(ranks, "begin the export", [&] {
+    check_request(config, source);
+    folder = std::make_unique<OutputFolder>(config.output, export_output(), existing_of(config));
+    write_texts(config, source, folder->content());
+    return folder->content().string();
+  });
+  Exported exported{config.output, export_weights(source, config.recipe, config.dtype, content, session, advance), {}};
+  together(ranks, "complete the export", [&] {
+    if (!folder) return;
+    publish_file(content / export_report_file, to_text(export_report(config, source, exported.weights), 2) + "\n");
+    exported.files = names_in(content);
+    folder->publish();
+  });
   return exported;
 }
 
@@ -108,37 +122,74 @@ std::string summary(const FinalizeConfig& config, const ModelSource& source, dou
                      source.folder.string(), source.step ? fmt::format(" (step {})", *source.step) : "");
 }
 
-}  // namespace
-
-int finalize_quantize(const FinalizeConfig& config, Session&, Output& output) {
+/// The model as rank 0 finds it, on all ranks: of a run, the same checkpoint. Collective.
+ModelSource agreed_source(Communicator& ranks, const FinalizeConfig& config) {
   const std::optional<Path> tokenizer = config.tokenizer ? std::optional<Path>(*config.tokenizer) : std::nullopt;
-  const ModelSource source = open_model_source(config.checkpoint, tokenizer);
-  for (const std::string& reason : source.rejected) output.log().warning("passed over {}", reason);
-  for (const std::string& note : source.notes) output.log().info("{}", note);
-  check_request(config, source);
-  double total = 0;
-  for (const LogicalTensor& tensor : source.tensors) total += static_cast<double>(elements(tensor.shape));
-  if (output.common().dry_run) {
-    const ExportedWeights plan = plan_export(source.tensors, config.recipe, config.dtype);
-    if (output.common().json)
-      output.print_json(plan_json(config, source, plan));
-    else
-      output.print(plan_table(plan) + summary(config, source, total, plan.bytes));
-    return static_cast<int>(ExitCode::done);
-  }
-  Progress progress(output.log(), {"export", "parameters", total, progress_style(output.common().progress, 2)});
-  const Exported exported =
-      finalize(config, source, [&](std::int64_t done) { progress.update(static_cast<double>(done)); });
-  progress.finish(total);
+  ModelSource source;
+  const Path folder = rank0_tells(ranks, "open the model", [&] {
+    source = open_model_source(config.checkpoint, tokenizer);
+    return source.folder.string();
+  });
+  together(ranks, "open the model", [&] {
+    if (ranks.rank() != 0) source = open_model_source(folder, tokenizer);
+  });
+  std::string what = source.state_digest;
+  for (const TensorDescription& tensor : source.weights->list())
+    what += fmt::format("\n{} {} {}", tensor.name, name_of(tensor.dtype), to_text(tensor.shape));
+  agree_equal(ranks, "the model to export", to_hex(hash128(what)));
+  return source;
+}
+
+/// Rank 0 says what there is to say. Local.
+void print_plan(const FinalizeConfig& config, const ModelSource& source, double total, Output& output) {
+  const ExportedWeights plan = plan_export(source.tensors, config.recipe, config.dtype);
+  if (output.common().json)
+    output.print_json(plan_json(config, source, plan));
+  else
+    output.print(plan_table(plan) + summary(config, source, total, plan.bytes));
+}
+
+void print_export(const FinalizeConfig& config, const ModelSource& source, double total, const Exported& exported,
+                  Output& output) {
   if (output.common().json) {
     Json report = export_report(config, source, exported.weights);
     report["output"] = config.output;
     report["files"] = exported.files;
-    output.print_json(report);
-  } else {
-    output.print(error_table(exported.weights) + summary(config, source, total, exported.weights.bytes) + "  " +
-                 join(exported.files, "  ") + "\n");
+    return output.print_json(report);
   }
+  output.print(error_table(exported.weights) + summary(config, source, total, exported.weights.bytes) + "  " +
+               join(exported.files, "  ") + "\n");
+}
+
+}  // namespace
+
+int finalize_quantize(const FinalizeConfig& config, Session& session, Output& output) {
+  session.configure({.watchdog_s = config.watchdog.value, .folder = absolute_path(config.output).parent_path()});
+  session.accept_stop_signals();
+  Communicator& ranks = session.world();
+  const bool is_root = ranks.rank() == 0;
+  const ModelSource source = agreed_source(ranks, config);
+  double total = 0;
+  for (const LogicalTensor& tensor : source.tensors) total += static_cast<double>(elements(tensor.shape));
+  if (is_root) {
+    for (const std::string& reason : source.rejected) output.log().warning("passed over {}", reason);
+    for (const std::string& note : source.notes) output.log().info("{}", note);
+  }
+  if (output.common().dry_run) {
+    together(ranks, "plan the export", [&] {
+      if (!is_root) return;
+      check_request(config, source);
+      print_plan(config, source, total, output);
+    });
+    return static_cast<int>(ExitCode::done);
+  }
+  const Progress::Style style = is_root ? progress_style(output.common().progress, 2) : Progress::Style::none;
+  Progress progress(output.log(), {"export", "parameters", total, style});
+  const Exported exported = finalize(config, source, session, [&](std::int64_t done, std::int64_t of) {
+    progress.update(total * static_cast<double>(done) / static_cast<double>(of));  // as rank 0 gets on, so do all
+  });
+  progress.finish(total);
+  if (is_root) print_export(config, source, total, exported, output);
   return static_cast<int>(ExitCode::done);
 }
 

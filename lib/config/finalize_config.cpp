@@ -32,6 +32,10 @@ void describe(Declaration& visit, FinalizeConfig& config) {
               {.help = "folder whose tokenizer files are copied beside the weights",
                .value_name = "DIR",
                .completes = Completes::folders});
+  visit.field(
+      "watchdog", config.watchdog,
+      {.help = "longest time that a rank may go on without progress before the job ends with code 7 and a table of "
+               "where every rank is; 0: no limit"});
 }
 
 Tool tool_of(const FinalizeConfig&) {

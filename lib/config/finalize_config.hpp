@@ -1,6 +1,8 @@
 // What finalize-quantize is told. The declaration language: config/option.hpp.
 #pragma once
 
+#include "config/values.hpp"
+
 #include <optional>
 #include <string>
 
@@ -20,6 +22,7 @@ struct FinalizeConfig {
   std::string output;                     // folder to create
   bool overwrite = false;
   std::optional<std::string> tokenizer;  // folder whose tokenizer files are copied beside the weights
+  Seconds watchdog{600};                 // without progress of a rank; 0: none
 };
 
 void describe(Declaration& visit, FinalizeConfig& config);

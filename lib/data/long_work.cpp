@@ -11,16 +11,31 @@
 
 namespace lockstep {
 
+namespace {
+
+/// Ends work that is no longer wanted: another rank says why.
+struct GivenUp {};
+
+}  // namespace
+
 void long_work_together(Session& session, std::string_view what,
                         const std::function<void(const std::function<void()>& alive)>& work) {
   Communicator& world = session.world();
   std::atomic<std::int64_t> signs{0};
+  std::atomic<bool> failed{false}, given_up{false};
   std::packaged_task<void()> task([&] {
     const LocalWork local;
-    work([&] {
-      ++signs;
-      end_if_stopped(session);
-    });
+    try {
+      work([&] {
+        ++signs;
+        end_if_stopped(session);
+        if (given_up) throw GivenUp();
+      });
+    } catch (const GivenUp&) {
+    } catch (...) {
+      failed = true;
+      throw;
+    }
   });
   std::future<void> outcome = task.get_future();
   const std::jthread thread(std::move(task));
@@ -31,6 +46,7 @@ void long_work_together(Session& session, std::string_view what,
     if (done || seen != signs) session.enter(Phase::data);  // restarts the deadline
     seen = signs;
     unfinished = world.all_reduce(std::int64_t{done ? 0 : 1}, Reduce::sum);
+    if (unfinished > 0) given_up = world.all_reduce(std::int64_t{failed ? 1 : 0}, Reduce::max) > 0;
   }
   together(world, what, [&] { outcome.get(); });
 }

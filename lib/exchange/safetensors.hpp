@@ -39,14 +39,29 @@ std::unique_ptr<TensorSource> open_safetensors(const Path& path);
 /// Whether the folder holds model.safetensors or its index.
 bool has_safetensors(const Path& folder);
 
+/// Rows [first, end) of dim 0 of a tensor; of a scalar its only one.
+struct RowRange {
+  std::int64_t first = 0;
+  std::int64_t end = 0;
+};
+
+/// What one of several writers has of the same files. One of them creates the files, the others join it afterwards and
+/// finish before it does.
+struct SafetensorsShare {
+  enum class Role { creates, joins } role = Role::creates;
+  std::string staged_as;       // the same for all of them, and for no other writer in this folder
+  std::vector<RowRange> rows;  // of each declared tensor, what this one writes
+};
+
 struct SafetensorsOptions {
-  std::string stem = "model";                 // model.safetensors, model-00001-of-00002.safetensors
-  std::uint64_t shard_bytes = 5'000'000'000;  // a file holds at least one tensor, else at most this many data bytes
+  std::string stem = "model";                  // model.safetensors, model-00001-of-00002.safetensors
+  std::uint64_t shard_bytes = 5'000'000'000;   // a file holds at least one tensor, else at most this many data bytes
+  std::optional<SafetensorsShare> share = {};  // nothing: all rows
 };
 
 /// Writes declared tensors into an existing folder. Tensors may be interleaved, rows of one tensor come in order. The
 /// bytes are a function of the declaration and the data alone. finish() publishes the files under their names, the
-/// index last; without it nothing is left.
+/// index last; without it nothing is left. Of a writer that joined another, finish() makes its rows durable.
 class SafetensorsWriter : public TensorSink {
  public:
   /// Throws Error(storage), Error(bug) for a name declared twice.

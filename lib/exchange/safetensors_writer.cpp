@@ -17,13 +17,14 @@ struct Shard {
   Path staged;
   FileDescriptor file;
   std::vector<std::size_t> tensors;  // of the declaration, in the order of their data
+  std::uint64_t unsynced = 0;        // bytes that were written since the storage had all
 };
 
 struct Progress {
   std::size_t shard = 0;
   std::uint64_t offset = 0;  // byte in the shard's file where the tensor begins
-  std::int64_t rows = 0;     // of dim 0; 1 for a scalar
-  std::int64_t written = 0;  // of them
+  std::int64_t next = 0;     // row that is to be written next
+  std::int64_t end = 0;      // behind the last one
   std::uint64_t row_bytes = 0;
 };
 
@@ -79,8 +80,10 @@ struct SafetensorsWriter::State {
   std::vector<Shard> shards;
   std::unordered_map<std::string, std::size_t> indices;  // by name, in tensors
   std::vector<Progress> progress;                        // parallel to tensors
+  std::optional<SafetensorsShare> share;
 
   std::string index_name() const { return stem + ".safetensors.index.json"; }
+  bool joins() const { return share && share->role == SafetensorsShare::Role::joins; }
   void open(Shard& shard, std::size_t number);
   void remove_staged();
   std::string index_text() const;
@@ -93,14 +96,21 @@ void SafetensorsWriter::State::open(Shard& shard, std::size_t number) {
     const TensorDescription& tensor = tensors[index];
     const std::int64_t rows = tensor.shape.empty() ? 1 : tensor.shape.front();
     const std::uint64_t bytes = bytes_of(tensor);
-    progress[index] = {number, offset, rows, 0, rows == 0 ? 0 : bytes / static_cast<std::uint64_t>(rows)};
+    const RowRange own = share ? share->rows.at(index) : RowRange{0, rows};
+    invariant(own.first >= 0 && own.first <= own.end && own.end <= rows, "a writer's rows are rows of the tensor");
+    progress[index] = {number, offset, own.first, own.end, rows == 0 ? 0 : bytes / static_cast<std::uint64_t>(rows)};
     offset += bytes;
   }
-  shard.file = open_file(shard.staged, O_WRONLY | O_CREAT | O_TRUNC);
-  write_at(shard.file, std::as_bytes(std::span(header)), 0, shard.staged);
+  if (joins()) {
+    shard.file = open_file(shard.staged, O_WRONLY);
+  } else {
+    shard.file = open_file(shard.staged, O_WRONLY | O_CREAT | O_TRUNC);
+    write_at(shard.file, std::as_bytes(std::span(header)), 0, shard.staged);
+  }
 }
 
 void SafetensorsWriter::State::remove_staged() {
+  if (joins()) return;
   for (const Shard& shard : shards) ::unlink(shard.staged.c_str());
 }
 
@@ -122,6 +132,8 @@ SafetensorsWriter::SafetensorsWriter(const Path& folder, std::vector<TensorDescr
   state_->stem = std::move(options.stem);
   state_->tensors = std::move(tensors);
   state_->progress.resize(state_->tensors.size());
+  state_->share = std::move(options.share);
+  const std::string staged_as = state_->share ? state_->share->staged_as : std::to_string(::getpid());
   for (std::size_t i = 0; i < state_->tensors.size(); ++i) {
     if (!state_->indices.emplace(state_->tensors[i].name, i).second)
       fail(ExitCode::bug, "tensor '{}' is declared twice", state_->tensors[i].name);
@@ -132,7 +144,7 @@ SafetensorsWriter::SafetensorsWriter(const Path& folder, std::vector<TensorDescr
     for (std::size_t i = 0; i < count; ++i) {
       const std::string name = count == 1 ? state_->stem + ".safetensors"
                                           : fmt::format("{}-{:05}-of-{:05}.safetensors", state_->stem, i + 1, count);
-      state_->shards.push_back({name, folder / fmt::format(".{}.{}", name, ::getpid()), {}, std::move(orders[i])});
+      state_->shards.push_back({name, folder / fmt::format(".{}.{}", name, staged_as), {}, std::move(orders[i])});
       state_->open(state_->shards.back(), i);
     }
   } catch (...) {
@@ -161,34 +173,40 @@ void SafetensorsWriter::write(const std::string& name, const Box& box, std::span
   std::int64_t rows = 1;
   if (!tensor.shape.empty() && !box.extent.empty()) {
     rows = box.extent.front();
-    expected.begin.front() = progress.written;
+    expected.begin.front() = progress.next;
     expected.extent.front() = rows;
   }
-  const bool fits = box == expected && progress.written + rows <= progress.rows &&
+  const bool fits = box == expected && progress.next + rows <= progress.end &&
                     bytes.size() == static_cast<std::uint64_t>(rows) * progress.row_bytes;
   if (!fits) {
     fail(ExitCode::bug,
-         "rows of tensor '{}' are written out of order or of the wrong size: box {}, {} bytes, after {} rows", name,
-         to_text(box), bytes.size(), progress.written);
+         "rows of tensor '{}' are written out of order or of the wrong size: box {}, {} bytes, where row {} is next",
+         name, to_text(box), bytes.size(), progress.next);
   }
   Shard& shard = state_->shards[progress.shard];
-  write_at(shard.file, bytes, progress.offset + static_cast<std::uint64_t>(progress.written) * progress.row_bytes,
+  write_at(shard.file, bytes, progress.offset + static_cast<std::uint64_t>(progress.next) * progress.row_bytes,
            shard.staged);
-  progress.written += rows;
+  progress.next += rows;
+  constexpr std::uint64_t most_unsynced = std::uint64_t{1} << 30;  // else finish() would wait for all of it at once
+  shard.unsynced += bytes.size();
+  if (shard.unsynced < most_unsynced) return;
+  sync_file(shard.file, shard.staged);
+  shard.unsynced = 0;
 }
 
 void SafetensorsWriter::finish() {
   for (std::size_t i = 0; i < state_->tensors.size(); ++i) {
     const Progress& progress = state_->progress[i];
-    if (progress.written != progress.rows && progress.row_bytes > 0) {
-      fail(ExitCode::bug, "tensor '{}' is incomplete: {} of {} rows were written", state_->tensors[i].name,
-           progress.written, progress.rows);
+    if (progress.next != progress.end && progress.row_bytes > 0) {
+      fail(ExitCode::bug, "tensor '{}' is incomplete: rows were written up to {} of {}", state_->tensors[i].name,
+           progress.next, progress.end);
     }
   }
   for (Shard& shard : state_->shards) {
     sync_file(shard.file, shard.staged);
     shard.file.close(shard.staged);
   }
+  if (state_->joins()) return;
   for (const Shard& shard : state_->shards) publish_rename(shard.staged, state_->folder / shard.name);
   if (state_->shards.size() > 1) publish_file(state_->folder / state_->index_name(), state_->index_text());
 }

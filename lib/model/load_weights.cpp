@@ -1,6 +1,7 @@
 #include "model/model.hpp"
 
 #include "base/error.hpp"
+#include "store/box_runs.hpp"
 
 #include <ATen/ops/from_blob.h>
 
@@ -26,7 +27,25 @@ at::ScalarType scalar_type(const TensorDescription& tensor) {
   }
 }
 
-/// Rows of dim 0 at a time, so that a large tensor never exists twice.
+/// A box of a tensor of the source, a few rows at a time, so that a large one never exists twice. `target` has its
+/// elements in their order.
+void load_box(const TensorSource& source, const TensorDescription& tensor, const Box& box, const at::Tensor& target) {
+  const at::ScalarType type = scalar_type(tensor);
+  const std::int64_t rows = box.extent.empty() ? 1 : box.extent[0], row = elements(box) / rows;
+  const at::Tensor by_rows = target.is_contiguous() ? target.view({rows, row}) : target;
+  const std::int64_t row_bytes = row * size_of(tensor.dtype);
+  const std::int64_t step = by_rows.size(0) == rows ? std::clamp<std::int64_t>(piece_bytes / row_bytes, 1, rows) : rows;
+  std::vector<std::byte> piece(static_cast<std::size_t>(step * row_bytes));
+  for (std::int64_t begin = 0; begin < rows; begin += step) {
+    const std::int64_t count = std::min(step, rows - begin);
+    source.read(tensor.name, box.extent.empty() ? box : rows_of(box, begin, count),
+                std::span(piece).first(static_cast<std::size_t>(count * row_bytes)));
+    const at::Tensor part = step == rows ? by_rows : by_rows.narrow(0, begin, count);
+    part.copy_(at::from_blob(piece.data(), part.sizes(), at::TensorOptions().dtype(type)));
+  }
+}
+
+/// This rank's box and nothing else of the tensor. A box of a view of it is several boxes of it.
 void load_parameter(const TensorSource& source, const TensorDescription& tensor, Parameter& parameter) {
   if (tensor.shape != parameter.description().shape) {
     throw Error(ExitCode::input,
@@ -35,32 +54,13 @@ void load_parameter(const TensorSource& source, const TensorDescription& tensor,
                 "these weights belong to another config.json");
   }
   if (parameter.shard_elements() == 0) return;
-  const at::ScalarType type = scalar_type(tensor);
   const Box& own = parameter.box();
-  const std::int64_t rows = own.extent.empty() ? 1 : own.extent[0], row = parameter.shard_elements() / rows;
-  if (!parameter.description().view.empty()) {  // a box of a view is none of the file's tensor
-    std::vector<std::byte> all(static_cast<std::size_t>(elements(tensor.shape) * size_of(tensor.dtype)));
-    source.read(tensor.name, whole(tensor.shape), all);
-    at::Tensor part = at::from_blob(all.data(), view_of(parameter.description()), at::TensorOptions().dtype(type));
+  for_each_box_in_view(own, view_of(parameter.description()), tensor.shape, [&](const Box& part, const Box& stored) {
+    at::Tensor target = parameter.master().view(own.extent);
     for (std::size_t dim = 0; dim < own.extent.size(); ++dim)
-      part = part.narrow(static_cast<std::int64_t>(dim), own.begin[dim], own.extent[dim]);
-    parameter.master().view(own.extent).copy_(part);
-    return;
-  }
-  const std::int64_t step = std::clamp<std::int64_t>(piece_bytes / (row * size_of(tensor.dtype)), 1, rows);
-  std::vector<std::byte> piece(static_cast<std::size_t>(step * row * size_of(tensor.dtype)));
-  const at::Tensor target = parameter.master().view({rows, row});
-  for (std::int64_t begin = 0; begin < rows; begin += step) {
-    const std::int64_t count = std::min(step, rows - begin);
-    Box box = own;
-    if (!own.extent.empty()) {
-      box.begin[0] += begin;
-      box.extent[0] = count;
-    }
-    source.read(tensor.name, box,
-                std::span(piece).first(static_cast<std::size_t>(count * row * size_of(tensor.dtype))));
-    target.narrow(0, begin, count).copy_(at::from_blob(piece.data(), {count, row}, at::TensorOptions().dtype(type)));
-  }
+      target = target.narrow(static_cast<std::int64_t>(dim), part.begin[dim] - own.begin[dim], part.extent[dim]);
+    load_box(source, tensor, stored, target);
+  });
 }
 
 /// `parameter` under its own name, or a tied one under the other.

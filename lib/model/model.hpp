@@ -58,7 +58,8 @@ class Model {
   /// Fresh weights in this rank's boxes: element i of a tensor is a function of (seed, name, i) alone. Refreshes the
   /// compute copies. Local.
   void initialise(std::uint64_t seed);
-  /// Weights of this rank's boxes from a source (fp64, fp32, bf16 or fp16), in pieces of bounded size. Refreshes the
+  /// Weights of this rank's boxes from a source (fp64, fp32, bf16 or fp16), in pieces of bounded size; of what lies on
+  /// other ranks nothing is read. Refreshes the
   /// compute copies. A tied name may be absent; a name that the model does not have is ignored. Throws Error(input) for
   /// a missing tensor or another shape, naming it.
   void load(const TensorSource& source);

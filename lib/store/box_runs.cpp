@@ -89,6 +89,28 @@ std::optional<Box> box_in_view(const Box& box, const Shape& from, const Shape& t
   return view;
 }
 
+// Best along the dimension whose slices are boxes already; a slice along all of them is an element, and one.
+void for_each_box_in_view(const Box& box, const Shape& from, const Shape& to,
+                          const std::function<void(const Box& part, const Box& seen)>& visit) {
+  if (empty(box)) return;
+  if (const auto seen = box_in_view(box, from, to)) return visit(box, *seen);
+  const auto slice = [&](std::size_t dim, std::int64_t at) {
+    Box part = box;
+    part.begin[dim] += at;
+    part.extent[dim] = 1;
+    return part;
+  };
+  std::optional<std::size_t> along;
+  for (std::size_t d = 0; d < from.size(); ++d) {
+    if (box.extent[d] == 1) continue;
+    if (!along) along = d;
+    if (!box_in_view(slice(d, 0), from, to)) continue;
+    along = d;
+    break;
+  }
+  for (std::int64_t i = 0; i < box.extent[*along]; ++i) for_each_box_in_view(slice(*along, i), from, to, visit);
+}
+
 Box rows_of(const Box& box, std::int64_t first, std::int64_t count) {
   Box rows = box;
   rows.begin[0] += first;

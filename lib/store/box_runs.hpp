@@ -31,6 +31,11 @@ bool lies_in(const Box& box, const Shape& global);
 /// nothing if no box is. Both shapes have as many elements, and the box is one of `from`. Takes time for each run.
 std::optional<Box> box_in_view(const Box& box, const Shape& from, const Shape& to);
 
+/// Cuts a box of a tensor that is seen as `from` into parts, along one dimension after the other, until each is a box
+/// where it is seen as `to`: calls `visit` with the part and that box. Their elements have the same order.
+void for_each_box_in_view(const Box& box, const Shape& from, const Shape& to,
+                          const std::function<void(const Box& part, const Box& seen)>& visit);
+
 /// The rows [first, first + count) of dim 0 of a box of rank 1 or more.
 Box rows_of(const Box& box, std::int64_t first, std::int64_t count);
 

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <tuple>
 
 namespace lockstep {
 
@@ -81,10 +82,11 @@ void merge(std::vector<Box>& boxes) {
   std::ranges::sort(boxes, {}, &Box::begin);
 }
 
-/// A tensor and what parts give back of it.
+/// A tensor, where it may have lost elements, and what parts give back of it.
 struct Survivor {
   std::string name;
   Layout layout;
+  std::vector<Box> doubted;
   std::vector<Box> boxes;
 };
 
@@ -144,13 +146,52 @@ void add_losses(Losses& losses, std::vector<Survivor> tensors) {
     losses.of_elements += all;
     losses.of_bytes += static_cast<std::uint64_t>(all) * size;
     LostTensor lost{tensor.name, tensor.layout.global, tensor.layout.dtype,
-                    boxes_without(tensor.layout.global, std::move(tensor.boxes))};
+                    boxes_without(std::move(tensor.doubted), std::move(tensor.boxes))};
     if (lost.boxes.empty()) continue;
     for (const Box& box : lost.boxes) lost.elements += elements(box);
     losses.elements += lost.elements;
     losses.bytes += static_cast<std::uint64_t>(lost.elements) * size;
     losses.tensors.push_back(as_known(std::move(lost), tensor.layout));
   }
+}
+
+/// Where a tensor may have lost elements: where its pieces lie in the boxes of their writers, in those of the damaged
+/// parts' writers; else anywhere, if a damaged part has pieces of it.
+std::vector<Box> doubted_boxes(const Manifest& manifest, const StoredTensor& tensor,
+                               const std::set<std::size_t>& damaged) {
+  std::vector<Box> boxes;
+  for (const FileRange& range : tensor.files) {
+    const auto end = damaged.lower_bound(range.first + range.count);
+    for (auto file = damaged.lower_bound(range.first); file != end; ++file) {
+      for (const Rank writer : manifest.files[*file].writers) {
+        if (!tensor.by_layout || writer >= world_size(tensor.layout.mesh)) return {whole(tensor.layout.global)};
+        boxes.push_back(box_of(tensor.layout, writer));
+      }
+      if (manifest.files[*file].writers.empty()) return {whole(tensor.layout.global)};
+    }
+  }
+  const auto before = [](const Box& a, const Box& b) {
+    return std::tie(a.begin, a.extent) < std::tie(b.begin, b.extent);
+  };
+  std::ranges::sort(boxes, before);
+  boxes.erase(std::ranges::unique(boxes).begin(), boxes.end());  // of a layout they are the same or apart
+  return boxes;
+}
+
+/// The files that may have pieces in these boxes of a tensor.
+std::set<std::size_t> files_with(const Manifest& manifest, const StoredTensor& tensor, const std::vector<Box>& boxes) {
+  std::set<std::size_t> files;
+  for (const FileRange& range : tensor.files) {
+    for (std::size_t file = range.first; file < range.first + range.count; ++file) {
+      const auto meets = [&](Rank writer) {
+        if (writer >= world_size(tensor.layout.mesh)) return true;
+        const Box own = box_of(tensor.layout, writer);
+        return std::ranges::any_of(boxes, [&](const Box& box) { return !empty(intersect(box, own)); });
+      };
+      if (!tensor.by_layout || std::ranges::any_of(manifest.files[file].writers, meets)) files.insert(file);
+    }
+  }
+  return files;
 }
 
 std::vector<Path> parts_below(const Path& folder) {
@@ -183,15 +224,14 @@ std::vector<Box> boxes_of_stretch(const Box& box, std::int64_t first, std::int64
 }
 
 // Boxes come by their first row: what is left before that row stays as it is.
-std::vector<Box> boxes_without(const Shape& shape, std::vector<Box> boxes) {
-  std::erase_if(boxes, [](const Box& box) { return empty(box); });
+std::vector<Box> boxes_without(std::vector<Box> from, std::vector<Box> boxes) {
+  for (std::vector<Box>* list : {&from, &boxes}) std::erase_if(*list, [](const Box& box) { return empty(box); });
   std::ranges::sort(boxes, {}, &Box::begin);
-  std::vector<Box> done, left, next;
-  if (elements(shape) > 0) left.push_back(whole(shape));
+  std::vector<Box> done, left = std::move(from), next;
   for (const Box& hole : boxes) {
     next.clear();
     for (Box& box : left) {
-      const bool passed = !shape.empty() && box.begin[0] + box.extent[0] <= hole.begin[0];
+      const bool passed = !box.begin.empty() && box.begin[0] + box.extent[0] <= hole.begin[0];
       if (passed)
         done.push_back(std::move(box));
       else if (empty(intersect(box, hole)))
@@ -216,9 +256,25 @@ std::string slice_text(const Box& box, const Shape& shape) {
 
 Losses find_losses(const CheckpointReader& checkpoint, VerifyLevel level, const std::set<std::string>& damaged) {
   const Manifest& manifest = checkpoint.manifest();
+  const bool anywhere = damaged.contains("");
+  std::set<std::size_t> damaged_files, files;
+  for (std::size_t file = 0; file < manifest.files.size(); ++file)
+    if (anywhere || damaged.contains(manifest.files[file].path)) damaged_files.insert(file);
   std::vector<Survivor> tensors;
-  for (const StoredTensor& tensor : manifest.tensors) tensors.push_back({full_name(tensor), tensor.layout, {}});
-  for (std::size_t file = 0; file < manifest.files.size(); ++file) {
+  std::vector<const StoredTensor*> asked;  // whose files were looked for; most others are like one of them
+  for (const StoredTensor& tensor : manifest.tensors) {
+    std::vector<Box> doubted =
+        anywhere ? std::vector{whole(tensor.layout.global)} : doubted_boxes(manifest, tensor, damaged_files);
+    const auto is_like = [&](const StoredTensor* other) {
+      return other->layout == tensor.layout && other->files == tensor.files && other->by_layout == tensor.by_layout;
+    };
+    if (!doubted.empty() && std::ranges::none_of(asked, is_like)) {
+      files.merge(files_with(manifest, tensor, doubted));
+      asked.push_back(&tensor);
+    }
+    tensors.push_back({full_name(tensor), tensor.layout, std::move(doubted), {}});
+  }
+  for (const std::size_t file : files) {
     const StoredFile& stored = manifest.files[file];
     const Path path = checkpoint.path() / stored.path;
     const auto length = bytes_there(path);
@@ -227,6 +283,7 @@ Losses find_losses(const CheckpointReader& checkpoint, VerifyLevel level, const 
     try {
       for (const IndexedPiece& piece : checkpoint.pieces_in(file)) {
         Survivor& tensor = tensors[piece.tensor];
+        if (tensor.doubted.empty()) continue;
         add_intact(part, {tensor.name, tensor.layout.global, tensor.layout.dtype, piece.box}, piece.record,
                    tensor.boxes);
       }
@@ -251,7 +308,8 @@ Losses find_losses(const Path& checkpoint, VerifyLevel level) {
         Layout layout;
         layout.global = piece.global;
         layout.dtype = piece.dtype;
-        Survivor& tensor = tensors.try_emplace(piece.tensor, Survivor{piece.tensor, layout, {}}).first->second;
+        Survivor& tensor =
+            tensors.try_emplace(piece.tensor, Survivor{piece.tensor, layout, {whole(piece.global)}, {}}).first->second;
         if (tensor.layout.global != piece.global || tensor.layout.dtype != piece.dtype)
           fail(ExitCode::input, "{} has another {} than the parts before it", path.string(), piece.tensor);
         add_intact(part, piece, table.records[i], tensor.boxes);

@@ -33,16 +33,18 @@ struct Losses {
   std::uint64_t of_bytes = 0;
 };
 
-/// `level` says how far to look: a part that has its length gives all back, up to coverage; from hashes on the blocks
-/// of the parts in `damaged` are read. Throws nothing for what it finds. Local.
+/// `damaged` are the files that a verification of this level found defects of, with "" for what it found in none: a
+/// part that is not among them gives all back, and of the others each block is looked at, from hashes on its content
+/// too. Tables are read of the parts alone that may share a tensor's boxes with a damaged one. Throws nothing for what
+/// it finds. Local.
 Losses find_losses(const CheckpointReader& checkpoint, VerifyLevel level, const std::set<std::string>& damaged);
 /// The same of a checkpoint whose manifest or index is damaged: the parts in its folder say what they hold.
 Losses find_losses(const Path& checkpoint, VerifyLevel level);
 
 /// The elements of `box` from `first` on, `count` of them in its row-major order, as few boxes. Pure.
 std::vector<Box> boxes_of_stretch(const Box& box, std::int64_t first, std::int64_t count);
-/// What of a tensor lies in none of `boxes`, which lie in it, as few boxes, in order. Pure.
-std::vector<Box> boxes_without(const Shape& shape, std::vector<Box> boxes);
+/// What of `from`, boxes of a tensor that do not overlap, lies in none of `boxes`, as few boxes, in order. Pure.
+std::vector<Box> boxes_without(std::vector<Box> from, std::vector<Box> boxes);
 /// "[0:64, :]", as in NumPy; "whole" where the box is all of it. Pure.
 std::string slice_text(const Box& box, const Shape& shape);
 

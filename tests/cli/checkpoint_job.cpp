@@ -3,12 +3,15 @@
 // checkpoint-job shapes RUN RANKS: the same for tensors of many shapes and types, shared out among ranks, at step 1.
 // Element i of each, in row-major order, is i mod 113; of rank=R/rng/state i + R; booleans are i mod 2.
 // checkpoint-job blocks RUN: a tensor of two rows of 12 MB, by one rank, at step 1; element i is i mod 1009.
+// checkpoint-job model RUN RANKS CONFIG.json: the first weights of a model at step 1, each rank with its columns.
 // checkpoint-job many RUN COUNT: COUNT tensors of one element, by one rank, at step 1.
 // checkpoint-job values RUN JSON: a component "state" with the values of a JSON object, by one rank, at step 1.
 // checkpoint-job rewrite-config CKPT TEXT OTHER: puts OTHER for TEXT into the config.yaml that a checkpoint carries, as
 // another version would have written it.
 #include "base/json.hpp"
 #include "checkpoint/save.hpp"
+#include "exchange/hf_config.hpp"
+#include "harness/sharded_model.hpp"
 #include "harness/thread_ranks.hpp"
 #include "quant/bfloat16.hpp"
 #include "store/box_runs.hpp"
@@ -214,6 +217,10 @@ int main(int argc, char** argv) {
   }
   if (argc == 4 && std::string(argv[1]) == "shapes") {
     save_shapes(argv[2], std::stoi(argv[3]));
+    return 0;
+  }
+  if (argc == 5 && std::string(argv[1]) == "model") {
+    test::save_sharded(argv[2], parse_hf_config(read_file(argv[4]), argv[4]), std::stoi(argv[3]), 1);
     return 0;
   }
   if (argc == 3 && std::string(argv[1]) == "blocks") {

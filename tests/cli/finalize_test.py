@@ -1,11 +1,15 @@
 """finalize-quantize against the libraries that read its folders: transformers, safetensors, compressed-tensors."""
 
 import json
+import os
+import pathlib
 import resource
+import shutil
 import signal
 import subprocess
+import time
 
-from lockstep_testing import needs, program, run
+from lockstep_testing import BUILD, SOURCE, needs, program, run, run_command
 
 needs("transformers")
 numpy = needs("numpy")
@@ -256,6 +260,80 @@ def test_equal_inputs_give_equal_bytes(tmp):
         assert path.read_bytes() == (tmp / "b" / path.name).read_bytes(), path.name
 
 
+def test_ranks_export_what_one_process_does(tmp):
+    big = {"vocab_size": 64, "hidden_size": 2048, "intermediate_size": 3000, "num_hidden_layers": 1, "num_attention_heads": 8, "num_key_value_heads": 8}
+    for number, (family, changes, recipe, ranks) in enumerate([("llama", big, "int8", 3), ("mistral", big, "none", 4),
+                                                               ("qwen3_moe", VARIANTS["qwen3_moe_mixed_tied"][1], "none", 2)]):
+        source = tmp / str(number)
+        model_of(family, changes).save_pretrained(source, max_shard_size="9MB")
+        done = json.loads(finalize(source, tmp / "alone", "--recipe", recipe, "--json").stdout)
+        told = json.loads(run("finalize-quantize", source, "--output", tmp / "together", "--recipe", recipe, "--json", ranks=ranks).stdout)
+        assert told == {**done, "output": str(tmp / "together")}
+        assert left_in(tmp / "together") == left_in(tmp / "alone")
+        for path in (tmp / "alone").iterdir():
+            assert path.read_bytes() == (tmp / "together" / path.name).read_bytes(), (family, ranks, path.name)
+        shutil.rmtree(tmp / "together")
+        shutil.rmtree(tmp / "alone")
+    plan = run("finalize-quantize", tmp / "0", "--output", tmp / "together", "--dry-run", ranks=3).stdout
+    assert plan.count("model.norm.weight") == 1 and not (tmp / "together").exists(), plan
+
+
+def test_what_fails_on_one_rank_is_told_once_and_leaves_nothing(tmp):
+    model_of("llama", {}).save_pretrained(tmp / "model")
+    weights = tmp / "model/model.safetensors"
+    broken = load_file(weights)
+    broken["model.norm.weight"][4] = float("inf")   # the last ranks have it
+    save_file(broken, weights)
+    told = run("finalize-quantize", tmp / "model", "--output", tmp / "out", ranks=3, expect=6).stderr
+    assert told.count("tensor 'model.norm.weight': inf in row 4") == 1 and told.count("finalize-quantize: ") == 1, told
+    assert left_in(tmp) == ["model"]
+
+
+def begun(tmp, command):
+    """The process of a job that has begun to write."""
+    job = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while job.poll() is None and not any(tmp.glob(".*/content/.model*.safetensors.*")):
+        time.sleep(0.001)
+    return job
+
+
+def test_a_request_to_stop_leaves_nothing(tmp):
+    model_of("llama", {"vocab_size": 50000, "hidden_size": 256, "num_hidden_layers": 1, "tie_word_embeddings": True}).save_pretrained(tmp / "model")
+    for _ in range(20):   # a job may be done before it is asked to stop
+        job = begun(tmp, [program("finalize-quantize"), tmp / "model", "--output", tmp / "out"])
+        job.send_signal(signal.SIGTERM)
+        told = job.communicate(timeout=100)[1]
+        if job.returncode != 0:
+            break
+        shutil.rmtree(tmp / "out")
+    assert job.returncode == 1 and "stop" in told, (job.returncode, told)
+    assert left_in(tmp) == ["model"]
+
+
+def test_a_rank_that_stops_working_is_named_by_the_watchdog(tmp):
+    model_of("llama", {"vocab_size": 50000, "hidden_size": 256, "num_hidden_layers": 1, "tie_word_embeddings": True}).save_pretrained(tmp / "model")
+    for _ in range(20):   # a job may be done before its rank is stopped
+        job = begun(tmp, [SOURCE / "tests/harness/mpirun.sh", 2, program("finalize-quantize"), tmp / "model", "--output", tmp / "out", "--watchdog", "4s"])
+        launcher = children(job.pid)
+        ranks = {pathlib.Path(f"/proc/{process}/environ").read_text().partition("OMPI_COMM_WORLD_RANK=")[2][:1]: process for process in children(launcher[0])} if launcher else {}
+        if "1" in ranks:
+            os.kill(ranks["1"], signal.SIGSTOP)
+        told = job.communicate(timeout=100)[1]
+        if job.returncode != 0:
+            break
+        shutil.rmtree(tmp / "out")
+    lines = [line for line in told.splitlines() if line.startswith("watchdog: ")]
+    assert job.returncode == 7 and len(lines) == 1 and lines[0].startswith("watchdog: rank 1 ("), (job.returncode, told)
+    assert not (tmp / "out").exists()
+    finalize(tmp / "model", tmp / "out")   # also removes what that one had begun
+    assert left_in(tmp) == ["model", "out"]
+
+
+def children(process):
+    path = pathlib.Path(f"/proc/{process}/task/{process}/children")
+    return [int(child) for child in path.read_text().split()] if path.exists() else []
+
+
 def test_what_cannot_be_done_is_refused_with_the_reason_and_leaves_nothing(tmp):
     model_of("gpt2", {}).save_pretrained(tmp / "gpt2")
     model_of("llama", {}).save_pretrained(tmp / "llama")
@@ -315,3 +393,17 @@ def test_a_model_larger_than_the_memory_allowed_is_exported(tmp):
     limit = 64 << 20   # of memory that is not a mapped file
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
     assert done.returncode == 0, done.stderr
+
+
+def test_a_sharded_checkpoint_is_exported_in_less_memory_than_its_largest_tensor_takes(tmp):
+    config = {"model_type": "llama", **LLAMA, "vocab_size": 20000, "hidden_size": 1024, "intermediate_size": 2048, "num_hidden_layers": 1, "num_attention_heads": 8,
+              "tie_word_embeddings": True}
+    (tmp / "config.json").write_text(json.dumps(config))
+    run_command(BUILD / "tests/cli/checkpoint-job", "model", tmp / "run", 4, tmp / "config.json")
+    limit = 72 << 20   # the embedding has 80 MB
+    done = subprocess.run([program("finalize-quantize"), tmp / "run", "--recipe", "int8", "--output", tmp / "out"], capture_output=True, text=True, timeout=400,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
+    assert done.returncode == 0, done.stderr
+    run("finalize-quantize", tmp / "run", "--recipe", "int8", "--output", tmp / "together", ranks=3)
+    for path in (tmp / "out").iterdir():
+        assert path.read_bytes() == (tmp / "together" / path.name).read_bytes(), path.name

@@ -106,13 +106,13 @@ def linked_libraries(name):
 
 
 def test_serial_programs_carry_neither_mpi_nor_libtorch():
-    for name in ["checkpoint-inspect", "finalize-quantize"]:
+    for name in ["checkpoint-inspect"]:
         libraries = linked_libraries(name)
         assert "libmpi" not in libraries and "libtorch" not in libraries and "libc10" not in libraries, libraries
 
 
 def test_only_the_job_of_training_needs_libtorch():
-    for name in ["prepare-data", "checkpoint-reshard", "train"]:
+    for name in ["prepare-data", "checkpoint-reshard", "finalize-quantize", "train"]:
         libraries = linked_libraries(name)
         assert "libtorch" not in libraries and "libc10" not in libraries, libraries
     assert "libtorch" in linked_libraries("train-job")

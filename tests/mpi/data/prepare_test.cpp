@@ -4,6 +4,7 @@
 #include "comm/together.hpp"
 #include "data/data_loader.hpp"
 #include "data/dataset.hpp"
+#include "data/long_work.hpp"
 #include "harness/mpi_test.hpp"
 
 #include <fcntl.h>
@@ -106,6 +107,22 @@ LOCKSTEP_MPI_TEST(a_line_that_one_rank_cannot_read_fails_all_ranks_with_its_plac
         });
     world().barrier();
     MPI_REQUIRE(std::distance(std::filesystem::directory_iterator(folder.path), {}) == 1);
+  }
+}
+
+LOCKSTEP_MPI_TEST(long_work_ends_on_all_ranks_when_one_has_failed, test::at_least(2)) {
+  Session session(world().split(0, "world"));
+  for (int failing = 0; failing < world().size(); ++failing) {
+    BOOST_CHECK_EXCEPTION(long_work_together(session, "work",
+                                             [&](const std::function<void()>& alive) {
+                                               if (world().rank() == failing) fail(ExitCode::input, "my own reason");
+                                               while (true) alive();  // until it is told
+                                             }),
+                          Error, [](const Error& error) {
+                            return error.code() == ExitCode::input &&
+                                   std::string(error.what()).find("my own reason") != std::string::npos &&
+                                   std::string(error.what()).find("more") == std::string::npos;
+                          });
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -58,7 +59,8 @@ FinalizeConfig request(const Path& from, const Path& to) {
 
 Exported export_of(const FinalizeConfig& config) {
   const ModelSource source = open_model_source(config.checkpoint, std::nullopt);
-  return finalize(config, source, [](std::int64_t) {});
+  Session session(solo_communicator());
+  return finalize(config, source, session, [](std::int64_t, std::int64_t) {});
 }
 
 template <class Call>
@@ -175,9 +177,41 @@ BOOST_FIXTURE_TEST_CASE(weights_that_are_not_finite_are_refused_by_name_and_row,
     writer.finish();
   }
   source.weights = open_safetensors(path);
-  BOOST_TEST(error_of([&] { finalize(request(path, path / "out"), source, [](std::int64_t) {}); },
-                      ExitCode::numerics) == "cannot export tensor 'model.embed_tokens.weight': inf in row 2");
+  Session session(solo_communicator());
+  BOOST_TEST(
+      error_of([&] { finalize(request(path, path / "out"), source, session, [](std::int64_t, std::int64_t) {}); },
+               ExitCode::numerics) == "export weights: tensor 'model.embed_tokens.weight': inf in row 2");
   BOOST_TEST(std::distance(std::filesystem::directory_iterator(path), {}) == 1);
+}
+
+BOOST_AUTO_TEST_CASE(ranks_have_all_rows_once_in_order_and_about_as_many_elements) {
+  std::vector<LogicalTensor> tensors(4);
+  const std::array<Shape, 4> shapes{{{100'000, 100}, {3, 3'000'000}, {7}, {50'000, 64}}};
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    tensors[i].shape = shapes[i];
+    total += elements(shapes[i]);
+  }
+  for (const int ranks : {1, 2, 3, 4, 64}) {
+    std::size_t tensor = 0;
+    std::int64_t next = 0, seen = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      std::int64_t own = 0;
+      for (const WeightPiece& piece : pieces_of_rank(tensors, rank, ranks)) {
+        if (next == tensors[tensor].shape.front()) {
+          ++tensor;
+          next = 0;
+        }
+        BOOST_TEST(piece.tensor == tensor);
+        BOOST_TEST(piece.first == next);
+        next += piece.rows;
+        own += piece.rows * elements(tensors[tensor].shape) / tensors[tensor].shape.front();
+      }
+      BOOST_TEST(std::abs(own - total / ranks) <= 3'000'000);  // the largest piece
+      seen += own;
+    }
+    BOOST_TEST(seen == total);
+  }
 }
 
 BOOST_FIXTURE_TEST_CASE(a_folder_that_is_no_model_is_refused_with_what_would_be_one, Folder) {

@@ -1,7 +1,10 @@
 #include "model/model.hpp"
 
+#include "architecture/tensor_parallel.hpp"
+#include "architecture/units.hpp"
 #include "base/error.hpp"
 #include "small_models.hpp"
+#include "store/box_runs.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -203,6 +206,77 @@ BOOST_AUTO_TEST_CASE(loaded_weights_equal_those_of_the_source_whatever_its_type)
         BOOST_TEST(p->compute().equal(p->master().to(compute_type(precision))), p->name());
       }
     }
+  }
+}
+
+namespace {
+
+/// Weights whose element i is a function of i and of the tensor's name; counts what is read of each.
+class CountingSource : public TensorSource {
+ public:
+  explicit CountingSource(const Architecture& architecture) {
+    for (const LogicalTensor& tensor : stored_tensors(architecture))
+      list_.push_back({tensor.name, tensor.shape, DType::f32});
+  }
+  static float value(const std::string& name, std::int64_t element) {
+    return static_cast<float>((element * 7 + std::ssize(name)) % 8191);
+  }
+  const std::vector<TensorDescription>& list() const override { return list_; }
+  void read(const std::string& name, const Box& box, std::span<std::byte> out) const override {
+    BOOST_REQUIRE(std::ssize(out) == elements(box) * 4);
+    bytes[name] += std::ssize(out);
+    for_each_run(box, whole(find_tensor(*this, name).shape), box, [&](const BoxRun& run) {
+      for (std::int64_t i = 0; i < run.length; ++i) {
+        const float number = value(name, run.in_a + i);
+        std::memcpy(out.data() + (run.in_b + i) * 4, &number, 4);
+      }
+    });
+  }
+  mutable std::map<std::string, std::int64_t> bytes;
+
+ private:
+  std::vector<TensorDescription> list_;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_rank_reads_its_own_boxes_of_a_source_and_nothing_else) {
+  for (const Architecture& architecture : {small_gpt2(), small_llama(), small_qwen3_moe(), small_qwen2_moe()}) {
+    Sharding sharding{.axes = {"dp_shard"}, .shards = 2};
+    sharding.blocks = sharing_among(2, architecture.config, architecture.config.experts.count > 0);
+    Architecture shared = architecture;
+    cut_over(shared, sharding.blocks);
+    const Mesh mesh = make_mesh("world", {{"pp", 2}, {"dp_shard", 2}, {"tp", 2}});
+    const bool tied = architecture.config.tied_head;
+    ModelPlan plan;
+    plan.blocks.resize(architecture.blocks.size());
+    plan.units = units_of(shared, UnitTypes{}, 0, sharding);
+    const std::vector<PipelinePart> parts = parts_of({Pipeline{.ranks = 2}, {{0, 2}, {2, 4}}}, plan);
+    std::int64_t all = 0;
+    for (Rank rank = 0; rank < 8; ++rank) {
+      Model model(architecture, Precision::fp32, {}, 0, {.mesh = mesh, .sharding = sharding, .rank = rank}, parts);
+      const CountingSource source(architecture);
+      model.load(source);
+      std::map<std::string, std::int64_t> own;
+      bool right = true;
+      for (const Parameter* parameter : model.parameters()) {
+        if (parameter->shard_elements() == 0) continue;
+        own[parameter->name()] = parameter->shard_elements() * 4;
+        const float* const values = parameter->master().const_data_ptr<float>();
+        const Box& box = parameter->box();
+        for_each_run(box, whole(view_of(parameter->description())), box, [&](const BoxRun& run) {
+          for (std::int64_t i = 0; i < run.length; ++i)
+            right = right && values[run.in_b + i] == CountingSource::value(parameter->name(), run.in_a + i);
+        });
+      }
+      BOOST_TEST(right);
+      BOOST_TEST((source.bytes == own));
+      BOOST_TEST(own.contains(stored_tensors(architecture).front().name) == (rank < 4 || tied));
+      for (const auto& [name, bytes] : own) all += bytes;
+    }
+    std::int64_t stored = 0;
+    for (const LogicalTensor& tensor : stored_tensors(architecture)) stored += elements(tensor.shape) * 4;
+    BOOST_TEST(all < 3 * stored);  // 8 ranks: what tp has alike twice, a tied table on two stages
   }
 }
 

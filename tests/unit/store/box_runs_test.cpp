@@ -73,4 +73,21 @@ BOOST_AUTO_TEST_CASE(views_of_scalars_and_of_nothing_are_no_special_case) {
   BOOST_TEST(empty(*box_in_view(whole({0, 4}), {0, 4}, {4, 0})));
 }
 
+BOOST_AUTO_TEST_CASE(a_box_of_a_view_is_cut_into_boxes_of_the_tensor) {
+  const Shape from{4, 3, 6}, to{4, 18};
+  for (const Box& box : boxes_of(from)) {
+    std::map<std::int64_t, int> found;
+    for_each_box_in_view(box, from, to, [&](const Box& part, const Box& seen) {
+      BOOST_TEST((elements_in(part, from) == elements_in(seen, to)));
+      for (const std::int64_t element : elements_in(part, from)) ++found[element];
+    });
+    const std::vector<std::int64_t> expected = elements_in(box, from);
+    BOOST_TEST(found.size() == expected.size());
+    for (const std::int64_t element : expected) BOOST_TEST(found[element] == 1);
+  }
+  std::vector<Box> seen;  // of queries, keys and values side by side: of each the rank's columns
+  for_each_box_in_view({{0, 0, 2}, {4, 3, 2}}, from, to, [&](const Box&, const Box& box) { seen.push_back(box); });
+  BOOST_TEST((seen == std::vector<Box>{{{0, 2}, {4, 2}}, {{0, 8}, {4, 2}}, {{0, 14}, {4, 2}}}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
