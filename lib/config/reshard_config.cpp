@@ -117,12 +117,15 @@ ChoiceList<CastDtype> choices_of(CastDtype) {
 }
 
 void describe(Declaration& visit, ReshardConfig& config) {
-  visit.field("checkpoints", config.checkpoints,
-              {.help = "folder of the checkpoint to read; of a run: its newest valid one; several with --average",
-               .value_name = "CKPT",
-               .required = true,
-               .positional = true,
-               .completes = Completes::folders});
+  visit.field(
+      "checkpoints", config.checkpoints,
+      {.help =
+           "folder of the checkpoint to read; of a run: its newest valid one; of Hugging Face: its weights; several "
+           "with --average",
+       .value_name = "CKPT",
+       .required = true,
+       .positional = true,
+       .completes = Completes::folders});
   visit.field("to", config.to,
               {.help = "what to write: so many part files of each component, parts=N, or the state as a job on another "
                        "mesh writes it, tp=2,dp_shard=4 with axes of parallel.*; both, or JSON: {\"parts\": 4}",
