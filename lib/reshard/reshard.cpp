@@ -244,6 +244,9 @@ ReshardPlan plan_reshard(const StateSource& source, const ReshardConfig& config)
   plan.state.notes = source.notes();
   const bool weights_alone = config.average && config.only.empty();
   select(plan.state, weights_alone ? std::vector{NamePattern::parse("model")} : config.only, config.skip);
+  if (config.average &&
+      std::ranges::none_of(plan.state.tensors, [](const StoredTensor& tensor) { return tensor.component == "model"; }))
+    throw Error(ExitCode::usage, "--average has no effect: --only and --skip leave no weights", "leave it out");
   if (config.to && !config.to->axes.empty()) {
     lay_out_on(mesh_asked(*config.to), model_known_to(source.manifest(), source.trainer_values()), plan.state);
     plan.on_mesh = true;

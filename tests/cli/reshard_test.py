@@ -206,6 +206,7 @@ def test_what_cannot_be_laid_out_or_chosen_is_refused_with_what_to_do(tmp):
             (["--consolidate", "--cast", "int8"], "bf16"),
             (["--consolidate", "--memory", "1MiB"], "memory is 1.0 MiB, but"),
             ([source, "--consolidate"], "2 checkpoints are named, but one is written anew: --average makes one of them"),
+            ([source, "--average", "--only", "optimizer"], "--average has no effect: --only and --skip leave no weights"),
             (["--average"], "--average has no effect on one checkpoint: name several"),
             ([], "--to AXIS=RANKS,… or --consolidate is needed")]:
         told = refusal(source, tmp / "new", *arguments)
