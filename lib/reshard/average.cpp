@@ -99,7 +99,9 @@ void AverageSource::match(const StateSource& other) {
     of_model.erase(found);
     require_like(other, mine, its[numbers[i]]);
   }
-  if (!of_model.empty()) refuse(first(), other, fmt::format("{} is in the latter alone", of_model.begin()->first));
+  for (const StoredTensor& tensor : its)
+    if (of_model.contains(full_name(tensor)))
+      refuse(first(), other, fmt::format("{} is in the latter alone", full_name(tensor)));
   numbers_.push_back(std::move(numbers));
   if (model_config(other.manifest()) != model_config(manifest_))
     notes_.push_back(fmt::format("config.json of {} is not that of {}, which is kept", other.name(), first().name()));
