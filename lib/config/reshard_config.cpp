@@ -22,9 +22,12 @@ constexpr std::string_view parts_key = "parts";
 constexpr std::int64_t most_ranks = 1 << 16;                     // of a mesh: a plan goes through all of them
 constexpr std::uint64_t least_memory = std::uint64_t{64} << 20;  // what a piece takes that is written in rows
 
+constexpr std::string_view expert_key = "ep";  // divides ranks that the others name
+
 std::vector<std::string> axis_names() {
   std::vector<std::string> names;
   for (const auto& [axis, name] : choices_of(MeshAxis{})) names.emplace_back(name);
+  names.emplace_back(expert_key);
   return names;
 }
 
@@ -78,6 +81,7 @@ void read_words(const std::string& text, ReshardTarget& target) {
 void check_ranks(const ReshardTarget& target) {
   std::int64_t ranks = 1;
   for (const auto& [name, size] : target.axes) {
+    if (name == expert_key) continue;
     if (size > most_ranks / ranks)
       fail(ExitCode::usage, "{} is more than {} ranks, the most that are planned for", target.text(), most_ranks);
     ranks *= size;
@@ -117,12 +121,15 @@ ChoiceList<CastDtype> choices_of(CastDtype) {
 }
 
 void describe(Declaration& visit, ReshardConfig& config) {
-  visit.field("checkpoints", config.checkpoints,
-              {.help = "folder of the checkpoint to read; of a run: its newest valid one; several with --average",
-               .value_name = "CKPT",
-               .required = true,
-               .positional = true,
-               .completes = Completes::folders});
+  visit.field(
+      "checkpoints", config.checkpoints,
+      {.help =
+           "folder of the checkpoint to read; of a run: its newest valid one; of Hugging Face: its weights; several "
+           "with --average",
+       .value_name = "CKPT",
+       .required = true,
+       .positional = true,
+       .completes = Completes::folders});
   visit.field("to", config.to,
               {.help = "what to write: so many part files of each component, parts=N, or the state as a job on another "
                        "mesh writes it, tp=2,dp_shard=4 with axes of parallel.*; both, or JSON: {\"parts\": 4}",

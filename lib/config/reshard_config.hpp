@@ -32,7 +32,7 @@ enum class CastDtype { bf16, fp16, fp32, fp64 };
 ChoiceList<CastDtype> choices_of(CastDtype);
 
 struct ReshardConfig {
-  std::vector<std::string> checkpoints;     // folders to read: one, or several of which an average is made
+  std::vector<std::string> checkpoints;     // or runs, or Hugging Face folders: several for an average
   bool average = false;                     // of the weights of all checkpoints
   std::optional<ReshardTarget> to;          // absent: one part file a component
   bool consolidate = false;                 // one part file a component: the same as parts=1

@@ -16,9 +16,11 @@ namespace lockstep {
 
 namespace {
 
-/// Axes that cut rows, in any of the factors that meshes have of them: a mesh has other ones, or none.
-bool cuts_rows(const AxisName& axis) {
-  return axis.starts_with("dp_shard") || axis == ring_axis || axis == ulysses_axis || axis == expert_shard_axis;
+/// Axes that cut rows, in any of the factors that meshes have of them, and those of experts, which cut what a model's
+/// config.json tells: another mesh has other ones, or none.
+bool is_cut_anew(const AxisName& axis) {
+  return axis.starts_with("dp_shard") || axis == ring_axis || axis == ulysses_axis || axis == expert_axis ||
+         axis == expert_shard_axis;
 }
 
 int size_in(const Mesh& mesh, const AxisName& axis) {
@@ -74,10 +76,11 @@ Move::Move(const AskedMesh& asked, const KnownModel& model, NewState& state)
   if (model.facts) of_model_ = model_layouts(*model.facts, mesh_, row_axes_);
 }
 
-// The axis along which the model has to be divided anew: which heads lie together, and which layers, no split of the
-// old layouts tells.
+// The axis along which the model has to be divided anew: which heads lie together, which layers, and which rows are
+// experts, no split of the old layouts tells.
 std::optional<AxisName> Move::axis_of_model() const {
   const int stages = size_along(asked_, pipeline_axis), shares = size_along(asked_, tensor_axis);
+  if (size_along(asked_, expert_axis) > 1) return expert_axis;
   const int keys = size_in(old_, key_replica_axis), old_shares = size_in(old_, tensor_axis) * keys;
   if (shares > 1 && (old_shares == 1 || (keys > 1 && shares != old_shares))) return tensor_axis;
   if (stages > 1 && stages != size_in(old_, pipeline_axis)) return pipeline_axis;
@@ -182,7 +185,7 @@ Layout Move::by_splits(const Layout& old) const {
   layout.splits.clear();
   for (Split split : old.splits) {
     std::erase_if(split.axes,
-                  [&](const AxisName& axis) { return cuts_rows(axis) || find_axis(mesh_, axis) == nullptr; });
+                  [&](const AxisName& axis) { return is_cut_anew(axis) || find_axis(mesh_, axis) == nullptr; });
     if (!split.axes.empty()) layout.splits.push_back(std::move(split));
   }
   std::erase_if(layout.pins, [&](const Pin& pin) {

@@ -18,6 +18,8 @@ BlockSharing sharing_on(const Mesh& mesh) {
   BlockSharing sharing{.rows = true};  // by rows or not: that cuts no weight, and models with experts ask for it
   if (const Axis* axis = find_axis(mesh, key_replica_axis)) sharing.key_replicas = axis->size;
   if (const Axis* axis = find_axis(mesh, tensor_axis)) sharing.ranks = axis->size * sharing.key_replicas;
+  if (const Axis* axis = find_axis(mesh, expert_axis))
+    sharing.experts = {.ranks = axis->size, .shards = find_axis(mesh, expert_shard_axis)->size};
   return sharing;
 }
 
@@ -29,6 +31,7 @@ ModelPlan plan_for_stages(const Architecture& whole, const Architecture& shared,
   part.config = part_of(whole.config, sharding.blocks);
   BatchShape batch;
   batch.length = model.sequence_length;
+  batch.experts = sharding.blocks.experts;
   for (std::size_t i = 0; i < part.blocks.size(); ++i) {
     const BlockProfile costs = profile(part, i, batch);
     plan.blocks.push_back({.name = block_name(part.blocks[i]),
@@ -52,6 +55,12 @@ std::vector<std::vector<int>> stages_of_tensors(const ModelPlan& plan, int stage
   return holders;
 }
 
+int product_of(const std::vector<AxisName>& axes, const Mesh& mesh) {
+  int product = 1;
+  for (const AxisName& axis : axes) product *= find_axis(mesh, axis)->size;
+  return product;
+}
+
 }  // namespace
 
 int size_along(const AskedMesh& asked, const AxisName& axis) {
@@ -70,7 +79,10 @@ Mesh job_mesh(const AskedMesh& asked, int key_replicas) {
       axes.emplace_back(name, size);
     }
   }
-  return make_mesh("world", axes);
+  Mesh mesh = make_mesh("world", axes);
+  const int experts = size_along(asked, expert_axis);
+  if (experts > 1) divide_experts(mesh, experts, false, product_of(row_axes(asked, mesh), mesh) > 1);
+  return mesh;
 }
 
 std::vector<AxisName> row_axes(const AskedMesh& asked, const Mesh& mesh) {
@@ -87,8 +99,7 @@ std::map<std::string, Layout> model_layouts(const ModelFacts& model, const Mesh&
                                             const std::vector<AxisName>& row_axes) {
   const Architecture whole = describe(model.config);
   Architecture shared = whole;
-  Sharding sharding{.axes = row_axes, .blocks = sharing_on(mesh)};
-  for (const AxisName& axis : row_axes) sharding.shards *= find_axis(mesh, axis)->size;
+  const Sharding sharding{.axes = row_axes, .shards = product_of(row_axes, mesh), .blocks = sharing_on(mesh)};
   cut_over(shared, sharding.blocks);
   const std::vector<LogicalTensor> tensors = stored_tensors(shared);
   const Axis* const stages = find_axis(mesh, pipeline_axis);
@@ -102,7 +113,8 @@ std::map<std::string, Layout> model_layouts(const ModelFacts& model, const Mesh&
     if (!tensor.view.empty()) layout.known = tensor.shape;
     if (!holders[i].empty()) layout.pins.push_back({pipeline_axis, holders[i]});
     if (tensor.cut) layout.splits.push_back(*tensor.cut);
-    if (sharding.shards > 1) layout.splits.push_back({.axes = row_axes, .dim = 0});
+    const Sharding own = is_shared_out(tensor, sharding.blocks) ? of_experts(sharding) : sharding;
+    if (own.shards > 1) layout.splits.push_back({.axes = own.axes, .dim = 0});
     layouts[tensor.name] = std::move(layout);
   }
   return layouts;

@@ -1,5 +1,6 @@
 // How a job on a mesh lays out the tensors of a model, as far as its config.json tells: heads and widths over tp, rows
-// over dp_shard, stages over pp. The same rules as training has (architecture/, program/stages.hpp). Pure.
+// over dp_shard, stages over pp, experts over ep. The same rules as training has (architecture/, program/stages.hpp).
+// Pure.
 #pragma once
 
 #include "exchange/hf_config.hpp"
@@ -19,8 +20,9 @@ using AskedMesh = std::vector<std::pair<AxisName, int>>;
 /// Ranks along an axis; 1 if it is not asked for.
 int size_along(const AskedMesh& asked, const AxisName& axis);
 
-/// The mesh that a job has which is told so, in the order that it has without parallel.order. Of tp so many neighbours
-/// have the same key heads. Pure.
+/// The mesh that a job has which is told so, in the order that it has without parallel.order and parallel.ep_outside.
+/// Of tp so many neighbours have the same key heads. Throws Error(usage), with the arithmetic, if ep does not divide
+/// the ranks of a stage. Pure.
 Mesh job_mesh(const AskedMesh& asked, int key_replicas);
 
 /// The axes of that mesh over which a job cuts rows of what ranks hold alike otherwise: dp_shard, and with it those

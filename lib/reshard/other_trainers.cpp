@@ -51,8 +51,9 @@ std::vector<std::string> files_of_pytorch(const Path& folder) {
               fmt::format("{} is a checkpoint of another trainer ({}{}), in files of PyTorch that this program does "
                           "not read",
                           folder.string(), join(files, ", "), more ? ", …" : ""),
-              "its weights come over as a Hugging Face folder: save them there as safetensors with config.json, and "
-              "start with train --model.path FOLDER; state of its optimizer does not come along");
+              "its weights come over as a Hugging Face folder: save them there as safetensors with config.json; "
+              "train --model.path FOLDER starts from them, and checkpoint-reshard FOLDER makes a checkpoint of them; "
+              "state of its optimizer does not come along");
 }
 
 }  // namespace

@@ -6,8 +6,10 @@
 #include "base/text.hpp"
 #include "base/words.hpp"
 #include "comm/together.hpp"
+#include "exchange/safetensors.hpp"
 #include "reshard/average.hpp"
 #include "reshard/mesh_state.hpp"
+#include "reshard/model_folder_source.hpp"
 #include "reshard/other_trainers.hpp"
 #include "reshard/write_state.hpp"
 #include "store/checkpoint_verify.hpp"
@@ -22,23 +24,42 @@ namespace lockstep {
 
 namespace {
 
-// As rank 0 sees them: a run may get another newest one while ranks look. Collective.
-std::vector<Path> sources_of(const ReshardConfig& config, Communicator& ranks) {
-  const std::string told = rank0_tells(ranks, "", [&] {
-    Json paths = Json::array();
-    for (const std::string& path : config.checkpoints) {
-      refuse_other_trainers(path);
-      const Found found = find_at(path, [](const Path& one) { return judge_checkpoint(one, VerifyLevel::sizes); });
-      paths.push_back(found.checkpoint->path.string());
-    }
-    return to_text(paths);
-  });
-  const auto paths = parse_json(told, "the checkpoints that rank 0 found").get<std::vector<std::string>>();
-  return {paths.begin(), paths.end()};
+bool is_model_folder(const Path& path) {
+  return has_safetensors(path) && !is_there(path / manifest_file) && !is_there(checkpoints_folder(path));
 }
 
-std::unique_ptr<StateSource> open_source(const std::vector<Path>& paths, bool average) {
-  return average ? open_average(paths) : open_checkpoint_source(paths.front());
+/// A folder to read.
+struct SourcePath {
+  Path path;
+  bool model_folder = false;  // of Hugging Face; else a checkpoint
+};
+
+// As rank 0 sees them: a run may get another newest checkpoint while ranks look. Collective.
+std::vector<SourcePath> sources_of(const ReshardConfig& config, Communicator& ranks) {
+  const std::string told = rank0_tells(ranks, "", [&] {
+    Json found = Json::array();
+    for (const std::string& path : config.checkpoints) {
+      if (is_model_folder(path)) {
+        found.push_back({path, true});
+        continue;
+      }
+      refuse_other_trainers(path);
+      const Found sound = find_at(path, [](const Path& one) { return judge_checkpoint(one, VerifyLevel::sizes); });
+      found.push_back({sound.checkpoint->path.string(), false});
+    }
+    return to_text(found);
+  });
+  std::vector<SourcePath> sources;
+  for (const Json& one : parse_json(told, "the folders that rank 0 found"))
+    sources.push_back({one[0].get<std::string>(), one[1].get<bool>()});
+  return sources;
+}
+
+std::unique_ptr<StateSource> open_source(const std::vector<SourcePath>& paths, bool average) {
+  std::vector<std::unique_ptr<StateSource>> sources;
+  for (const SourcePath& one : paths)
+    sources.push_back(one.model_folder ? open_model_folder(one.path) : open_checkpoint_source(one.path));
+  return average ? average_of(std::move(sources)) : std::move(sources.front());
 }
 
 int parts_of(const ReshardConfig& config) {
@@ -223,6 +244,9 @@ ReshardPlan plan_reshard(const StateSource& source, const ReshardConfig& config)
   plan.state.notes = source.notes();
   const bool weights_alone = config.average && config.only.empty();
   select(plan.state, weights_alone ? std::vector{NamePattern::parse("model")} : config.only, config.skip);
+  if (config.average &&
+      std::ranges::none_of(plan.state.tensors, [](const StoredTensor& tensor) { return tensor.component == "model"; }))
+    throw Error(ExitCode::usage, "--average has no effect: --only and --skip leave no weights", "leave it out");
   if (config.to && !config.to->axes.empty()) {
     lay_out_on(mesh_asked(*config.to), model_known_to(source.manifest(), source.trainer_values()), plan.state);
     plan.on_mesh = true;
@@ -284,7 +308,7 @@ int checkpoint_reshard(const ReshardConfig& config, Session& session, Output& ou
   session.configure({.watchdog_s = config.watchdog.value, .folder = absolute_path(config.output).parent_path()});
   session.accept_stop_signals();
   Communicator& ranks = session.world();
-  const std::vector<Path> paths = sources_of(config, ranks);
+  const std::vector<SourcePath> paths = sources_of(config, ranks);
   std::unique_ptr<StateSource> source;
   ReshardPlan plan;
   together(ranks, "", [&] {

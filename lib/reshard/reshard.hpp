@@ -1,6 +1,7 @@
-// The body of checkpoint-reshard: a checkpoint written anew in other parts, as another mesh would write it, or a part
-// of it, by one process or several. Streaming, without LibTorch: it reads with the reader that loads use, and plans and
-// commits as saves do. Resuming on other ranks needs none of this: loads read any layout.
+// The body of checkpoint-reshard: a checkpoint, an average of several, or weights of a Hugging Face folder, written
+// anew in other parts, as another mesh would write it, or in part, by one process or several. Streaming, without
+// LibTorch: it reads with the reader that loads use, and plans and commits as saves do. Resuming on other ranks needs
+// none of this: loads read any layout.
 #pragma once
 
 #include "app/output.hpp"
@@ -43,7 +44,7 @@ struct Resharded {
 Resharded reshard(Session& session, const StateSource& source, const ReshardPlan& plan, const Path& output,
                   std::uint64_t memory);
 
-/// The tool: reads what the configuration names, checkpoints or newest sound ones of runs, and prints what was written,
+/// The tool: reads what the configuration names, of runs their newest sound checkpoint, and prints what was written,
 /// or with --dry-run would be. Returns the exit code. Collective over the session's world. Throws Error(input) if there
 /// is nothing to read; else as the parts say.
 int checkpoint_reshard(const ReshardConfig& config, Session& session, Output& output);

@@ -1,5 +1,6 @@
 #include "reshard/state_source.hpp"
 
+#include "base/json.hpp"
 #include "base/rounding.hpp"
 
 #include <algorithm>
@@ -13,6 +14,12 @@ class CheckpointSource final : public StateSource {
   explicit CheckpointSource(const Path& checkpoint) : reader_(checkpoint) {}
 
   std::string name() const override { return reader_.path().string(); }
+  Json origin() const override {
+    return {{"path", absolute_path(reader_.path()).string()},
+            {"step", manifest().step},
+            {"uuid", manifest().uuid},
+            {"state_digest", to_hex(manifest().state_digest)}};
+  }
   const Manifest& manifest() const override { return reader_.manifest(); }
   bool has_fingerprint(std::size_t) const override { return true; }
   std::string trainer_values() const override {

@@ -1,7 +1,9 @@
 // Where the bytes of a new state come from: a checkpoint, or something that is seen as one. What of it is kept, and in
-// which layouts and types: reshard/new_state.hpp. An average of several: reshard/average.hpp.
+// which layouts and types: reshard/new_state.hpp. The others: reshard/average.hpp,
+// reshard/model_folder_source.hpp.
 #pragma once
 
+#include "base/json_fwd.hpp"
 #include "layout/dtype.hpp"
 #include "store/checkpoint_reader.hpp"
 #include "store/manifest.hpp"
@@ -21,6 +23,8 @@ class StateSource {
   virtual ~StateSource() = default;
   /// For messages.
   virtual std::string name() const = 0;
+  /// What the document made_from tells of it.
+  virtual Json origin() const = 0;
   /// Facts, documents, and tensors in the layouts and types that they have if nobody asks for others. It has no files.
   virtual const Manifest& manifest() const = 0;
   /// Whether the manifest has the fingerprint of a tensor: nobody knows it of what is only made.

@@ -153,31 +153,10 @@ void CheckpointReader::read(const std::string& name, const Box& box, std::span<s
   read(number, known_shape(manifest_.tensors[number].layout), box, out);
 }
 
-// Views have no boxes in common, but the order of their elements: of the stored one those rows are read that have all
-// elements of the box.
 void CheckpointReader::read(std::size_t tensor, const Shape& as, const Box& box, std::span<std::byte> out) const {
-  const Layout& stored = manifest_.tensors.at(tensor).layout;
-  if (as == stored.global || empty(box)) return read(tensor, box, out);
-  const auto size = static_cast<std::size_t>(size_of(stored.dtype));
-  invariant(elements(as) == elements(stored.global) && contains(whole(as), box) &&
-                out.size() == static_cast<std::size_t>(elements(box)) * size,
-            "a tensor is read as a view of its elements, into the bytes of a box of it");
-  std::int64_t begin = 0, last = 0;  // of the elements, in their order
-  for (std::size_t dim = 0; dim < as.size(); ++dim) {
-    begin = begin * as[dim] + box.begin[dim];
-    last = last * as[dim] + box.begin[dim] + box.extent[dim] - 1;
-  }
-  const Box all = whole(stored.global);
-  const std::int64_t row = stored.global.empty() ? 1 : elements(all) / stored.global[0];
-  const std::int64_t first = begin / row;
-  const Box rows = stored.global.empty() ? all : rows_of(all, first, last / row + 1 - first);
-  std::vector<std::byte> bytes(static_cast<std::size_t>(elements(rows)) * size);
-  read(tensor, rows, bytes);
-  for_each_run(box, whole(as), box, [&](const BoxRun& run) {
-    std::memcpy(out.data() + static_cast<std::size_t>(run.in_b) * size,
-                bytes.data() + static_cast<std::size_t>(run.in_a - first * row) * size,
-                static_cast<std::size_t>(run.length) * size);
-  });
+  const StoredTensor& stored = manifest_.tensors.at(tensor);
+  read_view({full_name(stored), stored.layout.global, stored.layout.dtype}, as, box, out,
+            [&](const Box& own, std::span<std::byte> bytes) { read(tensor, own, bytes); });
 }
 
 void CheckpointReader::read(std::size_t tensor, const Box& box, std::span<std::byte> out) const {

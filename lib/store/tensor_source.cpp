@@ -2,6 +2,9 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "store/box_runs.hpp"
+
+#include <cstring>
 
 namespace lockstep {
 
@@ -14,6 +17,31 @@ const TensorDescription& find_tensor(const TensorSource& source, const std::stri
   const auto near = nearest(name, names);
   throw Error(ExitCode::input, fmt::format("there is no tensor '{}'", name),
               near ? fmt::format("the nearest name is '{}'", *near) : "");
+}
+
+void read_view(const TensorDescription& stored, const Shape& as, const Box& box, std::span<std::byte> out,
+               const std::function<void(const Box& own, std::span<std::byte> bytes)>& read) {
+  if (as == stored.shape || empty(box)) return read(box, out);
+  const auto size = static_cast<std::size_t>(size_of(stored.dtype));
+  invariant(elements(as) == elements(stored.shape) && contains(whole(as), box) &&
+                out.size() == static_cast<std::size_t>(elements(box)) * size,
+            "a tensor is read as a view of its elements, into the bytes of a box of it");
+  std::int64_t begin = 0, last = 0;  // of the elements, in their order
+  for (std::size_t dim = 0; dim < as.size(); ++dim) {
+    begin = begin * as[dim] + box.begin[dim];
+    last = last * as[dim] + box.begin[dim] + box.extent[dim] - 1;
+  }
+  const Box all = whole(stored.shape);
+  const std::int64_t row = stored.shape.empty() ? 1 : elements(all) / stored.shape[0];
+  const std::int64_t first = begin / row;
+  const Box rows = stored.shape.empty() ? all : rows_of(all, first, last / row + 1 - first);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(elements(rows)) * size);
+  read(rows, bytes);
+  for_each_run(box, whole(as), box, [&](const BoxRun& run) {
+    std::memcpy(out.data() + static_cast<std::size_t>(run.in_b) * size,
+                bytes.data() + static_cast<std::size_t>(run.in_a - first * row) * size,
+                static_cast<std::size_t>(run.length) * size);
+  });
 }
 
 }  // namespace lockstep

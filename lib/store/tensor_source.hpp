@@ -6,6 +6,7 @@
 #include "layout/shape.hpp"
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,6 +32,12 @@ class TensorSource {
 
 /// The description of `name` in a source. Throws Error(input) with the nearest name if it has none.
 const TensorDescription& find_tensor(const TensorSource& source, const std::string& name);
+
+/// Reads a box of a tensor seen in another shape: views have no boxes in common, but the order of their elements.
+/// `read` gets a box of the tensor's own shape and the room for it: rows that have all elements of the box, or the box
+/// itself where the shapes are one. Local.
+void read_view(const TensorDescription& stored, const Shape& as, const Box& box, std::span<std::byte> out,
+               const std::function<void(const Box& own, std::span<std::byte> bytes)>& read);
 
 class TensorSink {
  public:

@@ -241,12 +241,6 @@ def test_losses_of_a_run_are_drawn_and_a_resumed_run_goes_back(tmp):
     run("checkpoint-inspect", "--curve", tmp / "absent", expect=3)
 
 
-def test_the_tools_carry_neither_mpi_nor_libtorch():
-    for name in ["checkpoint-inspect", "checkpoint-reshard"]:
-        libraries = run_command("ldd", program(name)).stdout
-        assert "libmpi" not in libraries and "torch" not in libraries, libraries
-
-
 def test_components_say_who_shares_them_and_what_other_ranks_make_of_them(tmp):
     [checkpoint] = saved(tmp, 5)
     found = {row["key"]: row for row in answer("--components", checkpoint)["components"]}

@@ -149,6 +149,7 @@ std::vector<Target> config_targets(const Path& folder) {
            "checkpoint-inspect\nrun\n--verify=hashes\n--json", "checkpoint-reshard\nrun\n--to\nparts=3\n--output\nx",
            "checkpoint-reshard\nrun\n--to\ntp=2,dp_shard=4,parts=2\n--only\nmodel\n--skip\nmodel/"
            "wte\n--cast\nbf16\n--memory\n1GiB\n-o\nx",
+           "checkpoint-reshard\na\nb\n--average\n--to\nep=2,dp_shard=2\n--watchdog\n5m\n-o\nx",
            "finalize-quantize\nrun\n--recipe\nint8\n--output\no"},
       .words = words,
       .read = {}};

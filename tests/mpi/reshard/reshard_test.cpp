@@ -110,6 +110,22 @@ LOCKSTEP_MPI_TEST(a_rank_that_fails_in_any_phase_ends_all_with_its_error_and_not
   }
 }
 
+LOCKSTEP_MPI_TEST(a_request_to_stop_that_one_rank_gets_ends_all_and_nothing_is_left, at_least(1)) {
+  const SharedFolder folder;
+  const Path source = save_large(folder.path / "run");
+  Session session(world().split(0, "all"));
+  if (world().rank() == world().size() - 1) session.request_stop(StopLevel::after_step);
+  std::string message;
+  try {
+    reshard_by(session, source, config_of("parts=2"), folder.path / "new");
+  } catch (const AgreedError& error) {
+    message = error.what();
+    BOOST_TEST((error.code() == ExitCode::verdict));
+  }
+  BOOST_TEST(message.find("stopped on request: nothing is written") != std::string::npos, message);
+  BOOST_TEST(!is_there(folder.path / "new"));
+}
+
 LOCKSTEP_MPI_TEST(damage_that_one_rank_reads_ends_all_with_the_code_of_one_process, at_least(1)) {
   const SharedFolder folder;
   const Path source = save_large(folder.path / "run");

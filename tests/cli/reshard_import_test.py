@@ -1,0 +1,167 @@
+"""checkpoint-reshard on Hugging Face folders that transformers wrote: a checkpoint of their weights, bit for bit."""
+
+import json
+import resource
+import subprocess
+
+from checkpoint_files import manifest_of, read_tensor, state_digest, step_folders, tensors_of
+from finalize_test import VARIANTS, model_of, torch
+from lockstep_testing import needs, program, records, run, write_config
+from shared_out import options, prepare
+
+numpy = needs("numpy")
+needs("h5py")
+from safetensors.numpy import save_file as save_numpy  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
+
+MESHES = {   # of variants: where heads, experts and layers are cut
+    "gpt2": ["tp=3", "dp_shard=2,pp=2,parts=3"], "gpt2_untied_narrow_relu": ["dp_shard=4"], "llama_tied_wide_heads": ["tp=4,dp_shard=2"],
+    "llama_all_biases_one_kv_head": ["tp=2"], "qwen3": ["parts=2"], "mixtral": ["dp_shard=2"], "qwen3_moe_mixed_tied": ["tp=2,pp=3"],
+    "qwen2_moe": ["parts=1"]}
+
+
+BYTES = {"vocab_size": 257, "bos_token_id": 256, "eos_token_id": 256}   # of the dataset that shared_out makes
+
+
+def saved(folder, variant, dtype=torch.float32, **changes):
+    family, own = VARIANTS[variant]
+    model = model_of(family, {**own, **changes}).to(dtype)
+    model.save_pretrained(folder)
+    return {name: tensor.clone() for name, tensor in load_file(folder / "model.safetensors").items()}
+
+
+def test_every_family_comes_in_and_goes_out_again_with_the_same_bits(tmp):
+    for number, (variant, targets) in enumerate(MESHES.items()):
+        dtype, name = [(torch.float32, "fp32"), (torch.bfloat16, "bf16")][number % 2]
+        source = tmp / variant
+        want = saved(source, variant, dtype)
+        for target in targets:
+            made = tmp / f"{variant} {target}"
+            done = json.loads(run("checkpoint-reshard", source, "--to", target, "--output", made, "--json").stdout)
+            assert done["digest_before"] is None and done["digest_after"] == state_digest(made) and done["cast"] == [], done
+            assert json.loads(run("checkpoint-inspect", "--verify=fingerprints", made, "--json").stdout)["sound"]
+            run("finalize-quantize", made, "--dtype", name, "--output", tmp / f"out {variant} {target}")
+            have = load_file(tmp / f"out {variant} {target}/model.safetensors")
+            assert have.keys() == want.keys(), (variant, have.keys() ^ want.keys())
+            for key in want:
+                assert have[key].dtype == dtype and torch.equal(have[key].view(torch.uint8), want[key].view(torch.uint8)), (variant, target, key)
+
+
+def started_from(folder, tmp, run_dir, *more):
+    words = options(tmp, run_dir, *more, steps=1)
+    return [{"--model.config": "--model.path", tmp / "model": folder}.get(word, word) for word in words]
+
+
+def test_an_import_is_what_a_job_saves_of_these_weights(tmp):
+    prepare(tmp)
+    source = tmp / "folder"
+    saved(source, "gpt2", **BYTES)
+    run("train", *started_from(source, tmp, tmp / "job", "--optimizer.lr", 0, "--optimizer.weight_decay", 0))
+    [checkpoint] = step_folders(tmp / "job")
+    run("checkpoint-reshard", source, "--to", "dp_replicate=1", "--output", tmp / "made")
+    of_model = [[t for t in tensors_of(one) if t["component"] == "model"] for one in [checkpoint, tmp / "made"]]
+    for tensor in [*of_model[0], *of_model[1]]:
+        del tensor["files"]
+    assert of_model[0] == of_model[1] and of_model[1][0]["aliases"] == ["lm_head.weight"], of_model[1][0]
+    ours, its = manifest_of(tmp / "made"), manifest_of(checkpoint)
+    assert ours["mesh"] == its["mesh"] and ours["components"] == [c for c in its["components"] if c["key"] == "model"]
+    assert json.loads(ours["documents"]["config.json"]) == json.loads((source / "config.json").read_text())
+    [line] = map(json.loads, ours["documents"]["made_from"].splitlines())
+    assert ours["step"] == 0 and line["how"] == "import" and line["of"] == [{"path": str(source)}], line
+
+
+def test_training_starts_from_an_import_by_way_of_an_export(tmp):
+    prepare(tmp)
+    saved(tmp / "folder", "llama", **BYTES)
+    run("checkpoint-reshard", tmp / "folder", "--to", "tp=2,parts=2", "--output", tmp / "made")
+    run("finalize-quantize", tmp / "made", "--dtype", "fp32", "--output", tmp / "export")
+    ends = []
+    for name in ["folder", "export"]:
+        run("train", *started_from(tmp / name, tmp, tmp / f"run-{name}"))
+        [end] = step_folders(tmp / f"run-{name}")
+        state = {(t["component"], t["name"]): t["fingerprint"] for t in tensors_of(end) if t["component"] in ["model", "optimizer"] and t["name"] != "_values"}
+        ends.append(([record["loss"] for record in records(tmp / f"run-{name}", "step")], state))
+    assert ends[0] == ends[1] and ends[0][0] and ends[0][1], ends
+    told = run("train", *options(tmp, tmp / "on", "--checkpoint.resume", tmp / "made"), expect=2).stderr
+    assert "carries no config.yaml: it is no checkpoint of a training run" in told, told
+
+
+def test_weights_of_folders_are_cast_selected_averaged_and_shared_out_as_those_of_checkpoints(tmp):
+    first = saved(tmp / "a", "qwen3_moe_mixed_tied")
+    second = {name: tensor * 3 + 1 for name, tensor in first.items()}
+    (tmp / "b").mkdir()
+    (tmp / "b/config.json").write_text((tmp / "a/config.json").read_text())
+    save_file(second, tmp / "b/model.safetensors", {"format": "pt"})
+    (tmp / "b/pytorch_model.bin").write_bytes(b"PK")   # beside safetensors, it is not looked at
+    run("checkpoint-reshard", tmp / "a", tmp / "b", "--average", "--to", "tp=2", "--output", tmp / "mean", ranks=2)
+    run("checkpoint-reshard", tmp / "b", "--consolidate", "--output", tmp / "made")
+    run("checkpoint-reshard", tmp / "a", tmp / "made", "--average", "--output", tmp / "mixed")
+    assert state_digest(tmp / "mean") == state_digest(tmp / "mixed")
+    [*_, line] = map(json.loads, manifest_of(tmp / "mixed")["documents"]["made_from"].splitlines())
+    assert line["of"][0] == {"path": str(tmp / "a")} and line["of"][1]["state_digest"] == state_digest(tmp / "made"), line
+    run("finalize-quantize", tmp / "mean", "--dtype", "fp32", "--output", tmp / "export")
+    for name, tensor in load_file(tmp / "export/model.safetensors").items():
+        assert torch.equal(tensor, ((first[name].double() + second[name].double()) / 2).float()), name
+    done = json.loads(run("checkpoint-reshard", tmp / "b", "--consolidate", "--cast", "bf16", "--only", "model/model.norm", "--output", tmp / "cast", "--json").stdout)
+    assert done["cast"] == ["model/model.norm.weight"] and [t["name"] for t in tensors_of(tmp / "cast")] == ["model.norm.weight"], done
+    run("checkpoint-reshard", tmp / "cast", "--consolidate", "--cast", "fp32", "--output", tmp / "back")
+    assert (read_tensor(tmp / "back", "model", "model.norm.weight") == second["model.norm.weight"].bfloat16().float().numpy()).all()
+
+
+def test_folders_that_are_not_whole_are_refused_and_nothing_is_written(tmp):
+    weights = saved(tmp / "folder", "llama")
+    (tmp / "folder/model.safetensors").unlink()
+
+    def refused(tensors, code, *words):
+        save_file(tensors, tmp / "folder/model.safetensors", {"format": "pt"})
+        told = run("checkpoint-reshard", tmp / "folder", "--consolidate", "--output", tmp / "new", expect=code).stderr
+        assert all(word in told for word in words) and not (tmp / "new").exists(), told
+
+    refused({name: tensor for name, tensor in weights.items() if "layers.1.mlp.up" not in name}, 3, "1 missing: model.layers.1.mlp.up_proj.weight")
+    refused({**weights, "model.norm.weight": weights["model.norm.weight"][:-1].clone()}, 3, "model.norm.weight is (39), not (40)")
+    refused({**weights, "more": torch.zeros(1)}, 3, "1 unexpected: more")
+    refused({**weights, "model.norm.weight": torch.zeros(40, dtype=torch.int32)}, 3, "model.norm.weight has type")
+    save_file(weights, tmp / "folder/model.safetensors", {"format": "pt"})
+    for name, said in [("config.json", "config.json"), ("model.safetensors", "safetensors")]:
+        cut = (tmp / "folder" / name).read_bytes()
+        (tmp / "folder" / name).write_bytes(cut[:len(cut) // 2])
+        told = run("checkpoint-reshard", tmp / "folder", "--consolidate", "--output", tmp / "new", expect=3).stderr
+        assert said in told and not (tmp / "new").exists(), told
+        (tmp / "folder" / name).write_bytes(cut)
+
+
+def large_folder(folder, vocabulary, channels, width):
+    """A llama whose element i of each tensor is i."""
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": vocabulary, "hidden_size": channels, "intermediate_size": width,
+              "num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": channels, "hidden_act": "silu",
+              "max_position_embeddings": 8, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": True}
+    shapes = {"embed_tokens": (vocabulary, channels), "norm": (channels,), "layers.0.input_layernorm": (channels,),
+              "layers.0.post_attention_layernorm": (channels,), **{f"layers.0.self_attn.{one}_proj": (channels, channels) for one in "qkvo"},
+              "layers.0.mlp.gate_proj": (width, channels), "layers.0.mlp.up_proj": (width, channels), "layers.0.mlp.down_proj": (channels, width)}
+    write_config(folder, config)
+    weights = {f"model.{name}.weight": numpy.arange(numpy.prod(shape), dtype="float32").reshape(shape) for name, shape in shapes.items()}
+    save_numpy(weights, folder / "model.safetensors", {"format": "pt"})
+    return weights
+
+
+def test_a_tensor_larger_than_the_memory_is_never_held_whole(tmp):
+    """The embedding takes 195 MiB: a process that may have less of its own writes it. Files that are mapped do not count."""
+    weights = large_folder(tmp / "folder", 800_000, 64, 8)
+    limit = 150 << 20
+    command = [program("checkpoint-reshard"), tmp / "folder", "--consolidate", "--memory", "64MiB", "--output", tmp / "made"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
+    assert done.returncode == 0, done
+    assert (read_tensor(tmp / "made", "model", "model.embed_tokens.weight") == weights["model.embed_tokens.weight"]).all()
+
+
+def test_a_row_for_which_the_memory_does_not_suffice_is_cut_to_the_same_bytes(tmp):
+    weights = large_folder(tmp / "folder", 5, 2, 1 << 22)
+    arguments = ["checkpoint-reshard", tmp / "folder", "--consolidate", "--only", "down_proj", "--cast", "fp64"]
+    peaks = []
+    for memory in ["64MiB", "1GiB"]:
+        peaks.append(json.loads(run(*arguments, "--memory", memory, "--output", tmp / memory, "--dry-run", "--json").stdout)["peak_memory_bytes"])
+        run(*arguments, "--memory", memory, "--output", tmp / memory)
+    assert peaks[0] <= 64 << 20 < peaks[1], peaks
+    for part in ["replicated/part-0000.h5", "INDEX.h5"]:
+        assert (tmp / "64MiB" / part).read_bytes() == (tmp / "1GiB" / part).read_bytes(), part
+    assert (read_tensor(tmp / "64MiB", "model", "model.layers.0.mlp.down_proj.weight") == weights["model.layers.0.mlp.down_proj.weight"]).all()
