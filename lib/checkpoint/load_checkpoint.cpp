@@ -4,10 +4,13 @@
 #include "base/words.hpp"
 #include "checkpoint/collected_state.hpp"
 #include "checkpoint/compare_holders.hpp"
+#include "checkpoint/shared_read.hpp"
 #include "comm/together.hpp"
 #include "store/verdict.hpp"
 
 #include <algorithm>
+#include <deque>
+#include <numeric>
 #include <set>
 
 namespace lockstep {
@@ -32,14 +35,15 @@ enum class LoadMode { absent, direct, derive, redistribute, drop };
 
 class Load {
  public:
-  Load(const World& world, const CheckpointReader& reader, const std::vector<Component>& components,
+  Load(const World& world, Rank rank, const CheckpointReader& reader, const std::vector<Component>& components,
        CollectedState& state)
-      : world_(world), reader_(reader), components_(components), state_(state) {}
+      : world_(world), rank_(rank), reader_(reader), components_(components), state_(state) {}
 
-  void prepare();  // pure: the same on all ranks
-  void read(LoadReport& report);
+  void prepare();  // the same on all ranks
+  /// What is to be read, values among it. It stays valid until the next call.
+  std::vector<SharedTensor> reads();
   void check_fingerprints(const std::vector<Fingerprint>& sums) const;
-  void restore(Rank rank);
+  void restore();
   const std::vector<std::string>& notes() const { return notes_; }
   const std::vector<std::string>& left_out() const { return left_out_; }
 
@@ -49,16 +53,20 @@ class Load {
   LoadMode load_mode_of(const Component& component, const StoredComponent* stored);
   void match_tensors();
   void check_nothing_left() const;
+  void add_values(const Component& component, std::string& mine, std::vector<SharedTensor>& reads);
   LoadMode load_mode(const std::string& key) const;
   std::vector<StoredCellTensor> tensors_of_cell(const std::string& key, const std::string& cell) const;
 
   const World& world_;
+  Rank rank_;
   const CheckpointReader& reader_;
   const std::vector<Component>& components_;
   CollectedState& state_;
   std::vector<LoadMode> load_modes_;  // by component
   std::vector<std::ptrdiff_t>
-      source_;  // by tensor of the state: its number in the checkpoint, -1 where nothing is read
+      source_;                       // by tensor of the state: its number in the checkpoint, -1 where nothing is read
+  std::vector<std::string> values_;  // by component: those of this rank's cell, where the component is read directly
+  std::deque<std::vector<Holding>> holdings_;  // of what the state does not say who holds it
   std::vector<std::string> notes_, left_out_;
 };
 
@@ -193,13 +201,42 @@ void Load::check_nothing_left() const {
        left.size() > 1 ? fmt::format(" and {} more tensors", left.size() - 1) : "");
 }
 
-void Load::read(LoadReport& report) {
+std::vector<Rank> all_ranks(const World& world) {
+  std::vector<Rank> ranks(static_cast<std::size_t>(world_size(world.mesh)));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+std::vector<SharedTensor> Load::reads() {
+  std::vector<SharedTensor> reads;
   for (std::size_t i = 0; i < source_.size(); ++i) {
-    for (const StateBox& local : state_.local[i]) {
-      if (source_[i] < 0 || local.bytes.empty()) continue;
-      reader_.read(static_cast<std::size_t>(source_[i]), state_.tensors[i].layout.global, local.box, local.bytes);
-      report.bytes += local.bytes.size();
-    }
+    if (source_[i] < 0) continue;
+    const StoredTensor& tensor = state_.tensors[i];
+    reads.push_back({static_cast<std::size_t>(source_[i]), tensor.layout.global, state_.holdings[i], state_.local[i]});
+    const auto component = std::ranges::find(state_.components, tensor.component, &StoredComponent::key);
+    if (component->pattern != Pattern::global) continue;
+    holdings_.push_back(state_.holdings[i]);
+    for (Holding& holding : holdings_.back()) holding.ranks = all_ranks(world_);  // all get it back
+    reads.back().holdings = holdings_.back();
+  }
+  values_.assign(components_.size(), {});
+  for (std::size_t i = 0; i < components_.size(); ++i)
+    if (load_modes_[i] == LoadMode::direct) add_values(components_[i], values_[i], reads);
+  return reads;
+}
+
+// Those of each cell, for the ranks of it.
+void Load::add_values(const Component& component, std::string& mine, std::vector<SharedTensor>& reads) {
+  for (const std::vector<Rank>& cell : cells_of(component, world_)) {
+    const auto number = reader_.values_of(component.key, cell_of(component, world_, cell.front()));
+    if (!number) continue;
+    const Box box = whole(reader_.manifest().tensors[*number].layout.global);
+    if (empty(box)) continue;
+    holdings_.push_back({{box, cell}});
+    reads.push_back({*number, box.extent, holdings_.back(), {}});
+    if (!std::ranges::binary_search(cell, rank_)) continue;
+    mine.assign(static_cast<std::size_t>(elements(box)), '\0');
+    reads.back().local = {{box, std::as_writable_bytes(std::span(mine))}};
   }
 }
 
@@ -230,13 +267,12 @@ std::vector<StoredCellTensor> Load::tensors_of_cell(const std::string& key, cons
   return tensors;
 }
 
-void Load::restore(Rank rank) {
+void Load::restore() {
   for (std::size_t i = 0; i < components_.size(); ++i) {
     const Component& component = components_[i];
     StateTree& tree = state_.trees[i];
     if (load_modes_[i] == LoadMode::direct) {
-      tree.set_values_text(reader_.values_text(component.key, cell_of(component, world_, rank)),
-                           reader_.path().string());
+      tree.set_values_text(values_[i], reader_.path().string());
       if (component.restore) component.restore(tree);
     } else if (load_modes_[i] == LoadMode::derive && component.remap) {
       component.remap({});
@@ -279,22 +315,28 @@ std::vector<Fingerprint> fingerprints_over_ranks(Communicator& ranks, const Coll
 }  // namespace
 
 LoadReport load(Communicator& ranks, const World& world, const CheckpointReader& reader,
-                const std::vector<Component>& components) {
+                const std::vector<Component>& components, int threads) {
   const std::string what = fmt::format("loading {}", reader.path().string());
   CollectedState state = collect_state(ranks, world, components, Contents::tensors, [] {});
   agree_equal(ranks, "the checkpoint to load", reader.manifest().uuid);
   LoadReport report;
   report.state_digest = reader.manifest().state_digest;
-  Load load(world, reader, components, state);
+  const std::uint64_t read_before = reader.bytes_read();
+  Load load(world, ranks.rank(), reader, components, state);
+  std::vector<SharedTensor> reads;
   together(ranks, what, [&] {
     load.prepare();
-    load.read(report);
+    reads = load.reads();
   });
+  read_together(ranks, reader, reads, threads, what);
   const std::vector<Fingerprint> sums = fingerprints_over_ranks(ranks, state);
   together(ranks, what, [&] {
     load.check_fingerprints(sums);
-    load.restore(ranks.rank());
+    load.restore();
   });
+  for (const SharedTensor& read : reads)
+    for (const StateBox& local : read.local) report.bytes += local.bytes.size();
+  report.read = reader.bytes_read() - read_before;
   report.notes = load.notes();
   report.left_out = load.left_out();
   return report;

@@ -35,6 +35,7 @@ struct ResumeRequest {
   Wanted wanted = {};
   std::string metric = "validation_loss";  // of Wanted::By::best
   double patience_s = 60;                  // how long what is unreadable, or lacks files, is looked at anew
+  int threads = 1;                         // of each rank that read
   Accept accept = {};                      // may be empty
   std::function<void()> refresh = {};      // brings the state back to what it was before a load that broke off. Local
   std::function<void(const std::string&)> tell = {};  // why there is a wait, when one begins; may be empty. Local

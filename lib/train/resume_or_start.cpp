@@ -5,6 +5,7 @@
 #include "checkpoint/resume.hpp"
 #include "comm/together.hpp"
 #include "store/verdict.hpp"
+#include "tensor/runtime.hpp"
 
 #include <algorithm>
 
@@ -149,6 +150,7 @@ void check_same_model(const TrainPlan& plan, const CheckpointReader& reader) {
 Resumed load_as_asked(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
                       const LoadedState& state, ResumeRequest request) {
   Communicator& world = session.world();
+  request.threads = thread_count();
   request.patience_s = config.checkpoint.patience.value;
   request.refresh = state.refresh;
   request.tell = [&](const std::string& reason) {

@@ -2,6 +2,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <map>
 
 using namespace lockstep;
@@ -71,6 +72,45 @@ BOOST_AUTO_TEST_CASE(views_of_scalars_and_of_nothing_are_no_special_case) {
   BOOST_TEST((box_in_view(whole({}), {}, {1, 1}) == whole({1, 1})));
   BOOST_TEST((box_in_view(whole({1, 1}), {1, 1}, {}) == whole({})));
   BOOST_TEST(empty(*box_in_view(whole({0, 4}), {0, 4}, {4, 0})));
+}
+
+BOOST_AUTO_TEST_CASE(the_box_around_consecutive_elements_is_the_smallest_that_has_them) {
+  const Shape shape{3, 2, 4};
+  for (const Box& box : boxes_of(shape)) {
+    const std::vector<std::int64_t> numbers = elements_in(box, shape);
+    for (std::size_t first = 0; first < numbers.size(); ++first) {
+      for (std::size_t end = first + 1; end <= numbers.size(); ++end) {
+        const std::vector<std::int64_t> wanted(numbers.begin() + static_cast<std::ptrdiff_t>(first),
+                                               numbers.begin() + static_cast<std::ptrdiff_t>(end));
+        const Box around = box_around(box, static_cast<std::int64_t>(first), static_cast<std::int64_t>(end - first));
+        BOOST_TEST(contains(box, around));
+        BOOST_TEST(std::ranges::includes(elements_in(around, shape), wanted));
+        std::size_t fewest = numbers.size();
+        for (const Box& other : boxes_of(shape)) {
+          if (contains(box, other) && std::ranges::includes(elements_in(other, shape), wanted))
+            fewest = std::min(fewest, static_cast<std::size_t>(elements(other)));
+        }
+        BOOST_TEST(elements(around) == static_cast<std::int64_t>(fewest));
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_rows_in_another_view_are_the_fewest_that_have_all_elements_of_a_box) {
+  const std::vector<Shape> views = {{2, 3, 4}, {6, 4}, {24}, {3, 8}};
+  for (const Shape& from : views) {
+    for (const Shape& to : views) {
+      for (const Box& box : boxes_of(from)) {
+        const std::vector<std::int64_t> wanted = elements_in(box, from);
+        const std::int64_t row = 24 / to[0];
+        const Box rows = rows_in_view(box, from, to);
+        BOOST_TEST(rows.begin[0] == wanted.front() / row);
+        BOOST_TEST(rows.begin[0] + rows.extent[0] == wanted.back() / row + 1);
+        BOOST_TEST(elements(rows) == rows.extent[0] * row);
+      }
+    }
+  }
+  BOOST_TEST((rows_in_view(whole({1, 1}), {1, 1}, {}) == whole({})));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
