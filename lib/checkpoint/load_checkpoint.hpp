@@ -5,10 +5,12 @@
 
 #include "base/hash.hpp"
 #include "comm/communicator.hpp"
+#include "store/checkpoint_part.hpp"
 #include "store/checkpoint_reader.hpp"
 #include "store/component.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,8 +30,10 @@ struct LoadReport {
 /// it). Collective over `ranks`; the reader may be another object on each rank, of the same checkpoint. All ranks throw
 /// one Error: input (damage), storage (what cannot be read), usage (a tensor or component that the checkpoint lacks,
 /// another shape or type, state in the checkpoint that nobody asked for, cells that cannot be mapped). `threads` of
-/// each rank read and hash.
+/// each rank read and hash. Of a `part`, the same on all ranks, only that is loaded: state that does not belong to it
+/// is left as it is, and so are the values of a component of which the part has tensors only.
 LoadReport load(Communicator& ranks, const World& world, const CheckpointReader& reader,
-                const std::vector<Component>& components, int threads = 1);
+                const std::vector<Component>& components, int threads = 1,
+                const std::optional<CheckpointPart>& part = {});
 
 }  // namespace lockstep

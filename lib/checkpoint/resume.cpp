@@ -149,20 +149,26 @@ Resumed Search::run(const World& world, const std::vector<Component>& components
       if (error.code() != code_of(Verdict::unreadable)) throw;
       throw with_advice(error, all);
     }
-    if (!found.checkpoint) return {{}, std::move(found.damaged), {}};
+    if (!found.checkpoint) return {{}, std::move(found.damaged), {}, false};
     const Path path = found.checkpoint->path;
     std::unique_ptr<CheckpointReader> reader;
     bool loading = false;
     try {
       const std::string what = "opening " + path.string();
       const CheckpointHead head = head_of(path, what);
+      std::optional<CheckpointPart> part;
       together(ranks_, what, [&] {
         reader = std::make_unique<CheckpointReader>(path, head);
-        if (request_.accept) request_.accept(*reader);
+        if (request_.part && request_.wanted.by == Wanted::By::start && !newest_) {
+          part = request_.part(*reader);
+        } else if (request_.accept) {
+          request_.accept(*reader);
+        }
       });
       loading = true;
-      LoadReport loaded = load(ranks_, world, *reader, components, request_.threads);
-      return {CheckpointEntry{path, reader->manifest().step}, std::move(found.damaged), std::move(loaded)};
+      LoadReport loaded = load(ranks_, world, *reader, components, request_.threads, part);
+      return {CheckpointEntry{path, reader->manifest().step}, std::move(found.damaged), std::move(loaded),
+              part.has_value()};
     } catch (const AgreedError& error) {  // the same on all ranks, so all take the same next step
       const auto verdict = verdict_of(error.code());
       if (verdict != Verdict::damaged && verdict != Verdict::unreadable) throw;

@@ -135,6 +135,22 @@ void check_offload(const TrainConfig& config, Problems& problems) {
                  "train.host_memory has no effect: train.offload names nothing that would lie there");
 }
 
+void check_part(const TrainConfig& config, Problems& problems) {
+  for (const auto& [option, patterns] :
+       {std::pair("checkpoint.only", &config.checkpoint.only), std::pair("checkpoint.skip", &config.checkpoint.skip)}) {
+    if (patterns->empty()) continue;
+    if (config.checkpoint.resume.from != Resume::From::path) {
+      problems.add({option, "checkpoint.resume"},
+                   fmt::format("{} has no effect: checkpoint.resume names no checkpoint of another run, and a run goes "
+                               "on from all of its own",
+                               option));
+    } else if (config.eval_only) {
+      problems.add({option, "eval_only"},
+                   fmt::format("{} has no effect: --eval-only evaluates a checkpoint as it is", option));
+    }
+  }
+}
+
 void check_background(const CheckpointOptions& checkpoint, Problems& problems) {
   if (checkpoint.background) return;
   for (const auto& [option, is_set] : {std::pair("checkpoint.on_busy", checkpoint.on_busy.has_value()),
@@ -329,6 +345,7 @@ void check(const TrainConfig& config, Problems& problems) {
   check_offload(config, problems);
   check_run(config, problems);
   check_background(config.checkpoint, problems);
+  check_part(config, problems);
   check_profile(config, problems);
   check_switches(config, problems);
 }
