@@ -192,7 +192,7 @@ std::vector<Rank> SharedRead::ranks_that_need(const Box& part, std::span<const s
     }
   }
   std::ranges::sort(result);
-  result.erase(std::ranges::unique(result).begin(), result.end());
+  result.erase(std::unique(result.begin(), result.end()), result.end());
   return result;
 }
 

@@ -141,8 +141,8 @@ void check_same_trajectory(const TrainConfig& config, const TrainPlan& plan, con
               fmt::format("cannot resume from {}: what follows would alter the trajectory\n  {}",
                           reader.path().string(), join(problems, "\n  ")),
               decay_only ? fmt::format("--schedule.decay_steps {} keeps the learning rates as they were", end_of_decay)
-                         : "restore these values, or start a new run in another train.run_dir (model.path takes "
-                           "exported weights)");
+                         : "restore these values, or start a new run in another train.run_dir (--checkpoint.only "
+                           "model takes the weights of another run alone)");
 }
 
 /// What an evaluation asks of a checkpoint: it makes no step that could leave the trajectory. Its data may be other.
