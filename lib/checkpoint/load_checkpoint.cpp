@@ -4,10 +4,13 @@
 #include "base/words.hpp"
 #include "checkpoint/collected_state.hpp"
 #include "checkpoint/compare_holders.hpp"
+#include "checkpoint/shared_read.hpp"
 #include "comm/together.hpp"
 #include "store/verdict.hpp"
 
 #include <algorithm>
+#include <deque>
+#include <numeric>
 #include <set>
 
 namespace lockstep {
@@ -32,39 +35,66 @@ enum class LoadMode { absent, direct, derive, redistribute, drop };
 
 class Load {
  public:
-  Load(const World& world, const CheckpointReader& reader, const std::vector<Component>& components,
-       CollectedState& state)
-      : world_(world), reader_(reader), components_(components), state_(state) {}
+  Load(const World& world, Rank rank, const CheckpointReader& reader, const std::vector<Component>& components,
+       CollectedState& state, const std::optional<CheckpointPart>& part)
+      : world_(world), rank_(rank), reader_(reader), components_(components), state_(state), part_(part) {}
 
-  void prepare();  // pure: the same on all ranks
-  void read(LoadReport& report);
+  void prepare();  // the same on all ranks
+  /// What is to be read, values among it. It stays valid until the next call.
+  std::vector<SharedTensor> reads();
   void check_fingerprints(const std::vector<Fingerprint>& sums) const;
-  void restore(Rank rank);
+  void restore();
   const std::vector<std::string>& notes() const { return notes_; }
   const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:
   void leave_out(std::string what);
+  bool belongs(const std::string& component) const { return !part_ || part_->components.contains(component); }
+  bool belongs(std::size_t tensor) const { return !part_ || part_->tensors[tensor]; }
+  bool belongs_whole(const std::string& component) const;
+  bool takes_values(const Component& component) const;
   bool names_differ(const std::string& key) const;
   LoadMode load_mode_of(const Component& component, const StoredComponent* stored);
   void match_tensors();
   void check_nothing_left() const;
+  void note_parts();
+  void add_values(const Component& component, std::string& mine, std::vector<SharedTensor>& reads);
   LoadMode load_mode(const std::string& key) const;
   std::vector<StoredCellTensor> tensors_of_cell(const std::string& key, const std::string& cell) const;
 
   const World& world_;
+  Rank rank_;
   const CheckpointReader& reader_;
   const std::vector<Component>& components_;
   CollectedState& state_;
+  const std::optional<CheckpointPart>& part_;
   std::vector<LoadMode> load_modes_;  // by component
   std::vector<std::ptrdiff_t>
-      source_;  // by tensor of the state: its number in the checkpoint, -1 where nothing is read
+      source_;                       // by tensor of the state: its number in the checkpoint, -1 where nothing is read
+  std::vector<std::string> values_;  // by component: those of this rank's cell, where the component is read directly
+  std::deque<std::vector<Holding>> holdings_;  // of what the state does not say who holds it
   std::vector<std::string> notes_, left_out_;
 };
 
 void Load::leave_out(std::string what) {
   left_out_.push_back(what);
   notes_.push_back(std::move(what));
+}
+
+bool Load::belongs_whole(const std::string& component) const {
+  if (!belongs(component)) return false;
+  for (std::size_t i = 0; i < reader_.manifest().tensors.size(); ++i)
+    if (reader_.manifest().tensors[i].component == component && !belongs(i)) return false;
+  return true;
+}
+
+// Of a component of which some tensors are loaded the values are so if the part has them, or there are none.
+bool Load::takes_values(const Component& component) const {
+  for (std::size_t i = 0; i < reader_.manifest().tensors.size(); ++i) {
+    const StoredTensor& tensor = reader_.manifest().tensors[i];
+    if (is_values(tensor) && tensor.component == component.key && !belongs(i)) return false;
+  }
+  return true;
 }
 
 // Whether the tensors that are asked of a component are others than the checkpoint holds: each named by the cell that
@@ -91,19 +121,39 @@ void Load::prepare() {
   for (const StoredComponent& stored : reader_.manifest().components) {
     const bool asked = std::any_of(components_.begin(), components_.end(),
                                    [&](const Component& component) { return component.key == stored.key; });
-    if (asked) continue;
+    if (asked || !belongs(stored.key)) continue;
     const std::string what = fmt::format("component '{}' of {} is not known", stored.key, reader_.path().string());
     if (stored.required) fail_foreign(what, reader_.manifest().software);
     leave_out(what + ": it is not used");
   }
   match_tensors();
   check_nothing_left();
+  note_parts();
+}
+
+// Of components of which the part has some tensors and not others.
+void Load::note_parts() {
+  for (const Component& component : components_) {
+    if (!belongs(component.key) || belongs_whole(component.key)) continue;
+    int loaded = 0, all = 0;
+    for (std::size_t i = 0; i < state_.tensors.size(); ++i) {
+      if (state_.tensors[i].component != component.key) continue;
+      ++all;
+      loaded += source_[i] >= 0 ? 1 : 0;
+    }
+    notes_.push_back(fmt::format("{} of {} of component '{}' are loaded: the others start afresh", loaded,
+                                 counted(all, "tensor"), component.key));
+  }
 }
 
 LoadMode Load::load_mode_of(const Component& component, const StoredComponent* stored) {
   const std::string place = reader_.path().string();
+  if (stored != nullptr && !belongs(component.key)) {
+    notes_.push_back(fmt::format("component '{}' is not loaded: it starts afresh", component.key));
+    return LoadMode::absent;
+  }
   if (stored == nullptr) {
-    if (component.required)
+    if (component.required && !part_)
       fail_foreign(fmt::format("{} holds no component '{}'", place, component.key), reader_.manifest().software);
     notes_.push_back(fmt::format("the checkpoint holds no component '{}': it starts afresh", component.key));
     return LoadMode::absent;
@@ -160,6 +210,7 @@ void Load::match_tensors() {
     source_.push_back(-1);
     if (!read) continue;
     const auto number = reader_.find_tensor(full_name(wanted));
+    if (number ? !belongs(*number) : !belongs_whole(wanted.component)) continue;
     if (!number) {
       throw Error(ExitCode::usage, fmt::format("{} holds no {}", reader_.path().string(), full_name(wanted)),
                   "the model differs from the one that was saved");
@@ -183,7 +234,7 @@ void Load::check_nothing_left() const {
     const StoredTensor& tensor = reader_.manifest().tensors[i];
     const bool asked = std::any_of(components_.begin(), components_.end(),
                                    [&](const Component& component) { return component.key == tensor.component; });
-    if (!asked || is_values(tensor) || used.count(static_cast<std::ptrdiff_t>(i)) > 0) continue;
+    if (!asked || !belongs(i) || is_values(tensor) || used.count(static_cast<std::ptrdiff_t>(i)) > 0) continue;
     const LoadMode how = load_mode(tensor.component);
     if (how == LoadMode::absent || (!tensor.cell.empty() && how != LoadMode::direct)) continue;
     left.push_back(full_name(tensor));
@@ -193,13 +244,43 @@ void Load::check_nothing_left() const {
        left.size() > 1 ? fmt::format(" and {} more tensors", left.size() - 1) : "");
 }
 
-void Load::read(LoadReport& report) {
+std::vector<Rank> all_ranks(const World& world) {
+  std::vector<Rank> ranks(static_cast<std::size_t>(world_size(world.mesh)));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+std::vector<SharedTensor> Load::reads() {
+  std::vector<SharedTensor> reads;
   for (std::size_t i = 0; i < source_.size(); ++i) {
-    for (const StateBox& local : state_.local[i]) {
-      if (source_[i] < 0 || local.bytes.empty()) continue;
-      reader_.read(static_cast<std::size_t>(source_[i]), state_.tensors[i].layout.global, local.box, local.bytes);
-      report.bytes += local.bytes.size();
-    }
+    if (source_[i] < 0) continue;
+    const StoredTensor& tensor = state_.tensors[i];
+    reads.push_back({static_cast<std::size_t>(source_[i]), tensor.layout.global, state_.holdings[i], state_.local[i]});
+    const auto component = std::ranges::find(state_.components, tensor.component, &StoredComponent::key);
+    if (component->pattern != Pattern::global) continue;
+    holdings_.push_back(state_.holdings[i]);
+    for (Holding& holding : holdings_.back()) holding.ranks = all_ranks(world_);  // all get it back
+    reads.back().holdings = holdings_.back();
+  }
+  values_.assign(components_.size(), {});
+  for (std::size_t i = 0; i < components_.size(); ++i)
+    if (load_modes_[i] == LoadMode::direct && takes_values(components_[i]))
+      add_values(components_[i], values_[i], reads);
+  return reads;
+}
+
+// Those of each cell, for the ranks of it.
+void Load::add_values(const Component& component, std::string& mine, std::vector<SharedTensor>& reads) {
+  for (const std::vector<Rank>& cell : cells_of(component, world_)) {
+    const auto number = reader_.values_of(component.key, cell_of(component, world_, cell.front()));
+    if (!number) continue;
+    const Box box = whole(reader_.manifest().tensors[*number].layout.global);
+    if (empty(box)) continue;
+    holdings_.push_back({{box, cell}});
+    reads.push_back({*number, box.extent, holdings_.back(), {}});
+    if (!std::ranges::binary_search(cell, rank_)) continue;
+    mine.assign(static_cast<std::size_t>(elements(box)), '\0');
+    reads.back().local = {{box, std::as_writable_bytes(std::span(mine))}};
   }
 }
 
@@ -230,13 +311,12 @@ std::vector<StoredCellTensor> Load::tensors_of_cell(const std::string& key, cons
   return tensors;
 }
 
-void Load::restore(Rank rank) {
+void Load::restore() {
   for (std::size_t i = 0; i < components_.size(); ++i) {
     const Component& component = components_[i];
     StateTree& tree = state_.trees[i];
-    if (load_modes_[i] == LoadMode::direct) {
-      tree.set_values_text(reader_.values_text(component.key, cell_of(component, world_, rank)),
-                           reader_.path().string());
+    if (load_modes_[i] == LoadMode::direct && takes_values(component)) {
+      tree.set_values_text(values_[i], reader_.path().string());
       if (component.restore) component.restore(tree);
     } else if (load_modes_[i] == LoadMode::derive && component.remap) {
       component.remap({});
@@ -280,22 +360,28 @@ std::vector<Fingerprint> fingerprints_over_ranks(Communicator& ranks, const Coll
 }  // namespace
 
 LoadReport load(Communicator& ranks, const World& world, const CheckpointReader& reader,
-                const std::vector<Component>& components) {
+                const std::vector<Component>& components, int threads, const std::optional<CheckpointPart>& part) {
   const std::string what = fmt::format("loading {}", reader.path().string());
   CollectedState state = collect_state(ranks, world, components, Contents::tensors, [] {});
   agree_equal(ranks, "the checkpoint to load", reader.manifest().uuid);
   LoadReport report;
   report.state_digest = reader.manifest().state_digest;
-  Load load(world, reader, components, state);
+  const std::uint64_t read_before = reader.bytes_read();
+  Load load(world, ranks.rank(), reader, components, state, part);
+  std::vector<SharedTensor> reads;
   together(ranks, what, [&] {
     load.prepare();
-    load.read(report);
+    reads = load.reads();
   });
+  read_together(ranks, reader, reads, threads, what);
   const std::vector<Fingerprint> sums = fingerprints_over_ranks(ranks, state);
   together(ranks, what, [&] {
     load.check_fingerprints(sums);
-    load.restore(ranks.rank());
+    load.restore();
   });
+  for (const SharedTensor& read : reads)
+    for (const StateBox& local : read.local) report.bytes += local.bytes.size();
+  report.read = reader.bytes_read() - read_before;
   report.notes = load.notes();
   report.left_out = load.left_out();
   return report;

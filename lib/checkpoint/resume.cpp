@@ -31,6 +31,7 @@ class Search {
   CheckpointEntry of_step() const;
   Found find(const std::vector<CheckpointEntry>& candidates);
   Error with_advice(const Error& error, const std::vector<CheckpointEntry>& candidates) const;
+  CheckpointHead head_of(const Path& checkpoint, const std::string& what);
 
   Communicator& ranks_;
   const ResumeRequest& request_;
@@ -127,6 +128,16 @@ Error Search::with_advice(const Error& error, const std::vector<CheckpointEntry>
   return {error.code(), error.what(), hint};
 }
 
+// One rank reads for all: they have just seen the same manifest, which has the hash of the index.
+CheckpointHead Search::head_of(const Path& checkpoint, const std::string& what) {
+  const std::string told = rank0_tells(ranks_, what, [&] {
+    CheckpointHead head = read_head(checkpoint);
+    return fmt::format("{}\n", head.manifest.size()) + head.manifest + head.index;
+  });
+  const std::size_t begin = told.find('\n') + 1, length = std::stoull(told);
+  return {told.substr(begin, length), told.substr(begin + length)};
+}
+
 Resumed Search::run(const World& world, const std::vector<Component>& components) {
   entries_ = agreed_list(ranks_, request_.run, patience_);
   const std::vector<CheckpointEntry> all = candidates();
@@ -138,18 +149,26 @@ Resumed Search::run(const World& world, const std::vector<Component>& components
       if (error.code() != code_of(Verdict::unreadable)) throw;
       throw with_advice(error, all);
     }
-    if (!found.checkpoint) return {{}, std::move(found.damaged), {}};
+    if (!found.checkpoint) return {{}, std::move(found.damaged), {}, false};
     const Path path = found.checkpoint->path;
     std::unique_ptr<CheckpointReader> reader;
     bool loading = false;
     try {
-      together(ranks_, "opening " + path.string(), [&] {
-        reader = std::make_unique<CheckpointReader>(path);
-        if (request_.accept) request_.accept(*reader);
+      const std::string what = "opening " + path.string();
+      const CheckpointHead head = head_of(path, what);
+      std::optional<CheckpointPart> part;
+      together(ranks_, what, [&] {
+        reader = std::make_unique<CheckpointReader>(path, head);
+        if (request_.part && request_.wanted.by == Wanted::By::start && !newest_) {
+          part = request_.part(*reader);
+        } else if (request_.accept) {
+          request_.accept(*reader);
+        }
       });
       loading = true;
-      LoadReport loaded = load(ranks_, world, *reader, components);
-      return {CheckpointEntry{path, reader->manifest().step}, std::move(found.damaged), std::move(loaded)};
+      LoadReport loaded = load(ranks_, world, *reader, components, request_.threads, part);
+      return {CheckpointEntry{path, reader->manifest().step}, std::move(found.damaged), std::move(loaded),
+              part.has_value()};
     } catch (const AgreedError& error) {  // the same on all ranks, so all take the same next step
       const auto verdict = verdict_of(error.code());
       if (verdict != Verdict::damaged && verdict != Verdict::unreadable) throw;

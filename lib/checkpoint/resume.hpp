@@ -29,13 +29,17 @@ struct Wanted {
 
 /// Looks at a checkpoint before anything is loaded from it, and throws if the run cannot go on from it. Local.
 using Accept = std::function<void(const CheckpointReader&)>;
+/// Does the same with a checkpoint of another run of which a part is to be loaded, and says which. Local.
+using ChoosePart = std::function<CheckpointPart(const CheckpointReader&)>;
 
 struct ResumeRequest {
   Path run;
   Wanted wanted = {};
   std::string metric = "validation_loss";  // of Wanted::By::best
   double patience_s = 60;                  // how long what is unreadable, or lacks files, is looked at anew
+  int threads = 1;                         // of each rank that read
   Accept accept = {};                      // may be empty
+  ChoosePart part = {};                    // in the place of accept where Wanted::By::start counts; may be empty
   std::function<void()> refresh = {};      // brings the state back to what it was before a load that broke off. Local
   std::function<void(const std::string&)> tell = {};  // why there is a wait, when one begins; may be empty. Local
 };
@@ -44,6 +48,7 @@ struct Resumed {
   std::optional<CheckpointEntry> checkpoint;  // nothing: the run has none, and no component was touched
   std::vector<PassedOver> damaged;            // those that would have been taken before it
   LoadReport loaded;
+  bool in_part = false;  // what ResumeRequest::part chose was loaded
 };
 
 /// Finds the checkpoint and loads it. With Wanted::By::newest a damaged one is passed over, also if its damage only

@@ -141,6 +141,22 @@ void check_metadata(const CheckpointOptions& checkpoint, Problems& problems) {
       problems.add({"checkpoint.metadata"}, fmt::format("checkpoint.metadata says {} twice", entry->key));
 }
 
+void check_part(const TrainConfig& config, Problems& problems) {
+  for (const auto& [option, patterns] :
+       {std::pair("checkpoint.only", &config.checkpoint.only), std::pair("checkpoint.skip", &config.checkpoint.skip)}) {
+    if (patterns->empty()) continue;
+    if (config.checkpoint.resume.from != Resume::From::path) {
+      problems.add({option, "checkpoint.resume"},
+                   fmt::format("{} has no effect: checkpoint.resume names no checkpoint of another run, and a run goes "
+                               "on from all of its own",
+                               option));
+    } else if (config.eval_only) {
+      problems.add({option, "eval_only"},
+                   fmt::format("{} has no effect: --eval-only evaluates a checkpoint as it is", option));
+    }
+  }
+}
+
 void check_background(const CheckpointOptions& checkpoint, Problems& problems) {
   if (checkpoint.background) return;
   for (const auto& [option, is_set] : {std::pair("checkpoint.on_busy", checkpoint.on_busy.has_value()),
@@ -336,6 +352,7 @@ void check(const TrainConfig& config, Problems& problems) {
   check_run(config, problems);
   check_background(config.checkpoint, problems);
   check_metadata(config.checkpoint, problems);
+  check_part(config, problems);
   check_profile(config, problems);
   check_switches(config, problems);
 }

@@ -457,6 +457,11 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
   visit.field("resume", checkpoint.resume,
               {.help = "where to start: auto continues from the newest valid checkpoint if there is one; a path "
                        "names a checkpoint of another run, which counts until this run has one of its own"});
+  visit.field(
+      "only", checkpoint.only,
+      {.help = "of a checkpoint of another run load these alone, what else there is starts afresh: components by "
+               "name, or tensors whose full name (model/lm_head.weight) has a match of a regular expression"});
+  visit.field("skip", checkpoint.skip, {.help = "of a checkpoint of another run do not load these, said as in only"});
   visit.field("ranks_per_file", checkpoint.ranks_per_file,
               {.help = "neighbouring ranks that share one part file of a pattern; node: those of a node"});
   visit.field("background", checkpoint.background,

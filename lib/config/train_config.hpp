@@ -159,6 +159,8 @@ struct CheckpointOptions {
   std::vector<std::int64_t> pinned;        // steps that stay
   bool at_end = true;
   Resume resume;
+  std::vector<NamePattern> only;            // components, or patterns of full names, of another run that are loaded
+  std::vector<NamePattern> skip;            // that are not
   RanksPerFile ranks_per_file;              // that share one part file
   bool background = false;                  // whether training goes on while a copy of the state is written
   std::optional<OnBusy> on_busy;            // what becomes of a save that is due while one is under way; absent: skip
@@ -169,6 +171,11 @@ struct CheckpointOptions {
   std::int64_t max_failures = 3;                    // failed saves in a row that end the run
   Seconds patience{60};                             // how long what cannot be read at a start is looked at anew
 };
+
+/// Whether a part of another run's checkpoint is loaded, where one is.
+inline bool takes_part(const CheckpointOptions& checkpoint) {
+  return !checkpoint.only.empty() || !checkpoint.skip.empty();
+}
 
 struct LogOptions {
   std::int64_t every = 10;  // steps between records

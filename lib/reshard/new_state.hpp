@@ -22,9 +22,8 @@ struct NewState {
 /// All of a checkpoint as it is. Pure.
 NewState whole_state(const Manifest& source);
 
-/// Leaves out all but what one of `only` takes, if there are any, and what one of `skip` takes. A pattern that is the
-/// name of a component takes that; another one every tensor whose full name, or for `only` an alias, has a match.
-/// Throws Error(usage) for one that takes nothing, with the nearest name, and where nothing is left. Pure.
+/// Leaves out what does not belong to the part that is named (reshard/named_part.hpp). Throws Error(usage) as
+/// named_part does, and where nothing is left. Pure.
 void select(NewState& state, const std::vector<NamePattern>& only, const std::vector<NamePattern>& skip);
 
 /// Gives the weights another type: floating tensors of 16 bits and more of the component model. Pure.

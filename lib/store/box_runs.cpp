@@ -111,6 +111,31 @@ void for_each_box_in_view(const Box& box, const Shape& from, const Shape& to,
   for (std::int64_t i = 0; i < box.extent[*along]; ++i) for_each_box_in_view(slice(*along, i), from, to, visit);
 }
 
+Box rows_in_view(const Box& box, const Shape& from, const Shape& to) {
+  if (to.empty()) return whole(to);
+  std::int64_t begin = 0, last = 0;  // of the elements, in their order
+  for (std::size_t dim = 0; dim < from.size(); ++dim) {
+    begin = begin * from[dim] + box.begin[dim];
+    last = last * from[dim] + box.begin[dim] + box.extent[dim] - 1;
+  }
+  const std::int64_t row = elements(to) / to[0];
+  return rows_of(whole(to), begin / row, last / row + 1 - begin / row);
+}
+
+Box box_around(const Box& box, std::int64_t first, std::int64_t count) {
+  Box around = box;
+  std::int64_t row = elements(box);
+  for (std::size_t dim = 0; dim < box.extent.size(); ++dim) {
+    row /= box.extent[dim];
+    const std::int64_t begin = first / row, end = (first + count - 1) / row + 1;
+    around.begin[dim] = box.begin[dim] + begin;
+    around.extent[dim] = end - begin;
+    if (end - begin > 1) break;
+    first -= begin * row;
+  }
+  return around;
+}
+
 Box rows_of(const Box& box, std::int64_t first, std::int64_t count) {
   Box rows = box;
   rows.begin[0] += first;

@@ -36,6 +36,14 @@ std::optional<Box> box_in_view(const Box& box, const Shape& from, const Shape& t
 void for_each_box_in_view(const Box& box, const Shape& from, const Shape& to,
                           const std::function<void(const Box& part, const Box& seen)>& visit);
 
+/// The rows of a tensor of shape `to` that have all elements of a box of it, where it is seen as `from`; all of a
+/// scalar. The box is not empty. Pure.
+Box rows_in_view(const Box& box, const Shape& from, const Shape& to);
+
+/// The smallest box that has the elements [first, first + count) of `box`, in row-major order. Count is 1 or more.
+/// Pure.
+Box box_around(const Box& box, std::int64_t first, std::int64_t count);
+
 /// The rows [first, first + count) of dim 0 of a box of rank 1 or more.
 Box rows_of(const Box& box, std::int64_t first, std::int64_t count);
 

@@ -15,14 +15,22 @@ struct CheckpointReader::Block {
   const IndexedPiece* piece = nullptr;
   std::size_t number = 0;
   std::vector<std::byte> bytes;
-  std::size_t file = 0;
-  FileDescriptor descriptor;  // of `file`; kept open, for the next block is mostly in the same one
+  OpenPart part;
 };
 
-CheckpointReader::CheckpointReader(Path checkpoint) : path_(std::move(checkpoint)), last_(std::make_unique<Block>()) {
-  manifest_ = parse_manifest(read_stored(path_ / manifest_file), (path_ / manifest_file).string());
-  const std::string index = read_stored(path_ / index_file);
-  add_index(manifest_, index, path_ / index_file);
+CheckpointHead read_head(const Path& checkpoint) {
+  CheckpointHead head{read_stored(checkpoint / manifest_file), {}};
+  parse_manifest(head.manifest, (checkpoint / manifest_file).string());
+  head.index = read_stored(checkpoint / index_file);
+  return head;
+}
+
+CheckpointReader::CheckpointReader(const Path& checkpoint) : CheckpointReader(checkpoint, read_head(checkpoint)) {}
+
+CheckpointReader::CheckpointReader(Path checkpoint, const CheckpointHead& head)
+    : path_(std::move(checkpoint)), last_(std::make_unique<Block>()) {
+  manifest_ = parse_manifest(head.manifest, (path_ / manifest_file).string());
+  add_index(manifest_, head.index, path_ / index_file);
   for (std::size_t i = 0; i < manifest_.tensors.size(); ++i) {
     const StoredTensor& tensor = manifest_.tensors[i];
     const std::string name = full_name(tensor);
@@ -35,7 +43,7 @@ CheckpointReader::CheckpointReader(Path checkpoint) : path_(std::move(checkpoint
   tables_.resize(manifest_.files.size());
   for (std::size_t i = 0; i < manifest_.files.size(); ++i)
     if (manifest_.files[i].path == index_file) tables_[i].emplace();
-  if (manifest_.format == 1) take_pieces_of_format_1(index);
+  if (manifest_.format == 1) take_pieces_of_format_1(head.index);
 }
 
 CheckpointReader::~CheckpointReader() = default;
@@ -73,6 +81,7 @@ std::vector<IndexedPiece> CheckpointReader::read_table(std::size_t file) const {
   const StoredFile& stored = manifest_.files[file];
   const Path path = path_ / stored.path;
   const PartTable table = read_part_table(path, stored.table, stored.table_hash);
+  for (const ByteRange& column : stored.table) bytes_read_ += column.bytes;
   std::vector<IndexedPiece> pieces;
   for (std::size_t i = 0; i < table.pieces.size(); ++i) {
     const PartPiece& piece = table.pieces[i];
@@ -120,7 +129,7 @@ std::vector<std::size_t> CheckpointReader::files_with(std::size_t tensor, const 
   return searches_.front().files;
 }
 
-std::vector<const IndexedPiece*> CheckpointReader::pieces_with(std::size_t tensor, const Box& box) const {
+std::vector<const IndexedPiece*> CheckpointReader::pieces_meeting(std::size_t tensor, const Box& box) const {
   std::vector<const IndexedPiece*> pieces;
   for (const std::size_t file : files_with(tensor, box)) {
     for (const IndexedPiece& piece : std::ranges::equal_range(pieces_in(file), tensor, {}, &IndexedPiece::tensor))
@@ -131,7 +140,18 @@ std::vector<const IndexedPiece*> CheckpointReader::pieces_with(std::size_t tenso
 }
 
 std::vector<const IndexedPiece*> CheckpointReader::pieces_of(std::size_t tensor) const {
-  return pieces_with(tensor, whole(manifest_.tensors.at(tensor).layout.global));
+  return pieces_meeting(tensor, whole(manifest_.tensors.at(tensor).layout.global));
+}
+
+std::vector<const IndexedPiece*> CheckpointReader::pieces_with(std::size_t tensor, const Box& box) const {
+  const StoredTensor& stored = manifest_.tensors.at(tensor);
+  std::vector<const IndexedPiece*> pieces = pieces_meeting(tensor, box);
+  std::int64_t found = 0;
+  for (const IndexedPiece* piece : pieces) found += elements(intersect(piece->box, box));
+  if (found != elements(box))
+    fail(ExitCode::input, "{}: {} of {} elements of {} {} are in no piece", path_.string(), elements(box) - found,
+         elements(box), full_name(stored), to_text(box));
+  return pieces;
 }
 
 std::optional<std::size_t> CheckpointReader::find_tensor(const std::string& name) const {
@@ -170,17 +190,10 @@ void CheckpointReader::read(std::size_t tensor, const Box& box, std::span<std::b
       out.size() == static_cast<std::size_t>(elements(box)) * static_cast<std::size_t>(size_of(stored.layout.dtype)),
       "the output has the bytes of the box");
   if (empty(box)) return;
-  std::int64_t found = 0;
-  for (const IndexedPiece* piece : pieces_with(tensor, box)) {
-    copy_piece(*piece, box, out);
-    found += elements(intersect(piece->box, box));
-  }
-  if (found != elements(box))
-    fail(ExitCode::input, "{}: {} of {} elements of {} {} are in no piece", path_.string(), elements(box) - found,
-         elements(box), full_name(stored), to_text(box));
+  for (const IndexedPiece* piece : pieces_with(tensor, box)) copy_piece(*piece, box, out);
 }
 
-std::string CheckpointReader::values_text(const std::string& component, const std::string& cell) const {
+std::optional<std::size_t> CheckpointReader::values_of(const std::string& component, const std::string& cell) const {
   for (std::size_t i = 0; i < manifest_.tensors.size(); ++i) {
     const StoredTensor& tensor = manifest_.tensors[i];
     if (!is_values(tensor) || tensor.component != component || tensor.cell != (cell == "all" ? "" : cell)) continue;
@@ -188,11 +201,18 @@ std::string CheckpointReader::values_text(const std::string& component, const st
     const std::int64_t size = elements(tensor.layout.global);
     if (size > most || size_of(tensor.layout.dtype) != 1)
       fail(ExitCode::input, "{}: {} is no text of values", path_.string(), full_name(tensor));
-    std::string text(static_cast<std::size_t>(size), '\0');
-    read(i, whole(tensor.layout.global), std::as_writable_bytes(std::span(text)));
-    return text;
+    return i;
   }
-  return {};
+  return std::nullopt;
+}
+
+std::string CheckpointReader::values_text(const std::string& component, const std::string& cell) const {
+  const auto number = values_of(component, cell);
+  if (!number) return {};
+  const Shape& shape = manifest_.tensors[*number].layout.global;
+  std::string text(static_cast<std::size_t>(elements(shape)), '\0');
+  read(*number, whole(shape), std::as_writable_bytes(std::span(text)));
+  return text;
 }
 
 // It goes block by block, so that each byte is checked before it is used and no more than a block is held.
@@ -218,30 +238,40 @@ void CheckpointReader::copy_piece(const IndexedPiece& piece, const Box& box, std
 const std::vector<std::byte>& CheckpointReader::block_of(const IndexedPiece& piece, std::size_t block) const {
   if (last_->piece == &piece && last_->number == block) return last_->bytes;
   last_->piece = nullptr;
+  last_->bytes.resize(block_size(piece, block));
+  read_block(piece, block, last_->part, last_->bytes);
+  last_->piece = &piece;
+  last_->number = block;
+  return last_->bytes;
+}
+
+std::size_t CheckpointReader::block_size(const IndexedPiece& piece, std::size_t block) const {
   const StoredTensor& tensor = manifest_.tensors[piece.tensor];
-  const Path file = path_ / manifest_.files[piece.file].path;
-  if (last_->descriptor.get() < 0 || last_->file != piece.file) {
-    last_->descriptor = open_stored(file);
-    last_->file = piece.file;
-  }
   const auto bytes =
       static_cast<std::uint64_t>(elements(piece.box)) * static_cast<std::uint64_t>(size_of(tensor.layout.dtype));
   const std::uint64_t begin = block * block_bytes;
   if (block >= piece.record.blocks.size() || begin >= bytes)
     fail(ExitCode::input, "{}: there is no hash of block {} of {} {}", path_.string(), block, full_name(tensor),
          to_text(piece.box));
-  last_->bytes.resize(std::min(block_bytes, bytes - begin));
-  const std::uint64_t offset = piece.record.offset + begin;
-  read_stored(last_->descriptor, last_->bytes, offset, file);
-  if (hash128(last_->bytes) != piece.record.blocks[block]) {
-    throw Error(ExitCode::input,
-                fmt::format("{} is damaged: {} {} does not match its hash (bytes {} to {} of the file)", file.string(),
-                            full_name(tensor), to_text(piece.box), offset, offset + last_->bytes.size()),
-                "checkpoint-inspect --verify=hashes lists all damage");
+  return std::min(block_bytes, bytes - begin);
+}
+
+void CheckpointReader::read_block(const IndexedPiece& piece, std::size_t block, OpenPart& part,
+                                  std::span<std::byte> out) const {
+  invariant(out.size() == block_size(piece, block), "the output has the bytes of the block");
+  const Path file = path_ / manifest_.files[piece.file].path;
+  if (part.descriptor.get() < 0 || part.file != piece.file) {
+    part.descriptor = open_stored(file);
+    part.file = piece.file;
   }
-  last_->piece = &piece;
-  last_->number = block;
-  return last_->bytes;
+  const std::uint64_t offset = piece.record.offset + block * block_bytes;
+  read_stored(part.descriptor, out, offset, file);
+  bytes_read_ += out.size();
+  if (hash128(out) == piece.record.blocks[block]) return;
+  throw Error(ExitCode::input,
+              fmt::format("{} is damaged: {} {} does not match its hash (bytes {} to {} of the file)", file.string(),
+                          full_name(manifest_.tensors[piece.tensor]), to_text(piece.box), offset, offset + out.size()),
+              "checkpoint-inspect --verify=hashes lists all damage");
 }
 
 namespace {

@@ -1,6 +1,7 @@
 // A committed checkpoint, opened for reading: any box of any tensor, whatever the pieces and ranks it was written by.
 // Of the parts only those are opened that may have a piece of what is asked for. Every table and block that is read is
 // checked against its hash. It is serial and needs host memory for one block and the tables of the parts it opened.
+// Several blocks at a time: store/read_ahead.hpp; ranks that share the reading: checkpoint/shared_read.hpp.
 // checkpoint_verify.hpp tells whether a whole checkpoint is sound.
 #pragma once
 
@@ -8,7 +9,9 @@
 #include "store/manifest.hpp"
 #include "store/tensor_source.hpp"
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
@@ -21,10 +24,27 @@
 
 namespace lockstep {
 
+/// The content of the two files that say what a checkpoint holds.
+struct CheckpointHead {
+  std::string manifest;
+  std::string index;
+};
+/// Throws Error(storage) if one of them cannot be read, and what parse_manifest throws: an index is looked for only
+/// where the manifest is one.
+CheckpointHead read_head(const Path& checkpoint);
+
+/// A file of a checkpoint that stays open from one block to the next.
+struct OpenPart {
+  std::size_t file = 0;       // number in Manifest::files
+  FileDescriptor descriptor;  // of it; none at first
+};
+
 class CheckpointReader final : public TensorSource {
  public:
   /// Reads manifest and index. Throws the error of the verdict (store/verdict.hpp) if it is not sound, naming the file.
-  explicit CheckpointReader(Path checkpoint);
+  explicit CheckpointReader(const Path& checkpoint);
+  /// Takes them as someone else has read them. Throws the same.
+  CheckpointReader(Path checkpoint, const CheckpointHead& head);
   ~CheckpointReader() override;
 
   const Path& path() const { return path_; }
@@ -34,6 +54,15 @@ class CheckpointReader final : public TensorSource {
   std::span<const IndexedPiece> pieces_in(std::size_t file) const;
   /// All pieces of a tensor by their place in it. Throws the same.
   std::vector<const IndexedPiece*> pieces_of(std::size_t tensor) const;
+  /// Those that have elements of a box of it. Throws the same, and Error(input) unless they hold each of them once.
+  std::vector<const IndexedPiece*> pieces_with(std::size_t tensor, const Box& box) const;
+  /// The bytes of a block of a piece. Throws Error(input) if the piece has no such block.
+  std::size_t block_size(const IndexedPiece& piece, std::size_t block) const;
+  /// Fills `out` with a block, and checks it. `part` is the caller's own; safe from several threads. Throws
+  /// Error(input) if it does not match its hash, naming tensor, file and byte, Error(storage) if it cannot be read.
+  void read_block(const IndexedPiece& piece, std::size_t block, OpenPart& part, std::span<std::byte> out) const;
+  /// Bytes of files that it has read so far.
+  std::uint64_t bytes_read() const { return bytes_read_; }
   /// The number of a tensor by its full name or alias; nothing if there is none.
   std::optional<std::size_t> find_tensor(const std::string& name) const;
   /// The same; throws Error(input) with the nearest name.
@@ -46,7 +75,10 @@ class CheckpointReader final : public TensorSource {
   void read(const std::string& name, const Box& box, std::span<std::byte> out) const override;
   void read(std::size_t tensor, const Box& box, std::span<std::byte> out) const;  // a box of layout.global
   void read(std::size_t tensor, const Shape& as, const Box& box, std::span<std::byte> out) const;  // or of a view
-  /// The small values of a component's cell as JSON text; empty text if it has none.
+  /// The number of the entry with the small values of a component's cell; nothing if it has none. Throws Error(input)
+  /// if that is no text.
+  std::optional<std::size_t> values_of(const std::string& component, const std::string& cell) const;
+  /// These as JSON text; empty text if there are none.
   std::string values_text(const std::string& component, const std::string& cell) const;
 
  private:
@@ -62,7 +94,7 @@ class CheckpointReader final : public TensorSource {
   void take_pieces_of_format_1(std::string_view index);
   std::vector<IndexedPiece> read_table(std::size_t file) const;
   std::vector<std::size_t> files_with(std::size_t tensor, const Box& box) const;
-  std::vector<const IndexedPiece*> pieces_with(std::size_t tensor, const Box& box) const;
+  std::vector<const IndexedPiece*> pieces_meeting(std::size_t tensor, const Box& box) const;
   void copy_piece(const IndexedPiece& piece, const Box& box, std::span<std::byte> out) const;
   const std::vector<std::byte>& block_of(const IndexedPiece& piece, std::size_t block) const;
   Path path_;
@@ -74,6 +106,7 @@ class CheckpointReader final : public TensorSource {
   mutable std::deque<Search> searches_;                                   // the last ones
   mutable std::mutex mutex_;                                              // guards the block that was read last
   mutable std::unique_ptr<Block> last_;
+  mutable std::atomic<std::uint64_t> bytes_read_{0};
 };
 
 /// The tensors of one component under their own names, aliases included: "wte.weight". Throws Error(input) if there is

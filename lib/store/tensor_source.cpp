@@ -26,20 +26,13 @@ void read_view(const TensorDescription& stored, const Shape& as, const Box& box,
   invariant(elements(as) == elements(stored.shape) && contains(whole(as), box) &&
                 out.size() == static_cast<std::size_t>(elements(box)) * size,
             "a tensor is read as a view of its elements, into the bytes of a box of it");
-  std::int64_t begin = 0, last = 0;  // of the elements, in their order
-  for (std::size_t dim = 0; dim < as.size(); ++dim) {
-    begin = begin * as[dim] + box.begin[dim];
-    last = last * as[dim] + box.begin[dim] + box.extent[dim] - 1;
-  }
-  const Box all = whole(stored.shape);
-  const std::int64_t row = stored.shape.empty() ? 1 : elements(all) / stored.shape[0];
-  const std::int64_t first = begin / row;
-  const Box rows = stored.shape.empty() ? all : rows_of(all, first, last / row + 1 - first);
+  const Box rows = rows_in_view(box, as, stored.shape);
+  const std::int64_t before = stored.shape.empty() ? 0 : elements(rows) / rows.extent[0] * rows.begin[0];
   std::vector<std::byte> bytes(static_cast<std::size_t>(elements(rows)) * size);
   read(rows, bytes);
   for_each_run(box, whole(as), box, [&](const BoxRun& run) {
     std::memcpy(out.data() + static_cast<std::size_t>(run.in_b) * size,
-                bytes.data() + static_cast<std::size_t>(run.in_a - first * row) * size,
+                bytes.data() + static_cast<std::size_t>(run.in_a - before) * size,
                 static_cast<std::size_t>(run.length) * size);
   });
 }

@@ -4,7 +4,9 @@
 #include "base/text.hpp"
 #include "checkpoint/resume.hpp"
 #include "comm/together.hpp"
+#include "reshard/named_part.hpp"
 #include "store/verdict.hpp"
+#include "tensor/runtime.hpp"
 
 #include <algorithm>
 
@@ -41,6 +43,10 @@ void refuse_to_start_over(const TrainConfig& config) {
               "give the new run a train.run_dir of its own");
 }
 
+std::string part_option(const TrainConfig& config) {
+  return config.checkpoint.only.empty() ? "checkpoint.skip" : "checkpoint.only";
+}
+
 /// Collective over `world`: one rank looks which run a path is of.
 Wanted wanted_by(const TrainConfig& config, Communicator& world) {
   const Resume& resume = config.checkpoint.resume;
@@ -56,6 +62,11 @@ Wanted wanted_by(const TrainConfig& config, Communicator& world) {
     const auto step = step_within(resume.path, config.train.run_dir);
     return step ? std::to_string(*step) : std::string();
   });
+  if (!own.empty() && takes_part(config.checkpoint))
+    throw Error(ExitCode::usage,
+                fmt::format("{} takes a part of {}, which is a checkpoint of {} itself: a run goes on from all of it",
+                            part_option(config), resume.path, config.train.run_dir),
+                "give the new run a train.run_dir of its own");
   if (!own.empty()) return {Wanted::By::step, std::stoll(own)};
   return {Wanted::By::start, 0, resume.path};
 }
@@ -130,8 +141,8 @@ void check_same_trajectory(const TrainConfig& config, const TrainPlan& plan, con
               fmt::format("cannot resume from {}: what follows would alter the trajectory\n  {}",
                           reader.path().string(), join(problems, "\n  ")),
               decay_only ? fmt::format("--schedule.decay_steps {} keeps the learning rates as they were", end_of_decay)
-                         : "restore these values, or start a new run in another train.run_dir (model.path takes "
-                           "exported weights)");
+                         : "restore these values, or start a new run in another train.run_dir (--checkpoint.only "
+                           "model takes the weights of another run alone)");
 }
 
 /// What an evaluation asks of a checkpoint: it makes no step that could leave the trajectory. Its data may be other.
@@ -145,10 +156,62 @@ void check_same_model(const TrainPlan& plan, const CheckpointReader& reader) {
               "give --model.config the config.json that it was trained with");
 }
 
+/// The position in the data counts samples in their order.
+void check_same_samples(const TrainConfig& config, const TrainPlan& plan, const CheckpointReader& reader) {
+  std::vector<std::string> problems;
+  const std::string origin = reader.path().string() + " (config.yaml)";
+  for (const Difference& difference : differing_options(reader, origin, config)) {
+    if (difference.option.starts_with("data.") || difference.option == "train.seed")
+      compare(problems, difference.option, difference.saved, difference.now);
+  }
+  compare(problems, "content of data.path", document(reader, "dataset"), dataset_identity(plan.dataset));
+  if (problems.empty()) return;
+  throw Error(ExitCode::usage,
+              fmt::format("the position in the data that {} holds is one among other samples\n  {}",
+                          reader.path().string(), join(problems, "\n  ")),
+              "leave it out with --checkpoint.skip data: the run then reads its data from the beginning");
+}
+
+/// What of another run's checkpoint a new run begins with: its trajectory is a new one, so options may be others, but
+/// what is loaded must fit together and to this run.
+CheckpointPart choose_part(const TrainConfig& config, const TrainPlan& plan, const CheckpointReader& reader) {
+  const Manifest& manifest = reader.manifest();
+  CheckpointPart part = named_part(manifest.components, manifest.tensors,
+                                   {config.checkpoint.only, config.checkpoint.skip, "checkpoint."});
+  const auto has = [&](const char* component) { return part.components.contains(component); };
+  const auto has_whole = [&](const char* component) {
+    for (std::size_t i = 0; i < manifest.tensors.size(); ++i)
+      if (manifest.tensors[i].component == component && !part.tensors[i]) return false;
+    return has(component);
+  };
+  if (!has("model"))
+    throw Error(ExitCode::usage,
+                fmt::format("{} takes nothing of the model of {}", part_option(config), reader.path().string()),
+                "--checkpoint.only model takes the weights alone; without checkpoint.resume nothing is loaded");
+  if (has("optimizer") != has_whole("trainer"))
+    throw Error(ExitCode::usage,
+                fmt::format("{} takes the {} of {} without its {}: moments and the number of steps that they have seen "
+                            "belong together",
+                            part_option(config), has("optimizer") ? "optimizer" : "trainer", reader.path().string(),
+                            has("optimizer") ? "trainer" : "optimizer"),
+                "take both or neither: --checkpoint.only [model, optimizer, trainer] or --checkpoint.skip [optimizer, "
+                "trainer]");
+  if (!has_whole("model") || !has_whole("optimizer")) {  // cells have weights and moments of their own
+    part.components.erase("local");
+    for (std::size_t i = 0; i < manifest.tensors.size(); ++i)
+      if (manifest.tensors[i].component == "local") part.tensors[i] = false;
+  }
+  if (has_whole("model")) check_same_model(plan, reader);
+  if (has("trainer")) check_steps_left(config, reader);
+  if (has("data")) check_same_samples(config, plan, reader);
+  return part;
+}
+
 /// Loads what `request` wants and logs what it passed over. Collective over the world.
 Resumed load_as_asked(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
                       const LoadedState& state, ResumeRequest request) {
   Communicator& world = session.world();
+  request.threads = thread_count();
   request.patience_s = config.checkpoint.patience.value;
   request.refresh = state.refresh;
   request.tell = [&](const std::string& reason) {
@@ -158,7 +221,8 @@ Resumed load_as_asked(const TrainConfig& config, const TrainPlan& plan, Session&
   if (world.rank() == 0) {
     for (const PassedOver& passed : resumed.damaged)
       log.warning("passed over a damaged checkpoint: {}", to_text(passed));
-    for (const std::string& what : resumed.loaded.left_out) log.info("{}", what);
+    for (const std::string& what : resumed.in_part ? resumed.loaded.notes : resumed.loaded.left_out)
+      log.info("{}", what);
   }
   return resumed;
 }
@@ -188,8 +252,10 @@ std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& 
     if (named) refuse_to_overwrite(config, reader);
     if (state.accepted) state.accepted(reader);
   };
-  const Resumed resumed = load_as_asked(config, plan, session, log, state,
-                                        {.run = config.train.run_dir, .wanted = wanted, .accept = accept});
+  ResumeRequest request{.run = config.train.run_dir, .wanted = wanted, .accept = accept};
+  if (takes_part(config.checkpoint))
+    request.part = [&](const CheckpointReader& reader) { return choose_part(config, plan, reader); };
+  const Resumed resumed = load_as_asked(config, plan, session, log, state, std::move(request));
   if (!resumed.checkpoint) {
     if (config.checkpoint.resume.from == Resume::From::automatic) return std::nullopt;
     throw Error(ExitCode::input,

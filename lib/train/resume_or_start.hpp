@@ -1,6 +1,7 @@
 // Where a run starts: from scratch, from weights, or from the checkpoint that checkpoint.resume means. A resumed run
 // continues the same trajectory, so what alters trajectory or shapes must be what it was. An evaluation alone takes any
-// checkpoint of the model, and leaves all of them where they are.
+// checkpoint of the model, and leaves all of them where they are; a run that begins with a part of another one's
+// checkpoint is a new trajectory.
 #pragma once
 
 #include "app/output.hpp"
@@ -28,9 +29,9 @@ struct LoadedState {
 };
 
 /// Fills model, moments and trajectory through the components from the checkpoint that the configuration means; its
-/// folder, or nothing if the run starts from scratch. Damaged checkpoints that were passed over are logged. Collective
-/// over the world. Throws Error(usage) listing the options that differ from the saved ones, Error(input) for an absent
-/// or damaged checkpoint.
+/// folder, or nothing if the run starts from scratch. What checkpoint.only and checkpoint.skip leave out of another
+/// run's is left as it is. Damaged checkpoints that were passed over are logged. Collective over the world. Throws
+/// Error(usage) listing the options that differ from the saved ones, Error(input) for an absent or damaged checkpoint.
 std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
                                     const LoadedState& state);
 

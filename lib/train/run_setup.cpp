@@ -163,12 +163,15 @@ std::optional<Path> RunState::fill(const TrainConfig& config, const TrainPlan& p
                      [this](const CheckpointReader& reader) {
                        train_state.best_evaluations = best_evaluations_of(reader.manifest());
                      }};
+  const auto start_weights = [&] { fill_weights(config, model); };
+  const bool in_part = takes_part(config.checkpoint);  // then what is not loaded is as a run starts
+  if (in_part) together(session.world(), "fill the weights", start_weights);
   loaded.components.push_back(config.eval_only ? CellState::left_out() : cells.component());
   const std::optional<Path> resumed = config.eval_only ? load_to_evaluate(config, plan, session, log, loaded)
                                                        : resume_or_start(config, plan, session, log, loaded);
   cells.drop();
   together(session.world(), "fill the weights", [&] {
-    if (!resumed) fill_weights(config, model);
+    if (!resumed && !in_part) start_weights();
     for (Unit* unit : model.units()) unit->update_compute_copy();
   });
   return resumed;

@@ -6,12 +6,11 @@
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/json.hpp"
+#include "bench/gpt2_state.hpp"
 #include "checkpoint/save.hpp"
 #include "comm/communicator.hpp"
 #include "store/piece_pass.hpp"
 #include "tensor/memory.hpp"
-
-#include <c10/core/CPUAllocator.h>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -26,62 +25,11 @@
 #include <vector>
 
 using namespace lockstep;
+using State = bench::Gpt2State;
 
 namespace {
 
 constexpr std::uint64_t request_bytes = 16 << 20;
-
-std::vector<std::pair<std::string, Shape>> shapes() {
-  std::vector<std::pair<std::string, Shape>> result{{"wte", {50257, 768}}, {"wpe", {1024, 768}}};
-  for (int layer = 0; layer < 12; ++layer) {
-    const auto add = [&](const char* name, Shape shape) {
-      result.emplace_back(fmt::format("h.{}.{}", layer, name), std::move(shape));
-    };
-    add("attn.weight", {768, 2304});
-    add("attn.bias", {2304});
-    add("proj.weight", {768, 768});
-    add("proj.bias", {768});
-    add("up.weight", {768, 3072});
-    add("up.bias", {3072});
-    add("down.weight", {3072, 768});
-    add("down.bias", {768});
-  }
-  return result;
-}
-
-struct State {
-  struct Tensor {
-    std::string name;
-    Layout layout;
-    c10::DataPtr memory;  // as that of a run's tensors
-    std::span<float> values;
-  };
-  World world = single_axis_world(1);
-  std::vector<Tensor> tensors;
-  std::uint64_t bytes = 0;
-
-  State() {
-    std::uint32_t bits = 1;
-    for (const char* kind : {"", "exp_avg/", "exp_avg_sq/"}) {
-      for (const auto& [name, shape] : shapes()) {
-        const auto count = static_cast<std::size_t>(elements(whole(shape)));
-        c10::DataPtr memory = c10::GetCPUAllocator()->allocate(count * sizeof(float));
-        const std::span<float> values(static_cast<float*>(memory.get()), count);
-        tensors.push_back({kind + name, replicated(shape, DType::f32, world.mesh), std::move(memory), values});
-        for (float& value : tensors.back().values) value = static_cast<float>(bits = bits * 1664525 + 1013904223);
-        bytes += tensors.back().values.size() * sizeof(float);
-      }
-    }
-  }
-  Component component() {
-    return {.key = "model", .collect = [this] {
-              StateTree tree;
-              for (Tensor& tensor : tensors)
-                tree.add(tensor.name, tensor.layout, std::as_writable_bytes(tensor.values));
-              return tree;
-            }};
-  }
-};
 
 double seconds_of(const std::function<void()>& work) {
   const double start = monotonic_seconds();
@@ -172,7 +120,7 @@ void measure(const Path& folder, int rounds) {
   if (!std::filesystem::is_directory(folder, error))
     fail(ExitCode::storage, "cannot measure saves in {}: no such folder", folder.string());
   keep_memory();
-  State state;
+  State state({"", "exp_avg/", "exp_avg_sq/"}, 1);
   const c10::DataPtr buffer = c10::GetCPUAllocator()->allocate(request_bytes);
   std::memset(buffer.get(), 5, request_bytes);
   const auto ranks = solo_communicator();

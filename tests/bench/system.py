@@ -1,7 +1,7 @@
 """system.py [--rounds N] [--record FILE] [WORD …]: what surrounds a step, each against a baseline in the same run: two ranks of one thread against one rank of two, and the same
-of PyTorch (DistributedDataParallel, eager and through torch.compile, and FSDP2, over gloo); ranks that share out experts; what dropout costs; start-up against a bare MPI and LibTorch program; saving against raw O_DIRECT writes;
+of PyTorch (DistributedDataParallel, eager and through torch.compile, and FSDP2, over gloo); ranks that share out experts; what dropout costs; start-up against a bare MPI and LibTorch program; saving against raw O_DIRECT writes; loading against a cold buffered read;
 tokenizing in MB/s; planning for many ranks; what an action costs the engine; products of experts against one dense product. Prints one JSON line a figure, and appends the lines to
-FILE; with words (parallel, shared-experts, dropout, start-up, saving, tokenizing, planning, engine, experts) only those."""
+FILE; with words (parallel, shared-experts, dropout, start-up, saving, loading, tokenizing, planning, engine, experts) only those."""
 
 import argparse
 import datetime
@@ -171,6 +171,13 @@ def saving(folder, rounds, config):
     show("saving of its size and shapes, nothing else running", **json.loads(alone))
 
 
+def loading(folder, rounds):
+    for ranks in [1, 4]:
+        command, env = mpirun(ranks, BUILD / "tests/bench/load-bandwidth", folder, rounds)
+        figures = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout)
+        show(f"loading of the weights of GPT-2 124M into {'one rank' if ranks == 1 else f'{ranks} replicas'}, cold", **figures)
+
+
 def prepared(folder, text, tokenizer):
     """The best of three runs in seconds, and the token stream."""
     best = 1e9
@@ -239,7 +246,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--record", type=pathlib.Path)
-    parser.add_argument("words", nargs="*", metavar="WORD", help="parallel, shared-experts, dropout, start-up, saving, tokenizing, planning, engine, experts")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="parallel, shared-experts, dropout, start-up, saving, loading, tokenizing, planning, engine, experts")
     settings = parser.parse_args()
     rounds = settings.rounds
     RECORD.extend([settings.record] if settings.record else [])
@@ -258,6 +265,7 @@ def main():
             "dropout": lambda: dropout(folder, rounds),
             "start-up": lambda: start_up(folder, rounds, small),
             "saving": lambda: saving(folder, rounds, large),
+            "loading": lambda: loading(folder, rounds),
             "tokenizing": lambda: tokenizing(folder),
             "planning": lambda: planning(rounds),
             "engine": lambda: engine(rounds),

@@ -6,9 +6,12 @@
 // checkpoint-job model RUN RANKS CONFIG.json: the first weights of a model at step 1, each rank with its columns.
 // checkpoint-job many RUN COUNT: COUNT tensors of one element, by one rank, at step 1.
 // checkpoint-job values RUN JSON: a component "state" with the values of a JSON object, by one rank, at step 1.
-// checkpoint-job rewrite-config CKPT TEXT OTHER: puts OTHER for TEXT into the config.yaml that a checkpoint carries, as
-// another version would have written it.
+// checkpoint-job load CKPT RANKS CUT FOLDER: loads a checkpoint by ranks that are threads and cut each tensor along its
+// first or last dim (CUT first, last) or not (whole). Prints a JSON line for what each rank got of a tensor, which lies
+// in FOLDER, and one for what it read. checkpoint-job rewrite-config CKPT TEXT OTHER: puts OTHER for TEXT into the
+// config.yaml that a checkpoint carries, as another version would have written it.
 #include "base/json.hpp"
+#include "checkpoint/load_checkpoint.hpp"
 #include "checkpoint/save.hpp"
 #include "exchange/hf_config.hpp"
 #include "harness/sharded_model.hpp"
@@ -199,6 +202,78 @@ void save_values(const Path& run, const std::string& json) {
   });
 }
 
+/// Memory for all that a component of a checkpoint has, on one of the ranks that load it.
+struct Loaded {
+  struct Tensor {
+    std::string name;
+    Layout layout;
+    Box box;
+    std::vector<std::byte> bytes;
+  };
+  Component component;
+  std::vector<Tensor> tensors;
+};
+
+Loaded memory_for(const StoredComponent& stored, const Manifest& manifest, const Mesh& mesh, const std::string& cut,
+                  Rank rank) {
+  Loaded loaded;
+  loaded.component.key = stored.key;
+  const bool owned = cell_owned(stored.pattern);
+  const bool is_cut = !owned && stored.pattern != Pattern::global;
+  loaded.component.pattern = is_cut ? Pattern::per_group : stored.pattern;
+  if (is_cut) loaded.component.equal_along = {"dp_replicate"};
+  loaded.component.remap_policy = Remap::drop;
+  for (const StoredTensor& tensor : manifest.tensors) {
+    const bool here = !owned || tensor.cell == fmt::format("rank={}", rank);
+    if (tensor.component != stored.key || is_values(tensor) || !here) continue;
+    Layout layout = replicated(known_shape(tensor.layout), tensor.layout.dtype, mesh);
+    const auto dims = static_cast<int>(layout.global.size());
+    if (is_cut && cut != "whole" && dims > 0) layout.splits = {{{"dp_shard"}, cut == "first" ? 0 : dims - 1}};
+    const Box box = box_of(layout, rank);
+    const auto size = static_cast<std::size_t>(elements(box)) * static_cast<std::size_t>(size_of(layout.dtype));
+    loaded.tensors.push_back({tensor.name, layout, box, std::vector<std::byte>(size)});
+  }
+  return loaded;
+}
+
+void load_cut(const Path& checkpoint, int count, const std::string& cut, const Path& folder) {
+  std::vector<std::string> lines(static_cast<std::size_t>(count));
+  test::on_ranks(count, [&](Communicator& ranks) {
+    const World world{make_mesh("world", {{"dp_replicate", 1}, {"dp_shard", ranks.size()}}), {}};
+    const CheckpointReader reader(checkpoint);
+    std::vector<Loaded> memory;
+    for (const StoredComponent& stored : reader.manifest().components)
+      memory.push_back(memory_for(stored, reader.manifest(), world.mesh, cut, ranks.rank()));
+    std::vector<Component> components;
+    for (Loaded& loaded : memory) {
+      loaded.component.collect = [&loaded] {
+        StateTree tree;
+        for (Loaded::Tensor& tensor : loaded.tensors) tree.add(tensor.name, tensor.layout, tensor.bytes);
+        return tree;
+      };
+      components.push_back(loaded.component);
+    }
+    const LoadReport report = load(ranks, world, reader, components, 2);
+    std::string& text = lines[static_cast<std::size_t>(ranks.rank())];
+    int number = 0;
+    for (const Loaded& loaded : memory) {
+      for (const Loaded::Tensor& tensor : loaded.tensors) {
+        const Path file = folder / fmt::format("{}-{}", ranks.rank(), number++);
+        publish_file(file, {reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size()});
+        text += to_text(Json{{"rank", ranks.rank()},
+                             {"component", loaded.component.key},
+                             {"name", tensor.name},
+                             {"begin", tensor.box.begin},
+                             {"extent", tensor.box.extent},
+                             {"file", file.string()}}) +
+                "\n";
+      }
+    }
+    text += to_text(Json{{"rank", ranks.rank()}, {"read", report.read}}) + "\n";
+  });
+  for (const std::string& text : lines) std::fputs(text.c_str(), stdout);
+}
+
 void rewrite_config(const Path& checkpoint, const std::string& text, const std::string& other) {
   Manifest manifest = read_manifest(checkpoint);
   for (auto& [name, document] : manifest.documents) {
@@ -213,6 +288,10 @@ void rewrite_config(const Path& checkpoint, const std::string& text, const std::
 int main(int argc, char** argv) {
   if (argc == 5 && std::string(argv[1]) == "rewrite-config") {
     rewrite_config(argv[2], argv[3], argv[4]);
+    return 0;
+  }
+  if (argc == 6 && std::string(argv[1]) == "load") {
+    load_cut(argv[2], std::stoi(argv[3]), argv[4], argv[5]);
     return 0;
   }
   if (argc == 4 && std::string(argv[1]) == "shapes") {

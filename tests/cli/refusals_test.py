@@ -104,6 +104,8 @@ TABLE = [
     (2, {"train.offload": "[shards]"}, "train.offload shards has no effect: parallel.dp_shard is 1"),
     (2, {"train.offload": "[optimizer]", "optimizer.name": "sgd"}, "without momentum optimizer.name sgd keeps no state"),
     (2, {"train.host_memory": "1GiB"}, "train.host_memory has no effect"),
+    (2, {"checkpoint.only": "model"}, "checkpoint.only has no effect: checkpoint.resume names no checkpoint of another run"),
+    (2, {"checkpoint.skip": "data", "checkpoint.resume": "latest"}, "checkpoint.skip has no effect: checkpoint.resume names no checkpoint of another run"),
     (2, {"checkpoint.on_busy": "wait"}, "checkpoint.on_busy has no effect: without checkpoint.background each save is waited for"),
     (2, {"checkpoint.metadata": "[team]"}, "is not of the form KEY=VALUE"),
     (2, {"checkpoint.metadata": "[team=a, note=b, team=c]"}, "checkpoint.metadata says team twice"),
@@ -140,6 +142,7 @@ CHECKED = ["lib/config/train_check.cpp", "lib/train/run_mesh.cpp", "lib/train/tr
            "lib/architecture/context_parallel.cpp"]
 ELSEWHERE = ["model.", "warm-up takes", "schedule.min_lr", "a constant schedule", "log.profile", "--",
              "a profile covers", "{}: {} is not a configuration",
+             "{} has no effect: --eval-only",   # a switch
              "{} is '{}', but a dataset has", "the dataset {} has {} token ids", "{} is set, but {} has no validation split",   # of datasets
              "schedule {} has {}",   # its number is counted
              "cannot divide a batch among {} ranks", "a global batch of {} samples", "a micro-batch of {} samples",   # ranges of the options

@@ -2,19 +2,83 @@
 // without a launcher.
 #pragma once
 
+#include "base/error.hpp"
 #include "comm/communicator.hpp"
 #include "comm/local_work.hpp"
 
 #include <algorithm>
 #include <barrier>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace lockstep::test {
+
+/// What is sent lies here, by sender and receiver, until it is received.
+class Mail {
+ public:
+  void put(std::pair<int, int> way, std::span<const std::byte> bytes) {
+    const std::lock_guard lock(mutex_);
+    letters_[way].emplace_back(bytes.begin(), bytes.end());
+  }
+  bool take(std::pair<int, int> way, std::span<std::byte> bytes) {
+    const std::lock_guard lock(mutex_);
+    std::deque<std::vector<std::byte>>& letters = letters_[way];
+    if (letters.empty()) return false;
+    invariant(letters.front().size() == bytes.size(), "a message has the length that its receiver expects");
+    std::ranges::copy(letters.front(), bytes.begin());
+    letters.pop_front();
+    return true;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> letters_;
+};
+
+/// Of the calls that do not wait those between two ranks. What is received from one rank is asked for in its order.
+class ThreadCalls final : public NonBlocking {
+ public:
+  ThreadCalls(std::shared_ptr<Mail> mail, int rank, int size) : mail_(std::move(mail)), rank_(rank), size_(size) {}
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  const std::string& name() const override { return name_; }
+  Call send(std::span<const std::byte> bytes, int peer, Message) override {
+    mail_->put({rank_, peer}, bytes);
+    return {};
+  }
+  Call receive(std::span<std::byte> bytes, int peer, Message) override {
+    receives_.push_back({peer, bytes});
+    return {receives_.size()};
+  }
+  Call all_gather(std::span<const std::byte>, std::span<std::byte>) override { return none(); }
+  Call broadcast(std::span<std::byte>, int) override { return none(); }
+  Call barrier() override { return none(); }
+  bool ended(std::span<Call> calls) override {
+    for (Call& call : calls) {
+      if (call.handle == 0) continue;
+      const auto& [peer, bytes] = receives_[call.handle - 1];
+      if (!mail_->take({peer, rank_}, bytes)) return false;
+      call.handle = 0;
+    }
+    return true;
+  }
+  void agree_on_reading() override {}
+
+ private:
+  static Call none() { fail(ExitCode::bug, "ranks that are threads have no such call"); }
+  std::shared_ptr<Mail> mail_;
+  int rank_, size_;
+  std::string name_ = "world";
+  std::vector<std::pair<int, std::span<std::byte>>> receives_;
+};
 
 class ThreadRanks final : public Communicator {
  public:
@@ -22,8 +86,11 @@ class ThreadRanks final : public Communicator {
     explicit Shared(int size) : barrier(size), texts(static_cast<std::size_t>(size)) {}
     std::barrier<> barrier;
     std::vector<std::string> texts;
+    std::shared_ptr<Mail> mail = std::make_shared<Mail>();
   };
-  ThreadRanks(std::shared_ptr<Shared> shared, int rank) : shared_(std::move(shared)), rank_(rank) {}
+  ThreadRanks(std::shared_ptr<Shared> shared, int rank)
+      : shared_(std::move(shared)), rank_(rank), calls_(shared_->mail, rank, static_cast<int>(shared_->texts.size())) {}
+  NonBlocking& calls() override { return calls_; }
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(shared_->texts.size()); }
   const std::string& name() const override { return name_; }
@@ -103,6 +170,7 @@ class ThreadRanks final : public Communicator {
   }
   std::shared_ptr<Shared> shared_;
   int rank_;
+  ThreadCalls calls_;
   std::string name_ = "world";
 };
 

@@ -25,6 +25,17 @@ std::unique_ptr<Communicator> first_ranks(int count) {
 
 Job replica(const Communicator& ranks) { return lockstep::test::replica(ranks.size(), ranks.rank()); }
 
+/// A matrix of which each rank has columns, and one that all of them hold: in pieces of a megabyte.
+Job wide_job(const Communicator& ranks) {
+  const Mesh mesh = make_mesh("world", {{"dp_replicate", 1}, {"tp", ranks.size()}});
+  const Shape shape{1500, 1001};
+  return {{mesh, {}},
+          ranks.rank(),
+          {{"columns", {shape, DType::bf16, mesh, {{{"tp"}, 1}}, {}}}, {"whole", replicated(shape, DType::bf16, mesh)}},
+          Pattern::per_group,
+          {"dp_replicate"}};
+}
+
 }  // namespace
 
 LOCKSTEP_MPI_TEST(what_any_number_of_ranks_saves_any_other_loads_with_equal_digests, at_least(1)) {
@@ -91,6 +102,51 @@ LOCKSTEP_MPI_TEST(one_bit_of_one_replica_is_found_before_anything_is_current, at
   BOOST_TEST(message.find("replicas differ in model/h.0/bias") != std::string::npos, message);
   if (world().size() > 2) BOOST_TEST(message.find("rank 1 against") != std::string::npos, message);
   BOOST_TEST(list_checkpoints(folder.path).empty());
+}
+
+LOCKSTEP_MPI_TEST(ranks_that_share_the_reading_get_all_of_it_and_one_that_fails_ends_the_load_for_all, at_least(1)) {
+  const SharedFolder folder;
+  if (world().rank() == 0) {
+    const auto alone = solo_communicator();
+    Job job = wide_job(*alone);
+    job.advance_to(5);
+    save(*alone, job.components(), job.request(folder.path));
+  }
+  world().barrier();
+  const Path checkpoint = checkpoint_folder(folder.path, 5);
+  const CheckpointReader reader(checkpoint);
+  const auto load_it = [&] {
+    Job job = wide_job(world());
+    const LoadReport report = load(world(), job.world(), reader, job.components(), 2);
+    BOOST_TEST(job.wrong_bytes(5) == 0);
+    return report;
+  };
+  const std::int64_t stored = 2 * 1500 * 1001 * 2;
+  BOOST_TEST(world().all_reduce(static_cast<std::int64_t>(load_it().read), Reduce::sum) < stored + stored / 20);
+
+  const std::vector<const IndexedPiece*> pieces = reader.pieces_of(reader.number_of("model/columns"));
+  const IndexedPiece& piece = *pieces.at(pieces.size() / 2);
+  const Path part = checkpoint / reader.manifest().files[piece.file].path;
+  const auto flip = [&] {
+    world().barrier();
+    if (world().rank() == 0) {
+      std::string content = read_file(part);
+      content[piece.record.offset + 10] = static_cast<char>(content[piece.record.offset + 10] ^ 1);
+      publish_file(part, content);
+    }
+    world().barrier();
+  };
+  flip();
+  std::string message;
+  try {
+    load_it();
+  } catch (const AgreedError& error) {
+    message = error.what();
+    BOOST_TEST((error.code() == ExitCode::input));
+  }
+  BOOST_TEST(message.find(part.string() + " is damaged: model/columns ") != std::string::npos, message);
+  flip();
+  load_it();
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -2,6 +2,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <map>
 
 using namespace lockstep;
@@ -88,6 +89,45 @@ BOOST_AUTO_TEST_CASE(a_box_of_a_view_is_cut_into_boxes_of_the_tensor) {
   std::vector<Box> seen;  // of queries, keys and values side by side: of each the rank's columns
   for_each_box_in_view({{0, 0, 2}, {4, 3, 2}}, from, to, [&](const Box&, const Box& box) { seen.push_back(box); });
   BOOST_TEST((seen == std::vector<Box>{{{0, 2}, {4, 2}}, {{0, 8}, {4, 2}}, {{0, 14}, {4, 2}}}));
+}
+
+BOOST_AUTO_TEST_CASE(the_box_around_consecutive_elements_is_the_smallest_that_has_them) {
+  const Shape shape{3, 2, 4};
+  for (const Box& box : boxes_of(shape)) {
+    const std::vector<std::int64_t> numbers = elements_in(box, shape);
+    for (std::size_t first = 0; first < numbers.size(); ++first) {
+      for (std::size_t end = first + 1; end <= numbers.size(); ++end) {
+        const std::vector<std::int64_t> wanted(numbers.begin() + static_cast<std::ptrdiff_t>(first),
+                                               numbers.begin() + static_cast<std::ptrdiff_t>(end));
+        const Box around = box_around(box, static_cast<std::int64_t>(first), static_cast<std::int64_t>(end - first));
+        BOOST_TEST(contains(box, around));
+        BOOST_TEST(std::ranges::includes(elements_in(around, shape), wanted));
+        std::size_t fewest = numbers.size();
+        for (const Box& other : boxes_of(shape)) {
+          if (contains(box, other) && std::ranges::includes(elements_in(other, shape), wanted))
+            fewest = std::min(fewest, static_cast<std::size_t>(elements(other)));
+        }
+        BOOST_TEST(elements(around) == static_cast<std::int64_t>(fewest));
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_rows_in_another_view_are_the_fewest_that_have_all_elements_of_a_box) {
+  const std::vector<Shape> views = {{2, 3, 4}, {6, 4}, {24}, {3, 8}};
+  for (const Shape& from : views) {
+    for (const Shape& to : views) {
+      for (const Box& box : boxes_of(from)) {
+        const std::vector<std::int64_t> wanted = elements_in(box, from);
+        const std::int64_t row = 24 / to[0];
+        const Box rows = rows_in_view(box, from, to);
+        BOOST_TEST(rows.begin[0] == wanted.front() / row);
+        BOOST_TEST(rows.begin[0] + rows.extent[0] == wanted.back() / row + 1);
+        BOOST_TEST(elements(rows) == rows.extent[0] * row);
+      }
+    }
+  }
+  BOOST_TEST((rows_in_view(whole({1, 1}), {1, 1}, {}) == whole({})));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
