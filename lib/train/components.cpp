@@ -44,10 +44,11 @@ Component model_component(const Model& model, const CellState& cells) {
   return component;
 }
 
-Component optimizer_component(const Model& model, const std::vector<StateDescription>& kept, const CellState& cells,
-                              const TrainState& train_state) {
+// How many updates bias corrections count is the trainer's to say: a value here would lie in as many cells as ranks
+// share the state out, and the digest of equal state would depend on that.
+Component optimizer_component(const Model& model, const std::vector<StateDescription>& kept, const CellState& cells) {
   Component component = held_as(model, "optimizer");
-  component.collect = [&model, kept, &cells, &train_state, pattern = component.pattern] {
+  component.collect = [&model, kept, &cells] {
     StateTree state;
     for (std::size_t i = 0; i < kept.size(); ++i) {
       for (const Parameter* parameter : model.parameters()) {
@@ -56,8 +57,6 @@ Component optimizer_component(const Model& model, const std::vector<StateDescrip
                   bytes_of(cells.saved_state(*parameter, i)));
       }
     }
-    // Updates: what the bias corrections count, where one value holds for all ranks.
-    if (pattern == Pattern::replicated) state.set("steps", train_state.step - train_state.skipped);
     return state;
   };
   return component;
@@ -149,7 +148,7 @@ std::vector<AxisName> axes_held_alike(const Model& model) {
 
 std::vector<Component> components_of(const Model& model, const std::vector<StateDescription>& state,
                                      const CellState& cells, TrainState& train_state, const Json& hf_config) {
-  return {model_component(model, cells), optimizer_component(model, state, cells, train_state),
+  return {model_component(model, cells), optimizer_component(model, state, cells),
           trainer_component(train_state, hf_config), data_component(train_state)};
 }
 
