@@ -14,7 +14,7 @@ import subprocess
 from crash_states import SIGNATURE, Disk, Folder, checkpoint_files, read_recording
 from lockstep_testing import BUILD, LLAMA_TINY, run, sample_text, write_config
 
-EVERY = int(os.environ.get("LOCKSTEP_TEST_CRASHES", 12))
+EVERY = int(os.environ.get("LOCKSTEP_TEST_CRASHES", 30))
 CHECKPOINTS = "run/checkpoints"
 
 
