@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import shutil
+import subprocess
 
 from checkpoint_files import manifest_of, state_digest, step_folders
 from lockstep_testing import BUILD, GPT2_TINY, records, run, sample_text, write_config
@@ -226,3 +227,27 @@ def test_a_newest_checkpoint_of_a_later_format_ends_the_start_and_stays(tmp):
         done = train(tmp, folder, way, steps=STEPS + 1, expect=2)
         assert "checkpoint format 3 is not known" in done.stderr and "lockstep 9.9 wrote it" in done.stderr, done.stderr
         assert held == {path: path.read_bytes() for path in sorted((folder / "checkpoints").rglob("*")) if path.is_file()}
+
+
+def test_no_write_of_a_file_is_lost_without_a_word(tmp):
+    """Each write of a save fails in turn, also those that the HDF5 library puts off: the save fails, or every byte is as it would be."""
+    def job(folder, order):
+        env = dict(os.environ, LD_PRELOAD=str(BUILD / "tests/libstorage_faults.so"), LOCKSTEP_TEST_FAULTS=order, LOCKSTEP_TEST_CALLS=str(tmp / "calls"))
+        return subprocess.run([BUILD / "tests/cli/checkpoint-job", folder / "run", "2", "1", "2"], env=env, capture_output=True, text=True, timeout=100)
+
+    def parts(folder):
+        return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*.h5"))}
+
+    assert job(tmp / "whole", f"pwrite 0 {NEVER} 0 0 .h5").returncode == 0
+    want, calls, silent = parts(tmp / "whole/run/checkpoints/step-0000000001"), (tmp / "calls").stat().st_size, 0
+    for number in range(2, calls + 1, 1 if ALL else 9):
+        folder = tmp / f"fails-{number}"
+        done = job(folder, f"pwrite {errno.EIO} {number} 0 0 .h5")
+        if done.returncode == 0:
+            silent += 1
+        saved = folder / "run/checkpoints/step-0000000001"
+        assert done.returncode != 0 or saved.exists(), number
+        assert not saved.exists() or parts(saved) == want, (number, done.returncode)
+        shutil.rmtree(folder)
+    print(f"# {calls} writes, {silent} of those that failed lost without an error", flush=True)
+    assert silent == 0
