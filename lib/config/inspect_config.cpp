@@ -20,7 +20,7 @@ ValueSetting parse_setting(const std::string& text) {
   const std::size_t sign = text.find('=');
   const std::size_t dot = text.find('.');
   if (sign == std::string::npos || dot == 0 || dot > sign || dot + 1 == sign)
-    fail(ExitCode::usage, "--set {} is no COMPONENT.KEY=JSON, such as optimizer.steps=7", text);
+    fail(ExitCode::usage, "--set {} is no COMPONENT.KEY=JSON, such as trainer.step=7", text);
   ValueSetting setting{text.substr(0, sign), text.substr(sign + 1)};
   if (!Json::accept(setting.json)) {
     fail(ExitCode::usage, "--set {}: {} is no JSON; a text stands in double quotes: --set '{}=\"text\"'", text,

@@ -13,7 +13,7 @@ class Declaration;
 class Problems;
 struct Tool;
 
-/// A value of a component and what it is to be: "optimizer.steps=7".
+/// A value of a component and what it is to be: "trainer.step=7".
 struct ValueSetting {
   std::string name;  // COMPONENT.KEY
   std::string json;  // a valid text of it

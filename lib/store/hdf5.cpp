@@ -27,6 +27,8 @@ class Handle {
   }
   hid_t get() const { return id_; }
   explicit operator bool() const { return id_ >= 0; }
+  /// False where the library could not write what it had put off: the destructor would keep silent.
+  bool finish() { return close_(std::exchange(id_, -1)) >= 0; }
 
  private:
   hid_t id_;
@@ -63,6 +65,7 @@ Handle file_settings() {
   H5Pset_libver_bounds(settings.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
   H5Pset_alignment(settings.get(), 4096, 4096);
   H5Pset_fclose_degree(settings.get(), H5F_CLOSE_STRONG);
+  H5Pset_sieve_buf_size(settings.get(), 0);  // small datasets are written at once, so that an error shows at the write
   H5Pset_file_locking(settings.get(), false, true);  // locks fail on parallel file systems and guard nothing here
   return settings;
 }
@@ -303,23 +306,25 @@ Hdf5Dataset Hdf5File::create_dataset(const std::string& path, DType dtype, const
   H5Pset_obj_track_times(creation.get(), false);
   const Handle space = space_of(shape);
   const Handle type = type_of(dtype);
-  const Handle dataset(H5Dcreate2(id_, path.c_str(), type.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT),
-                       H5Dclose);
+  Handle dataset(H5Dcreate2(id_, path.c_str(), type.get(), space.get(), links.get(), creation.get(), H5P_DEFAULT),
+                 H5Dclose);
   if (!space || !dataset) fail_hdf5(blame_, fmt::format("create dataset {} {} in", path, to_text(shape)), path_);
   if (needs_name(dtype)) set_attribute(path, "dtype", name_of(dtype));
-  return describe(dataset, path, blame_, path_);
+  const Hdf5Dataset created = describe(dataset, path, blame_, path_);
+  if (!dataset.finish()) fail_hdf5(blame_, fmt::format("create dataset {} {} in", path, to_text(shape)), path_);
+  return created;
 }
 
 void Hdf5File::write(const std::string& path, std::span<const std::byte> bytes) {
   be_quiet();
-  const Handle dataset = open_dataset(id_, path, blame_, path_);
+  Handle dataset = open_dataset(id_, path, blame_, path_);
   const Hdf5Dataset target = describe(dataset, path, blame_, path_);
   if (bytes.size() != target.bytes)
     fail(ExitCode::bug, "{} bytes for dataset {} of {}, which takes {}", bytes.size(), path, path_.string(),
          target.bytes);
   if (bytes.empty()) return;
   const Handle type(H5Dget_type(dataset.get()), H5Tclose);
-  if (H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) < 0)
+  if (H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) < 0 || !dataset.finish())
     fail_hdf5(blame_, fmt::format("write {} of", path), path_);
 }
 

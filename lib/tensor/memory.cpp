@@ -170,6 +170,9 @@ void keep_memory() {
   constexpr int never = -1;
   mallopt(M_TRIM_THRESHOLD, never);
   mallopt(M_TOP_PAD, 64 << 20);
+  // Small blocks that are free again are joined with their neighbours: kept apart by their sizes, those of the thread
+  // that communicates, which grow as a call is put together, were never used again, and each step took new memory.
+  mallopt(M_MXFAST, 0);
   static KeepingAllocator allocator;
   constexpr std::uint8_t above_default = 1;
   c10::SetCPUAllocator(&allocator, above_default);

@@ -33,10 +33,11 @@ Component model_component(const Model& model, const CellState& cells) {
   return component;
 }
 
-Component optimizer_component(const Model& model, const std::vector<StateDescription>& kept, const CellState& cells,
-                              const TrainState& train_state) {
+// How many updates bias corrections count is the trainer's to say: a value here would lie in as many cells as ranks
+// share the state out, and the digest of equal state would depend on that.
+Component optimizer_component(const Model& model, const std::vector<StateDescription>& kept, const CellState& cells) {
   Component component = declared_as_held(layouts_of(model), "optimizer");
-  component.collect = [&model, kept, &cells, &train_state, pattern = component.pattern] {
+  component.collect = [&model, kept, &cells] {
     StateTree state;
     for (std::size_t i = 0; i < kept.size(); ++i) {
       for (const Parameter* parameter : model.parameters()) {
@@ -45,8 +46,6 @@ Component optimizer_component(const Model& model, const std::vector<StateDescrip
                   bytes_of(cells.saved_state(*parameter, i)));
       }
     }
-    // Updates: what the bias corrections count, where one value holds for all ranks.
-    if (pattern == Pattern::replicated) state.set("steps", train_state.step - train_state.skipped);
     return state;
   };
   return component;
@@ -152,7 +151,7 @@ std::vector<AxisName> axes_held_alike(const std::vector<Layout>& weights) {
 
 std::vector<Component> components_of(const Model& model, const std::vector<StateDescription>& state,
                                      const CellState& cells, TrainState& train_state, const Json& hf_config) {
-  return {model_component(model, cells), optimizer_component(model, state, cells, train_state),
+  return {model_component(model, cells), optimizer_component(model, state, cells),
           trainer_component(train_state, hf_config), data_component(train_state)};
 }
 

@@ -1,4 +1,4 @@
-"""Rows that ranks share (parallel.ring, parallel.ulysses): what a run says, saves and goes on from, on the same layout and on others."""
+"""Rows that ranks share (parallel.ring, parallel.ulysses): what a run says, saves and goes on from, on the same layout; on others: tests/mpi/train."""
 
 import json
 import re
@@ -6,7 +6,7 @@ import shutil
 
 from checkpoint_files import step_folders
 from lockstep_testing import LLAMA_TINY, records, run, sample_text
-from shared_out import check_goes_on_bit_for_bit, check_goes_on_elsewhere, check_is_a_checkpoint_as_any_other, losses, options, prepare
+from shared_out import check_goes_on_bit_for_bit, check_is_a_checkpoint_as_any_other, losses, options, prepare
 
 MODEL = dict(LLAMA_TINY, hidden_size=24, intermediate_size=43, num_attention_heads=12, num_key_value_heads=2, head_dim=2)
 # No number of ranks here divides the rows of a micro-batch: two samples of 37.
@@ -37,16 +37,6 @@ def test_a_run_that_is_stopped_goes_on_bit_for_bit_on_its_own_layout(tmp):
 def test_a_run_on_a_ring_that_is_stopped_goes_on_bit_for_bit(tmp):
     prepared(tmp)
     check_goes_on_bit_for_bit(tmp, RINGS)
-
-
-def test_a_run_goes_on_with_other_ranks_that_share_rows_and_alone(tmp):
-    prepared(tmp, tie_word_embeddings=True)
-    check_goes_on_elsewhere(tmp, [(2, ["--parallel.ulysses", 2]), (4, ["--parallel.ulysses", 4, "--parallel.dp_shard", 1]), (None, [])])
-
-
-def test_a_run_on_a_ring_goes_on_on_others(tmp):
-    prepared(tmp, tie_word_embeddings=True)
-    check_goes_on_elsewhere(tmp, [(3, ["--parallel.ring", 3]), (4, ["--parallel.ulysses", 2, "--parallel.ring", 2]), (2, ["--parallel.ring", 2])])
 
 
 def test_losses_are_those_of_one_rank_whatever_divides_the_rows(tmp):

@@ -1,19 +1,22 @@
 // Storage that fails on demand: preloaded into a program (LD_PRELOAD), it makes chosen system calls of one rank on
 // files of one folder fail. LOCKSTEP_TEST_FAULTS="CALL ERRNO FIRST PERIOD RANK PATH": CALL is pwrite, fsync, rename,
-// exchange (renameat2), mkdir, flock, open (for writing), look (open for reading), pread, stat or lstat; its calls on
-// paths that contain PATH are counted, and number FIRST, FIRST + PERIOD, FIRST + 2 PERIOD, … fail with ERRNO (PERIOD 0:
-// only FIRST). ERRNO 0 is for pwrite: it takes half of the bytes, as a disk that is about to be full does. ERRNO -1:
-// the process stops itself (SIGSTOP) before the call, and then does it. ERRNO -2 is for pwrite: one bit is written the
-// other way round, and all is well, says the call.
+// exchange (renameat2), mkdir, flock, open (for writing), direct (open for direct I/O), allocate (fallocate), remove
+// (unlink, rmdir, remove), look (open for reading), pread, stat or lstat, or "change" and "view" for all of those up to
+// and behind "remove"; its calls on paths that contain PATH are counted, and number FIRST, FIRST + PERIOD, FIRST + 2
+// PERIOD, … fail with ERRNO (PERIOD 0: only FIRST). ERRNO 0 is for pwrite: it takes half of the bytes, as a disk that
+// is about to be full does. ERRNO -1: the process stops itself (SIGSTOP) before the call, and then does it; ERRNO -9:
+// it is killed before the call; ERRNO -2 is for pwrite: one bit is written the other way round, and all is well, says
+// the call. Several such orders are parted by ";". The file LOCKSTEP_TEST_CALLS, if it is set, grows by a byte for each
+// call that is counted.
 #undef _FILE_OFFSET_BITS  // with it the names of both widths would be one here
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdarg>
@@ -32,32 +35,60 @@ struct Order {
   long first = 0;
   long period = 0;
   char path[256] = "";
+  long calls = 0;  // so far
 };
 
-Order read_order() {
-  Order order;
-  int rank = 0;
-  const char* const text = std::getenv("LOCKSTEP_TEST_FAULTS");
+std::vector<Order> read_orders() {
+  std::vector<Order> orders;
   const char* const own = std::getenv("OMPI_COMM_WORLD_RANK");
-  const bool whole = text != nullptr && std::sscanf(text, "%15s %d %ld %ld %d %255s", order.call, &order.error,
-                                                    &order.first, &order.period, &rank, order.path) == 6;
-  if (!whole || rank != (own == nullptr ? 0 : std::atoi(own))) order.call[0] = '\0';
-  return order;
+  for (const char* text = std::getenv("LOCKSTEP_TEST_FAULTS"); text != nullptr;) {
+    Order order;
+    int rank = 0;
+    const bool whole = std::sscanf(text, "%15s %d %ld %ld %d %255[^; ]", order.call, &order.error, &order.first,
+                                   &order.period, &rank, order.path) == 6;
+    if (!whole) std::abort();  // what fails nothing would prove nothing
+    if (rank == (own == nullptr ? 0 : std::atoi(own))) orders.push_back(order);
+    text = std::strchr(text, ';');
+    if (text != nullptr) ++text;
+  }
+  return orders;
+}
+
+bool is_view(const char* call) {
+  for (const char* const view : {"look", "pread", "stat", "lstat"})
+    if (std::strcmp(call, view) == 0) return true;
+  return false;
+}
+
+void tell_counted() {
+  static const char* const path = std::getenv("LOCKSTEP_TEST_CALLS");
+  if (path == nullptr) return;
+  static const int file =
+      static_cast<int>(::syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (::write(file, "", 1) != 1) std::abort();
 }
 
 bool due(const char* call, const char* path) {
-  static const Order order = read_order();
-  static std::atomic<long> calls{0};
-  if (std::strcmp(order.call, call) != 0 || std::strstr(path, order.path) == nullptr) return false;
-  const long number = ++calls;
-  const bool now =
-      number == order.first || (order.period > 0 && number > order.first && (number - order.first) % order.period == 0);
-  if (now && order.error == -1) {
-    std::raise(SIGSTOP);
-    return false;
+  static std::vector<Order> orders = read_orders();
+  bool fails = false;
+  for (Order& order : orders) {
+    const char* const kind = is_view(call) ? "view" : "change";
+    if ((std::strcmp(order.call, call) != 0 && std::strcmp(order.call, kind) != 0) ||
+        std::strstr(path, order.path) == nullptr)
+      continue;
+    const long number = __atomic_add_fetch(&order.calls, 1, __ATOMIC_RELAXED);
+    tell_counted();
+    const bool now = number == order.first ||
+                     (order.period > 0 && number > order.first && (number - order.first) % order.period == 0);
+    if (!now) continue;
+    if (order.error < 0 && order.error != lies) {
+      std::raise(order.error == -1 ? SIGSTOP : SIGKILL);
+      continue;
+    }
+    errno = order.error;
+    fails = true;
   }
-  if (now) errno = order.error;
-  return now;
+  return fails;
 }
 
 bool due(const char* call, int fd) {
@@ -91,6 +122,7 @@ ssize_t faulty_pwrite(const char* name, int fd, const void* bytes, size_t count,
 
 int faulty_open(const char* name, const char* path, int flags, mode_t mode) {
   const auto real = next<int (*)(const char*, int, ...)>(name);
+  if ((flags & O_DIRECT) != 0 && due("direct", path)) return -1;
   if (due((flags & O_ACCMODE) == O_RDONLY ? "look" : "open", path)) return -1;
   return real(path, flags, mode);
 }
@@ -132,6 +164,28 @@ int stat64(const char* path, struct stat64* status) noexcept {
 int fsync(int fd) {
   static const auto real = next<int (*)(int)>("fsync");
   return due("fsync", fd) ? -1 : real(fd);
+}
+
+int fallocate(int fd, int mode, off_t offset, off_t length) {
+  static const auto real = next<int (*)(int, int, off_t, off_t)>("fallocate");
+  return due("allocate", fd) ? -1 : real(fd, mode, offset, length);
+}
+int fallocate64(int fd, int mode, off_t offset, off_t length) {
+  static const auto real = next<int (*)(int, int, off_t, off_t)>("fallocate64");
+  return due("allocate", fd) ? -1 : real(fd, mode, offset, length);
+}
+
+int unlink(const char* path) noexcept {
+  static const auto real = next<int (*)(const char*)>("unlink");
+  return due("remove", path) ? -1 : real(path);
+}
+int rmdir(const char* path) noexcept {
+  static const auto real = next<int (*)(const char*)>("rmdir");
+  return due("remove", path) ? -1 : real(path);
+}
+int remove(const char* path) noexcept {
+  static const auto real = next<int (*)(const char*)>("remove");
+  return due("remove", path) ? -1 : real(path);
 }
 
 int rename(const char* from, const char* to) noexcept {

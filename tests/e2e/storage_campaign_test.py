@@ -1,0 +1,253 @@
+"""Storage that fails, and kills, at every call of a save and of a resume in turn. Whatever fails and when: no checkpoint that was sound is
+renamed or gone, what has the name of one holds bit for bit what an undisturbed run saved, the run ends with 0 or 4, or resumes behind a kill,
+and nothing hangs. LOCKSTEP_TEST_POINTS sets how many calls each campaign tries; all of them if there are fewer."""
+
+import concurrent.futures
+import errno
+import json
+import os
+import shutil
+import subprocess
+
+from checkpoint_files import manifest_of, state_digest, step_folders
+from lockstep_testing import BUILD, GPT2_TINY, records, run, sample_text, write_config
+
+POINTS = int(os.environ.get("LOCKSTEP_TEST_POINTS", 1))
+ALL = POINTS > 1
+STEPS = 4
+NEVER = 10**9
+BACKGROUND = ["--checkpoint.background", "true", "--checkpoint.on_busy", "wait"]
+WAYS = {"one rank": (None, []), "two ranks": (2, ["--parallel.dp_shard", 2, "--checkpoint.ranks_per_file", 1]), "in the background": (2, BACKGROUND)}
+
+
+def prepare(tmp):
+    (tmp / "text.txt").write_text(sample_text())
+    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
+
+
+def train(tmp, folder, way, *more, steps=STEPS, orders=None, calls=None, expect=None):
+    """`orders` are what fails (call, errno, first, period, rank, path)."""
+    ranks, layout = WAYS[way]
+    env = {}
+    if orders:
+        env = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": ";".join(" ".join(map(str, order)) for order in orders)}
+    if calls:
+        env["LOCKSTEP_TEST_CALLS"] = str(calls)
+    return run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", folder,
+               "--train.max_steps", steps, "--schedule.decay_steps", 99, "--train.global_batch", 4, "--log.every", 1, "--log.tensorboard", "false",
+               "--checkpoint.every", 1, "--checkpoint.keep_last", 9, "--checkpoint.patience", "1s", *layout, *more, ranks=ranks, env=env, expect=expect,
+               timeout=300)
+
+
+def digests(folder):
+    return {int(path.name.removeprefix("step-")): state_digest(path) for path in step_folders(folder)}
+
+
+def put_aside(folder):
+    return [path.name for path in (folder / "checkpoints").glob(".failed-*")]
+
+
+WANT = {}
+
+
+def whole_run(tmp, way):
+    """The digests of an undisturbed run."""
+    if way not in WANT:
+        train(tmp, tmp / "whole", way, steps=STEPS + 1, expect=0)
+        WANT[way] = digests(tmp / "whole")
+        shutil.rmtree(tmp / "whole")
+    return WANT[way]
+
+
+def acknowledged(folder):
+    """Steps that the run told to be saved; a killed run may leave half a line."""
+    path = folder / "records.jsonl"
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    return {record["step"] for record in map(json.loads, lines) if record["kind"] == "checkpoint"}
+
+
+def check_sound(folder, want, why):
+    """What is there is what it must be, and what was told of is there."""
+    found = digests(folder) if (folder / "checkpoints").exists() else {}
+    assert found.items() <= want.items(), (why, found, want)
+    assert acknowledged(folder) <= set(found), (why, acknowledged(folder), found)
+    if found:
+        run("checkpoint-inspect", *step_folders(folder)[-1:], "--verify=fingerprints")
+    assert not (folder / "checkpoints").exists() or not put_aside(folder), (why, put_aside(folder))
+    return found
+
+
+def count_calls(tmp, way, call, path, rank, folder):
+    """How many there are in an undisturbed run."""
+    told = tmp / f"calls-{folder.name}"
+    train(tmp, folder, way, orders=[(call, 0, NEVER, 0, rank, path)], steps=STEPS if call == "change" else STEPS + 1, calls=told, expect=0)
+    shutil.rmtree(folder)
+    count = told.stat().st_size
+    told.unlink()
+    return count
+
+
+def points(count, seed):
+    """As many of the numbers from 1 on as are asked for, evenly."""
+    chosen = min(POINTS, count)
+    return sorted({1 + (5 * i + 1 + seed % 4) * count // (5 * chosen) for i in range(chosen)})
+
+
+def places():
+    """Ways with each of their ranks; of few points those of several ranks alone."""
+    return [(way, rank) for way, (ranks, _) in WAYS.items() for rank in range(ranks or 1) if ranks or ALL]
+
+
+def in_parallel(work, cases):
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        return list(pool.map(work, cases))
+
+
+def test_a_kill_before_any_call_of_a_save_costs_no_checkpoint_that_was_told_of(tmp):
+    prepare(tmp)
+    for seed, (way, rank) in enumerate(places()):
+        want = whole_run(tmp, way)
+        calls = count_calls(tmp, way, "change", "/checkpoints/", rank, tmp / "counted")
+
+        def kill(point):
+            folder, why = tmp / f"kill-{seed}-{point}", (way, rank, point)
+            done = train(tmp, folder, way, orders=[("change", -9, point, 0, rank, "/checkpoints/")])
+            found = check_sound(folder, want, why)
+            if done.returncode != 0:   # it goes on from the newest, to the same bits
+                train(tmp, folder, way, steps=STEPS + 1, expect=0)
+                assert records(folder, "run")[-1]["start_step"] == max(found, default=0), why
+                assert check_sound(folder, want, why)[STEPS + 1] == want[STEPS + 1], why
+            shutil.rmtree(folder)
+            return done.returncode != 0
+
+        killed = in_parallel(kill, points(calls, seed))
+        assert sum(killed) >= 0.9 * len(killed)   # how many calls the deletion of trash takes is not always the same
+        print(f"# {way}, rank {rank}: {sum(killed)} kills before one of {calls} calls, 0 wrong", flush=True)
+
+
+def test_an_error_of_any_call_of_a_save_costs_that_save_alone(tmp):
+    prepare(tmp)
+    codes = ["ENOSPC", "EDQUOT", "EIO", "EROFS", "EMFILE"]
+    for seed, (way, rank) in enumerate(places()):
+        want = whole_run(tmp, way)
+        calls = count_calls(tmp, way, "change", "/checkpoints/", rank, tmp / "counted")
+
+        def fail(point):
+            code = codes[(point + seed) % len(codes)]
+            folder, why = tmp / f"fail-{seed}-{point}", (way, rank, point, code)
+            done = train(tmp, folder, way, "--checkpoint.max_failures", 99, orders=[("change", getattr(errno, code), point, 0, rank, "/checkpoints/")])
+            found = check_sound(folder, want, why)
+            assert len(found) >= STEPS - 1 and done.returncode == (0 if STEPS in found else 4), (why, done.returncode, found, done.stderr)
+            shutil.rmtree(folder)
+            return STEPS - len(found)
+
+        lost = in_parallel(fail, points(calls, seed))
+        print(f"# {way}, rank {rank}: {len(lost)} errors at one of {calls} calls cost {sum(lost)} saves, 0 wrong", flush=True)
+
+
+def test_an_error_of_any_call_of_a_resume_costs_no_checkpoint(tmp):
+    prepare(tmp)
+    codes = ["EIO", "EMFILE", "ENOMEM", "EACCES", "ESTALE"]
+    for way in ["one rank", "two ranks"] if ALL else ["two ranks"]:
+        want, made = whole_run(tmp, way), tmp / f"made {way}".replace(" ", "-")
+        train(tmp, made, way, expect=0)
+
+        def again(point, once):
+            code = [*codes, "ENOENT"][point % 6] if once else codes[point % 5]   # what every look says is missing is damage
+            why = (way, point, code, once)
+            folder = tmp / f"view-{way}-{point}-{once}".replace(" ", "-")
+            shutil.copytree(made, folder)
+            done = train(tmp, folder, way, steps=STEPS + 1, orders=[("view", getattr(errno, code), point, 0 if once else 1, (WAYS[way][0] or 1) - 1,
+                                                                     "/checkpoints/step-0000000004/")])
+            found = check_sound(folder, want, why)
+            assert set(range(1, STEPS + 1)) <= set(found), (why, found, done.stderr)
+            assert done.returncode in (0, 4) and (done.returncode == 0 or done.stderr.count("error: ") >= 1), (why, done.returncode, done.stderr)
+            if done.returncode == 0:
+                assert records(folder, "run")[-1]["start_step"] == STEPS and found == want, (why, found)
+            shutil.rmtree(folder)
+            return done.returncode
+
+        shutil.copytree(made, tmp / "counted")
+        rank = (WAYS[way][0] or 1) - 1
+        calls = count_calls(tmp, way, "view", "/checkpoints/step-0000000004/", rank, tmp / "counted")
+        ended = in_parallel(lambda point: again(point, True), points(calls, 1)) + in_parallel(lambda point: again(point, False), points(calls, 2))
+        print(f"# {way}, rank {rank}: {len(ended)} errors from one of {calls} calls on, {ended.count(0)} outlived, {len(ended) - ended.count(0)} told, "
+              "0 checkpoints renamed or gone", flush=True)
+
+
+def test_file_systems_that_lack_a_call_hold_the_same_bytes(tmp):
+    prepare(tmp)
+    for way, (ranks, _) in WAYS.items():
+        if way != "two ranks" and not ALL:
+            continue
+        whole = tmp / f"whole {way}".replace(" ", "-")
+        train(tmp, whole, way, steps=STEPS + 1, expect=0)
+        want = digests(whole)
+        for number, (call, code) in enumerate([("direct", "EINVAL"), ("allocate", "EOPNOTSUPP"), ("exchange", "EINVAL"), ("flock", "EOPNOTSUPP"),
+                                               ("flock", "ENOLCK")]):
+            folder = tmp / f"lacks-{way}-{number}".replace(" ", "-")
+            orders = [(call, getattr(errno, code), 1, 1, rank, "/lacks-") for rank in range(ranks or 1)]
+            train(tmp, folder, way, orders=orders, steps=STEPS + 1, expect=0)
+            assert check_sound(folder, want, (way, call)) == want, (way, call)
+            for here, there in zip(step_folders(folder), step_folders(whole)):
+                for part in sorted(here.rglob("part-*.h5")):
+                    assert part.read_bytes() == (there / part.relative_to(here)).read_bytes(), (way, call, part)
+            shutil.rmtree(folder)
+
+
+def test_a_folder_that_takes_nothing_and_a_limit_of_descriptors_cost_saves_alone(tmp):
+    prepare(tmp)
+    for way, (ranks, _) in WAYS.items():
+        if way != "two ranks" and not ALL:
+            continue
+        want = whole_run(tmp, way)
+        for name, orders in [("read-only", [("change", errno.EROFS, 60, 1, rank, "/checkpoints") for rank in range(ranks or 1)]),
+                             ("descriptors", [("open", errno.EMFILE, 5, 1, (ranks or 1) - 1, "/checkpoints")]),
+                             ("advice", [("pwrite", errno.ENOSPC, 1, 1, 0, "/.LATEST")])]:
+            folder = tmp / f"{name}-{way}".replace(" ", "-")
+            done = train(tmp, folder, way, "--checkpoint.max_failures", 99, orders=orders)
+            found = check_sound(folder, want, (way, name))
+            assert done.returncode == (0 if STEPS in found else 4), (way, name, done.returncode, done.stderr)
+            assert (name == "advice") == (len(found) == STEPS), (way, name, found, done.stderr)
+            train(tmp, folder, way, steps=STEPS + 1, expect=0)   # it goes on where the storage is sound again
+            assert STEPS + 1 in check_sound(folder, want, (way, name)), (way, name)
+
+
+def test_a_newest_checkpoint_of_a_later_format_ends_the_start_and_stays(tmp):
+    prepare(tmp)
+    for way in ["one rank", "two ranks"] if ALL else ["two ranks"]:
+        folder = tmp / f"later {way}".replace(" ", "-")
+        train(tmp, folder, way, expect=0)
+        newest = step_folders(folder)[-1]
+        manifest = dict(manifest_of(newest), version=3, software="lockstep 9.9")
+        del manifest["hash"]
+        (newest / "MANIFEST.json").write_text(json.dumps(manifest))
+        held = {path: path.read_bytes() for path in sorted((folder / "checkpoints").rglob("*")) if path.is_file()}
+        done = train(tmp, folder, way, steps=STEPS + 1, expect=2)
+        assert "checkpoint format 3 is not known" in done.stderr and "lockstep 9.9 wrote it" in done.stderr, done.stderr
+        assert held == {path: path.read_bytes() for path in sorted((folder / "checkpoints").rglob("*")) if path.is_file()}
+
+
+def test_no_write_of_a_file_is_lost_without_a_word(tmp):
+    """Each write of a save fails in turn, also those that the HDF5 library puts off: the save fails, or every byte is as it would be."""
+    def job(folder, order):
+        env = dict(os.environ, LD_PRELOAD=str(BUILD / "tests/libstorage_faults.so"), LOCKSTEP_TEST_FAULTS=order, LOCKSTEP_TEST_CALLS=str(tmp / "calls"))
+        return subprocess.run([BUILD / "tests/cli/checkpoint-job", folder / "run", "2", "1", "2"], env=env, capture_output=True, text=True, timeout=100)
+
+    def parts(folder):
+        return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*.h5"))}
+
+    assert job(tmp / "whole", f"pwrite 0 {NEVER} 0 0 .h5").returncode == 0
+    want, calls, silent = parts(tmp / "whole/run/checkpoints/step-0000000001"), (tmp / "calls").stat().st_size, 0
+    for number in range(2, calls + 1, 1 if ALL else 9):
+        folder = tmp / f"fails-{number}"
+        done = job(folder, f"pwrite {errno.EIO} {number} 0 0 .h5")
+        if done.returncode == 0:
+            silent += 1
+        saved = folder / "run/checkpoints/step-0000000001"
+        assert done.returncode != 0 or saved.exists(), number
+        assert not saved.exists() or parts(saved) == want, (number, done.returncode)
+        shutil.rmtree(folder)
+    print(f"# {calls} writes, {silent} of those that failed lost without an error", flush=True)
+    assert silent == 0
