@@ -41,7 +41,7 @@ std::string verdict(const Path& run, const World& world, const std::function<Com
          try {
            save(ranks, {make(ranks.rank())}, {run, 1, world});
          } catch (const Error& error) {
-           BOOST_REQUIRE((error.code() == ExitCode::verdict));
+           if (error.code() != ExitCode::verdict) throw;  // the checks of the tests are for one thread
            messages[static_cast<std::size_t>(ranks.rank())] = error.what();
          }
        }))
