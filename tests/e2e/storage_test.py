@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import pathlib
+import resource
 import shutil
 import subprocess
 import unittest
@@ -204,6 +205,26 @@ def test_a_save_that_nothing_follows_must_succeed(tmp):
         assert f"hint: step {step} is not saved, and no other save follows; the run has no checkpoint yet" in done.stderr, done.stderr
         assert done.stderr.count("No space left on device") == 1, done.stderr
         assert not events(tmp / name) and not step_folders(tmp / name) and left_over(tmp / name) == []
+
+
+def test_few_descriptors_cost_no_checkpoint(tmp):
+    prepare(tmp)
+    digests = reference(tmp, 1, steps=6)
+    outcomes = set()
+    for limit in range(8, 15, 2):
+        folder = tmp / f"run-{limit}"
+        run("train", *options(tmp, folder, "--checkpoint.every", 1, steps=3))
+        command = [program("train"), *map(str, options(tmp, folder, "--checkpoint.every", 1, "--checkpoint.patience", "1s", steps=6))]
+        few = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, preexec_fn=few)
+        outcomes.add(done.returncode)
+        assert done.returncode == 0 or (done.returncode == 4 and "Too many open files" in done.stderr), (limit, done.returncode, done.stderr)
+        steps = [int(path.name.removeprefix("step-")) for path in step_folders(folder)]
+        assert steps[:3] == [1, 2, 3] and steps[-1] == (6 if done.returncode == 0 else 3), (limit, steps)
+        assert not list((folder / "checkpoints").glob(".failed-*")), limit
+        run("train", *options(tmp, folder, "--checkpoint.every", 1, steps=6))
+        check_whole(folder, digests)
+    assert 4 in outcomes, outcomes
 
 
 def test_a_full_disk_is_seen_before_anything_is_written_and_room_is_used_again(tmp):
