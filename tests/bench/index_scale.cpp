@@ -1,9 +1,8 @@
 // index-scale FOLDER ROUNDS: makes manifest and index of checkpoints of 6,000 tensors by thousands of ranks, without
 // their parts, and prints as JSON lines what they weigh and the least times to open them, to compare two of them, and
 // to read the table of a part of eight ranks.
-#include "base/clock.hpp"
 #include "base/error.hpp"
-#include "base/json.hpp"
+#include "bench/timed.hpp"
 #include "harness/large_checkpoint.hpp"
 #include "store/checkpoint_reader.hpp"
 #include "store/inspect.hpp"
@@ -11,26 +10,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
-#include <limits>
 
 using namespace lockstep;
+using lockstep::test::least_ms;
+using lockstep::test::print;
 
 namespace {
 
 constexpr std::size_t tensors = 6000;
-
-double least_ms(int rounds, const std::function<void()>& work) {
-  double least = std::numeric_limits<double>::infinity();
-  for (int round = 0; round < rounds; ++round) {
-    const double start_s = monotonic_seconds();
-    work();
-    least = std::min(least, (monotonic_seconds() - start_s) * 1e3);
-  }
-  return least;
-}
-
-void print(const Json& line) { std::printf("%s\n", to_text(line).c_str()); }
 
 void measure(const Path& folder, int rounds) {
   const std::pair<std::string, test::LargeJob> jobs[] = {{"tp 8 x dp_shard 1024", test::tp_by_fsdp(8, 1024)},

@@ -1,9 +1,8 @@
 // plan-scale ROUNDS: plans saves of 6,000 tensors by thousands of ranks, as one of these does it, and prints as JSON
 // lines the least times and what the plan takes of memory; then what a save takes before its first byte where the plan
 // is there already.
-#include "base/clock.hpp"
 #include "base/error.hpp"
-#include "base/json.hpp"
+#include "bench/timed.hpp"
 #include "checkpoint/save_plan.hpp"
 #include "harness/large_checkpoint.hpp"
 
@@ -12,29 +11,17 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
-#include <limits>
 #include <numeric>
 
 using namespace lockstep;
+using lockstep::test::least_ms;
+using lockstep::test::print;
 
 namespace {
 
 constexpr std::size_t tensors = 6000;
 
-double least_ms(int rounds, const std::function<void()>& work) {
-  double least = std::numeric_limits<double>::infinity();
-  for (int round = 0; round < rounds; ++round) {
-    const double start_s = monotonic_seconds();
-    work();
-    least = std::min(least, (monotonic_seconds() - start_s) * 1e3);
-  }
-  return least;
-}
-
 double mebibytes_in_use() { return static_cast<double>(mallinfo2().uordblks) / (1 << 20); }
-
-void print(const Json& line) { std::printf("%s\n", to_text(line).c_str()); }
 
 // With eight ranks to a part, as those of a node.
 void plan_anew(const std::string& name, const test::LargeJob& job, int rounds) {
