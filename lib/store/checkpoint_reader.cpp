@@ -239,7 +239,8 @@ const std::vector<std::byte>& CheckpointReader::block_of(const IndexedPiece& pie
   if (last_->piece == &piece && last_->number == block) return last_->bytes;
   last_->piece = nullptr;
   last_->bytes.resize(block_size(piece, block));
-  read_block(piece, block, last_->part, last_->bytes);
+  fetch_block(piece, block, last_->part, last_->bytes);
+  check_block(piece, block, last_->bytes);
   last_->piece = &piece;
   last_->number = block;
   return last_->bytes;
@@ -256,22 +257,28 @@ std::size_t CheckpointReader::block_size(const IndexedPiece& piece, std::size_t 
   return std::min(block_bytes, bytes - begin);
 }
 
-void CheckpointReader::read_block(const IndexedPiece& piece, std::size_t block, OpenPart& part,
-                                  std::span<std::byte> out) const {
+void CheckpointReader::fetch_block(const IndexedPiece& piece, std::size_t block, OpenPart& part,
+                                   std::span<std::byte> out) const {
   invariant(out.size() == block_size(piece, block), "the output has the bytes of the block");
   const Path file = path_ / manifest_.files[piece.file].path;
   if (part.descriptor.get() < 0 || part.file != piece.file) {
     part.descriptor = open_stored(file);
     part.file = piece.file;
   }
-  const std::uint64_t offset = piece.record.offset + block * block_bytes;
-  read_stored(part.descriptor, out, offset, file);
+  read_stored(part.descriptor, out, piece.record.offset + block * block_bytes, file);
   bytes_read_ += out.size();
-  if (hash128(out) == piece.record.blocks[block]) return;
-  throw Error(ExitCode::input,
-              fmt::format("{} is damaged: {} {} does not match its hash (bytes {} to {} of the file)", file.string(),
-                          full_name(manifest_.tensors[piece.tensor]), to_text(piece.box), offset, offset + out.size()),
-              "checkpoint-inspect --verify=hashes lists all damage");
+}
+
+void CheckpointReader::check_block(const IndexedPiece& piece, std::size_t block,
+                                   std::span<const std::byte> bytes) const {
+  if (hash128(bytes) == piece.record.blocks[block]) return;
+  const std::uint64_t offset = piece.record.offset + block * block_bytes;
+  throw Error(
+      ExitCode::input,
+      fmt::format("{} is damaged: {} {} does not match its hash (bytes {} to {} of the file)",
+                  (path_ / manifest_.files[piece.file].path).string(), full_name(manifest_.tensors[piece.tensor]),
+                  to_text(piece.box), offset, offset + bytes.size()),
+      "checkpoint-inspect --verify=hashes lists all damage");
 }
 
 namespace {

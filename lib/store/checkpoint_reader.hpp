@@ -58,9 +58,11 @@ class CheckpointReader final : public TensorSource {
   std::vector<const IndexedPiece*> pieces_with(std::size_t tensor, const Box& box) const;
   /// The bytes of a block of a piece. Throws Error(input) if the piece has no such block.
   std::size_t block_size(const IndexedPiece& piece, std::size_t block) const;
-  /// Fills `out` with a block, and checks it. `part` is the caller's own; safe from several threads. Throws
-  /// Error(input) if it does not match its hash, naming tensor, file and byte, Error(storage) if it cannot be read.
-  void read_block(const IndexedPiece& piece, std::size_t block, OpenPart& part, std::span<std::byte> out) const;
+  /// Fills `out` with a block as it is stored. `part` is the caller's own. Throws Error(storage) if it cannot be read.
+  void fetch_block(const IndexedPiece& piece, std::size_t block, OpenPart& part, std::span<std::byte> out) const;
+  /// Throws Error(input) if the bytes of a block do not match its hash, naming tensor, file and byte. This and
+  /// fetch_block are safe from several threads.
+  void check_block(const IndexedPiece& piece, std::size_t block, std::span<const std::byte> bytes) const;
   /// Bytes of files that it has read so far.
   std::uint64_t bytes_read() const { return bytes_read_; }
   /// The number of a tensor by its full name or alias; nothing if there is none.

@@ -37,17 +37,20 @@ std::span<std::byte> ReadAhead::place_of(std::size_t block) const {
 
 // Of blocks that fail it is the first one that counts: all before it were taken before, so it is the same each time.
 void ReadAhead::work() {
-  OpenPart part;
-  std::unique_lock lock(mutex_);
   while (true) {
+    std::unique_lock storage(storage_);
+    std::unique_lock lock(mutex_);
     has_room_.wait(lock, [this] { return ends_ || next_ == blocks_.size() || next_ < released_ + room_; });
     if (ends_ || next_ == blocks_.size()) return;
     const std::size_t block = next_++;
     std::exception_ptr failure;
     if (!failure_) {
       lock.unlock();
+      const PieceBlock& wanted = blocks_[block];
       try {
-        reader_.read_block(*blocks_[block].piece, blocks_[block].number, part, place_of(block));
+        reader_.fetch_block(*wanted.piece, wanted.number, part_, place_of(block));
+        storage.unlock();
+        reader_.check_block(*wanted.piece, wanted.number, place_of(block));
       } catch (...) {
         failure = std::current_exception();
       }

@@ -1,6 +1,7 @@
 // Blocks of a checkpoint in the order in which one taker wants them: a few threads read and check them before they are
-// asked for, so that the storage always has something to do and hashing takes several processors. One block at a time,
-// without threads: store/checkpoint_reader.hpp.
+// asked for, so that the storage always has something to do and hashing takes several processors. They read one after
+// the other, for a system fetches ahead of who reads a file from front to back. One block at a time, without threads:
+// store/checkpoint_reader.hpp.
 #pragma once
 
 #include "store/checkpoint_reader.hpp"
@@ -53,7 +54,9 @@ class ReadAhead {
   std::size_t room_;
   std::size_t largest_;
   std::unique_ptr<std::byte[]> memory_;
-  mutable std::mutex mutex_;  // guards what follows
+  std::mutex storage_;  // for who reads: guards the next
+  OpenPart part_;
+  mutable std::mutex mutex_;  // guards what follows; taken behind the other
   mutable std::condition_variable is_read_, has_room_;
   std::vector<bool> read_;    // by place
   std::size_t next_ = 0;      // that a thread takes
