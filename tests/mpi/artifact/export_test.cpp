@@ -3,8 +3,8 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "comm/together.hpp"
-#include "harness/mpi_test.hpp"
 #include "harness/sharded_model.hpp"
+#include "harness/shared_folder.hpp"
 #include "unit/architecture/configs.hpp"
 
 #include <fmt/format.h>
@@ -13,7 +13,6 @@
 #include <filesystem>
 #include <limits>
 #include <map>
-#include <random>
 
 using namespace lockstep;
 using test::world;
@@ -22,22 +21,7 @@ BOOST_AUTO_TEST_SUITE(export_)
 
 namespace {
 
-// A folder that rank 0 makes and removes, known to all.
-struct SharedFolder {
-  Path path;
-  SharedFolder() {
-    path = rank0_tells(world(), "make a folder", [] {
-      const Path folder =
-          std::filesystem::temp_directory_path() / fmt::format("lockstep-export-{}", std::random_device{}());
-      make_folder(folder);
-      return folder.string();
-    });
-  }
-  ~SharedFolder() {
-    world().barrier();
-    std::error_code ignored;
-    if (world().rank() == 0) std::filesystem::remove_all(path, ignored);
-  }
+struct ExportFolder : test::SharedFolder {
   std::map<std::string, std::string> files_in(const std::string& name) const {
     std::map<std::string, std::string> files;
     for (const Path& file : list_folder(path / name)) files[file.filename().string()] = read_file(file);
@@ -115,7 +99,7 @@ Exported export_on(std::unique_ptr<Communicator> ranks, const ModelSource& sourc
 }
 
 /// Ends on all ranks with an error of this code that has `part` in it, the same everywhere, and with nothing left.
-void expect_failure(const SharedFolder& folder, const ModelSource& source, ExitCode code, const std::string& part) {
+void expect_failure(const ExportFolder& folder, const ModelSource& source, ExitCode code, const std::string& part) {
   std::string told;
   BOOST_CHECK_EXCEPTION(export_on(world().split(0, "world"), source, request(folder.path / "out", Recipe::none)), Error,
                         [&](const Error& error) {
@@ -137,7 +121,7 @@ LOCKSTEP_MPI_TEST(ranks_together_write_the_bytes_that_one_alone_writes, test::at
   cases.emplace_back(large_source(), Recipe::none);
   cases.emplace_back(large_source(), Recipe::int8);
   for (const auto& [source, recipe] : cases) {
-    const SharedFolder folder;
+    const ExportFolder folder;
     export_on(world().split(0, "world"), source, request(folder.path / "together", recipe));
     together(world(), "export alone", [&] {
       if (world().rank() == 0) export_on(solo_communicator(), source, request(folder.path / "alone", recipe));
@@ -150,7 +134,7 @@ LOCKSTEP_MPI_TEST(ranks_together_write_the_bytes_that_one_alone_writes, test::at
 
 LOCKSTEP_MPI_TEST(a_sharded_checkpoint_gives_the_files_of_the_whole_one, test::at_least(1)) {
   for (const HfConfig& config : {tiny_gpt2(), tiny_qwen3(), tiny_qwen3_moe()}) {
-    const SharedFolder folder;
+    const ExportFolder folder;
     together(world(), "save", [&] {
       if (world().rank() != 0) return;
       test::save_sharded(folder.path / "whole", config, 1, 0);
@@ -172,7 +156,7 @@ LOCKSTEP_MPI_TEST(a_sharded_checkpoint_gives_the_files_of_the_whole_one, test::a
 
 LOCKSTEP_MPI_TEST(a_value_that_is_not_finite_fails_all_ranks_with_its_place_and_leaves_nothing, test::at_least(1)) {
   for (const std::size_t number : {std::size_t{0}, std::size_t{3}}) {  // with several ranks
-    const SharedFolder folder;
+    const ExportFolder folder;
     const ModelSource source = large_source();
     auto& weights = dynamic_cast<MadeWeights&>(*source.weights);
     weights.poisoned = source.tensors[number].name;
@@ -184,7 +168,7 @@ LOCKSTEP_MPI_TEST(a_value_that_is_not_finite_fails_all_ranks_with_its_place_and_
 
 LOCKSTEP_MPI_TEST(what_one_rank_cannot_read_fails_all_ranks_and_leaves_nothing, test::at_least(1)) {
   for (int failing = 0; failing < world().size(); ++failing) {
-    const SharedFolder folder;
+    const ExportFolder folder;
     const ModelSource source = large_source();
     const std::vector<WeightPiece> own = pieces_of_rank(source.tensors, failing, world().size());
     MPI_REQUIRE(!own.empty());
@@ -195,7 +179,7 @@ LOCKSTEP_MPI_TEST(what_one_rank_cannot_read_fails_all_ranks_and_leaves_nothing, 
 }
 
 LOCKSTEP_MPI_TEST(an_output_that_is_taken_is_refused_on_all_ranks, test::at_least(1)) {
-  const SharedFolder folder;
+  const ExportFolder folder;
   together(world(), "take the place", [&] {
     if (world().rank() == 0) publish_file(folder.path / "out", "mine");
   });

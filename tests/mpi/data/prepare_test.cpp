@@ -5,7 +5,7 @@
 #include "data/data_loader.hpp"
 #include "data/dataset.hpp"
 #include "data/long_work.hpp"
-#include "harness/mpi_test.hpp"
+#include "harness/shared_folder.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,30 +13,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <random>
 
 using namespace lockstep;
 using test::world;
 
 namespace {
 
-// A folder that rank 0 makes and removes, known to all.
-struct SharedFolder {
-  Path path;
-  SharedFolder() {
-    path = rank0_tells(world(), "make a folder", [] {
-      const Path folder =
-          std::filesystem::temp_directory_path() / fmt::format("lockstep-data-{}", std::random_device{}());
-      make_folder(folder);
-      return folder.string();
-    });
-  }
-  ~SharedFolder() {
-    world().barrier();
-    std::error_code ignored;
-    if (world().rank() == 0) std::filesystem::remove_all(path, ignored);
-  }
-
+struct TextFolder : test::SharedFolder {
   // Ten blocks of lines; line `bad` (from 1) is malformed.
   Path write_lines(std::int64_t bad) const {
     const Path file = path / "in.jsonl";
@@ -84,7 +67,7 @@ std::map<std::string, std::string> files_of(const Path& folder) {
 BOOST_AUTO_TEST_SUITE(prepare)
 
 LOCKSTEP_MPI_TEST(ranks_together_write_the_bytes_that_one_alone_writes, test::at_least(1)) {
-  const SharedFolder folder;
+  const TextFolder folder;
   const Path input = folder.write_lines(0);
   prepare_on(world().split(0, "world"), input, folder.path / "together");
   together(world(), "prepare alone", [&] {
@@ -98,7 +81,7 @@ LOCKSTEP_MPI_TEST(ranks_together_write_the_bytes_that_one_alone_writes, test::at
 LOCKSTEP_MPI_TEST(a_line_that_one_rank_cannot_read_fails_all_ranks_with_its_place_and_leaves_nothing,
                   test::at_least(1)) {
   for (const std::int64_t bad : {1, 700, 1500, 2560}) {  // in blocks of several ranks
-    const SharedFolder folder;
+    const TextFolder folder;
     const Path input = folder.write_lines(bad);
     BOOST_CHECK_EXCEPTION(
         prepare_on(world().split(0, "world"), input, folder.path / "out"), Error, [&](const Error& error) {
@@ -127,7 +110,7 @@ LOCKSTEP_MPI_TEST(long_work_ends_on_all_ranks_when_one_has_failed, test::at_leas
 }
 
 LOCKSTEP_MPI_TEST(a_dataset_that_is_there_is_refused_on_all_ranks, test::at_least(1)) {
-  const SharedFolder folder;
+  const TextFolder folder;
   const Path input = folder.write_lines(0);
   prepare_on(world().split(0, "world"), input, folder.path / "out");
   const auto before = files_of(folder.path / "out");
@@ -137,7 +120,7 @@ LOCKSTEP_MPI_TEST(a_dataset_that_is_there_is_refused_on_all_ranks, test::at_leas
 }
 
 LOCKSTEP_MPI_TEST(the_ranks_feeds_make_up_the_feed_of_one_rank, test::at_least(1)) {
-  const SharedFolder folder;
+  const TextFolder folder;
   prepare_on(world().split(0, "world"), folder.write_lines(0), folder.path / "out");
   const TokenStream stream = open_dataset(folder.path / "out").open(DataSplit::train);
   DataLoaderSettings settings{
