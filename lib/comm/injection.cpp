@@ -12,14 +12,14 @@ namespace lockstep {
 namespace {
 
 const std::map<std::string, Injection::Kind, std::less<>> kinds = {
-    {"throw", Injection::Kind::raise}, {"exit", Injection::Kind::exit}, {"stall", Injection::Kind::stall},
-    {"nan", Injection::Kind::nan},     {"kill", Injection::Kind::kill}, {"stop", Injection::Kind::stop},
-    {"flip", Injection::Kind::flip}};
+    {"throw", Injection::Kind::raise}, {"exit", Injection::Kind::exit},  {"stall", Injection::Kind::stall},
+    {"nan", Injection::Kind::nan},     {"kill", Injection::Kind::kill},  {"stop", Injection::Kind::stop},
+    {"flip", Injection::Kind::flip},   {"pause", Injection::Kind::pause}};
 
 [[noreturn]] void refuse(const std::string& text, const std::string& reason) {
   throw Error(ExitCode::usage, fmt::format("cannot read the injected failure '{}': {}", text, reason),
               fmt::format("rank=N,phase=PHASE[,step=N][,steps=N],kind=KIND[,code=N] with KIND one of throw, exit, "
-                          "stall, nan, kill, stop, flip "
+                          "stall, nan, kill, stop, flip, pause "
                           "and PHASE one of {}",
                           phase_names()));
 }

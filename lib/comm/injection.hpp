@@ -9,10 +9,11 @@
 
 namespace lockstep {
 
-/// It is written rank=1,phase=forward,step=3,kind=throw. Kinds: throw, exit (without a word), stall, nan, kill, stop;
-/// flip, of one bit of the state that a save is about to compare, in phase save.plan alone.
+/// It is written rank=1,phase=forward,step=3,kind=throw. Kinds: throw, exit (without a word), stall, nan, kill, stop
+/// (as if asked to); pause, until somebody continues the process; flip, of one bit of the state that a save is about to
+/// compare, in phase save.plan alone.
 struct Injection {
-  enum class Kind { raise, exit, stall, nan, kill, stop, flip } kind = Kind::raise;
+  enum class Kind { raise, exit, stall, nan, kill, stop, flip, pause } kind = Kind::raise;
   int rank = 0;  // world rank
   Phase phase = Phase::start_up;
   std::int64_t step = -1;  // -1: the first time the phase is entered

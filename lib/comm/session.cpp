@@ -234,6 +234,7 @@ void Session::inject(Phase phase) {
     case Injection::Kind::nan: state_->nan_due = true; break;
     case Injection::Kind::flip: state_->flip_due = true; break;
     case Injection::Kind::kill: std::raise(SIGKILL); break;
+    case Injection::Kind::pause: std::raise(SIGSTOP); break;
     case Injection::Kind::stop: request_stop(StopLevel::after_step); break;
   }
 }

@@ -153,10 +153,38 @@ def wait_for_steps(run_dir, count, process):
     raise AssertionError(f"no {count} steps: {process.poll()} {process.stderr.read() if process.poll() is not None else ''}")
 
 
+def children_of(process_id):
+    try:
+        return [int(child) for child in pathlib.Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
 def launcher_of(process):
     """The mpirun below the wrapper script."""
-    children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    return int(children[0])
+    return children_of(process.pid)[0]
+
+
+def ranks_of(process):
+    return [rank for launcher in children_of(process.pid) for rank in children_of(launcher)]
+
+
+def state_of(process_id):
+    """As ps(1) writes it; T is stopped."""
+    return pathlib.Path(f"/proc/{process_id}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
+def is_delivered(process_id):
+    """Whether no signal to the process still waits to be handled."""
+    pending = re.search(r"ShdPnd:\s*(\w+)", pathlib.Path(f"/proc/{process_id}/status").read_text())
+    return int(pending.group(1), 16) == 0
+
+
+def waits_until(happens, process):
+    limit = time.monotonic() + 200
+    while not happens():
+        assert time.monotonic() < limit and process.poll() is None, process.poll()
+        time.sleep(0.05)
 
 
 def finished(process, code):
@@ -178,12 +206,15 @@ def test_usr1_to_the_launcher_saves_and_returns_75(tmp):
 
 def test_a_second_signal_leaves_unsaved_and_says_so(tmp):
     prepare(tmp)
-    # a first step of many seconds: both signals fall into it, and neither counts as a repetition of the other
-    process = start(tmp, tmp / "run", 2, "--train.global_batch", 6000, "--train.micro_batch", 1)
-    wait_for_steps(tmp / "run", 0, process)
-    os.kill(launcher_of(process), signal.SIGUSR1)
-    time.sleep(1)
-    os.kill(launcher_of(process), signal.SIGUSR1)
+    # rank 1 waits within a step, so that the job can answer to neither signal before both have come
+    process = start(tmp, tmp / "run", 2, "--train.inject", "rank=1,phase=forward,step=3,kind=pause")
+    waits_until(lambda: {state_of(rank) for rank in ranks_of(process)} >= {"T"}, process)
+    asked, paused = sorted(ranks_of(process), key=lambda rank: state_of(rank) == "T")
+    for _ in range(2):
+        os.kill(asked, signal.SIGUSR1)
+        waits_until(lambda: is_delivered(asked), process)
+        time.sleep(0.5)   # two signals within 0.2 s are one request
+    os.kill(paused, signal.SIGCONT)
     finished(process, 1)
     assert not step_folders(tmp / "run")
     assert json.loads((tmp / "run/status.json").read_text())["code"] == 1
@@ -193,8 +224,7 @@ def test_a_signal_to_one_rank_stops_all(tmp):
     prepare(tmp)
     process = start(tmp, tmp / "run", 2)
     wait_for_steps(tmp / "run", 2, process)
-    ranks = pathlib.Path(f"/proc/{launcher_of(process)}/task/{launcher_of(process)}/children").read_text().split()
-    os.kill(int(ranks[-1]), signal.SIGTERM)
+    os.kill(ranks_of(process)[-1], signal.SIGTERM)
     finished(process, 75)
     assert step_folders(tmp / "run")
 
