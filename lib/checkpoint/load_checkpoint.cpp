@@ -6,6 +6,7 @@
 #include "checkpoint/compare_holders.hpp"
 #include "checkpoint/shared_read.hpp"
 #include "comm/together.hpp"
+#include "store/stored_file.hpp"
 #include "store/verdict.hpp"
 
 #include <algorithm>
@@ -36,8 +37,14 @@ enum class LoadMode { absent, direct, derive, redistribute, drop };
 class Load {
  public:
   Load(const World& world, Rank rank, const CheckpointReader& reader, const std::vector<Component>& components,
-       CollectedState& state, const std::optional<CheckpointPart>& part)
-      : world_(world), rank_(rank), reader_(reader), components_(components), state_(state), part_(part) {}
+       CollectedState& state, const std::optional<CheckpointPart>& part, const FileAccess& access)
+      : world_(world),
+        rank_(rank),
+        reader_(reader),
+        components_(components),
+        state_(state),
+        part_(part),
+        access_(access) {}
 
   void prepare();  // the same on all ranks
   /// What is to be read, values among it. It stays valid until the next call.
@@ -68,6 +75,7 @@ class Load {
   const std::vector<Component>& components_;
   CollectedState& state_;
   const std::optional<CheckpointPart>& part_;
+  const FileAccess& access_;
   std::vector<LoadMode> load_modes_;  // by component
   std::vector<std::ptrdiff_t>
       source_;                       // by tensor of the state: its number in the checkpoint, -1 where nothing is read
@@ -191,6 +199,12 @@ LoadMode Load::load_mode_of(const Component& component, const StoredComponent* s
           fmt::format("component '{}' is derived anew for {}", component.key, counted(std::ssize(now->cells), "cell")));
       return LoadMode::derive;
     case Remap::redistribute:
+      if (!access_.readers.empty())
+        throw Error(ExitCode::usage,
+                    fmt::format("component '{}' of {} is to be redistributed, for which each rank reads all cells, and "
+                                "its files lie on different nodes",
+                                component.key, place),
+                    gather_hint());
       notes_.push_back(fmt::format("component '{}' is redistributed from {} to {}", component.key, stored->cells.size(),
                                    counted(std::ssize(now->cells), "cell")));
       return LoadMode::redistribute;
@@ -360,20 +374,22 @@ std::vector<Fingerprint> fingerprints_over_ranks(Communicator& ranks, const Coll
 }  // namespace
 
 LoadReport load(Communicator& ranks, const World& world, const CheckpointReader& reader,
-                const std::vector<Component>& components, int threads, const std::optional<CheckpointPart>& part) {
+                const std::vector<Component>& components, int threads, const std::optional<CheckpointPart>& part,
+                const FileAccess& access) {
   const std::string what = fmt::format("loading {}", reader.path().string());
   CollectedState state = collect_state(ranks, world, components, Contents::tensors, [] {});
   agree_equal(ranks, "the checkpoint to load", reader.manifest().uuid);
+  share_tables(ranks, reader, access, what);
   LoadReport report;
   report.state_digest = reader.manifest().state_digest;
   const std::uint64_t read_before = reader.bytes_read();
-  Load load(world, ranks.rank(), reader, components, state, part);
+  Load load(world, ranks.rank(), reader, components, state, part, access);
   std::vector<SharedTensor> reads;
   together(ranks, what, [&] {
     load.prepare();
     reads = load.reads();
   });
-  read_together(ranks, reader, reads, threads, what);
+  read_together(ranks, reader, reads, threads, what, access);
   const std::vector<Fingerprint> sums = fingerprints_over_ranks(ranks, state);
   together(ranks, what, [&] {
     load.check_fingerprints(sums);

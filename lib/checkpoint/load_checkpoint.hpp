@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/hash.hpp"
+#include "checkpoint/node_view.hpp"
 #include "comm/communicator.hpp"
 #include "store/checkpoint_part.hpp"
 #include "store/checkpoint_reader.hpp"
@@ -31,9 +32,10 @@ struct LoadReport {
 /// one Error: input (damage), storage (what cannot be read), usage (a tensor or component that the checkpoint lacks,
 /// another shape or type, state in the checkpoint that nobody asked for, cells that cannot be mapped). `threads` of
 /// each rank read and hash. Of a `part`, the same on all ranks, only that is loaded: state that does not belong to it
-/// is left as it is, and so are the values of a component of which the part has tensors only.
+/// is left as it is, and so are the values of a component of which the part has tensors only. `access` says who can
+/// read which files, where not all ranks can; the reader learns the tables of the others.
 LoadReport load(Communicator& ranks, const World& world, const CheckpointReader& reader,
                 const std::vector<Component>& components, int threads = 1,
-                const std::optional<CheckpointPart>& part = {});
+                const std::optional<CheckpointPart>& part = {}, const FileAccess& access = {});
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "checkpoint/agreed_view.hpp"
+#include "checkpoint/node_view.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
 #include "store/checkpoint_reader.hpp"
@@ -26,6 +27,9 @@ class Search {
   Resumed run(const World& world, const std::vector<Component>& components);
 
  private:
+  std::vector<CheckpointEntry> list(const Path& run);
+  Judgement judge(const Path& checkpoint);
+  std::string tell(Rank teller, const std::string& what, const std::function<std::string()>& work);
   std::vector<CheckpointEntry> candidates();
   std::vector<CheckpointEntry> best();
   CheckpointEntry of_step() const;
@@ -38,19 +42,52 @@ class Search {
   Patience patience_;
   std::vector<CheckpointEntry> entries_;        // of the run, as all ranks see them
   std::map<Path, std::string> proved_damaged_;  // while they were loaded, each with what was found
+  std::map<Path, FileAccess> access_;           // of those that were found sound
   Path looked_at_;                              // last
   bool newest_ = false;                         // any checkpoint of the run will do, the newest first
 };
 
-// Rank 0 alone reads the metrics. All ranks judge what it chose.
+std::vector<CheckpointEntry> Search::list(const Path& run) {
+  return request_.storage.is_shared() ? agreed_list(ranks_, run, patience_)
+                                      : list_on_nodes(ranks_, request_.storage, run, patience_);
+}
+
+Judgement Search::judge(const Path& checkpoint) {
+  if (request_.storage.is_shared()) return agreed_judgement(ranks_, checkpoint, patience_);
+  NodesJudgement judged = judge_on_nodes(ranks_, request_.storage, checkpoint, patience_);
+  access_[checkpoint] = std::move(judged.access);
+  return judged.judgement;
+}
+
+// One rank that sees what is asked for works for all.
+std::string Search::tell(Rank teller, const std::string& what, const std::function<std::string()>& work) {
+  std::string told;
+  together(ranks_, what, [&] {
+    if (ranks_.rank() == teller) told = work();
+  });
+  return ranks_.broadcast(told, teller);
+}
+
+// One rank alone reads the metrics: of nodes with storage of their own the one that has the most checkpoints. All ranks
+// judge what it chose.
 std::vector<CheckpointEntry> Search::best() {
   const std::string what = fmt::format("looking for the best checkpoint of {}", request_.run.string());
   std::string told;
   while (told.empty()) {
     try {
-      told = rank0_tells(ranks_, what, [&] {
+      std::vector<CheckpointEntry> seen = entries_;
+      Rank teller = 0;
+      if (!request_.storage.is_shared()) {
+        together(ranks_, what, [&] {
+          std::erase_if(seen, [](const CheckpointEntry& entry) { return !is_there(entry.path / manifest_file); });
+        });
+        const auto most = ranks_.all_reduce(static_cast<std::int64_t>(seen.size()), Reduce::max);
+        const std::int64_t able = std::ssize(seen) == most ? ranks_.rank() : ranks_.size();
+        teller = static_cast<Rank>(ranks_.all_reduce(able, Reduce::min));
+      }
+      told = tell(teller, what, [&] {
         Json steps = Json::array();
-        for (const CheckpointEntry& entry : best_first(entries_, request_.metric)) steps.push_back(entry.step);
+        for (const CheckpointEntry& entry : best_first(seen, request_.metric)) steps.push_back(entry.step);
         return to_text(steps);
       });
     } catch (const AgreedError& error) {
@@ -92,12 +129,15 @@ std::vector<CheckpointEntry> Search::candidates() {
     case Wanted::By::start: newest_ = !entries_.empty(); break;
   }
   if (newest_) return newest_first(entries_);
+  std::int64_t is_one = 0;
   together(ranks_, "", [&] {  // a path that was mistyped is not waited for
-    if (is_there(folder / manifest_file) || is_there(checkpoints_folder(folder))) return;
+    is_one = is_there(folder / manifest_file) || is_there(checkpoints_folder(folder)) ? 1 : 0;
+  });
+  const Reduce by = request_.storage.is_shared() ? Reduce::min : Reduce::max;  // one node may have it alone
+  if (ranks_.all_reduce(is_one, by) == 0)
     fail(ExitCode::input, "{} is neither a checkpoint (no {}) nor a run (no {})", folder.string(), manifest_file,
          checkpoints_folder(folder).string());
-  });
-  const std::vector<CheckpointEntry> held = newest_first(agreed_list(ranks_, folder, patience_));
+  const std::vector<CheckpointEntry> held = newest_first(list(folder));
   return held.empty() ? std::vector<CheckpointEntry>{{folder, step_of(folder).value_or(0)}} : held;
 }
 
@@ -106,7 +146,7 @@ Found Search::find(const std::vector<CheckpointEntry>& candidates) {
     const auto known = proved_damaged_.find(path);
     if (known != proved_damaged_.end()) return {Verdict::damaged, known->second};
     looked_at_ = path;
-    return agreed_judgement(ranks_, path, patience_);
+    return judge(path);
   });
   if (found.checkpoint || candidates.empty()) return found;
   std::vector<std::string> reasons;
@@ -130,7 +170,7 @@ Error Search::with_advice(const Error& error, const std::vector<CheckpointEntry>
 
 // One rank reads for all: they have just seen the same manifest, which has the hash of the index.
 CheckpointHead Search::head_of(const Path& checkpoint, const std::string& what) {
-  const std::string told = rank0_tells(ranks_, what, [&] {
+  const std::string told = tell(access_[checkpoint].head, what, [&] {
     CheckpointHead head = read_head(checkpoint);
     return fmt::format("{}\n", head.manifest.size()) + head.manifest + head.index;
   });
@@ -139,7 +179,7 @@ CheckpointHead Search::head_of(const Path& checkpoint, const std::string& what) 
 }
 
 Resumed Search::run(const World& world, const std::vector<Component>& components) {
-  entries_ = agreed_list(ranks_, request_.run, patience_);
+  entries_ = list(request_.run);
   const std::vector<CheckpointEntry> all = candidates();
   while (true) {
     Found found;
@@ -166,7 +206,7 @@ Resumed Search::run(const World& world, const std::vector<Component>& components
         }
       });
       loading = true;
-      LoadReport loaded = load(ranks_, world, *reader, components, request_.threads, part);
+      LoadReport loaded = load(ranks_, world, *reader, components, request_.threads, part, access_[path]);
       return {CheckpointEntry{path, reader->manifest().step}, std::move(found.damaged), std::move(loaded),
               part.has_value()};
     } catch (const AgreedError& error) {  // the same on all ranks, so all take the same next step

@@ -6,6 +6,7 @@
 #include "comm/communicator.hpp"
 #include "store/component.hpp"
 #include "store/run_directory.hpp"
+#include "store/run_storage.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -34,6 +35,7 @@ using ChoosePart = std::function<CheckpointPart(const CheckpointReader&)>;
 
 struct ResumeRequest {
   Path run;
+  RunStorage storage = {};  // on which that and Wanted::start lie
   Wanted wanted = {};
   std::string metric = "validation_loss";  // of Wanted::By::best
   double patience_s = 60;                  // how long what is unreadable, or lacks files, is looked at anew

@@ -7,6 +7,7 @@
 #include "checkpoint/background_work.hpp"
 #include "checkpoint/collected_state.hpp"
 #include "checkpoint/compare_holders.hpp"
+#include "checkpoint/node_view.hpp"
 #include "checkpoint/save_plan.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
@@ -62,7 +63,7 @@ class Saver::Save {
   void abandon() noexcept;
 
  private:
-  enum class Stage { staging, laying_out, writing, sealing, committing, committed };
+  enum class Stage { staging, laying_out, writing, sealing, committing, distributing, publishing, tidying, committed };
   void enter() const;
   std::string text() const;
   void work();
@@ -78,6 +79,16 @@ class Saver::Save {
   void seal();
   void gather_sealed();
   void commit();
+  void tell_head();
+  void distribute();
+  void publish();
+  void choose_victims();
+  void tidy();
+  void gather_problems();
+  void clear_away(std::vector<std::string>& problems) const;
+  void note_report(const std::vector<std::string>& problems);
+  bool keeps() const { return request_.storage.keeps(ranks_.rank()); }
+  Path checkpoint() const { return checkpoint_folder(request_.run, request_.step); }
 
   Communicator& ranks_;
   const SaveRequest request_;
@@ -98,8 +109,29 @@ class Saver::Save {
   Numbers sealed_;                                 // what this rank sealed
   StagedState state_;                              // whole on rank 0
   std::vector<std::int64_t> retired_;              // before there was room
+  Hash128 digest_ = {};                            // of the state, on rank 0
   std::string told_;                               // rank 0's report
+  // Where nodes have storage of their own, on its keepers.
+  CheckpointHead head_;
+  Json older_ = Json::object();    // by step: what is here of the other checkpoints
+  bool published_ = false;         // here, and not yet known to be on all
+  std::optional<Path> displaced_;  // by the new checkpoint
+  std::string problem_;            // behind the commit
 };
+
+namespace {
+
+// What may fail without consequence, but is told.
+template <class Work>
+void attempt(std::vector<std::string>& problems, const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    problems.emplace_back(error.what());
+  }
+}
+
+}  // namespace
 
 void Saver::Save::enter() const {
   if (!request_.enter) return;
@@ -109,12 +141,16 @@ void Saver::Save::enter() const {
     case Stage::sealing: return request_.enter(Phase::save_seal);
     case Stage::committing: return request_.enter(Phase::save_commit);
     case Stage::laying_out:
+    case Stage::distributing:
+    case Stage::publishing:
+    case Stage::tidying:
     case Stage::committed: return;
   }
 }
 
 std::string Saver::Save::text() const {
-  constexpr std::array words{"staging", "laying out", "writing", "sealing", "committing", "committing"};
+  constexpr std::array words{"staging",    "laying out", "writing",    "sealing",   "committing",
+                             "committing", "committing", "committing", "committing"};
   return fmt::format("{} the checkpoint of step {}", words[static_cast<std::size_t>(stage_)], request_.step);
 }
 
@@ -125,6 +161,9 @@ void Saver::Save::work() {
     case Stage::writing: return write();
     case Stage::sealing: return seal();
     case Stage::committing: return commit();
+    case Stage::distributing: return distribute();
+    case Stage::publishing: return publish();
+    case Stage::tidying: return tidy();
     case Stage::committed: return;
   }
 }
@@ -134,7 +173,10 @@ void Saver::Save::exchange() {
     case Stage::laying_out: return tell_offsets();
     case Stage::writing: return compare();
     case Stage::sealing: return gather_sealed();
-    case Stage::committing: told_ = ranks_.broadcast(told_, 0); return;
+    case Stage::committing: return tell_head();
+    case Stage::publishing: return choose_victims();
+    case Stage::tidying: return gather_problems();
+    case Stage::distributing:
     case Stage::staging:
     case Stage::committed: return;
   }
@@ -165,6 +207,7 @@ void Saver::Save::end_stage() {
   exchange();
   stage_ = static_cast<Stage>(static_cast<int>(stage_) + 1);
   if (stage_ == Stage::laying_out && prepared_.laid_out) stage_ = Stage::writing;
+  if (stage_ == Stage::distributing && request_.storage.is_shared()) stage_ = Stage::committed;
 }
 
 void Saver::Save::go_on_to_writing() {
@@ -181,7 +224,12 @@ void Saver::Save::abandon() noexcept {
   } catch (...) {  // a failure is told already
   }
   parts_.clear();
-  if (ranks_.rank() == 0 && !staging_.empty()) abandon_staging(staging_);
+  if (!keeps() || staging_.empty()) return;
+  try {
+    if (published_) take_back(staging_, checkpoint(), displaced_);
+  } catch (...) {  // it lacks what other nodes have not published: a start passes over it
+  }
+  abandon_staging(staging_);
 }
 
 void Saver::Save::agree() {
@@ -206,9 +254,9 @@ void Saver::Save::make_room() {
   make_folder(folder);
   try {
     collect_leftovers(request_.run);
-    if (has_room(folder, plan_)) return;
+    if (has_room(folder, prepared_.bytes_here)) return;
     empty_trash();
-    if (has_room(folder, plan_)) return;
+    if (has_room(folder, prepared_.bytes_here) || !request_.storage.is_shared()) return;
     Retention without_one = request_.retention;
     without_one.keep_last = std::max<std::int64_t>(1, without_one.keep_last - 1);
     retired_ = retire(request_.run, without_one).steps;
@@ -218,9 +266,9 @@ void Saver::Save::make_room() {
 }
 
 void Saver::Save::make_folders() {
-  if (ranks_.rank() != 0) return;
+  if (!keeps()) return;
   make_room();
-  make_staging(staging_, plan_);
+  make_staging(staging_, plan_, prepared_.bytes_here);
 }
 
 // Other writers of a part may have opened it already.
@@ -361,8 +409,8 @@ void Saver::Save::gather_sealed() {
   }
 }
 
-// What follows the commit cannot undo it: a problem there is reported, not thrown, and keeps nothing else from being
-// done.
+// On storage that all ranks see the commit is rank 0's rename. Where nodes have storage of their own it is ready then
+// to be told to the others.
 void Saver::Save::commit() {
   if (ranks_.rank() != 0) return;
   Manifest facts;
@@ -373,34 +421,114 @@ void Saver::Save::commit() {
   facts.components = collected_.components;
   facts.metrics = request_.metrics;
   facts.documents = request_.documents;
-  const Manifest manifest = seal_checkpoint(staging_, plan_.tensors, prepared_.files, state_, std::move(facts));
-  replace_checkpoint(staging_, checkpoint_folder(request_.run, request_.step));
-  std::uint64_t bytes = 0;
-  for (const SealedPart& file : state_.files) bytes += file.bytes;
+  digest_ = seal_checkpoint(staging_, plan_.tensors, prepared_.files, state_, std::move(facts)).state_digest;
+  if (!request_.storage.is_shared()) {
+    head_ = read_head(staging_);
+    return;
+  }
+  replace_checkpoint(staging_, checkpoint());
   std::vector<std::string> problems;
-  const auto attempt = [&](auto&& work) {
-    try {
-      work();
-    } catch (const Error& error) {
-      problems.emplace_back(error.what());
-    }
-  };
   Retired retired;
-  attempt([&] { advise_latest(request_.run, request_.step); });
-  attempt([&] { retired = retire(request_.run, request_.retention); });
+  attempt(problems, [&] { advise_latest(request_.run, request_.step); });
+  attempt(problems, [&] { retired = retire(request_.run, request_.retention); });
   if (!retired.problem.empty()) problems.push_back(retired.problem);
   retired_.insert(retired_.end(), retired.steps.begin(), retired.steps.end());
-  attempt([&] { collect_leftovers(request_.run); });
+  clear_away(problems);
+  note_report(problems);
+}
+
+void Saver::Save::clear_away(std::vector<std::string>& problems) const {
+  attempt(problems, [&] { collect_leftovers(request_.run); });
   if (request_.trash == nullptr) {
-    attempt([&] { lockstep::empty_trash(request_.run); });
+    attempt(problems, [&] { lockstep::empty_trash(request_.run); });
   } else {
     request_.trash->wake();
     if (const std::string problem = request_.trash->problem(); !problem.empty()) problems.push_back(problem);
   }
-  told_ = to_text(Json{{"digest", to_hex(manifest.state_digest)},
-                       {"bytes", bytes},
-                       {"retired", retired_},
-                       {"problem", join(problems, "; ")}});
+}
+
+void Saver::Save::note_report(const std::vector<std::string>& problems) {
+  std::uint64_t bytes = 0;
+  for (const SealedPart& file : state_.files) bytes += file.bytes;
+  told_ = to_text(
+      Json{{"digest", to_hex(digest_)}, {"bytes", bytes}, {"retired", retired_}, {"problem", join(problems, "; ")}});
+}
+
+void Saver::Save::tell_head() {
+  if (request_.storage.is_shared()) {
+    told_ = ranks_.broadcast(told_, 0);
+  } else if (prepared_.keepers) {
+    head_.manifest = prepared_.keepers->broadcast(head_.manifest, 0);
+    head_.index = prepared_.keepers->broadcast(head_.index, 0);
+  }
+}
+
+// What is left to do when all have come through here is a rename.
+void Saver::Save::distribute() {
+  if (!keeps()) return;
+  copy_head(staging_, head_, request_.storage.node_of(ranks_.rank()));
+  for (const CheckpointEntry& entry : list_checkpoints(request_.run))
+    if (entry.step != request_.step) older_[std::to_string(entry.step)] = encode_sighting(see_checkpoint(entry.path));
+}
+
+void Saver::Save::publish() {
+  if (!keeps()) return;
+  displaced_ = publish_checkpoint(staging_, checkpoint());
+  published_ = true;
+}
+
+// All nodes have published: the checkpoint is committed. What older ones are worth follows from what all nodes have of
+// them.
+void Saver::Save::choose_victims() {
+  published_ = false;
+  if (!prepared_.keepers) return;
+  const std::vector<std::string> told = prepared_.keepers->gather(to_text(older_), 0);
+  std::vector<std::string> problems;
+  Json victims = Json::array();
+  if (ranks_.rank() == 0) {
+    std::vector<Json> seen;
+    for (const std::string& text : told) seen.push_back(parse_json(text, "what a node has"));
+    const auto verdict = [&](const CheckpointEntry& entry) {
+      if (entry.step == request_.step) return Verdict::sound;
+      std::vector<std::string> sightings;
+      for (const Json& one : seen) sightings.push_back(one.value(std::to_string(entry.step), encode_sighting({})));
+      return put_together(sightings, request_.storage.nodes).judgement.verdict;
+    };
+    attempt(problems, [&] {
+      for (const CheckpointEntry& victim : victims_of(request_.run, request_.retention, verdict))
+        victims.push_back(victim.step);
+    });
+  }
+  for (const Json& step : parse_json(prepared_.keepers->broadcast(to_text(victims), 0), "what goes"))
+    retired_.push_back(step.get<std::int64_t>());
+  problem_ = join(problems, "; ");
+}
+
+// What follows the commit cannot undo it: a problem there is reported, not thrown, and keeps nothing else from being
+// done.
+void Saver::Save::tidy() {
+  if (!keeps()) return;
+  std::vector<std::string> problems;
+  if (!problem_.empty()) problems.push_back(problem_);
+  discard_displaced(displaced_);
+  attempt(problems, [&] { advise_latest(request_.run, request_.step); });
+  for (const std::int64_t step : retired_)
+    attempt(problems, [&] {
+      const Path victim = checkpoint_folder(request_.run, step);
+      if (is_there(victim)) publish_rename(victim, trash_name(victim));
+    });
+  clear_away(problems);
+  problem_ = join(problems, "; ");
+  if (!problem_.empty()) problem_ = fmt::format("{}: {}", request_.storage.node_of(ranks_.rank()), problem_);
+}
+
+void Saver::Save::gather_problems() {
+  if (prepared_.keepers) {
+    std::vector<std::string> problems = prepared_.keepers->gather(problem_, 0);
+    std::erase(problems, "");
+    if (ranks_.rank() == 0) note_report(problems);
+  }
+  told_ = ranks_.broadcast(told_, 0);
 }
 
 SaveReport Saver::Save::report() const {
@@ -420,7 +548,7 @@ Saver::~Saver() = default;
 // What the last save agreed on stays valid as long as all ranks describe their state as they did then.
 void Saver::prepare(const std::vector<Component>& components, const SaveRequest& request) {
   plan_ = plan_save(
-      ranks_, request.world, components, request.ranks_per_file,
+      ranks_, request.world, components, request.ranks_per_file, request.storage,
       [&] {
         if (request.enter) request.enter(Phase::save_plan);
         if (request.step < 0) fail(ExitCode::bug, "a save of step {}", request.step);

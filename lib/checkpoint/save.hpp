@@ -12,6 +12,7 @@
 #include "store/manifest.hpp"
 #include "store/retention.hpp"
 #include "store/run_directory.hpp"
+#include "store/run_storage.hpp"
 #include "store/trash.hpp"
 
 #include <cstdint>
@@ -28,13 +29,14 @@ struct SavePlan;
 
 struct SaveRequest {
   Path run;  // the checkpoint becomes RUN/checkpoints/step-N
+  RunStorage storage = {};
   std::int64_t step = 0;
   World world;                       // of the ranks of the communicator
   std::vector<Metric> metrics = {};  // those of rank 0 count
   std::vector<std::pair<std::string, std::string>> documents =
       {};  // "config.yaml", "config.json", …: those of rank 0 count
   Retention retention = {};
-  TrashCollector* trash = nullptr;  // on rank 0: deletes behind the caller what goes; without one save deletes it
+  TrashCollector* trash = nullptr;  // on keepers of storage: deletes behind the caller what goes; without one save does
   bool read_back = false;  // parts are read anew and compared with what was written before older checkpoints go
   std::optional<int> ranks_per_file = {};  // neighbouring ranks that share one part; nothing: those of a node
   std::function<void(Phase)> enter =

@@ -62,7 +62,7 @@ std::string files_led_by(const CheckpointPlan& plan, Rank rank) {
 }
 
 // Rank 0 learns of the files of all parts.
-void gather_files(Communicator& ranks, SavePlan& save, const std::string& mine) {
+void gather_files(Communicator& ranks, SavePlan& save, const std::string& mine, const RunStorage& storage) {
   const std::vector<std::string> told = ranks.gather(mine, 0);
   together(ranks, "planning the checkpoint", [&] {
     save.led.resize(told.size());
@@ -72,7 +72,8 @@ void gather_files(Communicator& ranks, SavePlan& save, const std::string& mine) 
                          .leader = static_cast<Rank>(rank),
                          .pieces = {},
                          .writers = entry.at("writers"),
-                         .tensors = {}};
+                         .tensors = {},
+                         .node = storage.node_of(static_cast<Rank>(rank))};
         for (const Json& run : entry.at("tensors")) file.tensors.push_back({run.at(0), run.at(1), run.at(2)});
         save.files.push_back(std::move(file));
       }
@@ -83,17 +84,34 @@ void gather_files(Communicator& ranks, SavePlan& save, const std::string& mine) 
   });
 }
 
+// What goes where nodes have storage of their own.
+void find_storage(Communicator& ranks, SavePlan& save, const RunStorage& storage) {
+  save.bytes_here = total_bytes(save.plan);
+  if (storage.is_shared()) return;
+  std::uint64_t written = 0;
+  for (const WriteItem& piece : save.plan.pieces)
+    if (piece.writer == ranks.rank())
+      written += static_cast<std::uint64_t>(elements(piece.box)) *
+                 static_cast<std::uint64_t>(size_of(save.plan.tensors[piece.tensor].layout.dtype));
+  const int number = storage.of_rank[static_cast<std::size_t>(ranks.rank())];
+  const auto here = ranks.split(number, fmt::format("storage {}", number));
+  save.bytes_here = static_cast<std::uint64_t>(here->all_reduce(static_cast<std::int64_t>(written), Reduce::sum));
+  const bool keeps = storage.keeps(ranks.rank());
+  save.keepers = ranks.split(keeps ? 0 : 1, "keepers");
+  if (!keeps) save.keepers.reset();
+}
+
 }  // namespace
 
 std::unique_ptr<SavePlan> plan_save(Communicator& ranks, const World& world, const std::vector<Component>& components,
-                                    std::optional<int> ranks_per_file, const std::function<void()>& before,
-                                    std::unique_ptr<SavePlan> earlier) {
+                                    std::optional<int> ranks_per_file, const RunStorage& storage,
+                                    const std::function<void()>& before, std::unique_ptr<SavePlan> earlier) {
   std::vector<int> part_of_rank;
   std::vector<Rank> neighbours;  // that write to the same parts
   together(ranks, "planning the checkpoint", [&] {
     before();
     if (ranks_per_file.value_or(1) < 1) fail(ExitCode::bug, "a save with {} ranks to a file", *ranks_per_file);
-    part_of_rank = parts_of_ranks(world, ranks_per_file);
+    part_of_rank = parts_of_ranks(world, ranks_per_file, storage);
     if (std::ssize(part_of_rank) != ranks.size())
       fail(ExitCode::bug, "a mesh of {} ranks for a communicator of {}", part_of_rank.size(), ranks.size());
     for (Rank rank = 0; rank < ranks.size(); ++rank)
@@ -124,7 +142,8 @@ std::unique_ptr<SavePlan> plan_save(Communicator& ranks, const World& world, con
   });
   save->part = ranks.split(part, fmt::format("part {}", part));
   check_plans(ranks, *save, digest);
-  gather_files(ranks, *save, files);
+  gather_files(ranks, *save, files, storage);
+  find_storage(ranks, *save, storage);
   return save;
 }
 

@@ -27,6 +27,8 @@ struct SavePlan {
   std::vector<bool> held;                        // by piece: this rank is one of them
   std::vector<std::size_t> mine;                 // numbers of the pieces that this rank writes or compares
   std::unique_ptr<Communicator> part;            // the ranks that write to the same parts
+  std::unique_ptr<Communicator> keepers;         // of storages of nodes' own, by storage; null elsewhere
+  std::uint64_t bytes_here = 0;                  // that go to the storage of this rank
   std::vector<PlannedFile> files;                // on rank 0: of all parts, by path, without their pieces
   std::vector<std::vector<std::size_t>> led;     // on rank 0: by leader, the numbers of its files in the plan's order
   std::vector<std::optional<PartImage>> images;  // by file of the plan: on its leader, once it was stamped
@@ -38,8 +40,8 @@ struct SavePlan {
 /// tell each other, grows with the tensors and with what the ranks of a part hold; rank 0 is told the files of all.
 /// `before` runs first on each rank, within the agreement. Collective over `ranks`. Throws what collect_state throws.
 std::unique_ptr<SavePlan> plan_save(Communicator& ranks, const World& world, const std::vector<Component>& components,
-                                    std::optional<int> ranks_per_file, const std::function<void()>& before,
-                                    std::unique_ptr<SavePlan> earlier);
+                                    std::optional<int> ranks_per_file, const RunStorage& storage,
+                                    const std::function<void()>& before, std::unique_ptr<SavePlan> earlier);
 
 /// What this rank brings to a save, by `mine`. Local.
 std::vector<std::span<const std::byte>> bytes_of_rank(const SavePlan& plan);

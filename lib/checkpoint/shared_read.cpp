@@ -12,6 +12,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -25,13 +26,29 @@ namespace lockstep {
 
 namespace {
 
-// Owners chooses who reads: of the ranks that need a block the one that has the fewest bytes so far, counted over the
-// blocks that just these ranks need. They see the same blocks in the same order, and so come to the same.
+// Who needs a block, and who of them reads it: where none of them can, one who can.
+struct Readers {
+  std::vector<Rank> needed_by;
+  std::vector<Rank> may_read;
+  auto operator<=>(const Readers&) const = default;
+};
+
+Readers readers_of(std::vector<Rank> needed_by, std::size_t file, const FileAccess& access) {
+  if (access.readers.empty()) return {needed_by, needed_by};
+  std::vector<Rank> both;
+  std::ranges::set_intersection(needed_by, access.readers[file], std::back_inserter(both));
+  return {std::move(needed_by), both.empty() ? access.readers[file] : std::move(both)};
+}
+
+// Owners chooses who reads: of the ranks that may the one that has the fewest bytes so far, counted over the blocks
+// that just these ranks may read and just the same ranks need. They see the same blocks in the same order, and so come
+// to the same.
 class Owners {
  public:
-  Rank next(const std::vector<Rank>& ranks, std::uint64_t bytes) {
+  Rank next(const Readers& readers, std::uint64_t bytes) {
+    const std::vector<Rank>& ranks = readers.may_read;
     if (ranks.size() == 1) return ranks.front();
-    std::set<std::pair<std::uint64_t, Rank>>& loads = loads_[ranks];
+    std::set<std::pair<std::uint64_t, Rank>>& loads = loads_[readers];
     if (loads.empty())
       for (const Rank rank : ranks) loads.emplace(0, rank);
     auto least = loads.extract(loads.begin());
@@ -42,7 +59,7 @@ class Owners {
   }
 
  private:
-  std::map<std::vector<Rank>, std::set<std::pair<std::uint64_t, Rank>>> loads_;
+  std::map<Readers, std::set<std::pair<std::uint64_t, Rank>>> loads_;
 };
 
 // A block that this rank needs, or reads for others.
@@ -87,8 +104,9 @@ void put_in_place(const Share& share, const Places& places, std::span<const std:
 // little memory there is.
 class SharedRead {
  public:
-  SharedRead(Communicator& ranks, const CheckpointReader& reader, std::span<const SharedTensor> tensors)
-      : ranks_(ranks), reader_(reader), tensors_(tensors) {}
+  SharedRead(Communicator& ranks, const CheckpointReader& reader, std::span<const SharedTensor> tensors,
+             const FileAccess& access)
+      : ranks_(ranks), reader_(reader), tensors_(tensors), access_(access) {}
 
   void plan();
   void start(int threads);  // from here on nothing fails but communication, until finish() tells
@@ -111,6 +129,8 @@ class SharedRead {
   Communicator& ranks_;
   const CheckpointReader& reader_;
   std::span<const SharedTensor> tensors_;
+  const FileAccess& access_;
+  std::vector<std::size_t> read_for_others_;    // files of which this rank may read what it does not need
   std::vector<std::size_t> by_stored_;          // numbers of tensors, ordered by what they are read from
   std::vector<std::vector<Box>> regions_;       // by tensor and holding: rows of the stored shape; of views alone
   std::vector<std::vector<std::size_t>> mine_;  // by tensor: its holdings that this rank is one of
@@ -134,6 +154,10 @@ void SharedRead::plan() {
   by_stored_.resize(tensors_.size());
   std::iota(by_stored_.begin(), by_stored_.end(), std::size_t{0});
   std::ranges::stable_sort(by_stored_, {}, [&](std::size_t tensor) { return tensors_[tensor].stored; });
+  for (std::size_t file = 0; file < access_.readers.size(); ++file)
+    if (std::ssize(access_.readers[file]) < ranks_.size() &&
+        std::ranges::binary_search(access_.readers[file], ranks_.rank()))
+      read_for_others_.push_back(file);
   for (const SharedTensor& tensor : tensors_) {
     const Shape& stored = reader_.manifest().tensors.at(tensor.stored).layout.global;
     regions_.emplace_back();
@@ -162,15 +186,22 @@ void SharedRead::plan_stored(std::span<const std::size_t> wanted) {
   for (const std::size_t tensor : wanted)
     for (const std::size_t holding : mine_[tensor])
       for (const IndexedPiece* piece : reader_.pieces_with(number, region_of(tensor, holding))) pieces.insert(piece);
+  for (const std::size_t file : read_for_others_)
+    for (const IndexedPiece& piece :
+         std::ranges::equal_range(reader_.pieces_in(file), number, {}, &IndexedPiece::tensor))
+      pieces.insert(&piece);
   const auto size = static_cast<std::size_t>(size_of(reader_.manifest().tensors[number].layout.dtype));
   for (const IndexedPiece* piece : pieces) {
     for (std::size_t block = 0; block < piece->record.blocks.size(); ++block) {
       const std::size_t bytes = reader_.block_size(*piece, block);
       const Box part = box_around(piece->box, static_cast<std::int64_t>(block * block_bytes / size),
                                   static_cast<std::int64_t>(bytes / size));
-      const std::vector<Rank> needed_by = ranks_that_need(part, wanted);
-      if (!std::ranges::binary_search(needed_by, ranks_.rank())) continue;
-      const Rank owner = owners_.next(needed_by, bytes);
+      const Readers readers = readers_of(ranks_that_need(part, wanted), piece->file, access_);
+      const bool needs_it = std::ranges::binary_search(readers.needed_by, ranks_.rank());
+      const bool may_read = std::ranges::binary_search(readers.may_read, ranks_.rank());
+      if (readers.needed_by.empty() || (!needs_it && !may_read)) continue;
+      const Rank owner = owners_.next(readers, bytes);
+      if (!needs_it && owner != ranks_.rank()) continue;
       (owner == ranks_.rank() ? own_ : of_others_).push_back({{piece, block}, wanted, owner});
       largest_ = std::max(largest_, bytes);
       if (owner == ranks_.rank()) most_packed_ = std::max(most_packed_, bytes * wanted.size());
@@ -377,14 +408,40 @@ bool SharedRead::take_in() {
 }  // namespace
 
 void read_together(Communicator& ranks, const CheckpointReader& reader, std::span<const SharedTensor> tensors,
-                   int threads, std::string_view what) {
-  SharedRead shared(ranks, reader, tensors);
+                   int threads, std::string_view what, const FileAccess& access) {
+  SharedRead shared(ranks, reader, tensors, access);
   together(ranks, what, [&] {
     shared.plan();
     shared.start(threads);
   });
   shared.run();
   together(ranks, what, [&] { shared.finish(); });
+}
+
+void share_tables(Communicator& ranks, const CheckpointReader& reader, const FileAccess& access,
+                  std::string_view what) {
+  std::string mine;
+  const auto each = [&](const auto& act) {
+    for (std::size_t file = 0; file < access.readers.size(); ++file)
+      if (std::ssize(access.readers[file]) < ranks.size() && reader.manifest().files[file].path != index_file)
+        act(file);
+  };
+  together(ranks, what, [&] {
+    each([&](std::size_t file) {
+      if (access.readers[file].front() == ranks.rank()) mine += reader.table_bytes(file);
+    });
+  });
+  if (access.readers.empty()) return;
+  const std::vector<std::string> told = ranks.all_gather(mine);
+  std::vector<std::size_t> taken(told.size(), 0);
+  each([&](std::size_t file) {
+    std::size_t bytes = 0;
+    for (const ByteRange& column : reader.manifest().files[file].table) bytes += column.bytes;
+    const auto teller = static_cast<std::size_t>(access.readers[file].front());
+    if (!std::ranges::binary_search(access.readers[file], ranks.rank()))
+      reader.take_table(file, told[teller].substr(taken[teller], bytes));
+    taken[teller] += bytes;
+  });
 }
 
 }  // namespace lockstep

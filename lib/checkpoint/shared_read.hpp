@@ -3,6 +3,7 @@
 // works it out for itself. A rank on its own: store/checkpoint_reader.hpp.
 #pragma once
 
+#include "checkpoint/node_view.hpp"
 #include "comm/communicator.hpp"
 #include "store/checkpoint_reader.hpp"
 #include "store/state_tree.hpp"
@@ -28,10 +29,15 @@ struct SharedTensor {
 inline constexpr std::size_t blocks_in_work = 8;
 
 /// Fills the local boxes. `tensors` are equal on all ranks but for `local`; `threads` of this rank, two at least, read
-/// and hash.
+/// and hash. Where not all ranks can read all files, `access` says which of them can: a block that none of these needs
+/// is read by one of them for the others, and the readers of the others know the tables (share_tables).
 /// Collective over `ranks`. A rank that cannot read a block goes through all messages nevertheless; then all ranks
 /// throw one Error, as CheckpointReader does, with `what` before it. The boxes hold anything then.
 void read_together(Communicator& ranks, const CheckpointReader& reader, std::span<const SharedTensor> tensors,
-                   int threads, std::string_view what);
+                   int threads, std::string_view what, const FileAccess& access = {});
+
+/// Tells all ranks the tables of the files that not all of them can read. Collective over `ranks`. Throws as
+/// CheckpointReader does.
+void share_tables(Communicator& ranks, const CheckpointReader& reader, const FileAccess& access, std::string_view what);
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 77> options{{
+constexpr std::array<Synonyms, 78> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " dropout_rate "},
@@ -106,6 +106,7 @@ constexpr std::array<Synonyms, 77> options{{
     {"sample.max_tokens", " max_new_tokens max_gen_len "},
     {"checkpoint.every",
      " save_interval save_steps save_every checkpoint_interval checkpoint_every ckpt_interval checkpoint_freq "},
+    {"checkpoint.storage", " save_on_each_node "},
     {"checkpoint.keep_last", " save_total_limit keep keep_checkpoints max_checkpoints save_top_k "},
     {"checkpoint.resume",
      " resume resume_from resume_from_checkpoint auto_resume load load_checkpoint ckpt_path restore "},

@@ -48,6 +48,9 @@ ChoiceList<VerifyData> choices_of(VerifyData) {
   return {{VerifyData::use, "use"}, {VerifyData::start, "start"}, {VerifyData::off, "off"}};
 }
 ChoiceList<OnBusy> choices_of(OnBusy) { return {{OnBusy::skip, "skip"}, {OnBusy::wait, "wait"}}; }
+ChoiceList<CheckpointStorage> choices_of(CheckpointStorage) {
+  return {{CheckpointStorage::shared, "shared"}, {CheckpointStorage::per_node, "per_node"}};
+}
 ChoiceList<OnDifference> choices_of(OnDifference) {
   return {{OnDifference::fail, "fail"}, {OnDifference::warn, "warn"}, {OnDifference::repair, "repair"}};
 }

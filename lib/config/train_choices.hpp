@@ -21,6 +21,7 @@ ChoiceList<RecomputeKeep> choices_of(RecomputeKeep);
 ChoiceList<OnNonfinite> choices_of(OnNonfinite);
 ChoiceList<VerifyData> choices_of(VerifyData);
 ChoiceList<OnBusy> choices_of(OnBusy);
+ChoiceList<CheckpointStorage> choices_of(CheckpointStorage);
 ChoiceList<OnDifference> choices_of(OnDifference);
 ChoiceList<WatchedPhase> choices_of(WatchedPhase);
 

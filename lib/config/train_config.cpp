@@ -462,6 +462,10 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
       {.help = "of a checkpoint of another run load these alone, what else there is starts afresh: components by "
                "name, or tensors whose full name (model/lm_head.weight) has a match of a regular expression"});
   visit.field("skip", checkpoint.skip, {.help = "of a checkpoint of another run do not load these, said as in only"});
+  visit.field(
+      "storage", checkpoint.storage,
+      {.help = "what train.run_dir lies on: shared, storage that all ranks see; per_node, storage of each node's "
+               "own, which has under this path what the ranks of the node write"});
   visit.field("ranks_per_file", checkpoint.ranks_per_file,
               {.help = "neighbouring ranks that share one part file of a pattern; node: those of a node"});
   visit.field("background", checkpoint.background,

@@ -27,6 +27,7 @@ enum class RecomputeKeep { attention, matmul, experts };
 enum class OnNonfinite { skip, stop };
 enum class VerifyData { use, start, off };
 enum class OnBusy { skip, wait };
+enum class CheckpointStorage { shared, per_node };
 enum class OnDifference { fail, warn, repair };
 enum class WatchedPhase { start_up, load, step, evaluation, sample, save, shutdown };
 
@@ -159,9 +160,10 @@ struct CheckpointOptions {
   std::vector<std::int64_t> pinned;        // steps that stay
   bool at_end = true;
   Resume resume;
-  std::vector<NamePattern> only;            // components, or patterns of full names, of another run that are loaded
-  std::vector<NamePattern> skip;            // that are not
-  RanksPerFile ranks_per_file;              // that share one part file
+  std::vector<NamePattern> only;  // components, or patterns of full names, of another run that are loaded
+  std::vector<NamePattern> skip;  // that are not
+  CheckpointStorage storage = CheckpointStorage::shared;  // what train.run_dir is on
+  RanksPerFile ranks_per_file;                            // that share one part file
   bool background = false;                  // whether training goes on while a copy of the state is written
   std::optional<OnBusy> on_busy;            // what becomes of a save that is due while one is under way; absent: skip
   std::optional<ByteSize> snapshot_memory;  // for that copy; absent: for all of it at once

@@ -5,8 +5,10 @@
 #include "base/words.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
+#include <utility>
 
 namespace lockstep {
 
@@ -70,7 +72,18 @@ std::vector<Holding> holders_of(const StoredTensor& tensor, const StoredComponen
   return holdings;
 }
 
-std::vector<int> parts_of_ranks(const World& world, std::optional<int> ranks_per_file) {
+std::vector<int> parts_of_ranks(const World& world, std::optional<int> ranks_per_file, const RunStorage& storage) {
+  if (!storage.is_shared()) {
+    const int most = ranks_per_file.value_or(std::numeric_limits<int>::max());
+    std::map<int, int> ranks_so_far;                  // by storage
+    std::map<std::pair<int, int>, int> part_numbers;  // by storage, and by part within it
+    std::vector<int> parts;
+    for (const int number : storage.of_rank) {
+      const std::pair key(number, ranks_so_far[number]++ / most);
+      parts.push_back(part_numbers.try_emplace(key, static_cast<int>(part_numbers.size())).first->second);
+    }
+    return parts;
+  }
   std::vector<int> parts(static_cast<std::size_t>(world_size(world.mesh)), 0);
   if (!ranks_per_file && !world.node_of_rank.empty()) return world.node_of_rank;
   for (std::size_t rank = 0; ranks_per_file && rank < parts.size(); ++rank)

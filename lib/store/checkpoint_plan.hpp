@@ -6,6 +6,7 @@
 #include "base/hash.hpp"
 #include "store/manifest.hpp"
 #include "store/part_file.hpp"
+#include "store/run_storage.hpp"
 #include "store/write_plan.hpp"
 
 #include <cstddef>
@@ -29,6 +30,7 @@ struct PlannedFile {
   std::vector<std::size_t> pieces;  // numbers in CheckpointPlan::pieces
   std::vector<Rank> writers;        // ascending
   std::vector<TensorRun> tensors;   // of the pieces, ascending
+  std::string node = {};            // on whose own storage it lies; empty: on storage that all share
 };
 
 inline constexpr std::size_t elsewhere = static_cast<std::size_t>(-1);
@@ -50,8 +52,8 @@ std::vector<Holding> holders_of(const StoredTensor& tensor, const StoredComponen
                                 std::span<const Rank> among);
 
 /// Which part each rank writes to, of those of a pattern: so many neighbours share one, or, without a number, the ranks
-/// of a node. Pure.
-std::vector<int> parts_of_ranks(const World& world, std::optional<int> ranks_per_file);
+/// of a node. Ranks of different storages share none. Pure.
+std::vector<int> parts_of_ranks(const World& world, std::optional<int> ranks_per_file, const RunStorage& storage = {});
 
 /// Tensor i is held as holdings[i] says; all its holders share the writing if the component compares all that they
 /// hold, else one replica writes. Each pattern has parts of its own, of which rank r writes to part_of_rank[r]; no

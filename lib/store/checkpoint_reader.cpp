@@ -77,11 +77,32 @@ void CheckpointReader::check_piece(const IndexedPiece& piece, const Path& origin
   }
 }
 
+// Where nodes have storage of their own, a file that is not here is not lost.
+void CheckpointReader::require_here(std::size_t file) const {
+  const StoredFile& stored = manifest_.files[file];
+  if (!stored.node.empty() && !length_of(path_ / stored.path))
+    throw Error(ExitCode::storage, not_here(path_ / stored.path, stored.node), gather_hint());
+}
+
+std::string CheckpointReader::table_bytes(std::size_t file) const {
+  const StoredFile& stored = manifest_.files.at(file);
+  require_here(file);
+  std::string bytes = read_table_bytes(path_ / stored.path, stored.table);
+  bytes_read_ += bytes.size();
+  return bytes;
+}
+
+void CheckpointReader::take_table(std::size_t file, std::string bytes) const {
+  const std::lock_guard lock(tables_mutex_);
+  tables_of_others_[file] = std::move(bytes);
+}
+
 std::vector<IndexedPiece> CheckpointReader::read_table(std::size_t file) const {
   const StoredFile& stored = manifest_.files[file];
   const Path path = path_ / stored.path;
-  const PartTable table = read_part_table(path, stored.table, stored.table_hash);
-  for (const ByteRange& column : stored.table) bytes_read_ += column.bytes;
+  const auto told = tables_of_others_.find(file);
+  const PartTable table = parse_part_table(told == tables_of_others_.end() ? table_bytes(file) : told->second,
+                                           stored.table, stored.table_hash, path);
   std::vector<IndexedPiece> pieces;
   for (std::size_t i = 0; i < table.pieces.size(); ++i) {
     const PartPiece& piece = table.pieces[i];
@@ -262,6 +283,7 @@ void CheckpointReader::fetch_block(const IndexedPiece& piece, std::size_t block,
   invariant(out.size() == block_size(piece, block), "the output has the bytes of the block");
   const Path file = path_ / manifest_.files[piece.file].path;
   if (part.descriptor.get() < 0 || part.file != piece.file) {
+    require_here(piece.file);
     part.descriptor = open_stored(file);
     part.file = piece.file;
   }

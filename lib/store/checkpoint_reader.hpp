@@ -52,6 +52,10 @@ class CheckpointReader final : public TensorSource {
   /// What lies in a file, by tensor. It stays valid as long as the reader. Throws Error(input), Error(storage) for a
   /// table that is damaged or cannot be read.
   std::span<const IndexedPiece> pieces_in(std::size_t file) const;
+  /// The table of a file as it is stored, to be told to a process that does not see the file. Throws the same.
+  std::string table_bytes(std::size_t file) const;
+  /// Takes that of a file which this process does not see: its pieces are known then, their blocks are not here. Local.
+  void take_table(std::size_t file, std::string bytes) const;
   /// All pieces of a tensor by their place in it. Throws the same.
   std::vector<const IndexedPiece*> pieces_of(std::size_t tensor) const;
   /// Those that have elements of a box of it. Throws the same, and Error(input) unless they hold each of them once.
@@ -95,6 +99,7 @@ class CheckpointReader final : public TensorSource {
   void check_piece(const IndexedPiece& piece, const Path& origin) const;
   void take_pieces_of_format_1(std::string_view index);
   std::vector<IndexedPiece> read_table(std::size_t file) const;
+  void require_here(std::size_t file) const;
   std::vector<std::size_t> files_with(std::size_t tensor, const Box& box) const;
   std::vector<const IndexedPiece*> pieces_meeting(std::size_t tensor, const Box& box) const;
   void copy_piece(const IndexedPiece& piece, const Box& box, std::span<std::byte> out) const;
@@ -105,6 +110,7 @@ class CheckpointReader final : public TensorSource {
   std::vector<TensorDescription> descriptions_;
   mutable std::mutex tables_mutex_;                                       // guards the tables and the searches
   mutable std::vector<std::optional<std::vector<IndexedPiece>>> tables_;  // by file; those that were asked for
+  mutable std::map<std::size_t, std::string> tables_of_others_;           // by file: those that were taken
   mutable std::deque<Search> searches_;                                   // the last ones
   mutable std::mutex mutex_;                                              // guards the block that was read last
   mutable std::unique_ptr<Block> last_;

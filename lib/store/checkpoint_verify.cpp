@@ -41,11 +41,18 @@ Defect defect_of(VerifyLevel level, const std::string& file, const Error& error)
   return {level, file, "", judgement.reason, judgement.verdict, judgement.hint};
 }
 
+// What is not here may lie on the storage of another node: one process cannot tell whether it does.
+Defect defect_of_length(const StoredFile& file, const std::string& what, bool is_there) {
+  if (is_there || file.node.empty()) return {VerifyLevel::sizes, file.path, "", what};
+  return {VerifyLevel::sizes, file.path, "", not_here(file.path, file.node), Verdict::unreadable, gather_hint()};
+}
+
 void check_sizes(const CheckpointReader& reader, Verification& result) {
   for (const StoredFile& file : reader.manifest().files) {
     try {
-      if (const auto defect = length_defect(file, length_of(reader.path() / file.path)))
-        result.defects.push_back({VerifyLevel::sizes, file.path, "", *defect});
+      const auto length = length_of(reader.path() / file.path);
+      if (const auto defect = length_defect(file, length))
+        result.defects.push_back(defect_of_length(file, *defect, length.has_value()));
     } catch (const Error& error) {
       result.defects.push_back(defect_of(VerifyLevel::sizes, file.path, error));
     }
@@ -197,6 +204,8 @@ class ContentCheck {
 }  // namespace
 
 std::optional<std::string> length_defect(const StoredFile& file, const std::optional<std::uint64_t>& length) {
+  if (!length && !file.node.empty())
+    return fmt::format("{} is missing, which {} wrote to storage of its own", file.path, file.node);
   if (!length) return fmt::format("{} is missing", file.path);
   if (*length != file.bytes) return fmt::format("{} has {} bytes instead of {}", file.path, *length, file.bytes);
   return std::nullopt;
@@ -248,6 +257,7 @@ Sighting see_checkpoint(const Path& checkpoint) {
     }
     const std::string text = read_stored(checkpoint / manifest_file);
     sighting.content = to_hex(hash128(text));
+    sighting.manifest = sighting.content;
     Manifest manifest = parse_manifest(text, (checkpoint / manifest_file).string());
     if (const auto defect = step_defect(checkpoint, manifest)) sighting.judgement = {Verdict::damaged, *defect};
     const StoredFile index = index_of(manifest);
@@ -259,7 +269,8 @@ Sighting see_checkpoint(const Path& checkpoint) {
     if (manifest.format > 1) add_index(manifest, read_stored(checkpoint / index_file), checkpoint / index_file);
     for (const StoredFile& file : manifest.files) {
       const auto length = length_of(checkpoint / file.path);
-      if (const auto defect = length_defect(file, length)) lacks(*defect);
+      sighting.defects.push_back(length_defect(file, length));
+      if (sighting.defects.back()) lacks(*sighting.defects.back());
       sighting.content += length ? fmt::format(" {}", *length) : " absent";
     }
   } catch (const Error& error) {

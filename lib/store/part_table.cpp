@@ -8,6 +8,7 @@
 #include "store/hdf5_columns.hpp"
 #include "store/stored_file.hpp"
 
+#include <cstring>
 #include <map>
 
 namespace lockstep {
@@ -156,31 +157,46 @@ void complete_table(const FileDescriptor& part, const TableColumns& places, cons
   write_at(part, std::as_bytes(std::span(columns.blocks)), places[8].offset, path);
 }
 
-PartTable read_part_table(const Path& path, const TableColumns& places, const Hash128& hash) {
+std::string read_table_bytes(const Path& path, const TableColumns& places) {
   const FileDescriptor file = open_stored(path);
   const std::uint64_t length = length_of(path).value_or(0);
-  Columns columns;
-  const auto read = [&](auto& column, const ByteRange& place) {
+  std::string bytes;
+  for (const ByteRange& place : places) {
     if (place.offset > length || place.bytes > length - place.offset)  // as read_stored says it, before there is room
       fail(ExitCode::storage, "{} ends at byte {}, before its table does", path.string(), length);
-    column.resize(place.bytes / sizeof(column[0]));
-    read_stored(file, std::as_writable_bytes(std::span(column)), place.offset, path);
-  };
-  read(columns.tensors, places[0]);
-  read(columns.tensor, places[1]);
-  read(columns.first_box, places[2]);
-  read(columns.boxes, places[3]);
-  read(columns.offset, places[4]);
-  read(columns.packed_at, places[5]);
-  read(columns.first_block, places[6]);
-  read(columns.fingerprints, places[7]);
-  read(columns.blocks, places[8]);
-  StreamHash found;
-  for (const auto column : bytes_of(columns)) found.add(column);
-  if (found.digest() != hash)
+    const std::size_t so_far = bytes.size();
+    bytes.resize(so_far + place.bytes);
+    read_stored(file, std::as_writable_bytes(std::span(bytes).subspan(so_far)), place.offset, path);
+  }
+  return bytes;
+}
+
+PartTable parse_part_table(std::string_view bytes, const TableColumns& places, const Hash128& hash, const Path& path) {
+  std::uint64_t length = 0;
+  for (const ByteRange& place : places) length += place.bytes;
+  if (bytes.size() != length || hash128(bytes) != hash)
     throw Error(ExitCode::input, fmt::format("{} is damaged: its table does not match its hash", path.string()),
                 "checkpoint-inspect --verify=hashes lists all damage");
+  Columns columns;
+  const auto take = [&](auto& column, const ByteRange& place) {
+    column.resize(place.bytes / sizeof(column[0]));
+    std::memcpy(column.data(), bytes.data(), column.size() * sizeof(column[0]));
+    bytes.remove_prefix(place.bytes);
+  };
+  take(columns.tensors, places[0]);
+  take(columns.tensor, places[1]);
+  take(columns.first_box, places[2]);
+  take(columns.boxes, places[3]);
+  take(columns.offset, places[4]);
+  take(columns.packed_at, places[5]);
+  take(columns.first_block, places[6]);
+  take(columns.fingerprints, places[7]);
+  take(columns.blocks, places[8]);
   return table_of(path, columns);
+}
+
+PartTable read_part_table(const Path& path, const TableColumns& places, const Hash128& hash) {
+  return parse_part_table(read_table_bytes(path, places), places, hash, path);
 }
 
 PartTable read_part_table(const Path& path) {

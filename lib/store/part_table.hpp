@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -66,6 +67,9 @@ void complete_table(const FileDescriptor& part, const TableColumns& columns, con
 /// What a sealed part says of itself. Throws Error(input) if that does not match its hash, if a piece does not lie in
 /// its tensor or has not the blocks that it should have, Error(storage) if it cannot be read.
 PartTable read_part_table(const Path& path, const TableColumns& columns, const Hash128& hash);
+/// Its bytes as another process can be told them, column after column, and what they say. Throw the same.
+std::string read_table_bytes(const Path& path, const TableColumns& columns);
+PartTable parse_part_table(std::string_view bytes, const TableColumns& columns, const Hash128& hash, const Path& path);
 /// The same where no index says where the table lies and what its hash is: by HDF5. Throws Error(input), also for a
 /// part that is cut short.
 PartTable read_part_table(const Path& path);

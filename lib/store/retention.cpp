@@ -57,18 +57,19 @@ std::function<std::optional<double>(const CheckpointEntry&)> comparable_metric(
 }
 
 // A file that is missing is damage here: this process and its ranks have just written beside it.
-Verdict verdict_on(const Path& checkpoint) {
-  const Sighting seen = see_checkpoint(checkpoint);
+Verdict verdict_on(const CheckpointEntry& entry) {
+  const Sighting seen = see_checkpoint(entry.path);
   if (seen.judgement.verdict != Verdict::sound || seen.lacking.empty()) return seen.judgement.verdict;
   return Verdict::damaged;
 }
 
-std::vector<Candidate> candidates_of(const Path& run, const std::string& metric) {
+std::vector<Candidate> candidates_of(const Path& run, const std::string& metric,
+                                     const std::function<Verdict(const CheckpointEntry&)>& verdict) {
   std::vector<Candidate> candidates;
   std::vector<CheckpointEntry> known;
   Manifests manifests;
   for (const CheckpointEntry& entry : list_checkpoints(run)) {
-    Candidate candidate{entry, verdict_on(entry.path)};
+    Candidate candidate{entry, verdict(entry)};
     try {
       if (candidate.verdict == Verdict::sound) manifests[entry.path] = manifest_unless_damaged(entry);
     } catch (const Error& error) {  // since it was looked at
@@ -125,9 +126,14 @@ std::vector<CheckpointEntry> superfluous(std::span<const Candidate> candidates, 
   return victims;
 }
 
+std::vector<CheckpointEntry> victims_of(const Path& run, const Retention& retention,
+                                        const std::function<Verdict(const CheckpointEntry&)>& verdict) {
+  return superfluous(candidates_of(run, retention.best_metric, verdict), retention);
+}
+
 Retired retire(const Path& run, const Retention& retention) {
   Retired retired;
-  for (const CheckpointEntry& victim : superfluous(candidates_of(run, retention.best_metric), retention)) {
+  for (const CheckpointEntry& victim : victims_of(run, retention, verdict_on)) {
     try {
       publish_rename(victim.path, trash_name(victim.path));
       retired.steps.push_back(victim.step);

@@ -6,6 +6,7 @@
 #include "store/verdict.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -37,6 +38,10 @@ struct Candidate {
 /// a damaged one goes when it is older than all of the last; nobody knows what one that is unreadable or foreign holds,
 /// so it stays. Pure.
 std::vector<CheckpointEntry> superfluous(std::span<const Candidate> candidates, const Retention& retention);
+
+/// The checkpoints of a run that may go, whatever finds the verdicts on them. Throws Error(storage).
+std::vector<CheckpointEntry> victims_of(const Path& run, const Retention& retention,
+                                        const std::function<Verdict(const CheckpointEntry&)>& verdict);
 
 struct Retired {
   std::vector<std::int64_t> steps;

@@ -28,9 +28,7 @@ std::uint64_t free_bytes(const Path& folder) {
   return room(status);
 }
 
-std::uint64_t room_needed(const CheckpointPlan& plan) {
-  return total_bytes(plan) + total_bytes(plan) / 20 + (std::uint64_t{1} << 20);
-}
+std::uint64_t room_needed(std::uint64_t bytes) { return bytes + bytes / 20 + (std::uint64_t{1} << 20); }
 
 // Which files have pieces of each tensor, and whether its layout tells which part has which of them.
 void locate_tensors(const std::vector<PlannedFile>& files, std::vector<StoredTensor>& tensors) {
@@ -50,6 +48,15 @@ void locate_tensors(const std::vector<PlannedFile>& files, std::vector<StoredTen
   }
 }
 
+// The names in every folder are durable before the manifest is.
+void sync_folders_of(const Path& staging, const Manifest& manifest) {
+  std::set<Path> folders;
+  for (const StoredFile& file : manifest.files)
+    for (Path folder = (staging / file.path).parent_path(); folder != staging; folder = folder.parent_path())
+      folders.insert(folder);
+  for (const Path& folder : folders) sync_folder(folder);
+}
+
 void check_size(const Path& path, std::uint64_t bytes) {
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0) fail_errno("look at", path);
@@ -61,11 +68,11 @@ void check_size(const Path& path, std::uint64_t bytes) {
 
 std::string software_name() { return fmt::format("lockstep {}", version()); }
 
-bool has_room(const Path& folder, const CheckpointPlan& plan) { return free_bytes(folder) >= room_needed(plan); }
+bool has_room(const Path& folder, std::uint64_t bytes) { return free_bytes(folder) >= room_needed(bytes); }
 
-void make_staging(const Path& staging, const CheckpointPlan& plan) {
+void make_staging(const Path& staging, const CheckpointPlan& plan, std::uint64_t bytes) {
   make_folder(staging.parent_path());
-  const std::uint64_t needed = room_needed(plan);
+  const std::uint64_t needed = room_needed(bytes);
   const std::uint64_t available = free_bytes(staging.parent_path());
   if (available < needed) {
     throw Error(ExitCode::storage,
@@ -87,31 +94,41 @@ Manifest seal_checkpoint(const Path& staging, const std::vector<StoredTensor>& t
   locate_tensors(files, facts.tensors);
   facts.state_digest = state_digest(facts.tensors);
   for (std::size_t i = 0; i < files.size(); ++i) {
-    check_size(staging / files[i].path, state.files[i].bytes);
+    if (files[i].node.empty()) check_size(staging / files[i].path, state.files[i].bytes);
     facts.files.push_back({.path = files[i].path,
                            .bytes = state.files[i].bytes,
                            .hash = state.files[i].hash,
                            .table_hash = state.files[i].table_hash,
                            .table = state.files[i].columns,
-                           .writers = files[i].writers});
+                           .writers = files[i].writers,
+                           .node = files[i].node});
   }
   const Path index = staging / index_file;
   write_index(index, facts);
   const std::string content = read_file(index);
   facts.files.push_back({.path = std::string(index_file), .bytes = content.size(), .hash = hash128(content)});
 
-  std::set<Path> folders;  // the names in every folder are durable before the manifest is
-  for (const PlannedFile& file : files) {
-    for (Path folder = (staging / file.path).parent_path(); folder != staging; folder = folder.parent_path())
-      folders.insert(folder);
-  }
-  for (const Path& folder : folders) sync_folder(folder);
+  sync_folders_of(staging, facts);
   publish_file(staging / manifest_file, manifest_text(facts));
   return facts;
 }
 
-void replace_checkpoint(const Path& staging, const Path& checkpoint) {
-  if (kind_of_name(checkpoint) == FileKind::nothing) return durable_rename(staging, checkpoint);
+void copy_head(const Path& staging, const CheckpointHead& head, const std::string& node) {
+  Manifest manifest = parse_manifest(head.manifest, (staging / manifest_file).string());
+  add_index(manifest, head.index, staging / index_file);
+  for (const StoredFile& file : manifest.files)
+    if (file.node == node) check_size(staging / file.path, file.bytes);
+  if (is_there(staging / manifest_file)) return;
+  sync_folders_of(staging, manifest);
+  publish_file(staging / index_file, head.index);
+  publish_file(staging / manifest_file, head.manifest);
+}
+
+std::optional<Path> publish_checkpoint(const Path& staging, const Path& checkpoint) {
+  if (kind_of_name(checkpoint) == FileKind::nothing) {
+    durable_rename(staging, checkpoint);
+    return std::nullopt;
+  }
   Path displaced = staging;  // which has the older one's place after an exchange
   if (!durable_exchange(staging, checkpoint)) {
     displaced = displaced_name(checkpoint);
@@ -123,7 +140,21 @@ void replace_checkpoint(const Path& staging, const Path& checkpoint) {
       throw;
     }
   }
-  ::rename(displaced.c_str(), trash_name(displaced).c_str());  // what stays so is a leftover
+  return displaced;
+}
+
+void discard_displaced(const std::optional<Path>& displaced) noexcept {
+  if (displaced) ::rename(displaced->c_str(), trash_name(*displaced).c_str());  // what stays so is a leftover
+}
+
+void take_back(const Path& staging, const Path& checkpoint, const std::optional<Path>& displaced) {
+  if (displaced == staging && durable_exchange(staging, checkpoint)) return;
+  durable_rename(checkpoint, staging);
+  if (displaced) durable_rename(*displaced, checkpoint);
+}
+
+void replace_checkpoint(const Path& staging, const Path& checkpoint) {
+  discard_displaced(publish_checkpoint(staging, checkpoint));
 }
 
 void abandon_staging(const Path& staging) noexcept {

@@ -15,6 +15,14 @@ FileDescriptor open_stored(const Path& path) {
   return std::move(*file);
 }
 
+std::string not_here(const Path& file, const std::string& node) {
+  return fmt::format("{} is not here: {} wrote it to storage of its own", file.string(), node);
+}
+
+std::string gather_hint() {
+  return "copy what the nodes have of this checkpoint into one folder: equal names are equal files";
+}
+
 std::string read_stored(const Path& path) {
   const FileDescriptor file = open_stored(path);
   struct stat status{};

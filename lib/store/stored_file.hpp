@@ -6,6 +6,7 @@
 #include "base/files.hpp"
 
 #include <cstdint>
+#include <string>
 
 namespace lockstep {
 
@@ -14,5 +15,9 @@ FileDescriptor open_stored(const Path& path);
 std::string read_stored(const Path& path);
 /// Fills `bytes` from `offset`; also throws if the file ends before.
 void read_stored(const FileDescriptor& file, std::span<std::byte> bytes, std::uint64_t offset, const Path& path);
+
+/// How whoever looks at one folder tells of a file that `node` wrote to storage of its own, and what to do.
+std::string not_here(const Path& file, const std::string& node);
+std::string gather_hint();
 
 }  // namespace lockstep

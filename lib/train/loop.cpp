@@ -340,6 +340,7 @@ std::uint64_t TrainingLoop::snapshot_memory() const {
 SaveRequest TrainingLoop::save_request() const {
   const TrainState& now = parts_.train_state;
   SaveRequest request{.run = parts_.files.folder(),
+                      .storage = parts_.files.storage(),
                       .step = now.step,
                       .world = parts_.world,
                       .documents = parts_.documents,

@@ -75,7 +75,7 @@ Wanted wanted_by(const TrainConfig& config, Communicator& world) {
 void put_aside_damaged(const TrainConfig& config, const Resumed& resumed, Log& log) {
   for (const PassedOver& passed : resumed.damaged) {
     const auto step = step_within(passed.checkpoint.path, config.train.run_dir);
-    if (!step || *step <= resumed.checkpoint->step) continue;
+    if (!step || *step <= resumed.checkpoint->step || !is_there(passed.checkpoint.path)) continue;
     log.warning("the damaged {} is now {}, where it stays until you remove it", passed.checkpoint.path.string(),
                 put_aside(passed.checkpoint.path).filename().string());
   }
@@ -214,10 +214,11 @@ Resumed load_as_asked(const TrainConfig& config, const TrainPlan& plan, Session&
   request.threads = thread_count();
   request.patience_s = config.checkpoint.patience.value;
   request.refresh = state.refresh;
+  request.storage = state.storage;
   request.tell = [&](const std::string& reason) {
     if (world.rank() == 0) log.warning("{}", reason);
   };
-  Resumed resumed = resume(world, {.mesh = plan.mesh}, state.components, request);
+  Resumed resumed = resume(world, state.ranks, state.components, request);
   if (world.rank() == 0) {
     for (const PassedOver& passed : resumed.damaged)
       log.warning("passed over a damaged checkpoint: {}", to_text(passed));
@@ -264,7 +265,7 @@ std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& 
                 "checkpoint.resume: auto starts from scratch where there is none");
   }
   together(world, "put damaged checkpoints aside", [&] {
-    if (world.rank() == 0) put_aside_damaged(config, resumed, log);
+    if (state.storage.keeps(world.rank())) put_aside_damaged(config, resumed, log);
   });
   return resumed.checkpoint->path;
 }

@@ -10,6 +10,7 @@
 #include "model/model.hpp"
 #include "store/checkpoint_reader.hpp"
 #include "store/component.hpp"
+#include "store/run_storage.hpp"
 #include "train/train_plan.hpp"
 
 #include <functional>
@@ -24,6 +25,8 @@ std::string dataset_identity(const Dataset& dataset);
 /// What a checkpoint is loaded into.
 struct LoadedState {
   std::vector<Component> components;
+  World ranks;                    // that load it
+  RunStorage storage;             // that they load it from
   std::function<void()> refresh;  // makes it what it was before a load that broke off. Local
   std::function<void(const CheckpointReader&)> accepted = {};  // called for one that is about to be loaded. Local
 };

@@ -1,6 +1,7 @@
 #include "train/run_files.hpp"
 
 #include "base/error.hpp"
+#include "checkpoint/node_view.hpp"
 #include "comm/launch.hpp"
 #include "comm/together.hpp"
 #include "corpus/tokenizers.hpp"
@@ -10,14 +11,25 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
 namespace lockstep {
 
-RunFiles::RunFiles(Communicator& world, const Path& folder, Log& log) : folder_(folder), log_(log), records_(log) {
+RunFiles::RunFiles(Communicator& world, const Path& folder, RunStorage storage, Log& log)
+    : folder_(folder), storage_(std::move(storage)), owns_records_(world.rank() == 0), log_(log), records_(log) {
+  if (!storage_.is_shared()) require_own_storage(world, storage_, folder_);
+  const bool keeps = storage_.keeps(world.rank());
   together(world, "lock the run directory", [&] {
-    if (world.rank() != 0) return;
+    if (!keeps) return;
     lock_.emplace(lock_run(folder_));
     identity_ = identity_of(folder_);
+  });
+  if (!storage_.is_shared())
+    for (const Path& checkpoint : finish_publications(world, storage_, folder_))
+      log_.warning("{} was saved on all nodes and published on others alone: it is published here as well",
+                   checkpoint.string());
+  together(world, "clear the run directory", [&] {
+    if (!keeps) return;
     trash_.emplace(folder_);
     clear_away();
   });
@@ -48,6 +60,16 @@ void RunFiles::open(Communicator& world, const TrainConfig& config, const std::s
   });
 }
 
+void RunFiles::close_records() {
+  records_.close();
+  try {
+    require_in_place();
+    publish_file(folder_ / "loss.svg", curve_svg(loss_labels(), loss_series(folder_)));
+  } catch (const Error& error) {  // all that is in it is in the records
+    log_.warning("loss.svg is not drawn: {}", error.what());
+  }
+}
+
 std::optional<RunFiles::Identity> RunFiles::identity_of(const Path& folder) {
   struct stat status{};
   if (::stat(folder.c_str(), &status) == 0) return Identity{status.st_dev, status.st_ino};
@@ -68,13 +90,7 @@ void RunFiles::require_in_place() const {
 
 void RunFiles::close() {
   if (!identity_) return;
-  records_.close();
-  try {
-    require_in_place();
-    publish_file(folder_ / "loss.svg", curve_svg(loss_labels(), loss_series(folder_)));
-  } catch (const Error& error) {  // all that is in it is in the records
-    log_.warning("loss.svg is not drawn: {}", error.what());
-  }
+  if (owns_records_) close_records();
   try {
     constexpr double limit_s = 30;  // other ranks wait for the end of the job
     if (!trash_->empty(limit_s))

@@ -114,6 +114,10 @@ World world_of(const TrainPlan& plan, const Machines& machines) {
   return world;
 }
 
+RunStorage storage_of(const TrainConfig& config, const World& ranks) {
+  return config.checkpoint.storage == CheckpointStorage::per_node ? storage_of_nodes(ranks) : RunStorage();
+}
+
 Processor processor_of(Communicator& world) {
   const std::int64_t threads = world.all_reduce(std::int64_t{thread_count()}, Reduce::max);
   const std::int64_t most_scratch = world.all_reduce(static_cast<std::int64_t>(multiplier()), Reduce::max);
@@ -154,8 +158,9 @@ RunState::RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank)
   components.push_back(loss_scale_component(train_state));
 }
 
-std::optional<Path> RunState::fill(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log) {
-  LoadedState loaded{components,
+std::optional<Path> RunState::fill(const TrainConfig& config, const TrainPlan& plan, const World& ranks,
+                                   Session& session, Log& log) {
+  LoadedState loaded{components, ranks, storage_of(config, ranks),
                      [this, fresh = train_state] {
                        train_state = fresh;
                        cells.drop();

@@ -9,6 +9,7 @@
 #include "model/model.hpp"
 #include "optim/optimizer.hpp"
 #include "store/component.hpp"
+#include "store/run_storage.hpp"
 #include "train/cell_state.hpp"
 #include "train/train_plan.hpp"
 #include "train/train_state.hpp"
@@ -33,6 +34,9 @@ Machines set_up_machines(const TrainConfig& config, Communicator& world);
 
 /// The ranks of a plan on their machines, as checkpoints see them. Local.
 World world_of(const TrainPlan& plan, const Machines& machines);
+
+/// What the run folder lies on, as checkpoint.storage says. Local.
+RunStorage storage_of(const TrainConfig& config, const World& ranks);
 
 /// What the rank with most scratch memory computes with, once machines are set up. Collective over `world`.
 Processor processor_of(Communicator& world);
@@ -62,7 +66,8 @@ class RunState {
   /// Fills all of it from the checkpoint that the configuration means, whose folder is returned, or where there is none
   /// as a run starts. Collective over the session's world. Throws what resume_or_start throws, with --eval-only what
   /// load_to_evaluate throws.
-  std::optional<Path> fill(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log);
+  std::optional<Path> fill(const TrainConfig& config, const TrainPlan& plan, const World& ranks, Session& session,
+                           Log& log);
 
   Model model;
   std::unique_ptr<Optimizer> optimizer;

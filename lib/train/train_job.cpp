@@ -135,7 +135,8 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   session.accept_stop_signals();
   const Machines machines = set_up_machines(config, world);
   const TrainPlan plan = agree_on_plan(config, world);
-  RunFiles files(world, config.train.run_dir, output.log());
+  const World ranks = world_of(plan, machines);
+  RunFiles files(world, config.train.run_dir, storage_of(config, ranks), output.log());
   const std::string unexplained =
       rank0_tells(world, "read status.json", [&] { return unexplained_end(config.train.run_dir).value_or(""); });
   together(world, "write status.json", [&] { keep_status(session, config.train.run_dir); });
@@ -147,7 +148,7 @@ int train(const TrainConfig& config, Session& session, Output& output) {
     state.emplace(config, plan, world.rank());
     tokenizer = plan.dataset.tokenizer();
   });
-  const std::optional<Path> resumed = state->fill(config, plan, session, output.log());
+  const std::optional<Path> resumed = state->fill(config, plan, ranks, session, output.log());
   TrainState& train_state = state->train_state;
   const TrainState start = train_state;
 
@@ -176,7 +177,6 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   Transport transport = make_transport(session, plan.programs);
   Engine engine(state->model, *state->optimizer, plan.programs, session, transport, config.optimizer.clip_norm,
                 plan.types.reduce);
-  const World ranks = world_of(plan, machines);
   TrainingLoop loop({config, plan, ranks, session, output, files, engine, state->model, *tokenizer, state->components,
                      state->cells, documents, train_state, *verifier});
   const LoopEnd end = run_loop(loop, session);

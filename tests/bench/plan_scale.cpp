@@ -63,7 +63,7 @@ void plan_again(int rounds) {
     return tree;
   };
   std::unique_ptr<SavePlan> plan;
-  const auto planned = [&] { plan = plan_save(*ranks, world, {component}, {}, [] {}, std::move(plan)); };
+  const auto planned = [&] { plan = plan_save(*ranks, world, {component}, {}, {}, [] {}, std::move(plan)); };
   const double anew_ms = least_ms(1, planned);
   print({{"tensors", tensors}, {"anew_ms", anew_ms}, {"again_ms", least_ms(rounds, planned)}});
 }

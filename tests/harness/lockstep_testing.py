@@ -33,10 +33,10 @@ def shared_data(name):
     raise unittest.SkipTest(f"{name} is not there (set LOCKSTEP_DATA to the folder that holds it)")
 
 
-def run(tool, *arguments, ranks=None, expect=0, timeout=400, env=None, cwd=None):
-    """Runs a tool, on `ranks` ranks if given; returns the completed process with text output. Fails unless the exit code is `expect`
-    (None: any)."""
-    command = [program(tool), *map(str, arguments)]
+def run(tool, *arguments, ranks=None, expect=0, timeout=400, env=None, cwd=None, through=()):
+    """Runs a tool, on `ranks` ranks if given, each of them `through` another command; returns the completed process with text output. Fails
+    unless the exit code is `expect` (None: any)."""
+    command = [*map(str, through), program(tool), *map(str, arguments)]
     if ranks is not None:
         command = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks), *command]
     settings = dict(os.environ, LOCKSTEP_TEST_TIMEOUT=str(timeout), **(env or {}))
