@@ -35,11 +35,11 @@ using ChoosePart = std::function<CheckpointPart(const CheckpointReader&)>;
 
 struct ResumeRequest {
   Path run;
-  RunStorage storage = {};  // on which that and Wanted::start lie
   Wanted wanted = {};
   std::string metric = "validation_loss";  // of Wanted::By::best
   double patience_s = 60;                  // how long what is unreadable, or lacks files, is looked at anew
   int threads = 1;                         // of each rank that read
+  RunStorage storage = {};                 // on which the run and Wanted::start lie
   Accept accept = {};                      // may be empty
   ChoosePart part = {};                    // in the place of accept where Wanted::By::start counts; may be empty
   std::function<void()> refresh = {};      // brings the state back to what it was before a load that broke off. Local

@@ -29,7 +29,6 @@ struct SavePlan;
 
 struct SaveRequest {
   Path run;  // the checkpoint becomes RUN/checkpoints/step-N
-  RunStorage storage = {};
   std::int64_t step = 0;
   World world;                       // of the ranks of the communicator
   std::vector<Metric> metrics = {};  // those of rank 0 count
@@ -39,6 +38,7 @@ struct SaveRequest {
   TrashCollector* trash = nullptr;  // on keepers of storage: deletes behind the caller what goes; without one save does
   bool read_back = false;  // parts are read anew and compared with what was written before older checkpoints go
   std::optional<int> ranks_per_file = {};  // neighbouring ranks that share one part; nothing: those of a node
+  RunStorage storage = {};                 // on which the run lies
   std::function<void(Phase)> enter =
       {};  // called as a rank enters save_plan … save_commit; may throw (injection). Local
 };

@@ -340,13 +340,13 @@ std::uint64_t TrainingLoop::snapshot_memory() const {
 SaveRequest TrainingLoop::save_request() const {
   const TrainState& now = parts_.train_state;
   SaveRequest request{.run = parts_.files.folder(),
-                      .storage = parts_.files.storage(),
                       .step = now.step,
                       .world = parts_.world,
                       .documents = parts_.documents,
                       .retention = retention_of(parts_.config.checkpoint),
                       .trash = parts_.files.trash(),
                       .read_back = parts_.config.checkpoint.read_back,
+                      .storage = parts_.files.storage(),
                       .enter = [this](Phase phase) { enter_save(phase); }};
   if (const std::int64_t ranks = parts_.config.checkpoint.ranks_per_file.ranks; ranks > 0)
     request.ranks_per_file = static_cast<int>(ranks);

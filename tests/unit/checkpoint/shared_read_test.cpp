@@ -9,7 +9,9 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <functional>
 #include <numeric>
+#include <set>
 
 using namespace lockstep;
 using namespace lockstep::test;
@@ -98,6 +100,47 @@ BOOST_FIXTURE_TEST_CASE(replicas_read_equal_parts, TemporaryFolder) {
   const std::vector<std::uint64_t> read = loaded(replicas, 2048, 64, checkpoint);
   const std::uint64_t sum = std::accumulate(read.begin(), read.end(), std::uint64_t{0});
   for (const std::uint64_t bytes : read) BOOST_TEST(bytes < sum / 4 + sum / 16);
+}
+
+BOOST_FIXTURE_TEST_CASE(ranks_that_see_a_file_read_it_for_those_that_do_not, TemporaryFolder) {
+  constexpr std::int64_t rows = 401, cols = 307;
+  const auto even = [](std::size_t file, int ranks) { return std::vector<Rank>{static_cast<Rank>(file) % ranks}; };
+  const auto last = [](std::size_t, int ranks) { return std::vector<Rank>{ranks - 1}; };
+  const auto half = [](std::size_t file, int ranks) {
+    return file % 2 == 0 ? std::vector<Rank>{0} : std::vector<Rank>{1, ranks - 1};
+  };
+  for (const Cut* from : {&shards, &columns}) {
+    const Path run = path / fmt::format("run-{}", from->ranks());
+    on_ranks(from->ranks(), [&](Communicator& ranks) {
+      Job job = job_with(*from, rows, cols, ranks.rank());
+      job.advance_to(5);
+      SaveRequest request = job.request(run);
+      request.ranks_per_file = 1;
+      save(ranks, job.components(), request);
+    });
+    for (const Cut* to : {&replicas, &columns, &shards, &mixed}) {
+      for (const auto& who : std::vector<std::function<std::vector<Rank>(std::size_t, int)>>{even, last, half}) {
+        std::vector<std::uint64_t> read(static_cast<std::size_t>(to->ranks()));
+        std::set<Rank> readers;
+        on_ranks(to->ranks(), [&](Communicator& ranks) {
+          Job job = job_with(*to, rows, cols, ranks.rank());
+          const CheckpointReader reader(checkpoint_folder(run, 5));
+          FileAccess access;
+          for (std::size_t file = 0; file < reader.manifest().files.size(); ++file)
+            access.readers.push_back(who(file, ranks.size()));
+          if (ranks.rank() == 0)
+            for (const auto& some : access.readers) readers.insert(some.begin(), some.end());
+          read[static_cast<std::size_t>(ranks.rank())] =
+              load(ranks, job.world(), reader, job.components(), 2, {}, access).read;
+          if (job.wrong_bytes(5) != 0) fail(ExitCode::bug, "rank {} has wrong bytes", ranks.rank());
+        });
+        for (Rank rank = 0; rank < to->ranks(); ++rank)
+          BOOST_TEST((read[static_cast<std::size_t>(rank)] == 0 || readers.contains(rank)));
+        BOOST_TEST(std::accumulate(read.begin(), read.end(), std::uint64_t{0}) >=
+                   static_cast<std::uint64_t>(rows * cols * 4 + (rows + 2) * cols * 2 + 3 * cols));
+      }
+    }
+  }
 }
 
 // A row is never cut into pieces: these have several blocks, whose ends lie in the midst of what ranks need.
