@@ -6,7 +6,7 @@ import subprocess
 
 from checkpoint_files import manifest_of, read_tensor, state_digest, step_folders, tensors_of
 from finalize_test import VARIANTS, model_of, torch
-from lockstep_testing import needs, program, records, run, write_config
+from lockstep_testing import PATIENCE_S, needs, program, records, run, write_config
 from shared_out import options, prepare
 
 numpy = needs("numpy")
@@ -149,7 +149,7 @@ def test_a_tensor_larger_than_the_memory_is_never_held_whole(tmp):
     weights = large_folder(tmp / "folder", 800_000, 64, 8)
     limit = 150 << 20
     command = [program("checkpoint-reshard"), tmp / "folder", "--consolidate", "--memory", "64MiB", "--output", tmp / "made"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
     assert done.returncode == 0, done
     assert (read_tensor(tmp / "made", "model", "model.embed_tokens.weight") == weights["model.embed_tokens.weight"]).all()
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from checkpoint_files import manifest_of, read_tensor, state_digest, step_folders, tensors_of
 from lockstep_testing import BUILD, DATA, GPT2_TINY, LLAMA_TINY, needs, run, run_command, write_config
+from running_jobs import with_short_and_long_deadline
 from shared_out import options, prepare
 
 SHARED_KEYS = dict(LLAMA_TINY, hidden_size=24, intermediate_size=43, num_attention_heads=4, num_key_value_heads=2, head_dim=6)
@@ -271,8 +272,12 @@ def test_a_rank_whose_storage_fails_ends_all_with_one_message_and_leaves_nothing
 def test_a_rank_that_hangs_is_named_at_the_deadline(tmp):
     source = saved(tmp)
     faults = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": "pwrite -1 1 0 1 .out.stage-"}
-    told = run("checkpoint-reshard", source, "--to", "parts=2", "--output", tmp / "out", "--watchdog", "8s", ranks=2, expect=7, env=faults).stderr
-    assert "rank 1" in told and not (tmp / "out").exists(), told
+
+    def check(limit_s, _):
+        told = run("checkpoint-reshard", source, "--to", "parts=2", "--output", tmp / "out", "--watchdog", f"{limit_s}s", ranks=2, expect=7, env=faults).stderr
+        assert "rank 1" in told and not (tmp / "out").exists(), told
+
+    with_short_and_long_deadline(check, 8)
 
 
 def weights_of(checkpoint, type="float64"):

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 
 from checkpoint_files import manifest_of, state_digest, step_folders
-from lockstep_testing import BUILD, GPT2_TINY, records, run, sample_text, write_config
+from lockstep_testing import BUILD, GPT2_TINY, PATIENCE_S, records, run, sample_text, write_config
 
 POINTS = int(os.environ.get("LOCKSTEP_TEST_POINTS", 1))
 ALL = POINTS > 1
@@ -37,7 +37,7 @@ def train(tmp, folder, way, *more, steps=STEPS, orders=None, calls=None, expect=
     return run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", folder,
                "--train.max_steps", steps, "--schedule.decay_steps", 99, "--train.global_batch", 4, "--log.every", 1, "--log.tensorboard", "false",
                "--checkpoint.every", 1, "--checkpoint.keep_last", 9, "--checkpoint.patience", "1s", *layout, *more, ranks=ranks, env=env, expect=expect,
-               timeout=300)
+               timeout=PATIENCE_S)
 
 
 def digests(folder):
@@ -233,7 +233,7 @@ def test_no_write_of_a_file_is_lost_without_a_word(tmp):
     """Each write of a save fails in turn, also those that the HDF5 library puts off: the save fails, or every byte is as it would be."""
     def job(folder, order):
         env = dict(os.environ, LD_PRELOAD=str(BUILD / "tests/libstorage_faults.so"), LOCKSTEP_TEST_FAULTS=order, LOCKSTEP_TEST_CALLS=str(tmp / "calls"))
-        return subprocess.run([BUILD / "tests/cli/checkpoint-job", folder / "run", "2", "1", "2"], env=env, capture_output=True, text=True, timeout=100)
+        return subprocess.run([BUILD / "tests/cli/checkpoint-job", folder / "run", "2", "1", "2"], env=env, capture_output=True, text=True, timeout=PATIENCE_S)
 
     def parts(folder):
         return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*.h5"))}

@@ -11,7 +11,7 @@ import subprocess
 import unittest
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import BUILD, GPT2_TINY, SOURCE, program, records, run, run_command, sample_text, write_config
+from lockstep_testing import BUILD, GPT2_TINY, PATIENCE_S, SOURCE, program, records, run, run_command, sample_text, write_config
 
 STEPS = 12
 
@@ -216,7 +216,7 @@ def test_few_descriptors_cost_no_checkpoint(tmp):
         run("train", *options(tmp, folder, "--checkpoint.every", 1, steps=3))
         command = [program("train"), *map(str, options(tmp, folder, "--checkpoint.every", 1, "--checkpoint.patience", "1s", steps=6))]
         few = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, preexec_fn=few)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, preexec_fn=few)
         outcomes.add(done.returncode)
         assert done.returncode == 0 or (done.returncode == 4 and "Too many open files" in done.stderr), (limit, done.returncode, done.stderr)
         steps = [int(path.name.removeprefix("step-")) for path in step_folders(folder)]
@@ -242,7 +242,7 @@ def test_a_full_disk_is_seen_before_anything_is_written_and_room_is_used_again(t
     """
     command = [SOURCE / "tests/harness/mpirun.sh", 2, program("train"),
                *options(tmp, tmp / "disk/run", "--checkpoint.every", 4, "--checkpoint.max_failures", 9999, steps=400, keep=1)]
-    done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", *map(str, [tmp / "disk", *command])], capture_output=True, text=True, timeout=500,
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", *map(str, [tmp / "disk", *command])], capture_output=True, text=True, timeout=PATIENCE_S,
                           cwd=tmp)
     if done.returncode == 99:
         raise unittest.SkipTest(f"no tmpfs can be mounted here: {done.stderr}")
@@ -262,7 +262,7 @@ def on_small_disk(tmp, kib, arguments):
     script = 'mount -t tmpfs -o size="$2"k tmpfs "$1" || exit 99; cd "$1" && shift 2; "$@"; code=$?; cp -r run ..; exit $code'
     command = [SOURCE / "tests/harness/mpirun.sh", 2, program("train"), *arguments]
     done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", *map(str, [tmp / "disk", kib, *command])], capture_output=True, text=True,
-                          timeout=500, cwd=tmp)
+                          timeout=PATIENCE_S, cwd=tmp)
     if done.returncode == 99:
         raise unittest.SkipTest(f"no tmpfs can be mounted here: {done.stderr}")
     return done

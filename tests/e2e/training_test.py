@@ -2,14 +2,14 @@
 
 import json
 import os
-import pathlib
 import re
 import signal
 import subprocess
 import time
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import BUILD, GPT2_TINY, LLAMA_TINY, SOURCE, needs, program, records, run, run_command, sample_text, write_config
+from lockstep_testing import BUILD, GPT2_TINY, LLAMA_TINY, PATIENCE_S, SOURCE, needs, program, records, run, run_command, sample_text, write_config
+from running_jobs import is_delivered, launcher_of, ranks_of, wait_for_pause, wait_for_steps, wait_until
 
 BASE = ["--data.sequence_length", 32, "--optimizer.lr", 1e-3, "--optimizer.clip_norm", 1.0, "--schedule.warmup_steps", 2,
         "--train.global_batch", 6, "--log.every", 1]
@@ -144,51 +144,8 @@ def start(tmp, run_dir, ranks, *more):
     return subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
-def wait_for_steps(run_dir, count, process):
-    limit = time.monotonic() + 200
-    while time.monotonic() < limit and process.poll() is None:
-        if (run_dir / "records.jsonl").exists() and len(records(run_dir, "step")) >= count:
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"no {count} steps: {process.poll()} {process.stderr.read() if process.poll() is not None else ''}")
-
-
-def children_of(process_id):
-    try:
-        return [int(child) for child in pathlib.Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()]
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-
-
-def launcher_of(process):
-    """The mpirun below the wrapper script."""
-    return children_of(process.pid)[0]
-
-
-def ranks_of(process):
-    return [rank for launcher in children_of(process.pid) for rank in children_of(launcher)]
-
-
-def state_of(process_id):
-    """As ps(1) writes it; T is stopped."""
-    return pathlib.Path(f"/proc/{process_id}/stat").read_text().rsplit(")", 1)[1].split()[0]
-
-
-def is_delivered(process_id):
-    """Whether no signal to the process still waits to be handled."""
-    pending = re.search(r"ShdPnd:\s*(\w+)", pathlib.Path(f"/proc/{process_id}/status").read_text())
-    return int(pending.group(1), 16) == 0
-
-
-def waits_until(happens, process):
-    limit = time.monotonic() + 200
-    while not happens():
-        assert time.monotonic() < limit and process.poll() is None, process.poll()
-        time.sleep(0.05)
-
-
 def finished(process, code):
-    error = process.communicate(timeout=500)[1]
+    error = process.communicate(timeout=PATIENCE_S)[1]
     assert process.returncode == code, (process.returncode, error)
     return error
 
@@ -208,12 +165,11 @@ def test_a_second_signal_leaves_unsaved_and_says_so(tmp):
     prepare(tmp)
     # rank 1 waits within a step, so that the job can answer to neither signal before both have come
     process = start(tmp, tmp / "run", 2, "--train.inject", "rank=1,phase=forward,step=3,kind=pause")
-    waits_until(lambda: {state_of(rank) for rank in ranks_of(process)} >= {"T"}, process)
-    asked, paused = sorted(ranks_of(process), key=lambda rank: state_of(rank) == "T")
+    paused, asked = wait_for_pause(process, 1), ranks_of(process)[0]
     for _ in range(2):
         os.kill(asked, signal.SIGUSR1)
-        waits_until(lambda: is_delivered(asked), process)
-        time.sleep(0.5)   # two signals within 0.2 s are one request
+        wait_until(lambda: is_delivered(asked), process, "the signal is delivered")
+        time.sleep(3)   # two signals within 0.2 s are one request
     os.kill(paused, signal.SIGCONT)
     finished(process, 1)
     assert not step_folders(tmp / "run")
@@ -224,7 +180,7 @@ def test_a_signal_to_one_rank_stops_all(tmp):
     prepare(tmp)
     process = start(tmp, tmp / "run", 2)
     wait_for_steps(tmp / "run", 2, process)
-    os.kill(ranks_of(process)[-1], signal.SIGTERM)
+    os.kill(ranks_of(process)[1], signal.SIGTERM)
     finished(process, 75)
     assert step_folders(tmp / "run")
 
