@@ -78,9 +78,9 @@ DType dtype_of(CastDtype type) {
 }
 
 AskedMesh mesh_asked(const ReshardTarget& target) {
-  AskedMesh asked;
+  AskedMesh asked{.axes = {}, .ep_outside = target.ep_outside.value_or(false)};
   for (const auto& [name, size] : target.axes)
-    asked.emplace_back(name, checked_cast<int>(size, "the ranks of an axis", ExitCode::usage));
+    asked.axes.emplace_back(name, checked_cast<int>(size, "the ranks of an axis", ExitCode::usage));
   return asked;
 }
 

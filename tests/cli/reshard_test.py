@@ -2,6 +2,7 @@
 
 import errno
 import json
+import shutil
 
 from fractions import Fraction
 
@@ -101,6 +102,57 @@ def test_experts_are_shared_out_as_a_job_shares_them_out(tmp):
                          ("ep=2,dp_shard=3", "cannot share out experts over ep=2: 3 ranks there are, and 3 mod 2 is 1")]:
         assert said in refusal(source, tmp / "no", "--to", target), target
     assert "how ep divides a model its config.json tells" in refusal(saved(tmp), tmp / "no", "--to", "ep=2,dp_shard=2", "--skip", "rng")
+
+
+def parts_of(checkpoint):
+    return {path.relative_to(checkpoint).as_posix(): path.read_bytes() for path in checkpoint.rglob("*.h5")}
+
+
+def test_experts_far_from_each_other_are_laid_out_as_a_job_lays_them_out_bit_for_bit(tmp):
+    needs("h5py")
+    prepare(tmp, n_embd=None)
+    (tmp / "model/config.json").write_text(json.dumps(MIXTRAL))
+    (tmp / "far.yaml").write_text("preset: base.yaml\nparallel: {ep_outside: yes, dp_shard: auto}\n")
+    (tmp / "base.yaml").write_text("parallel: {ep: 2, pp: 2, micro_batches: 3}\ncheckpoint: {ranks_per_file: 2}\n")
+    for number, (ranks, targets, layout) in enumerate([
+            (4, ["ep=2,ep_outside=true,dp_shard=4,parts=2"], ["--parallel.ep", 2, "--parallel.dp_shard", 4, "--parallel.ep_outside", "true", "--checkpoint.ranks_per_file", 2]),
+            (8, [f"{tmp}/far.yaml,dp_shard=4,parts=4", '{"pp": 2, "ep": 2, "ep_outside": true, "dp_shard": 4, "parts": 4}'], ["--config", tmp / "far.yaml"])]):
+        run("train", *options(tmp, tmp / f"job{number}", *layout, steps=1, micro_batch=1), ranks=ranks)
+        [job] = step_folders(tmp / f"job{number}")
+        one = tmp / f"one{number}"
+        assert reshard(job, one, "--to", "dp_replicate=1")["digest_after"] == state_digest(job)
+        for target in targets:
+            there = tmp / f"there{number}"
+            done = reshard(one, there, "--to", target)
+            assert done["digest_after"] == state_digest(job) and laid_out(there) == laid_out(job), (target, done)
+            assert parts_of(there) == parts_of(job), target
+            reshard(there, tmp / "back", "--to", "dp_replicate=1")
+            assert parts_of(tmp / "back") == parts_of(one), target
+            for made in [there, tmp / "back"]:
+                shutil.rmtree(made)
+    reshard(tmp / "one0", tmp / "near", "--to", "ep=2,dp_shard=4")
+    assert laid_out(tmp / "near") != laid_out(step_folders(tmp / "job0")[-1])
+
+
+def test_what_of_a_configuration_no_sizes_of_axes_tell_is_refused(tmp):
+    source, file = saved(tmp), tmp / "run.yaml"
+    for text, words, said in [
+            ("parallel: {tp: 2}", "", f"{file} leaves the ranks along dp_replicate to the number that a job is started with: name them, as in {file},dp_replicate=4"),
+            ("parallel: {dp_shard: auto}", "", "leaves the ranks along dp_shard to the number"),
+            ("parallel: {dp_replicate: 1, order: [tp, pp]}", "", "says parallel.order, by which a job lays its state out as no sizes of axes tell"),
+            ("parallel: {dp_replicate: 1, pp: 2, schedule: zbv}", "", "says parallel.schedule"),
+            ("parallel: {dp_replicate: 1, pp: 2, split_points: [layer.1], stages_per_rank: 2}", "", "says parallel.stages_per_rank, parallel.split_points"),
+            ("parallel: {dp_shard: 4, reshard_after_forward: 2, cp_fsdp_mode: none}", "", "says parallel.cp_fsdp_mode, parallel.reshard_after_forward"),
+            ("post_local_sgd: {start_step: 3}", "", "says post_local_sgd.start_step"),
+            ("parallel: {dp_replicate: 2, ep_outside: true}", "", "ep_outside has no effect: ep is 1"),
+            ("parallel: {dp_replicate: 1, dp_shrad: 2}", "", f"{file} is no configuration of train: {file}:1: "),
+            ("parallel: {dp_replicate: 2}", ",tp=2", "how tp divides a model its config.json tells")]:
+        file.write_text(text)
+        told = refusal(source, tmp / "new", "--to", f"{file}{words}", "--skip", "rng")
+        assert said in told, (text, told)
+    assert f"{tmp}/none.yaml" in refusal(source, tmp / "new", "--to", f"{tmp}/none.yaml")
+    file.write_text("parallel: {dp_shard: 2, zero: 1, sequence_parallel: null}")
+    assert reshard(source, tmp / "new", "--to", f"{file},dp_replicate=3", "--skip", "rng")["mesh"] == "dp_replicate 3 x dp_shard 2"
 
 
 def test_a_state_that_goes_over_several_meshes_and_back_is_the_same_state(tmp):
