@@ -25,30 +25,31 @@ namespace lockstep {
 
 namespace {
 
-// Owners chooses who reads: of the ranks that need a block the one that has the fewest bytes so far, counted over the
-// blocks that just these ranks need. They see the same blocks in the same order, and so come to the same.
-class Owners {
- public:
-  Rank next(const std::vector<Rank>& ranks, std::uint64_t bytes) {
-    if (ranks.size() == 1) return ranks.front();
-    std::set<std::pair<std::uint64_t, Rank>>& loads = loads_[ranks];
-    if (loads.empty())
-      for (const Rank rank : ranks) loads.emplace(0, rank);
-    auto least = loads.extract(loads.begin());
-    const Rank owner = least.value().second;
-    least.value().first += bytes;
-    loads.insert(std::move(least));
-    return owner;
-  }
-
- private:
-  std::map<std::vector<Rank>, std::set<std::pair<std::uint64_t, Rank>>> loads_;
+// What the blocks have that just these ranks need.
+struct Shared {
+  std::uint64_t bytes = 0;  // of all
+  std::uint64_t given = 0;  // of those that have an owner
 };
+using BySharers = std::map<std::vector<Rank>, Shared>;
+
+// Who reads the next block that just these ranks need. Each gets as many bytes, in runs of blocks that follow each
+// other, for a system fetches ahead of who reads a file from front to back. A run fits into half of what its owner
+// holds: it has the next one in work while others take this one.
+Rank next_owner(BySharers::value_type& sharers, std::uint64_t bytes) {
+  constexpr std::uint64_t longest = blocks_in_work / 2 * block_bytes;
+  auto& [ranks, shared] = sharers;
+  const std::uint64_t rounds = (shared.bytes - 1) / (ranks.size() * longest) + 1;
+  const std::uint64_t run = (shared.bytes - 1) / (ranks.size() * rounds) + 1;
+  const std::uint64_t middle = shared.given + bytes / 2;
+  shared.given += bytes;
+  return ranks[middle / run % ranks.size()];
+}
 
 // A block that this rank needs, or reads for others.
 struct NeededBlock {
   PieceBlock block;
   std::span<const std::size_t> wanted;  // numbers of the tensors that are read from the stored one
+  BySharers::value_type* sharers = nullptr;
   Rank owner = 0;
 };
 
@@ -82,7 +83,7 @@ void put_in_place(const Share& share, const Places& places, std::span<const std:
   }
 }
 
-// One load of one rank. Every rank goes through the blocks in one order, that of the checkpoint: whoever reads a block
+// One load of one rank. Every rank goes through the blocks in one order, that of the files: whoever reads a block
 // that is due has handed over all before it, and who needs it has taken all before it. So none waits for ever, whatever
 // little memory there is.
 class SharedRead {
@@ -114,10 +115,11 @@ class SharedRead {
   std::vector<std::size_t> by_stored_;          // numbers of tensors, ordered by what they are read from
   std::vector<std::vector<Box>> regions_;       // by tensor and holding: rows of the stored shape; of views alone
   std::vector<std::vector<std::size_t>> mine_;  // by tensor: its holdings that this rank is one of
-  std::vector<NeededBlock> own_, of_others_;    // in the order of the checkpoint
-  Owners owners_;
-  std::size_t largest_ = 0;      // bytes of a block
-  std::size_t most_packed_ = 0;  // bytes that a block of this rank takes in packed form
+  BySharers shared_;
+  std::vector<NeededBlock> blocks_;           // until they have owners
+  std::vector<NeededBlock> own_, of_others_;  // in the order of the files
+  std::size_t largest_ = 0;                   // bytes of a block
+  std::size_t most_packed_ = 0;               // bytes that a block of this rank takes in packed form
 
   std::optional<ReadAhead> ahead_;
   std::size_t next_own_ = 0;
@@ -150,15 +152,25 @@ void SharedRead::plan() {
     while (end < by_stored_.size() && stored(end) == stored(first)) ++end;
     plan_stored(std::span(by_stored_).subspan(first, end - first));
   }
+  const auto place = [](const NeededBlock& needed) {
+    const IndexedPiece& piece = *needed.block.piece;
+    return std::tuple(piece.file, piece.record.offset, needed.block.number);
+  };
+  std::ranges::sort(blocks_, {}, place);
+  for (NeededBlock& needed : blocks_) {
+    const std::size_t bytes = reader_.block_size(*needed.block.piece, needed.block.number);
+    needed.owner = next_owner(*needed.sharers, bytes);
+    const bool own = needed.owner == ranks_.rank();
+    (own ? own_ : of_others_).push_back(needed);
+    largest_ = std::max(largest_, bytes);
+    if (own) most_packed_ = std::max(most_packed_, bytes * needed.wanted.size());
+  }
+  blocks_.clear();
 }
 
 void SharedRead::plan_stored(std::span<const std::size_t> wanted) {
   const std::size_t number = tensors_[wanted.front()].stored;
-  const auto place = [](const IndexedPiece* piece) {
-    return std::tie(piece->box.begin, piece->box.extent, piece->file, piece->record.offset);
-  };
-  const auto comes_before = [&](const IndexedPiece* a, const IndexedPiece* b) { return place(a) < place(b); };
-  std::set<const IndexedPiece*, decltype(comes_before)> pieces(comes_before);
+  std::set<const IndexedPiece*> pieces;
   for (const std::size_t tensor : wanted)
     for (const std::size_t holding : mine_[tensor])
       for (const IndexedPiece* piece : reader_.pieces_with(number, region_of(tensor, holding))) pieces.insert(piece);
@@ -170,10 +182,9 @@ void SharedRead::plan_stored(std::span<const std::size_t> wanted) {
                                   static_cast<std::int64_t>(bytes / size));
       const std::vector<Rank> needed_by = ranks_that_need(part, wanted);
       if (!std::ranges::binary_search(needed_by, ranks_.rank())) continue;
-      const Rank owner = owners_.next(needed_by, bytes);
-      (owner == ranks_.rank() ? own_ : of_others_).push_back({{piece, block}, wanted, owner});
-      largest_ = std::max(largest_, bytes);
-      if (owner == ranks_.rank()) most_packed_ = std::max(most_packed_, bytes * wanted.size());
+      const auto sharers = shared_.try_emplace(needed_by).first;
+      sharers->second.bytes += bytes;
+      blocks_.push_back({{piece, block}, wanted, &*sharers, 0});
     }
   }
 }
