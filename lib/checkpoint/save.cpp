@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/no_room.hpp"
 #include "base/text.hpp"
 #include "checkpoint/background_work.hpp"
 #include "checkpoint/collected_state.hpp"
@@ -29,12 +30,13 @@ namespace lockstep {
 // former may happen on another thread.
 class Saver::Save {
  public:
-  Save(Communicator& ranks, SaveRequest request, SavePlan& prepared, double start_s)
+  Save(Communicator& ranks, SaveRequest request, SavePlan& prepared, bool room_is_scarce, double start_s)
       : ranks_(ranks),
         request_(std::move(request)),
         prepared_(prepared),
         collected_(prepared.collected),
         plan_(prepared.plan),
+        room_is_scarce_(room_is_scarce),
         start_s_(start_s) {}
 
   void agree();
@@ -60,6 +62,7 @@ class Saver::Save {
   bool at_writing() const { return stage_ == Stage::writing; }
   SaveReport report() const;
   void abandon() noexcept;
+  bool lacked_room() const { return lacked_room_; }  // on this rank, of a save that was abandoned
 
  private:
   enum class Stage { staging, laying_out, writing, sealing, committing, committed };
@@ -84,9 +87,11 @@ class Saver::Save {
   SavePlan& prepared_;
   const CollectedState& collected_;
   const CheckpointPlan& plan_;
+  const bool room_is_scarce_;  // whatever the file system counts as free
   const double start_s_;
   Stage stage_ = Stage::staging;
   BackgroundWork background_;
+  bool lacked_room_ = false;
   std::string uuid_;
   Path staging_;
   bool stamped_ = false;                           // the parts that this rank leads
@@ -119,13 +124,18 @@ std::string Saver::Save::text() const {
 }
 
 void Saver::Save::work() {
-  switch (stage_) {
-    case Stage::staging: return make_folders();
-    case Stage::laying_out: return stamp();
-    case Stage::writing: return write();
-    case Stage::sealing: return seal();
-    case Stage::committing: return commit();
-    case Stage::committed: return;
+  try {
+    switch (stage_) {
+      case Stage::staging: return make_folders();
+      case Stage::laying_out: return stamp();
+      case Stage::writing: return write();
+      case Stage::sealing: return seal();
+      case Stage::committing: return commit();
+      case Stage::committed: return;
+    }
+  } catch (const NoRoom&) {
+    lacked_room_ = true;
+    throw;
   }
 }
 
@@ -206,9 +216,10 @@ void Saver::Save::make_room() {
   make_folder(folder);
   try {
     collect_leftovers(request_.run);
-    if (has_room(folder, plan_)) return;
+    const auto enough = [&] { return !room_is_scarce_ && has_room(folder, plan_); };
+    if (enough()) return;
     empty_trash();
-    if (has_room(folder, plan_)) return;
+    if (enough()) return;
     Retention without_one = request_.retention;
     without_one.keep_last = std::max<std::int64_t>(1, without_one.keep_last - 1);
     retired_ = retire(request_.run, without_one).steps;
@@ -289,7 +300,7 @@ void Saver::Save::write() {
         if (part) part->finish();
       parts_.clear();
     }
-  } catch (const Error& error) {
+  } catch (const NoRoom& error) {
     throw with_room(error, staging_, bytes);
   }
   for (std::size_t k = written_; k < up_to_; ++k)
@@ -300,7 +311,7 @@ void Saver::Save::write() {
 
 // What is not the last wave: the caller's state may not change before all ranks have written theirs.
 void Saver::Save::write_wave() {
-  together(ranks_, text(), [&] { write(); });
+  together(ranks_, text(), [&] { work(); });
 }
 
 void Saver::Save::compare() {
@@ -435,6 +446,8 @@ void Saver::or_abandon(const Work& work) {
     work();
   } catch (const AgreedError& error) {
     current_->abandon();
+    const std::int64_t lacked_room = current_->lacked_room() ? 1 : 0;
+    room_is_scarce_ = ranks_.all_reduce(lacked_room, Reduce::max) == 1 || room_is_scarce_;
     current_.reset();
     plan_.reset();
     if (error.code() != ExitCode::input) throw;
@@ -452,7 +465,7 @@ void Saver::begin_save(const std::vector<Component>& components, const SaveReque
   invariant(!under_way(), "one save at a time");
   const double start_s = monotonic_seconds();
   prepare(components, request);
-  current_ = std::make_unique<Save>(ranks_, request, *plan_, start_s);
+  current_ = std::make_unique<Save>(ranks_, request, *plan_, room_is_scarce_, start_s);
   or_abandon([&] {
     current_->agree();
     together(ranks_, "choosing the pieces of the checkpoint", [&] { current_->find_bytes(); });
