@@ -32,6 +32,8 @@ void Saver::or_abandon(const Work& work) {
     work();
   } catch (const AgreedError& error) {
     current_->abandon();
+    const std::int64_t lacked_room = current_->lacked_room() ? 1 : 0;
+    room_is_scarce_ = ranks_.all_reduce(lacked_room, Reduce::max) == 1 || room_is_scarce_;
     current_.reset();
     plan_.reset();
     if (error.code() != ExitCode::input) throw;
@@ -49,7 +51,7 @@ void Saver::begin_save(const std::vector<Component>& components, const SaveReque
   invariant(!under_way(), "one save at a time");
   const double start_s = monotonic_seconds();
   prepare(components, request);
-  current_ = std::make_unique<Save>(ranks_, request, *plan_, start_s);
+  current_ = std::make_unique<Save>(ranks_, request, *plan_, room_is_scarce_, start_s);
   or_abandon([&] {
     current_->agree();
     together(ranks_, "choosing the pieces of the checkpoint", [&] { current_->find_bytes(); });

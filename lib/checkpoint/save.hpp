@@ -97,6 +97,7 @@ class Saver {
   std::unique_ptr<SavePlan> plan_;  // by the last save that got so far
   Snapshot snapshot_;
   std::unique_ptr<Save> current_;
+  bool room_is_scarce_ = false;  // a save found none, whatever the file system counts as free: a quota
   double stall_seconds_ = 0;
   int waves_ = 0;
 };

@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/no_room.hpp"
 #include "base/text.hpp"
 #include "comm/together.hpp"
 #include "store/piece_pass.hpp"
@@ -32,13 +33,18 @@ std::string Saver::Save::text() const {
 }
 
 void Saver::Save::work() {
-  switch (stage_) {
-    case Stage::staging: return make_folders();
-    case Stage::laying_out: return stamp();
-    case Stage::writing: return write();
-    case Stage::sealing: return seal();
-    case Stage::committing: return commit();
-    case Stage::committed: return;
+  try {
+    switch (stage_) {
+      case Stage::staging: return make_folders();
+      case Stage::laying_out: return stamp();
+      case Stage::writing: return write();
+      case Stage::sealing: return seal();
+      case Stage::committing: return commit();
+      case Stage::committed: return;
+    }
+  } catch (const NoRoom&) {
+    lacked_room_ = true;
+    throw;
   }
 }
 
@@ -119,9 +125,10 @@ void Saver::Save::make_room() {
   make_folder(folder);
   try {
     collect_leftovers(request_.run);
-    if (has_room(folder, plan_)) return;
+    const auto enough = [&] { return !room_is_scarce_ && has_room(folder, plan_); };
+    if (enough()) return;
     empty_trash();
-    if (has_room(folder, plan_)) return;
+    if (enough()) return;
     Retention without_one = request_.retention;
     without_one.keep_last = std::max<std::int64_t>(1, without_one.keep_last - 1);
     retired_ = retire(request_.run, without_one).steps;
@@ -202,7 +209,7 @@ void Saver::Save::write() {
         if (part) part->finish();
       parts_.clear();
     }
-  } catch (const Error& error) {
+  } catch (const NoRoom& error) {
     throw with_room(error, staging_, bytes);
   }
   for (std::size_t k = written_; k < up_to_; ++k)
@@ -213,7 +220,7 @@ void Saver::Save::write() {
 
 // What is not the last wave: the caller's state may not change before all ranks have written theirs.
 void Saver::Save::write_wave() {
-  together(ranks_, text(), [&] { write(); });
+  together(ranks_, text(), [&] { work(); });
 }
 
 void Saver::Save::compare() {

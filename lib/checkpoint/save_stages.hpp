@@ -25,12 +25,13 @@ namespace lockstep {
 /// Each stage is done by all ranks, or fails on all of them. Collective over `ranks` but for what is Local.
 class Saver::Save {
  public:
-  Save(Communicator& ranks, SaveRequest request, SavePlan& prepared, double start_s)
+  Save(Communicator& ranks, SaveRequest request, SavePlan& prepared, bool room_is_scarce, double start_s)
       : ranks_(ranks),
         request_(std::move(request)),
         prepared_(prepared),
         collected_(prepared.collected),
         plan_(prepared.plan),
+        room_is_scarce_(room_is_scarce),
         start_s_(start_s) {}
 
   void agree();
@@ -56,6 +57,7 @@ class Saver::Save {
   bool at_writing() const { return stage_ == Stage::writing; }
   SaveReport report() const;
   void abandon() noexcept;
+  bool lacked_room() const { return lacked_room_; }  // on this rank, of a save that was abandoned. Local
 
  private:
   enum class Stage { staging, laying_out, writing, sealing, committing, committed };
@@ -80,9 +82,11 @@ class Saver::Save {
   SavePlan& prepared_;
   const CollectedState& collected_;
   const CheckpointPlan& plan_;
+  const bool room_is_scarce_;  // whatever the file system counts as free
   const double start_s_;
   Stage stage_ = Stage::staging;
   BackgroundWork background_;
+  bool lacked_room_ = false;
   std::string uuid_;
   Path staging_;
   bool stamped_ = false;                           // the parts that this rank leads

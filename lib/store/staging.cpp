@@ -131,14 +131,12 @@ void abandon_staging(const Path& staging) noexcept {
   try_remove_tree(::rename(staging.c_str(), trash.c_str()) == 0 ? trash : staging);
 }
 
-Error with_room(const Error& error, const Path& folder, std::uint64_t needed) {
+NoRoom with_room(const NoRoom& error, const Path& folder, std::uint64_t needed) {
   struct statvfs status{};
-  if (error.code() != ExitCode::storage || ::statvfs(folder.c_str(), &status) != 0) return error;
+  if (::statvfs(folder.c_str(), &status) != 0) return error;
   const std::uint64_t available = room(status);
   if (available >= needed) return error;
-  return {error.code(),
-          fmt::format("{} (needs {}, {} free)", error.what(), human_bytes(needed), human_bytes(available)),
-          error.hint()};
+  return NoRoom(fmt::format("{} (needs {}, {} free)", error.what(), human_bytes(needed), human_bytes(available)));
 }
 
 }  // namespace lockstep

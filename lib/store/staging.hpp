@@ -2,7 +2,7 @@
 // last. Serial; the ranks of a job share it (checkpoint/save.hpp), checkpoint-reshard does it alone.
 #pragma once
 
-#include "base/error.hpp"
+#include "base/no_room.hpp"
 #include "base/random.hpp"
 #include "store/checkpoint_plan.hpp"
 #include "store/part_file.hpp"
@@ -46,6 +46,6 @@ void abandon_staging(const Path& staging) noexcept;
 
 /// The error of a write, with the room that was needed and the room there is, where the one exceeds the other: "…
 /// (needs 412 MiB, 96 MiB free)". Local.
-Error with_room(const Error& error, const Path& folder, std::uint64_t needed);
+NoRoom with_room(const NoRoom& error, const Path& folder, std::uint64_t needed);
 
 }  // namespace lockstep

@@ -146,6 +146,28 @@ def test_an_error_of_any_call_of_a_save_costs_that_save_alone(tmp):
         print(f"# {way}, rank {rank}: {len(lost)} errors at one of {calls} calls cost {sum(lost)} saves, 0 wrong", flush=True)
 
 
+def test_a_quota_that_is_used_up_at_any_call_of_a_save_is_named_and_costs_that_save_alone(tmp):
+    prepare(tmp)
+    reason = os.strerror(errno.EDQUOT)
+    for seed, (way, rank) in enumerate([("two ranks", 0), ("two ranks", 1), ("in the background", 1)] if ALL else [("two ranks", 1)]):
+        want = whole_run(tmp, way)
+        calls = count_calls(tmp, way, "change", "/checkpoints/", rank, tmp / "counted")
+
+        def fail(point):
+            folder, why = tmp / f"quota-{seed}-{point}", (way, rank, point)
+            done = train(tmp, folder, way, "--checkpoint.max_failures", 99, orders=[("change", errno.EDQUOT, point, 0, rank, "/checkpoints/")])
+            found = check_sound(folder, want, why)
+            lost = [record["message"] for record in records(folder, "event") if record["name"] == "save_failed"]
+            assert len(found) >= STEPS - 1 and all(reason in message for message in lost), (why, found, lost)
+            assert done.returncode == 0 if STEPS in found else done.returncode == 4 and reason in done.stderr, (why, done.stderr)
+            assert len(lost) == STEPS - len(found) - (STEPS not in found), (why, found, lost)
+            shutil.rmtree(folder)
+            return STEPS - len(found)
+
+        lost = in_parallel(fail, points(calls, seed))
+        print(f"# {way}, rank {rank}: a quota at one of {calls} calls, {len(lost)} tried, cost {sum(lost)} saves, 0 wrong", flush=True)
+
+
 def test_an_error_of_any_call_of_a_resume_costs_no_checkpoint(tmp):
     prepare(tmp)
     codes = ["EIO", "EMFILE", "ENOMEM", "EACCES", "ESTALE"]
