@@ -234,7 +234,7 @@ BOOST_AUTO_TEST_CASE(every_rank_does_what_its_program_says) {
 BOOST_AUTO_TEST_CASE(recomputed_blocks_give_the_same_bits) {
   Job kept(all_ranks(), "gpt2", Precision::fp32, 2);
   for (std::int64_t step = 0; step < 3; ++step) kept.step(step);
-  for (const RecomputePolicy policy : {RecomputePolicy::block, RecomputePolicy{2}}) {
+  for (const RecomputePolicy& policy : {RecomputePolicy::block, RecomputePolicy{2}}) {
     Job recomputed(all_ranks(), "gpt2", Precision::fp32, 2, policy);
     for (std::int64_t step = 0; step < 3; ++step) recomputed.step(step);
     for (std::size_t i = 0; i < kept.model.units().size(); ++i)
