@@ -9,7 +9,8 @@ from xml.etree import ElementTree
 
 from checkpoint_files import pieces_in, state_digest
 from lockstep_testing import GPT2_TINY, needs, program, records, run, run_command, write_config
-from training_test import BASE, evaluations, finished, launcher_of, newest, prepare, start, train, wait_for_steps
+from running_jobs import launcher_of, wait_for_steps
+from training_test import BASE, evaluations, finished, newest, prepare, start, train
 
 SCREEN = 24   # lines
 

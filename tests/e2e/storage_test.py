@@ -233,16 +233,20 @@ def test_a_full_disk_is_seen_before_anything_is_written_and_room_is_used_again(t
         raise unittest.SkipTest("no mount namespace of its own is permitted here")
     prepare(tmp)
     (tmp / "disk").mkdir()
-    # a disk of 6 MiB, filled up but for 600 kB, less than a save asks for; the filler goes when the first save has failed
+    # a disk of 6 MiB, filled up but for 600 kB, less than a save asks for; the filler goes when the first save has failed, and rank 0 waits for that
     script = """
         mount -t tmpfs -o size=6m tmpfs "$1" || exit 99
         cd "$1" && mkdir run && head -c 5700000 /dev/zero > filler
-        (until grep -q save_failed run/records.jsonl 2>/dev/null; do sleep 0.02; done; rm filler) & helper=$!
+        (until grep -q save_failed run/records.jsonl 2>/dev/null; do sleep 0.02; done
+         rank=$(sed -n 's/.*"process": *\\([0-9]*\\).*/\\1/p' run/status.json)
+         until grep -q "^State:.T" /proc/$rank/status; do sleep 0.02; done
+         rm filler; kill -CONT $rank) & helper=$!
         shift; "$@"; code=$?; kill $helper 2>/dev/null
         cp -r run ..; exit $code
     """
     command = [SOURCE / "tests/harness/mpirun.sh", 2, program("train"),
-               *options(tmp, tmp / "disk/run", "--checkpoint.every", 4, "--checkpoint.max_failures", 9999, steps=400, keep=1)]
+               *options(tmp, tmp / "disk/run", "--checkpoint.every", 4, "--checkpoint.max_failures", 9999, "--train.inject",
+                        "rank=0,phase=forward,step=6,kind=pause", keep=1)]
     done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", *map(str, [tmp / "disk", *command])], capture_output=True, text=True, timeout=PATIENCE_S,
                           cwd=tmp)
     if done.returncode == 99:
@@ -251,8 +255,8 @@ def test_a_full_disk_is_seen_before_anything_is_written_and_room_is_used_again(t
     failed = events(tmp / "run")
     assert failed and "needs " in failed[0]["message"] and " free" in failed[0]["message"], failed
     assert "the run has no checkpoint yet; training goes on, next attempt at step 8" in failed[0]["message"], failed
-    assert [path.name for path in step_folders(tmp / "run")] == ["step-0000000400"] and left_over(tmp / "run") == []
-    run("checkpoint-inspect", tmp / "run/checkpoints/step-0000000400", "--verify=fingerprints")
+    assert [path.name for path in step_folders(tmp / "run")] == [f"step-{STEPS:010}"] and left_over(tmp / "run") == []
+    run("checkpoint-inspect", tmp / f"run/checkpoints/step-{STEPS:010}", "--verify=fingerprints")
 
 
 def on_small_disk(tmp, kib, arguments):

@@ -44,7 +44,10 @@ def is_stopped(process):
 
 def is_delivered(process):
     """Whether no signal to the process still waits to be handled."""
-    pending = re.search(r"ShdPnd:\s*(\w+)", pathlib.Path(f"/proc/{process}/status").read_text())
+    try:
+        pending = re.search(r"ShdPnd:\s*(\w+)", pathlib.Path(f"/proc/{process}/status").read_text())
+    except (FileNotFoundError, ProcessLookupError):
+        return True
     return int(pending.group(1), 16) == 0
 
 
