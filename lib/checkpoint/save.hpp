@@ -36,6 +36,7 @@ struct SaveRequest {
   Retention retention = {};
   TrashCollector* trash = nullptr;  // on rank 0: deletes behind the caller what goes; without one save deletes it
   bool read_back = false;  // parts are read anew and compared with what was written before older checkpoints go
+  double patience_s = 0;   // how long a rank looks anew for what others have just made
   std::optional<int> ranks_per_file = {};  // neighbouring ranks that share one part; nothing: those of a node
   std::function<void(Phase)> enter =
       {};  // called as a rank enters save_plan … save_commit; may throw (injection). Local

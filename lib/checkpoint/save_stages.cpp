@@ -143,12 +143,19 @@ void Saver::Save::make_folders() {
   make_staging(staging_, plan_);
 }
 
+// The folders are rank 0's, which another machine may see late.
+Path Saver::Save::part_path(std::size_t file) const {
+  Path path = staging_ / plan_.files[file].path;
+  await_folder(path.parent_path(), request_.patience_s);
+  return path;
+}
+
 // Other writers of a part may have opened it already.
 void Saver::Save::stamp() {
   if (stamped_) return;
   for (std::size_t i = 0; i < plan_.files.size(); ++i) {
     if (!leads(i)) continue;
-    const Path path = staging_ / plan_.files[i].path;
+    const Path path = part_path(i);
     std::optional<PartImage>& image = prepared_.images[i];
     if (image)
       stamp_part(path, *image);
@@ -197,7 +204,7 @@ void Saver::Save::write() {
     numbers.push_back(i);
     held.push_back({part_piece(plan_, i), bytes_[k], {}});
     if (!writes) continue;
-    if (!parts_[file]) parts_[file] = std::make_unique<PartFile>(staging_ / plan_.files[file].path);
+    if (!parts_[file]) parts_[file] = std::make_unique<PartFile>(part_path(file));
     held.back().place = {parts_[file].get(), prepared_.offsets[i]};
     bytes += bytes_[k].size();
   }
@@ -293,7 +300,8 @@ void Saver::Save::commit() {
   facts.components = collected_.components;
   facts.metrics = request_.metrics;
   facts.documents = request_.documents;
-  const Manifest manifest = seal_checkpoint(staging_, plan_.tensors, prepared_.files, state_, std::move(facts));
+  const Manifest manifest =
+      seal_checkpoint(staging_, plan_.tensors, prepared_.files, state_, std::move(facts), request_.patience_s);
   replace_checkpoint(staging_, checkpoint_folder(request_.run, request_.step));
   std::uint64_t bytes = 0;
   for (const SealedPart& file : state_.files) bytes += file.bytes;

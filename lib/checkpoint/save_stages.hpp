@@ -69,6 +69,7 @@ class Saver::Save {
   void make_room();
   void empty_trash() const;
   void make_folders();
+  Path part_path(std::size_t file) const;
   void stamp();
   void tell_offsets();
   void write();

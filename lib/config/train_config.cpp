@@ -492,7 +492,7 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
                .max = most_count});
   visit.field("patience", checkpoint.patience,
               {.help = "how long a start looks anew at a checkpoint that cannot be read, that lacks files, or that not "
-                       "all ranks see alike"});
+                       "all ranks see alike, and a save at what other ranks have made"});
 }
 
 void describe(Declaration& visit, LogOptions& log) {

@@ -8,11 +8,15 @@
 #include "store/run_directory.hpp"
 #include "store/trash.hpp"
 
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <functional>
+#include <optional>
 #include <set>
+#include <thread>
 
 namespace lockstep {
 
@@ -50,11 +54,22 @@ void locate_tensors(const std::vector<PlannedFile>& files, std::vector<StoredTen
   }
 }
 
-void check_size(const Path& path, std::uint64_t bytes) {
-  struct stat status{};
-  if (::stat(path.c_str(), &status) != 0) fail_errno("look at", path);
-  if (static_cast<std::uint64_t>(status.st_size) != bytes)
-    fail(ExitCode::storage, "{} has {} bytes, its writer reported {}", path.string(), status.st_size, bytes);
+bool is_seen_within(double patience_s, const std::function<bool()>& is_seen) {
+  const double began_s = monotonic_seconds();
+  for (double pause_s = 0.01; !is_seen(); pause_s = std::min(1.0, 2 * pause_s)) {
+    const double left_s = began_s + patience_s - monotonic_seconds();
+    if (left_s <= 0) return false;
+    std::this_thread::sleep_for(std::chrono::duration<double>(std::min(pause_s, left_s)));
+  }
+  return true;
+}
+
+void check_size(const Path& path, std::uint64_t bytes, double patience_s) {
+  std::optional<std::uint64_t> length;
+  const auto is_whole = [&] { return (length = length_of(path)) == bytes; };
+  if (is_seen_within(patience_s, is_whole)) return;
+  fail(ExitCode::storage, "{} {}, its writer reported {} bytes (looked at anew for {:g} s)", path.string(),
+       length ? fmt::format("has {} bytes", *length) : "is not there", bytes, patience_s);
 }
 
 }  // namespace
@@ -77,8 +92,14 @@ void make_staging(const Path& staging, const CheckpointPlan& plan) {
   for (const std::string& folder : plan.folders) make_folder(staging / folder);
 }
 
+void await_folder(const Path& folder, double patience_s) {
+  if (is_seen_within(patience_s, [&] { return is_folder(folder); })) return;
+  fail(ExitCode::storage, "the folder {} is not there (looked at anew for {:g} s)", folder.string(), patience_s);
+}
+
 Manifest seal_checkpoint(const Path& staging, const std::vector<StoredTensor>& tensors,
-                         const std::vector<PlannedFile>& files, const StagedState& state, Manifest facts) {
+                         const std::vector<PlannedFile>& files, const StagedState& state, Manifest facts,
+                         double patience_s) {
   facts.created = utc_now();
   facts.software = software_name();
   facts.format = Manifest().format;
@@ -87,7 +108,7 @@ Manifest seal_checkpoint(const Path& staging, const std::vector<StoredTensor>& t
   locate_tensors(files, facts.tensors);
   facts.state_digest = state_digest(facts.tensors);
   for (std::size_t i = 0; i < files.size(); ++i) {
-    check_size(staging / files[i].path, state.files[i].bytes);
+    check_size(staging / files[i].path, state.files[i].bytes, patience_s);
     facts.files.push_back({.path = files[i].path,
                            .bytes = state.files[i].bytes,
                            .hash = state.files[i].hash,

@@ -29,11 +29,16 @@ struct StagedState {
   std::vector<SealedPart> files;
 };
 
-/// Checks sizes, writes INDEX.h5, then MANIFEST.json. `files` are those of all parts; their pieces are not asked for.
-/// `facts` brings step, uuid, mesh, components, metrics and documents; the rest is filled in. Throws Error(storage).
-/// Returns the manifest.
+/// Returns once a folder that another process made is seen here: a network file system may show it late. Throws
+/// Error(storage) where it is not within `patience_s`. Local.
+void await_folder(const Path& folder, double patience_s);
+
+/// Checks sizes, for up to `patience_s` where others wrote the parts, writes INDEX.h5, then MANIFEST.json. `files` are
+/// those of all parts; their pieces are not asked for. `facts` brings step, uuid, mesh, components, metrics and
+/// documents; the rest is filled in. Throws Error(storage). Returns the manifest.
 Manifest seal_checkpoint(const Path& staging, const std::vector<StoredTensor>& tensors,
-                         const std::vector<PlannedFile>& files, const StagedState& state, Manifest facts);
+                         const std::vector<PlannedFile>& files, const StagedState& state, Manifest facts,
+                         double patience_s = 0);
 
 /// Renames the staging folder into place. An older checkpoint of that name gives way, in one step where the file system
 /// can exchange names, and is trash then. Throws Error(storage); an older one is then in its place again. Where a kill

@@ -346,6 +346,7 @@ SaveRequest TrainingLoop::save_request() const {
                       .retention = retention_of(parts_.config.checkpoint),
                       .trash = parts_.files.trash(),
                       .read_back = parts_.config.checkpoint.read_back,
+                      .patience_s = parts_.config.checkpoint.patience.value,
                       .enter = [this](Phase phase) { enter_save(phase); }};
   if (const std::int64_t ranks = parts_.config.checkpoint.ranks_per_file.ranks; ranks > 0)
     request.ranks_per_file = static_cast<int>(ranks);
