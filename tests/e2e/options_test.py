@@ -103,6 +103,8 @@ EFFECTS = {
     "checkpoint.every_epochs": lambda tmp: {**LARGE_BATCHES, "checkpoint.every_epochs": 1},
     "checkpoint.keep_last": lambda tmp: {"checkpoint.keep_last": 1},
     "checkpoint.keep_best": lambda tmp: {**ONE_LEFT, "checkpoint.keep_best": 2},
+    "checkpoint.best_metric": lambda tmp: {"checkpoint.best_metric": "accuracy"},
+    "checkpoint.best_direction": lambda tmp: {"checkpoint.best_direction": "higher"},
     "checkpoint.keep_every": lambda tmp: {**ONE_LEFT, "checkpoint.keep_every": 2},
     "checkpoint.pinned": lambda tmp: {**ONE_LEFT, "checkpoint.pinned": "[2]"},
     "checkpoint.at_end": lambda tmp: {"checkpoint.at_end": "false", "train.max_steps": 5},
