@@ -48,6 +48,19 @@ ChoiceList<VerifyData> choices_of(VerifyData) {
   return {{VerifyData::use, "use"}, {VerifyData::start, "start"}, {VerifyData::off, "off"}};
 }
 ChoiceList<OnBusy> choices_of(OnBusy) { return {{OnBusy::skip, "skip"}, {OnBusy::wait, "wait"}}; }
+ChoiceList<BestMetric> choices_of(BestMetric) {
+  return {{BestMetric::loss, "loss"}, {BestMetric::perplexity, "perplexity"}, {BestMetric::accuracy, "accuracy"}};
+}
+ChoiceList<BestDirection> choices_of(BestDirection) {
+  return {{BestDirection::automatic, "auto"}, {BestDirection::lower, "lower"}, {BestDirection::higher, "higher"}};
+}
+ChoiceList<Compared> choices_of(Compared) {
+  return {{Compared::none, "none"},
+          {Compared::quick, "quick"},
+          {Compared::rolling, "rolling"},
+          {Compared::tensor, "tensor"},
+          {Compared::full, "full"}};
+}
 ChoiceList<OnDifference> choices_of(OnDifference) {
   return {{OnDifference::fail, "fail"}, {OnDifference::warn, "warn"}, {OnDifference::repair, "repair"}};
 }

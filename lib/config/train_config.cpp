@@ -446,7 +446,13 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
                .max = most_count});
   visit.field(
       "keep_best", checkpoint.keep_best,
-      {.help = "checkpoints with the least validation loss that are kept besides", .min = 0, .max = most_count});
+      {.help = "checkpoints with the best values of best_metric that are kept besides", .min = 0, .max = most_count});
+  visit.field("best_metric", checkpoint.best_metric,
+              {.help = "what is measured by an evaluation that best checkpoints are chosen by, here, in records and "
+                       "with resume: best"});
+  visit.field("best_direction", checkpoint.best_direction,
+              {.help = "which values of best_metric are better; auto: higher ones of accuracy, lower ones of the "
+                       "others"});
   visit.field("keep_every", checkpoint.keep_every,
               {.help = "steps of whose multiples checkpoints are kept besides; null: none",
                .unit = "steps",
@@ -482,6 +488,15 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
   visit.field(
       "metadata", checkpoint.metadata,
       {.help = "what each checkpoint says of the run besides, in words of yours, for checkpoint-inspect to show"});
+  visit.field("validation", checkpoint.validation,
+              {.help = "how deeply a save compares the weights and moments that ranks should hold alike: not at all, "
+                       "the ends of each tensor, by turns a share of each, fingerprints of all, or these and hashes"});
+  visit.field("validation_saves", checkpoint.validation_saves,
+              {.help = "saves of checkpoint.every in a row that with validation: rolling compare all of each tensor, "
+                       "each an equal share; null: 8",
+               .unit = "saves",
+               .min = 2,
+               .max = 1000});
   visit.field("on_difference", checkpoint.on_difference,
               {.help = "what a save does where ranks that should hold the same do not: fail ends the run with code 1, "
                        "warn saves what the first rank of them holds, repair gives all of them what most of three or "
