@@ -1,5 +1,5 @@
 """system.py [--rounds N] [--record FILE] [WORD …]: what surrounds a step, each against a baseline in the same run: two ranks of one thread against one rank of two, and the same
-of PyTorch (DistributedDataParallel, eager and through torch.compile, and FSDP2, over gloo); ranks that share out experts; what dropout costs; start-up against a bare MPI and LibTorch program; saving against raw O_DIRECT writes; loading against a cold buffered read;
+of PyTorch (DistributedDataParallel, eager and through torch.compile, and FSDP2, over gloo); ranks that share out experts; what dropout costs; start-up against a bare MPI and LibTorch program; saving against raw O_DIRECT writes, by one rank and by 4 replicas; loading against a cold buffered read;
 tokenizing in MB/s; planning for many ranks; what an action costs the engine; products of experts against one dense product. Prints one JSON line a figure, and appends the lines to
 FILE; with words (parallel, shared-experts, dropout, start-up, saving, loading, tokenizing, planning, engine, experts) only those."""
 
@@ -169,6 +169,9 @@ def saving(folder, rounds, config):
     show("saving of GPT-2 124M in train, one rank", bytes=saves[0]["bytes"], save_gb_per_s=ours, raw_o_direct_gb_per_s=max(raw), ratio=ours / max(raw))
     alone = subprocess.run([BUILD / "tests/bench/save-bandwidth", folder, str(rounds)], check=True, capture_output=True, text=True).stdout
     show("saving of its size and shapes, nothing else running", **json.loads(alone))
+    command, env = mpirun(4, BUILD / "tests/bench/save-ranks", folder, rounds)
+    together = subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout
+    show("saving of its weights by 4 replicas that compare them, an older checkpoint going each time", **json.loads(together))
 
 
 def loading(folder, rounds):
