@@ -7,7 +7,6 @@
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
 #include "store/checkpoint_reader.hpp"
-#include "store/retention.hpp"
 
 #include <algorithm>
 #include <map>
@@ -50,7 +49,7 @@ std::vector<CheckpointEntry> Search::best() {
     try {
       told = rank0_tells(ranks_, what, [&] {
         Json steps = Json::array();
-        for (const CheckpointEntry& entry : best_first(entries_, request_.metric)) steps.push_back(entry.step);
+        for (const CheckpointEntry& entry : best_first(entries_, request_.best_by)) steps.push_back(entry.step);
         return to_text(steps);
       });
     } catch (const AgreedError& error) {
@@ -66,7 +65,7 @@ std::vector<CheckpointEntry> Search::best() {
   if (result.empty())
     throw Error(ExitCode::input,
                 fmt::format("checkpoint.resume best: {} has no checkpoint with the metric {}", request_.run.string(),
-                            request_.metric),
+                            request_.best_by.metric),
                 "a checkpoint has it where the run evaluates at its step; latest is the newest one");
   return result;
 }

@@ -48,6 +48,12 @@ ChoiceList<VerifyData> choices_of(VerifyData) {
   return {{VerifyData::use, "use"}, {VerifyData::start, "start"}, {VerifyData::off, "off"}};
 }
 ChoiceList<OnBusy> choices_of(OnBusy) { return {{OnBusy::skip, "skip"}, {OnBusy::wait, "wait"}}; }
+ChoiceList<BestMetric> choices_of(BestMetric) {
+  return {{BestMetric::loss, "loss"}, {BestMetric::perplexity, "perplexity"}, {BestMetric::accuracy, "accuracy"}};
+}
+ChoiceList<BestDirection> choices_of(BestDirection) {
+  return {{BestDirection::automatic, "auto"}, {BestDirection::lower, "lower"}, {BestDirection::higher, "higher"}};
+}
 ChoiceList<OnDifference> choices_of(OnDifference) {
   return {{OnDifference::fail, "fail"}, {OnDifference::warn, "warn"}, {OnDifference::repair, "repair"}};
 }

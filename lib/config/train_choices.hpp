@@ -21,6 +21,8 @@ ChoiceList<RecomputeKeep> choices_of(RecomputeKeep);
 ChoiceList<OnNonfinite> choices_of(OnNonfinite);
 ChoiceList<VerifyData> choices_of(VerifyData);
 ChoiceList<OnBusy> choices_of(OnBusy);
+ChoiceList<BestMetric> choices_of(BestMetric);
+ChoiceList<BestDirection> choices_of(BestDirection);
 ChoiceList<OnDifference> choices_of(OnDifference);
 ChoiceList<WatchedPhase> choices_of(WatchedPhase);
 

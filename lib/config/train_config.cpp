@@ -446,7 +446,13 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
                .max = most_count});
   visit.field(
       "keep_best", checkpoint.keep_best,
-      {.help = "checkpoints with the least validation loss that are kept besides", .min = 0, .max = most_count});
+      {.help = "checkpoints with the best values of best_metric that are kept besides", .min = 0, .max = most_count});
+  visit.field("best_metric", checkpoint.best_metric,
+              {.help = "what is measured by an evaluation that best checkpoints are chosen by, here, in records and "
+                       "with resume: best"});
+  visit.field("best_direction", checkpoint.best_direction,
+              {.help = "which values of best_metric are better; auto: higher ones of accuracy, lower ones of the "
+                       "others"});
   visit.field("keep_every", checkpoint.keep_every,
               {.help = "steps of whose multiples checkpoints are kept besides; null: none",
                .unit = "steps",

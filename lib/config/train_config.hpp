@@ -27,6 +27,8 @@ enum class RecomputeKeep { attention, matmul, experts };
 enum class OnNonfinite { skip, stop };
 enum class VerifyData { use, start, off };
 enum class OnBusy { skip, wait };
+enum class BestMetric { loss, perplexity, accuracy };
+enum class BestDirection { automatic, lower, higher };
 enum class OnDifference { fail, warn, repair };
 enum class WatchedPhase { start_up, load, step, evaluation, sample, save, shutdown };
 
@@ -154,7 +156,9 @@ struct CheckpointOptions {
   std::optional<SaveInterval> interval;      // time between saves besides
   Seconds mtbf{24 * 3600};                   // mean time between failures of the job, for an interval that is automatic
   std::int64_t keep_last = 2;
-  std::int64_t keep_best = 1;              // those with the least validation loss
+  std::int64_t keep_best = 1;  // those with the best value of best_metric
+  BestMetric best_metric = BestMetric::loss;
+  BestDirection best_direction = BestDirection::automatic;
   std::optional<std::int64_t> keep_every;  // steps whose multiples stay; absent: none
   std::vector<std::int64_t> pinned;        // steps that stay
   bool at_end = true;

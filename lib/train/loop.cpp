@@ -28,6 +28,7 @@ void flip_bit(const Model& model) {
 Retention retention_of(const CheckpointOptions& options) {
   return {.keep_last = options.keep_last,
           .keep_best = options.keep_best,
+          .best_by = best_by(options),
           .keep_every = options.keep_every,
           .pinned = options.pinned};
 }
@@ -200,10 +201,9 @@ void TrainingLoop::evaluate() {
     forget_incomparable_best();
     EvalRecord record = lockstep::evaluate(parts_.engine, parts_.config, parts_.plan, parts_.session, now.step);
     now.eval_loss = std::isfinite(record.loss) ? std::optional(record.loss) : std::nullopt;
-    record.best = now.eval_loss && (!now.best_eval_loss || *now.eval_loss < *now.best_eval_loss);
-    if (*record.best) now.best_eval_loss = now.eval_loss;
-    if (now.eval_loss) rank_evaluation(now.best_evaluations, {now.step, *now.eval_loss});
+    measured_ = metrics_of(record, parts_.config.checkpoint);
     if (now.eval_loss) evaluated_step_ = now.step;
+    record.best = take_evaluation();
     journal_.evaluation(record);
     if (!now.eval_loss)
       journal_.warn({.step = now.step,
@@ -212,6 +212,19 @@ void TrainingLoop::evaluate() {
   }
   callbacks_.after_evaluation(view());
   journal_.exclude(monotonic_seconds() - start_s);
+}
+
+bool TrainingLoop::take_evaluation() {
+  TrainState& now = parts_.train_state;
+  if (!now.eval_loss) return false;
+  BestEvaluations& best = now.best_evaluations;
+  const bool least_loss = !now.best_eval_loss || *now.eval_loss < *now.best_eval_loss;
+  if (least_loss) now.best_eval_loss = now.eval_loss;
+  const auto value = std::ranges::find(measured_, best.by.metric, &Metric::name);
+  if (value == measured_.end()) return false;
+  const bool is_best = best.by == BestEvaluations().by ? least_loss : is_better(best, value->value);
+  rank_evaluation(best, {now.step, *now.eval_loss, value->value});
+  return is_best;
 }
 
 void TrainingLoop::forget_incomparable_best() {
@@ -226,7 +239,19 @@ void TrainingLoop::forget_incomparable_best() {
                        parts_.plan.evaluation),
                    .loss = now.best_eval_loss});
     now.best_eval_loss.reset();
-    now.best_evaluations.clear();
+    now.best_evaluations.ranked.clear();
+  }
+  BestEvaluations& best = now.best_evaluations;
+  if (const BestBy by = best_by(parts_.config.checkpoint); best.by != by) {
+    if (!best.ranked.empty())
+      journal_.warn({.step = now.step,
+                     .name = "best_metric_changed",
+                     .message = fmt::format("the best evaluations so far were those with the {}, from here on they are "
+                                            "those with the {}: what is the best counts anew; checkpoints that are "
+                                            "there are compared by what they were measured to have",
+                                            to_text(best.by), to_text(by))},
+                    0);
+    best = {by, {}};
   }
   now.evaluation = parts_.plan.evaluation;
 }
@@ -349,10 +374,10 @@ SaveRequest TrainingLoop::save_request() const {
                       .enter = [this](Phase phase) { enter_save(phase); }};
   if (const std::int64_t ranks = parts_.config.checkpoint.ranks_per_file.ranks; ranks > 0)
     request.ranks_per_file = static_cast<int>(ranks);
-  if (!now.best_evaluations.empty())
+  if (!now.best_evaluations.ranked.empty())
     request.documents.emplace_back(best_evaluations_document, document_of(now.best_evaluations));
   if (evaluated_step_ == now.step) {
-    request.metrics.push_back({"validation_loss", *now.eval_loss});
+    request.metrics = measured_;
     request.documents.emplace_back("evaluation", now.evaluation);
   }
   return request;

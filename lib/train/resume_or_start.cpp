@@ -212,6 +212,7 @@ Resumed load_as_asked(const TrainConfig& config, const TrainPlan& plan, Session&
                       const LoadedState& state, ResumeRequest request) {
   Communicator& world = session.world();
   request.threads = thread_count();
+  request.best_by = best_by(config.checkpoint);
   request.patience_s = config.checkpoint.patience.value;
   request.refresh = state.refresh;
   request.tell = [&](const std::string& reason) {

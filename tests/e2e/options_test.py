@@ -50,6 +50,8 @@ FP16 = {"precision.dtype": "fp16", "precision.growth_interval": 2, "train.inject
 LARGE_BATCHES = {"checkpoint.every": None, "train.global_batch": 600, "train.micro_batch": 60}
 # Of the checkpoints after each step the last stays, which is the best.
 ONE_LEFT = {"checkpoint.every": 1, "eval.every": 1, "checkpoint.keep_last": 1}
+# The lowest loss is the last one; the lowest accuracy is the first, or as low as that.
+LOWER_BEST = {**ONE_LEFT, "checkpoint.best_direction": "lower"}
 # option: the values to compare with the base run, and on how many ranks it shows.
 EFFECTS = {
     "model.config": lambda tmp: {"model.config": tmp / "model2"},
@@ -103,6 +105,8 @@ EFFECTS = {
     "checkpoint.every_epochs": lambda tmp: {**LARGE_BATCHES, "checkpoint.every_epochs": 1},
     "checkpoint.keep_last": lambda tmp: {"checkpoint.keep_last": 1},
     "checkpoint.keep_best": lambda tmp: {**ONE_LEFT, "checkpoint.keep_best": 2},
+    "checkpoint.best_metric": lambda tmp: {**LOWER_BEST, "checkpoint.best_metric": "accuracy"},
+    "checkpoint.best_direction": lambda tmp: {**ONE_LEFT, "checkpoint.best_direction": "higher"},
     "checkpoint.keep_every": lambda tmp: {**ONE_LEFT, "checkpoint.keep_every": 2},
     "checkpoint.pinned": lambda tmp: {**ONE_LEFT, "checkpoint.pinned": "[2]"},
     "checkpoint.at_end": lambda tmp: {"checkpoint.at_end": "false", "train.max_steps": 5},
@@ -119,6 +123,8 @@ BASES = {   # where the effect is against another base
     "eval.at_end": {"eval.every": 3},
     "checkpoint.every_epochs": LARGE_BATCHES,
     "checkpoint.keep_best": ONE_LEFT,
+    "checkpoint.best_metric": LOWER_BEST,
+    "checkpoint.best_direction": ONE_LEFT,
     "checkpoint.keep_every": ONE_LEFT,
     "checkpoint.pinned": ONE_LEFT,
     "checkpoint.at_end": {"train.max_steps": 5},
