@@ -35,6 +35,7 @@ struct SaveRequest {
       {};  // "config.yaml", "config.json", …: those of rank 0 count
   Retention retention = {};
   TrashCollector* trash = nullptr;  // on rank 0: deletes behind the caller what goes; without one save deletes it
+  RollingShare share = {};          // of what Validation::rolling compares
   bool read_back = false;  // parts are read anew and compared with what was written before older checkpoints go
   std::optional<int> ranks_per_file = {};  // neighbouring ranks that share one part; nothing: those of a node
   std::function<void(Phase)> enter =
@@ -44,7 +45,8 @@ struct SaveRequest {
 struct SaveReport {
   Path path;
   std::int64_t step = 0;
-  std::uint64_t bytes = 0;  // of all parts
+  std::uint64_t bytes = 0;           // of all parts
+  std::uint64_t compared_bytes = 0;  // that ranks read to compare what they hold alike, in all
   double seconds = 0;
   Hash128 state_digest;
   std::vector<std::int64_t> retired;  // steps whose checkpoints went

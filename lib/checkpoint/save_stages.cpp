@@ -189,7 +189,10 @@ void Saver::Save::write() {
     const std::size_t file = plan_.file_of_piece[i];
     numbers.push_back(i);
     held.push_back({part_piece(plan_, i), bytes_[k], {}});
-    if (!writes) continue;
+    if (!writes) {
+      compared_bytes_ += bytes_[k].size();
+      continue;
+    }
     if (!parts_[file]) parts_[file] = std::make_unique<PartFile>(staging_ / plan_.files[file].path);
     held.back().place = {parts_[file].get(), prepared_.offsets[i]};
     bytes += bytes_[k].size();
@@ -205,9 +208,15 @@ void Saver::Save::write() {
   } catch (const Error& error) {
     throw with_room(error, staging_, bytes);
   }
-  for (std::size_t k = written_; k < up_to_; ++k)
-    if (const std::size_t i = prepared_.mine[k]; prepared_.compared[i] != Validation::none && prepared_.held[i])
-      evidence_[i] = evidence_of(prepared_.compared[i], pieces_[i].fingerprint, bytes_[k]);
+  for (std::size_t k = written_; k < up_to_; ++k) {
+    const std::size_t i = prepared_.mine[k];
+    if (prepared_.compared[i] == Validation::none || !prepared_.held[i] || prepared_.holders[i] == 1) continue;
+    evidence_[i] = evidence_of(prepared_.compared[i],
+                               prepared_.compared[i] < Validation::tensor ? Fingerprint{} : pieces_[i].fingerprint,
+                               bytes_[k], request_.share);
+    for (const auto& part : compared_parts(prepared_.compared[i], bytes_[k], request_.share))
+      compared_bytes_ += part.size();
+  }
   written_ = up_to_;
 }
 
@@ -258,9 +267,12 @@ void Saver::Save::seal() {
 
 void Saver::Save::gather_sealed() {
   state_.files.resize(prepared_.files.size());
+  sealed_.push_back(compared_bytes_);
+  compared_bytes_ = 0;
   const std::vector<std::string> told = ranks_.gather(encode(sealed_), 0);
   for (std::size_t rank = 0; rank < told.size(); ++rank) {
     const Numbers numbers = decode_numbers(told[rank]);
+    compared_bytes_ += numbers.back();
     std::size_t i = 0;
     for (const std::size_t file : prepared_.led[rank]) {
       SealedPart& part = state_.files[file];
@@ -312,6 +324,7 @@ void Saver::Save::commit() {
   }
   told_ = to_text(Json{{"digest", to_hex(manifest.state_digest)},
                        {"bytes", bytes},
+                       {"compared_bytes", compared_bytes_},
                        {"retired", retired_},
                        {"problem", join(problems, "; ")}});
 }
@@ -321,6 +334,7 @@ SaveReport Saver::Save::report() const {
   return {.path = checkpoint_folder(request_.run, request_.step),
           .step = request_.step,
           .bytes = result.at("bytes").get<std::uint64_t>(),
+          .compared_bytes = result.at("compared_bytes").get<std::uint64_t>(),
           .seconds = monotonic_seconds() - start_s_,
           .state_digest = hash_from_hex(result.at("digest").get<std::string>()),
           .retired = result.at("retired").get<std::vector<std::int64_t>>(),

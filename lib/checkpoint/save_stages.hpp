@@ -91,6 +91,7 @@ class Saver::Save {
   std::vector<std::unique_ptr<PartFile>> parts_;   // by file; open while it is written
   std::vector<PieceRecord> pieces_;                // by piece: of those of this rank and, on a leader, of its files
   std::vector<std::optional<Evidence>> evidence_;  // by piece
+  std::uint64_t compared_bytes_ = 0;               // that were read for it; on rank 0, once sealed, by all ranks
   Numbers sealed_;                                 // what this rank sealed
   StagedState state_;                              // whole on rank 0
   std::vector<std::int64_t> retired_;              // before there was room

@@ -54,6 +54,13 @@ ChoiceList<BestMetric> choices_of(BestMetric) {
 ChoiceList<BestDirection> choices_of(BestDirection) {
   return {{BestDirection::automatic, "auto"}, {BestDirection::lower, "lower"}, {BestDirection::higher, "higher"}};
 }
+ChoiceList<Compared> choices_of(Compared) {
+  return {{Compared::none, "none"},
+          {Compared::quick, "quick"},
+          {Compared::rolling, "rolling"},
+          {Compared::tensor, "tensor"},
+          {Compared::full, "full"}};
+}
 ChoiceList<OnDifference> choices_of(OnDifference) {
   return {{OnDifference::fail, "fail"}, {OnDifference::warn, "warn"}, {OnDifference::repair, "repair"}};
 }

@@ -23,6 +23,7 @@ ChoiceList<VerifyData> choices_of(VerifyData);
 ChoiceList<OnBusy> choices_of(OnBusy);
 ChoiceList<BestMetric> choices_of(BestMetric);
 ChoiceList<BestDirection> choices_of(BestDirection);
+ChoiceList<Compared> choices_of(Compared);
 ChoiceList<OnDifference> choices_of(OnDifference);
 ChoiceList<WatchedPhase> choices_of(WatchedPhase);
 

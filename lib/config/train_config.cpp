@@ -486,6 +486,15 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
   visit.field(
       "metadata", checkpoint.metadata,
       {.help = "what each checkpoint says of the run besides, in words of yours, for checkpoint-inspect to show"});
+  visit.field("validation", checkpoint.validation,
+              {.help = "how deeply a save compares the weights and moments that ranks should hold alike: not at all, "
+                       "the ends of each tensor, by turns a share of each, fingerprints of all, or these and hashes"});
+  visit.field("validation_saves", checkpoint.validation_saves,
+              {.help = "saves of checkpoint.every in a row that with validation: rolling compare all of each tensor, "
+                       "each an equal share; null: 8",
+               .unit = "saves",
+               .min = 2,
+               .max = 1000});
   visit.field("on_difference", checkpoint.on_difference,
               {.help = "what a save does where ranks that should hold the same do not: fail ends the run with code 1, "
                        "warn saves what the first rank of them holds, repair gives all of them what most of three or "

@@ -29,6 +29,7 @@ enum class VerifyData { use, start, off };
 enum class OnBusy { skip, wait };
 enum class BestMetric { loss, perplexity, accuracy };
 enum class BestDirection { automatic, lower, higher };
+enum class Compared { none, quick, rolling, tensor, full };
 enum class OnDifference { fail, warn, repair };
 enum class WatchedPhase { start_up, load, step, evaluation, sample, save, shutdown };
 
@@ -171,6 +172,8 @@ struct CheckpointOptions {
   std::optional<ByteSize> snapshot_memory;  // for that copy; absent: for all of it at once
   bool read_back = false;                   // whether what a save wrote is read anew and compared before it counts
   std::vector<MetadataEntry> metadata;      // kept with each checkpoint, for people
+  Compared validation = Compared::tensor;   // how deeply a save compares what ranks hold alike
+  std::optional<std::int64_t> validation_saves;     // of rolling: saves that together compare all; absent: 8
   OnDifference on_difference = OnDifference::fail;  // what a save does about ranks that should hold the same and do not
   std::int64_t max_failures = 3;                    // failed saves in a row that end the run
   Seconds patience{60};                             // how long what cannot be read at a start is looked at anew

@@ -72,6 +72,8 @@ void describe(RecordFields& visit, const CheckpointRecord& record) {
   visit.field("step", record.step, "steps done that it holds");
   visit.field("path", record.path, "its folder");
   visit.field("bytes", record.bytes, "size of its files");
+  visit.field("compared_bytes", record.compared_bytes,
+              "that ranks read only to compare what they should hold alike, in all");
   visit.field("state_digest", record.state_digest,
               "hash of all that it holds, whatever ranks and files it is spread over: 32 hexadecimal digits");
   visit.field("save_ms", record.save_ms, "time for which training stood still");

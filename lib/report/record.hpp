@@ -87,6 +87,7 @@ struct CheckpointRecord {
   std::int64_t step = 0;
   std::string path;
   std::int64_t bytes = 0;
+  std::int64_t compared_bytes = 0;
   std::string state_digest;  // as in its manifest
   double save_ms = 0;
   std::optional<double> background_ms = {};

@@ -7,6 +7,7 @@
 #include "comm/together.hpp"
 #include "optim/schedule.hpp"
 #include "tensor/unit.hpp"
+#include "train/components.hpp"
 #include "train/nonfinite.hpp"
 
 #include <cmath>
@@ -302,7 +303,7 @@ std::vector<Component> TrainingLoop::components_now() {
   const std::int64_t step = parts_.train_state.step;
   if (parts_.cells.state_apart(step)) {
     parts_.cells.take_averages(parts_.engine, parts_.session, step);
-    components.push_back(parts_.cells.component());
+    components.push_back(compared_as(parts_.config.checkpoint, parts_.cells.component()));
   }
   return components;
 }
@@ -315,7 +316,7 @@ std::vector<Component> TrainingLoop::settled_components() {
   switch (parts_.config.checkpoint.on_difference) {
     case OnDifference::fail: break;
     case OnDifference::warn:
-      if (const auto told = compare_replicas(world, parts_.world, components, enter)) {
+      if (const auto told = compare_replicas(world, parts_.world, components, share_of_now(), enter)) {
         journal_.warn({.step = step,
                        .name = "replicas_differ",
                        .message = *told + "; of ranks that should hold the same the lowest saves what it holds"});
@@ -323,7 +324,7 @@ std::vector<Component> TrainingLoop::settled_components() {
       }
       break;
     case OnDifference::repair:
-      if (const auto told = repair_replicas(world, parts_.world, components, enter)) {
+      if (const auto told = repair_replicas(world, parts_.world, components, share_of_now(), enter)) {
         for (Unit* unit : parts_.model.units()) unit->update_compute_copy();
         parts_.cells.drop();
         components = components_now();  // averages of what was wrong are wrong
@@ -370,6 +371,7 @@ SaveRequest TrainingLoop::save_request() const {
                       .documents = parts_.documents,
                       .retention = retention_of(parts_.config.checkpoint),
                       .trash = parts_.files.trash(),
+                      .share = share_of_now(),
                       .read_back = parts_.config.checkpoint.read_back,
                       .enter = [this](Phase phase) { enter_save(phase); }};
   if (const std::int64_t ranks = parts_.config.checkpoint.ranks_per_file.ranks; ranks > 0)
@@ -381,6 +383,15 @@ SaveRequest TrainingLoop::save_request() const {
     request.documents.emplace_back("evaluation", now.evaluation);
   }
   return request;
+}
+
+RollingShare TrainingLoop::share_of_now() const {
+  const CheckpointOptions& options = parts_.config.checkpoint;
+  if (options.validation != Compared::rolling) return {};
+  constexpr std::int64_t usual_saves = 8;
+  const std::int64_t saves = options.validation_saves.value_or(usual_saves);
+  const std::int64_t turn = parts_.train_state.step / *options.every % saves;
+  return {.number = static_cast<std::uint64_t>(turn), .of = static_cast<std::uint64_t>(saves)};
 }
 
 /// Nothing is made and nothing committed under the name of a run folder that leads elsewhere by now.

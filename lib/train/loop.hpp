@@ -93,6 +93,8 @@ class TrainingLoop {
   void saved(const SaveReport& report, double stall_s, int waves);
   std::uint64_t snapshot_memory() const;  // bytes of a rank's copy at most; 0: as many as it takes
   SaveRequest save_request() const;
+  /// What a save of now compares at Validation::rolling: it follows from the step, so that a resume goes on in turn.
+  RollingShare share_of_now() const;
   AgreedError reason_of(const AgreedError& error) const;
   void tell_failed_save(const AgreedError& error, std::int64_t step, AfterSave after);
   void enter_save(Phase phase) const;
