@@ -159,11 +159,8 @@ Resumed Search::run(const World& world, const std::vector<Component>& components
       std::optional<CheckpointPart> part;
       together(ranks_, what, [&] {
         reader = std::make_unique<CheckpointReader>(path, head);
-        if (request_.part && request_.wanted.by == Wanted::By::start && !newest_) {
-          part = request_.part(*reader);
-        } else if (request_.accept) {
-          request_.accept(*reader);
-        }
+        if (request_.part && request_.wanted.by == Wanted::By::start && !newest_) part = request_.part(*reader);
+        if (!part && request_.accept) request_.accept(*reader);
       });
       loading = true;
       LoadReport loaded = load(ranks_, world, *reader, components, request_.threads, part);

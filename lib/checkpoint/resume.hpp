@@ -29,8 +29,9 @@ struct Wanted {
 
 /// Looks at a checkpoint before anything is loaded from it, and throws if the run cannot go on from it. Local.
 using Accept = std::function<void(const CheckpointReader&)>;
-/// Does the same with a checkpoint of another run of which a part is to be loaded, and says which. Local.
-using ChoosePart = std::function<CheckpointPart(const CheckpointReader&)>;
+/// Does the same with a checkpoint of another run, and says which part of it is to be loaded; nothing: all of it, if it
+/// is accepted. Local.
+using ChoosePart = std::function<std::optional<CheckpointPart>(const CheckpointReader&)>;
 
 struct ResumeRequest {
   Path run;
@@ -39,7 +40,7 @@ struct ResumeRequest {
   double patience_s = 60;                  // how long what is unreadable, or lacks files, is looked at anew
   int threads = 1;                         // of each rank that read
   Accept accept = {};                      // may be empty
-  ChoosePart part = {};                    // in the place of accept where Wanted::By::start counts; may be empty
+  ChoosePart part = {};                    // before accept where Wanted::By::start counts; may be empty
   std::function<void()> refresh = {};      // brings the state back to what it was before a load that broke off. Local
   std::function<void(const std::string&)> tell = {};  // why there is a wait, when one begins; may be empty. Local
 };

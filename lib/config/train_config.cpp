@@ -454,9 +454,11 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
                .max = most_count});
   visit.field("pinned", checkpoint.pinned, {.help = "steps whose checkpoints are kept besides", .min = 1});
   visit.field("at_end", checkpoint.at_end, {.help = "save after the last step"});
-  visit.field("resume", checkpoint.resume,
-              {.help = "where to start: auto continues from the newest valid checkpoint if there is one; a path "
-                       "names a checkpoint of another run, which counts until this run has one of its own"});
+  visit.field(
+      "resume", checkpoint.resume,
+      {.help = "where to start: auto continues from the newest valid checkpoint if there is one; a path "
+               "names a checkpoint of another run, or of weights alone, which counts until this run has one of its "
+               "own"});
   visit.field(
       "only", checkpoint.only,
       {.help = "of a checkpoint of another run load these alone, what else there is starts afresh: components by "
