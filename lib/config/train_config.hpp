@@ -169,7 +169,7 @@ struct CheckpointOptions {
   std::vector<MetadataEntry> metadata;      // kept with each checkpoint, for people
   OnDifference on_difference = OnDifference::fail;  // what a save does about ranks that should hold the same and do not
   std::int64_t max_failures = 3;                    // failed saves in a row that end the run
-  Seconds patience{60};                             // how long what cannot be read at a start is looked at anew
+  Seconds patience{60};                             // how long a start, and a save, look anew at what is not seen
 };
 
 /// Whether a part of another run's checkpoint is loaded, where one is.
