@@ -176,7 +176,7 @@ struct CheckpointOptions {
   std::optional<std::int64_t> validation_saves;     // of rolling: saves that together compare all; absent: 8
   OnDifference on_difference = OnDifference::fail;  // what a save does about ranks that should hold the same and do not
   std::int64_t max_failures = 3;                    // failed saves in a row that end the run
-  Seconds patience{60};                             // how long what cannot be read at a start is looked at anew
+  Seconds patience{60};                             // how long a start, and a save, look anew at what is not seen
 };
 
 /// Whether a part of another run's checkpoint is loaded, where one is.
