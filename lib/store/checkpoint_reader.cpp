@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 namespace lockstep {
 
@@ -114,10 +115,16 @@ std::vector<std::size_t> CheckpointReader::files_with(std::size_t tensor, const 
         search.layout == stored.layout)
       return search.files;
   Search search{stored.layout, box, stored.files, stored.by_layout, {}};
+  std::vector<Rank> holders;
+  if (stored.by_layout) {
+    for (const Rank rank : holders_meeting(stored.layout, box))
+      std::ranges::copy(replicas_of(stored.layout, rank), std::back_inserter(holders));
+    std::ranges::sort(holders);
+  }
   for (const FileRange& range : stored.files) {
     for (std::size_t file = range.first; file < range.first + range.count; ++file) {
       const auto meets = [&](Rank rank) {
-        return rank >= world_size(stored.layout.mesh) || !empty(intersect(box_of(stored.layout, rank), box));
+        return rank >= world_size(stored.layout.mesh) || std::ranges::binary_search(holders, rank);
       };
       if (!stored.by_layout || std::ranges::any_of(manifest_.files[file].writers, meets)) search.files.push_back(file);
     }
