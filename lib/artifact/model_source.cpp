@@ -19,6 +19,8 @@ namespace lockstep {
 namespace {
 
 constexpr const char* generation_config = "generation_config.json";
+// Of ranks that cut a matrix by columns so many are read at once, each in a block; of more some are read again.
+constexpr std::size_t held_blocks = 16;
 
 Path real_path(const Path& path) {
   std::error_code error;
@@ -112,7 +114,7 @@ ModelSource open_checkpoint(const Path& folder) {
   source.step = reader.manifest().step;
   source.state_digest = to_hex(reader.manifest().state_digest);
   const std::vector<LogicalTensor> stored = stored_tensors(describe(source.config));
-  std::unique_ptr<TensorSource> weights = open_model(folder);
+  std::unique_ptr<TensorSource> weights = open_model(folder, held_blocks);
   check_shapes(folder, stored, *weights);
   std::vector<FileTensor> files = file_tensors(source.config, stored);
   for (const FileTensor& file : files) source.tensors.push_back(file.tensor);

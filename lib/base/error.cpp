@@ -1,5 +1,7 @@
 #include "base/error.hpp"
 
+#include "base/no_room.hpp"
+
 #include <cerrno>
 #include <cstring>
 
@@ -23,7 +25,9 @@ std::string_view name_of(ExitCode code) {
 
 void fail_errno(std::string_view tried, const std::string& path) {
   const int reason = errno;
-  fail(ExitCode::storage, "cannot {} {}: {}", tried, path, std::strerror(reason));
+  const std::string message = fmt::format("cannot {} {}: {}", tried, path, std::strerror(reason));
+  if (reason == ENOSPC || reason == EDQUOT) throw NoRoom(message);
+  throw Error(ExitCode::storage, message);
 }
 
 }  // namespace lockstep

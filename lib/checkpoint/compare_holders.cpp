@@ -149,15 +149,37 @@ std::string elements_that_differ(Communicator& ranks, DType dtype, std::span<con
 
 }  // namespace
 
-Evidence evidence_of(Validation validation, const Fingerprint& sum, std::span<const std::byte> bytes) {
-  if (validation == Validation::quick) {  // the ends: enough to see another step or another seed
-    constexpr std::size_t sample = 4096;
-    const Hash128 first = hash128(bytes.first(std::min(sample, bytes.size())));
-    const Hash128 last = hash128(bytes.last(std::min(sample, bytes.size())));
-    return {first.high, first.low, last.high, last.low};
+std::vector<std::span<const std::byte>> compared_parts(Validation validation, std::span<const std::byte> bytes,
+                                                       const RollingShare& share) {
+  constexpr std::size_t sample = 4096;
+  const std::size_t begin = bytes.size() * share.number / share.of;
+  const std::size_t end = bytes.size() * (share.number + 1) / share.of;
+  switch (validation) {
+    case Validation::none:
+    case Validation::tensor: return {};
+    case Validation::quick:  // the ends: enough to see another step or another seed
+      return {bytes.first(std::min(sample, bytes.size())), bytes.last(std::min(sample, bytes.size()))};
+    case Validation::rolling: return {bytes.subspan(begin, end - begin)};
+    case Validation::full: return {bytes};
   }
-  const Hash128 content = validation == Validation::full ? hash128(bytes) : Hash128{};
-  return {sum.first, sum.second, content.high, content.low};
+  fail(ExitCode::bug, "a level of validation that there is not");
+}
+
+Evidence evidence_of(Validation validation, const Fingerprint& sum, std::span<const std::byte> bytes,
+                     const RollingShare& share) {
+  Evidence evidence{};
+  auto number = evidence.rbegin();  // what hashes leave free has the fingerprint
+  const std::vector<std::span<const std::byte>> parts = compared_parts(validation, bytes, share);
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    const Hash128 hash = hash128(*part);
+    *number++ = hash.low;
+    *number++ = hash.high;
+  }
+  if (parts.size() < 2) {
+    evidence[0] = sum.first;
+    evidence[1] = sum.second;
+  }
+  return evidence;
 }
 
 std::vector<DifferingBox> find_differences(Communicator& ranks, const CollectedState& state,

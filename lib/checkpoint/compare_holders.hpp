@@ -22,8 +22,13 @@ namespace lockstep {
 /// A digest of bytes, equal for equal bytes: fingerprints, hashes.
 using Evidence = std::array<std::uint64_t, 4>;
 
-/// What is compared of bytes whose fingerprint (of levels above quick) is known. Pure.
-Evidence evidence_of(Validation validation, const Fingerprint& sum, std::span<const std::byte> bytes);
+/// The bytes that are read, once or in two parts, to compare these beyond their fingerprint. Pure.
+std::vector<std::span<const std::byte>> compared_parts(Validation validation, std::span<const std::byte> bytes,
+                                                       const RollingShare& share);
+
+/// What is compared of bytes whose fingerprint (of levels above rolling) is known. Pure.
+Evidence evidence_of(Validation validation, const Fingerprint& sum, std::span<const std::byte> bytes,
+                     const RollingShare& share);
 
 /// A box within one holding of a tensor.
 struct HeldBox {

@@ -6,11 +6,13 @@
 #include "checkpoint/compare_holders.hpp"
 #include "checkpoint/shared_read.hpp"
 #include "comm/together.hpp"
+#include "store/checkpoint_plan.hpp"
 #include "store/stored_file.hpp"
 #include "store/verdict.hpp"
 
 #include <algorithm>
 #include <deque>
+#include <limits>
 #include <numeric>
 #include <set>
 
@@ -269,12 +271,19 @@ std::vector<SharedTensor> Load::reads() {
   for (std::size_t i = 0; i < source_.size(); ++i) {
     if (source_[i] < 0) continue;
     const StoredTensor& tensor = state_.tensors[i];
-    reads.push_back({static_cast<std::size_t>(source_[i]), tensor.layout.global, state_.holdings[i], state_.local[i]});
+    SharedTensor read{static_cast<std::size_t>(source_[i]), tensor.layout.global, nullptr, {}, state_.local[i]};
     const auto component = std::ranges::find(state_.components, tensor.component, &StoredComponent::key);
-    if (component->pattern != Pattern::global) continue;
-    holdings_.push_back(state_.holdings[i]);
-    for (Holding& holding : holdings_.back()) holding.ranks = all_ranks(world_);  // all get it back
-    reads.back().holdings = holdings_.back();
+    if (tensor.holding == TensorHolding::boxes) {
+      read.holdings = state_.holdings[i];
+    } else if (tensor.cell.empty() && component->pattern != Pattern::global) {
+      read.layout = &tensor.layout;
+    } else {
+      holdings_.push_back(holders_of(tensor, *component, world_size(world_.mesh)));
+      if (component->pattern == Pattern::global)
+        for (Holding& holding : holdings_.back()) holding.ranks = all_ranks(world_);  // all get it back
+      read.holdings = holdings_.back();
+    }
+    reads.push_back(std::move(read));
   }
   values_.assign(components_.size(), {});
   for (std::size_t i = 0; i < components_.size(); ++i)
@@ -291,7 +300,7 @@ void Load::add_values(const Component& component, std::string& mine, std::vector
     const Box box = whole(reader_.manifest().tensors[*number].layout.global);
     if (empty(box)) continue;
     holdings_.push_back({{box, cell}});
-    reads.push_back({*number, box.extent, holdings_.back(), {}});
+    reads.push_back({*number, box.extent, nullptr, holdings_.back(), {}});
     if (!std::ranges::binary_search(cell, rank_)) continue;
     mine.assign(static_cast<std::size_t>(elements(box)), '\0');
     reads.back().local = {{box, std::as_writable_bytes(std::span(mine))}};
@@ -355,9 +364,9 @@ std::vector<Fingerprint> fingerprints_over_ranks(Communicator& ranks, const Coll
     for (std::size_t tensor = 0; tensor < state.tensors.size(); ++tensor) {
       const Layout& layout = state.tensors[tensor].layout;
       for (const Holding& holding : state.holdings[tensor]) {
+        if (!std::ranges::binary_search(holding.ranks, ranks.rank())) continue;
         const bool counts = holding.ranks.front() == ranks.rank();
         boxes.push_back({tensor, holding.box, static_cast<int>(holding.ranks.size()), counts, {}});
-        if (!std::ranges::binary_search(holding.ranks, ranks.rank())) continue;
         const std::span<const std::byte> bytes = bytes_of(state, tensor, holding.box);
         const Fingerprint sum = fingerprint(layout.global, layout.dtype, holding.box, bytes);
         boxes.back().evidence = Evidence{sum.first, sum.second, 0, 0};
@@ -366,7 +375,7 @@ std::vector<Fingerprint> fingerprints_over_ranks(Communicator& ranks, const Coll
       }
     }
   });
-  compare_holders(ranks, state, boxes);
+  compare_holders_in_pieces(ranks, state, boxes, std::numeric_limits<std::uint64_t>::max());
   add_up(ranks, sums);
   return sums;
 }
@@ -377,7 +386,8 @@ LoadReport load(Communicator& ranks, const World& world, const CheckpointReader&
                 const std::vector<Component>& components, int threads, const std::optional<CheckpointPart>& part,
                 const FileAccess& access) {
   const std::string what = fmt::format("loading {}", reader.path().string());
-  CollectedState state = collect_state(ranks, world, components, Contents::tensors, [] {});
+  const Rank rank = ranks.rank();
+  CollectedState state = collect_state(ranks, world, components, Contents::tensors, [] {}, {&rank, 1});
   agree_equal(ranks, "the checkpoint to load", reader.manifest().uuid);
   share_tables(ranks, reader, access, what);
   LoadReport report;

@@ -21,7 +21,7 @@ constexpr std::size_t at_once = 4 << 20;  // bytes that go around
 // One look at what all ranks hold.
 class Replicas {
  public:
-  Replicas(Communicator& ranks, const World& world, const std::vector<Component>& components,
+  Replicas(Communicator& ranks, const World& world, const std::vector<Component>& components, const RollingShare& share,
            const std::function<void()>& before);
   bool differ() const { return !entries_.empty() || !boxes_that_differ_.empty(); }
   std::string told();
@@ -47,7 +47,7 @@ class Replicas {
 };
 
 Replicas::Replicas(Communicator& ranks, const World& world, const std::vector<Component>& components,
-                   const std::function<void()>& before)
+                   const RollingShare& share, const std::function<void()>& before)
     : ranks_(ranks),
       components_(components),
       state_(collect_state(ranks, world, components, Contents::tensors, before)),
@@ -66,10 +66,10 @@ Replicas::Replicas(Communicator& ranks, const World& world, const std::vector<Co
           continue;
         HeldBox& held = boxes_.back();
         held.bytes = bytes_of(state_, tensor, holding.box);
-        const bool sampled = level == Validation::quick;
+        const bool sampled = level < Validation::tensor;
         const Fingerprint sum =
             sampled ? Fingerprint{} : fingerprint(layout.global, layout.dtype, holding.box, held.bytes);
-        held.evidence = evidence_of(level, sum, held.bytes);
+        held.evidence = evidence_of(level, sum, held.bytes, share);
       }
     }
   });
@@ -185,22 +185,22 @@ std::string Replicas::repaired() const {
 }  // namespace
 
 std::optional<std::string> compare_replicas(Communicator& ranks, const World& world,
-                                            const std::vector<Component>& components,
+                                            const std::vector<Component>& components, const RollingShare& share,
                                             const std::function<void()>& before) {
-  Replicas replicas(ranks, world, components, before);
+  Replicas replicas(ranks, world, components, share, before);
   return replicas.differ() ? std::optional(replicas.told()) : std::nullopt;
 }
 
 std::optional<std::string> repair_replicas(Communicator& ranks, const World& world,
-                                           const std::vector<Component>& components,
+                                           const std::vector<Component>& components, const RollingShare& share,
                                            const std::function<void()>& before) {
-  Replicas replicas(ranks, world, components, before);
+  Replicas replicas(ranks, world, components, share, before);
   if (!replicas.differ()) return std::nullopt;
   const std::string told = replicas.told();
   if (const std::string obstacle = replicas.obstacle(); !obstacle.empty())
     fail_diverged(ranks, fmt::format("{}; not repaired: {}", told, obstacle));
   replicas.repair();
-  Replicas after(ranks, world, components, [] {});
+  Replicas after(ranks, world, components, share, [] {});
   if (after.differ()) fail_diverged(ranks, after.told() + "; repairing them was of no use");
   return fmt::format("{}; {}", told, replicas.repaired());
 }

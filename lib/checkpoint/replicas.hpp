@@ -12,11 +12,11 @@
 
 namespace lockstep {
 
-/// What differs between ranks of a cell, as a save would tell it, as deeply as the components say; nothing if all are
-/// equal. `before` runs first on each rank, within the agreement. Collective over `ranks`. Throws what a save throws
-/// before it compares.
+/// What differs between ranks of a cell, as a save would tell it, as deeply as the components say, of rolling ones the
+/// share; nothing if all are equal. `before` runs first on each rank, within the agreement. Collective over `ranks`.
+/// Throws what a save throws before it compares.
 std::optional<std::string> compare_replicas(Communicator& ranks, const World& world,
-                                            const std::vector<Component>& components,
+                                            const std::vector<Component>& components, const RollingShare& share,
                                             const std::function<void()>& before);
 
 /// The same, after which all hold what most of them held: of each box and each component's values that of the majority,
@@ -25,7 +25,7 @@ std::optional<std::string> compare_replicas(Communicator& ranks, const World& wo
 /// then nothing has changed, where a box or values have no majority, or a rank lacks what others hold; also where
 /// values differ still that no `restore` takes.
 std::optional<std::string> repair_replicas(Communicator& ranks, const World& world,
-                                           const std::vector<Component>& components,
+                                           const std::vector<Component>& components, const RollingShare& share,
                                            const std::function<void()>& before);
 
 }  // namespace lockstep

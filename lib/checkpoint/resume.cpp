@@ -8,7 +8,6 @@
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
 #include "store/checkpoint_reader.hpp"
-#include "store/retention.hpp"
 
 #include <algorithm>
 #include <map>
@@ -87,7 +86,7 @@ std::vector<CheckpointEntry> Search::best() {
       }
       told = tell(teller, what, [&] {
         Json steps = Json::array();
-        for (const CheckpointEntry& entry : best_first(seen, request_.metric)) steps.push_back(entry.step);
+        for (const CheckpointEntry& entry : best_first(seen, request_.best_by)) steps.push_back(entry.step);
         return to_text(steps);
       });
     } catch (const AgreedError& error) {
@@ -103,7 +102,7 @@ std::vector<CheckpointEntry> Search::best() {
   if (result.empty())
     throw Error(ExitCode::input,
                 fmt::format("checkpoint.resume best: {} has no checkpoint with the metric {}", request_.run.string(),
-                            request_.metric),
+                            request_.best_by.metric),
                 "a checkpoint has it where the run evaluates at its step; latest is the newest one");
   return result;
 }
@@ -199,11 +198,8 @@ Resumed Search::run(const World& world, const std::vector<Component>& components
       std::optional<CheckpointPart> part;
       together(ranks_, what, [&] {
         reader = std::make_unique<CheckpointReader>(path, head);
-        if (request_.part && request_.wanted.by == Wanted::By::start && !newest_) {
-          part = request_.part(*reader);
-        } else if (request_.accept) {
-          request_.accept(*reader);
-        }
+        if (request_.part && request_.wanted.by == Wanted::By::start && !newest_) part = request_.part(*reader);
+        if (!part && request_.accept) request_.accept(*reader);
       });
       loading = true;
       LoadReport loaded = load(ranks_, world, *reader, components, request_.threads, part, access_[path]);

@@ -5,6 +5,7 @@
 #include "checkpoint/load_checkpoint.hpp"
 #include "comm/communicator.hpp"
 #include "store/component.hpp"
+#include "store/retention.hpp"
 #include "store/run_directory.hpp"
 #include "store/run_storage.hpp"
 
@@ -20,7 +21,7 @@ namespace lockstep {
 struct Wanted {
   enum class By {
     newest,  // the newest sound one; nothing if the run has none
-    best,    // the one with the least value of a metric
+    best,    // the one with the best value of a metric
     step,
     start,  // a checkpoint of another run, or such a run: it counts only while this run has none of its own
   } by = By::newest;
@@ -30,19 +31,20 @@ struct Wanted {
 
 /// Looks at a checkpoint before anything is loaded from it, and throws if the run cannot go on from it. Local.
 using Accept = std::function<void(const CheckpointReader&)>;
-/// Does the same with a checkpoint of another run of which a part is to be loaded, and says which. Local.
-using ChoosePart = std::function<CheckpointPart(const CheckpointReader&)>;
+/// Does the same with a checkpoint of another run, and says which part of it is to be loaded; nothing: all of it, if it
+/// is accepted. Local.
+using ChoosePart = std::function<std::optional<CheckpointPart>(const CheckpointReader&)>;
 
 struct ResumeRequest {
   Path run;
   Wanted wanted = {};
-  std::string metric = "validation_loss";  // of Wanted::By::best
-  double patience_s = 60;                  // how long what is unreadable, or lacks files, is looked at anew
-  int threads = 1;                         // of each rank that read
-  RunStorage storage = {};                 // on which the run and Wanted::start lie
-  Accept accept = {};                      // may be empty
-  ChoosePart part = {};                    // in the place of accept where Wanted::By::start counts; may be empty
-  std::function<void()> refresh = {};      // brings the state back to what it was before a load that broke off. Local
+  BestBy best_by = {};                 // of Wanted::By::best
+  double patience_s = 60;              // how long what is unreadable, or lacks files, is looked at anew
+  int threads = 1;                     // of each rank that read
+  RunStorage storage = {};             // on which the run and Wanted::start lie
+  Accept accept = {};                  // may be empty
+  ChoosePart part = {};                // before accept where Wanted::By::start counts; may be empty
+  std::function<void()> refresh = {};  // brings the state back to what it was before a load that broke off. Local
   std::function<void(const std::string&)> tell = {};  // why there is a wait, when one begins; may be empty. Local
 };
 

@@ -36,7 +36,9 @@ struct SaveRequest {
       {};  // "config.yaml", "config.json", …: those of rank 0 count
   Retention retention = {};
   TrashCollector* trash = nullptr;  // on keepers of storage: deletes behind the caller what goes; without one save does
+  RollingShare share = {};          // of what Validation::rolling compares
   bool read_back = false;  // parts are read anew and compared with what was written before older checkpoints go
+  double patience_s = 0;   // how long a rank looks anew for what others have just made
   std::optional<int> ranks_per_file = {};  // neighbouring ranks that share one part; nothing: those of a node
   RunStorage storage = {};                 // on which the run lies
   std::function<void(Phase)> enter =
@@ -46,7 +48,8 @@ struct SaveRequest {
 struct SaveReport {
   Path path;
   std::int64_t step = 0;
-  std::uint64_t bytes = 0;  // of all parts
+  std::uint64_t bytes = 0;           // of all parts
+  std::uint64_t compared_bytes = 0;  // that ranks read to compare what they hold alike, in all
   double seconds = 0;
   Hash128 state_digest;
   std::vector<std::int64_t> retired;  // steps whose checkpoints went
@@ -99,6 +102,7 @@ class Saver {
   std::unique_ptr<SavePlan> plan_;  // by the last save that got so far
   Snapshot snapshot_;
   std::unique_ptr<Save> current_;
+  bool room_is_scarce_ = false;  // a save found none, whatever the file system counts as free: a quota
   double stall_seconds_ = 0;
   int waves_ = 0;
 };

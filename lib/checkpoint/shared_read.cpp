@@ -11,68 +11,19 @@
 #include <chrono>
 #include <cstring>
 #include <deque>
-#include <functional>
-#include <iterator>
-#include <map>
 #include <memory>
-#include <numeric>
 #include <optional>
-#include <set>
 #include <thread>
-#include <tuple>
 #include <utility>
 
 namespace lockstep {
 
 namespace {
 
-// Who needs a block, and who of them reads it: where none of them can, one who can.
-struct Readers {
-  std::vector<Rank> needed_by;
-  std::vector<Rank> may_read;
-  auto operator<=>(const Readers&) const = default;
-};
-
-Readers readers_of(std::vector<Rank> needed_by, std::size_t file, const FileAccess& access) {
-  if (access.readers.empty()) return {needed_by, needed_by};
-  std::vector<Rank> both;
-  std::ranges::set_intersection(needed_by, access.readers[file], std::back_inserter(both));
-  return {std::move(needed_by), both.empty() ? access.readers[file] : std::move(both)};
-}
-
-// Owners chooses who reads: of the ranks that may the one that has the fewest bytes so far, counted over the blocks
-// that just these ranks may read and just the same ranks need. They see the same blocks in the same order, and so come
-// to the same.
-class Owners {
- public:
-  Rank next(const Readers& readers, std::uint64_t bytes) {
-    const std::vector<Rank>& ranks = readers.may_read;
-    if (ranks.size() == 1) return ranks.front();
-    std::set<std::pair<std::uint64_t, Rank>>& loads = loads_[readers];
-    if (loads.empty())
-      for (const Rank rank : ranks) loads.emplace(0, rank);
-    auto least = loads.extract(loads.begin());
-    const Rank owner = least.value().second;
-    least.value().first += bytes;
-    loads.insert(std::move(least));
-    return owner;
-  }
-
- private:
-  std::map<Readers, std::set<std::pair<std::uint64_t, Rank>>> loads_;
-};
-
-// A block that this rank needs, or reads for others.
-struct NeededBlock {
-  PieceBlock block;
-  std::span<const std::size_t> wanted;  // numbers of the tensors that are read from the stored one
-  Rank owner = 0;
-};
-
 // What of a block the ranks of a holding get: consecutive elements each, of the block (in_a) and of their box (in_b).
 struct Share {
   std::size_t tensor = 0;
-  std::size_t holding = 0;
+  const Box* box = nullptr;
   std::vector<BoxRun> runs;
   std::size_t bytes = 0;
 };
@@ -99,7 +50,7 @@ void put_in_place(const Share& share, const Places& places, std::span<const std:
   }
 }
 
-// One load of one rank. Every rank goes through the blocks in one order, that of the checkpoint: whoever reads a block
+// One load of one rank. Every rank goes through the blocks in one order, that of the files: whoever reads a block
 // that is due has handed over all before it, and who needs it has taken all before it. So none waits for ever, whatever
 // little memory there is.
 class SharedRead {
@@ -108,19 +59,17 @@ class SharedRead {
              const FileAccess& access)
       : ranks_(ranks), reader_(reader), tensors_(tensors), access_(access) {}
 
-  void plan();
+  void plan() { plan_.emplace(reader_, tensors_, ranks_.rank(), access_); }
   void start(int threads);  // from here on nothing fails but communication, until finish() tells
   void run();
   void finish() { ahead_->finish(); }
 
  private:
-  void plan_stored(std::span<const std::size_t> wanted);
-  const Box& region_of(std::size_t tensor, std::size_t holding) const;
-  std::vector<Rank> ranks_that_need(const Box& part, std::span<const std::size_t> wanted) const;
-  std::optional<Share> share_of(const NeededBlock& needed, std::size_t tensor, std::size_t holding) const;
+  std::optional<Share> share_of(const NeededBlock& needed, std::size_t tensor, const Box& box) const;
   Places places_of(std::size_t tensor, const Box& box) const;
   bool hand_over();
-  void send(const Share& share, std::span<const std::byte> block, std::span<std::byte>& packed);
+  void send(const Share& share, std::span<const Rank> to, std::span<const std::byte> block,
+            std::span<std::byte>& packed);
   bool see_off();
   bool expect();
   bool take_in();
@@ -130,15 +79,7 @@ class SharedRead {
   const CheckpointReader& reader_;
   std::span<const SharedTensor> tensors_;
   const FileAccess& access_;
-  std::vector<std::size_t> read_for_others_;    // files of which this rank may read what it does not need
-  std::vector<std::size_t> by_stored_;          // numbers of tensors, ordered by what they are read from
-  std::vector<std::vector<Box>> regions_;       // by tensor and holding: rows of the stored shape; of views alone
-  std::vector<std::vector<std::size_t>> mine_;  // by tensor: its holdings that this rank is one of
-  std::vector<NeededBlock> own_, of_others_;    // in the order of the checkpoint
-  Owners owners_;
-  std::size_t largest_ = 0;      // bytes of a block
-  std::size_t most_packed_ = 0;  // bytes that a block of this rank takes in packed form
-
+  std::optional<ReadPlan> plan_;
   std::optional<ReadAhead> ahead_;
   std::size_t next_own_ = 0;
   std::unique_ptr<std::byte[]> packed_;               // by place of the block that is in work
@@ -150,98 +91,21 @@ class SharedRead {
   std::unique_ptr<std::byte[]> arrived_;              // by place of the arrival
 };
 
-void SharedRead::plan() {
-  by_stored_.resize(tensors_.size());
-  std::iota(by_stored_.begin(), by_stored_.end(), std::size_t{0});
-  std::ranges::stable_sort(by_stored_, {}, [&](std::size_t tensor) { return tensors_[tensor].stored; });
-  for (std::size_t file = 0; file < access_.readers.size(); ++file)
-    if (std::ssize(access_.readers[file]) < ranks_.size() &&
-        std::ranges::binary_search(access_.readers[file], ranks_.rank()))
-      read_for_others_.push_back(file);
-  for (const SharedTensor& tensor : tensors_) {
-    const Shape& stored = reader_.manifest().tensors.at(tensor.stored).layout.global;
-    regions_.emplace_back();
-    mine_.emplace_back();
-    for (std::size_t i = 0; i < tensor.holdings.size(); ++i) {
-      const Holding& holding = tensor.holdings[i];
-      invariant(!empty(holding.box) && contains(whole(tensor.as), holding.box), "what is needed lies in its tensor");
-      if (tensor.as != stored) regions_.back().push_back(rows_in_view(holding.box, tensor.as, stored));
-      if (std::ranges::binary_search(holding.ranks, ranks_.rank())) mine_.back().push_back(i);
-    }
-  }
-  for (std::size_t first = 0, end = 0; first < by_stored_.size(); first = end) {
-    const auto stored = [&](std::size_t at) { return tensors_[by_stored_[at]].stored; };
-    while (end < by_stored_.size() && stored(end) == stored(first)) ++end;
-    plan_stored(std::span(by_stored_).subspan(first, end - first));
-  }
-}
-
-void SharedRead::plan_stored(std::span<const std::size_t> wanted) {
-  const std::size_t number = tensors_[wanted.front()].stored;
-  const auto place = [](const IndexedPiece* piece) {
-    return std::tie(piece->box.begin, piece->box.extent, piece->file, piece->record.offset);
-  };
-  const auto comes_before = [&](const IndexedPiece* a, const IndexedPiece* b) { return place(a) < place(b); };
-  std::set<const IndexedPiece*, decltype(comes_before)> pieces(comes_before);
-  for (const std::size_t tensor : wanted)
-    for (const std::size_t holding : mine_[tensor])
-      for (const IndexedPiece* piece : reader_.pieces_with(number, region_of(tensor, holding))) pieces.insert(piece);
-  for (const std::size_t file : read_for_others_)
-    for (const IndexedPiece& piece :
-         std::ranges::equal_range(reader_.pieces_in(file), number, {}, &IndexedPiece::tensor))
-      pieces.insert(&piece);
-  const auto size = static_cast<std::size_t>(size_of(reader_.manifest().tensors[number].layout.dtype));
-  for (const IndexedPiece* piece : pieces) {
-    for (std::size_t block = 0; block < piece->record.blocks.size(); ++block) {
-      const std::size_t bytes = reader_.block_size(*piece, block);
-      const Box part = box_around(piece->box, static_cast<std::int64_t>(block * block_bytes / size),
-                                  static_cast<std::int64_t>(bytes / size));
-      const Readers readers = readers_of(ranks_that_need(part, wanted), piece->file, access_);
-      const bool needs_it = std::ranges::binary_search(readers.needed_by, ranks_.rank());
-      const bool may_read = std::ranges::binary_search(readers.may_read, ranks_.rank());
-      if (readers.needed_by.empty() || (!needs_it && !may_read)) continue;
-      const Rank owner = owners_.next(readers, bytes);
-      if (!needs_it && owner != ranks_.rank()) continue;
-      (owner == ranks_.rank() ? own_ : of_others_).push_back({{piece, block}, wanted, owner});
-      largest_ = std::max(largest_, bytes);
-      if (owner == ranks_.rank()) most_packed_ = std::max(most_packed_, bytes * wanted.size());
-    }
-  }
-}
-
-const Box& SharedRead::region_of(std::size_t tensor, std::size_t holding) const {
-  return regions_[tensor].empty() ? tensors_[tensor].holdings[holding].box : regions_[tensor][holding];
-}
-
-std::vector<Rank> SharedRead::ranks_that_need(const Box& part, std::span<const std::size_t> wanted) const {
-  std::vector<Rank> result;
-  for (const std::size_t tensor : wanted) {
-    for (std::size_t i = 0; i < tensors_[tensor].holdings.size(); ++i) {
-      if (empty(intersect(region_of(tensor, i), part))) continue;
-      const std::vector<Rank>& ranks = tensors_[tensor].holdings[i].ranks;
-      result.insert(result.end(), ranks.begin(), ranks.end());
-    }
-  }
-  std::ranges::sort(result);
-  result.erase(std::unique(result.begin(), result.end()), result.end());
-  return result;
-}
-
 void SharedRead::start(int threads) {
   std::vector<PieceBlock> blocks;
-  for (const NeededBlock& needed : own_) blocks.push_back(needed.block);
+  for (const NeededBlock& needed : plan_->own()) blocks.push_back(needed.block);
   if (ranks_.size() > 1) {
-    packed_ = std::make_unique_for_overwrite<std::byte[]>(blocks_in_work * most_packed_);
-    arrived_ = std::make_unique_for_overwrite<std::byte[]>(blocks_in_work * largest_);
+    packed_ = std::make_unique_for_overwrite<std::byte[]>(blocks_in_work * plan_->most_packed());
+    arrived_ = std::make_unique_for_overwrite<std::byte[]>(blocks_in_work * plan_->largest());
   }
   constexpr int least_threads = 2;  // one hashes while the other waits for the storage
-  ahead_.emplace(reader_, std::move(blocks), blocks_in_work, largest_, std::max(threads, least_threads));
+  ahead_.emplace(reader_, std::move(blocks), blocks_in_work, plan_->largest(), std::max(threads, least_threads));
 }
 
 void SharedRead::run() {
   Backoff backoff;
-  while (next_own_ < own_.size() || !sends_.empty() || next_expected_ < of_others_.size() || !expected_.empty() ||
-         !arrivals_.empty()) {
+  while (next_own_ < plan_->own().size() || !sends_.empty() || next_expected_ < plan_->of_others().size() ||
+         !expected_.empty() || !arrivals_.empty()) {
     bool moved = hand_over();
     moved |= see_off();
     moved |= expect();
@@ -257,29 +121,28 @@ void SharedRead::run() {
 }
 
 bool SharedRead::waits_for_storage() const {
-  return next_own_ < own_.size() && next_own_ < ahead_->released() + ahead_->room();
+  return next_own_ < plan_->own().size() && next_own_ < ahead_->released() + ahead_->room();
 }
 
-// Nothing if the ranks of the holding need none of it.
-std::optional<Share> SharedRead::share_of(const NeededBlock& needed, std::size_t tensor, std::size_t holding) const {
+// Nothing if the box has none of it.
+std::optional<Share> SharedRead::share_of(const NeededBlock& needed, std::size_t tensor, const Box& box) const {
   const SharedTensor& wanted = tensors_[tensor];
   const IndexedPiece& piece = *needed.block.piece;
   const Layout& stored = reader_.manifest().tensors[wanted.stored].layout;
   const std::int64_t size = size_of(stored.dtype);
   const std::int64_t first = static_cast<std::int64_t>(needed.block.number * block_bytes) / size;
   const std::int64_t count = static_cast<std::int64_t>(reader_.block_size(piece, needed.block.number)) / size;
-  const Box part = box_around(piece.box, first, count);
-  const Box region = intersect(part, region_of(tensor, holding));
-  if (empty(region)) return std::nullopt;
-  Share share{tensor, holding, {}, 0};
+  const Box part = plan_->box_around_block(needed.block);
+  Share share{tensor, &box, {}, 0};
   const auto add = [&](std::int64_t in_piece, std::int64_t in_box, std::int64_t length) {
     const std::int64_t begin = std::max(in_piece, first), end = std::min(in_piece + length, first + count);
     if (begin >= end) return;
     share.runs.push_back({begin - first, in_box + begin - in_piece, end - begin});
     share.bytes += static_cast<std::size_t>((end - begin) * size);
   };
-  const Box& box = wanted.holdings[holding].box;
   if (wanted.as == stored.global) {
+    const Box region = intersect(part, box);
+    if (empty(region)) return std::nullopt;
     for_each_run(region, piece.box, box, [&](const BoxRun& run) { add(run.in_a, run.in_b, run.length); });
   } else {  // views have the order of their elements in common
     std::vector<BoxRun> runs;
@@ -305,37 +168,37 @@ Places SharedRead::places_of(std::size_t tensor, const Box& box) const {
 }
 
 bool SharedRead::hand_over() {
-  if (next_own_ == own_.size() || next_own_ == ahead_->released() + ahead_->room()) return false;
+  if (next_own_ == plan_->own().size() || next_own_ == ahead_->released() + ahead_->room()) return false;
   if (ranks_.size() > 1 && !ahead_->is_read(next_own_)) return false;
-  const NeededBlock& needed = own_[next_own_];
+  const NeededBlock& needed = plan_->own()[next_own_];
   const std::span<const std::byte> block = ahead_->bytes(next_own_);
   std::span<std::byte> packed;
-  if (packed_) packed = {packed_.get() + next_own_ % ahead_->room() * most_packed_, most_packed_};
+  if (packed_) packed = {packed_.get() + next_own_ % ahead_->room() * plan_->most_packed(), plan_->most_packed()};
   sends_.emplace_back();
   for (const std::size_t tensor : needed.wanted) {
-    for (std::size_t holding = 0; holding < tensors_[tensor].holdings.size(); ++holding)
-      if (const auto share = share_of(needed, tensor, holding)) send(*share, block, packed);
+    for (const Holding* holding : plan_->holdings_with(needed.block, tensor))
+      if (const auto share = share_of(needed, tensor, holding->box)) send(*share, holding->ranks, block, packed);
   }
   ++next_own_;
   return true;
 }
 
 // To all that need it, this rank among them. What is not consecutive in the block is packed.
-void SharedRead::send(const Share& share, std::span<const std::byte> block, std::span<std::byte>& packed) {
-  const Holding& holding = tensors_[share.tensor].holdings[share.holding];
-  const Places places = places_of(share.tensor, holding.box);
+void SharedRead::send(const Share& share, std::span<const Rank> to, std::span<const std::byte> block,
+                      std::span<std::byte>& packed) {
+  const Places places = places_of(share.tensor, *share.box);
   const auto part = [&](const BoxRun& run) {
     return block.subspan(static_cast<std::size_t>(run.in_a) * places.element,
                          static_cast<std::size_t>(run.length) * places.element);
   };
-  if (std::ranges::binary_search(holding.ranks, ranks_.rank()) && !places.box.empty()) {
+  if (std::ranges::binary_search(to, ranks_.rank()) && !places.box.empty()) {
     for (const BoxRun& run : share.runs) {
       const std::span<const std::byte> bytes = part(run);
       std::memcpy(places.box.data() + static_cast<std::size_t>(run.in_b) * places.element, bytes.data(), bytes.size());
     }
   }
   std::span<const std::byte> message;
-  for (const Rank rank : holding.ranks) {
+  for (const Rank rank : to) {
     if (rank == ranks_.rank()) continue;
     if (message.empty() && share.runs.back().in_a + share.runs.back().length - share.runs.front().in_a ==
                                static_cast<std::int64_t>(share.bytes / places.element)) {
@@ -364,24 +227,24 @@ bool SharedRead::see_off() {
 bool SharedRead::expect() {
   bool moved = false;
   while (arrivals_.size() < blocks_in_work) {
-    while (expected_.empty() && next_expected_ < of_others_.size()) {
-      const NeededBlock& needed = of_others_[next_expected_++];
+    while (expected_.empty() && next_expected_ < plan_->of_others().size()) {
+      const NeededBlock& needed = plan_->of_others()[next_expected_++];
       for (const std::size_t tensor : needed.wanted)
-        for (const std::size_t holding : mine_[tensor])
-          if (auto share = share_of(needed, tensor, holding)) expected_.push_back({std::move(*share), needed.owner});
+        for (const Box& box : plan_->boxes(tensor))
+          if (auto share = share_of(needed, tensor, box)) expected_.push_back({std::move(*share), needed.owner});
     }
     if (expected_.empty()) break;
     Arrival arrival = std::move(expected_.front());
     expected_.pop_front();
     const Share& share = arrival.share;
-    const Places places = places_of(share.tensor, tensors_[share.tensor].holdings[share.holding].box);
+    const Places places = places_of(share.tensor, *share.box);
     const bool consecutive = share.runs.back().in_b + share.runs.back().length - share.runs.front().in_b ==
                              static_cast<std::int64_t>(share.bytes / places.element);
     std::span<std::byte> into;
     if (consecutive && !places.box.empty()) {
       into = places.box.subspan(static_cast<std::size_t>(share.runs.front().in_b) * places.element, share.bytes);
     } else {
-      into = {arrived_.get() + arrival_count_ % blocks_in_work * largest_, share.bytes};
+      into = {arrived_.get() + arrival_count_ % blocks_in_work * plan_->largest(), share.bytes};
       arrival.held = into;
     }
     ++arrival_count_;
@@ -397,8 +260,7 @@ bool SharedRead::take_in() {
   while (!arrivals_.empty() && ranks_.calls().ended({&arrivals_.front().call, 1})) {
     const Arrival& arrival = arrivals_.front();
     const Share& share = arrival.share;
-    if (!arrival.held.empty())
-      put_in_place(share, places_of(share.tensor, tensors_[share.tensor].holdings[share.holding].box), arrival.held);
+    if (!arrival.held.empty()) put_in_place(share, places_of(share.tensor, *share.box), arrival.held);
     arrivals_.pop_front();
     moved = true;
   }

@@ -26,6 +26,7 @@ struct HeartbeatData {
   double loss_sum = 0;               // Σ over tokens
   double aux_loss_sum = 0;           // Σ over samples and layers
   double grad_norm_squared = 0;      // of the distinct pieces this rank answers for
+  std::int64_t hits = 0;             // of an evaluation: tokens held for the most probable
   std::int64_t tokens = 0;           // valid tokens of this step
   std::int64_t next_tokens = 0;      // valid tokens of the next step: the loader runs one ahead
   std::int64_t next_samples = 0;     // and its samples
@@ -37,7 +38,7 @@ struct HeartbeatData {
 };
 
 /// What each rank puts into the reduction, where it has no loads.
-constexpr std::int64_t heartbeat_bytes = 13 * sizeof(double);
+constexpr std::int64_t heartbeat_bytes = 14 * sizeof(double);
 
 /// Sums the numbers and merges the rest, on a lane of `transport`, over a group that is all of `world`. If any rank
 /// brought a failure, all ranks throw the same AgreedError: that of the worst, lowest rank. Counts are exact up to

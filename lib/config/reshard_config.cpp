@@ -4,6 +4,8 @@
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
+#include "config/configured_mesh.hpp"
+#include "config/interpret.hpp"
 #include "config/option.hpp"
 #include "config/problems.hpp"
 #include "config/ranges.hpp"
@@ -23,6 +25,7 @@ constexpr std::int64_t most_ranks = 1 << 16;                     // of a mesh: a
 constexpr std::uint64_t least_memory = std::uint64_t{64} << 20;  // what a piece takes that is written in rows
 
 constexpr std::string_view expert_key = "ep";  // divides ranks that the others name
+constexpr std::string_view outside_key = "ep_outside";
 
 std::vector<std::string> axis_names() {
   std::vector<std::string> names;
@@ -32,8 +35,14 @@ std::vector<std::string> axis_names() {
 }
 
 [[noreturn]] void refuse_form(const std::string& text) {
-  fail(ExitCode::usage, "\"{}\" is neither parts=N, nor axes of a mesh as in tp=2,dp_shard=4, nor {{\"parts\": N}}",
-       text);
+  fail(
+      ExitCode::usage,
+      "\"{}\" is neither parts=N, nor axes of a mesh as in tp=2,dp_shard=4, nor {{\"parts\": N}}, nor a .yaml of train",
+      text);
+}
+
+bool has_axis(const ReshardTarget& target, std::string_view name) {
+  return std::ranges::any_of(target.axes, [&](const auto& axis) { return axis.first == name; });
 }
 
 void set(ReshardTarget& target, const std::string& key, std::int64_t size) {
@@ -47,35 +56,74 @@ void set(ReshardTarget& target, const std::string& key, std::int64_t size) {
   const std::vector<std::string> names = axis_names();
   if (std::ranges::find(names, key) == names.end()) {
     std::vector<std::string> known = names;
-    known.emplace_back(parts_key);
+    known.insert(known.end(), {std::string(outside_key), std::string(parts_key)});
     const auto meant = suggested_choice(known, key);
     throw Error(ExitCode::usage, fmt::format("\"{}\" is no axis of a mesh, which are {}{}", key, join(names, ", "),
                                              meant ? fmt::format(": did you mean {}?", *meant) : ""));
   }
-  if (std::ranges::any_of(target.axes, [&](const auto& axis) { return axis.first == key; }))
-    fail(ExitCode::usage, "axis {} is given twice", key);
+  if (has_axis(target, key)) fail(ExitCode::usage, "axis {} is given twice", key);
   target.axes.emplace_back(key, size);
+}
+
+/// What is neither is refused as `text`.
+void set_outside(ReshardTarget& target, std::optional<bool> value, const std::string& text) {
+  if (!value) refuse_form(text);
+  if (target.ep_outside) fail(ExitCode::usage, "{} is given twice", outside_key);
+  target.ep_outside = value;
 }
 
 void read_json(const std::string& text, ReshardTarget& target) {
   const Json json = Json::parse(text, nullptr, false);
   if (!json.is_object() || json.empty()) refuse_form(text);
   for (const auto& [key, value] : json.items()) {
+    if (key == outside_key) {
+      set_outside(target, value.is_boolean() ? std::optional(value.get<bool>()) : std::nullopt, text);
+      continue;
+    }
     if (!value.is_number_integer()) refuse_form(text);
     set(target, key, value.get<std::int64_t>());
   }
 }
 
-void read_words(const std::string& text, ReshardTarget& target) {
-  for (const std::string& word : split(text, ',')) {
+void read_words(const std::string& text, const std::vector<std::string>& words, ReshardTarget& target) {
+  for (const std::string& word : words) {
     const std::size_t equals = word.find('=');
     if (equals == std::string::npos) refuse_form(text);
+    const std::string key = word.substr(0, equals);
+    if (key == outside_key) {
+      set_outside(target, boolean_word(word.substr(equals + 1)), text);
+      continue;
+    }
     std::int64_t size = 0;
     const char* const end = word.data() + word.size();
     const auto [read, error] = std::from_chars(word.data() + equals + 1, end, size);
     if (error != std::errc{} || read != end) refuse_form(text);
-    set(target, word.substr(0, equals), size);
+    set(target, key, size);
   }
+}
+
+bool is_configuration(const std::string& word) {
+  return word.find('=') == std::string::npos && (word.ends_with(".yaml") || word.ends_with(".yml"));
+}
+
+/// What a configuration of train says of the mesh and the words beside it do not.
+void add_configured(const std::string& path, ReshardTarget& target) {
+  const ConfiguredMesh mesh = read_configured_mesh(path);
+  for (const auto& [name, size] : mesh.axes) {
+    if (has_axis(target, name)) continue;
+    if (size == 0)
+      fail(ExitCode::usage,
+           "{} leaves the ranks along {} to the number that a job is started with: name them, as in {},{}=4", path,
+           name, path, name);
+    set(target, name, size);
+  }
+  if (!target.ep_outside) target.ep_outside = mesh.ep_outside;
+}
+
+void check_experts(const ReshardTarget& target) {
+  const auto experts = std::ranges::find(target.axes, expert_key, &std::pair<std::string, std::int64_t>::first);
+  if (target.ep_outside && (experts == target.axes.end() || experts->second == 1))
+    fail(ExitCode::usage, "{} has no effect: ep is 1, so no ranks share out experts", outside_key);
 }
 
 void check_ranks(const ReshardTarget& target) {
@@ -93,7 +141,7 @@ void check_ranks(const ReshardTarget& target) {
 
 }  // namespace
 
-std::string ReshardTarget::form() { return "parts=N, AXIS=RANKS,… or JSON"; }
+std::string ReshardTarget::form() { return "parts=N, AXIS=RANKS,…, JSON or a .yaml of train"; }
 
 ReshardTarget ReshardTarget::parse(const std::string& text) {
   ReshardTarget target;
@@ -102,9 +150,15 @@ ReshardTarget ReshardTarget::parse(const std::string& text) {
     fail(ExitCode::usage, "\"{}\" does not say what there are to be {} of: type --to parts={}", text, text, text);
   if (text.starts_with('{')) {
     read_json(text, target);
+  } else if (std::vector<std::string> words = split(text, ','); is_configuration(words.front())) {
+    const std::string path = words.front();
+    words.erase(words.begin());
+    read_words(text, words, target);
+    add_configured(path, target);
   } else {
-    read_words(text, target);
+    read_words(text, words, target);
   }
+  check_experts(target);
   check_ranks(target);
   return target;
 }
@@ -112,6 +166,7 @@ ReshardTarget ReshardTarget::parse(const std::string& text) {
 std::string ReshardTarget::text() const {
   std::vector<std::string> words;
   for (const auto& [name, size] : axes) words.push_back(fmt::format("{}={}", name, size));
+  if (ep_outside) words.push_back(fmt::format("{}={}", outside_key, *ep_outside));
   if (parts) words.push_back(fmt::format("{}={}", parts_key, *parts));
   return join(words, ",");
 }
@@ -130,10 +185,12 @@ void describe(Declaration& visit, ReshardConfig& config) {
        .required = true,
        .positional = true,
        .completes = Completes::folders});
-  visit.field("to", config.to,
-              {.help = "what to write: so many part files of each component, parts=N, or the state as a job on another "
-                       "mesh writes it, tp=2,dp_shard=4 with axes of parallel.*; both, or JSON: {\"parts\": 4}",
-               .value_name = "TARGET"});
+  visit.field(
+      "to", config.to,
+      {.help = "what to write: so many part files of each component, parts=N, or the state as a job on another "
+               "mesh writes it, tp=2,dp_shard=4 with axes of parallel.*; both, JSON: {\"parts\": 4}, or the mesh of "
+               "a configuration of train, run.yaml",
+       .value_name = "TARGET"});
   visit.field("consolidate", config.consolidate, {.help = "one part file a component: the same as --to parts=1"});
   visit.field("average", config.average,
               {.help = "write the average of the weights of all checkpoints, made in fp64 and rounded once, and of "

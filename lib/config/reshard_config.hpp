@@ -15,12 +15,14 @@ namespace lockstep {
 class Problems;
 struct Tool;
 
-/// How the new checkpoint is laid out. "parts=4", "tp=2,dp_shard=4", "dp_shard=4,parts=2", or JSON: {"parts": 4}.
+/// How the new checkpoint is laid out. "parts=4", "tp=2,dp_shard=4", "ep=2,ep_outside=true,dp_shard=4,parts=2", JSON:
+/// {"parts": 4}, or a configuration of train, over which words count that follow it: "run.yaml,dp_replicate=2".
 struct ReshardTarget {
   std::optional<std::int64_t> parts = {};  // part files a component, at least 1; absent: one
   /// The mesh on which a job would have written it: axes as parallel.* names them, each with its ranks. Empty: the mesh
   /// stays.
   std::vector<std::pair<std::string, std::int64_t>> axes = {};
+  std::optional<bool> ep_outside = {};  // ranks of ep are far from each other, not neighbours; absent: no
   static std::string form();
   static ReshardTarget parse(const std::string& text);  // throws Error(usage) with the reason
   std::string text() const;

@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 78> options{{
+constexpr std::array<Synonyms, 80> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " dropout_rate "},
@@ -108,6 +108,8 @@ constexpr std::array<Synonyms, 78> options{{
      " save_interval save_steps save_every checkpoint_interval checkpoint_every ckpt_interval checkpoint_freq "},
     {"checkpoint.storage", " save_on_each_node "},
     {"checkpoint.keep_last", " save_total_limit keep keep_checkpoints max_checkpoints save_top_k "},
+    {"checkpoint.best_metric", " metric_for_best_model best_model_metric monitor "},
+    {"checkpoint.best_direction", " greater_is_better "},
     {"checkpoint.resume",
      " resume resume_from resume_from_checkpoint auto_resume load load_checkpoint ckpt_path restore "},
     {"log.every", " log_interval logging_steps log_every log_every_n_steps log_steps log_freq print_every "},

@@ -166,6 +166,21 @@ void check_background(const CheckpointOptions& checkpoint, Problems& problems) {
                    fmt::format("{} has no effect: without checkpoint.background each save is waited for", option));
 }
 
+void check_validation(const CheckpointOptions& checkpoint, Problems& problems) {
+  const bool rolls = checkpoint.validation == Compared::rolling;
+  if (rolls && !checkpoint.every)
+    problems.add(
+        {"checkpoint.validation", "checkpoint.every"},
+        "checkpoint.validation rolling needs checkpoint.every: the share that a save compares follows from its "
+        "step");
+  if (checkpoint.validation_saves && !rolls)
+    problems.add({"checkpoint.validation_saves", "checkpoint.validation"},
+                 "checkpoint.validation_saves has no effect: only checkpoint.validation rolling goes by turns");
+  if (checkpoint.validation == Compared::none && checkpoint.on_difference != OnDifference::fail)
+    problems.add({"checkpoint.on_difference", "checkpoint.validation"},
+                 "checkpoint.on_difference has no effect: checkpoint.validation none finds no difference");
+}
+
 void check_recompute(const TrainOptions& train, Problems& problems) {
   const bool recomputes = train.recompute != Recompute{};
   if (train.activation_memory_budget && (recomputes || !train.recompute_keeps.empty())) {
@@ -351,6 +366,7 @@ void check(const TrainConfig& config, Problems& problems) {
   check_offload(config, problems);
   check_run(config, problems);
   check_background(config.checkpoint, problems);
+  check_validation(config.checkpoint, problems);
   check_metadata(config.checkpoint, problems);
   check_part(config, problems);
   check_profile(config, problems);

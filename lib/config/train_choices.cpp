@@ -51,6 +51,19 @@ ChoiceList<OnBusy> choices_of(OnBusy) { return {{OnBusy::skip, "skip"}, {OnBusy:
 ChoiceList<CheckpointStorage> choices_of(CheckpointStorage) {
   return {{CheckpointStorage::shared, "shared"}, {CheckpointStorage::per_node, "per_node"}};
 }
+ChoiceList<BestMetric> choices_of(BestMetric) {
+  return {{BestMetric::loss, "loss"}, {BestMetric::perplexity, "perplexity"}, {BestMetric::accuracy, "accuracy"}};
+}
+ChoiceList<BestDirection> choices_of(BestDirection) {
+  return {{BestDirection::automatic, "auto"}, {BestDirection::lower, "lower"}, {BestDirection::higher, "higher"}};
+}
+ChoiceList<Compared> choices_of(Compared) {
+  return {{Compared::none, "none"},
+          {Compared::quick, "quick"},
+          {Compared::rolling, "rolling"},
+          {Compared::tensor, "tensor"},
+          {Compared::full, "full"}};
+}
 ChoiceList<OnDifference> choices_of(OnDifference) {
   return {{OnDifference::fail, "fail"}, {OnDifference::warn, "warn"}, {OnDifference::repair, "repair"}};
 }

@@ -22,6 +22,9 @@ ChoiceList<OnNonfinite> choices_of(OnNonfinite);
 ChoiceList<VerifyData> choices_of(VerifyData);
 ChoiceList<OnBusy> choices_of(OnBusy);
 ChoiceList<CheckpointStorage> choices_of(CheckpointStorage);
+ChoiceList<BestMetric> choices_of(BestMetric);
+ChoiceList<BestDirection> choices_of(BestDirection);
+ChoiceList<Compared> choices_of(Compared);
 ChoiceList<OnDifference> choices_of(OnDifference);
 ChoiceList<WatchedPhase> choices_of(WatchedPhase);
 

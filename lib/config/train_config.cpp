@@ -446,7 +446,13 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
                .max = most_count});
   visit.field(
       "keep_best", checkpoint.keep_best,
-      {.help = "checkpoints with the least validation loss that are kept besides", .min = 0, .max = most_count});
+      {.help = "checkpoints with the best values of best_metric that are kept besides", .min = 0, .max = most_count});
+  visit.field("best_metric", checkpoint.best_metric,
+              {.help = "what is measured by an evaluation that best checkpoints are chosen by, here, in records and "
+                       "with resume: best"});
+  visit.field("best_direction", checkpoint.best_direction,
+              {.help = "which values of best_metric are better; auto: higher ones of accuracy, lower ones of the "
+                       "others"});
   visit.field("keep_every", checkpoint.keep_every,
               {.help = "steps of whose multiples checkpoints are kept besides; null: none",
                .unit = "steps",
@@ -454,9 +460,11 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
                .max = most_count});
   visit.field("pinned", checkpoint.pinned, {.help = "steps whose checkpoints are kept besides", .min = 1});
   visit.field("at_end", checkpoint.at_end, {.help = "save after the last step"});
-  visit.field("resume", checkpoint.resume,
-              {.help = "where to start: auto continues from the newest valid checkpoint if there is one; a path "
-                       "names a checkpoint of another run, which counts until this run has one of its own"});
+  visit.field(
+      "resume", checkpoint.resume,
+      {.help = "where to start: auto continues from the newest valid checkpoint if there is one; a path "
+               "names a checkpoint of another run, or of weights alone, which counts until this run has one of its "
+               "own"});
   visit.field(
       "only", checkpoint.only,
       {.help = "of a checkpoint of another run load these alone, what else there is starts afresh: components by "
@@ -484,6 +492,15 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
   visit.field(
       "metadata", checkpoint.metadata,
       {.help = "what each checkpoint says of the run besides, in words of yours, for checkpoint-inspect to show"});
+  visit.field("validation", checkpoint.validation,
+              {.help = "how deeply a save compares the weights and moments that ranks should hold alike: not at all, "
+                       "the ends of each tensor, by turns a share of each, fingerprints of all, or these and hashes"});
+  visit.field("validation_saves", checkpoint.validation_saves,
+              {.help = "saves of checkpoint.every in a row that with validation: rolling compare all of each tensor, "
+                       "each an equal share; null: 8",
+               .unit = "saves",
+               .min = 2,
+               .max = 1000});
   visit.field("on_difference", checkpoint.on_difference,
               {.help = "what a save does where ranks that should hold the same do not: fail ends the run with code 1, "
                        "warn saves what the first rank of them holds, repair gives all of them what most of three or "
@@ -496,7 +513,7 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
                .max = most_count});
   visit.field("patience", checkpoint.patience,
               {.help = "how long a start looks anew at a checkpoint that cannot be read, that lacks files, or that not "
-                       "all ranks see alike"});
+                       "all ranks see alike, and a save at what other ranks have made"});
 }
 
 void describe(Declaration& visit, LogOptions& log) {

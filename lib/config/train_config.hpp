@@ -28,6 +28,9 @@ enum class OnNonfinite { skip, stop };
 enum class VerifyData { use, start, off };
 enum class OnBusy { skip, wait };
 enum class CheckpointStorage { shared, per_node };
+enum class BestMetric { loss, perplexity, accuracy };
+enum class BestDirection { automatic, lower, higher };
+enum class Compared { none, quick, rolling, tensor, full };
 enum class OnDifference { fail, warn, repair };
 enum class WatchedPhase { start_up, load, step, evaluation, sample, save, shutdown };
 
@@ -155,7 +158,9 @@ struct CheckpointOptions {
   std::optional<SaveInterval> interval;      // time between saves besides
   Seconds mtbf{24 * 3600};                   // mean time between failures of the job, for an interval that is automatic
   std::int64_t keep_last = 2;
-  std::int64_t keep_best = 1;              // those with the least validation loss
+  std::int64_t keep_best = 1;  // those with the best value of best_metric
+  BestMetric best_metric = BestMetric::loss;
+  BestDirection best_direction = BestDirection::automatic;
   std::optional<std::int64_t> keep_every;  // steps whose multiples stay; absent: none
   std::vector<std::int64_t> pinned;        // steps that stay
   bool at_end = true;
@@ -169,9 +174,11 @@ struct CheckpointOptions {
   std::optional<ByteSize> snapshot_memory;  // for that copy; absent: for all of it at once
   bool read_back = false;                   // whether what a save wrote is read anew and compared before it counts
   std::vector<MetadataEntry> metadata;      // kept with each checkpoint, for people
+  Compared validation = Compared::tensor;   // how deeply a save compares what ranks hold alike
+  std::optional<std::int64_t> validation_saves;     // of rolling: saves that together compare all; absent: 8
   OnDifference on_difference = OnDifference::fail;  // what a save does about ranks that should hold the same and do not
   std::int64_t max_failures = 3;                    // failed saves in a row that end the run
-  Seconds patience{60};                             // how long what cannot be read at a start is looked at anew
+  Seconds patience{60};                             // how long a start, and a save, look anew at what is not seen
 };
 
 /// Whether a part of another run's checkpoint is loaded, where one is.

@@ -136,6 +136,7 @@ void Engine::forward(Run& run, const Action& action) {
   if (block.kind() == BlockDescription::Kind::head) {
     const double loss = session_.take_injected_nan() ? not_a_number : output.item<double>();
     if (counts_loss() || !std::isfinite(loss)) run.loss_sum += loss;  // once; what is wrong wherever it is
+    if (counts_loss()) run.hits += replay->hits;
   } else {
     run.slots.acquire(SlotKind::boundary, boundary_subject(index + 1), mb, {.input = {}, .value = output.detach()});
   }

@@ -188,7 +188,7 @@ EvaluationOutcome Engine::evaluate(const std::vector<Batch>& micro_batches, std:
   Run run = begin(step, ProgramPhase::evaluation);
   run.take(micro_batches, model_, place_, counts_loss());
   execute(run);
-  return {run.loss_sum, run.tokens};
+  return {run.loss_sum, run.tokens, static_cast<std::int64_t>(run.hits)};
 }
 
 DrawnToken Engine::draw_token(const SeenText& text, const TokenDraw& draw, std::int64_t step) {

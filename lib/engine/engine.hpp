@@ -62,6 +62,7 @@ struct StepOutcome {
 struct EvaluationOutcome {
   double loss_sum = 0;  // nats, over all ranks
   std::int64_t tokens = 0;
+  std::int64_t hits = 0;  // tokens that the model held for the most probable
 };
 
 /// The lanes and groups of the programs, each lane under the number that it has there. Collective over the world.

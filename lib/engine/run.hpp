@@ -55,6 +55,7 @@ struct Engine::Run {
   std::int64_t step;
   double loss_sum = 0;                    // of this rank; after reduce_loss of all ranks
   double aux_loss_sum = 0;                // of this rank: of samples that it counts
+  double hits = 0;                        // of an evaluation, as loss_sum
   std::vector<double> expert_loads = {};  // of this rank, as those of the outcome
   double squared_norm = 0;                // of this rank's shares
   double clipped_norm_squared = 0;        // of what is clipped: the gradient of all ranks, or of this rank's cell

@@ -83,15 +83,57 @@ std::int64_t ranks_along(const Layout& layout, const Split& split) {
   return ranks;
 }
 
+std::int64_t parts_of(const Layout& layout, const Split& split) {
+  const std::int64_t ranks = ranks_along(layout, split);
+  return split.parts == 0 ? ranks : std::min(split.parts, ranks);
+}
+
+/// The length of each part but the last ones.
+std::int64_t chunk_of(const Split& split, std::int64_t length, std::int64_t parts) {
+  return divided_up(divided_up(length, split.granule), parts) * split.granule;
+}
+
 Part part_of(const Layout& layout, const Split& split, Rank rank) {
   std::int64_t index = 0;
   for (const AxisName& name : split.axes) {
     const Axis& axis = axis_of(layout, name);
     index = index * axis.size + rank / axis.stride % axis.size;
   }
-  const std::int64_t ranks = ranks_along(layout, split);
-  const std::int64_t count = split.parts == 0 ? ranks : std::min(split.parts, ranks);
-  return {index * count / ranks, count};
+  const std::int64_t count = parts_of(layout, split);
+  return {index * count / ranks_along(layout, split), count};
+}
+
+/// What the first rank that holds a part has in its number for the axes of the split.
+Rank first_of_part(const Layout& layout, const Split& split, std::int64_t part) {
+  std::int64_t index = divided_up(part * ranks_along(layout, split), parts_of(layout, split));
+  Rank rank = 0;
+  for (auto name = split.axes.rbegin(); name != split.axes.rend(); ++name) {
+    const Axis& axis = axis_of(layout, *name);
+    rank += static_cast<Rank>(index % axis.size) * axis.stride;
+    index /= axis.size;
+  }
+  return rank;
+}
+
+/// Cuts what the splits before have left of the tensor, `left` for ranks of the number `rank`, by the others.
+void find_holders(const Layout& layout, const Box& wanted, std::size_t split_number, const Box& left, Rank rank,
+                  std::vector<Rank>& found) {
+  const Box met = intersect(left, wanted);
+  if (empty(met)) return;
+  if (split_number == layout.splits.size()) {
+    found.push_back(rank);
+    return;
+  }
+  const Split& split = layout.splits[split_number];
+  const auto dim = static_cast<std::size_t>(split.dim);
+  const std::int64_t chunk = chunk_of(split, left.extent[dim], parts_of(layout, split));
+  const std::int64_t first = met.begin[dim] - left.begin[dim], end = first + met.extent[dim];
+  for (std::int64_t part = first / chunk; part * chunk < end; ++part) {
+    Box rest = left;
+    rest.begin[dim] += part * chunk;
+    rest.extent[dim] = std::min(chunk, left.extent[dim] - part * chunk);
+    find_holders(layout, wanted, split_number + 1, rest, rank + first_of_part(layout, split, part), found);
+  }
 }
 
 /// That cut or pin it.
@@ -116,7 +158,7 @@ Box box_of_checked(const Layout& layout, Rank rank) {
     const Part part = part_of(layout, split, rank);
     const auto dim = static_cast<std::size_t>(split.dim);
     const std::int64_t length = box.extent[dim];
-    const std::int64_t chunk = divided_up(divided_up(length, split.granule), part.count) * split.granule;
+    const std::int64_t chunk = chunk_of(split, length, part.count);
     const std::int64_t begin = std::min(part.index * chunk, length);
     box.begin[dim] += begin;
     box.extent[dim] = std::min(chunk, length - begin);
@@ -163,6 +205,16 @@ std::vector<Rank> replicas_of(const Layout& layout, Rank rank) {
   std::erase_if(replicas, [&](Rank other) { return box_of_checked(layout, other) != box || excluded(layout, other); });
   std::sort(replicas.begin(), replicas.end());
   return replicas;
+}
+
+std::vector<Rank> holders_meeting(const Layout& layout, const Box& box) {
+  check(layout);
+  Rank first = 0;
+  for (const Pin& pin : layout.pins)
+    first += *std::ranges::min_element(pin.coordinates) * axis_of(layout, pin.axis).stride;
+  std::vector<Rank> holders;
+  find_holders(layout, box, 0, whole(layout.global), first, holders);
+  return holders;
 }
 
 std::vector<AxisName> replicated_axes(const Layout& layout) {

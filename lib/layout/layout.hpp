@@ -54,6 +54,9 @@ Box box_of(const Layout& layout, Rank rank);
 /// The ranks that hold exactly the box of `rank`, ascending: its replicas. `rank` alone if its box is empty.
 std::vector<Rank> replicas_of(const Layout& layout, Rank rank);
 
+/// One holder of each distinct box that has elements of `box`. Takes time for these alone, whatever ranks there are.
+std::vector<Rank> holders_meeting(const Layout& layout, const Box& box);
+
 /// Axes of the mesh, those of experts left out, along which holders have equal boxes (neither split nor pinned), of
 /// size 1 included.
 std::vector<AxisName> replicated_axes(const Layout& layout);

@@ -23,11 +23,11 @@ Rank nearest(const std::vector<Rank>& holders, Rank destination) {
 }
 
 /// Each distinct box of `from` that meets `wanted`, in order of its begin, with the ranks that hold it.
-std::map<std::pair<Shape, Shape>, std::vector<Rank>> holders_meeting(const Layout& from, const Box& wanted) {
+std::map<std::pair<Shape, Shape>, std::vector<Rank>> holders_by_box(const Layout& from, const Box& wanted) {
   std::map<std::pair<Shape, Shape>, std::vector<Rank>> holders;
-  for (Rank rank = 0; rank < world_size(from.mesh); ++rank) {
+  for (const Rank rank : holders_meeting(from, wanted)) {
     const Box box = box_of(from, rank);
-    if (!empty(intersect(box, wanted))) holders[{box.begin, box.extent}].push_back(rank);
+    holders[{box.begin, box.extent}] = replicas_of(from, rank);
   }
   return holders;
 }
@@ -41,7 +41,7 @@ std::vector<Copy> redistribute(const Layout& from, const Layout& to, Rank rank) 
   check(to);
   std::vector<Copy> copies;
   const Box wanted = has(to.mesh, rank) ? box_of(to, rank) : nothing(to.global);
-  for (const auto& [held, holders] : holders_meeting(from, wanted))
+  for (const auto& [held, holders] : holders_by_box(from, wanted))
     copies.push_back({nearest(holders, rank), rank, intersect({held.first, held.second}, wanted)});
   const Box mine = has(from.mesh, rank) ? box_of(from, rank) : nothing(from.global);
   if (empty(mine)) return copies;

@@ -77,6 +77,7 @@ struct Replay {
   at::Tensor expert_lowered = {};  // behind it, what they give
   std::vector<double> loads = {};  // (E): how many choices of this rank's tokens fall on each; empty: not counted
   double aux_loss = 0;             // added up over samples; ranks that share their rows have the same
+  double hits = 0;                 // of a head without autograd: labels that have the largest logit
 };
 
 class Block {

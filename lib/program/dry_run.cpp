@@ -231,7 +231,7 @@ void host_memory_rows(Rows& rows, const StepProgram& program) {
   rows.bytes("host_peak_bytes", "peak", use.peak_bytes);
 }
 
-void memory_rows(Rows& rows, const Catalogue& programs, std::int64_t snapshot_bytes) {
+void memory_rows(Rows& rows, const Catalogue& programs, const DryRunFacts& facts) {
   const auto [use, at] = peak_of(programs.train, Arena::device);
   const auto of = [&bytes = use.bytes](SlotKind kind) {
     const auto found = bytes.find(kind);
@@ -259,7 +259,8 @@ void memory_rows(Rows& rows, const Catalogue& programs, std::int64_t snapshot_by
     for (const RankClass& ranks : programs.averaging.classes) save = std::max(save, bytes_to_save_averages(ranks));
     rows.bytes("save_bytes", "at a save of averages", save);
   }
-  if (snapshot_bytes > 0) rows.bytes("snapshot_bytes", "copy for saves, besides", snapshot_bytes);
+  if (facts.load_bytes > 0) rows.bytes("load_bytes", "at a load", facts.load_bytes);
+  if (facts.snapshot_bytes > 0) rows.bytes("snapshot_bytes", "copy for saves, besides", facts.snapshot_bytes);
   rows.bytes("peak_bytes", "peak", use.peak_bytes);
   rows.row({"", "peak_action", "reached at", at, at});
   host_memory_rows(rows, programs.train);
@@ -308,7 +309,7 @@ std::vector<Row> dry_run(const DryRunFacts& facts, const ModelPlan& plan, const 
   batch_rows(rows, facts);
   local_rows(rows, programs);
   model_rows(rows, facts, plan);
-  memory_rows(rows, programs, facts.snapshot_bytes);
+  memory_rows(rows, programs, facts);
   recompute_rows(rows, plan, programs.train);
   simulation_rows(rows, plan, programs.train);
   work_rows(rows, facts);

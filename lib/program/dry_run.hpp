@@ -35,6 +35,7 @@ struct DryRunFacts {
   std::int64_t weight_bytes = 0;           // of the parameters in the type that a checkpoint stores
   std::int64_t optimizer_state_bytes = 0;  // of the optimizer's tensors in the type that a checkpoint stores
   std::int64_t snapshot_bytes = 0;         // of the rank's copy for saves in the background that needs most
+  std::int64_t load_bytes = 0;             // of the rank that needs most as a checkpoint is loaded
 };
 
 /// Rows in the order in which they are read. Memory is that of the training program on the rank that needs most, read

@@ -71,11 +71,17 @@ MemoryUse activations_of(const RankClass& ranks) {
   return use;
 }
 
-std::int64_t bytes_to_save_averages(const RankClass& ranks) {
+std::int64_t bytes_held(const RankClass& ranks) {
   std::int64_t bytes = 0;
+  for (const Slot& slot : ranks.slots)
+    if (lives_all_run(slot.kind)) bytes += slot.bytes;
+  return bytes;
+}
+
+std::int64_t bytes_to_save_averages(const RankClass& ranks) {
+  std::int64_t bytes = bytes_held(ranks);
   for (const Slot& slot : ranks.slots) {
     if (!lives_all_run(slot.kind)) continue;
-    bytes += slot.bytes;
     const bool is_trained = std::ranges::any_of(ranks.slots, [&](const Slot& other) {
       return other.kind == SlotKind::optimizer_state && other.subject == slot.subject;
     });

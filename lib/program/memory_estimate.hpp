@@ -24,6 +24,9 @@ bool is_activation(SlotKind kind);
 /// The same of activations alone, where a rank holds most of them.
 MemoryUse activations_of(const RankClass& ranks);
 
+/// Bytes that a rank holds all run, on any arena: what it has before the first step and between two.
+std::int64_t bytes_held(const RankClass& ranks);
+
 /// Bytes of a rank that saves the average over cells which train apart: what it holds all run, and beside that the
 /// averages of weights and optimizer state.
 std::int64_t bytes_to_save_averages(const RankClass& ranks);

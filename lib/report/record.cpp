@@ -52,10 +52,13 @@ void describe(RecordFields& visit, const EvalRecord& record) {
   visit.field("split", record.split, "what was evaluated on");
   visit.field("loss", record.loss, "mean over the valid tokens, in nats");
   visit.field("perplexity", record.perplexity, "exp(loss)");
+  visit.field("accuracy", record.accuracy, "share of the valid tokens that the model held for the most probable next");
   visit.field("tokens", record.tokens, "valid tokens evaluated");
   visit.field("eval_ms", record.eval_ms, "duration");
-  visit.field("best", record.best,
-              "the lowest loss of the run so far; null: measured with --eval-only, which compares it with none");
+  visit.field(
+      "best", record.best,
+      "the best of the run so far by checkpoint.best_metric; null: measured with --eval-only, which compares it with "
+      "none");
 }
 
 void describe(RecordFields& visit, const SampleRecord& record) {
@@ -69,6 +72,8 @@ void describe(RecordFields& visit, const CheckpointRecord& record) {
   visit.field("step", record.step, "steps done that it holds");
   visit.field("path", record.path, "its folder");
   visit.field("bytes", record.bytes, "size of its files");
+  visit.field("compared_bytes", record.compared_bytes,
+              "that ranks read only to compare what they should hold alike, in all");
   visit.field("state_digest", record.state_digest,
               "hash of all that it holds, whatever ranks and files it is spread over: 32 hexadecimal digits");
   visit.field("save_ms", record.save_ms, "time for which training stood still");

@@ -68,9 +68,10 @@ struct EvalRecord {
   std::string split;
   double loss = 0;  // nats a token
   double perplexity = 0;
+  double accuracy = 0;
   std::int64_t tokens = 0;
   double eval_ms = 0;
-  std::optional<bool> best;  // the lowest loss of this run so far; absent: compared with none
+  std::optional<bool> best;  // of this run so far; absent: compared with none
 };
 
 struct SampleRecord {
@@ -86,6 +87,7 @@ struct CheckpointRecord {
   std::int64_t step = 0;
   std::string path;
   std::int64_t bytes = 0;
+  std::int64_t compared_bytes = 0;
   std::string state_digest;  // as in its manifest
   double save_ms = 0;
   std::optional<double> background_ms = {};

@@ -30,7 +30,7 @@ int size_in(const Mesh& mesh, const AxisName& axis) {
 
 std::string text_of(const AskedMesh& asked) {
   std::vector<std::string> words;
-  for (const auto& [name, size] : asked) words.push_back(fmt::format("{}={}", name, size));
+  for (const auto& [name, size] : asked.axes) words.push_back(fmt::format("{}={}", name, size));
   return join(words, ",");
 }
 

@@ -64,8 +64,8 @@ int product_of(const std::vector<AxisName>& axes, const Mesh& mesh) {
 }  // namespace
 
 int size_along(const AskedMesh& asked, const AxisName& axis) {
-  const auto found = std::ranges::find(asked, axis, &std::pair<AxisName, int>::first);
-  return found == asked.end() ? 1 : found->second;
+  const auto found = std::ranges::find(asked.axes, axis, &std::pair<AxisName, int>::first);
+  return found == asked.axes.end() ? 1 : found->second;
 }
 
 Mesh job_mesh(const AskedMesh& asked, int key_replicas) {
@@ -81,13 +81,13 @@ Mesh job_mesh(const AskedMesh& asked, int key_replicas) {
   }
   Mesh mesh = make_mesh("world", axes);
   const int experts = size_along(asked, expert_axis);
-  if (experts > 1) divide_experts(mesh, experts, false, product_of(row_axes(asked, mesh), mesh) > 1);
+  if (experts > 1) divide_experts(mesh, experts, asked.ep_outside, product_of(row_axes(asked, mesh), mesh) > 1);
   return mesh;
 }
 
 std::vector<AxisName> row_axes(const AskedMesh& asked, const Mesh& mesh) {
   std::vector<AxisName> axes;
-  const bool cuts = std::ranges::any_of(asked, [](const auto& axis) { return axis.first == shard_axis; });
+  const bool cuts = std::ranges::any_of(asked.axes, [](const auto& axis) { return axis.first == shard_axis; });
   if (!cuts) return axes;
   for (const Axis& axis : mesh.axes)  // in the order of ranks
     if (axis.size > 1 && (axis.name == shard_axis || axis.name == ring_axis || axis.name == ulysses_axis))

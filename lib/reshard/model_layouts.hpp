@@ -14,15 +14,17 @@
 
 namespace lockstep {
 
-/// A mesh as it is asked for: axes that parallel.* names, with their ranks, in any order.
-using AskedMesh = std::vector<std::pair<AxisName, int>>;
+/// A mesh as it is asked for.
+struct AskedMesh {
+  std::vector<std::pair<AxisName, int>> axes = {};  // that parallel.* names, with their ranks, in any order
+  bool ep_outside = false;                          // as parallel.ep_outside
+};
 
 /// Ranks along an axis; 1 if it is not asked for.
 int size_along(const AskedMesh& asked, const AxisName& axis);
 
-/// The mesh that a job has which is told so, in the order that it has without parallel.order and parallel.ep_outside.
-/// Of tp so many neighbours have the same key heads. Throws Error(usage), with the arithmetic, if ep does not divide
-/// the ranks of a stage. Pure.
+/// The mesh that a job has which is told so, in the order that it has without parallel.order. Of tp so many neighbours
+/// have the same key heads. Throws Error(usage), with the arithmetic, if ep does not divide the ranks of a stage. Pure.
 Mesh job_mesh(const AskedMesh& asked, int key_replicas);
 
 /// The axes of that mesh over which a job cuts rows of what ranks hold alike otherwise: dp_shard, and with it those

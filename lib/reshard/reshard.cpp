@@ -55,10 +55,17 @@ std::vector<SourcePath> sources_of(const ReshardConfig& config, Communicator& ra
   return sources;
 }
 
-std::unique_ptr<StateSource> open_source(const std::vector<SourcePath>& paths, bool average) {
+/// Blocks of each checkpoint, for who reads by rows what ranks cut by columns: an eighth of the memory at most.
+int blocks_held(std::uint64_t memory, std::size_t checkpoints) {
+  constexpr std::uint64_t most = 16;
+  return static_cast<int>(std::clamp<std::uint64_t>(memory / 8 / block_bytes / checkpoints, 1, most));
+}
+
+std::unique_ptr<StateSource> open_source(const std::vector<SourcePath>& paths, bool average, std::uint64_t memory) {
+  const int blocks = blocks_held(memory, paths.size());
   std::vector<std::unique_ptr<StateSource>> sources;
   for (const SourcePath& one : paths)
-    sources.push_back(one.model_folder ? open_model_folder(one.path) : open_checkpoint_source(one.path));
+    sources.push_back(one.model_folder ? open_model_folder(one.path) : open_checkpoint_source(one.path, blocks));
   return average ? average_of(std::move(sources)) : std::move(sources.front());
 }
 
@@ -78,9 +85,9 @@ DType dtype_of(CastDtype type) {
 }
 
 AskedMesh mesh_asked(const ReshardTarget& target) {
-  AskedMesh asked;
+  AskedMesh asked{.axes = {}, .ep_outside = target.ep_outside.value_or(false)};
   for (const auto& [name, size] : target.axes)
-    asked.emplace_back(name, checked_cast<int>(size, "the ranks of an axis", ExitCode::usage));
+    asked.axes.emplace_back(name, checked_cast<int>(size, "the ranks of an axis", ExitCode::usage));
   return asked;
 }
 
@@ -313,7 +320,7 @@ int checkpoint_reshard(const ReshardConfig& config, Session& session, Output& ou
   ReshardPlan plan;
   together(ranks, "", [&] {
     session.enter(Phase::load);
-    source = open_source(paths, config.average);
+    source = open_source(paths, config.average, config.memory.bytes);
     plan = plan_reshard(*source, config);
   });
   agree_equal(ranks, "what is written, and of what", identity_of(*source, plan));

@@ -11,7 +11,9 @@ namespace {
 
 class CheckpointSource final : public StateSource {
  public:
-  explicit CheckpointSource(const Path& checkpoint) : reader_(checkpoint) {}
+  CheckpointSource(const Path& checkpoint, int blocks) : reader_(checkpoint), blocks_(blocks) {
+    reader_.hold_blocks(static_cast<std::size_t>(blocks));
+  }
 
   std::string name() const override { return reader_.path().string(); }
   Json origin() const override {
@@ -32,11 +34,12 @@ class CheckpointSource final : public StateSource {
   std::uint64_t working_bytes(std::size_t tensor, const Shape& as, const Box& box) const override {
     return spread_of(layout(tensor).global, as, box) * static_cast<std::uint64_t>(size_of(layout(tensor).dtype));
   }
-  int blocks() const override { return 1; }
+  int blocks() const override { return blocks_; }
 
  private:
   const Layout& layout(std::size_t tensor) const { return manifest().tensors[tensor].layout; }
   CheckpointReader reader_;
+  int blocks_;
 };
 
 }  // namespace
@@ -49,8 +52,8 @@ std::uint64_t spread_of(const Shape& stored, const Shape& as, const Box& box) {
   return static_cast<std::uint64_t>(divided_up(row, own_row));
 }
 
-std::unique_ptr<StateSource> open_checkpoint_source(const Path& checkpoint) {
-  return std::make_unique<CheckpointSource>(checkpoint);
+std::unique_ptr<StateSource> open_checkpoint_source(const Path& checkpoint, int blocks) {
+  return std::make_unique<CheckpointSource>(checkpoint, blocks);
 }
 
 }  // namespace lockstep

@@ -37,7 +37,7 @@ class StateSource {
   virtual void read(std::size_t tensor, const Shape& as, const Box& box, std::span<std::byte> out) const = 0;
   /// Bytes that such a read takes beside `out`, for each element.
   virtual std::uint64_t working_bytes(std::size_t tensor, const Shape& as, const Box& box) const = 0;
-  /// How many blocks of files it holds from one read to the next.
+  /// How many blocks of files it may hold from one read to the next.
   virtual int blocks() const = 0;
   /// What people should know of it, a line each.
   virtual std::vector<std::string> notes() const { return {}; }
@@ -47,7 +47,7 @@ class StateSource {
 /// rows are. 0 if none are besides. Pure.
 std::uint64_t spread_of(const Shape& stored, const Shape& as, const Box& box);
 
-/// One checkpoint. Local. Throws as CheckpointReader does.
-std::unique_ptr<StateSource> open_checkpoint_source(const Path& checkpoint);
+/// One checkpoint, of which so many blocks may be held. Local. Throws as CheckpointReader does.
+std::unique_ptr<StateSource> open_checkpoint_source(const Path& checkpoint, int blocks = 1);
 
 }  // namespace lockstep

@@ -129,7 +129,7 @@ CheckpointPlan make_plan(std::vector<StoredTensor> tensors, const std::vector<st
   std::vector<std::vector<Holding>> writers;
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
     const StoredComponent& component = *by_key.at(plan.tensors[i].component);
-    const bool compared = component.validation >= Validation::tensor;
+    const bool compared = component.validation >= Validation::rolling;
     writers.push_back(compared ? holdings[i] : by_one_replica(holdings[i]));
     if (empty(whole(plan.tensors[i].layout.global))) continue;
     for (int first = 0; first < parts; first += most_in_folder)

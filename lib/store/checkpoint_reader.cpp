@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 namespace lockstep {
 
@@ -27,8 +28,7 @@ CheckpointHead read_head(const Path& checkpoint) {
 
 CheckpointReader::CheckpointReader(const Path& checkpoint) : CheckpointReader(checkpoint, read_head(checkpoint)) {}
 
-CheckpointReader::CheckpointReader(Path checkpoint, const CheckpointHead& head)
-    : path_(std::move(checkpoint)), last_(std::make_unique<Block>()) {
+CheckpointReader::CheckpointReader(Path checkpoint, const CheckpointHead& head) : path_(std::move(checkpoint)) {
   manifest_ = parse_manifest(head.manifest, (path_ / manifest_file).string());
   add_index(manifest_, head.index, path_ / index_file);
   for (std::size_t i = 0; i < manifest_.tensors.size(); ++i) {
@@ -136,10 +136,16 @@ std::vector<std::size_t> CheckpointReader::files_with(std::size_t tensor, const 
         search.layout == stored.layout)
       return search.files;
   Search search{stored.layout, box, stored.files, stored.by_layout, {}};
+  std::vector<Rank> holders;
+  if (stored.by_layout) {
+    for (const Rank rank : holders_meeting(stored.layout, box))
+      std::ranges::copy(replicas_of(stored.layout, rank), std::back_inserter(holders));
+    std::ranges::sort(holders);
+  }
   for (const FileRange& range : stored.files) {
     for (std::size_t file = range.first; file < range.first + range.count; ++file) {
       const auto meets = [&](Rank rank) {
-        return rank >= world_size(stored.layout.mesh) || !empty(intersect(box_of(stored.layout, rank), box));
+        return rank >= world_size(stored.layout.mesh) || std::ranges::binary_search(holders, rank);
       };
       if (!stored.by_layout || std::ranges::any_of(manifest_.files[file].writers, meets)) search.files.push_back(file);
     }
@@ -252,19 +258,37 @@ void CheckpointReader::copy_piece(const IndexedPiece& piece, const Box& box, std
       std::memcpy(out.data() + (run.in_b + done) * size, block.data() + at % per_block * size,
                   static_cast<std::size_t>(count * size));
       done += count;
+      if (at + count == elements(piece.box)) blocks_.front().piece = nullptr;
     }
   }
 }
 
+// That of the piece itself, or one that is new or needed least: of a piece that is done, else of another tensor, which
+// was read before, else the last one. For who goes around the pieces of a tensor comes back to the last one last.
+CheckpointReader::Block& CheckpointReader::place_for(const IndexedPiece& piece) const {
+  const auto of_piece = [&](const Block& block) { return block.piece == &piece; };
+  auto place = std::ranges::find_if(blocks_, of_piece);
+  if (place == blocks_.end()) place = std::ranges::find(blocks_, nullptr, &Block::piece);
+  if (place == blocks_.end() && blocks_.size() < most_blocks_) place = blocks_.emplace(blocks_.end());
+  if (place == blocks_.end()) {
+    const auto oldest = std::find_if(blocks_.rbegin(), blocks_.rend(),
+                                     [&](const Block& block) { return block.piece->tensor != piece.tensor; });
+    place = oldest == blocks_.rend() ? blocks_.begin() : std::prev(oldest.base());
+  }
+  blocks_.splice(blocks_.begin(), blocks_, place);
+  return blocks_.front();
+}
+
 const std::vector<std::byte>& CheckpointReader::block_of(const IndexedPiece& piece, std::size_t block) const {
-  if (last_->piece == &piece && last_->number == block) return last_->bytes;
-  last_->piece = nullptr;
-  last_->bytes.resize(block_size(piece, block));
-  fetch_block(piece, block, last_->part, last_->bytes);
-  check_block(piece, block, last_->bytes);
-  last_->piece = &piece;
-  last_->number = block;
-  return last_->bytes;
+  Block& place = place_for(piece);
+  if (place.piece == &piece && place.number == block) return place.bytes;
+  place.piece = nullptr;
+  place.bytes.resize(block_size(piece, block));
+  fetch_block(piece, block, place.part, place.bytes);
+  check_block(piece, block, place.bytes);
+  place.piece = &piece;
+  place.number = block;
+  return place.bytes;
 }
 
 std::size_t CheckpointReader::block_size(const IndexedPiece& piece, std::size_t block) const {
@@ -306,13 +330,14 @@ void CheckpointReader::check_block(const IndexedPiece& piece, std::size_t block,
 namespace {
 
 // The view of one component: names without prefix, and aliases as tensors of their own.
-class ComponentSource final : public TensorSource {
+class ModelOfCheckpoint final : public TensorSource {
  public:
-  ComponentSource(const Path& checkpoint, std::string component) : reader_(checkpoint), prefix_(component + "/") {
-    if (find_component(reader_.manifest(), component) == nullptr)
-      fail(ExitCode::input, "{} holds no component '{}'", checkpoint.string(), component);
+  ModelOfCheckpoint(const Path& checkpoint, std::size_t blocks) : reader_(checkpoint) {
+    reader_.hold_blocks(blocks);
+    if (find_component(reader_.manifest(), component_) == nullptr)
+      fail(ExitCode::input, "{} holds no component '{}'", checkpoint.string(), component_);
     for (const StoredTensor& tensor : reader_.manifest().tensors) {
-      if (tensor.component != component || !tensor.cell.empty() || is_values(tensor)) continue;
+      if (tensor.component != component_ || !tensor.cell.empty() || is_values(tensor)) continue;
       descriptions_.push_back({tensor.name, known_shape(tensor.layout), tensor.layout.dtype});
       for (const std::string& alias : tensor.aliases)
         descriptions_.push_back({alias, known_shape(tensor.layout), tensor.layout.dtype});
@@ -320,20 +345,19 @@ class ComponentSource final : public TensorSource {
   }
   const std::vector<TensorDescription>& list() const override { return descriptions_; }
   void read(const std::string& name, const Box& box, std::span<std::byte> out) const override {
-    reader_.read(prefix_ + name, box, out);
+    reader_.read(component_ + "/" + name, box, out);
   }
 
  private:
+  const std::string component_ = "model";
   CheckpointReader reader_;
-  std::string prefix_;
   std::vector<TensorDescription> descriptions_;
 };
 
 }  // namespace
 
-std::unique_ptr<TensorSource> open_component(const Path& checkpoint, const std::string& component) {
-  return std::make_unique<ComponentSource>(checkpoint, component);
+std::unique_ptr<TensorSource> open_model(const Path& checkpoint, std::size_t blocks) {
+  return std::make_unique<ModelOfCheckpoint>(checkpoint, blocks);
 }
-std::unique_ptr<TensorSource> open_model(const Path& checkpoint) { return open_component(checkpoint, "model"); }
 
 }  // namespace lockstep

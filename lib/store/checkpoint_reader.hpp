@@ -1,6 +1,7 @@
 // A committed checkpoint, opened for reading: any box of any tensor, whatever the pieces and ranks it was written by.
 // Of the parts only those are opened that may have a piece of what is asked for. Every table and block that is read is
-// checked against its hash. It is serial and needs host memory for one block and the tables of the parts it opened.
+// checked against its hash. It is serial and needs host memory for the tables of the parts it opened and for one block,
+// or for those that it is told to hold.
 // Several blocks at a time: store/read_ahead.hpp; ranks that share the reading: checkpoint/shared_read.hpp.
 // checkpoint_verify.hpp tells whether a whole checkpoint is sound.
 #pragma once
@@ -9,10 +10,12 @@
 #include "store/manifest.hpp"
 #include "store/tensor_source.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -67,6 +70,10 @@ class CheckpointReader final : public TensorSource {
   /// Throws Error(input) if the bytes of a block do not match its hash, naming tensor, file and byte. This and
   /// fetch_block are safe from several threads.
   void check_block(const IndexedPiece& piece, std::size_t block, std::span<const std::byte> bytes) const;
+  /// How many blocks it may hold from one read to the next, each of another piece; 1 at first. A piece that was read to
+  /// its end has none. Who reads a tensor by rows that ranks cut by columns comes back to a block of each of them, and
+  /// reads it once if there is room for all. Not beside reads.
+  void hold_blocks(std::size_t most) { most_blocks_ = std::max<std::size_t>(most, 1); }
   /// Bytes of files that it has read so far.
   std::uint64_t bytes_read() const { return bytes_read_; }
   /// The number of a tensor by its full name or alias; nothing if there is none.
@@ -103,6 +110,7 @@ class CheckpointReader final : public TensorSource {
   std::vector<std::size_t> files_with(std::size_t tensor, const Box& box) const;
   std::vector<const IndexedPiece*> pieces_meeting(std::size_t tensor, const Box& box) const;
   void copy_piece(const IndexedPiece& piece, const Box& box, std::span<std::byte> out) const;
+  Block& place_for(const IndexedPiece& piece) const;
   const std::vector<std::byte>& block_of(const IndexedPiece& piece, std::size_t block) const;
   Path path_;
   Manifest manifest_;
@@ -112,15 +120,14 @@ class CheckpointReader final : public TensorSource {
   mutable std::vector<std::optional<std::vector<IndexedPiece>>> tables_;  // by file; those that were asked for
   mutable std::map<std::size_t, std::string> tables_of_others_;           // by file: those that were taken
   mutable std::deque<Search> searches_;                                   // the last ones
-  mutable std::mutex mutex_;                                              // guards the block that was read last
-  mutable std::unique_ptr<Block> last_;
+  std::size_t most_blocks_ = 1;
+  mutable std::mutex mutex_;         // guards the blocks
+  mutable std::list<Block> blocks_;  // of different pieces, that which was read last first
   mutable std::atomic<std::uint64_t> bytes_read_{0};
 };
 
-/// The tensors of one component under their own names, aliases included: "wte.weight". Throws Error(input) if there is
-/// no such component.
-std::unique_ptr<TensorSource> open_component(const Path& checkpoint, const std::string& component);
-/// The weights, under their Hugging Face names.
-std::unique_ptr<TensorSource> open_model(const Path& checkpoint);
+/// The weights under their Hugging Face names, aliases included: "wte.weight", by a reader that holds so many blocks.
+/// Throws Error(input) if there is no component model.
+std::unique_ptr<TensorSource> open_model(const Path& checkpoint, std::size_t blocks = 1);
 
 }  // namespace lockstep

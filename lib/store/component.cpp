@@ -16,8 +16,9 @@ constexpr std::array<std::pair<Pattern, std::string_view>, 5> patterns{{{Pattern
                                                                         {Pattern::per_rank, "per_rank"},
                                                                         {Pattern::per_group, "per_group"},
                                                                         {Pattern::per_node, "per_node"}}};
-constexpr std::array<std::pair<Validation, std::string_view>, 4> validations{{{Validation::none, "none"},
+constexpr std::array<std::pair<Validation, std::string_view>, 5> validations{{{Validation::none, "none"},
                                                                               {Validation::quick, "quick"},
+                                                                              {Validation::rolling, "rolling"},
                                                                               {Validation::tensor, "tensor"},
                                                                               {Validation::full, "full"}}};
 constexpr std::array<std::pair<Remap, std::string_view>, 4> remaps{

@@ -6,6 +6,7 @@
 #include "layout/mesh.hpp"
 #include "store/state_tree.hpp"
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -31,13 +32,20 @@ inline bool cell_owned(Pattern pattern) { return pattern == Pattern::per_rank ||
 
 /// Validation says how deeply a save compares the ranks of a cell.
 enum class Validation {
-  none,    // not at all
-  quick,   // shapes, and the ends of each tensor
-  tensor,  // fingerprints of all elements
-  full,    // fingerprints and content hashes
+  none,     // not at all
+  quick,    // shapes, and the ends of each tensor
+  rolling,  // a share of each tensor, in turn, so that some saves in a row look at all of it
+  tensor,   // fingerprints of all elements
+  full,     // fingerprints and content hashes
 };
 std::string_view name_of(Validation validation);
 std::optional<Validation> parse_validation(std::string_view name);
+
+/// The share that one save compares at Validation::rolling: so many of them are all.
+struct RollingShare {
+  std::uint64_t number = 0;  // counted from 0
+  std::uint64_t of = 1;
+};
 
 /// Remap says what becomes of cell-owned state where a load has other cells than the save had. The ranks of another
 /// mesh are others, however many they are.

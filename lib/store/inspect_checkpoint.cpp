@@ -86,9 +86,14 @@ InspectAnswer summarise(const CheckpointReader& checkpoint) {
   for (const auto& [name, text] : manifest.documents)
     facts.add({"document", fmt::format("{}, {}", name, human_bytes(text.size()))});
   const Json best = json_document(checkpoint, "best_evaluations", Json::array());
-  if (!best.empty() && best.front().is_object())
-    facts.add({"best so far", fmt::format("{} after step {}", to_text(best.front().value("loss", Json())),
-                                          to_text(best.front().value("step", Json())))});
+  if (!best.empty() && best.front().is_object()) {
+    const Json& first = best.front();
+    const bool by_loss = !first.contains("metric");
+    facts.add(
+        {"best so far",
+         fmt::format("{}{} after step {}", by_loss ? std::string() : text_of(first.at("metric")) + " ",
+                     to_text(first.value(by_loss ? "loss" : "value", Json())), to_text(first.value("step", Json())))});
+  }
   // What the run's user says of it.
   const Json metadata = json_document(checkpoint, "metadata", Json::object());
   for (const auto& [key, value] : metadata.items()) facts.add({"metadata", fmt::format("{}={}", key, text_of(value))});

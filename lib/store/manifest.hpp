@@ -67,7 +67,7 @@ struct StoredFile {
   std::string node = {};  // on whose own storage it lies; empty: on storage that all share
 };
 
-/// A number that checkpoints of a run are compared by.
+/// A number that checkpoints of a run are compared by, and which of its values are better.
 struct Metric {
   std::string name;  // "validation_loss"
   double value = 0;

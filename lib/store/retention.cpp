@@ -33,24 +33,24 @@ struct Measured {
   std::string measured_on;  // the document "evaluation"
 };
 
-std::optional<Measured> metric_of(const std::optional<Manifest>& manifest, const std::string& name) {
+std::optional<Measured> metric_of(const std::optional<Manifest>& manifest, const BestBy& by) {
   if (!manifest) return std::nullopt;
-  const auto metric = std::ranges::find(manifest->metrics, name, &Metric::name);
+  const auto metric = std::ranges::find(manifest->metrics, by.metric, &Metric::name);
   if (metric == manifest->metrics.end()) return std::nullopt;
   const auto document =
       std::ranges::find(manifest->documents, "evaluation", &std::pair<std::string, std::string>::first);
-  return Measured{metric->higher_is_better ? -metric->value : metric->value,
+  return Measured{by.higher.value_or(metric->higher_is_better) ? -metric->value : metric->value,
                   document == manifest->documents.end() ? "" : document->second};
 }
 
 /// The metric of those checkpoints whose value may be compared with the newest one: measured on the same samples.
 std::function<std::optional<double>(const CheckpointEntry&)> comparable_metric(
-    const std::vector<CheckpointEntry>& entries, const Manifests& manifests, const std::string& name) {
+    const std::vector<CheckpointEntry>& entries, const Manifests& manifests, const BestBy& by) {
   std::optional<Measured> newest;
   for (auto entry = entries.rbegin(); entry != entries.rend() && !newest; ++entry)
-    newest = metric_of(manifests.at(entry->path), name);
-  return [name, newest, &manifests](const CheckpointEntry& entry) -> std::optional<double> {
-    const std::optional<Measured> metric = metric_of(manifests.at(entry.path), name);
+    newest = metric_of(manifests.at(entry->path), by);
+  return [by, newest, &manifests](const CheckpointEntry& entry) -> std::optional<double> {
+    const std::optional<Measured> metric = metric_of(manifests.at(entry.path), by);
     if (!metric || metric->measured_on != newest->measured_on) return std::nullopt;
     return metric->cost;
   };
@@ -63,7 +63,7 @@ Verdict verdict_on(const CheckpointEntry& entry) {
   return Verdict::damaged;
 }
 
-std::vector<Candidate> candidates_of(const Path& run, const std::string& metric,
+std::vector<Candidate> candidates_of(const Path& run, const BestBy& by,
                                      const std::function<Verdict(const CheckpointEntry&)>& verdict) {
   std::vector<Candidate> candidates;
   std::vector<CheckpointEntry> known;
@@ -78,7 +78,7 @@ std::vector<Candidate> candidates_of(const Path& run, const std::string& metric,
     if (candidate.verdict == Verdict::sound) known.push_back(entry);
     candidates.push_back(std::move(candidate));
   }
-  const auto value_of = comparable_metric(known, manifests, metric);
+  const auto value_of = comparable_metric(known, manifests, by);
   for (Candidate& candidate : candidates)
     if (candidate.verdict == Verdict::sound) candidate.metric = value_of(candidate.entry);
   return candidates;
@@ -86,10 +86,10 @@ std::vector<Candidate> candidates_of(const Path& run, const std::string& metric,
 
 }  // namespace
 
-std::vector<CheckpointEntry> best_first(const std::vector<CheckpointEntry>& entries, const std::string& metric) {
+std::vector<CheckpointEntry> best_first(const std::vector<CheckpointEntry>& entries, const BestBy& by) {
   Manifests manifests;
   for (const CheckpointEntry& entry : entries) manifests[entry.path] = manifest_unless_damaged(entry);
-  const auto value_of = comparable_metric(entries, manifests, metric);
+  const auto value_of = comparable_metric(entries, manifests, by);
   std::vector<std::pair<double, CheckpointEntry>> values;
   for (const CheckpointEntry& entry : entries) {
     if (const auto value = value_of(entry)) values.emplace_back(*value, entry);
@@ -128,7 +128,7 @@ std::vector<CheckpointEntry> superfluous(std::span<const Candidate> candidates, 
 
 std::vector<CheckpointEntry> victims_of(const Path& run, const Retention& retention,
                                         const std::function<Verdict(const CheckpointEntry&)>& verdict) {
-  return superfluous(candidates_of(run, retention.best_metric, verdict), retention);
+  return superfluous(candidates_of(run, retention.best_by, verdict), retention);
 }
 
 Retired retire(const Path& run, const Retention& retention) {

@@ -14,16 +14,23 @@
 
 namespace lockstep {
 
-/// Those that have a value of `metric`, measured on the same samples as that of the newest: least first, of equal ones
-/// the older first. Reads manifests; damaged ones have no value. Local. Throws Error(storage), Error(usage) as reading
-/// them does.
-std::vector<CheckpointEntry> best_first(const std::vector<CheckpointEntry>& entries, const std::string& metric);
+/// BestBy says what makes a checkpoint better than another.
+struct BestBy {
+  std::string metric = "validation_loss";
+  std::optional<bool> higher = {};  // values are better; nothing: as each manifest says of its own
+  bool operator==(const BestBy&) const = default;
+};
+
+/// Those that have a value of the metric, measured on the same samples as that of the newest: the best first, of equal
+/// ones the older first. Reads manifests; damaged ones have no value. Local. Throws Error(storage), Error(usage) as
+/// reading them does.
+std::vector<CheckpointEntry> best_first(const std::vector<CheckpointEntry>& entries, const BestBy& by);
 
 /// What stays: all that one of these says.
 struct Retention {
   std::int64_t keep_last = 2;  // at least 1
-  std::int64_t keep_best = 1;  // those with the least values of the metric, in the order of best_first
-  std::string best_metric = "validation_loss";
+  std::int64_t keep_best = 1;  // the first of best_first, be they among the last or not
+  BestBy best_by = {};
   std::optional<std::int64_t> keep_every = {};  // multiples of so many steps
   std::vector<std::int64_t> pinned = {};        // steps
 };
@@ -31,8 +38,8 @@ struct Retention {
 /// What retention goes by.
 struct Candidate {
   CheckpointEntry entry;
-  Verdict verdict = Verdict::sound;  // of all files and their lengths
-  std::optional<double> metric = {};
+  Verdict verdict = Verdict::sound;   // of all files and their lengths
+  std::optional<double> metric = {};  // so that less is better
 };
 /// The checkpoints that may go, of candidates in the order of their steps. Only sound ones are counted as last or best;
 /// a damaged one goes when it is older than all of the last; nobody knows what one that is unreadable or foreign holds,

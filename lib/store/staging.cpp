@@ -8,11 +8,15 @@
 #include "store/run_directory.hpp"
 #include "store/trash.hpp"
 
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <functional>
+#include <optional>
 #include <set>
+#include <thread>
 
 namespace lockstep {
 
@@ -57,11 +61,22 @@ void sync_folders_of(const Path& staging, const Manifest& manifest) {
   for (const Path& folder : folders) sync_folder(folder);
 }
 
-void check_size(const Path& path, std::uint64_t bytes) {
-  struct stat status{};
-  if (::stat(path.c_str(), &status) != 0) fail_errno("look at", path);
-  if (static_cast<std::uint64_t>(status.st_size) != bytes)
-    fail(ExitCode::storage, "{} has {} bytes, its writer reported {}", path.string(), status.st_size, bytes);
+bool is_seen_within(double patience_s, const std::function<bool()>& is_seen) {
+  const double began_s = monotonic_seconds();
+  for (double pause_s = 0.01; !is_seen(); pause_s = std::min(1.0, 2 * pause_s)) {
+    const double left_s = began_s + patience_s - monotonic_seconds();
+    if (left_s <= 0) return false;
+    std::this_thread::sleep_for(std::chrono::duration<double>(std::min(pause_s, left_s)));
+  }
+  return true;
+}
+
+void check_size(const Path& path, std::uint64_t bytes, double patience_s) {
+  std::optional<std::uint64_t> length;
+  const auto is_whole = [&] { return (length = length_of(path)) == bytes; };
+  if (is_seen_within(patience_s, is_whole)) return;
+  fail(ExitCode::storage, "{} {}, its writer reported {} bytes (looked at anew for {:g} s)", path.string(),
+       length ? fmt::format("has {} bytes", *length) : "is not there", bytes, patience_s);
 }
 
 }  // namespace
@@ -84,8 +99,14 @@ void make_staging(const Path& staging, const CheckpointPlan& plan, std::uint64_t
   for (const std::string& folder : plan.folders) make_folder(staging / folder);
 }
 
+void await_folder(const Path& folder, double patience_s) {
+  if (is_seen_within(patience_s, [&] { return is_folder(folder); })) return;
+  fail(ExitCode::storage, "the folder {} is not there (looked at anew for {:g} s)", folder.string(), patience_s);
+}
+
 Manifest seal_checkpoint(const Path& staging, const std::vector<StoredTensor>& tensors,
-                         const std::vector<PlannedFile>& files, const StagedState& state, Manifest facts) {
+                         const std::vector<PlannedFile>& files, const StagedState& state, Manifest facts,
+                         double patience_s) {
   facts.created = utc_now();
   facts.software = software_name();
   facts.format = Manifest().format;
@@ -94,7 +115,7 @@ Manifest seal_checkpoint(const Path& staging, const std::vector<StoredTensor>& t
   locate_tensors(files, facts.tensors);
   facts.state_digest = state_digest(facts.tensors);
   for (std::size_t i = 0; i < files.size(); ++i) {
-    if (files[i].node.empty()) check_size(staging / files[i].path, state.files[i].bytes);
+    if (files[i].node.empty()) check_size(staging / files[i].path, state.files[i].bytes, patience_s);
     facts.files.push_back({.path = files[i].path,
                            .bytes = state.files[i].bytes,
                            .hash = state.files[i].hash,
@@ -117,7 +138,7 @@ void copy_head(const Path& staging, const CheckpointHead& head, const std::strin
   Manifest manifest = parse_manifest(head.manifest, (staging / manifest_file).string());
   add_index(manifest, head.index, staging / index_file);
   for (const StoredFile& file : manifest.files)
-    if (file.node == node) check_size(staging / file.path, file.bytes);
+    if (file.node == node) check_size(staging / file.path, file.bytes, 0);  // storage of its own shows names at once
   if (is_there(staging / manifest_file)) return;
   sync_folders_of(staging, manifest);
   publish_file(staging / index_file, head.index);
@@ -162,14 +183,12 @@ void abandon_staging(const Path& staging) noexcept {
   try_remove_tree(::rename(staging.c_str(), trash.c_str()) == 0 ? trash : staging);
 }
 
-Error with_room(const Error& error, const Path& folder, std::uint64_t needed) {
+NoRoom with_room(const NoRoom& error, const Path& folder, std::uint64_t needed) {
   struct statvfs status{};
-  if (error.code() != ExitCode::storage || ::statvfs(folder.c_str(), &status) != 0) return error;
+  if (::statvfs(folder.c_str(), &status) != 0) return error;
   const std::uint64_t available = room(status);
   if (available >= needed) return error;
-  return {error.code(),
-          fmt::format("{} (needs {}, {} free)", error.what(), human_bytes(needed), human_bytes(available)),
-          error.hint()};
+  return NoRoom(fmt::format("{} (needs {}, {} free)", error.what(), human_bytes(needed), human_bytes(available)));
 }
 
 }  // namespace lockstep

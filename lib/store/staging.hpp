@@ -2,7 +2,7 @@
 // last. Serial; the ranks of a job share it (checkpoint/save.hpp), checkpoint-reshard does it alone.
 #pragma once
 
-#include "base/error.hpp"
+#include "base/no_room.hpp"
 #include "base/random.hpp"
 #include "store/checkpoint_plan.hpp"
 #include "store/checkpoint_reader.hpp"
@@ -31,11 +31,17 @@ struct StagedState {
   std::vector<SealedPart> files;
 };
 
-/// Checks sizes, writes INDEX.h5, then MANIFEST.json. `files` are those of all parts; their pieces are not asked for.
-/// `facts` brings step, uuid, mesh, components, metrics and documents; the rest is filled in. Throws Error(storage).
-/// Returns the manifest. Sizes of files on storage of a node's own are checked there, by copy_head.
+/// Returns once a folder that another process made is seen here: a network file system may show it late. Throws
+/// Error(storage) where it is not within `patience_s`. Local.
+void await_folder(const Path& folder, double patience_s);
+
+/// Checks sizes, for up to `patience_s` where others wrote the parts, writes INDEX.h5, then MANIFEST.json. `files` are
+/// those of all parts; their pieces are not asked for. `facts` brings step, uuid, mesh, components, metrics and
+/// documents; the rest is filled in. Throws Error(storage). Returns the manifest. Sizes of files on storage of a node's
+/// own are checked there, by copy_head.
 Manifest seal_checkpoint(const Path& staging, const std::vector<StoredTensor>& tensors,
-                         const std::vector<PlannedFile>& files, const StagedState& state, Manifest facts);
+                         const std::vector<PlannedFile>& files, const StagedState& state, Manifest facts,
+                         double patience_s = 0);
 
 /// Renames the staging folder into place. An older checkpoint of that name gives way, in one step where the file system
 /// can exchange names, and is trash then. Throws Error(storage); an older one is then in its place again. Where a kill
@@ -59,6 +65,6 @@ void abandon_staging(const Path& staging) noexcept;
 
 /// The error of a write, with the room that was needed and the room there is, where the one exceeds the other: "…
 /// (needs 412 MiB, 96 MiB free)". Local.
-Error with_room(const Error& error, const Path& folder, std::uint64_t needed);
+NoRoom with_room(const NoRoom& error, const Path& folder, std::uint64_t needed);
 
 }  // namespace lockstep

@@ -1,22 +1,74 @@
 #include "train/best_evaluations.hpp"
 
+#include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/json_integer.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace lockstep {
 
+namespace {
+
+struct MetricFacts {
+  BestMetric metric;
+  const char* name;  // in manifests
+  bool higher;       // values are better
+  double EvalRecord::* value;
+};
+
+constexpr MetricFacts all_metrics[] = {
+    {BestMetric::loss, "validation_loss", false, &EvalRecord::loss},
+    {BestMetric::perplexity, "validation_perplexity", false, &EvalRecord::perplexity},
+    {BestMetric::accuracy, "validation_accuracy", true, &EvalRecord::accuracy}};
+
+double cost_of(const BestBy& by, double value) { return *by.higher ? -value : value; }
+
+}  // namespace
+
+BestBy best_by(const CheckpointOptions& options) {
+  const auto* const facts = std::ranges::find(all_metrics, options.best_metric, &MetricFacts::metric);
+  switch (options.best_direction) {
+    case BestDirection::automatic: return {facts->name, facts->higher};
+    case BestDirection::lower: return {facts->name, false};
+    case BestDirection::higher: return {facts->name, true};
+  }
+  fail(ExitCode::bug, "a direction that there is not");
+}
+
+std::string to_text(const BestBy& by) { return fmt::format("{} {}", *by.higher ? "highest" : "lowest", by.metric); }
+
+std::vector<Metric> metrics_of(const EvalRecord& evaluation, const CheckpointOptions& options) {
+  const BestBy by = best_by(options);
+  std::vector<Metric> metrics;
+  for (const MetricFacts& facts : all_metrics)
+    if (const double value = evaluation.*facts.value; std::isfinite(value))
+      metrics.push_back({facts.name, value, by.metric == facts.name ? *by.higher : facts.higher});
+  return metrics;
+}
+
 void rank_evaluation(BestEvaluations& best, const BestEvaluation& evaluation) {
   constexpr std::size_t most = 10;
-  std::erase_if(best, [&](const BestEvaluation& one) { return one.step == evaluation.step; });
-  best.insert(std::ranges::upper_bound(best, evaluation.loss, {}, &BestEvaluation::loss), evaluation);
-  if (best.size() > most) best.pop_back();
+  const auto cost = [&](const BestEvaluation& one) { return cost_of(best.by, one.value); };
+  std::vector<BestEvaluation>& ranked = best.ranked;
+  std::erase_if(ranked, [&](const BestEvaluation& one) { return one.step == evaluation.step; });
+  ranked.insert(std::ranges::upper_bound(ranked, cost(evaluation), {}, cost), evaluation);
+  if (ranked.size() > most) ranked.pop_back();
+}
+
+bool is_better(const BestEvaluations& best, double value) {
+  return best.ranked.empty() || cost_of(best.by, value) < cost_of(best.by, best.ranked.front().value);
 }
 
 std::string document_of(const BestEvaluations& best) {
   Json list = Json::array();
-  for (const BestEvaluation& one : best) list.push_back({{"step", one.step}, {"loss", one.loss}});
+  for (const BestEvaluation& one : best.ranked) {
+    list.push_back({{"step", one.step}, {"loss", one.loss}});
+    if (best.by == BestEvaluations().by) continue;
+    list.back().update(
+        {{"metric", best.by.metric}, {"better", *best.by.higher ? "higher" : "lower"}, {"value", one.value}});
+  }
   return to_text(list);
 }
 
@@ -25,13 +77,19 @@ BestEvaluations best_evaluations_of(const Manifest& manifest) {
   for (const auto& [name, text] : manifest.documents) {
     if (name != best_evaluations_document) continue;
     const Json list = parse_json(text, name);
-    const bool well =
-        list.is_array() && std::ranges::all_of(list, [](const Json& one) {
-          return one.is_object() && one.contains("step") && one.contains("loss") && one.at("loss").is_number();
-        });
+    const bool well = list.is_array() && std::ranges::all_of(list, [](const Json& one) {
+                        return one.is_object() && one.contains("step") && one.contains("loss") &&
+                               one.at("loss").is_number() &&
+                               (!one.contains("metric") || (one.at("metric").is_string() && one.contains("better") &&
+                                                            one.contains("value") && one.at("value").is_number()));
+                      });
     if (!well) fail(ExitCode::input, "the document {} is no list of steps and losses", name);
-    for (const Json& one : list)
-      best.push_back({integer_from<std::int64_t>(one.at("step"), "step"), one.at("loss").get<double>()});
+    for (const Json& one : list) {
+      const auto step = integer_from<std::int64_t>(one.at("step"), "step");
+      const double loss = one.at("loss").get<double>();
+      best.ranked.push_back({step, loss, one.contains("metric") ? one.at("value").get<double>() : loss});
+      if (one.contains("metric")) best.by = {one.at("metric").get<std::string>(), one.at("better") == "higher"};
+    }
   }
   return best;
 }

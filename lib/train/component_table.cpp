@@ -39,7 +39,8 @@ std::vector<PlannedTensor> weights_of(const TrainPlan& plan) {
 /// Components with the layouts of their tensors, in the order in which they are saved.
 class PlannedState {
  public:
-  PlannedState(const TrainConfig& config, const TrainPlan& plan) : plan_(plan), weights_(weights_of(plan)) {
+  PlannedState(const TrainConfig& config, const TrainPlan& plan)
+      : plan_(plan), options_(config.checkpoint), weights_(weights_of(plan)) {
     std::vector<Layout> layouts;
     for (const PlannedTensor& weight : weights_) layouts.push_back(weight.layout);
     add(declared_as_held(layouts, "model"));
@@ -58,7 +59,8 @@ class PlannedState {
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
 
  private:
-  void add(const Component& component) {
+  void add(const Component& declared) {
+    const Component component = compared_as(options_, declared);
     components_.push_back({component.key, component.pattern, component.equal_along, component.required,
                            component.validation, component.remap_policy});
   }
@@ -82,6 +84,7 @@ class PlannedState {
   }
 
   const TrainPlan& plan_;
+  const CheckpointOptions& options_;
   std::vector<PlannedTensor> weights_;
   std::vector<StoredComponent> components_;
   std::vector<StoredTensor> tensors_;

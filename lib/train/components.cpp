@@ -134,6 +134,18 @@ Component global_component(std::string key) {
   return {.key = std::move(key), .pattern = Pattern::global, .collect = {}};
 }
 
+Component compared_as(const CheckpointOptions& options, Component component) {
+  if (component.pattern == Pattern::global) return component;
+  switch (options.validation) {
+    case Compared::none: component.validation = Validation::none; break;
+    case Compared::quick: component.validation = Validation::quick; break;
+    case Compared::rolling: component.validation = Validation::rolling; break;
+    case Compared::tensor: component.validation = Validation::tensor; break;
+    case Compared::full: component.validation = Validation::full; break;
+  }
+  return component;
+}
+
 std::vector<AxisName> axes_held_alike(const std::vector<Layout>& weights) {
   const Mesh& mesh = weights.front().mesh;
   std::vector<Layout> layouts = weights;

@@ -30,6 +30,9 @@ Component declared_as_held(const std::vector<Layout>& weights, std::string key);
 /// Of values that are equal on all ranks. Pure.
 Component global_component(std::string key);
 
+/// The component, of which a save compares as much as is asked for. What is global it compares whole. Pure.
+Component compared_as(const CheckpointOptions& options, Component component);
+
 /// The loss scale of a run in fp16. Local.
 Component loss_scale_component(TrainState& train_state);
 

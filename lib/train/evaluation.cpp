@@ -32,12 +32,14 @@ EvalRecord evaluate(Engine& engine, const TrainConfig& config, const TrainPlan& 
     const EvaluationOutcome part = engine.evaluate(batches, step);
     total.loss_sum += part.loss_sum;
     total.tokens += part.tokens;
+    total.hits += part.hits;
   }
   const double loss = total.loss_sum / static_cast<double>(total.tokens);
   return {.step = step,
           .split = config.data.validation_split,
           .loss = loss,
           .perplexity = std::exp(loss),
+          .accuracy = static_cast<double>(total.hits) / static_cast<double>(total.tokens),
           .tokens = total.tokens,
           .eval_ms = (monotonic_seconds() - start_s) * 1e3,
           .best = {}};

@@ -1,4 +1,4 @@
-// The loss over a validation split: every rank computes its share, all ranks know the result.
+// The loss and what else is measured over a validation split: every rank computes its share, all ranks know the result.
 #pragma once
 
 #include "config/train_config.hpp"

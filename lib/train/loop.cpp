@@ -7,6 +7,7 @@
 #include "comm/together.hpp"
 #include "optim/schedule.hpp"
 #include "tensor/unit.hpp"
+#include "train/components.hpp"
 #include "train/nonfinite.hpp"
 
 #include <cmath>
@@ -28,6 +29,7 @@ void flip_bit(const Model& model) {
 Retention retention_of(const CheckpointOptions& options) {
   return {.keep_last = options.keep_last,
           .keep_best = options.keep_best,
+          .best_by = best_by(options),
           .keep_every = options.keep_every,
           .pinned = options.pinned};
 }
@@ -200,10 +202,9 @@ void TrainingLoop::evaluate() {
     forget_incomparable_best();
     EvalRecord record = lockstep::evaluate(parts_.engine, parts_.config, parts_.plan, parts_.session, now.step);
     now.eval_loss = std::isfinite(record.loss) ? std::optional(record.loss) : std::nullopt;
-    record.best = now.eval_loss && (!now.best_eval_loss || *now.eval_loss < *now.best_eval_loss);
-    if (*record.best) now.best_eval_loss = now.eval_loss;
-    if (now.eval_loss) rank_evaluation(now.best_evaluations, {now.step, *now.eval_loss});
+    measured_ = metrics_of(record, parts_.config.checkpoint);
     if (now.eval_loss) evaluated_step_ = now.step;
+    record.best = take_evaluation();
     journal_.evaluation(record);
     if (!now.eval_loss)
       journal_.warn({.step = now.step,
@@ -212,6 +213,19 @@ void TrainingLoop::evaluate() {
   }
   callbacks_.after_evaluation(view());
   journal_.exclude(monotonic_seconds() - start_s);
+}
+
+bool TrainingLoop::take_evaluation() {
+  TrainState& now = parts_.train_state;
+  if (!now.eval_loss) return false;
+  BestEvaluations& best = now.best_evaluations;
+  const bool least_loss = !now.best_eval_loss || *now.eval_loss < *now.best_eval_loss;
+  if (least_loss) now.best_eval_loss = now.eval_loss;
+  const auto value = std::ranges::find(measured_, best.by.metric, &Metric::name);
+  if (value == measured_.end()) return false;
+  const bool is_best = best.by == BestEvaluations().by ? least_loss : is_better(best, value->value);
+  rank_evaluation(best, {now.step, *now.eval_loss, value->value});
+  return is_best;
 }
 
 void TrainingLoop::forget_incomparable_best() {
@@ -226,7 +240,19 @@ void TrainingLoop::forget_incomparable_best() {
                        parts_.plan.evaluation),
                    .loss = now.best_eval_loss});
     now.best_eval_loss.reset();
-    now.best_evaluations.clear();
+    now.best_evaluations.ranked.clear();
+  }
+  BestEvaluations& best = now.best_evaluations;
+  if (const BestBy by = best_by(parts_.config.checkpoint); best.by != by) {
+    if (!best.ranked.empty())
+      journal_.warn({.step = now.step,
+                     .name = "best_metric_changed",
+                     .message = fmt::format("the best evaluations so far were those with the {}, from here on they are "
+                                            "those with the {}: what is the best counts anew; checkpoints that are "
+                                            "there are compared by what they were measured to have",
+                                            to_text(best.by), to_text(by))},
+                    0);
+    best = {by, {}};
   }
   now.evaluation = parts_.plan.evaluation;
 }
@@ -277,7 +303,7 @@ std::vector<Component> TrainingLoop::components_now() {
   const std::int64_t step = parts_.train_state.step;
   if (parts_.cells.state_apart(step)) {
     parts_.cells.take_averages(parts_.engine, parts_.session, step);
-    components.push_back(parts_.cells.component());
+    components.push_back(compared_as(parts_.config.checkpoint, parts_.cells.component()));
   }
   return components;
 }
@@ -290,7 +316,7 @@ std::vector<Component> TrainingLoop::settled_components() {
   switch (parts_.config.checkpoint.on_difference) {
     case OnDifference::fail: break;
     case OnDifference::warn:
-      if (const auto told = compare_replicas(world, parts_.world, components, enter)) {
+      if (const auto told = compare_replicas(world, parts_.world, components, share_of_now(), enter)) {
         journal_.warn({.step = step,
                        .name = "replicas_differ",
                        .message = *told + "; of ranks that should hold the same the lowest saves what it holds"});
@@ -298,7 +324,7 @@ std::vector<Component> TrainingLoop::settled_components() {
       }
       break;
     case OnDifference::repair:
-      if (const auto told = repair_replicas(world, parts_.world, components, enter)) {
+      if (const auto told = repair_replicas(world, parts_.world, components, share_of_now(), enter)) {
         for (Unit* unit : parts_.model.units()) unit->update_compute_copy();
         parts_.cells.drop();
         components = components_now();  // averages of what was wrong are wrong
@@ -345,18 +371,29 @@ SaveRequest TrainingLoop::save_request() const {
                       .documents = parts_.documents,
                       .retention = retention_of(parts_.config.checkpoint),
                       .trash = parts_.files.trash(),
+                      .share = share_of_now(),
                       .read_back = parts_.config.checkpoint.read_back,
+                      .patience_s = parts_.config.checkpoint.patience.value,
                       .storage = parts_.files.storage(),
                       .enter = [this](Phase phase) { enter_save(phase); }};
   if (const std::int64_t ranks = parts_.config.checkpoint.ranks_per_file.ranks; ranks > 0)
     request.ranks_per_file = static_cast<int>(ranks);
-  if (!now.best_evaluations.empty())
+  if (!now.best_evaluations.ranked.empty())
     request.documents.emplace_back(best_evaluations_document, document_of(now.best_evaluations));
   if (evaluated_step_ == now.step) {
-    request.metrics.push_back({"validation_loss", *now.eval_loss});
+    request.metrics = measured_;
     request.documents.emplace_back("evaluation", now.evaluation);
   }
   return request;
+}
+
+RollingShare TrainingLoop::share_of_now() const {
+  const CheckpointOptions& options = parts_.config.checkpoint;
+  if (options.validation != Compared::rolling) return {};
+  constexpr std::int64_t usual_saves = 8;
+  const std::int64_t saves = options.validation_saves.value_or(usual_saves);
+  const std::int64_t turn = parts_.train_state.step / *options.every % saves;
+  return {.number = static_cast<std::uint64_t>(turn), .of = static_cast<std::uint64_t>(saves)};
 }
 
 /// Nothing is made and nothing committed under the name of a run folder that leads elsewhere by now.

@@ -78,7 +78,9 @@ class TrainingLoop {
   /// Collective over the world.
   void skip_step(const StepOutcome& outcome);
   void evaluate();
-  /// What the best loss was measured on may have changed with a resume.
+  /// Counts the evaluation of now, of which `measured_` tells; returns whether it is the best so far.
+  bool take_evaluation();
+  /// What the best evaluations were measured on, or are ranked by, may have changed with a resume.
   void forget_incomparable_best();
   void save(AfterSave after);
   /// What a checkpoint of now is made of. Collective over the world.
@@ -91,6 +93,8 @@ class TrainingLoop {
   void saved(const SaveReport& report, double stall_s, int waves);
   std::uint64_t snapshot_memory() const;  // bytes of a rank's copy at most; 0: as many as it takes
   SaveRequest save_request() const;
+  /// What a save of now compares at Validation::rolling: it follows from the step, so that a resume goes on in turn.
+  RollingShare share_of_now() const;
   AgreedError reason_of(const AgreedError& error) const;
   void tell_failed_save(const AgreedError& error, std::int64_t step, AfterSave after);
   void enter_save(Phase phase) const;
@@ -117,6 +121,7 @@ class TrainingLoop {
   std::int64_t valid_tokens_ = 0;   // of the next step, over all ranks
   std::int64_t samples_ = 0;        // and its samples
   std::int64_t evaluated_step_ = -1;
+  std::vector<Metric> measured_;  // then
   std::int64_t saved_step_ = -1;  // of the newest checkpoint; 0: there is none
   std::int64_t begun_step_ = -1;  // of the save that was begun last in the background
   FailedSaves failed_saves_;

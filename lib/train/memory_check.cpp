@@ -11,10 +11,10 @@ namespace lockstep {
 
 namespace {
 
-/// Bytes of a rank of each class, in both arenas, for here both lie in memory of the machine: programs and saves take
-/// turns, but for the copy that saves in the background keep.
+/// Bytes of a rank of each class, in both arenas, for here both lie in memory of the machine: programs, loads and saves
+/// take turns, but for the copy that saves in the background keep.
 std::int64_t bytes_of(const TrainPlan& plan, Rank rank) {
-  std::int64_t most = 0;
+  std::int64_t most = plan.load_bytes(rank);
   for (const StepProgram* program : plan.programs.all()) {
     const RankClass& ranks = program->class_of(rank);
     most = std::max(most, memory_of(ranks).peak_bytes + memory_of(ranks, Arena::host).peak_bytes);

@@ -75,9 +75,11 @@ std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const
   std::int64_t state_bytes = 0;
   const std::int64_t trained = trained_count(plan.architecture);
   for (const StateDescription& state : plan.types.state) state_bytes += trained * size_of(state.dtype);
-  std::int64_t snapshot_bytes = 0;
-  for (const RankClass& ranks : plan.programs.train.classes)
+  std::int64_t snapshot_bytes = 0, load_bytes = 0;
+  for (const RankClass& ranks : plan.programs.train.classes) {
     snapshot_bytes = std::max(snapshot_bytes, plan.snapshot_bytes(ranks.ranks.front()));
+    load_bytes = std::max(load_bytes, plan.load_bytes(ranks.ranks.front()));
+  }
   const DryRunFacts facts{.mesh = plan.mesh,
                           .placement = placement,
                           .batch = plan.batch,
@@ -88,7 +90,8 @@ std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const
                           .flops_per_token = plan.flops_per_token,
                           .weight_bytes = weight_bytes,
                           .optimizer_state_bytes = state_bytes,
-                          .snapshot_bytes = snapshot_bytes};
+                          .snapshot_bytes = snapshot_bytes,
+                          .load_bytes = load_bytes};
   std::vector<Row> rows{model_row(plan.architecture.config)};
   if (plan.architecture.config.dropout.any()) rows.push_back(dropout_row(plan.architecture.config.dropout));
   rows.push_back(data_row(config, plan));

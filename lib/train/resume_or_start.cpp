@@ -207,11 +207,40 @@ CheckpointPart choose_part(const TrainConfig& config, const TrainPlan& plan, con
   return part;
 }
 
+/// Whether it has weights and nothing else of a run: an import of a Hugging Face folder, an average.
+bool holds_weights_alone(const Manifest& manifest) {
+  return manifest.components.size() == 1 && manifest.components.front().key == "model";
+}
+
+/// Files of others mostly have weights of 16 bits, and a load converts nothing.
+void check_types(const TrainPlan& plan, const CheckpointReader& reader) {
+  for (const StoredTensor& tensor : reader.manifest().tensors) {
+    const DType saved = tensor.layout.dtype, kept = plan.types.master;
+    if (is_values(tensor) || saved == kept || !is_floating(saved)) continue;
+    throw Error(ExitCode::usage,
+                fmt::format("{} holds weights in {}, and this run keeps them in {}", reader.path().string(),
+                            name_of(saved), name_of(kept)),
+                fmt::format("checkpoint-reshard {} --consolidate --cast {} --output NEW converts them",
+                            reader.path().string(), name_of(kept)));
+  }
+}
+
+/// What of the checkpoint that checkpoint.resume names a new run begins with, if it is not all of it.
+ChoosePart part_of_start(const TrainConfig& config, const TrainPlan& plan) {
+  return [&](const CheckpointReader& reader) -> std::optional<CheckpointPart> {
+    const bool weights_alone = holds_weights_alone(reader.manifest());
+    if (weights_alone) check_types(plan, reader);
+    if (!weights_alone && !takes_part(config.checkpoint)) return std::nullopt;
+    return choose_part(config, plan, reader);
+  };
+}
+
 /// Loads what `request` wants and logs what it passed over. Collective over the world.
 Resumed load_as_asked(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
                       const LoadedState& state, ResumeRequest request) {
   Communicator& world = session.world();
   request.threads = thread_count();
+  request.best_by = best_by(config.checkpoint);
   request.patience_s = config.checkpoint.patience.value;
   request.refresh = state.refresh;
   request.storage = state.storage;
@@ -253,10 +282,9 @@ std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& 
     if (named) refuse_to_overwrite(config, reader);
     if (state.accepted) state.accepted(reader);
   };
-  ResumeRequest request{.run = config.train.run_dir, .wanted = wanted, .accept = accept};
-  if (takes_part(config.checkpoint))
-    request.part = [&](const CheckpointReader& reader) { return choose_part(config, plan, reader); };
-  const Resumed resumed = load_as_asked(config, plan, session, log, state, std::move(request));
+  const Resumed resumed = load_as_asked(
+      config, plan, session, log, state,
+      {.run = config.train.run_dir, .wanted = wanted, .accept = accept, .part = part_of_start(config, plan)});
   if (!resumed.checkpoint) {
     if (config.checkpoint.resume.from == Resume::From::automatic) return std::nullopt;
     throw Error(ExitCode::input,
@@ -279,7 +307,8 @@ std::optional<Path> load_to_evaluate(const TrainConfig& config, const TrainPlan&
         load_as_asked(config, plan, session, log, state,
                       {.run = wanted.by == Wanted::By::start ? wanted.start : Path(config.train.run_dir),
                        .wanted = wanted,
-                       .accept = [&](const CheckpointReader& reader) { check_same_model(plan, reader); }});
+                       .accept = [&](const CheckpointReader& reader) { check_same_model(plan, reader); },
+                       .part = part_of_start(config, plan)});
     if (resumed.checkpoint) return resumed.checkpoint->path;
   }
   if (config.model.path) return std::nullopt;

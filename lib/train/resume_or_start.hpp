@@ -33,8 +33,9 @@ struct LoadedState {
 
 /// Fills model, moments and trajectory through the components from the checkpoint that the configuration means; its
 /// folder, or nothing if the run starts from scratch. What checkpoint.only and checkpoint.skip leave out of another
-/// run's is left as it is. Damaged checkpoints that were passed over are logged. Collective over the world. Throws
-/// Error(usage) listing the options that differ from the saved ones, Error(input) for an absent or damaged checkpoint.
+/// run's is left as it is, and so is what another one that holds weights alone does not have. Damaged checkpoints that
+/// were passed over are logged. Collective over the world. Throws Error(usage) listing the options that differ from the
+/// saved ones, Error(input) for an absent or damaged checkpoint.
 std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
                                     const LoadedState& state);
 

@@ -117,6 +117,7 @@ void RunJournal::saved(const SaveReport& report, double seconds, int waves) {
   CheckpointRecord record{.step = report.step,
                           .path = report.path.string(),
                           .bytes = static_cast<std::int64_t>(report.bytes),
+                          .compared_bytes = static_cast<std::int64_t>(report.compared_bytes),
                           .state_digest = to_hex(report.state_digest),
                           .save_ms = seconds * 1e3,
                           .background_ms = waves > 0 ? std::optional(report.seconds * 1e3) : std::nullopt,

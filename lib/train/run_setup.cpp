@@ -152,6 +152,7 @@ RunState::RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank)
       optimizer(make_optimizer(config.optimizer, model.parameters())),
       cells(model, plan.mesh, rank, plan.programs.local_options, plan.types.state),
       components(components_of(model, plan.types.state, cells, train_state, *plan.architecture.config.original)) {
+  for (Component& component : components) component = compared_as(config.checkpoint, std::move(component));
   model.set_output_type(scalar_type(plan.types.handed_out()));
   if (!scales_loss(config)) return;
   train_state.loss_scale.scale = config.precision.loss_scale.init_scale;

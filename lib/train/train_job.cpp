@@ -79,7 +79,7 @@ void log_start(const TrainConfig& config, const TrainPlan& plan, const Machines&
   for (const std::string& note : notes_on(config, plan)) log.info("{}", note);
   for (const std::string& warning : placement_warnings(plan.mesh, machines.placement.nodes)) log.warning("{}", warning);
   for (const std::string& warning : warnings_on(config, plan)) log.warning("{}", warning);
-  if (resumed) log.info("{} {}", start.step > 0 ? "goes on from" : "starts with a part of", resumed->string());
+  if (resumed) log.info("{} {}", start.step > 0 ? "goes on from" : "starts with weights of", resumed->string());
   const std::vector<Row> rows = rows_of(config, plan, machines.placement);
   std::string text = to_text(config.plan ? rows : brief(rows));
   text.pop_back();  // a log line brings its own end

@@ -8,6 +8,7 @@
 #include "base/hash.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
+#include "checkpoint/read_plan.hpp"
 #include "comm/heartbeat.hpp"
 #include "exchange/model_folder.hpp"
 #include "optim/optimizer.hpp"
@@ -167,6 +168,14 @@ std::int64_t TrainPlan::snapshot_bytes(Rank rank) const {
   if (!snapshot_limit) return 0;
   return std::min(*snapshot_limit,
                   bytes_of_snapshot(programs.train.class_of(rank), !programs.averaging.classes.empty()));
+}
+
+std::int64_t TrainPlan::load_bytes(Rank rank) const {
+  std::int64_t most = 0, element_bytes = size_of(types.master);
+  for (const LogicalTensor& tensor : stored_tensors(architecture)) most = std::max(most, elements(tensor.shape));
+  for (const StateDescription& state : types.state)
+    element_bytes = std::max<std::int64_t>(element_bytes, size_of(state.dtype));
+  return bytes_held(programs.train.class_of(rank)) + bytes_in_work(ranks, most * element_bytes);
 }
 
 DataLoaderSettings TrainPlan::loader(const TrainConfig& config, Rank rank) const {

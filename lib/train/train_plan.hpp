@@ -48,6 +48,9 @@ struct TrainPlan {
 
   /// What rank `rank` holds of such copies.
   std::int64_t snapshot_bytes(Rank rank) const;
+  /// What it has at most as it loads a checkpoint, which it does before its first step: its state, and blocks that are
+  /// read, handed on and received.
+  std::int64_t load_bytes(Rank rank) const;
   /// How rank `rank` is fed.
   DataLoaderSettings loader(const TrainConfig& config, Rank rank) const;
 };

@@ -1,7 +1,7 @@
 """system.py [--rounds N] [--record FILE] [WORD …]: what surrounds a step, each against a baseline in the same run: two ranks of one thread against one rank of two, and the same
-of PyTorch (DistributedDataParallel, eager and through torch.compile, and FSDP2, over gloo); ranks that share out experts; what dropout costs; start-up against a bare MPI and LibTorch program; saving against raw O_DIRECT writes; loading against a cold buffered read;
+of PyTorch (DistributedDataParallel, eager and through torch.compile, and FSDP2, over gloo); ranks that share out experts; what dropout costs; start-up against a bare MPI and LibTorch program; saving against raw O_DIRECT writes, by one rank and by 4 replicas; loading against a cold buffered read; resharding against both;
 tokenizing in MB/s; planning for many ranks; what an action costs the engine; products of experts against one dense product. Prints one JSON line a figure, and appends the lines to
-FILE; with words (parallel, shared-experts, dropout, start-up, saving, loading, tokenizing, planning, engine, experts) only those."""
+FILE; with words (parallel, shared-experts, dropout, start-up, saving, loading, resharding, tokenizing, planning, engine, experts) only those."""
 
 import argparse
 import datetime
@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -169,6 +170,9 @@ def saving(folder, rounds, config):
     show("saving of GPT-2 124M in train, one rank", bytes=saves[0]["bytes"], save_gb_per_s=ours, raw_o_direct_gb_per_s=max(raw), ratio=ours / max(raw))
     alone = subprocess.run([BUILD / "tests/bench/save-bandwidth", folder, str(rounds)], check=True, capture_output=True, text=True).stdout
     show("saving of its size and shapes, nothing else running", **json.loads(alone))
+    command, env = mpirun(4, BUILD / "tests/bench/save-ranks", folder, rounds)
+    together = subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout
+    show("saving of its weights by 4 replicas that compare them, an older checkpoint going each time", **json.loads(together))
 
 
 def loading(folder, rounds):
@@ -176,6 +180,52 @@ def loading(folder, rounds):
         command, env = mpirun(ranks, BUILD / "tests/bench/load-bandwidth", folder, rounds)
         figures = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout)
         show(f"loading of the weights of GPT-2 124M into {'one rank' if ranks == 1 else f'{ranks} replicas'}, cold", **figures)
+
+
+def forget(folder):
+    """Leaves nothing of its files in memory."""
+    os.sync()
+    for path in filter(pathlib.Path.is_file, folder.rglob("*")):
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def seconds_of(*command):
+    """And the most memory that it took, in MiB."""
+    start = time.monotonic()
+    told = subprocess.run(["/usr/bin/time", "-f", "%M", *map(str, command)], check=True, capture_output=True, text=True).stderr
+    return time.monotonic() - start, int(told.split()[-1]) / 1024
+
+
+def resharding(folder, rounds, config):
+    """The state of GPT-2 124M, read cold and written anew, against reading the same parts cold and writing as many bytes around the cache, one after the
+    other: interleaved, the best of rounds."""
+    place, command = train(folder, config, "--data.sequence_length", 64, "--train.global_batch", 2, "--train.max_steps", 1)
+    run(1, *command, threads=2)
+    [whole] = (place / "checkpoints").glob("step-*")
+    parts = list(whole.rglob("part-*.h5"))
+    shards, size, largest = folder / "shards", sum(path.stat().st_size for path in parts), max(parts, key=lambda path: path.stat().st_size)
+    reshard = [BUILD / "tools/checkpoint-reshard", "--output"]
+    seconds_of(*reshard, shards, whole, "--to", "tp=4,dp_shard=2,parts=8")
+    ways = {"in one part": (1, whole, "parts=1"), "over tp 4 and dp_shard 2": (1, whole, "tp=4,dp_shard=2,parts=8"), "and back": (1, shards, "dp_replicate=1"),
+            "from there to rows": (1, shards, "dp_shard=8,parts=8"), "in one part by two processes": (2, whole, "parts=1")}
+    best, memory = {}, {}
+    for _ in range(rounds):
+        forget(whole)
+        read = seconds_of("dd", f"if={largest}", "of=/dev/null", "bs=16M")[0] * size / largest.stat().st_size
+        write, _ = seconds_of("dd", "if=/dev/zero", f"of={folder / 'raw'}", "bs=16M", f"count={size // (16 << 20)}", "oflag=direct", "conv=fsync")
+        (folder / "raw").unlink()
+        best["raw"] = min(best.get("raw", (1e9, 0, 0)), (read + write, read, write))
+        for name, (processes, source, target) in ways.items():
+            forget(source)
+            launcher = [] if processes == 1 else [SOURCE / "tests/harness/mpirun.sh", processes]
+            took, peak = seconds_of(*launcher, *reshard, folder / "made", source, "--to", target)
+            shutil.rmtree(folder / "made")
+            best[name], memory[name] = min(best.get(name, 1e9), took), max(memory.get(name, 0), peak)
+    both, read, write = best["raw"]
+    for name in ways:
+        show(f"resharding the state of GPT-2 124M, {name}", bytes=size, seconds=best[name], raw_read_s=read, raw_o_direct_write_s=write, ratio=both / best[name],
+             peak_mib=memory[name])
 
 
 def prepared(folder, text, tokenizer):
@@ -246,7 +296,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--record", type=pathlib.Path)
-    parser.add_argument("words", nargs="*", metavar="WORD", help="parallel, shared-experts, dropout, start-up, saving, loading, tokenizing, planning, engine, experts")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="parallel, shared-experts, dropout, start-up, saving, loading, resharding, tokenizing, planning, engine, experts")
     settings = parser.parse_args()
     rounds = settings.rounds
     RECORD.extend([settings.record] if settings.record else [])
@@ -266,6 +316,7 @@ def main():
             "start-up": lambda: start_up(folder, rounds, small),
             "saving": lambda: saving(folder, rounds, large),
             "loading": lambda: loading(folder, rounds),
+            "resharding": lambda: resharding(folder, rounds, large),
             "tokenizing": lambda: tokenizing(folder),
             "planning": lambda: planning(rounds),
             "engine": lambda: engine(rounds),

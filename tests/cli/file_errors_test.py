@@ -77,7 +77,7 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp):
                   ["train", *training(tmp, "--model.config"), "--train.run_dir", tmp / "out", "--model.config", "/dev/zero"],
                   ["train", tmp / "pipes/config.yaml"], ["train", "/dev/zero"],
                   ["prepare-data", tmp / "text.txt", "--output", tmp / "out", "--data.tokenizer", tmp / "pipes"]]:
-        done = run(*words, expect=None, timeout=60)
+        done = run(*words, expect=None)
         assert done.returncode in (2, 3) and ("it is a FIFO, not a file" in done.stderr or "it is a device, not a file" in done.stderr), done
 
 
@@ -93,7 +93,7 @@ def test_a_part_of_a_checkpoint_that_is_no_file_is_damage_and_not_waited_for(tmp
                             (3, ["checkpoint-reshard", checkpoint, "--consolidate", "--output", tmp / "out"]),
                             (3, ["finalize-quantize", tmp / "run", "--output", tmp / "out"]),
                             (3, ["train", *training(tmp), "--train.run_dir", tmp / "run"])]:
-            done = run(*words, expect=code, timeout=60)
+            done = run(*words, expect=code)
             assert f"{part.name}: it is {found}, not a file" in done.stdout + done.stderr, done
             assert not (tmp / "out").exists()
         part.rmdir() if found == "a folder" else part.unlink()

@@ -2,14 +2,13 @@
 
 import json
 import os
-import pathlib
 import resource
 import shutil
 import signal
 import subprocess
-import time
 
-from lockstep_testing import BUILD, SOURCE, needs, program, run, run_command
+from lockstep_testing import BUILD, PATIENCE_S, SOURCE, needs, program, run, run_command
+from running_jobs import started_and_stopped, with_short_and_long_deadline
 
 needs("transformers")
 numpy = needs("numpy")
@@ -289,49 +288,37 @@ def test_what_fails_on_one_rank_is_told_once_and_leaves_nothing(tmp):
     assert left_in(tmp) == ["model"]
 
 
-def begun(tmp, command):
-    """The process of a job that has begun to write."""
-    job = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while job.poll() is None and not any(tmp.glob(".*/content/.model*.safetensors.*")):
-        time.sleep(0.001)
-    return job
+def start_that_stops_itself(rank, *command):
+    """A job of which a rank stops itself when it is about to write weights."""
+    faults = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": f"pwrite -1 1 0 {rank} /content/.model"}
+    return subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **faults})
 
 
 def test_a_request_to_stop_leaves_nothing(tmp):
-    model_of("llama", {"vocab_size": 50000, "hidden_size": 256, "num_hidden_layers": 1, "tie_word_embeddings": True}).save_pretrained(tmp / "model")
-    for _ in range(20):   # a job may be done before it is asked to stop
-        job = begun(tmp, [program("finalize-quantize"), tmp / "model", "--output", tmp / "out"])
-        job.send_signal(signal.SIGTERM)
-        told = job.communicate(timeout=100)[1]
-        if job.returncode != 0:
-            break
-        shutil.rmtree(tmp / "out")
+    model_of("llama", {}).save_pretrained(tmp / "model")
+    job = start_that_stops_itself(0, program("finalize-quantize"), tmp / "model", "--output", tmp / "out")
+    started_and_stopped(job)
+    job.send_signal(signal.SIGTERM)
+    job.send_signal(signal.SIGCONT)
+    told = job.communicate(timeout=PATIENCE_S)[1]
     assert job.returncode == 1 and "stop" in told, (job.returncode, told)
     assert left_in(tmp) == ["model"]
 
 
 def test_a_rank_that_stops_working_is_named_by_the_watchdog(tmp):
-    model_of("llama", {"vocab_size": 50000, "hidden_size": 256, "num_hidden_layers": 1, "tie_word_embeddings": True}).save_pretrained(tmp / "model")
-    for _ in range(20):   # a job may be done before its rank is stopped
-        job = begun(tmp, [SOURCE / "tests/harness/mpirun.sh", 2, program("finalize-quantize"), tmp / "model", "--output", tmp / "out", "--watchdog", "4s"])
-        launcher = children(job.pid)
-        ranks = {pathlib.Path(f"/proc/{process}/environ").read_text().partition("OMPI_COMM_WORLD_RANK=")[2][:1]: process for process in children(launcher[0])} if launcher else {}
-        if "1" in ranks:
-            os.kill(ranks["1"], signal.SIGSTOP)
-        told = job.communicate(timeout=100)[1]
-        if job.returncode != 0:
-            break
-        shutil.rmtree(tmp / "out")
-    lines = [line for line in told.splitlines() if line.startswith("watchdog: ")]
-    assert job.returncode == 7 and len(lines) == 1 and lines[0].startswith("watchdog: rank 1 ("), (job.returncode, told)
-    assert not (tmp / "out").exists()
+    model_of("llama", {}).save_pretrained(tmp / "model")
+
+    def check(limit_s, _):
+        job = start_that_stops_itself(1, SOURCE / "tests/harness/mpirun.sh", 2, program("finalize-quantize"), tmp / "model", "--output", tmp / "out",
+                                      "--watchdog", f"{limit_s}s")
+        told = job.communicate(timeout=PATIENCE_S)[1]
+        lines = [line for line in told.splitlines() if line.startswith("watchdog: ")]
+        assert job.returncode == 7 and len(lines) == 1 and lines[0].startswith("watchdog: rank 1 ("), (job.returncode, told)
+        assert not (tmp / "out").exists()
+
+    with_short_and_long_deadline(check, 4)
     finalize(tmp / "model", tmp / "out")   # also removes what that one had begun
     assert left_in(tmp) == ["model", "out"]
-
-
-def children(process):
-    path = pathlib.Path(f"/proc/{process}/task/{process}/children")
-    return [int(child) for child in path.read_text().split()] if path.exists() else []
 
 
 def test_what_cannot_be_done_is_refused_with_the_reason_and_leaves_nothing(tmp):
@@ -379,7 +366,7 @@ def test_a_full_disk_ends_with_code_4_and_leaves_nothing(tmp):
         resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
 
     command = [program("finalize-quantize"), tmp / "model", "--output", tmp / "out"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, preexec_fn=small_files)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, preexec_fn=small_files)
     assert done.returncode == 4, done
     assert "cannot write" in done.stderr
     assert left_in(tmp) == ["model"]
@@ -391,7 +378,7 @@ def test_a_model_larger_than_the_memory_allowed_is_exported(tmp):
     assert (tmp / "model" / "model.safetensors").stat().st_size > 120 << 20
     command = [program("finalize-quantize"), tmp / "model", "--recipe", "int8", "--output", tmp / "out"]
     limit = 64 << 20   # of memory that is not a mapped file
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
     assert done.returncode == 0, done.stderr
 
 
@@ -401,7 +388,7 @@ def test_a_sharded_checkpoint_is_exported_in_less_memory_than_its_largest_tensor
     (tmp / "config.json").write_text(json.dumps(config))
     run_command(BUILD / "tests/cli/checkpoint-job", "model", tmp / "run", 4, tmp / "config.json")
     limit = 72 << 20   # the embedding has 80 MB
-    done = subprocess.run([program("finalize-quantize"), tmp / "run", "--recipe", "int8", "--output", tmp / "out"], capture_output=True, text=True, timeout=400,
+    done = subprocess.run([program("finalize-quantize"), tmp / "run", "--recipe", "int8", "--output", tmp / "out"], capture_output=True, text=True, timeout=PATIENCE_S,
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
     assert done.returncode == 0, done.stderr
     run("finalize-quantize", tmp / "run", "--recipe", "int8", "--output", tmp / "together", ranks=3)

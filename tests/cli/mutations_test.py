@@ -1,11 +1,13 @@
 """One rank whose list of actions is not that of its program: the job ends in time and says which rank was where, in which action and phase.
 The jobs: tests/mpi/engine/mutated_jobs_test.cpp. That no program like these is made in the first place: tests/unit/program/verify_test.cpp."""
 
+import functools
 import os
 import re
 import subprocess
 
-from lockstep_testing import BUILD, SOURCE
+from lockstep_testing import BUILD, PATIENCE_S, SOURCE
+from running_jobs import with_short_and_long_deadline
 
 # What is wrong with the list of rank 0, and what is said.
 ENDS = {
@@ -20,10 +22,12 @@ ENDS = {
 
 
 def test_a_rank_that_does_something_else_is_found_and_named(tmp):
-    problems = []
-    for name, said in ENDS.items():
+    def check(name, said, limit_s, _):
         command = [str(SOURCE / "tests/harness/mpirun.sh"), "4", str(BUILD / "tests/mpi-compositions"), f"--run_test=mutated_jobs/{name}"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=dict(os.environ, LOCKSTEP_TEST_TIMEOUT="250"))
-        if done.returncode == 0 or not re.search(said, done.stderr + done.stdout) or "the step ended" in done.stdout:
-            problems.append(f"{name}: {done.returncode}\n{done.stdout}\n{done.stderr}")
-    assert not problems, "\n".join(problems)
+        settings = dict(os.environ, LOCKSTEP_TEST_TIMEOUT=str(PATIENCE_S), LOCKSTEP_TEST_CASE_TIMEOUT=str(PATIENCE_S), LOCKSTEP_TEST_WATCHDOG=str(limit_s))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=settings)
+        ended = done.returncode != 0 and re.search(said, done.stderr + done.stdout) and "the step ended" not in done.stdout
+        assert ended, f"{name}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+
+    for name, said in ENDS.items():
+        with_short_and_long_deadline(functools.partial(check, name, said), 10)

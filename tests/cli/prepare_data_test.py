@@ -5,16 +5,15 @@ import gzip
 import hashlib
 import json
 import os
-import pathlib
 import random
 import shutil
 import signal
 import subprocess
 import sys
-import time
 import unittest
 
 from lockstep_testing import BUILD, PATIENCE_S, SOURCE, damage_shard, needs, program, run, run_command, sample_text, shared_data, token_stream
+from running_jobs import ranks_of, started_and_stopped, wait_for_pause, wait_until, with_short_and_long_deadline
 
 JOINT = 256   # of the bytes tokenizer
 
@@ -260,20 +259,22 @@ def test_a_disk_that_fills_up_is_a_storage_error_and_leaves_nothing(tmp):
     command = [*limited, program("prepare-data"), str(tmp / "a.txt"), "--output", str(tmp / "out"), "--data.validation", "none"]
     for ranks in [1, 2]:
         launcher = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks)] if ranks > 1 else []
-        done = subprocess.run([*launcher, *command], capture_output=True, text=True, timeout=400)
+        done = subprocess.run([*launcher, *command], capture_output=True, text=True, timeout=PATIENCE_S)
         assert done.returncode == 4, (done.returncode, done.stderr)
         assert all(part in done.stderr for part in ["cannot write", "/.out.stage-", "/scratch/tokens-", "File too large"]), done.stderr
         only(tmp, "a.txt")
 
 
+def stopping_amid_its_work():
+    """The environment in which the process, of ranks the first, stops itself before it writes tokens (tests/harness/storage_faults.cpp)."""
+    return {**os.environ, "LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": "pwrite -1 1 0 0 /scratch/tokens-"}
+
+
 def test_a_killed_run_leaves_nothing_that_looks_complete_and_the_next_one_cleans_up(tmp):
-    (tmp / "a.txt").write_text("some text to tokenize\n" * 2000000)
-    command = [program("prepare-data"), str(tmp / "a.txt"), "--output", str(tmp / "out"), "--data.validation", "none", "--threads", "1"]
-    killed = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while not list(tmp.glob(".out.stage-*/scratch/tokens-0")):
-        assert killed.poll() is None
-        time.sleep(0.005)
-    killed.send_signal(signal.SIGSTOP)   # however long the other takes to start
+    (tmp / "a.txt").write_text("some text to tokenize\n")
+    command = [program("prepare-data"), str(tmp / "a.txt"), "--output", str(tmp / "out"), "--data.validation", "none"]
+    killed = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=stopping_amid_its_work())
+    started_and_stopped(killed)
     busy = prepare(tmp / "a.txt", "--output", tmp / "out", expect=None)
     killed.kill()
     killed.wait()
@@ -290,24 +291,17 @@ def failing(call, code, path):
 
 
 def test_without_flock_a_lease_keeps_a_second_start_out(tmp):
-    (tmp / "a.txt").write_text("some text to tokenize\n" * 2000000)
-    words = [str(tmp / "a.txt"), "--output", str(tmp / "out"), "--data.validation", "none", "--threads", "1"]
+    (tmp / "a.txt").write_text("some text to tokenize\n")
+    words = ["--output", str(tmp / "out"), "--data.validation", "none"]
     for code in [errno.ENOSYS, errno.ENOLCK]:
-        first = subprocess.Popen([program("prepare-data"), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                 env={**os.environ, **failing("flock", code, ".out.lock")})
-        while not list(tmp.glob(".out.stage-*/scratch/tokens-0")):
-            assert first.poll() is None
-            time.sleep(0.005)
-        first.send_signal(signal.SIGSTOP)   # it neither ends nor refreshes its lease: the second start looks at it for a while
-        second = subprocess.Popen([program("prepare-data"), *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                                  env={**os.environ, **failing("flock", code, ".out.lock")})
-        time.sleep(0.5)
-        first.send_signal(signal.SIGCONT)
-        told = second.communicate(timeout=100)[1]
-        assert second.returncode == 2 and (f"by process {first.pid} on " in told or "there is one already" in told), told
+        first = subprocess.Popen([program("prepare-data"), "-", "--format", "txt", *words], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.PIPE, text=True, env={**os.environ, **failing("flock", code, ".out.lock")})
+        wait_until(lambda: list(tmp.glob(".out.stage-*/**/standard-input*")), first, "it waits for input, and refreshes its lease")
+        told = prepare(tmp / "a.txt", *words, expect=2, env=failing("flock", code, ".out.lock")).stderr
+        assert f"by process {first.pid} on " in told, told
         first.kill()
         first.wait()
-        run("prepare-data", *words, "--overwrite", env=failing("flock", code, ".out.lock"))
+        prepare(tmp / "a.txt", *words, env=failing("flock", code, ".out.lock"))
         only(tmp, "a.txt", "out")
         shutil.rmtree(tmp / "out")
 
@@ -374,7 +368,7 @@ def test_standard_input_gives_the_dataset_that_a_file_gives(tmp):
             prepare(tmp / name, "--output", f"{out}-file", *options)
             launcher = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks)] if ranks else []
             command = [*launcher, program("prepare-data"), "-", "--format", form, "--output", str(out), *options]
-            done = subprocess.run(command, input=(tmp / name).read_bytes(), capture_output=True, timeout=100)
+            done = subprocess.run(command, input=(tmp / name).read_bytes(), capture_output=True, timeout=PATIENCE_S)
             assert done.returncode == 0, done.stderr
             for split in ["train", "validation", "tokenizer"]:
                 assert digest(out / split) == digest(tmp / f"{out.name}-file" / split), (name, tokenizer, ranks)
@@ -384,7 +378,7 @@ def test_standard_input_gives_the_dataset_that_a_file_gives(tmp):
                                          (b"x", [], 2, "--format txt or --format jsonl is needed"),
                                          (b"x", [str(tmp / "b.txt"), "--format", "txt"], 2, "name no other INPUT beside it")]:
         command = [program("prepare-data"), "-", *options, "--output", str(tmp / "none")]
-        done = subprocess.run(command, input=text, capture_output=True, timeout=60)
+        done = subprocess.run(command, input=text, capture_output=True, timeout=PATIENCE_S)
         assert done.returncode == code and message in done.stderr.decode(), done.stderr
     done = prepare(tmp / "b.txt", "--format", "txt", "--output", tmp / "none", expect=2)
     assert "--format is of standard input" in done.stderr
@@ -463,36 +457,29 @@ def test_verify_answers_whether_a_dataset_is_what_its_description_says(tmp):
     assert "takes no INPUT" in run("prepare-data", "--verify", tmp / "out", tmp / "a.jsonl", expect=2).stderr
 
 
-def children(process):
-    return [int(child) for child in pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-
-
-def start_that_waits_for_input(tmp, ranks, *options):
+def start_that_waits_for_input(folder, ranks, *options):
     """prepare-data on ranks that reads an open pipe; returns its process once the staging folder is there, and the ranks' processes."""
-    command = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks), program("prepare-data"), "-", "--format", "txt", "--output", str(tmp / "out"), *options]
+    command = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks), program("prepare-data"), "-", "--format", "txt", "--output", str(folder / "out"), *options]
     job = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     job.stdin.write("some text\n")
     job.stdin.flush()
-    deadline = time.monotonic() + PATIENCE_S
-    while not any(path.name.startswith("standard-input") for path in tmp.rglob("*")) and time.monotonic() < deadline:
-        assert job.poll() is None, job.stderr.read()
-        time.sleep(0.02)
-    found = {}
-    for process in children(children(job.pid)[0]):
-        for variable in pathlib.Path(f"/proc/{process}/environ").read_text().split("\0"):
-            if variable.startswith("OMPI_COMM_WORLD_RANK="):
-                found[int(variable.partition("=")[2])] = process
-    return job, [found[rank] for rank in range(ranks)]
+    wait_until(lambda: list(folder.glob(".out.stage-*/**/standard-input*")), job, "it waits for input")
+    return job, ranks_of(job)
 
 
 def test_a_stopped_rank_is_named_by_the_watchdog(tmp):
-    job, processes = start_that_waits_for_input(tmp, 3, "--watchdog", "8s")
-    os.kill(processes[2], signal.SIGSTOP)
-    err = job.communicate(timeout=PATIENCE_S)[1]
-    assert job.returncode == 7, (job.returncode, err)
-    told = [line for line in err.splitlines() if line.startswith("watchdog: ")]
-    assert len(told) == 1 and told[0].startswith("watchdog: rank 2 (") and "the process is stopped" in told[0], err
-    assert not (tmp / "out").exists()
+    def check(limit_s, attempt):
+        folder = tmp / str(attempt)
+        folder.mkdir()
+        job, processes = start_that_waits_for_input(folder, 3, "--watchdog", f"{limit_s}s")
+        os.kill(processes[2], signal.SIGSTOP)
+        err = job.communicate(timeout=PATIENCE_S)[1]
+        assert job.returncode == 7, (job.returncode, err)
+        told = [line for line in err.splitlines() if line.startswith("watchdog: ")]
+        assert len(told) == 1 and told[0].startswith("watchdog: rank 2 (") and "the process is stopped" in told[0], err
+        assert not (folder / "out").exists()
+
+    with_short_and_long_deadline(check, 8)
 
 
 def test_a_request_to_stop_ends_all_ranks_and_leaves_nothing(tmp):
@@ -502,15 +489,16 @@ def test_a_request_to_stop_ends_all_ranks_and_leaves_nothing(tmp):
         err = job.communicate(timeout=PATIENCE_S)[1]
         assert job.returncode == 1 and err.count("stopped on request: nothing is written") == 1, (name, job.returncode, err)
         assert list(tmp.iterdir()) == [], list(tmp.iterdir())
-    (tmp / "a.txt").write_text("".join(f"word{number} " for number in range(3000000)))   # while tokens are made
+    (tmp / "a.txt").write_text("".join(f"word{number} " for number in range(3000)))   # while tokens are made
     for ranks in [1, 2]:
         launcher = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks)] if ranks > 1 else []
-        job = subprocess.Popen([*launcher, program("prepare-data"), str(tmp / "a.txt"), "--output", str(tmp / "out"), "--threads", "1",
-                                "--data.tokenizer", "chars"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        deadline = time.monotonic() + PATIENCE_S
-        while not any(path.name == "scratch" for path in tmp.rglob("*")) and time.monotonic() < deadline:
-            time.sleep(0.005)
-        os.kill(children(children(job.pid)[0])[0] if ranks > 1 else job.pid, signal.SIGTERM)
+        job = subprocess.Popen([*launcher, program("prepare-data"), str(tmp / "a.txt"), "--output", str(tmp / "out"), "--data.tokenizer", "chars"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=stopping_amid_its_work())
+        asked = wait_for_pause(job, 0) if ranks > 1 else job.pid
+        if ranks == 1:
+            started_and_stopped(job)
+        os.kill(asked, signal.SIGTERM)
+        os.kill(asked, signal.SIGCONT)
         err = job.communicate(timeout=PATIENCE_S)[1]
         assert job.returncode == 1 and "stopped on request" in err, (ranks, job.returncode, err)
         only(tmp, "a.txt")

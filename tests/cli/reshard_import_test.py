@@ -2,11 +2,12 @@
 
 import json
 import resource
+import shutil
 import subprocess
 
 from checkpoint_files import manifest_of, read_tensor, state_digest, step_folders, tensors_of
 from finalize_test import VARIANTS, model_of, torch
-from lockstep_testing import needs, program, records, run, write_config
+from lockstep_testing import PATIENCE_S, needs, program, records, run, write_config
 from shared_out import options, prepare
 
 numpy = needs("numpy")
@@ -49,7 +50,14 @@ def test_every_family_comes_in_and_goes_out_again_with_the_same_bits(tmp):
 
 def started_from(folder, tmp, run_dir, *more):
     words = options(tmp, run_dir, *more, steps=1)
-    return [{"--model.config": "--model.path", tmp / "model": folder}.get(word, word) for word in words]
+    words = [{"--model.config": "--model.path", tmp / "model": folder}.get(word, word) for word in words]
+    return [*words[:words.index("--train.max_steps")], *words[words.index("--train.max_steps") + 2:], "--train.max_steps", 1]
+
+
+def resumed_from(checkpoint, folder, tmp, run_dir):
+    """Of the model whose config.json the folder has."""
+    words = options(tmp, run_dir, "--checkpoint.resume", checkpoint, steps=1)
+    return ["--model.config", folder, *words[2:words.index("--train.max_steps")], *words[words.index("--train.max_steps") + 2:], "--train.max_steps", 1]
 
 
 def test_an_import_is_what_a_job_saves_of_these_weights(tmp):
@@ -70,20 +78,52 @@ def test_an_import_is_what_a_job_saves_of_these_weights(tmp):
     assert ours["step"] == 0 and line["how"] == "import" and line["of"] == [{"path": str(source)}], line
 
 
-def test_training_starts_from_an_import_by_way_of_an_export(tmp):
+def end_of(run_dir):
+    """Losses of the steps, and fingerprints of weights and moments at the end."""
+    [end] = step_folders(run_dir)
+    state = {(t["component"], t["name"]): t["fingerprint"] for t in tensors_of(end) if t["component"] in ["model", "optimizer"] and t["name"] != "_values"}
+    return [record["loss"] for record in records(run_dir, "step")], state
+
+
+def test_training_starts_from_an_import_as_from_the_folder_and_from_an_export_of_it(tmp):
     prepare(tmp)
     saved(tmp / "folder", "llama", **BYTES)
     run("checkpoint-reshard", tmp / "folder", "--to", "tp=2,parts=2", "--output", tmp / "made")
     run("finalize-quantize", tmp / "made", "--dtype", "fp32", "--output", tmp / "export")
-    ends = []
     for name in ["folder", "export"]:
         run("train", *started_from(tmp / name, tmp, tmp / f"run-{name}"))
-        [end] = step_folders(tmp / f"run-{name}")
-        state = {(t["component"], t["name"]): t["fingerprint"] for t in tensors_of(end) if t["component"] in ["model", "optimizer"] and t["name"] != "_values"}
-        ends.append(([record["loss"] for record in records(tmp / f"run-{name}", "step")], state))
-    assert ends[0] == ends[1] and ends[0][0] and ends[0][1], ends
-    told = run("train", *options(tmp, tmp / "on", "--checkpoint.resume", tmp / "made"), expect=2).stderr
-    assert "carries no config.yaml: it is no checkpoint of a training run" in told, told
+    words = resumed_from(tmp / "made", tmp / "folder", tmp, tmp / "run-made")
+    told = run("train", *words).stderr
+    for said in [f"starts with weights of {tmp}/made", *(f"the checkpoint holds no component '{one}': it starts afresh" for one in ["optimizer", "trainer", "data"])]:
+        assert said in told, (said, told)
+    ends = [end_of(tmp / f"run-{name}") for name in ["folder", "export", "made"]]
+    assert ends[0] == ends[1] == ends[2] and all(ends[0]), ends
+    assert records(tmp / "run-made", "run")[-1]["start_step"] == 0
+    # the run's own checkpoint counts now, with its moments and its place in the data
+    shutil.rmtree(tmp / "made")
+    told = run("train", *words[:-2], "--train.max_steps", 3, ranks=2).stderr
+    run("train", *started_from(tmp / "folder", tmp, tmp / "whole")[:-2], "--train.max_steps", 3)
+    assert "goes on from" in told and records(tmp / "run-made", "run")[-1]["start_step"] == 1
+    losses = [[record["loss"] for record in records(tmp / folder, "step")] for folder in ["run-made", "whole"]]
+    assert len(losses[1]) == 3 and numpy.allclose(*losses, rtol=1e-6), losses
+
+
+def test_an_import_is_evaluated_and_what_does_not_fit_is_refused_on_all_ranks(tmp):
+    prepare(tmp)
+    saved(tmp / "folder", "gpt2", torch.bfloat16, **BYTES)
+    run("checkpoint-reshard", tmp / "folder", "--consolidate", "--output", tmp / "half")
+    run("checkpoint-reshard", tmp / "folder", "--to", "dp_shard=3", "--cast", "fp32", "--output", tmp / "made")
+    losses = [json.loads(run("train", *words, "--eval-only", ranks=ranks).stdout)["loss"] for words, ranks in [
+        (started_from(tmp / "folder", tmp, tmp / "none"), None), (resumed_from(tmp / "made", tmp / "folder", tmp, tmp / "none"), 2)]]
+    assert abs(losses[0] - losses[1]) <= 1e-6 * losses[0], losses
+    told = run("train", *resumed_from(tmp / "half", tmp / "folder", tmp, tmp / "none"), ranks=2, expect=2).stderr
+    assert f"{tmp}/half holds weights in bf16, and this run keeps them in fp32" in told and "--consolidate --cast fp32 --output NEW converts them" in told, told
+    told = run("train", *options(tmp, tmp / "none", "--checkpoint.resume", tmp / "made"), ranks=2, expect=2).stderr
+    assert f"{tmp}/made holds another model" in told and "n_embd of the model's config: saved 24, now 18" in told, told
+    run("checkpoint-reshard", tmp / "made", "--consolidate", "--only", "wte", "--output", tmp / "less")
+    told = run("train", *resumed_from(tmp / "less", tmp / "folder", tmp, tmp / "none"), expect=2).stderr
+    assert f"{tmp}/less holds no model/transformer." in told, told
+    assert not (tmp / "none/checkpoints").exists()
 
 
 def test_weights_of_folders_are_cast_selected_averaged_and_shared_out_as_those_of_checkpoints(tmp):
@@ -149,7 +189,7 @@ def test_a_tensor_larger_than_the_memory_is_never_held_whole(tmp):
     weights = large_folder(tmp / "folder", 800_000, 64, 8)
     limit = 150 << 20
     command = [program("checkpoint-reshard"), tmp / "folder", "--consolidate", "--memory", "64MiB", "--output", tmp / "made"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
     assert done.returncode == 0, done
     assert (read_tensor(tmp / "made", "model", "model.embed_tokens.weight") == weights["model.embed_tokens.weight"]).all()
 

@@ -2,11 +2,13 @@
 
 import errno
 import json
+import shutil
 
 from fractions import Fraction
 
 from checkpoint_files import manifest_of, read_tensor, state_digest, step_folders, tensors_of
-from lockstep_testing import BUILD, DATA, GPT2_TINY, LLAMA_TINY, needs, run, run_command, write_config
+from lockstep_testing import BUILD, DATA, GPT2_TINY, LLAMA_TINY, needs, records, run, run_command, write_config
+from running_jobs import with_short_and_long_deadline
 from shared_out import options, prepare
 
 SHARED_KEYS = dict(LLAMA_TINY, hidden_size=24, intermediate_size=43, num_attention_heads=4, num_key_value_heads=2, head_dim=6)
@@ -102,6 +104,57 @@ def test_experts_are_shared_out_as_a_job_shares_them_out(tmp):
     assert "how ep divides a model its config.json tells" in refusal(saved(tmp), tmp / "no", "--to", "ep=2,dp_shard=2", "--skip", "rng")
 
 
+def parts_of(checkpoint):
+    return {path.relative_to(checkpoint).as_posix(): path.read_bytes() for path in checkpoint.rglob("*.h5")}
+
+
+def test_experts_far_from_each_other_are_laid_out_as_a_job_lays_them_out_bit_for_bit(tmp):
+    needs("h5py")
+    prepare(tmp, n_embd=None)
+    (tmp / "model/config.json").write_text(json.dumps(MIXTRAL))
+    (tmp / "far.yaml").write_text("preset: base.yaml\nparallel: {ep_outside: yes, dp_shard: auto}\n")
+    (tmp / "base.yaml").write_text("parallel: {ep: 2, pp: 2, micro_batches: 3}\ncheckpoint: {ranks_per_file: 2}\n")
+    for number, (ranks, targets, layout) in enumerate([
+            (4, ["ep=2,ep_outside=true,dp_shard=4,parts=2"], ["--parallel.ep", 2, "--parallel.dp_shard", 4, "--parallel.ep_outside", "true", "--checkpoint.ranks_per_file", 2]),
+            (8, [f"{tmp}/far.yaml,dp_shard=4,parts=4", '{"pp": 2, "ep": 2, "ep_outside": true, "dp_shard": 4, "parts": 4}'], ["--config", tmp / "far.yaml"])]):
+        run("train", *options(tmp, tmp / f"job{number}", *layout, steps=1, micro_batch=1), ranks=ranks)
+        [job] = step_folders(tmp / f"job{number}")
+        one = tmp / f"one{number}"
+        assert reshard(job, one, "--to", "dp_replicate=1")["digest_after"] == state_digest(job)
+        for target in targets:
+            there = tmp / f"there{number}"
+            done = reshard(one, there, "--to", target)
+            assert done["digest_after"] == state_digest(job) and laid_out(there) == laid_out(job), (target, done)
+            assert parts_of(there) == parts_of(job), target
+            reshard(there, tmp / "back", "--to", "dp_replicate=1")
+            assert parts_of(tmp / "back") == parts_of(one), target
+            for made in [there, tmp / "back"]:
+                shutil.rmtree(made)
+    reshard(tmp / "one0", tmp / "near", "--to", "ep=2,dp_shard=4")
+    assert laid_out(tmp / "near") != laid_out(step_folders(tmp / "job0")[-1])
+
+
+def test_what_of_a_configuration_no_sizes_of_axes_tell_is_refused(tmp):
+    source, file = saved(tmp), tmp / "run.yaml"
+    for text, words, said in [
+            ("parallel: {tp: 2}", "", f"{file} leaves the ranks along dp_replicate to the number that a job is started with: name them, as in {file},dp_replicate=4"),
+            ("parallel: {dp_shard: auto}", "", "leaves the ranks along dp_shard to the number"),
+            ("parallel: {dp_replicate: 1, order: [tp, pp]}", "", "says parallel.order, by which a job lays its state out as no sizes of axes tell"),
+            ("parallel: {dp_replicate: 1, pp: 2, schedule: zbv}", "", "says parallel.schedule"),
+            ("parallel: {dp_replicate: 1, pp: 2, split_points: [layer.1], stages_per_rank: 2}", "", "says parallel.stages_per_rank, parallel.split_points"),
+            ("parallel: {dp_shard: 4, reshard_after_forward: 2, cp_fsdp_mode: none}", "", "says parallel.cp_fsdp_mode, parallel.reshard_after_forward"),
+            ("post_local_sgd: {start_step: 3}", "", "says post_local_sgd.start_step"),
+            ("parallel: {dp_replicate: 2, ep_outside: true}", "", "ep_outside has no effect: ep is 1"),
+            ("parallel: {dp_replicate: 1, dp_shrad: 2}", "", f"{file} is no configuration of train: {file}:1: "),
+            ("parallel: {dp_replicate: 2}", ",tp=2", "how tp divides a model its config.json tells")]:
+        file.write_text(text)
+        told = refusal(source, tmp / "new", "--to", f"{file}{words}", "--skip", "rng")
+        assert said in told, (text, told)
+    assert f"{tmp}/none.yaml" in refusal(source, tmp / "new", "--to", f"{tmp}/none.yaml")
+    file.write_text("parallel: {dp_shard: 2, zero: 1, sequence_parallel: null}")
+    assert reshard(source, tmp / "new", "--to", f"{file},dp_replicate=3", "--skip", "rng")["mesh"] == "dp_replicate 3 x dp_shard 2"
+
+
 def test_a_state_that_goes_over_several_meshes_and_back_is_the_same_state(tmp):
     needs("h5py")
     prepare(tmp, n_embd=None)
@@ -156,7 +209,7 @@ def test_a_part_of_the_state_is_written_with_the_digest_of_that_part(tmp):
         assert "left out" in done["notes"][0], done
 
 
-def test_weights_alone_are_exported_as_with_the_rest_and_no_run_goes_on_from_them(tmp):
+def test_weights_alone_are_exported_as_with_the_rest_and_a_run_starts_with_them(tmp):
     prepare(tmp)
     run("train", *options(tmp, tmp / "one", steps=1))
     [source] = step_folders(tmp / "one")
@@ -164,8 +217,12 @@ def test_weights_alone_are_exported_as_with_the_rest_and_no_run_goes_on_from_the
     for checkpoint, name in [(source, "all"), (tmp / "weights", "alone")]:
         run("finalize-quantize", checkpoint, "--output", tmp / f"export-{name}")
     assert (tmp / "export-all/model.safetensors").read_bytes() == (tmp / "export-alone/model.safetensors").read_bytes()
-    told = run("train", *options(tmp, tmp / "on", "--checkpoint.resume", tmp / "weights", steps=2), expect=2).stderr
-    assert "holds no component 'optimizer'" in told, told
+    ends = []
+    for name, start in [("weights", [tmp / "weights"]), ("part", [source, "--checkpoint.only", "model"])]:
+        run("train", *options(tmp, tmp / name / "run", "--checkpoint.resume", *start, steps=2))
+        assert records(tmp / name / "run", "run")[-1]["start_step"] == 0
+        ends.append(state_digest(step_folders(tmp / name / "run")[-1]))
+    assert ends[0] == ends[1]
 
 
 def test_weights_are_cast_to_the_nearest_value_and_only_these(tmp):
@@ -271,8 +328,12 @@ def test_a_rank_whose_storage_fails_ends_all_with_one_message_and_leaves_nothing
 def test_a_rank_that_hangs_is_named_at_the_deadline(tmp):
     source = saved(tmp)
     faults = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": "pwrite -1 1 0 1 .out.stage-"}
-    told = run("checkpoint-reshard", source, "--to", "parts=2", "--output", tmp / "out", "--watchdog", "8s", ranks=2, expect=7, env=faults).stderr
-    assert "rank 1" in told and not (tmp / "out").exists(), told
+
+    def check(limit_s, _):
+        told = run("checkpoint-reshard", source, "--to", "parts=2", "--output", tmp / "out", "--watchdog", f"{limit_s}s", ranks=2, expect=7, env=faults).stderr
+        assert "rank 1" in told and not (tmp / "out").exists(), told
+
+    with_short_and_long_deadline(check, 8)
 
 
 def weights_of(checkpoint, type="float64"):

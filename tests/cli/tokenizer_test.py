@@ -13,6 +13,8 @@ try:
 except ImportError:
     raise unittest.SkipTest("the Python package tokenizers is absent (scripts/setup --test)")
 
+from lockstep_testing import PATIENCE_S  # noqa: E402
+
 PROBE = pathlib.Path(os.environ["LOCKSTEP_BUILD"]) / "tests/unit/corpus/tokenize-probe"
 DATA = pathlib.Path(os.environ.get("LOCKSTEP_DATA") or pathlib.Path(os.environ["LOCKSTEP_SOURCE"]) / "../shared/data")
 GPT2 = DATA / "tokenizers/gpt2"
@@ -21,7 +23,7 @@ GPT2 = DATA / "tokenizers/gpt2"
 def ours(folder, texts):
     """Ids of each text by our tokenizer; every text must also decode to itself."""
     lines = "".join(json.dumps(text) + "\n" for text in texts)
-    run = subprocess.run([PROBE, str(folder)], input=lines, capture_output=True, text=True, timeout=400)
+    run = subprocess.run([PROBE, str(folder)], input=lines, capture_output=True, text=True, timeout=PATIENCE_S)
     assert run.returncode == 0, run.stderr
     out = run.stdout.splitlines()
     assert len(out) == 2 * len(texts)

@@ -9,7 +9,8 @@ from xml.etree import ElementTree
 
 from checkpoint_files import pieces_in, state_digest
 from lockstep_testing import GPT2_TINY, needs, program, records, run, run_command, write_config
-from training_test import BASE, evaluations, finished, launcher_of, newest, prepare, start, train, wait_for_steps
+from running_jobs import launcher_of, wait_for_steps
+from training_test import BASE, evaluations, finished, newest, prepare, start, train
 
 SCREEN = 24   # lines
 
@@ -130,6 +131,9 @@ def test_the_plan_is_one_json_object_for_a_program_at_the_end_of_a_pipe(tmp):
     memory = plan["memory_per_rank"]
     assert memory["peak_bytes"] > memory["master_bytes"] == 4 * plan["model"]["parameters"], plan
     assert memory["optimizer_state_bytes"] == 2 * memory["master_bytes"], plan
+    largest = 4 * GPT2_TINY["n_embd"] * max(GPT2_TINY["vocab_size"], 4 * GPT2_TINY["n_embd"])   # bytes of a tensor: less than a block
+    held = memory["load_bytes"] - 3 * 8 * largest   # eight blocks that are read, as many packed for others, as many that arrive
+    assert 3 * memory["master_bytes"] <= held <= memory["peak_bytes"], plan
     assert train(tmp, tmp / "run", *settings, ranks=2).stdout == alone   # once, however many ranks answer
     words = [program("train"), "--model.config", tmp / "model", "--data.path", tmp / "data",
              "--train.run_dir", tmp / "run", "--train.max_steps", 12, *BASE, *settings]

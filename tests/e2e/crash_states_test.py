@@ -12,7 +12,7 @@ import shutil
 import subprocess
 
 from crash_states import SIGNATURE, Disk, Folder, checkpoint_files, read_recording
-from lockstep_testing import BUILD, LLAMA_TINY, run, sample_text, write_config
+from lockstep_testing import BUILD, LLAMA_TINY, PATIENCE_S, run, sample_text, write_config
 
 EVERY = int(os.environ.get("LOCKSTEP_TEST_CRASHES", 30))
 CHECKPOINTS = "run/checkpoints"
@@ -48,7 +48,7 @@ def record_job(tmp, name, *steps, env=None):
     """Saves a small state at each step, by two ranks that are threads: also at a step that is there already, which train never does."""
     disk, log = tmp / name, tmp / f"{name}.log"
     disk.mkdir()
-    subprocess.run([BUILD / "tests/cli/checkpoint-job", disk / "run", "2", *map(str, steps)], check=True, stdout=subprocess.DEVNULL, timeout=300,
+    subprocess.run([BUILD / "tests/cli/checkpoint-job", disk / "run", "2", *map(str, steps)], check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE_S,
                    env=recorded(disk, log, env))
     return read_recording(log, disk)
 
@@ -80,7 +80,7 @@ class Judge:
 
     def __exit__(self, *_):
         self.process.stdin.close()
-        assert self.process.wait(timeout=60) == 0
+        assert self.process.wait(timeout=PATIENCE_S) == 0
 
 
 class Promises:

@@ -3,17 +3,17 @@ code and a true status.json; and the run goes on afterwards. What holds of each 
 matrix: tests/cli/job_end_test.py."""
 
 import concurrent.futures
+import functools
 import itertools
 import json
 import os
-import pathlib
 import signal
 import subprocess
-import time
 
 from checkpoint_files import read_tensor, step_folders
-from failure_cells import KINDS, LAYOUTS, PHASES, SHARED_EXPERTS, cells, exists, prepare, run_cell, run_cells, train
-from lockstep_testing import GPT2_TINY, SOURCE, needs, program, records, run, write_config
+from failure_cells import KINDS, LAYOUTS, PHASES, SHARED_EXPERTS, cells, exists, prepare, run_cell_twice, run_cells, train
+from lockstep_testing import GPT2_TINY, PATIENCE_S, SOURCE, needs, program, records, run, write_config
+from running_jobs import ranks_of, wait_for_steps, with_short_and_long_deadline
 
 
 def choice():
@@ -41,7 +41,7 @@ def test_failures_amid_reductions_that_read_other_ranks_memory_end_as_all_others
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=336, n_layer=2, n_head=4))   # 5 MB of gradients a layer: too much for messages
     for ranks, phase, kind in [(2, "reduction", "kill"), (3, "backward", "kill"), (4, "reduction", "throw"), (3, "reduction", "stall"),
                                (2, "reduction", "nan"), (4, "backward", "exit"), (2, "lane", "throw"), (3, "lane", "stall")]:
-        run_cell(tmp, ranks, phase, kind)
+        run_cell_twice(tmp, ranks, phase, kind)
 
 
 def test_a_callback_that_fails_after_a_step_costs_neither_the_run_nor_a_checkpoint(tmp):
@@ -59,7 +59,7 @@ def test_a_callback_that_fails_after_a_step_costs_neither_the_run_nor_a_checkpoi
 def test_the_same_command_finishes_a_run_that_failed(tmp):
     prepare(tmp)
     for ranks, phase, kind in [(1, "optimizer", "throw"), (2, "heartbeat", "kill"), (3, "forward", "exit"), (2, "save.commit", "kill")]:
-        failed = run_cell(tmp, ranks, phase, kind)
+        failed = run_cell_twice(tmp, ranks, phase, kind)
         saved = [int(path.name.removeprefix("step-")) for path in step_folders(failed.folder)]
         again = train(tmp, failed.folder, ranks=ranks)
         assert again.code == 0 and again.status["code"] == 0, again.err
@@ -68,7 +68,7 @@ def test_the_same_command_finishes_a_run_that_failed(tmp):
 
 def test_a_job_that_nobody_explained_is_told_of_by_the_next_one(tmp):
     prepare(tmp)
-    killed = run_cell(tmp, 1, "forward", "kill")
+    killed = run_cell_twice(tmp, 1, "forward", "kill")
     again = train(tmp, killed.folder, ranks=1)
     told = f"the job before this one ended without a word: process {killed.status['process']} on {killed.status['host']}"
     assert again.code == 0 and told in again.err, again.err
@@ -187,29 +187,6 @@ def start(tmp, folder, ranks, *more):
     return subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
-def children(process):
-    return [int(child) for child in pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-
-
-def processes_of_ranks(wrapper):
-    """Process of every rank, by rank: the children of mpirun below the wrapper script."""
-    found = {}
-    for process in children(children(wrapper.pid)[0]):
-        for variable in pathlib.Path(f"/proc/{process}/environ").read_text().split("\0"):
-            if variable.startswith("OMPI_COMM_WORLD_RANK="):
-                found[int(variable.partition("=")[2])] = process
-    return found
-
-
-def wait_for_steps(folder, count, process):
-    limit = time.monotonic() + 200
-    while time.monotonic() < limit and process.poll() is None:
-        if (folder / "records.jsonl").exists() and len(records(folder, "step")) >= count:
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"no {count} steps: {process.poll()} {process.stderr.read() if process.poll() is not None else ''}")
-
-
 def stop_by(tmp, name, rank, signal_name):
     """Asks a run on 3 ranks to stop, by a signal to one rank, the control file or the clock, and checks that all leave together."""
     folder = tmp / f"{name}-{rank}"
@@ -219,8 +196,8 @@ def stop_by(tmp, name, rank, signal_name):
     if name == "control":
         (folder / "control").write_text("stop\n")
     elif name != "clock":
-        os.kill(processes_of_ranks(process)[rank], signal_name)
-    err = process.communicate(timeout=500)[1]
+        os.kill(ranks_of(process)[rank], signal_name)
+    err = process.communicate(timeout=PATIENCE_S)[1]
     assert process.returncode == 75, (name, rank, err)
     left = {line.split("train[")[1].split("]")[0]: int(line.rsplit(" ", 1)[1]) for line in err.splitlines() if "left the loop after step" in line}
     assert left.keys() == {"0", "1", "2"} and len(set(left.values())) == 1, (name, rank, left, err)
@@ -237,25 +214,32 @@ def test_a_request_to_any_one_rank_by_any_channel_makes_all_ranks_leave_after_th
 
 def test_a_stopped_process_is_named_by_the_ranks_that_wait_for_it(tmp):
     prepare(tmp)
-    for stopped in [0, 2]:
-        folder = tmp / f"stopped-{stopped}"
-        process = start(tmp, folder, 3, "--train.watchdog", "150s", "--train.watchdog_phases", '[{"phase": "step", "limit": "3s"}]')
-        wait_for_steps(folder, 3, process)
-        os.kill(processes_of_ranks(process)[stopped], signal.SIGSTOP)
-        err = process.communicate(timeout=500)[1]
+
+    def check(stopped, limit_s, attempt):
+        folder = tmp / f"stopped-{stopped}-{attempt}"
+        process = start(tmp, folder, 3, "--train.watchdog", "300s", "--train.watchdog_phases", f'[{{"phase": "step", "limit": "{limit_s}s"}}]',
+                        "--train.inject", f"rank={stopped},phase=forward,step=3,kind=pause")
+        err = process.communicate(timeout=PATIENCE_S)[1]
         told = [line for line in err.splitlines() if line.startswith("watchdog: ")]
         assert process.returncode == 7 and len(told) == 1, (process.returncode, err)
-        assert told[0].startswith(f"watchdog: rank {stopped} (") and "the process is stopped" in told[0] and "limit of 3 s" in told[0], told
+        assert told[0].startswith(f"watchdog: rank {stopped} (") and "the process is stopped" in told[0] and f"limit of {limit_s} s" in told[0], told
         table = [line for line in err.splitlines() if line.startswith("  rank")]
         assert len(table) >= 2 and any("waiting for other ranks" in line for line in table), err
         status = json.loads((folder / "status.json").read_text())
         assert status["code"] == 7 and status["rank"] == stopped and status["explanation"] == told[0], status
 
+    for stopped in [0, 2]:
+        with_short_and_long_deadline(functools.partial(check, stopped), 3)
+
 
 def test_a_rank_that_fails_alone_explains_itself_before_impatient_watchdogs_do(tmp):
     prepare(tmp)
-    for ranks in [2, 4]:
-        outcome = train(tmp, tmp / f"alone-{ranks}", "--train.watchdog_phases", '[{"phase": "start-up", "limit": "60s"}]', ranks=ranks, watchdog="1s",
-                        injection=f"rank={ranks - 1},phase=load,code=4,kind=throw")
+
+    def check(ranks, limit_s, attempt):
+        outcome = train(tmp, tmp / f"alone-{ranks}-{attempt}", "--train.watchdog_phases", '[{"phase": "start-up", "limit": "300s"}]', ranks=ranks,
+                        watchdog=f"{limit_s}s", injection=f"rank={ranks - 1},phase=load,code=4,kind=throw")
         assert outcome.code == 4 and len(outcome.explanations) == 1 and "injected failure in load" in outcome.explanations[0], outcome.err
         assert "watchdog:" not in outcome.err and outcome.status["code"] == 4
+
+    for ranks in [2, 4]:
+        with_short_and_long_deadline(functools.partial(check, ranks), 1)

@@ -3,14 +3,14 @@ undisturbed run has at that step, and the run goes on from it. Seeds are printed
 
 import json
 import os
-import pathlib
 import random
 import signal
 import subprocess
 import time
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import GPT2_TINY, SOURCE, program, run, sample_text, write_config
+from lockstep_testing import GPT2_TINY, PATIENCE_S, SOURCE, program, run, sample_text, write_config
+from running_jobs import ranks_of
 
 STEPS = 120
 
@@ -38,39 +38,20 @@ def start(tmp, folder, ranks, every):
     return subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
-def children(pid):
-    try:
-        return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-def ranks_of(process):
-    """The processes of the ranks, below the wrapper script and mpirun."""
-    return [rank for launcher in children(process.pid) for rank in children(launcher)]
-
-
-def wait_for(condition, process):
-    limit = time.monotonic() + 200
-    while time.monotonic() < limit and process.poll() is None:
-        if condition():
-            return
-        time.sleep(0.01)
-
-
 def kill_once(tmp, folder, ranks, every, draw, before):
     """Starts the run, lets it train a moment, and kills all its ranks or one of them. Returns what was killed, or nothing if it had ended."""
     process = start(tmp, folder, ranks, every)
-    wait_for(lambda: len(records(folder, "run")) > before, process)
-    time.sleep(draw.uniform(0, 0.25))
-    victims = ranks_of(process)
+    while process.poll() is None and len(records(folder, "run")) == before:
+        time.sleep(0.01)
+    time.sleep(draw.uniform(0, 0.25))   # any moment will do
+    victims = list(ranks_of(process).values())
     everyone = draw.random() < 0.5
     for victim in victims if everyone else draw.sample(victims, min(1, len(victims))):
         try:
             os.kill(victim, signal.SIGKILL)
         except ProcessLookupError:
             pass
-    process.communicate(timeout=500)
+    process.communicate(timeout=PATIENCE_S)
     if not victims:
         return None
     return "all ranks" if everyone else "one rank"

@@ -116,13 +116,13 @@ def test_cells_are_saved_from_the_first_local_step_on_and_another_layout_goes_on
 
 def test_a_failure_in_an_average_is_the_last_word_of_its_rank(tmp):
     prepare(tmp)
-    common = [*local(1, 3), "--checkpoint.every", 1, "--train.watchdog", 60]
+    common = [*local(1, 3), "--checkpoint.every", 1, "--train.watchdog", 300]
     for number, (step, layout, saved) in enumerate([   # in a step, which counts from 0, for a checkpoint, and for an evaluation
             (1, [], 1), (3, [], 2), (3, ["--eval.every", 1, "--parallel.dp_shard", 2], 2)]):
         folder = tmp / f"failed{number}"
         ranks = 4 if layout else 3
         arguments = options(tmp, folder, *common, *layout, steps=6)
-        done = run("train", *arguments, "--train.inject", f"rank=1,phase=average,step={step},kind=throw,code=5", ranks=ranks, expect=5, timeout=60)
+        done = run("train", *arguments, "--train.inject", f"rank=1,phase=average,step={step},kind=throw,code=5", ranks=ranks, expect=5)
         assert done.stderr.count(f"injected failure in average of step {step}") == 1 and "rank 1 (" in done.stderr, done.stderr
         assert len(step_folders(folder)) == saved, (step, step_folders(folder))
         run("train", *arguments, ranks=ranks)

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import unittest
 
-from lockstep_testing import BUILD, SOURCE, run_command, sample_text
+from lockstep_testing import BUILD, PATIENCE_S, SOURCE, run_command, sample_text
 from tour_test import environment
 
 TOOLS = {"train", "prepare-data", "checkpoint-inspect", "checkpoint-reshard", "finalize-quantize"}
@@ -67,7 +67,7 @@ def write_byte_level_tokenizer(folder):
 def execute(command, folder):
     settings = environment()
     settings["PATH"] += f":{BUILD / 'tests'}"   # compositions-table
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=folder, env=settings, capture_output=True, text=True, timeout=500)
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=folder, env=settings, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, f"$ {command}\nreturned {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
     return done.stdout
 

@@ -1,14 +1,15 @@
 """Records and what else a run leaves beside its checkpoints: whatever happens to them, training goes on, its state is saved and the run
 says what it lost."""
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
-import time
 
 from checkpoint_files import step_folders
 from lockstep_testing import BUILD, GPT2_TINY, PATIENCE_S, SOURCE, program, records, run, sample_text, write_config
+from running_jobs import launcher_of, launcher_patience, started_and_stopped, wait_for_pause, wait_for_steps, wait_until, with_short_and_long_deadline
 from storage_test import faults
 
 
@@ -28,16 +29,6 @@ def start(tmp, folder, *more, steps, ranks=1, stdout=subprocess.PIPE, env=None):
     return subprocess.Popen([*map(str, command)], stdout=stdout, stderr=subprocess.PIPE, text=True, env=dict(os.environ, **(env or {})))
 
 
-def wait_for_steps(folder, count, process):
-    limit = time.monotonic() + PATIENCE_S
-    while time.monotonic() < limit and process.poll() is None:
-        file = folder / "records.jsonl"
-        if file.exists() and file.read_text().count('"kind":"step"') >= count:
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"no {count} steps: {process.poll()} {process.stderr.read() if process.poll() is not None else ''}")
-
-
 def check_whole(folder, steps):
     assert [record["step"] for record in records(folder, "step")] == list(range(1, steps + 1))
     assert int(step_folders(folder)[-1].name.removeprefix("step-")) == steps
@@ -54,8 +45,9 @@ def test_a_reader_that_pauses_costs_records_on_standard_output_and_nothing_else(
     prepare(tmp)
     steps = 400   # 130 kB of records: a pipe takes 64
     process = alone(tmp, tmp / "run", steps=steps, stdout=subprocess.PIPE)
+    fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, min(1 << 16, fcntl.fcntl(process.stdout, fcntl.F_GETPIPE_SZ)))   # also where pages are large
     error = process.stderr.read()   # nobody reads standard output
-    assert process.wait(60) == 0, error
+    assert process.wait(PATIENCE_S) == 0, error
     assert "records to standard output: it took nothing for 5 s and gets no more" in error, error
     lost = check_whole(tmp / "run", steps)["records_lost"]
     assert 0 < lost < steps, lost
@@ -70,7 +62,7 @@ def test_a_reader_that_goes_away_and_a_full_disk_cost_records_and_nothing_else(t
     for name, stdout, reason in [("gone", writing, "Broken pipe"), ("full", os.open("/dev/full", os.O_WRONLY), "No space left on device")]:
         process = alone(tmp, tmp / name, steps=5, stdout=stdout)
         os.close(stdout)
-        error = process.communicate(timeout=60)[1]
+        error = process.communicate(timeout=PATIENCE_S)[1]
         assert process.returncode == 0, error
         told = [line for line in error.splitlines() if "warning: records to standard output: " in line]
         assert len(told) == 1 and reason in told[0], error
@@ -105,20 +97,20 @@ def test_a_picture_that_cannot_be_drawn_fails_no_run(tmp):
     check_whole(tmp / "run", 3)
 
 
-def launcher_of(process):
-    with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
-        return int(file.read().split()[0])
-
-
 def test_term_to_a_launcher_whose_output_nobody_reads_saves_and_stops(tmp):
     prepare(tmp)
-    process = start(tmp, tmp / "run", steps=10**6, ranks=2, env={"OMPI_MCA_odls_base_sigkill_timeout": "12"})
-    wait_for_steps(tmp / "run", 700, process)   # 230 kB: no pipe on the way takes more
-    os.kill(launcher_of(process), signal.SIGTERM)
-    error = process.communicate(timeout=PATIENCE_S)[1]
-    status = json.loads((tmp / "run/status.json").read_text())
-    assert status["reason"] == "stopped" and status["code"] == 75, (status, error)
-    assert int(step_folders(tmp / "run")[-1].name.removeprefix("step-")) == records(tmp / "run", "step")[-1]["step"]
+
+    def check(launchers_s, attempt):
+        folder = tmp / f"run-{attempt}"
+        process = start(tmp, folder, steps=10**6, ranks=2, env=launcher_patience(launchers_s))
+        wait_for_steps(folder, 700, process)   # 230 kB: no pipe on the way takes more
+        os.kill(launcher_of(process), signal.SIGTERM)
+        error = process.communicate(timeout=PATIENCE_S)[1]
+        status = json.loads((folder / "status.json").read_text())
+        assert status["reason"] == "stopped" and status["code"] == 75, (status, error)
+        assert int(step_folders(folder)[-1].name.removeprefix("step-")) == records(folder, "step")[-1]["step"]
+
+    with_short_and_long_deadline(check, 12)
 
 
 def test_what_the_control_file_does_not_say_is_told_and_what_it_says_is_done(tmp):
@@ -127,13 +119,11 @@ def test_what_the_control_file_does_not_say_is_told_and_what_it_says_is_done(tmp
     control = tmp / "run/control"
 
     def told(count):
-        limit = time.monotonic() + PATIENCE_S
-        while time.monotonic() < limit and process.poll() is None:
+        def all_told():
             found = [record for record in records(tmp / "run", "event") if record["name"] == "control_ignored"]
-            if len(found) == count:
-                return found[-1]["message"]
-            time.sleep(0.1)
-        raise AssertionError(process.stderr.read() if process.poll() is not None else f"nothing told: {count}")
+            return len(found) == count and found
+
+        return wait_until(all_told, process, f"{count} files are told of")[-1]["message"]
 
     wait_for_steps(tmp / "run", 3, process)
     control.write_text("Stop\n")
@@ -145,7 +135,7 @@ def test_what_the_control_file_does_not_say_is_told_and_what_it_says_is_done(tmp
     assert "is no small file" in told(3)
     control.unlink()
     control.write_text("stop\n")
-    error = process.communicate(timeout=60)[1]
+    error = process.communicate(timeout=PATIENCE_S)[1]
     assert process.returncode == 75, error
     assert error.count("write one of the words stop, save, abort") == 3, error
 
@@ -154,17 +144,18 @@ def test_a_run_folder_that_is_moved_away_is_noticed_before_anything_is_saved_und
     prepare(tmp)
     for name in ["moved", "replaced"]:
         folder = tmp / name
-        process = start(tmp, folder, "--checkpoint.every", 200, "--checkpoint.max_failures", 1, steps=10**6, ranks=2,
-                        stdout=subprocess.DEVNULL)
-        wait_for_steps(folder, 300, process)
+        process = start(tmp, folder, "--checkpoint.every", 20, "--checkpoint.max_failures", 1, "--train.inject",
+                        "rank=1,phase=forward,step=30,kind=pause", steps=10**6, ranks=2, stdout=subprocess.DEVNULL)
+        paused = wait_for_pause(process, 1)
         folder.rename(tmp / f"{name}-elsewhere")
         if name == "replaced":
             folder.mkdir()
-        error = process.communicate(timeout=60)[1]
+        os.kill(paused, signal.SIGCONT)
+        error = process.communicate(timeout=PATIENCE_S)[1]
         assert process.returncode == 4, (process.returncode, error)
         told = "the run folder {} was moved or removed" if name == "moved" else "another folder took the name of the run folder {}"
         assert told.format(folder) in error, error
-        assert "step-0000000200" in [path.name for path in step_folders(tmp / f"{name}-elsewhere")]
+        assert ["step-0000000020"] == [path.name for path in step_folders(tmp / f"{name}-elsewhere")]
         assert not (folder / "checkpoints").exists()
 
 
@@ -175,10 +166,10 @@ def test_a_run_folder_that_is_moved_amid_a_save_is_the_reason_that_is_told(tmp):
         command = [program("train"), *options(tmp, folder, "--checkpoint.every", 2, "--checkpoint.max_failures", 1, steps=6)]
         process = subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                    env=dict(os.environ, OMP_NUM_THREADS="1", **faults(call, "stop", 1, path=path)))
-        os.waitpid(process.pid, os.WUNTRACED)
+        started_and_stopped(process)
         folder.rename(tmp / f"elsewhere-{call}")
         os.kill(process.pid, signal.SIGCONT)
-        error = process.communicate(timeout=120)[1]
+        error = process.communicate(timeout=PATIENCE_S)[1]
         assert process.returncode == 4 and f"the run folder {folder} was moved or removed" in error, (call, process.returncode, error)
         assert not folder.exists()
 

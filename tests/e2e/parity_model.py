@@ -14,6 +14,8 @@ try:
 except ImportError as missing:
     raise unittest.SkipTest(f"needs {missing.name} (scripts/setup --test)")
 
+from lockstep_testing import PATIENCE_S  # noqa: E402
+
 transformers.utils.logging.disable_progress_bar()
 
 PROGRAM = pathlib.Path(os.environ["LOCKSTEP_BUILD"]) / "tests/e2e/model-step"
@@ -73,7 +75,7 @@ class Step:
         self.labels.tofile(folder / "labels.bin")
         positions.tofile(folder / "positions.bin")
         (np.arange(samples + 1, dtype=np.int64) * length).tofile(folder / "documents.bin")
-        subprocess.run([PROGRAM, folder / "model", precision, folder], check=True, timeout=500)
+        subprocess.run([PROGRAM, folder / "model", precision, folder], check=True, timeout=PATIENCE_S)
         self.loss = float((folder / "loss.json").read_text())
         self.logits = np.load(folder / "logits.npy").reshape(samples, length, -1)
         self.gradients = {file.stem: np.load(file) for file in (folder / "gradients").iterdir()}

@@ -31,7 +31,7 @@ def test_weights_alone_begin_a_run_as_exported_ones_do(tmp):
     for ranks, layout in [(None, []), (2, ["--parallel.dp_shard", 2])]:
         folder = tmp / f"part-{ranks}-{len(layout)}"
         done = started(tmp, folder, checkpoint, "--checkpoint.only", "[model]", *layout, ranks=ranks, steps=2)
-        assert f"starts with a part of {checkpoint}" in done.stderr and "component 'optimizer' is not loaded: it starts afresh" in done.stderr, done.stderr
+        assert f"starts with weights of {checkpoint}" in done.stderr and "component 'optimizer' is not loaded: it starts afresh" in done.stderr, done.stderr
         assert records(folder, "run")[-1]["start_step"] == 0 and [step for step in losses(folder)] == [1, 2]
         exported = tmp / f"exported-{ranks}-{len(layout)}"
         run("train", "--model.path", tmp / "export", *options(tmp, exported, *layout, steps=2)[2:], ranks=ranks)

@@ -107,7 +107,7 @@ def test_a_failure_on_one_rank_ends_all_in_every_phase_of_stages(tmp):
         folder = tmp / f"failed-{phase}"
         arguments = options(tmp, folder, *schedules[number % 2], "--checkpoint.every", 1, "--eval.every", 2)
         inject = f"rank={number % 3},phase={phase},step=2,kind=throw,code=5"
-        done = run("train", *arguments, "--train.inject", inject, "--train.watchdog", "60", ranks=3, expect=5)
+        done = run("train", *arguments, "--train.inject", inject, "--train.watchdog", 300, ranks=3, expect=5)
         assert done.stderr.count("injected failure") == 1, (phase, done.stderr)
         assert {path.name for path in step_folders(folder)} <= {"step-0000000001", "step-0000000002"}, phase
         run("train", *arguments, ranks=3)

@@ -15,10 +15,10 @@ def prepare(tmp):
     write_config(tmp / "model", LLAMA_TINY)
 
 
-def train(tmp, name, *more, ranks, expect=0):
-    return run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / name, "--train.max_steps", STEPS,
-               "--schedule.decay_steps", 20, "--data.sequence_length", 32, "--optimizer.lr", 1e-3, "--train.global_batch", 12, "--log.every", 1,
-               "--checkpoint.keep_last", 99, "--checkpoint.every", 2, *more, ranks=ranks, expect=expect)
+def train(tmp, name, *more, ranks, expect=0, every=2, steps=STEPS, lr=1e-3):
+    return run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / name, "--train.max_steps", steps,
+               "--schedule.decay_steps", 20, "--data.sequence_length", 32, "--optimizer.lr", lr, "--train.global_batch", 12, "--log.every", 1,
+               "--checkpoint.keep_last", 99, "--checkpoint.every", every, *more, ranks=ranks, expect=expect)
 
 
 def digests(folder):
@@ -45,6 +45,29 @@ def test_repaired_replicas_train_on_as_if_nothing_had_been(tmp):
         assert f"rank 1 against {others}: 1 of " in event and "by at most" in event, event
         assert digests(tmp / whole) == digests(tmp / repaired) and len(digests(tmp / whole)) == STEPS / 2, more
         assert losses(tmp / whole) == losses(tmp / repaired), more
+
+
+def test_saves_in_turn_find_a_difference_within_so_many_also_across_a_resume(tmp):
+    """The bit flips as the second save begins; the job is stopped and started anew between saves, and the turns go on."""
+    prepare(tmp)
+    rolling = ["--checkpoint.validation", "rolling", "--checkpoint.validation_saves", 4]
+    still = {"ranks": 2, "every": 1, "lr": 0}   # so that a bit that flips stays the only one
+
+    def compared(name):
+        return [record["compared_bytes"] for record in records(tmp / name, "checkpoint")]
+
+    train(tmp, "whole", *rolling, **still)
+    train(tmp, "deep", "--checkpoint.validation", "full", **still)
+    whole, deep = compared("whole"), compared("deep")
+    assert len(whole) == len(deep) == STEPS and len(set(deep)) == 1, (whole, deep)
+    # "full" reads each byte twice on the rank that does not write it (fingerprint and hash), and once on the other.
+    assert sum(whole[:4]) * 3 == deep[0] * 2 and all(share < deep[0] / 5 for share in whole), (whole, deep)
+    for steps in [3, STEPS]:
+        train(tmp, "parts", *rolling, steps=steps, **still)
+    assert compared("parts") == whole, "turns follow from the step"
+    ended = train(tmp, "flipped", *rolling, *FLIP, expect=1, **still).stderr
+    assert "replicas differ in model/" in ended and ": 1 of " in ended, ended
+    assert len(step_folders(tmp / "flipped")) <= 4, ended
 
 
 def test_without_repair_a_difference_ends_the_run_or_is_told_of_and_one_rank_is_saved(tmp):

@@ -1,9 +1,14 @@
 """The batch jobs of scripts/slurm in a real Slurm on this machine: a chain from text to model whose training is pre-empted and goes on, with
 both launchers; and what must not be put back into the queue."""
 
+import contextlib
+import os
+import pathlib
 import re
+import signal
 
 from lockstep_testing import BUILD, SOURCE, records, sample_text
+from running_jobs import is_delivered, is_stopped
 from slurm_cluster import SlurmCluster
 
 # For MPI on a machine with fewer cores than ranks, as any user.
@@ -51,38 +56,57 @@ def log_of(folder, name, number):
     return path.read_text() if path.exists() else "(no log)"
 
 
-def steps_done(folder):
-    try:
-        return max((record["step"] for record in records(folder / "runs/job", "step")), default=0)
-    except (FileNotFoundError, ValueError):   # not there, or a line being written
-        return 0
+PAUSE = "--train.inject rank=1,phase=forward,step=10,kind=pause"
 
 
-def wait_for_training(cluster, folder, number):
+def paused_rank(cluster, folder, number):
+    """The process of the rank that waits in the eleventh step of training."""
+    found = []
+
     def under_way():
         state = cluster.job(number)["JobState"]
         assert state in ("PENDING", "RUNNING"), (state, log_of(folder, "train", number), [log.read_text() for log in folder.glob("prepare-*.log")])
-        return steps_done(folder) >= 10
+        found.extend(process for process in processes_in(folder) if is_stopped(process))
+        return found
     cluster.wait_for(under_way, "training to be under way")
+    return found[0]
+
+
+def processes_in(folder):
+    for path in pathlib.Path("/proc").glob("[0-9]*/cwd"):
+        try:
+            if path.readlink() == folder:
+                yield int(path.parent.name)
+        except OSError:   # it has ended
+            pass
+
+
+def go_on_once_asked_to_stop(cluster, process):
+    """The rank that waits, once the request has come to it; Slurm may have it go on before that."""
+    cluster.wait_for(lambda: not is_stopped(process) or not is_delivered(process), "the request to come to the rank that waits")
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, signal.SIGCONT)
 
 
 def chain_with_a_pre_emption(tmp, launcher):
     folder = clone_like(tmp)
     with SlurmCluster(tmp / "slurm") as cluster:
-        numbers = dict(line.split() for line in submit(cluster, folder, "scripts/slurm/pipeline.sh", *RANKS, LAUNCH=launcher, PREPARE_OPTIONS=TAIL).splitlines())
-        wait_for_training(cluster, folder, numbers["train"])
+        numbers = dict(line.split() for line in submit(cluster, folder, "scripts/slurm/pipeline.sh", *RANKS, LAUNCH=launcher, PREPARE_OPTIONS=TAIL,
+                                                            TRAIN_OPTIONS=PAUSE).splitlines())
+        paused = paused_rank(cluster, folder, numbers["train"])
         cluster.command("scancel", "--signal=USR1", "--batch", numbers["train"])
+        go_on_once_asked_to_stop(cluster, paused)
         ends = {name: cluster.wait_for_end(number) for name, number in numbers.items()}
         for name, end in ends.items():
             assert end["JobState"] == "COMPLETED", (name, end, log_of(folder, name, numbers[name]))
         assert ends["train"]["Restarts"] == "1"
         log = log_of(folder, "train", numbers["train"])
         assert "start 1," in log and "start 2," in log and f"{launcher} returned 75" in log and f"{launcher} returned 0" in log, log
-        assert re.search(rf": {launcher} train job\.yaml$", log, re.M), log   # the line that was launched
+        assert re.search(rf": {launcher} train job\.yaml --train\.inject rank=1", log), log   # the line that was launched
     summaries = records(folder / "runs/job", "summary")
     assert [(record["reason"], record["exit_code"]) for record in summaries] == [("stopped", 75), ("finished", 0)]
     first, second = records(folder / "runs/job", "run")
-    assert 10 <= summaries[0]["step"] < 300 and second["start_step"] == summaries[0]["step"] and first["ranks"] == second["ranks"] == 2
+    assert 10 < summaries[0]["step"] < 300 and second["start_step"] == summaries[0]["step"] and first["ranks"] == second["ranks"] == 2
     assert (folder / "models/job/model.safetensors").exists() and (folder / "models/job/config.json").exists()
 
 
@@ -113,9 +137,10 @@ def cancelled_job(tmp, launcher):
     folder = clone_like(tmp)
     with SlurmCluster(tmp / "slurm") as cluster:
         prepared(cluster, folder)
-        number = train_job(cluster, folder, LAUNCH=launcher, OPTIONS="--train.max_steps 100000")
-        wait_for_training(cluster, folder, number)
+        number = train_job(cluster, folder, LAUNCH=launcher, OPTIONS=f"--train.max_steps 100000 {PAUSE}")
+        paused = paused_rank(cluster, folder, number)
         cluster.command("scancel", number)
+        go_on_once_asked_to_stop(cluster, paused)
         end = cluster.wait_for_end(number)
         assert (end["JobState"], end["Restarts"]) == ("CANCELLED", "0"), (end, log_of(folder, "train", number))
         run_dir = folder / "runs/job"

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 
 from checkpoint_files import manifest_of, state_digest, step_folders
-from lockstep_testing import BUILD, GPT2_TINY, records, run, sample_text, write_config
+from lockstep_testing import BUILD, GPT2_TINY, PATIENCE_S, records, run, sample_text, write_config
 
 POINTS = int(os.environ.get("LOCKSTEP_TEST_POINTS", 1))
 ALL = POINTS > 1
@@ -26,7 +26,7 @@ def prepare(tmp):
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
 
 
-def train(tmp, folder, way, *more, steps=STEPS, orders=None, calls=None, expect=None):
+def train(tmp, folder, way, *more, steps=STEPS, keep=9, orders=None, calls=None, expect=None):
     """`orders` are what fails (call, errno, first, period, rank, path)."""
     ranks, layout = WAYS[way]
     env = {}
@@ -36,8 +36,8 @@ def train(tmp, folder, way, *more, steps=STEPS, orders=None, calls=None, expect=
         env["LOCKSTEP_TEST_CALLS"] = str(calls)
     return run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", folder,
                "--train.max_steps", steps, "--schedule.decay_steps", 99, "--train.global_batch", 4, "--log.every", 1, "--log.tensorboard", "false",
-               "--checkpoint.every", 1, "--checkpoint.keep_last", 9, "--checkpoint.patience", "1s", *layout, *more, ranks=ranks, env=env, expect=expect,
-               timeout=300)
+               "--checkpoint.every", 1, "--checkpoint.keep_last", keep, "--checkpoint.patience", "1s", *layout, *more, ranks=ranks, env=env, expect=expect,
+               timeout=PATIENCE_S)
 
 
 def digests(folder):
@@ -146,6 +146,28 @@ def test_an_error_of_any_call_of_a_save_costs_that_save_alone(tmp):
         print(f"# {way}, rank {rank}: {len(lost)} errors at one of {calls} calls cost {sum(lost)} saves, 0 wrong", flush=True)
 
 
+def test_a_quota_that_is_used_up_at_any_call_of_a_save_is_named_and_costs_that_save_alone(tmp):
+    prepare(tmp)
+    reason = os.strerror(errno.EDQUOT)
+    for seed, (way, rank) in enumerate([("two ranks", 0), ("two ranks", 1), ("in the background", 1)] if ALL else [("two ranks", 1)]):
+        want = whole_run(tmp, way)
+        calls = count_calls(tmp, way, "change", "/checkpoints/", rank, tmp / "counted")
+
+        def fail(point):
+            folder, why = tmp / f"quota-{seed}-{point}", (way, rank, point)
+            done = train(tmp, folder, way, "--checkpoint.max_failures", 99, orders=[("change", errno.EDQUOT, point, 0, rank, "/checkpoints/")])
+            found = check_sound(folder, want, why)
+            lost = [record["message"] for record in records(folder, "event") if record["name"] == "save_failed"]
+            assert len(found) >= STEPS - 1 and all(reason in message for message in lost), (why, found, lost)
+            assert done.returncode == 0 if STEPS in found else done.returncode == 4 and reason in done.stderr, (why, done.stderr)
+            assert len(lost) == STEPS - len(found) - (STEPS not in found), (why, found, lost)
+            shutil.rmtree(folder)
+            return STEPS - len(found)
+
+        lost = in_parallel(fail, points(calls, seed))
+        print(f"# {way}, rank {rank}: a quota at one of {calls} calls, {len(lost)} tried, cost {sum(lost)} saves, 0 wrong", flush=True)
+
+
 def test_an_error_of_any_call_of_a_resume_costs_no_checkpoint(tmp):
     prepare(tmp)
     codes = ["EIO", "EMFILE", "ENOMEM", "EACCES", "ESTALE"]
@@ -214,26 +236,47 @@ def test_a_folder_that_takes_nothing_and_a_limit_of_descriptors_cost_saves_alone
             assert STEPS + 1 in check_sound(folder, want, (way, name)), (way, name)
 
 
+def make_foreign(checkpoint):
+    """As a later version would write it."""
+    manifest = dict(manifest_of(checkpoint), version=3, software="lockstep 9.9")
+    del manifest["hash"]
+    (checkpoint / "MANIFEST.json").write_text(json.dumps(manifest))
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
 def test_a_newest_checkpoint_of_a_later_format_ends_the_start_and_stays(tmp):
     prepare(tmp)
     for way in ["one rank", "two ranks"] if ALL else ["two ranks"]:
         folder = tmp / f"later {way}".replace(" ", "-")
         train(tmp, folder, way, expect=0)
-        newest = step_folders(folder)[-1]
-        manifest = dict(manifest_of(newest), version=3, software="lockstep 9.9")
-        del manifest["hash"]
-        (newest / "MANIFEST.json").write_text(json.dumps(manifest))
-        held = {path: path.read_bytes() for path in sorted((folder / "checkpoints").rglob("*")) if path.is_file()}
+        make_foreign(step_folders(folder)[-1])
+        held = contents(folder / "checkpoints")
         done = train(tmp, folder, way, steps=STEPS + 1, expect=2)
         assert "checkpoint format 3 is not known" in done.stderr and "lockstep 9.9 wrote it" in done.stderr, done.stderr
-        assert held == {path: path.read_bytes() for path in sorted((folder / "checkpoints").rglob("*")) if path.is_file()}
+        assert held == contents(folder / "checkpoints")
+
+
+def test_retention_leaves_a_checkpoint_of_a_later_format_as_it_is(tmp):
+    prepare(tmp)
+    for way in ["one rank", "two ranks", "in the background"] if ALL else ["two ranks"]:
+        folder = tmp / f"older {way}".replace(" ", "-")
+        train(tmp, folder, way, expect=0)
+        older = step_folders(folder)[1]
+        make_foreign(older)
+        held = contents(older)
+        train(tmp, folder, way, steps=STEPS + 2, keep=1, expect=0)
+        assert [path.name[-2:] for path in step_folders(folder)] == ["02", f"0{STEPS + 2}"] and not put_aside(folder), step_folders(folder)
+        assert held == contents(older)
 
 
 def test_no_write_of_a_file_is_lost_without_a_word(tmp):
     """Each write of a save fails in turn, also those that the HDF5 library puts off: the save fails, or every byte is as it would be."""
     def job(folder, order):
         env = dict(os.environ, LD_PRELOAD=str(BUILD / "tests/libstorage_faults.so"), LOCKSTEP_TEST_FAULTS=order, LOCKSTEP_TEST_CALLS=str(tmp / "calls"))
-        return subprocess.run([BUILD / "tests/cli/checkpoint-job", folder / "run", "2", "1", "2"], env=env, capture_output=True, text=True, timeout=100)
+        return subprocess.run([BUILD / "tests/cli/checkpoint-job", folder / "run", "2", "1", "2"], env=env, capture_output=True, text=True, timeout=PATIENCE_S)
 
     def parts(folder):
         return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*.h5"))}

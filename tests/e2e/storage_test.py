@@ -11,7 +11,7 @@ import subprocess
 import unittest
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import BUILD, GPT2_TINY, SOURCE, program, records, run, run_command, sample_text, write_config
+from lockstep_testing import BUILD, GPT2_TINY, PATIENCE_S, SOURCE, program, records, run, run_command, sample_text, write_config
 
 STEPS = 12
 
@@ -101,6 +101,7 @@ def test_a_call_that_fails_once_fails_one_save_and_training_goes_on(tmp):
     prepare(tmp)
     for name, call, code, first, ranks, rank in [("write", "pwrite", "ENOSPC", 70, 1, 0), ("sync", "fsync", "EIO", 12, 2, 1),
                                                  ("rename", "rename", "EDQUOT", 5, 2, 0), ("open", "open", "EIO", 25, 3, 2),
+                                                 ("quota", "pwrite", "EDQUOT", 70, 2, 1), ("room", "allocate", "EDQUOT", 3, 2, 1),
                                                  ("folder", "mkdir", "ENOSPC", 5, 3, 0), ("look", "lstat", "EIO", 4, 2, 0)]:
         assert len(check_outlived(tmp, name, call, code, first, 0, ranks, rank)) == 1, name
 
@@ -198,12 +199,12 @@ def test_a_checkpoint_put_aside_stays_whatever_follows(tmp):
 
 def test_a_save_that_nothing_follows_must_succeed(tmp):
     prepare(tmp)
-    for name, more, last in [("final", [], STEPS), ("stop", ["--train.inject", "rank=0,phase=forward,step=4,kind=stop"], None)]:
-        done = run("train", *options(tmp, tmp / name, *more), ranks=2, env=faults("pwrite", "ENOSPC", 1, 1, 1), expect=4)
+    for name, code, more, last in [("final", "ENOSPC", [], STEPS), ("stop", "EDQUOT", ["--train.inject", "rank=0,phase=forward,step=4,kind=stop"], None)]:
+        done = run("train", *options(tmp, tmp / name, *more), ranks=2, env=faults("pwrite", code, 1, 1, 1), expect=4)
         step = records(tmp / name, "step")[-1]["step"]
         assert step == last or (last is None and step < STEPS), step
         assert f"hint: step {step} is not saved, and no other save follows; the run has no checkpoint yet" in done.stderr, done.stderr
-        assert done.stderr.count("No space left on device") == 1, done.stderr
+        assert done.stderr.count(os.strerror(getattr(errno, code))) == 1, done.stderr
         assert not events(tmp / name) and not step_folders(tmp / name) and left_over(tmp / name) == []
 
 
@@ -216,7 +217,7 @@ def test_few_descriptors_cost_no_checkpoint(tmp):
         run("train", *options(tmp, folder, "--checkpoint.every", 1, steps=3))
         command = [program("train"), *map(str, options(tmp, folder, "--checkpoint.every", 1, "--checkpoint.patience", "1s", steps=6))]
         few = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, preexec_fn=few)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, preexec_fn=few)
         outcomes.add(done.returncode)
         assert done.returncode == 0 or (done.returncode == 4 and "Too many open files" in done.stderr), (limit, done.returncode, done.stderr)
         steps = [int(path.name.removeprefix("step-")) for path in step_folders(folder)]
@@ -232,17 +233,21 @@ def test_a_full_disk_is_seen_before_anything_is_written_and_room_is_used_again(t
         raise unittest.SkipTest("no mount namespace of its own is permitted here")
     prepare(tmp)
     (tmp / "disk").mkdir()
-    # a disk of 6 MiB, filled up but for 600 kB, less than a save asks for; the filler goes when the first save has failed
+    # a disk of 6 MiB, filled up but for 600 kB, less than a save asks for; the filler goes when the first save has failed, and rank 0 waits for that
     script = """
         mount -t tmpfs -o size=6m tmpfs "$1" || exit 99
         cd "$1" && mkdir run && head -c 5700000 /dev/zero > filler
-        (until grep -q save_failed run/records.jsonl 2>/dev/null; do sleep 0.02; done; rm filler) & helper=$!
+        (until grep -q save_failed run/records.jsonl 2>/dev/null; do sleep 0.02; done
+         rank=$(sed -n 's/.*"process": *\\([0-9]*\\).*/\\1/p' run/status.json)
+         until grep -q "^State:.T" /proc/$rank/status; do sleep 0.02; done
+         rm filler; kill -CONT $rank) & helper=$!
         shift; "$@"; code=$?; kill $helper 2>/dev/null
         cp -r run ..; exit $code
     """
     command = [SOURCE / "tests/harness/mpirun.sh", 2, program("train"),
-               *options(tmp, tmp / "disk/run", "--checkpoint.every", 4, "--checkpoint.max_failures", 9999, steps=400, keep=1)]
-    done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", *map(str, [tmp / "disk", *command])], capture_output=True, text=True, timeout=500,
+               *options(tmp, tmp / "disk/run", "--checkpoint.every", 4, "--checkpoint.max_failures", 9999, "--train.inject",
+                        "rank=0,phase=forward,step=6,kind=pause", keep=1)]
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", *map(str, [tmp / "disk", *command])], capture_output=True, text=True, timeout=PATIENCE_S,
                           cwd=tmp)
     if done.returncode == 99:
         raise unittest.SkipTest(f"no tmpfs can be mounted here: {done.stderr}")
@@ -250,8 +255,8 @@ def test_a_full_disk_is_seen_before_anything_is_written_and_room_is_used_again(t
     failed = events(tmp / "run")
     assert failed and "needs " in failed[0]["message"] and " free" in failed[0]["message"], failed
     assert "the run has no checkpoint yet; training goes on, next attempt at step 8" in failed[0]["message"], failed
-    assert [path.name for path in step_folders(tmp / "run")] == ["step-0000000400"] and left_over(tmp / "run") == []
-    run("checkpoint-inspect", tmp / "run/checkpoints/step-0000000400", "--verify=fingerprints")
+    assert [path.name for path in step_folders(tmp / "run")] == [f"step-{STEPS:010}"] and left_over(tmp / "run") == []
+    run("checkpoint-inspect", tmp / f"run/checkpoints/step-{STEPS:010}", "--verify=fingerprints")
 
 
 def on_small_disk(tmp, kib, arguments):
@@ -262,7 +267,7 @@ def on_small_disk(tmp, kib, arguments):
     script = 'mount -t tmpfs -o size="$2"k tmpfs "$1" || exit 99; cd "$1" && shift 2; "$@"; code=$?; cp -r run ..; exit $code'
     command = [SOURCE / "tests/harness/mpirun.sh", 2, program("train"), *arguments]
     done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", *map(str, [tmp / "disk", kib, *command])], capture_output=True, text=True,
-                          timeout=500, cwd=tmp)
+                          timeout=PATIENCE_S, cwd=tmp)
     if done.returncode == 99:
         raise unittest.SkipTest(f"no tmpfs can be mounted here: {done.stderr}")
     return done
@@ -294,6 +299,23 @@ def test_the_only_sound_checkpoint_stays_where_there_is_no_room(tmp):
     assert done.returncode == 4 and "needs " in done.stderr, done.stderr   # the last save must succeed
     assert [path.name[-2:] for path in step_folders(tmp / "run")] == ["01"] and left_over(tmp / "run") == []
     run("checkpoint-inspect", tmp / "run", "--verify=fingerprints")
+
+
+def test_behind_a_quota_that_free_space_says_nothing_of_an_older_checkpoint_goes_first(tmp):
+    prepare(tmp)
+    background = ["--checkpoint.background", "true", "--checkpoint.on_busy", "wait"]
+    for name, call, code, more, left in [("nothing", "rename", "EIO", [], ["01", "02"]), ("reserve", "allocate", "EDQUOT", [], ["02"]),
+                                         ("write", "pwrite", "EDQUOT", background, ["02"])]:
+        folder = tmp / name
+        saves = ["--checkpoint.every", 1, "--checkpoint.max_failures", 9, *more]
+        # the third save fails; a rank dies when the next one has folders, and nothing of it is written
+        run("train", *options(tmp, folder, *saves, "--train.inject", "rank=1,phase=save.write,step=4,kind=kill", keep=2), ranks=2,
+            env=faults(call, code, 1, 0, 0 if call == "rename" else 1, "0000000003"), expect=None)
+        assert [event["step"] for event in events(folder)] == [3] and os.strerror(getattr(errno, code)) in events(folder)[0]["message"], name
+        assert [path.name[-2:] for path in step_folders(folder)] == left, (name, step_folders(folder))
+        run("train", *options(tmp, folder, *saves, keep=2), ranks=2)
+        assert [path.name[-2:] for path in step_folders(folder)] == ["11", "12"], name
+        check_whole(folder, reference(tmp, 2))
 
 
 def test_older_checkpoints_go_also_where_the_advice_cannot_be_written(tmp):

@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 
-from lockstep_testing import BUILD, SOURCE, needs
+from lockstep_testing import BUILD, PATIENCE_S, SOURCE, needs
 
 
 def commands():
@@ -30,7 +30,7 @@ def test_every_command_of_the_tour_works_in_order(tmp):
     folder, settings = clone_like(tmp), environment()
     assert len(commands()) >= 10
     for command in commands():
-        done = subprocess.run(["sh", "-c", command], cwd=folder, env=settings, capture_output=True, text=True, timeout=500)
+        done = subprocess.run(["sh", "-c", command], cwd=folder, env=settings, capture_output=True, text=True, timeout=PATIENCE_S)
         assert done.returncode == 0, f"$ {command}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
     steps = [json.loads(line) for line in (folder / "tour/records.jsonl").read_text().splitlines()]
     assert any(record["kind"] == "step" and record["step"] == 40 for record in steps)
@@ -45,7 +45,7 @@ def test_the_exported_model_gives_transformers_the_same_loss(tmp):
                     "train configs/tour.yaml > records.jsonl",
                     "finalize-quantize tour/run --recipe none --dtype fp32 --output tour/fp32",
                     "finalize-quantize tour/run --recipe none --dtype bf16 --output tour/bf16"]:
-        subprocess.run(["sh", "-c", command], cwd=folder, env=settings, check=True, capture_output=True, timeout=500)
+        subprocess.run(["sh", "-c", command], cwd=folder, env=settings, check=True, capture_output=True, timeout=PATIENCE_S)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder / "tour/fp32", dtype=torch.float32)
     stream = token_stream(folder / "tour/data", "validation")
     total = 0.0

@@ -2,14 +2,14 @@
 
 import json
 import os
-import pathlib
 import re
 import signal
 import subprocess
 import time
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import BUILD, GPT2_TINY, LLAMA_TINY, SOURCE, needs, program, records, run, run_command, sample_text, write_config
+from lockstep_testing import BUILD, GPT2_TINY, LLAMA_TINY, PATIENCE_S, SOURCE, needs, program, records, run, run_command, sample_text, write_config
+from running_jobs import is_delivered, launcher_of, ranks_of, wait_for_pause, wait_for_steps, wait_until
 
 BASE = ["--data.sequence_length", 32, "--optimizer.lr", 1e-3, "--optimizer.clip_norm", 1.0, "--schedule.warmup_steps", 2,
         "--train.global_batch", 6, "--log.every", 1]
@@ -104,6 +104,82 @@ def test_the_best_loss_is_compared_across_a_resume_if_it_was_measured_on_the_sam
     assert [path.name for path in step_folders(tmp / "run")] == ["step-0000000008"]
 
 
+def manifest_metrics(checkpoint):
+    return json.loads((checkpoint / "MANIFEST.json").read_text())["metrics"]
+
+
+def left_after(metrics, steps, kept, last, best, sign):
+    """The steps whose checkpoints stay, save by save, spelled out: the last ones, and the best, the older where two are equal."""
+    for step in steps:
+        kept = [*kept, step]
+        ranked = sorted((sign * metrics[one], one) for one in kept)[:best]
+        kept = sorted({*kept[-last:], *(one for _, one in ranked)})
+    return kept
+
+
+def test_the_best_checkpoints_are_those_of_the_metric_and_direction_that_are_asked_for(tmp):
+    prepare(tmp)
+    settings = ["--eval.every", 1, "--eval.batches", 2, "--checkpoint.every", 1, "--checkpoint.keep_last", 1, "--checkpoint.keep_best", 2,
+                "--optimizer.lr", 0.05]
+    accuracy = ["--checkpoint.best_metric", "accuracy"]
+    train(tmp, tmp / "run", *settings, *accuracy, ranks=2, steps=7)
+    measured = {name: {record["step"]: record[name] for record in records(tmp / "run", "eval")} for name in ["loss", "perplexity", "accuracy"]}
+    assert len(set(measured["accuracy"].values())) > 2, measured   # else nothing is seen
+    left = left_after(measured["accuracy"], range(1, 8), [], 1, 2, -1)
+    assert [int(path.name[5:]) for path in step_folders(tmp / "run")] == left, (left, measured)
+    for path in step_folders(tmp / "run"):
+        for name, better in [("loss", "lower"), ("perplexity", "lower"), ("accuracy", "higher")]:
+            metric = manifest_metrics(path)[f"validation_{name}"]
+            assert metric == {"value": measured[name][int(path.name[5:])], "better": better}, (path, name, metric)
+    best, so_far = {}, -1
+    for step, value in measured["accuracy"].items():
+        best[step], so_far = value > so_far, max(value, so_far)
+    assert {record["step"]: record["best"] for record in records(tmp / "run", "eval")} == best, measured
+    told = json.loads(run("checkpoint-inspect", step_folders(tmp / "run")[-1], "--json").stdout)["best_evaluations"]
+    assert [one["step"] for one in told] == sorted(measured["accuracy"], key=lambda step: (-measured["accuracy"][step], step)), (told, measured)
+    assert all(one["value"] == measured["accuracy"][one["step"]] and one["better"] == "higher" for one in told), told
+
+    def evaluated(*more):
+        common = ["--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 32, "--train.global_batch", 6]
+        return json.loads(run("train", *common, "--train.run_dir", tmp / "run", "--train.max_steps", 7, "--eval.batches", 2, "--eval-only", "--checkpoint.resume", "best", *more).stdout)["step"]
+
+    assert evaluated(*accuracy) == min(left, key=lambda step: (-measured["accuracy"][step], step))
+    assert evaluated() == min(left, key=lambda step: (measured["loss"][step], step))
+    assert evaluated("--checkpoint.best_direction", "higher") == min(left, key=lambda step: (-measured["loss"][step], step))
+
+    # With another metric the checkpoints that are there are ranked anew, and what is the best counts anew.
+    train(tmp, tmp / "run", *settings, ranks=2, steps=9)
+    measured = {record["step"]: record["loss"] for record in records(tmp / "run", "eval")}
+    left = left_after(measured, [8, 9], left, 1, 2, 1)
+    assert [int(path.name[5:]) for path in step_folders(tmp / "run")] == left, (left, measured)
+    changed, = [event for event in records(tmp / "run", "event") if event["name"] == "best_metric_changed"]
+    assert changed["step"] == 8 and "highest validation_accuracy" in changed["message"] and "lowest validation_loss" in changed["message"], changed
+    assert manifest_metrics(step_folders(tmp / "run")[-1])["validation_accuracy"]["better"] == "higher"
+    refused = run("train", "--checkpoint.best_metric", "bleu", expect=2).stderr
+    assert "bleu" in refused and all(name in refused for name in ["loss", "perplexity", "accuracy"]), refused
+
+
+def test_an_evaluation_counts_for_its_own_step_alone(tmp):
+    prepare(tmp)
+    settings = ["--eval.every", 2, "--eval.at_end", "false", "--checkpoint.every", 1, "--checkpoint.keep_last", 9]
+    train(tmp, tmp / "run", *settings, ranks=1, steps=2)
+    train(tmp, tmp / "run", *settings, ranks=1, steps=5)
+    assert [bool(manifest_metrics(path)) for path in step_folders(tmp / "run")] == [False, True, False, True, False]
+
+
+def test_the_accuracy_is_the_same_on_any_number_of_ranks_however_they_share_the_work(tmp):
+    prepare(tmp, GPT2_TINY)
+    seen = set()
+    for number, (ranks, more) in enumerate([(1, []), (3, []), (2, ["--parallel.tp", 2]), (2, ["--parallel.pp", 2, "--parallel.micro_batches", 2]),
+                                            (2, ["--parallel.ring", 2])]):
+        train(tmp, tmp / f"run-{number}", "--precision.dtype", "fp64", "--eval.batches", 4, "--optimizer.lr", 0, "--checkpoint.at_end", "false", *more,
+              ranks=ranks, steps=1)
+        record, = records(tmp / f"run-{number}", "eval")
+        assert 0 < record["accuracy"] < 1 and abs(record["accuracy"] * record["tokens"] % 1 - 0.5) > 0.499, record
+        seen.add(record["accuracy"])
+    assert len(seen) == 1, seen
+
+
 def test_saves_come_by_time_and_by_epochs_too(tmp):
     prepare(tmp)
     saved = {}
@@ -144,51 +220,8 @@ def start(tmp, run_dir, ranks, *more):
     return subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
-def wait_for_steps(run_dir, count, process):
-    limit = time.monotonic() + 200
-    while time.monotonic() < limit and process.poll() is None:
-        if (run_dir / "records.jsonl").exists() and len(records(run_dir, "step")) >= count:
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"no {count} steps: {process.poll()} {process.stderr.read() if process.poll() is not None else ''}")
-
-
-def children_of(process_id):
-    try:
-        return [int(child) for child in pathlib.Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()]
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-
-
-def launcher_of(process):
-    """The mpirun below the wrapper script."""
-    return children_of(process.pid)[0]
-
-
-def ranks_of(process):
-    return [rank for launcher in children_of(process.pid) for rank in children_of(launcher)]
-
-
-def state_of(process_id):
-    """As ps(1) writes it; T is stopped."""
-    return pathlib.Path(f"/proc/{process_id}/stat").read_text().rsplit(")", 1)[1].split()[0]
-
-
-def is_delivered(process_id):
-    """Whether no signal to the process still waits to be handled."""
-    pending = re.search(r"ShdPnd:\s*(\w+)", pathlib.Path(f"/proc/{process_id}/status").read_text())
-    return int(pending.group(1), 16) == 0
-
-
-def waits_until(happens, process):
-    limit = time.monotonic() + 200
-    while not happens():
-        assert time.monotonic() < limit and process.poll() is None, process.poll()
-        time.sleep(0.05)
-
-
 def finished(process, code):
-    error = process.communicate(timeout=500)[1]
+    error = process.communicate(timeout=PATIENCE_S)[1]
     assert process.returncode == code, (process.returncode, error)
     return error
 
@@ -208,12 +241,11 @@ def test_a_second_signal_leaves_unsaved_and_says_so(tmp):
     prepare(tmp)
     # rank 1 waits within a step, so that the job can answer to neither signal before both have come
     process = start(tmp, tmp / "run", 2, "--train.inject", "rank=1,phase=forward,step=3,kind=pause")
-    waits_until(lambda: {state_of(rank) for rank in ranks_of(process)} >= {"T"}, process)
-    asked, paused = sorted(ranks_of(process), key=lambda rank: state_of(rank) == "T")
+    paused, asked = wait_for_pause(process, 1), ranks_of(process)[0]
     for _ in range(2):
         os.kill(asked, signal.SIGUSR1)
-        waits_until(lambda: is_delivered(asked), process)
-        time.sleep(0.5)   # two signals within 0.2 s are one request
+        wait_until(lambda: is_delivered(asked), process, "the signal is delivered")
+        time.sleep(3)   # two signals within 0.2 s are one request
     os.kill(paused, signal.SIGCONT)
     finished(process, 1)
     assert not step_folders(tmp / "run")
@@ -224,7 +256,7 @@ def test_a_signal_to_one_rank_stops_all(tmp):
     prepare(tmp)
     process = start(tmp, tmp / "run", 2)
     wait_for_steps(tmp / "run", 2, process)
-    os.kill(ranks_of(process)[-1], signal.SIGTERM)
+    os.kill(ranks_of(process)[1], signal.SIGTERM)
     finished(process, 75)
     assert step_folders(tmp / "run")
 

@@ -453,7 +453,7 @@ Target run_directory_target(const Path& run) {
     const auto judge = [](const Path& path) { return judge_checkpoint(path, VerifyLevel::sizes); };
     const Found newest = first_sound(newest_first(list_checkpoints(made)), judge);
     try {
-      (void)best_first(list_checkpoints(made), "validation_loss");
+      (void)best_first(list_checkpoints(made), {});
     } catch (const Error& error) {  // of a folder without a manifest
       require(error.code() == ExitCode::storage, error.what());
     }

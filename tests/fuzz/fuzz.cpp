@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,7 +61,8 @@ namespace {
 
 constexpr std::string_view sanitizers = LOCKSTEP_SANITIZERS;  // "address,undefined", or "none"
 constexpr bool sanitized = sanitizers != "none";
-constexpr unsigned longest_s = sanitized ? 60 : 20;            // that one input may take
+constexpr unsigned longest_s = sanitized ? 60 : 20;            // of the processor, that one input may take
+constexpr unsigned longest_wait_s = 600;                       // with all that it waits for
 constexpr std::uint64_t most_memory = std::uint64_t{1} << 30;  // that the inputs of a child may add
 constexpr int most_findings = 5;                               // of a target, before it is given up
 constexpr std::array<ExitCode, 4> refusals{ExitCode::usage, ExitCode::input, ExitCode::storage, ExitCode::resources};
@@ -124,11 +126,18 @@ void bound_memory() {
   require(!statm.fail() && ::setrlimit(RLIMIT_DATA, &memory) == 0, "the memory of a child can be bounded");
 }
 
+/// From now on; 0: no more.
+void bound_time(unsigned of_processor_s, unsigned in_all_s) {
+  const itimerval processor{.it_interval = {}, .it_value = {.tv_sec = of_processor_s, .tv_usec = 0}};
+  require(::setitimer(ITIMER_PROF, &processor, nullptr) == 0, "the time of a child can be bounded");
+  ::alarm(in_all_s);
+}
+
 [[noreturn]] void read_inputs(const Target& target, const Choices& choices, std::uint64_t end, Progress& progress) {
   bound_memory();
   const Mutator mutator(target.seeds, target.words);
   for (; progress.number < end; ++progress.number) {
-    ::alarm(longest_s);
+    bound_time(longest_s, longest_wait_s);
     const std::string input = input_of(target, mutator, choices.seed, progress.number);
     if (!choices.keep.empty()) put_file(choices.keep, input);
     const double start_s = monotonic_seconds();
@@ -138,7 +147,7 @@ void bound_memory() {
       std::snprintf(progress.finding.data(), progress.finding.size(), "%s", finding.what());
       ::_exit(1);
     }
-    ::alarm(0);
+    bound_time(0, 0);
     progress.slowest_s = std::max(progress.slowest_s, monotonic_seconds() - start_s);
   }
   std::exit(0);  // with the destructors and the search for leaks of an ordinary end
@@ -151,7 +160,9 @@ std::string end_of(int status, const Progress& progress) {
                                                     : fmt::format("the reader ended the program with code {}", code);
   }
   const int signal = WTERMSIG(status);
-  return signal == SIGALRM ? fmt::format("more than {} s", longest_s) : fmt::format("crash: {}", ::strsignal(signal));
+  if (signal == SIGPROF) return fmt::format("more than {} s of the processor", longest_s);
+  return signal == SIGALRM ? fmt::format("more than {} s", longest_wait_s)
+                           : fmt::format("crash: {}", ::strsignal(signal));
 }
 
 std::string counts_of(const Progress& progress) {

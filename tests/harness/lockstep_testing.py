@@ -33,7 +33,7 @@ def shared_data(name):
     raise unittest.SkipTest(f"{name} is not there (set LOCKSTEP_DATA to the folder that holds it)")
 
 
-def run(tool, *arguments, ranks=None, expect=0, timeout=400, env=None, cwd=None, through=()):
+def run(tool, *arguments, ranks=None, expect=0, timeout=PATIENCE_S, env=None, cwd=None, through=()):
     """Runs a tool, on `ranks` ranks if given, each of them `through` another command; returns the completed process with text output. Fails
     unless the exit code is `expect` (None: any)."""
     command = [*map(str, through), program(tool), *map(str, arguments)]
@@ -52,7 +52,7 @@ def on_hosts(*names):
     return {"LD_PRELOAD": str(BUILD / "tests/libhost_names.so"), "LOCKSTEP_TEST_HOSTS": " ".join(names)}
 
 
-def run_command(*words, expect=0, timeout=300):
+def run_command(*words, expect=0, timeout=PATIENCE_S):
     """Runs any command; returns the completed process with text output. Fails unless the exit code is `expect` (None: any)."""
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=timeout)
     if expect is not None and done.returncode != expect:
@@ -61,7 +61,8 @@ def run_command(*words, expect=0, timeout=300):
 
 
 def records(run_dir, kind=None):
-    lines = (pathlib.Path(run_dir) / "records.jsonl").read_text().splitlines()
+    """The whole records of a kind; a run that goes on, or was killed, may have half a line at the end."""
+    lines = (pathlib.Path(run_dir) / "records.jsonl").read_text().split("\n")[:-1]
     found = [json.loads(line) for line in lines]
     return [record for record in found if kind is None or record["kind"] == kind]
 

@@ -12,4 +12,4 @@ export ASAN_OPTIONS="${ASAN_OPTIONS:-fast_unwind_on_malloc=0}"
 export LSAN_OPTIONS="${LSAN_OPTIONS:-suppressions=$(dirname "$0")/mpi_leaks.supp:print_suppressions=0}"
 session=$(mktemp -d) || exit 1
 trap 'rm -rf "$session"' EXIT
-TMPDIR=$session ${MPIRUN:-mpirun} -n "$ranks" -quiet --timeout "${LOCKSTEP_TEST_TIMEOUT:-550}" "$@"
+TMPDIR=$session ${MPIRUN:-mpirun} -n "$ranks" -quiet --timeout "${LOCKSTEP_TEST_TIMEOUT:-1750}" "$@"

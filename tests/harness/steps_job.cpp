@@ -3,7 +3,8 @@
 // in good order says so: "rank 1 left after step 3". CHANNEL control:RANK or clock:RANK: that rank alone looks at
 // FOLDER/control (else rank 0), or has a clock that runs out in half a second; operation:KIND, large operation:KIND:
 // steps do this in place of a reduction, with more than goes by messages. A failure in "forward" or "backward" drains
-// to the heartbeat, as an engine does; one in "optimizer" is nobody's.
+// to the heartbeat, as an engine does; one in "optimizer" is nobody's. CHANNEL "slow end": a rank that fails takes 2 s
+// longer to end than the watchdog waits.
 #include "app/run_tool.hpp"
 #include "app/status_file.hpp"
 #include "comm/heartbeat.hpp"
@@ -125,7 +126,8 @@ Communication communication_of(Transport& transport, const std::string& channel)
           channel.starts_with("large") ? std::size_t{1'500'000} : std::size_t{1000}};
 }
 
-int run_job_of_steps(Session& session, const Path& folder, std::int64_t steps, const std::string& channel) {
+int run_job_of_steps(Session& session, const Path& folder, std::int64_t steps, const std::string& channel,
+                     double watchdog_s) {
   session.accept_stop_signals();
   together(session.world(), "write status.json", [&] { keep_status(session, folder); });
   StopChannels channels(session, channels_of(channel, session.world().rank(), folder));
@@ -137,7 +139,7 @@ int run_job_of_steps(Session& session, const Path& folder, std::int64_t steps, c
     return run_steps(session, channels, transport, communication_of(transport, channel), steps);
   } catch (...) {
     session.claim_report();
-    if (channel == "slow end") std::this_thread::sleep_for(std::chrono::seconds(5));
+    if (channel == "slow end") std::this_thread::sleep_for(std::chrono::duration<double>(watchdog_s + 2));
     throw;
   }
 }
@@ -152,10 +154,11 @@ int main(int argc, char** argv) {
     if (arguments.size() < 2)
       throw Error(ExitCode::usage, "too few arguments", "FOLDER STEPS [INJECTION] [WATCHDOG_S] [CHANNEL]");
     Session::Settings settings{.watchdog_s = arguments.size() > 3 ? std::stod(arguments[3]) : 60,
-                               .phase_limits_s = {{Phase::start_up, 60}},
+                               .phase_limits_s = {{Phase::start_up, 300}},
                                .folder = arguments[0]};
     if (arguments.size() > 2 && !arguments[2].empty()) settings.injection = parse_injection(arguments[2]);
     session.configure(settings);
-    return run_job_of_steps(session, arguments[0], std::stoll(arguments[1]), arguments.size() > 4 ? arguments[4] : "");
+    return run_job_of_steps(session, arguments[0], std::stoll(arguments[1]), arguments.size() > 4 ? arguments[4] : "",
+                            settings.watchdog_s);
   });
 }

@@ -5,9 +5,9 @@
 // and behind "remove"; its calls on paths that contain PATH are counted, and number FIRST, FIRST + PERIOD, FIRST + 2
 // PERIOD, … fail with ERRNO (PERIOD 0: only FIRST). ERRNO 0 is for pwrite: it takes half of the bytes, as a disk that
 // is about to be full does. ERRNO -1: the process stops itself (SIGSTOP) before the call, and then does it; ERRNO -9:
-// it is killed before the call; ERRNO -2 is for pwrite: one bit is written the other way round, and all is well, says
-// the call. Several such orders are parted by ";". The file LOCKSTEP_TEST_CALLS, if it is set, grows by a byte for each
-// call that is counted.
+// it is killed before the call; ERRNO -1000 - N: it waits N milliseconds before the call, and then does it; ERRNO -2 is
+// for pwrite: one bit is written the other way round, and all is well, says the call. Several such orders are parted by
+// ";". The file LOCKSTEP_TEST_CALLS, if it is set, grows by a byte for each call that is counted.
 #undef _FILE_OFFSET_BITS  // with it the names of both widths would be one here
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -28,6 +28,7 @@
 namespace {
 
 constexpr int lies = -2;
+constexpr int waits = -1000;
 
 struct Order {
   char call[16] = "";
@@ -81,6 +82,10 @@ bool due(const char* call, const char* path) {
     const bool now = number == order.first ||
                      (order.period > 0 && number > order.first && (number - order.first) % order.period == 0);
     if (!now) continue;
+    if (order.error <= waits) {
+      ::usleep(static_cast<useconds_t>(waits - order.error) * 1000);
+      continue;
+    }
     if (order.error < 0 && order.error != lies) {
       std::raise(order.error == -1 ? SIGSTOP : SIGKILL);
       continue;

@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 
-from lockstep_testing import BUILD, SOURCE
+from lockstep_testing import BUILD, PATIENCE_S, SOURCE
 
 PAGE = (SOURCE / "CONTRIBUTING.md").read_text()
 PROSE = re.sub(r"^```sh\n.*?^```", "", PAGE, flags=re.MULTILINE | re.DOTALL)
@@ -41,7 +41,7 @@ def test_the_quick_commands_run(tmp):
     assert len(quick) >= 4, quick
     for line in quick:
         line = line.replace("LOCKSTEP_BUILD=build LOCKSTEP_SOURCE=.", f"LOCKSTEP_BUILD={BUILD} LOCKSTEP_SOURCE={SOURCE}")
-        done = subprocess.run(line, shell=True, cwd=tmp, capture_output=True, text=True, timeout=60, env=os.environ)
+        done = subprocess.run(line, shell=True, cwd=tmp, capture_output=True, text=True, timeout=PATIENCE_S, env=os.environ)
         assert done.returncode == 0, f"{line}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
         said = done.stdout + done.stderr
         assert "ok 1 - " in said or "--list_content" in line and "mesh" in said, f"{line}\n{said[-2000:]}"

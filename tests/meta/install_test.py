@@ -6,7 +6,7 @@ import re
 import subprocess
 import unittest
 
-from lockstep_testing import BUILD, SOURCE, run_command
+from lockstep_testing import BUILD, PATIENCE_S, SOURCE, run_command
 
 TOOLS = ["train", "prepare-data", "checkpoint-inspect", "checkpoint-reshard", "finalize-quantize"]
 NAMES = ["bin/{}", "share/man/man1/{}.1", "share/bash-completion/completions/{}"]
@@ -40,7 +40,7 @@ def test_installed_programs_run_under_both_names(tmp):
             assert f"usage: {tool} " in run_command(prefix / "bin" / name, "--help").stdout, name
     for name in ["train", "lockstep-train"]:   # answered by train-job, which it finds beside itself
         done = subprocess.run([name, "--no-such-option"], env=dict(os.environ, PATH=f"{prefix / 'bin'}:{os.environ['PATH']}"),
-                              capture_output=True, text=True, timeout=60)
+                              capture_output=True, text=True, timeout=PATIENCE_S)
         assert done.returncode == 2 and "unknown option --no-such-option" in done.stderr, (name, done)
 
 
@@ -50,7 +50,7 @@ def test_bare_names_can_be_left_out(tmp):
     links = {}
     for bare in ["true", "false"]:
         folder = tmp / bare
-        run_command("meson", "setup", folder, SOURCE, *same, f"-Dbare_names={bare}", "-Dtests=disabled", "-Dprefix=/usr", timeout=300)
+        run_command("meson", "setup", folder, SOURCE, *same, f"-Dbare_names={bare}", "-Dtests=disabled", "-Dprefix=/usr", timeout=PATIENCE_S)
         for name in NAMES:   # what the links lead to: a dry run looks for it, but installs nothing
             for tool in TOOLS:
                 target = tmp / "root/usr" / name.format(f"lockstep-{tool}")

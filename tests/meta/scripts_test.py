@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import unittest
 
-from lockstep_testing import BUILD, SOURCE, run_command
+from lockstep_testing import BUILD, PATIENCE_S, SOURCE, run_command
 
 
 def shell_scripts():
@@ -67,7 +67,7 @@ def test_jobs_take_the_words_of_every_line_of_their_settings(tmp):
                 "train": ["train", "configs/llama-tiny.yaml", *three],
                 "finalize": ["finalize-quantize", "runs/llama-tiny", "--output", "models/llama-tiny", *three]}
     for job, words in expected.items():
-        done = subprocess.run(["bash", SOURCE / f"scripts/slurm/{job}.sbatch"], env=settings, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(["bash", SOURCE / f"scripts/slurm/{job}.sbatch"], env=settings, capture_output=True, text=True, timeout=PATIENCE_S)
         said = [line for line in done.stdout.splitlines() if not line.startswith(f"{job}: ")]
         assert said[-len(words):] == words and done.returncode == 0, (job, done)
 
@@ -82,7 +82,7 @@ def quickstart(tmp, corpus):
         (tmp / "clone/build/tools" / name).chmod(0o755)
     (tmp / "elsewhere").mkdir(exist_ok=True)
     return subprocess.run([tmp / "clone/scripts/quickstart"], cwd=tmp / "elsewhere", env=dict(os.environ, CORPUS=str(corpus)),
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def test_quickstart_takes_a_text_from_where_it_was_called(tmp):

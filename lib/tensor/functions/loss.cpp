@@ -41,8 +41,9 @@ Shape3 shape_of(const at::Tensor& x, const Parameter& head, const BlockLane* lan
   return {x.size(0), x.size(1), head.shape()[0], divided_up(head.description().shape[0], ranks)};
 }
 
-/// Of rows of which ranks know their columns: what all know together, and the losses.
-void agree_on(const SharedHead& shared, const at::Tensor& statistics, RowStatistics* whole, double* losses) {
+/// Of rows of which ranks know their columns: what all know together, and the losses and hits.
+void agree_on(const SharedHead& shared, const at::Tensor& statistics, RowStatistics* whole, double* losses,
+              double* hits) {
   const at::Tensor all = shared.lane->all_gather(statistics);
   const std::int64_t rows = statistics.size(0);
   const auto* const of_ranks = reinterpret_cast<const RowStatistics*>(pointer<double>(all));
@@ -58,6 +59,7 @@ void agree_on(const SharedHead& shared, const at::Tensor& statistics, RowStatist
     }
     const bool counts = row.at_label > -std::numeric_limits<double>::infinity();
     losses[r] = counts ? std::log(row.sum) + (row.largest - row.at_label) : 0;
+    if (hits != nullptr) hits[r] = counts && row.at_label == row.largest ? 1 : 0;
     whole[r] = counts ? row : RowStatistics{};
   }
 }
@@ -79,11 +81,12 @@ at::Tensor wide_logits(const Kernels<T>&, const Shape3& shape, const at::Tensor&
 /// What ranks know together of rows [first, first + rows), from the logits that each has, and their losses.
 template <class T>
 void agree_on_rows(const Kernels<T>& on, const Shape3& shape, const SharedHead& shared, const at::Tensor& labels,
-                   std::int64_t first, std::int64_t rows, const Math<T>* logits, double* losses) {
+                   std::int64_t first, std::int64_t rows, const Math<T>* logits, double* losses,
+                   double* hits = nullptr) {
   const at::Tensor statistics = at::empty({rows, 3}, at::kDouble);
   on.row_statistics(logits, pointer<std::int32_t>(labels) + first, rows, shared.first, shape.vocabulary,
                     reinterpret_cast<RowStatistics*>(pointer<double>(statistics)));
-  agree_on(shared, statistics, shared.whole + first, losses + first);
+  agree_on(shared, statistics, shared.whole + first, losses + first, hits == nullptr ? nullptr : hits + first);
 }
 
 /// The losses of rows [first, first + rows), unless null, and the derivative of their logits, unscaled. With ranks that
@@ -108,17 +111,17 @@ void differentiate_logits(const Kernels<T>& on, const Shape3& shape, const at::T
 
 template <class T>
 void loss_slices(const Kernels<T>& on, const Shape3& shape, const at::Tensor& x, const at::Tensor& weight,
-                 const at::Tensor& labels, const SharedHead& shared, double* losses) {
+                 const at::Tensor& labels, const SharedHead& shared, double* losses, double* hits) {
   const std::int64_t slice = shape.slice();
   const at::Tensor logits = fresh({slice, shape.vocabulary}, math_type(x.scalar_type()), x);
   for (std::int64_t first = 0; first < shape.rows; first += slice) {
     const std::int64_t rows = std::min(slice, shape.rows - first);
     slice_logits(on, shape, pointer<T>(x) + first * shape.channels, pointer<T>(weight), rows, pointer<Math<T>>(logits));
     if (shared.lane != nullptr)
-      agree_on_rows(on, shape, shared, labels, first, rows, pointer<Math<T>>(logits), losses);
+      agree_on_rows(on, shape, shared, labels, first, rows, pointer<Math<T>>(logits), losses, hits);
     else
       on.cross_entropy_loss(pointer<Math<T>>(logits), pointer<std::int32_t>(labels) + first, rows, shape.vocabulary,
-                            losses + first);
+                            losses + first, hits + first);
   }
 }
 
@@ -153,18 +156,19 @@ at::Tensor whole_rows(const at::Tensor& x, const at::Tensor& labels, const Block
 
 struct LossFunction : torch::autograd::Function<LossFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& own, Parameter* head, const at::Tensor& labels,
-                            bool differentiable, std::int64_t most_kept_bytes, const BlockLane* lane) {
+                            bool differentiable, std::int64_t most_kept_bytes, const BlockLane* lane, double* hits) {
     const at::Tensor x = whole_rows(own, labels, lane);
     const at::Tensor weight = head->compute();
     const Shape3 shape = shape_of(x, *head, lane);
     const at::Tensor known = lane ? at::empty({shape.rows, 3}, at::kDouble) : at::Tensor();
     const SharedHead shared = shared_head(*head, lane, known);
     const at::Tensor losses = fresh({shape.rows}, at::kDouble, x);
+    const at::Tensor hit = fresh({shape.rows}, at::kDouble, x);
     double* const loss_of_row = pointer<double>(losses);
     const bool keeps = differentiable && shape.rows * shape.vocabulary * x.element_size() <= most_kept_bytes;
     const at::Tensor kept = keeps ? fresh({shape.rows, shape.vocabulary}, x.scalar_type(), x) : at::Tensor();
     with_kernels(x, [&]<class T>(const Kernels<T>& on) {
-      if (!keeps) return loss_slices(on, shape, x, weight, labels, shared, loss_of_row);
+      if (!keeps) return loss_slices(on, shape, x, weight, labels, shared, loss_of_row, pointer<double>(hit));
       const at::Tensor wide = wide_logits(on, shape, x);
       for (std::int64_t first = 0; first < shape.rows; first += shape.slice())
         differentiate_logits(on, shape, x, weight, labels, first, std::min(shape.slice(), shape.rows - first), wide,
@@ -173,6 +177,10 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
     double sum = 0;
     const at::Tensor on_host = losses.cpu();
     for (const double loss : values_of<double>(on_host)) sum += loss;
+    if (hits != nullptr && !differentiable) {
+      const at::Tensor hit_on_host = hit.cpu();
+      for (const double one : values_of<double>(hit_on_host)) *hits += one;
+    }
     if (differentiable) {
       context->saved_data["head"] = reinterpret_cast<std::int64_t>(head);
       context->saved_data["lane"] = reinterpret_cast<std::int64_t>(lane);
@@ -225,15 +233,16 @@ struct LossFunction : torch::autograd::Function<LossFunction> {
       on.round_to(pointer<M>(wide), wide.numel(), pointer<T>(narrow));
       return narrow;
     });
-    return {dx, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+    return {dx, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
 }  // namespace
 
 at::Tensor cross_entropy_sum(const at::Tensor& x, Parameter& head, const at::Tensor& labels,
-                             std::int64_t most_kept_bytes, const BlockLane* lane) {
-  return LossFunction::apply(x, &head, labels, at::GradMode::is_enabled() && x.requires_grad(), most_kept_bytes, lane);
+                             std::int64_t most_kept_bytes, const BlockLane* lane, double* hits) {
+  return LossFunction::apply(x, &head, labels, at::GradMode::is_enabled() && x.requires_grad(), most_kept_bytes, lane,
+                             hits);
 }
 
 at::Tensor head_logits(const at::Tensor& x, const Parameter& head, const BlockLane* lane) {

@@ -15,8 +15,10 @@ namespace lockstep {
 /// (tensor/weight_gradients.hpp); without, only a slice of rows exists at a time.
 /// Ranks of `lane` have parts of the vocabulary: what each knows of a slice of rows is gathered, so that all have the
 /// same sum, and in backward the gradient of x is summed. Null: this rank has all of it.
+/// Without autograd the rows whose label has the largest logit are added to `hits`, unless null.
 at::Tensor cross_entropy_sum(const at::Tensor& x, Parameter& head, const at::Tensor& labels,
-                             std::int64_t most_kept_bytes = most_kept_logits_bytes, const BlockLane* lane = nullptr);
+                             std::int64_t most_kept_bytes = most_kept_logits_bytes, const BlockLane* lane = nullptr,
+                             double* hits = nullptr);
 
 /// x·Wᵀ (N, V) in fp32 or fp64; not recorded by autograd. Ranks of `lane` gather their parts.
 at::Tensor head_logits(const at::Tensor& x, const Parameter& head, const BlockLane* lane = nullptr);

@@ -59,10 +59,14 @@ LOCKSTEP_CLONES void rows_backward(const Math<T>* logits, const std::int32_t* la
 
 template <class M>
 LOCKSTEP_CLONES void loss_rows(const M* logits, const std::int32_t* labels, std::int64_t begin, std::int64_t end,
-                               std::int64_t vocabulary, double* losses) {
+                               std::int64_t vocabulary, double* losses, double* hits) {
   for (std::int64_t r = begin; r < end; ++r) {
     const M* row = logits + r * vocabulary;
-    losses[r] = counts(labels[r], vocabulary) ? loss_of(row, labels[r], normaliser_of(row, vocabulary)) : 0;
+    losses[r] = hits[r] = 0;
+    if (!counts(labels[r], vocabulary)) continue;
+    const Normaliser<M> normaliser = normaliser_of(row, vocabulary);
+    losses[r] = loss_of(row, labels[r], normaliser);
+    hits[r] = row[labels[r]] == normaliser.largest ? 1 : 0;
   }
 }
 
@@ -117,9 +121,9 @@ void cross_entropy(const Math<T>* logits, const std::int32_t* labels, std::int64
 
 template <class M>
 void cross_entropy_loss(const M* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t vocabulary,
-                        double* losses) {
+                        double* losses, double* hits) {
   parallel_for(rows, row_grain(vocabulary, values_per_thread), [=](std::int64_t begin, std::int64_t end) {
-    loss_rows<M>(logits, labels, begin, end, vocabulary, losses);
+    loss_rows<M>(logits, labels, begin, end, vocabulary, losses, hits);
   });
 }
 
@@ -155,7 +159,9 @@ template void cross_entropy<float>(const float*, const std::int32_t*, std::int64
 template void cross_entropy<double>(const double*, const std::int32_t*, std::int64_t, std::int64_t, double*, double*);
 template void cross_entropy<Bf16>(const float*, const std::int32_t*, std::int64_t, std::int64_t, double*, Bf16*);
 template void cross_entropy<Fp16>(const float*, const std::int32_t*, std::int64_t, std::int64_t, double*, Fp16*);
-template void cross_entropy_loss<float>(const float*, const std::int32_t*, std::int64_t, std::int64_t, double*);
-template void cross_entropy_loss<double>(const double*, const std::int32_t*, std::int64_t, std::int64_t, double*);
+template void cross_entropy_loss<float>(const float*, const std::int32_t*, std::int64_t, std::int64_t, double*,
+                                        double*);
+template void cross_entropy_loss<double>(const double*, const std::int32_t*, std::int64_t, std::int64_t, double*,
+                                         double*);
 
 }  // namespace lockstep

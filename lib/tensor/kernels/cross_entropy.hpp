@@ -12,10 +12,10 @@ template <class T>
 void cross_entropy(const Math<T>* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t vocabulary,
                    double* losses, T* derivative);
 
-/// The losses alone.
+/// The losses alone, and whether the label has the largest logit: hits[r] is 1, of other rows 0.
 template <class M>
 void cross_entropy_loss(const M* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t vocabulary,
-                        double* losses);
+                        double* losses, double* hits);
 
 /// The same in two steps, where logits are columns [first, first + columns) of a row and other ranks have the rest.
 /// What these columns know of a row:

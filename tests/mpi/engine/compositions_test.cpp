@@ -141,7 +141,8 @@ struct Document {
 /// A sample of documents that attention keeps apart.
 Batch sample_of(const std::vector<Document>& documents) {
   const RandomStream random(17, "documents");
-  Batch batch{.samples = 1};
+  Batch batch;
+  batch.samples = 1;
   for (const auto& [tokens, text, counts] : documents) {
     batch.documents.push_back(batch.length);
     for (std::int64_t t = 0; t < tokens; ++t) {

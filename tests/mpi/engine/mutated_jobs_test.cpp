@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -64,7 +65,8 @@ void run_step(const Mutation& mutate) {
   Composition how{.shards = 2, .zero = 3, .accumulate = Accumulate::shards, .family = "deep llama"};
   how.stages = 2;
   Job job(all_ranks(), how, Precision::fp32, 0.5, world().rank() == 0 ? mutate : Mutation());
-  job.session().configure({.watchdog_s = 10, .injection = {}});
+  const char* const limit_s = std::getenv("LOCKSTEP_TEST_WATCHDOG");
+  job.session().configure({.watchdog_s = limit_s == nullptr ? 10 : std::atof(limit_s), .injection = {}});
   try {
     job.step(0);
     std::printf("# the step ended\n");

@@ -7,6 +7,7 @@
 #include "corpus/tokenizers.hpp"
 #include "exchange/safetensors.hpp"
 #include "quant/bfloat16.hpp"
+#include "reshard/reshard.hpp"
 #include "unit/architecture/configs.hpp"
 #include "unit/exchange/folder.hpp"
 
@@ -14,6 +15,7 @@
 
 #include <array>
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <map>
 
@@ -76,7 +78,51 @@ std::string error_of(Call call, ExitCode code) {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
+/// As ranks of another mesh hold it.
+void lay_out(const Path& from, const std::string& target, const Path& to) {
+  ReshardConfig config;
+  config.to = ReshardTarget::parse(target);
+  const auto source = open_checkpoint_source(from);
+  Session session(solo_communicator());
+  reshard(session, *source, plan_reshard(*source, config), to, config.memory.bytes);
+}
+
+/// Bytes that this process has got from files, as the system counts them; nothing where it does not.
+std::optional<std::uint64_t> bytes_read_so_far() {
+  std::ifstream counters("/proc/self/io");
+  for (std::string name; counters >> name;) {
+    std::uint64_t value = 0;
+    counters >> value;
+    if (name == "rchar:") return value;
+  }
+  return std::nullopt;
+}
+
+std::uint64_t bytes_of_files(const Path& folder) {
+  std::uint64_t bytes = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    if (entry.is_regular_file()) bytes += entry.file_size();
+  return bytes;
+}
+
 }  // namespace
+
+BOOST_FIXTURE_TEST_CASE(what_eight_ranks_cut_by_columns_is_read_once, Folder) {
+  if (!bytes_read_so_far()) return;
+  HfConfig config = tiny_gpt2();  // whose first matrix of an MLP is stored inputs by outputs
+  Json original = *config.original;
+  original.update({{"vocab_size", 16}, {"n_embd", 256}, {"n_head", 8}, {"n_inner", 73728}, {"n_layer", 1}});
+  config = parse_hf_config(to_text(original), "config.json");
+  lay_out(save_model(path / "run", config, 5, 1), "tp=8,parts=8", path / "columns");
+  const std::uint64_t before = *bytes_read_so_far();
+  const Exported columns = export_of(request(path / "columns", path / "out"));
+  const auto read = static_cast<double>(*bytes_read_so_far() - before);
+  BOOST_TEST(read >= 0.9 * static_cast<double>(bytes_of_files(path / "columns")));
+  BOOST_TEST(read <= 1.05 * static_cast<double>(bytes_of_files(path / "columns")));
+  export_of(request(path / "run", path / "whole"));
+  BOOST_TEST((read_file(path / "out/model.safetensors") == read_file(path / "whole/model.safetensors")));
+  BOOST_TEST(columns.files.size() > 3);
+}
 
 BOOST_FIXTURE_TEST_CASE(a_run_is_exported_from_its_newest_checkpoint_with_its_tokenizer, Folder) {
   const HfConfig config = tiny_gpt2();

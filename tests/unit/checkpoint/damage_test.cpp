@@ -213,7 +213,7 @@ BOOST_FIXTURE_TEST_CASE(retention_of_a_run_removes_old_steps_and_what_others_lef
   make_folder(checkpoints_folder(path) / ".failed-0000000026-a");
   make_folder(checkpoints_folder(path) / ".failed-0000000027-b");
   publish_file(checkpoints_folder(path) / ".LATEST.77-0", "step");
-  BOOST_TEST((retire(path, {.keep_last = 1, .best_metric = "none"}).steps == std::vector<std::int64_t>{10, 20}));
+  BOOST_TEST((retire(path, {.keep_last = 1, .best_by = {"none"}}).steps == std::vector<std::int64_t>{10, 20}));
   BOOST_TEST(std::ranges::count_if(list_folder(checkpoints_folder(path)), is_trash) == 2);
   collect_leftovers(path);
   empty_trash(path);
@@ -283,9 +283,9 @@ BOOST_FIXTURE_TEST_CASE(kill_9_at_any_moment_leaves_the_last_acknowledged_checkp
 // The newest checkpoint has all its bytes but for one part, which a first look at its manifest does not show.
 BOOST_FIXTURE_TEST_CASE(a_checkpoint_that_lacks_a_part_does_not_count_as_one_that_is_kept, SavedRun) {
   std::filesystem::remove(newest() / "global" / "part-0000.h5");
-  BOOST_TEST((retire(path, {.keep_last = 1, .best_metric = "none"}).steps == std::vector<std::int64_t>{10}));
+  BOOST_TEST((retire(path, {.keep_last = 1, .best_by = {"none"}}).steps == std::vector<std::int64_t>{10}));
   std::filesystem::resize_file(checkpoint_folder(path, 20) / "global" / "part-0000.h5", 100);
-  BOOST_TEST(retire(path, {.keep_last = 1, .best_metric = "none"}).steps.empty());
+  BOOST_TEST(retire(path, {.keep_last = 1, .best_by = {"none"}}).steps.empty());
 }
 
 BOOST_FIXTURE_TEST_CASE(a_checkpoint_that_a_kill_has_caught_between_two_names_is_taken_back, SavedRun) {

@@ -332,11 +332,16 @@ BOOST_FIXTURE_TEST_CASE(the_best_checkpoint_is_that_of_the_better_direction, Tem
       save(*solo_communicator(), job.components(), request);
     }
     std::vector<std::int64_t> steps;
-    for (const CheckpointEntry& entry : best_first(list_checkpoints(run), "score")) steps.push_back(entry.step);
+    for (const CheckpointEntry& entry : best_first(list_checkpoints(run), {"score"})) steps.push_back(entry.step);
     return steps;
   };
   BOOST_TEST((steps_of(false) == std::vector<std::int64_t>{1, 3, 2}));
   BOOST_TEST((steps_of(true) == std::vector<std::int64_t>{2, 3, 1}));
+  // What a run asks for counts, whatever it said when it saved.
+  const std::vector<CheckpointEntry> saved = list_checkpoints(path / "lower");
+  BOOST_TEST(best_first(saved, {"score", true}).front().step == 2);
+  BOOST_TEST(best_first(saved, {"score", false}).front().step == 1);
+  BOOST_TEST(best_first(saved, {"loss"}).empty());
 }
 
 BOOST_AUTO_TEST_SUITE_END()

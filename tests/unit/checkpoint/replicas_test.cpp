@@ -39,7 +39,7 @@ Repaired repair(const World& world, const std::function<Job(Rank)>& make, const 
     job.advance_to(3);
     damage(job, ranks.rank());
     try {
-      result.told[rank] = repair_replicas(ranks, world, job.components(), [] {}).value_or("nothing");
+      result.told[rank] = repair_replicas(ranks, world, job.components(), {}, [] {}).value_or("nothing");
     } catch (const Error& error) {
       if (error.code() != ExitCode::verdict) throw;
       result.told[rank] = error.what();
@@ -165,7 +165,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_fails_beforehand_fails_all_and_nothing_is_chang
     job.advance_to(3);
     if (ranks.rank() == 1) job.buffer(0)[8] ^= std::byte{1};
     try {
-      repair_replicas(ranks, world, job.components(), [&] {
+      repair_replicas(ranks, world, job.components(), {}, [&] {
         if (ranks.rank() == 2) fail(ExitCode::storage, "a disk is gone");
       });
     } catch (const Error&) {
@@ -193,7 +193,7 @@ BOOST_AUTO_TEST_CASE(a_rank_with_another_amount_of_global_state_is_not_repaired)
          };
          std::string told;
          try {
-           repair_replicas(ranks, world, {component}, [] {});
+           repair_replicas(ranks, world, {component}, {}, [] {});
          } catch (const Error& error) {
            told = error.what();
          }
@@ -231,7 +231,7 @@ BOOST_AUTO_TEST_CASE(values_that_nobody_takes_back_are_not_called_repaired) {
     };
     std::string told;
     try {
-      repair_replicas(ranks, world, {component}, [] {});
+      repair_replicas(ranks, world, {component}, {}, [] {});
     } catch (const Error& error) {
       told = error.what();
     }
@@ -248,7 +248,7 @@ BOOST_FIXTURE_TEST_CASE(what_differs_is_told_and_one_replica_is_saved_whole, Tem
     if (ranks.rank() != 0) job.buffer(0)[333] ^= std::byte{16};
     if (ranks.rank() == 2) job.step = 4;
     std::vector<Component> components = job.components();
-    const std::optional<std::string> told = compare_replicas(ranks, job.world(), components, [] {});
+    const std::optional<std::string> told = compare_replicas(ranks, job.world(), components, {}, [] {});
     if (!told || told->find("; and in tensors that they share: 1 box") == std::string::npos)
       fail(ExitCode::bug, "{}", told.value_or("nothing"));
     job.step = 3;

@@ -253,6 +253,73 @@ BOOST_FIXTURE_TEST_CASE(each_validation_level_compares_as_much_as_it_says, Tempo
   BOOST_TEST(!differs_at(Validation::none, 5));
 }
 
+// Wherever the bit is, one of so many saves in a row finds it, whichever comes first, and no save looks at more than
+// its share, rounded to whole bytes of each piece.
+BOOST_FIXTURE_TEST_CASE(saves_in_turn_find_a_bit_that_is_flipped_anywhere, TemporaryFolder) {
+  constexpr int ranks_of_job = 3;
+  constexpr std::uint64_t saves = 4;
+  const World world = single_axis_world(ranks_of_job);
+  const std::vector<Shape> shapes{{37, 3}, {2}, {}, {1300, 20}};  // one with fewer bytes than saves
+  const auto component_of = [&](std::vector<std::vector<std::byte>>& state) {
+    Component component{.key = "model", .validation = Validation::rolling, .collect = {}};
+    component.collect = [&] {
+      StateTree tree;
+      for (std::size_t i = 0; i < shapes.size(); ++i)
+        tree.add(fmt::format("t{}", i), replicated(shapes[i], DType::u8, world.mesh), state[i]);
+      return tree;
+    };
+    return component;
+  };
+  const auto fresh_state = [&] {
+    std::vector<std::vector<std::byte>> state;
+    for (const Shape& shape : shapes) state.emplace_back(static_cast<std::size_t>(elements(shape)), std::byte{5});
+    return state;
+  };
+  const auto found_at = [&](std::size_t tensor, std::size_t byte) {
+    int found = 0;
+    for (std::uint64_t number = 0; number < saves; ++number) {
+      const auto problems = attempt_on_ranks(ranks_of_job, [&](Communicator& ranks) {
+        std::vector<std::vector<std::byte>> state = fresh_state();
+        if (ranks.rank() == 1) state[tensor][byte] ^= std::byte{64};
+        SaveRequest request{path, static_cast<std::int64_t>(number), world};
+        request.share = {number, saves};
+        save(ranks, {component_of(state)}, request);
+      });
+      if (!problems[0]) continue;
+      ++found;
+      for (const auto& problem : problems) {
+        const std::string message = message_of(problem, ExitCode::verdict);
+        BOOST_TEST(says(message, fmt::format("replicas differ in model/t{}", tensor)));
+        BOOST_TEST(says(message, "rank 1 against ranks 0,2: 1 of "));
+      }
+    }
+    return found;
+  };
+  for (std::size_t tensor = 0; tensor < shapes.size(); ++tensor) {
+    const auto bytes = static_cast<std::size_t>(elements(shapes[tensor]));
+    for (std::size_t byte = 0; byte < bytes; byte += std::max<std::size_t>(1, bytes / 13))
+      BOOST_TEST(found_at(tensor, byte) == 1, fmt::format("byte {} of tensor {}", byte, tensor));
+    BOOST_TEST(found_at(tensor, bytes - 1) == 1);
+  }
+
+  std::uint64_t all = 0, most = 0, whole_state = 0;
+  for (const Shape& shape : shapes) whole_state += static_cast<std::uint64_t>(elements(shape));
+  for (std::uint64_t number = 0; number < saves; ++number) {
+    std::uint64_t compared = 0;
+    on_ranks(ranks_of_job, [&](Communicator& ranks) {
+      std::vector<std::vector<std::byte>> state = fresh_state();
+      SaveRequest request{path / "whole", static_cast<std::int64_t>(number), world};
+      request.share = {number, saves};
+      const SaveReport report = save(ranks, {component_of(state)}, request);
+      if (ranks.rank() == 0) compared = report.compared_bytes;
+    });
+    all += compared;
+    most = std::max(most, compared);
+  }
+  BOOST_TEST(all == ranks_of_job * whole_state);
+  BOOST_TEST(most <= ranks_of_job * (whole_state / saves + 40));
+}
+
 BOOST_FIXTURE_TEST_CASE(pieces_of_several_blocks_are_read_by_any_box, TemporaryFolder) {
   const World all = single_axis_world(1);
   const Shape shape{9000, 2100};  // 75.6 MB: pieces of more than a block, whose ends fall within rows

@@ -10,6 +10,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <functional>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -93,6 +94,65 @@ BOOST_FIXTURE_TEST_CASE(each_stored_byte_is_read_about_once_whoever_saved_and_wh
       }
     }
   }
+}
+
+// The truth goes through all ranks and the elements' boxes.
+BOOST_FIXTURE_TEST_CASE(ranks_that_plan_for_themselves_agree_who_reads_each_block_for_whom, TemporaryFolder) {
+  constexpr std::int64_t rows = 401, cols = 307;
+  for (const Cut* from : {&alone, &shards, &columns}) {
+    const Path checkpoint = saved(*from, rows, cols, path / fmt::format("run-{}", from->ranks()));
+    const CheckpointReader reader(checkpoint);
+    for (const Cut* to : {&alone, &replicas, &columns, &shards, &mixed}) {
+      const Layout layout{{rows, cols}, DType::f32, make_mesh("world", to->axes), to->splits, {}};
+      const SharedTensor tensor{reader.number_of("model/a"), layout.global, &layout, {}, {}};
+      std::map<const IndexedPiece*, std::set<Rank>> owners, needed_by;
+      for (Rank rank = 0; rank < to->ranks(); ++rank) {
+        ReadPlan plan(reader, {&tensor, 1}, rank);
+        const std::size_t others = to->ranks() > 1 ? plan.most_packed() + plan.largest() : 0;
+        BOOST_TEST(static_cast<std::int64_t>(blocks_in_work * (plan.largest() + others)) <=
+                   bytes_in_work(to->ranks(), rows * cols * 4));
+        for (const NeededBlock& needed : plan.of_others()) {
+          owners[needed.block.piece].insert(needed.owner);
+          needed_by[needed.block.piece].insert(rank);
+        }
+        for (const NeededBlock& needed : plan.own()) {
+          owners[needed.block.piece].insert(rank);
+          needed_by[needed.block.piece].insert(rank);
+          std::set<Rank> served;
+          for (const Holding* holding : plan.holdings_with(needed.block, 0))
+            for (const Rank other : holding->ranks) {
+              BOOST_TEST((box_of(layout, other) == holding->box));
+              BOOST_TEST(served.insert(other).second);
+            }
+          for (Rank other = 0; other < to->ranks(); ++other)
+            BOOST_TEST(served.contains(other) == !empty(intersect(box_of(layout, other), needed.block.piece->box)));
+        }
+      }
+      for (const IndexedPiece* piece : reader.pieces_of(tensor.stored)) {
+        BOOST_TEST(piece->record.blocks.size() == 1u);
+        BOOST_TEST(owners[piece].size() == 1u);
+        for (Rank rank = 0; rank < to->ranks(); ++rank)
+          BOOST_TEST(needed_by[piece].contains(rank) == !empty(intersect(box_of(layout, rank), piece->box)));
+      }
+    }
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(replicas_read_neighbouring_blocks, TemporaryFolder) {
+  constexpr std::int64_t rows = 1, cols = 10 * 1048576;  // 5 blocks
+  on_ranks(1, [&](Communicator& ranks) {
+    const World world = single_axis_world(1);
+    Job job(world, 0, {{"a", replicated({rows, cols}, DType::f32, world.mesh)}});
+    save(ranks, job.components(), job.request(path));
+  });
+  const CheckpointReader reader(checkpoint_folder(path, 0));
+  const Layout layout = replicated({rows, cols}, DType::f32, make_mesh("world", {{"dp_replicate", 2}}));
+  const SharedTensor tensor{reader.number_of("model/a"), layout.global, &layout, {}, {}};
+  std::vector<Rank> readers(5, -1);
+  for (const Rank rank : {0, 1})
+    for (const NeededBlock& needed : std::vector(ReadPlan(reader, {&tensor, 1}, rank).own()))
+      readers.at(needed.block.number) = rank;
+  BOOST_TEST(readers == (std::vector<Rank>{0, 0, 1, 1, 1}), boost::test_tools::per_element());
 }
 
 BOOST_FIXTURE_TEST_CASE(replicas_read_equal_parts, TemporaryFolder) {

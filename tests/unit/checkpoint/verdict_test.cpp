@@ -283,8 +283,8 @@ BOOST_FIXTURE_TEST_CASE(what_cannot_be_read_is_not_retired, TwoViews) {
   const Path manifest = checkpoint_folder(run, 10) / manifest_file;
   std::filesystem::remove(manifest);
   std::filesystem::create_symlink(manifest, manifest);
-  BOOST_TEST((retire(run, {.keep_last = 1, .best_metric = "none"}).steps == std::vector<std::int64_t>{20}));
-  BOOST_TEST((retire(view, {.keep_last = 1, .best_metric = "none"}).steps == std::vector<std::int64_t>{10, 20}));
+  BOOST_TEST((retire(run, {.keep_last = 1, .best_by = {"none"}}).steps == std::vector<std::int64_t>{20}));
+  BOOST_TEST((retire(view, {.keep_last = 1, .best_by = {"none"}}).steps == std::vector<std::int64_t>{10, 20}));
 }
 
 BOOST_FIXTURE_TEST_CASE(what_was_put_aside_stays, TwoViews) {

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <thread>
@@ -95,17 +96,39 @@ BOOST_FIXTURE_TEST_CASE(a_hangup_asks_to_stop_unless_nohup_has_it_ignored, Folde
   }
 }
 
-BOOST_AUTO_TEST_CASE(the_clock_leaves_time_for_one_more_step_and_a_save) {
+BOOST_AUTO_TEST_CASE(the_clock_leaves_time_for_a_save) {
   Session session(solo_communicator());
-  StopChannels without_save(session, {.control_file = {}, .max_time_s = 3.0});
-  StopChannels with_save(session, {.control_file = {}, .max_time_s = 3.0});
-  with_save.save_took(5);
+  StopChannels without_save(session, {.control_file = {}, .max_time_s = 3600.0});
+  StopChannels with_save(session, {.control_file = {}, .max_time_s = 3600.0});
+  with_save.save_took(5000);
   BOOST_TEST((without_save.poll().stop == StopLevel::none));
   const StopChannels::Asked asked = with_save.poll();
   BOOST_TEST((asked.stop == StopLevel::after_step));
   BOOST_TEST(asked.reason == "max_time");
-  sleep_ms(1600);  // a step of 1.6 s: another one would end after 3 s
-  BOOST_TEST((without_save.poll().stop == StopLevel::after_step));
+}
+
+// How long a step has taken lies between two bounds, for the clock was looked at somewhere within poll.
+BOOST_AUTO_TEST_CASE(the_clock_asks_as_soon_as_another_step_as_long_as_the_longest_would_not_fit) {
+  Session session(solo_communicator());
+  StopChannels channels(session, {.control_file = {}, .max_time_s = 1.0});
+  double at_least_s = 0, at_most_s = 0, last_begin_s = 0, last_end_s = 0;
+  for (int step = 0;; ++step) {
+    const double begin_s = session.seconds();
+    const bool asked = channels.poll().stop == StopLevel::after_step;
+    const double end_s = session.seconds();
+    if (step > 0) {
+      at_least_s = std::max(at_least_s, begin_s - last_end_s);
+      at_most_s = std::max(at_most_s, end_s - last_begin_s);
+    }
+    if (asked) {
+      BOOST_TEST(end_s + at_most_s > 1);
+      break;
+    }
+    BOOST_TEST(begin_s + at_least_s <= 1);
+    last_begin_s = begin_s;
+    last_end_s = end_s;
+    sleep_ms(300);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_request_of_the_session_is_a_signal) {

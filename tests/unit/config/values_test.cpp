@@ -45,6 +45,8 @@ BOOST_AUTO_TEST_CASE(the_text_of_a_value_reads_back_to_it) {
   round_trips<ValidationSplit>({"none", "hash:0.01", "tail:0.1"});
   round_trips<TokenizerChoice>({"bytes", "chars", "gpt2/tokenizer.json"});
   round_trips<ReshardTarget>({"parts=4", "{\"parts\": 2}", "tp=2,dp_shard=4", "dp_replicate=3,parts=2",
+                              "ep=2,ep_outside=true,dp_shard=4", R"({"ep": 2, "ep_outside": true, "dp_shard": 2})",
+                              "ep=2,ep_outside=false,dp_shard=4,parts=3",
                               R"({"pp": 2, "ulysses": 3, "ring": 2, "parts": 12})"});
   round_trips<MetadataEntry>({"team=vision", "a.b-c_1=", "note=first = try"});
   round_trips<PlotTarget>({"text", "step.svg", "a/b.json"});
@@ -66,10 +68,32 @@ BOOST_AUTO_TEST_CASE(texts_of_another_form_are_refused) {
        {"", "hash", "hash:", "hash:1", "tail:0", "tail:-0.1", "tail:nan", "head:0.1", "tail:0.1x"}) {
     BOOST_TEST(refused<ValidationSplit>(text), text);
   }
-  for (const char* const text :
-       {"", "parts=0", "parts=", "4", "{\"parts\": 0}", "{\"parts\": \"2\"}", "{", "{\"pieces\": 2}", "{}", "tp=2,",
-        "tp=2,tp=2", "tp=2 dp_shard=2", "tp_keys=2", "dp_shard=2,parts=3", "parts=2,parts=2", "tp=70000",
-        "tp=4096,pp=4096", "{\"tp\": 2.5}"}) {
+  for (const char* const text : {"",
+                                 "parts=0",
+                                 "parts=",
+                                 "4",
+                                 "{\"parts\": 0}",
+                                 "{\"parts\": \"2\"}",
+                                 "{",
+                                 "{\"pieces\": 2}",
+                                 "{}",
+                                 "tp=2,",
+                                 "tp=2,tp=2",
+                                 "tp=2 dp_shard=2",
+                                 "tp_keys=2",
+                                 "dp_shard=2,parts=3",
+                                 "parts=2,parts=2",
+                                 "tp=70000",
+                                 "tp=4096,pp=4096",
+                                 "{\"tp\": 2.5}",
+                                 "ep_outside=true",
+                                 "ep=1,ep_outside=true",
+                                 "ep=2,dp_shard=2,ep_outside",
+                                 "ep=2,dp_shard=2,ep_outside=far",
+                                 "ep=2,ep_outside=true,ep_outside=true",
+                                 R"({"ep": 2, "ep_outside": 1})",
+                                 "ep=2,dp_shard=2,run.yaml",
+                                 "there/is/no.yaml"}) {
     BOOST_TEST(refused<ReshardTarget>(text), text);
   }
   for (const char* const text : {"", "team", "=vision", "my team=vision", "team=a\nb"})

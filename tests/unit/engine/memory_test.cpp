@@ -246,7 +246,7 @@ BOOST_AUTO_TEST_CASE(what_is_kept_for_a_repetition_takes_the_memory_that_is_plan
 BOOST_AUTO_TEST_CASE(outputs_that_are_cast_take_the_memory_that_is_planned) {
   set_up_runtime(1);
   const Shape shape{llama(512, 512, 1408, 6), 2, 128};
-  for (const RecomputePolicy policy : {RecomputePolicy::none, RecomputePolicy::block}) {
+  for (const RecomputePolicy& policy : {RecomputePolicy::none, RecomputePolicy::block}) {
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
       Job job(shape, precision, policy, false, DType::bf16);
       const std::string what = policy == RecomputePolicy::none ? "kept" : "recomputed";
@@ -284,7 +284,7 @@ BOOST_AUTO_TEST_CASE(offloaded_activations_leave_those_of_two_blocks_on_the_devi
   for (const std::string& config :
        {llama(512, 512, 1408, 6), gpt2(512, 512, 6), of_family("qwen3", R"("head_dim": 64)", 512, 1408, 6)}) {
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
-      for (const RecomputePolicy recompute : {RecomputePolicy::none, RecomputePolicy{3}}) {
+      for (const RecomputePolicy& recompute : {RecomputePolicy::none, RecomputePolicy{3}}) {
         const Shape shape{config, 2, 256, 2};
         const Job kept(shape, precision, recompute);
         const std::int64_t without = memory_of(kept.programs.train.class_of(0)).peak_bytes;

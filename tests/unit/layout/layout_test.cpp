@@ -104,6 +104,25 @@ BOOST_AUTO_TEST_CASE(replicas_are_the_ranks_with_the_same_elements) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(of_each_distinct_box_that_meets_another_one_holder_is_found) {
+  Dice dice(8);
+  for (int trial = 0; trial < 3000; ++trial) {
+    const Layout layout = random_layout(dice, trial, 0, 3);
+    Box wanted = whole(layout.global);
+    for (std::size_t dim = 0; dim < wanted.begin.size(); ++dim) {
+      wanted.begin[dim] = dice.roll(0, static_cast<int>(layout.global[dim]));
+      wanted.extent[dim] = dice.roll(0, static_cast<int>(layout.global[dim] - wanted.begin[dim]));
+    }
+    const auto truth = holdings(layout);
+    std::multiset<std::set<brute_force::Element>> expected, found;
+    for (const std::set<brute_force::Element>& held : std::set(truth.begin(), truth.end()))
+      if (std::ranges::any_of(elements_of(wanted), [&](const auto& element) { return held.contains(element); }))
+        expected.insert(held);
+    for (const Rank rank : holders_meeting(layout, wanted)) found.insert(truth[static_cast<std::size_t>(rank)]);
+    BOOST_REQUIRE((found == expected));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(holders_are_equal_along_replicated_axes) {
   Dice dice(3);
   for (int trial = 0; trial < 2000; ++trial) {

@@ -18,7 +18,8 @@ inline std::vector<StateDescription> moments(DType type) { return {{"exp_avg", t
 inline ModelPlan plan_of(std::vector<BlockPlan> blocks, const std::vector<ParameterPlan>& parameters,
                          const UnitTypes& types = {DType::f32, DType::f32, moments(DType::f32)},
                          std::int64_t bucket_bytes = 0, const Sharding& sharding = {}) {
-  ModelPlan plan{std::move(blocks), {}};
+  ModelPlan plan;
+  plan.blocks = std::move(blocks);
   std::vector<std::string> names;
   for (const BlockPlan& block : plan.blocks) names.push_back(block.name);
   plan.units = make_units(names, parameters, types, bucket_bytes, sharding);

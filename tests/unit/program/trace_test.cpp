@@ -45,7 +45,7 @@ std::vector<TraceEntry> to_experts_and_back(const std::vector<TraceEntry>& after
                  exchanged(of_rows, 80, 2),
                  exchanged(of_rows, 160, 2),
                  after,
-                 {{.event = Event::drained}}});
+                 {{.event = Event::drained, .what = {}}}});
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(a_trace_is_compared_entry_by_entry_and_the_first_difference
 BOOST_AUTO_TEST_CASE(rows_that_go_to_experts_may_be_fewer_and_in_fewer_rounds_than_expected_but_not_more_nor_others) {
   const StepProgram program =
       make_catalogue(make_mesh("world", {{"dp_replicate", 2}}), models::tied(), ProgramOptions{}).train;
-  const std::vector<TraceEntry> table = exchanged("all_gather", 64), end{{.event = Event::drained}};
+  const std::vector<TraceEntry> table = exchanged("all_gather", 64), end{{.event = Event::drained, .what = {}}};
   const auto told = [&](const std::vector<std::vector<TraceEntry>>& rounds) {
     return difference(program, to_experts_and_back({}), joined({table, joined(rounds), end})).value_or("");
   };
@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(what_follows_rounds_and_looks_like_one_is_not_taken_for_one
       make_catalogue(make_mesh("world", {{"dp_replicate", 2}}), models::tied(), ProgramOptions{}).train;
   const auto agrees = [&](const std::vector<TraceEntry>& after, const std::vector<TraceEntry>& recorded) {
     return !difference(program, to_experts_and_back(after),
-                       joined({exchanged("all_gather", 64), recorded, {{.event = Event::drained}}}))
+                       joined({exchanged("all_gather", 64), recorded, {{.event = Event::drained, .what = {}}}}))
                 .has_value();
   };
   // What backward of another layer says first, and of heads: bytes that also a round may have.

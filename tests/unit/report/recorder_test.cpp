@@ -14,6 +14,7 @@
 #include <condition_variable>
 #include <csignal>
 #include <mutex>
+#include <thread>
 
 using namespace lockstep;
 
@@ -173,16 +174,17 @@ BOOST_AUTO_TEST_CASE(a_sink_that_stalls_never_holds_up_the_writer_and_goes_on_on
 BOOST_AUTO_TEST_CASE(a_sink_that_takes_nothing_at_the_end_is_given_up_and_what_it_held_is_counted) {
   const auto gate = std::make_shared<Gate>();
   const auto lines = std::make_shared<std::vector<std::string>>();
-  Recorder recorder(log, {.queue_bytes = 1 << 20, .patience_s = 0.1});
+  Recorder recorder(log, {.queue_bytes = 1 << 20, .patience_s = 2});
   recorder.add("a pager", std::make_unique<GatedSink>(gate, lines));
   recorder.add("records.jsonl", file_sink(records));
   for (int i = 0; i < 7; ++i) recorder.write(event(std::to_string(i)));
+  while (count_of(read_file(records), "\n") < 7) std::this_thread::yield();  // the other sink has all of them
   recorder.flush();
   BOOST_TEST(recorder.lost() == 7);
   recorder.write(event("summary"));
   recorder.close();
   BOOST_TEST(recorder.lost() == 8);
-  BOOST_TEST(count_of(logged(), "records to a pager: it took nothing for 0.1 s and gets no more; 7 records") == 1U);
+  BOOST_TEST(count_of(logged(), "records to a pager: it took nothing for 2 s and gets no more; 7 records") == 1U);
   BOOST_TEST(names().size() == 9U);
   gate->open(100);  // its thread is on its own now, and ends
 }

@@ -49,8 +49,8 @@ Path save_on(const Mesh& mesh, const std::vector<Tensor>& tensors, const Path& r
 }
 
 ReshardTarget target_of(const AskedMesh& asked, std::optional<std::int64_t> parts = {}) {
-  ReshardTarget target{parts, {}};
-  for (const auto& [name, size] : asked) target.axes.emplace_back(name, size);
+  ReshardTarget target{parts, {}, asked.ep_outside};
+  for (const auto& [name, size] : asked.axes) target.axes.emplace_back(name, size);
   return target;
 }
 
@@ -82,10 +82,10 @@ std::pair<AskedMesh, AskedMesh> drawn_meshes(const RandomStream& random, std::ui
   const int stages = 1 + below(0, 2);
   const bool shared = below(1, 2) == 1;
   const auto mesh = [&](std::uint64_t index) {
-    return AskedMesh{{"tp", shared ? 2 + below(index, 2) : 1},
-                     {"dp_shard", 1 + below(index + 1, 3)},
-                     {"pp", stages},
-                     {"dp_replicate", 1 + below(index + 2, 2)}};
+    return AskedMesh{{{"tp", shared ? 2 + below(index, 2) : 1},
+                      {"dp_shard", 1 + below(index + 1, 3)},
+                      {"pp", stages},
+                      {"dp_replicate", 1 + below(index + 2, 2)}}};
   };
   return {mesh(2), mesh(6)};
 }
@@ -145,7 +145,7 @@ BOOST_FIXTURE_TEST_CASE(a_state_loads_bit_for_bit_on_a_drawn_mesh_and_comes_back
 BOOST_FIXTURE_TEST_CASE(axes_that_the_new_mesh_lacks_are_merged_away, TemporaryFolder) {
   const Mesh mesh = make_mesh("world", {{"pp", 2}, {"dp_replicate", 1}, {"dp_shard", 2}, {"tp", 2}});
   const Path source = save_on(mesh, sharded_model(mesh), path / "run");
-  const Manifest one = laid_out_on({{"dp_replicate", 3}}, source, path / "one");
+  const Manifest one = laid_out_on({{{"dp_replicate", 3}}}, source, path / "one");
   BOOST_TEST(to_text(one.mesh) == "dp_replicate 3");
   for (const StoredTensor& tensor : one.tensors)
     BOOST_TEST((tensor.layout.splits.empty() && tensor.layout.pins.empty()));
@@ -154,7 +154,7 @@ BOOST_FIXTURE_TEST_CASE(axes_that_the_new_mesh_lacks_are_merged_away, TemporaryF
   BOOST_TEST(model.equal_along.empty());
   check_loads(one.mesh, replicated_model(one.mesh), path / "one");
   // Each of four ranks has a part of its own, in which its own boxes lie.
-  const Manifest rows = laid_out_on({{"dp_shard", 4}}, source, path / "rows", 4);
+  const Manifest rows = laid_out_on({{{"dp_shard", 4}}}, source, path / "rows", 4);
   BOOST_TEST((layout_of(rows, "mask").splits == std::vector<Split>{{.axes = {"dp_shard"}, .dim = 0}}));
   BOOST_TEST((find_component(rows, "model")->pattern == Pattern::per_group));
   for (const StoredTensor& tensor : rows.tensors) BOOST_TEST(tensor.by_layout);
@@ -163,7 +163,7 @@ BOOST_FIXTURE_TEST_CASE(axes_that_the_new_mesh_lacks_are_merged_away, TemporaryF
 BOOST_FIXTURE_TEST_CASE(the_model_tells_how_its_tensors_are_cut_over_axes_that_are_new, TemporaryFolder) {
   const Architecture gpt2 = tiny_gpt2({.width = 16, .layers = 3, .heads = 4});
   const Path source = save_model(gpt2, path / "run");
-  const Manifest there = laid_out_on({{"tp", 2}, {"pp", 2}, {"dp_shard", 2}}, source, path / "there", 2);
+  const Manifest there = laid_out_on({{{"tp", 2}, {"pp", 2}, {"dp_shard", 2}}}, source, path / "there", 2);
   BOOST_TEST(to_text(there.mesh) == "pp 2 x dp_shard 2 x tp 2");
   const Layout& qkv = layout_of(there, "transformer.h.0.attn.c_attn.weight");
   BOOST_TEST((qkv.global == Shape{16, 3, 16} && qkv.known == Shape{16, 48}));
@@ -179,40 +179,40 @@ BOOST_FIXTURE_TEST_CASE(the_model_tells_how_its_tensors_are_cut_over_axes_that_a
   for (const Tensor& tensor : tensors_of(gpt2)) tensors.push_back({tensor.name, layout_of(there, tensor.name)});
   check_loads(there.mesh, tensors, path / "there");
   BOOST_TEST(
-      refusal([&] { laid_out_on({{"pp", 9}}, source, path / "never"); }).starts_with("cannot cut 5 blocks into 9"));
-  laid_out_on({{"dp_replicate", 1}}, path / "there", path / "back");
+      refusal([&] { laid_out_on({{{"pp", 9}}}, source, path / "never"); }).starts_with("cannot cut 5 blocks into 9"));
+  laid_out_on({{{"dp_replicate", 1}}}, path / "there", path / "back");
   check_loads(make_mesh("world", {{"dp_replicate", 1}}), tensors_of(gpt2), path / "back");
 }
 
 BOOST_FIXTURE_TEST_CASE(ranks_with_the_same_key_heads_are_neighbours_along_an_axis_of_their_own, TemporaryFolder) {
   const Architecture llama = tiny_llama({.width = 16, .heads = 4, .intermediate = 24, .key_value_heads = 2});
   const Path source = save_model(llama, path / "run");
-  const Manifest there = laid_out_on({{"tp", 4}, {"ring", 2}}, source, path / "there");
+  const Manifest there = laid_out_on({{{"tp", 4}, {"ring", 2}}}, source, path / "there");
   BOOST_TEST(to_text(there.mesh) == "ring 2 x tp 2 x tp_keys 2");
   const Split keys{.axes = {"tp"}, .dim = 0, .granule = 4}, heads{.axes = {"tp", "tp_keys"}, .dim = 0, .granule = 4};
   BOOST_TEST((layout_of(there, "model.layers.0.self_attn.k_proj.weight").splits == std::vector<Split>{keys}));
   BOOST_TEST((layout_of(there, "model.layers.0.self_attn.q_proj.weight").splits == std::vector<Split>{heads}));
   // Ranks that share sequences cut rows only where dp_shard does.
-  const Manifest rows = laid_out_on({{"dp_shard", 1}, {"ring", 2}}, source, path / "rows");
+  const Manifest rows = laid_out_on({{{"dp_shard", 1}, {"ring", 2}}}, source, path / "rows");
   BOOST_TEST((layout_of(rows, "model.norm.weight").splits == std::vector<Split>{{.axes = {"ring"}, .dim = 0}}));
   BOOST_TEST(refusal([&] {
-               laid_out_on({{"tp", 3}}, source, path / "never");
+               laid_out_on({{{"tp", 3}}}, source, path / "never");
              }).starts_with("cannot share 4 heads among parallel.tp 3"));
 }
 
 BOOST_FIXTURE_TEST_CASE(without_the_model_new_stages_and_shared_blocks_are_refused_with_what_to_do, TemporaryFolder) {
   const Mesh mesh = make_mesh("world", {{"dp_replicate", 2}});
   const Path source = save_on(mesh, sharded_model(mesh), path / "run");
-  BOOST_TEST(refusal([&] { laid_out_on({{"tp", 2}}, source, path / "never"); }) ==
+  BOOST_TEST(refusal([&] { laid_out_on({{{"tp", 2}}}, source, path / "never"); }) ==
              "cannot lay out the state of dp_replicate 2 as tp=2: how tp divides a model its config.json tells, and "
              "the checkpoint has none; resume with train and parallel.tp 2: a load reads any layout, and the next "
              "save has the new one");
-  BOOST_TEST(refusal([&] { laid_out_on({{"pp", 2}}, source, path / "never"); }).find("how pp divides") !=
+  BOOST_TEST(refusal([&] { laid_out_on({{{"pp", 2}}}, source, path / "never"); }).find("how pp divides") !=
              std::string::npos);
   const Path known =
       save_on(mesh, sharded_model(mesh), path / "other", {{"config.json", to_text(*tiny_gpt2({}).config.original)}});
   BOOST_TEST(refusal([&] {
-               laid_out_on({{"tp", 2}}, known, path / "never");
+               laid_out_on({{{"tp", 2}}}, known, path / "never");
              }).find("model/wte.weight is no tensor of that model") != std::string::npos);
 }
 
@@ -227,7 +227,7 @@ BOOST_FIXTURE_TEST_CASE(state_of_single_ranks_stays_on_their_mesh_and_follows_it
       save(ranks, components, job.request(folder / "run"));
     });
     const Path source = checkpoint_folder(folder / "run", 5);
-    const Manifest same = laid_out_on({{"dp_replicate", 2}}, source, folder / "same");
+    const Manifest same = laid_out_on({{{"dp_replicate", 2}}}, source, folder / "same");
     BOOST_TEST((find_component(same, "rng") != nullptr));
     BOOST_TEST(to_hex(same.state_digest) == to_hex(read_manifest(source).state_digest));
     on_ranks(2, [&](Communicator& ranks) {
@@ -237,7 +237,7 @@ BOOST_FIXTURE_TEST_CASE(state_of_single_ranks_stays_on_their_mesh_and_follows_it
       load(ranks, job.world(), CheckpointReader(folder / "same"), components);
       if (job.restored_rank != ranks.rank() || job.wrong_bytes(5) != 0) throw Error(ExitCode::bug, "not restored");
     });
-    const auto elsewhere = [&] { return laid_out_on({{"dp_shard", 2}}, source, folder / "other"); };
+    const auto elsewhere = [&] { return laid_out_on({{{"dp_shard", 2}}}, source, folder / "other"); };
     if (policy == Remap::derive || policy == Remap::drop) {
       BOOST_TEST((find_component(elsewhere(), "rng") == nullptr));
     } else {
@@ -271,8 +271,8 @@ BOOST_FIXTURE_TEST_CASE(tensors_that_are_named_by_their_cell_are_left_out_on_ano
   });
   const Path source = checkpoint_folder(path / "run", 0);
   const auto has_cells = [](const Manifest& manifest) { return find_component(manifest, "cells") != nullptr; };
-  BOOST_TEST(has_cells(laid_out_on({{"dp_replicate", 2}}, source, path / "same")));
-  BOOST_TEST(!has_cells(laid_out_on({{"dp_replicate", 3}}, source, path / "other")));
+  BOOST_TEST(has_cells(laid_out_on({{{"dp_replicate", 2}}}, source, path / "same")));
+  BOOST_TEST(!has_cells(laid_out_on({{{"dp_replicate", 3}}}, source, path / "other")));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

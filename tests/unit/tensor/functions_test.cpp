@@ -330,6 +330,19 @@ BOOST_AUTO_TEST_CASE(the_loss_is_the_sum_over_labels_that_count) {
   BOOST_TEST(head.worst_gradient() < 1e-13);
 }
 
+BOOST_AUTO_TEST_CASE(labels_that_are_most_probable_are_counted_where_nothing_is_differentiated) {
+  Weights head({{13, 4}});
+  const at::Tensor x = random_tensor({40, 4}, "x");
+  const at::Tensor best = at::matmul(x, head.leaves[0].t()).argmax(1).to(at::kInt);
+  at::Tensor labels = best.clone();
+  for (const std::int64_t wrong : {3, 17}) labels[wrong] = (best[wrong] + 1) % 13;
+  labels[20] = -100;
+  const at::NoGradGuard no_grad;
+  double hits = 0;
+  cross_entropy_sum(x, head[0], labels, 0, nullptr, &hits);
+  BOOST_TEST(hits == 37);
+}
+
 BOOST_AUTO_TEST_CASE(logits_that_are_not_kept_are_computed_again_slice_by_slice) {
   constexpr std::int64_t vocabulary = 1 << 22;  // a slice has 4 of the 6 rows
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {

@@ -289,6 +289,16 @@ BOOST_AUTO_TEST_CASE(cross_entropy_ignores_labels_outside_the_vocabulary_and_doe
   BOOST_TEST(derivative == (std::vector<float>{1, 0, -1, 0, 0, 0}));
 }
 
+BOOST_AUTO_TEST_CASE(a_label_with_the_largest_logit_is_a_hit_and_one_that_does_not_count_is_none) {
+  const std::vector<float> logits{1, 3, 2, 1, 3, 2, 1, 3, 2};
+  const std::vector<std::int32_t> labels{1, 2, -100};
+  std::vector<double> losses(3, -1), hits(3, -1);
+  cross_entropy_loss<float>(logits.data(), labels.data(), 3, 3, losses.data(), hits.data());
+  BOOST_TEST(hits == (std::vector<double>{1, 0, 0}));
+  BOOST_TEST(losses[1] - losses[0] == 1);
+  BOOST_TEST(losses[2] == 0);
+}
+
 BOOST_AUTO_TEST_CASE(cross_entropy_of_columns_that_are_put_together_is_that_of_the_whole_row) {
   constexpr std::int64_t rows = 4, vocabulary = 7, first_part = 3;
   const std::vector<double> logits = random_values<double>(rows * vocabulary, "logits");

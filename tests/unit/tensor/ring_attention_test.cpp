@@ -86,7 +86,9 @@ Result<T> by_ring(int ring, const AttentionShape& shape, const std::vector<std::
   };
   std::vector<Rank> all;
   for (int r = 0; r < ring; ++r) {
-    Rank rank{.rows = attended_rows(ranks, r, segments), .parts = parts_of(ranks, r, segments)};
+    Rank rank;
+    rank.rows = attended_rows(ranks, r, segments);
+    rank.parts = parts_of(ranks, r, segments);
     const std::size_t count = rank.rows.size();
     rank.positions = gathered(positions, rank.rows, 1);
     if (dropout.mask)

@@ -17,7 +17,10 @@ double expected_time(double work_s, double cost_s, double mtbf_s) {
 }
 
 SaveClock clock_of(const std::string& interval, double mtbf_s = 86400) {
-  return {{.interval = SaveInterval::parse(interval), .mtbf = {mtbf_s}}, 100};
+  CheckpointOptions options;
+  options.interval = SaveInterval::parse(interval);
+  options.mtbf = {mtbf_s};
+  return {options, 100};
 }
 
 }  // namespace
