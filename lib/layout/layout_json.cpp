@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/json_form.hpp"
 #include "base/json_integer.hpp"
+#include "base/words.hpp"
 
 #include <algorithm>
 
@@ -48,6 +49,19 @@ Layout read_layout(const Json& json, const std::vector<Mesh>& meshes) {
   return layout;
 }
 
+/// Each rank has coordinates of its own, and they are those of no other number.
+void check_places(const std::string& mesh, std::vector<Axis> axes) {
+  std::erase_if(axes, [](const Axis& axis) { return axis.size == 1; });
+  std::ranges::sort(axes, {}, &Axis::stride);
+  int stride = 1;
+  for (const Axis& axis : axes) {
+    if (axis.stride != stride)
+      fail(ExitCode::input, "axis {} of mesh {} has stride {}, where the axes below it have {}", axis.name, mesh,
+           axis.stride, counted(stride, "rank"));
+    stride *= axis.size;
+  }
+}
+
 std::vector<Axis> read_axes(const std::string& mesh, const Json& json) {
   std::vector<Axis> axes;
   int ranks = 1;
@@ -64,6 +78,7 @@ std::vector<Axis> read_axes(const std::string& mesh, const Json& json) {
       fail(ExitCode::input, "mesh {} has too many ranks", mesh);
     axes.push_back(read);
   }
+  check_places(mesh, axes);
   return axes;
 }
 

@@ -59,6 +59,14 @@ BOOST_AUTO_TEST_CASE(damaged_layouts_are_input_errors_that_name_the_file) {
   BOOST_CHECK_EXCEPTION(
       mesh_from_json(parse_json(R"({"id":"w","axes":[{"name":"tp","size":0,"stride":1}]})", "m"), "m"), Error,
       [](const Error& error) { return std::string(error.what()).find("m: axis tp has size 0") == 0; });
+  for (const char* strides :
+       {R"("stride":3},{"name":"tp","size":2,"stride":1)", R"("stride":1},{"name":"tp","size":2,"stride":1)"})
+    BOOST_CHECK_EXCEPTION(
+        mesh_from_json(parse_json(R"({"id":"w","axes":[{"name":"dp","size":3,)" + std::string(strides) + "}]}", "m"),
+                       "m"),
+        Error, [](const Error& error) {
+          return std::string(error.what()).find("where the axes below it have") != std::string::npos;
+        });
   BOOST_CHECK_EXCEPTION(mesh_from_json(parse_json(R"({"id":"w","axes":[{"name":"tp","size":4,"stride":1}],)"
                                                   R"("expert_axes":[{"name":"ep","size":2,"stride":1}]})",
                                                   "m"),
