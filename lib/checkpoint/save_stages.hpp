@@ -97,7 +97,6 @@ class Saver::Save {
   const bool room_is_scarce_;  // whatever the file system counts as free
   const double start_s_;
   Stage stage_ = Stage::staging;
-  BackgroundWork background_;
   bool lacked_room_ = false;
   std::string uuid_;
   Path staging_;
@@ -119,6 +118,7 @@ class Saver::Save {
   bool published_ = false;         // here, and not yet known to be on all
   std::optional<Path> displaced_;  // by the new checkpoint
   std::string problem_;            // behind the commit
+  BackgroundWork background_;      // ends before what its thread works on goes
 };
 
 }  // namespace lockstep
