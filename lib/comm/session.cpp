@@ -78,7 +78,7 @@ struct Session::State {
   }
 
   /// The injection if it is due, which uses it up for this step.
-  std::optional<Injection> take_injection(Phase phase);
+  std::optional<Injection> take_injection(Phase phase, std::int64_t step);
   void watch();
   /// Waits for the session's end, or so long; looks after the other ranks' processes meanwhile. True when the session
   /// is over.
@@ -151,10 +151,9 @@ void Session::State::tell_of_hang(double limit_s) {
       fmt::format("{}\n{}", explanation, all.size() > 1 ? table_of(all) : ""));
 }
 
-std::optional<Injection> Session::State::take_injection(Phase phase) {
+std::optional<Injection> Session::State::take_injection(Phase phase, std::int64_t step) {
   const std::lock_guard lock(injection_mutex);
   if (!injection || injection->rank != world->world_rank() || injection->phase != phase) return std::nullopt;
-  const std::int64_t step = board.mine().step;
   if (injection->step >= 0 && injection->step != step) return std::nullopt;
   const Injection due = *injection;
   if (--injection->steps > 0)
@@ -223,12 +222,13 @@ void Session::enter(Phase phase, std::int64_t step, const CurrentAction& action)
   inject(phase);
 }
 
-void Session::inject(Phase phase) {
-  const std::optional<Injection> injection = state_->take_injection(phase);
+void Session::inject(Phase phase, std::optional<std::int64_t> step) {
+  const std::int64_t now = step.value_or(this->step());
+  const std::optional<Injection> injection = state_->take_injection(phase, now);
   if (!injection) return;
   switch (injection->kind) {
     case Injection::Kind::raise:
-      fail(static_cast<ExitCode>(injection->code), "injected failure in {}", text_of(phase, step()));
+      fail(static_cast<ExitCode>(injection->code), "injected failure in {}", text_of(phase, now));
     case Injection::Kind::exit: ::_exit(injection->code);
     case Injection::Kind::stall: std::this_thread::sleep_for(std::chrono::hours(24 * 365)); break;
     case Injection::Kind::nan: state_->nan_due = true; break;

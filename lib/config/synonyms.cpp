@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 80> options{{
+constexpr std::array<Synonyms, 81> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " dropout_rate "},
@@ -28,6 +28,7 @@ constexpr std::array<Synonyms, 80> options{{
      "context_length context_len context_size ctx_len n_ctx max_length model_max_length "},
     {"data.shuffle", " shuffle_data dataloader_shuffle "},
     {"data.isolate_documents", " reset_attention_mask document_masking intra_document_masking "},
+    {"data.prefetch", " dataloader_prefetch_factor prefetch_factor prefetch_batches dataloader_num_workers "},
     {"parallel.dp_replicate",
      " dp dp_size data_parallel data_parallel_size ddp world_size num_gpus num_processes nproc_per_node ranks "
      "num_ranks "},

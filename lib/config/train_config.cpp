@@ -58,6 +58,12 @@ void describe(Declaration& visit, DataOptions& data) {
                .unit = "documents",
                .min = 1,
                .max = most_count});
+  visit.field("prefetch", data.prefetch,
+              {.help = "batches that are made ahead, on a thread of their own, while steps run; 0: each step waits for "
+                       "its own",
+               .unit = "batches",
+               .min = 0,
+               .max = 1024});
   visit.field("verify", data.verify,
               {.help = "when shards are compared with the hashes in DATASET.json: use, each in the background once a "
                        "step reads from it, and before the next checkpoint; start, all before the first step; off"});

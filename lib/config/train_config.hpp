@@ -49,6 +49,7 @@ struct DataOptions {
   bool shuffle = true;
   bool isolate_documents = false;                     // attention does not cross document boundaries
   std::optional<std::int64_t> max_documents_per_row;  // that are planned for; absent: as many as tokens
+  std::int64_t prefetch = 2;                          // batches made ahead of the steps that take them
   VerifyData verify = VerifyData::use;                // when the hashes of shards are checked
 };
 

@@ -37,6 +37,7 @@ void describe(RecordFields& visit, const StepRecord& record) {
   visit.field("tokens", record.tokens, "valid tokens trained on since the run began");
   visit.field("tokens_per_s", record.tokens_per_s, "since the step record before");
   visit.field("step_ms", record.step_ms, "mean duration of a step since the step record before");
+  visit.field("data_wait_ms", record.data_wait_ms, "of it rank 0 waited so long for its batch");
   visit.field("mfu", record.mfu, "model FLOPs per second divided by the machine's peak; null: the peak is not known");
   visit.field("eta_s", record.eta_s, "seconds until the last step at the present rate");
   visit.field("epoch", record.epoch, "passes over the training split");

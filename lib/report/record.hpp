@@ -53,6 +53,7 @@ struct StepRecord {
   std::int64_t tokens = 0;           // valid tokens trained on since the run began
   double tokens_per_s = 0;           // over the steps since the last record
   double step_ms = 0;                // mean over the steps since the last record
+  double data_wait_ms = 0;           // of it rank 0 waited for its batch
   std::optional<double> mfu;         // model FLOPs per second by the peak of the machine
   std::optional<double> eta_s;
   double epoch = 0;

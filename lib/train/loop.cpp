@@ -59,8 +59,15 @@ LoopEnd TrainingLoop::run() {
   // Memory that is lacking is missed now, not when the first save is due.
   if (parts_.config.checkpoint.background) saver_.make_ready(parts_.components, save_request(), snapshot_memory());
   parts_.session.enter(Phase::data, now.step);
-  together(parts_.session.world(), "read the samples of the first step",
-           [&] { batch_ = loader_.make_step(now.step, now.position); });
+  together(parts_.session.world(), "read the samples of the first step", [&] {
+    prefetcher_.emplace(loader_,
+                        Prefetcher::Settings{.step = now.step,
+                                             .position = now.position,
+                                             .end_step = parts_.config.train.max_steps,
+                                             .ahead = parts_.config.data.prefetch},
+                        [this](std::int64_t step) { parts_.session.inject(Phase::data, step); });
+    batch_ = prefetcher_->take();
+  });
   const bool counts = parts_.engine.counts_batch();
   valid_tokens_ = parts_.session.world().all_reduce(counts ? batch_.valid_tokens : 0, Reduce::sum);
   samples_ = parts_.session.world().all_reduce(counts ? batch_.samples : 0, Reduce::sum);
@@ -98,6 +105,7 @@ StepOutcome TrainingLoop::step() {
   TrainState& now = parts_.train_state;
   parts_.session.enter(Phase::data, now.step);
   const DataPosition next_position = loader_.next(now.position);
+  const double waited_s = prefetcher_->waited_s();
   StepBatch next;
   Profile* const profile = profile_of(now.step + 1);
   std::exception_ptr failure;  // of this rank: the heartbeat makes it that of all
@@ -105,7 +113,7 @@ StepOutcome TrainingLoop::step() {
     const ProfiledScope scope(profile, "data");
     loader_.declare_use(now.position, parts_.verifier);
     parts_.verifier.check();
-    if (now.step + 1 < parts_.config.train.max_steps) next = loader_.make_step(now.step + 1, next_position);
+    if (now.step + 1 < parts_.config.train.max_steps) next = prefetcher_->take();
   } catch (...) {
     failure = std::current_exception();
   }
@@ -129,7 +137,7 @@ StepOutcome TrainingLoop::step() {
   const StepOutcome outcome = parts_.engine.run_step(batch_, order);
   now.position = next_position;
   count(outcome);
-  journal_.count(now, outcome, valid_tokens_);
+  journal_.count(now, outcome, valid_tokens_, prefetcher_->waited_s() - waited_s);
   if (scales_loss(parts_.config)) update_loss_scale(outcome);
   if (!outcome.updated && !overflows(parts_.config, outcome)) skip_step(outcome);
   batch_ = std::move(next);

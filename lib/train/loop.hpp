@@ -7,6 +7,7 @@
 #include "comm/stop.hpp"
 #include "config/train_config.hpp"
 #include "data/data_loader.hpp"
+#include "data/prefetcher.hpp"
 #include "data/shard_verifier.hpp"
 #include "engine/engine.hpp"
 #include "store/component.hpp"
@@ -111,6 +112,7 @@ class TrainingLoop {
 
   LoopParts parts_;
   TrainingDataLoader loader_;
+  std::optional<Prefetcher> prefetcher_;  // while run() runs
   StopChannels stop_;
   Saver saver_;
   SaveClock save_clock_;

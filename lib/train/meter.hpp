@@ -16,7 +16,8 @@ class Meter {
     std::optional<double> peak_flops_per_s;  // of all ranks together; absent: mfu is not known
   };
   struct Reading {
-    double step_ms = 0;  // mean over the steps since the last reading
+    double step_ms = 0;       // mean over the steps since the last reading
+    double data_wait_ms = 0;  // the same, of what count() was told
     double tokens_per_s = 0;
     std::optional<double> mfu;
     std::optional<double> eta_s;
@@ -24,8 +25,8 @@ class Meter {
   /// `now_s` of a clock that never goes back.
   Meter(const Settings& settings, double now_s) : settings_(settings), since_s_(now_s) {}
 
-  /// A step of so many labels has ended. Local.
-  void count(std::int64_t tokens);
+  /// A step of so many labels, which waited so long for its batch, has ended. Local.
+  void count(std::int64_t tokens, double data_wait_s);
   /// Time that is no step's: evaluation, saving, generation. Local.
   void exclude(double seconds) { excluded_s_ += seconds; }
   /// What happened since the last reading, after `steps_done` steps of the run; starts a new interval. Local.
@@ -35,6 +36,7 @@ class Meter {
   Settings settings_;
   double since_s_ = 0;
   double excluded_s_ = 0;
+  double data_wait_s_ = 0;
   std::int64_t steps_ = 0;
   std::int64_t tokens_ = 0;
 };

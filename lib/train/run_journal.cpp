@@ -61,8 +61,9 @@ RunJournal::RunJournal(const TrainConfig& config, const TrainPlan& plan, Output&
 
 RunJournal::~RunJournal() = default;
 
-void RunJournal::count(const TrainState& now, const StepOutcome& outcome, std::int64_t valid_tokens) {
-  meter_.count(outcome.updated ? valid_tokens : 0);
+void RunJournal::count(const TrainState& now, const StepOutcome& outcome, std::int64_t valid_tokens,
+                       double data_wait_s) {
+  meter_.count(outcome.updated ? valid_tokens : 0, data_wait_s);
   if (outcome.updated) look_for_spike(now, outcome.loss);
 }
 
@@ -94,6 +95,7 @@ void RunJournal::step(const TrainState& now, const StepOutcome& outcome, const S
                                     .tokens = now.tokens,
                                     .tokens_per_s = reading.tokens_per_s,
                                     .step_ms = reading.step_ms,
+                                    .data_wait_ms = reading.data_wait_ms,
                                     .mfu = reading.mfu,
                                     .eta_s = reading.eta_s,
                                     .epoch = epoch,

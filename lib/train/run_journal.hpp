@@ -28,8 +28,9 @@ class RunJournal {
   RunJournal& operator=(const RunJournal&) = delete;
 
   // All of them are Local.
-  /// A step has ended: its labels count for the speed, and its loss for what a spike is.
-  void count(const TrainState& now, const StepOutcome& outcome, std::int64_t valid_tokens);
+  /// A step has ended, which waited so long for a batch: its labels count for the speed, and its loss for what a spike
+  /// is.
+  void count(const TrainState& now, const StepOutcome& outcome, std::int64_t valid_tokens, double data_wait_s);
   /// Time that is no step's: evaluation, saving.
   void exclude(double seconds) { meter_.exclude(seconds); }
   /// The record of a step, and progress.

@@ -2,6 +2,7 @@
 documents of the dataset ended."""
 
 import json
+import re
 
 from checkpoint_files import step_folders
 from lockstep_testing import GPT2_TINY, damage_shard, records, run, sample_text, write_config
@@ -87,3 +88,34 @@ def test_data_verify_says_when_shards_are_checked(tmp):
         assert records(tmp / f"start-{ranks}", "step") == []
     train(tmp, tmp / "off", {"data.verify": "off", "train.max_steps": 20})
     train(tmp, tmp / "short")   # 12 steps do not read the third shard
+
+
+def threads_held(done):
+    """By step: threads of rank 0's process between steps."""
+    return {int(step): int(threads) for step, threads in re.findall(r"debug: step (\d+): .* (\d+) threads", done.stderr)}
+
+
+def test_batches_are_made_ahead_on_one_more_thread_and_change_nothing(tmp):
+    prepare(tmp)
+    runs = {ahead: train(tmp, tmp / f"ahead-{ahead}", {"data.prefetch": ahead, "data.verify": "start"}, "--log-level", "debug") for ahead in [0, 1, 3]}
+    losses = {ahead: [record["loss"] for record in records(tmp / f"ahead-{ahead}", "step")] for ahead in runs}
+    assert losses[0] == losses[1] == losses[3] and len(losses[0]) == 12
+    threads = {ahead: threads_held(done) for ahead, done in runs.items()}
+    assert threads[1][2] == threads[3][2] == threads[0][2] + 1, threads
+    for ahead in runs:
+        for record in records(tmp / f"ahead-{ahead}", "step"):
+            assert 0 <= record["data_wait_ms"] <= record["step_ms"], record
+
+
+def test_a_batch_that_one_rank_cannot_make_ends_all_ranks_with_its_message_and_the_run_goes_on_as_if_nothing_was(tmp):
+    prepare(tmp)
+    train(tmp, tmp / "whole", ranks=3)
+    for ahead in [0, 2]:
+        folder = tmp / f"ahead-{ahead}"
+        done = train(tmp, folder, {"data.prefetch": ahead, "train.inject": "rank=1,phase=data,step=6,kind=throw,code=3"}, ranks=3, expect=3)
+        assert done.stderr.count("injected failure in data of step 6") == 1 and "rank 1 (" in done.stderr, done.stderr
+        assert saved(folder) == list(range(1, 6)), saved(folder)   # the heartbeat of the sixth step tells of the batch behind it
+        train(tmp, folder, {"data.prefetch": ahead}, ranks=2)
+        losses = {name: {record["step"]: record["loss"] for record in records(tmp / name, "step")} for name in ["whole", folder.name]}
+        assert losses["whole"].keys() == losses[folder.name].keys()
+        assert all(abs(loss - losses[folder.name][step]) < 1e-4 for step, loss in losses["whole"].items()), losses

@@ -121,7 +121,7 @@ def explained_once(outcome, ranks, rank, phase, where):
     assert len(outcome.explanations) == 1, where
     assert ranks == 1 or f"rank {rank} (" in outcome.explanations[0], where
     told = outcome.status["phase"]
-    assert told in (STEP if phase == "lane" else [phase]), where   # the lane works beside the phases of a step
+    assert told in (PHASES if phase == "data" else STEP if phase == "lane" else [phase]), where   # batches and the lane are made beside the phases
     assert told in outcome.explanations[0], where
     assert outcome.status["explanation"] and outcome.status["rank"] == rank, where
 
