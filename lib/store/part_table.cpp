@@ -180,7 +180,7 @@ PartTable parse_part_table(std::string_view bytes, const TableColumns& places, c
   Columns columns;
   const auto take = [&](auto& column, const ByteRange& place) {
     column.resize(place.bytes / sizeof(column[0]));
-    std::memcpy(column.data(), bytes.data(), column.size() * sizeof(column[0]));
+    if (!column.empty()) std::memcpy(column.data(), bytes.data(), column.size() * sizeof(column[0]));
     bytes.remove_prefix(place.bytes);
   };
   take(columns.tensors, places[0]);
