@@ -9,7 +9,13 @@
 
 namespace lockstep {
 
-ChoiceList<InputFormat> choices_of(InputFormat) { return {{InputFormat::txt, "txt"}, {InputFormat::jsonl, "jsonl"}}; }
+ChoiceList<InputFormat> choices_of(InputFormat) {
+  return {{InputFormat::txt, "txt"},
+          {InputFormat::jsonl, "jsonl"},
+          {InputFormat::json, "json"},
+          {InputFormat::csv, "csv"},
+          {InputFormat::tsv, "tsv"}};
+}
 ChoiceList<OnMalformed> choices_of(OnMalformed) { return {{OnMalformed::stop, "stop"}, {OnMalformed::skip, "skip"}}; }
 ChoiceList<SpecialTokens> choices_of(SpecialTokens) {
   return {{SpecialTokens::special, "special"}, {SpecialTokens::text, "text"}};
@@ -19,8 +25,8 @@ void describe(Declaration& visit, PrepareConfig& config) {
   visit.field(
       "inputs", config.inputs,
       {.help =
-           "text (.txt) or JSON lines (.jsonl), plain or compressed (.gz, .zst): files, quoted globs, folders; or - "
-           "for standard input",
+           "text (.txt) or records (.jsonl, .json, .csv, .tsv), plain or compressed (.gz, .zst, .bz2, .xz), or tables "
+           "(.parquet, .arrow): files, quoted globs, folders; or - for standard input",
        .value_name = "INPUT",
        .positional = true,
        .completes = Completes::files});
@@ -35,7 +41,8 @@ void describe(Declaration& visit, PrepareConfig& config) {
        .value_name = "DIR",
        .command_line_only = true,
        .completes = Completes::folders});
-  visit.field("format", config.format, {.help = "what standard input holds: text or JSON lines"});
+  visit.field("format", config.format,
+              {.help = "what standard input holds: one text, or records in one of these forms"});
   visit.field("overwrite", config.overwrite,
               {.help = "replace a dataset that is there; anything else is never replaced"});
   visit.field(
@@ -53,7 +60,7 @@ void describe(Declaration& visit, PrepareConfig& config) {
                  "or with vocab.json and merges.txt",
          .completes = Completes::files});
     visit.field("text_field", data.text_field,
-                {.help = "field of a JSON line that holds the text", .value_name = "NAME"});
+                {.help = "field of a record, or column of a table, that holds the text", .value_name = "NAME"});
     visit.field("validation", data.validation,
                 {.help = "documents held back for validation: a fraction by content hash, or the tail of the stream; "
                          "null: hash:0.01, or tail:0.01 where that leaves a split empty"});
@@ -96,9 +103,10 @@ void check(const PrepareConfig& config, Problems& problems) {
   if (reads_standard_input && config.inputs.size() > 1)
     problems.add({"inputs"}, "standard input (-) is prepared alone: name no other INPUT beside it");
   if (reads_standard_input && !config.format)
-    problems.add({"format"}, "--format txt or --format jsonl is needed: standard input has no name that tells");
+    problems.add({"format"}, "--format txt, jsonl, json, csv or tsv is needed: standard input has no name that tells");
   if (!reads_standard_input && config.format)
-    problems.add({"format"}, "--format is of standard input; the names of files say what they hold: .txt or .jsonl");
+    problems.add({"format"},
+                 "--format is of standard input; the names of files say what they hold, such as .txt or .jsonl");
   const bool by_hash = !config.data.validation || config.data.validation->by == ValidationSplit::By::hash;
   if (config.data.seed != 0 && !by_hash) {
     problems.add({"data.seed", "data.validation"}, "data.seed has no effect unless data.validation is hash:FRACTION");

@@ -15,7 +15,7 @@ class Declaration;
 class Problems;
 struct Tool;
 
-enum class InputFormat { txt, jsonl };
+enum class InputFormat { txt, jsonl, json, csv, tsv };
 enum class OnMalformed { stop, skip };
 
 struct PrepareDataOptions {

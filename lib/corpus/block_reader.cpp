@@ -64,9 +64,8 @@ bool BlockReader::next(TextBlock& block) {
   std::size_t cut = 0;
   while (!at_end_ && (cut = cut_of_pending()) == 0) {
     if (pending_.size() >= longest_) {
-      const char* const what =
-          file_->format == TextFormat::json_lines ? "a line" : "text that its tokenizer cannot take in parts";
-      fail(ExitCode::input, "{}:{}: {} has more than {}", file_->name(), line_, what, human_bytes(longest_));
+      const char* const what = file_->has_records() ? "a line" : "text that its tokenizer cannot take in parts";
+      fail(ExitCode::input, "{}: {} has more than {}", file_->place(line_), what, human_bytes(longest_));
     }
     grow(2 * pending_.size());  // doubled: looking for a cut stays linear
   }

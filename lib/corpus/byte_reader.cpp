@@ -1,7 +1,11 @@
 #include "corpus/byte_reader.hpp"
 
 #include "base/error.hpp"
+#include "corpus/record_lines.hpp"
+#include "corpus/table_files.hpp"
 
+#include <bzlib.h>
+#include <lzma.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -135,15 +139,119 @@ class ZstdReader : public ByteReader {
   bool within_frame_ = false;
 };
 
-}  // namespace
+class Bzip2Reader : public ByteReader {
+ public:
+  explicit Bzip2Reader(const Path& path) : input_(path) { begin(); }
+  Bzip2Reader(const Bzip2Reader&) = delete;
+  Bzip2Reader& operator=(const Bzip2Reader&) = delete;
+  ~Bzip2Reader() override { BZ2_bzDecompressEnd(&stream_); }
 
-std::unique_ptr<ByteReader> open_bytes(const InputFile& file) {
+  std::size_t read(std::span<char> out) override {
+    const auto wanted = static_cast<unsigned>(std::min<std::size_t>(out.size(), std::numeric_limits<unsigned>::max()));
+    stream_.next_out = out.data();
+    stream_.avail_out = wanted;
+    while (stream_.avail_out == wanted) {
+      if (!input_.refill()) {
+        if (within_stream_) input_.fail_short();
+        return 0;
+      }
+      within_stream_ = true;
+      stream_.next_in = input_.left().data();
+      stream_.avail_in = static_cast<unsigned>(input_.left().size());
+      const int state = BZ2_bzDecompress(&stream_);
+      input_.take(input_.left().size() - stream_.avail_in);
+      if (state == BZ_STREAM_END) {  // streams may follow each other, as pbzip2 writes them
+        BZ2_bzDecompressEnd(&stream_);
+        const bz_stream before = stream_;
+        begin();
+        stream_.next_out = before.next_out;
+        stream_.avail_out = before.avail_out;
+        within_stream_ = false;
+      } else if (state != BZ_OK) {
+        input_.fail_damaged(state == BZ_DATA_ERROR_MAGIC ? "not bzip2 data" : "its data is damaged");
+      }
+    }
+    return wanted - stream_.avail_out;
+  }
+  std::uint64_t consumed() const override { return input_.consumed(); }
+
+ private:
+  void begin() {
+    stream_ = {};
+    if (BZ2_bzDecompressInit(&stream_, 0, 0) != BZ_OK) throw std::bad_alloc();
+  }
+  CompressedInput input_;
+  bz_stream stream_{};
+  bool within_stream_ = false;
+};
+
+class XzReader : public ByteReader {
+ public:
+  explicit XzReader(const Path& path) : input_(path) {
+    constexpr std::uint64_t most_memory = std::uint64_t{1} << 31;  // what a file may ask of its reader
+    if (lzma_stream_decoder(&stream_, most_memory, LZMA_CONCATENATED) != LZMA_OK) throw std::bad_alloc();
+  }
+  XzReader(const XzReader&) = delete;
+  XzReader& operator=(const XzReader&) = delete;
+  ~XzReader() override { lzma_end(&stream_); }
+
+  std::size_t read(std::span<char> out) override {
+    if (ended_) return 0;
+    stream_.next_out = reinterpret_cast<std::uint8_t*>(out.data());
+    stream_.avail_out = out.size();
+    while (stream_.avail_out == out.size()) {
+      const bool more = input_.refill();
+      stream_.next_in = reinterpret_cast<const std::uint8_t*>(input_.left().data());
+      stream_.avail_in = input_.left().size();
+      const lzma_ret state = lzma_code(&stream_, more ? LZMA_RUN : LZMA_FINISH);
+      input_.take(input_.left().size() - stream_.avail_in);
+      ended_ = state == LZMA_STREAM_END;
+      if (ended_) break;
+      if (state == LZMA_BUF_ERROR && !more) input_.fail_short();
+      if (state != LZMA_OK && state != LZMA_BUF_ERROR) input_.fail_damaged(reason_of(state));
+    }
+    return out.size() - stream_.avail_out;
+  }
+  std::uint64_t consumed() const override { return input_.consumed(); }
+
+ private:
+  static const char* reason_of(lzma_ret state) {
+    switch (state) {
+      case LZMA_FORMAT_ERROR: return "not xz data";
+      case LZMA_MEMLIMIT_ERROR: return "it needs more than 2 GiB of memory";
+      case LZMA_OPTIONS_ERROR: return "it uses a feature of xz that is not supported";
+      default: return "its data is damaged";
+    }
+  }
+  CompressedInput input_;
+  lzma_stream stream_ = LZMA_STREAM_INIT;
+  bool ended_ = false;
+};
+
+std::unique_ptr<ByteReader> open_decompressed(const InputFile& file) {
   switch (file.compression) {
     case Compression::none: return std::make_unique<PlainReader>(file.path);
     case Compression::gzip: return std::make_unique<GzipReader>(file.path);
     case Compression::zstd: return std::make_unique<ZstdReader>(file.path);
+    case Compression::bzip2: return std::make_unique<Bzip2Reader>(file.path);
+    case Compression::xz: return std::make_unique<XzReader>(file.path);
   }
   fail(ExitCode::bug, "unknown compression");
+}
+
+}  // namespace
+
+std::unique_ptr<ByteReader> open_bytes(const InputFile& file) {
+  switch (file.format) {
+    case TextFormat::text:
+    case TextFormat::json_lines: return open_decompressed(file);
+    case TextFormat::json: return json_as_json_lines(open_decompressed(file), file.name());
+    case TextFormat::csv: return csv_as_json_lines(open_decompressed(file), file.name(), ',');
+    case TextFormat::tsv: return csv_as_json_lines(open_decompressed(file), file.name(), '\t');
+    case TextFormat::parquet:
+    case TextFormat::arrow: return open_table(file);
+  }
+  fail(ExitCode::bug, "unknown format of input");
 }
 
 }  // namespace lockstep

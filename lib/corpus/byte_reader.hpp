@@ -1,4 +1,4 @@
-// The bytes of a file, decompressed as they are read.
+// The bytes of a file, decompressed as they are read; of files of records in another form, these as JSON lines.
 #pragma once
 
 #include "corpus/input_files.hpp"

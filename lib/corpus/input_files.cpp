@@ -1,6 +1,8 @@
 #include "corpus/input_files.hpp"
 
 #include "base/error.hpp"
+#include "base/json.hpp"
+#include "base/text.hpp"
 
 #include <glob.h>
 #include <sys/stat.h>
@@ -15,33 +17,43 @@ namespace lockstep {
 
 namespace {
 
-constexpr const char* supported = "supported are .txt and .jsonl, plain or followed by .gz or .zst";
+constexpr const char* supported =
+    "supported are .txt, .jsonl, .json, .csv and .tsv, plain or followed by .gz, .zst, .bz2 or .xz, and .parquet and "
+    ".arrow";
+
+constexpr std::array<std::pair<const char*, Compression>, 4> compressions{
+    {{".gz", Compression::gzip}, {".zst", Compression::zstd}, {".bz2", Compression::bzip2}, {".xz", Compression::xz}}};
+constexpr std::array<std::pair<const char*, TextFormat>, 7> formats{{{".txt", TextFormat::text},
+                                                                     {".jsonl", TextFormat::json_lines},
+                                                                     {".json", TextFormat::json},
+                                                                     {".csv", TextFormat::csv},
+                                                                     {".tsv", TextFormat::tsv},
+                                                                     {".parquet", TextFormat::parquet},
+                                                                     {".arrow", TextFormat::arrow}}};
+
+// What datasets.save_to_disk and its caches write beside the data.
+constexpr const char* state_file = "state.json";
+constexpr const char* splits_file = "dataset_dict.json";
+bool describes_data(const Path& name) {
+  return name == state_file || name == splits_file || name == "dataset_info.json" || name == "dataset_infos.json";
+}
 
 std::optional<InputFile> classified(const Path& path) {
   InputFile file{path, TextFormat::text, Compression::none, 0};
   Path name = path.filename();
-  if (name.extension() == ".gz" || name.extension() == ".zst") {
-    file.compression = name.extension() == ".gz" ? Compression::gzip : Compression::zstd;
+  for (const auto& [suffix, compression] : compressions) {
+    if (name.extension() != suffix) continue;
+    file.compression = compression;
     name = name.stem();
+    break;
   }
-  if (name.extension() != ".txt" && name.extension() != ".jsonl") return std::nullopt;
-  file.format = name.extension() == ".txt" ? TextFormat::text : TextFormat::json_lines;
-  return file;
-}
-
-/// What to type for a file of a type that is often met.
-std::string conversion_of(const Path& path) {
-  const std::string from = path.string();
-  const std::string to = Path(path).replace_extension(".jsonl").string();
-  if (path.extension() == ".json") return fmt::format("for an array of objects: jq -c '.[]' {} > {}", from, to);
-  if (path.extension() == ".tsv")
-    return fmt::format("for text in the first column: jq -Rc 'split(\"\\t\") | {{text: .[0]}}' {} > {}", from, to);
-  if (path.extension() == ".csv") {
-    const std::string program = "import csv, json, sys; [print(json.dumps(row)) for row in csv.DictReader(sys.stdin)]";
-    return fmt::format("for columns with names: python3 -c '{}' < {} > {}, then --data.text_field COLUMN", program,
-                       from, to);
+  for (const auto& [suffix, format] : formats) {
+    const bool compresses_itself = format == TextFormat::parquet || format == TextFormat::arrow;
+    if (name.extension() != suffix || (compresses_itself && file.compression != Compression::none)) continue;
+    file.format = format;
+    return file;
   }
-  return supported;
+  return std::nullopt;
 }
 
 /// What is passed over, by reason.
@@ -130,6 +142,7 @@ class Finder {
     const auto status = status_of(path);
     if (!status) return passed_over.add(PassedOver::leads_nowhere, path);
     if (S_ISDIR(status->st_mode)) return collect(path, *status, files, passed_over);
+    if (describes_data(path.filename())) return;
     auto file = S_ISREG(status->st_mode) ? classified(path) : std::nullopt;
     if (!file) return passed_over.add(PassedOver::other_type, path);
     if (status->st_size == 0) return passed_over.add(PassedOver::empty, path);
@@ -140,9 +153,39 @@ class Finder {
   void collect(const Path& folder, const struct stat& status, std::vector<InputFile>& files, PassedOver& passed_over) {
     const Folder self{status.st_dev, status.st_ino};
     if (std::ranges::find(above_, self) != above_.end()) return passed_over.add(PassedOver::leads_back, folder);
+    refuse_splits(folder);
     above_.push_back(self);
-    for (const Path& entry : list_folder(folder)) offer(entry, files, passed_over);
+    for (const Path& entry : entries_of(folder)) offer(entry, files, passed_over);
     above_.pop_back();
+  }
+
+  // A folder of several splits is not one corpus.
+  static void refuse_splits(const Path& folder) {
+    std::vector<std::string> splits;
+    for (const Json& split : list_in(folder / splits_file, "splits"))
+      if (split.is_string()) splits.push_back(split.get<std::string>());
+    if (splits.size() < 2) return;
+    throw Error(ExitCode::input,
+                fmt::format("{} holds several splits of a dataset: {}", folder.string(), join(splits, ", ")),
+                fmt::format("name one: {}", (folder / splits[0]).string()));
+  }
+
+  // What is in a folder; of a saved dataset the files that it names: what else lies there may be left from before.
+  static std::vector<Path> entries_of(const Path& folder) {
+    std::vector<Path> entries;
+    for (const Json& file : list_in(folder / state_file, "_data_files"))
+      if (file.is_object() && file.contains("filename") && file["filename"].is_string())
+        entries.push_back(folder / file["filename"].get<std::string>());
+    return entries.empty() ? list_folder(folder) : entries;
+  }
+
+  // The list of that name in a small JSON file; empty where there is none, for any file may have that name.
+  static Json list_in(const Path& path, const char* name) {
+    constexpr std::uint64_t most_bytes = 1 << 24;
+    const auto bytes = length_of(path);
+    if (!bytes || *bytes > most_bytes) return Json::array();
+    const Json json = Json::parse(read_file(path), nullptr, false);
+    return json.is_object() && json.contains(name) && json[name].is_array() ? json[name] : Json::array();
   }
 
   static std::vector<Path> matches_of(const std::string& pattern) {
@@ -163,7 +206,7 @@ class Finder {
     auto file = classified(path);
     if (!file) {
       throw Error(ExitCode::input, fmt::format("cannot read {} as a corpus: its type is not known", path.string()),
-                  conversion_of(path));
+                  supported);
     }
     if (status.st_size == 0) return passed_over.add(PassedOver::empty, path);
     file->bytes = static_cast<std::uint64_t>(status.st_size);
@@ -172,9 +215,7 @@ class Finder {
 
   void take_all(const std::string& word, std::vector<InputFile> files, const PassedOver& passed_over) {
     if (files.empty() && passed_over.first_of(PassedOver::empty).empty()) {
-      const std::string& other = passed_over.first_of(PassedOver::other_type);
-      throw Error(ExitCode::input, fmt::format("{} holds no text to prepare", word),
-                  other.empty() ? supported : conversion_of(other));
+      throw Error(ExitCode::input, fmt::format("{} holds no text to prepare", word), supported);
     }
     std::ranges::sort(files, {}, [](const InputFile& file) { return file.path.string(); });
     for (InputFile& file : files) result.files.push_back(std::move(file));
@@ -185,6 +226,11 @@ class Finder {
 };
 
 }  // namespace
+
+std::string InputFile::place(std::int64_t line) const {
+  const bool has_lines = format == TextFormat::text || format == TextFormat::json_lines;
+  return fmt::format("{}:{}{}", name(), has_lines ? "" : " record ", line);
+}
 
 InputFiles find_inputs(const std::vector<std::string>& words) {
   Finder finder;

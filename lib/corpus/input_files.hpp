@@ -10,8 +10,9 @@
 
 namespace lockstep {
 
-enum class TextFormat { text, json_lines };   // .txt: one document a file; .jsonl: one a line
-enum class Compression { none, gzip, zstd };  // .gz, .zst behind the former
+// .txt: one document a file; the others: a record a document, which all are read as JSON lines
+enum class TextFormat { text, json_lines, json, csv, tsv, parquet, arrow };
+enum class Compression { none, gzip, zstd, bzip2, xz };  // .gz, .zst, .bz2, .xz behind what is not Parquet or Arrow
 
 struct InputFile {
   Path path;
@@ -21,6 +22,9 @@ struct InputFile {
   std::string called = {};  // in messages, where it is not the path
 
   std::string name() const { return called.empty() ? path.string() : called; }
+  bool has_records() const { return format != TextFormat::text; }
+  /// "FILE:LINE" of a line as it is read; "FILE: record N" where records are no lines of the file.
+  std::string place(std::int64_t line) const;
 };
 
 struct InputFiles {

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "corpus/record_lines.hpp"
 
 #include <simdjson.h>
 
@@ -11,16 +12,13 @@ namespace lockstep {
 
 namespace {
 
-/// What to type for files that are often taken for JSON lines.
-std::string conversion_of(std::string_view line, const std::string& file) {
+/// What to do with files that are often taken for JSON lines.
+std::string advice_for(std::string_view line) {
   const std::string_view text = trim(line);
-  if (text.starts_with('['))
-    return fmt::format("for an array of objects, write one object a line: jq -c '.[]' {} > NEW.jsonl", file);
-  if (text == "{") return fmt::format("write one object a line: jq -c . {} > NEW.jsonl", file);
+  if (text.starts_with('[') || text == "{")
+    return "an array, or records of several lines, are read from a file whose name ends in .json";
   if (!text.starts_with('{') && text.find('\t') != std::string_view::npos)
-    return fmt::format(
-        "for text in the first of tab-separated columns: jq -Rc 'split(\"\\t\") | {{text: .[0]}}' {} > NEW.jsonl",
-        file);
+    return "columns that tabs separate are read from a file whose name ends in .tsv";
   return "data.malformed: skip leaves such lines out";
 }
 
@@ -52,7 +50,7 @@ struct JsonLines::State {
 
   [[noreturn]] void refuse(const TextBlock& block, std::int64_t line, const std::string& reason,
                            std::string hint = {}) const {
-    throw Error(ExitCode::input, fmt::format("{}:{}: {}", block.file->name(), line, reason), std::move(hint));
+    throw Error(ExitCode::input, fmt::format("{}: {}", block.file->place(line), reason), std::move(hint));
   }
 
   [[noreturn]] void refuse_field(const TextBlock& block, std::int64_t line, const simdjson::dom::object& object) const {
@@ -64,16 +62,17 @@ struct JsonLines::State {
   }
 
   std::string_view text_of(const TextBlock& block, std::int64_t line, const char* begin, std::size_t size) {
+    if (*begin == problem_mark)
+      refuse(block, line, std::string(begin + 1, size - 1), "data.malformed: skip leaves such records out");
     simdjson::dom::element value;
     if (const auto error = parser.parse(begin, size, false).get(value)) {
       refuse(block, line,
              error == simdjson::UTF8_ERROR ? "not valid UTF-8"
                                            : fmt::format("not valid JSON ({})", simdjson::error_message(error)),
-             conversion_of({begin, size}, block.file->name()));
+             advice_for({begin, size}));
     }
     simdjson::dom::object object;
-    if (value.get(object) != simdjson::SUCCESS)
-      refuse(block, line, "not a JSON object", conversion_of({begin, size}, block.file->name()));
+    if (value.get(object) != simdjson::SUCCESS) refuse(block, line, "not a JSON object", advice_for({begin, size}));
     simdjson::dom::element member;
     if (object.at_key(field).get(member) != simdjson::SUCCESS) refuse_field(block, line, object);
     std::string_view text;

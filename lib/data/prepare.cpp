@@ -59,6 +59,17 @@ InputFiles agreed_inputs(Communicator& world, const std::vector<std::string>& wo
   return inputs;
 }
 
+TextFormat text_format_of(InputFormat format) {
+  switch (format) {
+    case InputFormat::txt: return TextFormat::text;
+    case InputFormat::jsonl: return TextFormat::json_lines;
+    case InputFormat::json: return TextFormat::json;
+    case InputFormat::csv: return TextFormat::csv;
+    case InputFormat::tsv: return TextFormat::tsv;
+  }
+  fail(ExitCode::bug, "unknown format of standard input");
+}
+
 // Copies what `from` has for now: for some seconds, or some megabytes. True at the end.
 bool copy_some(int from, const FileDescriptor& to, std::uint64_t& bytes, const Path& path) {
   constexpr double most_s = 2;
@@ -159,8 +170,7 @@ class Preparation {
   // To a file that all ranks can read, as often as they need. The ranks meet every few seconds: waiting for a slow
   // writer is no failure.
   void read_standard_input() {
-    const bool is_text = config_.format == InputFormat::txt;
-    const Path path = spill_ / (is_text ? "standard-input.txt" : "standard-input.jsonl");
+    const Path path = spill_ / "standard-input";
     FileDescriptor file;
     std::uint64_t bytes = 0;
     for (bool more = true; more;) {
@@ -176,8 +186,7 @@ class Preparation {
       more = world_.all_reduce(std::int64_t{ended ? 0 : 1}, Reduce::sum) > 0;
     }
     bytes = static_cast<std::uint64_t>(world_.all_reduce(static_cast<std::int64_t>(bytes), Reduce::max));
-    inputs_.files.push_back(
-        {path, is_text ? TextFormat::text : TextFormat::json_lines, Compression::none, bytes, "standard input"});
+    inputs_.files.push_back({path, text_format_of(*config_.format), Compression::none, bytes, "standard input"});
   }
 
   BlockPass pass(const std::string& what, LastCut last_cut, std::unique_ptr<Progress>& progress) {

@@ -109,7 +109,7 @@ class BlockEncoder {
     EncodedBlock result;
     result.tokens.reserve(block.text.size() * static_cast<std::size_t>(token_bytes_));  // hardly ever are there more
     result.block = {
-        block.index,        rank_, 0, 0, 0, 0, block.file->format == TextFormat::json_lines, block.begins_document,
+        block.index,        rank_, 0, 0, 0, 0, block.file->has_records(), block.begins_document,
         block.ends_document};
     const auto skip = [&](const Error& problem) {
       if (malformed_ == OnMalformed::stop) throw problem;

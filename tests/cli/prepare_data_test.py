@@ -80,12 +80,12 @@ def test_documents_are_joined_in_input_order_and_none_is_lost(tmp):
     (tmp / "in/a.txt").write_text(texts[0])
     write_jsonl(tmp / "in/b.jsonl", texts[1:100])
     write_jsonl(tmp / "in/c.jsonl.gz", texts[100:])
-    (tmp / "in/d.csv").write_text("passed,over")
+    (tmp / "in/d.pdf").write_text("passed over")
     done = prepare(tmp / "in", "--output", tmp / "out", "--data.validation", "none", "--data.shard_tokens", 5000)
     assert token_stream(tmp / "out").tolist() == joined(texts)
     found = documents(tmp / "out", "train")
     assert [bytes(tokens[:-1] if i < 299 else tokens).decode() for i, tokens in enumerate(found)] == texts
-    assert "passed over 1 file of other types" in done.stderr and "d.csv" in done.stderr
+    assert "passed over 1 file of other types" in done.stderr and "d.pdf" in done.stderr
     assert not (tmp / "out/validation").exists()
     counts = manifest(tmp / "out")["splits"]["train"]
     assert counts["documents"] == 300 and counts["tokens"] == len(joined(texts)) == sum(s["tokens"] for s in counts["shards"])
@@ -375,7 +375,7 @@ def test_standard_input_gives_the_dataset_that_a_file_gives(tmp):
             assert manifest(out)["inputs"]["files"] == [{"file": "standard input", "bytes": (tmp / name).stat().st_size}]
     for text, options, code, message in [(b"", ["--format", "txt"], 3, "standard input is empty"),
                                          (b"{oops\n", ["--format", "jsonl"], 3, "standard input:1: not valid JSON"),
-                                         (b"x", [], 2, "--format txt or --format jsonl is needed"),
+                                         (b"x", [], 2, "--format txt, jsonl, json, csv or tsv is needed"),
                                          (b"x", [str(tmp / "b.txt"), "--format", "txt"], 2, "name no other INPUT beside it")]:
         command = [program("prepare-data"), "-", *options, "--output", str(tmp / "none")]
         done = subprocess.run(command, input=text, capture_output=True, timeout=PATIENCE_S)
