@@ -50,7 +50,7 @@ def test_set_up_explains_itself_and_refuses_what_it_does_not_know():
 def test_the_pins_of_the_build_are_those_of_the_tests():
     def pins(name):
         return {line for line in (SOURCE / "scripts" / name).read_text().splitlines() if "==" in line}
-    assert pins("requirements.txt") and pins("requirements.txt") <= pins("requirements-test.txt")
+    assert pins("requirements.txt") and pins("requirements.txt") < pins("requirements-tables.txt") <= pins("requirements-test.txt")
 
 
 def test_jobs_take_the_words_of_every_line_of_their_settings(tmp):
