@@ -17,10 +17,11 @@ namespace {
 
 class PlainReader : public ByteReader {
  public:
-  explicit PlainReader(const Path& path) : path_(path), file_(open_regular(path)) {}
+  explicit PlainReader(const Path& path, std::uint64_t offset = 0)
+      : path_(path), file_(open_regular(path)), offset_(offset) {}
   std::size_t read(std::span<char> out) override {
     while (true) {
-      const ssize_t got = ::read(file_.get(), out.data(), out.size());
+      const ssize_t got = ::pread(file_.get(), out.data(), out.size(), static_cast<off_t>(offset_ + consumed_));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) fail_errno("read", path_);
       consumed_ += static_cast<std::uint64_t>(got);
@@ -32,6 +33,7 @@ class PlainReader : public ByteReader {
  private:
   Path path_;
   FileDescriptor file_;
+  std::uint64_t offset_;
   std::uint64_t consumed_ = 0;
 };
 
@@ -137,9 +139,10 @@ class ZstdReader : public ByteReader {
 
 }  // namespace
 
-std::unique_ptr<ByteReader> open_bytes(const InputFile& file) {
+std::unique_ptr<ByteReader> open_bytes(const InputFile& file, std::uint64_t offset) {
+  invariant(offset == 0 || file.compression == Compression::none, "a compressed file is read from its start");
   switch (file.compression) {
-    case Compression::none: return std::make_unique<PlainReader>(file.path);
+    case Compression::none: return std::make_unique<PlainReader>(file.path, offset);
     case Compression::gzip: return std::make_unique<GzipReader>(file.path);
     case Compression::zstd: return std::make_unique<ZstdReader>(file.path);
   }

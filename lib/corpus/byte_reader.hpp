@@ -1,4 +1,4 @@
-// The bytes of a file, decompressed as they are read.
+// The bytes of a file, decompressed as they are read; of a plain one from any place on.
 #pragma once
 
 #include "corpus/input_files.hpp"
@@ -20,6 +20,7 @@ class ByteReader {
   virtual std::uint64_t consumed() const = 0;
 };
 
-std::unique_ptr<ByteReader> open_bytes(const InputFile& file);
+/// From byte `offset` on, which only a plain file has anywhere but at 0.
+std::unique_ptr<ByteReader> open_bytes(const InputFile& file, std::uint64_t offset = 0);
 
 }  // namespace lockstep

@@ -18,8 +18,9 @@ struct InputFile {
   TextFormat format = TextFormat::text;
   Compression compression = Compression::none;
   std::uint64_t bytes = 0;  // on disk
-  std::string called = {};  // in messages, where it is not the path
+  std::string called = {};  // in messages, of a copy of the input: what was copied
 
+  bool is_copy() const { return !called.empty(); }
   std::string name() const { return called.empty() ? path.string() : called; }
 };
 
