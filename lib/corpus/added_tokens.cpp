@@ -36,18 +36,32 @@ const AddedToken* AddedTokens::find(std::string_view text, std::size_t& at) cons
   return nullptr;
 }
 
+// Occurrences are not followed from the start on, for that lies elsewhere: a place is settled if none of them, whether
+// it counts or is covered by another one, lies across it.
 std::size_t AddedTokens::settled(std::string_view text) const {
-  std::size_t at = 0;
-  while ((at = next_lead(text, at)) != std::string_view::npos) {
-    const std::string_view rest = text.substr(at);
-    const bool open = std::ranges::any_of(tokens_, [&](const AddedToken& token) {
-      return token.content.size() > rest.size() && std::string_view(token.content).starts_with(rest);
+  const std::size_t longest = tokens_.empty() ? 1 : tokens_.front().content.size();
+  std::size_t cut = text.size();
+  for (std::size_t at = cut; at > 0 && cut - at < longest - 1;) {
+    const std::string_view rest = text.substr(--at);
+    const bool reaches_beyond = std::ranges::any_of(tokens_, [&](const AddedToken& token) {
+      const std::size_t seen = std::min(token.content.size(), rest.size());
+      return at + token.content.size() > cut && rest.substr(0, seen) == std::string_view(token.content).substr(0, seen);
     });
-    if (open) return at;
-    const AddedToken* const token = this->at(text, at);
-    at += token == nullptr ? 1 : token->content.size();
+    if (reaches_beyond) cut = at;
   }
-  return text.size();
+  return may_begin_before(text, cut) ? 0 : cut;
+}
+
+/// Whether a token that begins before `text` may reach beyond `cut`.
+bool AddedTokens::may_begin_before(std::string_view text, std::size_t cut) const {
+  return std::ranges::any_of(tokens_, [&](const AddedToken& token) {
+    for (std::size_t before = 1; before + cut < token.content.size(); ++before) {
+      const std::string_view part = std::string_view(token.content).substr(before);
+      const std::size_t seen = std::min(part.size(), text.size());
+      if (part.substr(0, seen) == text.substr(0, seen)) return true;
+    }
+    return false;
+  });
 }
 
 }  // namespace lockstep

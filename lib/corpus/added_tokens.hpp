@@ -37,12 +37,14 @@ class AddedTokens {
     if (begin < text.size()) plain(text.substr(begin));
   }
 
-  /// The longest head of `text` that no token reaches beyond, whatever follows.
+  /// The longest head of `text` that no token reaches beyond, whatever stands before and behind `text`; 0 if there is
+  /// none.
   std::size_t settled(std::string_view text) const;
 
  private:
   /// The longest token that `text` has at `at`, or null.
   const AddedToken* at(std::string_view text, std::size_t at) const;
+  bool may_begin_before(std::string_view text, std::size_t cut) const;
   std::size_t next_lead(std::string_view text, std::size_t at) const;
   /// The next token that counts, from `at` on, which moves to where it begins; null if there is none.
   const AddedToken* find(std::string_view text, std::size_t& at) const;

@@ -1,15 +1,18 @@
-// A corpus as a sequence of blocks of text of bounded size, in input order: whole lines of a .jsonl file, or a part of
-// the one document of a .txt file. Where blocks end depends on the bytes alone, so any number of threads and ranks sees
-// the same blocks. What documents a block of JSON lines holds: corpus/json_lines.hpp.
+// A part of a corpus as a sequence of blocks of text: whole lines of a .jsonl file, or a part of the one document of a
+// .txt file. Block k of a file is what begins in its bytes [k·S, (k+1)·S), S = block_bytes: where blocks begin is found
+// in the bytes around k·S alone, so a reader may begin with any block, and all readers see the same blocks. Who reads
+// which: corpus/input_parts.hpp. What documents a block of JSON lines holds: corpus/json_lines.hpp.
 #pragma once
 
-#include "base/hash.hpp"
+#include "corpus/bad_text.hpp"
 #include "corpus/byte_reader.hpp"
 #include "corpus/input_files.hpp"
+#include "corpus/input_parts.hpp"
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,61 +22,73 @@ namespace lockstep {
 struct TextBlock {
   static constexpr std::size_t room_behind = 64;  // bytes that can be appended to the text without a copy of it
 
-  std::int64_t index = 0;  // within the corpus
   const InputFile* file = nullptr;
-  std::int64_t first_line = 1;  // of the block in its file, from 1
+  std::uint64_t offset = 0;  // of the text in the decompressed file
   std::string text;
-  // Of .txt:
-  bool begins_document = false;
-  bool ends_document = false;
-  Hash128 document_hash;  // of the whole document, in the block that ends it
+  bool begins_document = false;  // of .txt; others go on with the document of the block before
 };
 
-/// Where a document may be cut: the largest p ≤ text.size(), or 0 (corpus/tokenizer.hpp, last_cut).
+/// Where a text may be cut, whatever stands before it and behind it: the largest p ≤ text.size(), or 0
+/// (corpus/tokenizer.hpp, last_cut).
 using LastCut = std::function<std::size_t(std::string_view text)>;
 
 class BlockReader {
  public:
-  static constexpr std::size_t block_bytes = std::size_t{1}
-                                             << 18;  // of a block, unless a line or an uncuttable document is longer
+  static constexpr std::size_t block_bytes = input_block_bytes;  // of a block, unless a line or an uncuttable document
+                                                                 // is longer
+  static constexpr std::size_t look_ahead = std::size_t{1} << 14;  // bytes in which a .txt document is cut, at each k·S
 
   static constexpr std::size_t most_bytes = std::size_t{1}
                                             << 30;  // of a line or a document that cannot be cut: all of it is held
 
   /// `files` outlive the reader and its blocks.
-  BlockReader(const std::vector<InputFile>& files, LastCut last_cut, std::size_t longest = most_bytes);
+  BlockReader(const std::vector<InputFile>& files, std::vector<InputPart> parts, LastCut last_cut,
+              std::size_t longest = most_bytes);
   ~BlockReader();
-  /// The next block; false at the end. Throws as ByteReader does, and Error(input) "FILE:LINE: …" for more than
-  /// `longest` bytes without a cut.
+  /// The next block; false at the end. Throws as ByteReader does, and BadText for more than `longest` bytes without a
+  /// cut.
   bool next(TextBlock& block);
-  /// Files that proved to hold nothing: their compressed data, or what follows a byte order mark.
+  /// Files that proved to hold nothing: their compressed data, or what follows a byte order mark. Of those that begin
+  /// in these parts.
   const std::vector<std::string>& empty_files() const { return empty_files_; }
   /// Bytes on disk read so far, of all files.
-  std::uint64_t consumed() const;
+  std::uint64_t consumed() const { return consumed_before_ + (bytes_ ? bytes_->consumed() : 0); }
+  /// Of them, those of the input itself: not of copies (InputFile::called).
+  std::uint64_t input_consumed() const;
 
  private:
-  bool open_next_file();
-  void grow(std::size_t bytes);
-  std::size_t cut_of_pending() const;
-  void cut_block(TextBlock& block, std::size_t size);
+  bool open_next_part();
+  void open_at(std::uint64_t offset);
+  void close();
+  bool part_is_done();
+  void skip_to_first_line();
+  void skip_to_first_cut();
+  void hold(std::uint64_t end);
+  void drop_before(std::uint64_t offset);
+  std::uint64_t held_end() const { return held_at_ + held_.size(); }
+  std::uint64_t part_end() const;
+  std::uint64_t end_of_lines();
+  std::uint64_t end_of_text();
+  std::optional<std::uint64_t> cut_at(std::uint64_t boundary) const;
 
   const std::vector<InputFile>& files_;
+  std::vector<InputPart> parts_;
   LastCut last_cut_;
   std::size_t longest_;
-  std::size_t next_file_ = 0;
+  std::size_t next_part_ = 0;
+  InputPart part_;
   const InputFile* file_ = nullptr;
   std::unique_ptr<ByteReader> bytes_;
   std::uint64_t consumed_before_ = 0;
+  std::uint64_t input_consumed_before_ = 0;
   std::vector<std::string> empty_files_;
-  std::string pending_;  // read, not yet given out
-  bool at_end_ = false;  // of the file
-  bool begun_ = false;   // a block of the file was given out
-  std::int64_t line_ = 1;
-  std::int64_t index_ = 0;
-  StreamHash hash_;
+  std::string held_;           // read, not yet given out
+  std::uint64_t held_at_ = 0;  // its place in the file: there the next block begins
+  bool at_end_ = false;        // nothing of the file is behind what is held
+  bool begins_document_ = false;
 };
 
-/// Throws Error(input) "FILE:LINE: …" if the text is not valid UTF-8.
+/// Throws BadText if the text is not valid UTF-8.
 void require_utf8(const TextBlock& block);
 
 }  // namespace lockstep

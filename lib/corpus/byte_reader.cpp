@@ -21,10 +21,11 @@ namespace {
 
 class PlainReader : public ByteReader {
  public:
-  explicit PlainReader(const Path& path) : path_(path), file_(open_regular(path)) {}
+  explicit PlainReader(const Path& path, std::uint64_t offset = 0)
+      : path_(path), file_(open_regular(path)), offset_(offset) {}
   std::size_t read(std::span<char> out) override {
     while (true) {
-      const ssize_t got = ::read(file_.get(), out.data(), out.size());
+      const ssize_t got = ::pread(file_.get(), out.data(), out.size(), static_cast<off_t>(offset_ + consumed_));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) fail_errno("read", path_);
       consumed_ += static_cast<std::uint64_t>(got);
@@ -36,6 +37,7 @@ class PlainReader : public ByteReader {
  private:
   Path path_;
   FileDescriptor file_;
+  std::uint64_t offset_;
   std::uint64_t consumed_ = 0;
 };
 
@@ -228,9 +230,9 @@ class XzReader : public ByteReader {
   bool ended_ = false;
 };
 
-std::unique_ptr<ByteReader> open_decompressed(const InputFile& file) {
+std::unique_ptr<ByteReader> open_decompressed(const InputFile& file, std::uint64_t offset = 0) {
   switch (file.compression) {
-    case Compression::none: return std::make_unique<PlainReader>(file.path);
+    case Compression::none: return std::make_unique<PlainReader>(file.path, offset);
     case Compression::gzip: return std::make_unique<GzipReader>(file.path);
     case Compression::zstd: return std::make_unique<ZstdReader>(file.path);
     case Compression::bzip2: return std::make_unique<Bzip2Reader>(file.path);
@@ -241,10 +243,11 @@ std::unique_ptr<ByteReader> open_decompressed(const InputFile& file) {
 
 }  // namespace
 
-std::unique_ptr<ByteReader> open_bytes(const InputFile& file) {
+std::unique_ptr<ByteReader> open_bytes(const InputFile& file, std::uint64_t offset) {
+  invariant(offset == 0 || file.is_plain(), "a file that is not plain is read from its start");
   switch (file.format) {
     case TextFormat::text:
-    case TextFormat::json_lines: return open_decompressed(file);
+    case TextFormat::json_lines: return open_decompressed(file, offset);
     case TextFormat::json: return json_as_json_lines(open_decompressed(file), file.name());
     case TextFormat::csv: return csv_as_json_lines(open_decompressed(file), file.name(), ',');
     case TextFormat::tsv: return csv_as_json_lines(open_decompressed(file), file.name(), '\t');

@@ -1,4 +1,5 @@
-// The bytes of a file, decompressed as they are read; of files of records in another form, these as JSON lines.
+// The bytes of a file, decompressed as they are read, of a plain one from any place on; of files of records in another
+// form, these as JSON lines.
 #pragma once
 
 #include "corpus/input_files.hpp"
@@ -20,6 +21,7 @@ class ByteReader {
   virtual std::uint64_t consumed() const = 0;
 };
 
-std::unique_ptr<ByteReader> open_bytes(const InputFile& file);
+/// From byte `offset` on, which only a plain file has anywhere but at 0.
+std::unique_ptr<ByteReader> open_bytes(const InputFile& file, std::uint64_t offset = 0);
 
 }  // namespace lockstep

@@ -228,7 +228,8 @@ class Finder {
 }  // namespace
 
 std::string InputFile::place(std::int64_t line) const {
-  const bool has_lines = format == TextFormat::text || format == TextFormat::json_lines;
+  const TextFormat form = copied_from.value_or(format);
+  const bool has_lines = form == TextFormat::text || form == TextFormat::json_lines;
   return fmt::format("{}:{}{}", name(), has_lines ? "" : " record ", line);
 }
 

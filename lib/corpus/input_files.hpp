@@ -5,6 +5,7 @@
 #include "base/files.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,11 +19,17 @@ struct InputFile {
   Path path;
   TextFormat format = TextFormat::text;
   Compression compression = Compression::none;
-  std::uint64_t bytes = 0;  // on disk
-  std::string called = {};  // in messages, where it is not the path
+  std::uint64_t bytes = 0;                     // on disk
+  std::string called = {};                     // in messages, of a copy of the input: what was copied
+  std::optional<TextFormat> copied_from = {};  // of a copy as JSON lines: the form of what it is a copy of
 
+  bool is_copy() const { return !called.empty(); }
   std::string name() const { return called.empty() ? path.string() : called; }
   bool has_records() const { return format != TextFormat::text; }
+  /// Whether its bytes are what is read of it, so that reading may begin anywhere.
+  bool is_plain() const {
+    return compression == Compression::none && (format == TextFormat::text || format == TextFormat::json_lines);
+  }
   /// "FILE:LINE" of a line as it is read; "FILE: record N" where records are no lines of the file.
   std::string place(std::int64_t line) const;
 };

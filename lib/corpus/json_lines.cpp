@@ -1,6 +1,5 @@
 #include "corpus/json_lines.hpp"
 
-#include "base/error.hpp"
 #include "base/text.hpp"
 #include "corpus/record_lines.hpp"
 
@@ -48,35 +47,41 @@ struct JsonLines::State {
   std::string field;
   simdjson::dom::parser parser;
 
-  [[noreturn]] void refuse(const TextBlock& block, std::int64_t line, const std::string& reason,
-                           std::string hint = {}) const {
-    throw Error(ExitCode::input, fmt::format("{}: {}", block.file->place(line), reason), std::move(hint));
+  /// A line of a block: what it is, and where its file has it.
+  struct Line {
+    const InputFile& file;
+    std::uint64_t offset;
+    std::string_view text;
+  };
+
+  [[noreturn]] static void refuse(const Line& line, std::string reason, std::string hint = {}) {
+    throw BadText{&line.file, line.offset, std::move(reason), std::move(hint)};
   }
 
-  [[noreturn]] void refuse_field(const TextBlock& block, std::int64_t line, const simdjson::dom::object& object) const {
+  [[noreturn]] void refuse_field(const Line& line, const simdjson::dom::object& object) const {
     std::vector<std::string> keys;
     for (const auto& member : object) keys.emplace_back(member.key);
     const auto near = nearest(field, keys);
     const std::string has = keys.empty() ? "it has none" : fmt::format("it has {}", join(keys, ", ").substr(0, 200));
-    refuse(block, line, fmt::format("no field '{}'; {}", field, has), "--data.text_field " + near.value_or("NAME"));
+    refuse(line, fmt::format("no field '{}'; {}", field, has), "--data.text_field " + near.value_or("NAME"));
   }
 
-  std::string_view text_of(const TextBlock& block, std::int64_t line, const char* begin, std::size_t size) {
-    if (*begin == problem_mark)
-      refuse(block, line, std::string(begin + 1, size - 1), "data.malformed: skip leaves such records out");
+  std::string_view text_of(const Line& line) {
+    if (line.text.front() == problem_mark)
+      refuse(line, std::string(line.text.substr(1)), "data.malformed: skip leaves such records out");
     simdjson::dom::element value;
-    if (const auto error = parser.parse(begin, size, false).get(value)) {
-      refuse(block, line,
+    if (const auto error = parser.parse(line.text.data(), line.text.size(), false).get(value)) {
+      refuse(line,
              error == simdjson::UTF8_ERROR ? "not valid UTF-8"
                                            : fmt::format("not valid JSON ({})", simdjson::error_message(error)),
-             advice_for({begin, size}));
+             advice_for(line.text));
     }
     simdjson::dom::object object;
-    if (value.get(object) != simdjson::SUCCESS) refuse(block, line, "not a JSON object", advice_for({begin, size}));
+    if (value.get(object) != simdjson::SUCCESS) refuse(line, "not a JSON object", advice_for(line.text));
     simdjson::dom::element member;
-    if (object.at_key(field).get(member) != simdjson::SUCCESS) refuse_field(block, line, object);
+    if (object.at_key(field).get(member) != simdjson::SUCCESS) refuse_field(line, object);
     std::string_view text;
-    if (member.get(text) != simdjson::SUCCESS) refuse(block, line, fmt::format("the field '{}' is not text", field));
+    if (member.get(text) != simdjson::SUCCESS) refuse(line, fmt::format("the field '{}' is not text", field));
     return text;
   }
 };
@@ -85,18 +90,17 @@ JsonLines::JsonLines(std::string field) : state_(std::make_unique<State>()) { st
 JsonLines::~JsonLines() = default;
 
 void JsonLines::for_each(TextBlock& block, const std::function<void(std::string_view)>& document,
-                         const std::function<void(const Error&)>& malformed) {
+                         const std::function<void(const BadText&)>& malformed) {
   const Padding padding(block.text);
   const std::string_view text = padding.text();
-  std::int64_t line = block.first_line;
-  for (std::size_t begin = 0; begin < text.size(); ++line) {
+  for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     const std::string_view body = text.substr(begin, end - begin);
     if (!trim(body).empty()) {
       std::optional<std::string_view> field;
       try {
-        field = state_->text_of(block, line, body.data(), body.size());
-      } catch (const Error& problem) {
+        field = state_->text_of({*block.file, block.offset + begin, body});
+      } catch (const BadText& problem) {
         malformed(problem);
       }
       if (field) document(*field);

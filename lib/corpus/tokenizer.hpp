@@ -43,8 +43,9 @@ class Tokenizer {
   /// The text of the ids; bytes that are not UTF-8 alone may result from a cut sequence. Throws Error(input) for an id
   /// outside V.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
-  /// The largest cut p ≤ text.size() for which encode(text) = encode(text[0, p)) + encode(text[p, end)) whatever
-  /// follows `text`; 0 if there is none. Lets one long document be encoded in parts.
+  /// A cut p ≤ text.size(), as large as is known, at which encode(x + text + y) = encode(x + text[0, p)) +
+  /// encode(text[p, end) + y) whatever x and y are; 0 if none is known. `text` may begin anywhere in a document: cuts
+  /// of a long one are found in any of its parts.
   virtual std::size_t last_cut(std::string_view text) const = 0;
   /// What an export or a dataset carries along: tokenizer.json, from which the tokenizers library makes the same ids,
   /// and tokenizer_config.json, which tells transformers how special tokens are read.

@@ -4,6 +4,7 @@
 #include "base/json.hpp"
 #include "base/words.hpp"
 #include "comm/together.hpp"
+#include "data/gather_values.hpp"
 #include "data/long_work.hpp"
 
 #include <algorithm>
@@ -17,17 +18,19 @@ namespace lockstep {
 
 namespace {
 
-std::size_t index_of(DataSplit split) { return split == DataSplit::train ? 0 : 1; }
+using Alive = std::function<void()>;
 
-/// Tokens in the spill of a rank, and the bytes of text that they stand for.
+std::size_t index_of(DataSplit split) { return split == DataSplit::train ? 0 : 1; }
+constexpr std::array both_splits{DataSplit::train, DataSplit::validation};
+
+/// Tokens in the spill of this rank, and the bytes of text that they stand for.
 struct TokenSource {
-  std::int64_t rank = 0;
   std::uint64_t first = 0;
   std::uint64_t count = 0;
   std::uint64_t text_bytes = 0;
 };
 
-/// Takes the streams in their order.
+/// Takes this rank's part of the streams in its order.
 class StreamSink {
  public:
   virtual ~StreamSink() = default;
@@ -36,10 +39,43 @@ class StreamSink {
   virtual void append(DataSplit split, const TokenSource& source) = 0;
 };
 
+/// What ranks have of a split, without joints, or what is in front of a rank.
+struct Amount {
+  std::int64_t tokens = 0;
+  std::int64_t documents = 0;  // that begin there
+  std::uint64_t text_bytes = 0;
+
+  void add(const Amount& more) {
+    tokens += more.tokens;
+    documents += more.documents;
+    text_bytes += more.text_bytes;
+  }
+  /// Every document but the first of a stream has a joint before it.
+  std::int64_t stream_tokens() const { return tokens + std::max<std::int64_t>(documents - 1, 0); }
+};
+using Amounts = std::array<Amount, 2>;  // by index_of
+
+/// All documents in one stream, called train.
+Amounts in_one_stream(Amounts amounts) {
+  amounts[0].add(std::exchange(amounts[1], {}));
+  return amounts;
+}
+
+/// Of the ranks [0, end).
+Amounts sum_of(const std::vector<Amounts>& ranks, std::size_t end) {
+  Amounts sum{};
+  for (std::size_t rank = 0; rank < end; ++rank) {
+    for (std::size_t split = 0; split < sum.size(); ++split) sum[split].add(ranks[rank][split]);
+  }
+  return sum;
+}
+
 /// Sends one stream, called train, to both splits: validation begins at token `cut`.
 class TailCut : public StreamSink {
  public:
-  TailCut(StreamSink& sink, std::int64_t cut) : sink_(sink), cut_(static_cast<std::uint64_t>(cut)) {}
+  /// The next token is number `position` of the stream.
+  TailCut(StreamSink& sink, std::int64_t cut, std::int64_t position)
+      : sink_(sink), cut_(static_cast<std::uint64_t>(cut)), position_(static_cast<std::uint64_t>(position)) {}
   void start_document(DataSplit) override {
     if (position_ != cut_) sink_.start_document(position_ < cut_ ? DataSplit::train : DataSplit::validation);
   }
@@ -48,6 +84,7 @@ class TailCut : public StreamSink {
     ++position_;
   }
   void append(DataSplit, const TokenSource& source) override {
+    if (source.count == 0) return sink_.append(position_ < cut_ ? DataSplit::train : DataSplit::validation, source);
     TokenSource head = source;
     head.count = position_ < cut_ ? std::min(source.count, cut_ - position_) : source.count;
     head.text_bytes =
@@ -58,8 +95,7 @@ class TailCut : public StreamSink {
     sink_.append(side(), head);
     position_ += head.count;
     if (head.count < source.count)
-      append({},
-             {source.rank, source.first + head.count, source.count - head.count, source.text_bytes - head.text_bytes});
+      append({}, {source.first + head.count, source.count - head.count, source.text_bytes - head.text_bytes});
   }
 
  private:
@@ -71,291 +107,350 @@ class TailCut : public StreamSink {
 
   StreamSink& sink_;
   std::uint64_t cut_;
-  std::uint64_t position_ = 0;
+  std::uint64_t position_;
 };
 
-struct SplitPlan {
-  std::int64_t tokens = 0;
-  std::int64_t documents = 0;
-  std::uint64_t text_bytes = 0;
-  std::vector<std::int64_t> shard_documents;  // that start in each shard
-};
-using Plans = std::array<SplitPlan, 2>;  // by index_of
-
-class Counter : public StreamSink {
+/// This rank's documents in order, as they go into streams.
+class OwnDocuments {
  public:
-  explicit Counter(std::int64_t shard_tokens) : shard_tokens_(shard_tokens) {}
-  void start_document(DataSplit split) override {
-    SplitPlan& plan = plans[index_of(split)];
-    ++plan.documents;
-    plan.shard_documents.resize(static_cast<std::size_t>(plan.tokens / shard_tokens_) + 1);
-    ++plan.shard_documents.back();
+  OwnDocuments(const TokenizedCorpus& corpus, const SpillReader& spill, const ValidationSplit& validation)
+      : corpus_(corpus), spill_(spill), validation_(validation) {}
+
+  /// `before`: what the streams have in front of this rank's part.
+  void lay_out(const Amounts& before, StreamSink& sink, const Alive& alive) const {
+    std::array<bool, 2> begun{before[0].documents > 0, before[1].documents > 0};
+    each_fragment(alive, [&](DataSplit split, bool begins, const TokenSource& source) {
+      if (begins) {
+        if (std::exchange(begun[index_of(split)], true)) sink.append_joint(split);
+        sink.start_document(split);
+      }
+      sink.append(split, source);
+    });
   }
-  void append_joint(DataSplit split) override { add(plans[index_of(split)], 1); }
-  void append(DataSplit split, const TokenSource& source) override {
-    SplitPlan& plan = plans[index_of(split)];
-    add(plan, static_cast<std::int64_t>(source.count));
-    plan.text_bytes += source.text_bytes;
+
+  Amounts amounts(const Alive& alive) const {
+    Amounts sums{};
+    each_fragment(alive, [&](DataSplit split, bool begins, const TokenSource& source) {
+      sums[index_of(split)].add({static_cast<std::int64_t>(source.count), begins ? 1 : 0, source.text_bytes});
+    });
+    return sums;
   }
-  Plans plans;
 
  private:
-  void add(SplitPlan& plan, std::int64_t tokens) const {
-    plan.tokens += tokens;
-    plan.shard_documents.resize(static_cast<std::size_t>((plan.tokens + shard_tokens_ - 1) / shard_tokens_));
-  }
-  std::int64_t shard_tokens_;
-};
-
-/// Writes those shards that are this rank's.
-class Writer : public StreamSink {
- public:
-  Writer(const Communicator& world, const AssembleSettings& settings, const Plans& plans,
-         const std::vector<SpillReader>& spills, const std::function<void()>& alive)
-      : world_(world), settings_(settings), plans_(plans), spills_(spills), alive_(alive) {}
-
-  void start_document(DataSplit split) override {
-    if (ShardWriter* const shard = shard_at(split)) shard->start_document();
-  }
-  void append_joint(DataSplit split) override {
-    const auto end = static_cast<std::uint32_t>(settings_.end_of_text.value());
-    if (ShardWriter* const shard = shard_at(split)) shard->append({&end, 1});
-    advance(split, 1);
-  }
-  void append(DataSplit split, const TokenSource& source) override {
-    alive_();
-    for (std::uint64_t done = 0; done < source.count;) {
-      const std::int64_t room = settings_.shard_tokens - position_[index_of(split)] % settings_.shard_tokens;
-      const std::uint64_t count = std::min(source.count - done, static_cast<std::uint64_t>(room));
-      if (ShardWriter* const shard = shard_at(split)) copy(source, done, count, *shard);
-      advance(split, static_cast<std::int64_t>(count));
-      done += count;
-    }
-  }
-  /// Finished shards of this rank by number, "" elsewhere.
-  std::array<std::vector<ShardEntry>, 2> entries;
-
- private:
-  // The shard that the split's next token belongs into, if this rank writes it.
-  ShardWriter* shard_at(DataSplit split) {
-    const std::size_t which = index_of(split);
-    const SplitPlan& plan = plans_[which];
-    const std::int64_t number = position_[which] / settings_.shard_tokens;
-    const auto before = split == DataSplit::train ? 0 : static_cast<std::int64_t>(plans_[0].shard_documents.size());
-    if ((before + number) % world_.size() != world_.rank()) return nullptr;
-    if (!open_[which]) {
-      const std::int64_t first = number * settings_.shard_tokens;
-      file_[which] = fmt::format("{}/tokens-{:05}.h5", name_of(split), number);
-      open_[which] = std::make_unique<ShardWriter>(settings_.folder / file_[which], settings_.token_bytes,
-                                                   std::min(settings_.shard_tokens, plan.tokens - first),
-                                                   plan.shard_documents[static_cast<std::size_t>(number)]);
-    }
-    return open_[which].get();
-  }
-
-  void advance(DataSplit split, std::int64_t tokens) {
-    const std::size_t which = index_of(split);
-    position_[which] += tokens;
-    const bool shard_is_full =
-        position_[which] % settings_.shard_tokens == 0 || position_[which] == plans_[which].tokens;
-    if (!shard_is_full || !open_[which]) return;
-    entries[which].push_back(open_[which]->finish());
-    entries[which].back().file = file_[which];
-    open_[which].reset();
-  }
-
-  void copy(const TokenSource& source, std::uint64_t done, std::uint64_t count, ShardWriter& shard) {
-    constexpr std::uint64_t most = std::uint64_t{1} << 16;
-    while (count > 0) {
-      buffer_.resize(std::min(count, most));
-      spills_[static_cast<std::size_t>(source.rank)].copy_tokens(source.first + done, buffer_);
-      shard.append(buffer_);
-      done += buffer_.size();
-      count -= buffer_.size();
-    }
-  }
-
-  const Communicator& world_;
-  const AssembleSettings& settings_;
-  const Plans& plans_;
-  const std::vector<SpillReader>& spills_;
-  const std::function<void()>& alive_;
-  std::array<std::int64_t, 2> position_{};
-  std::array<std::unique_ptr<ShardWriter>, 2> open_;
-  std::array<std::string, 2> file_;
-  std::vector<std::uint32_t> buffer_;
-};
-
-/// Walks the documents in order and lays them out into streams.
-class Streams {
- public:
-  Streams(const TokenizedCorpus& corpus, const std::vector<SpillReader>& spills, const ValidationSplit& validation)
-      : corpus_(corpus), spills_(spills), validation_(validation) {
-    if (validation.by == ValidationSplit::By::hash) choose_text_splits();
-  }
-
-  void lay_out(StreamSink& sink) const {
-    std::array<bool, 2> begun{};
-    for (std::size_t b = 0; b < corpus_.blocks.size(); ++b) {
-      const TokenizedBlock& block = corpus_.blocks[b];
+  void each_fragment(const Alive& alive,
+                     const std::function<void(DataSplit, bool begins, const TokenSource&)>& take) const {
+    for (const TokenizedBlock& block : corpus_.blocks) {
+      alive();
+      if (block.left_out) continue;
       std::uint64_t token = block.first_token;
       for (std::uint64_t f = 0; f < block.fragments; ++f) {
-        const Fragment fragment = fragment_of(block, f);
-        const DataSplit split = block.whole_documents  ? split_of(fragment)
-                                : text_splits_.empty() ? DataSplit::train
-                                                       : text_splits_[b];
-        if (block.whole_documents || block.begins_document) {
-          bool& stream_begun = begun[index_of(split)];
-          if (stream_begun) sink.append_joint(split);
-          sink.start_document(split);
-          stream_begun = true;
-        }
-        sink.append(split, {block.rank, token, fragment.tokens, fragment.text_bytes});
+        const Fragment fragment = spill_.fragment(block.first_fragment + f);
+        take(split_of(block.whole_documents ? fragment.draw : block.draw),
+             block.whole_documents || block.begins_document, {token, fragment.tokens, fragment.text_bytes});
         token += fragment.tokens;
       }
     }
   }
 
- private:
-  Fragment fragment_of(const TokenizedBlock& block, std::uint64_t f) const {
-    return spills_[static_cast<std::size_t>(block.rank)].fragment(block.first_fragment + f);
-  }
-
-  DataSplit split_of(const Fragment& document) const {
+  DataSplit split_of(std::uint64_t draw) const {
     if (validation_.by != ValidationSplit::By::hash) return DataSplit::train;  // tail: cut later
-    return static_cast<double>(document.draw >> 11) * 0x1p-53 < validation_.fraction ? DataSplit::validation
-                                                                                     : DataSplit::train;
-  }
-
-  // The split of a .txt document is known with its last block.
-  void choose_text_splits() {
-    text_splits_.resize(corpus_.blocks.size());
-    std::size_t first = 0;
-    for (std::size_t b = 0; b < corpus_.blocks.size(); ++b) {
-      const TokenizedBlock& block = corpus_.blocks[b];
-      if (block.begins_document) first = b;
-      if (block.ends_document)
-        std::fill(text_splits_.begin() + static_cast<std::ptrdiff_t>(first),
-                  text_splits_.begin() + static_cast<std::ptrdiff_t>(b) + 1, split_of(fragment_of(block, 0)));
-    }
+    return static_cast<double>(draw >> 11) * 0x1p-53 < validation_.fraction ? DataSplit::validation : DataSplit::train;
   }
 
   const TokenizedCorpus& corpus_;
-  const std::vector<SpillReader>& spills_;
+  const SpillReader& spill_;
   ValidationSplit validation_;
-  std::vector<DataSplit> text_splits_;  // by block; empty unless documents are split by hash
 };
 
-void require_joint(const Plans& plans, const AssembleSettings& settings) {
-  const std::int64_t documents = plans[0].documents + plans[1].documents;
+/// What the streams will be, and this rank's place in them.
+struct StreamPlan {
+  ValidationSplit by;
+  Amounts before;        // of this rank, in the streams that documents go into: one, if a tail is cut off
+  std::int64_t cut = 0;  // where the tail begins
+  std::array<std::int64_t, 2> tokens{};
+  std::array<std::int64_t, 2> position{};  // of this rank's first token in each split
+  // Known once documents have been counted:
+  std::array<std::int64_t, 2> documents_before{};  // that start in each split in front of this rank
+  std::array<std::int64_t, 2> documents{};
+  std::array<std::uint64_t, 2> text_bytes{};
+  std::array<std::vector<std::int64_t>, 2> shard_documents{};  // that start in each shard
+};
+
+void lay_out(const OwnDocuments& documents, const StreamPlan& plan, StreamSink& sink, const Alive& alive) {
+  TailCut tail(sink, plan.cut, plan.before[0].stream_tokens());
+  documents.lay_out(plan.before, plan.by.by == ValidationSplit::By::tail ? static_cast<StreamSink&>(tail) : sink,
+                    alive);
+}
+
+void require_joint(std::int64_t documents, const AssembleSettings& settings) {
   if (settings.end_of_text || documents < 2) return;
   throw Error(ExitCode::input,
               fmt::format("cannot join {} documents: the tokenizer has no end-of-text token", documents),
               "name one of its tokens with --data.end_of_text");
 }
 
-void require_both_splits(const Plans& plans, const ValidationSplit& validation) {
-  const std::int64_t documents = plans[0].documents + plans[1].documents;
+void require_both_splits(const StreamPlan& plan, std::int64_t documents) {
   const auto refuse = [&](const char* split) {
     throw Error(ExitCode::input,
-                fmt::format("data.validation {} leaves nothing for {}: the corpus has {}", validation.text(), split,
+                fmt::format("data.validation {} leaves nothing for {}: the corpus has {}", plan.by.text(), split,
                             counted(documents, "document")),
                 "--data.validation tail:FRACTION cuts the stream at any place; none keeps everything for training");
   };
-  if (plans[0].tokens == 0) refuse("training");
-  if (plans[1].tokens == 0 && validation.by != ValidationSplit::By::none) refuse("validation");
+  if (plan.tokens[0] == 0) refuse("training");
+  if (plan.tokens[1] == 0 && plan.by.by != ValidationSplit::By::none) refuse("validation");
 }
 
-/// What the streams will be, walked without writing, and where the tail begins if it is cut off.
-struct Layouts {
-  ValidationSplit by;
-  Plans plans;
-  std::int64_t cut = 0;
+/// The plan of `rank`, before documents are counted. Splits as asked for; where nothing was, by hash, or by the tail if
+/// that leaves a split empty.
+StreamPlan plan_streams(const ValidationSplit& wanted, const AssembleSettings& settings, std::vector<Amounts> ranks,
+                        std::size_t rank) {
+  StreamPlan plan;
+  plan.by = wanted;
+  Amounts all = sum_of(ranks, ranks.size());
+  const std::int64_t documents = all[0].documents + all[1].documents;
+  require_joint(documents, settings);
+  if (!settings.validation && (all[0].documents == 0 || all[1].documents == 0))
+    plan.by = {ValidationSplit::By::tail, wanted.fraction};
+  const bool by_tail = plan.by.by == ValidationSplit::By::tail;
+  if (by_tail) {
+    for (Amounts& amounts : ranks) amounts = in_one_stream(amounts);
+    all = in_one_stream(all);
+  }
+  plan.before = sum_of(ranks, rank);
+  for (const DataSplit split : both_splits) {
+    const std::size_t i = index_of(split);
+    plan.tokens[i] = all[i].stream_tokens();
+    plan.position[i] = plan.before[i].stream_tokens();
+  }
+  if (by_tail) {
+    plan.cut = static_cast<std::int64_t>(std::floor(static_cast<double>(plan.tokens[0]) * (1 - plan.by.fraction)));
+    plan.tokens = {plan.cut, plan.tokens[0] - plan.cut};
+    plan.position = {std::min(plan.position[0], plan.cut), std::max<std::int64_t>(plan.position[0] - plan.cut, 0)};
+  }
+  require_both_splits(plan, documents);
+  return plan;
+}
+
+/// Counts what this rank will write.
+class Counter : public StreamSink {
+ public:
+  Counter(const StreamPlan& plan, std::int64_t shard_tokens) : position_(plan.position), shard_tokens_(shard_tokens) {
+    for (std::size_t i = 0; i < shard_documents.size(); ++i)
+      shard_documents[i].resize(static_cast<std::size_t>((plan.tokens[i] + shard_tokens - 1) / shard_tokens));
+  }
+  void start_document(DataSplit split) override {
+    const std::size_t i = index_of(split);
+    ++documents[i];
+    ++shard_documents[i].at(static_cast<std::size_t>(position_[i] / shard_tokens_));
+  }
+  void append_joint(DataSplit split) override { ++position_[index_of(split)]; }
+  void append(DataSplit split, const TokenSource& source) override {
+    position_[index_of(split)] += static_cast<std::int64_t>(source.count);
+    text_bytes[index_of(split)] += source.text_bytes;
+  }
+  std::array<std::int64_t, 2> documents{};
+  std::array<std::uint64_t, 2> text_bytes{};
+  std::array<std::vector<std::int64_t>, 2> shard_documents;
+
+ private:
+  std::array<std::int64_t, 2> position_;
+  std::int64_t shard_tokens_;
 };
 
-// Where validation begins in a stream of `tokens`.
-std::int64_t tail_cut(std::int64_t tokens, double fraction) {
-  return static_cast<std::int64_t>(std::floor(static_cast<double>(tokens) * (1 - fraction)));
-}
-
-void lay_out(const Streams& streams, const Layouts& layouts, StreamSink& sink) {
-  TailCut tail(sink, layouts.cut);
-  streams.lay_out(layouts.by.by == ValidationSplit::By::tail ? static_cast<StreamSink&>(tail) : sink);
-}
-
-Layouts layouts_by(const ValidationSplit& validation, const TokenizedCorpus& corpus,
-                   const std::vector<SpillReader>& spills, const AssembleSettings& settings) {
-  const Streams streams(corpus, spills, validation);
-  Layouts layouts{validation, {}, 0};
-  Counter counter(settings.shard_tokens);
-  streams.lay_out(counter);
-  require_joint(counter.plans, settings);
-  if (validation.by == ValidationSplit::By::tail) {
-    layouts.cut = tail_cut(counter.plans[0].tokens, validation.fraction);
-    counter.plans = {};
-    lay_out(streams, layouts, counter);
+/// Completes the plan with what the ranks have counted. Collective.
+void add_counts(Communicator& world, Counter& own, StreamPlan& plan) {
+  for (std::size_t i = 0; i < both_splits.size(); ++i) {
+    const auto ranks = gather_values(world, own.documents[i]);
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      plan.documents[i] += ranks[rank];
+      if (std::cmp_less(rank, world.rank())) plan.documents_before[i] += ranks[rank];
+    }
+    for (const std::uint64_t bytes : gather_values(world, own.text_bytes[i])) plan.text_bytes[i] += bytes;
+    std::vector<std::int64_t>& shards = plan.shard_documents[i] = std::move(own.shard_documents[i]);
+    if (!shards.empty()) world.all_reduce(std::as_writable_bytes(std::span(shards)), DType::i64, Reduce::sum);
   }
-  layouts.plans = counter.plans;
-  return layouts;
 }
 
-/// As asked for; where nothing was, by hash, or by the tail if that leaves a split empty.
-Layouts choose_layouts(const TokenizedCorpus& corpus, const std::vector<SpillReader>& spills,
-                       const AssembleSettings& settings) {
-  constexpr double fraction = 0.01;
-  const ValidationSplit wanted = settings.validation.value_or(ValidationSplit{ValidationSplit::By::hash, fraction});
-  Layouts layouts = layouts_by(wanted, corpus, spills, settings);
-  const bool lacks_one = layouts.plans[0].tokens == 0 || layouts.plans[1].tokens == 0;
-  if (!settings.validation && lacks_one)
-    layouts = layouts_by({ValidationSplit::By::tail, fraction}, corpus, spills, settings);
-  require_both_splits(layouts.plans, layouts.by);
-  return layouts;
+/// The shards of both splits by number: those of validation follow.
+struct ShardOfSplit {
+  DataSplit split = DataSplit::train;
+  std::int64_t number = 0;  // within the split
+  std::int64_t tokens = 0;
+  std::int64_t documents = 0;
+  std::string file;
+};
+
+std::string shard_file(DataSplit split, std::int64_t number) {
+  return fmt::format("{}/tokens-{:05}.h5", name_of(split), number);
 }
 
-SplitEntry entry_of(const SplitPlan& plan) { return {plan.tokens, plan.documents, plan.text_bytes, {}}; }
+/// The shards whose files this rank makes and describes, one after the other.
+void for_own_shards(const Communicator& world, const StreamPlan& plan, std::int64_t shard_tokens,
+                    const std::function<void(const ShardOfSplit&)>& use) {
+  std::int64_t turn = 0;
+  for (const DataSplit split : both_splits) {
+    const std::vector<std::int64_t>& documents = plan.shard_documents[index_of(split)];
+    for (std::int64_t number = 0; number < std::ssize(documents); ++number) {
+      if (turn++ % world.size() != world.rank()) continue;
+      const std::int64_t tokens = std::min(shard_tokens, plan.tokens[index_of(split)] - number * shard_tokens);
+      use({split, number, tokens, documents[static_cast<std::size_t>(number)], shard_file(split, number)});
+    }
+  }
+}
+
+/// Writes this rank's parts of the shards.
+class Writer : public StreamSink {
+ public:
+  Writer(const AssembleSettings& settings, const StreamPlan& plan, const SpillReader& spill, const Alive& alive)
+      : settings_(settings),
+        plan_(plan),
+        spill_(spill),
+        alive_(alive),
+        position_(plan.position),
+        document_(plan.documents_before) {}
+
+  void start_document(DataSplit split) override {
+    shard_at(split).start_document();
+    ++document_[index_of(split)];
+  }
+  void append_joint(DataSplit split) override {
+    const auto end = static_cast<std::uint32_t>(settings_.end_of_text.value());
+    shard_at(split).append({&end, 1});
+    ++position_[index_of(split)];
+  }
+  void append(DataSplit split, const TokenSource& source) override {
+    constexpr std::uint64_t most = std::uint64_t{1} << 16;
+    for (std::uint64_t done = 0; done < source.count; done += buffer_.size()) {
+      alive_();
+      std::int64_t& position = position_[index_of(split)];
+      const std::int64_t room = settings_.shard_tokens - position % settings_.shard_tokens;
+      buffer_.resize(std::min({source.count - done, static_cast<std::uint64_t>(room), most}));
+      spill_.copy_tokens(source.first + done, buffer_);
+      shard_at(split).append(buffer_);
+      position += std::ssize(buffer_);
+    }
+  }
+  void finish() {
+    for (Open& open : open_) close(open);
+  }
+
+ private:
+  struct Open {
+    std::int64_t number = -1;
+    std::unique_ptr<ShardWriter> shard;
+  };
+
+  static void close(Open& open) {
+    if (open.shard) open.shard->finish();
+    open.shard.reset();
+  }
+
+  // The shard that the split's next token belongs into.
+  ShardWriter& shard_at(DataSplit split) {
+    const std::size_t i = index_of(split);
+    const std::int64_t number = position_[i] / settings_.shard_tokens;
+    Open& open = open_[i];
+    if (open.shard && open.number == number) return *open.shard;
+    close(open);
+    open.number = number;
+    open.shard = std::make_unique<ShardWriter>(settings_.folder / shard_file(split, number),
+                                               position_[i] - number * settings_.shard_tokens,
+                                               document_[i] - first_document(i, number));
+    return *open.shard;
+  }
+
+  // How many documents start in front of a shard. Shards are asked for in their order.
+  std::int64_t first_document(std::size_t split, std::int64_t number) {
+    auto& [shard, documents] = counted_[split];
+    for (; shard < number; ++shard) documents += plan_.shard_documents[split][static_cast<std::size_t>(shard)];
+    return documents;
+  }
+
+  const AssembleSettings& settings_;
+  const StreamPlan& plan_;
+  const SpillReader& spill_;
+  const Alive& alive_;
+  std::array<std::int64_t, 2> position_;
+  std::array<std::int64_t, 2> document_;
+  std::array<std::pair<std::int64_t, std::int64_t>, 2> counted_{};  // so many shards, documents in them
+  std::array<Open, 2> open_;
+  std::vector<std::uint32_t> buffer_;
+};
 
 // All ranks' shards into the splits' entries, in order. Collective.
-AssembledSplits gather_entries(Communicator& world, const Plans& plans,
-                               const std::array<std::vector<ShardEntry>, 2>& own) {
+AssembledSplits gather_entries(Communicator& world, const StreamPlan& plan, const std::vector<ShardEntry>& own) {
   Json shards = Json::array();
-  for (const auto& entries : own) {
-    for (const ShardEntry& entry : entries)
-      shards.push_back({entry.file, entry.tokens, entry.documents, entry.bytes, to_hex(entry.hash)});
+  for (const ShardEntry& entry : own)
+    shards.push_back({entry.file, entry.tokens, entry.documents, entry.bytes, to_hex(entry.hash)});
+  AssembledSplits result{plan.by, {}, {}};
+  for (const DataSplit split : both_splits) {
+    const std::size_t i = index_of(split);
+    (split == DataSplit::train ? result.train : result.validation) = {
+        plan.tokens[i], plan.documents[i], plan.text_bytes[i], {}};
   }
-  AssembledSplits result{{}, entry_of(plans[0]), entry_of(plans[1])};
   for (const std::string& part : world.all_gather(to_text(shards))) {
     for (const Json& shard : parse_json(part, "shards")) {
-      const ShardEntry entry{shard[0], shard[1], shard[2], shard[3], hash_from_hex(shard[4].get<std::string>())};
+      ShardEntry entry;
+      entry.file = shard[0];
+      entry.tokens = shard[1];
+      entry.documents = shard[2];
+      entry.bytes = shard[3];
+      entry.hash = hash_from_hex(shard[4].get<std::string>());
       (entry.file.starts_with("train/") ? result.train : result.validation).shards.push_back(entry);
     }
   }
-  const auto number = [](const ShardEntry& entry) { return std::pair(entry.file.size(), entry.file); };
-  std::ranges::sort(result.train.shards, {}, number);
-  std::ranges::sort(result.validation.shards, {}, number);
+  for (SplitEntry* const split : {&result.train, &result.validation}) {
+    std::ranges::sort(split->shards, {},
+                      [](const ShardEntry& entry) { return std::pair(entry.file.size(), entry.file); });
+    number_shards(*split);
+  }
   return result;
 }
 
 }  // namespace
 
 AssembledSplits assemble(Session& session, const TokenizedCorpus& corpus, const AssembleSettings& settings) {
+  constexpr double usual_fraction = 0.01;
+  const ValidationSplit wanted =
+      settings.validation.value_or(ValidationSplit{ValidationSplit::By::hash, usual_fraction});
   Communicator& world = session.world();
-  Layouts layouts;
-  std::array<std::vector<ShardEntry>, 2> entries;
-  long_work_together(session, "write token shards", [&](const std::function<void()>& alive) {
-    std::vector<SpillReader> spills;
-    for (int rank = 0; rank < world.size(); ++rank)
-      spills.emplace_back(settings.spill_folder, rank, settings.token_bytes);
-    layouts = choose_layouts(corpus, spills, settings);
-    for (const DataSplit split : {DataSplit::train, DataSplit::validation}) {
-      if (layouts.plans[index_of(split)].tokens > 0) make_folder(settings.folder / name_of(split));
-    }
-    Writer writer(world, settings, layouts.plans, spills, alive);
-    lay_out(Streams(corpus, spills, layouts.by), layouts, writer);
-    entries = std::move(writer.entries);
+  std::unique_ptr<SpillReader> spill;
+  const auto own_documents = [&](const ValidationSplit& by) { return OwnDocuments(corpus, *spill, by); };
+  Amounts own{};
+  long_work_together(session, "count documents", [&](const Alive& alive) {
+    spill = std::make_unique<SpillReader>(settings.spill_folder, world.rank(), settings.token_bytes);
+    own = own_documents(wanted).amounts(alive);
   });
-  AssembledSplits splits = gather_entries(world, layouts.plans, entries);
-  splits.by = layouts.by;
-  return splits;
+  const std::vector<Amounts> ranks = gather_values(world, own);
+  StreamPlan plan;
+  together(world, "write token shards",
+           [&] { plan = plan_streams(wanted, settings, ranks, static_cast<std::size_t>(world.rank())); });
+  Counter counter(plan, settings.shard_tokens);
+  long_work_together(session, "count documents",
+                     [&](const Alive& alive) { lay_out(own_documents(plan.by), plan, counter, alive); });
+  add_counts(world, counter, plan);
+  long_work_together(session, "make token shards", [&](const Alive& alive) {
+    for (const DataSplit split : both_splits) {
+      if (plan.tokens[index_of(split)] > 0) make_folder(settings.folder / name_of(split));
+    }
+    for_own_shards(world, plan, settings.shard_tokens, [&](const ShardOfSplit& shard) {
+      alive();
+      create_shard(settings.folder / shard.file, settings.token_bytes, shard.tokens, shard.documents);
+    });
+  });
+  long_work_together(session, "write token shards", [&](const Alive& alive) {
+    Writer writer(settings, plan, *spill, alive);
+    lay_out(own_documents(plan.by), plan, writer, alive);
+    writer.finish();
+  });
+  std::vector<ShardEntry> entries;
+  long_work_together(session, "hash token shards", [&](const Alive& alive) {
+    for_own_shards(world, plan, settings.shard_tokens, [&](const ShardOfSplit& shard) {
+      entries.push_back(describe_shard(settings.folder / shard.file, shard.tokens, shard.documents, alive));
+      entries.back().file = shard.file;
+    });
+  });
+  return gather_entries(world, plan, entries);
 }
 
 }  // namespace lockstep

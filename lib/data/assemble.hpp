@@ -1,6 +1,6 @@
-// The second half of preparation: tokenized documents become the two streams of a dataset, cut into shards. What each
-// shard holds is arithmetic on the order of documents, so each rank writes shards of its own and the bytes do not
-// depend on ranks or threads.
+// The second half of preparation: tokenized documents become the two streams of a dataset, cut into shards. Ranks have
+// consecutive parts of the corpus, so sums over the ranks before tell each of them where in the streams its documents
+// go; it writes them there, in shards that several ranks may write. The bytes do not depend on ranks or threads.
 #pragma once
 
 #include "comm/session.hpp"

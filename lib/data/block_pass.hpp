@@ -1,11 +1,12 @@
-// One pass over a corpus by all ranks and their threads. Every rank reads all blocks, which is cheap, and works on
-// every world-th of them. Ranks agree after each round, so that a failure anywhere ends the pass everywhere soon.
+// One pass over a corpus by all ranks and their threads: each rank reads parts of its own and works on their blocks.
 #pragma once
 
 #include "base/error.hpp"
 #include "comm/session.hpp"
-#include "comm/together.hpp"
+#include "corpus/bad_text.hpp"
 #include "corpus/block_reader.hpp"
+#include "data/gather_values.hpp"
+#include "data/long_work.hpp"
 #include "data/ordered_work.hpp"
 
 #include <cstdint>
@@ -22,36 +23,48 @@ struct BlockPass {
   std::string what;  // "tokenize": opens error messages
   LastCut last_cut;
   int threads = 1;                                    // of this rank
-  std::function<void(std::uint64_t bytes)> progress;  // bytes of the input files that were read
+  std::function<void(std::uint64_t bytes)> progress;  // bytes of the files that this rank has read
 };
 
-/// Calls `consume` with the results of this rank's blocks in their order; returns the names of files that hold no text.
-/// Ends with Error(verdict) on a request to stop. Collective over the session's world.
+/// What a pass found out about the input, the same on all ranks.
+struct ReadInput {
+  std::vector<std::string> empty_files;  // that hold no text
+  std::uint64_t bytes = 0;               // that were read of the input, by all ranks; not of copies
+};
+
+/// Calls `consume` with the results of this rank's blocks in their order. Ranks have consecutive parts of the corpus.
+/// Ends with Error(verdict) on a request to stop; throws Error(input) "FILE:LINE: …" for BadText that reading or work
+/// throws. Collective over the session's world.
 template <class Result>
-std::vector<std::string> for_own_blocks(const BlockPass& pass,
-                                        const typename OrderedWork<TextBlock, Result>::MakeWork& make_work,
-                                        const std::function<void(Result&&)>& consume) {
-  constexpr std::int64_t blocks_a_round = 256;  // of each rank
+ReadInput for_own_blocks(const BlockPass& pass, const typename OrderedWork<TextBlock, Result>::MakeWork& make_work,
+                         const std::function<void(Result&&)>& consume) {
   Communicator& world = pass.session.world();
-  const std::size_t most_pending = 2 * static_cast<std::size_t>(pass.threads) + 2;
-  BlockReader reader(pass.files, pass.last_cut);
-  OrderedWork<TextBlock, Result> work(pass.threads, make_work);
-  const auto round = [&] {
-    bool more = true;
-    pass.session.enter(Phase::data);
-    for (std::int64_t i = 0; more && i < blocks_a_round * world.size(); ++i) {
-      end_if_stopped(pass.session);
-      TextBlock block;
-      more = reader.next(block);
-      if (more && block.index % world.size() == world.rank()) work.give(std::move(block));
-      if (work.pending() > most_pending) consume(work.take());
-      pass.progress(reader.consumed());
+  ReadInput own;
+  long_work_together(pass.session, pass.what, [&](const std::function<void()>& alive) {
+    const std::size_t most_pending = 2 * static_cast<std::size_t>(pass.threads) + 2;
+    try {
+      BlockReader reader(pass.files, parts_of_rank(pass.files, world.rank(), world.size()), pass.last_cut);
+      OrderedWork<TextBlock, Result> work(pass.threads, make_work);
+      for (TextBlock block; reader.next(block); block = {}) {
+        alive();
+        work.give(std::move(block));
+        if (work.pending() > most_pending) consume(work.take());
+        pass.progress(reader.consumed());
+      }
+      while (work.pending() > 0) {
+        alive();
+        consume(work.take());
+      }
+      own = {reader.empty_files(), reader.input_consumed()};
+    } catch (const BadText& bad) {
+      LineCounter lines(alive);
+      throw error_of(bad, lines);
     }
-    while (work.pending() > 0) consume(work.take());
-    return more;
-  };
-  for (bool more = true; more;) together(world, pass.what, [&] { more = round(); });
-  return reader.empty_files();
+  });
+  ReadInput all;
+  all.bytes = static_cast<std::uint64_t>(world.all_reduce(static_cast<std::int64_t>(own.bytes), Reduce::sum));
+  all.empty_files = gather_texts(world, own.empty_files);
+  return all;
 }
 
 }  // namespace lockstep

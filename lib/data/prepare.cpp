@@ -12,6 +12,7 @@
 #include "data/assemble.hpp"
 #include "data/dataset.hpp"
 #include "data/tokenize.hpp"
+#include "data/unpack.hpp"
 #include "data/verify_dataset.hpp"
 #include "report/progress.hpp"
 #include "report/table.hpp"
@@ -143,6 +144,9 @@ class Preparation {
     staging_ = paths[0].get<std::string>();
     spill_ = paths[1].get<std::string>();
     if (inputs_.files.empty()) read_standard_input();
+    UnpackedInput unpacked = unpack_large_files(session_, inputs_.files, spill_);
+    files_ = std::move(unpacked.files);
+    bytes_read_ += unpacked.bytes_read;
     make_tokenizer();
     write_tokens();
     together(world_, "complete the dataset", [&] {
@@ -167,7 +171,7 @@ class Preparation {
                            [](std::uint64_t sum, const InputFile& file) { return sum + file.bytes; });
   }
 
-  // To a file that all ranks can read, as often as they need. The ranks meet every few seconds: waiting for a slow
+  // To a file that all ranks can read in parts. The ranks meet every few seconds: waiting for a slow
   // writer is no failure.
   void read_standard_input() {
     const Path path = spill_ / "standard-input";
@@ -187,15 +191,20 @@ class Preparation {
     }
     bytes = static_cast<std::uint64_t>(world_.all_reduce(static_cast<std::int64_t>(bytes), Reduce::max));
     inputs_.files.push_back({path, text_format_of(*config_.format), Compression::none, bytes, "standard input"});
+    bytes_read_ += bytes;
   }
 
+  // Progress is that of rank 0, as if all ranks were as far.
   BlockPass pass(const std::string& what, LastCut last_cut, std::unique_ptr<Progress>& progress) {
     const Progress::Style style = is_root() ? progress_style(output_.common().progress, 2) : Progress::Style::none;
     progress = std::make_unique<Progress>(output_.log(),
                                           Progress::Settings{what, "bytes", static_cast<double>(total_bytes()), style});
-    return {session_, inputs_.files,
-            what,     std::move(last_cut),
-            threads_, [&progress](std::uint64_t bytes) { progress->update(static_cast<double>(bytes)); }};
+    const double share = static_cast<double>(bytes_of_rank(files_, world_.rank(), world_.size()));
+    const double scale = static_cast<double>(total_bytes()) / std::max(share, 1.0);
+    return {
+        session_, files_,
+        what,     std::move(last_cut),
+        threads_, [&progress, scale](std::uint64_t bytes) { progress->update(static_cast<double>(bytes) * scale); }};
   }
 
   void make_tokenizer() {
@@ -211,6 +220,7 @@ class Preparation {
         scan_characters(pass(
                             "find characters", [](std::string_view text) { return text.size(); }, progress),
                         config_.data.text_field, config_.data.malformed);
+    bytes_read_ += found.input.bytes;
     const bool joins = found.documents > 1 || !end_name.empty();
     tokenizer_ = chars_tokenizer(found.characters,
                                  !joins             ? ""
@@ -233,6 +243,7 @@ class Preparation {
         tokenize(tokenizing, *tokenizer_,
                  {config_.data.text_field, config_.data.seed, config_.data.malformed, spill_, manifest_.token_bytes()});
     progress->finish(static_cast<double>(total_bytes()));
+    bytes_read_ += corpus.input.bytes;
     if (is_root()) tell_left_out(corpus);
     AssembledSplits splits = assemble(session_, corpus,
                                       {staging_, spill_, config_.data.validation, manifest_.end_of_text,
@@ -251,7 +262,7 @@ class Preparation {
   void tell_left_out(const TokenizedCorpus& corpus) {
     Log& log = output_.log();
     if (corpus.empty_documents > 0) log.warning("left out {} empty documents", corpus.empty_documents);
-    for (const std::string& file : corpus.empty_files) log.warning("{} is empty: its data holds nothing", file);
+    for (const std::string& file : corpus.input.empty_files) log.warning("{} is empty: its data holds nothing", file);
     if (corpus.malformed_documents == 0) return;
     log.warning("left out {}, first:\n  {}", counted(corpus.malformed_documents, "malformed document"),
                 join(corpus.malformed_places, "\n  "));
@@ -283,6 +294,8 @@ class Preparation {
                           {"vocabulary", manifest_.vocabulary},
                           {"train", json_of(manifest_.train)},
                           {"validation", json_of(manifest_.validation)},
+                          {"input_bytes", total_bytes()},
+                          {"input_bytes_read", bytes_read_},
                           {"seconds", seconds},
                           {"megabytes_per_second", rate}});
       return;
@@ -321,6 +334,8 @@ class Preparation {
   Communicator& world_;
   Output& output_;
   InputFiles inputs_;
+  std::vector<InputFile> files_;  // what is read of them: themselves, or copies
+  std::uint64_t bytes_read_ = 0;  // of the input, by all ranks
   int threads_ = 1;
   Path staging_;  // becomes the dataset
   Path spill_;

@@ -1,5 +1,5 @@
 // Tokens between the two halves of preparation: each rank writes those of its blocks to a file of its own, in the order
-// of its blocks; the shards are then put together from all of them. Lives in the staging folder of the dataset.
+// of its blocks, and reads them again as it writes its parts of the shards. Lives in the staging folder of the dataset.
 #pragma once
 
 #include "base/files.hpp"
@@ -16,22 +16,20 @@ namespace lockstep {
 struct Fragment {
   std::uint64_t tokens = 0;
   std::uint64_t text_bytes = 0;
-  std::uint64_t draw =
-      0;  // of the whole document's content: decides hash:FRACTION; of a part: only in the document's last
+  std::uint64_t draw = 0;  // of a whole document's content: decides hash:FRACTION; of a part: its content_sum
 };
 
 /// A block of the corpus, tokenized. Fragments of JSON lines are whole documents; a block of .txt has one fragment.
 struct TokenizedBlock {
-  std::int64_t index = 0;         // within the corpus
-  std::int64_t rank = 0;          // whose spill holds it
-  std::uint64_t first_token = 0;  // within the spill
+  std::uint64_t first_token = 0;  // within the rank's spill
   std::uint64_t tokens = 0;
   std::uint64_t first_fragment = 0;
   std::uint64_t fragments = 0;
   bool whole_documents = false;  // else a part of a .txt document:
   bool begins_document = false;
-  bool ends_document = false;
-  bool malformed = false;  // the document is to be left out
+  bool malformed = false;
+  bool left_out = false;   // the document, once all its blocks are known
+  std::uint64_t draw = 0;  // of the document, likewise
 };
 
 /// Appends tokens as a spill holds them: in `token_bytes` each, 2 or 4.

@@ -1,14 +1,16 @@
 #include "data/tokenize.hpp"
 
 #include "base/error.hpp"
-#include "base/json.hpp"
+#include "comm/together.hpp"
 #include "corpus/json_lines.hpp"
 #include "corpus/utf8.hpp"
+#include "data/content_sum.hpp"
+#include "data/gather_values.hpp"
+#include "data/long_work.hpp"
 
-#include <algorithm>
-#include <cstring>
+#include <functional>
 #include <memory>
-#include <span>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -22,12 +24,26 @@ constexpr std::size_t most_places = 10;  // of malformed documents that are name
 /// What was malformed in the blocks of a rank.
 struct Malformed {
   std::int64_t lines = 0;  // of JSON; a document of .txt is counted when its blocks are put together
-  std::vector<std::string> places;
+  std::vector<BadText> places;
 
-  void add(const Error& problem) {
-    if (places.size() < most_places) places.emplace_back(problem.what());
+  void add(const BadText& problem) {
+    if (places.size() < most_places) places.push_back(problem);
   }
 };
+
+// Calls `work` on the text of a block of .txt, and `skip` if it cannot be used.
+void use_text(const TextBlock& block, const std::function<void(std::string_view)>& work,
+              const std::function<void(const BadText&)>& skip) {
+  try {
+    require_utf8(block);
+    work(block.text);
+  } catch (const BadText& problem) {
+    skip(problem);
+  } catch (const Error& problem) {  // a character that the vocabulary lacks
+    if (problem.code() != ExitCode::input) throw;
+    skip({block.file, std::nullopt, problem.what(), problem.hint()});
+  }
+}
 
 struct ScannedBlock {
   std::vector<char32_t> characters;  // sorted
@@ -41,16 +57,11 @@ class Scanner {
 
   ScannedBlock scan(TextBlock& block) {
     ScannedBlock result;
-    const auto skip = [&](const Error& problem) {
+    const auto skip = [&](const BadText& problem) {
       if (malformed_ == OnMalformed::stop) throw problem;
     };
     if (block.file->format == TextFormat::text) {
-      try {
-        require_utf8(block);
-        mark(block.text);
-      } catch (const Error& problem) {
-        skip(problem);
-      }
+      use_text(block, [&](std::string_view text) { mark(text); }, skip);
       result.documents = block.begins_document ? 1 : 0;
     } else {
       lines_.for_each(
@@ -89,6 +100,10 @@ struct EncodedBlock {
   Malformed malformed;
 };
 
+// A .txt document below this size has one block, with or without a byte order mark; its draw is that of its hash. A
+// longer one is hashed in parts, wherever its tokenizer lets it be cut.
+constexpr std::size_t short_document = BlockReader::block_bytes - 3;
+
 std::uint64_t draw_of(const Hash128& content, std::int64_t seed) {
   return seed == 0 ? content.low : hash128(fmt::format("{} {}", seed, to_hex(content))).low;
 }
@@ -96,55 +111,59 @@ std::uint64_t draw_of(const Hash128& content, std::int64_t seed) {
 // What a thread needs to encode one block after the other.
 class BlockEncoder {
  public:
-  BlockEncoder(const Tokenizer& tokenizer, const TokenizeSettings& settings, int rank)
+  BlockEncoder(const Tokenizer& tokenizer, const TokenizeSettings& settings)
       : tokenizer_(tokenizer),
         encoder_(tokenizer.encoder()),
         token_bytes_(settings.token_bytes),
         lines_(settings.text_field),
         seed_(settings.seed),
-        malformed_(settings.malformed),
-        rank_(rank) {}
+        malformed_(settings.malformed) {}
 
   EncodedBlock encode(TextBlock& block) {
     EncodedBlock result;
     result.tokens.reserve(block.text.size() * static_cast<std::size_t>(token_bytes_));  // hardly ever are there more
-    result.block = {
-        block.index,        rank_, 0, 0, 0, 0, block.file->has_records(), block.begins_document,
-        block.ends_document};
-    const auto skip = [&](const Error& problem) {
+    result.block.whole_documents = block.file->has_records();
+    result.block.begins_document = block.begins_document;
+    const auto skip = [&](const BadText& problem) {
       if (malformed_ == OnMalformed::stop) throw problem;
       result.malformed.add(problem);
     };
     if (result.block.whole_documents) {
-      lines_.for_each(
-          block,
-          [&](std::string_view text) {
-            if (text.empty()) {
-              ++result.empty_documents;
-            } else {
-              encode_fragment(text, hash128(text), result);
-            }
-          },
-          [&](const Error& problem) {
-            skip(problem);
-            ++result.malformed.lines;
-          });
-    } else {
-      try {
-        require_utf8(block);
-        encode_fragment(block.text, block.document_hash, result);
-      } catch (const Error& problem) {
-        skip(problem);
-        result.block.malformed = true;
-        result.fragments.assign(1, {});  // a block of text has one
-      }
+      encode_lines(block, result, skip);
+      return result;
     }
+    const bool whole = block.begins_document && block.text.size() < short_document;
+    use_text(
+        block,
+        [&](std::string_view text) {
+          encode_fragment(text, whole ? draw_of(hash128(text), seed_) : content_sum(text, block.offset), result);
+        },
+        [&](const BadText& problem) {
+          skip(problem);
+          result.block.malformed = true;
+          result.fragments.assign(1, {});  // a block of text has one
+        });
     return result;
   }
 
  private:
-  void encode_fragment(std::string_view text, const Hash128& content, EncodedBlock& result) {
-    Fragment& fragment = result.fragments.emplace_back(Fragment{0, text.size(), draw_of(content, seed_)});
+  void encode_lines(TextBlock& block, EncodedBlock& result, const std::function<void(const BadText&)>& skip) {
+    lines_.for_each(
+        block,
+        [&](std::string_view text) {
+          encode_fragment(text, draw_of(hash128(text), seed_), result);
+          if (result.fragments.back().tokens > 0) return;
+          result.fragments.pop_back();
+          ++result.empty_documents;
+        },
+        [&](const BadText& problem) {
+          skip(problem);
+          ++result.malformed.lines;
+        });
+  }
+
+  void encode_fragment(std::string_view text, std::uint64_t draw, EncodedBlock& result) {
+    Fragment& fragment = result.fragments.emplace_back(Fragment{0, text.size(), draw});
     while (!text.empty()) {
       const std::size_t part = part_of(text);
       ids_.clear();
@@ -171,51 +190,121 @@ class BlockEncoder {
   JsonLines lines_;
   std::int64_t seed_;
   OnMalformed malformed_;
-  int rank_;
 };
 
-// The blocks of all ranks, in order. Collective.
-std::vector<TokenizedBlock> gather_blocks(Communicator& world, const std::vector<TokenizedBlock>& own) {
-  const std::string bytes(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(TokenizedBlock));
-  std::vector<TokenizedBlock> all;
-  for (const std::string& part : world.all_gather(bytes)) {
-    const std::size_t before = all.size();
-    all.resize(before + part.size() / sizeof(TokenizedBlock));
-    if (!part.empty()) std::memcpy(all.data() + before, part.data(), part.size());
-  }
-  std::ranges::sort(all, {}, &TokenizedBlock::index);
-  return all;
-}
+/// What is known of a .txt document from some of its blocks.
+struct TextParts {
+  std::uint64_t blocks = 0;
+  std::uint64_t text_bytes = 0;
+  std::uint64_t tokens = 0;
+  std::uint64_t sum = 0;  // of a short document its draw
+  std::uint64_t malformed = 0;
 
-/// Takes the documents of .txt files out of which a block is malformed; returns how many.
-std::int64_t leave_out_malformed(std::vector<TokenizedBlock>& blocks) {
-  std::int64_t count = 0;
-  std::vector<TokenizedBlock> kept;
-  for (std::size_t begin = 0, end = 0; begin < blocks.size(); begin = end) {
-    end = begin + 1;
-    while (!blocks[begin].whole_documents && !blocks[end - 1].ends_document) ++end;
-    const std::span document(blocks.data() + begin, end - begin);
-    if (std::ranges::any_of(document, &TokenizedBlock::malformed)) {
-      ++count;
-    } else {
-      kept.insert(kept.end(), document.begin(), document.end());
+  void add(const TextParts& more) {
+    sum = blocks == 0 ? more.sum : more.blocks == 0 ? sum : add_content_sums(sum, more.sum);
+    blocks += more.blocks;
+    text_bytes += more.text_bytes;
+    tokens += more.tokens;
+    malformed += more.malformed;
+  }
+  bool left_out() const { return malformed > 0 || tokens == 0; }
+  std::uint64_t draw(std::int64_t seed) const {
+    if (text_bytes < short_document) return sum;
+    return draw_of(hash128(fmt::format("{} {}", sum, text_bytes)), seed);
+  }
+};
+
+/// The .txt documents of which this rank has blocks, in order; the first and the last may have blocks elsewhere.
+class TextDocuments {
+ public:
+  void add(std::size_t block, const TokenizedBlock& tokenized, const std::vector<Fragment>& fragments) {
+    edges_.open = !tokenized.whole_documents;
+    edges_.begins_any = edges_.begins_any || tokenized.whole_documents || tokenized.begins_document;
+    if (tokenized.whole_documents) return;
+    if (tokenized.begins_document || documents_.empty()) documents_.push_back({tokenized.begins_document, block, {}});
+    documents_.back().parts.add({1, fragments[0].text_bytes, fragments[0].tokens, fragments[0].draw,
+                                 tokenized.malformed ? std::uint64_t{1} : std::uint64_t{0}});
+  }
+
+  struct LeftOut {
+    std::int64_t malformed = 0;
+    std::int64_t empty = 0;
+  };
+  /// Completes the blocks with what is known of their whole documents; counts those of all ranks that are left out.
+  /// Collective.
+  LeftOut complete(Communicator& world, std::int64_t seed, std::vector<TokenizedBlock>& blocks) {
+    edges_.head = documents_.empty() || documents_.front().begins_here ? TextParts{} : documents_.front().parts;
+    edges_.tail = edges_.open && documents_.back().begins_here ? documents_.back().parts : TextParts{};
+    const std::vector<Edges> edges = gather_values(world, edges_);
+    const std::size_t rank = static_cast<std::size_t>(world.rank());
+    LeftOut counts;
+    for (Document& document : documents_) {
+      const bool is_last = &document == &documents_.back();
+      TextParts whole = document.parts;
+      if (!document.begins_here) {
+        whole = begun_before(edges, rank, document.parts);
+      } else if (is_last && edges_.open) {
+        whole = with_heads(edges, rank, document.parts);
+      }
+      for (std::uint64_t i = 0; i < document.parts.blocks; ++i) {
+        blocks[document.first_block + i].left_out = whole.left_out();
+        blocks[document.first_block + i].draw = whole.draw(seed);
+      }
+      if (!document.begins_here || !whole.left_out()) continue;
+      ++(whole.malformed > 0 ? counts.malformed : counts.empty);
     }
+    return {world.all_reduce(counts.malformed, Reduce::sum), world.all_reduce(counts.empty, Reduce::sum)};
   }
-  blocks = std::move(kept);
-  return count;
-}
 
-/// The first places of all ranks, each with the index of its block before it. Collective.
-std::vector<std::string> gather_places(Communicator& world, const Json& own) {
-  std::vector<std::pair<std::int64_t, std::string>> all;
-  for (const std::string& part : world.all_gather(to_text(own))) {
-    for (const Json& place : parse_json(part, "places")) all.emplace_back(place[0], place[1]);
+ private:
+  struct Document {
+    bool begins_here = false;
+    std::size_t first_block = 0;  // of this rank; others follow
+    TextParts parts;
+  };
+  /// What other ranks need to know of this one.
+  struct Edges {
+    bool begins_any = false;  // something else begins on this rank
+    bool open = false;        // its last document is one of .txt, which may go on
+    TextParts head;           // of a document that begins before this rank
+    TextParts tail;           // of a document that begins here, and may go on
+  };
+
+  /// A document that begins on `rank` and goes on at the heads of the next ones.
+  static TextParts with_heads(const std::vector<Edges>& edges, std::size_t rank, TextParts parts) {
+    while (++rank < edges.size()) {
+      parts.add(edges[rank].head);
+      if (edges[rank].begins_any) break;
+    }
+    return parts;
   }
-  std::ranges::stable_sort(all, {}, [](const auto& place) { return place.first; });
-  if (all.size() > most_places) all.resize(most_places);
+  /// A document of which `rank` has blocks and that begins before it.
+  static TextParts begun_before(const std::vector<Edges>& edges, std::size_t rank, const TextParts& parts) {
+    while (rank-- > 0) {
+      if (edges[rank].begins_any) return with_heads(edges, rank, edges[rank].tail);
+    }
+    return parts;
+  }
+
+  std::vector<Document> documents_;
+  Edges edges_;
+};
+
+/// The first places of all ranks. Collective.
+std::vector<std::string> tell_places(Session& session, const std::vector<BadText>& own) {
+  Communicator& world = session.world();
+  std::size_t before = 0;
+  const std::vector<std::size_t> counts = gather_values(world, own.size());
+  for (int rank = 0; rank < world.rank(); ++rank) before += counts[static_cast<std::size_t>(rank)];
   std::vector<std::string> places;
-  for (auto& [index, place] : all) places.push_back(std::move(place));
-  return places;
+  long_work_together(session, "count lines", [&](const std::function<void()>& alive) {
+    LineCounter lines(alive);
+    for (const BadText& bad : own) {
+      if (before + places.size() == most_places) break;
+      places.emplace_back(error_of(bad, lines).what());
+    }
+  });
+  return gather_texts(world, places);
 }
 
 }  // namespace
@@ -223,7 +312,8 @@ std::vector<std::string> gather_places(Communicator& world, const Json& own) {
 CorpusCharacters scan_characters(const BlockPass& pass, const std::string& text_field, OnMalformed malformed) {
   std::vector<bool> seen(code_points);
   std::int64_t documents = 0;
-  for_own_blocks<ScannedBlock>(
+  CorpusCharacters result;
+  result.input = for_own_blocks<ScannedBlock>(
       pass,
       [&] {
         return [scanner = std::make_shared<Scanner>(text_field, malformed)](TextBlock& block) {
@@ -242,7 +332,6 @@ CorpusCharacters scan_characters(const BlockPass& pass, const std::string& text_
   for (const std::string& part : world.all_gather(own)) {
     for (std::size_t position = 0; position < part.size();) seen[next_code_point(part, position)] = true;
   }
-  CorpusCharacters result;
   for (char32_t character = 0; character < code_points; ++character) {
     if (seen[character]) result.characters.push_back(character);
   }
@@ -255,31 +344,28 @@ TokenizedCorpus tokenize(const BlockPass& pass, const Tokenizer& tokenizer, cons
   std::unique_ptr<SpillWriter> spill;
   together(world, pass.what,
            [&] { spill = std::make_unique<SpillWriter>(settings.spill_folder, world.rank(), settings.token_bytes); });
-  std::vector<TokenizedBlock> own;
+  TokenizedCorpus corpus;
+  TextDocuments documents;
   std::int64_t empty_documents = 0;
-  std::int64_t malformed_lines = 0;
-  Json places = Json::array();
+  Malformed malformed;
   const auto make_work = [&] {
-    return [encoder = std::make_shared<BlockEncoder>(tokenizer, settings, world.rank())](TextBlock& block) {
+    return [encoder = std::make_shared<BlockEncoder>(tokenizer, settings)](TextBlock& block) {
       return encoder->encode(block);
     };
   };
-  std::vector<std::string> empty_files = for_own_blocks<EncodedBlock>(pass, make_work, [&](EncodedBlock&& encoded) {
+  corpus.input = for_own_blocks<EncodedBlock>(pass, make_work, [&](EncodedBlock&& encoded) {
     spill->append(encoded.block, encoded.tokens, encoded.fragments);
-    own.push_back(encoded.block);
+    documents.add(corpus.blocks.size(), encoded.block, encoded.fragments);
+    corpus.blocks.push_back(encoded.block);
     empty_documents += encoded.empty_documents;
-    malformed_lines += encoded.malformed.lines;
-    for (const std::string& place : encoded.malformed.places) {
-      if (places.size() < most_places) places.push_back({encoded.block.index, place});
-    }
+    malformed.lines += encoded.malformed.lines;
+    for (const BadText& place : encoded.malformed.places) malformed.add(place);
   });
   together(world, pass.what, [&] { spill->finish(); });
-  TokenizedCorpus corpus;
-  corpus.blocks = gather_blocks(world, own);
-  corpus.empty_documents = world.all_reduce(empty_documents, Reduce::sum);
-  corpus.malformed_documents = world.all_reduce(malformed_lines, Reduce::sum) + leave_out_malformed(corpus.blocks);
-  corpus.malformed_places = gather_places(world, places);
-  corpus.empty_files = std::move(empty_files);
+  const TextDocuments::LeftOut left_out = documents.complete(world, settings.seed, corpus.blocks);
+  corpus.empty_documents = world.all_reduce(empty_documents, Reduce::sum) + left_out.empty;
+  corpus.malformed_documents = world.all_reduce(malformed.lines, Reduce::sum) + left_out.malformed;
+  if (corpus.malformed_documents > 0) corpus.malformed_places = tell_places(pass.session, malformed.places);
   return corpus;
 }
 

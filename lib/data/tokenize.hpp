@@ -17,15 +17,16 @@ namespace lockstep {
 struct CorpusCharacters {
   std::vector<char32_t> characters;  // sorted
   std::int64_t documents = 0;
+  ReadInput input;
 };
 CorpusCharacters scan_characters(const BlockPass& pass, const std::string& text_field, OnMalformed malformed);
 
 struct TokenizedCorpus {
-  std::vector<TokenizedBlock> blocks;  // of all ranks, in the order of the corpus
+  std::vector<TokenizedBlock> blocks;  // of this rank, in order; those of the next rank follow in the corpus
   std::int64_t empty_documents = 0;    // left out, as what follows
   std::int64_t malformed_documents = 0;
   std::vector<std::string> malformed_places;  // "FILE:LINE: …" of the first ones
-  std::vector<std::string> empty_files;
+  ReadInput input;
 };
 
 struct TokenizeSettings {

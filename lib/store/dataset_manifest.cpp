@@ -10,13 +10,15 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::int64_t format_version = 1;
+constexpr std::int64_t format_version = 2;
 
 Json to_json(const SplitEntry& split) {
   Json shards = Json::array();
   for (const ShardEntry& shard : split.shards) {
     shards.push_back({{"file", shard.file},
+                      {"first_token", shard.first_token},
                       {"tokens", shard.tokens},
+                      {"first_document", shard.first_document},
                       {"documents", shard.documents},
                       {"bytes", shard.bytes},
                       {"hash", to_hex(shard.hash)}});
@@ -31,10 +33,11 @@ SplitEntry split_from(const Json& json) {
                    integer_from<std::uint64_t>(json.at("text_bytes")),
                    {}};
   for (const Json& shard : json.at("shards")) {
-    split.shards.push_back({shard.at("file"), integer_from<std::int64_t>(shard.at("tokens")),
-                            integer_from<std::int64_t>(shard.at("documents")),
-                            integer_from<std::uint64_t>(shard.at("bytes")),
-                            hash_from_hex(shard.at("hash").get<std::string>())});
+    split.shards.push_back(
+        {shard.at("file"), integer_from<std::int64_t>(shard.at("first_token")),
+         integer_from<std::int64_t>(shard.at("tokens")), integer_from<std::int64_t>(shard.at("first_document")),
+         integer_from<std::int64_t>(shard.at("documents")), integer_from<std::uint64_t>(shard.at("bytes")),
+         hash_from_hex(shard.at("hash").get<std::string>())});
   }
   return split;
 }
@@ -118,8 +121,10 @@ DatasetManifest read_dataset_manifest(const Path& folder) {
   if (!document.is_object() || document.value("format", Json()) != "lockstep dataset")
     fail(ExitCode::input, "{} is not the manifest of a dataset", path.string());
   if (document.value("version", Json()) != format_version) {
-    fail(ExitCode::input, "{} has format version {}; this program reads version {}", path.string(),
-         to_text(document["version"]), format_version);
+    throw Error(ExitCode::input,
+                fmt::format("{} has format version {}; this program reads version {}", path.string(),
+                            to_text(document["version"]), format_version),
+                "prepare the dataset again");
   }
   const Json stored = document.value("self_hash", Json());
   document.erase("self_hash");

@@ -8,7 +8,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <utility>
 
 namespace lockstep {
 
@@ -42,38 +45,33 @@ class Shard {
   std::int64_t end() const { return first_ + entry_.tokens; }
   std::span<const std::uint64_t> documents() const { return documents_; }
 
-  TokenRun run(std::int64_t begin, std::int64_t count) const {
+  /// Copies tokens from stream position `begin` to the front of `out`; returns how many, and the highest.
+  struct Copied {
+    std::size_t tokens = 0;
+    std::uint32_t highest = 0;
+  };
+  Copied copy(std::int64_t begin, std::span<std::int32_t> out) const {
     const auto offset = static_cast<std::size_t>(begin - first_);
-    const auto length = static_cast<std::size_t>(std::min(count, end() - begin));
-    if (token_bytes_ == 2) return elements<std::uint16_t>(tokens_).subspan(offset, length);
-    return elements<std::uint32_t>(tokens_).subspan(offset, length);
+    const std::size_t count = std::min(out.size(), static_cast<std::size_t>(end() - begin));
+    return token_bytes_ == 2 ? copy(elements<std::uint16_t>(tokens_).subspan(offset, count), out)
+                             : copy(elements<std::uint32_t>(tokens_).subspan(offset, count), out);
   }
 
   [[noreturn]] void fail_damaged(const std::string& how) const {
     fail(ExitCode::input, "{} is damaged: {}", path_.string(), how);
   }
 
-  // Reads the file anew: where a disk fails, that is an error, which it is not in mapped memory.
-  void verify_hash(const std::function<bool()>& given_up) const {
-    constexpr std::uint64_t most = std::uint64_t{4} << 20;  // bytes at once
-    const FileDescriptor file = open_file(path_, O_RDONLY | O_CLOEXEC);
-    std::vector<std::byte> buffer(std::min(most, entry_.bytes));
-    StreamHash hash;
-    for (std::uint64_t done = 0; done < entry_.bytes;) {
-      if (given_up && given_up()) return;
-      const auto part = std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), entry_.bytes - done));
-      read_at(file, part, done, path_);
-      hash.add(part);
-      done += part.size();
-    }
-    if (hash.digest() == entry_.hash) return;
-    throw Error(ExitCode::input,
-                fmt::format("{} is damaged: its hash is {}, DATASET.json says {}", path_.string(),
-                            to_hex(hash.digest()), to_hex(entry_.hash)),
-                "prepare-data --verify names all damaged shards; prepare or copy the dataset anew");
+ private:
+  template <class Token>
+  static Copied copy(std::span<const Token> tokens, std::span<std::int32_t> out) {
+    std::uint32_t highest = 0;
+    std::ranges::transform(tokens, out.begin(), [&highest](Token token) {
+      highest = std::max<std::uint32_t>(highest, token);
+      return static_cast<std::int32_t>(token);
+    });
+    return {tokens.size(), highest};
   }
 
- private:
   std::span<const std::byte> view(const Hdf5File& hdf5, const char* name, DType dtype, std::int64_t count,
                                   std::vector<std::uint64_t>& copy) const {
     const Hdf5Dataset dataset = hdf5.has(name) ? hdf5.dataset(name) : Hdf5Dataset{};
@@ -101,34 +99,101 @@ class Shard {
   std::vector<std::uint64_t> document_copy_;
 };
 
+// Reads a file and calls `alive` after each part. Anew, not as mapped memory: where a disk fails, that is an error.
+Hash128 hash_of_file(const Path& path, std::uint64_t bytes, const std::function<void()>& alive) {
+  constexpr std::uint64_t most = std::uint64_t{4} << 20;  // bytes at once
+  const FileDescriptor file = open_file(path, O_RDONLY | O_CLOEXEC);
+  std::vector<std::byte> buffer(std::min(most, bytes));
+  StreamHash hash;
+  for (std::uint64_t done = 0; done < bytes;) {
+    if (alive) alive();
+    const auto part = std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), bytes - done));
+    read_at(file, part, done, path);
+    hash.add(part);
+    done += part.size();
+  }
+  return hash.digest();
+}
+
+struct GivenUp {};
+
+void verify_hash(const Path& path, const ShardEntry& entry, const std::function<bool()>& given_up) {
+  Hash128 hash;
+  try {
+    hash = hash_of_file(path, entry.bytes, [&] {
+      if (given_up && given_up()) throw GivenUp();
+    });
+  } catch (const GivenUp&) {
+    return;
+  }
+  if (hash == entry.hash) return;
+  throw Error(ExitCode::input,
+              fmt::format("{} is damaged: its hash is {}, DATASET.json says {}", path.string(), to_hex(hash),
+                          to_hex(entry.hash)),
+              "prepare-data --verify names all damaged shards; prepare or copy the dataset anew");
+}
+
 }  // namespace
 
 std::string_view name_of(DataSplit split) { return split == DataSplit::train ? "train" : "validation"; }
 
+void number_shards(SplitEntry& split) {
+  std::int64_t tokens = 0;
+  std::int64_t documents = 0;
+  for (ShardEntry& shard : split.shards) {
+    shard.first_token = std::exchange(tokens, tokens + shard.tokens);
+    shard.first_document = std::exchange(documents, documents + shard.documents);
+  }
+}
+
 struct TokenStream::State {
-  std::vector<std::unique_ptr<Shard>> shards;
+  Path folder;
+  std::vector<ShardEntry> entries;
   std::int64_t shard_tokens = 1;
   std::int64_t tokens = 0;
   std::int64_t documents = 0;
-
   std::int64_t vocabulary = 0;
+  int token_bytes = 2;
 
-  const Shard& at(std::int64_t position) const { return *shards[static_cast<std::size_t>(position / shard_tokens)]; }
+  std::mutex mutex;                                  // guards what follows
+  std::vector<std::shared_ptr<const Shard>> mapped;  // by number; null: not mapped
+  std::deque<std::size_t> in_order;                  // in which they were mapped
+
+  std::shared_ptr<const Shard> at(std::int64_t position) {
+    const auto number = static_cast<std::size_t>(position / shard_tokens);
+    const std::lock_guard lock(mutex);
+    if (!mapped[number]) {
+      const ShardEntry& entry = entries[number];
+      mapped[number] = std::make_shared<const Shard>(folder / entry.file, entry, token_bytes, entry.first_token);
+      in_order.push_back(number);
+      if (in_order.size() > most_mapped) {
+        mapped[in_order.front()].reset();  // who reads it keeps it until then
+        in_order.pop_front();
+      }
+    }
+    return mapped[number];
+  }
 };
 
 TokenStream::TokenStream(const Path& folder, const DatasetManifest& manifest, DataSplit split)
     : state_(std::make_unique<State>()) {
   const SplitEntry& entry = manifest.of(split);
+  state_->folder = folder;
+  state_->entries = entry.shards;
   state_->shard_tokens = manifest.shard_tokens;
   state_->vocabulary = manifest.vocabulary;
+  state_->token_bytes = manifest.token_bytes();
+  state_->mapped.resize(entry.shards.size());
   for (const ShardEntry& shard : entry.shards) {
     const bool last = &shard == &entry.shards.back();
     if (shard.tokens > manifest.shard_tokens || (!last && shard.tokens != manifest.shard_tokens)) {
       fail(ExitCode::input, "{}: the shard {} has {} tokens instead of {}", folder.string(), shard.file, shard.tokens,
            manifest.shard_tokens);
     }
-    state_->shards.push_back(
-        std::make_unique<Shard>(folder / shard.file, shard, manifest.token_bytes(), state_->tokens));
+    if (shard.first_token != state_->tokens || shard.first_document != state_->documents) {
+      fail(ExitCode::input, "{}: the shard {} begins with token {} and document {}, those before it end with {} and {}",
+           folder.string(), shard.file, shard.first_token, shard.first_document, state_->tokens, state_->documents);
+    }
     state_->tokens += shard.tokens;
     state_->documents += shard.documents;
   }
@@ -145,31 +210,18 @@ TokenStream& TokenStream::operator=(TokenStream&&) noexcept = default;
 std::int64_t TokenStream::tokens() const { return state_->tokens; }
 std::int64_t TokenStream::documents() const { return state_->documents; }
 
-TokenRun TokenStream::run(std::int64_t begin, std::int64_t count) const {
-  invariant(begin >= 0 && begin < state_->tokens && count >= 0, "a run of tokens lies within the stream");
-  return state_->at(begin).run(begin, count);
-}
-
 void TokenStream::copy(std::int64_t begin, std::span<std::int32_t> out) const {
   invariant(begin >= 0 && begin + static_cast<std::int64_t>(out.size()) <= state_->tokens,
             "tokens are read within the stream");
   while (!out.empty()) {
-    const std::size_t copied = std::visit(
-        [&](const auto& tokens) {
-          const auto vocabulary = static_cast<std::uint64_t>(state_->vocabulary);
-          std::uint32_t highest = 0;
-          std::ranges::transform(tokens, out.begin(), [&highest](auto token) {
-            highest = std::max<std::uint32_t>(highest, token);
-            return static_cast<std::int32_t>(token);
-          });
-          if (highest >= vocabulary)
-            state_->at(begin).fail_damaged(
-                fmt::format("it holds the token {}, the vocabulary has {}", highest, vocabulary));
-          return tokens.size();
-        },
-        run(begin, static_cast<std::int64_t>(out.size())));
-    out = out.subspan(copied);
-    begin += static_cast<std::int64_t>(copied);
+    const auto shard = state_->at(begin);
+    const Shard::Copied copied = shard->copy(begin, out);
+    if (std::cmp_greater_equal(copied.highest, state_->vocabulary)) {
+      shard->fail_damaged(
+          fmt::format("it holds the token {}, the vocabulary has {}", copied.highest, state_->vocabulary));
+    }
+    out = out.subspan(copied.tokens);
+    begin += static_cast<std::int64_t>(copied.tokens);
   }
 }
 
@@ -178,7 +230,8 @@ std::vector<std::int64_t> TokenStream::document_starts(std::int64_t begin, std::
   begin = std::max<std::int64_t>(begin, 0);
   end = std::min(end, state_->tokens);
   while (begin < end) {
-    const Shard& shard = state_->at(begin);
+    const auto mapped = state_->at(begin);
+    const Shard& shard = *mapped;
     const std::span<const std::uint64_t> documents = shard.documents();
     for (auto at = std::ranges::lower_bound(documents, static_cast<std::uint64_t>(begin - shard.first()));
          at != documents.end(); ++at) {
@@ -195,63 +248,72 @@ std::vector<std::int64_t> TokenStream::document_starts(std::int64_t begin, std::
   return starts;
 }
 
-std::int64_t TokenStream::shards() const { return static_cast<std::int64_t>(state_->shards.size()); }
+std::int64_t TokenStream::shards() const { return std::ssize(state_->entries); }
 std::int64_t TokenStream::shard_at(std::int64_t position) const { return position / state_->shard_tokens; }
 
 void TokenStream::verify_shard(std::int64_t shard, const std::function<bool()>& given_up) const {
-  state_->shards.at(static_cast<std::size_t>(shard))->verify_hash(given_up);
+  const ShardEntry& entry = state_->entries.at(static_cast<std::size_t>(shard));
+  verify_hash(state_->folder / entry.file, entry, given_up);
 }
 
 void verify_shard_file(const Path& folder, const DatasetManifest& manifest, const ShardEntry& shard) {
-  Shard(folder / shard.file, shard, manifest.token_bytes(), 0).verify_hash({});
+  const Path path = folder / shard.file;
+  (void)Shard(path, shard, manifest.token_bytes(), 0);
+  verify_hash(path, shard, {});
+}
+
+void create_shard(const Path& path, int token_bytes, std::int64_t tokens, std::int64_t documents) {
+  Hdf5File hdf5 = Hdf5File::create(path);
+  hdf5.set_attribute("/", "format", "lockstep tokens");
+  hdf5.set_attribute("/", "version", std::int64_t{1});
+  hdf5.create_dataset(tokens_path, token_bytes == 2 ? DType::u16 : DType::u32, Shape{tokens});
+  hdf5.create_dataset(documents_path, DType::u64, Shape{documents});
+  hdf5.close();
 }
 
 struct ShardWriter::State {
   Path path;
   FileDescriptor file;
-  int token_bytes;
-  std::int64_t tokens;              // announced
-  std::int64_t written = 0;         // tokens handed to the system
-  std::uint64_t tokens_offset = 0;  // in the file
-  std::vector<std::byte> buffer;    // tokens behind the written ones
-  std::vector<std::uint64_t> documents;
-  std::int64_t announced_documents;
-  std::uint64_t documents_offset = 0;
+  Hdf5Dataset tokens;
+  Hdf5Dataset documents;
+  std::int64_t next_token = 0;     // behind those handed to the system
+  std::int64_t next_document = 0;  // of the first of the starts
+  std::vector<std::byte> buffer;   // tokens from next_token on
+  std::vector<std::uint64_t> starts;
 
-  std::int64_t appended() const { return written + static_cast<std::int64_t>(buffer.size()) / token_bytes; }
+  std::int64_t token_bytes() const { return tokens.dtype == DType::u16 ? 2 : 4; }
+  std::int64_t appended() const { return next_token + std::ssize(buffer) / token_bytes(); }
 
   void flush() {
-    write_at(file, buffer, tokens_offset + static_cast<std::uint64_t>(written * token_bytes), path);
-    written = appended();
+    write_at(file, buffer, tokens.offset + static_cast<std::uint64_t>(next_token * token_bytes()), path);
+    next_token = appended();
     buffer.clear();
   }
 };
 
-ShardWriter::ShardWriter(const Path& path, int token_bytes, std::int64_t tokens, std::int64_t documents)
-    : state_(std::make_unique<State>(State{path, {}, token_bytes, tokens, 0, 0, {}, {}, documents, 0})) {
-  Hdf5File hdf5 = Hdf5File::create(path);
-  hdf5.set_attribute("/", "format", "lockstep tokens");
-  hdf5.set_attribute("/", "version", std::int64_t{1});
-  state_->tokens_offset =
-      hdf5.create_dataset(tokens_path, token_bytes == 2 ? DType::u16 : DType::u32, Shape{tokens}).offset;
-  state_->documents_offset = hdf5.create_dataset(documents_path, DType::u64, Shape{documents}).offset;
-  hdf5.close();
-  state_->file = open_file(path, O_RDWR);
-  state_->documents.reserve(static_cast<std::size_t>(documents));
+ShardWriter::ShardWriter(const Path& path, std::int64_t first_token, std::int64_t first_document)
+    : state_(std::make_unique<State>()) {
+  state_->path = path;
+  state_->next_token = first_token;
+  state_->next_document = first_document;
+  const Hdf5File hdf5 = Hdf5File::open(path);
+  state_->tokens = hdf5.dataset(tokens_path);
+  state_->documents = hdf5.dataset(documents_path);
+  state_->file = open_file(path, O_RDWR | O_CLOEXEC);
 }
 
 ShardWriter::~ShardWriter() = default;
 
-void ShardWriter::start_document() { state_->documents.push_back(static_cast<std::uint64_t>(state_->appended())); }
+void ShardWriter::start_document() { state_->starts.push_back(static_cast<std::uint64_t>(state_->appended())); }
 
 void ShardWriter::append(std::span<const std::uint32_t> tokens) {
   constexpr std::size_t flush_bytes = std::size_t{1} << 20;
-  invariant(state_->appended() + static_cast<std::int64_t>(tokens.size()) <= state_->tokens,
+  invariant(state_->appended() + std::ssize(tokens) <= state_->tokens.shape.at(0),
             "a shard holds the tokens that were announced");
   const std::size_t before = state_->buffer.size();
-  state_->buffer.resize(before + tokens.size() * static_cast<std::size_t>(state_->token_bytes));
+  state_->buffer.resize(before + tokens.size() * static_cast<std::size_t>(state_->token_bytes()));
   std::byte* const out = state_->buffer.data() + before;
-  if (state_->token_bytes == 4) {
+  if (state_->token_bytes() == 4) {
     std::memcpy(out, tokens.data(), tokens.size_bytes());
   } else {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -262,16 +324,25 @@ void ShardWriter::append(std::span<const std::uint32_t> tokens) {
   if (state_->buffer.size() >= flush_bytes) state_->flush();
 }
 
-ShardEntry ShardWriter::finish() {
+void ShardWriter::finish() {
+  invariant(state_->next_document + std::ssize(state_->starts) <= state_->documents.shape.at(0),
+            "a shard holds the documents that were announced");
   state_->flush();
-  invariant(state_->written == state_->tokens &&
-                static_cast<std::int64_t>(state_->documents.size()) == state_->announced_documents,
-            "a shard holds the tokens and documents that were announced");
-  write_at(state_->file, std::as_bytes(std::span(state_->documents)), state_->documents_offset, state_->path);
+  write_at(state_->file, std::as_bytes(std::span(state_->starts)),
+           state_->documents.offset + static_cast<std::uint64_t>(state_->next_document) * sizeof(std::uint64_t),
+           state_->path);
   sync_file(state_->file, state_->path);
   state_->file.close(state_->path);
-  const MappedFile whole(state_->path);
-  return {"", state_->tokens, state_->announced_documents, whole.bytes().size(), hash128(whole.bytes())};
+}
+
+ShardEntry describe_shard(const Path& path, std::int64_t tokens, std::int64_t documents,
+                          const std::function<void()>& alive) {
+  ShardEntry entry;
+  entry.tokens = tokens;
+  entry.documents = documents;
+  entry.bytes = length_of(path).value_or(0);
+  entry.hash = hash_of_file(path, entry.bytes, alive);
+  return entry;
 }
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // A prepared dataset on disk: FOLDER/DATASET.json, written last, and FOLDER/{train,validation}/tokens-NNNNN.h5. A split
-// is one stream of tokens, documents joined by the end-of-text token, cut into shards of equal length; shards are
-// mapped and read in place. Who makes them from text: data/prepare.hpp. Which tokens a training step takes:
+// is one stream of tokens, documents joined by the end-of-text token, cut into shards of equal length; a shard is
+// mapped when it is first read. Who makes them from text: data/prepare.hpp. Which tokens a training step takes:
 // data/data_loader.hpp.
 #pragma once
 
@@ -16,7 +16,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 namespace lockstep {
@@ -25,11 +24,13 @@ enum class DataSplit { train, validation };
 std::string_view name_of(DataSplit split);  // "train", "validation": also the folder's name
 
 struct ShardEntry {
-  std::string file;  // within the dataset's folder: "train/tokens-00000.h5"
+  std::string file;              // within the dataset's folder: "train/tokens-00000.h5"
+  std::int64_t first_token = 0;  // of the stream
   std::int64_t tokens = 0;
-  std::int64_t documents = 0;  // that start in this shard
-  std::uint64_t bytes = 0;     // of the file
-  Hash128 hash;                // of the file
+  std::int64_t first_document = 0;  // that starts here or behind
+  std::int64_t documents = 0;       // that start in this shard
+  std::uint64_t bytes = 0;          // of the file
+  Hash128 hash;                     // of the file
 };
 
 struct SplitEntry {
@@ -38,6 +39,9 @@ struct SplitEntry {
   std::uint64_t text_bytes = 0;  // UTF-8 bytes that were encoded
   std::vector<ShardEntry> shards;
 };
+
+/// Sets where each shard begins, from what the shards before it hold.
+void number_shards(SplitEntry& split);
 
 /// The manifest is what DATASET.json says.
 struct DatasetManifest {
@@ -65,14 +69,14 @@ DatasetManifest read_dataset_manifest(const Path& folder);
 /// Error(storage).
 void verify_shard_file(const Path& folder, const DatasetManifest& manifest, const ShardEntry& shard);
 
-/// A contiguous run of tokens in a mapped shard.
-using TokenRun = std::variant<std::span<const std::uint16_t>, std::span<const std::uint32_t>>;
-
-/// A split, mapped read-only: random access to tokens and document starts. Local; many threads may read.
+/// A split: random access to tokens and document starts. A shard is opened, and compared with the manifest, when it is
+/// first read: Error(input) then names a file that is not there or not what the manifest says. Local; many threads may
+/// read.
 class TokenStream {
  public:
-  /// Opens all shards of the split and checks counts and file sizes against the manifest. Throws Error(input) naming
-  /// the file.
+  static constexpr std::size_t most_mapped = 4096;  // shards at a time: a process has no end of mappings
+
+  /// Opens no shard. Throws Error(input) if the counts of the shards do not make up those of the split.
   TokenStream(const Path& folder, const DatasetManifest& manifest, DataSplit split);
   ~TokenStream();
   TokenStream(TokenStream&&) noexcept;
@@ -80,9 +84,6 @@ class TokenStream {
 
   std::int64_t tokens() const;
   std::int64_t documents() const;
-  /// Tokens [begin, begin + n) with the largest n ≤ count that one shard holds; begin < tokens(). In place, nothing is
-  /// copied.
-  TokenRun run(std::int64_t begin, std::int64_t count) const;
   /// Fills `out` with the tokens from `begin`, across shards. Throws Error(bug) beyond the end.
   void copy(std::int64_t begin, std::span<std::int32_t> out) const;
   /// Stream positions in [begin, end) at which a document starts, ascending.
@@ -98,24 +99,33 @@ class TokenStream {
   std::unique_ptr<State> state_;
 };
 
-/// Writes one shard: exactly `tokens` tokens and `documents` starts, announced beforehand, appended in order. The file
-/// is whole and synchronised after finish; a writer that is destroyed before leaves an unfinished file, which belongs
-/// into a staging folder.
+/// Makes the file of a shard, whose tokens and document starts ShardWriters then write. Throws Error(storage).
+void create_shard(const Path& path, int token_bytes, std::int64_t tokens, std::int64_t documents);
+
+/// Writes consecutive tokens of a shard and the documents that start there; several processes may write one shard. What
+/// was written is durable after finish.
 class ShardWriter {
  public:
-  ShardWriter(const Path& path, int token_bytes, std::int64_t tokens, std::int64_t documents);
+  /// From token `first_token` of the shard on; the first document that starts is its `first_document`-th.
+  ShardWriter(const Path& path, std::int64_t first_token, std::int64_t first_document);
   ~ShardWriter();
   ShardWriter(const ShardWriter&) = delete;
   ShardWriter& operator=(const ShardWriter&) = delete;
   /// A document starts at the token appended next.
   void start_document();
+  /// Throws Error(bug) for more tokens than the shard has, Error(storage).
   void append(std::span<const std::uint32_t> tokens);
-  /// Throws Error(storage), Error(bug) if counts differ from the announced ones. `file` of the result is left empty.
-  ShardEntry finish();
+  /// Throws Error(storage), Error(bug) for more documents than the shard has.
+  void finish();
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// The entry of a shard that is written: the size and the hash of its file. Other members are left to the caller.
+/// `alive` is called as the reading gets on. Throws Error(storage).
+ShardEntry describe_shard(const Path& path, std::int64_t tokens, std::int64_t documents,
+                          const std::function<void()>& alive = {});
 
 }  // namespace lockstep

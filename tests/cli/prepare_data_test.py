@@ -139,6 +139,97 @@ def test_any_number_of_threads_and_ranks_writes_the_same_bytes(tmp):
             assert digest(out) == expected, f"{name} on {ranks} ranks with {threads} threads"
 
 
+def write_compressed(path, data):
+    path.write_bytes(gzip.compress(data, 1))
+
+
+def jsonl_bytes(texts, end=b"\n"):
+    return end.join(json.dumps({"text": text}, ensure_ascii=False).encode() for text in texts)
+
+
+def write_shared_inputs(folder):
+    """Inputs by name that ranks have to share: long lines and texts, many files, compressed ones; a list of files each, and their documents."""
+    folder.mkdir()
+    rng = random.Random(3)
+    prose = "".join(f"{number} " + rng.choice(["naïve\r\n", "日本語", "  x ", "word"]) * 3 for number in range(60000))
+    texts = documents_text(1500, seed=6)
+    long_lines = [texts[0], "y" * 700000, *texts[1:50], "é" * 300000, texts[50]]
+    (folder / "one.txt").write_bytes(b"\xef\xbb\xbf" + prose.encode())
+    (folder / "solid.txt").write_text("x" * 900000)
+    (folder / "long.jsonl").write_bytes(b"\xef\xbb\xbf" + jsonl_bytes(long_lines, b"\r\n"))   # without an end of the last line
+    write_compressed(folder / "one.jsonl.gz", jsonl_bytes(texts))
+    write_compressed(folder / "prose.txt.gz", prose.encode())
+    for number in range(12):
+        (folder / f"few-{number}.txt").write_text(texts[number])
+    few = [folder / f"few-{number}.txt" for number in range(12)]
+    return {"plain text": ([folder / "one.txt"], [prose]),
+            "long lines": ([folder / "long.jsonl"], long_lines),
+            "one compressed": ([folder / "one.jsonl.gz"], texts),
+            "mixed": ([*few[:3], folder / "one.jsonl.gz", folder / "solid.txt", folder / "prose.txt.gz", folder / "long.jsonl", *few[3:]],
+                      texts[:3] + texts + ["x" * 900000, prose] + long_lines + texts[3:12])}
+
+
+def test_however_ranks_share_plain_compressed_and_mixed_inputs_they_write_the_same_bytes(tmp):
+    for name, (files, texts) in write_shared_inputs(tmp / "in").items():
+        options = [*files, "--data.validation", "hash:0.3" if len(texts) > 1 else "tail:0.3", "--data.shard_tokens", 200001]
+        expected = None
+        for ranks, threads in [(None, 3), (2, 1), (3, 2), (4, 1)]:
+            out = tmp / f"{name}-{ranks}"
+            prepare(*options, "--output", out, "--threads", threads, ranks=ranks)
+            expected = expected or digest(out)
+            assert digest(out) == expected, (name, ranks)
+        prepare(*files, "--output", tmp / f"{name}-joined", "--data.validation", "none", ranks=3)
+        assert token_stream(tmp / f"{name}-joined").tolist() == joined(texts), name
+
+
+def bytes_read(words, ranks):
+    """What the job says that it read of its input, as a part of its bytes."""
+    summary = json.loads(prepare(*words, "--json", "--overwrite", ranks=ranks).stdout)
+    files = [word for word in words if hasattr(word, "stat") and word.is_file()]
+    assert summary["input_bytes"] == sum(file.stat().st_size for file in files)
+    return summary["input_bytes_read"] / summary["input_bytes"]
+
+
+def test_all_ranks_together_read_the_input_once_and_for_characters_twice(tmp):
+    lines = jsonl_bytes(documents_text(9000, seed=8))
+    (tmp / "a.jsonl").write_bytes(lines)
+    (tmp / "b.txt").write_bytes(lines)
+    write_compressed(tmp / "c.jsonl.gz", lines)
+    write_compressed(tmp / "d.txt.gz", lines)
+    common = ["--output", tmp / "out", "--data.validation", "none"]
+    for ranks in [None, 2, 4]:
+        for names in [["a.jsonl"], ["b.txt"], ["c.jsonl.gz"], ["a.jsonl", "b.txt", "c.jsonl.gz", "d.txt.gz"]]:
+            part = bytes_read([*[tmp / name for name in names], *common], ranks)
+            assert 1 <= part <= 1.05, (ranks, names, part)
+        part = bytes_read([tmp / "a.jsonl", tmp / "c.jsonl.gz", *common, "--data.tokenizer", "chars"], ranks)
+        assert 1 <= part <= 2.1, (ranks, part)
+
+
+def test_a_trace_of_system_calls_confirms_the_bytes_that_were_read(tmp):
+    if shutil.which("strace") is None:
+        raise unittest.SkipTest("no strace")
+    data = jsonl_bytes(documents_text(9000, seed=8))
+    (tmp / "a.jsonl").write_bytes(data)
+    write_compressed(tmp / "b.txt.gz", data)
+    inputs = [tmp / "a.jsonl", tmp / "b.txt.gz"]
+    traced = ["strace", "-f", "-ff", "-y", "-e", "trace=read,pread64,readv,preadv,preadv2,mmap", "-o", str(tmp / "trace"), program("prepare-data")]
+    if subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True).returncode != 0:
+        raise unittest.SkipTest("strace may not trace here")
+    for ranks in [1, 2]:
+        launcher = [str(SOURCE / "tests/harness/mpirun.sh"), str(ranks)] if ranks > 1 else []
+        done = subprocess.run([*launcher, *traced, *map(str, inputs), "--output", str(tmp / f"out{ranks}"), "--data.validation", "none", "--json"],
+                              capture_output=True, text=True, timeout=PATIENCE_S)
+        assert done.returncode == 0, done.stderr
+        counted = 0
+        for trace in tmp.glob("trace.*"):
+            for line in trace.read_text(errors="replace").splitlines():
+                if any(f"<{path}>" in line for path in inputs):
+                    assert not line.startswith("mmap"), line
+                    counted += max(int(line.rsplit("= ", 1)[1].split()[0]), 0)
+            trace.unlink()
+        assert counted == json.loads(done.stdout)["input_bytes_read"], (ranks, counted, done.stdout)
+
+
 def test_the_hash_split_depends_on_content_alone(tmp):
     texts = documents_text(2000)
     chosen = {}
@@ -150,6 +241,14 @@ def test_the_hash_split_depends_on_content_alone(tmp):
         chosen[name] = parts["validation"]
     assert chosen["a"] == chosen["b"] and chosen["a"] != chosen["c"]
     assert 140 < len(chosen["a"]) < 260, len(chosen["a"])   # 200 ± 4.5 deviations
+    for number in range(6):   # long texts, which tokenizers cut at other places
+        (tmp / f"long-{number}.txt").write_text("\n".join(texts[number * 300: number * 300 + 300]) * 4)
+    by = {}
+    for tokenizer in ["bytes", "chars"]:
+        words = [*tmp.glob("long-*.txt")]
+        prepare(*words, "--output", tmp / tokenizer, "--data.tokenizer", tokenizer, "--data.validation", "hash:0.5", ranks=2 if tokenizer == "chars" else None)
+        by[tokenizer] = [manifest(tmp / tokenizer)["splits"][split]["text_bytes"] for split in ("train", "validation")]
+    assert by["bytes"] == by["chars"], by
 
 
 def test_the_tail_may_cut_a_document_and_loses_nothing(tmp):
@@ -263,6 +362,17 @@ def test_a_disk_that_fills_up_is_a_storage_error_and_leaves_nothing(tmp):
         assert done.returncode == 4, (done.returncode, done.stderr)
         assert all(part in done.stderr for part in ["cannot write", "/.out.stage-", "/scratch/tokens-", "File too large"]), done.stderr
         only(tmp, "a.txt")
+
+
+def test_storage_that_fails_on_one_rank_ends_all_with_one_message_and_leaves_nothing(tmp):
+    write_compressed(tmp / "a.txt.gz", b"some text to tokenize\n" * 100000)
+    command = [str(SOURCE / "tests/harness/mpirun.sh"), "3", program("prepare-data"), str(tmp / "a.txt.gz"), "--output", str(tmp / "out"), "--data.validation", "none"]
+    for path, rank in [("/scratch/tokens-2", 2), ("/scratch/input-0.txt", 1), ("/train/tokens-00000.h5", 2)]:
+        failing_there = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": f"pwrite {errno.EIO} 1 1 {rank} {path}"}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env={**os.environ, **failing_there})
+        assert done.returncode == 4, (path, done.returncode, done.stderr)
+        assert done.stderr.count("Input/output error") == 1 and path in done.stderr, done.stderr
+        only(tmp, "a.txt.gz")
 
 
 def stopping_amid_its_work():

@@ -100,17 +100,25 @@ std::string zstandard(const std::string& text) {
 void read_corpus(const Path& file) {
   const std::vector<InputFile> files = find_inputs({file.string()}).files;
   const auto tokenizer = bytes_tokenizer();
-  BlockReader reader(files, [&](std::string_view text) { return tokenizer->last_cut(text); });
+  BlockReader reader(files, whole_files(files), [&](std::string_view text) { return tokenizer->last_cut(text); });
   JsonLines lines("text");
   TextBlock block;
-  while (reader.next(block)) {
-    if (block.file->format == TextFormat::json_lines) {
-      lines.for_each(
-          block, [](std::string_view text) { require(!first_invalid_utf8(text), "a document is not UTF-8"); },
-          [](const Error& problem) { throw problem; });
-    } else {
-      require_utf8(block);
+  const auto read = [&] {
+    while (reader.next(block)) {
+      if (block.file->format == TextFormat::json_lines) {
+        lines.for_each(
+            block, [](std::string_view text) { require(!first_invalid_utf8(text), "a document is not UTF-8"); },
+            [](const BadText& problem) { throw problem; });
+      } else {
+        require_utf8(block);
+      }
     }
+  };
+  try {
+    read();
+  } catch (const BadText& bad) {
+    LineCounter counter;
+    throw error_of(bad, counter);
   }
 }
 

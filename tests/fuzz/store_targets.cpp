@@ -22,17 +22,20 @@ DatasetManifest make_dataset(const Path& folder) {
     for (const std::int64_t tokens :
          split == DataSplit::train ? std::vector<std::int64_t>{600, 50} : std::vector<std::int64_t>{40}) {
       const std::string file = fmt::format("{}/tokens-{:05}.h5", name_of(split), entry.shards.size());
-      ShardWriter writer(folder / file, manifest.token_bytes(), tokens, 2);
+      create_shard(folder / file, manifest.token_bytes(), tokens, 2);
+      ShardWriter writer(folder / file, 0, 0);
       const std::vector<std::uint32_t> ids(static_cast<std::size_t>(tokens / 2), 65);
       for (int document = 0; document < 2; ++document) {
         writer.start_document();
         writer.append(ids);
       }
-      entry.shards.push_back(writer.finish());
+      writer.finish();
+      entry.shards.push_back(describe_shard(folder / file, tokens, 2));
       entry.shards.back().file = file;
       entry.tokens += tokens;
       entry.documents += 2;
     }
+    number_shards(entry);
   }
   return manifest;
 }
@@ -40,6 +43,7 @@ DatasetManifest make_dataset(const Path& folder) {
 /// Everything that training asks of a stream.
 void read_stream(const Path& folder, const DatasetManifest& manifest, DataSplit split) {
   const TokenStream stream(folder, manifest, split);
+  for (const ShardEntry& shard : manifest.of(split).shards) verify_shard_file(folder, manifest, shard);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(stream.tokens()));
   stream.copy(0, ids);
   for (const std::int32_t id : ids)
@@ -78,6 +82,8 @@ Target dataset_manifest_target(const Path& folder) {
   refuse(target, "/tokenizer/hash", "none");
   refuse(target, "/splits/train/shards/1/tokens", -50);
   refuse(target, "/splits/train/shards/1/documents", std::int64_t{1} << 62);
+  refuse(target, "/splits/train/shards/1/first_token", 599);
+  refuse(target, "/splits/train/shards/1/first_document", 3);
   refuse(target, "/splits/train/shards/0/file", "../elsewhere.h5");
   refuse(target, "/splits/train/shards/0/bytes", -1.0);
   refuse(target, "/tokenizer/end_of_text", 18446744073709551616.0);
@@ -99,6 +105,7 @@ Target token_shard_target(const Path& folder) {
   DatasetManifest manifest = make_dataset(folder);
   const std::string shard = read_file(folder / "train/tokens-00001.h5");
   manifest.train = {.tokens = 50, .documents = 2, .text_bytes = 0, .shards = {manifest.train.shards.back()}};
+  number_shards(manifest.train);
   Target target{.name = "token shard",
                 .seeds = {shard},
                 .names = {"tokens-00001.h5"},

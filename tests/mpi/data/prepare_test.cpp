@@ -1,6 +1,7 @@
 #include "data/prepare.hpp"
 
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "comm/together.hpp"
 #include "data/data_loader.hpp"
 #include "data/dataset.hpp"
@@ -37,12 +38,14 @@ struct TextFolder : test::SharedFolder {
   }
 };
 
-void prepare_on(std::unique_ptr<Communicator> ranks, const Path& input, const Path& target) {
+void prepare_on(std::unique_ptr<Communicator> ranks, const Path& input, const Path& target,
+                const std::string& validation = "hash:0.25", const std::string& malformed = "stop") {
   PrepareConfig config;
   config.inputs = {input.string()};
   config.output = target.string();
   config.threads = 2;
-  config.data.validation = ValidationSplit::parse("hash:0.25");
+  config.data.validation = ValidationSplit::parse(validation);
+  config.data.malformed = malformed == "skip" ? OnMalformed::skip : OnMalformed::stop;
   config.data.shard_tokens = 300000;
   Session session(std::move(ranks));
   Log log({.program = "prepare-data", .level = LogLevel::error});
@@ -76,6 +79,41 @@ LOCKSTEP_MPI_TEST(ranks_together_write_the_bytes_that_one_alone_writes, test::at
   const auto expected = files_of(folder.path / "alone");
   BOOST_TEST(expected.size() > 10u);
   BOOST_TEST((files_of(folder.path / "together") == expected));
+}
+
+// Texts of several blocks, with and without places to cut them at, between lines; one is not UTF-8 near its end.
+Path write_texts(const Path& folder) {
+  together(world(), "write the input", [&] {
+    if (world().rank() != 0) return;
+    make_folder(folder);
+    std::string prose, lines;
+    while (prose.size() < 1'500'000) prose += fmt::format("word{} <|endoftext|> 日本 ", prose.size());
+    while (lines.size() < 500'000) lines += fmt::format("{{\"text\": \"{} é\"}}\r\n", lines.size());
+    publish_file(folder / "a.txt", prose);
+    publish_file(folder / "b.jsonl", "\xEF\xBB\xBF" + lines + "{\"text\": \"" + std::string(900'000, 'x') + "\"}");
+    publish_file(folder / "c.txt", std::string(1'100'000, 'a'));
+    publish_file(folder / "d.txt", prose.substr(0, 800'001) + "\xFF" + prose.substr(0, 400'000));
+    publish_file(folder / "e.txt", prose.substr(0, 262'140));
+    publish_file(folder / "f.jsonl", lines + "{\"text\": oops");
+  });
+  return folder;
+}
+
+LOCKSTEP_MPI_TEST(texts_that_go_over_several_ranks_are_joined_split_and_left_out_as_on_one, test::at_least(2)) {
+  const TextFolder folder;
+  const Path input = write_texts(folder.path / "in");
+  for (const std::string validation : {"hash:0.4", "tail:0.37", "none"}) {
+    const Path together_made = folder.path / ("together-" + validation);
+    const Path alone = folder.path / ("alone-" + validation);
+    prepare_on(world().split(0, "world"), input, together_made, validation, "skip");
+    together(world(), "prepare alone", [&] {
+      if (world().rank() == 0) prepare_on(solo_communicator(), input, alone, validation, "skip");
+    });
+    BOOST_TEST((files_of(together_made) == files_of(alone)), validation);
+    const DatasetManifest manifest = read_dataset_manifest(together_made);
+    const Json inputs = parse_json(manifest.inputs, "inputs");
+    BOOST_TEST(inputs["malformed_documents"] == 2);  // d.txt and the last line
+  }
 }
 
 LOCKSTEP_MPI_TEST(a_line_that_one_rank_cannot_read_fails_all_ranks_with_its_place_and_leaves_nothing,

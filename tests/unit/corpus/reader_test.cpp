@@ -8,6 +8,7 @@
 #include <zstd.h>
 #include <boost/test/unit_test.hpp>
 
+#include <map>
 #include <random>
 
 using namespace lockstep;
@@ -47,10 +48,13 @@ struct Read {
   std::vector<TextBlock> blocks;
 };
 
+std::size_t anywhere(std::string_view text) { return text.size(); }
+std::size_t before_a_space(std::string_view text) { return text.rfind(' ') + 1 == 0 ? 0 : text.rfind(' '); }
+
 // Everything that the reader gives for one file, cut anywhere.
-Read read_all(const Path& path, const LastCut& last_cut = [](std::string_view text) { return text.size(); }) {
+Read read_all(const Path& path, const LastCut& last_cut = anywhere) {
   const auto inputs = find_inputs({path.string()});
-  BlockReader reader(inputs.files, last_cut);
+  BlockReader reader(inputs.files, whole_files(inputs.files), last_cut);
   Read read;
   for (TextBlock block; reader.next(block);) {
     read.text += block.text;
@@ -59,6 +63,17 @@ Read read_all(const Path& path, const LastCut& last_cut = [](std::string_view te
   }
   BOOST_TEST(reader.consumed() == std::filesystem::file_size(path));
   return read;
+}
+
+// What one tells of text that `work` cannot use.
+template <class Work>
+void told(const Work& work) {
+  try {
+    work();
+  } catch (const BadText& bad) {
+    LineCounter lines;
+    throw error_of(bad, lines);
+  }
 }
 
 auto input_error(const std::string& part) {
@@ -71,13 +86,15 @@ auto input_error(const std::string& part) {
 
 std::vector<std::string> documents_of(const Path& path, const std::string& field = "text") {
   const auto inputs = find_inputs({path.string()});
-  BlockReader reader(inputs.files, [](std::string_view text) { return text.size(); });
+  BlockReader reader(inputs.files, whole_files(inputs.files), anywhere);
   JsonLines lines(field);
   std::vector<std::string> documents;
-  for (TextBlock block; reader.next(block);)
-    lines.for_each(
-        block, [&](std::string_view text) { documents.emplace_back(text); },
-        [](const Error& problem) { throw problem; });
+  told([&] {
+    for (TextBlock block; reader.next(block);)
+      lines.for_each(
+          block, [&](std::string_view text) { documents.emplace_back(text); },
+          [](const BadText& problem) { throw problem; });
+  });
   return documents;
 }
 
@@ -97,7 +114,6 @@ BOOST_AUTO_TEST_CASE(a_text_reads_equal_plain_and_compressed_in_the_same_blocks)
     const Read other = read_all(path / name);
     BOOST_REQUIRE(other.blocks.size() == plain.blocks.size());
     for (std::size_t i = 0; i < plain.blocks.size(); ++i) BOOST_TEST((other.blocks[i].text == plain.blocks[i].text));
-    BOOST_TEST((other.blocks.back().document_hash == hash128(text)));
   }
 }
 
@@ -107,18 +123,19 @@ BOOST_AUTO_TEST_CASE(a_line_without_an_end_is_refused_before_it_fills_the_memory
   publish_file(path / "b.txt", std::string(limit * 3, 'x'));
   const auto refused = [&](const char* name, const LastCut& last_cut, const std::string& message) {
     const auto inputs = find_inputs({(path / name).string()});
-    BlockReader reader(inputs.files, last_cut, limit);
-    TextBlock block;
-    BOOST_CHECK_EXCEPTION(while (reader.next(block)) continue, Error, input_error(message));
+    BlockReader reader(inputs.files, whole_files(inputs.files), last_cut, limit);
+    const auto read = [&] {
+      for (TextBlock block; reader.next(block);) continue;
+    };
+    BOOST_CHECK_EXCEPTION(told(read), Error, input_error(message));
   };
-  refused(
-      "a.jsonl.gz", [](std::string_view text) { return text.size(); }, "a.jsonl.gz:2: a line has more than 1.0 MiB");
+  refused("a.jsonl.gz", anywhere, "a.jsonl.gz:2: a line has more than 1.0 MiB");
   refused(
       "b.txt", [](std::string_view) { return std::size_t{0}; },
       "b.txt:1: text that its tokenizer cannot take in parts has more than 1.0 MiB");
 }
 
-BOOST_AUTO_TEST_CASE(blocks_of_a_text_tell_document_lines_and_hash_and_never_cut_a_character) {
+BOOST_AUTO_TEST_CASE(blocks_of_a_text_tell_their_place_and_never_cut_a_character) {
   for (const std::size_t size : {1ul, 262143ul, 262144ul, 262145ul, 700000ul}) {
     std::string text = "é";
     while (text.size() + 3 <= size) text += text.size() % 7 == 0 ? "\né" : "日";
@@ -126,16 +143,100 @@ BOOST_AUTO_TEST_CASE(blocks_of_a_text_tell_document_lines_and_hash_and_never_cut
     publish_file(path / "a.txt", text);
     const Read read = read_all(path / "a.txt");
     BOOST_TEST((read.text == text));
-    std::int64_t lines = 1;
+    std::uint64_t offset = 0;
     for (const TextBlock& block : read.blocks) {
       BOOST_TEST((static_cast<unsigned char>(block.text.front()) & 0xC0) != 0x80);
-      BOOST_TEST(block.first_line == lines);
-      BOOST_TEST(block.begins_document == (&block == &read.blocks.front()));
-      BOOST_TEST(block.ends_document == (&block == &read.blocks.back()));
-      lines += std::ranges::count(block.text, '\n');
+      BOOST_TEST(block.offset == offset);
+      BOOST_TEST(block.begins_document == (offset == 0));
+      offset += block.text.size();
     }
-    BOOST_TEST((read.blocks.back().document_hash == hash128(text)));
   }
+}
+
+// A block as its place in the corpus and its text.
+std::string shown(const TextBlock& block) {
+  return fmt::format("{} {} {} ", block.file->path.string(), block.offset, block.begins_document) + block.text;
+}
+
+BOOST_AUTO_TEST_CASE(however_a_corpus_is_divided_its_blocks_are_the_same) {
+  const std::string mark = "\xEF\xBB\xBF";
+  const std::string lines = many_lines(1500000);
+  std::string dos_lines;
+  for (const char c : lines.substr(0, 400000)) dos_lines += c == '\n' ? std::string("\r\n") : std::string(1, c);
+  const std::string long_lines = std::string(700000, 'x') + "\n" + std::string(262143, 'y') + "\n\n" +
+                                 std::string(262144, 'z') + "\n" + many_lines(300000) + std::string(600000, 'w');
+  std::string spaced;
+  while (spaced.size() < 900000) spaced += "日本 é x ";
+  const std::vector<std::pair<const char*, std::string>> texts = {
+      {"a.jsonl", lines},
+      {"b.jsonl", mark + dos_lines},
+      {"c.jsonl", long_lines},
+      {"d.jsonl", lines.substr(0, 524287) + "\n" + "last line, which has no end"},
+      {"e.txt", spaced + std::string(800000, 'x') + " " + spaced},  // three blocks without a cut
+      {"f.txt", mark + std::string(600000, 'x')},                   // no cut at all
+      {"g.txt", "short"},
+      {"h.txt", mark}};
+  for (const auto& [name, text] : texts) publish_file(path / name, text);
+  publish_file(path / "i.jsonl.gz", gzipped(lines));
+  publish_file(path / "j.txt", spaced);
+  const auto files = find_inputs({path.string()}).files;
+  std::vector<std::string> expected;
+  BlockReader whole(files, whole_files(files), before_a_space);
+  std::map<std::string, std::string> read;
+  for (TextBlock block; whole.next(block);) {
+    expected.push_back(shown(block));
+    read[block.file->path.filename()] += block.text;
+  }
+  for (const auto& [name, text] : texts)
+    BOOST_TEST((read[name] == (text.starts_with(mark) ? text.substr(mark.size()) : text)), name);
+  for (int ranks = 1; ranks <= 40; ranks += ranks < 9 ? 1 : 7) {
+    std::vector<std::string> found, empty;
+    for (int rank = 0; rank < ranks; ++rank) {
+      BlockReader reader(files, parts_of_rank(files, rank, ranks), before_a_space);
+      for (TextBlock block; reader.next(block);) found.push_back(shown(block));
+      empty.insert(empty.end(), reader.empty_files().begin(), reader.empty_files().end());
+    }
+    BOOST_TEST((found == expected), ranks << " ranks");
+    BOOST_TEST((empty == std::vector{(path / "h.txt").string()}));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(parts_of_ranks_are_consecutive_alike_in_size_and_read_hardly_more_than_their_bytes) {
+  for (int i = 0; i < 5; ++i) publish_file(path / fmt::format("{}.jsonl", i), many_lines(1000000));
+  const auto files = find_inputs({path.string()}).files;
+  std::uint64_t total = 0;
+  for (const InputFile& file : files) total += file.bytes;
+  for (const int ranks : {1, 2, 3, 4}) {
+    std::uint64_t all = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      BlockReader reader(files, parts_of_rank(files, rank, ranks), anywhere);
+      for (TextBlock block; reader.next(block);) continue;
+      BOOST_TEST(reader.consumed() < total / static_cast<std::uint64_t>(ranks) + 2 * BlockReader::block_bytes);
+      all += reader.input_consumed();
+    }
+    BOOST_TEST(all >= total);
+    BOOST_TEST(static_cast<double>(all) < 1.05 * static_cast<double>(total));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_compressed_file_is_read_by_one_rank_unless_it_outweighs_the_part_of_one) {
+  std::vector<InputFile> files;
+  for (int i = 0; i < 4; ++i)
+    files.push_back({fmt::format("{}.jsonl.zst", i), TextFormat::json_lines, Compression::zstd, 1000000});
+  for (const int ranks : {1, 2, 4}) {
+    std::map<int, int> count;
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      ++count[reader_of(files, i, ranks)];
+      BOOST_TEST(!outweighs_a_part(files, i, ranks));
+    }
+    BOOST_TEST(std::ssize(count) == ranks);
+    for (const auto& [rank, of_rank] : count) BOOST_TEST(of_rank == 4 / ranks);
+  }
+  BOOST_TEST(outweighs_a_part(files, 0, 8));
+  files[1].compression = Compression::none;
+  files[1].bytes = 100000000;
+  BOOST_TEST(!outweighs_a_part(files, 0, 8));
+  BOOST_TEST(!outweighs_a_part(files, 1, 8));
 }
 
 BOOST_AUTO_TEST_CASE(a_text_without_a_cut_is_one_block) {
@@ -189,11 +290,12 @@ BOOST_AUTO_TEST_CASE(invalid_utf8_in_a_text_is_named_with_its_line) {
   publish_file(path / "a.txt", many_lines(600000) + "\xC3(\n");
   const auto inputs = find_inputs({(path / "a.txt").string()});
   const auto lines = std::ranges::count(read_file(path / "a.txt"), '\n');
-  BlockReader reader(inputs.files, [](std::string_view text) { return text.size(); });
+  BlockReader reader(inputs.files, whole_files(inputs.files), anywhere);
   const auto check_all = [&] {
     for (TextBlock block; reader.next(block);) require_utf8(block);
   };
-  BOOST_CHECK_EXCEPTION(check_all(), Error, input_error(fmt::format("a.txt:{}: not valid UTF-8 (byte 0xC3)", lines)));
+  BOOST_CHECK_EXCEPTION(told(check_all), Error,
+                        input_error(fmt::format("a.txt:{}: not valid UTF-8 (byte 0xC3)", lines)));
 }
 
 BOOST_AUTO_TEST_CASE(compressed_files_that_are_cut_off_damaged_or_hold_nothing_are_named) {
@@ -212,10 +314,10 @@ BOOST_AUTO_TEST_CASE(files_that_prove_to_hold_nothing_are_named_and_passed_over)
   publish_file(path / "b.txt", "\xEF\xBB\xBF");
   publish_file(path / "c.txt", "\xEF\xBB\xBFtext");
   const auto inputs = find_inputs({path.string()});
-  BlockReader reader(inputs.files, [](std::string_view text) { return text.size(); });
+  BlockReader reader(inputs.files, whole_files(inputs.files), anywhere);
   std::string text;
   for (TextBlock block; reader.next(block);) {
-    BOOST_TEST((block.begins_document && block.ends_document && block.document_hash == hash128("text")));
+    BOOST_TEST((block.begins_document && block.offset == 3));
     text += block.text;
   }
   BOOST_TEST(text == "text");

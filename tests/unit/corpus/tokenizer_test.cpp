@@ -79,7 +79,8 @@ BOOST_FIXTURE_TEST_CASE(merges_of_short_and_long_pieces_follow_the_definition, T
   }
 }
 
-BOOST_FIXTURE_TEST_CASE(a_text_cut_at_its_last_cut_has_the_same_ids_in_parts_whatever_follows, TemporaryFolder) {
+BOOST_FIXTURE_TEST_CASE(a_text_cut_at_its_last_cut_has_the_same_ids_in_parts_whatever_stands_around_it,
+                        TemporaryFolder) {
   write_json(path / "bpe", test::MadeBpe("ab .'s1\n", 80, 1).tokenizer_json(true));
   std::vector<std::unique_ptr<Tokenizer>> all;
   all.push_back(bpe_tokenizer(path / "bpe"));
@@ -93,9 +94,10 @@ BOOST_FIXTURE_TEST_CASE(a_text_cut_at_its_last_cut_has_the_same_ids_in_parts_wha
       BOOST_REQUIRE_LE(cut, text.size());
       if (cut == 0) continue;
       ++cuts;
-      const std::string whole = text + random_text(random, oddities, 6);
-      Ids parts = tokenizer->encode(whole.substr(0, cut));
-      const Ids rest = tokenizer->encode(whole.substr(cut));
+      const std::string before = random_text(random, oddities, 6);
+      const std::string whole = before + text + random_text(random, oddities, 6);
+      Ids parts = tokenizer->encode(whole.substr(0, before.size() + cut));
+      const Ids rest = tokenizer->encode(whole.substr(before.size() + cut));
       parts.insert(parts.end(), rest.begin(), rest.end());
       BOOST_REQUIRE(parts == tokenizer->encode(whole));
     }
@@ -117,6 +119,18 @@ BOOST_AUTO_TEST_CASE(a_special_token_is_never_cut_and_its_text_is_read_as_asked)
     const Ids rest = special->encode(whole.substr(cut));
     parts.insert(parts.end(), rest.begin(), rest.end());
     BOOST_TEST((parts == special->encode(whole)));
+  }
+  const auto twice = bytes_tokenizer("abab");  // where it is found depends on what stands before
+  const std::string repeated = "xabababababx";
+  for (std::size_t begin = 0; begin < repeated.size(); ++begin) {
+    for (std::size_t size = 0; begin + size <= repeated.size(); ++size) {
+      const std::size_t cut = begin + twice->last_cut(repeated.substr(begin, size));
+      if (cut == begin) continue;
+      Ids parts = twice->encode(repeated.substr(0, cut));
+      const Ids rest = twice->encode(repeated.substr(cut));
+      parts.insert(parts.end(), rest.begin(), rest.end());
+      BOOST_TEST((parts == twice->encode(repeated)));
+    }
   }
   const auto chars = chars_tokenizer({U'<', U'a', U'é'}, "é<a>", SpecialTokens::special);
   BOOST_TEST((chars->encode("aé<") == Ids{1, 2, 0}));

@@ -39,15 +39,18 @@ inline void write_split(const Path& folder, DatasetManifest& manifest, DataSplit
     const auto starts =
         std::ranges::count_if(split.starts, [&](std::int64_t start) { return start >= first && start < end; });
     const std::string file = fmt::format("{}/tokens-{:05}.h5", name_of(which), entry.shards.size());
-    ShardWriter writer(folder / file, manifest.token_bytes(), end - first, starts);
+    create_shard(folder / file, manifest.token_bytes(), end - first, starts);
+    ShardWriter writer(folder / file, 0, 0);
     for (std::int64_t i = first; i < end; ++i) {
       if (std::ranges::count(split.starts, i) > 0) writer.start_document();
       const auto token = static_cast<std::uint32_t>(split.tokens[static_cast<std::size_t>(i)]);
       writer.append({&token, 1});
     }
-    entry.shards.push_back(writer.finish());
+    writer.finish();
+    entry.shards.push_back(describe_shard(folder / file, end - first, starts));
     entry.shards.back().file = file;
   }
+  number_shards(entry);
   entry.tokens = total;
   entry.documents = static_cast<std::int64_t>(split.starts.size());
   (which == DataSplit::train ? manifest.train : manifest.validation) = entry;

@@ -6,6 +6,7 @@
 #include "store/hdf5.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <boost/test/unit_test.hpp>
 
 #include <filesystem>
@@ -63,14 +64,55 @@ BOOST_FIXTURE_TEST_CASE(every_range_of_a_stream_reads_as_written_across_shards_o
   }
 }
 
-BOOST_FIXTURE_TEST_CASE(large_shards_are_read_in_place, TemporaryFolder) {
-  const auto split = test::made_split({5000, 5000}, 1000);
-  DatasetManifest manifest = test::manifest_for(1000, 1 << 20);
-  test::write_split(path, manifest, DataSplit::validation, split);
-  const TokenStream stream(path, manifest, DataSplit::validation);
-  const auto whole = std::get<std::span<const std::uint16_t>>(stream.run(0, 1 << 30));
-  BOOST_TEST(whole.size() == 10000u);
-  BOOST_TEST(std::get<std::span<const std::uint16_t>>(stream.run(77, 5)).data() == whole.data() + 77);
+BOOST_FIXTURE_TEST_CASE(a_shard_that_several_write_parts_of_has_the_bytes_of_one_that_one_writes, TemporaryFolder) {
+  const std::vector<std::uint32_t> tokens = {5, 1, 4, 1, 3, 2, 6};
+  const std::vector<std::size_t> starts = {0, 2, 5};
+  for (const int token_bytes : {2, 4}) {
+    const auto write_parts = [&](const Path& file, const std::vector<std::size_t>& ends) {
+      create_shard(file, token_bytes, std::ssize(tokens), std::ssize(starts));
+      std::size_t first = 0;
+      for (const std::size_t end : ends) {
+        const auto before = std::ranges::lower_bound(starts, first) - starts.begin();
+        ShardWriter writer(file, static_cast<std::int64_t>(first), before);
+        for (; first < end; ++first) {
+          if (std::ranges::count(starts, first) > 0) writer.start_document();
+          writer.append({&tokens[first], 1});
+        }
+        writer.finish();
+      }
+      return describe_shard(file, std::ssize(tokens), std::ssize(starts));
+    };
+    const Path whole = path / fmt::format("whole-{}.h5", token_bytes);
+    const Path parts = path / fmt::format("parts-{}.h5", token_bytes);
+    const ShardEntry one = write_parts(whole, {7});
+    const ShardEntry several = write_parts(parts, {1, 2, 2, 6, 7});
+    BOOST_TEST((read_file(parts) == read_file(whole)));
+    BOOST_TEST((several.hash == one.hash && one.hash == hash128(read_file(whole))));
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(a_stream_of_more_shards_than_are_mapped_at_a_time_reads_as_written, TemporaryFolder) {
+  DatasetManifest manifest = test::manifest_for(1000, 3);
+  test::write_split(path, manifest, DataSplit::train, test::made_split({3, 3, 3}, 1000));
+  const std::vector<ShardEntry> made = manifest.train.shards;
+  constexpr std::size_t count = TokenStream::most_mapped + 10;
+  for (std::size_t i = made.size(); i < count; ++i) {  // the same three files under more names
+    ShardEntry shard = made[i % made.size()];
+    shard.file = fmt::format("train/tokens-{:05}.h5", i);
+    std::filesystem::create_hard_link(path / made[i % made.size()].file, path / shard.file);
+    manifest.train.shards.push_back(shard);
+    manifest.train.tokens += shard.tokens;
+    manifest.train.documents += shard.documents;
+  }
+  number_shards(manifest.train);
+  const TokenStream stream(path, manifest, DataSplit::train);
+  for (int pass = 0; pass < 2; ++pass) {
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(stream.tokens()));
+    stream.copy(0, tokens);
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      BOOST_REQUIRE_EQUAL(tokens[i], static_cast<std::int32_t>(i % 9 * 7 + 3));
+    BOOST_TEST(stream.document_starts(0, stream.tokens()).size() == count);
+  }
 }
 
 BOOST_FIXTURE_TEST_CASE(the_same_tokens_make_the_same_bytes, TemporaryFolder) {
@@ -98,7 +140,7 @@ BOOST_FIXTURE_TEST_CASE(a_manifest_comes_back_and_a_changed_one_is_refused, Temp
   BOOST_CHECK_EXCEPTION(read_dataset_manifest(path), Error, input_error_naming("does not match its self_hash"));
   publish_file(path / "DATASET.json", R"({"format": "lockstep dataset", "version": 99})");
   BOOST_CHECK_EXCEPTION(read_dataset_manifest(path), Error,
-                        input_error_naming("has format version 99; this program reads version 1"));
+                        input_error_naming("has format version 99; this program reads version 2"));
   publish_file(path / "DATASET.json", "[]");
   BOOST_CHECK_EXCEPTION(read_dataset_manifest(path), Error, input_error_naming("is not the manifest of a dataset"));
 }
@@ -118,11 +160,15 @@ BOOST_FIXTURE_TEST_CASE(damage_to_a_shard_is_named, TemporaryFolder) {
   std::filesystem::resize_file(second, 100);
   BOOST_CHECK_EXCEPTION(verify_shard_file(path, manifest, manifest.train.shards[1]), Error,
                         input_error_naming("train/tokens-00001.h5 has 100 bytes"));
-  BOOST_CHECK_EXCEPTION(TokenStream(path, manifest, DataSplit::train), Error,
-                        input_error_naming("train/tokens-00001.h5 has 100 bytes"));
+  const auto read = [&] {
+    const TokenStream opened(path, manifest, DataSplit::train);
+    std::vector<std::int32_t> tokens(6001);
+    opened.copy(0, std::span(tokens).first(6000));  // of the first shard alone
+    opened.copy(0, tokens);
+  };
+  BOOST_CHECK_EXCEPTION(read(), Error, input_error_naming("train/tokens-00001.h5 has 100 bytes"));
   std::filesystem::remove(second);
-  BOOST_CHECK_EXCEPTION(TokenStream(path, manifest, DataSplit::train), Error,
-                        input_error_naming("train/tokens-00001.h5: no such file"));
+  BOOST_CHECK_EXCEPTION(read(), Error, input_error_naming("train/tokens-00001.h5: no such file"));
 }
 
 BOOST_FIXTURE_TEST_CASE(tokens_beyond_the_vocabulary_and_documents_out_of_place_are_named, TemporaryFolder) {
@@ -145,11 +191,16 @@ BOOST_FIXTURE_TEST_CASE(tokens_beyond_the_vocabulary_and_documents_out_of_place_
   }
 }
 
-BOOST_FIXTURE_TEST_CASE(a_shard_that_is_not_filled_is_not_finished, TemporaryFolder) {
-  ShardWriter writer(path / "a.h5", 2, 3, 0);
-  const std::uint32_t token = 1;
-  writer.append({&token, 1});
-  BOOST_CHECK_EXCEPTION(writer.finish(), Error, [](const Error& error) { return error.code() == ExitCode::bug; });
+BOOST_FIXTURE_TEST_CASE(a_shard_takes_no_more_tokens_and_documents_than_were_announced, TemporaryFolder) {
+  const auto is_bug = [](const Error& error) { return error.code() == ExitCode::bug; };
+  create_shard(path / "a.h5", 2, 3, 1);
+  const std::vector<std::uint32_t> tokens = {1, 2, 3};
+  ShardWriter late(path / "a.h5", 1, 0);
+  BOOST_CHECK_EXCEPTION(late.append(tokens), Error, is_bug);
+  ShardWriter second(path / "a.h5", 0, 1);
+  second.start_document();
+  second.append(tokens);
+  BOOST_CHECK_EXCEPTION(second.finish(), Error, is_bug);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,33 @@
+// What each rank has, on all ranks: values as they lie in memory, and texts.
+#pragma once
+
+#include "base/json.hpp"
+#include "comm/communicator.hpp"
+
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace lockstep {
+
+/// By rank. Collective.
+template <class Value>
+std::vector<Value> gather_values(Communicator& ranks, const Value& own) {
+  static_assert(std::is_trivially_copyable_v<Value>);
+  std::vector<Value> values;
+  for (const std::string& part : ranks.all_gather(std::string(reinterpret_cast<const char*>(&own), sizeof own)))
+    std::memcpy(&values.emplace_back(), part.data(), sizeof own);
+  return values;
+}
+
+/// Those of rank 0, of rank 1 and so on. Collective.
+inline std::vector<std::string> gather_texts(Communicator& ranks, const std::vector<std::string>& own) {
+  std::vector<std::string> texts;
+  for (const std::string& part : ranks.all_gather(to_text(Json(own)))) {
+    for (const Json& text : parse_json(part, "texts")) texts.push_back(text.get<std::string>());
+  }
+  return texts;
+}
+
+}  // namespace lockstep
