@@ -1,5 +1,6 @@
 #include "data/assemble.hpp"
 
+#include "base/content_sum.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/words.hpp"
@@ -298,6 +299,13 @@ void for_own_shards(const Communicator& world, const StreamPlan& plan, std::int6
   }
 }
 
+/// A part of a shard that a rank has written, with its content_sum.
+struct WrittenPart {
+  std::size_t split = 0;  // by index_of
+  std::int64_t number = 0;
+  std::uint64_t sum = 0;
+};
+
 /// Writes this rank's parts of the shards.
 class Writer : public StreamSink {
  public:
@@ -333,15 +341,17 @@ class Writer : public StreamSink {
   void finish() {
     for (Open& open : open_) close(open);
   }
+  std::vector<WrittenPart> parts;  // of shards
 
  private:
   struct Open {
+    DataSplit split = DataSplit::train;
     std::int64_t number = -1;
     std::unique_ptr<ShardWriter> shard;
   };
 
-  static void close(Open& open) {
-    if (open.shard) open.shard->finish();
+  void close(Open& open) {
+    if (open.shard) parts.push_back({index_of(open.split), open.number, open.shard->finish()});
     open.shard.reset();
   }
 
@@ -352,6 +362,7 @@ class Writer : public StreamSink {
     Open& open = open_[i];
     if (open.shard && open.number == number) return *open.shard;
     close(open);
+    open.split = split;
     open.number = number;
     open.shard = std::make_unique<ShardWriter>(settings_.folder / shard_file(split, number),
                                                position_[i] - number * settings_.shard_tokens,
@@ -376,6 +387,18 @@ class Writer : public StreamSink {
   std::array<Open, 2> open_;
   std::vector<std::uint32_t> buffer_;
 };
+
+/// The sums of what all ranks have written, by split and shard. Collective.
+using ShardSums = std::array<std::vector<std::uint64_t>, 2>;
+ShardSums gather_sums(Communicator& world, const StreamPlan& plan, const std::vector<WrittenPart>& own) {
+  ShardSums sums;
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i].resize(plan.shard_documents[i].size());
+  for (const WrittenPart& part : gather_lists(world, own)) {
+    std::uint64_t& sum = sums[part.split][static_cast<std::size_t>(part.number)];
+    sum = add_content_sums(sum, part.sum);
+  }
+  return sums;
+}
 
 // All ranks' shards into the splits' entries, in order. Collective.
 AssembledSplits gather_entries(Communicator& world, const StreamPlan& plan, const std::vector<ShardEntry>& own) {
@@ -438,15 +461,19 @@ AssembledSplits assemble(Session& session, const TokenizedCorpus& corpus, const 
       create_shard(settings.folder / shard.file, settings.token_bytes, shard.tokens, shard.documents);
     });
   });
+  std::vector<WrittenPart> parts;
   long_work_together(session, "write token shards", [&](const Alive& alive) {
     Writer writer(settings, plan, *spill, alive);
     lay_out(own_documents(plan.by), plan, writer, alive);
     writer.finish();
+    parts = std::move(writer.parts);
   });
+  const ShardSums sums = gather_sums(world, plan, parts);
   std::vector<ShardEntry> entries;
   long_work_together(session, "hash token shards", [&](const Alive& alive) {
     for_own_shards(world, plan, settings.shard_tokens, [&](const ShardOfSplit& shard) {
-      entries.push_back(describe_shard(settings.folder / shard.file, shard.tokens, shard.documents, alive));
+      const std::uint64_t written = sums[index_of(shard.split)][static_cast<std::size_t>(shard.number)];
+      entries.push_back(describe_shard(settings.folder / shard.file, written, alive));
       entries.back().file = shard.file;
     });
   });

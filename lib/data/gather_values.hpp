@@ -22,6 +22,20 @@ std::vector<Value> gather_values(Communicator& ranks, const Value& own) {
 }
 
 /// Those of rank 0, of rank 1 and so on. Collective.
+template <class Value>
+std::vector<Value> gather_lists(Communicator& ranks, const std::vector<Value>& own) {
+  static_assert(std::is_trivially_copyable_v<Value>);
+  std::vector<Value> all;
+  for (const std::string& part :
+       ranks.all_gather(std::string(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(Value)))) {
+    const std::size_t before = all.size();
+    all.resize(before + part.size() / sizeof(Value));
+    if (!part.empty()) std::memcpy(&all[before], part.data(), part.size());
+  }
+  return all;
+}
+
+/// The same of texts.
 inline std::vector<std::string> gather_texts(Communicator& ranks, const std::vector<std::string>& own) {
   std::vector<std::string> texts;
   for (const std::string& part : ranks.all_gather(to_text(Json(own)))) {

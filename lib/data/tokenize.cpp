@@ -1,10 +1,10 @@
 #include "data/tokenize.hpp"
 
+#include "base/content_sum.hpp"
 #include "base/error.hpp"
 #include "comm/together.hpp"
 #include "corpus/json_lines.hpp"
 #include "corpus/utf8.hpp"
-#include "data/content_sum.hpp"
 #include "data/gather_values.hpp"
 #include "data/long_work.hpp"
 
@@ -300,7 +300,7 @@ std::vector<std::string> tell_places(Session& session, const std::vector<BadText
   long_work_together(session, "count lines", [&](const std::function<void()>& alive) {
     LineCounter lines(alive);
     for (const BadText& bad : own) {
-      if (before + places.size() == most_places) break;
+      if (before + places.size() >= most_places) break;
       places.emplace_back(error_of(bad, lines).what());
     }
   });

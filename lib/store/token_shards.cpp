@@ -1,5 +1,6 @@
 #include "store/token_shards.hpp"
 
+#include "base/content_sum.hpp"
 #include "base/error.hpp"
 #include "layout/dtype.hpp"
 #include "store/hdf5.hpp"
@@ -99,20 +100,30 @@ class Shard {
   std::vector<std::uint64_t> document_copy_;
 };
 
-// Reads a file and calls `alive` after each part. Anew, not as mapped memory: where a disk fails, that is an error.
-Hash128 hash_of_file(const Path& path, std::uint64_t bytes, const std::function<void()>& alive) {
+using UsePart = std::function<void(std::span<const std::byte> part, std::uint64_t offset)>;
+
+// Hashes a file part by part, each of which `use` sees before the next is read. Anew, not as mapped memory: where a
+// disk fails, that is an error.
+Hash128 hash_of_file(const Path& path, std::uint64_t bytes, const UsePart& use) {
   constexpr std::uint64_t most = std::uint64_t{4} << 20;  // bytes at once
   const FileDescriptor file = open_file(path, O_RDONLY | O_CLOEXEC);
   std::vector<std::byte> buffer(std::min(most, bytes));
   StreamHash hash;
   for (std::uint64_t done = 0; done < bytes;) {
-    if (alive) alive();
     const auto part = std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), bytes - done));
     read_at(file, part, done, path);
     hash.add(part);
+    use(part, done);
     done += part.size();
   }
   return hash.digest();
+}
+
+// The content_sum of what a part of a file has of a dataset.
+std::uint64_t sum_within(std::span<const std::byte> part, std::uint64_t offset, const Hdf5Dataset& dataset) {
+  const std::uint64_t begin = std::max(offset, dataset.offset);
+  const std::uint64_t end = std::min(offset + part.size(), dataset.offset + dataset.bytes);
+  return begin < end ? content_sum(part.subspan(begin - offset, end - begin), begin) : 0;
 }
 
 struct GivenUp {};
@@ -120,7 +131,8 @@ struct GivenUp {};
 void verify_hash(const Path& path, const ShardEntry& entry, const std::function<bool()>& given_up) {
   Hash128 hash;
   try {
-    hash = hash_of_file(path, entry.bytes, [&] {
+    if (given_up && given_up()) return;
+    hash = hash_of_file(path, entry.bytes, [&](auto, auto) {
       if (given_up && given_up()) throw GivenUp();
     });
   } catch (const GivenUp&) {
@@ -280,12 +292,17 @@ struct ShardWriter::State {
   std::int64_t next_document = 0;  // of the first of the starts
   std::vector<std::byte> buffer;   // tokens from next_token on
   std::vector<std::uint64_t> starts;
+  std::uint64_t sum = 0;  // of what was handed to the system
 
   std::int64_t token_bytes() const { return tokens.dtype == DType::u16 ? 2 : 4; }
   std::int64_t appended() const { return next_token + std::ssize(buffer) / token_bytes(); }
 
+  void write(std::span<const std::byte> bytes, std::uint64_t offset) {
+    write_at(file, bytes, offset, path);
+    sum = add_content_sums(sum, content_sum(bytes, offset));
+  }
   void flush() {
-    write_at(file, buffer, tokens.offset + static_cast<std::uint64_t>(next_token * token_bytes()), path);
+    write(buffer, tokens.offset + static_cast<std::uint64_t>(next_token * token_bytes()));
     next_token = appended();
     buffer.clear();
   }
@@ -324,25 +341,37 @@ void ShardWriter::append(std::span<const std::uint32_t> tokens) {
   if (state_->buffer.size() >= flush_bytes) state_->flush();
 }
 
-void ShardWriter::finish() {
+std::uint64_t ShardWriter::finish() {
   invariant(state_->next_document + std::ssize(state_->starts) <= state_->documents.shape.at(0),
             "a shard holds the documents that were announced");
   state_->flush();
-  write_at(state_->file, std::as_bytes(std::span(state_->starts)),
-           state_->documents.offset + static_cast<std::uint64_t>(state_->next_document) * sizeof(std::uint64_t),
-           state_->path);
+  state_->write(std::as_bytes(std::span(state_->starts)),
+                state_->documents.offset + static_cast<std::uint64_t>(state_->next_document) * sizeof(std::uint64_t));
   sync_file(state_->file, state_->path);
   state_->file.close(state_->path);
+  return state_->sum;
 }
 
-ShardEntry describe_shard(const Path& path, std::int64_t tokens, std::int64_t documents,
-                          const std::function<void()>& alive) {
+ShardEntry describe_shard(const Path& path, std::uint64_t written, const std::function<void()>& alive) {
+  Hdf5Dataset tokens, documents;
+  {
+    const Hdf5File hdf5 = Hdf5File::open(path);
+    tokens = hdf5.dataset(tokens_path);
+    documents = hdf5.dataset(documents_path);
+  }
   ShardEntry entry;
-  entry.tokens = tokens;
-  entry.documents = documents;
+  entry.tokens = tokens.shape.at(0);
+  entry.documents = documents.shape.at(0);
   entry.bytes = length_of(path).value_or(0);
-  entry.hash = hash_of_file(path, entry.bytes, alive);
-  return entry;
+  std::uint64_t sum = 0;
+  entry.hash = hash_of_file(path, entry.bytes, [&](std::span<const std::byte> part, std::uint64_t offset) {
+    for (const Hdf5Dataset& dataset : {tokens, documents})
+      sum = add_content_sums(sum, sum_within(part, offset, dataset));
+    if (alive) alive();
+  });
+  if (sum == written) return entry;
+  throw Error(ExitCode::storage, fmt::format("{} does not hold what was written into it", path.string()),
+              "where several nodes write one file, its file system has to keep the bytes of each");
 }
 
 }  // namespace lockstep

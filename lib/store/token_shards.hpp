@@ -115,17 +115,18 @@ class ShardWriter {
   void start_document();
   /// Throws Error(bug) for more tokens than the shard has, Error(storage).
   void append(std::span<const std::uint32_t> tokens);
+  /// Returns the content_sum of the bytes that were written, where they stand in the file (base/content_sum.hpp).
   /// Throws Error(storage), Error(bug) for more documents than the shard has.
-  void finish();
+  std::uint64_t finish();
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
 
-/// The entry of a shard that is written: the size and the hash of its file. Other members are left to the caller.
-/// `alive` is called as the reading gets on. Throws Error(storage).
-ShardEntry describe_shard(const Path& path, std::int64_t tokens, std::int64_t documents,
-                          const std::function<void()>& alive = {});
+/// The entry of a shard that is written: counts, size and hash of its file. Other members are left to the caller.
+/// `written` is the sum of what its writers returned: a file system that is not coherent loses bytes of one of several,
+/// and no hash would tell. `alive` is called as the reading gets on. Throws Error(storage).
+ShardEntry describe_shard(const Path& path, std::uint64_t written, const std::function<void()>& alive = {});
 
 }  // namespace lockstep

@@ -37,8 +37,7 @@ DatasetManifest make_dataset(const Path& folder) {
       create_shard(folder / file, manifest.token_bytes(), shard_tokens, 1);  // sparse: tokens are never written
       ShardWriter first(folder / file, 0, 0);
       first.start_document();
-      first.finish();
-      made = describe_shard(folder / file, shard_tokens, 1);
+      made = describe_shard(folder / file, first.finish());
       made.file = file;
     } else {
       std::filesystem::create_hard_link(folder / made.file, folder / file);

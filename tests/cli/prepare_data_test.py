@@ -375,6 +375,19 @@ def test_storage_that_fails_on_one_rank_ends_all_with_one_message_and_leaves_not
         only(tmp, "a.txt.gz")
 
 
+def test_a_rank_that_is_killed_anywhere_leaves_no_dataset_and_the_next_run_makes_it(tmp):
+    write_compressed(tmp / "a.txt.gz", b"some text to tokenize\n" * 100000)
+    words = [str(tmp / "a.txt.gz"), "--output", str(tmp / "out"), "--data.validation", "tail:0.3", "--data.shard_tokens", "400000"]
+    for path, rank in [("/scratch/input-0.txt", 1), ("/scratch/tokens-2", 2), ("/train/tokens-00000.h5", 0), ("DATASET", 0)]:
+        killing = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": f"pwrite -9 1 0 {rank} {path}"}
+        done = subprocess.run([str(SOURCE / "tests/harness/mpirun.sh"), "3", program("prepare-data"), *words], capture_output=True, text=True,
+                              timeout=PATIENCE_S, env={**os.environ, **killing})
+        assert done.returncode != 0 and not (tmp / "out").exists(), (path, done.returncode, done.stderr)
+    prepare(*words, ranks=2)
+    only(tmp, "a.txt.gz", "out")
+    assert len(token_stream(tmp / "out")) + len(token_stream(tmp / "out", "validation")) == 2200000
+
+
 def stopping_amid_its_work():
     """The environment in which the process, of ranks the first, stops itself before it writes tokens (tests/harness/storage_faults.cpp)."""
     return {**os.environ, "LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": "pwrite -1 1 0 0 /scratch/tokens-"}
@@ -514,6 +527,7 @@ def test_malformed_documents_are_skipped_counted_and_named_if_asked_for(tmp):
         assert "left out 16 malformed documents, first:" in done.stderr, done.stderr
         named = [line for line in done.stderr.splitlines() if "a.jsonl:" in line]
         assert len(named) == 10 and [f"a.jsonl:{place + number + 1}: " in line for number, (place, line) in enumerate(zip(places, named))] == [True] * 10
+        assert "b.txt:" not in done.stderr   # there are ten before it
         about = manifest(out)
         assert about["inputs"]["malformed_documents"] == 16 and about["options"]["malformed"] == "skip"
         assert [file["file"] for file in about["inputs"]["files"]] == [str(tmp / "in" / name) for name in ["a.jsonl", "b.txt", "c.txt"]]

@@ -29,8 +29,7 @@ DatasetManifest make_dataset(const Path& folder) {
         writer.start_document();
         writer.append(ids);
       }
-      writer.finish();
-      entry.shards.push_back(describe_shard(folder / file, tokens, 2));
+      entry.shards.push_back(describe_shard(folder / file, writer.finish()));
       entry.shards.back().file = file;
       entry.tokens += tokens;
       entry.documents += 2;

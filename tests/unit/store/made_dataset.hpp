@@ -46,8 +46,7 @@ inline void write_split(const Path& folder, DatasetManifest& manifest, DataSplit
       const auto token = static_cast<std::uint32_t>(split.tokens[static_cast<std::size_t>(i)]);
       writer.append({&token, 1});
     }
-    writer.finish();
-    entry.shards.push_back(describe_shard(folder / file, end - first, starts));
+    entry.shards.push_back(describe_shard(folder / file, writer.finish()));
     entry.shards.back().file = file;
   }
   number_shards(entry);

@@ -1,4 +1,5 @@
 #include "store/token_shards.hpp"
+#include "base/content_sum.hpp"
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "harness/temporary_folder.hpp"
@@ -71,6 +72,7 @@ BOOST_FIXTURE_TEST_CASE(a_shard_that_several_write_parts_of_has_the_bytes_of_one
     const auto write_parts = [&](const Path& file, const std::vector<std::size_t>& ends) {
       create_shard(file, token_bytes, std::ssize(tokens), std::ssize(starts));
       std::size_t first = 0;
+      std::uint64_t written = 0;
       for (const std::size_t end : ends) {
         const auto before = std::ranges::lower_bound(starts, first) - starts.begin();
         ShardWriter writer(file, static_cast<std::int64_t>(first), before);
@@ -78,16 +80,22 @@ BOOST_FIXTURE_TEST_CASE(a_shard_that_several_write_parts_of_has_the_bytes_of_one
           if (std::ranges::count(starts, first) > 0) writer.start_document();
           writer.append({&tokens[first], 1});
         }
-        writer.finish();
+        written = add_content_sums(written, writer.finish());
       }
-      return describe_shard(file, std::ssize(tokens), std::ssize(starts));
+      return std::pair(written, describe_shard(file, written));
     };
     const Path whole = path / fmt::format("whole-{}.h5", token_bytes);
     const Path parts = path / fmt::format("parts-{}.h5", token_bytes);
-    const ShardEntry one = write_parts(whole, {7});
-    const ShardEntry several = write_parts(parts, {1, 2, 2, 6, 7});
+    const ShardEntry one = write_parts(whole, {7}).second;
+    const auto [written, several] = write_parts(parts, {1, 2, 2, 6, 7});
     BOOST_TEST((read_file(parts) == read_file(whole)));
     BOOST_TEST((several.hash == one.hash && one.hash == hash128(read_file(whole))));
+    BOOST_TEST((several.tokens == 7 && several.documents == 3));
+    flip_byte(parts, Hdf5File::open(parts).dataset("/tokens").offset + 3);  // bytes of a writer were lost
+    BOOST_CHECK_EXCEPTION(describe_shard(parts, written), Error, [](const Error& error) {
+      return error.code() == ExitCode::storage &&
+             std::string(error.what()).find("does not hold what was written") != std::string::npos;
+    });
   }
 }
 

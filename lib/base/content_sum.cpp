@@ -1,14 +1,13 @@
-#include "data/content_sum.hpp"
+#include "base/content_sum.hpp"
 
 #include <algorithm>
-#include <cstddef>
 #include <cstring>
 
 namespace lockstep {
 
 namespace {
 
-// The text is a polynomial whose coefficients are its words of 7 bytes, all below the prime, taken at a fixed point
+// The content is a polynomial whose coefficients are its words of 7 bytes, all below the prime, taken at a fixed point
 // modulo it. A word that is cut is the sum of its parts, each with zeros for the other.
 constexpr std::uint64_t prime = (std::uint64_t{1} << 61) - 1;
 constexpr std::uint64_t point = 0x0B4F'1D3A'9C5E'6E2B;  // any below the prime
@@ -35,7 +34,7 @@ std::uint64_t power(std::uint64_t base, std::uint64_t exponent) {
 
 }  // namespace
 
-std::uint64_t content_sum(std::string_view part, std::uint64_t offset) {
+std::uint64_t content_sum(std::span<const std::byte> part, std::uint64_t offset) {
   const std::uint64_t first_word = offset / word_bytes;
   const std::uint64_t end = offset + part.size();
   std::uint64_t sum = 0;
@@ -47,6 +46,10 @@ std::uint64_t content_sum(std::string_view part, std::uint64_t offset) {
     sum = reduced(product(sum, point) + value);
   }
   return product(sum, power(point, first_word));
+}
+
+std::uint64_t content_sum(std::string_view part, std::uint64_t offset) {
+  return content_sum(std::as_bytes(std::span(part)), offset);
 }
 
 std::uint64_t add_content_sums(std::uint64_t a, std::uint64_t b) { return reduced(a + b); }

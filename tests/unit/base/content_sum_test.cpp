@@ -1,4 +1,4 @@
-#include "data/content_sum.hpp"
+#include "base/content_sum.hpp"
 
 #include <boost/test/unit_test.hpp>
 
