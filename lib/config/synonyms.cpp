@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 81> options{{
+constexpr std::array<Synonyms, 86> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " dropout_rate "},
@@ -24,10 +24,16 @@ constexpr std::array<Synonyms, 81> options{{
     {"data.train_split", " train_split_name training_split "},
     {"data.validation_split", " eval_split val_split test_split valid_split "},
     {"data.sequence_length",
-     " seq_length seq_len sequence_len seqlen max_seq_len max_seq_length max_sequence_length block_size block_len "
+     " seq_length seq_len sequence_len sample_packing_sequence_len seqlen max_seq_len max_seq_length "
+     "max_sequence_length block_size block_len "
      "context_length context_len context_size ctx_len n_ctx max_length model_max_length "},
     {"data.shuffle", " shuffle_data dataloader_shuffle "},
     {"data.isolate_documents", " reset_attention_mask document_masking intra_document_masking "},
+    {"data.packing", " sample_packing sample_packing_method packing_strategy packed pack_sequences "},
+    {"data.packing_group", " sample_packing_group_size sample_packing_bin_size "},
+    {"data.long_documents", " overflow truncation excess_length_strategy "},
+    {"data.pad_to_multiple_of", " pad_to_multiple pad_multiple "},
+    {"eval.packing", " eval_sample_packing eval_packing "},
     {"data.prefetch", " dataloader_prefetch_factor prefetch_factor prefetch_batches dataloader_num_workers "},
     {"parallel.dp_replicate",
      " dp dp_size data_parallel data_parallel_size ddp world_size num_gpus num_processes nproc_per_node ranks "

@@ -200,6 +200,23 @@ void check_recompute(const TrainOptions& train, Problems& problems) {
         "train.recompute_keeps has no effect: train.recompute is none, so blocks keep all that backward reads");
 }
 
+void check_packing(const TrainConfig& config, Problems& problems) {
+  const SamplePacking training = config.data.packing, evaluation = config.eval.packing.value_or(training);
+  const auto either = [&](SamplePacking packing) { return training == packing || evaluation == packing; };
+  const bool packs = training != SamplePacking::windows || evaluation != SamplePacking::windows;
+  if (config.data.isolate_documents && !either(SamplePacking::windows))
+    problems.add({"data.isolate_documents", "data.packing"},
+                 "data.isolate_documents has no effect: documents that are packed (data.packing) are isolated");
+  if (config.data.packing_group && !either(SamplePacking::multipack) && !either(SamplePacking::best_fit))
+    problems.add({"data.packing_group", "data.packing"},
+                 "data.packing_group has no effect: data.packing is neither multipack nor best_fit");
+  for (const auto& [option, is_set] : {std::pair("data.long_documents", config.data.long_documents.has_value()),
+                                       {"data.pad_to_multiple_of", config.data.pad_to_multiple_of.has_value()}})
+    if (is_set && !packs)
+      problems.add({option, "data.packing"},
+                   fmt::format("{} has no effect: data.packing is windows, which take all tokens", option));
+}
+
 void check_run(const TrainConfig& config, Problems& problems) {
   const TrainOptions& train = config.train;
   if (train.device == Device::cuda)
@@ -251,7 +268,8 @@ void check_run(const TrainConfig& config, Problems& problems) {
                              shares_sequences ? "without parallel.dp_shard no weights are cut"
                                               : "parallel.ring and parallel.ulysses are 1, so no ranks share "
                                                 "sequences"));
-  if (config.data.max_documents_per_row && (ring == 1 || !config.data.isolate_documents))
+  const bool isolates = config.data.isolate_documents || config.data.packing != SamplePacking::windows;
+  if (config.data.max_documents_per_row && (ring == 1 || !isolates))
     problems.add({"data.max_documents_per_row", ring == 1 ? "parallel.ring" : "data.isolate_documents"},
                  fmt::format("data.max_documents_per_row has no effect: {}",
                              ring == 1 ? "parallel.ring is 1, so documents are not padded"
@@ -364,6 +382,7 @@ void check(const TrainConfig& config, Problems& problems) {
   check_precision(config, problems);
   check_recompute(config.train, problems);
   check_offload(config, problems);
+  check_packing(config, problems);
   check_run(config, problems);
   check_background(config.checkpoint, problems);
   check_validation(config.checkpoint, problems);

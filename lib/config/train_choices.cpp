@@ -47,6 +47,16 @@ ChoiceList<OnNonfinite> choices_of(OnNonfinite) { return {{OnNonfinite::skip, "s
 ChoiceList<VerifyData> choices_of(VerifyData) {
   return {{VerifyData::use, "use"}, {VerifyData::start, "start"}, {VerifyData::off, "off"}};
 }
+ChoiceList<SamplePacking> choices_of(SamplePacking) {
+  return {{SamplePacking::windows, "windows"},
+          {SamplePacking::none, "none"},
+          {SamplePacking::sequential, "sequential"},
+          {SamplePacking::multipack, "multipack"},
+          {SamplePacking::best_fit, "best_fit"}};
+}
+ChoiceList<LongDocuments> choices_of(LongDocuments) {
+  return {{LongDocuments::split, "split"}, {LongDocuments::truncate, "truncate"}, {LongDocuments::drop, "drop"}};
+}
 ChoiceList<OnBusy> choices_of(OnBusy) { return {{OnBusy::skip, "skip"}, {OnBusy::wait, "wait"}}; }
 ChoiceList<CheckpointStorage> choices_of(CheckpointStorage) {
   return {{CheckpointStorage::shared, "shared"}, {CheckpointStorage::per_node, "per_node"}};

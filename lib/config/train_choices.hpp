@@ -20,6 +20,8 @@ ChoiceList<Offload> choices_of(Offload);
 ChoiceList<RecomputeKeep> choices_of(RecomputeKeep);
 ChoiceList<OnNonfinite> choices_of(OnNonfinite);
 ChoiceList<VerifyData> choices_of(VerifyData);
+ChoiceList<SamplePacking> choices_of(SamplePacking);
+ChoiceList<LongDocuments> choices_of(LongDocuments);
 ChoiceList<OnBusy> choices_of(OnBusy);
 ChoiceList<CheckpointStorage> choices_of(CheckpointStorage);
 ChoiceList<BestMetric> choices_of(BestMetric);

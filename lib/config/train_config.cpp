@@ -52,6 +52,29 @@ void describe(Declaration& visit, DataOptions& data) {
   visit.field("shuffle", data.shuffle, {.help = "permute the samples anew in each epoch", .fixed_on_resume = true});
   visit.field("isolate_documents", data.isolate_documents,
               {.help = "attention does not cross document boundaries", .fixed_on_resume = true});
+  visit.field("packing", data.packing,
+              {.help = "what a sample is: windows, of the stream of all documents; none, a document, padded to the "
+                       "longest of the step; or documents that fill a row, each by itself to attention: sequential, in "
+                       "their order; multipack, first fit of the longest first; best_fit of the longest first",
+               .fixed_on_resume = true});
+  visit.field("packing_group", data.packing_group,
+              {.help = "documents that multipack and best_fit sort, and let share rows, at once; absent: 100000",
+               .unit = "documents",
+               .min = 1,
+               .max = most_count,
+               .fixed_on_resume = true});
+  visit.field("long_documents", data.long_documents,
+              {.help = "what becomes of documents that are longer than a row, unless samples are windows: split, into "
+                       "rows; truncate; drop; absent: split",
+               .fixed_on_resume = true});
+  visit.field(
+      "pad_to_multiple_of", data.pad_to_multiple_of,
+      {.help = "what a packed document takes of its row, and with none a row, is a multiple of so many; absent: "
+               "as many as ranks share samples evenly with",
+       .unit = "tokens",
+       .min = 1,
+       .max = most_count,
+       .fixed_on_resume = true});
   visit.field("max_documents_per_row", data.max_documents_per_row,
               {.help = "documents of a sample, at most, where parallel.ring pads each of them: the dataset is checked "
                        "against it, and without one memory is planned for so many; absent: data.sequence_length",
@@ -412,6 +435,8 @@ void describe(Declaration& visit, EvalOptions& eval) {
        .min = 1,
        .max = most_count});
   visit.field("at_end", eval.at_end, {.help = "evaluate after the last step"});
+  visit.field("packing", eval.packing,
+              {.help = "what a sample of an evaluation is, which packs documents by itself; absent: data.packing"});
 }
 
 void describe(Declaration& visit, SampleOptions& sample) {

@@ -5,6 +5,7 @@
 
 #include "base/precision.hpp"
 #include "config/optimizer_options.hpp"
+#include "config/packing_options.hpp"
 #include "config/sample_options.hpp"
 #include "config/values.hpp"
 
@@ -49,6 +50,10 @@ struct DataOptions {
   bool shuffle = true;
   bool isolate_documents = false;                     // attention does not cross document boundaries
   std::optional<std::int64_t> max_documents_per_row;  // that are planned for; absent: as many as tokens
+  SamplePacking packing = SamplePacking::windows;     // what a sample is
+  std::optional<std::int64_t> packing_group;          // documents that are sorted at once; absent: 100000
+  std::optional<LongDocuments> long_documents;        // absent: split
+  std::optional<std::int64_t> pad_to_multiple_of;     // tokens; absent: what ranks that share samples need
   std::int64_t prefetch = 2;                          // batches made ahead of the steps that take them
   VerifyData verify = VerifyData::use;                // when the hashes of shards are checked
 };
@@ -151,6 +156,7 @@ struct EvalOptions {
   std::optional<std::int64_t> every;    // steps; absent: only as at_end says
   std::optional<std::int64_t> batches;  // global batches an evaluation, spread over the split; absent: all of it
   bool at_end = true;
+  std::optional<SamplePacking> packing;  // absent: that of data.packing
 };
 
 struct CheckpointOptions {

@@ -28,6 +28,7 @@ struct StepBatch {
   std::vector<Batch> micro_batches;
   std::int64_t valid_tokens = 0;  // of this rank
   std::int64_t samples = 0;       // of this rank, without padding
+  std::int64_t length = 0;        // of every row, T, on all ranks
 };
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "corpus/tokenizer_files.hpp"
 #include "corpus/tokenizers.hpp"
+#include "data/packing_index.hpp"
 
 #include <set>
 #include <string_view>
@@ -35,6 +36,8 @@ OutputKind dataset_output() {
   const auto files = [](const Path& folder) {
     std::set<Path> written{manifest_name};
     for (const std::string_view name : tokenizer_file_names) written.insert(Path("tokenizer") / name);
+    for (const Path& file : list_folder(folder))
+      if (is_packing_file(file.filename())) written.insert(file.filename());
     const DatasetManifest manifest = read_dataset_manifest(folder);
     for (const DataSplit split : {DataSplit::train, DataSplit::validation}) {
       for (const ShardEntry& shard : manifest.of(split).shards) written.insert(shard.file);

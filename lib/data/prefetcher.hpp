@@ -13,11 +13,11 @@ namespace lockstep {
 class Prefetcher {
  public:
   struct Settings {
-    std::int64_t step = 0;      // the first that is taken
-    DataPosition position;      // of its first sample
-    std::int64_t end_step = 0;  // behind the last
-    std::int64_t ahead = 0;     // batches that wait to be taken, at most; 0: there is no thread, each is made as it is
-                                // taken
+    std::int64_t step = 0;       // the first that is taken
+    DataPosition position = {};  // of its first sample
+    std::int64_t end_step = 0;   // behind the last
+    std::int64_t ahead = 0;      // batches that wait to be taken, at most; 0: there is no thread, each is made as it is
+                                 // taken
   };
   /// Calls `begins` with the number of a step before its batch is made, on the thread that makes it; what it throws is
   /// a failure of this batch. The loader, and what `begins` uses, outlive the prefetcher. Local.

@@ -28,7 +28,7 @@ Permutation SampleOrder::permutation(std::int64_t epoch) const {
   return Permutation(static_cast<std::uint64_t>(samples_), seed_, fmt::format("samples of epoch {}", epoch));
 }
 
-std::int64_t SampleOrder::window_at(DataPosition position) const {
+std::int64_t SampleOrder::sample_at(DataPosition position) const {
   invariant(position.epoch >= 0 && position.sample >= 0 && position.sample < samples_,
             "a data position lies within its epoch");
   if (shuffle_ == Shuffle::never) return position.sample;

@@ -1,6 +1,6 @@
-// Which sample comes when: windows of a token stream, a permutation of them for each epoch, and the position that a
-// checkpoint keeps. Pure arithmetic; nothing here depends on ranks. How a step's samples become batches:
-// data/data_loader.hpp.
+// Which sample comes when: a permutation of them for each epoch, and the position that a checkpoint keeps; windows of a
+// token stream, the simplest samples. Pure arithmetic; nothing here depends on ranks. How a step's samples become
+// batches: data/data_loader.hpp.
 #pragma once
 
 #include "base/random.hpp"
@@ -40,8 +40,8 @@ class SampleOrder {
  public:
   SampleOrder(std::int64_t samples, std::uint64_t seed, Shuffle shuffle = Shuffle::every_epoch);
   std::int64_t samples() const { return samples_; }
-  /// The window that is the position's sample; position.sample < samples().
-  std::int64_t window_at(DataPosition position) const;
+  /// Which sample of the source comes at the position; position.sample < samples().
+  std::int64_t sample_at(DataPosition position) const;
   /// The position `samples` samples later; epochs follow each other without a gap.
   DataPosition advance(DataPosition position, std::int64_t samples) const;
 

@@ -321,6 +321,8 @@ std::vector<Row> brief(const std::vector<Row>& rows) {
   static const std::set<std::string, std::less<>> keys{"architecture",
                                                        "dropout",
                                                        "epochs",
+                                                       "packing",
+                                                       "evaluation_packing",
                                                        "unknown",
                                                        "ranks",
                                                        "global_batch_samples",

@@ -20,6 +20,10 @@ void describe(RecordFields& visit, const RunRecord& record) {
   visit.field("global_batch", record.global_batch, "samples of one step over all ranks");
   visit.field("tokens_per_step", record.tokens_per_step, "positions of one step over all ranks");
   visit.field("flops_per_step", record.flops_per_step, "floating-point operations of forward and backward of one step");
+  visit.field(
+      "packing", record.packing,
+      "of documents into rows, by what they are for: how, samples, fill, and documents and labels by what became "
+      "of them; null: samples are windows");
   visit.field("start_step", record.start_step, "steps done before this start");
   visit.field("resumed_from", record.resumed_from,
               "folder of the checkpoint that it continues from; null: from scratch");
@@ -37,6 +41,7 @@ void describe(RecordFields& visit, const StepRecord& record) {
   visit.field("tokens", record.tokens, "valid tokens trained on since the run began");
   visit.field("tokens_per_s", record.tokens_per_s, "since the step record before");
   visit.field("step_ms", record.step_ms, "mean duration of a step since the step record before");
+  visit.field("fill", record.fill, "labels that count, of the positions of this step's rows");
   visit.field("data_wait_ms", record.data_wait_ms, "of it rank 0 waited so long for its batch");
   visit.field("mfu", record.mfu, "model FLOPs per second divided by the machine's peak; null: the peak is not known");
   visit.field("eta_s", record.eta_s, "seconds until the last step at the present rate");

@@ -38,8 +38,9 @@ struct RunRecord {
   std::int64_t global_batch = 0;  // samples
   std::int64_t tokens_per_step = 0;
   std::optional<double> flops_per_step;
-  std::int64_t start_step = 0;              // steps done before this start
-  std::optional<std::string> resumed_from;  // folder of the checkpoint
+  std::shared_ptr<const Json> packing = {};  // of documents, by use: rows, fill, what is left out; null: there is none
+  std::int64_t start_step = 0;               // steps done before this start
+  std::optional<std::string> resumed_from;   // folder of the checkpoint
 };
 
 struct StepRecord {
@@ -53,6 +54,7 @@ struct StepRecord {
   std::int64_t tokens = 0;           // valid tokens trained on since the run began
   double tokens_per_s = 0;           // over the steps since the last record
   double step_ms = 0;                // mean over the steps since the last record
+  double fill = 1;                   // labels that count, of the positions of the step's rows
   double data_wait_ms = 0;           // of it rank 0 waited for its batch
   std::optional<double> mfu;         // model FLOPs per second by the peak of the machine
   std::optional<double> eta_s;

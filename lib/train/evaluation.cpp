@@ -21,7 +21,9 @@ Batch muted(Batch batch) {
 EvalRecord evaluate(Engine& engine, const TrainConfig& config, const TrainPlan& plan, Session& session,
                     std::int64_t step) {
   const double start_s = monotonic_seconds();
-  const EvaluationDataLoader loader(*plan.validation, plan.loader(config, session.world().rank()), config.eval.batches);
+  const EvaluationDataLoader loader(*plan.validation_samples,
+                                    plan.loader(config, SampleUse::evaluation, session.world().rank()),
+                                    config.eval.batches);
   const std::int64_t chunk = plan.programs.eval.micro_batches;
   EvaluationOutcome total;
   for (std::int64_t round = 0; round < plan.evaluation_rounds; ++round) {

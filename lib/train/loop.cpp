@@ -38,7 +38,8 @@ Retention retention_of(const CheckpointOptions& options) {
 
 TrainingLoop::TrainingLoop(const LoopParts& parts)
     : parts_(parts),
-      loader_(*parts.plan.training, parts.plan.loader(parts.config, parts.session.world().rank())),
+      loader_(*parts.plan.training_samples,
+              parts.plan.loader(parts.config, SampleUse::training, parts.session.world().rank())),
       stop_(parts.session,
             {.control_file = parts.session.world().rank() == 0 ? parts.files.folder() / "control" : Path(),
              .max_time_s =
@@ -134,6 +135,8 @@ StepOutcome TrainingLoop::step() {
                         .requests = asked.requests | pending_requests_ | requests_of_clock(),
                         .failure = failure,
                         .times = profile == nullptr ? nullptr : profile->start_step(now.step + 1)};
+  const std::int64_t positions = parts_.config.train.global_batch * batch_.length;
+  const double fill = static_cast<double>(valid_tokens_) / static_cast<double>(positions);
   const StepOutcome outcome = parts_.engine.run_step(batch_, order);
   now.position = next_position;
   count(outcome);
@@ -148,7 +151,7 @@ StepOutcome TrainingLoop::step() {
   pending_requests_ = callbacks_.after_step(view());
   if (now.step % parts_.config.log.every == 0 || finished() || outcome.stop != StopLevel::none ||
       asks(outcome.requests, Request::log))
-    journal_.step(now, outcome, order);
+    journal_.step(now, outcome, order, fill);
   return outcome;
 }
 

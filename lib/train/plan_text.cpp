@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <vector>
 
 namespace lockstep {
 
@@ -49,6 +51,18 @@ Row data_row(const TrainConfig& config, const TrainPlan& plan) {
           .text = fmt::format("{:.2f}: {} over {} tokens, {} an epoch", epochs, counted(config.train.max_steps, "step"),
                               human_count(static_cast<double>(plan.training->tokens())),
                               counted(plan.samples_per_epoch, "sample"))};
+}
+
+/// How documents lie in rows, for training and for evaluations.
+std::vector<Row> packing_rows(const TrainPlan& plan) {
+  std::vector<Row> rows;
+  const auto add = [&rows](const std::string& key, const std::string& label, const auto& samples) {
+    const std::string text = samples ? packing_text(*samples) : std::string();
+    if (!text.empty()) rows.push_back({.section = "data", .key = key, .label = label, .value = text, .text = text});
+  };
+  add("packing", "packing", plan.training_samples);
+  add("evaluation_packing", "packing of evaluations", plan.validation_samples);
+  return rows;
 }
 
 /// How evenly ranks of a ring share what attention computes of a sample of one document.
@@ -95,6 +109,7 @@ std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const
   std::vector<Row> rows{model_row(plan.architecture.config)};
   if (plan.architecture.config.dropout.any()) rows.push_back(dropout_row(plan.architecture.config.dropout));
   rows.push_back(data_row(config, plan));
+  std::ranges::copy(packing_rows(plan), std::back_inserter(rows));
   std::vector<Row> more = dry_run(facts, plan.model, plan.programs);
   if (sequence_ranks(plan.mesh).ring > 1)
     more.insert(std::ranges::find_if(more, [](const Row& row) { return row.section != "mesh"; }),

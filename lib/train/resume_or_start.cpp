@@ -125,6 +125,21 @@ void check_steps_left(const TrainConfig& config, const CheckpointReader& reader)
                           done));
 }
 
+/// The samples that a position in the data counts: those of one split, packed in one way.
+void compare_samples(std::vector<std::string>& problems, const TrainConfig& config, const TrainPlan& plan,
+                     const CheckpointReader& reader) {
+  const std::string saved = document(reader, "dataset");
+  // Earlier versions said it of the split train, whatever was trained on.
+  if (saved != dataset_identity(plan.dataset, DataSplit::train))
+    compare(problems, "content of data.path", saved,
+            dataset_identity(plan.dataset, split_of(config, SampleUse::training)));
+  if (!problems.empty()) return;  // of which packings are others
+  const auto& documents = reader.manifest().documents;
+  const auto packed = std::ranges::find(documents, "packing", &std::pair<std::string, std::string>::first);
+  compare(problems, "packing (data.pad_to_multiple_of keeps it where parallel.ring is another)",
+          packed == documents.end() ? "windows" : packed->second, packing_identity(config, plan.mesh, plan.dataset));
+}
+
 void check_same_trajectory(const TrainConfig& config, const TrainPlan& plan, const CheckpointReader& reader) {
   std::vector<std::string> problems;
   std::string end_of_decay;  // as saved, if it differs
@@ -133,7 +148,7 @@ void check_same_trajectory(const TrainConfig& config, const TrainPlan& plan, con
     compare(problems, difference.option, difference.saved, difference.now);
     if (difference.option == "schedule.decay_steps") end_of_decay = difference.saved;
   }
-  compare(problems, "content of data.path", document(reader, "dataset"), dataset_identity(plan.dataset));
+  compare_samples(problems, config, plan, reader);
   compare_models(problems, parse_json(document(reader, "config.json"), origin), *plan.architecture.config.original);
   if (problems.empty()) return;
   const bool decay_only = problems.size() == 1 && !end_of_decay.empty();
@@ -164,7 +179,7 @@ void check_same_samples(const TrainConfig& config, const TrainPlan& plan, const 
     if (difference.option.starts_with("data.") || difference.option == "train.seed")
       compare(problems, difference.option, difference.saved, difference.now);
   }
-  compare(problems, "content of data.path", document(reader, "dataset"), dataset_identity(plan.dataset));
+  compare_samples(problems, config, plan, reader);
   if (problems.empty()) return;
   throw Error(ExitCode::usage,
               fmt::format("the position in the data that {} holds is one among other samples\n  {}",
@@ -259,10 +274,10 @@ Resumed load_as_asked(const TrainConfig& config, const TrainPlan& plan, Session&
 
 }  // namespace
 
-std::string dataset_identity(const Dataset& dataset) {
+std::string dataset_identity(const Dataset& dataset, DataSplit split) {
   StreamHash hash;
   hash.add(to_hex(dataset.manifest.tokenizer_hash));
-  for (const ShardEntry& shard : dataset.manifest.train.shards) hash.add(to_hex(shard.hash));
+  for (const ShardEntry& shard : dataset.manifest.of(split).shards) hash.add(to_hex(shard.hash));
   return to_hex(hash.digest());
 }
 

@@ -19,8 +19,8 @@
 
 namespace lockstep {
 
-/// Text that identifies what the run was trained on, saved with it: the hashes of its token shards.
-std::string dataset_identity(const Dataset& dataset);
+/// Text that identifies what the run was trained on, saved with it: the hashes of the token shards of a split.
+std::string dataset_identity(const Dataset& dataset, DataSplit split);
 
 /// What a checkpoint is loaded into.
 struct LoadedState {

@@ -79,7 +79,7 @@ void RunJournal::look_for_spike(const TrainState& now, double loss) {
         .limit = limit});
 }
 
-void RunJournal::step(const TrainState& now, const StepOutcome& outcome, const StepOrder& order) {
+void RunJournal::step(const TrainState& now, const StepOutcome& outcome, const StepOrder& order, double fill) {
   if (rank_ != 0) return;
   const Meter::Reading reading = meter_.read(monotonic_seconds(), now.step);
   const double epoch = static_cast<double>(now.position.epoch) +
@@ -95,6 +95,7 @@ void RunJournal::step(const TrainState& now, const StepOutcome& outcome, const S
                                     .tokens = now.tokens,
                                     .tokens_per_s = reading.tokens_per_s,
                                     .step_ms = reading.step_ms,
+                                    .fill = fill,
                                     .data_wait_ms = reading.data_wait_ms,
                                     .mfu = reading.mfu,
                                     .eta_s = reading.eta_s,

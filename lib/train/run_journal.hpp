@@ -33,8 +33,8 @@ class RunJournal {
   void count(const TrainState& now, const StepOutcome& outcome, std::int64_t valid_tokens, double data_wait_s);
   /// Time that is no step's: evaluation, saving.
   void exclude(double seconds) { meter_.exclude(seconds); }
-  /// The record of a step, and progress.
-  void step(const TrainState& now, const StepOutcome& outcome, const StepOrder& order);
+  /// The record of a step, and progress. `fill`: labels that count, of the positions of its rows.
+  void step(const TrainState& now, const StepOutcome& outcome, const StepOrder& order, double fill);
   void evaluation(const EvalRecord& record);
   /// `waves`: the parts in which the state was copied for a save in the background; 0: it was waited for.
   void saved(const SaveReport& report, double seconds, int waves);

@@ -39,6 +39,14 @@ void verify_now(ShardVerifier& verifier, const TrainPlan& plan, Session& session
   verifier.settle(session);
 }
 
+/// Of documents into rows, by use; null where samples are windows.
+std::shared_ptr<const Json> packing_of_run(const TrainPlan& plan) {
+  const Json training = packing_facts(*plan.training_samples);
+  const Json evaluation = plan.validation_samples ? packing_facts(*plan.validation_samples) : Json();
+  if (training.is_null() && evaluation.is_null()) return nullptr;
+  return std::make_shared<Json>(Json{{"training", training}, {"evaluation", evaluation}});
+}
+
 RunRecord run_record(const TrainConfig& config, const TrainPlan& plan, const Output& output, const Machines& machines,
                      const TrainState& start, const std::optional<Path>& resumed) {
   Json build = Json::object();
@@ -63,6 +71,7 @@ RunRecord run_record(const TrainConfig& config, const TrainPlan& plan, const Out
           .global_batch = config.train.global_batch,
           .tokens_per_step = tokens_per_step,
           .flops_per_step = plan.flops_per_token * static_cast<double>(tokens_per_step),
+          .packing = packing_of_run(plan),
           .start_step = start.step,
           .resumed_from = resumed ? std::optional(resumed->string()) : std::nullopt};
 }
@@ -134,6 +143,7 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   session.configure(session_settings(config, config.train.run_dir));
   session.accept_stop_signals();
   const Machines machines = set_up_machines(config, world);
+  prepare_packings(config, world, output.log());
   const TrainPlan plan = agree_on_plan(config, world);
   const World ranks = world_of(plan, machines);
   RunFiles files(world, config.train.run_dir, storage_of(config, ranks), output.log());
@@ -156,7 +166,8 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   std::vector<std::pair<std::string, std::string>> documents{
       {"config.yaml", config_yaml},
       {"config.json", to_text(*plan.architecture.config.original)},
-      {"dataset", dataset_identity(plan.dataset)}};
+      {"dataset", dataset_identity(plan.dataset, split_of(config, SampleUse::training))},
+      {"packing", packing_identity(config, plan.mesh, plan.dataset)}};
   if (!config.checkpoint.metadata.empty()) {
     Json metadata = Json::object();
     for (const MetadataEntry& entry : config.checkpoint.metadata) metadata[entry.key] = entry.value;

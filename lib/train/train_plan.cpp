@@ -37,14 +37,6 @@ HfConfig read_model_config(const ModelOptions& options) {
   return config;
 }
 
-DataSplit split_named(const std::string& name, std::string_view option) {
-  for (const DataSplit split : {DataSplit::train, DataSplit::validation}) {
-    if (name_of(split) == name) return split;
-  }
-  throw Error(ExitCode::usage,
-              fmt::format("{} is '{}', but a dataset has the splits train and validation", option, name));
-}
-
 void check_vocabulary(const TrainConfig& config, const HfConfig& model, const DatasetManifest& data) {
   if (data.vocabulary > model.vocabulary) {
     fail(ExitCode::usage, "the dataset {} has {} token ids ({}), but the model's vocab_size is {}", config.data.path,
@@ -105,28 +97,31 @@ int pipeline_ranks(const Mesh& mesh) {
   return axis == nullptr ? 1 : axis->size;
 }
 
-bool evaluates(const TrainConfig& config) { return config.eval.every || config.eval.at_end || config.eval_only; }
-
 /// Text that is equal where losses of evaluations may be compared: what is evaluated, in how many samples.
-std::string identity_of(const TrainConfig& config, const TrainPlan& plan, const EvaluationDataLoader& loader) {
+std::string evaluation_identity(const TrainConfig& config, const TrainPlan& plan, const EvaluationDataLoader& loader) {
   StreamHash content;
   content.add(to_hex(plan.dataset.manifest.tokenizer_hash));
-  const DataSplit split = split_named(config.data.validation_split, "data.validation_split");
+  const DataSplit split = split_of(config, SampleUse::evaluation);
   for (const ShardEntry& shard : plan.dataset.manifest.of(split).shards) content.add(to_hex(shard.hash));
-  return fmt::format("{} of {} samples of {} tokens of the split {} ({}){}", loader.samples(), loader.windows(),
-                     config.data.sequence_length, name_of(split), to_hex(content.digest()),
-                     config.data.isolate_documents ? ", documents isolated" : "");
+  const auto packing = packing_of(config, SampleUse::evaluation, plan.mesh);
+  const std::string how = packing                         ? fmt::format(", {}", to_text(*packing))
+                          : config.data.isolate_documents ? ", documents isolated"
+                                                          : "";
+  return fmt::format("{} of {} samples of {} tokens of the split {} ({}){}", loader.samples(),
+                     plan.validation_samples->samples(), config.data.sequence_length, name_of(split),
+                     to_hex(content.digest()), how);
 }
 
 /// Of a sample that attention keeps apart: the most that is planned for.
 std::int64_t most_segments(const TrainConfig& config, const TrainPlan& plan) {
-  if (!config.data.isolate_documents) return 1;
+  const auto packs = [&](SampleUse use) { return packing_of(config, use, plan.mesh).has_value(); };
+  if (!config.data.isolate_documents && !packs(SampleUse::training) && !packs(SampleUse::evaluation)) return 1;
   const std::int64_t length = config.data.sequence_length;
   const std::int64_t planned = std::min(config.data.max_documents_per_row.value_or(length), length);
   if (sequence_ranks(plan.mesh).ring == 1 || !plan.training) return planned;
   std::int64_t most = 1;
-  for (const auto& stream : {plan.training, plan.validation})
-    if (stream) most = std::max(most, most_documents(*stream, length));
+  for (const auto& samples : {plan.training_samples, plan.validation_samples})
+    if (samples) most = std::max(most, samples->most_segments());
   if (most > planned)
     throw Error(ExitCode::input,
                 fmt::format("cannot plan for {} a sample (data.max_documents_per_row): {} has samples of {}",
@@ -139,9 +134,8 @@ std::int64_t most_segments(const TrainConfig& config, const TrainPlan& plan) {
 void plan_data(const TrainConfig& config, TrainPlan& plan) {
   plan.dataset = open_dataset(config.data.path);
   check_vocabulary(config, plan.architecture.config, plan.dataset.manifest);
-  plan.training =
-      std::make_shared<const TokenStream>(plan.dataset.open(split_named(config.data.train_split, "data.train_split")));
-  const DataSplit validation = split_named(config.data.validation_split, "data.validation_split");
+  plan.training = std::make_shared<const TokenStream>(plan.dataset.open(split_of(config, SampleUse::training)));
+  const DataSplit validation = split_of(config, SampleUse::evaluation);
   if (evaluates(config) && plan.dataset.manifest.of(validation).tokens > 1) {
     plan.validation = std::make_shared<const TokenStream>(plan.dataset.open(validation));
   } else if (config.eval.every || config.eval_only) {
@@ -149,15 +143,19 @@ void plan_data(const TrainConfig& config, TrainPlan& plan) {
     throw Error(ExitCode::usage, fmt::format("{} is set, but {} has no validation split", option, config.data.path),
                 fmt::format("prepare the data with data.validation, or leave {} out", option));
   }
-  plan.samples_per_epoch = TrainingDataLoader(*plan.training, plan.loader(config, 0)).samples_per_epoch();
+  plan.training_samples = samples_of(config, SampleUse::training, plan.mesh, plan.dataset, *plan.training);
+  if (plan.validation)
+    plan.validation_samples = samples_of(config, SampleUse::evaluation, plan.mesh, plan.dataset, *plan.validation);
+  plan.samples_per_epoch = plan.training_samples->samples();
 }
 
 /// Micro-batches of an evaluation program; sets how often it is executed.
 std::int64_t plan_evaluation(const TrainConfig& config, TrainPlan& plan) {
   if (!plan.validation) return 0;
-  const EvaluationDataLoader loader(*plan.validation, plan.loader(config, 0), config.eval.batches);
+  const EvaluationDataLoader loader(*plan.validation_samples, plan.loader(config, SampleUse::evaluation, 0),
+                                    config.eval.batches);
   const std::int64_t total = loader.micro_batches();
-  plan.evaluation = identity_of(config, plan, loader);
+  plan.evaluation = evaluation_identity(config, plan, loader);
   plan.evaluation_rounds = (total + evaluation_chunk - 1) / evaluation_chunk;
   return (total + plan.evaluation_rounds - 1) / plan.evaluation_rounds;
 }
@@ -178,15 +176,14 @@ std::int64_t TrainPlan::load_bytes(Rank rank) const {
   return bytes_held(programs.train.class_of(rank)) + bytes_in_work(ranks, most * element_bytes);
 }
 
-DataLoaderSettings TrainPlan::loader(const TrainConfig& config, Rank rank) const {
-  return {.length = config.data.sequence_length,
-          .global_batch = config.train.global_batch,
+DataLoaderSettings TrainPlan::loader(const TrainConfig& config, SampleUse use, Rank rank) const {
+  return {.global_batch = config.train.global_batch,
           .micro_batch = batch.micro_batch,
           .rank = data_place(mesh, rank).index,
           .world = batch.ranks,
           .seed = static_cast<std::uint64_t>(config.train.seed),
           .shuffle = config.data.shuffle ? Shuffle::every_epoch : Shuffle::never,
-          .documents = config.data.isolate_documents ? Documents::isolated : Documents::joined};
+          .pad_to_multiple = row_multiple(config, use, mesh)};
 }
 
 OffloadOptions offload_options(const TrainOptions& train) {

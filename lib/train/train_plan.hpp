@@ -13,6 +13,7 @@
 #include "program/batch_plan.hpp"
 #include "program/catalogue.hpp"
 #include "program/dry_run.hpp"
+#include "train/run_samples.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -28,8 +29,9 @@ OffloadOptions offload_options(const TrainOptions& train);
 struct TrainPlan {
   Architecture architecture;
   Dataset dataset;
-  std::shared_ptr<const TokenStream> training;    // null if the dataset is not there
-  std::shared_ptr<const TokenStream> validation;  // null if the run does not evaluate
+  std::shared_ptr<const TokenStream> training;                               // null if the dataset is not there
+  std::shared_ptr<const TokenStream> validation;                             // null if the run does not evaluate
+  std::shared_ptr<const SampleSource> training_samples, validation_samples;  // of these streams, null with them
   Mesh mesh;
   int ranks = 1;
   BatchPlan batch;  // samples of a step over ranks and micro-batches
@@ -52,7 +54,7 @@ struct TrainPlan {
   /// read, handed on and received.
   std::int64_t load_bytes(Rank rank) const;
   /// How rank `rank` is fed.
-  DataLoaderSettings loader(const TrainConfig& config, Rank rank) const;
+  DataLoaderSettings loader(const TrainConfig& config, SampleUse use, Rank rank) const;
 };
 
 /// A start needs the dataset; a plan for other machines may do without one that is not there: nothing of it, and no

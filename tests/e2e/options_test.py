@@ -132,7 +132,7 @@ BASES = {   # where the effect is against another base
     "optimizer.nesterov": {"optimizer.name": "sgd", "optimizer.momentum": 0.9},
 }
 # Options whose effect is a test of its own, below or elsewhere.
-OWN_TESTS = {"model.path", "model.dropout", "model.embedding_dropout", "model.attention_dropout", "model.residual_dropout", "data.isolate_documents", "data.max_documents_per_row", "data.prefetch", "data.verify", "parallel.dp_replicate", "parallel.dp_shard", "parallel.zero", "parallel.accumulate", "parallel.reshard_after_forward", "parallel.units", "parallel.reshard_after_backward", "parallel.prefetch", "parallel.pp", "parallel.tp", "parallel.sequence_parallel", "parallel.ep", "parallel.ep_outside", "parallel.ep_capacity", "parallel.ring", "parallel.ulysses", "parallel.cp_fsdp_mode", "parallel.schedule", "parallel.stages_per_rank", "parallel.split_points", "parallel.micro_batches", "parallel.order", "post_local_sgd.start_step", "post_local_sgd.period", "post_local_sgd.cell", "train.accumulation", "train.run_dir", "train.device",
+OWN_TESTS = {"model.path", "model.dropout", "model.embedding_dropout", "model.attention_dropout", "model.residual_dropout", "data.isolate_documents", "data.max_documents_per_row", "data.packing", "data.packing_group", "data.long_documents", "data.pad_to_multiple_of", "data.prefetch", "eval.packing", "data.verify", "parallel.dp_replicate", "parallel.dp_shard", "parallel.zero", "parallel.accumulate", "parallel.reshard_after_forward", "parallel.units", "parallel.reshard_after_backward", "parallel.prefetch", "parallel.pp", "parallel.tp", "parallel.sequence_parallel", "parallel.ep", "parallel.ep_outside", "parallel.ep_capacity", "parallel.ring", "parallel.ulysses", "parallel.cp_fsdp_mode", "parallel.schedule", "parallel.stages_per_rank", "parallel.split_points", "parallel.micro_batches", "parallel.order", "post_local_sgd.start_step", "post_local_sgd.period", "post_local_sgd.cell", "train.accumulation", "train.run_dir", "train.device",
              "train.max_time", "train.memory_check", "train.host_memory", "train.watchdog", "train.watchdog_phases", "train.on_nonfinite", "optimizer.in_backward", "checkpoint.resume", "checkpoint.interval", "checkpoint.mtbf", "checkpoint.ranks_per_file", "checkpoint.storage", "checkpoint.max_failures", "checkpoint.patience", "checkpoint.background", "checkpoint.on_difference", "checkpoint.validation", "checkpoint.validation_saves", "checkpoint.on_busy", "checkpoint.snapshot_memory", "checkpoint.read_back", "checkpoint.metadata", "checkpoint.only", "checkpoint.skip",
              "log.profile_start_step", "log.profile_end_step", "precision.matrix_unit", "precision.reduce_dtype", "precision.min_scale", "dialect", "preset"}
 
@@ -185,6 +185,24 @@ def test_documents_can_be_isolated(tmp):
     joined = observe(tmp, "joined", {"data.path": tmp / "data3"})
     isolated = observe(tmp, "isolated", {"data.path": tmp / "data3", "data.isolate_documents": "true"})
     assert joined["numbers"] != isolated["numbers"]
+
+
+def test_how_documents_become_samples_can_be_chosen(tmp):
+    prepare(tmp)
+    packed = {"data.path": tmp / "data3", "data.sequence_length": 60, "data.packing": "multipack"}   # as long as a line of the text
+    changes = {"windows": {"data.packing": "windows"}, "other": {"data.packing": "sequential"}, "group": {"data.packing_group": 3},
+               "long": {"data.long_documents": "truncate"}, "dropped": {"data.long_documents": "drop"}, "multiple": {"data.pad_to_multiple_of": 4},
+               "evaluation": {"eval.packing": "none"}, "alone": {"data.packing": "none"}}
+    seen = [observe(tmp, "packed", packed)["numbers"]]
+    for name, change in changes.items():
+        numbers = observe(tmp, name, {**packed, **change})["numbers"]
+        assert numbers not in seen, name
+        seen.append(numbers)
+    for multiple in [1, 7]:   # of rows that are shorter than the longest that may be
+        observe(tmp, f"rows-{multiple}", {**packed, "data.sequence_length": 64, "data.packing": "none", "data.long_documents": "drop",
+                                          "data.pad_to_multiple_of": multiple})
+    fills = [[record["fill"] for record in records(tmp / f"rows-{multiple}", "step")] for multiple in [1, 7]]
+    assert all(one >= seven for one, seven in zip(*fills)) and fills[0] != fills[1], fills
 
 
 def test_parts_are_shared_by_neighbouring_ranks(tmp):

@@ -162,12 +162,13 @@ LOCKSTEP_MPI_TEST(the_ranks_feeds_make_up_the_feed_of_one_rank, test::at_least(1
   prepare_on(world().split(0, "world"), folder.write_lines(0), folder.path / "out");
   const TokenStream stream = open_dataset(folder.path / "out").open(DataSplit::train);
   DataLoaderSettings settings{
-      .length = 32, .global_batch = 11, .micro_batch = 2, .rank = world().rank(), .world = world().size(), .seed = 9};
+      .global_batch = 11, .micro_batch = 2, .rank = world().rank(), .world = world().size(), .seed = 9};
   DataLoaderSettings alone = settings;
   alone.rank = 0;
   alone.world = 1;
-  const TrainingDataLoader loader(stream, settings);
-  const TrainingDataLoader whole(stream, alone);
+  const WindowSource windows(stream, 32, Documents::joined, WindowTail::unused);
+  const TrainingDataLoader loader(windows, settings);
+  const TrainingDataLoader whole(windows, alone);
   DataPosition position{0, whole.samples_per_epoch() - 5};  // the step crosses into the next epoch
   const auto tokens_of = [](const StepBatch& step) {
     std::string tokens;

@@ -42,6 +42,7 @@ BOOST_FIXTURE_TEST_SUITE(feed, Stream)
 BOOST_AUTO_TEST_CASE(the_global_batch_is_the_same_for_any_ranks_and_accumulation_and_an_epoch_has_every_sample_once) {
   const TokenStream tokens = stream();
   constexpr std::int64_t length = 4;
+  const WindowSource windows(tokens, length, Documents::joined, WindowTail::unused);
   const std::int64_t samples = (this->tokens() - 1) / length;
   for (std::int64_t global_batch = 7; global_batch <= 12; ++global_batch) {
     // By arithmetic: the samples of step s are those at positions s·G … of the epochs laid end to end.
@@ -51,10 +52,10 @@ BOOST_AUTO_TEST_CASE(the_global_batch_is_the_same_for_any_ranks_and_accumulation
         DataPosition position;
         std::map<std::int64_t, int> seen;
         for (std::int64_t step = 0; step < 2 * samples / global_batch + 1; ++step) {
-          std::vector<std::int64_t> windows;
+          std::vector<std::int64_t> numbers;
           for (std::int64_t rank = 0; rank < world; ++rank) {
-            const TrainingDataLoader loader(
-                tokens, {length, global_batch, micro_batch, rank, world, 3, Shuffle::every_epoch, Documents::joined});
+            const TrainingDataLoader loader(windows,
+                                            {global_batch, micro_batch, rank, world, 3, Shuffle::every_epoch, {}});
             const StepBatch batch = loader.make_step(step, position);
             BOOST_REQUIRE_EQUAL(static_cast<std::int64_t>(batch.micro_batches.size()),
                                 accumulation_of(global_batch, world, micro_batch));
@@ -73,18 +74,18 @@ BOOST_AUTO_TEST_CASE(the_global_batch_is_the_same_for_any_ranks_and_accumulation
                   BOOST_REQUIRE_EQUAL(micro.labels[at + t], split.tokens[in_stream + 1]);
                   BOOST_REQUIRE_EQUAL(micro.positions[at + t], static_cast<std::int32_t>(t));
                 }
-                BOOST_REQUIRE_EQUAL(micro.numbers[static_cast<std::size_t>(row)], std::ssize(windows));
-                windows.push_back(place / length);
+                BOOST_REQUIRE_EQUAL(micro.numbers[static_cast<std::size_t>(row)], std::ssize(numbers));
+                numbers.push_back(place / length);
               }
             }
             BOOST_REQUIRE_EQUAL(valid, batch.valid_tokens);
           }
-          BOOST_REQUIRE_EQUAL(static_cast<std::int64_t>(windows.size()), global_batch);
+          BOOST_REQUIRE_EQUAL(static_cast<std::int64_t>(numbers.size()), global_batch);
           for (std::int64_t i = 0; i < global_batch; ++i) {
             const std::int64_t index = step * global_batch + i;
-            BOOST_REQUIRE_EQUAL(windows[static_cast<std::size_t>(i)],
-                                order.window_at({index / samples, index % samples}));
-            if (index < 2 * samples) ++seen[windows[static_cast<std::size_t>(i)]];
+            BOOST_REQUIRE_EQUAL(numbers[static_cast<std::size_t>(i)],
+                                order.sample_at({index / samples, index % samples}));
+            if (index < 2 * samples) ++seen[numbers[static_cast<std::size_t>(i)]];
           }
           position = order.advance(position, global_batch);
         }
@@ -97,8 +98,8 @@ BOOST_AUTO_TEST_CASE(the_global_batch_is_the_same_for_any_ranks_and_accumulation
 
 BOOST_AUTO_TEST_CASE(a_rank_whose_samples_run_out_gets_a_batch_in_which_no_label_counts) {
   const TokenStream tokens = stream();
-  const TrainingDataLoader loader(
-      tokens, {4, 5, 1, 1, 2, 0, Shuffle::never, Documents::joined});  // 3 samples on rank 0, 2 on rank 1
+  const WindowSource windows(tokens, 4, Documents::joined, WindowTail::unused);
+  const TrainingDataLoader loader(windows, {5, 1, 1, 2, 0, Shuffle::never, {}});  // 3 samples on rank 0, 2 on rank 1
   const StepBatch batch = loader.make_step(0, {});
   BOOST_TEST(batch.micro_batches.size() == 3u);
   BOOST_TEST(batch.micro_batches[2].valid_tokens == 0);
@@ -111,7 +112,8 @@ BOOST_AUTO_TEST_CASE(a_rank_whose_samples_run_out_gets_a_batch_in_which_no_label
 
 BOOST_AUTO_TEST_CASE(more_ranks_than_samples_are_refused) {
   const TokenStream tokens = stream();
-  BOOST_CHECK_EXCEPTION(TrainingDataLoader(tokens, {4, 3, 1, 0, 4, 0, Shuffle::never, Documents::joined}), Error,
+  const WindowSource windows(tokens, 4, Documents::joined, WindowTail::unused);
+  BOOST_CHECK_EXCEPTION(TrainingDataLoader(windows, {3, 1, 0, 4, 0, Shuffle::never, {}}), Error,
                         [](const Error& error) {
                           return error.code() == ExitCode::usage &&
                                  std::string(error.what()) == "cannot divide a step of 3 samples among 4 ranks" &&
@@ -122,7 +124,8 @@ BOOST_AUTO_TEST_CASE(more_ranks_than_samples_are_refused) {
 BOOST_AUTO_TEST_CASE(isolated_documents_restart_positions_and_predict_nothing_across_their_end) {
   const TokenStream tokens = stream();
   for (const std::int64_t length : {1, 3, 8, 50}) {
-    const TrainingDataLoader loader(tokens, {length, 2, 1, 0, 1, 0, Shuffle::never, Documents::isolated});
+    const WindowSource windows(tokens, length, Documents::isolated, WindowTail::unused);
+    const TrainingDataLoader loader(windows, {2, 1, 0, 1, 0, Shuffle::never, {}});
     for (std::int64_t sample = 0; sample < loader.samples_per_epoch(); ++sample) {
       const Batch batch = loader.make_step(0, {0, sample}).micro_batches[0];
       check_shape(batch, length);
@@ -148,13 +151,13 @@ BOOST_AUTO_TEST_CASE(an_evaluation_predicts_every_token_but_the_first_exactly_on
   const TokenStream tokens = stream();
   for (const Documents documents : {Documents::joined, Documents::isolated}) {
     for (const std::int64_t length : {1, 4, 7, 102, 103, 500}) {
+      const WindowSource windows(tokens, length, documents, WindowTail::padded);
       for (std::int64_t world = 1; world <= 7; ++world) {
         for (const std::int64_t micro_batch : {1, 3}) {
           std::map<std::int32_t, int> labels;
           std::int64_t valid = 0;
           for (std::int64_t rank = 0; rank < world; ++rank) {
-            const EvaluationDataLoader loader(tokens,
-                                              {length, 1, micro_batch, rank, world, 0, Shuffle::never, documents}, {});
+            const EvaluationDataLoader loader(windows, {1, micro_batch, rank, world, 0, Shuffle::never, {}}, {});
             BOOST_REQUIRE_EQUAL(loader.micro_batches(),
                                 accumulation_of((this->tokens() + length - 2) / length, world, micro_batch));
             for (std::int64_t i = 0; i < loader.micro_batches(); ++i) {
@@ -179,6 +182,7 @@ BOOST_AUTO_TEST_CASE(an_evaluation_predicts_every_token_but_the_first_exactly_on
 BOOST_AUTO_TEST_CASE(a_part_of_a_split_is_the_same_samples_on_any_ranks_and_micro_batch_spread_evenly_over_it) {
   const TokenStream tokens = stream();
   constexpr std::int64_t length = 3;
+  const WindowSource source(tokens, length, Documents::joined, WindowTail::padded);
   const std::int64_t windows = (this->tokens() - 1 + length - 1) / length;  // 34
   for (const std::int64_t global_batch : {1, 4, 7}) {
     for (const std::int64_t batches : {1, 2, 3, 5, 1000000000}) {
@@ -188,9 +192,8 @@ BOOST_AUTO_TEST_CASE(a_part_of_a_split_is_the_same_samples_on_any_ranks_and_micr
         for (const std::int64_t micro_batch : {1, 2, 100}) {
           std::vector<std::int64_t> found;
           for (std::int64_t rank = 0; rank < world; ++rank) {
-            const EvaluationDataLoader loader(
-                tokens, {length, global_batch, micro_batch, rank, world, 0, Shuffle::never, Documents::joined},
-                batches);
+            const EvaluationDataLoader loader(source, {global_batch, micro_batch, rank, world, 0, Shuffle::never, {}},
+                                              batches);
             BOOST_REQUIRE_EQUAL(loader.samples(), samples);
             for (std::int64_t i = 0; i < loader.micro_batches(); ++i) {
               const Batch batch = loader.batch(i);

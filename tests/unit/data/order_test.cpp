@@ -39,16 +39,16 @@ BOOST_AUTO_TEST_CASE(every_sample_comes_once_an_epoch_in_an_order_of_its_own) {
     std::vector<std::vector<std::int64_t>> epochs;
     for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
       std::vector<std::int64_t> windows;
-      for (std::int64_t i = 0; i < samples; ++i) windows.push_back(order.window_at({epoch, i}));
+      for (std::int64_t i = 0; i < samples; ++i) windows.push_back(order.sample_at({epoch, i}));
       const std::set<std::int64_t> distinct(windows.begin(), windows.end());
       BOOST_TEST(static_cast<std::int64_t>(distinct.size()) == samples);
       BOOST_TEST((*distinct.begin() == 0 && *distinct.rbegin() == samples - 1));
       epochs.push_back(windows);
     }
     if (samples >= 17) BOOST_TEST((epochs[0] != epochs[1] && epochs[1] != epochs[2] && epochs[0] != epochs[2]));
-    if (samples >= 17) BOOST_TEST(order.window_at({0, 3}) != SampleOrder(samples, 6).window_at({0, 3}));
+    if (samples >= 17) BOOST_TEST(order.sample_at({0, 3}) != SampleOrder(samples, 6).sample_at({0, 3}));
   }
-  BOOST_TEST(SampleOrder(17, 5, Shuffle::never).window_at({4, 11}) == 11);
+  BOOST_TEST(SampleOrder(17, 5, Shuffle::never).sample_at({4, 11}) == 11);
 }
 
 BOOST_AUTO_TEST_CASE(positions_advance_over_epochs_as_if_sample_by_sample) {

@@ -18,7 +18,7 @@ struct Prefetching : TemporaryFolder {
   DatasetManifest manifest = test::manifest_for(1009, 64);
   Prefetching() { test::write_split(path, manifest, DataSplit::train, test::made_split({200, 57, 144}, 1009)); }
   TokenStream tokens() const { return TokenStream(path, manifest, DataSplit::train); }
-  static constexpr DataLoaderSettings settings{.length = 8, .global_batch = 7, .micro_batch = 2, .seed = 3};
+  static constexpr DataLoaderSettings settings{.global_batch = 7, .micro_batch = 2, .seed = 3};
 };
 
 std::vector<std::int32_t> tokens_of(const StepBatch& step) {
@@ -33,7 +33,8 @@ BOOST_FIXTURE_TEST_SUITE(prefetching, Prefetching)
 
 BOOST_AUTO_TEST_CASE(batches_made_ahead_are_those_that_the_loader_makes_one_by_one) {
   const TokenStream stream = tokens();
-  const TrainingDataLoader loader(stream, settings);
+  const WindowSource windows(stream, 8, Documents::joined, WindowTail::unused);
+  const TrainingDataLoader loader(windows, settings);
   for (const std::int64_t ahead : {0, 1, 2, 5, 100}) {
     DataPosition position{2, loader.samples_per_epoch() - 3};
     Prefetcher prefetcher(loader, {.step = 4, .position = position, .end_step = 30, .ahead = ahead});
@@ -48,7 +49,8 @@ BOOST_AUTO_TEST_CASE(batches_made_ahead_are_those_that_the_loader_makes_one_by_o
 
 BOOST_AUTO_TEST_CASE(as_many_batches_are_made_ahead_as_the_setting_says_and_none_beyond_the_last_step) {
   const TokenStream stream = tokens();
-  const TrainingDataLoader loader(stream, settings);
+  const WindowSource windows(stream, 8, Documents::joined, WindowTail::unused);
+  const TrainingDataLoader loader(windows, settings);
   for (const std::int64_t ahead : {0, 1, 3}) {
     std::mutex mutex;
     std::condition_variable changed;
@@ -74,7 +76,8 @@ BOOST_AUTO_TEST_CASE(as_many_batches_are_made_ahead_as_the_setting_says_and_none
 
 BOOST_AUTO_TEST_CASE(a_batch_that_cannot_be_made_fails_where_it_is_taken_behind_those_before_it) {
   const TokenStream stream = tokens();
-  const TrainingDataLoader loader(stream, settings);
+  const WindowSource windows(stream, 8, Documents::joined, WindowTail::unused);
+  const TrainingDataLoader loader(windows, settings);
   for (const std::int64_t ahead : {0, 1, 4}) {
     Prefetcher prefetcher(loader, {.end_step = 9, .ahead = ahead}, [](std::int64_t step) {
       if (step == 3) fail(ExitCode::input, "no batch {}", step);
@@ -88,7 +91,8 @@ BOOST_AUTO_TEST_CASE(a_batch_that_cannot_be_made_fails_where_it_is_taken_behind_
 
 BOOST_AUTO_TEST_CASE(the_end_waits_for_the_batch_that_is_being_made_and_for_no_other) {
   const TokenStream stream = tokens();
-  const TrainingDataLoader loader(stream, settings);
+  const WindowSource windows(stream, 8, Documents::joined, WindowTail::unused);
+  const TrainingDataLoader loader(windows, settings);
   std::atomic<int> begun{0}, ended{0};
   {
     const Prefetcher prefetcher(loader, {.end_step = 1000, .ahead = 500}, [&](std::int64_t) {
@@ -106,7 +110,8 @@ BOOST_AUTO_TEST_CASE(the_end_waits_for_the_batch_that_is_being_made_and_for_no_o
 
 BOOST_AUTO_TEST_CASE(the_time_that_was_waited_is_that_of_the_batches_which_were_not_ready) {
   const TokenStream stream = tokens();
-  const TrainingDataLoader loader(stream, settings);
+  const WindowSource windows(stream, 8, Documents::joined, WindowTail::unused);
+  const TrainingDataLoader loader(windows, settings);
   Prefetcher prefetcher(loader, {.end_step = 3, .ahead = 1}, [](std::int64_t step) {
     if (step == 1) std::this_thread::sleep_for(std::chrono::milliseconds(30));
   });

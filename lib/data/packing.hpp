@@ -1,0 +1,93 @@
+// Documents become rows: which of them, or which parts, share a row of a batch, decided once for a whole split. Pure
+// arithmetic, equal for any number of threads. Where it is kept: data/packing_index.hpp. How a row is filled:
+// data/sample_source.hpp.
+//
+// A document of n tokens has n − 1 labels, and takes as many tokens of a row: its last token is a label alone.
+#pragma once
+
+#include "config/packing_options.hpp"
+#include "store/token_shards.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+enum class PackingMethod {
+  none,        // each document has a row of its own
+  sequential,  // next fit: documents in order, a new row once one does not fit
+  multipack,   // first fit, the longest first
+  best_fit,    // best fit, the longest first
+};
+
+struct PackingSettings {
+  PackingMethod method = PackingMethod::none;
+  std::int64_t length = 0;    // of a row, tokens
+  std::int64_t multiple = 1;  // tokens that a document takes in a row are a multiple of it, as length is
+  std::int64_t group = 0;     // documents of multipack and best_fit that are sorted, and share rows, at once
+  LongDocuments long_documents = LongDocuments::split;
+};
+
+/// A document, or a part of one, as it lies in a row: tokens [begin, begin + labels) of the stream, and as labels the
+/// token behind each.
+struct PackedDocument {
+  std::int64_t begin = 0;
+  std::int64_t labels = 0;
+};
+
+/// What packing made of the documents. Labels add up: those packed, truncated and dropped are all of a split but the
+/// first token of each document.
+struct PackingCounts {
+  std::int64_t documents = 0;            // of the split
+  std::int64_t empty_documents = 0;      // without a label: they are left out
+  std::int64_t split_documents = 0;      // longer than a row
+  std::int64_t truncated_documents = 0;  // the same
+  std::int64_t truncated_labels = 0;     // cut off
+  std::int64_t dropped_documents = 0;    // the same
+  std::int64_t dropped_labels = 0;
+  std::int64_t packed_labels = 0;
+  std::int64_t most_documents = 0;  // of a row
+  bool operator==(const PackingCounts&) const = default;
+};
+
+/// Rows of documents: arrays in memory, or in a file that is mapped.
+class Packing {
+ public:
+  /// `starts`: by row the index of its first document, then their number. `owner` keeps the arrays.
+  Packing(std::span<const std::uint64_t> starts, std::span<const std::uint64_t> begins,
+          std::span<const std::uint32_t> labels, const PackingCounts& counts, std::shared_ptr<const void> owner);
+
+  std::int64_t rows() const { return std::ssize(starts_) - 1; }
+  std::int64_t documents(std::int64_t row) const;                       // in it; parts count
+  PackedDocument document(std::int64_t row, std::int64_t index) const;  // in the order of the stream
+  const PackingCounts& counts() const { return counts_; }
+
+  std::span<const std::uint64_t> starts() const { return starts_; }
+  std::span<const std::uint64_t> begins() const { return begins_; }
+  std::span<const std::uint32_t> labels() const { return labels_; }
+
+ private:
+  std::span<const std::uint64_t> starts_, begins_;
+  std::span<const std::uint32_t> labels_;
+  PackingCounts counts_;
+  std::shared_ptr<const void> owner_;
+};
+
+/// The row of each document of such costs, rows numbered as they are opened; of rows of `length` at least the largest
+/// cost. Of equal costs the first comes first; of rows that fit equally well, the one that was filled last. Pure.
+std::vector<std::uint64_t> place_documents(PackingMethod method, std::span<const std::int64_t> costs,
+                                           std::int64_t length);
+
+/// Packs the documents of a split, groups of them on so many threads. Local. Throws Error(usage) unless multiple
+/// divides length and both lie between 1 and 2^31 − 1, Error(input) if no document has a label that is left, or the
+/// split does not begin with a document.
+Packing make_packing(const TokenStream& stream, const PackingSettings& settings, int threads);
+
+/// All that says which packing of which documents it is, but for those of a stream that is not known: "best_fit into
+/// rows of 64 tokens, groups of 1000 documents, long documents split". Pure.
+std::string to_text(const PackingSettings& settings);
+
+}  // namespace lockstep

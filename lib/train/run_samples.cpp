@@ -1,0 +1,179 @@
+#include "train/run_samples.hpp"
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "base/text.hpp"
+#include "base/words.hpp"
+#include "comm/together.hpp"
+#include "data/packing_index.hpp"
+#include "exchange/model_folder.hpp"
+#include "layout/sequence.hpp"
+#include "tensor/runtime.hpp"
+#include "train/run_mesh.hpp"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+namespace lockstep {
+
+namespace {
+
+SamplePacking packing_named(const TrainConfig& config, SampleUse use) {
+  return use == SampleUse::training ? config.data.packing : config.eval.packing.value_or(config.data.packing);
+}
+
+std::optional<PackingMethod> method_of(SamplePacking packing) {
+  switch (packing) {
+    case SamplePacking::windows: return {};
+    case SamplePacking::none: return PackingMethod::none;
+    case SamplePacking::sequential: return PackingMethod::sequential;
+    case SamplePacking::multipack: return PackingMethod::multipack;
+    case SamplePacking::best_fit: return PackingMethod::best_fit;
+  }
+  return {};
+}
+
+/// Each rank of a ring has two parts of every document.
+std::int64_t parts_of_ring(const Mesh& mesh) {
+  const int ring = sequence_ranks(mesh).ring;
+  return ring > 1 ? 2 * ring : 1;
+}
+
+/// Where packings are kept: the first that can be written.
+std::vector<Path> packing_folders(const TrainConfig& config, const Dataset& dataset) {
+  return {dataset.folder, config.train.run_dir};
+}
+
+/// Makes the file of a packing unless there is one. Local, of rank 0.
+void prepare_packing(const TrainConfig& config, const PackingSettings& settings, const Dataset& dataset,
+                     DataSplit split, Log& log) {
+  const std::string identity = identity_of(settings, dataset.manifest.of(split));
+  std::vector<std::string> problems;
+  const bool found = find_packing(packing_folders(config, dataset), identity, problems).has_value();
+  for (const std::string& problem : problems) log.warning("{}: it is made anew", problem);
+  if (found && problems.empty()) return;
+  const double start_s = monotonic_seconds();
+  const TokenStream stream = dataset.open(split);
+  const Packing packing = make_packing(stream, settings, thread_count());
+  const Path path = keep_packing(packing_folders(config, dataset), identity, packing);
+  log.info("packed {} of {} into {} in {}: {}", counted(packing.counts().documents, "document"), name_of(split),
+           counted(packing.rows(), "row"), human_seconds(monotonic_seconds() - start_s), path.string());
+}
+
+/// Labels of the positions of all rows.
+double fill_of(const SampleSource& samples, const Packing& packing) {
+  return static_cast<double>(packing.counts().packed_labels) /
+         (static_cast<double>(packing.rows()) * static_cast<double>(samples.length()));
+}
+
+}  // namespace
+
+DataSplit split_named(const std::string& name, std::string_view option) {
+  for (const DataSplit split : {DataSplit::train, DataSplit::validation}) {
+    if (name_of(split) == name) return split;
+  }
+  throw Error(ExitCode::usage,
+              fmt::format("{} is '{}', but a dataset has the splits train and validation", option, name));
+}
+
+DataSplit split_of(const TrainConfig& config, SampleUse use) {
+  return use == SampleUse::training ? split_named(config.data.train_split, "data.train_split")
+                                    : split_named(config.data.validation_split, "data.validation_split");
+}
+
+bool evaluates(const TrainConfig& config) { return config.eval.every || config.eval.at_end || config.eval_only; }
+
+std::optional<PackingSettings> packing_of(const TrainConfig& config, SampleUse use, const Mesh& mesh) {
+  constexpr std::int64_t usual_group = 100000;
+  const std::optional<PackingMethod> method = method_of(packing_named(config, use));
+  if (!method) return {};
+  PackingSettings settings{.method = *method,
+                           .length = config.data.sequence_length,
+                           .multiple = config.data.pad_to_multiple_of.value_or(parts_of_ring(mesh)),
+                           .group = config.data.packing_group.value_or(usual_group),
+                           .long_documents = config.data.long_documents.value_or(LongDocuments::split)};
+  if (*method == PackingMethod::none) settings.multiple = 1;  // the row is padded
+  return settings;
+}
+
+std::optional<std::int64_t> row_multiple(const TrainConfig& config, SampleUse use, const Mesh& mesh) {
+  if (packing_named(config, use) != SamplePacking::none) return {};
+  const BlockSharing blocks = sharding_of(mesh, config.parallel).blocks;
+  const std::int64_t shares = parts_of_ring(mesh) * sequence_ranks(mesh).ulysses * blocks.row_shares();
+  return config.data.pad_to_multiple_of.value_or(shares);
+}
+
+std::shared_ptr<const SampleSource> samples_of(const TrainConfig& config, SampleUse use, const Mesh& mesh,
+                                               const Dataset& dataset, const TokenStream& stream) {
+  const std::optional<PackingSettings> settings = packing_of(config, use, mesh);
+  if (!settings)
+    return std::make_shared<WindowSource>(stream, config.data.sequence_length,
+                                          config.data.isolate_documents ? Documents::isolated : Documents::joined,
+                                          use == SampleUse::training ? WindowTail::unused : WindowTail::padded);
+  std::vector<std::string> told_by_rank_0;
+  std::optional<Packing> packing =
+      find_packing(packing_folders(config, dataset), identity_of(*settings, dataset.manifest.of(split_of(config, use))),
+                   told_by_rank_0);
+  if (!packing) packing = make_packing(stream, *settings, thread_count());
+  return std::make_shared<PackedSource>(stream, *std::move(packing), *settings);
+}
+
+std::string packing_text(const SampleSource& samples) {
+  const Packing* const packing = samples.packing();
+  if (packing == nullptr) return {};
+  const PackingCounts& counts = packing->counts();
+  std::string text =
+      fmt::format("{} in {} of {} tokens, {:.2f} % of them filled", counted(counts.documents, "document"),
+                  counted(packing->rows(), "row"), samples.length(), 100 * fill_of(samples, *packing));
+  if (counts.split_documents > 0) text += fmt::format("; {} split", counts.split_documents);
+  if (counts.truncated_documents > 0)
+    text += fmt::format("; {} truncated by {}", counts.truncated_documents, counted(counts.truncated_labels, "label"));
+  if (counts.dropped_documents > 0)
+    text += fmt::format("; {} dropped with {}", counts.dropped_documents, counted(counts.dropped_labels, "label"));
+  if (counts.empty_documents > 0) text += fmt::format("; {} without a label left out", counts.empty_documents);
+  return text;
+}
+
+Json packing_facts(const SampleSource& samples) {
+  const Packing* const packing = samples.packing();
+  if (packing == nullptr) return nullptr;
+  const PackingCounts& counts = packing->counts();
+  return {{"rows", packing->rows()},
+          {"length", samples.length()},
+          {"fill", fill_of(samples, *packing)},
+          {"documents", counts.documents},
+          {"empty_documents", counts.empty_documents},
+          {"split_documents", counts.split_documents},
+          {"truncated_documents", counts.truncated_documents},
+          {"truncated_labels", counts.truncated_labels},
+          {"dropped_documents", counts.dropped_documents},
+          {"dropped_labels", counts.dropped_labels},
+          {"packed_labels", counts.packed_labels}};
+}
+
+std::string packing_identity(const TrainConfig& config, const Mesh& mesh, const Dataset& dataset) {
+  const std::optional<PackingSettings> settings = packing_of(config, SampleUse::training, mesh);
+  if (!settings) return "windows";
+  return identity_of(*settings, dataset.manifest.of(split_of(config, SampleUse::training)));
+}
+
+void prepare_packings(const TrainConfig& config, Communicator& world, Log& log) {
+  const auto packs = [&](SampleUse use) { return packing_named(config, use) != SamplePacking::windows; };
+  if (!packs(SampleUse::training) && !packs(SampleUse::evaluation)) return;
+  rank0_tells(world, "pack the documents", [&] {
+    const HfConfig model = read_hf_config(Path(config.model.path ? *config.model.path : *config.model.config));
+    const Mesh mesh = mesh_of(config.parallel, config.post_local_sgd, model, world.size());
+    const Dataset dataset = open_dataset(config.data.path);
+    for (const SampleUse use : {SampleUse::training, SampleUse::evaluation}) {
+      const std::optional<PackingSettings> settings = packing_of(config, use, mesh);
+      const DataSplit split = split_of(config, use);
+      const bool used = use == SampleUse::training || (evaluates(config) && dataset.manifest.of(split).tokens > 1);
+      if (settings && used) prepare_packing(config, *settings, dataset, split, log);
+    }
+    return std::string();
+  });
+}
+
+}  // namespace lockstep
