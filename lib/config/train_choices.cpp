@@ -47,6 +47,9 @@ ChoiceList<OnNonfinite> choices_of(OnNonfinite) { return {{OnNonfinite::skip, "s
 ChoiceList<VerifyData> choices_of(VerifyData) {
   return {{VerifyData::use, "use"}, {VerifyData::start, "start"}, {VerifyData::off, "off"}};
 }
+ChoiceList<Background> choices_of(Background) {
+  return {{Background::automatic, "auto"}, {Background::always, "true"}, {Background::never, "false"}};
+}
 ChoiceList<OnBusy> choices_of(OnBusy) { return {{OnBusy::skip, "skip"}, {OnBusy::wait, "wait"}}; }
 ChoiceList<CheckpointStorage> choices_of(CheckpointStorage) {
   return {{CheckpointStorage::shared, "shared"}, {CheckpointStorage::per_node, "per_node"}};

@@ -21,6 +21,7 @@ ChoiceList<RecomputeKeep> choices_of(RecomputeKeep);
 ChoiceList<OnNonfinite> choices_of(OnNonfinite);
 ChoiceList<VerifyData> choices_of(VerifyData);
 ChoiceList<OnBusy> choices_of(OnBusy);
+ChoiceList<Background> choices_of(Background);
 ChoiceList<CheckpointStorage> choices_of(CheckpointStorage);
 ChoiceList<BestMetric> choices_of(BestMetric);
 ChoiceList<BestDirection> choices_of(BestDirection);
