@@ -22,6 +22,7 @@ std::string encode(const Sighting& sighting) {
            {"reason", sighting.judgement.reason},
            {"hint", sighting.judgement.hint},
            {"lacking", sighting.lacking},
+           {"elsewhere", sighting.elsewhere},
            {"content", sighting.content},
            {"host", host_name()}});
 }
@@ -37,6 +38,7 @@ RankSighting decode(const std::string& text, std::size_t rank) {
   const auto verdict = verdict_of(static_cast<ExitCode>(json.at("code").get<int>()));
   seen.sighting.judgement = {verdict.value_or(Verdict::sound), json.at("reason"), json.at("hint")};
   seen.sighting.lacking = json.at("lacking");
+  seen.sighting.elsewhere = json.at("elsewhere");
   seen.sighting.content = json.at("content");
   seen.who = fmt::format("rank {} ({})", rank, json.at("host").get<std::string>());
   return seen;
@@ -55,6 +57,17 @@ std::optional<std::string> difference(const RankSighting& first, const RankSight
   if (view(a) == view(b))
     return fmt::format("{} and {} see other lengths, or another {}", first.who, other.who, manifest_file);
   return fmt::format("the ranks do not see the same: {}: {}; {}: {}", first.who, view(a), other.who, view(b));
+}
+
+// The verdict on what each node has a part of; nothing if that is not the matter. It lacks nothing where nodes look for
+// it, so it is not damaged.
+std::optional<Judgement> kept_by_nodes(const std::vector<RankSighting>& seen) {
+  const auto one = std::ranges::find_if(seen, [](const RankSighting& each) { return each.sighting.elsewhere; });
+  if (one == seen.end()) return std::nullopt;
+  return Judgement{
+      Verdict::unreadable, fmt::format("{}: {}, and checkpoint.storage is shared", one->who, one->sighting.lacking),
+      "the run saved with checkpoint.storage: per_node: start it so, on nodes that have the parts, or copy "
+      "what they have of this checkpoint into one folder: equal names are equal files"};
 }
 
 // Returns what the sightings of all ranks come to at this moment.
@@ -119,6 +132,7 @@ Judgement agreed_judgement(Communicator& ranks, const Path& checkpoint, Patience
              [&] { mine = encode(see_checkpoint(checkpoint)); });
     std::vector<RankSighting> seen;
     for (const std::string& text : ranks.all_gather(mine)) seen.push_back(decode(text, seen.size()));
+    if (const auto judgement = kept_by_nodes(seen)) return *judgement;
     Judgement judgement = combined(seen);
     const std::string& lacking = seen.front().sighting.lacking;
     if (judgement.verdict == Verdict::sound && !lacking.empty()) judgement = {Verdict::damaged, lacking};

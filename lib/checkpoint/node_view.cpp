@@ -218,7 +218,8 @@ std::vector<Path> finish_publications(Communicator& ranks, const RunStorage& sto
   return taken_in;
 }
 
-void require_own_storage(Communicator& ranks, const RunStorage& storage, const Path& run) {
+void require_own_storage(Communicator& ranks, const RunStorage& storage, const Path& run, const std::string& asked,
+                         const std::string& hint) {
   const std::string what = "look whether nodes have storage of their own";
   const std::string token = rank0_tells(ranks, what, make_uuid);
   const auto name = [&](Rank rank) { return run / fmt::format(".storage-{}-{}", token, rank); };
@@ -242,11 +243,7 @@ void require_own_storage(Communicator& ranks, const RunStorage& storage, const P
   for (const std::string& pair : gather_from_keepers(ranks, storage, seen))
     if (!pair.empty())
       throw AgreedError(
-          Error(
-              ExitCode::usage,
-              fmt::format("checkpoint.storage is per_node, but {} see one folder at {}", pair, run.string()),
-              "storage that all ranks see is checkpoint.storage: shared; per_node wants a path on disks of the nodes"),
-          0);
+          Error(ExitCode::usage, fmt::format("{}, but {} see one folder at {}", asked, pair, run.string()), hint), 0);
 }
 
 }  // namespace lockstep

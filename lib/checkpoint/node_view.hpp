@@ -54,8 +54,9 @@ NodesJudgement judge_on_nodes(Communicator& ranks, const RunStorage& storage, co
 /// the run is under way. Throws Error(storage).
 std::vector<Path> finish_publications(Communicator& ranks, const RunStorage& storage, const Path& run);
 
-/// Throws Error(usage) on all ranks if two nodes see one folder under the path: then it is not storage of their own.
-/// Creates the folder. Collective over `ranks`. Throws Error(storage).
-void require_own_storage(Communicator& ranks, const RunStorage& storage, const Path& run);
+/// Throws Error(usage) on all ranks if two nodes see one folder under the path: then it is not storage of their own,
+/// which `asked` says that it is. Creates the folder. Collective over `ranks`. Throws Error(storage).
+void require_own_storage(Communicator& ranks, const RunStorage& storage, const Path& run, const std::string& asked,
+                         const std::string& hint);
 
 }  // namespace lockstep

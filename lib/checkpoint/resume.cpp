@@ -27,11 +27,16 @@ class Search {
 
  private:
   std::vector<CheckpointEntry> list(const Path& run);
+  std::vector<CheckpointEntry> list_own();
+  bool is_local(const Path& checkpoint) const {
+    return request_.local && checkpoint.parent_path() == checkpoints_folder(request_.local->folder);
+  }
   Judgement judge(const Path& checkpoint);
   std::string tell(Rank teller, const std::string& what, const std::function<std::string()>& work);
   std::vector<CheckpointEntry> candidates();
   std::vector<CheckpointEntry> best();
-  CheckpointEntry of_step() const;
+  std::vector<CheckpointEntry> entries_of(std::int64_t step) const;
+  std::vector<CheckpointEntry> of_wanted_step() const;
   Found find(const std::vector<CheckpointEntry>& candidates);
   Error with_advice(const Error& error, const std::vector<CheckpointEntry>& candidates) const;
   CheckpointHead head_of(const Path& checkpoint, const std::string& what);
@@ -39,7 +44,7 @@ class Search {
   Communicator& ranks_;
   const ResumeRequest& request_;
   Patience patience_;
-  std::vector<CheckpointEntry> entries_;        // of the run, as all ranks see them
+  std::vector<CheckpointEntry> entries_;        // of the run, as all ranks see them, by step
   std::map<Path, std::string> proved_damaged_;  // while they were loaded, each with what was found
   std::map<Path, FileAccess> access_;           // of those that were found sound
   Path looked_at_;                              // last
@@ -51,11 +56,40 @@ std::vector<CheckpointEntry> Search::list(const Path& run) {
                                       : list_on_nodes(ranks_, request_.storage, run, patience_);
 }
 
+// Nodes that are not there, or cannot read their disks, will not mend that within the patience: another checkpoint is
+// taken than that of the local tier, and it is told which.
 Judgement Search::judge(const Path& checkpoint) {
-  if (request_.storage.is_shared()) return agreed_judgement(ranks_, checkpoint, patience_);
-  NodesJudgement judged = judge_on_nodes(ranks_, request_.storage, checkpoint, patience_);
+  const bool local = is_local(checkpoint);
+  if (!local && request_.storage.is_shared()) return agreed_judgement(ranks_, checkpoint, patience_);
+  Patience none(0, {});
+  NodesJudgement judged =
+      judge_on_nodes(ranks_, local ? request_.local->storage : request_.storage, checkpoint, local ? none : patience_);
   access_[checkpoint] = std::move(judged.access);
+  if (local && judged.judgement.verdict == Verdict::unreadable) judged.judgement.verdict = Verdict::damaged;
   return judged.judgement;
+}
+
+// Those of the run and of its local tier, in the order of their steps. A local one whose step the run has from another
+// save is of a job that this one does not go on from.
+std::vector<CheckpointEntry> Search::list_own() {
+  std::vector<CheckpointEntry> entries = list(request_.run);
+  if (!request_.local) return entries;
+  const LocalTier& local = *request_.local;
+  for (const CheckpointEntry& entry : list_on_nodes(ranks_, local.storage, local.folder, patience_)) {
+    const auto same = std::ranges::find(entries, entry.step, &CheckpointEntry::step);
+    std::int64_t counts = 1;
+    if (same != entries.end()) {
+      try {
+        if (is_there(entry.path / manifest_file))
+          counts = read_manifest(entry.path).uuid == read_manifest(same->path).uuid ? 1 : 0;
+      } catch (const Error&) {
+        counts = 0;
+      }
+    }
+    if (ranks_.all_reduce(counts, Reduce::min) == 1) entries.push_back(entry);
+  }
+  std::ranges::stable_sort(entries, {}, &CheckpointEntry::step);
+  return entries;
 }
 
 // One rank that sees what is asked for works for all.
@@ -76,10 +110,13 @@ std::vector<CheckpointEntry> Search::best() {
     try {
       std::vector<CheckpointEntry> seen = entries_;
       Rank teller = 0;
-      if (!request_.storage.is_shared()) {
-        together(ranks_, what, [&] {
-          std::erase_if(seen, [](const CheckpointEntry& entry) { return !is_there(entry.path / manifest_file); });
+      const bool shared = request_.storage.is_shared();
+      together(ranks_, what, [&] {
+        std::erase_if(seen, [&](const CheckpointEntry& entry) {
+          return (!shared || is_local(entry.path)) && !is_there(entry.path / manifest_file);
         });
+      });
+      if (!shared) {
         const auto most = ranks_.all_reduce(static_cast<std::int64_t>(seen.size()), Reduce::max);
         const std::int64_t able = std::ssize(seen) == most ? ranks_.rank() : ranks_.size();
         teller = static_cast<Rank>(ranks_.all_reduce(able, Reduce::min));
@@ -95,9 +132,9 @@ std::vector<CheckpointEntry> Search::best() {
   }
   std::vector<CheckpointEntry> result;
   for (const Json& step : parse_json(told, "the answer of rank 0")) {
-    const auto entry = std::find_if(entries_.begin(), entries_.end(),
-                                    [&](const CheckpointEntry& candidate) { return step == candidate.step; });
-    result.push_back(*entry);
+    const std::vector<CheckpointEntry> entries = entries_of(step.get<std::int64_t>());
+    if (result.empty() || result.back().step != entries.front().step)  // one for both that the step may have
+      result.insert(result.end(), entries.begin(), entries.end());
   }
   if (result.empty())
     throw Error(ExitCode::input,
@@ -107,12 +144,17 @@ std::vector<CheckpointEntry> Search::best() {
   return result;
 }
 
-CheckpointEntry Search::of_step() const {
+std::vector<CheckpointEntry> Search::entries_of(std::int64_t step) const {
+  std::vector<CheckpointEntry> found = newest_first(entries_);
+  std::erase_if(found, [&](const CheckpointEntry& entry) { return entry.step != step; });
+  return found;
+}
+
+std::vector<CheckpointEntry> Search::of_wanted_step() const {
+  std::vector<CheckpointEntry> found = entries_of(request_.wanted.step);
+  if (!found.empty()) return found;
   std::vector<std::string> steps;
-  for (const CheckpointEntry& entry : entries_) {
-    if (entry.step == request_.wanted.step) return entry;
-    steps.push_back(fmt::format("{}", entry.step));
-  }
+  for (const CheckpointEntry& entry : entries_) steps.push_back(fmt::format("{}", entry.step));
   throw Error(ExitCode::input,
               fmt::format("{} has no checkpoint of step {}", request_.run.string(), request_.wanted.step),
               steps.empty() ? "it has none at all" : fmt::format("it has {}", join(steps, ", ")));
@@ -123,7 +165,7 @@ std::vector<CheckpointEntry> Search::candidates() {
   const Path& folder = request_.wanted.start;
   switch (request_.wanted.by) {
     case Wanted::By::best: return best();
-    case Wanted::By::step: return {of_step()};
+    case Wanted::By::step: return of_wanted_step();
     case Wanted::By::newest: newest_ = true; break;
     case Wanted::By::start: newest_ = !entries_.empty(); break;
   }
@@ -158,7 +200,8 @@ Found Search::find(const std::vector<CheckpointEntry>& candidates) {
 
 // The error with what a user can do: the run has not been touched.
 Error Search::with_advice(const Error& error, const std::vector<CheckpointEntry>& candidates) const {
-  std::string hint = "mend the storage and start the same command again";
+  std::string hint =
+      error.hint().empty() ? std::string("mend the storage and start the same command again") : error.hint();
   for (std::size_t i = 0; i + 1 < candidates.size(); ++i) {
     if (candidates[i].path != looked_at_) continue;
     hint += fmt::format(", or start a new run from an older checkpoint: --train.run_dir NEW --checkpoint.resume {}",
@@ -178,7 +221,7 @@ CheckpointHead Search::head_of(const Path& checkpoint, const std::string& what) 
 }
 
 Resumed Search::run(const World& world, const std::vector<Component>& components) {
-  entries_ = list(request_.run);
+  entries_ = list_own();
   const std::vector<CheckpointEntry> all = candidates();
   while (true) {
     Found found;
@@ -209,8 +252,9 @@ Resumed Search::run(const World& world, const std::vector<Component>& components
       const auto verdict = verdict_of(error.code());
       if (verdict != Verdict::damaged && verdict != Verdict::unreadable) throw;
       if (loading && request_.refresh) together(ranks_, "starting afresh", request_.refresh);
-      if (verdict == Verdict::damaged) proved_damaged_[path] = error.what();
-      if (verdict == Verdict::damaged || patience_.wait(ranks_, path.string(), error.what())) continue;
+      const bool passed_over = verdict == Verdict::damaged || is_local(path);
+      if (passed_over) proved_damaged_[path] = error.what();
+      if (passed_over || patience_.wait(ranks_, path.string(), error.what())) continue;
       const std::string what = fmt::format("{} (looked at anew for {:g} s)", error.what(), patience_.limit_s());
       throw AgreedError(with_advice(Error(error.code(), what), all), error.owner());
     }

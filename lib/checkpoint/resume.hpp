@@ -38,13 +38,14 @@ using ChoosePart = std::function<std::optional<CheckpointPart>(const CheckpointR
 struct ResumeRequest {
   Path run;
   Wanted wanted = {};
-  BestBy best_by = {};                 // of Wanted::By::best
-  double patience_s = 60;              // how long what is unreadable, or lacks files, is looked at anew
-  int threads = 1;                     // of each rank that read
-  RunStorage storage = {};             // on which the run and Wanted::start lie
-  Accept accept = {};                  // may be empty
-  ChoosePart part = {};                // before accept where Wanted::By::start counts; may be empty
-  std::function<void()> refresh = {};  // brings the state back to what it was before a load that broke off. Local
+  BestBy best_by = {};                  // of Wanted::By::best
+  double patience_s = 60;               // how long what is unreadable, or lacks files, is looked at anew
+  int threads = 1;                      // of each rank that read
+  RunStorage storage = {};              // on which the run and Wanted::start lie
+  std::optional<LocalTier> local = {};  // of the run: its checkpoints count as those of the run
+  Accept accept = {};                   // may be empty
+  ChoosePart part = {};                 // before accept where Wanted::By::start counts; may be empty
+  std::function<void()> refresh = {};   // brings the state back to what it was before a load that broke off. Local
   std::function<void(const std::string&)> tell = {};  // why there is a wait, when one begins; may be empty. Local
 };
 
@@ -55,11 +56,12 @@ struct Resumed {
   bool in_part = false;  // what ResumeRequest::part chose was loaded
 };
 
-/// Finds the checkpoint and loads it. With Wanted::By::newest a damaged one is passed over, also if its damage only
-/// shows while it is read; the state is refreshed before another is loaded. Collective over `ranks`; the same on all.
-/// Throws Error(input) if a named checkpoint is absent or damaged, or if the run has checkpoints but none is sound: a
-/// job never starts anew over them; Error(storage) with what to do if one that would be taken is unreadable when the
-/// patience is over; Error(usage) if it is foreign; and what `accept` and load throw.
+/// Finds the checkpoint and loads it. Of one step that of the local tier is taken before that of the run, if it is the
+/// same save, and not at all if it is another. With Wanted::By::newest a damaged one is passed over, also if its damage
+/// only shows while it is read; the state is refreshed before another is loaded. Collective over `ranks`; the same on
+/// all. Throws Error(input) if a named checkpoint is absent or damaged, or if the run has checkpoints but none is
+/// sound: a job never starts anew over them; Error(storage) with what to do if one that would be taken is unreadable
+/// when the patience is over; Error(usage) if it is foreign; and what `accept` and load throw.
 Resumed resume(Communicator& ranks, const World& world, const std::vector<Component>& components,
                const ResumeRequest& request);
 

@@ -15,24 +15,11 @@
 
 namespace lockstep {
 
-namespace {
-
-// What may fail without consequence, but is told.
-template <class Work>
-void attempt(std::vector<std::string>& problems, const Work& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    problems.emplace_back(error.what());
-  }
-}
-
-}  // namespace
-
 void Saver::Save::enter() const {
   if (!request_.enter) return;
   switch (stage_) {
-    case Stage::staging: return request_.enter(Phase::save_stage);
+    case Stage::clearing: return request_.enter(Phase::save_stage);
+    case Stage::staging: return request_.storage.is_shared() ? request_.enter(Phase::save_stage) : void();
     case Stage::writing: return request_.enter(Phase::save_write);
     case Stage::sealing: return request_.enter(Phase::save_seal);
     case Stage::committing: return request_.enter(Phase::save_commit);
@@ -45,14 +32,15 @@ void Saver::Save::enter() const {
 }
 
 std::string Saver::Save::text() const {
-  constexpr std::array words{"staging",    "laying out", "writing",    "sealing",   "committing",
-                             "committing", "committing", "committing", "committing"};
+  constexpr std::array words{"staging",    "staging",    "laying out", "writing",    "sealing",
+                             "committing", "committing", "committing", "committing", "committing"};
   return fmt::format("{} the checkpoint of step {}", words[static_cast<std::size_t>(stage_)], request_.step);
 }
 
 void Saver::Save::work() {
   try {
     switch (stage_) {
+      case Stage::clearing: return clear();
       case Stage::staging: return make_folders();
       case Stage::laying_out: return stamp();
       case Stage::writing: return write();
@@ -71,11 +59,12 @@ void Saver::Save::work() {
 
 void Saver::Save::exchange() {
   switch (stage_) {
+    case Stage::clearing: return agree_on_room();
     case Stage::laying_out: return tell_offsets();
     case Stage::writing: return compare();
     case Stage::sealing: return gather_sealed();
     case Stage::committing: return tell_head();
-    case Stage::publishing: return choose_victims();
+    case Stage::publishing: return choose_retired();
     case Stage::tidying: return gather_problems();
     case Stage::distributing:
     case Stage::staging:
@@ -141,36 +130,34 @@ void Saver::Save::agree() {
   staging_ = staging_folder(request_.run, request_.step, uuid_);
 }
 
-void Saver::Save::empty_trash() const {
-  if (request_.trash != nullptr)
-    request_.trash->empty();
-  else
-    lockstep::empty_trash(request_.run);
-}
-
-// What killed jobs left behind must not be what a save fails for. Where that is not enough, older checkpoints go as if
-// the new one were there, but never the newest sound one.
-void Saver::Save::make_room() {
-  const Path folder = checkpoints_folder(request_.run);
-  make_folder(folder);
+// Where nodes have storage of their own, which older checkpoints go for want of room on one of them follows from what
+// all of them have.
+void Saver::Save::clear() {
+  if (!keeps()) return;
   try {
-    collect_leftovers(request_.run);
-    const auto enough = [&] { return !room_is_scarce_ && has_room(folder, prepared_.bytes_here); };
-    if (enough()) return;
-    empty_trash();
-    if (enough() || !request_.storage.is_shared()) return;
-    Retention without_one = request_.retention;
-    without_one.keep_last = std::max<std::int64_t>(1, without_one.keep_last - 1);
-    retired_ = retire(request_.run, without_one).steps;
-    empty_trash();
+    has_room_ = clear_room(request_.run, prepared_.bytes_here, room_is_scarce_, request_.trash);
   } catch (const Error&) {  // what cannot be removed is told after the commit, by which it is tried again
   }
 }
 
+void Saver::Save::agree_on_room() {
+  if (ranks_.all_reduce(std::int64_t{has_room_ ? 1 : 0}, Reduce::min) == 1) return;
+  together(ranks_, text(), [&] { note_older(); });
+  retired_ = choose_victims(without_one(request_.retention), false);
+}
+
+// What killed jobs left behind must not be what a save fails for. Where that is not enough, older checkpoints go as if
+// the new one were there, but never the newest sound one.
 void Saver::Save::make_folders() {
   if (!keeps()) return;
-  make_room();
-  make_staging(staging_, plan_, prepared_.bytes_here);
+  if (request_.storage.is_shared()) {
+    retired_ = make_room(request_.run, prepared_.bytes_here, room_is_scarce_, request_.retention, request_.trash);
+  } else if (!retired_.empty()) {
+    std::vector<std::string> problems;  // are told after the commit, by which it is tried again
+    remove_steps(request_.run, retired_, problems);
+    attempt(problems, [&] { empty_trash_now(request_.run, request_.trash); });
+  }
+  make_staging(staging_, plan_.folders, prepared_.bytes_here);
 }
 
 // The folders are rank 0's, which another machine may see late.
@@ -348,25 +335,9 @@ void Saver::Save::commit() {
     head_ = read_head(staging_);
     return;
   }
-  replace_checkpoint(staging_, checkpoint());
-  std::vector<std::string> problems;
-  Retired retired;
-  attempt(problems, [&] { advise_latest(request_.run, request_.step); });
-  attempt(problems, [&] { retired = retire(request_.run, request_.retention); });
-  if (!retired.problem.empty()) problems.push_back(retired.problem);
-  retired_.insert(retired_.end(), retired.steps.begin(), retired.steps.end());
-  clear_away(problems);
-  note_report(problems);
-}
-
-void Saver::Save::clear_away(std::vector<std::string>& problems) const {
-  attempt(problems, [&] { collect_leftovers(request_.run); });
-  if (request_.trash == nullptr) {
-    attempt(problems, [&] { lockstep::empty_trash(request_.run); });
-  } else {
-    request_.trash->wake();
-    if (const std::string problem = request_.trash->problem(); !problem.empty()) problems.push_back(problem);
-  }
+  const Committed done = commit_staged(staging_, request_.run, request_.step, request_.retention, request_.trash);
+  retired_.insert(retired_.end(), done.retired.begin(), done.retired.end());
+  note_report(done.problems);
 }
 
 void Saver::Save::note_report(const std::vector<std::string>& problems) {
@@ -392,8 +363,14 @@ void Saver::Save::tell_head() {
 void Saver::Save::distribute() {
   if (!keeps()) return;
   copy_head(staging_, head_, request_.storage.node_of(ranks_.rank()));
+  note_older();
+}
+
+void Saver::Save::note_older() {
+  older_ = Json::object();
+  if (!keeps()) return;
   for (const CheckpointEntry& entry : list_checkpoints(request_.run))
-    if (entry.step != request_.step) older_[std::to_string(entry.step)] = encode_sighting(see_checkpoint(entry.path));
+    older_[std::to_string(entry.step)] = encode_sighting(see_checkpoint(entry.path));
 }
 
 void Saver::Save::publish() {
@@ -402,11 +379,9 @@ void Saver::Save::publish() {
   published_ = true;
 }
 
-// All nodes have published: the checkpoint is committed. What older ones are worth follows from what all nodes have of
-// them.
-void Saver::Save::choose_victims() {
-  published_ = false;
-  if (!prepared_.keepers) return;
+// What older checkpoints are worth follows from what all nodes have of them.
+std::vector<std::int64_t> Saver::Save::choose_victims(const Retention& retention, bool committed) {
+  if (!prepared_.keepers) return {};
   const std::vector<std::string> told = prepared_.keepers->gather(to_text(older_), 0);
   std::vector<std::string> problems;
   Json victims = Json::array();
@@ -414,19 +389,23 @@ void Saver::Save::choose_victims() {
     std::vector<Json> seen;
     for (const std::string& text : told) seen.push_back(parse_json(text, "what a node has"));
     const auto verdict = [&](const CheckpointEntry& entry) {
-      if (entry.step == request_.step) return Verdict::sound;
+      if (committed && entry.step == request_.step) return Verdict::sound;
       std::vector<std::string> sightings;
       for (const Json& one : seen) sightings.push_back(one.value(std::to_string(entry.step), encode_sighting({})));
       return put_together(sightings, request_.storage.nodes).judgement.verdict;
     };
     attempt(problems, [&] {
-      for (const CheckpointEntry& victim : victims_of(request_.run, request_.retention, verdict))
-        victims.push_back(victim.step);
+      for (const CheckpointEntry& victim : victims_of(request_.run, retention, verdict)) victims.push_back(victim.step);
     });
   }
-  for (const Json& step : parse_json(prepared_.keepers->broadcast(to_text(victims), 0), "what goes"))
-    retired_.push_back(step.get<std::int64_t>());
   problem_ = join(problems, "; ");
+  return parse_json(prepared_.keepers->broadcast(to_text(victims), 0), "what goes");
+}
+
+// All nodes have published: the checkpoint is committed.
+void Saver::Save::choose_retired() {
+  published_ = false;
+  for (const std::int64_t step : choose_victims(request_.retention, true)) retired_.push_back(step);
 }
 
 // What follows the commit cannot undo it: a problem there is reported, not thrown, and keeps nothing else from being
@@ -437,12 +416,8 @@ void Saver::Save::tidy() {
   if (!problem_.empty()) problems.push_back(problem_);
   discard_displaced(displaced_);
   attempt(problems, [&] { advise_latest(request_.run, request_.step); });
-  for (const std::int64_t step : retired_)
-    attempt(problems, [&] {
-      const Path victim = checkpoint_folder(request_.run, step);
-      if (is_there(victim)) publish_rename(victim, trash_name(victim));
-    });
-  clear_away(problems);
+  remove_steps(request_.run, retired_, problems);
+  clear_away(request_.run, request_.trash, problems);
   problem_ = join(problems, "; ");
   if (!problem_.empty()) problem_ = fmt::format("{}: {}", request_.storage.node_of(ranks_.rank()), problem_);
 }

@@ -5,6 +5,7 @@
 #include "base/json.hpp"
 #include "checkpoint/background_work.hpp"
 #include "checkpoint/collected_state.hpp"
+#include "checkpoint/commit.hpp"
 #include "checkpoint/compare_holders.hpp"
 #include "checkpoint/save.hpp"
 #include "checkpoint/save_plan.hpp"
@@ -33,7 +34,8 @@ class Saver::Save {
         collected_(prepared.collected),
         plan_(prepared.plan),
         room_is_scarce_(room_is_scarce),
-        start_s_(start_s) {}
+        start_s_(start_s),
+        stage_(request_.storage.is_shared() ? Stage::staging : Stage::clearing) {}
 
   void agree();
   void find_bytes();
@@ -61,14 +63,25 @@ class Saver::Save {
   bool lacked_room() const { return lacked_room_; }  // on this rank, of a save that was abandoned. Local
 
  private:
-  enum class Stage { staging, laying_out, writing, sealing, committing, distributing, publishing, tidying, committed };
+  enum class Stage {
+    clearing,
+    staging,
+    laying_out,
+    writing,
+    sealing,
+    committing,
+    distributing,
+    publishing,
+    tidying,
+    committed
+  };
   void enter() const;
   std::string text() const;
   void work();
   void exchange();
   bool leads(std::size_t file) const { return plan_.files[file].leader == ranks_.rank(); }
-  void make_room();
-  void empty_trash() const;
+  void clear();
+  void agree_on_room();
   void make_folders();
   Path part_path(std::size_t file) const;
   void stamp();
@@ -81,10 +94,11 @@ class Saver::Save {
   void tell_head();
   void distribute();
   void publish();
-  void choose_victims();
+  void note_older();
+  std::vector<std::int64_t> choose_victims(const Retention& retention, bool committed);
+  void choose_retired();
   void tidy();
   void gather_problems();
-  void clear_away(std::vector<std::string>& problems) const;
   void note_report(const std::vector<std::string>& problems);
   bool keeps() const { return request_.storage.keeps(ranks_.rank()); }
   Path checkpoint() const { return checkpoint_folder(request_.run, request_.step); }
@@ -96,7 +110,7 @@ class Saver::Save {
   const CheckpointPlan& plan_;
   const bool room_is_scarce_;  // whatever the file system counts as free
   const double start_s_;
-  Stage stage_ = Stage::staging;
+  Stage stage_;
   bool lacked_room_ = false;
   std::string uuid_;
   Path staging_;
@@ -114,6 +128,7 @@ class Saver::Save {
   std::string told_;                               // rank 0's report
   // Where nodes have storage of their own, on its keepers.
   CheckpointHead head_;
+  bool has_room_ = true;           // here
   Json older_ = Json::object();    // by step: what is here of the other checkpoints
   bool published_ = false;         // here, and not yet known to be on all
   std::optional<Path> displaced_;  // by the new checkpoint

@@ -6,7 +6,7 @@
 namespace lockstep {
 
 namespace {
-constexpr std::array<std::pair<Phase, std::string_view>, 21> names = {{
+constexpr std::array<std::pair<Phase, std::string_view>, 22> names = {{
     {Phase::start_up, "start-up"},
     {Phase::data, "data"},
     {Phase::gather, "gather"},
@@ -25,6 +25,7 @@ constexpr std::array<std::pair<Phase, std::string_view>, 21> names = {{
     {Phase::save_write, "save.write"},
     {Phase::save_seal, "save.seal"},
     {Phase::save_commit, "save.commit"},
+    {Phase::save_promote, "save.promote"},
     {Phase::load, "load"},
     {Phase::shutdown, "shutdown"},
     {Phase::lane, "lane"},

@@ -26,6 +26,7 @@ enum class Phase {
   save_write,
   save_seal,
   save_commit,
+  save_promote,  // from storage of nodes to the folder of the run
   load,
   shutdown,
   lane  // no rank enters it: what its lanes do beside the phases of a step

@@ -157,8 +157,15 @@ void check_part(const TrainConfig& config, Problems& problems) {
   }
 }
 
+void check_storage(const CheckpointOptions& checkpoint, Problems& problems) {
+  if (checkpoint.local_dir && checkpoint.storage == CheckpointStorage::per_node)
+    problems.add({"checkpoint.local_dir", "checkpoint.storage"},
+                 "checkpoint.local_dir has checkpoints copied from disks of nodes to storage that all ranks see, and "
+                 "with checkpoint.storage per_node train.run_dir is none: leave one out");
+}
+
 void check_background(const CheckpointOptions& checkpoint, Problems& problems) {
-  if (checkpoint.background) return;
+  if (checkpoint.background != Background::never) return;
   for (const auto& [option, is_set] : {std::pair("checkpoint.on_busy", checkpoint.on_busy.has_value()),
                                        std::pair("checkpoint.snapshot_memory", checkpoint.snapshot_memory.has_value())})
     if (is_set)
@@ -384,6 +391,7 @@ void check(const TrainConfig& config, Problems& problems) {
   check_offload(config, problems);
   check_packing(config, problems);
   check_run(config, problems);
+  check_storage(config.checkpoint, problems);
   check_background(config.checkpoint, problems);
   check_validation(config.checkpoint, problems);
   check_metadata(config.checkpoint, problems);

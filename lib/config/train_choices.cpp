@@ -57,6 +57,9 @@ ChoiceList<SamplePacking> choices_of(SamplePacking) {
 ChoiceList<LongDocuments> choices_of(LongDocuments) {
   return {{LongDocuments::split, "split"}, {LongDocuments::truncate, "truncate"}, {LongDocuments::drop, "drop"}};
 }
+ChoiceList<Background> choices_of(Background) {
+  return {{Background::automatic, "auto"}, {Background::always, "true"}, {Background::never, "false"}};
+}
 ChoiceList<OnBusy> choices_of(OnBusy) { return {{OnBusy::skip, "skip"}, {OnBusy::wait, "wait"}}; }
 ChoiceList<CheckpointStorage> choices_of(CheckpointStorage) {
   return {{CheckpointStorage::shared, "shared"}, {CheckpointStorage::per_node, "per_node"}};

@@ -23,6 +23,7 @@ ChoiceList<VerifyData> choices_of(VerifyData);
 ChoiceList<SamplePacking> choices_of(SamplePacking);
 ChoiceList<LongDocuments> choices_of(LongDocuments);
 ChoiceList<OnBusy> choices_of(OnBusy);
+ChoiceList<Background> choices_of(Background);
 ChoiceList<CheckpointStorage> choices_of(CheckpointStorage);
 ChoiceList<BestMetric> choices_of(BestMetric);
 ChoiceList<BestDirection> choices_of(BestDirection);

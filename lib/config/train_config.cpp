@@ -505,14 +505,20 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
       "storage", checkpoint.storage,
       {.help = "what train.run_dir lies on: shared, storage that all ranks see; per_node, storage of each node's "
                "own, which has under this path what the ranks of the node write"});
+  visit.field("local_dir", checkpoint.local_dir,
+              {.help = "folder on a fast disk of each node to which saves go first; they are copied to train.run_dir "
+                       "behind training, and a start goes on from either; null: saves go to train.run_dir",
+               .value_name = "DIR",
+               .completes = Completes::folders});
   visit.field("ranks_per_file", checkpoint.ranks_per_file,
               {.help = "neighbouring ranks that share one part file of a pattern; node: those of a node"});
   visit.field("background", checkpoint.background,
-              {.help = "training goes on while a copy of the state is written; it stands still for the copy, and for a "
-                       "save after which nothing follows"});
+              {.help = "whether training goes on while a copy of the state is written (it stands still for the copy, "
+                       "and for a save after which nothing follows): true, false, or auto where memory has room for "
+                       "the copy"});
   visit.field("on_busy", checkpoint.on_busy,
               {.help = "what becomes of a save that is due while one is under way: skip leaves it out, wait lets it "
-                       "begin when the other is done; null: skip"});
+                       "begin when the other is done; null: wait"});
   visit.field(
       "snapshot_memory", checkpoint.snapshot_memory,
       {.help = "memory of a rank for the copy, never less than its largest piece, which is filled several times "

@@ -302,7 +302,7 @@ Resharded reshard(Session& session, const StateSource& source, const ReshardPlan
   const Path staging = rank0_tells(ranks, "", [&] {
     folder = std::make_unique<OutputFolder>(
         output, OutputKind{.name = "checkpoint", .marker = std::string(manifest_file), .files = {}}, Existing::refuse);
-    make_staging(folder->content(), plan.parts, total_bytes(plan.parts));
+    make_staging(folder->content(), plan.parts.folders, total_bytes(plan.parts));
     return folder->content().string();
   });
   const StagedState staged = write_parts(session, source, plan.state, plan.parts, staging, memory);

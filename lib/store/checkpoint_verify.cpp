@@ -271,6 +271,7 @@ Sighting see_checkpoint(const Path& checkpoint) {
       const auto length = length_of(checkpoint / file.path);
       sighting.defects.push_back(length_defect(file, length));
       if (sighting.defects.back()) lacks(*sighting.defects.back());
+      sighting.elsewhere = sighting.elsewhere || (!length && !file.node.empty());
       sighting.content += length ? fmt::format(" {}", *length) : " absent";
     }
   } catch (const Error& error) {

@@ -50,10 +50,11 @@ std::optional<std::string> length_defect(const StoredFile& file, const std::opti
 /// A sighting is what one process sees of a checkpoint without its tensors. Ranks compare it:
 /// checkpoint/agreed_view.hpp.
 struct Sighting {
-  Judgement judgement;   // of the manifest, and of the storage; a lacking file is not in it
-  std::string lacking;   // the first file that is missing or has not the length that the manifest says, as one line
-  std::string content;   // equal for equal names, lengths and manifests
-  std::string manifest;  // its hash; empty: none that can be read
+  Judgement judgement;     // of the manifest, and of the storage; a lacking file is not in it
+  std::string lacking;     // the first file that is missing or has not the length that the manifest says, as one line
+  bool elsewhere = false;  // a file that lacks lies on storage of a node's own
+  std::string content;     // equal for equal names, lengths and manifests
+  std::string manifest;    // its hash; empty: none that can be read
   std::vector<std::optional<std::string>> defects;  // by file of the manifest: what is wrong with its length
 };
 /// Local. Never throws for what it finds.

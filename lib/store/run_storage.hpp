@@ -3,6 +3,7 @@
 // nodes: checkpoint/node_view.hpp.
 #pragma once
 
+#include "base/files.hpp"
 #include "layout/mesh.hpp"
 #include "store/component.hpp"
 
@@ -26,5 +27,12 @@ struct RunStorage {
 
 /// The storage of each node of a job. Pure.
 RunStorage storage_of_nodes(const World& world);
+
+/// A local tier is where checkpoints of a run lie first: a folder as that of the run, on storage of each node's own,
+/// from where they are promoted to the folder of the run, which all ranks see (checkpoint/promote.hpp).
+struct LocalTier {
+  Path folder;
+  RunStorage storage;
+};
 
 }  // namespace lockstep

@@ -79,13 +79,26 @@ void check_size(const Path& path, std::uint64_t bytes, double patience_s) {
        length ? fmt::format("has {} bytes", *length) : "is not there", bytes, patience_s);
 }
 
+// Of all files but the index, which is written here.
+void write_head(const Path& staging, Manifest& manifest, double patience_s) {
+  for (const StoredFile& file : manifest.files)
+    if (file.node.empty()) check_size(staging / file.path, file.bytes, patience_s);
+  const Path index = staging / index_file;
+  write_index(index, manifest);
+  const std::string content = read_file(index);
+  manifest.files.push_back({.path = std::string(index_file), .bytes = content.size(), .hash = hash128(content)});
+
+  sync_folders_of(staging, manifest);
+  publish_file(staging / manifest_file, manifest_text(manifest));
+}
+
 }  // namespace
 
 std::string software_name() { return fmt::format("lockstep {}", version()); }
 
 bool has_room(const Path& folder, std::uint64_t bytes) { return free_bytes(folder) >= room_needed(bytes); }
 
-void make_staging(const Path& staging, const CheckpointPlan& plan, std::uint64_t bytes) {
+void make_staging(const Path& staging, const std::vector<std::string>& folders, std::uint64_t bytes) {
   make_folder(staging.parent_path());
   const std::uint64_t needed = room_needed(bytes);
   const std::uint64_t available = free_bytes(staging.parent_path());
@@ -96,7 +109,7 @@ void make_staging(const Path& staging, const CheckpointPlan& plan, std::uint64_t
                 "free some space, or keep fewer checkpoints");
   }
   make_folder(staging);
-  for (const std::string& folder : plan.folders) make_folder(staging / folder);
+  for (const std::string& folder : folders) make_folder(staging / folder);
 }
 
 void await_folder(const Path& folder, double patience_s) {
@@ -115,7 +128,6 @@ Manifest seal_checkpoint(const Path& staging, const std::vector<StoredTensor>& t
   locate_tensors(files, facts.tensors);
   facts.state_digest = state_digest(facts.tensors);
   for (std::size_t i = 0; i < files.size(); ++i) {
-    if (files[i].node.empty()) check_size(staging / files[i].path, state.files[i].bytes, patience_s);
     facts.files.push_back({.path = files[i].path,
                            .bytes = state.files[i].bytes,
                            .hash = state.files[i].hash,
@@ -124,14 +136,14 @@ Manifest seal_checkpoint(const Path& staging, const std::vector<StoredTensor>& t
                            .writers = files[i].writers,
                            .node = files[i].node});
   }
-  const Path index = staging / index_file;
-  write_index(index, facts);
-  const std::string content = read_file(index);
-  facts.files.push_back({.path = std::string(index_file), .bytes = content.size(), .hash = hash128(content)});
-
-  sync_folders_of(staging, facts);
-  publish_file(staging / manifest_file, manifest_text(facts));
+  write_head(staging, facts, patience_s);
   return facts;
+}
+
+void seal_copy(const Path& staging, Manifest manifest, double patience_s) {
+  std::erase_if(manifest.files, [](const StoredFile& file) { return file.path == index_file; });
+  for (StoredFile& file : manifest.files) file.node.clear();
+  write_head(staging, manifest, patience_s);
 }
 
 void copy_head(const Path& staging, const CheckpointHead& head, const std::string& node) {

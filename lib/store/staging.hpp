@@ -21,9 +21,9 @@ std::string software_name();
 
 /// Whether the file system of a folder has 1.05 times so many bytes free. Throws Error(storage).
 bool has_room(const Path& folder, std::uint64_t bytes);
-/// Creates the staging folder and the folders of all parts of a plan, of which `bytes` are to lie here. Throws
+/// Creates the staging folder and `folders` in it, those of all parts, of which `bytes` are to lie here. Throws
 /// Error(storage), also without room, naming what is needed and what is free.
-void make_staging(const Path& staging, const CheckpointPlan& plan, std::uint64_t bytes);
+void make_staging(const Path& staging, const std::vector<std::string>& folders, std::uint64_t bytes);
 
 /// This is what became of the tensors and files of a plan, by number.
 struct StagedState {
@@ -42,6 +42,10 @@ void await_folder(const Path& folder, double patience_s);
 Manifest seal_checkpoint(const Path& staging, const std::vector<StoredTensor>& tensors,
                          const std::vector<PlannedFile>& files, const StagedState& state, Manifest facts,
                          double patience_s = 0);
+
+/// Writes INDEX.h5 and MANIFEST.json of a checkpoint whose parts were copied into the staging folder from storage of
+/// nodes' own: here all see them. Checks sizes as seal_checkpoint does. Throws Error(storage).
+void seal_copy(const Path& staging, Manifest manifest, double patience_s);
 
 /// Renames the staging folder into place. An older checkpoint of that name gives way, in one step where the file system
 /// can exchange names, and is trash then. Throws Error(storage); an older one is then in its place again. Where a kill

@@ -23,7 +23,7 @@ int evaluate_only(const TrainConfig& config, Session& session, Output& output) {
     session.enter(Phase::start_up);
     state.emplace(config, plan, session.world().rank());
   });
-  const std::optional<Path> checkpoint = state->fill(config, plan, world_of(plan, machines), session, output.log());
+  const std::optional<Path> checkpoint = state->fill(config, plan, world_of(plan, machines), {}, session, output.log());
 
   Transport transport = make_transport(session, plan.programs);
   Engine engine(state->model, *state->optimizer, plan.programs, session, transport, config.optimizer.clip_norm);

@@ -11,6 +11,8 @@
 #include "train/nonfinite.hpp"
 
 #include <cmath>
+#include <limits>
+#include <utility>
 
 namespace lockstep {
 
@@ -52,13 +54,23 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
       failed_saves_(parts.config) {
   if (const auto steps = profiled_steps(parts.config, parts.train_state.step))
     profile_.emplace(parts.plan.programs, parts.session.world().rank(), steps->first, steps->last);
+  if (parts.files.local() == nullptr) return;
+  promotions_.emplace(Promotions::Parts{parts_.config, parts_.session, parts_.files, journal_,
+                                        retention_of(parts_.config.checkpoint), [this](const PromotionReport& report) {
+                                          stop_.save_took(last_save_s_ + report.seconds);  // which an end waits for
+                                          if (report.step == saved_step_) last_checkpoint_ = report.path.string();
+                                          journal_.promoted(report);
+                                        }});
 }
 
 LoopEnd TrainingLoop::run() {
   TrainState& now = parts_.train_state;
-  if (finished()) return LoopEnd::finished;
+  if (finished()) {
+    if (promotions_) promotions_->finish(now.step);
+    return LoopEnd::finished;
+  }
   // Memory that is lacking is missed now, not when the first save is due.
-  if (parts_.config.checkpoint.background) saver_.make_ready(parts_.components, save_request(), snapshot_memory());
+  if (saves_in_background()) saver_.make_ready(parts_.components, save_request(), snapshot_memory());
   parts_.session.enter(Phase::data, now.step);
   together(parts_.session.world(), "read the samples of the first step", [&] {
     prefetcher_.emplace(loader_,
@@ -76,6 +88,7 @@ LoopEnd TrainingLoop::run() {
     const DataPosition began_at = now.position;
     const StepOutcome outcome = step();
     carry_on_save(false);
+    if (promotions_) promotions_->carry_on(now.step);
     const bool last = finished();
     if (due(parts_.config.eval.every) || (last && parts_.config.eval.at_end) ||
         asks(outcome.requests, Request::evaluate))
@@ -84,10 +97,10 @@ LoopEnd TrainingLoop::run() {
       return LoopEnd::stopped_now;
     const bool stopping = outcome.stop == StopLevel::after_step && !last;
     if (stopping || due(parts_.config.checkpoint.every) || epochs_are_full(began_at) ||
-        (last && parts_.config.checkpoint.at_end) || asks(outcome.requests, Request::save)) {
+        (last && parts_.config.checkpoint.at_end) || asks(outcome.requests, Request::save) || save_is_lost_) {
       save(stopping || last ? AfterSave::nothing : AfterSave::more_steps);
     }
-    if (last || stopping) carry_on_save(true);
+    if (last || stopping) end_saves();
     if (profile_ && (profile_->ends_with(now.step) || last || stopping)) end_profile();
     if (stopping) return LoopEnd::stopped_saved;
     if (now.step % parts_.config.log.every == 0) tell_holdings();
@@ -271,10 +284,10 @@ void TrainingLoop::forget_incomparable_best() {
 void TrainingLoop::save(AfterSave after) {
   const TrainState& now = parts_.train_state;
   const CheckpointOptions& options = parts_.config.checkpoint;
-  const bool in_background = options.background && after == AfterSave::more_steps;
+  const bool may_go_on = saves_in_background() && after == AfterSave::more_steps;
   if (saver_.under_way()) {
-    if (in_background && begun_step_ == now.step) return;
-    if (in_background && options.on_busy.value_or(OnBusy::skip) == OnBusy::skip) {
+    if (may_go_on && begun_step_ == now.step) return;
+    if (may_go_on && options.on_busy.value_or(OnBusy::wait) == OnBusy::skip) {
       journal_.warn({.step = now.step,
                      .name = "save_skipped",
                      .message = fmt::format("no save of step {}: that of step {} is under way", now.step, begun_step_)},
@@ -283,7 +296,9 @@ void TrainingLoop::save(AfterSave after) {
     }
     carry_on_save(true);
   }
+  bool around_local = std::exchange(save_is_lost_, false);
   if (saved_step_ == now.step) return;
+  const bool in_background = may_go_on && !around_local;
   const ProfiledScope scope(profile_of(now.step), "save");
   parts_.verifier.settle(parts_.session);
   const double start_s = monotonic_seconds();
@@ -291,13 +306,20 @@ void TrainingLoop::save(AfterSave after) {
   std::optional<SaveReport> report;
   try {
     const std::vector<Component> components = settled_components();
-    if (in_background) {
-      begun_step_ = now.step;
-      saver_.begin(components, save_request(), snapshot_memory());
-    } else {
-      report = saver_.save(components, save_request());
+    try {
+      if (in_background) {
+        begun_step_ = now.step;
+        saver_.begin(components, save_request(), snapshot_memory());
+      } else if (!around_local) {
+        report = saver_.save(components, save_request());
+      }
+    } catch (const AgreedError& error) {  // the same on all ranks, so all go on or none
+      if (error.code() != ExitCode::storage || !promotions_) throw;
+      tell_local_failure(error, now.step);
+      around_local = true;
     }
-  } catch (const AgreedError& error) {  // the same on all ranks, so all go on or none
+    if (around_local) report = save_to_run(components);
+  } catch (const AgreedError& error) {
     if (error.code() != ExitCode::storage) throw;
     tell_failed_save(reason_of(error), now.step, after);
   }
@@ -307,6 +329,26 @@ void TrainingLoop::save(AfterSave after) {
   save_clock_.save_ended(seconds, monotonic_seconds());
   journal_.exclude(seconds);
   if (report) saved(*report, seconds, 0);
+}
+
+SaveReport TrainingLoop::save_to_run(const std::vector<Component>& components) {
+  promotions_->settle(parts_.train_state.step);
+  if (!saver_to_run_) saver_to_run_.emplace(parts_.session.world());
+  return saver_to_run_->save(components, request_for(parts_.files.run()));
+}
+
+void TrainingLoop::tell_local_failure(const AgreedError& error, std::int64_t step) {
+  journal_.warn({.step = step,
+                 .name = "local_save_failed",
+                 .message = fmt::format("{}\n  a checkpoint is written to {} at once", error.what(),
+                                        parts_.files.folder().string())},
+                error.owner());
+}
+
+void TrainingLoop::end_saves() {
+  carry_on_save(true);
+  if (save_is_lost_) save(AfterSave::nothing);
+  if (promotions_) promotions_->finish(parts_.train_state.step);
 }
 
 std::vector<Component> TrainingLoop::components_now() {
@@ -323,7 +365,7 @@ std::vector<Component> TrainingLoop::settled_components() {
   std::vector<Component> components = components_now();
   Communicator& world = parts_.session.world();
   const std::int64_t step = parts_.train_state.step;
-  const auto enter = [this] { enter_save(Phase::save_plan); };
+  const auto enter = [this] { enter_save(Phase::save_plan, nullptr); };
   switch (parts_.config.checkpoint.on_difference) {
     case OnDifference::fail: break;
     case OnDifference::warn:
@@ -354,7 +396,11 @@ void TrainingLoop::carry_on_save(bool to_the_end) {
     report = saver_.advance(to_the_end);
   } catch (const AgreedError& error) {
     if (error.code() != ExitCode::storage) throw;
-    tell_failed_save(reason_of(error), begun_step_, AfterSave::more_steps);
+    save_is_lost_ = promotions_.has_value();
+    if (save_is_lost_)
+      tell_local_failure(error, begun_step_);
+    else
+      tell_failed_save(reason_of(error), begun_step_, AfterSave::more_steps);
   }
   journal_.exclude(monotonic_seconds() - start_s);
   if (!report) return;
@@ -366,7 +412,13 @@ void TrainingLoop::saved(const SaveReport& report, double stall_s, int waves) {
   failed_saves_.forget();
   saved_step_ = report.step;
   last_checkpoint_ = report.path.string();
+  last_save_s_ = report.seconds;
   journal_.saved(report, stall_s, waves);
+  if (!promotions_) return;
+  if (step_within(report.path, parts_.files.folder()))
+    promotions_->drop_before(report.step);
+  else
+    promotions_->add(report.step);
 }
 
 std::uint64_t TrainingLoop::snapshot_memory() const {
@@ -374,19 +426,27 @@ std::uint64_t TrainingLoop::snapshot_memory() const {
   return memory ? memory->bytes : 0;
 }
 
+// What the local tier keeps is for promotions to say.
 SaveRequest TrainingLoop::save_request() const {
+  if (!promotions_) return request_for(parts_.files.run());
+  SaveRequest request = request_for(*parts_.files.local());
+  request.retention = {.keep_last = std::numeric_limits<std::int64_t>::max()};
+  return request;
+}
+
+SaveRequest TrainingLoop::request_for(RunFolder& folder) const {
   const TrainState& now = parts_.train_state;
-  SaveRequest request{.run = parts_.files.folder(),
+  SaveRequest request{.run = folder.path(),
                       .step = now.step,
                       .world = parts_.world,
                       .documents = parts_.documents,
                       .retention = retention_of(parts_.config.checkpoint),
-                      .trash = parts_.files.trash(),
+                      .trash = folder.trash(),
                       .share = share_of_now(),
                       .read_back = parts_.config.checkpoint.read_back,
                       .patience_s = parts_.config.checkpoint.patience.value,
-                      .storage = parts_.files.storage(),
-                      .enter = [this](Phase phase) { enter_save(phase); }};
+                      .storage = folder.storage(),
+                      .enter = [this, to = &folder](Phase phase) { enter_save(phase, to); }};
   if (const std::int64_t ranks = parts_.config.checkpoint.ranks_per_file.ranks; ranks > 0)
     request.ranks_per_file = static_cast<int>(ranks);
   if (!now.best_evaluations.ranked.empty())
@@ -408,10 +468,12 @@ RollingShare TrainingLoop::share_of_now() const {
 }
 
 /// Nothing is made and nothing committed under the name of a run folder that leads elsewhere by now.
-void TrainingLoop::enter_save(Phase phase) const {
+void TrainingLoop::enter_save(Phase phase, const RunFolder* folder) const {
   parts_.session.enter(phase, parts_.train_state.step);
   if (parts_.session.take_injected_flip()) flip_bit(parts_.model);
-  if (phase == Phase::save_stage || phase == Phase::save_commit) parts_.files.require_in_place();
+  if (phase != Phase::save_stage && phase != Phase::save_commit) return;
+  parts_.files.run().require_in_place();
+  if (folder != nullptr) folder->require_in_place();
 }
 
 /// Where the run folder went away amid a save, that is the reason, whatever call failed first. Collective over the
@@ -419,7 +481,7 @@ void TrainingLoop::enter_save(Phase phase) const {
 AgreedError TrainingLoop::reason_of(const AgreedError& error) const {
   try {
     together(parts_.session.world(), "save a checkpoint", [&] {
-      if (parts_.session.world().rank() == 0) parts_.files.require_in_place();
+      if (parts_.session.world().rank() == 0) parts_.files.run().require_in_place();
     });
   } catch (const AgreedError& moved) {
     return moved;

@@ -15,6 +15,7 @@
 #include "train/cell_state.hpp"
 #include "train/evaluation.hpp"
 #include "train/failed_saves.hpp"
+#include "train/promotions.hpp"
 #include "train/run_files.hpp"
 #include "train/run_journal.hpp"
 #include "train/save_clock.hpp"
@@ -84,6 +85,11 @@ class TrainingLoop {
   /// What the best evaluations were measured on, or are ranked by, may have changed with a resume.
   void forget_incomparable_best();
   void save(AfterSave after);
+  /// A save that does not go through the local tier, which could not take it. Collective over the world.
+  SaveReport save_to_run(const std::vector<Component>& components);
+  /// What an end waits for. Collective over the world.
+  void end_saves();
+  void tell_local_failure(const AgreedError& error, std::int64_t step);
   /// What a checkpoint of now is made of. Collective over the world.
   std::vector<Component> components_now();
   /// The same, of which ranks that should hold the same have become of one mind, as checkpoint.on_difference says; a
@@ -93,12 +99,15 @@ class TrainingLoop {
   void carry_on_save(bool to_the_end);
   void saved(const SaveReport& report, double stall_s, int waves);
   std::uint64_t snapshot_memory() const;  // bytes of a rank's copy at most; 0: as many as it takes
+  bool saves_in_background() const { return parts_.plan.snapshot_limit.has_value(); }
   SaveRequest save_request() const;
+  SaveRequest request_for(RunFolder& folder) const;
   /// What a save of now compares at Validation::rolling: it follows from the step, so that a resume goes on in turn.
   RollingShare share_of_now() const;
   AgreedError reason_of(const AgreedError& error) const;
   void tell_failed_save(const AgreedError& error, std::int64_t step, AfterSave after);
-  void enter_save(Phase phase) const;
+  /// `folder`, which may be null, is the one that is saved to.
+  void enter_save(Phase phase, const RunFolder* folder) const;
   bool due(const std::optional<std::int64_t>& every) const;
   /// A save, if it is due by time: rank 0 alone counts it.
   Request requests_of_clock() const;
@@ -114,7 +123,8 @@ class TrainingLoop {
   TrainingDataLoader loader_;
   std::optional<Prefetcher> prefetcher_;  // while run() runs
   StopChannels stop_;
-  Saver saver_;
+  Saver saver_;                        // to the local tier, if there is one
+  std::optional<Saver> saver_to_run_;  // around it
   SaveClock save_clock_;
   RunJournal journal_;
   Callbacks callbacks_;
@@ -126,7 +136,10 @@ class TrainingLoop {
   std::vector<Metric> measured_;  // then
   std::int64_t saved_step_ = -1;  // of the newest checkpoint; 0: there is none
   std::int64_t begun_step_ = -1;  // of the save that was begun last in the background
+  double last_save_s_ = 0;
+  bool save_is_lost_ = false;  // that the local tier took in the background: one around it takes its place
   FailedSaves failed_saves_;
+  std::optional<Promotions> promotions_;  // where there is a local tier
   std::optional<std::string> last_checkpoint_;
   Request pending_requests_ = Request::none;  // of this rank's callbacks, for the next heartbeat
 };

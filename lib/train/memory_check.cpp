@@ -3,7 +3,6 @@
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
 #include "program/memory_estimate.hpp"
-#include "program/memory_fit.hpp"
 
 #include <algorithm>
 
@@ -45,6 +44,14 @@ std::vector<RankMemory> needs_of(Communicator& world, const TrainPlan& plan) {
 }
 
 }  // namespace
+
+void choose_background(Communicator& world, Background background, TrainPlan& plan, MemoryCompared compared) {
+  if (background != Background::automatic) return;
+  const auto shortage = memory_shortage(needs_of(world, plan), compared);
+  if (!shortage) return;
+  plan.snapshot_limit.reset();
+  plan.no_snapshot = *shortage;
+}
 
 void require_memory(Communicator& world, const TrainPlan& plan) {
   const auto shortage = memory_shortage(needs_of(world, plan), MemoryCompared::available);

@@ -3,12 +3,18 @@
 #pragma once
 
 #include "comm/communicator.hpp"
+#include "config/train_config.hpp"
+#include "program/memory_fit.hpp"
 #include "train/train_plan.hpp"
 
 #include <optional>
 #include <string>
 
 namespace lockstep {
+
+/// Where checkpoint.background is auto, saves are waited for if the ranks of a machine have no room for copies of their
+/// state. Collective over `world`.
+void choose_background(Communicator& world, Background background, TrainPlan& plan, MemoryCompared compared);
 
 /// Throws AgreedError(resources) with the arithmetic if the ranks of a machine or of a control group need more than is
 /// available there. Collective over `world`.

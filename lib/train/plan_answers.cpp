@@ -107,12 +107,15 @@ bool asks_for_plan(const TrainConfig& config, const CommonOptions& common) {
 int answer_from_plan(const TrainConfig& config, Session& session, Output& output) {
   const int ranks = ranks_planned(config, session.world().size());
   const Machines machines = set_up_machines(config, session.world());
-  const TrainPlan plan = make_train_plan(config, ranks, processor_of(session.world()),
-                                         config.world_size ? WithoutDataset::planned : WithoutDataset::refused);
+  TrainPlan plan = make_train_plan(config, ranks, processor_of(session.world()),
+                                   config.world_size ? WithoutDataset::planned : WithoutDataset::refused);
   const std::vector<std::string> notes = notes_on(config, plan);
   const bool for_these_machines = !config.world_size && !config.ranks_per_node;
-  const auto shortage =
-      config.train.memory_check && for_these_machines ? memory_warning(session.world(), plan) : std::nullopt;
+  std::optional<std::string> shortage;
+  if (config.train.memory_check && for_these_machines) {
+    choose_background(session.world(), config.checkpoint.background, plan, MemoryCompared::total);
+    shortage = memory_warning(session.world(), plan);
+  }
   if (session.world().rank() != 0) return 0;
   const Placement placement = placement_planned(config, machines, ranks);
   for (const std::string& warning : placement_warnings(plan.mesh, placement.nodes)) output.log().warning("{}", warning);

@@ -81,6 +81,25 @@ Row ring_row(const TrainConfig& config, const TrainPlan& plan) {
                               counted(ranks.ring, "rank"), most)};
 }
 
+/// How saves stop training, and where they go.
+std::vector<Row> save_rows(const TrainConfig& config, const TrainPlan& plan) {
+  const bool beside = plan.snapshot_limit.has_value();
+  std::vector<Row> rows{{.section = "checkpoint",
+                         .key = "saves",
+                         .label = "saves",
+                         .value = std::string(beside ? "background" : "waited"),
+                         .text = beside                     ? "in the background"
+                                 : plan.no_snapshot.empty() ? "training waits for them"
+                                                            : "training waits for them: " + plan.no_snapshot}};
+  if (config.checkpoint.local_dir)
+    rows.push_back({.section = "checkpoint",
+                    .key = "local_dir",
+                    .label = "local tier",
+                    .value = *config.checkpoint.local_dir,
+                    .text = fmt::format("{} of each node, promoted behind training", *config.checkpoint.local_dir)});
+  return rows;
+}
+
 }  // namespace
 
 std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const Placement& placement) {
@@ -114,6 +133,9 @@ std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const
   if (sequence_ranks(plan.mesh).ring > 1)
     more.insert(std::ranges::find_if(more, [](const Row& row) { return row.section != "mesh"; }),
                 ring_row(config, plan));
+  const std::vector<Row> saves = save_rows(config, plan);
+  const auto behind = std::ranges::find(more.rbegin(), more.rend(), "checkpoint", &Row::section).base();
+  more.insert(behind, saves.begin(), saves.end());
   rows.insert(rows.end(), more.begin(), more.end());
   return rows;
 }

@@ -7,6 +7,7 @@
 #include "reshard/named_part.hpp"
 #include "store/verdict.hpp"
 #include "tensor/runtime.hpp"
+#include "train/best_evaluations.hpp"
 
 #include <algorithm>
 
@@ -20,26 +21,38 @@ std::string new_run_from(const TrainConfig& config, const Path& checkpoint, std:
                      checkpoint.string());
 }
 
+/// The step of the newest checkpoint that is seen here, of the run or of its local tier; nothing if there is none.
+std::optional<std::int64_t> newest_step(const TrainConfig& config, const std::optional<LocalTier>& local) {
+  std::vector<CheckpointEntry> entries = list_checkpoints(config.train.run_dir);
+  if (local) {
+    const std::vector<CheckpointEntry> others = list_checkpoints(local->folder);
+    entries.insert(entries.end(), others.begin(), others.end());
+  }
+  const auto newest = std::ranges::max_element(entries, {}, &CheckpointEntry::step);
+  return newest == entries.end() ? std::nullopt : std::optional(newest->step);
+}
+
 /// A run never goes on behind checkpoints that it already has: they would be overwritten.
-void refuse_to_overwrite(const TrainConfig& config, const CheckpointReader& reader) {
-  const std::vector<CheckpointEntry> entries = list_checkpoints(config.train.run_dir);
+void refuse_to_overwrite(const TrainConfig& config, const std::optional<LocalTier>& local,
+                         const CheckpointReader& reader) {
+  const std::optional<std::int64_t> newest = newest_step(config, local);
   const std::int64_t step = reader.manifest().step;
-  if (entries.empty() || entries.back().step <= step) return;
+  if (!newest || *newest <= step) return;
   throw Error(
       ExitCode::usage,
       fmt::format("checkpoint.resume = {} is step {}, but {} has checkpoints up to step {}",
-                  config.checkpoint.resume.text(), step, config.train.run_dir, entries.back().step),
+                  config.checkpoint.resume.text(), step, config.train.run_dir, *newest),
       fmt::format("leave checkpoint.resume out to go on from step {}, or start a new run from step {}: the same "
                   "command with {}",
-                  entries.back().step, step, new_run_from(config, reader.path(), step)));
+                  *newest, step, new_run_from(config, reader.path(), step)));
 }
 
-void refuse_to_start_over(const TrainConfig& config) {
-  const std::vector<CheckpointEntry> entries = list_checkpoints(config.train.run_dir);
-  if (entries.empty()) return;
+void refuse_to_start_over(const TrainConfig& config, const std::optional<LocalTier>& local) {
+  const std::optional<std::int64_t> newest = newest_step(config, local);
+  if (!newest) return;
   throw Error(ExitCode::usage,
               fmt::format("checkpoint.resume = never starts {} from scratch, but it has checkpoints up to step {}",
-                          config.train.run_dir, entries.back().step),
+                          config.train.run_dir, *newest),
               "give the new run a train.run_dir of its own");
 }
 
@@ -72,9 +85,9 @@ Wanted wanted_by(const TrainConfig& config, Communicator& world) {
 }
 
 /// Damaged checkpoints of the run that are newer than the one it goes on from stand where it will save again.
-void put_aside_damaged(const TrainConfig& config, const Resumed& resumed, Log& log) {
+void put_aside_damaged(const Path& run, const Resumed& resumed, Log& log) {
   for (const PassedOver& passed : resumed.damaged) {
-    const auto step = step_within(passed.checkpoint.path, config.train.run_dir);
+    const auto step = step_within(passed.checkpoint.path, run);
     if (!step || *step <= resumed.checkpoint->step || !is_there(passed.checkpoint.path)) continue;
     log.warning("the damaged {} is now {}, where it stays until you remove it", passed.checkpoint.path.string(),
                 put_aside(passed.checkpoint.path).filename().string());
@@ -259,6 +272,7 @@ Resumed load_as_asked(const TrainConfig& config, const TrainPlan& plan, Session&
   request.patience_s = config.checkpoint.patience.value;
   request.refresh = state.refresh;
   request.storage = state.storage;
+  request.local = state.local;
   request.tell = [&](const std::string& reason) {
     if (world.rank() == 0) log.warning("{}", reason);
   };
@@ -286,7 +300,7 @@ std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& 
   Communicator& world = session.world();
   session.enter(Phase::load);
   if (config.checkpoint.resume.from == Resume::From::never) {
-    together(world, "start from scratch", [&] { refuse_to_start_over(config); });
+    together(world, "start from scratch", [&] { refuse_to_start_over(config, state.local); });
     return std::nullopt;
   }
   const Wanted wanted = wanted_by(config, world);
@@ -294,7 +308,7 @@ std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& 
   const Accept accept = [&](const CheckpointReader& reader) {
     check_steps_left(config, reader);
     check_same_trajectory(config, plan, reader);
-    if (named) refuse_to_overwrite(config, reader);
+    if (named) refuse_to_overwrite(config, state.local, reader);
     if (state.accepted) state.accepted(reader);
   };
   const Resumed resumed = load_as_asked(
@@ -308,7 +322,8 @@ std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& 
                 "checkpoint.resume: auto starts from scratch where there is none");
   }
   together(world, "put damaged checkpoints aside", [&] {
-    if (state.storage.keeps(world.rank())) put_aside_damaged(config, resumed, log);
+    if (state.storage.keeps(world.rank())) put_aside_damaged(config.train.run_dir, resumed, log);
+    if (state.local && state.local->storage.keeps(world.rank())) put_aside_damaged(state.local->folder, resumed, log);
   });
   return resumed.checkpoint->path;
 }

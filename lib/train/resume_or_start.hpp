@@ -25,9 +25,10 @@ std::string dataset_identity(const Dataset& dataset, DataSplit split);
 /// What a checkpoint is loaded into.
 struct LoadedState {
   std::vector<Component> components;
-  World ranks;                    // that load it
-  RunStorage storage;             // that they load it from
-  std::function<void()> refresh;  // makes it what it was before a load that broke off. Local
+  World ranks;                     // that load it
+  RunStorage storage;              // that they load it from
+  std::optional<LocalTier> local;  // of the run, besides
+  std::function<void()> refresh;   // makes it what it was before a load that broke off. Local
   std::function<void(const CheckpointReader&)> accepted = {};  // called for one that is about to be loaded. Local
 };
 

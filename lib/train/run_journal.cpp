@@ -126,12 +126,22 @@ void RunJournal::saved(const SaveReport& report, double seconds, int waves) {
                           .background_ms = waves > 0 ? std::optional(report.seconds * 1e3) : std::nullopt,
                           .removed = {}};
   for (const std::int64_t step : report.retired)
-    record.removed.push_back(checkpoint_folder(files_.folder(), step).string());
+    record.removed.push_back((report.path.parent_path() / checkpoint_folder({}, step).filename()).string());
   files_.records().write(record);
   std::string took = human_seconds(waves > 0 ? report.seconds : seconds);
   if (waves > 0) took += fmt::format(", of which training stood still {}", human_seconds(seconds));
   if (waves > 1) took += fmt::format(" for {} copies, one after the other", waves);
   output_.log().info("saved {} ({} in {})", report.path.string(), human_bytes(report.bytes), took);
+  if (!report.problem.empty())
+    output_.log().warning("the checkpoint is sound, but not all was tidied up: {}", report.problem);
+}
+
+void RunJournal::promoted(const PromotionReport& report) {
+  if (rank_ != 0) return;
+  const std::string message = fmt::format("promoted {} ({} in {})", report.path.string(), human_bytes(report.bytes),
+                                          human_seconds(report.seconds));
+  files_.records().write(EventRecord{.step = report.step, .name = "promoted", .message = message});
+  output_.log().info("{}", message);
   if (!report.problem.empty())
     output_.log().warning("the checkpoint is sound, but not all was tidied up: {}", report.problem);
 }

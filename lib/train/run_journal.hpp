@@ -4,6 +4,7 @@
 #pragma once
 
 #include "app/output.hpp"
+#include "checkpoint/promote.hpp"
 #include "checkpoint/save.hpp"
 #include "config/train_config.hpp"
 #include "engine/engine.hpp"
@@ -38,6 +39,8 @@ class RunJournal {
   void evaluation(const EvalRecord& record);
   /// `waves`: the parts in which the state was copied for a save in the background; 0: it was waited for.
   void saved(const SaveReport& report, double seconds, int waves);
+  /// A checkpoint of the local tier is one of the run now.
+  void promoted(const PromotionReport& report);
   void profiled(const Profile& profile);
   /// An event record.
   void event(const EventRecord& event);

@@ -31,7 +31,8 @@ std::vector<Phase> phases_of(WatchedPhase watched) {
     case WatchedPhase::evaluation: return {Phase::evaluation};
     case WatchedPhase::sample: return {Phase::sample};
     case WatchedPhase::save:
-      return {Phase::save_plan, Phase::save_stage, Phase::save_write, Phase::save_seal, Phase::save_commit};
+      return {Phase::save_plan, Phase::save_stage,  Phase::save_write,
+              Phase::save_seal, Phase::save_commit, Phase::save_promote};
     case WatchedPhase::shutdown: return {Phase::shutdown};
   }
   return {};
@@ -134,7 +135,10 @@ TrainPlan agree_on_plan(const TrainConfig& config, Communicator& world) {
   std::string hashes;
   for (const StepProgram* program : plan.programs.all()) hashes += to_hex(hash_of(*program));
   agree_equal(world, "the step program", hashes);
-  if (config.train.memory_check) require_memory(world, plan);
+  if (config.train.memory_check) {
+    choose_background(world, config.checkpoint.background, plan, MemoryCompared::available);
+    require_memory(world, plan);
+  }
   return plan;
 }
 
@@ -160,8 +164,11 @@ RunState::RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank)
 }
 
 std::optional<Path> RunState::fill(const TrainConfig& config, const TrainPlan& plan, const World& ranks,
-                                   Session& session, Log& log) {
-  LoadedState loaded{components, ranks, storage_of(config, ranks),
+                                   const std::optional<LocalTier>& local, Session& session, Log& log) {
+  LoadedState loaded{components,
+                     ranks,
+                     storage_of(config, ranks),
+                     local,
                      [this, fresh = train_state] {
                        train_state = fresh;
                        cells.drop();

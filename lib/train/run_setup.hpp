@@ -66,8 +66,8 @@ class RunState {
   /// Fills all of it from the checkpoint that the configuration means, whose folder is returned, or where there is none
   /// as a run starts. Collective over the session's world. Throws what resume_or_start throws, with --eval-only what
   /// load_to_evaluate throws.
-  std::optional<Path> fill(const TrainConfig& config, const TrainPlan& plan, const World& ranks, Session& session,
-                           Log& log);
+  std::optional<Path> fill(const TrainConfig& config, const TrainPlan& plan, const World& ranks,
+                           const std::optional<LocalTier>& local, Session& session, Log& log);
 
   Model model;
   std::unique_ptr<Optimizer> optimizer;

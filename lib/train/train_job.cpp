@@ -88,6 +88,8 @@ void log_start(const TrainConfig& config, const TrainPlan& plan, const Machines&
   for (const std::string& note : notes_on(config, plan)) log.info("{}", note);
   for (const std::string& warning : placement_warnings(plan.mesh, machines.placement.nodes)) log.warning("{}", warning);
   for (const std::string& warning : warnings_on(config, plan)) log.warning("{}", warning);
+  if (!plan.no_snapshot.empty())
+    log.info("saves are waited for, there is no room for copies of the state: {}", plan.no_snapshot);
   if (resumed) log.info("{} {}", start.step > 0 ? "goes on from" : "starts with weights of", resumed->string());
   const std::vector<Row> rows = rows_of(config, plan, machines.placement);
   std::string text = to_text(config.plan ? rows : brief(rows));
@@ -146,7 +148,7 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   prepare_packings(config, world, output.log());
   const TrainPlan plan = agree_on_plan(config, world);
   const World ranks = world_of(plan, machines);
-  RunFiles files(world, config.train.run_dir, storage_of(config, ranks), output.log());
+  RunFiles files(world, config, storage_of(config, ranks), storage_of_nodes(ranks), output.log());
   const std::string unexplained =
       rank0_tells(world, "read status.json", [&] { return unexplained_end(config.train.run_dir).value_or(""); });
   together(world, "write status.json", [&] { keep_status(session, config.train.run_dir); });
@@ -158,7 +160,7 @@ int train(const TrainConfig& config, Session& session, Output& output) {
     state.emplace(config, plan, world.rank());
     tokenizer = plan.dataset.tokenizer();
   });
-  const std::optional<Path> resumed = state->fill(config, plan, ranks, session, output.log());
+  const std::optional<Path> resumed = state->fill(config, plan, ranks, files.local_tier(), session, output.log());
   TrainState& train_state = state->train_state;
   const TrainState start = train_state;
 

@@ -306,7 +306,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
   options.recompute = recompute_policy(config.train, plan, options);
   plan.programs = make_catalogue(plan.mesh, plan.model, options, plan.text_model);
   if (options.offload.activations) check_activations_move(plan.programs.train, plan.model, options.offload);
-  if (config.checkpoint.background) {
+  if (config.checkpoint.background != Background::never) {
     const auto& memory = config.checkpoint.snapshot_memory;
     plan.snapshot_limit = memory
                               ? checked_cast<std::int64_t>(memory->bytes, "checkpoint.snapshot_memory", ExitCode::usage)

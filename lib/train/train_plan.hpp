@@ -47,6 +47,7 @@ struct TrainPlan {
   std::string evaluation;               // what is evaluated: losses may be compared where it is equal
   double flops_per_token = 0;
   std::optional<std::int64_t> snapshot_limit;  // bytes of a rank's copies for saves in the background; absent: none
+  std::string no_snapshot;                     // why saves are waited for that checkpoint.background auto left open
 
   /// What rank `rank` holds of such copies.
   std::int64_t snapshot_bytes(Rank rank) const;

@@ -4,12 +4,13 @@ are killed or whose storage fails amid one."""
 import errno
 import json
 import os
+import pathlib
 
 from checkpoint_files import state_digest, step_folders
 from lockstep_testing import BUILD, LLAMA_TINY, records, run, sample_text, write_config
 
 STEPS = 12
-BACKGROUND = ["--checkpoint.background", "true", "--checkpoint.on_busy", "wait"]
+BACKGROUND = ["--checkpoint.background", "true"]   # and a save that is due waits for the one before
 
 
 def prepare(tmp):
@@ -59,7 +60,7 @@ def test_a_save_that_is_due_while_one_is_under_way_is_skipped_or_waits(tmp):
     prepare(tmp)
     train(tmp, "waits", *BACKGROUND, every=1, ranks=2)
     assert len(step_folders(tmp / "waits")) == STEPS and not events(tmp / "waits", "save_skipped")
-    train(tmp, "skips", "--checkpoint.background", "true", every=1, ranks=2)   # a save takes more than a step
+    train(tmp, "skips", "--checkpoint.background", "true", "--checkpoint.on_busy", "skip", every=1, ranks=2)   # a save takes more than a step
     saved = {record["step"] for record in records(tmp / "skips", "checkpoint")}
     skipped = {event["step"] for event in events(tmp / "skips", "save_skipped")}
     assert skipped and not saved & skipped and saved | skipped == set(range(1, STEPS + 1)) and STEPS in saved, (saved, skipped)
@@ -104,6 +105,44 @@ def test_a_run_that_is_stopped_amid_a_save_waits_for_it_and_saves_its_last_step(
     assert "step-0000000006" in saved and {name: saved[name] for name in saved if name in digests(tmp / "whole")}.items() <= digests(tmp / "whole").items()
     train(tmp, "stopped", *BACKGROUND, ranks=2)
     assert digests(tmp / "whole")[f"step-{STEPS:010d}"] == digests(tmp / "stopped")[f"step-{STEPS:010d}"]
+
+
+def memory_of_the_machine():
+    """Bytes: of the machine, or the least limit of a control group of this process."""
+    limits = [int(line.split()[1]) << 10 for line in pathlib.Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal:")]
+    for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
+        number, kind, path = line.split(":", 2)
+        root, name = ("/sys/fs/cgroup", "memory.max") if number == "0" else ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+        if number != "0" and "memory" not in kind.split(","):
+            continue
+        group = pathlib.Path(root + path)
+        while group != pathlib.Path("/sys/fs"):
+            if (group / name).is_file() and (group / name).read_text().strip().isdigit():
+                limits.append(int((group / name).read_text()))
+            group = group.parent
+    return min(limits)
+
+
+def test_auto_saves_in_the_background_where_memory_has_room_for_the_copy_and_says_why_not(tmp):
+    prepare(tmp)
+    train(tmp, "room", "--checkpoint.background", "auto", steps=4)
+    assert [record["background_ms"] is None for record in records(tmp / "room", "checkpoint")] == [False, True]
+
+    def plan(width, *more, background="auto"):
+        write_config(tmp / "model", dict(LLAMA_TINY, hidden_size=width, intermediate_size=4 * width))
+        done = train(tmp, "none", "--checkpoint.background", background, *more, "--dry-run", "--json")
+        return json.loads(done.stdout), done.stderr
+
+    small, large = 1024, 4096
+    peaks = [plan(width, background="false")[0]["memory_per_rank"]["peak_bytes"] for width in [small, large]]
+    per_square = (peaks[1] - peaks[0]) / (large ** 2 - small ** 2)
+    width = int((0.75 * memory_of_the_machine() / per_square) ** 0.5) // 64 * 64   # the copy is more than half of what training takes
+    planned, told = plan(width)
+    assert planned["checkpoint"]["saves"] == "waited" and "snapshot_bytes" not in planned["memory_per_rank"], planned
+    assert "such a start ends with code 5" not in told, told
+    assert "such a start ends with code 5" in plan(width, background="true")[1]
+    assert "training waits for them: " in train(tmp, "none", "--checkpoint.background", "auto", "--dry-run").stdout
+    assert plan(width, "--train.memory_check", "off")[0]["checkpoint"]["saves"] == "background"
 
 
 def test_the_plan_says_what_the_copy_takes(tmp):

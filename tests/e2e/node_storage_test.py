@@ -19,7 +19,7 @@ def prepare(tmp):
     write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
 
 
-def train(tmp, folder, *more, steps=STEPS, keep=99, faults=None, expect=0):
+def train(tmp, folder, *more, steps=STEPS, keep=99, every=EVERY, storage="per_node", faults=None, expect=0):
     """Two ranks a node; each node's run folder is tmp/folder/NODE/run."""
     for node in NODES:
         (tmp / folder / node).mkdir(parents=True, exist_ok=True)
@@ -29,7 +29,7 @@ def train(tmp, folder, *more, steps=STEPS, keep=99, faults=None, expect=0):
         hosts["LOCKSTEP_TEST_FAULTS"] = faults
     return run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", "run",
                "--train.max_steps", steps, "--schedule.decay_steps", 20, "--train.global_batch", 4, "--log.every", 1, "--parallel.dp_shard", 4,
-               "--checkpoint.every", EVERY, "--checkpoint.keep_last", keep, "--checkpoint.patience", "1s", "--checkpoint.storage", "per_node",
+               "--checkpoint.every", every, "--checkpoint.keep_last", keep, "--checkpoint.patience", "1s", "--checkpoint.storage", storage,
                *more, ranks=4, env=hosts, through=[SOURCE / "tests/harness/on_node.sh", tmp / folder], expect=expect)
 
 
@@ -149,6 +149,29 @@ def test_a_kill_between_two_publications_leaves_a_checkpoint_that_all_nodes_take
         for node in NODES:
             assert digests(tmp, folder, node) == whole, (folder, node)
         nothing_is_left(tmp, folder)
+
+
+def test_a_start_that_takes_storage_of_nodes_for_shared_storage_says_so_and_touches_nothing(tmp):
+    prepare(tmp)
+    train(tmp, "run", steps=4)
+    told = train(tmp, "run", storage="shared", expect=4).stderr
+    assert "beta wrote to storage of its own, and checkpoint.storage is shared" in told, told
+    assert "the run saved with checkpoint.storage: per_node: start it so" in told and "damaged" not in told, told
+    for node in NODES:
+        assert sorted(checkpoints(tmp, "run", node)) == ["step-0000000002", "step-0000000004"]
+
+
+def test_a_disk_of_one_node_without_room_lets_older_checkpoints_go_on_all_nodes(tmp):
+    prepare(tmp)
+    faults = ";".join(f"pwrite {errno.ENOSPC} 1 0 2 .stage-000000000{step}" for step in [4, 5])   # once room was scarce, saves make some first
+    told = train(tmp, "run", every=1, keep=3, steps=5, faults=faults, expect=4).stderr
+    assert "step 5 is not saved" in told, told
+    for node in NODES:
+        assert sorted(checkpoints(tmp, "run", node)) == ["step-0000000002", "step-0000000003"]
+        nothing_is_left(tmp, "run")
+    train(tmp, "run", every=1, keep=3, steps=5)
+    for node in NODES:
+        assert sorted(checkpoints(tmp, "run", node)) == ["step-0000000003", "step-0000000004", "step-0000000005"]
 
 
 def test_older_checkpoints_go_on_all_nodes_and_shared_storage_is_refused(tmp):

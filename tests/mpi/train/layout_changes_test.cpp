@@ -123,7 +123,7 @@ int load_and_save(const TrainConfig& config, Session& session, Output& output) {
   const Machines machines = set_up_machines(config, ranks);
   const TrainPlan plan = agree_on_plan(config, ranks);
   RunState state(config, plan, ranks.rank());
-  state.fill(config, plan, world_of(plan, machines), session, output.log());
+  state.fill(config, plan, world_of(plan, machines), {}, session, output.log());
   SaveRequest request{config.train.run_dir, state.train_state.step, world_of(plan, machines)};
   request.documents = {{"config.yaml", to_yaml(output.settings(), tool_of(config), PrintExtent::full)},
                        {"config.json", to_text(*plan.architecture.config.original)},

@@ -60,7 +60,7 @@ Path save_small(const Path& run) {
 std::map<std::string, std::string> written_with(std::uint64_t memory, const StateSource& source, const NewState& state,
                                                 const Path& staging) {
   const CheckpointPlan plan = plan_parts(state, 1);
-  make_staging(staging, plan, total_bytes(plan));
+  make_staging(staging, plan.folders, total_bytes(plan));
   Session session(solo_communicator());
   const StagedState staged = write_parts(session, source, state, plan, staging, memory);
   seal_checkpoint(staging, plan.tensors, plan.files, staged, state.facts);

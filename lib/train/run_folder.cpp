@@ -1,0 +1,90 @@
+#include "train/run_folder.hpp"
+
+#include "base/error.hpp"
+#include "checkpoint/node_view.hpp"
+#include "comm/together.hpp"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace lockstep {
+
+namespace {
+
+void require_own_storage_for(RunFolder::Use use, Communicator& world, const RunStorage& storage, const Path& path) {
+  switch (use) {
+    case RunFolder::Use::run:
+      return require_own_storage(
+          world, storage, path, "checkpoint.storage is per_node",
+          "storage that all ranks see is checkpoint.storage: shared; per_node wants a path on disks of the nodes");
+    case RunFolder::Use::local_tier:
+      return require_own_storage(world, storage, path, "checkpoint.local_dir is storage of each node's own",
+                                 "give it a path on disks of the nodes, or leave it out");
+  }
+}
+
+}  // namespace
+
+RunFolder::RunFolder(Communicator& world, Use use, const Path& path, RunStorage storage, Log& log)
+    : path_(path), storage_(std::move(storage)), log_(log) {
+  if (!storage_.is_shared()) require_own_storage_for(use, world, storage_, path_);
+  const bool keeps = storage_.keeps(world.rank());
+  together(world, "lock the run directory", [&] {
+    if (!keeps) return;
+    lock_.emplace(lock_run(path_));
+    identity_ = identity_of(path_);
+  });
+  if (!storage_.is_shared())
+    for (const Path& checkpoint : finish_publications(world, storage_, path_))
+      log_.warning("{} was saved on all nodes and published on others alone: it is published here as well",
+                   checkpoint.string());
+  together(world, "clear the run directory", [&] {
+    if (!keeps) return;
+    trash_.emplace(path_);
+    clear_away();
+  });
+}
+
+/// A start that goes well does not depend on it: saves clear away too, and say so where they cannot.
+void RunFolder::clear_away() {
+  try {
+    collect_leftovers(path_);
+    trash_->wake();
+  } catch (const Error& error) {
+    log_.warning("what earlier jobs left stays: {}", error.what());
+  }
+}
+
+std::optional<RunFolder::Identity> RunFolder::identity_of(const Path& folder) {
+  struct stat status{};
+  if (::stat(folder.c_str(), &status) == 0) return Identity{status.st_dev, status.st_ino};
+  if (errno != ENOENT && errno != ENOTDIR) fail_errno("look at", folder.string());
+  return std::nullopt;
+}
+
+void RunFolder::require_in_place() const {
+  if (!identity_) return;
+  const std::optional<Identity> now = identity_of(path_);
+  if (now == identity_) return;
+  throw Error(
+      ExitCode::storage,
+      now ? fmt::format("another folder took the name of the run folder {} while this job works in it", path_.string())
+          : fmt::format("the run folder {} was moved or removed while this job works in it", path_.string()),
+      "give the folder its name back: saves go on where it is found");
+}
+
+void RunFolder::close() {
+  if (!trash_) return;
+  try {
+    constexpr double limit_s = 30;  // other ranks wait for the end of the job
+    if (!trash_->empty(limit_s))
+      log_.info("older checkpoints are not all deleted yet: what is left in {} is named .trash-*",
+                checkpoints_folder(path_).string());
+  } catch (const Error& error) {
+    log_.warning("older checkpoints are not all deleted: {}", error.what());
+  }
+}
+
+}  // namespace lockstep

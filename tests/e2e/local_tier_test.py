@@ -1,0 +1,218 @@
+"""Runs whose saves go to a disk of each node first (checkpoint.local_dir) and are promoted to the folder of the run behind training: two
+nodes by name, each with a folder of its own behind one path."""
+
+import errno
+import shutil
+
+from checkpoint_files import manifest_of, state_digest, step_folders
+from lockstep_testing import BUILD, GPT2_TINY, SOURCE, on_hosts, records, run, sample_text, write_config
+
+NODES = ["alpha", "beta"]
+EVERY, STEPS = 2, 6
+
+
+def prepare(tmp):
+    (tmp / "text.txt").write_text(sample_text())
+    run("prepare-data", tmp / "text.txt", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none")
+    write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
+
+
+def train(tmp, folder, *more, steps=STEPS, keep=99, faults=None, expect=0, shards=4, local="disk"):
+    """Two ranks a node. All of them see the folder tmp/folder/run, those of a node tmp/folder/NODE/disk."""
+    for node in NODES:
+        (tmp / folder / node).mkdir(parents=True, exist_ok=True)
+    hosts = on_hosts(*[node for node in NODES for _ in range(2)])
+    if faults:
+        hosts["LD_PRELOAD"] += f":{BUILD / 'tests/libstorage_faults.so'}"
+        hosts["LOCKSTEP_TEST_FAULTS"] = faults
+    return run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16,
+               "--train.run_dir", tmp / folder / "run", "--train.max_steps", steps, "--schedule.decay_steps", 20, "--train.global_batch", 4,
+               "--log.every", 1, "--parallel.dp_shard", shards, "--checkpoint.every", EVERY, "--checkpoint.keep_last", keep, "--checkpoint.patience", "1s",
+               *(["--checkpoint.local_dir", local] if local else []), *more, ranks=4, env=hosts,
+               through=[SOURCE / "tests/harness/on_node.sh", tmp / folder], expect=expect)
+
+
+def digests(folder):
+    return {int(path.name.removeprefix("step-")): state_digest(path) for path in step_folders(folder)}
+
+
+def promoted(tmp, folder):
+    return digests(tmp / folder / "run")
+
+
+def tier(tmp, folder, node):
+    found = list((tmp / folder / node / "disk").iterdir())
+    assert len(found) == 1, found
+    return found[0]
+
+
+def local(tmp, folder, node):
+    return digests(tier(tmp, folder, node))
+
+
+def events(tmp, folder, name):
+    return [record for record in records(tmp / folder / "run", "event") if record["name"] == name]
+
+
+def losses(tmp, folder):
+    return {record["step"]: record["loss"] for record in records(tmp / folder / "run", "step")}
+
+
+def reference(tmp):
+    """The digests of a run that nothing happens to, without a local tier."""
+    train(tmp, "whole", local=None)
+    return promoted(tmp, "whole")
+
+
+def copy_of(tmp, folder, other):
+    """The same as if nodes and storage were those of `folder`: a tier goes with the path of its run."""
+    for name in ["run", *NODES]:
+        if (tmp / other / name).exists():
+            shutil.rmtree(tmp / other / name)
+        shutil.copytree(tmp / folder / name, tmp / other / name)
+
+
+def nothing_is_left(tmp, folder):
+    for place in [tmp / folder / "run", *(tier(tmp, folder, node) for node in NODES)]:
+        left = [path.name for path in (place / "checkpoints").iterdir() if path.name.startswith((".stage", ".displaced"))]
+        assert not left, (place, left)
+
+
+def test_saves_end_on_disks_of_nodes_and_are_whole_in_the_folder_of_the_run(tmp):
+    prepare(tmp)
+    whole = reference(tmp)
+    for background in ["false", "true"]:
+        folder = f"run-{background}"
+        done = train(tmp, folder, "--checkpoint.background", background)
+        assert promoted(tmp, folder) == whole and losses(tmp, folder) == losses(tmp, "whole")
+        assert [event["step"] for event in events(tmp, folder, "promoted")] == [2, 4, 6], done.stderr
+        assert f"last checkpoint {tmp / folder}/run/checkpoints/step-0000000006" in done.stderr, done.stderr
+        for node in NODES:                                  # what is promoted goes, but for the newest
+            assert local(tmp, folder, node) == {6: whole[6]}
+        nothing_is_left(tmp, folder)
+        checkpoints = tmp / folder / "run/checkpoints"
+        assert (checkpoints / "LATEST").read_text() == "step-0000000006\n"
+        for checkpoint in step_folders(tmp / folder / "run"):
+            run("checkpoint-inspect", checkpoint, "--verify=fingerprints")
+        here = tier(tmp, folder, "beta") / "checkpoints/step-0000000006"
+        assert manifest_of(here)["uuid"] == manifest_of(checkpoints / here.name)["uuid"]
+        for part in here.rglob("part-*.h5"):
+            assert part.read_bytes() == (checkpoints / here.name / part.relative_to(here)).read_bytes()
+    part = next(here.rglob("part-*.h5")).relative_to(here)  # all see it: what is missing is damage, not on another node
+    (checkpoints / here.name / part).unlink()
+    told = run("checkpoint-inspect", checkpoints / here.name, "--verify=sizes", expect=1).stdout
+    assert f"{part} is missing" in told and "storage of its own" not in told, told
+    train(tmp, "few", keep=1)
+    assert promoted(tmp, "few") == {6: whole[6]} and local(tmp, "few", "alpha") == {6: whole[6]}
+
+
+def test_a_run_goes_on_from_disks_of_nodes_or_where_one_is_gone_from_what_was_promoted(tmp):
+    prepare(tmp)
+    whole = reference(tmp)
+    train(tmp, "run", steps=2)
+    train(tmp, "run", "--train.inject", "rank=2,phase=forward,step=4,kind=kill", expect=None)
+    assert sorted(promoted(tmp, "run")) == [2] and sorted(local(tmp, "run", "alpha")) == sorted(local(tmp, "run", "beta")) == [2, 4]
+    (tmp / "kept").mkdir()
+    copy_of(tmp, "run", "kept")
+    from_local = "goes on from disk/" + tier(tmp, "run", "alpha").name + "/checkpoints/step-0000000004"
+    from_run = f"goes on from {tmp}/run/run/checkpoints/step-0000000002"
+
+    told = train(tmp, "run").stderr
+    assert from_local in told, told
+    assert promoted(tmp, "run") == whole and losses(tmp, "run") == losses(tmp, "whole")
+    assert local(tmp, "run", "alpha") == local(tmp, "run", "beta") == {6: whole[6]}
+
+    copy_of(tmp, "kept", "run")                             # a node is replaced
+    shutil.rmtree(tmp / "run/beta/disk")
+    told = train(tmp, "run").stderr
+    assert "passed over a damaged checkpoint: disk/" in told and "beta wrote to storage of its own" in told and from_run in told, told
+    assert promoted(tmp, "run") == whole and losses(tmp, "run") == losses(tmp, "whole")
+    assert (tier(tmp, "run", "alpha") / "checkpoints/.failed-step-0000000004").is_dir()
+
+    copy_of(tmp, "kept", "run")                             # disks change places, and the layout is another
+    (tmp / "run/alpha/disk").rename(tmp / "run/spare")
+    (tmp / "run/beta/disk").rename(tmp / "run/alpha/disk")
+    (tmp / "run/spare").rename(tmp / "run/beta/disk")
+    told = train(tmp, "run", shards=2).stderr
+    assert from_local in told, told
+    assert promoted(tmp, "run")[2] == whole[2] and promoted(tmp, "run")[4] == whole[4] and 6 in promoted(tmp, "run")
+    for step, loss in losses(tmp, "run").items():
+        assert abs(loss - losses(tmp, "whole")[step]) < 1e-5, step
+
+    copy_of(tmp, "kept", "run")                             # without its tier a run goes on from what all see
+    told = train(tmp, "run", local=None).stderr
+    assert from_run in told and promoted(tmp, "run") == whole, told
+    told = train(tmp, "run").stderr                         # what lies there by now is older
+    assert f"nothing to do: step 6 of 6 is done, in {tmp}/run/run/checkpoints/step-0000000006" in told, told
+    assert promoted(tmp, "run") == whole
+
+
+def test_a_job_that_is_killed_amid_a_promotion_loses_nothing(tmp):
+    prepare(tmp)
+    whole = reference(tmp)
+    for number, faults in enumerate(["fsync -9 1 0 2 /run/checkpoints/.stage", "rename -9 1 0 0 /run/checkpoints/step-0000000002",
+                                     "rename -9 1 0 0 /checkpoints/step-0000000002"]):
+        folder = f"killed-{number}"
+        train(tmp, folder, steps=2, faults=faults, expect=None)   # amid what the end waits for
+        for checkpoint in step_folders(tmp / folder / "run"):
+            run("checkpoint-inspect", checkpoint, "--verify=fingerprints")
+        train(tmp, folder)
+        assert promoted(tmp, folder) == whole and losses(tmp, folder) == losses(tmp, "whole"), faults
+        nothing_is_left(tmp, folder)
+    train(tmp, "again", steps=2, faults="pwrite -9 1 0 2 /run/checkpoints/.stage", expect=None)
+    assert not promoted(tmp, "again") and sorted(local(tmp, "again", "beta")) == [2]
+    train(tmp, "again", steps=2)                            # nothing but the promotion is left to do
+    assert promoted(tmp, "again") == {2: whole[2]}
+
+
+def test_a_promotion_that_fails_is_told_and_training_goes_on(tmp):
+    prepare(tmp)
+    whole = reference(tmp)
+    wanted = {step: digest for step, digest in whole.items() if step != 2}
+    in_run = "/run/checkpoints/.stage"
+    for number, (faults, more) in enumerate([(f"pwrite {errno.ENOSPC} 1 0 2 {in_run}", []), (f"fsync {errno.EIO} 1 0 2 {in_run}", []),
+                                             (f"look {errno.EIO} 1 0 2 step-0000000002/per_group", []), (f"mkdir {errno.EDQUOT} 1 0 0 {in_run}", []),
+                                             (None, ["--train.inject", "rank=2,phase=save.promote,step=3,kind=throw,code=4"])]):
+        folder = f"failed-{number}"
+        done = train(tmp, folder, *more, faults=faults)
+        failed = events(tmp, folder, "promotion_failed")
+        assert len(failed) == 1 and "promoting the checkpoint of step 2" in failed[0]["message"] and "step 2 stays in disk/" in failed[0]["message"], (faults, failed)
+        assert "training goes on" in done.stderr
+        assert promoted(tmp, folder) == wanted and losses(tmp, folder) == losses(tmp, "whole"), faults
+        assert local(tmp, folder, "alpha") == local(tmp, folder, "beta") == {6: whole[6]}
+        nothing_is_left(tmp, folder)
+    told = train(tmp, "last", faults=f"pwrite {errno.ENOSPC} 1 1 2 {in_run}", expect=4).stderr   # never any room
+    assert "failed promotions in a row: 3, checkpoint.max_failures is 3" in told and "start the same command again on the same nodes" in told, told
+    assert not promoted(tmp, "last")
+    train(tmp, "last")
+    assert promoted(tmp, "last").items() <= whole.items() and 6 in promoted(tmp, "last")
+
+
+def test_a_disk_of_a_node_that_takes_no_save_is_gone_around(tmp):
+    prepare(tmp)
+    whole = reference(tmp)
+    wanted = {step: digest for step, digest in whole.items()}
+    done = train(tmp, "waits", faults=f"pwrite {errno.ENOSPC} 3 1 2 /beta/disk/")
+    failed = events(tmp, "waits", "local_save_failed")
+    assert failed and "no space left on device" in failed[0]["message"].lower() and f"is written to {tmp}/waits/run at once" in failed[0]["message"], done.stderr
+    assert promoted(tmp, "waits") == wanted and losses(tmp, "waits") == losses(tmp, "whole")
+    nothing_is_left(tmp, "waits")
+    train(tmp, "beside", "--checkpoint.background", "true", faults=f"fsync {errno.EIO} 1 0 2 /per_group/part-0001.h5")   # seen a step later, or more
+    failed = events(tmp, "beside", "local_save_failed")
+    assert len(failed) == 1 and failed[0]["step"] == 2, failed
+    found = promoted(tmp, "beside")
+    assert 2 not in found and {4, 6} <= set(found) and any(2 < step <= 4 for step in found), found
+    assert {step: found[step] for step in found if step in whole}.items() <= whole.items() and losses(tmp, "beside") == losses(tmp, "whole")
+
+
+def test_a_run_that_stops_promotes_what_it_saved_and_a_shared_folder_is_refused(tmp):
+    prepare(tmp)
+    whole = reference(tmp)
+    told = train(tmp, "run", "--train.inject", "rank=1,phase=forward,step=4,kind=stop", steps=99, expect=75).stderr
+    stopped = max(promoted(tmp, "run"))                     # seen at that step or the next
+    assert 4 < stopped and local(tmp, "run", "beta") == {stopped: promoted(tmp, "run")[stopped]}, told
+    assert promoted(tmp, "run")[4] == whole[4] and f"last checkpoint {tmp}/run/run/checkpoints/step-{stopped:010}" in told, told
+    (tmp / "shared/alpha").mkdir(parents=True)
+    (tmp / "shared/beta").symlink_to("alpha")
+    told = train(tmp, "shared", expect=2).stderr
+    assert "checkpoint.local_dir is storage of each node's own, but alpha and beta see one folder at disk/run-" in told, told
