@@ -141,7 +141,7 @@ def test_auto_saves_in_the_background_where_memory_has_room_for_the_copy_and_say
     assert planned["checkpoint"]["saves"] == "waited" and "snapshot_bytes" not in planned["memory_per_rank"], planned
     assert "such a start ends with code 5" not in told, told
     assert "such a start ends with code 5" in plan(width, background="true")[1]
-    assert "training waits for them: " in train(tmp, "none", "--checkpoint.background", "auto", "--dry-run").stdout
+    assert "training waits for them: " in train(tmp, "none", "--checkpoint.background", "auto", "--dry-run", "--plan").stdout
     assert plan(width, "--train.memory_check", "off")[0]["checkpoint"]["saves"] == "background"
 
 
