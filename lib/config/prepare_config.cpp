@@ -56,8 +56,8 @@ void describe(Declaration& visit, PrepareConfig& config) {
     PrepareDataOptions& data = config.data;
     visit.field(
         "tokenizer", data.tokenizer,
-        {.help = "bytes, chars (a vocabulary of the characters that occur), or a tokenizer.json, or a folder with one "
-                 "or with vocab.json and merges.txt",
+        {.help = "bytes, chars (a vocabulary of the characters that occur), a tokenizer.json or tokenizer.model, or a "
+                 "folder with one or with vocab.json and merges.txt",
          .completes = Completes::files});
     visit.field("text_field", data.text_field,
                 {.help = "field of a record, or column of a table, that holds the text", .value_name = "NAME"});

@@ -92,8 +92,8 @@ struct ValidationSplit {
   bool operator==(const ValidationSplit&) const = default;
 };
 
-/// What turns text into tokens. "bytes", "chars", or a path: a tokenizer.json, or a folder with one or with vocab.json
-/// and merges.txt.
+/// What turns text into tokens. "bytes", "chars", or a path: a tokenizer.json or tokenizer.model, or a folder
+/// with one or with vocab.json and merges.txt.
 struct TokenizerChoice {
   enum class Kind { bytes, chars, files } kind = Kind::bytes;
   std::string path;  // of Kind::files

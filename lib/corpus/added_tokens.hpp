@@ -3,7 +3,9 @@
 #pragma once
 
 #include "config/special_tokens.hpp"
+#include "corpus/byte_trie.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -15,43 +17,57 @@ namespace lockstep {
 struct AddedToken {
   std::int32_t id = 0;
   std::string content;
-  bool normalized = false;  // such tokens are looked for after the others
-  bool special = true;      // as opposed to a word that was added to the vocabulary
+  bool normalized = false;   // such tokens are looked for after the others, in normalized text
+  bool special = true;       // as opposed to a word that was added to the vocabulary
+  bool single_word = false;  // not as a part of a word
+  bool lstrip = false;       // takes the white space before it along
+  bool rstrip = false;       // and that behind it
 };
 
 class AddedTokens {
  public:
   AddedTokens() = default;
+  /// Of two with one content the first counts. Empty contents are never found.
   AddedTokens(std::vector<AddedToken> tokens, SpecialTokens reading);
 
   /// Calls `token` with the id of each token in `text` and `plain` with what lies between them, in order.
   template <class Plain, class Token>
   void cut(std::string_view text, const Plain& plain, const Token& token) const {
-    std::size_t begin = 0;
-    for (std::size_t at = 0; const AddedToken* const found = find(text, at);) {
-      if (at > begin) plain(text.substr(begin, at - begin));
-      token(found->id);
-      at += found->content.size();
-      begin = at;
+    std::size_t done = 0;
+    Place place;
+    for (std::size_t at = 0; find(text, at, done, place);) {
+      if (place.begin > done) plain(text.substr(done, place.begin - done));
+      token(place.id);
+      done = place.end;
     }
-    if (begin < text.size()) plain(text.substr(begin));
+    if (done < text.size()) plain(text.substr(done));
   }
 
   /// The longest head of `text` that no token reaches beyond, whatever stands before and behind `text`; 0 if there is
-  /// none.
+  /// none. For tokens without flags.
   std::size_t settled(std::string_view text) const;
 
+  bool empty() const { return tokens_.empty(); }
+
  private:
+  struct Place {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+    std::int32_t id = 0;
+  };
   /// The longest token that `text` has at `at`, or null.
   const AddedToken* at(std::string_view text, std::size_t at) const;
   bool may_begin_before(std::string_view text, std::size_t cut) const;
   std::size_t next_lead(std::string_view text, std::size_t at) const;
-  /// The next token that counts, from `at` on, which moves to where it begins; null if there is none.
-  const AddedToken* find(std::string_view text, std::size_t& at) const;
+  /// The next token that counts, from `at` on, which moves behind it; what is before `done` is taken. False if there is
+  /// none.
+  bool find(std::string_view text, std::size_t& at, std::size_t done, Place& place) const;
 
-  std::vector<AddedToken> tokens_;  // the longest first
+  std::vector<AddedToken> tokens_;
   SpecialTokens reading_ = SpecialTokens::special;
+  ByteTrie by_content_;
   std::string leads_;  // their first bytes
+  std::array<bool, 256> is_lead_{};
 };
 
 }  // namespace lockstep

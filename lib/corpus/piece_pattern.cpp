@@ -1,49 +1,61 @@
 #include "corpus/piece_pattern.hpp"
 
-#include "base/error.hpp"
+#include "corpus/unicode.hpp"
 #include "corpus/utf8.hpp"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include <array>
-#include <new>
-#include <string>
+#include <utility>
 
 namespace lockstep {
 
 namespace {
 
-// Letters and numbers of Unicode 15 to 16, which the tokenizers library knows and PCRE2 10.42 does not.
-constexpr const char* newer_letters =
-    R"(\x{1C89}-\x{1C8A}\x{A7CB}-\x{A7CD}\x{A7DA}-\x{A7DC}\x{105C0}-\x{105F3}\x{10D4A}-\x{10D65}\x{10D6F}-\x{10D85})"
-    R"(\x{10EC2}-\x{10EC4}\x{1123F}-\x{11240}\x{11380}-\x{11389}\x{1138B}\x{1138E}\x{11390}-\x{113B5}\x{113B7}\x{113D1})"
-    R"(\x{113D3}\x{11BC0}-\x{11BE0}\x{11F02}\x{11F04}-\x{11F10}\x{11F12}-\x{11F33}\x{1342F}\x{13441}-\x{13446})"
-    R"(\x{13460}-\x{143FA}\x{16100}-\x{1611D}\x{16D40}-\x{16D6C}\x{18CFF}\x{1B132}\x{1B155}\x{1DF25}-\x{1DF2A})"
-    R"(\x{1E030}-\x{1E06D}\x{1E4D0}-\x{1E4EB}\x{1E5D0}-\x{1E5ED}\x{1E5F0}\x{2B739}\x{2EBF0}-\x{2EE5D}\x{31350}-\x{323AF})";
-constexpr const char* newer_numbers =
-    R"(\x{10D40}-\x{10D49}\x{116D0}-\x{116E3}\x{11BF0}-\x{11BF9}\x{11F50}-\x{11F59}\x{16130}-\x{16139}\x{16D70}-\x{16D79})"
-    R"(\x{1CCF0}-\x{1CCF9}\x{1D2C0}-\x{1D2D3}\x{1E4F0}-\x{1E4F9}\x{1E5F1}-\x{1E5FA})";
+// Classes of characters, as sets with one bit each.
+struct Is {
+  static constexpr std::uint8_t upper = 1;   // Lu Lt
+  static constexpr std::uint8_t lower = 2;   // Ll
+  static constexpr std::uint8_t other = 4;   // Lm Lo
+  static constexpr std::uint8_t accent = 8;  // M
+  static constexpr std::uint8_t number = 16;
+  static constexpr std::uint8_t space = 32;
+  static constexpr std::uint8_t line_end = 64;  // besides `space`
+  static constexpr std::uint8_t mark = 128;     // all else
 
-// Unicode's White_Space; PCRE2's own \s has one character more.
-constexpr const char* space = R"(\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
+  static constexpr std::uint8_t letters = upper | lower | other;
+  static constexpr std::uint8_t marks = mark | accent;
+  static constexpr std::uint8_t leading = upper | other | accent;  // of o200k's words: what stands first
+  static constexpr std::uint8_t trailing = lower | other | accent;
+};
 
-PCRE2_SPTR units(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
-
-std::string reason_of(int error) {
-  std::string text(160, '\0');
-  const int length = pcre2_get_error_message(error, reinterpret_cast<PCRE2_UCHAR*>(text.data()), text.size());
-  text.resize(length < 0 ? 0 : static_cast<std::size_t>(length));
-  return text;
+std::uint8_t class_of(char32_t c) {
+  if (is_white_space(c)) return c == '\r' || c == '\n' ? Is::space | Is::line_end : Is::space;
+  switch (category_of(c)) {
+    case Category::Lu:
+    case Category::Lt: return Is::upper;
+    case Category::Ll: return Is::lower;
+    case Category::Lm:
+    case Category::Lo: return Is::other;
+    case Category::Mn:
+    case Category::Mc:
+    case Category::Me: return Is::accent;
+    case Category::Nd:
+    case Category::Nl:
+    case Category::No: return Is::number;
+    default: return Is::mark;
+  }
 }
 
-// Of a character that is none of these, a mark, nothing matches.
-std::string class_expression() {
-  return fmt::format("([\\p{{L}}{}])|([\\p{{N}}{}])|([{}])", newer_letters, newer_numbers, space);
+const std::vector<std::uint8_t>& all_classes() {
+  static const std::vector<std::uint8_t> classes = [] {
+    std::vector<std::uint8_t> found(0x110000);
+    for (char32_t c = 0; c < found.size(); ++c) found[c] = class_of(c);
+    return found;
+  }();
+  return classes;
 }
 
-// The length of a contraction that `text` begins with: 's 't 'm 'd 're 've 'll; 0 if there is none. text[0] is the
-// apostrophe.
+// The length of a contraction that `text`, which begins with an apostrophe, begins with: 's 't 'm 'd 're 've 'll; 0 if
+// there is none.
 std::size_t contraction_length(std::string_view text) {
   if (text.size() < 2) return 0;
   switch (text[1]) {
@@ -58,97 +70,186 @@ std::size_t contraction_length(std::string_view text) {
   }
 }
 
+// The same in letters of any case, of which s has three.
+std::size_t any_case_contraction_length(std::string_view text) {
+  const auto small = [&](std::size_t i) { return static_cast<char>(text[i] | 0x20); };
+  if (text.size() < 2) return 0;
+  switch (small(1)) {
+    case 's':
+    case 't':
+    case 'm':
+    case 'd': return 2;
+    case 'r':
+    case 'v': return text.size() > 2 && small(2) == 'e' ? 3 : 0;
+    case 'l': return text.size() > 2 && small(2) == 'l' ? 3 : 0;
+    default: return text.substr(1).starts_with("\u017F") ? 3 : 0;
+  }
+}
+
+constexpr std::array<std::pair<PieceRule, std::string_view>, 4> expressions{{
+    {PieceRule::gpt2, R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"},
+    {PieceRule::llama3, R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+                        R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+    {PieceRule::qwen2, R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+                       R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+    {PieceRule::o200k,
+     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+     R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+}};
+
 }  // namespace
 
-struct PiecePattern::Code {
-  pcre2_code* regex = nullptr;
-  explicit Code(const std::string& expression) {
-    int error = 0;
-    PCRE2_SIZE where = 0;
-    regex = pcre2_compile(units(expression), expression.size(),
-                          PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK | PCRE2_ANCHORED, &error, &where, nullptr);
-    if (regex == nullptr)
-      fail(ExitCode::bug, "the classes of characters do not compile at {}: {}", where, reason_of(error));
+std::string_view expression_of(PieceRule rule) {
+  for (const auto& [known, expression] : expressions) {
+    if (known == rule) return expression;
   }
-  Code(const Code&) = delete;
-  Code& operator=(const Code&) = delete;
-  ~Code() { pcre2_code_free(regex); }
+  return {};
+}
 
-  Classes page(char32_t first) const {
-    const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(pcre2_match_data_create(4, nullptr),
-                                                                                    pcre2_match_data_free);
-    if (!match) throw std::bad_alloc();
-    Classes classes{};
-    for (char32_t i = 0; i < page_size; ++i) {
-      std::string character;
-      append_code_point(character, first + i);
-      const int found =
-          pcre2_match(regex, units(character), character.size(), 0, PCRE2_NO_UTF_CHECK, match.get(), nullptr);
-      if (found < 0 && found != PCRE2_ERROR_NOMATCH)
-        fail(ExitCode::bug, "the class of U+{:04X} is not found: {}", static_cast<unsigned>(first + i),
-             reason_of(found));
-      constexpr std::array by_group{CharacterClass::letter, CharacterClass::number, CharacterClass::space};
-      classes[i] = found < 0 ? CharacterClass::mark
-                             : by_group[static_cast<std::size_t>(found) - 2];  // found: one more than the group
-    }
-    return classes;
+std::optional<PieceRule> piece_rule(std::string_view expression) {
+  for (const auto& [rule, known] : expressions) {
+    if (known == expression) return rule;
   }
-};
+  return std::nullopt;
+}
 
-PiecePattern PiecePattern::gpt2() { return PiecePattern(std::make_unique<Code>(class_expression())); }
-PiecePattern::PiecePattern(std::unique_ptr<Code> code) : code_(std::move(code)) {}
-PiecePattern::PiecePattern(PiecePattern&&) noexcept = default;
-PiecePattern::~PiecePattern() = default;
-PiecePattern::Classes PiecePattern::classes_of_page(char32_t first) const { return code_->page(first); }
+// No piece goes on from another character into a space. Into a line end none of GPT-2 does, and none of the others from
+// a letter or number; from marks theirs do.
+std::size_t last_piece_cut(PieceRule rule, CutBefore before, std::string_view text) {
+  if (rule == PieceRule::whole_text) return 0;
+  for (std::size_t cut = text.size(); cut-- > 1;) {
+    if (text[cut] != ' ' && (text[cut] != '\n' || before == CutBefore::space)) continue;
+    const auto left = last_code_point(text.substr(0, cut));
+    if (!left) continue;
+    const std::uint8_t kind = all_classes()[*left];
+    const bool free = text[cut] == ' ' || rule == PieceRule::gpt2;
+    if (free ? (kind & Is::space) == 0 : (kind & (Is::letters | Is::number)) != 0) return cut;
+  }
+  return 0;
+}
 
-PieceCutter::PieceCutter(const PiecePattern& pattern) : pattern_(&pattern), ascii_(pattern.classes_of_page(0)) {}
+PieceCutter::PieceCutter(PieceRule rule) : rule_(rule), classes_(&all_classes()) {}
 
-inline CharacterClass PieceCutter::take(std::string_view text, std::size_t& at) {
+inline PieceCutter::Classes PieceCutter::take(std::string_view text, std::size_t& at) const {
   const auto byte = static_cast<unsigned char>(text[at]);
-  if (byte >= 0x80) return take_beyond_ascii(text, at);
+  if (byte >= 0x80) return (*classes_)[next_code_point(text, at)];
   ++at;
-  return ascii_[byte];
+  return (*classes_)[byte];
 }
 
-CharacterClass PieceCutter::take_beyond_ascii(std::string_view text, std::size_t& at) {
-  const char32_t character = next_code_point(text, at);
-  auto& page = pages_[character / PiecePattern::page_size];
-  if (!page)
-    page = std::make_unique<PiecePattern::Classes>(
-        pattern_->classes_of_page(character - character % PiecePattern::page_size));
-  return (*page)[character % PiecePattern::page_size];
-}
-
-std::size_t PieceCutter::end_of_run(std::string_view text, std::size_t at, CharacterClass of) {
+std::size_t PieceCutter::end_of_run(std::string_view text, std::size_t at, Classes of) const {
   while (at < text.size()) {
     std::size_t behind = at;
-    if (take(text, behind) != of) break;
+    if ((take(text, behind) & of) == 0) break;
     at = behind;
   }
   return at;
 }
 
 // All white space at the end of the text; elsewhere without its last character, unless that is the only one.
-std::size_t PieceCutter::end_of_spaces(std::string_view text, std::size_t begin) {
+std::size_t PieceCutter::end_of_spaces(std::string_view text, std::size_t begin) const {
   std::size_t last = begin;
   std::size_t at = begin;
   while (at < text.size()) {
     std::size_t behind = at;
-    if (take(text, behind) != CharacterClass::space) return last == begin ? at : last;
+    if ((take(text, behind) & Is::space) == 0) return last == begin ? at : last;
     last = at;
     at = behind;
   }
   return at;
 }
 
-std::size_t PieceCutter::end_of_piece(std::string_view text, std::size_t begin) {
+// White space up to its last line end, if it has one.
+std::size_t PieceCutter::end_of_lines(std::string_view text, std::size_t begin) const {
+  const std::size_t end = end_of_run(text, begin, Is::space);
+  const std::size_t last = text.substr(begin, end - begin).find_last_of("\r\n");
+  return last == std::string_view::npos ? end_of_spaces(text, begin) : begin + last + 1;
+}
+
+std::size_t PieceCutter::end_of_numbers(std::string_view text, std::size_t at, int most) const {
+  for (; most > 0 && at < text.size(); --most) {
+    std::size_t behind = at;
+    if ((take(text, behind) & Is::number) == 0) break;
+    at = behind;
+  }
+  return at;
+}
+
+std::size_t PieceCutter::end_of_gpt2(std::string_view text, std::size_t begin) const {
   if (text[begin] == '\'') {
     if (const std::size_t length = contraction_length(text.substr(begin))) return begin + length;
   }
   std::size_t at = begin;
-  CharacterClass first = take(text, at);
+  Classes first = take(text, at);
   if (text[begin] == ' ' && at < text.size()) first = take(text, at);  // a space goes with what follows
-  return first == CharacterClass::space ? end_of_spaces(text, begin) : end_of_run(text, at, first);
+  if ((first & Is::space) != 0) return end_of_spaces(text, begin);
+  return end_of_run(text, at,
+                    (first & Is::letters) != 0  ? Is::letters
+                    : (first & Is::number) != 0 ? Is::number
+                                                : Is::marks);
+}
+
+std::size_t PieceCutter::end_of_llama3(std::string_view text, std::size_t begin, int most_numbers) const {
+  if (text[begin] == '\'') {
+    if (const std::size_t length = any_case_contraction_length(text.substr(begin))) return begin + length;
+  }
+  std::size_t at = begin;
+  const Classes first = take(text, at);
+  if ((first & Is::letters) != 0) return end_of_run(text, at, Is::letters);
+  if ((first & Is::number) != 0) return end_of_numbers(text, at, most_numbers - 1);
+  std::size_t behind = at;
+  const Classes second = at < text.size() ? take(text, behind) : Classes{0};
+  if ((first & Is::line_end) == 0 && (second & Is::letters) != 0) return end_of_run(text, behind, Is::letters);
+  if ((first & Is::marks) == 0 && (text[begin] != ' ' || (second & Is::marks) == 0)) return end_of_lines(text, begin);
+  at = end_of_run(text, at, Is::marks);
+  return end_of_run(text, at, Is::line_end);
+}
+
+// A word of o200k goes over from its leading letters to its trailing ones; letters without case and accents are both.
+// Returns `begin` if there is none.
+std::size_t PieceCutter::end_of_cased_word(std::string_view text, std::size_t begin) const {
+  std::size_t at = begin;
+  std::size_t behind_both = begin;  // behind the last character that is leading and trailing
+  while (at < text.size()) {
+    std::size_t behind = at;
+    const Classes next = take(text, behind);
+    if ((next & Is::lower) != 0) return end_of_run(text, behind, Is::trailing);
+    if ((next & Is::leading) == 0) break;
+    at = behind;
+    if ((next & Is::trailing) != 0) behind_both = behind;
+  }
+  return behind_both > begin ? behind_both : at;
+}
+
+std::size_t PieceCutter::end_of_o200k(std::string_view text, std::size_t begin) const {
+  const auto with_contraction = [&](std::size_t end) {
+    return end < text.size() && text[end] == '\'' ? end + any_case_contraction_length(text.substr(end)) : end;
+  };
+  std::size_t at = begin;
+  const Classes first = take(text, at);
+  if ((first & (Is::letters | Is::accent)) != 0) return with_contraction(end_of_cased_word(text, begin));
+  if ((first & Is::number) != 0) return end_of_numbers(text, at, 2);
+  if ((first & Is::line_end) == 0) {
+    if (const std::size_t end = end_of_cased_word(text, at); end > at) return with_contraction(end);
+  }
+  std::size_t behind = at;
+  const Classes second = at < text.size() ? take(text, behind) : Classes{0};
+  if ((first & Is::marks) == 0 && (text[begin] != ' ' || (second & Is::marks) == 0)) return end_of_lines(text, begin);
+  at = end_of_run(text, at, Is::marks);
+  while (at < text.size() && (text[at] == '\r' || text[at] == '\n' || text[at] == '/')) ++at;
+  return at;
+}
+
+std::size_t PieceCutter::end_of_piece(std::string_view text, std::size_t begin) const {
+  switch (rule_) {
+    case PieceRule::whole_text: return text.size();
+    case PieceRule::gpt2: return end_of_gpt2(text, begin);
+    case PieceRule::llama3: return end_of_llama3(text, begin, 3);
+    case PieceRule::qwen2: return end_of_llama3(text, begin, 1);
+    case PieceRule::o200k: return end_of_o200k(text, begin);
+  }
+  return text.size();
 }
 
 }  // namespace lockstep

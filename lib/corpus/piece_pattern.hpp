@@ -1,56 +1,53 @@
-// How GPT-2 cuts text into pieces: contractions, words, numbers, other marks, white space. Its regular expression,
-//   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-// asks of a character only to which of four classes it belongs, so it is followed by hand over a table of classes.
-// A pattern is shared by threads; each thread cuts with its own PieceCutter.
+// How byte-level tokenizers cut text into pieces: contractions, words, numbers, other marks, white space. The patterns
+// of GPT-2, Llama-3, Qwen2 and o200k ask of a character only to which of a few classes it belongs, so their regular
+// expressions are followed by hand. Other expressions: corpus/regular_expression.hpp.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 namespace lockstep {
 
-enum class CharacterClass : std::uint8_t { letter, number, space, mark };
+/// whole_text cuts nothing.
+enum class PieceRule : std::uint8_t { whole_text, gpt2, llama3, qwen2, o200k };
 
-class PiecePattern {
- public:
-  static constexpr char32_t page_size = 256;  // code points
-  using Classes = std::array<CharacterClass, page_size>;
+/// The regular expression of a rule, as a tokenizer.json writes it; "" of whole_text.
+std::string_view expression_of(PieceRule rule);
+/// The rule that an expression states, spelled as tokenizers' files do.
+std::optional<PieceRule> piece_rule(std::string_view expression);
 
-  static PiecePattern gpt2();
-  ~PiecePattern();
-  PiecePattern(PiecePattern&&) noexcept;
-  /// Of the page of code points that begins with `first`, one without surrogates.
-  Classes classes_of_page(char32_t first) const;
+/// Where white space may begin a part of a text that is encoded by itself.
+enum class CutBefore : std::uint8_t { space, space_or_line_end };
 
- private:
-  struct Code;
-  explicit PiecePattern(std::unique_ptr<Code> code);
-  std::unique_ptr<Code> code_;
-};
+/// The largest p < text.size() at which every text that begins with `text` may be cut: its pieces are those of the part
+/// before p and then those of the part behind. 0 if there is none, as always for whole_text.
+std::size_t last_piece_cut(PieceRule rule, CutBefore before, std::string_view text);
 
-/// Cuts one text after another; must not outlive the pattern.
+/// Cuts one text after the other.
 class PieceCutter {
  public:
-  explicit PieceCutter(const PiecePattern& pattern);
+  explicit PieceCutter(PieceRule rule);
   /// The end of the piece that begins at `begin` < text.size(); text is valid UTF-8.
-  std::size_t end_of_piece(std::string_view text, std::size_t begin);
+  std::size_t end_of_piece(std::string_view text, std::size_t begin) const;
 
  private:
+  using Classes = std::uint8_t;  // a set of them
   // The class of the character at `at`, which moves behind it.
-  CharacterClass take(std::string_view text, std::size_t& at);
-  CharacterClass take_beyond_ascii(std::string_view text, std::size_t& at);
-  std::size_t end_of_run(std::string_view text, std::size_t at, CharacterClass of);
-  std::size_t end_of_spaces(std::string_view text, std::size_t begin);
+  Classes take(std::string_view text, std::size_t& at) const;
+  std::size_t end_of_run(std::string_view text, std::size_t at, Classes of) const;
+  std::size_t end_of_spaces(std::string_view text, std::size_t begin) const;
+  std::size_t end_of_lines(std::string_view text, std::size_t begin) const;
+  std::size_t end_of_numbers(std::string_view text, std::size_t at, int most) const;
+  std::size_t end_of_gpt2(std::string_view text, std::size_t begin) const;
+  std::size_t end_of_llama3(std::string_view text, std::size_t begin, int most_numbers) const;
+  std::size_t end_of_o200k(std::string_view text, std::size_t begin) const;
+  std::size_t end_of_cased_word(std::string_view text, std::size_t begin) const;
 
-  static constexpr std::size_t page_count = 0x110000 / PiecePattern::page_size;
-  const PiecePattern* pattern_;
-  PiecePattern::Classes ascii_;  // the first page
-  std::vector<std::unique_ptr<PiecePattern::Classes>> pages_ =
-      std::vector<std::unique_ptr<PiecePattern::Classes>>(page_count);  // as met
+  PieceRule rule_;
+  const std::vector<Classes>* classes_;  // by code point
 };
 
 }  // namespace lockstep

@@ -49,6 +49,14 @@ SpecialTokens special_tokens_in(const Json& config) {
   return found != config.end() && *found == true ? SpecialTokens::text : SpecialTokens::special;
 }
 
+std::string sentencepiece_config_json(const std::string& end_name, bool is_bpe) {
+  Json document{{"tokenizer_class", is_bpe ? "LlamaTokenizer" : "T5Tokenizer"},
+                {"clean_up_tokenization_spaces", false}};
+  if (!end_name.empty()) document["eos_token"] = end_name;
+  set_special_tokens(document, SpecialTokens::text);
+  return to_text(document, 2) + "\n";
+}
+
 std::string tokenizer_config_json(const std::string& end_name, SpecialTokens reading) {
   Json document{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
   if (!end_name.empty()) document["eos_token"] = end_name;

@@ -28,6 +28,8 @@ Json added_token_json(std::int32_t id, const std::string& content);
 
 /// A tokenizer_config.json for a tokenizer.json; without a special token if `end_name` is empty.
 std::string tokenizer_config_json(const std::string& end_name, SpecialTokens reading);
+/// The one of a model of sentencepiece, whose control pieces are never read from text.
+std::string sentencepiece_config_json(const std::string& end_name, bool is_bpe);
 /// Says in a tokenizer_config.json how special tokens are read.
 void set_special_tokens(Json& config, SpecialTokens reading);
 /// What it says.

@@ -3,9 +3,13 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/nesting.hpp"
+#include "corpus/sentencepiece.hpp"
 #include "corpus/tokenizer_files.hpp"
+#include "corpus/tokenizer_json.hpp"
 #include "corpus/utf8.hpp"
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <utility>
 
@@ -20,24 +24,41 @@ std::string end_name_in(const Tree& document) {
   return added.is_array() && !added.empty() ? added[0].value("content", "") : "";
 }
 
+// Whether a document cuts text and makes ids of it as this tokenizer's own file does.
+bool is_form_of(const Tree& document, const Tokenizer& tokenizer) {
+  const Tree own = Tree::parse(tokenizer.files()[0].content);
+  return std::ranges::all_of(std::array{"model", "normalizer", "pre_tokenizer", "added_tokens"},
+                             [&](const char* key) { return own.value(key, Tree()) == document.value(key, Tree()); });
+}
+
 // The tokenizers of one character or byte a token, known by the form that their own files have.
 std::unique_ptr<Tokenizer> recognised(const Tree& document, SpecialTokens reading) {
   const Tree model = document.is_object() ? document.value("model", Tree()) : Tree();
   if (!model.is_object() || !model.contains("vocab")) return nullptr;
   const std::string type = model.value("type", "");
+  std::unique_ptr<Tokenizer> tokenizer;
   if (type == "BPE" && model.value("merges", Tree()).empty()) {
-    auto bytes = bytes_tokenizer(end_name_in(document), reading);
-    const Tree own = Tree::parse(bytes->files()[0].content);
-    return own["model"]["vocab"] == model["vocab"] ? std::move(bytes) : nullptr;
+    tokenizer = bytes_tokenizer(end_name_in(document), reading);
+  } else if (type == "WordLevel") {
+    std::vector<char32_t> characters;
+    for (const auto& [token, id] : model["vocab"].items()) {
+      std::size_t position = 0;
+      if (!token.empty()) characters.push_back(next_code_point(token, position));
+      if (position == 0 || position != token.size() || id != characters.size() - 1) return nullptr;
+    }
+    tokenizer = chars_tokenizer(std::move(characters), end_name_in(document), reading);
   }
-  if (type != "WordLevel") return nullptr;
-  std::vector<char32_t> characters;
-  for (const auto& [token, id] : model["vocab"].items()) {
-    std::size_t position = 0;
-    if (!token.empty()) characters.push_back(next_code_point(token, position));
-    if (position == 0 || position != token.size() || id != characters.size() - 1) return nullptr;
-  }
-  return chars_tokenizer(std::move(characters), end_name_in(document), reading);
+  return tokenizer && is_form_of(document, *tokenizer) ? std::move(tokenizer) : nullptr;
+}
+
+/// The end-of-text token that a tokenizer_config.json beside the model names, if it is there.
+std::string stored_end(const Path& model) {
+  const Path path = model.parent_path() / "tokenizer_config.json";
+  if (!is_there(path)) return {};
+  const Json config = parse_json(read_file(path), path.string());
+  Json end = config.is_object() ? config.value("eos_token", Json()) : Json();
+  if (end.is_object()) end = end.value("content", Json());
+  return end.is_string() ? end.get<std::string>() : std::string();
 }
 
 SpecialTokens reading_in(const Path& folder) {
@@ -49,6 +70,17 @@ SpecialTokens reading_in(const Path& folder) {
 
 }  // namespace
 
+std::unique_ptr<Tokenizer> file_tokenizer(const Path& path, const std::string& end_name,
+                                          std::optional<SpecialTokens> reading) {
+  const bool in_folder = is_folder(path);
+  const Path model = in_folder ? path / "tokenizer.model" : path;
+  if (is_there(model) && !(in_folder && is_there(path / "tokenizer.json"))) {
+    if (std::string bytes = read_file(model); is_sentencepiece(bytes))
+      return sentencepiece_tokenizer(std::move(bytes), model.string(), end_name.empty() ? stored_end(model) : end_name);
+  }
+  return json_tokenizer(read_tokenizer(path), path.string(), end_name, reading);
+}
+
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& word, const std::string& end_name, SpecialTokens reading) {
   if (word == "bytes") return bytes_tokenizer(end_name.empty() ? default_end_name : end_name, reading);
   if (word == "chars")
@@ -57,9 +89,9 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& word, const std::st
   if (!is_there(word)) {
     throw Error(ExitCode::input,
                 fmt::format("no tokenizer '{}': neither bytes nor chars, and no such file or folder", word),
-                "for byte-level BPE name a folder with tokenizer.json, or with vocab.json and merges.txt");
+                "name a folder with tokenizer.json, tokenizer.model, or vocab.json and merges.txt, or such a file");
   }
-  return bpe_tokenizer(word, end_name, reading);
+  return file_tokenizer(word, end_name, reading);
 }
 
 void save_tokenizer(const Tokenizer& tokenizer, const Path& folder) {
@@ -72,14 +104,14 @@ std::unique_ptr<Tokenizer> load_tokenizer(const Path& folder) {
   if (is_there(json)) {
     const std::string text = read_file(json);
     refuse_deep_nesting(text, json.string());
-    const Tree document = Tree::parse(text, nullptr, false);  // bpe_tokenizer explains what is malformed
+    const Tree document = Tree::parse(text, nullptr, false);  // file_tokenizer explains what is malformed
     try {
       if (auto tokenizer = recognised(document, reading_in(folder))) return tokenizer;
     } catch (const Tree::exception&) {
       fail(ExitCode::input, "{}: not a tokenizer: a member is of another type than it should be", json.string());
     }
   }
-  return bpe_tokenizer(folder);
+  return file_tokenizer(folder);
 }
 
 }  // namespace lockstep

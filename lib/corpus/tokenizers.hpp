@@ -1,6 +1,6 @@
 // The tokenizers there are, by the words that options use, and how a folder carries one. To add a tokenizer: implement
 // corpus/tokenizer.hpp, give it a word in make_tokenizer and, if it has a tokenizer.json of its own, a line in
-// load_tokenizer that recognises it.
+// load_tokenizer that recognises it. What a tokenizer.json of others may say: corpus/tokenizer_json.hpp.
 #pragma once
 
 #include "corpus/tokenizer.hpp"
@@ -25,22 +25,22 @@ std::unique_ptr<Tokenizer> bytes_tokenizer(const std::string& end_name = default
 std::unique_ptr<Tokenizer> chars_tokenizer(std::vector<char32_t> characters, const std::string& end_name,
                                            SpecialTokens reading = SpecialTokens::special);
 
-/// Byte-level BPE as GPT-2 has it, from a folder with tokenizer.json or with vocab.json and merges.txt (in which
-/// <|endoftext|> is a special token), or from a file like tokenizer.json. `end_name` names its end-of-text token;
-/// empty: the one of tokenizer_config.json, or a customary one, or none. `reading` absent: as tokenizer_config.json
-/// says. Throws Error(input) for a missing or malformed file, Error(usage) that names whatever in it we cannot honour
-/// or find.
-std::unique_ptr<Tokenizer> bpe_tokenizer(const Path& path, const std::string& end_name = {},
-                                         std::optional<SpecialTokens> reading = {});
+/// Of a folder with tokenizer.json, tokenizer.model, or vocab.json and merges.txt (as GPT-2 has them; <|endoftext|> is
+/// a special token), or of a file like tokenizer.json, tiktoken's ranks, or sentencepiece's model. `end_name` names its
+/// end-of-text token; empty: the one of tokenizer_config.json, or a customary one, or none. `reading` absent: as
+/// tokenizer_config.json says. Throws Error(input) for a missing or malformed file, Error(usage) that names whatever in
+/// it we cannot honour or find.
+std::unique_ptr<Tokenizer> file_tokenizer(const Path& path, const std::string& end_name = {},
+                                          std::optional<SpecialTokens> reading = {});
 
-/// "bytes", or a path as bpe_tokenizer takes it. "chars" depends on the corpus and is refused here: see
+/// "bytes", or a path as file_tokenizer takes it. "chars" depends on the corpus and is refused here: see
 /// chars_tokenizer.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& word, const std::string& end_name = {},
                                           SpecialTokens reading = SpecialTokens::special);
 
 /// Writes the tokenizer's files into the folder, which is made. Throws Error(storage).
 void save_tokenizer(const Tokenizer& tokenizer, const Path& folder);
-/// The tokenizer that save_tokenizer, or Hugging Face, left in the folder. Throws as bpe_tokenizer does.
+/// The tokenizer that save_tokenizer, or Hugging Face, left in the folder. Throws as file_tokenizer does.
 std::unique_ptr<Tokenizer> load_tokenizer(const Path& folder);
 
 }  // namespace lockstep

@@ -264,8 +264,8 @@ ChoosePart part_of_start(const TrainConfig& config, const TrainPlan& plan) {
 }
 
 /// Loads what `request` wants and logs what it passed over. Collective over the world.
-Resumed load_as_asked(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
-                      const LoadedState& state, ResumeRequest request) {
+Resumed load_as_asked(const TrainConfig& config, Session& session, Log& log, const LoadedState& state,
+                      ResumeRequest request) {
   Communicator& world = session.world();
   request.threads = thread_count();
   request.best_by = best_by(config.checkpoint);
@@ -312,7 +312,7 @@ std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& 
     if (state.accepted) state.accepted(reader);
   };
   const Resumed resumed = load_as_asked(
-      config, plan, session, log, state,
+      config, session, log, state,
       {.run = config.train.run_dir, .wanted = wanted, .accept = accept, .part = part_of_start(config, plan)});
   if (!resumed.checkpoint) {
     if (config.checkpoint.resume.from == Resume::From::automatic) return std::nullopt;
@@ -334,7 +334,7 @@ std::optional<Path> load_to_evaluate(const TrainConfig& config, const TrainPlan&
   if (config.checkpoint.resume.from != Resume::From::never) {
     const Wanted wanted = wanted_by(config, session.world());
     const Resumed resumed =
-        load_as_asked(config, plan, session, log, state,
+        load_as_asked(config, session, log, state,
                       {.run = wanted.by == Wanted::By::start ? wanted.start : Path(config.train.run_dir),
                        .wanted = wanted,
                        .accept = [&](const CheckpointReader& reader) { check_same_model(plan, reader); },

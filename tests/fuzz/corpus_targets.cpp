@@ -56,6 +56,100 @@ Json small_bpe() {
             {"merges", {"t h", "h e", "th e", "Ġ c", "Ġc at", "Ġc a", "a t"}}}}};
 }
 
+/// Small tokenizers of all parts that there are.
+std::vector<std::string> whole_documents() {
+  const auto part = [](const char* type, Json members = Json::object()) {
+    members["type"] = type;
+    return members;
+  };
+  const Json expression{{"Regex", "\\s+|\\p{Lu}|[^\\w]"}};
+  const Json normalizers = Json::array(
+      {part("NFKC"), part("NFD"), part("Lowercase"), part("StripAccents"), part("Nmt"),
+       part("Strip", {{"strip_left", true}, {"strip_right", false}}), part("Prepend", {{"prepend", "▁"}}),
+       part("Replace", {{"pattern", {{"String", " "}}}, {"content", "▁"}}),
+       part("Replace", {{"pattern", expression}, {"content", "_"}}),
+       part("Precompiled", {{"precompiled_charsmap", "BAAAAAAAAAA="}}),
+       part("BertNormalizer",
+            {{"clean_text", true}, {"handle_chinese_chars", true}, {"strip_accents", nullptr}, {"lowercase", true}})});
+  const auto split = [&](const Json& pattern, const char* behavior) {
+    return part("Split", {{"pattern", pattern}, {"behavior", behavior}, {"invert", false}});
+  };
+  const Json byte_level = part("ByteLevel", {{"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", false}});
+  const Json cuts = Json::array({part("WhitespaceSplit"), part("Punctuation", {{"behavior", "MergedWithNext"}}),
+                                 part("Digits", {{"individual_digits", true}}), part("FixedLength", {{"length", 5}}),
+                                 part("CharDelimiterSplit", {{"delimiter", "x"}}), split(expression, "Contiguous"),
+                                 split(expression, "MergedWithPrevious"), byte_level});
+  const Json words = Json::array({part("BertPreTokenizer"), part("Whitespace"),
+                                  part("Metaspace", {{"replacement", "▁"}, {"prepend_scheme", "first"}})});
+  const Json decoders =
+      Json::array({part("ByteFallback"), part("Replace", {{"pattern", {{"String", "▁"}}}, {"content", " "}}),
+                   part("WordPiece", {{"prefix", "##"}, {"cleanup", true}}), part("BPEDecoder", {{"suffix", "</w>"}}),
+                   part("Metaspace", {{"replacement", "▁"}}), part("Fuse"),
+                   part("Strip", {{"content", " "}, {"start", 1}, {"stop", 0}})});
+  const Json vocabulary{{"[UNK]", 0}, {"the", 1}, {"##e", 2}, {"c", 3}, {"<0x0A>", 4}, {"▁", 5}, {"t", 6}, {"##h", 7}};
+  std::vector<std::string> texts;
+  const auto add = [&](const Json& pre_tokenizers, const Json& model) {
+    Json document = small_bpe();
+    document["normalizer"] = part("Sequence", {{"normalizers", normalizers}});
+    document["pre_tokenizer"] = part("Sequence", {{"pretokenizers", pre_tokenizers}});
+    document["decoder"] = part("Sequence", {{"decoders", decoders}});
+    document["model"] = model;
+    document["added_tokens"] = Json::array({{{"id", model["vocab"].size()},
+                                             {"content", "<m>"},
+                                             {"single_word", true},
+                                             {"lstrip", true},
+                                             {"rstrip", true},
+                                             {"normalized", true},
+                                             {"special", false}}});
+    texts.push_back(to_text(document, 1));
+  };
+  add(cuts, small_bpe()["model"]);
+  add(words, part("WordPiece", {{"unk_token", "[UNK]"},
+                                {"continuing_subword_prefix", "##"},
+                                {"max_input_chars_per_word", 20},
+                                {"vocab", vocabulary}}));
+  add(words, part("WordLevel", {{"unk_token", "[UNK]"}, {"vocab", vocabulary}}));
+  add(words, part("BPE", {{"unk_token", "[UNK]"},
+                          {"continuing_subword_prefix", "##"},
+                          {"end_of_word_suffix", ""},
+                          {"fuse_unk", true},
+                          {"byte_fallback", true},
+                          {"ignore_merges", true},
+                          {"vocab", {{"[UNK]", 0}, {"t", 1}, {"##h", 2}, {"th", 3}}},
+                          {"merges", Json::array({Json::array({"t", "##h"})})}}));
+  add(words,
+      part("Unigram",
+           {{"unk_id", 0},
+            {"byte_fallback", true},
+            {"vocab", Json::array({Json::array({"<unk>", 0.0}), Json::array({"▁", -2.0}), Json::array({"the", -3.5}),
+                                   Json::array({"t", -4.0}), Json::array({"<0x0A>", -9.0})})}}));
+  return texts;
+}
+
+/// A field of a protocol buffer that is not long.
+std::string field(int number, const std::string& bytes) {
+  std::string size(1, static_cast<char>(bytes.size() & 0x7F));
+  if (bytes.size() > 0x7F) {
+    size[0] = static_cast<char>(size[0] | 0x80);
+    size.push_back(static_cast<char>(bytes.size() >> 7));
+  }
+  return static_cast<char>(number << 3 | 2) + size + bytes;
+}
+
+/// A model of sentencepiece: `kind` 1 unigram, 2 BPE.
+std::string small_sentencepiece(char kind) {
+  const auto piece = [](const std::string& text, char type, char exponent) {
+    const std::string score = std::string("\x15\0\0", 3) + exponent + '\xC0';
+    return field(1, field(1, text) + score + '\x18' + type);
+  };
+  std::string model = piece("<unk>", 2, 0) + piece("</s>", 3, 0) + piece("<mask>", 4, 0);
+  char exponent = 1;
+  for (const char* const text : {"▁", "t", "h", "e", "th", "▁th", "▁the", "a", "▁a"})
+    model += piece(text, 1, exponent++);
+  model += field(2, std::string("\x18") + kind);
+  return model + field(3, field(2, std::string("\4\0\0\0\0\0\0\0", 8)) + std::string("\x18\1\x20\1\x28\1", 6));
+}
+
 /// A tokenizer that was accepted encodes any text into ids that it can decode.
 void use(const Tokenizer& tokenizer) {
   for (const std::string& text : {std::string(sample_text), std::string(2000, 'a'), std::string()}) {
@@ -64,8 +158,8 @@ void use(const Tokenizer& tokenizer) {
       for (const std::int32_t id : ids)
         require(id >= 0 && id < tokenizer.vocabulary(), "an id lies outside the vocabulary");
       (void)tokenizer.decode(ids);
-    } catch (const Error& error) {  // of chars: a character that it does not have
-      require(tokenizer.name() == "chars" && error.code() == ExitCode::input, error.what());
+    } catch (const Error& error) {  // a character that it does not have
+      require(tokenizer.name() != "bytes" && error.code() == ExitCode::input, error.what());
     }
     require(tokenizer.last_cut(text) <= text.size(), "a cut lies behind the text");
   }
@@ -155,6 +249,7 @@ std::vector<Target> tokenizer_targets(const Path& folder) {
   far["added_tokens"][0]["id"] = 16777215;
   json.refused = {to_text(wide), to_text(far), std::string(100'000, '['),
                   R"({"pre_tokenizer": )" + std::string(60'000, '[')};
+  for (std::string& document : whole_documents()) json.seeds.push_back(std::move(document));
   json.read = [place = folder / "json"](const std::string& text) { read_tokenizer(place, "tokenizer.json", text); };
   targets.push_back(json);
 
@@ -169,6 +264,16 @@ std::vector<Target> tokenizer_targets(const Path& folder) {
     read_tokenizer(place, "vocab.json", text.substr(0, cut));
   };
   targets.push_back(pair);
+
+  make_folder(folder / "model");
+  Target model{.name = "tokenizer.model",
+               .seeds = {small_sentencepiece(1), small_sentencepiece(2)},
+               .words = {"\x0A\x05", "\x18\x02", "\xE2\x96\x81", std::string("\x98\x02\x01", 3), "IQ== 0\nIg== 1\n"},
+               .names = {(folder / "model").string()},
+               .read = {}};
+  model.refused = {"IQ== 0\nIg== 1\n", field(1, field(1, std::string(10'000, 'a')))};
+  model.read = [place = folder / "model"](const std::string& text) { read_tokenizer(place, "tokenizer.model", text); };
+  targets.push_back(model);
 
   put_file(folder / "config/tokenizer.json", to_text(small_bpe()));
   Target config{.name = "tokenizer_config.json",

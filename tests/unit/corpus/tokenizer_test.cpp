@@ -66,7 +66,7 @@ BOOST_FIXTURE_TEST_CASE(merges_of_short_and_long_pieces_follow_the_definition, T
     const test::MadeBpe bpe("abc", 60, seed);
     const Path folder = path / std::to_string(seed);
     write_json(folder, bpe.tokenizer_json(false));  // the whole text is one piece
-    const auto tokenizer = bpe_tokenizer(folder);
+    const auto tokenizer = file_tokenizer(folder);
     const auto encoder = tokenizer->encoder();
     std::mt19937 random(seed);
     for (int round = 0; round < 300; ++round) {
@@ -83,7 +83,7 @@ BOOST_FIXTURE_TEST_CASE(a_text_cut_at_its_last_cut_has_the_same_ids_in_parts_wha
                         TemporaryFolder) {
   write_json(path / "bpe", test::MadeBpe("ab .'s1\n", 80, 1).tokenizer_json(true));
   std::vector<std::unique_ptr<Tokenizer>> all;
-  all.push_back(bpe_tokenizer(path / "bpe"));
+  all.push_back(file_tokenizer(path / "bpe"));
   all.push_back(bytes_tokenizer());
   std::mt19937 random(7);
   for (const auto& tokenizer : all) {
@@ -140,11 +140,11 @@ BOOST_AUTO_TEST_CASE(a_special_token_is_never_cut_and_its_text_is_read_as_asked)
 BOOST_FIXTURE_TEST_CASE(a_tokenizer_whose_pieces_or_added_tokens_span_spaces_has_no_cut, TemporaryFolder) {
   const test::MadeBpe bpe("ab ", 20, 1);
   write_json(path / "whole", bpe.tokenizer_json(false));
-  BOOST_TEST(bpe_tokenizer(path / "whole")->last_cut("a b a b") == 0u);
+  BOOST_TEST(file_tokenizer(path / "whole")->last_cut("a b a b") == 0u);
   Json spanning = bpe.tokenizer_json(true);
-  spanning["added_tokens"] = Json::array({Json{{"id", 300}, {"content", "a b"}}});
+  spanning["added_tokens"] = Json::array({Json{{"id", 276}, {"content", "a b"}}});
   write_json(path / "spanning", spanning);
-  BOOST_TEST(bpe_tokenizer(path / "spanning")->last_cut("a b a b") == 0u);
+  BOOST_TEST(file_tokenizer(path / "spanning")->last_cut("a b a b") == 0u);
 }
 
 BOOST_FIXTURE_TEST_CASE(a_saved_tokenizer_comes_back_with_equal_ids_and_hash, TemporaryFolder) {
@@ -153,8 +153,8 @@ BOOST_FIXTURE_TEST_CASE(a_saved_tokenizer_comes_back_with_equal_ids_and_hash, Te
   all.push_back(bytes_tokenizer());
   all.push_back(chars_tokenizer({U' ', U'"', U'\'', U'a', U'b', U'é', U'日', U'𝄞'}, ""));
   all.push_back(chars_tokenizer({U'a', U'b'}, "<end>"));
-  all.push_back(bpe_tokenizer(path / "bpe"));
-  all.push_back(bpe_tokenizer(path / "bpe", "a"));
+  all.push_back(file_tokenizer(path / "bpe"));
+  all.push_back(file_tokenizer(path / "bpe", "a"));
   std::set<Hash128> hashes;
   for (const auto& tokenizer : all) {
     const Path folder = path / ("saved" + std::to_string(hashes.size()));
@@ -173,14 +173,14 @@ BOOST_FIXTURE_TEST_CASE(a_saved_tokenizer_comes_back_with_equal_ids_and_hash, Te
 BOOST_FIXTURE_TEST_CASE(the_end_of_text_is_the_one_asked_for_else_the_configured_else_a_customary_one,
                         TemporaryFolder) {
   Json document = test::MadeBpe("ab", 5, 1).tokenizer_json(true);
-  document["added_tokens"] = Json::array({Json{{"id", 300}, {"content", "</s>"}}, Json{{"id", 301}, {"content", "<e>"}},
-                                          Json{{"id", 302}, {"content", "<f>"}}});
+  document["added_tokens"] = Json::array({Json{{"id", 261}, {"content", "</s>"}}, Json{{"id", 262}, {"content", "<e>"}},
+                                          Json{{"id", 263}, {"content", "<f>"}}});
   write_json(path, document);
-  BOOST_TEST(bpe_tokenizer(path)->end_of_text().value() == 300);
+  BOOST_TEST(file_tokenizer(path)->end_of_text().value() == 261);
   publish_file(path / "tokenizer_config.json", R"({"eos_token": {"content": "<e>"}})");
-  BOOST_TEST(bpe_tokenizer(path)->end_of_text().value() == 301);
-  BOOST_TEST(bpe_tokenizer(path, "<f>")->end_of_text().value() == 302);
-  BOOST_CHECK_EXCEPTION(bpe_tokenizer(path, "<g>"), Error, [](const Error& error) {
+  BOOST_TEST(file_tokenizer(path)->end_of_text().value() == 262);
+  BOOST_TEST(file_tokenizer(path, "<f>")->end_of_text().value() == 263);
+  BOOST_CHECK_EXCEPTION(file_tokenizer(path, "<g>"), Error, [](const Error& error) {
     return error.code() == ExitCode::usage &&
            std::string(error.what()).ends_with("the vocabulary has no token '<g>' to end texts with");
   });

@@ -1,0 +1,65 @@
+// A tokenizer as a tokenizer.json describes it, read and checked: whatever in it changes ids and is not supported is
+// refused by name. Files that say the same otherwise (vocab.json with merges.txt, ranks of tiktoken) are read into it.
+#pragma once
+
+#include "base/files.hpp"
+#include "corpus/added_tokens.hpp"
+#include "corpus/normalizer.hpp"
+#include "corpus/pre_tokenizer.hpp"
+#include "corpus/token_decoder.hpp"
+#include "corpus/tokenizer.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+enum class ModelKind { bpe, word_piece, word_level, unigram };
+
+/// What makes tokens of a piece.
+struct ModelDescription {
+  ModelKind kind = ModelKind::bpe;
+  std::vector<std::pair<std::string, std::int32_t>> vocabulary;  // token as the file writes it, id
+  std::optional<std::string> unknown;                            // the token of what has none
+  // BPE
+  std::vector<std::pair<std::string, std::string>> merges;  // in order of rank
+  bool whole_pieces_first = false;                          // "ignore_merges": a piece that is a token is that token
+  bool byte_fallback = false;                               // what has no token becomes its bytes' (unigram as well)
+  bool fuse_unknown = false;                                // unknown characters beside each other become one token
+  std::string prefix;                                       // of characters within a piece (word piece as well)
+  std::string suffix;                                       // of the last one
+  // Word piece
+  std::size_t longest_word = 100;  // characters; a longer one is unknown
+  // Unigram
+  std::vector<double> scores;  // as the vocabulary
+  std::optional<std::int32_t> unknown_id;
+};
+
+struct TokenizerDescription {
+  ModelDescription model;
+  std::vector<AddedToken> added_tokens;
+  Normalizer normalizer;
+  PreTokenizer pre_tokenizer;
+  TokenDecoder decoder;
+  std::string end_name;                            // of tokenizer_config.json, if it says one
+  SpecialTokens reading = SpecialTokens::special;  // as tokenizer_config.json says
+  std::vector<TokenizerFile> files;                // as read, or made: tokenizer.json and tokenizer_config.json
+};
+
+/// From a folder or a file; as file_tokenizer.
+TokenizerDescription read_tokenizer(const Path& path);
+
+/// The description in the text of a tokenizer.json, without files. Throws as read_tokenizer.
+TokenizerDescription parse_tokenizer_json(const std::string& text, const std::string& origin);
+
+/// The tokenizer; as file_tokenizer.
+std::unique_ptr<Tokenizer> json_tokenizer(TokenizerDescription description, const std::string& origin,
+                                          const std::string& end_name, std::optional<SpecialTokens> reading);
+
+/// The tokenizer.json of byte-level BPE with one of the patterns.
+std::string bpe_tokenizer_json(const TokenizerDescription& bpe, PieceRule rule);
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+// A part of a tokenizer.json (a normalizer, a pre-tokenizer, a decoder …), read strictly: each member is asked for with
+// its type, and one that nobody asked for is refused by name, since it may change ids.
+#pragma once
+
+#include "base/json_fwd.hpp"
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+class TokenizerPart {
+ public:
+  /// `where` begins what errors say: "FILE: normalizer". Throws Error(input) unless `part` is an object with a type.
+  TokenizerPart(const Json& part, std::string where);
+
+  const std::string& type() const { return type_; }
+  /// The part and its type, as errors name it.
+  const std::string& where() const { return where_; }
+
+  /// Refuses members besides these and "type". Throws Error(usage).
+  void require_only(std::initializer_list<std::string_view> known) const;
+  /// Throws Error(usage): a part of this type is not supported.
+  [[noreturn]] void refuse() const;
+  /// Throws Error(usage): this member's value is not supported.
+  [[noreturn]] void refuse(std::string_view key) const;
+
+  // Members; `otherwise` where one is absent or null. Throw Error(input) for another type.
+  std::string text(std::string_view key) const;
+  std::string text(std::string_view key, std::string_view otherwise) const;
+  bool flag(std::string_view key) const;
+  bool flag(std::string_view key, bool otherwise) const;
+  std::size_t count(std::string_view key) const;
+  char32_t character(std::string_view key) const;
+  /// The value itself, or null.
+  const Json& value(std::string_view key) const;
+  /// The parts of a Sequence.
+  std::vector<TokenizerPart> parts(std::string_view key) const;
+  /// Of a pattern {"String": …} or {"Regex": …}: which, and what.
+  struct Pattern {
+    bool is_expression;
+    std::string text;
+  };
+  Pattern pattern() const;
+
+ private:
+  [[noreturn]] void malformed(std::string_view key, std::string_view wanted) const;
+
+  const Json* part_;
+  std::string type_;
+  std::string where_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,41 @@
+// What is known of each code point, as the tokenizers library knows it: tables that scripts/unicode-tables makes. Who
+// reads them: corpus/unicode.hpp.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace lockstep {
+
+/// A value of all code points from `first` up to the next run.
+struct UnicodeRun {
+  char32_t first;
+  std::uint16_t value;
+};
+
+/// `first` and `second` compose.
+struct CompositionPair {
+  char32_t first;
+  char32_t second;
+  char32_t whole;
+};
+
+/// Each `stride`th code point from `first` to `last` has its lower-case letter `distance` away.
+struct LowerRun {
+  char32_t first;
+  char32_t last;
+  char32_t stride;
+  std::int32_t distance;
+};
+
+std::span<const UnicodeRun> property_runs();   // category and flags of corpus/unicode.hpp
+std::span<const UnicodeRun> combining_runs();  // canonical combining class
+
+// One after the other: a code point, a number, that many code points that it becomes.
+std::span<const char32_t> canonical_decompositions();
+std::span<const char32_t> compatible_decompositions();  // where they differ from the canonical ones
+
+std::span<const CompositionPair> composition_pairs();
+std::span<const LowerRun> lower_runs();
+
+}  // namespace lockstep

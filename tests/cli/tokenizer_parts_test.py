@@ -1,0 +1,216 @@
+"""Each part that a tokenizer.json may have gives the ids and the text of the tokenizers library: normalizers, pre-tokenizers, models, added
+tokens, decoders. The tokenizers are made here."""
+
+import json
+import random
+import unittest
+
+try:
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+except ImportError:
+    raise unittest.SkipTest("the Python package tokenizers is absent (scripts/setup --test)")
+
+from tokenizer_texts import LLAMA3, O200K, QWEN2, TEXTS, compare, random_texts, refusal, sample_texts  # noqa: E402
+
+N, P, D = normalizers, pre_tokenizers, decoders
+
+
+def trained(model, normalizer=None, pre_tokenizer=None, decoder=None, **trainer):
+    tokenizer = Tokenizer(model)
+    if normalizer is not None:
+        tokenizer.normalizer = normalizer
+    if pre_tokenizer is not None:
+        tokenizer.pre_tokenizer = pre_tokenizer
+    kinds = {models.BPE: trainers.BpeTrainer, models.WordPiece: trainers.WordPieceTrainer, models.WordLevel: trainers.WordLevelTrainer, models.Unigram: trainers.UnigramTrainer}
+    texts = sample_texts()[:3] if isinstance(model, models.Unigram) else sample_texts()   # which has to have all characters in its vocabulary
+    tokenizer.train_from_iterator(texts, kinds[type(model)](vocab_size=600, show_progress=False, **trainer))
+    if decoder is not None:
+        tokenizer.decoder = decoder
+    return tokenizer
+
+
+def check(tmp, theirs, seed, decodes=True, count=None, cuts=None):
+    """`cuts`: whether texts may be cut at all."""
+    folder = tmp / str(seed)
+    folder.mkdir()
+    theirs.save(str(folder / "tokenizer.json"))
+    texts = ["", " ", "a", "  a  b ", "The quick brown fox doesn't.\n\nIt'll jump over 1234567 lazy dogs\r\n", "x" * 3000, "ab " * 300, *random_texts(seed, count)]
+    found = compare(folder, texts, lambda text: theirs.encode(text, add_special_tokens=False).ids,
+                    (lambda ids: theirs.decode(ids, skip_special_tokens=False)) if decodes else (lambda ids: "\ufffd"))
+    assert cuts is None or (found > 0) == cuts, (found, cuts)
+
+
+def split(pattern, behavior="isolated", invert=False):
+    return P.Split(Regex(pattern), behavior, invert)
+
+
+def byte_level(use_regex=False, add_prefix_space=False):
+    return P.ByteLevel(add_prefix_space=add_prefix_space, use_regex=use_regex)
+
+
+def byte_bpe(**options):
+    """A byte-level model that joins much, whatever the pre-tokenizer that it later gets."""
+    return trained(models.BPE(**options), pre_tokenizer=byte_level(use_regex=True), initial_alphabet=P.ByteLevel.alphabet(), decoder=D.ByteLevel())
+
+
+def test_patterns_of_byte_level_bpe(tmp):
+    theirs = byte_bpe()
+    rules = {"gpt2": byte_level(use_regex=True), "llama3": split(LLAMA3), "qwen2": split(QWEN2), "o200k": split(O200K), "removed inverted": split(LLAMA3, "removed", True),
+             "contiguous": split(LLAMA3, "contiguous"), "starcoder": P.Digits(individual_digits=True),
+             "deepseek": P.Sequence([split(r"\p{N}{1,3}"), split("[一-龥぀-ゟ゠-ヿ]+"), split(r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")]),
+             "words": split(r"\w+|[^\w\s]+", "removed", True), "digits": split(r"\d"), "lower": split(r"(?i:ab|sx)\p{Ll}*|\P{L}+|\S")}
+    for name, rule in rules.items():
+        for more in (byte_level(), byte_level(use_regex=True), byte_level(add_prefix_space=True)):
+            theirs.pre_tokenizer = P.Sequence([rule, more]) if name != "gpt2" else more
+            cuts = {"llama3": True, "qwen2": True, "o200k": True, "starcoder": True, "removed inverted": True}.get(name, None) if not more.add_prefix_space else None
+            check(tmp, theirs, f"{name}-{more.use_regex}-{more.add_prefix_space}", decodes=False, count=TEXTS if more.use_regex == more.add_prefix_space else TEXTS // 4,
+                  cuts=cuts and (True if name != "starcoder" or more.use_regex else None))
+
+
+def test_normal_forms_and_other_normalizers(tmp):
+    theirs = byte_bpe()
+    theirs.pre_tokenizer = P.Sequence([split(QWEN2), byte_level()])
+    for seed, normalizer in enumerate([
+            N.NFC(), N.NFD(), N.NFKC(), N.NFKD(), N.Lowercase(), N.StripAccents(), N.Nmt(), N.Strip(), N.Strip(True, False), N.Strip(False, True), N.Prepend("▁"), N.Replace(" ", "▁"),
+            N.Replace(Regex(r" {2,}"), "_"), N.Replace(Regex(r"\s"), " "), N.BertNormalizer(), N.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=True, lowercase=False),
+            N.BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=None, lowercase=False), N.Sequence([N.NFKD(), N.StripAccents(), N.Lowercase(), N.Replace("a", "bb")]),
+            N.Sequence([N.NFD(), N.NFKC()])]):
+        theirs.normalizer = normalizer
+        check(tmp, theirs, seed, decodes=False, cuts=True if seed in (0, 1, 4) else None)
+
+
+def test_every_code_point_is_normalized_and_cut_alike(tmp):
+    theirs = byte_bpe()
+    points = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000 and (c < 0x30000 or c % 61 == 0)]
+    texts = ["".join(f"a{c}\u0301 \u0323{c}b" for c in points[i:i + 512]) for i in range(0, len(points), 512)]
+    for seed, (normalizer, rule) in enumerate([(N.NFC(), split(LLAMA3)), (N.NFKD(), split(O200K)), (N.Lowercase(), P.Whitespace()), (N.BertNormalizer(), P.BertPreTokenizer()),
+                                               (N.Sequence([N.StripAccents(), N.Nmt(), N.NFKC()]), P.Sequence([P.Punctuation(), P.Digits(), split(r"\w+")]))]):
+        theirs.normalizer = normalizer
+        theirs.pre_tokenizer = P.Sequence([rule, byte_level()])
+        (tmp / str(seed)).mkdir()
+        theirs.save(str(tmp / str(seed) / "tokenizer.json"))
+        compare(tmp / str(seed), texts, lambda text: theirs.encode(text).ids, lambda ids: "\ufffd")
+
+
+def test_pre_tokenizers_of_words(tmp):
+    theirs = trained(models.WordLevel(unk_token="[UNK]"), pre_tokenizer=P.Whitespace(), special_tokens=["[UNK]"])
+    behaviors = ("removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous")
+    for seed, (rule, cuts) in enumerate(
+            [(P.Whitespace(), True), (P.WhitespaceSplit(), True), (P.BertPreTokenizer(), True), (P.CharDelimiterSplit("a"), False), (P.Metaspace(), True), (P.Metaspace(prepend_scheme="first"), True),
+             (P.Metaspace(prepend_scheme="never", split=False), False), (P.Sequence([P.WhitespaceSplit(), P.Metaspace(prepend_scheme="first")]), True), (P.Digits(), False), (P.FixedLength(5), False),
+             (P.Sequence([P.WhitespaceSplit(), P.Punctuation(), P.Digits(individual_digits=True)]), True), (P.Split(" ", "merged_with_next"), False)]
+            + [(P.Punctuation(behavior), False) for behavior in behaviors] + [(split(r"\s+|a", behavior, invert), False) for behavior in behaviors for invert in (False, True)]
+            + [(split("b*", behavior), False) for behavior in behaviors]):
+        theirs.pre_tokenizer = rule
+        check(tmp, theirs, seed, cuts=cuts, count=TEXTS // 2)
+
+
+def test_models(tmp):
+    meta = dict(pre_tokenizer=P.Metaspace(), decoder=D.Metaspace())
+    llama = dict(normalizer=N.Sequence([N.Prepend("▁"), N.Replace(" ", "▁")]), decoder=D.Sequence([D.Replace("▁", " "), D.ByteFallback(), D.Fuse(), D.Strip(" ", 1, 0)]))
+    byte_tokens = ["<unk>"] + [f"<0x{byte:02X}>" for byte in range(256)]
+    words = dict(pre_tokenizer=P.Whitespace(), special_tokens=["[UNK]"])
+    limited = dict(limit_alphabet=60)
+    for seed, theirs in enumerate([
+            trained(models.WordPiece(unk_token="[UNK]"), normalizer=N.BertNormalizer(), pre_tokenizer=P.BertPreTokenizer(), special_tokens=["[UNK]", "[CLS]"], decoder=D.WordPiece()),
+            trained(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=7), **words, **limited, decoder=D.WordPiece(cleanup=False)),
+            trained(models.WordLevel(unk_token="[UNK]"), **words),
+            trained(models.BPE(), **meta), trained(models.BPE(unk_token="[UNK]"), **meta, **limited, special_tokens=["[UNK]"]),
+            trained(models.BPE(unk_token="[UNK]", fuse_unk=True), **meta, **limited, special_tokens=["[UNK]"]),
+            trained(models.BPE(unk_token="[UNK]", fuse_unk=True), **limited, special_tokens=["[UNK]"]),
+            trained(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True), **llama, **limited, special_tokens=byte_tokens),
+            trained(models.BPE(unk_token="<unk>", byte_fallback=True), **llama, **limited, special_tokens=byte_tokens[:200]),
+            trained(models.BPE(unk_token="[UNK]", end_of_word_suffix="</w>"), **words, **limited, end_of_word_suffix="</w>", decoder=D.BPEDecoder()),
+            trained(models.BPE(unk_token="[UNK]", continuing_subword_prefix="##"), **words, **limited, continuing_subword_prefix="##"),
+            trained(models.BPE(unk_token="[UNK]", ignore_merges=True), **words, **limited),
+            trained(models.BPE(end_of_word_suffix="</w>"), pre_tokenizer=byte_level(True), initial_alphabet=P.ByteLevel.alphabet(), end_of_word_suffix="</w>", decoder=D.ByteLevel()),
+            trained(models.BPE(unk_token="<unk>"), pre_tokenizer=byte_level(True), special_tokens=["<unk>"], **limited, decoder=D.ByteLevel()),
+            trained(models.Unigram(), **meta, special_tokens=["<unk>"], unk_token="<unk>"),
+            trained(models.Unigram(), normalizer=N.Sequence([N.Nmt(), N.NFKC(), N.Replace(Regex(" {2,}"), " ")]), **meta, special_tokens=["<unk>"], unk_token="<unk>"),
+            trained(models.Unigram(), pre_tokenizer=P.Metaspace(split=False), decoder=D.Metaspace(), special_tokens=["<unk>"], unk_token="<unk>"),
+            trained(models.Unigram(), pre_tokenizer=byte_level(), special_tokens=["<unk>"], unk_token="<unk>", decoder=D.ByteLevel())]):
+        check(tmp, theirs, seed)
+    document = json.loads(trained(models.Unigram(), **meta, special_tokens=["<unk>"], unk_token="<unk>").to_str())   # the trainer makes no byte tokens
+    document["model"]["vocab"] += [[token, -20.0] for token in byte_tokens[1:]]
+    document["model"]["byte_fallback"] = True
+    document["decoder"] = json.loads(D.Sequence([D.ByteFallback(), D.Metaspace()]).__getstate__())
+    check(tmp, Tokenizer.from_str(json.dumps(document)), "fallback")
+
+
+def test_added_tokens_with_all_flags(tmp):
+    theirs = byte_bpe()
+    theirs.normalizer = N.Sequence([N.Lowercase(), N.Replace("q", "")])
+    theirs.pre_tokenizer = P.Sequence([split(LLAMA3), byte_level()])
+    names = ["foo", "foobar", "the", "ab", "日本", "<m>", "[MASK]", "Don't", "S", "▁a"]
+    for seed in range(16):
+        bit = lambda i: bool(seed >> i & 1)   # noqa: E731
+        tokenizer = Tokenizer.from_str(theirs.to_str())
+        for number, name in enumerate(names):
+            flags = dict(single_word=bit(0) ^ (number % 3 == 0), lstrip=bit(1) ^ (number % 2 == 0), rstrip=bit(2) ^ (number % 4 == 1), normalized=bit(3) ^ (number % 5 == 2))
+            (tokenizer.add_special_tokens if number % 3 else tokenizer.add_tokens)([AddedToken(name, **flags)])
+        folder = tmp / str(seed)
+        folder.mkdir()
+        tokenizer.save(str(folder / "tokenizer.json"))
+        parts = names + ["FOO", "_", "é", " ", "\u3000", "x", "abS", ".", "qq"]
+        rng = random.Random(seed)
+        texts = ["".join(rng.choice(parts) for _ in range(rng.randrange(1, 14))) for _ in range(TEXTS // 2)]
+        compare(folder, texts, lambda text: tokenizer.encode(text).ids, lambda ids: "\ufffd")
+    tokenizer = Tokenizer.from_str(byte_bpe().to_str())
+    tokenizer.pre_tokenizer = P.Sequence([split(LLAMA3), byte_level()])
+    tokenizer.add_special_tokens([AddedToken("<m>", rstrip=True), AddedToken("<l>", lstrip=True), AddedToken("<w>", single_word=True)])
+    tokenizer.save(str(tmp / "tokenizer.json"))
+    assert compare(tmp, ["a<m> <m>  b a <l> c<l>d <w> <w>e f<w>\ng " * 3], lambda text: tokenizer.encode(text).ids, lambda ids: "\ufffd") > 3
+
+
+def test_tokens_that_a_post_processor_adds_are_left_out(tmp):
+    theirs = byte_bpe()
+    theirs.add_special_tokens(["<s>", "</s>"])
+    names = [("<s>", theirs.token_to_id("<s>")), ("</s>", theirs.token_to_id("</s>"))]
+    for seed, processor in enumerate([processors.TemplateProcessing(single="<s> $A </s>", special_tokens=names), processors.BertProcessing(*names), processors.RobertaProcessing(*names),
+                                      processors.Sequence([processors.ByteLevel(), processors.TemplateProcessing(single="<s> $A", special_tokens=names)])]):
+        theirs.post_processor = processor
+        check(tmp, theirs, seed, count=50)
+
+
+def test_a_long_text_without_a_space_takes_linear_time(tmp):
+    long = ["a" * 1_000_000, "日本" * 200_000, "ab" * 300_000 + "\n" * 100_000]
+    for seed, theirs in enumerate([trained(models.WordPiece(unk_token="[UNK]"), pre_tokenizer=P.WhitespaceSplit(), special_tokens=["[UNK]"]),
+                                   trained(models.Unigram(), pre_tokenizer=P.Metaspace(), special_tokens=["<unk>"], unk_token="<unk>")]):
+        (tmp / str(seed)).mkdir()
+        theirs.save(str(tmp / str(seed) / "tokenizer.json"))
+        compare(tmp / str(seed), long, lambda text: theirs.encode(text).ids, lambda ids: "\ufffd")
+
+
+def test_what_cannot_be_honoured_is_refused_by_name(tmp):
+    theirs = byte_bpe()
+    base = json.loads(theirs.to_str())
+    special = {"id": 600, "content": "<m>", "lstrip": False, "rstrip": False, "single_word": False, "normalized": False, "special": True}
+    expression = lambda text: {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": text}, "behavior": "Isolated", "invert": False}}   # noqa: E731
+    changes = {
+        'normalizer "Surprise" is not supported': {"normalizer": {"type": "Surprise"}},
+        'normalizer "NFC": the key \'form\' is not supported': {"normalizer": {"type": "NFC", "form": 1}},
+        'pre_tokenizer "UnicodeScripts" is not supported': {"pre_tokenizer": {"type": "UnicodeScripts"}},
+        'pretokenizers "Digits" is not supported': {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [base["pre_tokenizer"], {"type": "Digits", "individual_digits": True}]}},
+        'post_processor "Surprise" is not supported': {"post_processor": {"type": "Surprise"}},
+        'decoder "CTC" is not supported': {"decoder": {"type": "CTC", "pad_token": "", "word_delimiter_token": "", "cleanup": True}},
+        "dropout = 0.1 is not supported": {"model": base["model"] | {"dropout": 0.1}},
+        'model "Surprise" is not supported': {"model": {"type": "Surprise"}},
+        "truncation = ": {"truncation": {"max_length": 8}},
+        "the key 'surprise' is not supported": {"surprise": 1},
+        "a class within a class": expression("[a[bc]]"),
+        "\\b in the expression": expression(r"\bab"),
+        "{…}+ in the expression": expression(r"a{1,3}+"),
+        "(?i with the letters ss in the expression": expression(r"(?i:ss|x)"),
+        "is not one for PCRE2": expression(r"(ab"),
+    }
+    for named, change in changes.items():
+        (tmp / "tokenizer.json").write_text(json.dumps(base | change))
+        code, message = refusal(tmp)
+        assert code == 2 and named in message, (named, code, message)
+    for named, change in {"has the id 700, but the tokenizers library gives it 600": {"added_tokens": [special | {"id": 700}]},
+                          "is not base64": {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "?"}},
+                          "cannot have a trie": {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}},
+                          'decoder "Strip": start is not a whole number': {"decoder": {"type": "Strip", "content": " ", "start": "x", "stop": 0}}}.items():
+        (tmp / "tokenizer.json").write_text(json.dumps(base | change))
+        code, message = refusal(tmp)
+        assert code == 3 and named in message, (named, code, message)
