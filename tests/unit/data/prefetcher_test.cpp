@@ -37,7 +37,7 @@ BOOST_AUTO_TEST_CASE(batches_made_ahead_are_those_that_the_loader_makes_one_by_o
   const TrainingDataLoader loader(windows, settings);
   for (const std::int64_t ahead : {0, 1, 2, 5, 100}) {
     DataPosition position{2, loader.samples_per_epoch() - 3};
-    Prefetcher prefetcher(loader, {.step = 4, .position = position, .position = {}, .end_step = 30, .ahead = ahead});
+    Prefetcher prefetcher(loader, {.step = 4, .position = position, .end_step = 30, .ahead = ahead});
     for (std::int64_t step = 4; step < 30; ++step) {
       const StepBatch batch = prefetcher.take();
       BOOST_REQUIRE_EQUAL(batch.step, step);
