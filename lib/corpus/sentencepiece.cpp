@@ -77,7 +77,7 @@ class MessageReader {
   std::string_view bytes_;
 };
 
-[[noreturn]] void refuse(const std::string& origin, const std::string& what) {
+[[noreturn]] void refuse_model(const std::string& origin, const std::string& what) {
   throw Error(ExitCode::usage, fmt::format("{}: {} is not supported", origin, what),
               "lockstep's manual, prepare-data(1), lists what is");
 }
@@ -89,7 +89,7 @@ SentencePiece parse_piece(std::string_view bytes, const std::string& origin) {
     if (reader.field() == 2) piece.score = reader.real();
     if (reader.field() == 3) {
       if (reader.number() < 1 || reader.number() > 6)
-        refuse(origin, fmt::format("a piece of type {}", reader.number()));
+        refuse_model(origin, fmt::format("a piece of type {}", reader.number()));
       piece.type = static_cast<PieceType>(reader.number());
     }
   }
@@ -105,9 +105,9 @@ void parse_trainer(std::string_view bytes, const std::string& origin, SentencePi
     switch (reader.field()) {
       case 3:
         if (reader.number() != 1 && reader.number() != 2)
-          refuse(origin, reader.number() == 3   ? "a model of words"
-                         : reader.number() == 4 ? "a model of characters"
-                                                : fmt::format("a model of type {}", reader.number()));
+          refuse_model(origin, reader.number() == 3   ? "a model of words"
+                               : reader.number() == 4 ? "a model of characters"
+                                                      : fmt::format("a model of type {}", reader.number()));
         model.kind = static_cast<SentencePieceModel::Kind>(reader.number());
         break;
       case 24: model.space_is_suffix = reader.flag(); break;
@@ -145,11 +145,11 @@ void check_pieces(SentencePieceModel& model, const std::string& origin) {
     unknown += piece.type == PieceType::unknown ? 1 : 0;
     bytes += piece.type == PieceType::byte ? 1 : 0;
     if (piece.type == PieceType::unused && model.kind == SentencePieceModel::Kind::bpe)
-      refuse(origin, fmt::format("the unused piece '{}' of a BPE model", piece.text));
+      refuse_model(origin, fmt::format("the unused piece '{}' of a BPE model", piece.text));
     std::size_t first = 0;
     next_code_point(piece.text, first);
     if (piece.type == PieceType::control && first == piece.text.size())
-      refuse(origin, fmt::format("the control piece '{}' of one character", piece.text));
+      refuse_model(origin, fmt::format("the control piece '{}' of one character", piece.text));
   }
   if (unknown != 1) fail(ExitCode::input, "{}: {} pieces are of type unknown, one has to be", origin, unknown);
   for (int byte = 0; model.byte_fallback && byte < 256; ++byte) {
@@ -180,7 +180,7 @@ SentencePieceModel parse_sentencepiece(std::string_view bytes, const std::string
       case 5: {
         SentencePieceModel back;
         parse_normalizer(reader.bytes(), origin, back);
-        if (!back.charsmap.empty()) refuse(origin, "a map of characters for decoding");
+        if (!back.charsmap.empty()) refuse_model(origin, "a map of characters for decoding");
         break;
       }
       default: break;  // tests of the model's own

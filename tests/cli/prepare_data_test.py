@@ -730,7 +730,7 @@ def test_a_tokenizer_file_may_have_any_name_and_a_refusal_says_what_the_file_is(
     (tmp / "a.txt").write_text("some text")
     files = {
         "empty.json": (b" \n", "it is empty"),
-        "tokenizer.model": (b"\n\x0e\n\x05<unk>\x15\0\0\0\0", "it is not text; SentencePiece models"),
+        "tokenizer.model": (b"\x01\0\0\0", "it is not text, and no model of sentencepiece"),
         "merges.txt": (b"#version: 0.2\na b\n", "it holds merges alone"),
         "vocab.json": (b'{"a": 0, "b": 1}', "it holds a vocabulary alone"),
         "config.json": (b'{"model_type": "gpt2"}', "it has no member 'model'"),

@@ -92,6 +92,30 @@ def trained(tmp, name, **options):
     return path
 
 
+def charsmap_of(model):
+    """The map of characters in a model: field 2 of field 3."""
+    def number(at):
+        value, shift = 0, 0
+        while True:
+            value |= (model[at] & 127) << shift
+            shift, at = shift + 7, at + 1
+            if model[at - 1] < 128:
+                return value, at
+
+    at, end, wanted = 0, len(model), [3, 2]
+    while at < end:
+        key, at = number(at)
+        size, at = number(at) if key & 7 in (0, 2) else ({1: 8, 5: 4}[key & 7], at)
+        if key >> 3 == wanted[0] and key & 7 == 2:
+            wanted.pop(0)
+            if not wanted:
+                return model[at:at + size]
+            end = at + size
+        elif key & 7 != 0:
+            at += size
+    raise AssertionError("the model has no map")
+
+
 def check_sentencepiece(path, texts):
     theirs = spm().SentencePieceProcessor(model_file=str(path))
     return compare(path.parent, texts, theirs.encode, theirs.decode)
@@ -114,6 +138,18 @@ def test_models_of_sentencepiece_with_all_options(tmp):
         texts = ["", " ", "  a  b ", "<mask>the foo bar<sep> cat the▁a  <s></s>", "ﬁ ① ｶﾞ 각", *random_texts(11, TEXTS // 2), *sample_texts()]
         cuts = check_sentencepiece(trained(tmp, name, **options), texts)
         assert (cuts > 0) == (name in ("bpe",)) or name == "own", (name, cuts)
+
+
+def test_a_tokenizer_json_with_the_map_of_a_model_normalizes_as_the_tokenizers_library(tmp):
+    tokenizers = needs("tokenizers")
+    for name in ("nmt_nfkc", "nmt_nfkc_cf"):
+        path = trained(tmp, name, normalization_rule_name=name)
+        theirs = tokenizers.Tokenizer(tokenizers.models.Unigram([(chr(c), -float(c % 97) - 1) for c in range(32, 0x600)], 0, False))
+        theirs.normalizer = tokenizers.normalizers.Precompiled(charsmap_of(path.read_bytes()))
+        theirs.decoder = tokenizers.decoders.Fuse()
+        theirs.save(str(path.parent / "tokenizer.json"))   # which counts where both are
+        texts = ["ﬁ ① ｶﾞ 각 Å e\u0301\u0301 \u00a8 🇫🇷 ㍿ a\u0323\u0302 \u1112\u1161\u11ab", *random_texts(12)]
+        compare(path.parent, texts, lambda text: theirs.encode(text).ids, lambda ids: theirs.decode(ids, skip_special_tokens=False))
 
 
 def test_a_dataset_carries_a_model_of_sentencepiece(tmp):
