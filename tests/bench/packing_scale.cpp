@@ -32,8 +32,13 @@ DatasetManifest make_shards(const Path& folder) {
     starts[static_cast<std::size_t>(i)] = tokens;
     tokens += drawn_length(random, i);
   }
-  DatasetManifest manifest{.tokenizer = "bytes", .vocabulary = 256, .shard_tokens = shard_tokens, .options = "{}"};
-  manifest.train = {.tokens = tokens, .documents = documents};
+  DatasetManifest manifest;
+  manifest.tokenizer = "bytes";
+  manifest.vocabulary = 256;
+  manifest.shard_tokens = shard_tokens;
+  manifest.options = "{}";
+  manifest.train.tokens = tokens;
+  manifest.train.documents = documents;
   make_folder(folder / "train");
   const std::vector<std::uint32_t> zeros(1 << 20);
   auto start = starts.begin();
@@ -41,7 +46,8 @@ DatasetManifest make_shards(const Path& folder) {
     const std::int64_t end = std::min(first + shard_tokens, tokens);
     const auto behind = std::lower_bound(start, starts.end(), end);
     const std::string file = fmt::format("train/tokens-{:05}.h5", manifest.train.shards.size());
-    ShardWriter writer(folder / file, 2, end - first, behind - start);
+    create_shard(folder / file, 2, end - first, behind - start);
+    ShardWriter writer(folder / file, 0, 0);
     for (std::int64_t at = first; at < end;) {
       if (start != behind && *start == at) {
         writer.start_document();
@@ -52,9 +58,10 @@ DatasetManifest make_shards(const Path& folder) {
         writer.append(
             std::span(zeros).first(std::min<std::size_t>(zeros.size(), static_cast<std::size_t>(up_to - at))));
     }
-    manifest.train.shards.push_back(writer.finish());
+    manifest.train.shards.push_back(describe_shard(folder / file, writer.finish()));
     manifest.train.shards.back().file = file;
   }
+  number_shards(manifest.train);
   return manifest;
 }
 
