@@ -32,8 +32,11 @@ DatasetManifest make_shards(const Path& folder) {
     starts[static_cast<std::size_t>(i)] = tokens;
     tokens += drawn_length(random, i);
   }
-  DatasetManifest manifest{.tokenizer = "bytes", .vocabulary = 256, .shard_tokens = shard_tokens, .options = "{}"};
-  manifest.train = {.tokens = tokens, .documents = documents};
+  DatasetManifest manifest;
+  manifest.vocabulary = 256;
+  manifest.shard_tokens = shard_tokens;
+  manifest.train.tokens = tokens;
+  manifest.train.documents = documents;
   make_folder(folder / "train");
   const std::vector<std::uint32_t> zeros(1 << 20);
   auto start = starts.begin();

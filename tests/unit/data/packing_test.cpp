@@ -321,6 +321,28 @@ BOOST_AUTO_TEST_CASE(an_evaluation_of_packed_documents_has_each_label_once_on_an
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_packing_of_other_documents_is_refused_where_it_would_leave_the_stream_or_the_row) {
+  const MadeStream made;
+  const TokenStream stream = made.stream();
+  const PackingSettings settings{PackingMethod::sequential, 16, 1, 1, LongDocuments::split};
+  struct Rows {
+    std::vector<std::uint64_t> starts, begins;
+    std::vector<std::uint32_t> labels;
+  };
+  const auto tokens = static_cast<std::uint64_t>(stream.tokens());
+  for (const Rows& rows : {Rows{{0, 1}, {tokens}, {1}}, Rows{{0, 1}, {tokens - 3}, {3}}, Rows{{0, 1}, {~0ull}, {1}},
+                           Rows{{0, 1}, {0}, {0}}, Rows{{0, 1}, {0}, {17}}, Rows{{0, 2}, {0, 20}, {9, 8}},
+                           Rows{{0, 1}, {0}, {~0u}}, Rows{{0, 0}, {}, {}}}) {
+    const PackedSource source(stream, Packing(rows.starts, rows.begins, rows.labels, {}, nullptr), settings);
+    std::vector<std::int32_t> filled(48);
+    SampleRow row{std::span(filled).first(16), std::span(filled).subspan(16, 16), std::span(filled).subspan(32)};
+    BOOST_CHECK_EXCEPTION(source.fill(0, row), Error, [](const Error& error) {
+      return error.code() == ExitCode::input &&
+             std::string(error.what()).find("row 0 of the packing is damaged") != std::string::npos;
+    });
+  }
+}
+
 BOOST_AUTO_TEST_CASE(what_cannot_be_packed_is_refused_with_the_reason) {
   const MadeStream made;
   const TokenStream stream = made.stream();
