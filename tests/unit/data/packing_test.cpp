@@ -253,7 +253,7 @@ BOOST_AUTO_TEST_CASE(rows_hold_their_documents_each_a_segment_with_positions_of_
       const PackingSettings settings{method, 24, multiple, 11, LongDocuments::split};
       const PackedSource source(stream, make_packing(stream, settings, 1), settings);
       const auto pad = alone ? std::optional(pads) : std::nullopt;
-      const TrainingDataLoader loader(source, {3, 2, 0, 1, 5, Shuffle::every_epoch, pad});
+      const TrainingDataLoader loader(source, {3, 2, 0, 1, 5, Shuffle::every_epoch, {}, pad});
       const SampleOrder order(source.samples(), 5);
       for (DataPosition position; position.epoch == 0; position = loader.next(position)) {
         const StepBatch step = loader.make_step(0, position);
@@ -310,7 +310,7 @@ BOOST_AUTO_TEST_CASE(an_evaluation_of_packed_documents_has_each_label_once_on_an
     for (std::int64_t world = 1; world <= 4; ++world) {
       std::map<std::int32_t, int> labels;
       for (std::int64_t rank = 0; rank < world; ++rank) {
-        const EvaluationDataLoader loader(source, {8, 3, rank, world, 0, Shuffle::never, pad}, {});
+        const EvaluationDataLoader loader(source, {8, 3, rank, world, 0, Shuffle::never, {}, pad}, {});
         for (std::int64_t i = 0; i < loader.micro_batches(); ++i)
           for (const std::int32_t label : loader.batch(i).labels)
             if (label != ignored_label) ++labels[label];
