@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 86> options{{
+constexpr std::array<Synonyms, 89> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " dropout_rate "},
@@ -34,6 +34,9 @@ constexpr std::array<Synonyms, 86> options{{
     {"data.long_documents", " overflow truncation excess_length_strategy "},
     {"data.pad_to_multiple_of", " pad_to_multiple pad_multiple "},
     {"eval.packing", " eval_sample_packing eval_packing "},
+    {"data.seed", " data_seed dataset_seed shuffle_seed "},
+    {"data.repeat_order", " set_dataset_epoch set_epoch "},
+    {"data.drop_last", " dataloader_drop_last "},
     {"data.prefetch", " dataloader_prefetch_factor prefetch_factor prefetch_batches dataloader_num_workers "},
     {"parallel.dp_replicate",
      " dp dp_size data_parallel data_parallel_size ddp world_size num_gpus num_processes nproc_per_node ranks "

@@ -207,8 +207,14 @@ void check_recompute(const TrainOptions& train, Problems& problems) {
         "train.recompute_keeps has no effect: train.recompute is none, so blocks keep all that backward reads");
 }
 
-void check_packing(const TrainConfig& config, Problems& problems) {
+void check_samples(const TrainConfig& config, Problems& problems) {
   const SamplePacking training = config.data.packing, evaluation = config.eval.packing.value_or(training);
+  if (config.data.repeat_order && !config.data.shuffle)
+    problems.add({"data.repeat_order", "data.shuffle"},
+                 "data.repeat_order has no effect: without data.shuffle all epochs have one order");
+  if (config.data.seed && !config.data.shuffle)
+    problems.add({"data.seed", "data.shuffle"},
+                 "data.seed has no effect: without data.shuffle samples come in the order of the dataset");
   const auto either = [&](SamplePacking packing) { return training == packing || evaluation == packing; };
   const bool packs = training != SamplePacking::windows || evaluation != SamplePacking::windows;
   if (config.data.isolate_documents && !either(SamplePacking::windows))
@@ -389,7 +395,7 @@ void check(const TrainConfig& config, Problems& problems) {
   check_precision(config, problems);
   check_recompute(config.train, problems);
   check_offload(config, problems);
-  check_packing(config, problems);
+  check_samples(config, problems);
   check_run(config, problems);
   check_storage(config.checkpoint, problems);
   check_background(config.checkpoint, problems);

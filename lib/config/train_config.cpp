@@ -81,6 +81,15 @@ void describe(Declaration& visit, DataOptions& data) {
                .unit = "documents",
                .min = 1,
                .max = most_count});
+  visit.field("seed", data.seed,
+              {.help = "seed of the order of samples; absent: train.seed", .min = 0, .fixed_on_resume = true});
+  visit.field("repeat_order", data.repeat_order,
+              {.help = "all epochs have the samples in the order of the first", .fixed_on_resume = true});
+  visit.field(
+      "drop_last", data.drop_last,
+      {.help = "an epoch ends with its last whole step, and what is left is not used in it; otherwise the first "
+               "samples of the next epoch complete a step",
+       .fixed_on_resume = true});
   visit.field("prefetch", data.prefetch,
               {.help = "batches that are made ahead, on a thread of their own, while steps run; 0: each step waits for "
                        "its own",

@@ -55,6 +55,9 @@ struct DataOptions {
   std::optional<std::int64_t> packing_group;          // documents that are sorted at once; absent: 100000
   std::optional<LongDocuments> long_documents;        // absent: split
   std::optional<std::int64_t> pad_to_multiple_of;     // tokens; absent: what ranks that share samples need
+  std::optional<std::int64_t> seed;                   // of the order of samples; absent: train.seed
+  bool repeat_order = false;                          // each epoch has the order of the first
+  bool drop_last = false;                             // an epoch ends with its last whole step
   std::int64_t prefetch = 2;                          // batches made ahead of the steps that take them
   VerifyData verify = VerifyData::use;                // when the hashes of shards are checked
 };

@@ -26,6 +26,17 @@ std::int64_t spread(std::int64_t index, std::int64_t samples, std::int64_t all) 
   return index * (all / samples) + index * (all % samples) / samples;
 }
 
+/// Of the samples of an epoch those that are not used in it.
+std::int64_t dropped_of_epoch(const SampleSource& source, const DataLoaderSettings& settings) {
+  if (settings.tail == EpochTail::joined || settings.global_batch < 1) return 0;
+  if (source.samples() < settings.global_batch)
+    throw Error(ExitCode::usage,
+                fmt::format("an epoch of {} has no step of {}, and what is left of one is dropped (data.drop_last)",
+                            counted(source.samples(), "sample"), counted(settings.global_batch, "sample")),
+                "leave data.drop_last out, or make the global batch smaller");
+  return source.samples() % settings.global_batch;
+}
+
 // Builds a batch row by row.
 class BatchBuilder {
  public:
@@ -75,7 +86,9 @@ std::int64_t padded_length(std::int64_t longest, const SampleSource& source, con
 }  // namespace
 
 TrainingDataLoader::TrainingDataLoader(const SampleSource& source, const DataLoaderSettings& settings)
-    : source_(&source), settings_(checked(settings)), order_(source.samples(), settings.seed, settings.shuffle) {
+    : source_(&source),
+      settings_(checked(settings)),
+      order_(source.samples(), settings.seed, settings.shuffle, dropped_of_epoch(source, settings)) {
   if (settings.global_batch < settings.world) {
     throw Error(ExitCode::usage,
                 fmt::format("cannot divide a step of {} among {}", counted(settings.global_batch, "sample"),

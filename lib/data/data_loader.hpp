@@ -14,6 +14,12 @@
 
 namespace lockstep {
 
+/// EpochTail says what becomes of samples at the end of an epoch that are fewer than a step.
+enum class EpochTail {
+  joined,   // the first of the next epoch complete the step
+  dropped,  // they are not used in this epoch
+};
+
 struct DataLoaderSettings {
   std::int64_t global_batch = 0;  // samples a step, over all ranks
   std::int64_t micro_batch = 0;   // samples that a rank computes at once, at most
@@ -21,6 +27,7 @@ struct DataLoaderSettings {
   std::int64_t world = 1;
   std::uint64_t seed = 0;  // of the order
   Shuffle shuffle = Shuffle::every_epoch;
+  EpochTail tail = EpochTail::joined;
   std::optional<std::int64_t> pad_to_multiple = {};  // rows are as long as the longest sample that is computed with
                                                      // them, up to such a multiple; absent: all as long as any sample
 };
@@ -28,7 +35,8 @@ struct DataLoaderSettings {
 /// Training batches. Local; make_step may be called from any thread.
 class TrainingDataLoader {
  public:
-  /// `source` must outlive the loader. Throws Error(usage) for more ranks than samples a step or sizes below 1.
+  /// `source` must outlive the loader. Throws Error(usage) for more ranks than samples a step or sizes below 1, or
+  /// where an epoch that drops its tail has no step.
   TrainingDataLoader(const SampleSource& source, const DataLoaderSettings& settings);
   std::int64_t samples_per_epoch() const { return order_.samples(); }
   std::int64_t accumulation() const { return accumulation_; }  // micro-batches a step, equal on all ranks
@@ -51,7 +59,7 @@ class TrainingDataLoader {
 };
 
 /// Batches that cover a split once, its samples in order; or a number of them, spread evenly over the split. Of the
-/// settings it does not read seed and shuffle. Local.
+/// settings it does not read seed, shuffle and tail. Local.
 class EvaluationDataLoader {
  public:
   /// `global_batches`: as many samples as so many steps train on, where the source has more; absent: all. The source

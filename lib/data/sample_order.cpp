@@ -19,9 +19,9 @@ SampleWindows::SampleWindows(std::int64_t tokens, std::int64_t length) : length_
   }
 }
 
-SampleOrder::SampleOrder(std::int64_t samples, std::uint64_t seed, Shuffle shuffle)
-    : samples_(samples), seed_(seed), shuffle_(shuffle) {
-  invariant(samples >= 1, "an order has samples");
+SampleOrder::SampleOrder(std::int64_t samples, std::uint64_t seed, Shuffle shuffle, std::int64_t dropped)
+    : samples_(samples), dropped_(dropped), seed_(seed), shuffle_(shuffle) {
+  invariant(dropped >= 0 && samples > dropped, "an order has samples");
 }
 
 Permutation SampleOrder::permutation(std::int64_t epoch) const {
@@ -29,15 +29,16 @@ Permutation SampleOrder::permutation(std::int64_t epoch) const {
 }
 
 std::int64_t SampleOrder::sample_at(DataPosition position) const {
-  invariant(position.epoch >= 0 && position.sample >= 0 && position.sample < samples_,
+  invariant(position.epoch >= 0 && position.sample >= 0 && position.sample < samples(),
             "a data position lies within its epoch");
   if (shuffle_ == Shuffle::never) return position.sample;
-  return static_cast<std::int64_t>(permutation(position.epoch)(static_cast<std::uint64_t>(position.sample)));
+  return static_cast<std::int64_t>(
+      permutation(shuffle_ == Shuffle::once ? 0 : position.epoch)(static_cast<std::uint64_t>(position.sample)));
 }
 
 DataPosition SampleOrder::advance(DataPosition position, std::int64_t samples) const {
   const std::int64_t sample = position.sample + samples;
-  return {position.epoch + sample / samples_, sample % samples_};
+  return {position.epoch + sample / this->samples(), sample % this->samples()};
 }
 
 }  // namespace lockstep

@@ -33,13 +33,19 @@ class SampleWindows {
   std::int64_t count_ = 0;
 };
 
-enum class Shuffle { every_epoch, never };
+enum class Shuffle {
+  every_epoch,  // anew in each
+  once,         // all epochs have the order of the first
+  never,
+};
 
 /// The order of samples: a permutation keyed by (seed, epoch), O(1) per index, without a table.
 class SampleOrder {
  public:
-  SampleOrder(std::int64_t samples, std::uint64_t seed, Shuffle shuffle = Shuffle::every_epoch);
-  std::int64_t samples() const { return samples_; }
+  /// `dropped`: of so many samples, those that come last in an epoch, none is used in it.
+  SampleOrder(std::int64_t samples, std::uint64_t seed, Shuffle shuffle = Shuffle::every_epoch,
+              std::int64_t dropped = 0);
+  std::int64_t samples() const { return samples_ - dropped_; }  // an epoch
   /// Which sample of the source comes at the position; position.sample < samples().
   std::int64_t sample_at(DataPosition position) const;
   /// The position `samples` samples later; epochs follow each other without a gap.
@@ -48,6 +54,7 @@ class SampleOrder {
  private:
   Permutation permutation(std::int64_t epoch) const;
   std::int64_t samples_ = 0;
+  std::int64_t dropped_ = 0;
   std::uint64_t seed_ = 0;
   Shuffle shuffle_ = Shuffle::every_epoch;
 };

@@ -146,7 +146,8 @@ void plan_data(const TrainConfig& config, TrainPlan& plan) {
   plan.training_samples = samples_of(config, SampleUse::training, plan.mesh, plan.dataset, *plan.training);
   if (plan.validation)
     plan.validation_samples = samples_of(config, SampleUse::evaluation, plan.mesh, plan.dataset, *plan.validation);
-  plan.samples_per_epoch = plan.training_samples->samples();
+  plan.samples_per_epoch =
+      TrainingDataLoader(*plan.training_samples, plan.loader(config, SampleUse::training, 0)).samples_per_epoch();
 }
 
 /// Micro-batches of an evaluation program; sets how often it is executed.
@@ -181,8 +182,11 @@ DataLoaderSettings TrainPlan::loader(const TrainConfig& config, SampleUse use, R
           .micro_batch = batch.micro_batch,
           .rank = data_place(mesh, rank).index,
           .world = batch.ranks,
-          .seed = static_cast<std::uint64_t>(config.train.seed),
-          .shuffle = config.data.shuffle ? Shuffle::every_epoch : Shuffle::never,
+          .seed = static_cast<std::uint64_t>(config.data.seed.value_or(config.train.seed)),
+          .shuffle = !config.data.shuffle       ? Shuffle::never
+                     : config.data.repeat_order ? Shuffle::once
+                                                : Shuffle::every_epoch,
+          .tail = config.data.drop_last ? EpochTail::dropped : EpochTail::joined,
           .pad_to_multiple = row_multiple(config, use, mesh)};
 }
 

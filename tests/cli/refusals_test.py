@@ -45,6 +45,8 @@ TABLE = [
     (2, {"data.max_documents_per_row": 4, "data.isolate_documents": "true"}, "data.max_documents_per_row has no effect: parallel.ring is 1"),
     (2, {"data.max_documents_per_row": 4, "parallel.ring": 2}, "data.max_documents_per_row has no effect: without data.isolate_documents"),
     (1, {"data.isolate_documents": "true", "data.packing": "none"}, "data.isolate_documents has no effect: documents that are packed"),
+    (1, {"data.repeat_order": "true", "data.shuffle": "false"}, "data.repeat_order has no effect: without data.shuffle"),
+    (1, {"data.seed": 9, "data.shuffle": "false"}, "data.seed has no effect: without data.shuffle"),
     (1, {"data.packing_group": 9, "data.packing": "sequential"}, "data.packing_group has no effect: data.packing is neither"),
     (1, {"data.long_documents": "drop"}, "data.long_documents has no effect: data.packing is windows"),
     (1, {"data.pad_to_multiple_of": 8}, "data.pad_to_multiple_of has no effect: data.packing is windows"),

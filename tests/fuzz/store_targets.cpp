@@ -1,8 +1,12 @@
 // The files of datasets.
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "data/packing_index.hpp"
+#include "data/sample_source.hpp"
 #include "fuzz/targets.hpp"
 #include "store/token_shards.hpp"
+
+#include <memory>
 
 namespace lockstep::test {
 
@@ -119,10 +123,38 @@ Target token_shard_target(const Path& folder) {
   return target;
 }
 
+/// The hash of the content keeps strangers out; what is let in must fill rows.
+Target packing_target(const Path& folder) {
+  const DatasetManifest manifest = make_dataset(folder);
+  const auto stream = std::make_shared<TokenStream>(folder, manifest, DataSplit::train);
+  const PackingSettings settings{.method = PackingMethod::best_fit, .length = 64, .multiple = 1, .group = 3};
+  const std::string identity = identity_of(settings, manifest.train);
+  const Path file = keep_packing({folder}, identity, make_packing(*stream, settings, 1));
+  const std::string sound = read_file(file);
+  Target target{.name = "packing",
+                .seeds = {sound},
+                .names = {file.filename().string()},
+                .made = either(strange_hdf5(folder / "made.h5", {"/about", "/hash", "/starts", "/begins", "/labels"}),
+                               damaged_headers(sound)),
+                .read = {}};
+  target.read = [=](const std::string& bytes) {
+    put_file(file, bytes);
+    const PackedSource source(*stream, open_packing(file, identity), settings);
+    std::vector<std::int32_t> tokens(64), labels(64), positions(64);
+    for (std::int64_t sample = 0; sample < source.samples(); ++sample) {
+      SampleRow row{tokens, labels, positions};
+      source.fill(sample, row);
+      require(row.valid_tokens == source.cost(sample), "a row has other labels than it takes");
+    }
+  };
+  return target;
+}
+
 }  // namespace
 
 std::vector<Target> store_targets(const Path& folder) {
-  return {dataset_manifest_target(folder / "dataset"), token_shard_target(folder / "shard")};
+  return {dataset_manifest_target(folder / "dataset"), token_shard_target(folder / "shard"),
+          packing_target(folder / "packing")};
 }
 
 }  // namespace lockstep::test

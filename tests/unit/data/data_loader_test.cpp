@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE(the_global_batch_is_the_same_for_any_ranks_and_accumulation
           std::vector<std::int64_t> numbers;
           for (std::int64_t rank = 0; rank < world; ++rank) {
             const TrainingDataLoader loader(windows,
-                                            {global_batch, micro_batch, rank, world, 3, Shuffle::every_epoch, {}});
+                                            {global_batch, micro_batch, rank, world, 3, Shuffle::every_epoch, {}, {}});
             const StepBatch batch = loader.make_step(step, position);
             BOOST_REQUIRE_EQUAL(static_cast<std::int64_t>(batch.micro_batches.size()),
                                 accumulation_of(global_batch, world, micro_batch));
@@ -99,7 +99,8 @@ BOOST_AUTO_TEST_CASE(the_global_batch_is_the_same_for_any_ranks_and_accumulation
 BOOST_AUTO_TEST_CASE(a_rank_whose_samples_run_out_gets_a_batch_in_which_no_label_counts) {
   const TokenStream tokens = stream();
   const WindowSource windows(tokens, 4, Documents::joined, WindowTail::unused);
-  const TrainingDataLoader loader(windows, {5, 1, 1, 2, 0, Shuffle::never, {}});  // 3 samples on rank 0, 2 on rank 1
+  const TrainingDataLoader loader(windows,
+                                  {5, 1, 1, 2, 0, Shuffle::never, {}, {}});  // 3 samples on rank 0, 2 on rank 1
   const StepBatch batch = loader.make_step(0, {});
   BOOST_TEST(batch.micro_batches.size() == 3u);
   BOOST_TEST(batch.micro_batches[2].valid_tokens == 0);
@@ -110,10 +111,23 @@ BOOST_AUTO_TEST_CASE(a_rank_whose_samples_run_out_gets_a_batch_in_which_no_label
   BOOST_TEST(batch.samples == 2);
 }
 
+BOOST_AUTO_TEST_CASE(an_epoch_that_drops_its_tail_ends_with_a_whole_step) {
+  const TokenStream tokens = stream();
+  const WindowSource windows(tokens, 4, Documents::joined, WindowTail::unused);  // 25
+  const TrainingDataLoader loader(windows, {4, 4, 0, 1, 3, Shuffle::every_epoch, EpochTail::dropped, {}});
+  const TrainingDataLoader joined(windows, {4, 4, 0, 1, 3, Shuffle::every_epoch, EpochTail::joined, {}});
+  BOOST_TEST(loader.samples_per_epoch() == 24);
+  BOOST_TEST((loader.next({1, 20}) == DataPosition{2, 0}));
+  for (std::int64_t sample = 0; sample < 24; sample += 4)
+    BOOST_TEST(loader.make_step(0, {1, sample}).micro_batches[0].tokens ==
+               joined.make_step(0, {1, sample}).micro_batches[0].tokens);
+  BOOST_CHECK_THROW(TrainingDataLoader(windows, {26, 4, 0, 1, 3, Shuffle::never, EpochTail::dropped, {}}), Error);
+}
+
 BOOST_AUTO_TEST_CASE(more_ranks_than_samples_are_refused) {
   const TokenStream tokens = stream();
   const WindowSource windows(tokens, 4, Documents::joined, WindowTail::unused);
-  BOOST_CHECK_EXCEPTION(TrainingDataLoader(windows, {3, 1, 0, 4, 0, Shuffle::never, {}}), Error,
+  BOOST_CHECK_EXCEPTION(TrainingDataLoader(windows, {3, 1, 0, 4, 0, Shuffle::never, {}, {}}), Error,
                         [](const Error& error) {
                           return error.code() == ExitCode::usage &&
                                  std::string(error.what()) == "cannot divide a step of 3 samples among 4 ranks" &&
@@ -125,7 +139,7 @@ BOOST_AUTO_TEST_CASE(isolated_documents_restart_positions_and_predict_nothing_ac
   const TokenStream tokens = stream();
   for (const std::int64_t length : {1, 3, 8, 50}) {
     const WindowSource windows(tokens, length, Documents::isolated, WindowTail::unused);
-    const TrainingDataLoader loader(windows, {2, 1, 0, 1, 0, Shuffle::never, {}});
+    const TrainingDataLoader loader(windows, {2, 1, 0, 1, 0, Shuffle::never, {}, {}});
     for (std::int64_t sample = 0; sample < loader.samples_per_epoch(); ++sample) {
       const Batch batch = loader.make_step(0, {0, sample}).micro_batches[0];
       check_shape(batch, length);
@@ -157,7 +171,7 @@ BOOST_AUTO_TEST_CASE(an_evaluation_predicts_every_token_but_the_first_exactly_on
           std::map<std::int32_t, int> labels;
           std::int64_t valid = 0;
           for (std::int64_t rank = 0; rank < world; ++rank) {
-            const EvaluationDataLoader loader(windows, {1, micro_batch, rank, world, 0, Shuffle::never, {}}, {});
+            const EvaluationDataLoader loader(windows, {1, micro_batch, rank, world, 0, Shuffle::never, {}, {}}, {});
             BOOST_REQUIRE_EQUAL(loader.micro_batches(),
                                 accumulation_of((this->tokens() + length - 2) / length, world, micro_batch));
             for (std::int64_t i = 0; i < loader.micro_batches(); ++i) {
@@ -192,8 +206,8 @@ BOOST_AUTO_TEST_CASE(a_part_of_a_split_is_the_same_samples_on_any_ranks_and_micr
         for (const std::int64_t micro_batch : {1, 2, 100}) {
           std::vector<std::int64_t> found;
           for (std::int64_t rank = 0; rank < world; ++rank) {
-            const EvaluationDataLoader loader(source, {global_batch, micro_batch, rank, world, 0, Shuffle::never, {}},
-                                              batches);
+            const EvaluationDataLoader loader(
+                source, {global_batch, micro_batch, rank, world, 0, Shuffle::never, {}, {}}, batches);
             BOOST_REQUIRE_EQUAL(loader.samples(), samples);
             for (std::int64_t i = 0; i < loader.micro_batches(); ++i) {
               const Batch batch = loader.batch(i);

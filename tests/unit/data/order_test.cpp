@@ -48,6 +48,10 @@ BOOST_AUTO_TEST_CASE(every_sample_comes_once_an_epoch_in_an_order_of_its_own) {
     if (samples >= 17) BOOST_TEST((epochs[0] != epochs[1] && epochs[1] != epochs[2] && epochs[0] != epochs[2]));
     if (samples >= 17) BOOST_TEST(order.sample_at({0, 3}) != SampleOrder(samples, 6).sample_at({0, 3}));
   }
+  const SampleOrder each(17, 5), once(17, 5, Shuffle::once);
+  for (std::int64_t sample = 0; sample < 17; ++sample)
+    for (const std::int64_t epoch : {0, 1, 9})
+      BOOST_TEST(once.sample_at({epoch, sample}) == each.sample_at({0, sample}));
   BOOST_TEST(SampleOrder(17, 5, Shuffle::never).sample_at({4, 11}) == 11);
 }
 

@@ -253,7 +253,7 @@ BOOST_AUTO_TEST_CASE(rows_hold_their_documents_each_a_segment_with_positions_of_
       const PackingSettings settings{method, 24, multiple, 11, LongDocuments::split};
       const PackedSource source(stream, make_packing(stream, settings, 1), settings);
       const auto pad = alone ? std::optional(pads) : std::nullopt;
-      const TrainingDataLoader loader(source, {3, 2, 0, 1, 5, Shuffle::every_epoch, pad});
+      const TrainingDataLoader loader(source, {3, 2, 0, 1, 5, Shuffle::every_epoch, {}, pad});
       const SampleOrder order(source.samples(), 5);
       for (DataPosition position; position.epoch == 0; position = loader.next(position)) {
         const StepBatch step = loader.make_step(0, position);
@@ -310,7 +310,7 @@ BOOST_AUTO_TEST_CASE(an_evaluation_of_packed_documents_has_each_label_once_on_an
     for (std::int64_t world = 1; world <= 4; ++world) {
       std::map<std::int32_t, int> labels;
       for (std::int64_t rank = 0; rank < world; ++rank) {
-        const EvaluationDataLoader loader(source, {8, 3, rank, world, 0, Shuffle::never, pad}, {});
+        const EvaluationDataLoader loader(source, {8, 3, rank, world, 0, Shuffle::never, {}, pad}, {});
         for (std::int64_t i = 0; i < loader.micro_batches(); ++i)
           for (const std::int32_t label : loader.batch(i).labels)
             if (label != ignored_label) ++labels[label];
@@ -318,6 +318,28 @@ BOOST_AUTO_TEST_CASE(an_evaluation_of_packed_documents_has_each_label_once_on_an
       BOOST_REQUIRE_EQUAL(std::ssize(labels), source.packing()->counts().packed_labels);
       BOOST_REQUIRE(std::ranges::all_of(labels, [](const auto& label) { return label.second == 1; }));
     }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_packing_of_other_documents_is_refused_where_it_would_leave_the_stream_or_the_row) {
+  const MadeStream made;
+  const TokenStream stream = made.stream();
+  const PackingSettings settings{PackingMethod::sequential, 16, 1, 1, LongDocuments::split};
+  struct Rows {
+    std::vector<std::uint64_t> starts, begins;
+    std::vector<std::uint32_t> labels;
+  };
+  const auto tokens = static_cast<std::uint64_t>(stream.tokens());
+  for (const Rows& rows : {Rows{{0, 1}, {tokens}, {1}}, Rows{{0, 1}, {tokens - 3}, {3}}, Rows{{0, 1}, {~0ull}, {1}},
+                           Rows{{0, 1}, {0}, {0}}, Rows{{0, 1}, {0}, {17}}, Rows{{0, 2}, {0, 20}, {9, 8}},
+                           Rows{{0, 1}, {0}, {~0u}}, Rows{{0, 0}, {}, {}}}) {
+    const PackedSource source(stream, Packing(rows.starts, rows.begins, rows.labels, {}, nullptr), settings);
+    std::vector<std::int32_t> filled(48);
+    SampleRow row{std::span(filled).first(16), std::span(filled).subspan(16, 16), std::span(filled).subspan(32)};
+    BOOST_CHECK_EXCEPTION(source.fill(0, row), Error, [](const Error& error) {
+      return error.code() == ExitCode::input &&
+             std::string(error.what()).find("row 0 of the packing is damaged") != std::string::npos;
+    });
   }
 }
 
