@@ -78,7 +78,7 @@ struct Session::State {
   }
 
   /// The injection if it is due, which uses it up for this step.
-  std::optional<Injection> take_injection(Phase phase, std::int64_t step);
+  std::optional<Injection> take_injection(Phase phase, std::int64_t step, bool errors_alone = false);
   void watch();
   /// Waits for the session's end, or so long; looks after the other ranks' processes meanwhile. True when the session
   /// is over.
@@ -151,10 +151,11 @@ void Session::State::tell_of_hang(double limit_s) {
       fmt::format("{}\n{}", explanation, all.size() > 1 ? table_of(all) : ""));
 }
 
-std::optional<Injection> Session::State::take_injection(Phase phase, std::int64_t step) {
+std::optional<Injection> Session::State::take_injection(Phase phase, std::int64_t step, bool errors_alone) {
   const std::lock_guard lock(injection_mutex);
   if (!injection || injection->rank != world->world_rank() || injection->phase != phase) return std::nullopt;
   if (injection->step >= 0 && injection->step != step) return std::nullopt;
+  if (errors_alone && injection->kind != Injection::Kind::raise) return std::nullopt;
   const Injection due = *injection;
   if (--injection->steps > 0)
     injection->step = step + 1;
@@ -222,8 +223,13 @@ void Session::enter(Phase phase, std::int64_t step, const CurrentAction& action)
   inject(phase);
 }
 
-void Session::inject(Phase phase, std::optional<std::int64_t> step) {
-  const std::int64_t now = step.value_or(this->step());
+void Session::inject_error(Phase phase, std::int64_t step) {
+  const std::optional<Injection> injection = state_->take_injection(phase, step, true);
+  if (injection) fail(static_cast<ExitCode>(injection->code), "injected failure in {}", text_of(phase, step));
+}
+
+void Session::inject(Phase phase) {
+  const std::int64_t now = step();
   const std::optional<Injection> injection = state_->take_injection(phase, now);
   if (!injection) return;
   switch (injection->kind) {

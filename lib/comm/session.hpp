@@ -63,10 +63,12 @@ class Session {
   double seconds() const;     // Local; since the session began
   /// "rank 1 (node17), forward of step 3"; without the rank in a job of one. Local.
   std::string where() const;
-  /// Brings an injected failure about if it is due in `phase` of `step`; absent: of the present one. enter() does so by
-  /// itself; this is for what runs beside the phases: operations on lanes, batches made ahead. Local; from any thread.
-  /// May throw.
-  void inject(Phase phase, std::optional<std::int64_t> step = {});
+  /// Brings an injected failure about if it is due in `phase` of the present step. enter() does so by itself; this is
+  /// for what runs beside the phases: operations on lanes. Local; from any thread. May throw.
+  void inject(Phase phase);
+  /// Throws an injected error if one is due in `phase` of `step`, for which work is done ahead of the ranks' agreement:
+  /// what else can be injected happens as ranks enter that step. Local; from any thread.
+  void inject_error(Phase phase, std::int64_t step);
   /// True once if an injected NaN is due: the caller poisons its numbers. Local.
   bool take_injected_nan();
   /// True once if a bit of the state is to be flipped. Local.

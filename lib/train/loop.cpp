@@ -78,7 +78,7 @@ LoopEnd TrainingLoop::run() {
                                              .position = now.position,
                                              .end_step = parts_.config.train.max_steps,
                                              .ahead = parts_.config.data.prefetch},
-                        [this](std::int64_t step) { parts_.session.inject(Phase::data, step); });
+                        [this](std::int64_t step) { parts_.session.inject_error(Phase::data, step); });
     batch_ = prefetcher_->take();
   });
   const bool counts = parts_.engine.counts_batch();
