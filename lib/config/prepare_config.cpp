@@ -3,6 +3,7 @@
 #include "config/option.hpp"
 #include "config/problems.hpp"
 #include "config/ranges.hpp"
+#include "config/record_config.hpp"
 #include "config/tool.hpp"
 
 #include <algorithm>
@@ -61,17 +62,19 @@ void describe(Declaration& visit, PrepareConfig& config) {
          .completes = Completes::files});
     visit.field("text_field", data.text_field,
                 {.help = "field of a record, or column of a table, that holds the text", .value_name = "NAME"});
+    describe_records(visit, data.records);
     visit.field("validation", data.validation,
                 {.help = "documents held back for validation: a fraction by content hash, or the tail of the stream; "
                          "null: hash:0.01, or tail:0.01 where that leaves a split empty"});
     visit.field(
         "malformed", data.malformed,
-        {.help = "a line that is no JSON object with the field, or a text that is not UTF-8: stop there, or skip "
-                 "the document, count it and name the first ones"});
+        {.help = "a record that cannot be read or used, or a text that is not UTF-8: stop there, or skip it, count "
+                 "it and name the first ones"});
     visit.field("shard_tokens", data.shard_tokens,
                 {.help = "size of a shard file, at most", .unit = "tokens", .min = 1, .max = 0x1p40});
-    visit.field("end_of_text", data.end_of_text,
-                {.help = "token between documents; null: the tokenizer's own, if it has one", .value_name = "TOKEN"});
+    visit.field(
+        "end_of_text", data.end_of_text,
+        {.help = "token between documents of text; null: the tokenizer's own, if it has one", .value_name = "TOKEN"});
     visit.field("special_tokens", data.special_tokens,
                 {.help = "what a special token is that a document spells out, such as <|endoftext|>: special, the ids "
                          "that the tokenizers library gives with the dataset's tokenizer.json; text, ids of its "
@@ -107,6 +110,16 @@ void check(const PrepareConfig& config, Problems& problems) {
   if (!reads_standard_input && config.format)
     problems.add({"format"},
                  "--format is of standard input; the names of files say what they hold, such as .txt or .jsonl");
+  check_records(config.data.records, problems);
+  if (config.data.records.form != RecordForm::text) {
+    if (config.data.text_field != PrepareDataOptions{}.text_field)
+      problems.add({"data.text_field", "data.records"}, "data.text_field has no effect unless data.records is text");
+    if (config.data.tokenizer.kind == TokenizerChoice::Kind::chars)
+      problems.add({"data.tokenizer", "data.records"},
+                   "data.tokenizer chars is made of text: data.records of another form needs a tokenizer of a folder");
+    if (config.format == InputFormat::txt)
+      problems.add({"format", "data.records"}, "--format txt holds one text, no records: data.records must be text");
+  }
   const bool by_hash = !config.data.validation || config.data.validation->by == ValidationSplit::By::hash;
   if (config.data.seed != 0 && !by_hash) {
     problems.add({"data.seed", "data.validation"}, "data.seed has no effect unless data.validation is hash:FRACTION");

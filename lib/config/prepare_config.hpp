@@ -1,6 +1,7 @@
 // What prepare-data is told. The declaration language: config/option.hpp.
 #pragma once
 
+#include "config/record_options.hpp"
 #include "config/special_tokens.hpp"
 #include "config/values.hpp"
 
@@ -20,9 +21,10 @@ enum class OnMalformed { stop, skip };
 
 struct PrepareDataOptions {
   TokenizerChoice tokenizer;
+  RecordOptions records;                      // what records hold, if not text
   std::string text_field = "text";            // of each JSON line
   std::optional<ValidationSplit> validation;  // absent: hash:0.01, or tail:0.01 where that leaves a split empty
-  OnMalformed malformed = OnMalformed::stop;  // a line or a text file that cannot be read
+  OnMalformed malformed = OnMalformed::stop;  // a record or a text file that cannot be used
   std::int64_t shard_tokens = 100'000'000;    // tokens a shard file, at most
   std::optional<std::string> end_of_text;     // the token's name; absent: the tokenizer's own, if it has one
   SpecialTokens special_tokens = SpecialTokens::special;  // that a document spells out

@@ -43,6 +43,11 @@ std::size_t leading_space(std::string_view text) {
   return at;
 }
 
+bool touches(std::span<const TextRange> ranges, TextRange place) {
+  const auto first = std::ranges::upper_bound(ranges, place.begin, {}, &TextRange::end);  // that ends behind it
+  return first != ranges.end() && first->begin < place.end;
+}
+
 }  // namespace
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens, SpecialTokens reading)
@@ -69,23 +74,24 @@ const AddedToken* AddedTokens::at(std::string_view text, std::size_t at) const {
   return match.number == ByteTrie::none ? nullptr : &tokens_[static_cast<std::size_t>(match.number)];
 }
 
-bool AddedTokens::find(std::string_view text, std::size_t& at, std::size_t done, Place& place) const {
+const AddedToken* AddedTokens::find(std::string_view text, SpecialTokens reading, std::span<const TextRange> literal,
+                                    std::size_t& at, std::size_t done, TextRange& place) const {
   while ((at = next_lead(text, at)) != std::string_view::npos) {
     const AddedToken* const token = this->at(text, at);
     if (token == nullptr) {
       ++at;
       continue;
     }
-    place = {at, at + token->content.size(), token->id};
+    place = {at, at + token->content.size()};
     at = place.end;  // what a token covers is not looked through again
-    if (token->special && reading_ == SpecialTokens::text) continue;
+    if (token->special && (reading == SpecialTokens::text || touches(literal, place))) continue;
     if (token->single_word && (ends_in_word(text.substr(0, place.begin)) || begins_with_word(text.substr(place.end))))
       continue;
     if (token->lstrip) place.begin = std::max(begin_of_last_space(text.substr(0, place.begin)), done);
     if (token->rstrip) place.end += leading_space(text.substr(place.end));
-    return true;
+    return token;
   }
-  return false;
+  return nullptr;
 }
 
 // Occurrences are not followed from the start on, for that lies elsewhere: a place is settled if none of them, whether

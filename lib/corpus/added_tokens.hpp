@@ -4,10 +4,12 @@
 
 #include "config/special_tokens.hpp"
 #include "corpus/byte_trie.hpp"
+#include "corpus/marked_text.hpp"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,13 +36,29 @@ class AddedTokens {
   template <class Plain, class Token>
   void cut(std::string_view text, const Plain& plain, const Token& token) const {
     std::size_t done = 0;
-    Place place;
-    for (std::size_t at = 0; find(text, at, done, place);) {
+    TextRange place;
+    for (std::size_t at = 0; const AddedToken* const found = find(text, reading_, {}, at, done, place);) {
       if (place.begin > done) plain(text.substr(done, place.begin - done));
-      token(place.id);
+      token(found->id);
       done = place.end;
     }
     if (done < text.size()) plain(text.substr(done));
+  }
+
+  /// The same where special tokens count whatever was said, but for those that touch `literal`: calls `token` with each
+  /// and its place, and `plain` with the places between.
+  template <class Plain, class Token>
+  void cut_marked(std::string_view text, std::span<const TextRange> literal, const Plain& plain,
+                  const Token& token) const {
+    std::size_t done = 0;
+    TextRange place;
+    for (std::size_t at = 0;
+         const AddedToken* const found = find(text, SpecialTokens::special, literal, at, done, place);) {
+      if (place.begin > done) plain(TextRange{done, place.begin});
+      token(*found, place);
+      done = place.end;
+    }
+    if (done < text.size()) plain(TextRange{done, text.size()});
   }
 
   /// The longest head of `text` that no token reaches beyond, whatever stands before and behind `text`; 0 if there is
@@ -50,18 +68,14 @@ class AddedTokens {
   bool empty() const { return tokens_.empty(); }
 
  private:
-  struct Place {
-    std::size_t begin = 0;
-    std::size_t end = 0;
-    std::int32_t id = 0;
-  };
   /// The longest token that `text` has at `at`, or null.
   const AddedToken* at(std::string_view text, std::size_t at) const;
   bool may_begin_before(std::string_view text, std::size_t cut) const;
   std::size_t next_lead(std::string_view text, std::size_t at) const;
-  /// The next token that counts, from `at` on, which moves behind it; what is before `done` is taken. False if there is
-  /// none.
-  bool find(std::string_view text, std::size_t& at, std::size_t done, Place& place) const;
+  /// The next token that counts, from `at` on, which moves behind it, and its place; what is before `done` is taken.
+  /// Null if there is none.
+  const AddedToken* find(std::string_view text, SpecialTokens reading, std::span<const TextRange> literal,
+                         std::size_t& at, std::size_t done, TextRange& place) const;
 
   std::vector<AddedToken> tokens_;
   SpecialTokens reading_ = SpecialTokens::special;

@@ -25,14 +25,17 @@ class BytesEncoder : public Encoder {
  public:
   explicit BytesEncoder(const AddedTokens& added) : added_(&added) {}
   void encode(std::string_view text, std::vector<std::int32_t>& ids) override {
-    const auto add_bytes = [&](std::string_view plain) {
-      const std::span bytes(reinterpret_cast<const std::uint8_t*>(plain.data()), plain.size());
-      ids.insert(ids.end(), bytes.begin(), bytes.end());
-    };
-    added_->cut(text, add_bytes, [&](std::int32_t id) { ids.push_back(id); });
+    added_->cut(
+        text, [&](std::string_view plain) { add_bytes(plain, ids); }, [&](std::int32_t id) { ids.push_back(id); });
   }
+  MarkedIds encode_marked(const MarkedText& text) override { return encode_marked_parts(text, *added_, add_bytes); }
 
  private:
+  static void add_bytes(std::string_view plain, std::vector<std::int32_t>& ids) {
+    const std::span bytes(reinterpret_cast<const std::uint8_t*>(plain.data()), plain.size());
+    ids.insert(ids.end(), bytes.begin(), bytes.end());
+  }
+
   const AddedTokens* added_;
 };
 

@@ -65,6 +65,9 @@ class CharsEncoder : public Encoder {
     added_->cut(
         text, [&](std::string_view plain) { encode_plain(plain, ids); }, [&](std::int32_t id) { ids.push_back(id); });
   }
+  MarkedIds encode_marked(const MarkedText& text) override {
+    return encode_marked_parts(text, *added_, [this](std::string_view plain, auto& ids) { encode_plain(plain, ids); });
+  }
 
  private:
   void encode_plain(std::string_view text, std::vector<std::int32_t>& ids) {

@@ -17,9 +17,9 @@ class JsonLines {
   explicit JsonLines(std::string field);
   ~JsonLines();
   /// Calls `document` with the field of every line that is not blank; the text is valid UTF-8 and lives until the call
-  /// returns. For a line that is not a JSON object, lacks the field, or has another type than text there: calls
-  /// `malformed`, which throws it unless the line is to be skipped. The block is only longer during the call: lines are
-  /// parsed where they are.
+  /// returns. For a line that is not a JSON object, lacks the field, or has another type than text there, or for which
+  /// `document` throws Error(input): calls `malformed`, which throws it unless the line is to be skipped. The block is
+  /// only longer during the call: lines are parsed where they are.
   void for_each(TextBlock& block, const std::function<void(std::string_view text)>& document,
                 const std::function<void(const BadText& problem)>& malformed);
 

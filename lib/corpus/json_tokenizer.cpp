@@ -60,7 +60,37 @@ class PipelineEncoder : public Encoder {
         token);
   }
 
+  MarkedIds encode_marked(const MarkedText& text) override {
+    return encode_marked_parts(text, pipeline_->added, [&](std::string_view part, std::vector<std::int32_t>& ids) {
+      const auto begin = static_cast<std::size_t>(part.data() - text.text.data());
+      std::vector<TextRange> literal;  // within the part
+      for (const TextRange& range : text.literal)
+        if (range.end > begin && range.begin < begin + part.size())
+          literal.push_back({std::max(range.begin, begin) - begin, range.end - begin});
+      encode_normalized(part, begin == 0, literal, ids);
+    });
+  }
+
  private:
+  void encode_normalized(std::string_view plain, bool begins_text, std::span<const TextRange> literal,
+                         std::vector<std::int32_t>& ids) {
+    const bool moves = !pipeline_->normalizer.is_none();
+    std::string changed;
+    if (moves) plain = changed = pipeline_->normalizer.apply(plain);
+    pipeline_->added_normalized.cut_marked(
+        plain, moves ? std::span<const TextRange>() : literal,
+        [&](TextRange place) {
+          encode_plain({plain.substr(place.begin, place.end - place.begin), begins_text && place.begin == 0}, ids);
+        },
+        [&](const AddedToken& token, TextRange) {
+          if (moves && token.special && !literal.empty())
+            fail(ExitCode::input,
+                 "cannot tell which '{}' of a normalized text is a special token: some of its text spells one out",
+                 token.content);
+          ids.push_back(token.id);
+        });
+  }
+
   void encode_plain(TextPiece text, std::vector<std::int32_t>& ids);
   /// Of the piece `text[begin, end)`.
   void encode_piece(std::string_view text, std::size_t begin, std::size_t end, std::vector<std::int32_t>& ids);

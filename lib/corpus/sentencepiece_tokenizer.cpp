@@ -1,6 +1,7 @@
 // Encoding as the sentencepiece library does it: normalize, find pieces, number them.
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "corpus/added_tokens.hpp"
 #include "corpus/bpe_merges.hpp"
 #include "corpus/byte_trie.hpp"
 #include "corpus/charsmap.hpp"
@@ -44,6 +45,7 @@ struct SharedModel {
   TokenIds ids;                              // of pieces that text may become
   std::array<std::int32_t, 256> byte_ids{};  // where the model falls back on bytes
   ByteTrie user_defined;
+  AddedTokens control;     // pieces that no text becomes, but where they are said to count
   std::string_view space;  // what stands for a space
 
   // BPE. A character that is no piece has an id behind those of the pieces, if a piece begins or ends with it.
@@ -63,9 +65,11 @@ struct SharedModel {
 SharedModel::SharedModel(SentencePieceModel said, const std::string& origin) : model(std::move(said)) {
   if (!model.charsmap.empty()) charsmap.emplace(model.charsmap, origin);
   space = model.escape_whitespaces ? escaped_space : " ";
+  std::vector<AddedToken> controls;
   for (std::size_t i = 0; i < model.pieces.size(); ++i) {
     const auto id = static_cast<std::int32_t>(i);
     const auto& [text, score, type] = model.pieces[i];
+    if (type == PieceType::control) controls.push_back({id, text});
     if (type == PieceType::normal || type == PieceType::user_defined || type == PieceType::unused)
       ids.emplace(text, id);
     if (type == PieceType::user_defined) user_defined.insert(text, id);
@@ -73,6 +77,7 @@ SharedModel::SharedModel(SentencePieceModel said, const std::string& origin) : m
       if (text == fmt::format("<0x{:02X}>", byte)) byte_ids[static_cast<std::size_t>(byte)] = id;
     }
   }
+  control = AddedTokens(std::move(controls), SpecialTokens::special);
   if (model.kind == SentencePieceModel::Kind::bpe) {
     make_merges();
   } else {
@@ -145,6 +150,11 @@ class SentencePieceEncoder : public Encoder {
     const auto end = std::unique(ids.begin() + static_cast<std::ptrdiff_t>(before), ids.end(),
                                  [&](std::int32_t a, std::int32_t b) { return a == unknown && b == unknown; });
     ids.erase(end, ids.end());
+  }
+
+  // What stands between control pieces is a text of its own.
+  MarkedIds encode_marked(const MarkedText& text) override {
+    return encode_marked_parts(text, model_->control, [this](std::string_view part, Ids& ids) { encode(part, ids); });
   }
 
  private:

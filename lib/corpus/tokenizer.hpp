@@ -6,6 +6,7 @@
 #include "base/files.hpp"
 #include "base/hash.hpp"
 #include "config/special_tokens.hpp"
+#include "corpus/marked_text.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -30,6 +31,9 @@ class Encoder {
   virtual ~Encoder() = default;
   /// Appends the ids of `text`, valid UTF-8. Throws Error(input) for a character that the vocabulary lacks.
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) = 0;
+  /// The ids of a text with places marked. Special tokens count but in what is literal, whatever special_tokens says.
+  /// Throws as encode does.
+  virtual MarkedIds encode_marked(const MarkedText& text) = 0;
 };
 
 class Tokenizer {

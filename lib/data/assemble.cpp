@@ -51,8 +51,10 @@ struct Amount {
     documents += more.documents;
     text_bytes += more.text_bytes;
   }
-  /// Every document but the first of a stream has a joint before it.
-  std::int64_t stream_tokens() const { return tokens + std::max<std::int64_t>(documents - 1, 0); }
+  /// Every document but the first of a stream has a joint before it, unless they have masks.
+  std::int64_t stream_tokens(TokenMasks masks) const {
+    return tokens + (masks == TokenMasks::absent ? std::max<std::int64_t>(documents - 1, 0) : 0);
+  }
 };
 using Amounts = std::array<Amount, 2>;  // by index_of
 
@@ -114,15 +116,17 @@ class TailCut : public StreamSink {
 /// This rank's documents in order, as they go into streams.
 class OwnDocuments {
  public:
-  OwnDocuments(const TokenizedCorpus& corpus, const SpillReader& spill, const ValidationSplit& validation)
-      : corpus_(corpus), spill_(spill), validation_(validation) {}
+  OwnDocuments(const TokenizedCorpus& corpus, const SpillReader& spill, const ValidationSplit& validation,
+               TokenMasks masks)
+      : corpus_(corpus), spill_(spill), validation_(validation), masks_(masks) {}
 
   /// `before`: what the streams have in front of this rank's part.
   void lay_out(const Amounts& before, StreamSink& sink, const Alive& alive) const {
     std::array<bool, 2> begun{before[0].documents > 0, before[1].documents > 0};
     each_fragment(alive, [&](DataSplit split, bool begins, const TokenSource& source) {
       if (begins) {
-        if (std::exchange(begun[index_of(split)], true)) sink.append_joint(split);
+        const bool follows = std::exchange(begun[index_of(split)], true);
+        if (follows && masks_ == TokenMasks::absent) sink.append_joint(split);
         sink.start_document(split);
       }
       sink.append(split, source);
@@ -161,11 +165,13 @@ class OwnDocuments {
   const TokenizedCorpus& corpus_;
   const SpillReader& spill_;
   ValidationSplit validation_;
+  TokenMasks masks_;
 };
 
 /// What the streams will be, and this rank's place in them.
 struct StreamPlan {
   ValidationSplit by;
+  TokenMasks masks = TokenMasks::absent;
   Amounts before;        // of this rank, in the streams that documents go into: one, if a tail is cut off
   std::int64_t cut = 0;  // where the tail begins
   std::array<std::int64_t, 2> tokens{};
@@ -178,13 +184,13 @@ struct StreamPlan {
 };
 
 void lay_out(const OwnDocuments& documents, const StreamPlan& plan, StreamSink& sink, const Alive& alive) {
-  TailCut tail(sink, plan.cut, plan.before[0].stream_tokens());
+  TailCut tail(sink, plan.cut, plan.before[0].stream_tokens(plan.masks));
   documents.lay_out(plan.before, plan.by.by == ValidationSplit::By::tail ? static_cast<StreamSink&>(tail) : sink,
                     alive);
 }
 
 void require_joint(std::int64_t documents, const AssembleSettings& settings) {
-  if (settings.end_of_text || documents < 2) return;
+  if (settings.end_of_text || settings.masks == TokenMasks::present || documents < 2) return;
   throw Error(ExitCode::input,
               fmt::format("cannot join {} documents: the tokenizer has no end-of-text token", documents),
               "name one of its tokens with --data.end_of_text");
@@ -207,6 +213,7 @@ StreamPlan plan_streams(const ValidationSplit& wanted, const AssembleSettings& s
                         std::size_t rank) {
   StreamPlan plan;
   plan.by = wanted;
+  plan.masks = settings.masks;
   Amounts all = sum_of(ranks, ranks.size());
   const std::int64_t documents = all[0].documents + all[1].documents;
   require_joint(documents, settings);
@@ -220,8 +227,8 @@ StreamPlan plan_streams(const ValidationSplit& wanted, const AssembleSettings& s
   plan.before = sum_of(ranks, rank);
   for (const DataSplit split : both_splits) {
     const std::size_t i = index_of(split);
-    plan.tokens[i] = all[i].stream_tokens();
-    plan.position[i] = plan.before[i].stream_tokens();
+    plan.tokens[i] = all[i].stream_tokens(plan.masks);
+    plan.position[i] = plan.before[i].stream_tokens(plan.masks);
   }
   if (by_tail) {
     plan.cut = static_cast<std::int64_t>(std::floor(static_cast<double>(plan.tokens[0]) * (1 - plan.by.fraction)));
@@ -334,7 +341,11 @@ class Writer : public StreamSink {
       const std::int64_t room = settings_.shard_tokens - position % settings_.shard_tokens;
       buffer_.resize(std::min({source.count - done, static_cast<std::uint64_t>(room), most}));
       spill_.copy_tokens(source.first + done, buffer_);
-      shard_at(split).append(buffer_);
+      if (plan_.masks == TokenMasks::present) {
+        mask_.resize(buffer_.size());
+        spill_.copy_mask(source.first + done, mask_);
+      }
+      shard_at(split).append(buffer_, mask_);
       position += std::ssize(buffer_);
     }
   }
@@ -386,6 +397,7 @@ class Writer : public StreamSink {
   std::array<std::pair<std::int64_t, std::int64_t>, 2> counted_{};  // so many shards, documents in them
   std::array<Open, 2> open_;
   std::vector<std::uint32_t> buffer_;
+  std::vector<std::uint8_t> mask_;
 };
 
 /// The sums of what all ranks have written, by split and shard. Collective.
@@ -438,7 +450,9 @@ AssembledSplits assemble(Session& session, const TokenizedCorpus& corpus, const 
       settings.validation.value_or(ValidationSplit{ValidationSplit::By::hash, usual_fraction});
   Communicator& world = session.world();
   std::unique_ptr<SpillReader> spill;
-  const auto own_documents = [&](const ValidationSplit& by) { return OwnDocuments(corpus, *spill, by); };
+  const auto own_documents = [&](const ValidationSplit& by) {
+    return OwnDocuments(corpus, *spill, by, settings.masks);
+  };
   Amounts own{};
   long_work_together(session, "count documents", [&](const Alive& alive) {
     spill = std::make_unique<SpillReader>(settings.spill_folder, world.rank(), settings.token_bytes);
@@ -458,7 +472,7 @@ AssembledSplits assemble(Session& session, const TokenizedCorpus& corpus, const 
     }
     for_own_shards(world, plan, settings.shard_tokens, [&](const ShardOfSplit& shard) {
       alive();
-      create_shard(settings.folder / shard.file, settings.token_bytes, shard.tokens, shard.documents);
+      create_shard(settings.folder / shard.file, settings.token_bytes, shard.tokens, shard.documents, settings.masks);
     });
   });
   std::vector<WrittenPart> parts;

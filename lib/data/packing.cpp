@@ -145,7 +145,7 @@ std::vector<std::uint64_t> place_next_fit(std::span<const std::int64_t> costs, s
 /// The documents that are packed, in order, long ones as the settings say.
 class Cutter {
  public:
-  explicit Cutter(const PackingSettings& settings) : settings_(settings) {}
+  Cutter(const TokenStream& stream, const PackingSettings& settings) : stream_(stream), settings_(settings) {}
 
   void add(std::int64_t begin, std::int64_t end) {
     ++counts_.documents;
@@ -164,8 +164,20 @@ class Cutter {
 
  private:
   void take(const PackedDocument& document) {
+    if (!any_counts(document)) {
+      ++counts_.masked_parts;
+      counts_.masked_labels += document.labels;
+      return;
+    }
     documents.push_back(document);
     counts_.packed_labels += document.labels;
+  }
+
+  bool any_counts(const PackedDocument& document) {
+    if (stream_.masks() == TokenMasks::absent) return true;
+    mask_.resize(static_cast<std::size_t>(document.labels));
+    stream_.copy_mask(document.begin + 1, mask_);
+    return std::ranges::find(mask_, std::uint8_t{1}) != mask_.end();
   }
 
   void cut(std::int64_t begin, std::int64_t labels) {
@@ -187,13 +199,15 @@ class Cutter {
     }
   }
 
+  const TokenStream& stream_;
   const PackingSettings& settings_;
   PackingCounts counts_;
+  std::vector<std::uint8_t> mask_;  // of one document
 };
 
 Cutter cut_documents(const TokenStream& stream, const PackingSettings& settings) {
   constexpr std::int64_t tokens_at_once = std::int64_t{1} << 22;
-  Cutter cutter(settings);
+  Cutter cutter(stream, settings);
   cutter.documents.reserve(static_cast<std::size_t>(stream.documents()));
   std::int64_t document = -1;  // where the present one begins
   for (std::int64_t begin = 0; begin < stream.tokens(); begin += tokens_at_once) {
@@ -324,8 +338,10 @@ Packing make_packing(const TokenStream& stream, const PackingSettings& settings,
   PackingCounts counts = cutter.counts();
   if (documents.empty())
     throw Error(ExitCode::input,
-                fmt::format("no document is left to pack of {}: {} have no label, {} are longer than {} tokens",
-                            counts.documents, counts.empty_documents, counts.dropped_documents, settings.length),
+                fmt::format("no document is left to pack of {}: {} have no label, {} none that counts, {} are longer "
+                            "than {} tokens",
+                            counts.documents, counts.empty_documents, counts.masked_parts, counts.dropped_documents,
+                            settings.length),
                 "data.long_documents split keeps long ones");
 
   const auto arrays = std::make_shared<PackedArrays>();

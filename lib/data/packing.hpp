@@ -38,8 +38,8 @@ struct PackedDocument {
   std::int64_t labels = 0;
 };
 
-/// What packing made of the documents. Labels add up: those packed, truncated and dropped are all of a split but the
-/// first token of each document.
+/// What packing made of the documents. Labels are those that rows have room for, whether a mask lets them count or not.
+/// They add up: those packed, masked, truncated and dropped are all of a split but the first token of each document.
 struct PackingCounts {
   std::int64_t documents = 0;            // of the split
   std::int64_t empty_documents = 0;      // without a label: they are left out
@@ -48,6 +48,8 @@ struct PackingCounts {
   std::int64_t truncated_labels = 0;     // cut off
   std::int64_t dropped_documents = 0;    // the same
   std::int64_t dropped_labels = 0;
+  std::int64_t masked_parts = 0;  // documents, or parts of long ones, in which no label counts: they are left out
+  std::int64_t masked_labels = 0;
   std::int64_t packed_labels = 0;
   std::int64_t most_documents = 0;  // of a row
   bool operator==(const PackingCounts&) const = default;
@@ -82,8 +84,8 @@ std::vector<std::uint64_t> place_documents(PackingMethod method, std::span<const
                                            std::int64_t length);
 
 /// Packs the documents of a split, groups of them on so many threads. Local. Throws Error(usage) unless multiple
-/// divides length and both lie between 1 and 2^31 − 1, Error(input) if no document has a label that is left, or the
-/// split does not begin with a document.
+/// divides length and both lie between 1 and 2^31 − 1, Error(input) if no document has a label that counts and is left,
+/// or the split does not begin with a document.
 Packing make_packing(const TokenStream& stream, const PackingSettings& settings, int threads);
 
 /// All that says which packing of which documents it is, but for those of a stream that is not known: "best_fit into

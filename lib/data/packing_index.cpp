@@ -50,12 +50,20 @@ auto named_counts(Counts& counts) {
                     std::pair("most_documents", &counts.most_documents)};
 }
 
+/// Those of a stream with masks; other files do not have them.
+template <class Counts>
+auto masked_counts(Counts& counts) {
+  return std::array{std::pair("masked_parts", &counts.masked_parts), std::pair("masked_labels", &counts.masked_labels)};
+}
+
 std::string about(std::string_view identity, const PackingCounts& counts) {
   Json json = Json::object();
   json["format"] = "lockstep packing";
   json["version"] = 1;
   json["identity"] = identity;
   for (const auto& [name, count] : named_counts(counts)) json[name] = *count;
+  for (const auto& [name, count] : masked_counts(counts))
+    if (*count > 0) json[name] = *count;
   return to_text(json);
 }
 
@@ -95,6 +103,8 @@ Packing read_packing(const Path& path, std::string_view identity) {
     if (!json.contains(name)) fail(ExitCode::input, "it does not say {}", name);
     *count = integer_from<std::int64_t>(json.at(name), name);
   }
+  for (const auto& [name, count] : masked_counts(counts))
+    if (json.contains(name)) *count = integer_from<std::int64_t>(json.at(name), name);
   const auto starts = arrays->view<std::uint64_t>(hdf5, starts_path, DType::u64);
   const auto begins = arrays->view<std::uint64_t>(hdf5, begins_path, DType::u64);
   const auto labels = arrays->view<std::uint32_t>(hdf5, labels_path, DType::u32);

@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "base/words.hpp"
 #include "comm/together.hpp"
+#include "config/record_config.hpp"
 #include "corpus/tokenizers.hpp"
 #include "data/assemble.hpp"
 #include "data/dataset.hpp"
@@ -115,6 +116,7 @@ class Preparation {
         inputs_(agreed_inputs(world_, config.inputs)) {
     threads_ =
         config.threads ? checked_cast<int>(*config.threads, "threads", ExitCode::usage) : default_threads(world_);
+    require_records();
     if (is_root()) {
       for (const std::string& note : inputs_.notes) output_.log().info("{}", note);
     }
@@ -158,6 +160,17 @@ class Preparation {
 
  private:
   bool is_root() const { return world_.rank() == 0; }
+
+  bool makes_records() const { return config_.data.records.form != RecordForm::text; }
+
+  void require_records() const {
+    const auto text = std::ranges::find(inputs_.files, TextFormat::text, &InputFile::format);
+    if (!makes_records() || text == inputs_.files.end()) return;
+    throw Error(ExitCode::usage,
+                fmt::format("{} holds one text, no records, but data.records is {}", text->name(),
+                            lockstep::json_of(config_.data.records)["records"].get<std::string>()),
+                "name files of records alone, or leave data.records out");
+  }
 
   std::unique_ptr<OutputFolder> make_output() const {
     auto output = std::make_unique<OutputFolder>(config_.output, dataset_output(),
@@ -236,24 +249,28 @@ class Preparation {
     manifest_.end_of_text = tokenizer_->end_of_text();
     manifest_.special_tokens = tokenizer_->special_tokens();
     manifest_.shard_tokens = config_.data.shard_tokens;
+    manifest_.masks = makes_records() ? TokenMasks::present : TokenMasks::absent;
     std::unique_ptr<Progress> progress;
     const BlockPass tokenizing =
         pass("tokenize", [&](std::string_view text) { return tokenizer_->last_cut(text); }, progress);
-    const TokenizedCorpus corpus =
-        tokenize(tokenizing, *tokenizer_,
-                 {config_.data.text_field, config_.data.seed, config_.data.malformed, spill_, manifest_.token_bytes()});
+    const TokenizedCorpus corpus = tokenize(tokenizing, *tokenizer_,
+                                            {config_.data.records, config_.data.text_field, config_.data.seed,
+                                             config_.data.malformed, spill_, manifest_.token_bytes()});
     progress->finish(static_cast<double>(total_bytes()));
     bytes_read_ += corpus.input.bytes;
+    records_ = corpus.records;
     if (is_root()) tell_left_out(corpus);
     AssembledSplits splits = assemble(session_, corpus,
                                       {staging_, spill_, config_.data.validation, manifest_.end_of_text,
-                                       manifest_.shard_tokens, manifest_.token_bytes()});
+                                       manifest_.masks, manifest_.shard_tokens, manifest_.token_bytes()});
     manifest_.train = std::move(splits.train);
     manifest_.validation = std::move(splits.validation);
-    manifest_.options = to_text({{"text_field", config_.data.text_field},
-                                 {"validation", splits.by.text()},
-                                 {"malformed", config_.data.malformed == OnMalformed::skip ? "skip" : "stop"},
-                                 {"seed", config_.data.seed}});
+    Json options{{"text_field", config_.data.text_field}};
+    if (makes_records()) options = lockstep::json_of(config_.data.records);
+    options["validation"] = splits.by.text();
+    options["malformed"] = config_.data.malformed == OnMalformed::skip ? "skip" : "stop";
+    options["seed"] = config_.data.seed;
+    manifest_.options = to_text(options);
     manifest_.inputs = to_text(description_of_inputs(corpus));
     if (!config_.data.validation && splits.by.by == ValidationSplit::By::tail && is_root())
       output_.log().info("validation is {}: hash:0.01 would leave a split empty", splits.by.text());
@@ -271,9 +288,11 @@ class Preparation {
   Json description_of_inputs(const TokenizedCorpus& corpus) const {
     Json files = Json::array();
     for (const InputFile& file : inputs_.files) files.push_back({{"file", file.name()}, {"bytes", file.bytes}});
-    return {{"files", files},
-            {"empty_documents", corpus.empty_documents},
-            {"malformed_documents", corpus.malformed_documents}};
+    Json inputs{{"files", files},
+                {"empty_documents", corpus.empty_documents},
+                {"malformed_documents", corpus.malformed_documents}};
+    if (makes_records()) inputs["records"] = lockstep::json_of(corpus.records);
+    return inputs;
   }
 
   void complete(OutputFolder& output) {
@@ -289,15 +308,17 @@ class Preparation {
     const std::uint64_t text_bytes = manifest_.train.text_bytes + manifest_.validation.text_bytes;
     const double rate = static_cast<double>(text_bytes) / 1e6 / std::max(seconds, 1e-9);
     if (output_.common().json) {
-      output_.print_json({{"output", config_.output},
-                          {"tokenizer", manifest_.tokenizer},
-                          {"vocabulary", manifest_.vocabulary},
-                          {"train", json_of(manifest_.train)},
-                          {"validation", json_of(manifest_.validation)},
-                          {"input_bytes", total_bytes()},
-                          {"input_bytes_read", bytes_read_},
-                          {"seconds", seconds},
-                          {"megabytes_per_second", rate}});
+      Json summary{{"output", config_.output},
+                   {"tokenizer", manifest_.tokenizer},
+                   {"vocabulary", manifest_.vocabulary},
+                   {"train", json_of(manifest_.train)},
+                   {"validation", json_of(manifest_.validation)},
+                   {"input_bytes", total_bytes()},
+                   {"input_bytes_read", bytes_read_},
+                   {"seconds", seconds},
+                   {"megabytes_per_second", rate}};
+      if (makes_records()) summary["records"] = lockstep::json_of(records_);
+      output_.print_json(summary);
       return;
     }
     Table table({{"split"},
@@ -316,6 +337,7 @@ class Preparation {
     output_.print(fmt::format("{}: {} of text with the tokenizer {} ({} tokens) in {}, {:.1f} MB/s\n{}", config_.output,
                               human_bytes(text_bytes), manifest_.tokenizer, manifest_.vocabulary,
                               human_seconds(seconds), rate, table.text(2)));
+    if (makes_records()) output_.print(text_of(records_) + "\n");
   }
 
   static double bytes_per_token(const SplitEntry& entry) {
@@ -341,6 +363,7 @@ class Preparation {
   Path spill_;
   std::unique_ptr<Tokenizer> tokenizer_;
   DatasetManifest manifest_;
+  RecordCounts records_;
 };
 
 }  // namespace

@@ -13,14 +13,22 @@ namespace lockstep {
 namespace {
 
 /// Fills tokens and labels of a row from `at` on with `labels` of the stream's tokens from `begin`, and the token
-/// behind each.
+/// behind each, where its mask lets it count.
 void copy_tokens(const TokenStream& stream, std::int64_t begin, std::int64_t labels, SampleRow& row, std::int64_t at) {
   const auto first = static_cast<std::size_t>(at), count = static_cast<std::size_t>(labels);
   std::vector<std::int32_t> window(count + 1);
   stream.copy(begin, window);
   std::copy(window.begin(), window.end() - 1, row.tokens.subspan(first, count).begin());
-  std::copy(window.begin() + 1, window.end(), row.labels.subspan(first, count).begin());
+  const auto labels_of_row = row.labels.subspan(first, count);
+  std::copy(window.begin() + 1, window.end(), labels_of_row.begin());
   row.valid_tokens += labels;
+  if (stream.masks() == TokenMasks::absent) return;
+  std::vector<std::uint8_t> mask(count);
+  stream.copy_mask(begin + 1, mask);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (mask[i] == 0) labels_of_row[i] = ignored_label;
+  }
+  row.valid_tokens -= std::ranges::count(mask, std::uint8_t{0});
 }
 
 /// A segment of attention begins at `at`, with positions of its own up to `end`.
@@ -34,8 +42,8 @@ void begin_segment(SampleRow& row, std::int64_t at, std::int64_t end) {
 void isolate_documents(const TokenStream& stream, std::int64_t begin, std::int64_t labels, SampleRow& row) {
   for (const std::int64_t start : stream.document_starts(begin + 1, begin + labels + 1)) {
     const std::int64_t at = start - begin;
-    row.labels[static_cast<std::size_t>(at - 1)] = ignored_label;
-    --row.valid_tokens;
+    std::int32_t& label = row.labels[static_cast<std::size_t>(at - 1)];
+    if (std::exchange(label, ignored_label) != ignored_label) --row.valid_tokens;
     if (at < labels) begin_segment(row, at, std::ssize(row.tokens));  // else it is the document of the last label only
   }
 }

@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
 
 Path tokens_file(const Path& folder, int rank) { return folder / fmt::format("tokens-{}", rank); }
+Path mask_file(const Path& folder, int rank) { return folder / fmt::format("mask-{}", rank); }
 Path fragments_file(const Path& folder, int rank) { return folder / fmt::format("fragments-{}", rank); }
 FileDescriptor create(const Path& path) { return open_file(path, O_WRONLY | O_CREAT | O_EXCL); }
 }  // namespace
@@ -51,27 +52,32 @@ void SpillWriter::Stream::flush() {
 SpillWriter::SpillWriter(const Path& folder, int rank, int token_bytes)
     : token_bytes_(token_bytes),
       tokens_{tokens_file(folder, rank), create(tokens_file(folder, rank)), 0, {}},
+      mask_{mask_file(folder, rank), create(mask_file(folder, rank)), 0, {}},
       fragments_{fragments_file(folder, rank), create(fragments_file(folder, rank)), 0, {}} {}
 
 void SpillWriter::append(TokenizedBlock& block, std::span<const std::byte> packed_tokens,
-                         std::span<const Fragment> fragments) {
+                         std::span<const std::uint8_t> mask, std::span<const Fragment> fragments) {
   block.tokens = packed_tokens.size() / static_cast<std::size_t>(token_bytes_);
   block.first_token = std::exchange(token_count_, token_count_ + block.tokens);
   block.first_fragment = std::exchange(fragment_count_, fragment_count_ + fragments.size());
   block.fragments = fragments.size();
   fragments_.put(std::as_bytes(fragments));
   tokens_.put(packed_tokens);
+  mask_.put(std::as_bytes(mask));
 }
 
 void SpillWriter::finish() {
-  tokens_.flush();
-  fragments_.flush();
-  tokens_.file.close(tokens_.path);
-  fragments_.file.close(fragments_.path);
+  for (Stream* const stream : {&tokens_, &mask_, &fragments_}) {
+    stream->flush();
+    stream->file.close(stream->path);
+  }
 }
 
 SpillReader::SpillReader(const Path& folder, int rank, int token_bytes)
-    : token_bytes_(token_bytes), tokens_(tokens_file(folder, rank)), fragments_(fragments_file(folder, rank)) {}
+    : token_bytes_(token_bytes),
+      tokens_(tokens_file(folder, rank)),
+      mask_(mask_file(folder, rank)),
+      fragments_(fragments_file(folder, rank)) {}
 
 void SpillReader::copy_tokens(std::uint64_t first, std::span<std::uint32_t> out) const {
   const auto bytes = tokens_.bytes().subspan(first * static_cast<std::uint64_t>(token_bytes_),
@@ -85,6 +91,11 @@ void SpillReader::copy_tokens(std::uint64_t first, std::span<std::uint32_t> out)
     std::memcpy(&token, bytes.data() + 2 * i, sizeof token);
     out[i] = token;
   }
+}
+
+void SpillReader::copy_mask(std::uint64_t first, std::span<std::uint8_t> out) const {
+  const auto bytes = mask_.bytes().subspan(first, out.size());
+  std::ranges::copy(std::span(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()), out.begin());
 }
 
 Fragment SpillReader::fragment(std::uint64_t index) const {

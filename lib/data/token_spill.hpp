@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// A document, or the part of one that a block holds.
+/// A document, a sample made of a record, or the part of a document that a block holds.
 struct Fragment {
   std::uint64_t tokens = 0;
   std::uint64_t text_bytes = 0;
@@ -39,8 +39,9 @@ class SpillWriter {
  public:
   /// New files for `rank` in `folder`. Throws Error(storage).
   SpillWriter(const Path& folder, int rank, int token_bytes);
-  /// Fills in the block's place in the spill. Throws Error(storage).
-  void append(TokenizedBlock& block, std::span<const std::byte> packed_tokens, std::span<const Fragment> fragments);
+  /// Fills in the block's place in the spill. `mask`: of each token, in all blocks or in none. Throws Error(storage).
+  void append(TokenizedBlock& block, std::span<const std::byte> packed_tokens, std::span<const std::uint8_t> mask,
+              std::span<const Fragment> fragments);
   /// Hands the rest to the system. Throws Error(storage).
   void finish();
 
@@ -56,6 +57,7 @@ class SpillWriter {
   };
   int token_bytes_;
   Stream tokens_;
+  Stream mask_;
   Stream fragments_;
   std::uint64_t token_count_ = 0;
   std::uint64_t fragment_count_ = 0;
@@ -66,11 +68,14 @@ class SpillReader {
  public:
   SpillReader(const Path& folder, int rank, int token_bytes);
   void copy_tokens(std::uint64_t first, std::span<std::uint32_t> out) const;
+  /// Of tokens, where they were written with one.
+  void copy_mask(std::uint64_t first, std::span<std::uint8_t> out) const;
   Fragment fragment(std::uint64_t index) const;
 
  private:
   int token_bytes_;
   MappedFile tokens_;
+  MappedFile mask_;
   MappedFile fragments_;
 };
 

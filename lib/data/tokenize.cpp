@@ -7,6 +7,7 @@
 #include "corpus/utf8.hpp"
 #include "data/gather_values.hpp"
 #include "data/long_work.hpp"
+#include "data/record_reader.hpp"
 
 #include <functional>
 #include <memory>
@@ -94,8 +95,10 @@ class Scanner {
 
 struct EncodedBlock {
   TokenizedBlock block;
-  std::vector<std::byte> tokens;  // packed
+  std::vector<std::byte> tokens;   // packed
+  std::vector<std::uint8_t> mask;  // of samples made of records
   std::vector<Fragment> fragments;
+  RecordCounts records;
   std::int64_t empty_documents = 0;
   Malformed malformed;
 };
@@ -117,7 +120,11 @@ class BlockEncoder {
         token_bytes_(settings.token_bytes),
         lines_(settings.text_field),
         seed_(settings.seed),
-        malformed_(settings.malformed) {}
+        malformed_(settings.malformed) {
+    if (settings.records.form == RecordForm::text) return;
+    reader_ = record_reader(tokenizer, settings.records);
+    shape_ = sample_shape(tokenizer, settings.records);
+  }
 
   EncodedBlock encode(TextBlock& block) {
     EncodedBlock result;
@@ -129,7 +136,15 @@ class BlockEncoder {
       result.malformed.add(problem);
     };
     if (result.block.whole_documents) {
-      encode_lines(block, result, skip);
+      const auto skip_record = [&](const BadText& problem) {
+        skip(problem);
+        ++result.malformed.lines;
+      };
+      if (reader_) {
+        encode_records(block, result, skip_record);
+      } else {
+        encode_lines(block, result, skip_record);
+      }
       return result;
     }
     const bool whole = block.begins_document && block.text.size() < short_document;
@@ -151,15 +166,42 @@ class BlockEncoder {
     lines_.for_each(
         block,
         [&](std::string_view text) {
-          encode_fragment(text, draw_of(hash128(text), seed_), result);
+          const std::size_t before = result.tokens.size();
+          try {
+            encode_fragment(text, draw_of(hash128(text), seed_), result);
+          } catch (const Error&) {  // it may have got some way
+            result.tokens.resize(before);
+            result.fragments.pop_back();
+            throw;
+          }
           if (result.fragments.back().tokens > 0) return;
           result.fragments.pop_back();
           ++result.empty_documents;
         },
-        [&](const BadText& problem) {
-          skip(problem);
-          ++result.malformed.lines;
-        });
+        skip);
+  }
+
+  // The parts of a record have its draw, so that they go into one split.
+  void encode_records(TextBlock& block, EncodedBlock& result, const std::function<void(const BadText&)>& skip) {
+    records_.for_each(
+        block,
+        [&](const simdjson::dom::object& record) {
+          Sample sample = reader_->read(record);
+          StreamHash hash;
+          hash.add(std::as_bytes(std::span(sample.ids)));
+          hash.add(std::as_bytes(std::span(sample.mask)));
+          std::uint64_t text_bytes = sample.text_bytes;
+          const std::uint64_t draw = draw_of(hash.digest(), seed_);
+          shape_->apply(
+              std::move(sample),
+              [&](std::span<const std::int32_t> ids, std::span<const std::uint8_t> mask) {
+                pack_tokens(ids, token_bytes_, result.tokens);
+                result.mask.insert(result.mask.end(), mask.begin(), mask.end());
+                result.fragments.push_back({ids.size(), std::exchange(text_bytes, 0), draw});
+              },
+              result.records);
+        },
+        skip);
   }
 
   void encode_fragment(std::string_view text, std::uint64_t draw, EncodedBlock& result) {
@@ -188,6 +230,9 @@ class BlockEncoder {
   int token_bytes_;
   std::vector<std::int32_t> ids_;  // of the part
   JsonLines lines_;
+  JsonRecords records_;
+  std::unique_ptr<RecordReader> reader_;  // where records do not hold text
+  std::optional<SampleShape> shape_;
   std::int64_t seed_;
   OnMalformed malformed_;
 };
@@ -342,8 +387,10 @@ CorpusCharacters scan_characters(const BlockPass& pass, const std::string& text_
 TokenizedCorpus tokenize(const BlockPass& pass, const Tokenizer& tokenizer, const TokenizeSettings& settings) {
   Communicator& world = pass.session.world();
   std::unique_ptr<SpillWriter> spill;
-  together(world, pass.what,
-           [&] { spill = std::make_unique<SpillWriter>(settings.spill_folder, world.rank(), settings.token_bytes); });
+  together(world, pass.what, [&] {
+    (void)BlockEncoder(tokenizer, settings);  // what cannot be done is told here, not by threads
+    spill = std::make_unique<SpillWriter>(settings.spill_folder, world.rank(), settings.token_bytes);
+  });
   TokenizedCorpus corpus;
   TextDocuments documents;
   std::int64_t empty_documents = 0;
@@ -354,17 +401,21 @@ TokenizedCorpus tokenize(const BlockPass& pass, const Tokenizer& tokenizer, cons
     };
   };
   corpus.input = for_own_blocks<EncodedBlock>(pass, make_work, [&](EncodedBlock&& encoded) {
-    spill->append(encoded.block, encoded.tokens, encoded.fragments);
+    spill->append(encoded.block, encoded.tokens, encoded.mask, encoded.fragments);
     documents.add(corpus.blocks.size(), encoded.block, encoded.fragments);
     corpus.blocks.push_back(encoded.block);
     empty_documents += encoded.empty_documents;
     malformed.lines += encoded.malformed.lines;
+    corpus.records.add(encoded.records);
     for (const BadText& place : encoded.malformed.places) malformed.add(place);
   });
   together(world, pass.what, [&] { spill->finish(); });
   const TextDocuments::LeftOut left_out = documents.complete(world, settings.seed, corpus.blocks);
   corpus.empty_documents = world.all_reduce(empty_documents, Reduce::sum) + left_out.empty;
   corpus.malformed_documents = world.all_reduce(malformed.lines, Reduce::sum) + left_out.malformed;
+  for (const std::vector<RecordCounts> ranks = gather_values(world, std::exchange(corpus.records, {}));
+       const RecordCounts& counts : ranks)
+    corpus.records.add(counts);
   if (corpus.malformed_documents > 0) corpus.malformed_places = tell_places(pass.session, malformed.places);
   return corpus;
 }

@@ -5,6 +5,7 @@
 #include "config/prepare_config.hpp"
 #include "corpus/tokenizer.hpp"
 #include "data/block_pass.hpp"
+#include "data/sample_shape.hpp"
 #include "data/token_spill.hpp"
 
 #include <cstdint>
@@ -26,10 +27,12 @@ struct TokenizedCorpus {
   std::int64_t empty_documents = 0;    // left out, as what follows
   std::int64_t malformed_documents = 0;
   std::vector<std::string> malformed_places;  // "FILE:LINE: …" of the first ones
+  RecordCounts records;                       // of all ranks, where records do not hold text
   ReadInput input;
 };
 
 struct TokenizeSettings {
+  RecordOptions records;
   std::string text_field;  // of JSON lines
   std::int64_t seed = 0;   // of Fragment::draw
   OnMalformed malformed = OnMalformed::stop;
@@ -37,8 +40,8 @@ struct TokenizeSettings {
   int token_bytes = 2;
 };
 
-/// Collective over the session's world. Throws Error(input) for text that cannot be read unless it is to be skipped,
-/// Error(storage) for spills that cannot be written.
+/// Collective over the session's world. Spills have masks where records do not hold text. Throws Error(input) for text
+/// that cannot be read unless it is to be skipped, Error(storage) for spills that cannot be written.
 TokenizedCorpus tokenize(const BlockPass& pass, const Tokenizer& tokenizer, const TokenizeSettings& settings);
 
 }  // namespace lockstep

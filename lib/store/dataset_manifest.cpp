@@ -11,6 +11,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t format_version = 2;
+constexpr std::int64_t masked_version = 3;  // with masks: who does not know them would train on every token
 
 Json to_json(const SplitEntry& split) {
   Json shards = Json::array();
@@ -44,8 +45,9 @@ SplitEntry split_from(const Json& json) {
 
 Json without_hash(const DatasetManifest& manifest) {
   const Json end = manifest.end_of_text ? Json(*manifest.end_of_text) : Json();
+  const bool masked = manifest.masks == TokenMasks::present;
   return {{"format", "lockstep dataset"},
-          {"version", format_version},
+          {"version", masked ? masked_version : format_version},
           {"tokenizer",
            {{"name", manifest.tokenizer},
             {"hash", to_hex(manifest.tokenizer_hash)},
@@ -98,6 +100,7 @@ DatasetManifest manifest_from(const Json& document) {
   if (!tokenizer.at("end_of_text").is_null())
     manifest.end_of_text = integer_from<std::int32_t>(tokenizer.at("end_of_text"));
   if (tokenizer.value("special_tokens", "special") == "text") manifest.special_tokens = SpecialTokens::text;
+  if (document.at("version") == masked_version) manifest.masks = TokenMasks::present;
   manifest.options = to_text(document.at("options"));
   manifest.inputs = to_text(document.value("inputs", Json()));
   manifest.shard_tokens = integer_from<std::int64_t>(document.at("shard_tokens"));
@@ -120,10 +123,11 @@ DatasetManifest read_dataset_manifest(const Path& folder) {
   Json document = parse_json(read_file(path), path.string());
   if (!document.is_object() || document.value("format", Json()) != "lockstep dataset")
     fail(ExitCode::input, "{} is not the manifest of a dataset", path.string());
-  if (document.value("version", Json()) != format_version) {
+  const Json version = document.value("version", Json());
+  if (version != format_version && version != masked_version) {
     throw Error(ExitCode::input,
-                fmt::format("{} has format version {}; this program reads version {}", path.string(),
-                            to_text(document["version"]), format_version),
+                fmt::format("{} has format version {}; this program reads versions {} and, with masks, {}",
+                            path.string(), to_text(version), format_version, masked_version),
                 "prepare the dataset again");
   }
   const Json stored = document.value("self_hash", Json());

@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "layout/dtype.hpp"
 #include "store/hdf5.hpp"
+#include "store/shard_datasets.hpp"
 
 #include <fcntl.h>
 
@@ -18,9 +19,6 @@ namespace lockstep {
 
 namespace {
 
-constexpr const char* tokens_path = "/tokens";
-constexpr const char* documents_path = "/documents";
-
 template <class Element>
 std::span<const Element> elements(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const Element*>(bytes.data()), bytes.size() / sizeof(Element)};
@@ -30,14 +28,16 @@ std::span<const Element> elements(std::span<const std::byte> bytes) {
 // aligned.
 class Shard {
  public:
-  Shard(const Path& path, const ShardEntry& entry, int token_bytes, std::int64_t first)
+  Shard(const Path& path, const ShardEntry& entry, int token_bytes, TokenMasks masks, std::int64_t first)
       : path_(path), entry_(entry), token_bytes_(token_bytes), first_(first), file_(path) {
     if (file_.bytes().size() != entry.bytes) {
       fail(ExitCode::input, "{} has {} bytes, DATASET.json says {}", path.string(), file_.bytes().size(), entry.bytes);
     }
     const Hdf5File hdf5 = Hdf5File::open(path);
-    tokens_ = view(hdf5, tokens_path, token_bytes == 2 ? DType::u16 : DType::u32, entry.tokens, token_copy_);
-    documents_ = elements<std::uint64_t>(view(hdf5, documents_path, DType::u64, entry.documents, document_copy_));
+    tokens_ = view(hdf5, shard_tokens_path, token_bytes == 2 ? DType::u16 : DType::u32, entry.tokens, token_copy_);
+    documents_ = elements<std::uint64_t>(view(hdf5, shard_documents_path, DType::u64, entry.documents, document_copy_));
+    if (masks == TokenMasks::present)
+      mask_ = elements<std::uint8_t>(view(hdf5, shard_mask_path, DType::u8, entry.tokens, mask_copy_));
   }
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
@@ -56,6 +56,21 @@ class Shard {
     const std::size_t count = std::min(out.size(), static_cast<std::size_t>(end() - begin));
     return token_bytes_ == 2 ? copy(elements<std::uint16_t>(tokens_).subspan(offset, count), out)
                              : copy(elements<std::uint32_t>(tokens_).subspan(offset, count), out);
+  }
+
+  /// Copies the mask likewise; all 1 where there is none.
+  std::size_t copy_mask(std::int64_t begin, std::span<std::uint8_t> out) const {
+    const auto offset = static_cast<std::size_t>(begin - first_);
+    const std::size_t count = std::min(out.size(), static_cast<std::size_t>(end() - begin));
+    if (mask_.empty()) {
+      std::ranges::fill(out.first(count), std::uint8_t{1});
+      return count;
+    }
+    const auto part = mask_.subspan(offset, count);
+    std::ranges::copy(part, out.begin());
+    if (std::ranges::any_of(part, [](std::uint8_t value) { return value > 1; }))
+      fail_damaged("its mask holds other values than 0 and 1");
+    return count;
   }
 
   [[noreturn]] void fail_damaged(const std::string& how) const {
@@ -96,8 +111,10 @@ class Shard {
   MappedFile file_;
   std::span<const std::byte> tokens_;
   std::span<const std::uint64_t> documents_;
+  std::span<const std::uint8_t> mask_;
   std::vector<std::uint64_t> token_copy_;
   std::vector<std::uint64_t> document_copy_;
+  std::vector<std::uint64_t> mask_copy_;
 };
 
 using UsePart = std::function<void(std::span<const std::byte> part, std::uint64_t offset)>;
@@ -166,6 +183,7 @@ struct TokenStream::State {
   std::int64_t documents = 0;
   std::int64_t vocabulary = 0;
   int token_bytes = 2;
+  TokenMasks masks = TokenMasks::absent;
 
   std::mutex mutex;                                  // guards what follows
   std::vector<std::shared_ptr<const Shard>> mapped;  // by number; null: not mapped
@@ -176,7 +194,7 @@ struct TokenStream::State {
     const std::lock_guard lock(mutex);
     if (!mapped[number]) {
       const ShardEntry& entry = entries[number];
-      mapped[number] = std::make_shared<const Shard>(folder / entry.file, entry, token_bytes, entry.first_token);
+      mapped[number] = std::make_shared<const Shard>(folder / entry.file, entry, token_bytes, masks, entry.first_token);
       in_order.push_back(number);
       if (in_order.size() > most_mapped) {
         mapped[in_order.front()].reset();  // who reads it keeps it until then
@@ -195,6 +213,7 @@ TokenStream::TokenStream(const Path& folder, const DatasetManifest& manifest, Da
   state_->shard_tokens = manifest.shard_tokens;
   state_->vocabulary = manifest.vocabulary;
   state_->token_bytes = manifest.token_bytes();
+  state_->masks = manifest.masks;
   state_->mapped.resize(entry.shards.size());
   for (const ShardEntry& shard : entry.shards) {
     const bool last = &shard == &entry.shards.back();
@@ -237,6 +256,18 @@ void TokenStream::copy(std::int64_t begin, std::span<std::int32_t> out) const {
   }
 }
 
+TokenMasks TokenStream::masks() const { return state_->masks; }
+
+void TokenStream::copy_mask(std::int64_t begin, std::span<std::uint8_t> out) const {
+  invariant(begin >= 0 && begin + static_cast<std::int64_t>(out.size()) <= state_->tokens,
+            "a mask is read within the stream");
+  while (!out.empty()) {
+    const std::size_t copied = state_->at(begin)->copy_mask(begin, out);
+    out = out.subspan(copied);
+    begin += static_cast<std::int64_t>(copied);
+  }
+}
+
 std::vector<std::int64_t> TokenStream::document_starts(std::int64_t begin, std::int64_t end) const {
   std::vector<std::int64_t> starts;
   begin = std::max<std::int64_t>(begin, 0);
@@ -270,94 +301,17 @@ void TokenStream::verify_shard(std::int64_t shard, const std::function<bool()>& 
 
 void verify_shard_file(const Path& folder, const DatasetManifest& manifest, const ShardEntry& shard) {
   const Path path = folder / shard.file;
-  (void)Shard(path, shard, manifest.token_bytes(), 0);
+  (void)Shard(path, shard, manifest.token_bytes(), manifest.masks, 0);
   verify_hash(path, shard, {});
 }
 
-void create_shard(const Path& path, int token_bytes, std::int64_t tokens, std::int64_t documents) {
-  Hdf5File hdf5 = Hdf5File::create(path);
-  hdf5.set_attribute("/", "format", "lockstep tokens");
-  hdf5.set_attribute("/", "version", std::int64_t{1});
-  hdf5.create_dataset(tokens_path, token_bytes == 2 ? DType::u16 : DType::u32, Shape{tokens});
-  hdf5.create_dataset(documents_path, DType::u64, Shape{documents});
-  hdf5.close();
-}
-
-struct ShardWriter::State {
-  Path path;
-  FileDescriptor file;
-  Hdf5Dataset tokens;
-  Hdf5Dataset documents;
-  std::int64_t next_token = 0;     // behind those handed to the system
-  std::int64_t next_document = 0;  // of the first of the starts
-  std::vector<std::byte> buffer;   // tokens from next_token on
-  std::vector<std::uint64_t> starts;
-  std::uint64_t sum = 0;  // of what was handed to the system
-
-  std::int64_t token_bytes() const { return tokens.dtype == DType::u16 ? 2 : 4; }
-  std::int64_t appended() const { return next_token + std::ssize(buffer) / token_bytes(); }
-
-  void write(std::span<const std::byte> bytes, std::uint64_t offset) {
-    write_at(file, bytes, offset, path);
-    sum = add_content_sums(sum, content_sum(bytes, offset));
-  }
-  void flush() {
-    write(buffer, tokens.offset + static_cast<std::uint64_t>(next_token * token_bytes()));
-    next_token = appended();
-    buffer.clear();
-  }
-};
-
-ShardWriter::ShardWriter(const Path& path, std::int64_t first_token, std::int64_t first_document)
-    : state_(std::make_unique<State>()) {
-  state_->path = path;
-  state_->next_token = first_token;
-  state_->next_document = first_document;
-  const Hdf5File hdf5 = Hdf5File::open(path);
-  state_->tokens = hdf5.dataset(tokens_path);
-  state_->documents = hdf5.dataset(documents_path);
-  state_->file = open_file(path, O_RDWR | O_CLOEXEC);
-}
-
-ShardWriter::~ShardWriter() = default;
-
-void ShardWriter::start_document() { state_->starts.push_back(static_cast<std::uint64_t>(state_->appended())); }
-
-void ShardWriter::append(std::span<const std::uint32_t> tokens) {
-  constexpr std::size_t flush_bytes = std::size_t{1} << 20;
-  invariant(state_->appended() + std::ssize(tokens) <= state_->tokens.shape.at(0),
-            "a shard holds the tokens that were announced");
-  const std::size_t before = state_->buffer.size();
-  state_->buffer.resize(before + tokens.size() * static_cast<std::size_t>(state_->token_bytes()));
-  std::byte* const out = state_->buffer.data() + before;
-  if (state_->token_bytes() == 4) {
-    std::memcpy(out, tokens.data(), tokens.size_bytes());
-  } else {
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      const auto narrow = static_cast<std::uint16_t>(tokens[i]);
-      std::memcpy(out + i * sizeof narrow, &narrow, sizeof narrow);
-    }
-  }
-  if (state_->buffer.size() >= flush_bytes) state_->flush();
-}
-
-std::uint64_t ShardWriter::finish() {
-  invariant(state_->next_document + std::ssize(state_->starts) <= state_->documents.shape.at(0),
-            "a shard holds the documents that were announced");
-  state_->flush();
-  state_->write(std::as_bytes(std::span(state_->starts)),
-                state_->documents.offset + static_cast<std::uint64_t>(state_->next_document) * sizeof(std::uint64_t));
-  sync_file(state_->file, state_->path);
-  state_->file.close(state_->path);
-  return state_->sum;
-}
-
 ShardEntry describe_shard(const Path& path, std::uint64_t written, const std::function<void()>& alive) {
-  Hdf5Dataset tokens, documents;
+  Hdf5Dataset tokens, documents, mask;
   {
     const Hdf5File hdf5 = Hdf5File::open(path);
-    tokens = hdf5.dataset(tokens_path);
-    documents = hdf5.dataset(documents_path);
+    tokens = hdf5.dataset(shard_tokens_path);
+    documents = hdf5.dataset(shard_documents_path);
+    if (hdf5.has(shard_mask_path)) mask = hdf5.dataset(shard_mask_path);
   }
   ShardEntry entry;
   entry.tokens = tokens.shape.at(0);
@@ -365,7 +319,7 @@ ShardEntry describe_shard(const Path& path, std::uint64_t written, const std::fu
   entry.bytes = length_of(path).value_or(0);
   std::uint64_t sum = 0;
   entry.hash = hash_of_file(path, entry.bytes, [&](std::span<const std::byte> part, std::uint64_t offset) {
-    for (const Hdf5Dataset& dataset : {tokens, documents})
+    for (const Hdf5Dataset& dataset : {tokens, documents, mask})
       sum = add_content_sums(sum, sum_within(part, offset, dataset));
     if (alive) alive();
   });

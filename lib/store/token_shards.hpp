@@ -1,7 +1,8 @@
 // A prepared dataset on disk: FOLDER/DATASET.json, written last, and FOLDER/{train,validation}/tokens-NNNNN.h5. A split
-// is one stream of tokens, documents joined by the end-of-text token, cut into shards of equal length; a shard is
-// mapped when it is first read. Who makes them from text: data/prepare.hpp. Which tokens a training step takes:
-// data/data_loader.hpp.
+// is one stream of tokens, documents one after the other, cut into shards of equal length; a shard is mapped when it is
+// first read. Documents of text are joined by the end-of-text token; those made of records stand back to back, and a
+// mask says which of their tokens may count as labels. Who makes them: data/prepare.hpp. Which tokens a training step
+// takes: data/data_loader.hpp.
 #pragma once
 
 #include "base/files.hpp"
@@ -40,6 +41,12 @@ struct SplitEntry {
   std::vector<ShardEntry> shards;
 };
 
+/// TokenMasks says whether shards hold a mask: a byte for each token, 1 where it may count as a label, else 0.
+enum class TokenMasks {
+  absent,  // every token may
+  present,
+};
+
 /// Sets where each shard begins, from what the shards before it hold.
 void number_shards(SplitEntry& split);
 
@@ -51,8 +58,9 @@ struct DatasetManifest {
   std::optional<std::int32_t> end_of_text;
   SpecialTokens special_tokens = SpecialTokens::special;  // how those that documents spell out were read
   std::int64_t shard_tokens = 0;                          // of every shard of a split but the last
-  std::string options;                                    // JSON text of what made it, for people and for look-up
-  std::string inputs = "null";                            // JSON text of what it was made from, likewise
+  TokenMasks masks = TokenMasks::absent;
+  std::string options;          // JSON text of what made it, for people and for look-up
+  std::string inputs = "null";  // JSON text of what it was made from, likewise
   SplitEntry train;
   SplitEntry validation;
 
@@ -86,6 +94,10 @@ class TokenStream {
   std::int64_t documents() const;
   /// Fills `out` with the tokens from `begin`, across shards. Throws Error(bug) beyond the end.
   void copy(std::int64_t begin, std::span<std::int32_t> out) const;
+  TokenMasks masks() const;
+  /// Fills `out` with 1 for each token from `begin` on that may count as a label, 0 for others. Throws Error(bug)
+  /// beyond the end.
+  void copy_mask(std::int64_t begin, std::span<std::uint8_t> out) const;
   /// Stream positions in [begin, end) at which a document starts, ascending.
   std::vector<std::int64_t> document_starts(std::int64_t begin, std::int64_t end) const;
   std::int64_t shards() const;
@@ -100,7 +112,8 @@ class TokenStream {
 };
 
 /// Makes the file of a shard, whose tokens and document starts ShardWriters then write. Throws Error(storage).
-void create_shard(const Path& path, int token_bytes, std::int64_t tokens, std::int64_t documents);
+void create_shard(const Path& path, int token_bytes, std::int64_t tokens, std::int64_t documents,
+                  TokenMasks masks = TokenMasks::absent);
 
 /// Writes consecutive tokens of a shard and the documents that start there; several processes may write one shard. What
 /// was written is durable after finish.
@@ -113,8 +126,9 @@ class ShardWriter {
   ShardWriter& operator=(const ShardWriter&) = delete;
   /// A document starts at the token appended next.
   void start_document();
-  /// Throws Error(bug) for more tokens than the shard has, Error(storage).
-  void append(std::span<const std::uint32_t> tokens);
+  /// `mask`: of each token, where the shard has masks; else empty. Throws Error(bug) for more tokens than the shard
+  /// has, Error(storage).
+  void append(std::span<const std::uint32_t> tokens, std::span<const std::uint8_t> mask = {});
   /// Returns the content_sum of the bytes that were written, where they stand in the file (base/content_sum.hpp).
   /// Throws Error(storage), Error(bug) for more documents than the shard has.
   std::uint64_t finish();

@@ -132,6 +132,8 @@ std::string packing_text(const SampleSource& samples) {
     text += fmt::format("; {} truncated by {}", counts.truncated_documents, counted(counts.truncated_labels, "label"));
   if (counts.dropped_documents > 0)
     text += fmt::format("; {} dropped with {}", counts.dropped_documents, counted(counts.dropped_labels, "label"));
+  if (counts.masked_parts > 0)
+    text += fmt::format("; {} left out in which no label counts", counted(counts.masked_parts, "part"));
   if (counts.empty_documents > 0) text += fmt::format("; {} without a label left out", counts.empty_documents);
   return text;
 }
@@ -150,6 +152,8 @@ Json packing_facts(const SampleSource& samples) {
           {"truncated_labels", counts.truncated_labels},
           {"dropped_documents", counts.dropped_documents},
           {"dropped_labels", counts.dropped_labels},
+          {"masked_parts", counts.masked_parts},
+          {"masked_labels", counts.masked_labels},
           {"packed_labels", counts.packed_labels}};
 }
 

@@ -84,6 +84,7 @@ def start():
     (folder / "build").symlink_to(BUILD)
     (folder / "book.txt").write_text(sample_text())
     (folder / "corpus").mkdir()
+    (folder / "answers.jsonl").write_text("".join(json.dumps({"prompt": f"{i} and {i}?", "completion": f" {2 * i}"}) + "\n" for i in range(300)))
     (folder / "corpus/a.jsonl").write_text("".join(json.dumps({"body": line}) + "\n" for line in sample_text().splitlines() if line))
     write_byte_level_tokenizer(folder / "gpt2")
     execute("prepare-data book.txt --output book-tokens --data.validation tail:0.1 --data.tokenizer bytes", folder)

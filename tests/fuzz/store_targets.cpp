@@ -6,6 +6,7 @@
 #include "fuzz/targets.hpp"
 #include "store/token_shards.hpp"
 
+#include <algorithm>
 #include <memory>
 
 namespace lockstep::test {
@@ -19,6 +20,7 @@ DatasetManifest make_dataset(const Path& folder) {
   manifest.vocabulary = 257;
   manifest.end_of_text = 256;
   manifest.shard_tokens = 600;
+  manifest.masks = TokenMasks::present;
   manifest.options = R"({"text_field": "text"})";
   for (const DataSplit split : {DataSplit::train, DataSplit::validation}) {
     SplitEntry& entry = split == DataSplit::train ? manifest.train : manifest.validation;
@@ -26,12 +28,12 @@ DatasetManifest make_dataset(const Path& folder) {
     for (const std::int64_t tokens :
          split == DataSplit::train ? std::vector<std::int64_t>{600, 50} : std::vector<std::int64_t>{40}) {
       const std::string file = fmt::format("{}/tokens-{:05}.h5", name_of(split), entry.shards.size());
-      create_shard(folder / file, manifest.token_bytes(), tokens, 2);
+      create_shard(folder / file, manifest.token_bytes(), tokens, 2, manifest.masks);
       ShardWriter writer(folder / file, 0, 0);
       const std::vector<std::uint32_t> ids(static_cast<std::size_t>(tokens / 2), 65);
       for (int document = 0; document < 2; ++document) {
         writer.start_document();
-        writer.append(ids);
+        writer.append(ids, std::vector<std::uint8_t>(ids.size(), 1));
       }
       entry.shards.push_back(describe_shard(folder / file, writer.finish()));
       entry.shards.back().file = file;
@@ -52,6 +54,9 @@ void read_stream(const Path& folder, const DatasetManifest& manifest, DataSplit 
   for (const std::int32_t id : ids)
     require(id >= 0 && id < manifest.vocabulary,
             fmt::format("the stream holds the id {}, and ids end at {}", id, manifest.vocabulary));
+  std::vector<std::uint8_t> mask(ids.size());
+  stream.copy_mask(0, mask);
+  require(std::ranges::none_of(mask, [](std::uint8_t value) { return value > 1; }), "a mask holds more than 0 and 1");
   std::int64_t before = -1;
   const std::vector<std::int64_t> starts = stream.document_starts(0, stream.tokens());
   for (const std::int64_t start : starts) {
@@ -109,11 +114,12 @@ Target token_shard_target(const Path& folder) {
   const std::string shard = read_file(folder / "train/tokens-00001.h5");
   manifest.train = {.tokens = 50, .documents = 2, .text_bytes = 0, .shards = {manifest.train.shards.back()}};
   number_shards(manifest.train);
-  Target target{.name = "token shard",
-                .seeds = {shard},
-                .names = {"tokens-00001.h5"},
-                .made = either(strange_hdf5(folder / "made.h5", {"/tokens", "/documents"}), damaged_headers(shard)),
-                .read = {}};
+  Target target{
+      .name = "token shard",
+      .seeds = {shard},
+      .names = {"tokens-00001.h5"},
+      .made = either(strange_hdf5(folder / "made.h5", {"/tokens", "/documents", "/mask"}), damaged_headers(shard)),
+      .read = {}};
   target.read = [folder, manifest](const std::string& bytes) mutable {
     put_file(folder / "train/tokens-00001.h5", bytes);
     manifest.train.shards.front().bytes = bytes.size();

@@ -210,4 +210,18 @@ BOOST_FIXTURE_TEST_CASE(folders_without_a_tokenizer_and_malformed_ones_are_refus
   refused(path / "typed", "vocab is not an object, or merges not a list");
 }
 
+BOOST_AUTO_TEST_CASE(a_marked_text_has_literal_parts_and_tells_how_many_ids_come_before_places) {
+  const auto tokenizer = bytes_tokenizer("<e>", SpecialTokens::text);  // special where marked, whatever was said
+  const std::string text = "a<e>b<e>cd";
+  const std::vector<std::size_t> borders{0, 1, 2, 4, 5, 9, 10};
+  const std::vector<TextRange> literal{{1, 4}};
+  const MarkedIds all = tokenizer->encoder()->encode_marked({text, {}, borders});
+  BOOST_TEST((all.ids == std::vector<std::int32_t>{'a', 256, 'b', 256, 'c', 'd'}));
+  BOOST_TEST((all.borders == std::vector<std::size_t>{0, 1, 2, 2, 3, 5, 6}));  // a token begins before what it covers
+  const MarkedIds some = tokenizer->encoder()->encode_marked({text, literal, borders});
+  BOOST_TEST((some.ids == std::vector<std::int32_t>{'a', '<', 'e', '>', 'b', 256, 'c', 'd'}));
+  BOOST_TEST((some.borders == std::vector<std::size_t>{0, 1, 2, 4, 5, 7, 8}));
+  BOOST_TEST(all.apart + some.apart == 0);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,12 +1,15 @@
 #include "data/data_loader.hpp"
+
 #include "base/error.hpp"
 #include "data/dataset.hpp"
+#include "data/packing_index.hpp"
 #include "harness/temporary_folder.hpp"
 #include "unit/store/made_dataset.hpp"
 
 #include <boost/test/unit_test.hpp>
 
 #include <map>
+#include <set>
 
 using namespace lockstep;
 
@@ -38,6 +41,50 @@ void check_shape(const Batch& batch, std::int64_t length) {
 }  // namespace
 
 BOOST_FIXTURE_TEST_SUITE(feed, Stream)
+
+BOOST_AUTO_TEST_CASE(a_masked_token_is_no_label_in_windows_nor_in_rows_and_parts_without_one_are_not_packed) {
+  DatasetManifest masked = test::manifest_for(vocabulary, 10);
+  masked.masks = TokenMasks::present;
+  split.mask.assign(split.tokens.size(), 0);
+  for (std::size_t i = 0; i < 60; ++i) split.mask[i] = i % 3 == 0 ? 1 : 0;  // the last documents have none
+  test::write_split(path / "masked", masked, DataSplit::train, split);
+  const TokenStream tokens(path / "masked", masked, DataSplit::train);
+  const auto expect = [&](const SampleSource& source, std::int64_t begin, std::int64_t labels) {
+    std::set<std::int64_t> seen;
+    for (std::int64_t sample = 0; sample < source.samples(); ++sample) {
+      const auto length = static_cast<std::size_t>(source.length());
+      std::vector<std::int32_t> ids(length), wanted(length, ignored_label), positions(length);
+      SampleRow row{ids, wanted, positions};
+      source.fill(sample, row);
+      BOOST_TEST(row.valid_tokens == std::ssize(wanted) - std::ranges::count(wanted, ignored_label));
+      for (const std::int32_t label : wanted)
+        if (label != ignored_label) seen.insert(place_of(label));
+    }
+    std::set<std::int64_t> all;
+    for (std::int64_t i = begin; i < begin + labels; ++i) {
+      const bool first = std::ranges::count(split.starts, i) > 0;
+      if (split.mask[static_cast<std::size_t>(i)] == 1 && !(first && source.packing() != nullptr)) all.insert(i);
+    }
+    BOOST_TEST((seen == all));
+  };
+  const std::int64_t windows = (this->tokens() - 1) / 4;
+  expect(WindowSource(tokens, 4, Documents::joined, WindowTail::unused), 1, 4 * windows);
+  const PackingSettings settings{PackingMethod::best_fit, 8, 1, 100, LongDocuments::split};
+  const PackedSource packed(tokens, make_packing(tokens, settings, 1), settings);
+  expect(packed, 0, this->tokens());
+  const PackingCounts& counts = packed.packing()->counts();
+  BOOST_TEST(counts.masked_parts > 2);
+  BOOST_TEST(counts.packed_labels + counts.masked_labels == this->tokens() - tokens.documents());
+  write_packing(path / "packing.h5", "id", *packed.packing());
+  BOOST_TEST((open_packing(path / "packing.h5", "id").counts() == counts));
+  const WindowSource isolated(tokens, 4, Documents::isolated, WindowTail::unused);
+  for (std::int64_t sample = 0; sample < isolated.samples(); ++sample) {
+    std::vector<std::int32_t> ids(4), wanted(4, ignored_label), positions(4);
+    SampleRow row{ids, wanted, positions};
+    isolated.fill(sample, row);
+    BOOST_TEST(row.valid_tokens == 4 - std::ranges::count(wanted, ignored_label));
+  }
+}
 
 BOOST_AUTO_TEST_CASE(the_global_batch_is_the_same_for_any_ranks_and_accumulation_and_an_epoch_has_every_sample_once) {
   const TokenStream tokens = stream();

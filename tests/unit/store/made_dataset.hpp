@@ -15,6 +15,7 @@ namespace lockstep::test {
 struct MadeSplit {
   std::vector<std::int32_t> tokens;
   std::vector<std::int64_t> starts;
+  std::vector<std::uint8_t> mask = {};  // of each token, where the manifest has masks
 };
 
 /// Documents of the given lengths; token i of the stream is i·7 + 3 modulo `vocabulary`.
@@ -39,12 +40,16 @@ inline void write_split(const Path& folder, DatasetManifest& manifest, DataSplit
     const auto starts =
         std::ranges::count_if(split.starts, [&](std::int64_t start) { return start >= first && start < end; });
     const std::string file = fmt::format("{}/tokens-{:05}.h5", name_of(which), entry.shards.size());
-    create_shard(folder / file, manifest.token_bytes(), end - first, starts);
+    create_shard(folder / file, manifest.token_bytes(), end - first, starts, manifest.masks);
     ShardWriter writer(folder / file, 0, 0);
     for (std::int64_t i = first; i < end; ++i) {
       if (std::ranges::count(split.starts, i) > 0) writer.start_document();
       const auto token = static_cast<std::uint32_t>(split.tokens[static_cast<std::size_t>(i)]);
-      writer.append({&token, 1});
+      if (manifest.masks == TokenMasks::present) {
+        writer.append({&token, 1}, {&split.mask[static_cast<std::size_t>(i)], 1});
+      } else {
+        writer.append({&token, 1});
+      }
     }
     entry.shards.push_back(describe_shard(folder / file, writer.finish()));
     entry.shards.back().file = file;

@@ -99,6 +99,51 @@ BOOST_FIXTURE_TEST_CASE(a_shard_that_several_write_parts_of_has_the_bytes_of_one
   }
 }
 
+BOOST_FIXTURE_TEST_CASE(every_range_of_a_mask_reads_as_written_and_other_values_in_it_are_damage, TemporaryFolder) {
+  auto split = test::made_split({5, 1, 12, 2, 30}, 1000);
+  for (std::size_t i = 0; i < split.tokens.size(); ++i) split.mask.push_back(i % 3 == 1 || i % 7 == 2 ? 1 : 0);
+  for (const std::int64_t shard_tokens : {1, 3, 16, 1000}) {
+    DatasetManifest manifest = test::manifest_for(1000, shard_tokens);
+    manifest.masks = TokenMasks::present;
+    const Path folder = path / std::to_string(shard_tokens);
+    test::write_split(folder, manifest, DataSplit::train, split);
+    publish_file(folder / "DATASET.json", to_text(manifest));
+    const DatasetManifest read = read_dataset_manifest(folder);
+    BOOST_TEST((read.masks == TokenMasks::present));
+    const TokenStream stream(folder, read, DataSplit::train);
+    for (std::size_t begin = 0; begin <= split.mask.size(); ++begin) {
+      for (std::size_t end = begin; end <= split.mask.size(); ++end) {
+        std::vector<std::uint8_t> mask(end - begin);
+        stream.copy_mask(static_cast<std::int64_t>(begin), mask);
+        BOOST_REQUIRE(std::ranges::equal(mask, std::span(split.mask).subspan(begin, mask.size())));
+      }
+    }
+    for (const ShardEntry& shard : read.train.shards) verify_shard_file(folder, read, shard);
+    DatasetManifest unmasked = read;  // a file without the mask that the manifest promises, and one with too much
+    unmasked.masks = TokenMasks::absent;
+    std::vector<std::uint8_t> all(split.mask.size());
+    TokenStream(folder, unmasked, DataSplit::train).copy_mask(0, all);
+    BOOST_TEST((std::ranges::count(all, std::uint8_t{1}) == std::ssize(all)));
+    const Path file = folder / read.train.shards[0].file;
+    flip_byte(file, Hdf5File::open(file).dataset("/mask").offset);  // 0 becomes 1: the hash alone shows it
+    BOOST_CHECK_THROW(verify_shard_file(folder, read, read.train.shards[0]), Error);
+    const std::byte strange{7};
+    const FileDescriptor opened = open_file(file, O_RDWR);
+    write_at(opened, {&strange, 1}, Hdf5File::open(file).dataset("/mask").offset, file);
+    BOOST_CHECK_EXCEPTION(TokenStream(folder, read, DataSplit::train).copy_mask(0, std::span(all).first(1)), Error,
+                          [](const Error& error) {
+                            return std::string(error.what()).find("its mask holds other values") != std::string::npos;
+                          });
+  }
+  DatasetManifest manifest = test::manifest_for(1000, 100);
+  test::write_split(path / "without", manifest, DataSplit::train, split);
+  manifest.masks = TokenMasks::present;
+  BOOST_CHECK_EXCEPTION(TokenStream(path / "without", manifest, DataSplit::train).document_starts(0, 1), Error,
+                        [](const Error& error) {
+                          return std::string(error.what()).find("/mask is not a whole dataset") != std::string::npos;
+                        });
+}
+
 BOOST_FIXTURE_TEST_CASE(a_stream_of_more_shards_than_are_mapped_at_a_time_reads_as_written, TemporaryFolder) {
   DatasetManifest manifest = test::manifest_for(1000, 3);
   test::write_split(path, manifest, DataSplit::train, test::made_split({3, 3, 3}, 1000));
@@ -148,7 +193,7 @@ BOOST_FIXTURE_TEST_CASE(a_manifest_comes_back_and_a_changed_one_is_refused, Temp
   BOOST_CHECK_EXCEPTION(read_dataset_manifest(path), Error, input_error_naming("does not match its self_hash"));
   publish_file(path / "DATASET.json", R"({"format": "lockstep dataset", "version": 99})");
   BOOST_CHECK_EXCEPTION(read_dataset_manifest(path), Error,
-                        input_error_naming("has format version 99; this program reads version 2"));
+                        input_error_naming("has format version 99; this program reads versions 2 and, with masks, 3"));
   publish_file(path / "DATASET.json", "[]");
   BOOST_CHECK_EXCEPTION(read_dataset_manifest(path), Error, input_error_naming("is not the manifest of a dataset"));
 }

@@ -1,0 +1,124 @@
+#include "config/record_config.hpp"
+
+#include "base/text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace lockstep {
+
+ChoiceList<RecordForm> choices_of(RecordForm) {
+  return {{RecordForm::text, "text"}, {RecordForm::tokenized, "tokenized"}, {RecordForm::prompt, "prompt"}};
+}
+ChoiceList<LabelPlace> choices_of(LabelPlace) {
+  return {{LabelPlace::aligned, "aligned"}, {LabelPlace::shifted, "shifted"}};
+}
+ChoiceList<TrainOn> choices_of(TrainOn) { return {{TrainOn::completion, "completion"}, {TrainOn::all, "all"}}; }
+ChoiceList<TooLong> choices_of(TooLong) {
+  return {{TooLong::drop, "drop"}, {TooLong::truncate, "truncate"}, {TooLong::split, "split"}};
+}
+
+namespace {
+
+constexpr double most_tokens = 0x1p31 - 1;  // of a sample
+
+template <class E>
+std::string_view name_in(E value) {
+  for (const auto& [choice, name] : choices_of(value))
+    if (choice == value) return name;
+  return {};
+}
+
+}  // namespace
+
+void describe_records(Declaration& visit, RecordOptions& records) {
+  visit.field(
+      "records", records.form,
+      {.help = "what records hold: text in one field; tokenized, input_ids with labels or none; prompt, a prompt "
+               "and its completion"});
+  visit.field("labels", records.labels,
+              {.help = "where labels of tokenized records stand: aligned, at their own token; shifted, at the token "
+                       "before; null: aligned"});
+  visit.field("prompt_field", records.prompt_field,
+              {.help = "field of the prompt; null: prompt", .value_name = "NAME"});
+  visit.field("completion_field", records.completion_field,
+              {.help = "field of the completion; null: completion", .value_name = "NAME"});
+  visit.field("train_on", records.train_on,
+              {.help = "which tokens of a prompt and its completion count as labels; null: completion"});
+  visit.field("add_bos", records.add_bos,
+              {.help = "whether a sample begins with the tokenizer's bos_token, once; null: no"});
+  visit.field("add_eos", records.add_eos,
+              {.help = "whether a sample ends with the end-of-text token, once; null: after a completion"});
+  visit.field(
+      "max_length", records.max_length,
+      {.help = "longest sample made of a record; null: no limit", .unit = "tokens", .min = 2, .max = most_tokens});
+  visit.field(
+      "too_long", records.too_long,
+      {.help = "what becomes of longer ones: drop, truncate behind max_length, or split into parts; null: drop"});
+  visit.field("overlap", records.overlap,
+              {.help = "tokens of the part before that a part of a split sample begins with, as context that does not "
+                       "count again; null: 0",
+               .unit = "tokens",
+               .min = 0,
+               .max = most_tokens});
+  visit.field("min_length", records.min_length,
+              {.help = "shortest sample made of a record, others are left out; null: no limit",
+               .unit = "tokens",
+               .min = 1,
+               .max = most_tokens});
+}
+
+void check_records(const RecordOptions& records, Problems& problems) {
+  using enum RecordForm;
+  const auto only_with = [&](bool is_set, const char* option, const std::vector<RecordForm>& forms) {
+    if (!is_set || std::ranges::find(forms, records.form) != forms.end()) return;
+    std::vector<std::string> names;
+    for (const RecordForm form : forms) names.emplace_back(name_in(form));
+    problems.add({fmt::format("data.{}", option), "data.records"},
+                 fmt::format("data.{} has no effect unless data.records is {}", option, join(names, " or ")));
+  };
+  only_with(records.labels.has_value(), "labels", {tokenized});
+  only_with(records.prompt_field.has_value(), "prompt_field", {prompt});
+  only_with(records.completion_field.has_value(), "completion_field", {prompt});
+  only_with(records.train_on.has_value(), "train_on", {prompt});
+  only_with(records.add_bos.has_value(), "add_bos", {tokenized, prompt});
+  only_with(records.add_eos.has_value(), "add_eos", {tokenized, prompt});
+  only_with(records.max_length.has_value(), "max_length", {tokenized, prompt});
+  only_with(records.min_length.has_value(), "min_length", {tokenized, prompt});
+  if (records.too_long && !records.max_length)
+    problems.add({"data.too_long", "data.max_length"}, "data.too_long has no effect without data.max_length");
+  if (records.overlap && records.too_long != TooLong::split)
+    problems.add({"data.overlap", "data.too_long"}, "data.overlap has no effect unless data.too_long is split");
+  if (records.overlap && records.max_length && *records.overlap >= *records.max_length)
+    problems.add({"data.overlap", "data.max_length"},
+                 fmt::format("data.overlap {} leaves nothing new in parts of data.max_length {}", *records.overlap,
+                             *records.max_length));
+  if (records.min_length && records.max_length && *records.min_length > *records.max_length)
+    problems.add({"data.min_length", "data.max_length"}, fmt::format("data.min_length {} is above data.max_length {}",
+                                                                     *records.min_length, *records.max_length));
+}
+
+Json json_of(const RecordOptions& records) {
+  Json json{{"records", name_in(records.form)}};
+  switch (records.form) {
+    case RecordForm::text: return json;
+    case RecordForm::tokenized: json["labels"] = name_in(records.labels.value_or(LabelPlace::aligned)); break;
+    case RecordForm::prompt:
+      json["prompt_field"] = records.prompt_field.value_or("prompt");
+      json["completion_field"] = records.completion_field.value_or("completion");
+      break;
+  }
+  if (records.form != RecordForm::tokenized) json["train_on"] = name_in(records.train_on.value_or(TrainOn::completion));
+  json["add_bos"] = records.add_bos.value_or(false);
+  json["add_eos"] = records.adds_eos();
+  const auto number = [](const std::optional<std::int64_t>& value) { return value ? Json(*value) : Json(); };
+  json["max_length"] = number(records.max_length);
+  json["min_length"] = number(records.min_length);
+  if (records.max_length) json["too_long"] = name_in(records.too_long.value_or(TooLong::drop));
+  if (records.too_long == TooLong::split) json["overlap"] = records.overlap.value_or(0);
+  return json;
+}
+
+}  // namespace lockstep

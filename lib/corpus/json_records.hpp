@@ -1,0 +1,40 @@
+// The records of a block of JSON lines as objects of the parser. Documents of text in them: corpus/json_lines.hpp.
+#pragma once
+
+#include "corpus/bad_text.hpp"
+#include "corpus/block_reader.hpp"
+
+#include <simdjson.h>
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// Why a record cannot be used; thrown by who reads one.
+struct BadRecord {
+  std::string reason;
+  std::string hint = {};
+};
+
+/// Reads blocks on one thread; keeps its parser.
+class JsonRecords {
+ public:
+  /// Calls `record` with the object of every line that is not blank; what it holds is valid UTF-8 and lives until the
+  /// call returns. For a line that is not a JSON object, or for which `record` throws BadRecord or Error(input): calls
+  /// `malformed`, which throws the problem, with its place, unless the line is to be skipped. The block is only longer
+  /// during the call: lines are parsed where they are.
+  void for_each(TextBlock& block, const std::function<void(const simdjson::dom::object& object)>& record,
+                const std::function<void(const BadText& problem)>& malformed);
+
+ private:
+  simdjson::dom::object object_of(std::string_view line);
+  simdjson::dom::parser parser_;
+};
+
+/// Throws BadRecord: the object has no such field, with a hint that names the option and the nearest field.
+[[noreturn]] void refuse_field(const simdjson::dom::object& object, const std::string& field,
+                               const std::string& option);
+
+}  // namespace lockstep

@@ -1,0 +1,33 @@
+// Records become samples: tokens, and which of them count as labels. One reader for each form that data.records names;
+// text alone is read by corpus/json_lines.hpp. What then becomes of a sample: data/sample_shape.hpp.
+#pragma once
+
+#include "config/record_options.hpp"
+#include "corpus/json_records.hpp"
+#include "corpus/tokenizer.hpp"
+#include "data/sample_shape.hpp"
+
+#include <memory>
+#include <string>
+
+namespace lockstep {
+
+/// Reads records on one thread.
+class RecordReader {
+ public:
+  virtual ~RecordReader() = default;
+  /// Throws BadRecord, or Error(input), for a record that cannot be used.
+  virtual Sample read(const simdjson::dom::object& record) = 0;
+};
+
+/// The tokenizer outlives the reader.
+std::unique_ptr<RecordReader> tokenized_reader(const Tokenizer& tokenizer, const RecordOptions& options);
+std::unique_ptr<RecordReader> prompt_reader(const Tokenizer& tokenizer, const RecordOptions& options);
+
+/// The one of the options' form, which is not text.
+std::unique_ptr<RecordReader> record_reader(const Tokenizer& tokenizer, const RecordOptions& options);
+
+/// With the tokens that the options ask for. Throws Error(usage) where the tokenizer names none.
+SampleShape sample_shape(const Tokenizer& tokenizer, const RecordOptions& options);
+
+}  // namespace lockstep
