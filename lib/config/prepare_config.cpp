@@ -22,6 +22,9 @@ ChoiceList<TrainedPattern> choices_of(TrainedPattern) {
           {TrainedPattern::qwen2, "qwen2"},
           {TrainedPattern::o200k, "o200k"}};
 }
+ChoiceList<ShownSplit> choices_of(ShownSplit) {
+  return {{ShownSplit::train, "train"}, {ShownSplit::validation, "validation"}};
+}
 ChoiceList<OnMalformed> choices_of(OnMalformed) { return {{OnMalformed::stop, "stop"}, {OnMalformed::skip, "skip"}}; }
 ChoiceList<SpecialTokens> choices_of(SpecialTokens) {
   return {{SpecialTokens::special, "special"}, {SpecialTokens::text, "text"}};
@@ -47,6 +50,16 @@ void describe(Declaration& visit, PrepareConfig& config) {
        .value_name = "DIR",
        .command_line_only = true,
        .completes = Completes::folders});
+  visit.field("inspect", config.inspect,
+              {.help = "make nothing, but show documents of a dataset as text, and how long all of them are",
+               .value_name = "DIR",
+               .command_line_only = true,
+               .completes = Completes::folders});
+  visit.field("plot", config.plot,
+              {.help = "with --inspect: draw the lengths of documents into an SVG file",
+               .value_name = "FILE",
+               .command_line_only = true,
+               .completes = Completes::files});
   visit.field("train_tokenizer", config.train_tokenizer,
               {.help = "make no dataset, but a tokenizer of so many tokens from the input: byte-level BPE",
                .unit = "tokens",
@@ -101,13 +114,24 @@ void describe(Declaration& visit, PrepareConfig& config) {
         {.help = "tokens with a meaning of their own, such as <|im_start|>, behind the end-of-text token, which "
                  "is data.end_of_text, or <|endoftext|>"});
   });
+  visit.section("samples", "what --inspect shows", [&] {
+    ShownSamples& samples = config.samples;
+    visit.field("split", samples.split, {.help = "split of the dataset"});
+    visit.field("count", samples.count, {.help = "documents that are shown", .min = 0, .max = 1 << 20});
+    visit.field("first", samples.first,
+                {.help = "number of the first one, from 0; others follow it; null: they are drawn from all", .min = 0});
+    visit.field("seed", samples.seed, {.help = "of the drawing", .min = 0});
+    visit.field("tokens", samples.tokens,
+                {.help = "of a document, at most", .unit = "tokens", .min = 1, .max = 1 << 24});
+  });
 }
 
 Tool tool_of(const PrepareConfig&) {
   return {.name = "prepare-data",
           .summary = "turn text into token shards to train on",
           .synopsis = {"[OPTION...] INPUT... --output DIR", "[OPTION...] - --format FORMAT --output DIR",
-                       "[OPTION...] INPUT... --train-tokenizer SIZE --output DIR", "--verify DIR"},
+                       "[OPTION...] INPUT... --train-tokenizer SIZE --output DIR", "--verify DIR",
+                       "[--samples.NAME VALUE...] --inspect DIR"},
           .arguments = Tool::Arguments::options,
           .dry_run = Tool::DryRun::yes,
           .output = Tool::Output::text_or_json};
@@ -132,6 +156,16 @@ void check_trained(const PrepareConfig& config, Problems& problems) {
 }  // namespace
 
 void check(const PrepareConfig& config, Problems& problems) {
+  if (config.plot && !config.inspect)
+    problems.add({"plot"}, "--plot draws what --inspect shows: name a dataset with it");
+  if (config.samples.first && config.samples.seed != 0)
+    problems.add({"samples.seed", "samples.first"}, "samples.seed has no effect with samples.first: nothing is drawn");
+  if (config.inspect) {
+    if (config.verify || config.train_tokenizer || !config.inputs.empty() || !config.output.empty())
+      problems.add({"inspect", "inputs", "output", "verify", "train_tokenizer"},
+                   "--inspect shows a dataset and makes nothing: it takes no INPUT, no --output and no other task");
+    return;
+  }
   if (config.verify) {
     if (config.train_tokenizer)
       problems.add({"verify", "train_tokenizer"}, "--verify checks a dataset, and --train-tokenizer makes a tokenizer");

@@ -17,6 +17,7 @@ struct Tool;
 
 enum class InputFormat { txt, jsonl, json, csv, tsv };
 enum class TrainedPattern { gpt2, llama3, qwen2, o200k };
+enum class ShownSplit { train, validation };
 enum class OnMalformed { stop, skip };
 
 struct PrepareDataOptions {
@@ -37,10 +38,21 @@ struct TrainedBpeOptions {
   std::vector<std::string> special_tokens;  // besides the end-of-text token
 };
 
+/// What inspect shows.
+struct ShownSamples {
+  ShownSplit split = ShownSplit::train;
+  std::int64_t count = 3;             // documents
+  std::optional<std::int64_t> first;  // the number of the first, others follow; absent: drawn from all
+  std::int64_t seed = 0;              // of the drawing
+  std::int64_t tokens = 256;          // of a document, at most
+};
+
 struct PrepareConfig {
   std::vector<std::string> inputs;              // files, globs, folders; "-" alone: standard input
   std::string output;                           // folder to create
   std::optional<std::string> verify;            // a dataset to check; nothing is made then
+  std::optional<std::string> inspect;           // a dataset to look into; nothing is made then
+  std::optional<std::string> plot;              // a file for the picture of its lengths
   std::optional<std::int64_t> train_tokenizer;  // tokens; a tokenizer is made then, and no dataset
   std::optional<InputFormat> format;            // of standard input
   bool overwrite = false;                       // replace a dataset that is there
@@ -48,6 +60,7 @@ struct PrepareConfig {
   Seconds watchdog{600};                        // without progress of a rank; 0: none
   PrepareDataOptions data;
   TrainedBpeOptions bpe;
+  ShownSamples samples;
 };
 
 void describe(Declaration& visit, PrepareConfig& config);

@@ -12,6 +12,9 @@
 #include "corpus/tokenizers.hpp"
 #include "data/assemble.hpp"
 #include "data/dataset.hpp"
+#include "data/estimate.hpp"
+#include "data/inspect_dataset.hpp"
+#include "data/long_work.hpp"
 #include "data/tokenize.hpp"
 #include "data/train_tokenizer.hpp"
 #include "data/unpack.hpp"
@@ -133,20 +136,36 @@ class Preparation {
   }
 
   void plan_only() {
-    if (!is_root()) return;
     const std::string from = inputs_.files.empty() ? "standard input"
                                                    : fmt::format("{} of {}", counted(std::ssize(inputs_.files), "file"),
                                                                  human_bytes(total_bytes()));
+    const std::string on = fmt::format("on {} of {}", counted(world_.size(), "rank"), counted(threads_, "thread"));
     if (config_.train_tokenizer) {
-      output_.print(fmt::format("would train a tokenizer of {} tokens from {} for {}, on {} of {}\n",
-                                *config_.train_tokenizer, from, config_.output, counted(world_.size(), "rank"),
-                                counted(threads_, "thread")));
+      if (is_root())
+        output_.print(fmt::format("would train a tokenizer of {} tokens from {} for {}, {}\n", *config_.train_tokenizer,
+                                  from, config_.output, on));
       return;
     }
-    output_.print(fmt::format("would prepare {} from {} with the tokenizer {}, validation {}, on {} of {}\n",
-                              config_.output, from, config_.data.tokenizer.text(),
-                              config_.data.validation ? config_.data.validation->text() : "hash:0.01 or tail:0.01",
-                              counted(world_.size(), "rank"), counted(threads_, "thread")));
+    std::optional<PreparationEstimate> estimate;  // standard input can be read only once
+    long_work_together(session_, "estimate", [&](const std::function<void()>& alive) {
+      if (is_root() && !inputs_.files.empty())
+        estimate = estimate_preparation(inputs_.files, config_.data, world_.size(), threads_, alive);
+    });
+    if (!is_root()) return;
+    const auto split = config_.data.validation ? config_.data.validation->text() : "hash:0.01 or tail:0.01";
+    if (output_.common().json) {
+      output_.print_json({{"output", config_.output},
+                          {"files", inputs_.files.size()},
+                          {"tokenizer", config_.data.tokenizer.text()},
+                          {"validation", split},
+                          {"ranks", world_.size()},
+                          {"threads", threads_},
+                          {"estimate", estimate ? lockstep::json_of(*estimate) : Json()}});
+      return;
+    }
+    output_.print(fmt::format("would prepare {} from {} with the tokenizer {}, validation {}, {}\n{}", config_.output,
+                              from, config_.data.tokenizer.text(), split, on,
+                              estimate ? text_of(*estimate, free_bytes()) : ""));
   }
 
   void run() {
@@ -184,6 +203,15 @@ class Preparation {
                                        config_.overwrite ? Existing::replace : Existing::refuse);
     make_folder(output->scratch());
     return output;
+  }
+
+  /// Of the file system that the output goes to.
+  std::uint64_t free_bytes() const {
+    Path folder = absolute_path(config_.output).parent_path();
+    while (!is_there(folder) && folder.has_relative_path()) folder = folder.parent_path();
+    std::error_code unknown;
+    const auto space = std::filesystem::space(folder, unknown);
+    return unknown ? 0 : space.available;
   }
 
   std::uint64_t total_bytes() const {
@@ -394,10 +422,11 @@ class Preparation {
 }  // namespace
 
 int prepare_data(const PrepareConfig& config, Session& session, Output& output) {
-  const Path folder = config.verify.value_or(config.output);
+  const Path folder = config.verify ? *config.verify : config.inspect.value_or(config.output);
   session.configure({.watchdog_s = config.watchdog.value, .folder = absolute_path(folder).parent_path()});
   session.accept_stop_signals();
   if (config.verify) return verify_dataset(*config.verify, session, output);
+  if (config.inspect) return inspect_dataset(config, session, output);
   Preparation preparation(config, session, output);
   if (output.common().dry_run) {
     preparation.plan_only();
