@@ -86,7 +86,7 @@ std::string content_of(const RunDataset& dataset) {
     return fmt::format("dummy {}", dataset.choice.tokens == DummyTokens::constant ? "constant" : "random");
   StreamHash hash;
   hash.add(to_hex(dataset.dataset->manifest.tokenizer_hash));
-  for (const ShardEntry& shard : dataset.dataset->manifest.of(dataset.split).shards) hash.add(to_hex(shard.hash));
+  add_content(hash, dataset.dataset->manifest.of(dataset.split));
   return to_hex(hash.digest());
 }
 

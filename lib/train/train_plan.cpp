@@ -99,7 +99,7 @@ std::string evaluation_identity(const TrainConfig& config, const TrainPlan& plan
   if (!set.dataset) return of + " that are made";
   StreamHash content;
   content.add(to_hex(set.dataset->manifest.tokenizer_hash));
-  for (const ShardEntry& shard : set.dataset->manifest.of(set.split).shards) content.add(to_hex(shard.hash));
+  add_content(content, set.dataset->manifest.of(set.split));
   const auto packing = packing_of(config, SampleUse::evaluation, plan.mesh);
   const std::string part = set.choice.shard ? fmt::format(", part {}", set.choice.shard->text()) : "";
   const std::string how = packing                         ? fmt::format(", {}", to_text(*packing))
