@@ -128,7 +128,7 @@ void write_arrays(const Path& path, std::string_view identity, const Packing& pa
 
 std::string identity_of(const PackingSettings& settings, const SplitEntry& split) {
   StreamHash content;
-  for (const ShardEntry& shard : split.shards) content.add(to_hex(shard.hash));
+  add_content(content, split);
   return fmt::format("{}; of {} documents with the hash {}", to_text(settings), split.documents,
                      to_hex(content.digest()));
 }
