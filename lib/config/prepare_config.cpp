@@ -22,6 +22,9 @@ ChoiceList<TrainedPattern> choices_of(TrainedPattern) {
           {TrainedPattern::qwen2, "qwen2"},
           {TrainedPattern::o200k, "o200k"}};
 }
+ChoiceList<Deduplicate> choices_of(Deduplicate) {
+  return {{Deduplicate::none, "none"}, {Deduplicate::exact, "exact"}, {Deduplicate::caseless, "caseless"}};
+}
 ChoiceList<ShownSplit> choices_of(ShownSplit) {
   return {{ShownSplit::train, "train"}, {ShownSplit::validation, "validation"}};
 }
@@ -88,14 +91,23 @@ void describe(Declaration& visit, PrepareConfig& config) {
     visit.field("text_field", data.text_field,
                 {.help = "field of a record, or column of a table, that holds the text", .value_name = "NAME"});
     visit.field("validation", data.validation,
-                {.help = "documents held back for validation: a fraction by content hash, or the tail of the stream; "
+                {.help = "documents held back for validation: a fraction by content hash, the tail of the stream, or so many with the lowest hashes; "
                          "null: hash:0.01, or tail:0.01 where that leaves a split empty"});
     visit.field(
         "malformed", data.malformed,
         {.help = "a line that is no JSON object with the field, or a text that is not UTF-8: stop there, or skip "
                  "the document, count it and name the first ones"});
+    visit.field("deduplicate", data.deduplicate,
+                {.help = "leave out documents that are there already, by a hash of their text with each run of white "
+                         "space as one space, none at the ends: exact; caseless, of lower-case letters as well"});
     visit.field("shard_tokens", data.shard_tokens,
                 {.help = "size of a shard file, at most", .unit = "tokens", .min = 1, .max = 0x1p40});
+    visit.field("shards", data.shards,
+                {.help = "so many shard files of the training split, instead of data.shard_tokens; null: as many as "
+                         "that gives",
+                 .unit = "files",
+                 .min = 1,
+                 .max = 100000});
     visit.field("end_of_text", data.end_of_text,
                 {.help = "token between documents; null: the tokenizer's own, if it has one", .value_name = "TOKEN"});
     visit.field("special_tokens", data.special_tokens,
@@ -185,9 +197,12 @@ void check(const PrepareConfig& config, Problems& problems) {
   if (!reads_standard_input && config.format)
     problems.add({"format"},
                  "--format is of standard input; the names of files say what they hold, such as .txt or .jsonl");
-  const bool by_hash = !config.data.validation || config.data.validation->by == ValidationSplit::By::hash;
+  if (config.data.shards && config.data.shard_tokens != PrepareDataOptions{}.shard_tokens)
+    problems.add({"data.shards", "data.shard_tokens"}, "data.shards and data.shard_tokens both say how large shards are");
+  const bool by_hash = !config.data.validation || config.data.validation->by == ValidationSplit::By::hash ||
+                       config.data.validation->by == ValidationSplit::By::count;
   if (config.data.seed != 0 && !by_hash) {
-    problems.add({"data.seed", "data.validation"}, "data.seed has no effect unless data.validation is hash:FRACTION");
+    problems.add({"data.seed", "data.validation"}, "data.seed has no effect unless data.validation is hash:FRACTION or count:N");
   }
 }
 

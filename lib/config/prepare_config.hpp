@@ -17,6 +17,7 @@ struct Tool;
 
 enum class InputFormat { txt, jsonl, json, csv, tsv };
 enum class TrainedPattern { gpt2, llama3, qwen2, o200k };
+enum class Deduplicate { none, exact, caseless };
 enum class ShownSplit { train, validation };
 enum class OnMalformed { stop, skip };
 
@@ -25,7 +26,9 @@ struct PrepareDataOptions {
   std::string text_field = "text";            // of each JSON line
   std::optional<ValidationSplit> validation;  // absent: hash:0.01, or tail:0.01 where that leaves a split empty
   OnMalformed malformed = OnMalformed::stop;  // a line or a text file that cannot be read
+  Deduplicate deduplicate = Deduplicate::none;  // of documents with one normal form the first stays
   std::int64_t shard_tokens = 100'000'000;    // tokens a shard file, at most
+  std::optional<std::int64_t> shards;         // instead: so many of the training split
   std::optional<std::string> end_of_text;     // the token's name; absent: the tokenizer's own, if it has one
   SpecialTokens special_tokens = SpecialTokens::special;  // that a document spells out
   std::int64_t seed = 0;                                  // of the content hash that chooses validation documents

@@ -188,7 +188,8 @@ PreparationEstimate estimate_preparation(const std::vector<InputFile>& files, co
   estimate.tokens = static_cast<double>(tokens) * scale + std::max(estimate.documents - 1, 0.0);
   estimate.bytes_per_token =
       static_cast<double>(estimate.sample_text_bytes) / static_cast<double>(std::max<std::size_t>(tokens, 1));
-  estimate.shards = std::ceil(estimate.tokens / static_cast<double>(options.shard_tokens));
+  estimate.shards = options.shards ? static_cast<double>(*options.shards)
+                                   : std::ceil(estimate.tokens / static_cast<double>(options.shard_tokens));
   estimate.seconds = seconds * scale / (static_cast<double>(ranks) * threads);
   const double token_bytes = estimate.vocabulary <= 65536 ? 2 : 4;
   estimate.dataset_bytes = estimate.tokens * token_bytes + estimate.documents * sizeof(std::uint64_t) +

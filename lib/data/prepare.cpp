@@ -76,6 +76,15 @@ TextFormat text_format_of(InputFormat format) {
   fail(ExitCode::bug, "unknown format of standard input");
 }
 
+std::string_view name_of(Deduplicate deduplicate) {
+  switch (deduplicate) {
+    case Deduplicate::none: return "none";
+    case Deduplicate::exact: return "exact";
+    case Deduplicate::caseless: return "caseless";
+  }
+  return {};
+}
+
 PieceRule rule_of(TrainedPattern pattern) {
   switch (pattern) {
     case TrainedPattern::gpt2: return PieceRule::gpt2;
@@ -317,18 +326,22 @@ class Preparation {
         pass("tokenize", [&](std::string_view text) { return tokenizer_->last_cut(text); }, progress);
     const TokenizedCorpus corpus =
         tokenize(tokenizing, *tokenizer_,
-                 {config_.data.text_field, config_.data.seed, config_.data.malformed, spill_, manifest_.token_bytes()});
+                 {config_.data.text_field, config_.data.seed, config_.data.malformed, spill_, manifest_.token_bytes(),
+                  config_.data.deduplicate});
     progress->finish(static_cast<double>(total_bytes()));
     bytes_read_ += corpus.input.bytes;
     if (is_root()) tell_left_out(corpus);
     AssembledSplits splits = assemble(session_, corpus,
                                       {staging_, spill_, config_.data.validation, manifest_.end_of_text,
-                                       manifest_.shard_tokens, manifest_.token_bytes()});
+                                       manifest_.shard_tokens, manifest_.token_bytes(), config_.data.shards});
+    manifest_.shard_tokens = splits.shard_tokens;
+    duplicates_ = corpus.duplicate_documents;
     manifest_.train = std::move(splits.train);
     manifest_.validation = std::move(splits.validation);
     manifest_.options = to_text({{"text_field", config_.data.text_field},
                                  {"validation", splits.by.text()},
                                  {"malformed", config_.data.malformed == OnMalformed::skip ? "skip" : "stop"},
+                                 {"deduplicate", name_of(config_.data.deduplicate)},
                                  {"seed", config_.data.seed}});
     manifest_.inputs = to_text(description_of_inputs(corpus));
     if (!config_.data.validation && splits.by.by == ValidationSplit::By::tail && is_root())
@@ -337,6 +350,8 @@ class Preparation {
 
   void tell_left_out(const TokenizedCorpus& corpus) {
     Log& log = output_.log();
+    if (corpus.duplicate_documents > 0)
+      log.info("left out {}", counted(corpus.duplicate_documents, "duplicate document"));
     if (corpus.empty_documents > 0) log.warning("left out {} empty documents", corpus.empty_documents);
     for (const std::string& file : corpus.input.empty_files) log.warning("{} is empty: its data holds nothing", file);
     if (corpus.malformed_documents == 0) return;
@@ -349,7 +364,8 @@ class Preparation {
     for (const InputFile& file : inputs_.files) files.push_back({{"file", file.name()}, {"bytes", file.bytes}});
     return {{"files", files},
             {"empty_documents", corpus.empty_documents},
-            {"malformed_documents", corpus.malformed_documents}};
+            {"malformed_documents", corpus.malformed_documents},
+            {"duplicate_documents", corpus.duplicate_documents}};
   }
 
   void complete(OutputFolder& output) {
@@ -370,6 +386,7 @@ class Preparation {
                           {"vocabulary", manifest_.vocabulary},
                           {"train", json_of(manifest_.train)},
                           {"validation", json_of(manifest_.validation)},
+                          {"duplicate_documents", duplicates_},
                           {"input_bytes", total_bytes()},
                           {"input_bytes_read", bytes_read_},
                           {"seconds", seconds},
@@ -411,6 +428,7 @@ class Preparation {
   Output& output_;
   InputFiles inputs_;
   std::vector<InputFile> files_;  // what is read of them: themselves, or copies
+  std::int64_t duplicates_ = 0;   // documents that were left out
   std::uint64_t bytes_read_ = 0;  // of the input, by all ranks
   int threads_ = 1;
   Path staging_;  // becomes the dataset
