@@ -91,7 +91,8 @@ void describe(Declaration& visit, PrepareConfig& config) {
     visit.field("text_field", data.text_field,
                 {.help = "field of a record, or column of a table, that holds the text", .value_name = "NAME"});
     visit.field("validation", data.validation,
-                {.help = "documents held back for validation: a fraction by content hash, the tail of the stream, or so many with the lowest hashes; "
+                {.help = "documents held back for validation: a fraction by content hash, the tail of the stream, or "
+                         "so many with the lowest hashes; "
                          "null: hash:0.01, or tail:0.01 where that leaves a split empty"});
     visit.field(
         "malformed", data.malformed,
@@ -198,11 +199,13 @@ void check(const PrepareConfig& config, Problems& problems) {
     problems.add({"format"},
                  "--format is of standard input; the names of files say what they hold, such as .txt or .jsonl");
   if (config.data.shards && config.data.shard_tokens != PrepareDataOptions{}.shard_tokens)
-    problems.add({"data.shards", "data.shard_tokens"}, "data.shards and data.shard_tokens both say how large shards are");
+    problems.add({"data.shards", "data.shard_tokens"},
+                 "data.shards and data.shard_tokens both say how large shards are");
   const bool by_hash = !config.data.validation || config.data.validation->by == ValidationSplit::By::hash ||
                        config.data.validation->by == ValidationSplit::By::count;
   if (config.data.seed != 0 && !by_hash) {
-    problems.add({"data.seed", "data.validation"}, "data.seed has no effect unless data.validation is hash:FRACTION or count:N");
+    problems.add({"data.seed", "data.validation"},
+                 "data.seed has no effect unless data.validation is hash:FRACTION or count:N");
   }
 }
 

@@ -23,13 +23,13 @@ enum class OnMalformed { stop, skip };
 
 struct PrepareDataOptions {
   TokenizerChoice tokenizer;
-  std::string text_field = "text";            // of each JSON line
-  std::optional<ValidationSplit> validation;  // absent: hash:0.01, or tail:0.01 where that leaves a split empty
-  OnMalformed malformed = OnMalformed::stop;  // a line or a text file that cannot be read
+  std::string text_field = "text";              // of each JSON line
+  std::optional<ValidationSplit> validation;    // absent: hash:0.01, or tail:0.01 where that leaves a split empty
+  OnMalformed malformed = OnMalformed::stop;    // a line or a text file that cannot be read
   Deduplicate deduplicate = Deduplicate::none;  // of documents with one normal form the first stays
-  std::int64_t shard_tokens = 100'000'000;    // tokens a shard file, at most
-  std::optional<std::int64_t> shards;         // instead: so many of the training split
-  std::optional<std::string> end_of_text;     // the token's name; absent: the tokenizer's own, if it has one
+  std::int64_t shard_tokens = 100'000'000;      // tokens a shard file, at most
+  std::optional<std::int64_t> shards;           // instead: so many of the training split
+  std::optional<std::string> end_of_text;       // the token's name; absent: the tokenizer's own, if it has one
   SpecialTokens special_tokens = SpecialTokens::special;  // that a document spells out
   std::int64_t seed = 0;                                  // of the content hash that chooses validation documents
 };

@@ -487,24 +487,22 @@ AssembledSplits assemble(Session& session, const TokenizedCorpus& corpus, const 
   std::unique_ptr<SpillReader> spill;
   LowestDraws lowest;
   const auto own_documents = [&](const ValidationSplit& by) { return OwnDocuments(corpus, *spill, by, lowest); };
-  together(world, "count documents", [&] {
-    spill = std::make_unique<SpillReader>(settings.spill_folder, world.rank(), settings.token_bytes);
-  });
+  together(world, "count documents",
+           [&] { spill = std::make_unique<SpillReader>(settings.spill_folder, world.rank(), settings.token_bytes); });
   if (wanted.by == ValidationSplit::By::count)
-    lowest = lowest_draws(session, wanted.count, [&](const Alive& alive, const std::function<void(std::uint64_t)>& use) {
-      own_documents(wanted).each_draw(alive, use);
-    });
+    lowest =
+        lowest_draws(session, wanted.count, [&](const Alive& alive, const std::function<void(std::uint64_t)>& use) {
+          own_documents(wanted).each_draw(alive, use);
+        });
   Amounts own{};
-  long_work_together(session, "count documents", [&](const Alive& alive) {
-    own = own_documents(wanted).amounts(alive);
-  });
+  long_work_together(session, "count documents",
+                     [&](const Alive& alive) { own = own_documents(wanted).amounts(alive); });
   const std::vector<Amounts> ranks = gather_values(world, own);
   StreamPlan plan;
-  together(world, "write token shards",
-           [&] {
-             plan = plan_streams(wanted, settings, ranks, static_cast<std::size_t>(world.rank()));
-             if (settings.shards) settings.shard_tokens = tokens_of_shards(plan.tokens[0], *settings.shards);
-           });
+  together(world, "write token shards", [&] {
+    plan = plan_streams(wanted, settings, ranks, static_cast<std::size_t>(world.rank()));
+    if (settings.shards) settings.shard_tokens = tokens_of_shards(plan.tokens[0], *settings.shards);
+  });
   Counter counter(plan, settings.shard_tokens);
   long_work_together(session, "count documents",
                      [&](const Alive& alive) { lay_out(own_documents(plan.by), plan, counter, alive); });

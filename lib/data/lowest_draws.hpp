@@ -15,10 +15,10 @@ struct LowestDraws {
   std::int64_t ties_before = 0;  // with this draw, that begin on the ranks before
 };
 
-/// `each` gives the draws of the documents that begin on this rank, the same at each call. Collective over the session's
-/// world. All documents if there are no more than `count`.
-LowestDraws lowest_draws(Session& session, std::int64_t count,
-                         const std::function<void(const std::function<void()>& alive,
-                                                  const std::function<void(std::uint64_t)>& use)>& each);
+/// `each` gives the draws of the documents that begin on this rank, the same at each call. Collective over the
+/// session's world. All documents if there are no more than `count`.
+LowestDraws lowest_draws(
+    Session& session, std::int64_t count,
+    const std::function<void(const std::function<void()>& alive, const std::function<void(std::uint64_t)>& use)>& each);
 
 }  // namespace lockstep

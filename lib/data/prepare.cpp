@@ -324,10 +324,9 @@ class Preparation {
     std::unique_ptr<Progress> progress;
     const BlockPass tokenizing =
         pass("tokenize", [&](std::string_view text) { return tokenizer_->last_cut(text); }, progress);
-    const TokenizedCorpus corpus =
-        tokenize(tokenizing, *tokenizer_,
-                 {config_.data.text_field, config_.data.seed, config_.data.malformed, spill_, manifest_.token_bytes(),
-                  config_.data.deduplicate});
+    const TokenizedCorpus corpus = tokenize(tokenizing, *tokenizer_,
+                                            {config_.data.text_field, config_.data.seed, config_.data.malformed, spill_,
+                                             manifest_.token_bytes(), config_.data.deduplicate});
     progress->finish(static_cast<double>(total_bytes()));
     bytes_read_ += corpus.input.bytes;
     if (is_root()) tell_left_out(corpus);

@@ -170,8 +170,7 @@ class BlockEncoder {
 
   void encode_fragment(std::string_view text, std::uint64_t draw, EncodedBlock& result) {
     Fragment& fragment = result.fragments.emplace_back(Fragment{0, text.size(), draw});
-    if (deduplicate_ != Deduplicate::none)
-      result.normals.emplace_back(text, deduplicate_ == Deduplicate::caseless);
+    if (deduplicate_ != Deduplicate::none) result.normals.emplace_back(text, deduplicate_ == Deduplicate::caseless);
     while (!text.empty()) {
       const std::size_t part = part_of(text);
       ids_.clear();

@@ -26,7 +26,7 @@ struct TokenizedCorpus {
   std::int64_t empty_documents = 0;    // left out, as what follows
   std::int64_t malformed_documents = 0;
   std::int64_t duplicate_documents = 0;
-  std::vector<bool> duplicates;  // by fragment of this rank's whole documents; empty: none
+  std::vector<bool> duplicates;               // by fragment of this rank's whole documents; empty: none
   std::vector<std::string> malformed_places;  // "FILE:LINE: …" of the first ones
   ReadInput input;
 };
