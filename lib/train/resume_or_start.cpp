@@ -291,7 +291,7 @@ Resumed load_as_asked(const TrainConfig& config, Session& session, Log& log, con
 std::string dataset_identity(const Dataset& dataset, DataSplit split) {
   StreamHash hash;
   hash.add(to_hex(dataset.manifest.tokenizer_hash));
-  for (const ShardEntry& shard : dataset.manifest.of(split).shards) hash.add(to_hex(shard.hash));
+  add_content(hash, dataset.manifest.of(split));
   return to_hex(hash.digest());
 }
 

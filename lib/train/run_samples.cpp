@@ -50,12 +50,15 @@ std::vector<Path> packing_folders(const TrainConfig& config, const Dataset& data
 void prepare_packing(const TrainConfig& config, const PackingSettings& settings, const Dataset& dataset,
                      DataSplit split, Log& log) {
   const std::string identity = identity_of(settings, dataset.manifest.of(split));
+  const TokenStream stream = dataset.open(split);
   std::vector<std::string> problems;
-  const bool found = find_packing(packing_folders(config, dataset), identity, problems).has_value();
+  const std::optional<Packing> found = find_packing(packing_folders(config, dataset), identity, problems);
+  if (found && found->made_from() != hash_of_documents(stream))
+    problems.push_back(
+        fmt::format("the packing of {} was made while a shard was damaged, or one is damaged now", name_of(split)));
   for (const std::string& problem : problems) log.warning("{}: it is made anew", problem);
   if (found && problems.empty()) return;
   const double start_s = monotonic_seconds();
-  const TokenStream stream = dataset.open(split);
   const Packing packing = make_packing(stream, settings, thread_count());
   const Path path = keep_packing(packing_folders(config, dataset), identity, packing);
   log.info("packed {} of {} into {} in {}: {}", counted(packing.counts().documents, "document"), name_of(split),

@@ -102,7 +102,7 @@ std::string evaluation_identity(const TrainConfig& config, const TrainPlan& plan
   StreamHash content;
   content.add(to_hex(plan.dataset.manifest.tokenizer_hash));
   const DataSplit split = split_of(config, SampleUse::evaluation);
-  for (const ShardEntry& shard : plan.dataset.manifest.of(split).shards) content.add(to_hex(shard.hash));
+  add_content(content, plan.dataset.manifest.of(split));
   const auto packing = packing_of(config, SampleUse::evaluation, plan.mesh);
   const std::string how = packing                         ? fmt::format(", {}", to_text(*packing))
                           : config.data.isolate_documents ? ", documents isolated"
