@@ -292,7 +292,7 @@ Value item_of(const Value& value, const Value& key, TemplateMemory& memory) {
 Value slice_of(const Value& value, const Value& start, const Value& stop, const Value& step, TemplateMemory& memory) {
   if (value.is(Kind::undefined)) fail_undefined(value);
   if (!value.is(Kind::text) && !value.is_sequence() && !value.is(Kind::range))
-    throw TemplateFault(fmt::format("a {} has no slices", type_name(value)));
+    throw TemplateFault(fmt::format("a slice of a {} is not understood", type_name(value)));
   const auto bound_of = [&](const Value& bound, std::int64_t otherwise) {
     if (bound.is(Kind::missing) || bound.is(Kind::none)) return otherwise;
     if (!bound.is_integral())

@@ -27,10 +27,14 @@ std::string_view sign_of(BinaryOperator kind) {
 [[noreturn]] void fail_types(BinaryOperator kind, const Value& a, const Value& b) {
   if (a.is(Kind::undefined)) fail_undefined(a);
   if (b.is(Kind::undefined)) fail_undefined(b);
+  const auto is_view = [](const Value& value) { return value.is(Kind::keys) || value.is(Kind::items); };
+  if (is_view(a) || is_view(b))
+    throw TemplateFault("operations on views of a dict, which make sets, are not understood");
   throw TemplateFault(fmt::format("{} {} {} is not possible", type_name(a), sign_of(kind), type_name(b)));
 }
 
-Value fitting(bool overflows, std::int64_t result) {
+/// `result` is a reference, as it is written while the other argument is worked out.
+Value fitting(bool overflows, const std::int64_t& result) {
   if (overflows) throw TemplateFault("an integer beyond 64 bits is not understood");
   return Value::of(result);
 }

@@ -11,7 +11,7 @@ namespace lockstep::jinja {
 
 class ExpressionParser {
  public:
-  explicit ExpressionParser(TokenStream& tokens) : tokens_(tokens) {}
+  explicit ExpressionParser(TemplateTokens& tokens) : tokens_(tokens) {}
 
   enum class Conditionals : std::uint8_t { with, without };
 
@@ -55,7 +55,7 @@ class ExpressionParser {
   CallSyntax arguments();
   ExpressionPointer test(ExpressionPointer node);
 
-  TokenStream& tokens_;
+  TemplateTokens& tokens_;
   int depth_ = 0;
 };
 

@@ -115,7 +115,8 @@ Value to_list(const Value& value, const CallArguments& arguments, TemplateMemory
 Value items(const Value& value, const CallArguments& arguments, TemplateMemory& memory) {
   arguments.require_positional("items", 0, 0);
   if (value.is(Kind::undefined)) return generator_over(Value::list(nullptr, 0), memory);
-  if (!value.is(Kind::dict)) throw TemplateFault(fmt::format("items takes a dict, not a {}", type_name(value)));
+  if (!value.is(Kind::dict))
+    throw TemplateFault(fmt::format("items of a {} is not understood: it takes a dict", type_name(value)));
   return generator_over(list_of(Value::view(Kind::items, value), memory), memory);
 }
 
@@ -138,7 +139,6 @@ Value last(const Value& value, const CallArguments& arguments, TemplateMemory& m
   arguments.require_positional("last", 0, 0);
   if (value.is(Kind::generator))
     throw TemplateFault("last of a generator is not possible: the filter list makes one to go through backwards");
-  if (value.is(Kind::undefined)) fail_undefined(value);
   const Value backwards = reversed(value, memory);
   return first(backwards, {}, memory);
 }
@@ -337,7 +337,9 @@ Value truncate(const Value& value, const CallArguments& arguments, TemplateMemor
   const std::int64_t leeway =
       leeway_given.is(Kind::missing) || leeway_given.is(Kind::none) ? 5 : integer_argument("truncate", leeway_given);
   const std::string_view end = end_given.is(Kind::missing) ? "..." : text_argument("truncate", end_given);
-  const std::string_view text = text_argument("truncate", value);
+  if (value.is(Kind::undefined)) return value;
+  if (!value.is(Kind::text)) throw TemplateFault(fmt::format("truncate of a {} is not understood", type_name(value)));
+  const std::string_view text = value.text();
   const auto end_length = static_cast<std::int64_t>(count_points(end));
   if (most < end_length || leeway < 0) throw TemplateFault("truncate: the length is shorter than the end");
   if (static_cast<std::int64_t>(count_points(text)) <= most + leeway) return value;

@@ -100,8 +100,19 @@ Value generator_over(const Value& list, TemplateMemory& memory) {
   return Value::object<GeneratorBody>(Kind::generator, body);
 }
 
+namespace {
+
+/// Jinja finds out as the items are asked for.
+void require_items(std::string_view what, const Value& value) {
+  if (!can_be_gone_through(value))
+    throw TemplateFault(fmt::format("{} over a {} is not understood: it has no items", what, type_name(value)));
+}
+
+}  // namespace
+
 Value map_items(const Value& value, const CallArguments& arguments, TemplateMemory& memory) {
   if (!is_true(value)) return generator_over(Value::list(nullptr, 0), memory);
+  require_items("map", value);
   auto* const body = memory.make<MapGenerator>(ItemSource(value, memory));
   body->memory = &memory;
   if (arguments.positional.empty()) {
@@ -128,6 +139,7 @@ Value map_items(const Value& value, const CallArguments& arguments, TemplateMemo
 
 Value select_items(Selecting selecting, const Value& value, const CallArguments& arguments, TemplateMemory& memory) {
   if (!is_true(value)) return generator_over(Value::list(nullptr, 0), memory);
+  require_items("select", value);
   auto* const body = memory.make<SelectGenerator>(ItemSource(value, memory));
   body->memory = &memory;
   const bool by_attribute = selecting == Selecting::select_by_attribute || selecting == Selecting::reject_by_attribute;

@@ -71,7 +71,7 @@ class Parser {
     return body;
   }
 
-  TokenStream tokens_;
+  TemplateTokens tokens_;
   ExpressionParser expressions_;
   bool marks_generation_ = false;
   Output output_ = Output::whole;
@@ -267,7 +267,7 @@ StatementPointer Parser::print(int line) {
 StatementPointer Parser::jump(StatementKind kind, int line) {
   if (loops_ == 0)
     throw TemplateSyntaxFault(
-        line, "break and continue stand in a loop, with no macro or block between that puts text aside");
+        line, "break or continue outside of a loop, or in a block of it that puts text aside, is not understood");
   return make(kind, line);
 }
 

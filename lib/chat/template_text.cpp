@@ -102,7 +102,8 @@ std::string_view stripped_of(std::string_view text, Side side, Strips strips) {
   if (side != Side::right) {
     while (begin < end) {
       std::size_t after = begin;
-      if (!strips(next_point(text, after), text.substr(begin, after - begin))) break;
+      const char32_t point = next_point(text, after);
+      if (!strips(point, text.substr(begin, after - begin))) break;
       begin = after;
     }
   }

@@ -27,41 +27,41 @@ std::string_view name_of(TokenKind kind) {
 
 }  // namespace
 
-bool TokenStream::is_any_name(std::initializer_list<std::string_view> names) const {
+bool TemplateTokens::is_any_name(std::initializer_list<std::string_view> names) const {
   return is(TokenKind::name) && std::ranges::find(names, current().source) != names.end();
 }
 
-bool TokenStream::skip_sign(std::string_view sign) {
+bool TemplateTokens::skip_sign(std::string_view sign) {
   if (!is_sign(sign)) return false;
   take();
   return true;
 }
 
-bool TokenStream::skip_name(std::string_view name) {
+bool TemplateTokens::skip_name(std::string_view name) {
   if (!is_name(name)) return false;
   take();
   return true;
 }
 
-void TokenStream::expect(TokenKind kind) {
+void TemplateTokens::expect(TokenKind kind) {
   if (!is(kind)) fail(fmt::format("{} where {} is expected", described(), name_of(kind)));
   take();
 }
 
-void TokenStream::expect_sign(std::string_view sign) {
+void TemplateTokens::expect_sign(std::string_view sign) {
   if (!skip_sign(sign)) fail(fmt::format("{} where '{}' is expected", described(), sign));
 }
 
-void TokenStream::expect_name(std::string_view name) {
+void TemplateTokens::expect_name(std::string_view name) {
   if (!skip_name(name)) fail(fmt::format("{} where '{}' is expected", described(), name));
 }
 
-std::string TokenStream::take_name() {
+std::string TemplateTokens::take_name() {
   if (!is(TokenKind::name)) fail(fmt::format("{} where a name is expected", described()));
   return std::string(take().source);
 }
 
-std::string TokenStream::described() const {
+std::string TemplateTokens::described() const {
   if (is(TokenKind::name) || is(TokenKind::sign)) return fmt::format("'{}'", current().source);
   return std::string(name_of(current().kind));
 }

@@ -11,9 +11,9 @@
 
 namespace lockstep::jinja {
 
-class TokenStream {
+class TemplateTokens {
  public:
-  explicit TokenStream(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
+  explicit TemplateTokens(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
 
   const Token& current() const { return tokens_[at_]; }
   const Token& following() const { return tokens_[std::min(at_ + 1, tokens_.size() - 1)]; }

@@ -118,6 +118,8 @@ bool equal_dicts(std::span<const Pair> a, std::span<const Pair> b, TemplateMemor
 [[noreturn]] void fail_no_order(const Value& a, const Value& b, std::string_view operation) {
   if (a.is(Kind::undefined)) fail_undefined(a);
   if (b.is(Kind::undefined)) fail_undefined(b);
+  const auto is_view = [](const Value& value) { return value.is(Kind::keys) || value.is(Kind::items); };
+  if (is_view(a) && is_view(b)) throw TemplateFault("the comparison of views of a dict is not understood");
   throw TemplateFault(fmt::format("{} and {} cannot be compared by {}", type_name(a), type_name(b), operation));
 }
 
