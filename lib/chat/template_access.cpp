@@ -271,6 +271,8 @@ std::optional<Value> attribute_if_there(const Value& value, std::string_view nam
 }  // namespace
 
 Value attribute_of(const Value& value, std::string_view name, TemplateMemory& memory) {
+  if (value.is(Kind::undefined) && name.starts_with("__"))
+    throw TemplateFault(fmt::format("the attribute '{}' is Python's own: it is not understood", name));
   if (value.is(Kind::undefined)) fail_undefined(value);
   if (const auto found = attribute_if_there(value, name, memory)) return *found;
   if (name.starts_with("__") && !value.is(Kind::dict))
