@@ -52,10 +52,10 @@ std::string filter_title(std::string_view text) {
 Value trim(const Value& value, const CallArguments& arguments, TemplateMemory& memory) {
   const auto [chars] = bound<1>("trim", arguments, {"chars"});
   const std::string_view text = soft_text(value, memory);
-  if (chars.is(Kind::missing) || chars.is(Kind::none)) return Value::of(stripped(text, Side::both));
+  if (chars.is(Kind::missing) || chars.is(Kind::none)) return Value::of(stripped(text, StripSide::both));
   const std::string_view these = text_argument("trim", chars);
   memory.step(text.size() * these.size() / 64);
-  return Value::of(stripped(text, Side::both, these));
+  return Value::of(stripped(text, StripSide::both, these));
 }
 
 Value to_json(const Value& value, const CallArguments& arguments, TemplateMemory& memory) {
@@ -153,7 +153,7 @@ Value reverse(const Value& value, const CallArguments& arguments, TemplateMemory
 
 /// float(text); nothing if it is none.
 std::optional<double> number_in(std::string_view text) {
-  std::string plain(stripped(text, Side::both));
+  std::string plain(stripped(text, StripSide::both));
   for (std::size_t i = 1; i + 1 < plain.size(); ++i) {
     const auto digit = [&](std::size_t at) { return plain[at] >= '0' && plain[at] <= '9'; };
     if (plain[i] == '_' && digit(i - 1) && digit(i + 1)) plain.erase(i, 1);
@@ -175,7 +175,7 @@ std::optional<double> number_in(std::string_view text) {
 
 /// int(text, base); nothing if it is none.
 std::optional<std::int64_t> integer_in(std::string_view text, int base) {
-  std::string plain(stripped(text, Side::both));
+  std::string plain(stripped(text, StripSide::both));
   for (std::size_t i = 1; i + 1 < plain.size(); ++i) {
     if (plain[i] == '_' && plain[i - 1] != '_' && plain[i - 1] != '+' && plain[i - 1] != '-' && plain[i + 1] != '_')
       plain.erase(i, 1);

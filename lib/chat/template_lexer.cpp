@@ -56,7 +56,7 @@ class Lexer {
   bool is_at(std::string_view word) const { return is_at(word, at_); }
   char byte(std::size_t at) const { return at < source_.size() ? source_[at] : '\0'; }
   std::size_t behind_space(std::size_t at) const {
-    return at + (source_.substr(at).size() - stripped(source_.substr(at), Side::left).size());
+    return at + (source_.substr(at).size() - stripped(source_.substr(at), StripSide::left).size());
   }
 
   Token& add(TokenKind kind, std::string_view source) {
@@ -95,10 +95,10 @@ class Lexer {
 void Lexer::data(std::size_t end, char sign, bool output) {
   std::string_view text = source_.substr(at_, end - at_);
   if (sign == '-') {
-    text = stripped(text, Side::right);
+    text = stripped(text, StripSide::right);
   } else if (sign != '+' && !output) {
     const std::size_t line_begin = text.rfind('\n') + 1;  // 0 if there is none
-    if ((line_begin > 0 || line_starts_) && stripped(text.substr(line_begin), Side::left).empty())
+    if ((line_begin > 0 || line_starts_) && stripped(text.substr(line_begin), StripSide::left).empty())
       text = text.substr(0, line_begin);
   }
   if (!text.empty()) add(TokenKind::data, text);

@@ -37,9 +37,9 @@ class TextMethod {
       arguments_.require_positional(name_, 0, 0);
       return *plain;
     }
-    if (name_ == "strip") return strip(Side::both);
-    if (name_ == "lstrip") return strip(Side::left);
-    if (name_ == "rstrip") return strip(Side::right);
+    if (name_ == "strip") return strip(StripSide::both);
+    if (name_ == "lstrip") return strip(StripSide::left);
+    if (name_ == "rstrip") return strip(StripSide::right);
     if (name_ == "split" || name_ == "rsplit") return split();
     if (name_ == "splitlines") {
       const auto [keep] = bound<1>(name_, arguments_, {"keepends"});
@@ -87,7 +87,7 @@ class TextMethod {
     return std::nullopt;
   }
 
-  Value strip(Side side) {
+  Value strip(StripSide side) {
     arguments_.require_positional(name_, 0, 1);
     if (arguments_.positional.empty() || arguments_.positional[0].is(Kind::none))
       return Value::of(stripped(text_, side));

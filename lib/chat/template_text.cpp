@@ -96,10 +96,10 @@ bool is_white_space(char32_t point) {
 namespace {
 
 template <class Strips>
-std::string_view stripped_of(std::string_view text, Side side, Strips strips) {
+std::string_view stripped_of(std::string_view text, StripSide side, Strips strips) {
   std::size_t begin = 0;
   std::size_t end = text.size();
-  if (side != Side::right) {
+  if (side != StripSide::right) {
     while (begin < end) {
       std::size_t after = begin;
       const char32_t point = next_point(text, after);
@@ -107,7 +107,7 @@ std::string_view stripped_of(std::string_view text, Side side, Strips strips) {
       begin = after;
     }
   }
-  if (side != Side::left) {
+  if (side != StripSide::left) {
     while (begin < end) {
       std::size_t last = end - 1;
       while (last > begin && end - last < 4 && (static_cast<unsigned char>(text[last]) & 0xC0) == 0x80) --last;
@@ -193,11 +193,11 @@ std::string changed_ascii(std::string_view text, char first, char last) {
 
 }  // namespace
 
-std::string_view stripped(std::string_view text, Side side) {
+std::string_view stripped(std::string_view text, StripSide side) {
   return stripped_of(text, side, [](char32_t point, std::string_view) { return is_white_space(point); });
 }
 
-std::string_view stripped(std::string_view text, Side side, std::string_view these) {
+std::string_view stripped(std::string_view text, StripSide side, std::string_view these) {
   return stripped_of(text, side, [&](char32_t, std::string_view bytes) {
     for (std::size_t at = 0; at < these.size();) {
       const std::size_t begin = at;
@@ -269,7 +269,7 @@ std::string with_cases_swapped(std::string_view text) {
 std::vector<std::string_view> split_at_space(std::string_view text, std::int64_t most, bool from_right) {
   std::vector<std::string_view> words;
   const std::string_view whole = text;
-  for (text = stripped(text, Side::left); !text.empty(); text = stripped(text, Side::left)) {
+  for (text = stripped(text, StripSide::left); !text.empty(); text = stripped(text, StripSide::left)) {
     if (!from_right && most >= 0 && std::cmp_equal(words.size(), most)) {
       words.push_back(text);  // what is left keeps its white space
       break;

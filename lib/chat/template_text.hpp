@@ -23,9 +23,9 @@ std::uint16_t traits_of(char32_t point);  // bits of CharacterTrait
 bool is_white_space(char32_t point);      // str.isspace
 
 // str.strip, lstrip and rstrip: of white space, or of the code points in `these`.
-enum class Side : std::uint8_t { both, left, right };
-std::string_view stripped(std::string_view text, Side side);
-std::string_view stripped(std::string_view text, Side side, std::string_view these);
+enum class StripSide : std::uint8_t { both, left, right };
+std::string_view stripped(std::string_view text, StripSide side);
+std::string_view stripped(std::string_view text, StripSide side, std::string_view these);
 
 std::string to_lower(std::string_view text);
 std::string to_upper(std::string_view text);
