@@ -285,7 +285,7 @@ Value indent(const Value& value, const CallArguments& arguments, TemplateMemory&
   return Value::of(memory.copy(out));
 }
 
-Value absolute(const Value& value, const CallArguments& arguments, TemplateMemory&) {
+Value magnitude(const Value& value, const CallArguments& arguments, TemplateMemory&) {
   arguments.require_positional("abs", 0, 0);
   if (value.is(Kind::undefined)) fail_undefined(value);
   if (!value.is_numeric()) throw TemplateFault(fmt::format("abs takes a number, not a {}", type_name(value)));
@@ -429,7 +429,7 @@ constexpr std::array filters{NamedFilter{"trim", trim},
                              NamedFilter{"min", extreme_of<Extreme::least>},
                              NamedFilter{"max", extreme_of<Extreme::greatest>},
                              NamedFilter{"reverse", reverse},
-                             NamedFilter{"abs", absolute},
+                             NamedFilter{"abs", magnitude},
                              NamedFilter{"round", rounded},
                              NamedFilter{"format", format_by_filter},
                              NamedFilter{"attr", attribute},
