@@ -39,8 +39,10 @@ class Formatter {
       at_ = sign;
       if (at_ < format_.size()) directive();
     }
-    const bool all_used = values_.is(Kind::tuple) ? used_ == values_.sequence().size()
-                                                  : used_ == 1 || values_.is(Kind::dict) || values_.is(Kind::list);
+    // What has items by key may be left unused.
+    const bool may_be_unused =
+        values_.is(Kind::dict) || values_.is(Kind::list) || values_.is(Kind::range) || values_.is(Kind::undefined);
+    const bool all_used = values_.is(Kind::tuple) ? used_ == values_.sequence().size() : used_ == 1 || may_be_unused;
     if (!all_used) throw TemplateFault("not all values of % are used");
     return std::move(out_);
   }

@@ -150,6 +150,7 @@ std::size_t Lexer::end_behind(std::size_t sign_at, std::string_view close, bool 
 }
 
 void Lexer::comment() {
+  if (at_ == source_.size()) return;  // which Jinja does not mind
   const std::size_t close = source_.find("#}", at_);
   if (close == std::string_view::npos) fail("a comment has no end");
   const bool has_sign = close > at_ && (source_[close - 1] == '-' || source_[close - 1] == '+');
@@ -158,6 +159,7 @@ void Lexer::comment() {
 
 void Lexer::raw(std::size_t begin) {
   pass(begin);
+  if (at_ == source_.size()) return;
   for (std::size_t tag = source_.find("{%", at_); tag != std::string_view::npos; tag = source_.find("{%", tag + 1)) {
     const char sign = byte(tag + 2) == '-' || byte(tag + 2) == '+' ? byte(tag + 2) : '\0';
     const std::size_t name = behind_space(tag + (sign == '\0' ? 2 : 3));
