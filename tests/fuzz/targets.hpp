@@ -34,6 +34,7 @@ void require(bool holds, const std::string& what);
 void refuse(Target& target, const std::string& pointer, const Json& value);
 
 // Each keeps its files in `folder`, an empty one of its own.
+std::vector<Target> chat_targets(const Path& folder);
 std::vector<Target> checkpoint_targets(const Path& folder);
 std::vector<Target> config_targets(const Path& folder);
 std::vector<Target> corpus_targets(const Path& folder);
