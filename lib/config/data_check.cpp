@@ -19,7 +19,7 @@ void check_choice(const std::string& option, const DatasetChoice& dataset, const
                   Problems& problems) {
   const auto names = [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-'; };
   if (dataset.name && (dataset.name->empty() || !std::ranges::all_of(*dataset.name, names)))
-    problems.add({option}, fmt::format("{}.name \"{}\" is not of letters, digits and . _ -", option, *dataset.name));
+    problems.add({option}, fmt::format("{}.name {} is not of letters, digits and . _ -", option, *dataset.name));
   if (!dataset.is_dummy()) {
     for (const auto& [key, is_set] :
          {std::pair("length", dataset.length.has_value()), {"tokens", dataset.tokens.has_value()}})
