@@ -12,6 +12,7 @@
 #include "corpus/tokenizers.hpp"
 #include "data/assemble.hpp"
 #include "data/dataset.hpp"
+#include "data/prepare_tokens.hpp"
 #include "data/tokenize.hpp"
 #include "data/train_tokenizer.hpp"
 #include "data/unpack.hpp"
@@ -69,6 +70,11 @@ TextFormat text_format_of(InputFormat format) {
     case InputFormat::json: return TextFormat::json;
     case InputFormat::csv: return TextFormat::csv;
     case InputFormat::tsv: return TextFormat::tsv;
+    case InputFormat::megatron:
+    case InputFormat::llmc:
+    case InputFormat::nanogpt:
+    case InputFormat::datatrove:
+    case InputFormat::mds: break;
   }
   fail(ExitCode::bug, "unknown format of standard input");
 }
@@ -144,7 +150,7 @@ class Preparation {
       return;
     }
     output_.print(fmt::format("would prepare {} from {} with the tokenizer {}, validation {}, on {} of {}\n",
-                              config_.output, from, config_.data.tokenizer.text(),
+                              config_.output, from, tokenizer_choice().text(),
                               config_.data.validation ? config_.data.validation->text() : "hash:0.01 or tail:0.01",
                               counted(world_.size(), "rank"), counted(threads_, "thread")));
   }
@@ -167,9 +173,12 @@ class Preparation {
     bytes_read_ += unpacked.bytes_read;
     if (config_.train_tokenizer) return make_trained_tokenizer(std::move(output), start_s);
     make_tokenizer();
-    write_tokens();
+    const Path assembled = config_.data.write ? spill_ / "dataset" : staging_;
+    write_tokens(assembled);
+    if (config_.data.write)
+      write_dataset_as(session_, *config_.data.write, assembled, manifest_, config_.data.shard_tokens, staging_);
     together(world_, "complete the dataset", [&] {
-      if (is_root()) complete(*output);
+      if (is_root()) publish_dataset(*output, manifest_, *tokenizer_);
     });
     output.reset();  // with the dataset that this one replaced
     if (is_root()) summarise(monotonic_seconds() - start_s);
@@ -177,6 +186,7 @@ class Preparation {
 
  private:
   bool is_root() const { return world_.rank() == 0; }
+  TokenizerChoice tokenizer_choice() const { return config_.data.tokenizer.value_or(TokenizerChoice{}); }
 
   std::unique_ptr<OutputFolder> make_output() const {
     auto output =
@@ -256,7 +266,7 @@ class Preparation {
   }
 
   void make_tokenizer() {
-    const TokenizerChoice& choice = config_.data.tokenizer;
+    const TokenizerChoice choice = tokenizer_choice();
     const std::string end_name = config_.data.end_of_text.value_or("");
     if (choice.kind != TokenizerChoice::Kind::chars) {
       together(world_, "load the tokenizer",
@@ -277,7 +287,7 @@ class Preparation {
                                  config_.data.special_tokens);
   }
 
-  void write_tokens() {
+  void write_tokens(const Path& folder) {
     manifest_.tokenizer = tokenizer_->name();
     manifest_.tokenizer_hash = tokenizer_->hash();
     manifest_.vocabulary = tokenizer_->vocabulary();
@@ -294,7 +304,7 @@ class Preparation {
     bytes_read_ += corpus.input.bytes;
     if (is_root()) tell_left_out(corpus);
     AssembledSplits splits = assemble(session_, corpus,
-                                      {staging_, spill_, config_.data.validation, manifest_.end_of_text,
+                                      {folder, spill_, config_.data.validation, manifest_.end_of_text,
                                        manifest_.shard_tokens, manifest_.token_bytes()});
     manifest_.train = std::move(splits.train);
     manifest_.validation = std::move(splits.validation);
@@ -322,15 +332,6 @@ class Preparation {
     return {{"files", files},
             {"empty_documents", corpus.empty_documents},
             {"malformed_documents", corpus.malformed_documents}};
-  }
-
-  void complete(OutputFolder& output) {
-    for (const DataSplit split : {DataSplit::train, DataSplit::validation}) {
-      if (manifest_.of(split).tokens > 0) sync_folder(staging_ / name_of(split));
-    }
-    save_tokenizer(*tokenizer_, staging_ / "tokenizer");
-    publish_file(staging_ / "DATASET.json", to_text(manifest_));
-    output.publish();
   }
 
   void summarise(double seconds) {
@@ -398,6 +399,17 @@ int prepare_data(const PrepareConfig& config, Session& session, Output& output) 
   session.configure({.watchdog_s = config.watchdog.value, .folder = absolute_path(folder).parent_path()});
   session.accept_stop_signals();
   if (config.verify) return verify_dataset(*config.verify, session, output);
+  if (!config.train_tokenizer) {
+    if (const auto tokens = find_token_input(config, session)) {
+      prepare_tokens(config, *tokens, session, output);
+      return static_cast<int>(ExitCode::done);
+    }
+  }
+  together(session.world(), "read text", [&] {
+    if (config.data.validation && config.data.validation->by == ValidationSplit::By::files)
+      throw Error(ExitCode::usage, fmt::format("data.validation {} is of token files", config.data.validation->text()),
+                  "documents of text are held back by hash:FRACTION or tail:FRACTION");
+  });
   Preparation preparation(config, session, output);
   if (output.common().dry_run) {
     preparation.plan_only();
