@@ -36,6 +36,13 @@ std::uint64_t length_of_file(const Path& path) {
   return *length;
 }
 
+/// Files with such names are text or records: they are not looked into.
+bool has_name_of_text(const Path& path) {
+  constexpr std::array suffixes{".txt",   ".jsonl", ".json", ".csv", ".tsv", ".parquet",
+                                ".arrow", ".gz",    ".zst",  ".bz2", ".xz"};
+  return std::ranges::find(suffixes, path.extension().string()) != suffixes.end();
+}
+
 /// The first bytes of a file, fewer if it has fewer.
 std::string head_of(const Path& path, std::size_t most) {
   const FileDescriptor file = open_regular(path);
@@ -269,7 +276,7 @@ class Finder {
 
   static std::optional<TokenFormat> format_by_content(const Path& path) {
     if (is_mds(path)) return TokenFormat::mds;
-    if (kind_of(path) != FileKind::file) return std::nullopt;
+    if (kind_of(path) != FileKind::file || has_name_of_text(path)) return std::nullopt;
     const std::string head = head_of(path, MegatronIndex::magic.size());
     if (head == MegatronIndex::magic) return TokenFormat::megatron;
     if (is_llmc(number_in(head, 0))) return TokenFormat::llmc;
