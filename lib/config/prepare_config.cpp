@@ -84,9 +84,12 @@ void describe(Declaration& visit, PrepareConfig& config) {
                 {.help = "field of a record, or column of a table, that holds the text", .value_name = "NAME"});
     visit.field(
         "validation", data.validation,
-        {.help = "documents held back for validation: a fraction by content hash, the tail of the stream, or, of "
-                 "token files, those in files of such names; null: hash:0.01, or tail:0.01 where that leaves a "
-                 "split empty, and of token files those named val or validation, or tail:0.01"});
+        {.help = "documents held back for validation: a fraction by content hash, or the tail of the stream; null: "
+                 "hash:0.01, or tail:0.01 where that leaves a split empty; of token files those named val or "
+                 "validation, or tail:0.01"});
+    visit.field("validation_files", data.validation_files,
+                {.help = "token files that are the validation split: names with * ? [ ] as in a shell",
+                 .value_name = "PATTERN"});
     visit.field(
         "malformed", data.malformed,
         {.help = "a line that is no JSON object with the field, or a text that is not UTF-8: stop there, or skip "
@@ -169,6 +172,10 @@ void check(const PrepareConfig& config, Problems& problems) {
                  "--format txt, jsonl, json, csv and tsv are of standard input; the names of files say what they hold, "
                  "such as .txt or .jsonl");
   const bool by_hash = !config.data.validation || config.data.validation->by == ValidationSplit::By::hash;
+  if (config.data.validation && config.data.validation_files)
+    problems.add(
+        {"data.validation", "data.validation_files"},
+        "data.validation says which documents are validation, data.validation_files which files are: leave one out");
   if (config.data.seed != 0 && !by_hash) {
     problems.add({"data.seed", "data.validation"}, "data.seed has no effect unless data.validation is hash:FRACTION");
   }

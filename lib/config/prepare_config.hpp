@@ -21,12 +21,13 @@ enum class WriteFormat { lockstep, megatron, llmc, nanogpt, datatrove };
 enum class OnMalformed { stop, skip };
 
 struct PrepareDataOptions {
-  std::optional<TokenizerChoice> tokenizer;   // absent: bytes; of token files it has to be named
-  std::string text_field = "text";            // of each JSON line
-  std::optional<ValidationSplit> validation;  // absent: hash:0.01, or tail:0.01 where that leaves a split empty
-  OnMalformed malformed = OnMalformed::stop;  // a line or a text file that cannot be read
-  std::int64_t shard_tokens = 100'000'000;    // tokens a shard file, at most
-  std::optional<std::string> end_of_text;     // the token's name; absent: the tokenizer's own, if it has one
+  std::optional<TokenizerChoice> tokenizer;     // absent: bytes; of token files it has to be named
+  std::string text_field = "text";              // of each JSON line
+  std::optional<ValidationSplit> validation;    // absent: hash:0.01, or tail:0.01 where that leaves a split empty
+  std::optional<std::string> validation_files;  // of token files: those with such names are validation
+  OnMalformed malformed = OnMalformed::stop;    // a line or a text file that cannot be read
+  std::int64_t shard_tokens = 100'000'000;      // tokens a shard file, at most
+  std::optional<std::string> end_of_text;       // the token's name; absent: the tokenizer's own, if it has one
   SpecialTokens special_tokens = SpecialTokens::special;  // that a document spells out
   std::int64_t seed = 0;                                  // of the content hash that chooses validation documents
   std::optional<WriteFormat> write;                       // absent: shards of our own, or token files as they lie

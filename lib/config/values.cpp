@@ -178,17 +178,11 @@ std::string Recompute::text() const {
   return every == 1 ? "block" : fmt::format("every:{}", every);
 }
 
-std::string ValidationSplit::form() { return "hash:FRACTION|tail:FRACTION|files:PATTERN|none"; }
+std::string ValidationSplit::form() { return "hash:FRACTION|tail:FRACTION|none"; }
 
 ValidationSplit ValidationSplit::parse(const std::string& text) {
   if (text == "none") return {};
   ValidationSplit split;
-  constexpr std::string_view files = "files:";
-  if (text.starts_with(files) && text.size() > files.size()) {
-    split.by = By::files;
-    split.pattern = text.substr(files.size());
-    return split;
-  }
   const std::size_t colon = text.find(':');
   if (text.starts_with("hash:")) {
     split.by = By::hash;
@@ -207,13 +201,8 @@ ValidationSplit ValidationSplit::parse(const std::string& text) {
 }
 
 std::string ValidationSplit::text() const {
-  switch (by) {
-    case By::none: return "none";
-    case By::hash: return fmt::format("hash:{}", fraction);
-    case By::tail: return fmt::format("tail:{}", fraction);
-    case By::files: return fmt::format("files:{}", pattern);
-  }
-  throw Error(ExitCode::bug, "a validation split without a text");
+  if (by == By::none) return "none";
+  return fmt::format("{}:{}", by == By::hash ? "hash" : "tail", fraction);
 }
 
 std::string TokenizerChoice::form() { return "bytes|chars|PATH"; }

@@ -82,11 +82,10 @@ struct Recompute {
 };
 
 /// Which documents become the validation split. "hash:F": those whose content hash falls in a fraction F, whatever
-/// their order; "tail:F": the last fraction F of the stream; "files:P": those of files whose names match P; "none".
+/// their order; "tail:F": the last fraction F of the stream; "none".
 struct ValidationSplit {
-  enum class By { none, hash, tail, files } by = By::none;
-  double fraction = 0;       // of documents (hash) or of the stream (tail), in (0, 1)
-  std::string pattern = {};  // of files: with * ? [ ] as in a shell
+  enum class By { none, hash, tail } by = By::none;
+  double fraction = 0;  // of documents (hash) or of the stream (tail), in (0, 1)
   static std::string form();
   static ValidationSplit parse(const std::string& text);
   std::string text() const;

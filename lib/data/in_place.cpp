@@ -194,10 +194,9 @@ void divide_at(const std::vector<TokenFile>& files, std::int64_t cut, DividedFil
 }
 
 template <class Choose>
-bool divide_by_name(const std::vector<TokenFile>& files, DividedFiles& divided, const Choose& choose) {
+void divide_by_name(const std::vector<TokenFile>& files, DividedFiles& divided, const Choose& choose) {
   for (std::size_t i = 0; i < files.size(); ++i)
     divided.splits[choose(files[i]) ? 1 : 0].push_back({i, 0, files[i].tokens});
-  return !divided.splits[0].empty() && !divided.splits[1].empty();
 }
 
 /// A shard to be.
@@ -369,50 +368,46 @@ ShardEntry entry_from(const Json& json) {
 
 }  // namespace
 
-DividedFiles divide_token_files(Session& session, std::vector<TokenFile> files,
-                                const std::optional<ValidationSplit>& validation, const TokenKind& kind,
-                                const Path& scratch) {
+DividedFiles divide_token_files(Session& session, std::vector<TokenFile> files, const TokenValidation& validation,
+                                const TokenKind& kind, const Path& scratch) {
   constexpr double usual_fraction = 0.01;
   Communicator& world = session.world();
   check_files(session, files, scratch);
   DividedFiles divided;
-  const auto by_tail = [&](const ValidationSplit& by) {
+  const auto by_tail = [&](double fraction) {
     std::int64_t total = 0, cut = 0;
     for (const TokenFile& file : files) total += file.tokens;
     long_work_together(session, "find where the tail begins", [&](const Alive& alive) {
       if (world.rank() != 0) return;
-      const auto wanted = static_cast<std::int64_t>(std::floor(static_cast<double>(total) * (1 - by.fraction)));
+      const auto wanted = static_cast<std::int64_t>(std::floor(static_cast<double>(total) * (1 - fraction)));
       cut = tail_begin(files, wanted, kind, alive);
     });
     divide_at(files, world.all_reduce(cut, Reduce::max), divided);
-    divided.by = by.text();
   };
-  const ValidationSplit by = validation.value_or(ValidationSplit{ValidationSplit::By::tail, usual_fraction});
-  switch (by.by) {
-    case ValidationSplit::By::none: divide_at(files, std::numeric_limits<std::int64_t>::max(), divided); break;
-    case ValidationSplit::By::hash:
-      throw Error(ExitCode::usage, fmt::format("data.validation {} cannot divide token files", by.text()),
-                  "tail:FRACTION takes documents from the end, files:PATTERN files by their names");
-    case ValidationSplit::By::tail: {
-      DividedFiles named;
-      if (!validation && divide_by_name(files, named, begins_validation)) {
-        divided = std::move(named);
-        divided.by = "files named val or validation";
-      } else {
-        by_tail(by);
-      }
-      break;
+  const ValidationSplit by = validation.split.value_or(ValidationSplit{ValidationSplit::By::tail, usual_fraction});
+  const bool all_named = std::ranges::all_of(files, begins_validation);  // then names tell nothing
+  divided.by = fmt::format("data.validation {}", by.text());
+  if (validation.files) {
+    divided.by = fmt::format("data.validation_files {}", *validation.files);
+    divide_by_name(files, divided, [&](const TokenFile& file) { return matches(*validation.files, file); });
+  } else if (!validation.split && !all_named && std::ranges::any_of(files, begins_validation)) {
+    divided.by = "files named val or validation";
+    divide_by_name(files, divided, begins_validation);
+  } else {
+    switch (by.by) {
+      case ValidationSplit::By::none: divide_at(files, std::numeric_limits<std::int64_t>::max(), divided); break;
+      case ValidationSplit::By::tail: by_tail(by.fraction); break;
+      case ValidationSplit::By::hash:
+        throw Error(ExitCode::usage, fmt::format("data.validation {} cannot divide token files", by.text()),
+                    "tail:FRACTION takes documents from the end, data.validation_files files by their names");
     }
-    case ValidationSplit::By::files:
-      divide_by_name(files, divided, [&](const TokenFile& file) { return matches(by.pattern, file); });
-      break;
   }
-  if (divided.by.empty()) divided.by = by.text();
   for (std::size_t i = 0; i < divided.splits.size(); ++i) {
-    if (!divided.splits[i].empty() || (i == 1 && by.by == ValidationSplit::By::none)) continue;
+    const bool none = i == 1 && !validation.files && by.by == ValidationSplit::By::none;
+    if (!divided.splits[i].empty() || none) continue;
     throw Error(ExitCode::input,
-                fmt::format("data.validation {} leaves nothing for {}", divided.by, i == 0 ? "training" : "validation"),
-                "none keeps everything for training");
+                fmt::format("{} leaves nothing for {}", divided.by, i == 0 ? "training" : "validation"),
+                "--data.validation none keeps everything for training");
   }
   divided.files = std::move(files);
   return divided;

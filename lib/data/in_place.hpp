@@ -21,6 +21,13 @@ struct TokenKind {
   std::optional<std::int32_t> end_of_text;
 };
 
+/// Which tokens are the validation split. If neither is there: files with names such as val.bin, or, without any,
+/// tail:0.01.
+struct TokenValidation {
+  std::optional<ValidationSplit> split;
+  std::optional<std::string> files;  // a pattern of names
+};
+
 /// Tokens [begin, end) of a file.
 struct TokenRange {
   std::size_t file = 0;  // its number
@@ -34,13 +41,11 @@ struct DividedFiles {
   std::string by;                                 // how they were told apart, as data.validation says it
 };
 
-/// Checks whole indices, unpacks compressed files to `scratch`, and says what goes into which split. Absent:
-/// files with names such as val.bin are validation, or, without any, it is tail:0.01. Collective over the session's
-/// world. Ends with Error(verdict) on a request to stop. Throws Error(input) naming the file that is not sound, or if a
-/// split that was asked for would be empty; Error(usage) for a division by hash.
-DividedFiles divide_token_files(Session& session, std::vector<TokenFile> files,
-                                const std::optional<ValidationSplit>& validation, const TokenKind& kind,
-                                const Path& scratch);
+/// Checks whole indices, unpacks compressed files to `scratch`, and says what goes into which split. Collective over
+/// the session's world. Ends with Error(verdict) on a request to stop. Throws Error(input) naming the file that is not
+/// sound, or if a split that was asked for would be empty; Error(usage) for a division by hash.
+DividedFiles divide_token_files(Session& session, std::vector<TokenFile> files, const TokenValidation& validation,
+                                const TokenKind& kind, const Path& scratch);
 
 struct InPlaceSplits {
   SplitEntry train;

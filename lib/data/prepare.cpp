@@ -406,9 +406,9 @@ int prepare_data(const PrepareConfig& config, Session& session, Output& output) 
     }
   }
   together(session.world(), "read text", [&] {
-    if (config.data.validation && config.data.validation->by == ValidationSplit::By::files)
-      throw Error(ExitCode::usage, fmt::format("data.validation {} is of token files", config.data.validation->text()),
-                  "documents of text are held back by hash:FRACTION or tail:FRACTION");
+    if (config.data.validation_files)
+      throw Error(ExitCode::usage, "data.validation_files is of token files, and INPUT is text",
+                  "documents of text are held back by data.validation");
   });
   Preparation preparation(config, session, output);
   if (output.common().dry_run) {

@@ -103,6 +103,7 @@ void refuse_options_of_text(const PrepareConfig& config, bool has_tokenizer) {
   refuse(config.data.end_of_text.has_value(), "data.end_of_text");
   refuse(config.data.special_tokens != unset.special_tokens, "data.special_tokens");
   refuse(config.data.validation.has_value(), "data.validation");
+  refuse(config.data.validation_files.has_value(), "data.validation_files");
   refuse(config.format.has_value(), "format");
 }
 
@@ -225,8 +226,8 @@ class TokenPreparation {
 
   void describe(const Path& folder, const Path& scratch) {
     const TokenKind kind{manifest_.vocabulary, manifest_.end_of_text};
-    const DividedFiles divided =
-        divide_token_files(session_, input_.files.files, config_.data.validation, kind, scratch);
+    const DividedFiles divided = divide_token_files(
+        session_, input_.files.files, {config_.data.validation, config_.data.validation_files}, kind, scratch);
     InPlaceSplits splits = describe_in_place(session_, divided, kind, config_.data.shard_tokens, folder);
     manifest_.train = std::move(splits.train);
     manifest_.validation = std::move(splits.validation);
@@ -240,7 +241,8 @@ class TokenPreparation {
     for (const TokenFile& file : divided.files) files.push_back({{"file", file.name()}, {"tokens", file.tokens}});
     manifest_.inputs = to_text({{"files", files}, {"format", name_of(divided.files[0].format)}});
     manifest_.options = to_text({{"validation", divided.by}});
-    if (!config_.data.validation && is_root()) output_.log().info("validation is {}", divided.by);
+    if (!config_.data.validation && !config_.data.validation_files && is_root())
+      output_.log().info("validation: {}", divided.by);
   }
 
   void name_files() {
@@ -323,6 +325,9 @@ void prepare_tokens(const PrepareConfig& config, const TokenInput& input, Sessio
 void write_dataset_as(Session& session, WriteFormat format, const Path& source, DatasetManifest& manifest,
                       std::int64_t shard_tokens, const Path& staging) {
   const auto token_format = token_format_of(format);
+  Json options = parse_json(manifest.options, "options");
+  options["write"] = token_format ? name_of(*token_format) : "lockstep";
+  manifest.options = to_text(options);
   if (!token_format) return write_own_shards(session, source, manifest, shard_tokens, staging);
   const WrittenFiles written = write_token_files(session, source, manifest, *token_format, shard_tokens, staging);
   DividedFiles divided;

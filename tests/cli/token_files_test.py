@@ -140,7 +140,7 @@ def test_nanogpt_files_end_documents_at_end_of_text_tokens_and_no_pickle_is_read
     done = prepare(folder, "--format", "nanogpt", "--output", tmp / "out", "--data.shard_tokens", 111)
     check_dataset(tmp / "out", documents, validation)
     assert "meta.pkl is not read" in done.stderr
-    prepare(folder / "val.bin", folder / "train.bin", "--format", "nanogpt", "--output", tmp / "named", "--data.validation", "files:val.bin")
+    prepare(folder / "val.bin", folder / "train.bin", "--format", "nanogpt", "--output", tmp / "named", "--data.validation_files", "val.bin")
     check_dataset(tmp / "named", documents, validation)
     done = prepare(folder / "train.bin", "--output", tmp / "untold", expect=3)
     assert "cannot tell what" in done.stderr and "--format nanogpt" in done.stderr
@@ -380,13 +380,14 @@ def test_options_that_mean_nothing_for_tokens_are_refused(tmp):
         ([tmp / "m", "--data.tokenizer", "chars"], 2, "data.tokenizer chars makes a vocabulary of text"),
         ([tmp / "m"], 2, "token files do not tell their tokenizer"),
         ([tmp / "m", "--data.tokenizer", "bytes", "--data.validation", "hash:0.1"], 2, "data.validation hash:0.1 cannot divide token files"),
-        ([tmp / "m", "--data.tokenizer", "bytes", "--data.validation", "files:other.bin"], 3, "leaves nothing for validation"),
+        ([tmp / "m", "--data.tokenizer", "bytes", "--data.validation_files", "other.bin"], 3, "leaves nothing for validation"),
         ([tmp / "m", "--data.tokenizer", "bytes", "--data.text_field", "body"], 2, "data.text_field has no effect"),
         ([tmp / "m", "--data.tokenizer", "bytes", "--data.seed", 3], 2, "data.seed has no effect"),
         ([tmp / "m", "--data.tokenizer", "bytes", "--threads", 3], 2, "threads has no effect"),
         ([tmp / "m", tmp / "a.txt", "--data.tokenizer", "bytes"], 3, "holds token files"),
         ([tmp / "m", tmp / "n.bin", "--data.tokenizer", "bytes"], 3, "cannot tell what"),
-        ([tmp / "a.txt", "--data.validation", "files:a.txt"], 2, "data.validation files:a.txt is of token files"),
+        ([tmp / "a.txt", "--data.validation_files", "a.txt"], 2, "data.validation_files is of token files"),
+        ([tmp / "m", "--data.validation_files", "a", "--data.validation", "none"], 2, "leave one out"),
         ([tmp / "a.txt", "--format", "megatron"], 3, "holds no token files of the format megatron"),
         (["-", "--format", "nanogpt"], 2, "standard input has no name that tells"),
     ]
