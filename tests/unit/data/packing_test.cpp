@@ -254,7 +254,7 @@ BOOST_AUTO_TEST_CASE(rows_hold_their_documents_each_a_segment_with_positions_of_
       const PackedSource source(stream, make_packing(stream, settings, 1), settings);
       const auto pad = alone ? std::optional(pads) : std::nullopt;
       const TrainingDataLoader loader(source, {3, 2, 0, 1, 5, Shuffle::every_epoch, {}, pad});
-      const SampleOrder order(source.samples(), 5);
+      const SampleOrder order({.datasets = {source.samples()}, .seed = 5});
       for (DataPosition position; position.epoch == 0; position = loader.next(position)) {
         const StepBatch step = loader.make_step(0, position);
         std::int64_t longest = 0, number = 0, valid = 0;
