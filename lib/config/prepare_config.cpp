@@ -10,11 +10,17 @@
 namespace lockstep {
 
 ChoiceList<InputFormat> choices_of(InputFormat) {
-  return {{InputFormat::txt, "txt"},
-          {InputFormat::jsonl, "jsonl"},
-          {InputFormat::json, "json"},
-          {InputFormat::csv, "csv"},
-          {InputFormat::tsv, "tsv"}};
+  return {{InputFormat::txt, "txt"},   {InputFormat::jsonl, "jsonl"},     {InputFormat::json, "json"},
+          {InputFormat::csv, "csv"},   {InputFormat::tsv, "tsv"},         {InputFormat::megatron, "megatron"},
+          {InputFormat::llmc, "llmc"}, {InputFormat::nanogpt, "nanogpt"}, {InputFormat::datatrove, "datatrove"},
+          {InputFormat::mds, "mds"}};
+}
+ChoiceList<WriteFormat> choices_of(WriteFormat) {
+  return {{WriteFormat::lockstep, "lockstep"},
+          {WriteFormat::megatron, "megatron"},
+          {WriteFormat::llmc, "llmc"},
+          {WriteFormat::nanogpt, "nanogpt"},
+          {WriteFormat::datatrove, "datatrove"}};
 }
 ChoiceList<TrainedPattern> choices_of(TrainedPattern) {
   return {{TrainedPattern::gpt2, "gpt2"},
@@ -38,7 +44,8 @@ void describe(Declaration& visit, PrepareConfig& config) {
       "inputs", config.inputs,
       {.help =
            "text (.txt) or records (.jsonl, .json, .csv, .tsv), plain or compressed (.gz, .zst, .bz2, .xz), or tables "
-           "(.parquet, .arrow): files, quoted globs, folders; or - for standard input",
+           "(.parquet, .arrow), or token files of other programs, or a prepared dataset: files, quoted globs, folders; "
+           "or - for standard input",
        .value_name = "INPUT",
        .positional = true,
        .completes = Completes::files});
@@ -71,7 +78,8 @@ void describe(Declaration& visit, PrepareConfig& config) {
                .value_name = "SIZE",
                .command_line_only = true});
   visit.field("format", config.format,
-              {.help = "what standard input holds: one text, or records in one of these forms"});
+              {.help = "what standard input holds: one text, or records in one of these forms; or whose token files "
+                       "INPUT names, where their content does not tell: those of nanogpt"});
   visit.field("overwrite", config.overwrite,
               {.help = "replace a dataset that is there; anything else is never replaced"});
   visit.field(
@@ -86,14 +94,18 @@ void describe(Declaration& visit, PrepareConfig& config) {
     visit.field(
         "tokenizer", data.tokenizer,
         {.help = "bytes, chars (a vocabulary of the characters that occur), a tokenizer.json or tokenizer.model, or a "
-                 "folder with one or with vocab.json and merges.txt",
+                 "folder with one or with vocab.json and merges.txt; null: bytes, and of token files none",
          .completes = Completes::files});
     visit.field("text_field", data.text_field,
                 {.help = "field of a record, or column of a table, that holds the text", .value_name = "NAME"});
     visit.field("validation", data.validation,
                 {.help = "documents held back for validation: a fraction by content hash, the tail of the stream, or "
                          "so many with the lowest hashes; "
-                         "null: hash:0.01, or tail:0.01 where that leaves a split empty"});
+                         "null: hash:0.01, or tail:0.01 where that leaves a split empty; of token files those named "
+                         "val or validation, or tail:0.01"});
+    visit.field("validation_files", data.validation_files,
+                {.help = "token files that are the validation split: names with * ? [ ] as in a shell",
+                 .value_name = "PATTERN"});
     visit.field(
         "malformed", data.malformed,
         {.help = "a line that is no JSON object with the field, or a text that is not UTF-8: stop there, or skip "
@@ -115,6 +127,9 @@ void describe(Declaration& visit, PrepareConfig& config) {
                 {.help = "what a special token is that a document spells out, such as <|endoftext|>: special, the ids "
                          "that the tokenizers library gives with the dataset's tokenizer.json; text, ids of its "
                          "characters"});
+    visit.field("write", data.write,
+                {.help = "what is written: token shards, or files as another program reads them; null: token shards, "
+                         "and of token files, which are used where they lie, nothing"});
     visit.field("seed", data.seed, {.help = "of the hash that chooses validation documents", .min = 0});
   });
   visit.section("bpe", "the tokenizer that --train-tokenizer makes", [&] {
@@ -188,19 +203,27 @@ void check(const PrepareConfig& config, Problems& problems) {
     return;
   }
   if (config.train_tokenizer) check_trained(config, problems);
+  if (config.train_tokenizer && config.data.write)
+    problems.add({"train_tokenizer", "data.write"}, "--train-tokenizer makes a tokenizer, and no tokens to write");
   if (config.inputs.empty()) problems.add({"inputs"}, "INPUT is needed: files, quoted globs or folders of text, or -");
   if (config.output.empty()) problems.add({"output"}, "--output is needed: the folder to create");
   const bool reads_standard_input = std::ranges::find(config.inputs, "-") != config.inputs.end();
   if (reads_standard_input && config.inputs.size() > 1)
     problems.add({"inputs"}, "standard input (-) is prepared alone: name no other INPUT beside it");
-  if (reads_standard_input && !config.format)
+  const bool text_format = config.format && *config.format <= InputFormat::tsv;
+  if (reads_standard_input && !(config.format && text_format))
     problems.add({"format"}, "--format txt, jsonl, json, csv or tsv is needed: standard input has no name that tells");
-  if (!reads_standard_input && config.format)
+  if (!reads_standard_input && text_format)
     problems.add({"format"},
-                 "--format is of standard input; the names of files say what they hold, such as .txt or .jsonl");
+                 "--format txt, jsonl, json, csv and tsv are of standard input; the names of files say what they hold, "
+                 "such as .txt or .jsonl");
   if (config.data.shards && config.data.shard_tokens != PrepareDataOptions{}.shard_tokens)
     problems.add({"data.shards", "data.shard_tokens"},
                  "data.shards and data.shard_tokens both say how large shards are");
+  if (config.data.validation && config.data.validation_files)
+    problems.add(
+        {"data.validation", "data.validation_files"},
+        "data.validation says which documents are validation, data.validation_files which files are: leave one out");
   const bool by_hash = !config.data.validation || config.data.validation->by == ValidationSplit::By::hash ||
                        config.data.validation->by == ValidationSplit::By::count;
   if (config.data.seed != 0 && !by_hash) {

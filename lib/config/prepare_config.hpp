@@ -15,16 +15,18 @@ class Declaration;
 class Problems;
 struct Tool;
 
-enum class InputFormat { txt, jsonl, json, csv, tsv };
+enum class InputFormat { txt, jsonl, json, csv, tsv, megatron, llmc, nanogpt, datatrove, mds };
 enum class TrainedPattern { gpt2, llama3, qwen2, o200k };
+enum class WriteFormat { lockstep, megatron, llmc, nanogpt, datatrove };
 enum class Deduplicate { none, exact, caseless };
 enum class ShownSplit { train, validation };
 enum class OnMalformed { stop, skip };
 
 struct PrepareDataOptions {
-  TokenizerChoice tokenizer;
+  std::optional<TokenizerChoice> tokenizer;     // absent: bytes; of token files it has to be named
   std::string text_field = "text";              // of each JSON line
   std::optional<ValidationSplit> validation;    // absent: hash:0.01, or tail:0.01 where that leaves a split empty
+  std::optional<std::string> validation_files;  // of token files: those with such names are validation
   OnMalformed malformed = OnMalformed::stop;    // a line or a text file that cannot be read
   Deduplicate deduplicate = Deduplicate::none;  // of documents with one normal form the first stays
   std::int64_t shard_tokens = 100'000'000;      // tokens a shard file, at most
@@ -32,6 +34,7 @@ struct PrepareDataOptions {
   std::optional<std::string> end_of_text;       // the token's name; absent: the tokenizer's own, if it has one
   SpecialTokens special_tokens = SpecialTokens::special;  // that a document spells out
   std::int64_t seed = 0;                                  // of the content hash that chooses validation documents
+  std::optional<WriteFormat> write;                       // absent: shards of our own, or token files as they lie
 };
 
 /// Of the tokenizer that train_tokenizer makes.
@@ -57,7 +60,7 @@ struct PrepareConfig {
   std::optional<std::string> inspect;           // a dataset to look into; nothing is made then
   std::optional<std::string> plot;              // a file for the picture of its lengths
   std::optional<std::int64_t> train_tokenizer;  // tokens; a tokenizer is made then, and no dataset
-  std::optional<InputFormat> format;            // of standard input
+  std::optional<InputFormat> format;            // of standard input, or of token files without a sign of theirs
   bool overwrite = false;                       // replace a dataset that is there
   std::optional<std::int64_t> threads;          // a rank; absent: cores / local ranks
   Seconds watchdog{600};                        // without progress of a rank; 0: none

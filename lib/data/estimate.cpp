@@ -137,8 +137,9 @@ class Sampler {
 
 std::unique_ptr<Tokenizer> tokenizer_for(const PrepareDataOptions& options, const std::vector<std::string>& texts) {
   const std::string end_name = options.end_of_text.value_or("");
-  if (options.tokenizer.kind != TokenizerChoice::Kind::chars)
-    return make_tokenizer(options.tokenizer.text(), end_name, options.special_tokens);
+  const TokenizerChoice choice = options.tokenizer.value_or(TokenizerChoice{});
+  if (choice.kind != TokenizerChoice::Kind::chars)
+    return make_tokenizer(choice.text(), end_name, options.special_tokens);
   std::set<char32_t> found;
   for (const std::string& text : texts) {
     for (std::size_t at = 0; at < text.size();) found.insert(next_code_point(text, at));

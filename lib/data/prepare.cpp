@@ -15,6 +15,7 @@
 #include "data/estimate.hpp"
 #include "data/inspect_dataset.hpp"
 #include "data/long_work.hpp"
+#include "data/prepare_tokens.hpp"
 #include "data/tokenize.hpp"
 #include "data/train_tokenizer.hpp"
 #include "data/unpack.hpp"
@@ -72,6 +73,11 @@ TextFormat text_format_of(InputFormat format) {
     case InputFormat::json: return TextFormat::json;
     case InputFormat::csv: return TextFormat::csv;
     case InputFormat::tsv: return TextFormat::tsv;
+    case InputFormat::megatron:
+    case InputFormat::llmc:
+    case InputFormat::nanogpt:
+    case InputFormat::datatrove:
+    case InputFormat::mds: break;
   }
   fail(ExitCode::bug, "unknown format of standard input");
 }
@@ -165,7 +171,7 @@ class Preparation {
     if (output_.common().json) {
       output_.print_json({{"output", config_.output},
                           {"files", inputs_.files.size()},
-                          {"tokenizer", config_.data.tokenizer.text()},
+                          {"tokenizer", tokenizer_choice().text()},
                           {"validation", split},
                           {"ranks", world_.size()},
                           {"threads", threads_},
@@ -173,7 +179,7 @@ class Preparation {
       return;
     }
     output_.print(fmt::format("would prepare {} from {} with the tokenizer {}, validation {}, {}\n{}", config_.output,
-                              from, config_.data.tokenizer.text(), split, on,
+                              from, tokenizer_choice().text(), split, on,
                               estimate ? text_of(*estimate, free_bytes()) : ""));
   }
 
@@ -195,9 +201,12 @@ class Preparation {
     bytes_read_ += unpacked.bytes_read;
     if (config_.train_tokenizer) return make_trained_tokenizer(std::move(output), start_s);
     make_tokenizer();
-    write_tokens();
+    const Path assembled = config_.data.write ? spill_ / "dataset" : staging_;
+    write_tokens(assembled);
+    if (config_.data.write)
+      write_dataset_as(session_, *config_.data.write, assembled, manifest_, config_.data.shard_tokens, staging_);
     together(world_, "complete the dataset", [&] {
-      if (is_root()) complete(*output);
+      if (is_root()) publish_dataset(*output, manifest_, *tokenizer_);
     });
     output.reset();  // with the dataset that this one replaced
     if (is_root()) summarise(monotonic_seconds() - start_s);
@@ -205,6 +214,7 @@ class Preparation {
 
  private:
   bool is_root() const { return world_.rank() == 0; }
+  TokenizerChoice tokenizer_choice() const { return config_.data.tokenizer.value_or(TokenizerChoice{}); }
 
   std::unique_ptr<OutputFolder> make_output() const {
     auto output =
@@ -293,7 +303,7 @@ class Preparation {
   }
 
   void make_tokenizer() {
-    const TokenizerChoice& choice = config_.data.tokenizer;
+    const TokenizerChoice choice = tokenizer_choice();
     const std::string end_name = config_.data.end_of_text.value_or("");
     if (choice.kind != TokenizerChoice::Kind::chars) {
       together(world_, "load the tokenizer",
@@ -314,7 +324,7 @@ class Preparation {
                                  config_.data.special_tokens);
   }
 
-  void write_tokens() {
+  void write_tokens(const Path& folder) {
     manifest_.tokenizer = tokenizer_->name();
     manifest_.tokenizer_hash = tokenizer_->hash();
     manifest_.vocabulary = tokenizer_->vocabulary();
@@ -331,7 +341,7 @@ class Preparation {
     bytes_read_ += corpus.input.bytes;
     if (is_root()) tell_left_out(corpus);
     AssembledSplits splits = assemble(session_, corpus,
-                                      {staging_, spill_, config_.data.validation, manifest_.end_of_text,
+                                      {folder, spill_, config_.data.validation, manifest_.end_of_text,
                                        manifest_.shard_tokens, manifest_.token_bytes(), config_.data.shards});
     manifest_.shard_tokens = splits.shard_tokens;
     duplicates_ = corpus.duplicate_documents;
@@ -365,15 +375,6 @@ class Preparation {
             {"empty_documents", corpus.empty_documents},
             {"malformed_documents", corpus.malformed_documents},
             {"duplicate_documents", corpus.duplicate_documents}};
-  }
-
-  void complete(OutputFolder& output) {
-    for (const DataSplit split : {DataSplit::train, DataSplit::validation}) {
-      if (manifest_.of(split).tokens > 0) sync_folder(staging_ / name_of(split));
-    }
-    save_tokenizer(*tokenizer_, staging_ / "tokenizer");
-    publish_file(staging_ / "DATASET.json", to_text(manifest_));
-    output.publish();
   }
 
   void summarise(double seconds) {
@@ -444,6 +445,17 @@ int prepare_data(const PrepareConfig& config, Session& session, Output& output) 
   session.accept_stop_signals();
   if (config.verify) return verify_dataset(*config.verify, session, output);
   if (config.inspect) return inspect_dataset(config, session, output);
+  if (!config.train_tokenizer) {
+    if (const auto tokens = find_token_input(config, session)) {
+      prepare_tokens(config, *tokens, session, output);
+      return static_cast<int>(ExitCode::done);
+    }
+  }
+  together(session.world(), "read text", [&] {
+    if (config.data.validation_files)
+      throw Error(ExitCode::usage, "data.validation_files is of token files, and INPUT is text",
+                  "documents of text are held back by data.validation");
+  });
   Preparation preparation(config, session, output);
   if (output.common().dry_run) {
     preparation.plan_only();

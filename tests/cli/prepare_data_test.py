@@ -504,7 +504,7 @@ def test_standard_input_gives_the_dataset_that_a_file_gives(tmp):
         done = subprocess.run(command, input=text, capture_output=True, timeout=PATIENCE_S)
         assert done.returncode == code and message in done.stderr.decode(), done.stderr
     done = prepare(tmp / "b.txt", "--format", "txt", "--output", tmp / "none", expect=2)
-    assert "--format is of standard input" in done.stderr
+    assert "--format txt, jsonl, json, csv and tsv are of standard input" in done.stderr
 
 
 def test_malformed_documents_are_skipped_counted_and_named_if_asked_for(tmp):

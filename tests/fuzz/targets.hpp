@@ -41,6 +41,7 @@ std::vector<Target> corpus_targets(const Path& folder);
 std::vector<Target> exchange_targets(const Path& folder);
 std::vector<Target> run_targets(const Path& folder);
 std::vector<Target> store_targets(const Path& folder);
+std::vector<Target> token_file_targets(const Path& folder);
 
 /// Writes without synchronising: inputs need not survive.
 void put_file(const Path& path, std::string_view content);

@@ -294,7 +294,7 @@ BOOST_AUTO_TEST_CASE(the_other_programs_take_flags_and_arguments) {
   BOOST_TEST((prepare.data.validation->by == ValidationSplit::By::tail));
   const PrepareConfig all = parse_command_line<PrepareConfig>({"a", "-o", "out", "--data.validation", "none"}).config;
   BOOST_TEST((all.data.validation->by == ValidationSplit::By::none));
-  BOOST_TEST((prepare.data.tokenizer.kind == TokenizerChoice::Kind::chars));
+  BOOST_TEST((prepare.data.tokenizer.value().kind == TokenizerChoice::Kind::chars));
   const InspectConfig inspect = parse_command_line<InspectConfig>({"run", "--verify=hashes"}).config;
   BOOST_TEST((*inspect.verify == VerifyLevel::hashes));
   BOOST_TEST((*parse_command_line<InspectConfig>({"--verify", "run"}).config.verify == VerifyLevel::sizes));
