@@ -21,6 +21,33 @@ ChoiceList<SpecialTokens> choices_of(SpecialTokens) {
   return {{SpecialTokens::special, "special"}, {SpecialTokens::text, "text"}};
 }
 
+void describe(Declaration& visit, PrepareDataOptions& data) {
+  visit.field(
+      "tokenizer", data.tokenizer,
+      {.help = "what turns text into tokens: bytes, chars (a vocabulary of the characters that occur), a tokenizer.json or tokenizer.model, or a "
+               "folder with one or with vocab.json and merges.txt; null: bytes",
+       .completes = Completes::files});
+  visit.field("text_field", data.text_field,
+              {.help = "field of a record, or column of a table, that holds the text", .value_name = "NAME"});
+  visit.field("validation", data.validation,
+              {.help = "documents held back for validation: a fraction by content hash, or the tail of the stream; "
+                       "null: hash:0.01, or tail:0.01 where that leaves a split empty"});
+  visit.field(
+      "malformed", data.malformed,
+      {.help = "a line that is no JSON object with the field, or a text that is not UTF-8: stop there, or skip "
+               "the document, count it and name the first ones"});
+  visit.field("shard_tokens", data.shard_tokens,
+              {.help = "size of a shard file, at most", .unit = "tokens", .min = 1, .max = 0x1p40});
+  visit.field("end_of_text", data.end_of_text,
+              {.help = "token between documents; null: the tokenizer's own, if it has one", .value_name = "TOKEN"});
+  visit.field("special_tokens", data.special_tokens,
+              {.help = "what a special token is that a document spells out, such as <|endoftext|>: special, the ids "
+                       "that the tokenizers library gives with the dataset's tokenizer.json; text, ids of its "
+                       "characters"});
+  visit.field("validation_seed", data.seed,
+            {.help = "of the hash that chooses validation documents", .min = 0});
+}
+
 void describe(Declaration& visit, PrepareConfig& config) {
   visit.field(
       "inputs", config.inputs,
@@ -53,30 +80,12 @@ void describe(Declaration& visit, PrepareConfig& config) {
       {.help = "longest time that a rank may go on without progress before the job ends with code 7 and a table of "
                "where every rank is; 0: no limit"});
   visit.section("data", "how text becomes tokens", [&] {
-    PrepareDataOptions& data = config.data;
-    visit.field(
-        "tokenizer", data.tokenizer,
-        {.help = "bytes, chars (a vocabulary of the characters that occur), a tokenizer.json or tokenizer.model, or a "
-                 "folder with one or with vocab.json and merges.txt",
-         .completes = Completes::files});
-    visit.field("text_field", data.text_field,
-                {.help = "field of a record, or column of a table, that holds the text", .value_name = "NAME"});
-    visit.field("validation", data.validation,
-                {.help = "documents held back for validation: a fraction by content hash, or the tail of the stream; "
-                         "null: hash:0.01, or tail:0.01 where that leaves a split empty"});
-    visit.field(
-        "malformed", data.malformed,
-        {.help = "a line that is no JSON object with the field, or a text that is not UTF-8: stop there, or skip "
-                 "the document, count it and name the first ones"});
-    visit.field("shard_tokens", data.shard_tokens,
-                {.help = "size of a shard file, at most", .unit = "tokens", .min = 1, .max = 0x1p40});
-    visit.field("end_of_text", data.end_of_text,
-                {.help = "token between documents; null: the tokenizer's own, if it has one", .value_name = "TOKEN"});
-    visit.field("special_tokens", data.special_tokens,
-                {.help = "what a special token is that a document spells out, such as <|endoftext|>: special, the ids "
-                         "that the tokenizers library gives with the dataset's tokenizer.json; text, ids of its "
-                         "characters"});
-    visit.field("seed", data.seed, {.help = "of the hash that chooses validation documents", .min = 0});
+    visit.field("path", config.path,
+                {.help = "text to prepare where no INPUT is named, as a file for all programs says it: files, quoted "
+                         "globs, folders",
+                 .value_name = "PATH",
+                 .completes = Completes::files});
+    describe(visit, config.data);
   });
 }
 
@@ -84,8 +93,9 @@ Tool tool_of(const PrepareConfig&) {
   return {
       .name = "prepare-data",
       .summary = "turn text into token shards to train on",
-      .synopsis = {"[OPTION...] INPUT... --output DIR", "[OPTION...] - --format FORMAT --output DIR", "--verify DIR"},
-      .arguments = Tool::Arguments::options,
+      .synopsis = {"[OPTION...] INPUT... --output DIR", "[OPTION...] - --format FORMAT --output DIR",
+                   "[OPTION...] CONFIG.yaml... --output DIR", "--verify DIR"},
+      .arguments = Tool::Arguments::options_and_config_files,
       .dry_run = Tool::DryRun::yes,
       .output = Tool::Output::text_or_json};
 }
@@ -97,8 +107,11 @@ void check(const PrepareConfig& config, Problems& problems) {
                    "--verify checks a dataset and makes none: it takes no INPUT and no --output");
     return;
   }
-  if (config.inputs.empty()) problems.add({"inputs"}, "INPUT is needed: files, quoted globs or folders of text, or -");
+  if (config.text().empty()) problems.add({"inputs"}, "INPUT is needed: files, quoted globs or folders of text, or -");
   if (config.output.empty()) problems.add({"output"}, "--output is needed: the folder to create");
+  if (std::ranges::find(config.path, "-") != config.path.end())
+    problems.add({"data.path"}, "standard input (-) is prepared where it is named on the command line: data.path takes "
+                                "files and folders");
   const bool reads_standard_input = std::ranges::find(config.inputs, "-") != config.inputs.end();
   if (reads_standard_input && config.inputs.size() > 1)
     problems.add({"inputs"}, "standard input (-) is prepared alone: name no other INPUT beside it");
@@ -107,9 +120,14 @@ void check(const PrepareConfig& config, Problems& problems) {
   if (!reads_standard_input && config.format)
     problems.add({"format"},
                  "--format is of standard input; the names of files say what they hold, such as .txt or .jsonl");
-  const bool by_hash = !config.data.validation || config.data.validation->by == ValidationSplit::By::hash;
-  if (config.data.seed != 0 && !by_hash) {
-    problems.add({"data.seed", "data.validation"}, "data.seed has no effect unless data.validation is hash:FRACTION");
+  check(config.data, problems);
+}
+
+void check(const PrepareDataOptions& data, Problems& problems) {
+  const bool by_hash = !data.validation || data.validation->by == ValidationSplit::By::hash;
+  if (data.seed != 0 && !by_hash) {
+    problems.add({"data.validation_seed", "data.validation"},
+                 "data.validation_seed has no effect unless data.validation is hash:FRACTION");
   }
 }
 

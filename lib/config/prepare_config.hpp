@@ -18,8 +18,9 @@ struct Tool;
 enum class InputFormat { txt, jsonl, json, csv, tsv };
 enum class OnMalformed { stop, skip };
 
+/// How text becomes tokens.
 struct PrepareDataOptions {
-  TokenizerChoice tokenizer;
+  std::optional<TokenizerChoice> tokenizer;   // absent: bytes
   std::string text_field = "text";            // of each JSON line
   std::optional<ValidationSplit> validation;  // absent: hash:0.01, or tail:0.01 where that leaves a split empty
   OnMalformed malformed = OnMalformed::stop;  // a line or a text file that cannot be read
@@ -27,6 +28,8 @@ struct PrepareDataOptions {
   std::optional<std::string> end_of_text;     // the token's name; absent: the tokenizer's own, if it has one
   SpecialTokens special_tokens = SpecialTokens::special;  // that a document spells out
   std::int64_t seed = 0;                                  // of the content hash that chooses validation documents
+
+  TokenizerChoice tokenizer_or_bytes() const { return tokenizer.value_or(TokenizerChoice{}); }
 };
 
 struct PrepareConfig {
@@ -37,8 +40,16 @@ struct PrepareConfig {
   bool overwrite = false;               // replace a dataset that is there
   std::optional<std::int64_t> threads;  // a rank; absent: cores / local ranks
   Seconds watchdog{600};                // without progress of a rank; 0: none
+  std::vector<std::string> path;        // of the text where no inputs are named
   PrepareDataOptions data;
+
+  /// What is prepared; what is named on the command line wins over what a file for all programs says.
+  const std::vector<std::string>& text() const { return inputs.empty() ? path : inputs; }
 };
+
+/// Within a section data.
+void describe(Declaration& visit, PrepareDataOptions& data);
+void check(const PrepareDataOptions& data, Problems& problems);  // Local, pure
 
 void describe(Declaration& visit, PrepareConfig& config);
 Tool tool_of(const PrepareConfig& config);

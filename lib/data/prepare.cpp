@@ -112,7 +112,7 @@ class Preparation {
         session_(session),
         world_(session.world()),
         output_(output),
-        inputs_(agreed_inputs(world_, config.inputs)) {
+        inputs_(agreed_inputs(world_, config.text())) {
     threads_ =
         config.threads ? checked_cast<int>(*config.threads, "threads", ExitCode::usage) : default_threads(world_);
     if (is_root()) {
@@ -126,7 +126,7 @@ class Preparation {
                                                    : fmt::format("{} of {}", counted(std::ssize(inputs_.files), "file"),
                                                                  human_bytes(total_bytes()));
     output_.print(fmt::format("would prepare {} from {} with the tokenizer {}, validation {}, on {} of {}\n",
-                              config_.output, from, config_.data.tokenizer.text(),
+                              config_.output, from, config_.data.tokenizer_or_bytes().text(),
                               config_.data.validation ? config_.data.validation->text() : "hash:0.01 or tail:0.01",
                               counted(world_.size(), "rank"), counted(threads_, "thread")));
   }
@@ -208,7 +208,7 @@ class Preparation {
   }
 
   void make_tokenizer() {
-    const TokenizerChoice& choice = config_.data.tokenizer;
+    const TokenizerChoice choice = config_.data.tokenizer_or_bytes();
     const std::string end_name = config_.data.end_of_text.value_or("");
     if (choice.kind != TokenizerChoice::Kind::chars) {
       together(world_, "load the tokenizer",
