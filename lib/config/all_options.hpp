@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// The options of the five programs; a path stands here as often as programs have it. Their values are nobody's. Null for
-/// a program that is none of the five. Local.
+/// The options of the five programs; a path stands here as often as programs have it. Their values are nobody's. Null
+/// for a program that is none of the five. Local.
 const Declaration* options_of_all_programs(const std::string& program);
 
 }  // namespace lockstep

@@ -16,26 +16,31 @@ ChoiceList<InputFormat> choices_of(InputFormat) {
           {InputFormat::csv, "csv"},
           {InputFormat::tsv, "tsv"}};
 }
+ChoiceList<TrainedPattern> choices_of(TrainedPattern) {
+  return {{TrainedPattern::gpt2, "gpt2"},
+          {TrainedPattern::llama3, "llama3"},
+          {TrainedPattern::qwen2, "qwen2"},
+          {TrainedPattern::o200k, "o200k"}};
+}
 ChoiceList<OnMalformed> choices_of(OnMalformed) { return {{OnMalformed::stop, "stop"}, {OnMalformed::skip, "skip"}}; }
 ChoiceList<SpecialTokens> choices_of(SpecialTokens) {
   return {{SpecialTokens::special, "special"}, {SpecialTokens::text, "text"}};
 }
 
 void describe(Declaration& visit, PrepareDataOptions& data) {
-  visit.field(
-      "tokenizer", data.tokenizer,
-      {.help = "what turns text into tokens: bytes, chars (a vocabulary of the characters that occur), a tokenizer.json or tokenizer.model, or a "
-               "folder with one or with vocab.json and merges.txt; null: bytes",
-       .completes = Completes::files});
+  visit.field("tokenizer", data.tokenizer,
+              {.help = "what turns text into tokens: bytes, chars (a vocabulary of the characters that occur), a "
+                       "tokenizer.json or tokenizer.model, or a "
+                       "folder with one or with vocab.json and merges.txt; null: bytes",
+               .completes = Completes::files});
   visit.field("text_field", data.text_field,
               {.help = "field of a record, or column of a table, that holds the text", .value_name = "NAME"});
   visit.field("validation", data.validation,
               {.help = "documents held back for validation: a fraction by content hash, or the tail of the stream; "
                        "null: hash:0.01, or tail:0.01 where that leaves a split empty"});
-  visit.field(
-      "malformed", data.malformed,
-      {.help = "a line that is no JSON object with the field, or a text that is not UTF-8: stop there, or skip "
-               "the document, count it and name the first ones"});
+  visit.field("malformed", data.malformed,
+              {.help = "a line that is no JSON object with the field, or a text that is not UTF-8: stop there, or skip "
+                       "the document, count it and name the first ones"});
   visit.field("shard_tokens", data.shard_tokens,
               {.help = "size of a shard file, at most", .unit = "tokens", .min = 1, .max = 0x1p40});
   visit.field("end_of_text", data.end_of_text,
@@ -44,8 +49,7 @@ void describe(Declaration& visit, PrepareDataOptions& data) {
               {.help = "what a special token is that a document spells out, such as <|endoftext|>: special, the ids "
                        "that the tokenizers library gives with the dataset's tokenizer.json; text, ids of its "
                        "characters"});
-  visit.field("validation_seed", data.seed,
-            {.help = "of the hash that chooses validation documents", .min = 0});
+  visit.field("validation_seed", data.seed, {.help = "of the hash that chooses validation documents", .min = 0});
 }
 
 void describe(Declaration& visit, PrepareConfig& config) {
@@ -68,6 +72,13 @@ void describe(Declaration& visit, PrepareConfig& config) {
        .value_name = "DIR",
        .command_line_only = true,
        .completes = Completes::folders});
+  visit.field("train_tokenizer", config.train_tokenizer,
+              {.help = "make no dataset, but a tokenizer of so many tokens from the input: byte-level BPE",
+               .unit = "tokens",
+               .min = 257,
+               .max = 1 << 22,
+               .value_name = "SIZE",
+               .command_line_only = true});
   visit.field("format", config.format,
               {.help = "what standard input holds: one text, or records in one of these forms"});
   visit.field("overwrite", config.overwrite,
@@ -87,31 +98,63 @@ void describe(Declaration& visit, PrepareConfig& config) {
                  .completes = Completes::files});
     describe(visit, config.data);
   });
+  visit.section("bpe", "the tokenizer that --train-tokenizer makes", [&] {
+    TrainedBpeOptions& bpe = config.bpe;
+    visit.field("pattern", bpe.pattern, {.help = "whose pattern cuts text into the pieces that tokens are parts of"});
+    visit.field("min_count", bpe.min_count,
+                {.help = "how often two tokens have to stand beside each other to become one", .min = 1});
+    visit.field(
+        "special_tokens", bpe.special_tokens,
+        {.help = "tokens with a meaning of their own, such as <|im_start|>, behind the end-of-text token, which "
+                 "is data.end_of_text, or <|endoftext|>"});
+  });
 }
 
 Tool tool_of(const PrepareConfig&) {
-  return {
-      .name = "prepare-data",
-      .summary = "turn text into token shards to train on",
-      .synopsis = {"[OPTION...] INPUT... --output DIR", "[OPTION...] - --format FORMAT --output DIR",
-                   "[OPTION...] CONFIG.yaml... --output DIR", "--verify DIR"},
-      .arguments = Tool::Arguments::options_and_config_files,
-      .dry_run = Tool::DryRun::yes,
-      .output = Tool::Output::text_or_json};
+  return {.name = "prepare-data",
+          .summary = "turn text into token shards to train on",
+          .synopsis = {"[OPTION...] INPUT... --output DIR", "[OPTION...] - --format FORMAT --output DIR",
+                       "[OPTION...] INPUT... --train-tokenizer SIZE --output DIR",
+                       "[OPTION...] CONFIG.yaml... --output DIR", "--verify DIR"},
+          .arguments = Tool::Arguments::options_and_config_files,
+          .dry_run = Tool::DryRun::yes,
+          .output = Tool::Output::text_or_json};
 }
+
+namespace {
+
+void check_trained(const PrepareConfig& config, Problems& problems) {
+  std::vector<std::string> tokens = config.bpe.special_tokens;
+  tokens.push_back(config.data.end_of_text.value_or("<|endoftext|>"));
+  std::ranges::sort(tokens);
+  if (tokens.front().empty()) problems.add({"bpe.special_tokens"}, "a special token needs characters");
+  if (const auto twice = std::ranges::adjacent_find(tokens); twice != tokens.end())
+    problems.add({"bpe.special_tokens", "data.end_of_text"},
+                 fmt::format("the special token {} is there twice", *twice));
+  const std::int64_t least = 256 + std::ssize(tokens);
+  if (*config.train_tokenizer < least)
+    problems.add({"train_tokenizer", "bpe.special_tokens"},
+                 fmt::format("--train-tokenizer takes at least {}: 256 bytes and {} special", least, tokens.size()));
+}
+
+}  // namespace
 
 void check(const PrepareConfig& config, Problems& problems) {
   if (config.verify) {
+    if (config.train_tokenizer)
+      problems.add({"verify", "train_tokenizer"}, "--verify checks a dataset, and --train-tokenizer makes a tokenizer");
     if (!config.inputs.empty() || !config.output.empty())
       problems.add({"verify", "inputs", "output"},
                    "--verify checks a dataset and makes none: it takes no INPUT and no --output");
     return;
   }
+  if (config.train_tokenizer) check_trained(config, problems);
   if (config.text().empty()) problems.add({"inputs"}, "INPUT is needed: files, quoted globs or folders of text, or -");
   if (config.output.empty()) problems.add({"output"}, "--output is needed: the folder to create");
   if (std::ranges::find(config.path, "-") != config.path.end())
-    problems.add({"data.path"}, "standard input (-) is prepared where it is named on the command line: data.path takes "
-                                "files and folders");
+    problems.add({"data.path"},
+                 "standard input (-) is prepared where it is named on the command line: data.path takes "
+                 "files and folders");
   const bool reads_standard_input = std::ranges::find(config.inputs, "-") != config.inputs.end();
   if (reads_standard_input && config.inputs.size() > 1)
     problems.add({"inputs"}, "standard input (-) is prepared alone: name no other INPUT beside it");

@@ -16,6 +16,7 @@ class Problems;
 struct Tool;
 
 enum class InputFormat { txt, jsonl, json, csv, tsv };
+enum class TrainedPattern { gpt2, llama3, qwen2, o200k };
 enum class OnMalformed { stop, skip };
 
 /// How text becomes tokens.
@@ -32,16 +33,25 @@ struct PrepareDataOptions {
   TokenizerChoice tokenizer_or_bytes() const { return tokenizer.value_or(TokenizerChoice{}); }
 };
 
+/// Of the tokenizer that train_tokenizer makes.
+struct TrainedBpeOptions {
+  TrainedPattern pattern = TrainedPattern::gpt2;
+  std::int64_t min_count = 2;               // of a pair that becomes a token
+  std::vector<std::string> special_tokens;  // besides the end-of-text token
+};
+
 struct PrepareConfig {
-  std::vector<std::string> inputs;      // files, globs, folders; "-" alone: standard input
-  std::string output;                   // folder to create
-  std::optional<std::string> verify;    // a dataset to check; nothing is made then
-  std::optional<InputFormat> format;    // of standard input
-  bool overwrite = false;               // replace a dataset that is there
-  std::optional<std::int64_t> threads;  // a rank; absent: cores / local ranks
-  Seconds watchdog{600};                // without progress of a rank; 0: none
-  std::vector<std::string> path;        // of the text where no inputs are named
+  std::vector<std::string> inputs;              // files, globs, folders; "-" alone: standard input
+  std::string output;                           // folder to create
+  std::optional<std::string> verify;            // a dataset to check; nothing is made then
+  std::optional<std::int64_t> train_tokenizer;  // tokens; a tokenizer is made then, and no dataset
+  std::optional<InputFormat> format;            // of standard input
+  bool overwrite = false;                       // replace a dataset that is there
+  std::optional<std::int64_t> threads;          // a rank; absent: cores / local ranks
+  Seconds watchdog{600};                        // without progress of a rank; 0: none
+  std::vector<std::string> path;                // of the text where no inputs are named
   PrepareDataOptions data;
+  TrainedBpeOptions bpe;
 
   /// What is prepared; what is named on the command line wins over what a file for all programs says.
   const std::vector<std::string>& text() const { return inputs.empty() ? path : inputs; }

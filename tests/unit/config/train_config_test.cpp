@@ -38,8 +38,8 @@ BOOST_AUTO_TEST_SUITE(train_config)
 
 BOOST_AUTO_TEST_CASE(what_a_run_cannot_do_without_is_asked_for_at_once) {
   const std::string text = message_of<TrainConfig>({});
-  for (const char* const name : {"data.path", "data.sequence_length", "train.run_dir", "train.max_steps",
-                                 "train.global_batch", "model.config or model.path"}) {
+  for (const char* const name : {"data.path or data.datasets", "data.sequence_length", "train.run_dir",
+                                 "train.max_steps", "train.global_batch", "model.config or model.path"}) {
     BOOST_TEST(text.find(std::string(name) + " is needed") != std::string::npos, name);
   }
   BOOST_TEST(train_problem({}).empty());
@@ -308,11 +308,12 @@ BOOST_AUTO_TEST_CASE(the_other_programs_take_flags_and_arguments) {
 
 BOOST_AUTO_TEST_CASE(one_file_serves_all_programs) {
   Files files;
-  const std::string file = "model: {config: m.json}\n"
-                           "data: {path: corpus, tokenizer: chars, text_field: body, validation_seed: 3, seed: 5, "
-                           "sequence_length: 8}\n"
-                           "optimizer:\ntrain: {run_dir: r, max_steps: 10, global_batch: 4}\n"
-                           "recipe: int8\n";
+  const std::string file =
+      "model: {config: m.json}\n"
+      "data: {path: corpus, tokenizer: chars, text_field: body, validation_seed: 3, seed: 5, "
+      "sequence_length: 8}\n"
+      "optimizer:\ntrain: {run_dir: r, max_steps: 10, global_batch: 4}\n"
+      "recipe: int8\n";
   files.write("all.yaml", file);
   const PrepareConfig prepare = parse_command_line<PrepareConfig>({"all.yaml", "-o", "out"}).config;
   BOOST_TEST(prepare.text() == std::vector<std::string>{"corpus"});
@@ -321,8 +322,8 @@ BOOST_AUTO_TEST_CASE(one_file_serves_all_programs) {
   const PrepareConfig named = parse_command_line<PrepareConfig>({"a.txt", "all.yaml", "-o", "out"}).config;
   BOOST_TEST(named.text() == std::vector<std::string>{"a.txt"});
   BOOST_TEST(*parse_command_line<TrainConfig>({"all.yaml"}).config.data.seed == 5);
-  BOOST_TEST((parse_command_line<FinalizeConfig>({"c", "--config", "all.yaml", "-o", "o"}).config.recipe ==
-              Recipe::int8));
+  BOOST_TEST(
+      (parse_command_line<FinalizeConfig>({"c", "--config", "all.yaml", "-o", "o"}).config.recipe == Recipe::int8));
   // What another program reads is checked all the same.
   files.write("bad.yaml", file + "sample: {max_tokens: many}\ncheckpoint: {kep_last: 2}\nschedulle: {name: cosine}\n");
   BOOST_TEST(message_of<PrepareConfig>({"bad.yaml", "-o", "out"}) ==
