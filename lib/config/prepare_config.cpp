@@ -39,6 +39,49 @@ ChoiceList<SpecialTokens> choices_of(SpecialTokens) {
   return {{SpecialTokens::special, "special"}, {SpecialTokens::text, "text"}};
 }
 
+void describe(Declaration& visit, PrepareDataOptions& data) {
+  visit.field(
+      "tokenizer", data.tokenizer,
+      {.help = "what turns text into tokens: bytes, chars (a vocabulary of the characters that occur), a "
+               "tokenizer.json or tokenizer.model, or a folder with one or with vocab.json and merges.txt; null: "
+               "bytes, and of token files none",
+       .completes = Completes::files});
+  visit.field("text_field", data.text_field,
+              {.help = "field of a record, or column of a table, that holds the text", .value_name = "NAME"});
+  visit.field("validation", data.validation,
+              {.help = "documents held back for validation: a fraction by content hash, the tail of the stream, or "
+                       "so many with the lowest hashes; "
+                       "null: hash:0.01, or tail:0.01 where that leaves a split empty; of token files those named "
+                       "val or validation, or tail:0.01"});
+  visit.field("validation_files", data.validation_files,
+              {.help = "token files that are the validation split: names with * ? [ ] as in a shell",
+               .value_name = "PATTERN"});
+  visit.field("malformed", data.malformed,
+              {.help = "a line that is no JSON object with the field, or a text that is not UTF-8: stop there, or skip "
+                       "the document, count it and name the first ones"});
+  visit.field("deduplicate", data.deduplicate,
+              {.help = "leave out documents that are there already, by a hash of their text with each run of white "
+                       "space as one space, none at the ends: exact; caseless, of lower-case letters as well"});
+  visit.field("shard_tokens", data.shard_tokens,
+              {.help = "size of a shard file, at most", .unit = "tokens", .min = 1, .max = 0x1p40});
+  visit.field("shards", data.shards,
+              {.help = "so many shard files of the training split, instead of data.shard_tokens; null: as many as "
+                       "that gives",
+               .unit = "files",
+               .min = 1,
+               .max = 100000});
+  visit.field("end_of_text", data.end_of_text,
+              {.help = "token between documents; null: the tokenizer's own, if it has one", .value_name = "TOKEN"});
+  visit.field("special_tokens", data.special_tokens,
+              {.help = "what a special token is that a document spells out, such as <|endoftext|>: special, the ids "
+                       "that the tokenizers library gives with the dataset's tokenizer.json; text, ids of its "
+                       "characters"});
+  visit.field("write", data.write,
+              {.help = "what is written: token shards, or files as another program reads them; null: token shards, "
+                       "and of token files, which are used where they lie, nothing"});
+  visit.field("validation_seed", data.seed, {.help = "of the hash that chooses validation documents", .min = 0});
+}
+
 void describe(Declaration& visit, PrepareConfig& config) {
   visit.field(
       "inputs", config.inputs,
@@ -90,47 +133,12 @@ void describe(Declaration& visit, PrepareConfig& config) {
       {.help = "longest time that a rank may go on without progress before the job ends with code 7 and a table of "
                "where every rank is; 0: no limit"});
   visit.section("data", "how text becomes tokens", [&] {
-    PrepareDataOptions& data = config.data;
-    visit.field(
-        "tokenizer", data.tokenizer,
-        {.help = "bytes, chars (a vocabulary of the characters that occur), a tokenizer.json or tokenizer.model, or a "
-                 "folder with one or with vocab.json and merges.txt; null: bytes, and of token files none",
-         .completes = Completes::files});
-    visit.field("text_field", data.text_field,
-                {.help = "field of a record, or column of a table, that holds the text", .value_name = "NAME"});
-    visit.field("validation", data.validation,
-                {.help = "documents held back for validation: a fraction by content hash, the tail of the stream, or "
-                         "so many with the lowest hashes; "
-                         "null: hash:0.01, or tail:0.01 where that leaves a split empty; of token files those named "
-                         "val or validation, or tail:0.01"});
-    visit.field("validation_files", data.validation_files,
-                {.help = "token files that are the validation split: names with * ? [ ] as in a shell",
-                 .value_name = "PATTERN"});
-    visit.field(
-        "malformed", data.malformed,
-        {.help = "a line that is no JSON object with the field, or a text that is not UTF-8: stop there, or skip "
-                 "the document, count it and name the first ones"});
-    visit.field("deduplicate", data.deduplicate,
-                {.help = "leave out documents that are there already, by a hash of their text with each run of white "
-                         "space as one space, none at the ends: exact; caseless, of lower-case letters as well"});
-    visit.field("shard_tokens", data.shard_tokens,
-                {.help = "size of a shard file, at most", .unit = "tokens", .min = 1, .max = 0x1p40});
-    visit.field("shards", data.shards,
-                {.help = "so many shard files of the training split, instead of data.shard_tokens; null: as many as "
-                         "that gives",
-                 .unit = "files",
-                 .min = 1,
-                 .max = 100000});
-    visit.field("end_of_text", data.end_of_text,
-                {.help = "token between documents; null: the tokenizer's own, if it has one", .value_name = "TOKEN"});
-    visit.field("special_tokens", data.special_tokens,
-                {.help = "what a special token is that a document spells out, such as <|endoftext|>: special, the ids "
-                         "that the tokenizers library gives with the dataset's tokenizer.json; text, ids of its "
-                         "characters"});
-    visit.field("write", data.write,
-                {.help = "what is written: token shards, or files as another program reads them; null: token shards, "
-                         "and of token files, which are used where they lie, nothing"});
-    visit.field("seed", data.seed, {.help = "of the hash that chooses validation documents", .min = 0});
+    visit.field("path", config.path,
+                {.help = "text to prepare where no INPUT is named, as a file for all programs says it: files, quoted "
+                         "globs, folders",
+                 .value_name = "PATH",
+                 .completes = Completes::files});
+    describe(visit, config.data);
   });
   visit.section("bpe", "the tokenizer that --train-tokenizer makes", [&] {
     TrainedBpeOptions& bpe = config.bpe;
@@ -158,9 +166,10 @@ Tool tool_of(const PrepareConfig&) {
   return {.name = "prepare-data",
           .summary = "turn text into token shards to train on",
           .synopsis = {"[OPTION...] INPUT... --output DIR", "[OPTION...] - --format FORMAT --output DIR",
-                       "[OPTION...] INPUT... --train-tokenizer SIZE --output DIR", "--verify DIR",
+                       "[OPTION...] INPUT... --train-tokenizer SIZE --output DIR",
+                       "[OPTION...] CONFIG.yaml... --output DIR", "--verify DIR",
                        "[--samples.NAME VALUE...] --inspect DIR"},
-          .arguments = Tool::Arguments::options,
+          .arguments = Tool::Arguments::options_and_config_files,
           .dry_run = Tool::DryRun::yes,
           .output = Tool::Output::text_or_json};
 }
@@ -205,8 +214,12 @@ void check(const PrepareConfig& config, Problems& problems) {
   if (config.train_tokenizer) check_trained(config, problems);
   if (config.train_tokenizer && config.data.write)
     problems.add({"train_tokenizer", "data.write"}, "--train-tokenizer makes a tokenizer, and no tokens to write");
-  if (config.inputs.empty()) problems.add({"inputs"}, "INPUT is needed: files, quoted globs or folders of text, or -");
+  if (config.text().empty()) problems.add({"inputs"}, "INPUT is needed: files, quoted globs or folders of text, or -");
   if (config.output.empty()) problems.add({"output"}, "--output is needed: the folder to create");
+  if (std::ranges::find(config.path, "-") != config.path.end())
+    problems.add({"data.path"},
+                 "standard input (-) is prepared where it is named on the command line: data.path takes "
+                 "files and folders");
   const bool reads_standard_input = std::ranges::find(config.inputs, "-") != config.inputs.end();
   if (reads_standard_input && config.inputs.size() > 1)
     problems.add({"inputs"}, "standard input (-) is prepared alone: name no other INPUT beside it");
@@ -217,18 +230,22 @@ void check(const PrepareConfig& config, Problems& problems) {
     problems.add({"format"},
                  "--format txt, jsonl, json, csv and tsv are of standard input; the names of files say what they hold, "
                  "such as .txt or .jsonl");
-  if (config.data.shards && config.data.shard_tokens != PrepareDataOptions{}.shard_tokens)
+  check(config.data, problems);
+}
+
+void check(const PrepareDataOptions& data, Problems& problems) {
+  if (data.shards && data.shard_tokens != PrepareDataOptions{}.shard_tokens)
     problems.add({"data.shards", "data.shard_tokens"},
                  "data.shards and data.shard_tokens both say how large shards are");
-  if (config.data.validation && config.data.validation_files)
+  if (data.validation && data.validation_files)
     problems.add(
         {"data.validation", "data.validation_files"},
         "data.validation says which documents are validation, data.validation_files which files are: leave one out");
-  const bool by_hash = !config.data.validation || config.data.validation->by == ValidationSplit::By::hash ||
-                       config.data.validation->by == ValidationSplit::By::count;
-  if (config.data.seed != 0 && !by_hash) {
-    problems.add({"data.seed", "data.validation"},
-                 "data.seed has no effect unless data.validation is hash:FRACTION or count:N");
+  const bool by_hash = !data.validation || data.validation->by == ValidationSplit::By::hash ||
+                       data.validation->by == ValidationSplit::By::count;
+  if (data.seed != 0 && !by_hash) {
+    problems.add({"data.validation_seed", "data.validation"},
+                 "data.validation_seed has no effect unless data.validation is hash:FRACTION or count:N");
   }
 }
 

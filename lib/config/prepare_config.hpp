@@ -22,6 +22,7 @@ enum class Deduplicate { none, exact, caseless };
 enum class ShownSplit { train, validation };
 enum class OnMalformed { stop, skip };
 
+/// How text becomes tokens.
 struct PrepareDataOptions {
   std::optional<TokenizerChoice> tokenizer;     // absent: bytes; of token files it has to be named
   std::string text_field = "text";              // of each JSON line
@@ -35,6 +36,8 @@ struct PrepareDataOptions {
   SpecialTokens special_tokens = SpecialTokens::special;  // that a document spells out
   std::int64_t seed = 0;                                  // of the content hash that chooses validation documents
   std::optional<WriteFormat> write;                       // absent: shards of our own, or token files as they lie
+
+  TokenizerChoice tokenizer_or_bytes() const { return tokenizer.value_or(TokenizerChoice{}); }
 };
 
 /// Of the tokenizer that train_tokenizer makes.
@@ -64,10 +67,18 @@ struct PrepareConfig {
   bool overwrite = false;                       // replace a dataset that is there
   std::optional<std::int64_t> threads;          // a rank; absent: cores / local ranks
   Seconds watchdog{600};                        // without progress of a rank; 0: none
+  std::vector<std::string> path;                // of the text where no inputs are named
   PrepareDataOptions data;
   TrainedBpeOptions bpe;
   ShownSamples samples;
+
+  /// What is prepared; what is named on the command line wins over what a file for all programs says.
+  const std::vector<std::string>& text() const { return inputs.empty() ? path : inputs; }
 };
+
+/// Within a section data.
+void describe(Declaration& visit, PrepareDataOptions& data);
+void check(const PrepareDataOptions& data, Problems& problems);  // Local, pure
 
 void describe(Declaration& visit, PrepareConfig& config);
 Tool tool_of(const PrepareConfig& config);

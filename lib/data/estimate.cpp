@@ -137,7 +137,7 @@ class Sampler {
 
 std::unique_ptr<Tokenizer> tokenizer_for(const PrepareDataOptions& options, const std::vector<std::string>& texts) {
   const std::string end_name = options.end_of_text.value_or("");
-  const TokenizerChoice choice = options.tokenizer.value_or(TokenizerChoice{});
+  const TokenizerChoice choice = options.tokenizer_or_bytes();
   if (choice.kind != TokenizerChoice::Kind::chars)
     return make_tokenizer(choice.text(), end_name, options.special_tokens);
   std::set<char32_t> found;

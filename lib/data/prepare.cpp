@@ -142,7 +142,7 @@ class Preparation {
         session_(session),
         world_(session.world()),
         output_(output),
-        inputs_(agreed_inputs(world_, config.inputs)) {
+        inputs_(agreed_inputs(world_, config.text())) {
     threads_ =
         config.threads ? checked_cast<int>(*config.threads, "threads", ExitCode::usage) : default_threads(world_);
     if (is_root()) {
@@ -171,7 +171,7 @@ class Preparation {
     if (output_.common().json) {
       output_.print_json({{"output", config_.output},
                           {"files", inputs_.files.size()},
-                          {"tokenizer", tokenizer_choice().text()},
+                          {"tokenizer", config_.data.tokenizer_or_bytes().text()},
                           {"validation", split},
                           {"ranks", world_.size()},
                           {"threads", threads_},
@@ -179,7 +179,7 @@ class Preparation {
       return;
     }
     output_.print(fmt::format("would prepare {} from {} with the tokenizer {}, validation {}, {}\n{}", config_.output,
-                              from, tokenizer_choice().text(), split, on,
+                              from, config_.data.tokenizer_or_bytes().text(), split, on,
                               estimate ? text_of(*estimate, free_bytes()) : ""));
   }
 
@@ -214,7 +214,6 @@ class Preparation {
 
  private:
   bool is_root() const { return world_.rank() == 0; }
-  TokenizerChoice tokenizer_choice() const { return config_.data.tokenizer.value_or(TokenizerChoice{}); }
 
   std::unique_ptr<OutputFolder> make_output() const {
     auto output =
@@ -303,7 +302,7 @@ class Preparation {
   }
 
   void make_tokenizer() {
-    const TokenizerChoice choice = tokenizer_choice();
+    const TokenizerChoice choice = config_.data.tokenizer_or_bytes();
     const std::string end_name = config_.data.end_of_text.value_or("");
     if (choice.kind != TokenizerChoice::Kind::chars) {
       together(world_, "load the tokenizer",

@@ -73,13 +73,13 @@ bool is_dataset(const std::string& word) { return is_folder(word) && is_there(Pa
 
 /// What rank 0 finds, as text: null for text.
 std::string find_on_rank0(const PrepareConfig& config) {
-  if (std::ranges::any_of(config.inputs, is_dataset)) {
-    if (config.inputs.size() > 1)
+  if (std::ranges::any_of(config.text(), is_dataset)) {
+    if (config.text().size() > 1)
       throw Error(ExitCode::usage, "a prepared dataset is written anew alone: name no other INPUT beside it");
-    return to_text({{"dataset", config.inputs[0]}});
+    return to_text({{"dataset", config.text()[0]}});
   }
   const auto format = config.format ? token_format_of(*config.format) : std::nullopt;
-  const auto found = find_token_files(config.inputs, format);
+  const auto found = find_token_files(config.text(), format);
   if (!found) return to_text(Json());
   Json files = Json::array();
   for (const TokenFile& file : found->files) files.push_back(to_json(file));
@@ -96,7 +96,9 @@ void refuse_options_of_text(const PrepareConfig& config, bool has_tokenizer) {
   };
   refuse(config.data.text_field != unset.text_field, "data.text_field");
   refuse(config.data.malformed != unset.malformed, "data.malformed");
-  refuse(config.data.seed != unset.seed, "data.seed");
+  refuse(config.data.seed != unset.seed, "data.validation_seed");
+  refuse(config.data.deduplicate != unset.deduplicate, "data.deduplicate");
+  refuse(config.data.shards.has_value(), "data.shards");
   refuse(config.threads.has_value(), "threads");
   if (!has_tokenizer) return;
   refuse(config.data.tokenizer.has_value(), "data.tokenizer");
@@ -304,7 +306,7 @@ class TokenPreparation {
 }  // namespace
 
 std::optional<TokenInput> find_token_input(const PrepareConfig& config, Session& session) {
-  if (config.inputs == std::vector<std::string>{"-"}) return std::nullopt;
+  if (config.text() == std::vector<std::string>{"-"}) return std::nullopt;
   const Json told =
       parse_json(rank0_tells(session.world(), "find the input", [&] { return find_on_rank0(config); }), "token files");
   if (told.is_null()) return std::nullopt;

@@ -82,7 +82,7 @@ def test_validation_by_count_takes_so_many_documents_on_any_ranks(tmp):
         back = [bytes(token for token in tokens if token < 256).decode() for tokens in held + kept]
         assert sorted(back) == sorted(texts)
     chosen = {split: [bytes(t for t in tokens if t < 256).decode() for tokens in documents(tmp / "37-None", split)] for split in ("train", "validation")}
-    prepare(tmp / "a.jsonl", "-o", tmp / "seed", "--data.validation", "count:37", "--data.seed", 1)
+    prepare(tmp / "a.jsonl", "-o", tmp / "seed", "--data.validation", "count:37", "--data.validation_seed", 1)
     other = [bytes(t for t in tokens if t < 256).decode() for tokens in documents(tmp / "seed", "validation")]
     assert other != chosen["validation"]
     # few have texts in common with the rest: only that of the highest draw may stand on both sides

@@ -382,7 +382,7 @@ def test_options_that_mean_nothing_for_tokens_are_refused(tmp):
         ([tmp / "m", "--data.tokenizer", "bytes", "--data.validation", "hash:0.1"], 2, "data.validation hash:0.1 cannot divide token files"),
         ([tmp / "m", "--data.tokenizer", "bytes", "--data.validation_files", "other.bin"], 3, "leaves nothing for validation"),
         ([tmp / "m", "--data.tokenizer", "bytes", "--data.text_field", "body"], 2, "data.text_field has no effect"),
-        ([tmp / "m", "--data.tokenizer", "bytes", "--data.seed", 3], 2, "data.seed has no effect"),
+        ([tmp / "m", "--data.tokenizer", "bytes", "--data.validation_seed", 3], 2, "data.validation_seed has no effect"),
         ([tmp / "m", "--data.tokenizer", "bytes", "--threads", 3], 2, "threads has no effect"),
         ([tmp / "m", tmp / "a.txt", "--data.tokenizer", "bytes"], 3, "holds token files"),
         ([tmp / "m", tmp / "n.bin", "--data.tokenizer", "bytes"], 3, "cannot tell what"),
