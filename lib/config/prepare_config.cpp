@@ -143,8 +143,9 @@ void describe(Declaration& visit, PrepareConfig& config) {
   visit.section("bpe", "the tokenizer that --train-tokenizer makes", [&] {
     TrainedBpeOptions& bpe = config.bpe;
     visit.field("pattern", bpe.pattern, {.help = "whose pattern cuts text into the pieces that tokens are parts of"});
-    visit.field("min_count", bpe.min_count,
-                {.help = "how often two tokens have to stand beside each other to become one", .min = 1});
+    visit.field(
+        "min_count", bpe.min_count,
+        {.help = "how often two tokens have to stand beside each other to become one", .min = 1, .max = 0x1p40});
     visit.field(
         "special_tokens", bpe.special_tokens,
         {.help = "tokens with a meaning of their own, such as <|im_start|>, behind the end-of-text token, which "
@@ -155,7 +156,9 @@ void describe(Declaration& visit, PrepareConfig& config) {
     visit.field("split", samples.split, {.help = "split of the dataset"});
     visit.field("count", samples.count, {.help = "documents that are shown", .min = 0, .max = 1 << 20});
     visit.field("first", samples.first,
-                {.help = "number of the first one, from 0; others follow it; null: they are drawn from all", .min = 0});
+                {.help = "number of the first one, from 0; others follow it; null: they are drawn from all",
+                 .min = 0,
+                 .max = 0x1p53});
     visit.field("seed", samples.seed, {.help = "of the drawing", .min = 0});
     visit.field("tokens", samples.tokens,
                 {.help = "of a document, at most", .unit = "tokens", .min = 1, .max = 1 << 24});
