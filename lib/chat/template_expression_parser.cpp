@@ -223,11 +223,26 @@ ExpressionPointer ExpressionParser::product() {
   }
 }
 
+namespace {
+
+/// Whether Jinja works it out before the template runs.
+bool is_constant(const Expression& node) {
+  if (node.kind == ExpressionKind::name || node.kind == ExpressionKind::call) return false;
+  return std::ranges::all_of(node.operands,
+                             [](const ExpressionPointer& operand) { return !operand || is_constant(*operand); });
+}
+
+}  // namespace
+
 ExpressionPointer ExpressionParser::power() {
   int line = tokens_.line();
   ExpressionPointer node = unary(Filters::with);
   while (tokens_.skip_sign("**")) {
-    node = binary(BinaryOperator::power, line, std::move(node), unary(Filters::with));
+    ExpressionPointer exponent = unary(Filters::with);
+    // Jinja writes the base down as Python without parentheses, so that the sign of a negative one is applied last.
+    if (node->kind != ExpressionKind::constant && is_constant(*node) && !is_constant(*exponent))
+      throw TemplateSyntaxFault(line, "a power of a number that is worked out, by a variable, is not understood");
+    node = binary(BinaryOperator::power, line, std::move(node), std::move(exponent));
     line = tokens_.line();
   }
   return node;

@@ -1,6 +1,7 @@
 """Chat templates are rendered as transformers renders them: whole conversations by templates in the manner of known families, and small
 random templates and expressions by the environment that transformers makes of jinja2."""
 
+import datetime
 import json
 import os
 import pathlib
@@ -13,7 +14,7 @@ from lockstep_testing import PATIENCE_S, needs
 
 PROBE = pathlib.Path(os.environ["LOCKSTEP_BUILD"]).resolve() / "tests/unit/chat/render-probe"
 # Random conversations of each family; random expressions and templates are twenty times as many. The campaign of `make test-full` asks for more.
-CHATS = int(os.environ.get("LOCKSTEP_CHATS", "400"))
+CHATS = int(os.environ.get("LOCKSTEP_CHATS", "300"))
 WORDS = ["Hi", "the", "cat's", "\"quoted\"", "naïve", "日本語", "😀", "<|im_start|>user", "</think>", "<think>hm</think>", "[INST]", "\n", "\n\n", "  ", "\t", "\\n", "{{ x }}",
          "{% if %}", "<tool_call>", "1", "3.5", "&amp;", "'", "\u00a0", "\u2028", "İ", "ß", "Σ", "<<SYS>>", "a b", ""]
 
@@ -60,6 +61,17 @@ def compare(requests):
             assert answer == expected, f"{where}gives    {answer}\nexpected {expected}"
             equal += 1
     return equal, refused, lacking
+
+
+def compare_on_one_day(requests):
+    """The same, once more if the day changed amid it: some templates put it out."""
+    day = datetime.date.today()
+    try:
+        return compare(requests)
+    except AssertionError:
+        if day == datetime.date.today():
+            raise
+        return compare(requests)
 
 
 def text(dice, most=6):
@@ -112,7 +124,7 @@ def test_conversations_are_rendered_as_transformers_renders_them():
     needs("transformers")
     for name, template in FAMILIES.items():
         dice = random.Random(f"families {name}")
-        equal, refused, lacking = compare([request_of(dice, template) for _ in range(CHATS)])
+        equal, refused, lacking = compare_on_one_day([request_of(dice, template) for _ in range(CHATS)])
         print(f"# {name}: {equal} conversations equal, {refused} refused by both, not understood: {lacking or 0}", flush=True)
         assert not lacking and equal > CHATS / 5, name
 
