@@ -16,6 +16,12 @@ ChoiceList<InputFormat> choices_of(InputFormat) {
           {InputFormat::csv, "csv"},
           {InputFormat::tsv, "tsv"}};
 }
+ChoiceList<TrainedPattern> choices_of(TrainedPattern) {
+  return {{TrainedPattern::gpt2, "gpt2"},
+          {TrainedPattern::llama3, "llama3"},
+          {TrainedPattern::qwen2, "qwen2"},
+          {TrainedPattern::o200k, "o200k"}};
+}
 ChoiceList<OnMalformed> choices_of(OnMalformed) { return {{OnMalformed::stop, "stop"}, {OnMalformed::skip, "skip"}}; }
 ChoiceList<SpecialTokens> choices_of(SpecialTokens) {
   return {{SpecialTokens::special, "special"}, {SpecialTokens::text, "text"}};
@@ -41,6 +47,13 @@ void describe(Declaration& visit, PrepareConfig& config) {
        .value_name = "DIR",
        .command_line_only = true,
        .completes = Completes::folders});
+  visit.field("train_tokenizer", config.train_tokenizer,
+              {.help = "make no dataset, but a tokenizer of so many tokens from the input: byte-level BPE",
+               .unit = "tokens",
+               .min = 257,
+               .max = 1 << 22,
+               .value_name = "SIZE",
+               .command_line_only = true});
   visit.field("format", config.format,
               {.help = "what standard input holds: one text, or records in one of these forms"});
   visit.field("overwrite", config.overwrite,
@@ -78,25 +91,56 @@ void describe(Declaration& visit, PrepareConfig& config) {
                          "characters"});
     visit.field("seed", data.seed, {.help = "of the hash that chooses validation documents", .min = 0});
   });
+  visit.section("bpe", "the tokenizer that --train-tokenizer makes", [&] {
+    TrainedBpeOptions& bpe = config.bpe;
+    visit.field("pattern", bpe.pattern, {.help = "whose pattern cuts text into the pieces that tokens are parts of"});
+    visit.field("min_count", bpe.min_count,
+                {.help = "how often two tokens have to stand beside each other to become one", .min = 1});
+    visit.field(
+        "special_tokens", bpe.special_tokens,
+        {.help = "tokens with a meaning of their own, such as <|im_start|>, behind the end-of-text token, which "
+                 "is data.end_of_text, or <|endoftext|>"});
+  });
 }
 
 Tool tool_of(const PrepareConfig&) {
-  return {
-      .name = "prepare-data",
-      .summary = "turn text into token shards to train on",
-      .synopsis = {"[OPTION...] INPUT... --output DIR", "[OPTION...] - --format FORMAT --output DIR", "--verify DIR"},
-      .arguments = Tool::Arguments::options,
-      .dry_run = Tool::DryRun::yes,
-      .output = Tool::Output::text_or_json};
+  return {.name = "prepare-data",
+          .summary = "turn text into token shards to train on",
+          .synopsis = {"[OPTION...] INPUT... --output DIR", "[OPTION...] - --format FORMAT --output DIR",
+                       "[OPTION...] INPUT... --train-tokenizer SIZE --output DIR", "--verify DIR"},
+          .arguments = Tool::Arguments::options,
+          .dry_run = Tool::DryRun::yes,
+          .output = Tool::Output::text_or_json};
 }
+
+namespace {
+
+void check_trained(const PrepareConfig& config, Problems& problems) {
+  std::vector<std::string> tokens = config.bpe.special_tokens;
+  tokens.push_back(config.data.end_of_text.value_or("<|endoftext|>"));
+  std::ranges::sort(tokens);
+  if (tokens.front().empty()) problems.add({"bpe.special_tokens"}, "a special token needs characters");
+  if (const auto twice = std::ranges::adjacent_find(tokens); twice != tokens.end())
+    problems.add({"bpe.special_tokens", "data.end_of_text"},
+                 fmt::format("the special token {} is there twice", *twice));
+  const std::int64_t least = 256 + std::ssize(tokens);
+  if (*config.train_tokenizer < least)
+    problems.add({"train_tokenizer", "bpe.special_tokens"},
+                 fmt::format("--train-tokenizer takes at least {}: 256 bytes and {} special", least, tokens.size()));
+}
+
+}  // namespace
 
 void check(const PrepareConfig& config, Problems& problems) {
   if (config.verify) {
+    if (config.train_tokenizer)
+      problems.add({"verify", "train_tokenizer"}, "--verify checks a dataset, and --train-tokenizer makes a tokenizer");
     if (!config.inputs.empty() || !config.output.empty())
       problems.add({"verify", "inputs", "output"},
                    "--verify checks a dataset and makes none: it takes no INPUT and no --output");
     return;
   }
+  if (config.train_tokenizer) check_trained(config, problems);
   if (config.inputs.empty()) problems.add({"inputs"}, "INPUT is needed: files, quoted globs or folders of text, or -");
   if (config.output.empty()) problems.add({"output"}, "--output is needed: the folder to create");
   const bool reads_standard_input = std::ranges::find(config.inputs, "-") != config.inputs.end();

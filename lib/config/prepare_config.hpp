@@ -16,6 +16,7 @@ class Problems;
 struct Tool;
 
 enum class InputFormat { txt, jsonl, json, csv, tsv };
+enum class TrainedPattern { gpt2, llama3, qwen2, o200k };
 enum class OnMalformed { stop, skip };
 
 struct PrepareDataOptions {
@@ -29,15 +30,24 @@ struct PrepareDataOptions {
   std::int64_t seed = 0;                                  // of the content hash that chooses validation documents
 };
 
+/// Of the tokenizer that train_tokenizer makes.
+struct TrainedBpeOptions {
+  TrainedPattern pattern = TrainedPattern::gpt2;
+  std::int64_t min_count = 2;               // of a pair that becomes a token
+  std::vector<std::string> special_tokens;  // besides the end-of-text token
+};
+
 struct PrepareConfig {
-  std::vector<std::string> inputs;      // files, globs, folders; "-" alone: standard input
-  std::string output;                   // folder to create
-  std::optional<std::string> verify;    // a dataset to check; nothing is made then
-  std::optional<InputFormat> format;    // of standard input
-  bool overwrite = false;               // replace a dataset that is there
-  std::optional<std::int64_t> threads;  // a rank; absent: cores / local ranks
-  Seconds watchdog{600};                // without progress of a rank; 0: none
+  std::vector<std::string> inputs;              // files, globs, folders; "-" alone: standard input
+  std::string output;                           // folder to create
+  std::optional<std::string> verify;            // a dataset to check; nothing is made then
+  std::optional<std::int64_t> train_tokenizer;  // tokens; a tokenizer is made then, and no dataset
+  std::optional<InputFormat> format;            // of standard input
+  bool overwrite = false;                       // replace a dataset that is there
+  std::optional<std::int64_t> threads;          // a rank; absent: cores / local ranks
+  Seconds watchdog{600};                        // without progress of a rank; 0: none
   PrepareDataOptions data;
+  TrainedBpeOptions bpe;
 };
 
 void describe(Declaration& visit, PrepareConfig& config);

@@ -257,6 +257,27 @@ RanksPerFile RanksPerFile::parse(const std::string& text) {
 
 std::string RanksPerFile::text() const { return ranks == 0 ? "node" : fmt::format("{}", ranks); }
 
+std::string PartChoice::form() { return "I/N"; }
+
+PartChoice PartChoice::parse(const std::string& text) {
+  const std::size_t slash = text.find('/');
+  PartChoice result{0, 0};
+  const auto number = [&](std::string_view digits, std::int64_t& value) {
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return error == std::errc() && end == digits.data() + digits.size();
+  };
+  const bool well = slash != std::string::npos && number(std::string_view(text).substr(0, slash), result.part) &&
+                    number(std::string_view(text).substr(slash + 1), result.parts);
+  if (!well) refuse(text, form());
+  if (result.part < 1 || result.part > result.parts)
+    fail(ExitCode::usage, "\"{}\" is no part of {}: parts are counted from 1, and the last is {}/{}", text,
+         std::max<std::int64_t>(result.parts, 1), std::max<std::int64_t>(result.parts, 1),
+         std::max<std::int64_t>(result.parts, 1));
+  return result;
+}
+
+std::string PartChoice::text() const { return fmt::format("{}/{}", part, parts); }
+
 std::string MetadataEntry::form() { return "KEY=VALUE"; }
 
 MetadataEntry MetadataEntry::parse(const std::string& text) {

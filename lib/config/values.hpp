@@ -131,6 +131,16 @@ struct RanksPerFile {
   bool operator==(const RanksPerFile&) const = default;
 };
 
+/// One of several equal parts, counted from 1. "1/4": the first of four.
+struct PartChoice {
+  std::int64_t part = 1;
+  std::int64_t parts = 1;
+  static std::string form();
+  static PartChoice parse(const std::string& text);
+  std::string text() const;
+  bool operator==(const PartChoice&) const = default;
+};
+
 /// A word of a user about a run, "note=first try": kept with its checkpoints, read by nothing.
 struct MetadataEntry {
   std::string key;  // of letters, digits and . _ -

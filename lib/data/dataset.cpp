@@ -40,7 +40,8 @@ OutputKind dataset_output() {
       if (is_packing_file(file.filename())) written.insert(file.filename());
     const DatasetManifest manifest = read_dataset_manifest(folder);
     for (const DataSplit split : {DataSplit::train, DataSplit::validation}) {
-      for (const ShardEntry& shard : manifest.of(split).shards) written.insert(shard.file);
+      for (const ShardEntry& shard : manifest.of(split).shards)
+        written.insert(shard.outside ? shard.outside->documents : shard.file);
     }
     return written;
   };

@@ -8,10 +8,12 @@
 #include "base/text.hpp"
 #include "base/words.hpp"
 #include "comm/together.hpp"
+#include "corpus/pre_tokenizer.hpp"
 #include "corpus/tokenizers.hpp"
 #include "data/assemble.hpp"
 #include "data/dataset.hpp"
 #include "data/tokenize.hpp"
+#include "data/train_tokenizer.hpp"
 #include "data/unpack.hpp"
 #include "data/verify_dataset.hpp"
 #include "report/progress.hpp"
@@ -71,6 +73,16 @@ TextFormat text_format_of(InputFormat format) {
   fail(ExitCode::bug, "unknown format of standard input");
 }
 
+PieceRule rule_of(TrainedPattern pattern) {
+  switch (pattern) {
+    case TrainedPattern::gpt2: return PieceRule::gpt2;
+    case TrainedPattern::llama3: return PieceRule::llama3;
+    case TrainedPattern::qwen2: return PieceRule::qwen2;
+    case TrainedPattern::o200k: return PieceRule::o200k;
+  }
+  fail(ExitCode::bug, "unknown pattern of a trained tokenizer");
+}
+
 // Copies what `from` has for now: for some seconds, or some megabytes. True at the end.
 bool copy_some(int from, const FileDescriptor& to, std::uint64_t& bytes, const Path& path) {
   constexpr double most_s = 2;
@@ -125,6 +137,12 @@ class Preparation {
     const std::string from = inputs_.files.empty() ? "standard input"
                                                    : fmt::format("{} of {}", counted(std::ssize(inputs_.files), "file"),
                                                                  human_bytes(total_bytes()));
+    if (config_.train_tokenizer) {
+      output_.print(fmt::format("would train a tokenizer of {} tokens from {} for {}, on {} of {}\n",
+                                *config_.train_tokenizer, from, config_.output, counted(world_.size(), "rank"),
+                                counted(threads_, "thread")));
+      return;
+    }
     output_.print(fmt::format("would prepare {} from {} with the tokenizer {}, validation {}, on {} of {}\n",
                               config_.output, from, config_.data.tokenizer.text(),
                               config_.data.validation ? config_.data.validation->text() : "hash:0.01 or tail:0.01",
@@ -147,6 +165,7 @@ class Preparation {
     UnpackedInput unpacked = unpack_large_files(session_, inputs_.files, spill_);
     files_ = std::move(unpacked.files);
     bytes_read_ += unpacked.bytes_read;
+    if (config_.train_tokenizer) return make_trained_tokenizer(std::move(output), start_s);
     make_tokenizer();
     write_tokens();
     together(world_, "complete the dataset", [&] {
@@ -160,8 +179,9 @@ class Preparation {
   bool is_root() const { return world_.rank() == 0; }
 
   std::unique_ptr<OutputFolder> make_output() const {
-    auto output = std::make_unique<OutputFolder>(config_.output, dataset_output(),
-                                                 config_.overwrite ? Existing::replace : Existing::refuse);
+    auto output =
+        std::make_unique<OutputFolder>(config_.output, config_.train_tokenizer ? tokenizer_output() : dataset_output(),
+                                       config_.overwrite ? Existing::replace : Existing::refuse);
     make_folder(output->scratch());
     return output;
   }
@@ -205,6 +225,34 @@ class Preparation {
         session_, files_,
         what,     std::move(last_cut),
         threads_, [&progress, scale](std::uint64_t bytes) { progress->update(static_cast<double>(bytes) * scale); }};
+  }
+
+  TokenizerTraining training_of_tokenizer() const {
+    TokenizerTraining training;
+    training.counting.rule = rule_of(config_.bpe.pattern);
+    training.counting.text_field = config_.data.text_field;
+    training.counting.malformed = config_.data.malformed;
+    training.counting.folder = spill_;
+    training.end_name = config_.data.end_of_text.value_or(default_end_name);
+    training.bpe = {*config_.train_tokenizer, static_cast<std::uint64_t>(config_.bpe.min_count), {training.end_name}};
+    for (const std::string& token : config_.bpe.special_tokens) training.bpe.special_tokens.push_back(token);
+    return training;
+  }
+
+  void make_trained_tokenizer(std::unique_ptr<OutputFolder> output, double start_s) {
+    const TokenizerTraining training = training_of_tokenizer();
+    const auto last_cut = [cuts = PreTokenizer(training.counting.rule)](std::string_view text) {
+      return cuts.last_cut(text);
+    };
+    std::unique_ptr<Progress> progress;
+    TokenizerFacts facts = train_tokenizer(pass("count pieces", last_cut, progress), training, staging_);
+    facts.corpus.input.bytes += bytes_read_;
+    together(world_, "complete the tokenizer", [&] {
+      if (is_root()) output->publish();
+    });
+    output.reset();
+    if (is_root())
+      lockstep::summarise(facts, training, config_.output, total_bytes(), monotonic_seconds() - start_s, output_);
   }
 
   void make_tokenizer() {

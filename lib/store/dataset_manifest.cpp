@@ -2,8 +2,10 @@
 #include "base/json.hpp"
 #include "base/json_integer.hpp"
 #include "store/listed_path.hpp"
+#include "store/token_elements.hpp"
 #include "store/token_shards.hpp"
 
+#include <algorithm>
 #include <filesystem>
 
 namespace lockstep {
@@ -11,6 +13,31 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t format_version = 2;
+constexpr std::int64_t version_with_outside = 3;  // programs that read no other must not take such files for shards
+
+Json to_json(const OutsideTokens& outside) {
+  return {{"offset", outside.offset},
+          {"extent", outside.extent},
+          {"dtype", name_of(outside.dtype)},
+          {"apart", outside.apart},
+          {"documents", outside.documents},
+          {"document_bytes", outside.document_bytes},
+          {"document_hash", to_hex(outside.document_hash)}};
+}
+
+OutsideTokens outside_from(const Json& json) {
+  OutsideTokens outside;
+  outside.offset = integer_from<std::uint64_t>(json.at("offset"));
+  outside.extent = integer_from<std::uint64_t>(json.at("extent"));
+  const auto dtype = parse_dtype(json.at("dtype").get<std::string>());
+  if (!dtype || !can_hold_tokens(*dtype)) fail(ExitCode::input, "tokens of the type {}", to_text(json.at("dtype")));
+  outside.dtype = *dtype;
+  outside.apart = json.at("apart").get<bool>();
+  outside.documents = json.at("documents");
+  outside.document_bytes = integer_from<std::uint64_t>(json.at("document_bytes"));
+  outside.document_hash = hash_from_hex(json.at("document_hash").get<std::string>());
+  return outside;
+}
 
 Json to_json(const SplitEntry& split) {
   Json shards = Json::array();
@@ -22,6 +49,7 @@ Json to_json(const SplitEntry& split) {
                       {"documents", shard.documents},
                       {"bytes", shard.bytes},
                       {"hash", to_hex(shard.hash)}});
+    if (shard.outside) shards.back()["outside"] = to_json(*shard.outside);
   }
   return {
       {"tokens", split.tokens}, {"documents", split.documents}, {"text_bytes", split.text_bytes}, {"shards", shards}};
@@ -38,14 +66,21 @@ SplitEntry split_from(const Json& json) {
          integer_from<std::int64_t>(shard.at("tokens")), integer_from<std::int64_t>(shard.at("first_document")),
          integer_from<std::int64_t>(shard.at("documents")), integer_from<std::uint64_t>(shard.at("bytes")),
          hash_from_hex(shard.at("hash").get<std::string>())});
+    if (shard.contains("outside")) split.shards.back().outside = outside_from(shard["outside"]);
   }
   return split;
+}
+
+bool has_outside(const DatasetManifest& manifest) {
+  const auto outside = [](const ShardEntry& shard) { return shard.outside.has_value(); };
+  return std::ranges::any_of(manifest.train.shards, outside) ||
+         std::ranges::any_of(manifest.validation.shards, outside);
 }
 
 Json without_hash(const DatasetManifest& manifest) {
   const Json end = manifest.end_of_text ? Json(*manifest.end_of_text) : Json();
   return {{"format", "lockstep dataset"},
-          {"version", format_version},
+          {"version", has_outside(manifest) ? version_with_outside : format_version},
           {"tokenizer",
            {{"name", manifest.tokenizer},
             {"hash", to_hex(manifest.tokenizer_hash)},
@@ -71,7 +106,7 @@ void check_split(const SplitEntry& split) {
                         !__builtin_add_overflow(documents, shard.documents, &documents);
     if (!counts)
       fail(ExitCode::input, "the shard {} has {} tokens and {} documents", shard.file, shard.tokens, shard.documents);
-    if (!stays_below(shard.file))
+    if (!stays_below(shard.outside ? shard.outside->documents : shard.file))
       fail(ExitCode::input, "the shard '{}' does not lie in the dataset's folder", shard.file);
   }
 }
@@ -120,10 +155,11 @@ DatasetManifest read_dataset_manifest(const Path& folder) {
   Json document = parse_json(read_file(path), path.string());
   if (!document.is_object() || document.value("format", Json()) != "lockstep dataset")
     fail(ExitCode::input, "{} is not the manifest of a dataset", path.string());
-  if (document.value("version", Json()) != format_version) {
+  const Json version = document.value("version", Json());
+  if (version != format_version && version != version_with_outside) {
     throw Error(ExitCode::input,
-                fmt::format("{} has format version {}; this program reads version {}", path.string(),
-                            to_text(document["version"]), format_version),
+                fmt::format("{} has format version {}; this program reads versions {} and {}", path.string(),
+                            to_text(version), format_version, version_with_outside),
                 "prepare the dataset again");
   }
   const Json stored = document.value("self_hash", Json());

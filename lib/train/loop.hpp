@@ -39,7 +39,7 @@ struct LoopParts {
   RunFiles& files;
   Engine& engine;
   const Model& model;
-  const Tokenizer& tokenizer;
+  const Tokenizer* tokenizer;  // null where all tokens are made
   const std::vector<Component>& components;
   CellState& cells;
   const std::vector<std::pair<std::string, std::string>>& documents;  // saved with each checkpoint
@@ -82,6 +82,7 @@ class TrainingLoop {
   /// Collective over the world.
   void skip_step(const StepOutcome& outcome);
   void evaluate();
+  void tell_evaluation(const EvalRecord& record);
   /// Counts the evaluation of now, of which `measured_` tells; returns whether it is the best so far.
   bool take_evaluation();
   /// What the best evaluations were measured on, or are ranked by, may have changed with a resume.

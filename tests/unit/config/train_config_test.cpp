@@ -36,8 +36,8 @@ BOOST_AUTO_TEST_SUITE(train_config)
 
 BOOST_AUTO_TEST_CASE(what_a_run_cannot_do_without_is_asked_for_at_once) {
   const std::string text = message_of<TrainConfig>({});
-  for (const char* const name : {"data.path", "data.sequence_length", "train.run_dir", "train.max_steps",
-                                 "train.global_batch", "model.config or model.path"}) {
+  for (const char* const name : {"data.path or data.datasets", "data.sequence_length", "train.run_dir",
+                                 "train.max_steps", "train.global_batch", "model.config or model.path"}) {
     BOOST_TEST(text.find(std::string(name) + " is needed") != std::string::npos, name);
   }
   BOOST_TEST(train_problem({}).empty());
