@@ -68,6 +68,15 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
 }
 
 LoopEnd TrainingLoop::run() {
+  try {
+    return run_steps();
+  } catch (const AgreedError&) {
+    finish_save_of_failed_run();
+    throw;
+  }
+}
+
+LoopEnd TrainingLoop::run_steps() {
   TrainState& now = parts_.train_state;
   if (finished()) {
     if (promotions_) promotions_->finish(now.step);
@@ -91,14 +100,16 @@ LoopEnd TrainingLoop::run() {
   while (!finished()) {
     const DataPosition began_at = now.position;
     const StepOutcome outcome = step();
-    carry_on_save(false);
+    carry_on_save();
     if (promotions_) promotions_->carry_on(now.step);
     const bool last = finished();
     if (due(parts_.config.eval.every) || (last && parts_.config.eval.at_end) ||
         asks(outcome.requests, Request::evaluate))
       evaluate();
-    if (outcome.stop == StopLevel::now || (outcome.stop != StopLevel::none && asked_again()))
+    if (outcome.stop == StopLevel::now || (outcome.stop != StopLevel::none && asked_again())) {
+      finish_save(AfterSave::end_of_run);
       return LoopEnd::stopped_now;
+    }
     const bool stopping = outcome.stop == StopLevel::after_step && !last;
     if (stopping || due(parts_.config.checkpoint.every) || epochs_are_full(began_at) ||
         (last && parts_.config.checkpoint.at_end) || asks(outcome.requests, Request::save) || save_is_lost_) {
@@ -312,7 +323,7 @@ void TrainingLoop::save(AfterSave after) {
                     0);
       return;
     }
-    carry_on_save(true);
+    finish_save(AfterSave::more_steps);
   }
   bool around_local = std::exchange(save_is_lost_, false);
   if (saved_step_ == now.step) return;
@@ -364,7 +375,7 @@ void TrainingLoop::tell_local_failure(const AgreedError& error, std::int64_t ste
 }
 
 void TrainingLoop::end_saves() {
-  carry_on_save(true);
+  finish_save(promotions_ ? AfterSave::more_steps : AfterSave::end_of_run);
   if (save_is_lost_) save(AfterSave::nothing);
   if (promotions_) promotions_->finish(parts_.train_state.step);
 }
@@ -406,7 +417,19 @@ std::vector<Component> TrainingLoop::settled_components() {
   return components;
 }
 
-void TrainingLoop::carry_on_save(bool to_the_end) {
+void TrainingLoop::carry_on_save() { advance_save(false, AfterSave::more_steps); }
+
+void TrainingLoop::finish_save(AfterSave after) { advance_save(true, after); }
+
+void TrainingLoop::finish_save_of_failed_run() {
+  try {
+    finish_save(AfterSave::end_of_run);
+  } catch (const AgreedError& error) {
+    journal_.warn({.step = begun_step_, .name = "save_failed", .message = error.what()}, error.owner());
+  }
+}
+
+void TrainingLoop::advance_save(bool to_the_end, AfterSave after) {
   if (!saver_.under_way()) return;
   const double start_s = monotonic_seconds();
   std::optional<SaveReport> report;
@@ -414,11 +437,11 @@ void TrainingLoop::carry_on_save(bool to_the_end) {
     report = saver_.advance(to_the_end);
   } catch (const AgreedError& error) {
     if (error.code() != ExitCode::storage) throw;
-    save_is_lost_ = promotions_.has_value();
+    save_is_lost_ = promotions_.has_value() && after == AfterSave::more_steps;
     if (save_is_lost_)
       tell_local_failure(error, begun_step_);
     else
-      tell_failed_save(reason_of(error), begun_step_, AfterSave::more_steps);
+      tell_failed_save(reason_of(error), begun_step_, after);
   }
   journal_.exclude(monotonic_seconds() - start_s);
   if (!report) return;

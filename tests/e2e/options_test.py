@@ -11,7 +11,7 @@ from running_jobs import with_short_and_long_deadline
 # What every run here is told; a test changes one option of it.
 BASE = {
     "data.sequence_length": 16, "optimizer.lr": 3e-3, "schedule.warmup_steps": 1, "train.max_steps": 4, "train.global_batch": 4,
-    "checkpoint.every": 2, "log.every": 1, "eval.batches": 2, "train.callbacks": '["sample"]', "sample.prompts": '["The "]',
+    "checkpoint.every": 2, "checkpoint.background": "false", "log.every": 1, "eval.batches": 2, "train.callbacks": '["sample"]', "sample.prompts": '["The "]',
     "sample.max_tokens": 6, "optimizer.clip_norm": 0.5,
 }
 

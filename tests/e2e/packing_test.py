@@ -69,7 +69,8 @@ def test_samples_stay_those_of_one_rank_over_changes_of_ranks_an_epoch_end_and_a
     assert records(tmp / "one", "step")[-1]["epoch"] > 2
     folder = tmp / "changing"
     for ranks, kill in [(1, 2), (2, 5), (3, 8)]:
-        train(tmp, folder, {**changes, "train.inject": f"rank={ranks - 1},phase=forward,step={kill},kind=kill"}, ranks=ranks, expect=None)
+        train(tmp, folder, {**changes, "checkpoint.background": "false", "train.inject": f"rank={ranks - 1},phase=forward,step={kill},kind=kill"},
+              ranks=ranks, expect=None)
         assert step_folders(folder)[-1].name.endswith(f"{kill:02}"), (ranks, kill)
     train(tmp, folder, changes, ranks=5)
     changed = losses(folder)
