@@ -101,8 +101,9 @@ void describe(Declaration& visit, PrepareConfig& config) {
   visit.section("bpe", "the tokenizer that --train-tokenizer makes", [&] {
     TrainedBpeOptions& bpe = config.bpe;
     visit.field("pattern", bpe.pattern, {.help = "whose pattern cuts text into the pieces that tokens are parts of"});
-    visit.field("min_count", bpe.min_count,
-                {.help = "how often two tokens have to stand beside each other to become one", .min = 1});
+    visit.field(
+        "min_count", bpe.min_count,
+        {.help = "how often two tokens have to stand beside each other to become one", .min = 1, .max = most_count});
     visit.field(
         "special_tokens", bpe.special_tokens,
         {.help = "tokens with a meaning of their own, such as <|im_start|>, behind the end-of-text token, which "
