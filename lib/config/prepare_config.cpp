@@ -22,34 +22,15 @@ ChoiceList<TrainedPattern> choices_of(TrainedPattern) {
           {TrainedPattern::qwen2, "qwen2"},
           {TrainedPattern::o200k, "o200k"}};
 }
+ChoiceList<Deduplicate> choices_of(Deduplicate) {
+  return {{Deduplicate::none, "none"}, {Deduplicate::exact, "exact"}, {Deduplicate::caseless, "caseless"}};
+}
+ChoiceList<ShownSplit> choices_of(ShownSplit) {
+  return {{ShownSplit::train, "train"}, {ShownSplit::validation, "validation"}};
+}
 ChoiceList<OnMalformed> choices_of(OnMalformed) { return {{OnMalformed::stop, "stop"}, {OnMalformed::skip, "skip"}}; }
 ChoiceList<SpecialTokens> choices_of(SpecialTokens) {
   return {{SpecialTokens::special, "special"}, {SpecialTokens::text, "text"}};
-}
-
-void describe(Declaration& visit, PrepareDataOptions& data) {
-  visit.field("tokenizer", data.tokenizer,
-              {.help = "what turns text into tokens: bytes, chars (a vocabulary of the characters that occur), a "
-                       "tokenizer.json or tokenizer.model, or a "
-                       "folder with one or with vocab.json and merges.txt; null: bytes",
-               .completes = Completes::files});
-  visit.field("text_field", data.text_field,
-              {.help = "field of a record, or column of a table, that holds the text", .value_name = "NAME"});
-  visit.field("validation", data.validation,
-              {.help = "documents held back for validation: a fraction by content hash, or the tail of the stream; "
-                       "null: hash:0.01, or tail:0.01 where that leaves a split empty"});
-  visit.field("malformed", data.malformed,
-              {.help = "a line that is no JSON object with the field, or a text that is not UTF-8: stop there, or skip "
-                       "the document, count it and name the first ones"});
-  visit.field("shard_tokens", data.shard_tokens,
-              {.help = "size of a shard file, at most", .unit = "tokens", .min = 1, .max = 0x1p40});
-  visit.field("end_of_text", data.end_of_text,
-              {.help = "token between documents; null: the tokenizer's own, if it has one", .value_name = "TOKEN"});
-  visit.field("special_tokens", data.special_tokens,
-              {.help = "what a special token is that a document spells out, such as <|endoftext|>: special, the ids "
-                       "that the tokenizers library gives with the dataset's tokenizer.json; text, ids of its "
-                       "characters"});
-  visit.field("validation_seed", data.seed, {.help = "of the hash that chooses validation documents", .min = 0});
 }
 
 void describe(Declaration& visit, PrepareConfig& config) {
@@ -72,6 +53,16 @@ void describe(Declaration& visit, PrepareConfig& config) {
        .value_name = "DIR",
        .command_line_only = true,
        .completes = Completes::folders});
+  visit.field("inspect", config.inspect,
+              {.help = "make nothing, but show documents of a dataset as text, and how long all of them are",
+               .value_name = "DIR",
+               .command_line_only = true,
+               .completes = Completes::folders});
+  visit.field("plot", config.plot,
+              {.help = "with --inspect: draw the lengths of documents into an SVG file",
+               .value_name = "FILE",
+               .command_line_only = true,
+               .completes = Completes::files});
   visit.field("train_tokenizer", config.train_tokenizer,
               {.help = "make no dataset, but a tokenizer of so many tokens from the input: byte-level BPE",
                .unit = "tokens",
@@ -91,23 +82,68 @@ void describe(Declaration& visit, PrepareConfig& config) {
       {.help = "longest time that a rank may go on without progress before the job ends with code 7 and a table of "
                "where every rank is; 0: no limit"});
   visit.section("data", "how text becomes tokens", [&] {
+    PrepareDataOptions& data = config.data;
     visit.field("path", config.path,
                 {.help = "text to prepare where no INPUT is named, as a file for all programs says it: files, quoted "
                          "globs, folders",
                  .value_name = "PATH",
                  .completes = Completes::files});
-    describe(visit, config.data);
+    visit.field(
+        "tokenizer", data.tokenizer,
+        {.help = "bytes, chars (a vocabulary of the characters that occur), a tokenizer.json or tokenizer.model, or a "
+                 "folder with one or with vocab.json and merges.txt",
+         .completes = Completes::files});
+    visit.field("text_field", data.text_field,
+                {.help = "field of a record, or column of a table, that holds the text", .value_name = "NAME"});
+    visit.field("validation", data.validation,
+                {.help = "documents held back for validation: a fraction by content hash, the tail of the stream, or "
+                         "so many with the lowest hashes; "
+                         "null: hash:0.01, or tail:0.01 where that leaves a split empty"});
+    visit.field(
+        "malformed", data.malformed,
+        {.help = "a line that is no JSON object with the field, or a text that is not UTF-8: stop there, or skip "
+                 "the document, count it and name the first ones"});
+    visit.field("deduplicate", data.deduplicate,
+                {.help = "leave out documents that are there already, by a hash of their text with each run of white "
+                         "space as one space, none at the ends: exact; caseless, of lower-case letters as well"});
+    visit.field("shard_tokens", data.shard_tokens,
+                {.help = "size of a shard file, at most", .unit = "tokens", .min = 1, .max = 0x1p40});
+    visit.field("shards", data.shards,
+                {.help = "so many shard files of the training split, instead of data.shard_tokens; null: as many as "
+                         "that gives",
+                 .unit = "files",
+                 .min = 1,
+                 .max = 100000});
+    visit.field("end_of_text", data.end_of_text,
+                {.help = "token between documents; null: the tokenizer's own, if it has one", .value_name = "TOKEN"});
+    visit.field("special_tokens", data.special_tokens,
+                {.help = "what a special token is that a document spells out, such as <|endoftext|>: special, the ids "
+                         "that the tokenizers library gives with the dataset's tokenizer.json; text, ids of its "
+                         "characters"});
+    visit.field("validation_seed", data.seed, {.help = "of the hash that chooses validation documents", .min = 0});
   });
   visit.section("bpe", "the tokenizer that --train-tokenizer makes", [&] {
     TrainedBpeOptions& bpe = config.bpe;
     visit.field("pattern", bpe.pattern, {.help = "whose pattern cuts text into the pieces that tokens are parts of"});
     visit.field(
         "min_count", bpe.min_count,
-        {.help = "how often two tokens have to stand beside each other to become one", .min = 1, .max = most_count});
+        {.help = "how often two tokens have to stand beside each other to become one", .min = 1, .max = 0x1p40});
     visit.field(
         "special_tokens", bpe.special_tokens,
         {.help = "tokens with a meaning of their own, such as <|im_start|>, behind the end-of-text token, which "
                  "is data.end_of_text, or <|endoftext|>"});
+  });
+  visit.section("samples", "what --inspect shows", [&] {
+    ShownSamples& samples = config.samples;
+    visit.field("split", samples.split, {.help = "split of the dataset"});
+    visit.field("count", samples.count, {.help = "documents that are shown", .min = 0, .max = 1 << 20});
+    visit.field("first", samples.first,
+                {.help = "number of the first one, from 0; others follow it; null: they are drawn from all",
+                 .min = 0,
+                 .max = 0x1p53});
+    visit.field("seed", samples.seed, {.help = "of the drawing", .min = 0});
+    visit.field("tokens", samples.tokens,
+                {.help = "of a document, at most", .unit = "tokens", .min = 1, .max = 1 << 24});
   });
 }
 
@@ -116,7 +152,8 @@ Tool tool_of(const PrepareConfig&) {
           .summary = "turn text into token shards to train on",
           .synopsis = {"[OPTION...] INPUT... --output DIR", "[OPTION...] - --format FORMAT --output DIR",
                        "[OPTION...] INPUT... --train-tokenizer SIZE --output DIR",
-                       "[OPTION...] CONFIG.yaml... --output DIR", "--verify DIR"},
+                       "[OPTION...] CONFIG.yaml... --output DIR", "--verify DIR",
+                       "[--samples.NAME VALUE...] --inspect DIR"},
           .arguments = Tool::Arguments::options_and_config_files,
           .dry_run = Tool::DryRun::yes,
           .output = Tool::Output::text_or_json};
@@ -141,6 +178,16 @@ void check_trained(const PrepareConfig& config, Problems& problems) {
 }  // namespace
 
 void check(const PrepareConfig& config, Problems& problems) {
+  if (config.plot && !config.inspect)
+    problems.add({"plot"}, "--plot draws what --inspect shows: name a dataset with it");
+  if (config.samples.first && config.samples.seed != 0)
+    problems.add({"samples.seed", "samples.first"}, "samples.seed has no effect with samples.first: nothing is drawn");
+  if (config.inspect) {
+    if (config.verify || config.train_tokenizer || !config.inputs.empty() || !config.output.empty())
+      problems.add({"inspect", "inputs", "output", "verify", "train_tokenizer"},
+                   "--inspect shows a dataset and makes nothing: it takes no INPUT, no --output and no other task");
+    return;
+  }
   if (config.verify) {
     if (config.train_tokenizer)
       problems.add({"verify", "train_tokenizer"}, "--verify checks a dataset, and --train-tokenizer makes a tokenizer");
@@ -164,14 +211,14 @@ void check(const PrepareConfig& config, Problems& problems) {
   if (!reads_standard_input && config.format)
     problems.add({"format"},
                  "--format is of standard input; the names of files say what they hold, such as .txt or .jsonl");
-  check(config.data, problems);
-}
-
-void check(const PrepareDataOptions& data, Problems& problems) {
-  const bool by_hash = !data.validation || data.validation->by == ValidationSplit::By::hash;
-  if (data.seed != 0 && !by_hash) {
+  if (config.data.shards && config.data.shard_tokens != PrepareDataOptions{}.shard_tokens)
+    problems.add({"data.shards", "data.shard_tokens"},
+                 "data.shards and data.shard_tokens both say how large shards are");
+  const bool by_hash = !config.data.validation || config.data.validation->by == ValidationSplit::By::hash ||
+                       config.data.validation->by == ValidationSplit::By::count;
+  if (config.data.seed != 0 && !by_hash) {
     problems.add({"data.validation_seed", "data.validation"},
-                 "data.validation_seed has no effect unless data.validation is hash:FRACTION");
+                 "data.validation_seed has no effect unless data.validation is hash:FRACTION or count:N");
   }
 }
 

@@ -12,6 +12,9 @@
 #include "corpus/tokenizers.hpp"
 #include "data/assemble.hpp"
 #include "data/dataset.hpp"
+#include "data/estimate.hpp"
+#include "data/inspect_dataset.hpp"
+#include "data/long_work.hpp"
 #include "data/tokenize.hpp"
 #include "data/train_tokenizer.hpp"
 #include "data/unpack.hpp"
@@ -71,6 +74,15 @@ TextFormat text_format_of(InputFormat format) {
     case InputFormat::tsv: return TextFormat::tsv;
   }
   fail(ExitCode::bug, "unknown format of standard input");
+}
+
+std::string_view name_of(Deduplicate deduplicate) {
+  switch (deduplicate) {
+    case Deduplicate::none: return "none";
+    case Deduplicate::exact: return "exact";
+    case Deduplicate::caseless: return "caseless";
+  }
+  return {};
 }
 
 PieceRule rule_of(TrainedPattern pattern) {
@@ -133,20 +145,36 @@ class Preparation {
   }
 
   void plan_only() {
-    if (!is_root()) return;
     const std::string from = inputs_.files.empty() ? "standard input"
                                                    : fmt::format("{} of {}", counted(std::ssize(inputs_.files), "file"),
                                                                  human_bytes(total_bytes()));
+    const std::string on = fmt::format("on {} of {}", counted(world_.size(), "rank"), counted(threads_, "thread"));
     if (config_.train_tokenizer) {
-      output_.print(fmt::format("would train a tokenizer of {} tokens from {} for {}, on {} of {}\n",
-                                *config_.train_tokenizer, from, config_.output, counted(world_.size(), "rank"),
-                                counted(threads_, "thread")));
+      if (is_root())
+        output_.print(fmt::format("would train a tokenizer of {} tokens from {} for {}, {}\n", *config_.train_tokenizer,
+                                  from, config_.output, on));
       return;
     }
-    output_.print(fmt::format("would prepare {} from {} with the tokenizer {}, validation {}, on {} of {}\n",
-                              config_.output, from, config_.data.tokenizer_or_bytes().text(),
-                              config_.data.validation ? config_.data.validation->text() : "hash:0.01 or tail:0.01",
-                              counted(world_.size(), "rank"), counted(threads_, "thread")));
+    std::optional<PreparationEstimate> estimate;  // standard input can be read only once
+    long_work_together(session_, "estimate", [&](const std::function<void()>& alive) {
+      if (is_root() && !inputs_.files.empty())
+        estimate = estimate_preparation(inputs_.files, config_.data, world_.size(), threads_, alive);
+    });
+    if (!is_root()) return;
+    const auto split = config_.data.validation ? config_.data.validation->text() : "hash:0.01 or tail:0.01";
+    if (output_.common().json) {
+      output_.print_json({{"output", config_.output},
+                          {"files", inputs_.files.size()},
+                          {"tokenizer", config_.data.tokenizer.text()},
+                          {"validation", split},
+                          {"ranks", world_.size()},
+                          {"threads", threads_},
+                          {"estimate", estimate ? lockstep::json_of(*estimate) : Json()}});
+      return;
+    }
+    output_.print(fmt::format("would prepare {} from {} with the tokenizer {}, validation {}, {}\n{}", config_.output,
+                              from, config_.data.tokenizer.text(), split, on,
+                              estimate ? text_of(*estimate, free_bytes()) : ""));
   }
 
   void run() {
@@ -184,6 +212,15 @@ class Preparation {
                                        config_.overwrite ? Existing::replace : Existing::refuse);
     make_folder(output->scratch());
     return output;
+  }
+
+  /// Of the file system that the output goes to.
+  std::uint64_t free_bytes() const {
+    Path folder = absolute_path(config_.output).parent_path();
+    while (!is_there(folder) && folder.has_relative_path()) folder = folder.parent_path();
+    std::error_code unknown;
+    const auto space = std::filesystem::space(folder, unknown);
+    return unknown ? 0 : space.available;
   }
 
   std::uint64_t total_bytes() const {
@@ -256,7 +293,7 @@ class Preparation {
   }
 
   void make_tokenizer() {
-    const TokenizerChoice choice = config_.data.tokenizer_or_bytes();
+    const TokenizerChoice& choice = config_.data.tokenizer;
     const std::string end_name = config_.data.end_of_text.value_or("");
     if (choice.kind != TokenizerChoice::Kind::chars) {
       together(world_, "load the tokenizer",
@@ -287,20 +324,23 @@ class Preparation {
     std::unique_ptr<Progress> progress;
     const BlockPass tokenizing =
         pass("tokenize", [&](std::string_view text) { return tokenizer_->last_cut(text); }, progress);
-    const TokenizedCorpus corpus =
-        tokenize(tokenizing, *tokenizer_,
-                 {config_.data.text_field, config_.data.seed, config_.data.malformed, spill_, manifest_.token_bytes()});
+    const TokenizedCorpus corpus = tokenize(tokenizing, *tokenizer_,
+                                            {config_.data.text_field, config_.data.seed, config_.data.malformed, spill_,
+                                             manifest_.token_bytes(), config_.data.deduplicate});
     progress->finish(static_cast<double>(total_bytes()));
     bytes_read_ += corpus.input.bytes;
     if (is_root()) tell_left_out(corpus);
     AssembledSplits splits = assemble(session_, corpus,
                                       {staging_, spill_, config_.data.validation, manifest_.end_of_text,
-                                       manifest_.shard_tokens, manifest_.token_bytes()});
+                                       manifest_.shard_tokens, manifest_.token_bytes(), config_.data.shards});
+    manifest_.shard_tokens = splits.shard_tokens;
+    duplicates_ = corpus.duplicate_documents;
     manifest_.train = std::move(splits.train);
     manifest_.validation = std::move(splits.validation);
     manifest_.options = to_text({{"text_field", config_.data.text_field},
                                  {"validation", splits.by.text()},
                                  {"malformed", config_.data.malformed == OnMalformed::skip ? "skip" : "stop"},
+                                 {"deduplicate", name_of(config_.data.deduplicate)},
                                  {"seed", config_.data.seed}});
     manifest_.inputs = to_text(description_of_inputs(corpus));
     if (!config_.data.validation && splits.by.by == ValidationSplit::By::tail && is_root())
@@ -309,6 +349,8 @@ class Preparation {
 
   void tell_left_out(const TokenizedCorpus& corpus) {
     Log& log = output_.log();
+    if (corpus.duplicate_documents > 0)
+      log.info("left out {}", counted(corpus.duplicate_documents, "duplicate document"));
     if (corpus.empty_documents > 0) log.warning("left out {} empty documents", corpus.empty_documents);
     for (const std::string& file : corpus.input.empty_files) log.warning("{} is empty: its data holds nothing", file);
     if (corpus.malformed_documents == 0) return;
@@ -321,7 +363,8 @@ class Preparation {
     for (const InputFile& file : inputs_.files) files.push_back({{"file", file.name()}, {"bytes", file.bytes}});
     return {{"files", files},
             {"empty_documents", corpus.empty_documents},
-            {"malformed_documents", corpus.malformed_documents}};
+            {"malformed_documents", corpus.malformed_documents},
+            {"duplicate_documents", corpus.duplicate_documents}};
   }
 
   void complete(OutputFolder& output) {
@@ -342,6 +385,7 @@ class Preparation {
                           {"vocabulary", manifest_.vocabulary},
                           {"train", json_of(manifest_.train)},
                           {"validation", json_of(manifest_.validation)},
+                          {"duplicate_documents", duplicates_},
                           {"input_bytes", total_bytes()},
                           {"input_bytes_read", bytes_read_},
                           {"seconds", seconds},
@@ -383,6 +427,7 @@ class Preparation {
   Output& output_;
   InputFiles inputs_;
   std::vector<InputFile> files_;  // what is read of them: themselves, or copies
+  std::int64_t duplicates_ = 0;   // documents that were left out
   std::uint64_t bytes_read_ = 0;  // of the input, by all ranks
   int threads_ = 1;
   Path staging_;  // becomes the dataset
@@ -394,10 +439,11 @@ class Preparation {
 }  // namespace
 
 int prepare_data(const PrepareConfig& config, Session& session, Output& output) {
-  const Path folder = config.verify.value_or(config.output);
+  const Path folder = config.verify ? *config.verify : config.inspect.value_or(config.output);
   session.configure({.watchdog_s = config.watchdog.value, .folder = absolute_path(folder).parent_path()});
   session.accept_stop_signals();
   if (config.verify) return verify_dataset(*config.verify, session, output);
+  if (config.inspect) return inspect_dataset(config, session, output);
   Preparation preparation(config, session, output);
   if (output.common().dry_run) {
     preparation.plan_only();

@@ -180,7 +180,7 @@ BOOST_AUTO_TEST_CASE(counts_have_a_least_and_a_largest_value) {
 
 BOOST_AUTO_TEST_CASE(unions_are_spelled_in_help) {
   const std::string help = *parse_command_line<PrepareConfig>({"--help"}).answer;
-  BOOST_TEST(help.find("--data.validation hash:FRACTION|tail:FRACTION|none") != std::string::npos);
+  BOOST_TEST(help.find("--data.validation hash:FRACTION|tail:FRACTION|count:N|none") != std::string::npos);
   BOOST_TEST(parse_command_line<TrainConfig>({"--help"}).answer->find("--train.max_time DURATION ") !=
              std::string::npos);
 }
@@ -296,7 +296,7 @@ BOOST_AUTO_TEST_CASE(the_other_programs_take_flags_and_arguments) {
   BOOST_TEST((prepare.data.validation->by == ValidationSplit::By::tail));
   const PrepareConfig all = parse_command_line<PrepareConfig>({"a", "-o", "out", "--data.validation", "none"}).config;
   BOOST_TEST((all.data.validation->by == ValidationSplit::By::none));
-  BOOST_TEST((prepare.data.tokenizer->kind == TokenizerChoice::Kind::chars));
+  BOOST_TEST((prepare.data.tokenizer.kind == TokenizerChoice::Kind::chars));
   const InspectConfig inspect = parse_command_line<InspectConfig>({"run", "--verify=hashes"}).config;
   BOOST_TEST((*inspect.verify == VerifyLevel::hashes));
   BOOST_TEST((*parse_command_line<InspectConfig>({"--verify", "run"}).config.verify == VerifyLevel::sizes));
