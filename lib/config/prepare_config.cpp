@@ -28,6 +28,12 @@ ChoiceList<TrainedPattern> choices_of(TrainedPattern) {
           {TrainedPattern::qwen2, "qwen2"},
           {TrainedPattern::o200k, "o200k"}};
 }
+ChoiceList<Deduplicate> choices_of(Deduplicate) {
+  return {{Deduplicate::none, "none"}, {Deduplicate::exact, "exact"}, {Deduplicate::caseless, "caseless"}};
+}
+ChoiceList<ShownSplit> choices_of(ShownSplit) {
+  return {{ShownSplit::train, "train"}, {ShownSplit::validation, "validation"}};
+}
 ChoiceList<OnMalformed> choices_of(OnMalformed) { return {{OnMalformed::stop, "stop"}, {OnMalformed::skip, "skip"}}; }
 ChoiceList<SpecialTokens> choices_of(SpecialTokens) {
   return {{SpecialTokens::special, "special"}, {SpecialTokens::text, "text"}};
@@ -54,6 +60,16 @@ void describe(Declaration& visit, PrepareConfig& config) {
        .value_name = "DIR",
        .command_line_only = true,
        .completes = Completes::folders});
+  visit.field("inspect", config.inspect,
+              {.help = "make nothing, but show documents of a dataset as text, and how long all of them are",
+               .value_name = "DIR",
+               .command_line_only = true,
+               .completes = Completes::folders});
+  visit.field("plot", config.plot,
+              {.help = "with --inspect: draw the lengths of documents into an SVG file",
+               .value_name = "FILE",
+               .command_line_only = true,
+               .completes = Completes::files});
   visit.field("train_tokenizer", config.train_tokenizer,
               {.help = "make no dataset, but a tokenizer of so many tokens from the input: byte-level BPE",
                .unit = "tokens",
@@ -82,11 +98,10 @@ void describe(Declaration& visit, PrepareConfig& config) {
          .completes = Completes::files});
     visit.field("text_field", data.text_field,
                 {.help = "field of a record, or column of a table, that holds the text", .value_name = "NAME"});
-    visit.field(
-        "validation", data.validation,
-        {.help = "documents held back for validation: a fraction by content hash, or the tail of the stream; null: "
-                 "hash:0.01, or tail:0.01 where that leaves a split empty; of token files those named val or "
-                 "validation, or tail:0.01"});
+    visit.field("validation", data.validation,
+                {.help = "documents held back for validation: a fraction by content hash, the tail of the stream, or "
+                         "so many with the lowest hashes; null: hash:0.01, or tail:0.01 where that leaves a split "
+                         "empty; of token files those named val or validation, or tail:0.01"});
     visit.field("validation_files", data.validation_files,
                 {.help = "token files that are the validation split: names with * ? [ ] as in a shell",
                  .value_name = "PATTERN"});
@@ -94,8 +109,17 @@ void describe(Declaration& visit, PrepareConfig& config) {
         "malformed", data.malformed,
         {.help = "a line that is no JSON object with the field, or a text that is not UTF-8: stop there, or skip "
                  "the document, count it and name the first ones"});
+    visit.field("deduplicate", data.deduplicate,
+                {.help = "leave out documents that are there already, by a hash of their text with each run of white "
+                         "space as one space, none at the ends: exact; caseless, of lower-case letters as well"});
     visit.field("shard_tokens", data.shard_tokens,
                 {.help = "size of a shard file, at most", .unit = "tokens", .min = 1, .max = 0x1p40});
+    visit.field("shards", data.shards,
+                {.help = "so many shard files of the training split, instead of data.shard_tokens; null: as many as "
+                         "that gives",
+                 .unit = "files",
+                 .min = 1,
+                 .max = 100000});
     visit.field("end_of_text", data.end_of_text,
                 {.help = "token between documents; null: the tokenizer's own, if it has one", .value_name = "TOKEN"});
     visit.field("special_tokens", data.special_tokens,
@@ -110,12 +134,25 @@ void describe(Declaration& visit, PrepareConfig& config) {
   visit.section("bpe", "the tokenizer that --train-tokenizer makes", [&] {
     TrainedBpeOptions& bpe = config.bpe;
     visit.field("pattern", bpe.pattern, {.help = "whose pattern cuts text into the pieces that tokens are parts of"});
-    visit.field("min_count", bpe.min_count,
-                {.help = "how often two tokens have to stand beside each other to become one", .min = 1});
+    visit.field(
+        "min_count", bpe.min_count,
+        {.help = "how often two tokens have to stand beside each other to become one", .min = 1, .max = 0x1p40});
     visit.field(
         "special_tokens", bpe.special_tokens,
         {.help = "tokens with a meaning of their own, such as <|im_start|>, behind the end-of-text token, which "
                  "is data.end_of_text, or <|endoftext|>"});
+  });
+  visit.section("samples", "what --inspect shows", [&] {
+    ShownSamples& samples = config.samples;
+    visit.field("split", samples.split, {.help = "split of the dataset"});
+    visit.field("count", samples.count, {.help = "documents that are shown", .min = 0, .max = 1 << 20});
+    visit.field("first", samples.first,
+                {.help = "number of the first one, from 0; others follow it; null: they are drawn from all",
+                 .min = 0,
+                 .max = 0x1p53});
+    visit.field("seed", samples.seed, {.help = "of the drawing", .min = 0});
+    visit.field("tokens", samples.tokens,
+                {.help = "of a document, at most", .unit = "tokens", .min = 1, .max = 1 << 24});
   });
 }
 
@@ -123,7 +160,8 @@ Tool tool_of(const PrepareConfig&) {
   return {.name = "prepare-data",
           .summary = "turn text into token shards to train on",
           .synopsis = {"[OPTION...] INPUT... --output DIR", "[OPTION...] - --format FORMAT --output DIR",
-                       "[OPTION...] INPUT... --train-tokenizer SIZE --output DIR", "--verify DIR"},
+                       "[OPTION...] INPUT... --train-tokenizer SIZE --output DIR", "--verify DIR",
+                       "[--samples.NAME VALUE...] --inspect DIR"},
           .arguments = Tool::Arguments::options,
           .dry_run = Tool::DryRun::yes,
           .output = Tool::Output::text_or_json};
@@ -148,6 +186,16 @@ void check_trained(const PrepareConfig& config, Problems& problems) {
 }  // namespace
 
 void check(const PrepareConfig& config, Problems& problems) {
+  if (config.plot && !config.inspect)
+    problems.add({"plot"}, "--plot draws what --inspect shows: name a dataset with it");
+  if (config.samples.first && config.samples.seed != 0)
+    problems.add({"samples.seed", "samples.first"}, "samples.seed has no effect with samples.first: nothing is drawn");
+  if (config.inspect) {
+    if (config.verify || config.train_tokenizer || !config.inputs.empty() || !config.output.empty())
+      problems.add({"inspect", "inputs", "output", "verify", "train_tokenizer"},
+                   "--inspect shows a dataset and makes nothing: it takes no INPUT, no --output and no other task");
+    return;
+  }
   if (config.verify) {
     if (config.train_tokenizer)
       problems.add({"verify", "train_tokenizer"}, "--verify checks a dataset, and --train-tokenizer makes a tokenizer");
@@ -171,13 +219,18 @@ void check(const PrepareConfig& config, Problems& problems) {
     problems.add({"format"},
                  "--format txt, jsonl, json, csv and tsv are of standard input; the names of files say what they hold, "
                  "such as .txt or .jsonl");
-  const bool by_hash = !config.data.validation || config.data.validation->by == ValidationSplit::By::hash;
+  if (config.data.shards && config.data.shard_tokens != PrepareDataOptions{}.shard_tokens)
+    problems.add({"data.shards", "data.shard_tokens"},
+                 "data.shards and data.shard_tokens both say how large shards are");
+  const bool by_hash = !config.data.validation || config.data.validation->by == ValidationSplit::By::hash ||
+                       config.data.validation->by == ValidationSplit::By::count;
   if (config.data.validation && config.data.validation_files)
     problems.add(
         {"data.validation", "data.validation_files"},
         "data.validation says which documents are validation, data.validation_files which files are: leave one out");
   if (config.data.seed != 0 && !by_hash) {
-    problems.add({"data.seed", "data.validation"}, "data.seed has no effect unless data.validation is hash:FRACTION");
+    problems.add({"data.seed", "data.validation"},
+                 "data.seed has no effect unless data.validation is hash:FRACTION or count:N");
   }
 }
 

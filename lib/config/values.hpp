@@ -82,10 +82,11 @@ struct Recompute {
 };
 
 /// Which documents become the validation split. "hash:F": those whose content hash falls in a fraction F, whatever
-/// their order; "tail:F": the last fraction F of the stream; "none".
+/// their order; "tail:F": the last fraction F of the stream; "count:N": the N whose content hash is lowest; "none".
 struct ValidationSplit {
-  enum class By { none, hash, tail } by = By::none;
-  double fraction = 0;  // of documents (hash) or of the stream (tail), in (0, 1)
+  enum class By { none, hash, tail, count } by = By::none;
+  double fraction = 0;     // of documents (hash) or of the stream (tail), in (0, 1)
+  std::int64_t count = 0;  // of documents (count), at least 1
   static std::string form();
   static ValidationSplit parse(const std::string& text);
   std::string text() const;

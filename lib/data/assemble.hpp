@@ -20,10 +20,12 @@ struct AssembleSettings {
   std::optional<std::int32_t> end_of_text;    // joins documents
   std::int64_t shard_tokens = 0;
   int token_bytes = 2;
+  std::optional<std::int64_t> shards = {};  // of the training split, instead of shard_tokens
 };
 
 struct AssembledSplits {
-  ValidationSplit by;  // as it was made
+  ValidationSplit by;             // as it was made
+  std::int64_t shard_tokens = 0;  // likewise
   SplitEntry train;
   SplitEntry validation;
 };

@@ -12,6 +12,9 @@
 #include "corpus/tokenizers.hpp"
 #include "data/assemble.hpp"
 #include "data/dataset.hpp"
+#include "data/estimate.hpp"
+#include "data/inspect_dataset.hpp"
+#include "data/long_work.hpp"
 #include "data/prepare_tokens.hpp"
 #include "data/tokenize.hpp"
 #include "data/train_tokenizer.hpp"
@@ -79,6 +82,15 @@ TextFormat text_format_of(InputFormat format) {
   fail(ExitCode::bug, "unknown format of standard input");
 }
 
+std::string_view name_of(Deduplicate deduplicate) {
+  switch (deduplicate) {
+    case Deduplicate::none: return "none";
+    case Deduplicate::exact: return "exact";
+    case Deduplicate::caseless: return "caseless";
+  }
+  return {};
+}
+
 PieceRule rule_of(TrainedPattern pattern) {
   switch (pattern) {
     case TrainedPattern::gpt2: return PieceRule::gpt2;
@@ -139,20 +151,36 @@ class Preparation {
   }
 
   void plan_only() {
-    if (!is_root()) return;
     const std::string from = inputs_.files.empty() ? "standard input"
                                                    : fmt::format("{} of {}", counted(std::ssize(inputs_.files), "file"),
                                                                  human_bytes(total_bytes()));
+    const std::string on = fmt::format("on {} of {}", counted(world_.size(), "rank"), counted(threads_, "thread"));
     if (config_.train_tokenizer) {
-      output_.print(fmt::format("would train a tokenizer of {} tokens from {} for {}, on {} of {}\n",
-                                *config_.train_tokenizer, from, config_.output, counted(world_.size(), "rank"),
-                                counted(threads_, "thread")));
+      if (is_root())
+        output_.print(fmt::format("would train a tokenizer of {} tokens from {} for {}, {}\n", *config_.train_tokenizer,
+                                  from, config_.output, on));
       return;
     }
-    output_.print(fmt::format("would prepare {} from {} with the tokenizer {}, validation {}, on {} of {}\n",
-                              config_.output, from, tokenizer_choice().text(),
-                              config_.data.validation ? config_.data.validation->text() : "hash:0.01 or tail:0.01",
-                              counted(world_.size(), "rank"), counted(threads_, "thread")));
+    std::optional<PreparationEstimate> estimate;  // standard input can be read only once
+    long_work_together(session_, "estimate", [&](const std::function<void()>& alive) {
+      if (is_root() && !inputs_.files.empty())
+        estimate = estimate_preparation(inputs_.files, config_.data, world_.size(), threads_, alive);
+    });
+    if (!is_root()) return;
+    const auto split = config_.data.validation ? config_.data.validation->text() : "hash:0.01 or tail:0.01";
+    if (output_.common().json) {
+      output_.print_json({{"output", config_.output},
+                          {"files", inputs_.files.size()},
+                          {"tokenizer", tokenizer_choice().text()},
+                          {"validation", split},
+                          {"ranks", world_.size()},
+                          {"threads", threads_},
+                          {"estimate", estimate ? lockstep::json_of(*estimate) : Json()}});
+      return;
+    }
+    output_.print(fmt::format("would prepare {} from {} with the tokenizer {}, validation {}, {}\n{}", config_.output,
+                              from, tokenizer_choice().text(), split, on,
+                              estimate ? text_of(*estimate, free_bytes()) : ""));
   }
 
   void run() {
@@ -176,7 +204,7 @@ class Preparation {
     const Path assembled = config_.data.write ? spill_ / "dataset" : staging_;
     write_tokens(assembled);
     if (config_.data.write)
-      write_dataset_as(session_, *config_.data.write, assembled, manifest_, config_.data.shard_tokens, staging_);
+      write_dataset_as(session_, *config_.data.write, assembled, manifest_, manifest_.shard_tokens, staging_);
     together(world_, "complete the dataset", [&] {
       if (is_root()) publish_dataset(*output, manifest_, *tokenizer_);
     });
@@ -194,6 +222,15 @@ class Preparation {
                                        config_.overwrite ? Existing::replace : Existing::refuse);
     make_folder(output->scratch());
     return output;
+  }
+
+  /// Of the file system that the output goes to.
+  std::uint64_t free_bytes() const {
+    Path folder = absolute_path(config_.output).parent_path();
+    while (!is_there(folder) && folder.has_relative_path()) folder = folder.parent_path();
+    std::error_code unknown;
+    const auto space = std::filesystem::space(folder, unknown);
+    return unknown ? 0 : space.available;
   }
 
   std::uint64_t total_bytes() const {
@@ -297,20 +334,23 @@ class Preparation {
     std::unique_ptr<Progress> progress;
     const BlockPass tokenizing =
         pass("tokenize", [&](std::string_view text) { return tokenizer_->last_cut(text); }, progress);
-    const TokenizedCorpus corpus =
-        tokenize(tokenizing, *tokenizer_,
-                 {config_.data.text_field, config_.data.seed, config_.data.malformed, spill_, manifest_.token_bytes()});
+    const TokenizedCorpus corpus = tokenize(tokenizing, *tokenizer_,
+                                            {config_.data.text_field, config_.data.seed, config_.data.malformed, spill_,
+                                             manifest_.token_bytes(), config_.data.deduplicate});
     progress->finish(static_cast<double>(total_bytes()));
     bytes_read_ += corpus.input.bytes;
     if (is_root()) tell_left_out(corpus);
     AssembledSplits splits = assemble(session_, corpus,
                                       {folder, spill_, config_.data.validation, manifest_.end_of_text,
-                                       manifest_.shard_tokens, manifest_.token_bytes()});
+                                       manifest_.shard_tokens, manifest_.token_bytes(), config_.data.shards});
+    manifest_.shard_tokens = splits.shard_tokens;
+    duplicates_ = corpus.duplicate_documents;
     manifest_.train = std::move(splits.train);
     manifest_.validation = std::move(splits.validation);
     manifest_.options = to_text({{"text_field", config_.data.text_field},
                                  {"validation", splits.by.text()},
                                  {"malformed", config_.data.malformed == OnMalformed::skip ? "skip" : "stop"},
+                                 {"deduplicate", name_of(config_.data.deduplicate)},
                                  {"seed", config_.data.seed}});
     manifest_.inputs = to_text(description_of_inputs(corpus));
     if (!config_.data.validation && splits.by.by == ValidationSplit::By::tail && is_root())
@@ -319,6 +359,8 @@ class Preparation {
 
   void tell_left_out(const TokenizedCorpus& corpus) {
     Log& log = output_.log();
+    if (corpus.duplicate_documents > 0)
+      log.info("left out {}", counted(corpus.duplicate_documents, "duplicate document"));
     if (corpus.empty_documents > 0) log.warning("left out {} empty documents", corpus.empty_documents);
     for (const std::string& file : corpus.input.empty_files) log.warning("{} is empty: its data holds nothing", file);
     if (corpus.malformed_documents == 0) return;
@@ -331,7 +373,8 @@ class Preparation {
     for (const InputFile& file : inputs_.files) files.push_back({{"file", file.name()}, {"bytes", file.bytes}});
     return {{"files", files},
             {"empty_documents", corpus.empty_documents},
-            {"malformed_documents", corpus.malformed_documents}};
+            {"malformed_documents", corpus.malformed_documents},
+            {"duplicate_documents", corpus.duplicate_documents}};
   }
 
   void summarise(double seconds) {
@@ -343,6 +386,7 @@ class Preparation {
                           {"vocabulary", manifest_.vocabulary},
                           {"train", json_of(manifest_.train)},
                           {"validation", json_of(manifest_.validation)},
+                          {"duplicate_documents", duplicates_},
                           {"input_bytes", total_bytes()},
                           {"input_bytes_read", bytes_read_},
                           {"seconds", seconds},
@@ -384,6 +428,7 @@ class Preparation {
   Output& output_;
   InputFiles inputs_;
   std::vector<InputFile> files_;  // what is read of them: themselves, or copies
+  std::int64_t duplicates_ = 0;   // documents that were left out
   std::uint64_t bytes_read_ = 0;  // of the input, by all ranks
   int threads_ = 1;
   Path staging_;  // becomes the dataset
@@ -395,10 +440,11 @@ class Preparation {
 }  // namespace
 
 int prepare_data(const PrepareConfig& config, Session& session, Output& output) {
-  const Path folder = config.verify.value_or(config.output);
+  const Path folder = config.verify ? *config.verify : config.inspect.value_or(config.output);
   session.configure({.watchdog_s = config.watchdog.value, .folder = absolute_path(folder).parent_path()});
   session.accept_stop_signals();
   if (config.verify) return verify_dataset(*config.verify, session, output);
+  if (config.inspect) return inspect_dataset(config, session, output);
   if (!config.train_tokenizer) {
     if (const auto tokens = find_token_input(config, session)) {
       prepare_tokens(config, *tokens, session, output);

@@ -97,6 +97,8 @@ void refuse_options_of_text(const PrepareConfig& config, bool has_tokenizer) {
   refuse(config.data.text_field != unset.text_field, "data.text_field");
   refuse(config.data.malformed != unset.malformed, "data.malformed");
   refuse(config.data.seed != unset.seed, "data.seed");
+  refuse(config.data.deduplicate != unset.deduplicate, "data.deduplicate");
+  refuse(config.data.shards.has_value(), "data.shards");
   refuse(config.threads.has_value(), "threads");
   if (!has_tokenizer) return;
   refuse(config.data.tokenizer.has_value(), "data.tokenizer");

@@ -178,7 +178,7 @@ BOOST_AUTO_TEST_CASE(counts_have_a_least_and_a_largest_value) {
 
 BOOST_AUTO_TEST_CASE(unions_are_spelled_in_help) {
   const std::string help = *parse_command_line<PrepareConfig>({"--help"}).answer;
-  BOOST_TEST(help.find("--data.validation hash:FRACTION|tail:FRACTION|none") != std::string::npos);
+  BOOST_TEST(help.find("--data.validation hash:FRACTION|tail:FRACTION|count:N|none") != std::string::npos);
   BOOST_TEST(parse_command_line<TrainConfig>({"--help"}).answer->find("--train.max_time DURATION ") !=
              std::string::npos);
 }
