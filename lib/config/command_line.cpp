@@ -67,8 +67,7 @@ ParsedLine parse_arguments(const Tool& tool, Declaration& declaration, const std
   merge(document, sorted.configuration);
   for (const auto& [path, value] : sorted.elements) set_element(document, declaration, path, value, line.problems);
   const bool has_file = !line.common.config.empty();
-  line.settings =
-      apply(declaration, document, line.problems, has_file ? options_of_all_programs(tool.name) : nullptr);
+  line.settings = apply(declaration, document, line.problems, has_file ? options_of_all_programs(tool.name) : nullptr);
   if (line.common.print_config) {
     line.answer = to_yaml(line.settings, tool, *line.common.print_config);
   } else if (line.problems.all_files_read()) {

@@ -53,9 +53,9 @@ void describe(Declaration& visit, PrepareDataOptions& data) {
                        "so many with the lowest hashes; "
                        "null: hash:0.01, or tail:0.01 where that leaves a split empty; of token files those named "
                        "val or validation, or tail:0.01"});
-  visit.field("validation_files", data.validation_files,
-              {.help = "token files that are the validation split: names with * ? [ ] as in a shell",
-               .value_name = "PATTERN"});
+  visit.field(
+      "validation_files", data.validation_files,
+      {.help = "token files that are the validation split: names with * ? [ ] as in a shell", .value_name = "PATTERN"});
   visit.field("malformed", data.malformed,
               {.help = "a line that is no JSON object with the field, or a text that is not UTF-8: stop there, or skip "
                        "the document, count it and name the first ones"});

@@ -398,6 +398,7 @@ DividedFiles divide_token_files(Session& session, std::vector<TokenFile> files, 
       case ValidationSplit::By::none: divide_at(files, std::numeric_limits<std::int64_t>::max(), divided); break;
       case ValidationSplit::By::tail: by_tail(by.fraction); break;
       case ValidationSplit::By::hash:
+      case ValidationSplit::By::count:
         throw Error(ExitCode::usage, fmt::format("data.validation {} cannot divide token files", by.text()),
                     "tail:FRACTION takes documents from the end, data.validation_files files by their names");
     }

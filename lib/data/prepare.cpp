@@ -204,7 +204,7 @@ class Preparation {
     const Path assembled = config_.data.write ? spill_ / "dataset" : staging_;
     write_tokens(assembled);
     if (config_.data.write)
-      write_dataset_as(session_, *config_.data.write, assembled, manifest_, config_.data.shard_tokens, staging_);
+      write_dataset_as(session_, *config_.data.write, assembled, manifest_, manifest_.shard_tokens, staging_);
     together(world_, "complete the dataset", [&] {
       if (is_root()) publish_dataset(*output, manifest_, *tokenizer_);
     });

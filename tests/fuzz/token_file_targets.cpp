@@ -213,6 +213,7 @@ Target mds_shard_target(const Path& folder) {
 }  // namespace
 
 std::vector<Target> token_file_targets(const Path& folder) {
+  make_folder(folder);
   return {idx_target(folder / "idx"),   datatrove_target(folder / "datatrove"), metadata_target(folder / "metadata"),
           llmc_target(folder / "llmc"), mds_index_target(folder / "mds-index"), mds_shard_target(folder / "mds-shard")};
 }
