@@ -114,6 +114,7 @@ std::optional<SaveReport> Saver::advance(bool to_the_end) {
   invariant(under_way(), "a save is under way");
   std::optional<SaveReport> report;
   or_abandon([&] {
+    if (to_the_end) current_->enter_again();
     while (current_->is_done(to_the_end)) {
       current_->end_stage();
       if (current_->committed()) {

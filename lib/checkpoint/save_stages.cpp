@@ -84,6 +84,10 @@ void Saver::Save::start_stage() {
   background_.start([this] { work(); });
 }
 
+void Saver::Save::enter_again() {
+  together(ranks_, text(), [&] { enter(); });
+}
+
 bool Saver::Save::is_done(bool wait) {
   while (wait && background_.under_way()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const std::int64_t done = background_.under_way() ? 0 : 1;

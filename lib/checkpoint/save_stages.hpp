@@ -53,6 +53,7 @@ class Saver::Save {
 
   void do_stage();          // Collective: here and now
   void start_stage();       // Collective: this rank's share beside the caller
+  void enter_again();       // Collective: to wait for a stage that was started; its phase and deadline begin anew
   bool is_done(bool wait);  // Collective
   void end_stage();         // Collective: once it is done
   void go_on_to_writing();  // Collective: from a stage that was started, which need not be done

@@ -216,12 +216,20 @@ class Sorter {
     return own ? configuration_.find(*own) : nullptr;
   }
 
+  bool takes_as_config(const std::string& name) const {
+    return tool_.arguments == Tool::Arguments::options_and_config_files &&
+           (name.ends_with(".yaml") || name.ends_with(".yml"));
+  }
+
   /// Gives the words without a name to those who take them.
   void place_words() {
+    const bool takes_options = tool_.arguments != Tool::Arguments::config_files;
+    std::erase_if(words_, [&](const std::string& name) {
+      if (takes_options && !takes_as_config(name)) return false;
+      set({common_.find("config"), &sorted_.common}, "CONFIG", name);
+      return true;
+    });
     auto word = words_.begin();
-    if (tool_.arguments == Tool::Arguments::config_files) {
-      for (; word != words_.end(); ++word) set({common_.find("config"), &sorted_.common}, "CONFIG", *word);
-    }
     for (const Option& option : configuration_.options()) {
       if (!option.facts.positional) continue;
       const bool all = option.type.kind == Kind::list;

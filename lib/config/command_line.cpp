@@ -1,6 +1,7 @@
 #include "config/command_line.hpp"
 
 #include "base/text.hpp"
+#include "config/all_options.hpp"
 #include "config/arguments.hpp"
 #include "config/documented.hpp"
 #include "config/faces.hpp"
@@ -65,7 +66,8 @@ ParsedLine parse_arguments(const Tool& tool, Declaration& declaration, const std
   for (const std::string& file : line.common.config) merge(document, load_document(file, line.problems));
   merge(document, sorted.configuration);
   for (const auto& [path, value] : sorted.elements) set_element(document, declaration, path, value, line.problems);
-  line.settings = apply(declaration, document, line.problems);
+  const bool has_file = !line.common.config.empty();
+  line.settings = apply(declaration, document, line.problems, has_file ? options_of_all_programs(tool.name) : nullptr);
   if (line.common.print_config) {
     line.answer = to_yaml(line.settings, tool, *line.common.print_config);
   } else if (line.problems.all_files_read()) {

@@ -247,19 +247,78 @@ class Interpreter {
   Problems& problems_;
 };
 
-void unknown_key(const Declaration& declaration, const std::string& path, const Node& node, Problems& problems) {
-  const bool section = node.kind == Node::Kind::map && path.find('.') == std::string::npos;
-  const std::optional<std::string> meant =
-      section ? suggested_section(declaration, path) : suggested_option(declaration, path);
-  problems.add_at(
-      node.origin, "",
-      fmt::format("unknown key \"{}\"{}", path, meant ? fmt::format(": did you mean \"{}\"?", *meant) : ""));
-  if (!meant) return;
-  // What the key was meant to set is not missing.
-  for (const Option& option : declaration.options()) {
-    if (option.path == *meant || (section && option.path.starts_with(*meant + "."))) problems.explain(option.path);
-  }
+void refuse_as_section(const std::string& name, const Node& node, Problems& problems) {
+  problems.add_at(node.origin, "",
+                  fmt::format("\"{}\" is a section: {} is given where its keys are expected", name, shape_of(node)));
 }
+
+/// What is said of a key that no option of the program has.
+class OtherKeys {
+ public:
+  OtherKeys(const Declaration& own, const Declaration* all, Problems& problems)
+      : own_(own), known_(all == nullptr ? own : *all), problems_(problems) {}
+
+  /// Passes over what another program reads.
+  void take(const std::string& path, const Node& node) {
+    const bool section = node.kind == Node::Kind::map && path.find('.') == std::string::npos;
+    if (section && is_section(path)) {
+      for (const auto& [inner, value] : node.entries) take(path + "." + inner, value);
+    } else if (!is_misplaced(path) && known_.find(path) != nullptr) {
+      check(path, node);
+    } else if (!is_section(path)) {
+      refuse(path, node, section);
+    } else if (node.kind != Node::Kind::null) {
+      refuse_as_section(path, node, problems_);
+    }
+  }
+
+ private:
+  bool is_section(const std::string& name) const {
+    return std::ranges::any_of(known_.sections(), [&](const auto& section) { return section.name == name; });
+  }
+
+  /// A key outside of sections that this program has in one of its own.
+  bool is_misplaced(const std::string& path) const {
+    if (path.find('.') != std::string::npos) return false;
+    return std::ranges::any_of(own_.options(), [&](const Option& option) { return option.path.ends_with("." + path); });
+  }
+
+  /// A value that none of the programs that have the option takes is a problem here, too.
+  void check(const std::string& path, const Node& node) {
+    if (node.kind == Node::Kind::null) return;
+    std::optional<Problems> first;
+    for (const Option& option : known_.options()) {
+      if (option.path != path || option.facts.command_line_only) continue;
+      Problems found;
+      if (interpret(option.type, option.facts, node, path, found)) return;
+      if (!first) first = found;
+    }
+    if (!first) return problems_.add_at(node.origin, path, "this option belongs on the command line, not in a file");
+    for (const Problems::Entry& entry : first->entries()) problems_.add_at(entry.where, path, entry.text);
+  }
+
+  void refuse(const std::string& path, const Node& node, bool section) {
+    const std::optional<std::string> meant = section ? suggested_section(known_, path) : suggested(path);
+    problems_.add_at(
+        node.origin, "",
+        fmt::format("unknown key \"{}\"{}", path, meant ? fmt::format(": did you mean \"{}\"?", *meant) : ""));
+    if (!meant) return;
+    // What the key was meant to set is not missing.
+    for (const Option& option : own_.options()) {
+      if (option.path == *meant || (section && option.path.starts_with(*meant + "."))) problems_.explain(option.path);
+    }
+  }
+
+  std::optional<std::string> suggested(const std::string& path) const {
+    const std::optional<std::string> own = suggested_option(own_, path);
+    const bool same_section = own && own->substr(0, own->find('.')) == path.substr(0, path.find('.'));
+    return same_section || is_misplaced(path) ? own : suggested_option(known_, path);
+  }
+
+  const Declaration& own_;
+  const Declaration& known_;
+  Problems& problems_;
+};
 
 /// Calls visit(dotted name, node) for each key of the document that may be an option.
 template <class Visit>
@@ -277,8 +336,7 @@ void for_each_key(const Declaration& declaration, const Node& document, Problems
     } else if (node.kind == Node::Kind::map) {
       for (const auto& [inner, value] : node.entries) visit(key + "." + inner, value);
     } else if (node.kind != Node::Kind::null) {
-      problems.add_at(node.origin, "",
-                      fmt::format("\"{}\" is a section: {} is given where its keys are expected", key, shape_of(node)));
+      refuse_as_section(key, node, problems);
     }
   }
 }
@@ -294,11 +352,12 @@ bool is_set(const Node* node) { return node != nullptr && node->kind != Node::Ki
 
 }  // namespace
 
-Settings apply(Declaration& declaration, const Node& document, Problems& problems) {
+Settings apply(Declaration& declaration, const Node& document, Problems& problems, const Declaration* all_programs) {
+  OtherKeys others(declaration, all_programs, problems);
   for_each_key(declaration, document, problems, [&](const std::string& path, const Node& node) {
     const Option* const option = declaration.find(path);
     if (option == nullptr) {
-      unknown_key(declaration, path, node, problems);
+      others.take(path, node);
     } else if (option->facts.command_line_only && node.origin != "command line") {
       problems.add_at(node.origin, path, "this option belongs on the command line, not in a file");
     } else if (node.kind == Node::Kind::null) {

@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 89> options{{
+constexpr std::array<Synonyms, 93> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " dropout_rate "},
@@ -21,6 +21,10 @@ constexpr std::array<Synonyms, 89> options{{
     {"model.attention_dropout", " attn_dropout attn_pdrop "},
     {"model.residual_dropout", " hidden_dropout resid_pdrop resid_dropout "},
     {"data.path", " data_path data_dir dataset dataset_path dataset_dir dataset_name train_data train_data_path "},
+    {"data.datasets", " data_mixture datasets_list train_datasets data_mix "},
+    {"data.shard", " dataset_shard_num dataset_shard_idx "},
+    {"data.shuffle_where", " shuffle_merged_datasets shuffle_before_merging_datasets "},
+    {"eval.datasets", " test_datasets eval_datasets valid_datasets "},
     {"data.train_split", " train_split_name training_split "},
     {"data.validation_split", " eval_split val_split test_split valid_split "},
     {"data.sequence_length",

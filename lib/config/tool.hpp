@@ -17,8 +17,9 @@ enum class SchemaOf { records, config };   // of --print-schema
 struct Tool {
   enum class Arguments {
     options,
-    config_files
-  };  // positional arguments: options declared so, or files as --config takes
+    config_files,
+    options_and_config_files
+  };  // positional arguments: options declared so, files as --config takes, or both: *.yaml and *.yml are such files
   enum class DryRun { no, yes };
   enum class Output { text, text_or_json, records };  // text_or_json: a question tool, with --json; records: training
   std::string name;                                   // "checkpoint-inspect"

@@ -1,5 +1,6 @@
 #include "base/json.hpp"
 #include "base/words.hpp"
+#include "config/data_check.hpp"
 #include "config/interpret.hpp"
 #include "config/option.hpp"
 #include "config/train_config.hpp"
@@ -207,29 +208,6 @@ void check_recompute(const TrainOptions& train, Problems& problems) {
         "train.recompute_keeps has no effect: train.recompute is none, so blocks keep all that backward reads");
 }
 
-void check_samples(const TrainConfig& config, Problems& problems) {
-  const SamplePacking training = config.data.packing, evaluation = config.eval.packing.value_or(training);
-  if (config.data.repeat_order && !config.data.shuffle)
-    problems.add({"data.repeat_order", "data.shuffle"},
-                 "data.repeat_order has no effect: without data.shuffle all epochs have one order");
-  if (config.data.seed && !config.data.shuffle)
-    problems.add({"data.seed", "data.shuffle"},
-                 "data.seed has no effect: without data.shuffle samples come in the order of the dataset");
-  const auto either = [&](SamplePacking packing) { return training == packing || evaluation == packing; };
-  const bool packs = training != SamplePacking::windows || evaluation != SamplePacking::windows;
-  if (config.data.isolate_documents && !either(SamplePacking::windows))
-    problems.add({"data.isolate_documents", "data.packing"},
-                 "data.isolate_documents has no effect: documents that are packed (data.packing) are isolated");
-  if (config.data.packing_group && !either(SamplePacking::multipack) && !either(SamplePacking::best_fit))
-    problems.add({"data.packing_group", "data.packing"},
-                 "data.packing_group has no effect: data.packing is neither multipack nor best_fit");
-  for (const auto& [option, is_set] : {std::pair("data.long_documents", config.data.long_documents.has_value()),
-                                       {"data.pad_to_multiple_of", config.data.pad_to_multiple_of.has_value()}})
-    if (is_set && !packs)
-      problems.add({option, "data.packing"},
-                   fmt::format("{} has no effect: data.packing is windows, which take all tokens", option));
-}
-
 void check_run(const TrainConfig& config, Problems& problems) {
   const TrainOptions& train = config.train;
   if (train.device == Device::cuda)
@@ -395,7 +373,7 @@ void check(const TrainConfig& config, Problems& problems) {
   check_precision(config, problems);
   check_recompute(config.train, problems);
   check_offload(config, problems);
-  check_samples(config, problems);
+  check_data(config, problems);
   check_run(config, problems);
   check_storage(config.checkpoint, problems);
   check_background(config.checkpoint, problems);

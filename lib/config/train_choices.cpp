@@ -44,6 +44,12 @@ ChoiceList<Offload> choices_of(Offload) {
   return {{Offload::optimizer, "optimizer"}, {Offload::shards, "shards"}, {Offload::activations, "activations"}};
 }
 ChoiceList<OnNonfinite> choices_of(OnNonfinite) { return {{OnNonfinite::skip, "skip"}, {OnNonfinite::stop, "stop"}}; }
+ChoiceList<ShuffleWhere> choices_of(ShuffleWhere) {
+  return {{ShuffleWhere::mixture, "mixture"}, {ShuffleWhere::datasets, "datasets"}, {ShuffleWhere::both, "both"}};
+}
+ChoiceList<DummyTokens> choices_of(DummyTokens) {
+  return {{DummyTokens::random, "random"}, {DummyTokens::constant, "constant"}};
+}
 ChoiceList<VerifyData> choices_of(VerifyData) {
   return {{VerifyData::use, "use"}, {VerifyData::start, "start"}, {VerifyData::off, "off"}};
 }

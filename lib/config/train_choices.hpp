@@ -19,6 +19,8 @@ ChoiceList<CallbackName> choices_of(CallbackName);
 ChoiceList<Offload> choices_of(Offload);
 ChoiceList<RecomputeKeep> choices_of(RecomputeKeep);
 ChoiceList<OnNonfinite> choices_of(OnNonfinite);
+ChoiceList<ShuffleWhere> choices_of(ShuffleWhere);
+ChoiceList<DummyTokens> choices_of(DummyTokens);
 ChoiceList<VerifyData> choices_of(VerifyData);
 ChoiceList<SamplePacking> choices_of(SamplePacking);
 ChoiceList<LongDocuments> choices_of(LongDocuments);

@@ -34,11 +34,15 @@ void describe(Declaration& visit, ModelOptions& model) {
 }
 
 void describe(Declaration& visit, DataOptions& data) {
-  visit.field("path", data.path,
-              {.help = "folder of token shards that prepare-data wrote",
-               .value_name = "DIR",
-               .required = true,
-               .completes = Completes::folders});
+  visit.field(
+      "path", data.path,
+      {.help = "folder of token shards that prepare-data wrote", .value_name = "DIR", .completes = Completes::folders});
+  visit.field("datasets", data.datasets,
+              {.help = "several datasets instead of data.path, made with one tokenizer: without weights each sample of "
+                       "all of them comes once an epoch, with weights each dataset goes through epochs of its own"});
+  visit.field("shard", data.shard,
+              {.help = "trains on the I-th of N equal parts of each dataset's samples alone, counted from 1; null: all",
+               .fixed_on_resume = true});
   visit.field("train_split", data.train_split,
               {.help = "split to train on", .value_name = "NAME", .fixed_on_resume = true});
   visit.field("validation_split", data.validation_split, {.help = "split to evaluate on", .value_name = "NAME"});
@@ -50,6 +54,11 @@ void describe(Declaration& visit, DataOptions& data) {
                .required = true,
                .fixed_on_resume = true});
   visit.field("shuffle", data.shuffle, {.help = "permute the samples anew in each epoch", .fixed_on_resume = true});
+  visit.field("shuffle_where", data.shuffle_where,
+              {.help = "what data.shuffle permutes of data.datasets: mixture, all samples together; datasets, those of "
+                       "each among themselves, which leaves the mixture as its weights say at every step; both; "
+                       "absent: datasets with weights, mixture without",
+               .fixed_on_resume = true});
   visit.field("isolate_documents", data.isolate_documents,
               {.help = "attention does not cross document boundaries", .fixed_on_resume = true});
   visit.field("packing", data.packing,
@@ -446,6 +455,9 @@ void describe(Declaration& visit, EvalOptions& eval) {
   visit.field("at_end", eval.at_end, {.help = "evaluate after the last step"});
   visit.field("packing", eval.packing,
               {.help = "what a sample of an evaluation is, which packs documents by itself; absent: data.packing"});
+  visit.field("datasets", eval.datasets,
+              {.help = "sets that are evaluated one after the other, each recorded under its name; empty: the "
+                       "data.validation_split of data.path, or of each of data.datasets that has one"});
 }
 
 void describe(Declaration& visit, SampleOptions& sample) {
@@ -490,6 +502,8 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
   visit.field("best_metric", checkpoint.best_metric,
               {.help = "what is measured by an evaluation that best checkpoints are chosen by, here, in records and "
                        "with resume: best"});
+  visit.field("best_dataset", checkpoint.best_dataset,
+              {.help = "name of the evaluated set that best_metric is of; null: the first", .value_name = "NAME"});
   visit.field("best_direction", checkpoint.best_direction,
               {.help = "which values of best_metric are better; auto: higher ones of accuracy, lower ones of the "
                        "others"});
@@ -613,6 +627,51 @@ void describe(Declaration& visit, PhaseLimit& limit) {
            "what the rank is doing; step: data, forward, backward, reduction, update, callbacks; save: each part of it",
        .required = true});
   visit.field("limit", limit.limit, {.help = "instead of train.watchdog; 0: no limit", .required = true});
+}
+
+namespace {
+
+void describe_choice(Declaration& visit, DatasetChoice& dataset, const std::string& usual_split) {
+  visit.field(
+      "path", dataset.path,
+      {.help = "folder of token shards that prepare-data wrote; dummy: none, tokens are made for tests of speed",
+       .value_name = "DIR",
+       .required = true,
+       .completes = Completes::folders});
+  visit.field("name", dataset.name, {.help = "in plans and records; null: what the path ends with"});
+  visit.field("split", dataset.split, {.help = "null: " + usual_split, .value_name = "NAME"});
+  visit.field("samples", dataset.samples,
+              {.help = "its first so many samples alone, null: all; of dummy, how many there are",
+               .unit = "samples",
+               .min = 1,
+               .max = most_count});
+  visit.field("shard", dataset.shard, {.help = "the I-th of N equal parts of these alone, counted from 1; null: all"});
+  visit.field("length", dataset.length,
+              {.help = "of the samples of dummy, which padding follows; null: data.sequence_length",
+               .unit = "tokens",
+               .min = 1,
+               .max = most_count});
+  visit.field("tokens", dataset.tokens,
+              {.help = "of dummy: random, ids of the model's vocabulary drawn by data.seed; constant, the id 0; null: "
+                       "random"});
+}
+
+}  // namespace
+
+void describe(Declaration& visit, TrainingDataset& dataset) {
+  describe_choice(visit, dataset, "data.train_split");
+  visit.field("weight", dataset.weight,
+              {.help = "its share of the samples is its weight by the sum of all; of all datasets or of none",
+               .min = 0,
+               .above_min = true});
+}
+
+void describe(Declaration& visit, EvaluationDataset& dataset) {
+  describe_choice(visit, dataset, "data.validation_split");
+  visit.field("batches", dataset.batches,
+              {.help = "samples of its evaluation in global batches, spread evenly over it; null: eval.batches",
+               .min = 1,
+               .max = most_count});
 }
 
 void describe(Declaration& visit, TrainConfig& config) {

@@ -26,6 +26,8 @@ enum class CallbackName { sample };
 enum class Offload { optimizer, shards, activations };
 enum class RecomputeKeep { attention, matmul, experts };
 enum class OnNonfinite { skip, stop };
+enum class ShuffleWhere { mixture, datasets, both };
+enum class DummyTokens { random, constant };
 enum class VerifyData { use, start, off };
 enum class OnBusy { skip, wait };
 enum class CheckpointStorage { shared, per_node };
@@ -43,12 +45,36 @@ struct ModelOptions {
   std::optional<double> embedding_dropout, attention_dropout, residual_dropout;  // instead of one
 };
 
+/// Where the samples of a dataset come from.
+struct DatasetChoice {
+  static constexpr const char* dummy = "dummy";  // as a path: no files, but tokens that are made
+  std::string path;                              // a folder that prepare-data wrote; or dummy
+  std::optional<std::string> name;               // absent: what the path ends with
+  std::optional<std::string> split;              // absent: data.train_split, or data.validation_split
+  std::optional<std::int64_t> samples;           // the first so many; of dummy: how many there are
+  std::optional<PartChoice> shard;               // of these
+  std::optional<std::int64_t> length;            // of samples of dummy, tokens; absent: data.sequence_length
+  std::optional<DummyTokens> tokens;             // of dummy; absent: random
+  bool is_dummy() const { return path == dummy; }
+};
+
+struct TrainingDataset : DatasetChoice {
+  std::optional<double> weight;  // absent of all of them: each sample once an epoch
+};
+
+struct EvaluationDataset : DatasetChoice {
+  std::optional<std::int64_t> batches;  // absent: eval.batches
+};
+
 struct DataOptions {
-  std::string path;  // a folder that prepare-data wrote
+  std::string path;  // a folder that prepare-data wrote; empty: there are datasets
+  std::vector<TrainingDataset> datasets;
+  std::optional<PartChoice> shard;  // of each dataset's samples
   std::string train_split = "train";
   std::string validation_split = "validation";
   std::int64_t sequence_length = 0;  // T, tokens a sample
   bool shuffle = true;
+  std::optional<ShuffleWhere> shuffle_where;          // of datasets; absent: datasets with weights, mixture without
   bool isolate_documents = false;                     // attention does not cross document boundaries
   std::optional<std::int64_t> max_documents_per_row;  // that are planned for; absent: as many as tokens
   SamplePacking packing = SamplePacking::windows;     // what a sample is
@@ -160,7 +186,8 @@ struct EvalOptions {
   std::optional<std::int64_t> every;    // steps; absent: only as at_end says
   std::optional<std::int64_t> batches;  // global batches an evaluation, spread over the split; absent: all of it
   bool at_end = true;
-  std::optional<SamplePacking> packing;  // absent: that of data.packing
+  std::optional<SamplePacking> packing;     // absent: that of data.packing
+  std::vector<EvaluationDataset> datasets;  // empty: the validation splits of what is trained on
 };
 
 struct CheckpointOptions {
@@ -171,6 +198,7 @@ struct CheckpointOptions {
   std::int64_t keep_last = 2;
   std::int64_t keep_best = 1;  // those with the best value of best_metric
   BestMetric best_metric = BestMetric::loss;
+  std::optional<std::string> best_dataset;  // of eval.datasets, by its name; absent: the first
   BestDirection best_direction = BestDirection::automatic;
   std::optional<std::int64_t> keep_every;  // steps whose multiples stay; absent: none
   std::vector<std::int64_t> pinned;        // steps that stay
@@ -179,14 +207,14 @@ struct CheckpointOptions {
   std::vector<NamePattern> only;  // components, or patterns of full names, of another run that are loaded
   std::vector<NamePattern> skip;  // that are not
   CheckpointStorage storage = CheckpointStorage::shared;  // what train.run_dir is on
-  std::optional<std::string> local_dir;       // where saves go first, on a disk of each node; absent: to train.run_dir
-  RanksPerFile ranks_per_file;                // that share one part file
-  Background background = Background::never;  // whether training goes on while a copy of the state is written
-  std::optional<OnBusy> on_busy;              // what becomes of a save that is due while one is under way; absent: wait
-  std::optional<ByteSize> snapshot_memory;    // for that copy; absent: for all of it at once
-  bool read_back = false;                     // whether what a save wrote is read anew and compared before it counts
-  std::vector<MetadataEntry> metadata;        // kept with each checkpoint, for people
-  Compared validation = Compared::tensor;     // how deeply a save compares what ranks hold alike
+  std::optional<std::string> local_dir;  // where saves go first, on a disk of each node; absent: to train.run_dir
+  RanksPerFile ranks_per_file;           // that share one part file
+  Background background = Background::automatic;  // whether training goes on while a copy of the state is written
+  std::optional<OnBusy> on_busy;            // what becomes of a save that is due while one is under way; absent: wait
+  std::optional<ByteSize> snapshot_memory;  // for that copy; absent: for all of it at once
+  bool read_back = false;                   // whether what a save wrote is read anew and compared before it counts
+  std::vector<MetadataEntry> metadata;      // kept with each checkpoint, for people
+  Compared validation = Compared::tensor;   // how deeply a save compares what ranks hold alike
   std::optional<std::int64_t> validation_saves;     // of rolling: saves that together compare all; absent: 8
   OnDifference on_difference = OnDifference::fail;  // what a save does about ranks that should hold the same and do not
   std::int64_t max_failures = 3;                    // failed saves in a row that end the run
@@ -243,11 +271,16 @@ std::optional<ProfiledSteps> profiled_steps(const TrainConfig& config, std::int6
 /// Declares every option of a section, bound to the fields of `options`. Local.
 void describe(Declaration& visit, OptimizerGroup& group);
 void describe(Declaration& visit, PhaseLimit& limit);
+void describe(Declaration& visit, TrainingDataset& dataset);
+void describe(Declaration& visit, EvaluationDataset& dataset);
 void describe(Declaration& visit, TrainConfig& config);
 Tool tool_of(const TrainConfig& config);
 
 /// Adds what contradicts itself across options. Local, pure; opens no file.
 void check(const TrainConfig& config, Problems& problems);
+
+/// What is trained on: data.datasets, or data.path as the only one. Local.
+std::vector<TrainingDataset> training_datasets(const TrainConfig& config);
 
 /// The step at which the schedule has decayed to min_lr: schedule.decay_steps, or train.max_steps. Local.
 std::int64_t decay_steps_of(const TrainConfig& config);

@@ -178,7 +178,7 @@ std::string Recompute::text() const {
   return every == 1 ? "block" : fmt::format("every:{}", every);
 }
 
-std::string ValidationSplit::form() { return "hash:FRACTION|tail:FRACTION|none"; }
+std::string ValidationSplit::form() { return "hash:FRACTION|tail:FRACTION|count:N|none"; }
 
 ValidationSplit ValidationSplit::parse(const std::string& text) {
   if (text == "none") return {};
@@ -188,11 +188,19 @@ ValidationSplit ValidationSplit::parse(const std::string& text) {
     split.by = By::hash;
   } else if (text.starts_with("tail:")) {
     split.by = By::tail;
+  } else if (text.starts_with("count:")) {
+    split.by = By::count;
   } else {
     refuse(text, form());
   }
   const char* const begin = text.data() + colon + 1;
   const char* const end = text.data() + text.size();
+  if (split.by == By::count) {
+    const auto [read, error] = std::from_chars(begin, end, split.count);
+    if (error != std::errc{} || read != end || split.count < 1)
+      fail(ExitCode::usage, "\"{}\": the number of documents must be a whole number from 1 on", text);
+    return split;
+  }
   const auto [read, error] = std::from_chars(begin, end, split.fraction);
   if (error != std::errc{} || read != end || !(split.fraction > 0 && split.fraction < 1)) {
     fail(ExitCode::usage, "\"{}\": the fraction must be a number between 0 and 1", text);
@@ -201,8 +209,13 @@ ValidationSplit ValidationSplit::parse(const std::string& text) {
 }
 
 std::string ValidationSplit::text() const {
-  if (by == By::none) return "none";
-  return fmt::format("{}:{}", by == By::hash ? "hash" : "tail", fraction);
+  switch (by) {
+    case By::none: return "none";
+    case By::hash: return fmt::format("hash:{}", fraction);
+    case By::tail: return fmt::format("tail:{}", fraction);
+    case By::count: return fmt::format("count:{}", count);
+  }
+  return {};
 }
 
 std::string TokenizerChoice::form() { return "bytes|chars|PATH"; }
@@ -256,6 +269,27 @@ RanksPerFile RanksPerFile::parse(const std::string& text) {
 }
 
 std::string RanksPerFile::text() const { return ranks == 0 ? "node" : fmt::format("{}", ranks); }
+
+std::string PartChoice::form() { return "I/N"; }
+
+PartChoice PartChoice::parse(const std::string& text) {
+  const std::size_t slash = text.find('/');
+  PartChoice result{0, 0};
+  const auto number = [&](std::string_view digits, std::int64_t& value) {
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return error == std::errc() && end == digits.data() + digits.size();
+  };
+  const bool well = slash != std::string::npos && number(std::string_view(text).substr(0, slash), result.part) &&
+                    number(std::string_view(text).substr(slash + 1), result.parts);
+  if (!well) refuse(text, form());
+  if (result.part < 1 || result.part > result.parts)
+    fail(ExitCode::usage, "\"{}\" is no part of {}: parts are counted from 1, and the last is {}/{}", text,
+         std::max<std::int64_t>(result.parts, 1), std::max<std::int64_t>(result.parts, 1),
+         std::max<std::int64_t>(result.parts, 1));
+  return result;
+}
+
+std::string PartChoice::text() const { return fmt::format("{}/{}", part, parts); }
 
 std::string MetadataEntry::form() { return "KEY=VALUE"; }
 

@@ -82,10 +82,11 @@ struct Recompute {
 };
 
 /// Which documents become the validation split. "hash:F": those whose content hash falls in a fraction F, whatever
-/// their order; "tail:F": the last fraction F of the stream; "none".
+/// their order; "tail:F": the last fraction F of the stream; "count:N": the N whose content hash is lowest; "none".
 struct ValidationSplit {
-  enum class By { none, hash, tail } by = By::none;
-  double fraction = 0;  // of documents (hash) or of the stream (tail), in (0, 1)
+  enum class By { none, hash, tail, count } by = By::none;
+  double fraction = 0;     // of documents (hash) or of the stream (tail), in (0, 1)
+  std::int64_t count = 0;  // of documents (count), at least 1
   static std::string form();
   static ValidationSplit parse(const std::string& text);
   std::string text() const;
@@ -129,6 +130,16 @@ struct RanksPerFile {
   static RanksPerFile parse(const std::string& text);
   std::string text() const;
   bool operator==(const RanksPerFile&) const = default;
+};
+
+/// One of several equal parts, counted from 1. "1/4": the first of four.
+struct PartChoice {
+  std::int64_t part = 1;
+  std::int64_t parts = 1;
+  static std::string form();
+  static PartChoice parse(const std::string& text);
+  std::string text() const;
+  bool operator==(const PartChoice&) const = default;
 };
 
 /// A word of a user about a run, "note=first try": kept with its checkpoints, read by nothing.

@@ -201,12 +201,28 @@ void read_added_tokens(const Value& tokens, const std::string& origin, Tokenizer
   }
 }
 
-// Post-processors add tokens around a text, which is never asked for here: documents are joined by the end-of-text.
+// Whether a template leaves a text as it is but for special tokens around it: the text itself stands in it once.
+bool frames_a_text(const Json& single) {
+  if (!single.is_array()) return false;
+  std::size_t texts = 0;
+  for (const Json& piece : single) {
+    if (!piece.is_object()) return false;
+    const Json sequence = piece.value("Sequence", Json());
+    if (sequence.is_null()) continue;
+    if (!sequence.is_object() || sequence.value("id", Json()) != "A") return false;
+    ++texts;
+  }
+  return texts == 1;
+}
+
+// What is asked for is encode(text, add_special_tokens=False) of the library, of which post-processors leave the ids as
+// they are: they add special tokens around a text, or change where tokens are said to lie.
 void check_post_processor(const TokenizerPart& part) {
   if (part.type() == "Sequence") {
     for (const TokenizerPart& one : part.parts("processors")) check_post_processor(one);
-  } else if (part.type() != "ByteLevel" && part.type() != "TemplateProcessing" && part.type() != "BertProcessing" &&
-             part.type() != "RobertaProcessing") {
+  } else if (part.type() == "TemplateProcessing") {
+    if (!frames_a_text(part.value("single"))) part.refuse("single");
+  } else if (part.type() != "ByteLevel" && part.type() != "BertProcessing" && part.type() != "RobertaProcessing") {
     part.refuse();
   }
 }

@@ -7,6 +7,7 @@
 #include "comm/together.hpp"
 #include "data/gather_values.hpp"
 #include "data/long_work.hpp"
+#include "data/lowest_draws.hpp"
 
 #include <algorithm>
 #include <array>
@@ -116,9 +117,10 @@ class TailCut : public StreamSink {
 /// This rank's documents in order, as they go into streams.
 class OwnDocuments {
  public:
+  /// `lowest`: of a validation by count.
   OwnDocuments(const TokenizedCorpus& corpus, const SpillReader& spill, const ValidationSplit& validation,
-               TokenMasks masks)
-      : corpus_(corpus), spill_(spill), validation_(validation), masks_(masks) {}
+               const LowestDraws& lowest, TokenMasks masks)
+      : corpus_(corpus), spill_(spill), validation_(validation), lowest_(lowest), masks_(masks) {}
 
   /// `before`: what the streams have in front of this rank's part.
   void lay_out(const Amounts& before, StreamSink& sink, const Alive& alive) const {
@@ -133,6 +135,13 @@ class OwnDocuments {
     });
   }
 
+  /// The draws of the documents that begin here.
+  void each_draw(const Alive& alive, const std::function<void(std::uint64_t)>& use) const {
+    each_own(alive, [&](std::uint64_t draw, bool begins, const TokenSource&) {
+      if (begins) use(draw);
+    });
+  }
+
   Amounts amounts(const Alive& alive) const {
     Amounts sums{};
     each_fragment(alive, [&](DataSplit split, bool begins, const TokenSource& source) {
@@ -144,27 +153,49 @@ class OwnDocuments {
  private:
   void each_fragment(const Alive& alive,
                      const std::function<void(DataSplit, bool begins, const TokenSource&)>& take) const {
+    std::int64_t ties = lowest_.ties_before;  // documents with the draw of the border, so far
+    each_own(alive, [&](std::uint64_t draw, bool begins, const TokenSource& source) {
+      if (begins && draw == lowest_.draw) ++ties;
+      take(split_of(draw, ties), begins, source);
+    });
+  }
+
+  void each_own(const Alive& alive,
+                const std::function<void(std::uint64_t draw, bool begins, const TokenSource&)>& take) const {
     for (const TokenizedBlock& block : corpus_.blocks) {
       alive();
       if (block.left_out) continue;
       std::uint64_t token = block.first_token;
       for (std::uint64_t f = 0; f < block.fragments; ++f) {
         const Fragment fragment = spill_.fragment(block.first_fragment + f);
-        take(split_of(block.whole_documents ? fragment.draw : block.draw),
-             block.whole_documents || block.begins_document, {token, fragment.tokens, fragment.text_bytes});
+        const bool is_duplicate = !corpus_.duplicates.empty() && corpus_.duplicates[block.first_fragment + f];
+        if (!is_duplicate)
+          take(block.whole_documents ? fragment.draw : block.draw, block.whole_documents || block.begins_document,
+               {token, fragment.tokens, fragment.text_bytes});
         token += fragment.tokens;
       }
     }
   }
 
-  DataSplit split_of(std::uint64_t draw) const {
-    if (validation_.by != ValidationSplit::By::hash) return DataSplit::train;  // tail: cut later
-    return static_cast<double>(draw >> 11) * 0x1p-53 < validation_.fraction ? DataSplit::validation : DataSplit::train;
+  /// `ties`: documents up to this one, it too, that have the draw of the border.
+  DataSplit split_of(std::uint64_t draw, std::int64_t ties) const {
+    switch (validation_.by) {
+      case ValidationSplit::By::none:
+      case ValidationSplit::By::tail: return DataSplit::train;  // tail: cut later
+      case ValidationSplit::By::hash:
+        return static_cast<double>(draw >> 11) * 0x1p-53 < validation_.fraction ? DataSplit::validation
+                                                                                : DataSplit::train;
+      case ValidationSplit::By::count:
+        return draw < lowest_.draw || (draw == lowest_.draw && ties <= lowest_.ties) ? DataSplit::validation
+                                                                                     : DataSplit::train;
+    }
+    return DataSplit::train;
   }
 
   const TokenizedCorpus& corpus_;
   const SpillReader& spill_;
   ValidationSplit validation_;
+  LowestDraws lowest_;
   TokenMasks masks_;
 };
 
@@ -237,6 +268,19 @@ StreamPlan plan_streams(const ValidationSplit& wanted, const AssembleSettings& s
   }
   require_both_splits(plan, documents);
   return plan;
+}
+
+/// Tokens of each shard but the last, so that there are as many as wanted.
+std::int64_t tokens_of_shards(std::int64_t tokens, std::int64_t shards) {
+  const auto parts = [tokens](std::int64_t size) { return (tokens + size - 1) / size; };
+  const std::int64_t size = std::max<std::int64_t>(parts(shards), 1);
+  if (parts(size) != shards) {
+    throw Error(ExitCode::input,
+                fmt::format("cannot write {} into {} of one length: {} each make {}", counted(tokens, "token"),
+                            counted(shards, "shard"), counted(size, "token"), parts(size)),
+                fmt::format("--data.shards {}", parts(size)));
+  }
+  return size;
 }
 
 /// Counts what this rank will write.
@@ -413,11 +457,12 @@ ShardSums gather_sums(Communicator& world, const StreamPlan& plan, const std::ve
 }
 
 // All ranks' shards into the splits' entries, in order. Collective.
-AssembledSplits gather_entries(Communicator& world, const StreamPlan& plan, const std::vector<ShardEntry>& own) {
+AssembledSplits gather_entries(Communicator& world, const StreamPlan& plan, std::int64_t shard_tokens,
+                               const std::vector<ShardEntry>& own) {
   Json shards = Json::array();
   for (const ShardEntry& entry : own)
     shards.push_back({entry.file, entry.tokens, entry.documents, entry.bytes, to_hex(entry.hash)});
-  AssembledSplits result{plan.by, {}, {}};
+  AssembledSplits result{plan.by, shard_tokens, {}, {}};
   for (const DataSplit split : both_splits) {
     const std::size_t i = index_of(split);
     (split == DataSplit::train ? result.train : result.validation) = {
@@ -444,24 +489,33 @@ AssembledSplits gather_entries(Communicator& world, const StreamPlan& plan, cons
 
 }  // namespace
 
-AssembledSplits assemble(Session& session, const TokenizedCorpus& corpus, const AssembleSettings& settings) {
+AssembledSplits assemble(Session& session, const TokenizedCorpus& corpus, const AssembleSettings& given) {
+  AssembleSettings settings = given;
   constexpr double usual_fraction = 0.01;
   const ValidationSplit wanted =
       settings.validation.value_or(ValidationSplit{ValidationSplit::By::hash, usual_fraction});
   Communicator& world = session.world();
   std::unique_ptr<SpillReader> spill;
+  LowestDraws lowest;
   const auto own_documents = [&](const ValidationSplit& by) {
-    return OwnDocuments(corpus, *spill, by, settings.masks);
+    return OwnDocuments(corpus, *spill, by, lowest, settings.masks);
   };
+  together(world, "count documents",
+           [&] { spill = std::make_unique<SpillReader>(settings.spill_folder, world.rank(), settings.token_bytes); });
+  if (wanted.by == ValidationSplit::By::count)
+    lowest =
+        lowest_draws(session, wanted.count, [&](const Alive& alive, const std::function<void(std::uint64_t)>& use) {
+          own_documents(wanted).each_draw(alive, use);
+        });
   Amounts own{};
-  long_work_together(session, "count documents", [&](const Alive& alive) {
-    spill = std::make_unique<SpillReader>(settings.spill_folder, world.rank(), settings.token_bytes);
-    own = own_documents(wanted).amounts(alive);
-  });
+  long_work_together(session, "count documents",
+                     [&](const Alive& alive) { own = own_documents(wanted).amounts(alive); });
   const std::vector<Amounts> ranks = gather_values(world, own);
   StreamPlan plan;
-  together(world, "write token shards",
-           [&] { plan = plan_streams(wanted, settings, ranks, static_cast<std::size_t>(world.rank())); });
+  together(world, "write token shards", [&] {
+    plan = plan_streams(wanted, settings, ranks, static_cast<std::size_t>(world.rank()));
+    if (settings.shards) settings.shard_tokens = tokens_of_shards(plan.tokens[0], *settings.shards);
+  });
   Counter counter(plan, settings.shard_tokens);
   long_work_together(session, "count documents",
                      [&](const Alive& alive) { lay_out(own_documents(plan.by), plan, counter, alive); });
@@ -491,7 +545,7 @@ AssembledSplits assemble(Session& session, const TokenizedCorpus& corpus, const 
       entries.back().file = shard.file;
     });
   });
-  return gather_entries(world, plan, entries);
+  return gather_entries(world, plan, settings.shard_tokens, entries);
 }
 
 }  // namespace lockstep

@@ -21,10 +21,12 @@ struct AssembleSettings {
   TokenMasks masks = TokenMasks::absent;      // they have masks: then they stand back to back
   std::int64_t shard_tokens = 0;
   int token_bytes = 2;
+  std::optional<std::int64_t> shards = {};  // of the training split, instead of shard_tokens
 };
 
 struct AssembledSplits {
-  ValidationSplit by;  // as it was made
+  ValidationSplit by;             // as it was made
+  std::int64_t shard_tokens = 0;  // likewise
   SplitEntry train;
   SplitEntry validation;
 };

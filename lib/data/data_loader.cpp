@@ -88,7 +88,12 @@ std::int64_t padded_length(std::int64_t longest, const SampleSource& source, con
 TrainingDataLoader::TrainingDataLoader(const SampleSource& source, const DataLoaderSettings& settings)
     : source_(&source),
       settings_(checked(settings)),
-      order_(source.samples(), settings.seed, settings.shuffle, dropped_of_epoch(source, settings)) {
+      order_(OrderSettings{.datasets = source.samples_by_dataset(),
+                           .proportions = settings.proportions,
+                           .seed = settings.seed,
+                           .shuffle = settings.shuffle,
+                           .shuffled = settings.shuffled,
+                           .dropped = dropped_of_epoch(source, settings)}) {
   if (settings.global_batch < settings.world) {
     throw Error(ExitCode::usage,
                 fmt::format("cannot divide a step of {} among {}", counted(settings.global_batch, "sample"),
@@ -131,7 +136,8 @@ StepBatch TrainingDataLoader::make_step(std::int64_t step, DataPosition position
 }
 
 void TrainingDataLoader::declare_use(DataPosition position, ShardVerifier& verifier) const {
-  if (verifier.uses_all(source_->stream())) return;
+  if (std::ranges::all_of(source_->streams(), [&](const TokenStream* stream) { return verifier.uses_all(*stream); }))
+    return;
   for (std::int64_t number = 0; number < settings_.global_batch; ++number)
     source_->declare_use(sample_at(position, number), verifier);
 }

@@ -30,6 +30,8 @@ struct DataLoaderSettings {
   EpochTail tail = EpochTail::joined;
   std::optional<std::int64_t> pad_to_multiple = {};  // rows are as long as the longest sample that is computed with
                                                      // them, up to such a multiple; absent: all as long as any sample
+  std::optional<Proportions> proportions = {};       // of the datasets of the source, as of an order
+  Shuffled shuffled = Shuffled::mixture;
 };
 
 /// Training batches. Local; make_step may be called from any thread.
@@ -59,7 +61,7 @@ class TrainingDataLoader {
 };
 
 /// Batches that cover a split once, its samples in order; or a number of them, spread evenly over the split. Of the
-/// settings it does not read seed, shuffle and tail. Local.
+/// settings it does not read those of the order. Local.
 class EvaluationDataLoader {
  public:
   /// `global_batches`: as many samples as so many steps train on, where the source has more; absent: all. The source

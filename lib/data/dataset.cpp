@@ -4,6 +4,7 @@
 #include "corpus/tokenizer_files.hpp"
 #include "corpus/tokenizers.hpp"
 #include "data/packing_index.hpp"
+#include "store/listed_path.hpp"
 
 #include <set>
 #include <string_view>
@@ -14,6 +15,21 @@ namespace lockstep {
 namespace {
 constexpr const char* manifest_name = "DATASET.json";
 }
+
+namespace {
+
+// What belongs to a shard and lies in the dataset's folder: its file, and, if that has the form of another program,
+// what such programs want beside it.
+void insert_files(const ShardEntry& shard, std::set<Path>& files) {
+  if (stays_below(shard.file)) files.insert(shard.file);
+  if (!shard.outside) return;
+  files.insert(shard.outside->documents);
+  if (!stays_below(shard.file)) return;
+  files.insert(Path(shard.file).replace_extension(".idx"));
+  for (const char* const suffix : {".index", ".metadata"}) files.insert(shard.file + suffix);
+}
+
+}  // namespace
 
 TokenStream Dataset::open(DataSplit split) const {
   if (manifest.of(split).tokens == 0) {
@@ -40,7 +56,7 @@ OutputKind dataset_output() {
       if (is_packing_file(file.filename())) written.insert(file.filename());
     const DatasetManifest manifest = read_dataset_manifest(folder);
     for (const DataSplit split : {DataSplit::train, DataSplit::validation}) {
-      for (const ShardEntry& shard : manifest.of(split).shards) written.insert(shard.file);
+      for (const ShardEntry& shard : manifest.of(split).shards) insert_files(shard, written);
     }
     return written;
   };

@@ -205,8 +205,9 @@ class Cutter {
   std::vector<std::uint8_t> mask_;  // of one document
 };
 
+constexpr std::int64_t tokens_at_once = std::int64_t{1} << 22;  // whose documents are asked for
+
 Cutter cut_documents(const TokenStream& stream, const PackingSettings& settings) {
-  constexpr std::int64_t tokens_at_once = std::int64_t{1} << 22;
   Cutter cutter(stream, settings);
   cutter.documents.reserve(static_cast<std::size_t>(stream.documents()));
   std::int64_t document = -1;  // where the present one begins
@@ -302,8 +303,14 @@ std::size_t group_size(const PackingSettings& settings, std::size_t documents) {
 }  // namespace
 
 Packing::Packing(std::span<const std::uint64_t> starts, std::span<const std::uint64_t> begins,
-                 std::span<const std::uint32_t> labels, const PackingCounts& counts, std::shared_ptr<const void> owner)
-    : starts_(starts), begins_(begins), labels_(labels), counts_(counts), owner_(std::move(owner)) {}
+                 std::span<const std::uint32_t> labels, const PackingCounts& counts, const Hash128& made_from,
+                 std::shared_ptr<const void> owner)
+    : starts_(starts),
+      begins_(begins),
+      labels_(labels),
+      counts_(counts),
+      made_from_(made_from),
+      owner_(std::move(owner)) {}
 
 std::int64_t Packing::documents(std::int64_t row) const {
   invariant(row >= 0 && row < rows(), "a row lies within its packing");
@@ -329,6 +336,15 @@ std::vector<std::uint64_t> place_documents(PackingMethod method, std::span<const
     case PackingMethod::best_fit: return place_longest_first<BestFit>(costs, length);
   }
   return {};
+}
+
+Hash128 hash_of_documents(const TokenStream& stream) {
+  StreamHash hash;
+  for (std::int64_t begin = 0; begin < stream.tokens(); begin += tokens_at_once) {
+    const std::vector<std::int64_t> starts = stream.document_starts(begin, begin + tokens_at_once);
+    hash.add(std::as_bytes(std::span(starts)));
+  }
+  return hash.digest();
 }
 
 Packing make_packing(const TokenStream& stream, const PackingSettings& settings, int threads) {
@@ -362,7 +378,7 @@ Packing make_packing(const TokenStream& stream, const PackingSettings& settings,
       counts.most_documents = std::max(counts.most_documents, static_cast<std::int64_t>(count));
     }
   }
-  return {arrays->starts, arrays->begins, arrays->labels, counts, arrays};
+  return {arrays->starts, arrays->begins, arrays->labels, counts, hash_of_documents(stream), arrays};
 }
 
 std::string to_text(const PackingSettings& settings) {

@@ -5,6 +5,7 @@
 // A document of n tokens has n − 1 labels, and takes as many tokens of a row: its last token is a label alone.
 #pragma once
 
+#include "base/hash.hpp"
 #include "config/packing_options.hpp"
 #include "store/token_shards.hpp"
 
@@ -60,12 +61,15 @@ class Packing {
  public:
   /// `starts`: by row the index of its first document, then their number. `owner` keeps the arrays.
   Packing(std::span<const std::uint64_t> starts, std::span<const std::uint64_t> begins,
-          std::span<const std::uint32_t> labels, const PackingCounts& counts, std::shared_ptr<const void> owner);
+          std::span<const std::uint32_t> labels, const PackingCounts& counts, const Hash128& made_from,
+          std::shared_ptr<const void> owner);
 
   std::int64_t rows() const { return std::ssize(starts_) - 1; }
   std::int64_t documents(std::int64_t row) const;                       // in it; parts count
   PackedDocument document(std::int64_t row, std::int64_t index) const;  // in the order of the stream
   const PackingCounts& counts() const { return counts_; }
+  /// The hash_of_documents of the stream that was packed.
+  const Hash128& made_from() const { return made_from_; }
 
   std::span<const std::uint64_t> starts() const { return starts_; }
   std::span<const std::uint64_t> begins() const { return begins_; }
@@ -75,8 +79,13 @@ class Packing {
   std::span<const std::uint64_t> starts_, begins_;
   std::span<const std::uint32_t> labels_;
   PackingCounts counts_;
+  Hash128 made_from_;
   std::shared_ptr<const void> owner_;
 };
+
+/// Of where the documents of a split begin, as its shards say now: what is known of them elsewhere, such as a hash of
+/// the shards, does not tell what was read. Local; reads all document starts.
+Hash128 hash_of_documents(const TokenStream& stream);
 
 /// The row of each document of such costs, rows numbered as they are opened; of rows of `length` at least the largest
 /// cost. Of equal costs the first comes first; of rows that fit equally well, the one that was filled last. Pure.

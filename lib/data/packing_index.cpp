@@ -24,6 +24,7 @@ constexpr const char* hash_path = "/hash";
 constexpr const char* starts_path = "/starts";
 constexpr const char* begins_path = "/begins";
 constexpr const char* labels_path = "/labels";
+constexpr int version = 2;
 constexpr std::string_view prefix = "PACKING-";
 
 /// Of all that the file says.
@@ -56,13 +57,14 @@ auto masked_counts(Counts& counts) {
   return std::array{std::pair("masked_parts", &counts.masked_parts), std::pair("masked_labels", &counts.masked_labels)};
 }
 
-std::string about(std::string_view identity, const PackingCounts& counts) {
+std::string about(std::string_view identity, const Packing& packing) {
   Json json = Json::object();
   json["format"] = "lockstep packing";
-  json["version"] = 1;
+  json["version"] = version;
   json["identity"] = identity;
-  for (const auto& [name, count] : named_counts(counts)) json[name] = *count;
-  for (const auto& [name, count] : masked_counts(counts))
+  json["made_from"] = to_hex(packing.made_from());
+  for (const auto& [name, count] : named_counts(packing.counts())) json[name] = *count;
+  for (const auto& [name, count] : masked_counts(packing.counts()))
     if (*count > 0) json[name] = *count;
   return to_text(json);
 }
@@ -94,10 +96,12 @@ Packing read_packing(const Path& path, std::string_view identity) {
   const std::string said = hdf5.read_text(about_path);
   const Json json = parse_json(said, about_path);
   const auto is = [&json](const char* key, const Json& value) { return json.contains(key) && json.at(key) == value; };
-  if (!is("format", "lockstep packing") || !is("version", 1)) fail(ExitCode::input, "it is no packing of version 1");
+  if (!is("format", "lockstep packing") || !is("version", version))
+    fail(ExitCode::input, "it is no packing of version {}", version);
   if (!is("identity", identity))
     fail(ExitCode::input, "it is another packing than its name says: {}",
          json.contains("identity") ? to_text(json.at("identity")) : "nothing");
+  const Hash128 made_from = hash_from_hex(json.value("made_from", ""));
   PackingCounts counts;
   for (const auto& [name, count] : named_counts(counts)) {
     if (!json.contains(name)) fail(ExitCode::input, "it does not say {}", name);
@@ -111,13 +115,13 @@ Packing read_packing(const Path& path, std::string_view identity) {
   if (starts.size() < 2 || begins.size() != labels.size() || starts.front() != 0 || starts.back() != begins.size() ||
       !std::ranges::is_sorted(starts))
     fail(ExitCode::input, "its lists do not fit together");
-  Packing packing(starts, begins, labels, counts, arrays);
+  Packing packing(starts, begins, labels, counts, made_from, arrays);
   if (hdf5.read_text(hash_path) != hash_of(said, packing)) fail(ExitCode::input, "its hash is not that of its content");
   return packing;
 }
 
 void write_arrays(const Path& path, std::string_view identity, const Packing& packing) {
-  const std::string said = about(identity, packing.counts());
+  const std::string said = about(identity, packing);
   Hdf5File file = Hdf5File::create(path);
   const auto add = [&file](const char* name, DType dtype, const auto& values) {
     file.add(name, dtype, {static_cast<std::int64_t>(values.size())}, std::as_bytes(std::span(values)));
@@ -134,7 +138,7 @@ void write_arrays(const Path& path, std::string_view identity, const Packing& pa
 
 std::string identity_of(const PackingSettings& settings, const SplitEntry& split) {
   StreamHash content;
-  for (const ShardEntry& shard : split.shards) content.add(to_hex(shard.hash));
+  add_content(content, split);
   return fmt::format("{}; of {} documents with the hash {}", to_text(settings), split.documents,
                      to_hex(content.digest()));
 }

@@ -9,10 +9,16 @@
 #include "base/words.hpp"
 #include "comm/together.hpp"
 #include "config/record_config.hpp"
+#include "corpus/pre_tokenizer.hpp"
 #include "corpus/tokenizers.hpp"
 #include "data/assemble.hpp"
 #include "data/dataset.hpp"
+#include "data/estimate.hpp"
+#include "data/inspect_dataset.hpp"
+#include "data/long_work.hpp"
+#include "data/prepare_tokens.hpp"
 #include "data/tokenize.hpp"
+#include "data/train_tokenizer.hpp"
 #include "data/unpack.hpp"
 #include "data/verify_dataset.hpp"
 #include "report/progress.hpp"
@@ -68,8 +74,32 @@ TextFormat text_format_of(InputFormat format) {
     case InputFormat::json: return TextFormat::json;
     case InputFormat::csv: return TextFormat::csv;
     case InputFormat::tsv: return TextFormat::tsv;
+    case InputFormat::megatron:
+    case InputFormat::llmc:
+    case InputFormat::nanogpt:
+    case InputFormat::datatrove:
+    case InputFormat::mds: break;
   }
   fail(ExitCode::bug, "unknown format of standard input");
+}
+
+std::string_view name_of(Deduplicate deduplicate) {
+  switch (deduplicate) {
+    case Deduplicate::none: return "none";
+    case Deduplicate::exact: return "exact";
+    case Deduplicate::caseless: return "caseless";
+  }
+  return {};
+}
+
+PieceRule rule_of(TrainedPattern pattern) {
+  switch (pattern) {
+    case TrainedPattern::gpt2: return PieceRule::gpt2;
+    case TrainedPattern::llama3: return PieceRule::llama3;
+    case TrainedPattern::qwen2: return PieceRule::qwen2;
+    case TrainedPattern::o200k: return PieceRule::o200k;
+  }
+  fail(ExitCode::bug, "unknown pattern of a trained tokenizer");
 }
 
 // Copies what `from` has for now: for some seconds, or some megabytes. True at the end.
@@ -113,7 +143,7 @@ class Preparation {
         session_(session),
         world_(session.world()),
         output_(output),
-        inputs_(agreed_inputs(world_, config.inputs)) {
+        inputs_(agreed_inputs(world_, config.text())) {
     threads_ =
         config.threads ? checked_cast<int>(*config.threads, "threads", ExitCode::usage) : default_threads(world_);
     require_records();
@@ -123,14 +153,36 @@ class Preparation {
   }
 
   void plan_only() {
-    if (!is_root()) return;
     const std::string from = inputs_.files.empty() ? "standard input"
                                                    : fmt::format("{} of {}", counted(std::ssize(inputs_.files), "file"),
                                                                  human_bytes(total_bytes()));
-    output_.print(fmt::format("would prepare {} from {} with the tokenizer {}, validation {}, on {} of {}\n",
-                              config_.output, from, config_.data.tokenizer.text(),
-                              config_.data.validation ? config_.data.validation->text() : "hash:0.01 or tail:0.01",
-                              counted(world_.size(), "rank"), counted(threads_, "thread")));
+    const std::string on = fmt::format("on {} of {}", counted(world_.size(), "rank"), counted(threads_, "thread"));
+    if (config_.train_tokenizer) {
+      if (is_root())
+        output_.print(fmt::format("would train a tokenizer of {} tokens from {} for {}, {}\n", *config_.train_tokenizer,
+                                  from, config_.output, on));
+      return;
+    }
+    std::optional<PreparationEstimate> estimate;  // of text; standard input can be read only once
+    long_work_together(session_, "estimate", [&](const std::function<void()>& alive) {
+      if (is_root() && !inputs_.files.empty() && !makes_records())
+        estimate = estimate_preparation(inputs_.files, config_.data, world_.size(), threads_, alive);
+    });
+    if (!is_root()) return;
+    const auto split = config_.data.validation ? config_.data.validation->text() : "hash:0.01 or tail:0.01";
+    if (output_.common().json) {
+      output_.print_json({{"output", config_.output},
+                          {"files", inputs_.files.size()},
+                          {"tokenizer", config_.data.tokenizer_or_bytes().text()},
+                          {"validation", split},
+                          {"ranks", world_.size()},
+                          {"threads", threads_},
+                          {"estimate", estimate ? lockstep::json_of(*estimate) : Json()}});
+      return;
+    }
+    output_.print(fmt::format("would prepare {} from {} with the tokenizer {}, validation {}, {}\n{}", config_.output,
+                              from, config_.data.tokenizer_or_bytes().text(), split, on,
+                              estimate ? text_of(*estimate, free_bytes()) : ""));
   }
 
   void run() {
@@ -149,10 +201,14 @@ class Preparation {
     UnpackedInput unpacked = unpack_large_files(session_, inputs_.files, spill_);
     files_ = std::move(unpacked.files);
     bytes_read_ += unpacked.bytes_read;
+    if (config_.train_tokenizer) return make_trained_tokenizer(std::move(output), start_s);
     make_tokenizer();
-    write_tokens();
+    const Path assembled = config_.data.write ? spill_ / "dataset" : staging_;
+    write_tokens(assembled);
+    if (config_.data.write)
+      write_dataset_as(session_, *config_.data.write, assembled, manifest_, manifest_.shard_tokens, staging_);
     together(world_, "complete the dataset", [&] {
-      if (is_root()) complete(*output);
+      if (is_root()) publish_dataset(*output, manifest_, *tokenizer_);
     });
     output.reset();  // with the dataset that this one replaced
     if (is_root()) summarise(monotonic_seconds() - start_s);
@@ -173,10 +229,20 @@ class Preparation {
   }
 
   std::unique_ptr<OutputFolder> make_output() const {
-    auto output = std::make_unique<OutputFolder>(config_.output, dataset_output(),
-                                                 config_.overwrite ? Existing::replace : Existing::refuse);
+    auto output =
+        std::make_unique<OutputFolder>(config_.output, config_.train_tokenizer ? tokenizer_output() : dataset_output(),
+                                       config_.overwrite ? Existing::replace : Existing::refuse);
     make_folder(output->scratch());
     return output;
+  }
+
+  /// Of the file system that the output goes to.
+  std::uint64_t free_bytes() const {
+    Path folder = absolute_path(config_.output).parent_path();
+    while (!is_there(folder) && folder.has_relative_path()) folder = folder.parent_path();
+    std::error_code unknown;
+    const auto space = std::filesystem::space(folder, unknown);
+    return unknown ? 0 : space.available;
   }
 
   std::uint64_t total_bytes() const {
@@ -220,8 +286,36 @@ class Preparation {
         threads_, [&progress, scale](std::uint64_t bytes) { progress->update(static_cast<double>(bytes) * scale); }};
   }
 
+  TokenizerTraining training_of_tokenizer() const {
+    TokenizerTraining training;
+    training.counting.rule = rule_of(config_.bpe.pattern);
+    training.counting.text_field = config_.data.text_field;
+    training.counting.malformed = config_.data.malformed;
+    training.counting.folder = spill_;
+    training.end_name = config_.data.end_of_text.value_or(default_end_name);
+    training.bpe = {*config_.train_tokenizer, static_cast<std::uint64_t>(config_.bpe.min_count), {training.end_name}};
+    for (const std::string& token : config_.bpe.special_tokens) training.bpe.special_tokens.push_back(token);
+    return training;
+  }
+
+  void make_trained_tokenizer(std::unique_ptr<OutputFolder> output, double start_s) {
+    const TokenizerTraining training = training_of_tokenizer();
+    const auto last_cut = [cuts = PreTokenizer(training.counting.rule)](std::string_view text) {
+      return cuts.last_cut(text);
+    };
+    std::unique_ptr<Progress> progress;
+    TokenizerFacts facts = train_tokenizer(pass("count pieces", last_cut, progress), training, staging_);
+    facts.corpus.input.bytes += bytes_read_;
+    together(world_, "complete the tokenizer", [&] {
+      if (is_root()) output->publish();
+    });
+    output.reset();
+    if (is_root())
+      lockstep::summarise(facts, training, config_.output, total_bytes(), monotonic_seconds() - start_s, output_);
+  }
+
   void make_tokenizer() {
-    const TokenizerChoice& choice = config_.data.tokenizer;
+    const TokenizerChoice choice = config_.data.tokenizer_or_bytes();
     const std::string end_name = config_.data.end_of_text.value_or("");
     if (choice.kind != TokenizerChoice::Kind::chars) {
       together(world_, "load the tokenizer",
@@ -242,7 +336,7 @@ class Preparation {
                                  config_.data.special_tokens);
   }
 
-  void write_tokens() {
+  void write_tokens(const Path& folder) {
     manifest_.tokenizer = tokenizer_->name();
     manifest_.tokenizer_hash = tokenizer_->hash();
     manifest_.vocabulary = tokenizer_->vocabulary();
@@ -253,19 +347,22 @@ class Preparation {
     std::unique_ptr<Progress> progress;
     const BlockPass tokenizing =
         pass("tokenize", [&](std::string_view text) { return tokenizer_->last_cut(text); }, progress);
-    const TokenizedCorpus corpus = tokenize(tokenizing, *tokenizer_,
-                                            {config_.data.records, config_.data.text_field, config_.data.seed,
-                                             config_.data.malformed, spill_, manifest_.token_bytes()});
+    const TokenizedCorpus corpus =
+        tokenize(tokenizing, *tokenizer_,
+                 {config_.data.records, config_.data.text_field, config_.data.seed, config_.data.malformed, spill_,
+                  manifest_.token_bytes(), config_.data.deduplicate});
     progress->finish(static_cast<double>(total_bytes()));
     bytes_read_ += corpus.input.bytes;
     records_ = corpus.records;
     if (is_root()) tell_left_out(corpus);
     AssembledSplits splits = assemble(session_, corpus,
-                                      {staging_, spill_, config_.data.validation, manifest_.end_of_text,
-                                       manifest_.masks, manifest_.shard_tokens, manifest_.token_bytes()});
+                                      {folder, spill_, config_.data.validation, manifest_.end_of_text, manifest_.masks,
+                                       manifest_.shard_tokens, manifest_.token_bytes(), config_.data.shards});
+    manifest_.shard_tokens = splits.shard_tokens;
+    duplicates_ = corpus.duplicate_documents;
     manifest_.train = std::move(splits.train);
     manifest_.validation = std::move(splits.validation);
-    Json options{{"text_field", config_.data.text_field}};
+    Json options{{"text_field", config_.data.text_field}, {"deduplicate", name_of(config_.data.deduplicate)}};
     if (makes_records()) options = lockstep::json_of(config_.data.records);
     options["validation"] = splits.by.text();
     options["malformed"] = config_.data.malformed == OnMalformed::skip ? "skip" : "stop";
@@ -278,6 +375,8 @@ class Preparation {
 
   void tell_left_out(const TokenizedCorpus& corpus) {
     Log& log = output_.log();
+    if (corpus.duplicate_documents > 0)
+      log.info("left out {}", counted(corpus.duplicate_documents, "duplicate document"));
     if (corpus.empty_documents > 0) log.warning("left out {} empty documents", corpus.empty_documents);
     for (const std::string& file : corpus.input.empty_files) log.warning("{} is empty: its data holds nothing", file);
     if (corpus.malformed_documents == 0) return;
@@ -290,18 +389,10 @@ class Preparation {
     for (const InputFile& file : inputs_.files) files.push_back({{"file", file.name()}, {"bytes", file.bytes}});
     Json inputs{{"files", files},
                 {"empty_documents", corpus.empty_documents},
-                {"malformed_documents", corpus.malformed_documents}};
+                {"malformed_documents", corpus.malformed_documents},
+                {"duplicate_documents", corpus.duplicate_documents}};
     if (makes_records()) inputs["records"] = lockstep::json_of(corpus.records);
     return inputs;
-  }
-
-  void complete(OutputFolder& output) {
-    for (const DataSplit split : {DataSplit::train, DataSplit::validation}) {
-      if (manifest_.of(split).tokens > 0) sync_folder(staging_ / name_of(split));
-    }
-    save_tokenizer(*tokenizer_, staging_ / "tokenizer");
-    publish_file(staging_ / "DATASET.json", to_text(manifest_));
-    output.publish();
   }
 
   void summarise(double seconds) {
@@ -313,6 +404,7 @@ class Preparation {
                    {"vocabulary", manifest_.vocabulary},
                    {"train", json_of(manifest_.train)},
                    {"validation", json_of(manifest_.validation)},
+                   {"duplicate_documents", duplicates_},
                    {"input_bytes", total_bytes()},
                    {"input_bytes_read", bytes_read_},
                    {"seconds", seconds},
@@ -357,6 +449,7 @@ class Preparation {
   Output& output_;
   InputFiles inputs_;
   std::vector<InputFile> files_;  // what is read of them: themselves, or copies
+  std::int64_t duplicates_ = 0;   // documents that were left out
   std::uint64_t bytes_read_ = 0;  // of the input, by all ranks
   int threads_ = 1;
   Path staging_;  // becomes the dataset
@@ -369,10 +462,22 @@ class Preparation {
 }  // namespace
 
 int prepare_data(const PrepareConfig& config, Session& session, Output& output) {
-  const Path folder = config.verify.value_or(config.output);
+  const Path folder = config.verify ? *config.verify : config.inspect.value_or(config.output);
   session.configure({.watchdog_s = config.watchdog.value, .folder = absolute_path(folder).parent_path()});
   session.accept_stop_signals();
   if (config.verify) return verify_dataset(*config.verify, session, output);
+  if (config.inspect) return inspect_dataset(config, session, output);
+  if (!config.train_tokenizer) {
+    if (const auto tokens = find_token_input(config, session)) {
+      prepare_tokens(config, *tokens, session, output);
+      return static_cast<int>(ExitCode::done);
+    }
+  }
+  together(session.world(), "read text", [&] {
+    if (config.data.validation_files)
+      throw Error(ExitCode::usage, "data.validation_files is of token files, and INPUT is text",
+                  "documents of text are held back by data.validation");
+  });
   Preparation preparation(config, session, output);
   if (output.common().dry_run) {
     preparation.plan_only();

@@ -4,6 +4,7 @@
 #include "base/words.hpp"
 
 #include <algorithm>
+#include <string>
 
 namespace lockstep {
 
@@ -19,21 +20,49 @@ SampleWindows::SampleWindows(std::int64_t tokens, std::int64_t length) : length_
   }
 }
 
-SampleOrder::SampleOrder(std::int64_t samples, std::uint64_t seed, Shuffle shuffle, std::int64_t dropped)
-    : samples_(samples), dropped_(dropped), seed_(seed), shuffle_(shuffle) {
-  invariant(dropped >= 0 && samples > dropped, "an order has samples");
+SampleOrder::SampleOrder(const OrderSettings& settings) : settings_(settings) {
+  for (const std::int64_t samples : settings.datasets) {
+    invariant(samples > 0, "a dataset has samples");
+    begins_.push_back(samples_);
+    samples_ += samples;
+  }
+  invariant(settings.dropped >= 0 && samples_ > settings.dropped, "an order has samples");
+  invariant(!settings.proportions || (settings.proportions->parts.size() == begins_.size() && settings.dropped == 0),
+            "proportions are of all datasets, and of their samples none are dropped");
+  if (settings.proportions) turns_.emplace(*settings.proportions);
 }
 
-Permutation SampleOrder::permutation(std::int64_t epoch) const {
-  return Permutation(static_cast<std::uint64_t>(samples_), seed_, fmt::format("samples of epoch {}", epoch));
+bool SampleOrder::permutes(Shuffled what) const {
+  return settings_.shuffle != Shuffle::never && (settings_.shuffled == what || settings_.shuffled == Shuffled::both);
+}
+
+/// A dataset has permutations of its own; without one they are those of all samples.
+std::int64_t SampleOrder::permuted(std::int64_t sample, std::int64_t of, std::int64_t epoch,
+                                   std::optional<std::size_t> dataset) const {
+  const std::int64_t keyed = settings_.shuffle == Shuffle::once ? 0 : epoch;
+  const std::string name = dataset ? fmt::format("samples of dataset {} in epoch {}", *dataset, keyed)
+                                   : fmt::format("samples of epoch {}", keyed);
+  return static_cast<std::int64_t>(
+      Permutation(static_cast<std::uint64_t>(of), settings_.seed, name)(static_cast<std::uint64_t>(sample)));
 }
 
 std::int64_t SampleOrder::sample_at(DataPosition position) const {
   invariant(position.epoch >= 0 && position.sample >= 0 && position.sample < samples(),
             "a data position lies within its epoch");
-  if (shuffle_ == Shuffle::never) return position.sample;
-  return static_cast<std::int64_t>(
-      permutation(shuffle_ == Shuffle::once ? 0 : position.epoch)(static_cast<std::uint64_t>(position.sample)));
+  std::int64_t sample = position.sample, epoch = position.epoch;
+  if (permutes(Shuffled::mixture)) sample = permuted(sample, samples_, epoch, {});
+  std::size_t dataset = 0;
+  if (turns_) {
+    const Turns::Turn turn = turns_->at(epoch * samples_ + sample);
+    dataset = turn.dataset;
+    epoch = turn.number / settings_.datasets[dataset];
+    sample = turn.number % settings_.datasets[dataset];
+  } else {
+    dataset = static_cast<std::size_t>(std::ranges::upper_bound(begins_, sample) - begins_.begin() - 1);
+    sample -= begins_[dataset];
+  }
+  if (permutes(Shuffled::datasets)) sample = permuted(sample, settings_.datasets[dataset], epoch, dataset);
+  return begins_[dataset] + sample;
 }
 
 DataPosition SampleOrder::advance(DataPosition position, std::int64_t samples) const {

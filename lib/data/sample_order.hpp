@@ -1,11 +1,14 @@
-// Which sample comes when: a permutation of them for each epoch, and the position that a checkpoint keeps; windows of a
-// token stream, the simplest samples. Pure arithmetic; nothing here depends on ranks. How a step's samples become
-// batches: data/data_loader.hpp.
+// Which sample comes when: of one dataset or of several, a permutation for each epoch, and the position that a
+// checkpoint keeps; windows of a token stream, the simplest samples. Pure arithmetic; nothing here depends on ranks.
+// How datasets share the samples: data/mixture.hpp. How a step's samples become batches: data/data_loader.hpp.
 #pragma once
 
 #include "base/random.hpp"
+#include "data/mixture.hpp"
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 namespace lockstep {
 
@@ -39,24 +42,43 @@ enum class Shuffle {
   never,
 };
 
-/// The order of samples: a permutation keyed by (seed, epoch), O(1) per index, without a table.
+/// Shuffled says what is permuted where samples are of several datasets.
+enum class Shuffled {
+  mixture,   // all of them together, as they were mixed
+  datasets,  // those of each dataset among themselves, before they are mixed
+  both,
+};
+
+struct OrderSettings {
+  std::vector<std::int64_t> datasets;           // samples of each; end to end they are those of the source
+  std::optional<Proportions> proportions = {};  // of the datasets, each then in epochs of its own; absent: an epoch has
+                                                // each sample once
+  std::uint64_t seed = 0;
+  Shuffle shuffle = Shuffle::every_epoch;
+  Shuffled shuffled = Shuffled::mixture;
+  std::int64_t dropped =
+      0;  // of the samples of an epoch, those that come last and are not used in it; 0 with proportions
+};
+
+/// The order of samples: permutations keyed by (seed, epoch), O(1) per index, without a table. With proportions an
+/// epoch of the whole is as many samples as there are.
 class SampleOrder {
  public:
-  /// `dropped`: of so many samples, those that come last in an epoch, none is used in it.
-  SampleOrder(std::int64_t samples, std::uint64_t seed, Shuffle shuffle = Shuffle::every_epoch,
-              std::int64_t dropped = 0);
-  std::int64_t samples() const { return samples_ - dropped_; }  // an epoch
+  explicit SampleOrder(const OrderSettings& settings);
+  std::int64_t samples() const { return samples_ - settings_.dropped; }  // an epoch
   /// Which sample of the source comes at the position; position.sample < samples().
   std::int64_t sample_at(DataPosition position) const;
   /// The position `samples` samples later; epochs follow each other without a gap.
   DataPosition advance(DataPosition position, std::int64_t samples) const;
 
  private:
-  Permutation permutation(std::int64_t epoch) const;
+  bool permutes(Shuffled what) const;
+  std::int64_t permuted(std::int64_t sample, std::int64_t of, std::int64_t epoch,
+                        std::optional<std::size_t> dataset) const;
+  OrderSettings settings_;
+  std::optional<Turns> turns_;        // of proportions
+  std::vector<std::int64_t> begins_;  // of each dataset among all samples
   std::int64_t samples_ = 0;
-  std::int64_t dropped_ = 0;
-  std::uint64_t seed_ = 0;
-  Shuffle shuffle_ = Shuffle::every_epoch;
 };
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include "data/batch.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -135,6 +136,61 @@ void PackedSource::declare_use(std::int64_t sample, ShardVerifier& verifier) con
     const PackedDocument document = this->document(sample, i);
     verifier.use(*stream_, document.begin, document.begin + document.labels + 1);
   }
+}
+
+PartOfSource::PartOfSource(std::shared_ptr<const SampleSource> source, std::int64_t begin, std::int64_t samples)
+    : source_(std::move(source)), begin_(begin), samples_(samples) {
+  invariant(begin >= 0 && samples > 0 && samples <= source_->samples() - begin, "a part lies within its source");
+}
+
+JoinedSource::JoinedSource(std::vector<std::shared_ptr<const SampleSource>> sources) : sources_(std::move(sources)) {
+  for (const auto& source : sources_) {
+    begins_.push_back(samples_);
+    samples_ += source->samples();
+  }
+}
+
+std::size_t JoinedSource::source_of(std::int64_t sample) const {
+  return static_cast<std::size_t>(std::ranges::upper_bound(begins_, sample) - begins_.begin() - 1);
+}
+
+std::vector<const TokenStream*> JoinedSource::streams() const {
+  std::vector<const TokenStream*> streams;
+  for (const auto& source : sources_) std::ranges::copy(source->streams(), std::back_inserter(streams));
+  return streams;
+}
+
+std::vector<std::int64_t> JoinedSource::samples_by_dataset() const {
+  std::vector<std::int64_t> samples;
+  for (const auto& source : sources_) samples.push_back(source->samples());
+  return samples;
+}
+
+std::int64_t JoinedSource::length() const {
+  std::int64_t length = 0;
+  for (const auto& source : sources_) length = std::max(length, source->length());
+  return length;
+}
+
+std::int64_t JoinedSource::cost(std::int64_t sample) const {
+  const std::size_t source = source_of(sample);
+  return sources_[source]->cost(sample - begins_[source]);
+}
+
+std::int64_t JoinedSource::most_segments() const {
+  std::int64_t most = 1;
+  for (const auto& source : sources_) most = std::max(most, source->most_segments());
+  return most;
+}
+
+void JoinedSource::fill(std::int64_t sample, SampleRow& row) const {
+  const std::size_t source = source_of(sample);
+  sources_[source]->fill(sample - begins_[source], row);
+}
+
+void JoinedSource::declare_use(std::int64_t sample, ShardVerifier& verifier) const {
+  const std::size_t source = source_of(sample);
+  sources_[source]->declare_use(sample - begins_[source], verifier);
 }
 
 }  // namespace lockstep

@@ -26,8 +26,9 @@ struct SampleRow {
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
-  virtual const TokenStream& stream() const = 0;  // whose tokens they are
+  virtual std::vector<const TokenStream*> streams() const = 0;  // whose tokens they are
   virtual std::int64_t samples() const = 0;
+  virtual std::vector<std::int64_t> samples_by_dataset() const { return {samples()}; }  // end to end they are all
   virtual std::int64_t length() const = 0;                    // of a row that takes any of them, tokens
   virtual std::int64_t cost(std::int64_t sample) const = 0;   // tokens of a row that it takes
   virtual std::int64_t most_segments() const = 0;             // of a row
@@ -55,7 +56,7 @@ class WindowSource : public SampleSource {
   /// `stream` outlives the source. Throws Error(usage) unless length ≥ 1, Error(input) for a stream without a window;
   /// where the tail is padded, without a label.
   WindowSource(const TokenStream& stream, std::int64_t length, Documents documents, WindowTail tail);
-  const TokenStream& stream() const override { return *stream_; }
+  std::vector<const TokenStream*> streams() const override { return {stream_}; }
   std::int64_t samples() const override { return samples_; }
   std::int64_t length() const override { return length_; }
   std::int64_t cost(std::int64_t sample) const override;
@@ -76,7 +77,7 @@ class PackedSource : public SampleSource {
   /// `stream` outlives the source; `packing` is of it, and made with these settings.
   PackedSource(const TokenStream& stream, Packing packing, const PackingSettings& settings);
   const Packing* packing() const override { return &packing_; }
-  const TokenStream& stream() const override { return *stream_; }
+  std::vector<const TokenStream*> streams() const override { return {stream_}; }
   std::int64_t samples() const override { return packing_.rows(); }
   std::int64_t length() const override { return settings_.length; }
   std::int64_t cost(std::int64_t sample) const override;
@@ -89,6 +90,48 @@ class PackedSource : public SampleSource {
   const TokenStream* stream_;
   Packing packing_;
   PackingSettings settings_;
+};
+
+/// Consecutive samples of another source.
+class PartOfSource : public SampleSource {
+ public:
+  /// Samples [begin, begin + samples) of it, at least one.
+  PartOfSource(std::shared_ptr<const SampleSource> source, std::int64_t begin, std::int64_t samples);
+  std::vector<const TokenStream*> streams() const override { return source_->streams(); }
+  std::int64_t samples() const override { return samples_; }
+  std::int64_t length() const override { return source_->length(); }
+  std::int64_t cost(std::int64_t sample) const override { return source_->cost(begin_ + sample); }
+  std::int64_t most_segments() const override { return source_->most_segments(); }
+  const Packing* packing() const override { return source_->packing(); }
+  void fill(std::int64_t sample, SampleRow& row) const override { source_->fill(begin_ + sample, row); }
+  void declare_use(std::int64_t sample, ShardVerifier& verifier) const override {
+    source_->declare_use(begin_ + sample, verifier);
+  }
+
+ private:
+  std::shared_ptr<const SampleSource> source_;
+  std::int64_t begin_ = 0;
+  std::int64_t samples_ = 0;
+};
+
+/// The samples of several sources, each a dataset, one source after the other.
+class JoinedSource : public SampleSource {
+ public:
+  explicit JoinedSource(std::vector<std::shared_ptr<const SampleSource>> sources);
+  std::vector<const TokenStream*> streams() const override;
+  std::int64_t samples() const override { return samples_; }
+  std::vector<std::int64_t> samples_by_dataset() const override;
+  std::int64_t length() const override;
+  std::int64_t cost(std::int64_t sample) const override;
+  std::int64_t most_segments() const override;
+  void fill(std::int64_t sample, SampleRow& row) const override;
+  void declare_use(std::int64_t sample, ShardVerifier& verifier) const override;
+
+ private:
+  std::size_t source_of(std::int64_t sample) const;
+  std::vector<std::shared_ptr<const SampleSource>> sources_;
+  std::vector<std::int64_t> begins_;  // of each among all samples
+  std::int64_t samples_ = 0;
 };
 
 }  // namespace lockstep

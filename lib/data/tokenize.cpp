@@ -4,7 +4,9 @@
 #include "base/error.hpp"
 #include "comm/together.hpp"
 #include "corpus/json_lines.hpp"
+#include "corpus/normal_hash.hpp"
 #include "corpus/utf8.hpp"
+#include "data/deduplicate.hpp"
 #include "data/gather_values.hpp"
 #include "data/long_work.hpp"
 #include "data/record_reader.hpp"
@@ -99,6 +101,7 @@ struct EncodedBlock {
   std::vector<std::uint8_t> mask;  // of samples made of records
   std::vector<Fragment> fragments;
   RecordCounts records;
+  std::vector<NormalHash> normals;  // of the fragments, where documents are compared
   std::int64_t empty_documents = 0;
   Malformed malformed;
 };
@@ -120,7 +123,8 @@ class BlockEncoder {
         token_bytes_(settings.token_bytes),
         lines_(settings.text_field),
         seed_(settings.seed),
-        malformed_(settings.malformed) {
+        malformed_(settings.malformed),
+        deduplicate_(settings.deduplicate) {
     if (settings.records.form == RecordForm::text) return;
     reader_ = record_reader(tokenizer, settings.records);
     shape_ = sample_shape(tokenizer, settings.records);
@@ -157,6 +161,7 @@ class BlockEncoder {
           skip(problem);
           result.block.malformed = true;
           result.fragments.assign(1, {});  // a block of text has one
+          result.normals.assign(1, {});
         });
     return result;
   }
@@ -172,10 +177,12 @@ class BlockEncoder {
           } catch (const Error&) {  // it may have got some way
             result.tokens.resize(before);
             result.fragments.pop_back();
+            result.normals.resize(std::min(result.normals.size(), result.fragments.size()));
             throw;
           }
           if (result.fragments.back().tokens > 0) return;
           result.fragments.pop_back();
+          result.normals.resize(std::min(result.normals.size(), result.fragments.size()));
           ++result.empty_documents;
         },
         skip);
@@ -206,6 +213,7 @@ class BlockEncoder {
 
   void encode_fragment(std::string_view text, std::uint64_t draw, EncodedBlock& result) {
     Fragment& fragment = result.fragments.emplace_back(Fragment{0, text.size(), draw});
+    if (deduplicate_ != Deduplicate::none) result.normals.emplace_back(text, deduplicate_ == Deduplicate::caseless);
     while (!text.empty()) {
       const std::size_t part = part_of(text);
       ids_.clear();
@@ -235,6 +243,7 @@ class BlockEncoder {
   std::optional<SampleShape> shape_;
   std::int64_t seed_;
   OnMalformed malformed_;
+  Deduplicate deduplicate_;
 };
 
 /// What is known of a .txt document from some of its blocks.
@@ -244,6 +253,7 @@ struct TextParts {
   std::uint64_t tokens = 0;
   std::uint64_t sum = 0;  // of a short document its draw
   std::uint64_t malformed = 0;
+  NormalHash normal;
 
   void add(const TextParts& more) {
     sum = blocks == 0 ? more.sum : more.blocks == 0 ? sum : add_content_sums(sum, more.sum);
@@ -251,6 +261,7 @@ struct TextParts {
     text_bytes += more.text_bytes;
     tokens += more.tokens;
     malformed += more.malformed;
+    normal.add(more.normal);
   }
   bool left_out() const { return malformed > 0 || tokens == 0; }
   std::uint64_t draw(std::int64_t seed) const {
@@ -259,22 +270,38 @@ struct TextParts {
   }
 };
 
+// Places documents of a rank in their order; the one that is open at its end comes last.
+constexpr std::uint64_t open_ordinal = ~std::uint64_t{0};
+std::uint64_t document_ordinal(std::size_t block, std::size_t fragment) {
+  return static_cast<std::uint64_t>(block) << 32 | fragment;
+}
+
 /// The .txt documents of which this rank has blocks, in order; the first and the last may have blocks elsewhere.
 class TextDocuments {
  public:
-  void add(std::size_t block, const TokenizedBlock& tokenized, const std::vector<Fragment>& fragments) {
+  void add(std::size_t block, const TokenizedBlock& tokenized, const std::vector<Fragment>& fragments,
+           const std::vector<NormalHash>& normals) {
     edges_.open = !tokenized.whole_documents;
     edges_.begins_any = edges_.begins_any || tokenized.whole_documents || tokenized.begins_document;
     if (tokenized.whole_documents) return;
     if (tokenized.begins_document || documents_.empty()) documents_.push_back({tokenized.begins_document, block, {}});
     documents_.back().parts.add({1, fragments[0].text_bytes, fragments[0].tokens, fragments[0].draw,
-                                 tokenized.malformed ? std::uint64_t{1} : std::uint64_t{0}});
+                                 tokenized.malformed ? std::uint64_t{1} : std::uint64_t{0},
+                                 normals.empty() ? NormalHash() : normals[0]});
   }
 
   struct LeftOut {
     std::int64_t malformed = 0;
     std::int64_t empty = 0;
   };
+  /// A document that is not left out, as it lies on this rank.
+  struct Known {
+    HashedDocument document;
+    std::size_t first_block = 0;
+    std::uint64_t blocks = 0;
+    bool begins_here = false;
+  };
+  const std::vector<Known>& known() const { return known_; }  // once complete
   /// Completes the blocks with what is known of their whole documents; counts those of all ranks that are left out.
   /// Collective.
   LeftOut complete(Communicator& world, std::int64_t seed, std::vector<TokenizedBlock>& blocks) {
@@ -286,11 +313,17 @@ class TextDocuments {
     for (Document& document : documents_) {
       const bool is_last = &document == &documents_.back();
       TextParts whole = document.parts;
+      HashedDocument known{{}, rank, document_ordinal(document.first_block, 0)};
       if (!document.begins_here) {
-        whole = begun_before(edges, rank, document.parts);
+        whole = begun_before(edges, rank, document.parts, known.rank);
+        known.ordinal = open_ordinal;
       } else if (is_last && edges_.open) {
         whole = with_heads(edges, rank, document.parts);
+        known.ordinal = open_ordinal;
       }
+      known.hash = whole.normal.digest();
+      if (!whole.left_out())
+        known_.push_back({known, document.first_block, document.parts.blocks, document.begins_here});
       for (std::uint64_t i = 0; i < document.parts.blocks; ++i) {
         blocks[document.first_block + i].left_out = whole.left_out();
         blocks[document.first_block + i].draw = whole.draw(seed);
@@ -324,16 +357,40 @@ class TextDocuments {
     return parts;
   }
   /// A document of which `rank` has blocks and that begins before it.
-  static TextParts begun_before(const std::vector<Edges>& edges, std::size_t rank, const TextParts& parts) {
+  static TextParts begun_before(const std::vector<Edges>& edges, std::size_t rank, const TextParts& parts,
+                                std::uint64_t& begun_on) {
     while (rank-- > 0) {
+      begun_on = rank;
       if (edges[rank].begins_any) return with_heads(edges, rank, edges[rank].tail);
     }
     return parts;
   }
 
   std::vector<Document> documents_;
+  std::vector<Known> known_;
   Edges edges_;
 };
+
+/// Leaves out documents that are there already, among those of records and of text. Collective.
+void leave_out_duplicates(Session& session, const Path& folder, std::vector<HashedDocument> documents,
+                          const std::vector<std::uint64_t>& fragments, std::uint64_t all_fragments,
+                          const std::vector<TextDocuments::Known>& texts, TokenizedCorpus& corpus) {
+  for (const TextDocuments::Known& text : texts) documents.push_back(text.document);
+  const std::vector<bool> twice = find_duplicates(session, folder, documents);
+  std::int64_t count = 0;
+  corpus.duplicates.resize(all_fragments);
+  for (std::size_t i = 0; i < fragments.size(); ++i) {
+    corpus.duplicates[fragments[i]] = twice[i];
+    count += twice[i] ? 1 : 0;
+  }
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    if (!twice[fragments.size() + i]) continue;
+    for (std::uint64_t block = 0; block < texts[i].blocks; ++block)
+      corpus.blocks[texts[i].first_block + block].left_out = true;
+    count += texts[i].begins_here ? 1 : 0;
+  }
+  corpus.duplicate_documents = session.world().all_reduce(count, Reduce::sum);
+}
 
 /// The first places of all ranks. Collective.
 std::vector<std::string> tell_places(Session& session, const std::vector<BadText>& own) {
@@ -395,6 +452,9 @@ TokenizedCorpus tokenize(const BlockPass& pass, const Tokenizer& tokenizer, cons
   TextDocuments documents;
   std::int64_t empty_documents = 0;
   Malformed malformed;
+  std::vector<HashedDocument> hashed;    // of records, where documents are compared
+  std::vector<std::uint64_t> fragments;  // theirs
+  std::uint64_t all_fragments = 0;
   const auto make_work = [&] {
     return [encoder = std::make_shared<BlockEncoder>(tokenizer, settings)](TextBlock& block) {
       return encoder->encode(block);
@@ -402,7 +462,13 @@ TokenizedCorpus tokenize(const BlockPass& pass, const Tokenizer& tokenizer, cons
   };
   corpus.input = for_own_blocks<EncodedBlock>(pass, make_work, [&](EncodedBlock&& encoded) {
     spill->append(encoded.block, encoded.tokens, encoded.mask, encoded.fragments);
-    documents.add(corpus.blocks.size(), encoded.block, encoded.fragments);
+    documents.add(corpus.blocks.size(), encoded.block, encoded.fragments, encoded.normals);
+    for (std::size_t i = 0; encoded.block.whole_documents && i < encoded.normals.size(); ++i) {
+      hashed.push_back({encoded.normals[i].digest(), static_cast<std::uint64_t>(world.rank()),
+                        document_ordinal(corpus.blocks.size(), i)});
+      fragments.push_back(encoded.block.first_fragment + i);
+    }
+    all_fragments += encoded.fragments.size();
     corpus.blocks.push_back(encoded.block);
     empty_documents += encoded.empty_documents;
     malformed.lines += encoded.malformed.lines;
@@ -411,6 +477,9 @@ TokenizedCorpus tokenize(const BlockPass& pass, const Tokenizer& tokenizer, cons
   });
   together(world, pass.what, [&] { spill->finish(); });
   const TextDocuments::LeftOut left_out = documents.complete(world, settings.seed, corpus.blocks);
+  if (settings.deduplicate != Deduplicate::none)
+    leave_out_duplicates(pass.session, settings.spill_folder, std::move(hashed), fragments, all_fragments,
+                         documents.known(), corpus);
   corpus.empty_documents = world.all_reduce(empty_documents, Reduce::sum) + left_out.empty;
   corpus.malformed_documents = world.all_reduce(malformed.lines, Reduce::sum) + left_out.malformed;
   for (const std::vector<RecordCounts> ranks = gather_values(world, std::exchange(corpus.records, {}));

@@ -26,6 +26,8 @@ struct TokenizedCorpus {
   std::vector<TokenizedBlock> blocks;  // of this rank, in order; those of the next rank follow in the corpus
   std::int64_t empty_documents = 0;    // left out, as what follows
   std::int64_t malformed_documents = 0;
+  std::int64_t duplicate_documents = 0;
+  std::vector<bool> duplicates;               // by fragment of this rank's whole documents; empty: none
   std::vector<std::string> malformed_places;  // "FILE:LINE: …" of the first ones
   RecordCounts records;                       // of all ranks, where records do not hold text
   ReadInput input;
@@ -38,6 +40,7 @@ struct TokenizeSettings {
   OnMalformed malformed = OnMalformed::stop;
   Path spill_folder;
   int token_bytes = 2;
+  Deduplicate deduplicate = Deduplicate::none;
 };
 
 /// Collective over the session's world. Spills have masks where records do not hold text. Throws Error(input) for text

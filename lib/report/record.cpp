@@ -55,6 +55,8 @@ void describe(RecordFields& visit, const StepRecord& record) {
 
 void describe(RecordFields& visit, const EvalRecord& record) {
   visit.field("step", record.step, "steps done before the evaluation");
+  visit.field("name", record.name,
+              "of the set, one of eval.datasets or data.datasets; null: what data.path names is evaluated alone");
   visit.field("split", record.split, "what was evaluated on");
   visit.field("loss", record.loss, "mean over the valid tokens, in nats");
   visit.field("perplexity", record.perplexity, "exp(loss)");

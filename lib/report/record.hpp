@@ -68,6 +68,7 @@ struct StepRecord {
 struct EvalRecord {
   static constexpr std::string_view kind = "eval";
   std::int64_t step = 0;
+  std::optional<std::string> name = {};  // of the set, where there may be several
   std::string split;
   double loss = 0;  // nats a token
   double perplexity = 0;

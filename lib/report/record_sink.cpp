@@ -136,10 +136,12 @@ class TensorboardSink : public RecordSink {
   void write_scalars(const std::string& kind, const Json& record) {
     const auto step = record.at("step").get<std::int64_t>();
     const double wall_s = unix_seconds();
+    const Json set = record.value("name", Json());  // of evaluations, where there may be several
+    const std::string group = kind == "eval" && set.is_string() ? kind + "/" + set.get<std::string>() : kind;
     std::string events;
     for (const auto& [name, value] : record.items()) {
       if (name != "step" && value.is_number())
-        events += framed(scalar_event(wall_s, step, kind + "/" + name, value.get<float>()));
+        events += framed(scalar_event(wall_s, step, group + "/" + name, value.get<float>()));
     }
     file_.append(events);
   }

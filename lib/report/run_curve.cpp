@@ -43,7 +43,10 @@ std::vector<Series> loss_series(const Path& run) {
     const Json loss = member("loss");
     if (!step.is_number() || !loss.is_number()) continue;
     if (kind == "step") add_point(series, "training", {step.get<double>(), loss.get<double>()});
-    if (kind == "eval") add_point(series, "validation", {step.get<double>(), loss.get<double>()});
+    const Json set = member("name");
+    if (kind == "eval")
+      add_point(series, set.is_string() ? set.get<std::string>() : "validation",
+                {step.get<double>(), loss.get<double>()});
   }
   return series;
 }

@@ -1,6 +1,7 @@
 #include "reshard/write_state.hpp"
 
 #include "base/error.hpp"
+#include "base/rounding.hpp"
 #include "comm/together.hpp"
 #include "reshard/cast.hpp"
 #include "store/piece_numbers.hpp"
@@ -15,8 +16,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::uint64_t stretch_bytes = block_bytes + block_bytes / 2;  // what a thread of the pass copies at once
-constexpr std::uint64_t most_stretches = 5;
+constexpr std::uint64_t batch_bytes = std::uint64_t{64} << 20;  // enough for all threads that write
 
 std::uint64_t bytes_in(const Box& box, DType dtype) {
   return static_cast<std::uint64_t>(elements(box)) * static_cast<std::uint64_t>(size_of(dtype));
@@ -38,7 +38,9 @@ class TensorPass {
     cast(from_, uncast_, to_.dtype, out);
   }
 
-  bool is_cut(const Box& box, std::uint64_t memory) const { return memory_of_whole(box) > memory; }
+  bool is_cut(const Box& box, std::uint64_t memory) const {
+    return memory_of_whole(box) + memory_of_blocks(box) > memory;
+  }
 
   /// Elements of a stretch of a piece that is cut: beside it there are a block to write and those of the source.
   std::int64_t stretch_elements(const Box& box, std::uint64_t memory) const {
@@ -46,10 +48,15 @@ class TensorPass {
     return static_cast<std::int64_t>(std::max<std::uint64_t>(1, left / bytes_an_element(box)));
   }
 
-  /// What a piece takes, whole or cut.
+  /// What a piece takes, whole or cut, beside the blocks that the source holds.
   std::uint64_t memory_of(const Box& box, std::uint64_t memory) const {
     if (!is_cut(box, memory)) return memory_of_whole(box);
-    return static_cast<std::uint64_t>(stretch_elements(box, memory)) * bytes_an_element(box) + blocks();
+    return static_cast<std::uint64_t>(stretch_elements(box, memory)) * bytes_an_element(box) + block_bytes;
+  }
+
+  /// Those.
+  std::uint64_t memory_of_blocks(const Box& box) const {
+    return static_cast<std::uint64_t>(source_.blocks()) * std::min(block_bytes, bytes_in(box, from_));
   }
 
  private:
@@ -62,13 +69,9 @@ class TensorPass {
     return static_cast<std::uint64_t>(size_of(to_.dtype)) + uncast + source_.working_bytes(number_, to_.global, box);
   }
 
-  /// Of a piece that is read whole: it, what is made of it, copies of threads that write, blocks of the source.
+  /// Of a piece that is read whole: it, and what it is made of.
   std::uint64_t memory_of_whole(const Box& box) const {
-    const std::uint64_t bytes = bytes_in(box, to_.dtype);
-    const std::uint64_t threads = std::min(most_stretches, 1 + bytes / block_bytes);
-    return static_cast<std::uint64_t>(elements(box)) * bytes_an_element(box) +
-           std::min(bytes, threads * stretch_bytes) +
-           static_cast<std::uint64_t>(source_.blocks()) * std::min(block_bytes, bytes_in(box, from_));
+    return static_cast<std::uint64_t>(elements(box)) * bytes_an_element(box);
   }
 
   const StateSource& source_;
@@ -78,12 +81,19 @@ class TensorPass {
   std::vector<std::byte> uncast_;
 };
 
-PieceRecord write_whole(TensorPass& source, const PartPiece& piece, const PiecePlace& place) {
-  std::vector<std::byte> bytes(bytes_of(piece));
-  source.read(piece.box, bytes);
-  const HeldPiece held{piece, bytes, place};
-  return pass_over(std::span(&held, 1)).front();
+std::vector<Portion> portions_of(const ProcessShare& share) {
+  std::vector<Portion> portions;
+  for (const PieceBatch& batch : share.batches) portions.push_back(batch.portion);
+  return portions;
 }
+
+std::uint64_t memory_beside_blocks(const ProcessShare& share, std::uint64_t memory) {
+  return memory - std::min(memory, share.blocks_memory);
+}
+
+/// Where the bytes of a piece lie among those of its batch: each begins at a page, as what goes around the page cache
+/// has to.
+std::uint64_t room_in_batch(std::uint64_t bytes) { return rounded_up(bytes, page_bytes); }
 
 // Stretches are no multiples of blocks, so a block is filled from several of them.
 PieceRecord write_in_stretches(TensorPass& source, const PartPiece& piece, const PiecePlace& place,
@@ -139,7 +149,10 @@ class PartsWriter {
   Communicator& ranks() { return session_.world(); }
   void lay_out();
   void write_share();
-  std::uint64_t write_piece(std::size_t number);
+  void read(const PieceBatch& batch, std::span<std::byte> out) const;
+  void write(const PieceBatch& batch, std::span<const std::byte> bytes);
+  void write_in_rows(std::size_t number);
+  PiecePlace place_of(std::size_t number);
   void finish_part();
   StagedState seal();
 
@@ -174,35 +187,63 @@ void PartsWriter::lay_out() {
 
 void PartsWriter::write_share() {
   constexpr std::uint64_t bytes_a_round = std::uint64_t{256} << 20;
+  const std::vector<PieceBatch>& batches = share_.batches;
+  FilledAhead ahead(portions_of(share_), memory_beside_blocks(share_, memory_),
+                    [&](std::size_t batch, std::span<std::byte> out) { read(batches[batch], out); });
   std::size_t done = 0;
   for (std::int64_t left = 1; left > 0;) {
     together(ranks(), "", [&] {
       session_.enter(Phase::save_write);
-      for (std::uint64_t bytes = 0; done < share_.pieces.size() && bytes < bytes_a_round; ++done) {
+      for (std::uint64_t bytes = 0; done < batches.size() && bytes < bytes_a_round; ++done) {
         end_if_stopped(session_);
-        bytes += write_piece(share_.pieces[done]);
+        const std::span<const std::byte> held = ahead.next();
+        write(batches[done], held);
+        ahead.release();
+        bytes += std::max<std::uint64_t>(held.size(), 1);
       }
-      if (done == share_.pieces.size()) finish_part();
+      if (done == batches.size()) finish_part();
     });
-    left = ranks().all_reduce(static_cast<std::int64_t>(share_.pieces.size() - done), Reduce::max);
+    left = ranks().all_reduce(static_cast<std::int64_t>(batches.size() - done), Reduce::max);
   }
 }
 
-/// Returns its bytes.
-std::uint64_t PartsWriter::write_piece(std::size_t number) {
-  const std::size_t file = plan_.file_of_piece[number], tensor = plan_.pieces[number].tensor;
+// On a thread of its own, while the batch before is written.
+void PartsWriter::read(const PieceBatch& batch, std::span<std::byte> out) const {
+  for (std::size_t i = batch.first; i < batch.first + batch.count; ++i) {
+    const WriteItem& piece = plan_.pieces[share_.pieces[i]];
+    const std::uint64_t bytes = bytes_of(part_piece(plan_, share_.pieces[i]));
+    TensorPass(source_, state_, piece.tensor).read(piece.box, out.first(bytes));
+    out = out.subspan(std::min<std::uint64_t>(room_in_batch(bytes), out.size()));
+  }
+}
+
+void PartsWriter::write(const PieceBatch& batch, std::span<const std::byte> bytes) {
+  if (batch.in_rows) return write_in_rows(share_.pieces[batch.first]);
+  std::vector<HeldPiece> held;
+  for (std::size_t i = batch.first; i < batch.first + batch.count; ++i) {
+    const std::size_t number = share_.pieces[i];
+    const PartPiece piece = part_piece(plan_, number);
+    held.push_back({piece, bytes.first(bytes_of(piece)), place_of(number)});
+    bytes = bytes.subspan(std::min<std::uint64_t>(room_in_batch(held.back().bytes.size()), bytes.size()));
+  }
+  std::vector<PieceRecord> records = pass_over(held);
+  for (std::size_t i = 0; i < batch.count; ++i) records_[share_.pieces[batch.first + i]] = std::move(records[i]);
+}
+
+void PartsWriter::write_in_rows(std::size_t number) {
+  const PartPiece piece = part_piece(plan_, number);
+  TensorPass pass(source_, state_, plan_.pieces[number].tensor);
+  records_[number] = write_in_stretches(pass, piece, place_of(number), pass.stretch_elements(piece.box, memory_));
+}
+
+PiecePlace PartsWriter::place_of(std::size_t number) {
+  const std::size_t file = plan_.file_of_piece[number];
   if (!part_ || file_of_part_ != file) {
     finish_part();
     part_.emplace(staging_ / plan_.files[file].path);
     file_of_part_ = file;
   }
-  const PartPiece piece = part_piece(plan_, number);
-  TensorPass pass(source_, state_, tensor);
-  const PiecePlace place{&*part_, offsets_[number]};
-  records_[number] = pass.is_cut(piece.box, memory_)
-                         ? write_in_stretches(pass, piece, place, pass.stretch_elements(piece.box, memory_))
-                         : write_whole(pass, piece, place);
-  return bytes_of(piece);
+  return {&*part_, offsets_[number]};
 }
 
 void PartsWriter::finish_part() {
@@ -228,6 +269,24 @@ StagedState PartsWriter::seal() {
     }
   });
   return staged;
+}
+
+/// A piece joins those before it where it lies in their part and they are few; several batches have to fit in memory.
+void add_to_batches(ProcessShare& share, const CheckpointPlan& plan, std::size_t number, bool in_rows,
+                    const Portion& portion, std::uint64_t memory) {
+  const std::uint64_t most = std::min<std::uint64_t>(batch_bytes, memory / (portions_in_work + 1));
+  PieceBatch* const last = share.batches.empty() ? nullptr : &share.batches.back();
+  const bool joins = last != nullptr && !in_rows && !last->in_rows &&
+                     plan.file_of_piece[number] == plan.file_of_piece[share.pieces.back()] &&
+                     last->portion.memory + portion.memory <= most;
+  if (joins) {
+    ++last->count;
+    last->portion.bytes += portion.bytes;
+    last->portion.memory += portion.memory;
+  } else {
+    share.batches.push_back({share.pieces.size(), 1, in_rows, {in_rows ? 0 : portion.bytes, portion.memory}});
+  }
+  share.pieces.push_back(number);
 }
 
 const StoredComponent& component_of(const NewState& state, const StoredTensor& tensor) {
@@ -312,12 +371,15 @@ std::vector<ProcessShare> share_out(const StateSource& source, const NewState& s
       const double middle = (static_cast<double>(before) + static_cast<double>(bytes) / 2) / all;
       before += bytes;
       ProcessShare& share = shares[std::min(shares.size() - 1, static_cast<std::size_t>(middle * processes))];
-      share.pieces.push_back(number);
       share.bytes += bytes;
-      share.peak_memory =
-          std::max(share.peak_memory, TensorPass(source, state, piece.tensor).memory_of(piece.box, memory));
+      const TensorPass pass(source, state, piece.tensor);
+      add_to_batches(share, plan, number, pass.is_cut(piece.box, memory),
+                     {room_in_batch(bytes), pass.memory_of(piece.box, memory)}, memory);
+      share.blocks_memory = std::max(share.blocks_memory, pass.memory_of_blocks(piece.box));
     }
   }
+  for (ProcessShare& share : shares)
+    share.peak_memory = most_in_work(portions_of(share), memory_beside_blocks(share, memory)) + share.blocks_memory;
   return shares;
 }
 

@@ -2,8 +2,10 @@
 #include "base/json.hpp"
 #include "base/json_integer.hpp"
 #include "store/listed_path.hpp"
+#include "store/token_elements.hpp"
 #include "store/token_shards.hpp"
 
+#include <algorithm>
 #include <filesystem>
 
 namespace lockstep {
@@ -11,7 +13,33 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t format_version = 2;
-constexpr std::int64_t masked_version = 3;  // with masks: who does not know them would train on every token
+// With tokens outside, or masks: programs that do not know these must neither take such files for shards nor train on
+// every token.
+constexpr std::int64_t newer_version = 3;
+
+Json to_json(const OutsideTokens& outside) {
+  return {{"offset", outside.offset},
+          {"extent", outside.extent},
+          {"dtype", name_of(outside.dtype)},
+          {"apart", outside.apart},
+          {"documents", outside.documents},
+          {"document_bytes", outside.document_bytes},
+          {"document_hash", to_hex(outside.document_hash)}};
+}
+
+OutsideTokens outside_from(const Json& json) {
+  OutsideTokens outside;
+  outside.offset = integer_from<std::uint64_t>(json.at("offset"));
+  outside.extent = integer_from<std::uint64_t>(json.at("extent"));
+  const auto dtype = parse_dtype(json.at("dtype").get<std::string>());
+  if (!dtype || !can_hold_tokens(*dtype)) fail(ExitCode::input, "tokens of the type {}", to_text(json.at("dtype")));
+  outside.dtype = *dtype;
+  outside.apart = json.at("apart").get<bool>();
+  outside.documents = json.at("documents");
+  outside.document_bytes = integer_from<std::uint64_t>(json.at("document_bytes"));
+  outside.document_hash = hash_from_hex(json.at("document_hash").get<std::string>());
+  return outside;
+}
 
 Json to_json(const SplitEntry& split) {
   Json shards = Json::array();
@@ -23,6 +51,7 @@ Json to_json(const SplitEntry& split) {
                       {"documents", shard.documents},
                       {"bytes", shard.bytes},
                       {"hash", to_hex(shard.hash)}});
+    if (shard.outside) shards.back()["outside"] = to_json(*shard.outside);
   }
   return {
       {"tokens", split.tokens}, {"documents", split.documents}, {"text_bytes", split.text_bytes}, {"shards", shards}};
@@ -39,26 +68,35 @@ SplitEntry split_from(const Json& json) {
          integer_from<std::int64_t>(shard.at("tokens")), integer_from<std::int64_t>(shard.at("first_document")),
          integer_from<std::int64_t>(shard.at("documents")), integer_from<std::uint64_t>(shard.at("bytes")),
          hash_from_hex(shard.at("hash").get<std::string>())});
+    if (shard.contains("outside")) split.shards.back().outside = outside_from(shard["outside"]);
   }
   return split;
+}
+
+bool has_outside(const DatasetManifest& manifest) {
+  const auto outside = [](const ShardEntry& shard) { return shard.outside.has_value(); };
+  return std::ranges::any_of(manifest.train.shards, outside) ||
+         std::ranges::any_of(manifest.validation.shards, outside);
 }
 
 Json without_hash(const DatasetManifest& manifest) {
   const Json end = manifest.end_of_text ? Json(*manifest.end_of_text) : Json();
   const bool masked = manifest.masks == TokenMasks::present;
-  return {{"format", "lockstep dataset"},
-          {"version", masked ? masked_version : format_version},
-          {"tokenizer",
-           {{"name", manifest.tokenizer},
-            {"hash", to_hex(manifest.tokenizer_hash)},
-            {"vocabulary", manifest.vocabulary},
-            {"end_of_text", end},
-            {"special_tokens", manifest.special_tokens == SpecialTokens::text ? "text" : "special"}}},
-          {"options", parse_json(manifest.options, "options")},
-          {"inputs", parse_json(manifest.inputs, "inputs")},
-          {"token_bytes", manifest.token_bytes()},
-          {"shard_tokens", manifest.shard_tokens},
-          {"splits", {{"train", to_json(manifest.train)}, {"validation", to_json(manifest.validation)}}}};
+  Json json{{"format", "lockstep dataset"},
+            {"version", masked || has_outside(manifest) ? newer_version : format_version},
+            {"tokenizer",
+             {{"name", manifest.tokenizer},
+              {"hash", to_hex(manifest.tokenizer_hash)},
+              {"vocabulary", manifest.vocabulary},
+              {"end_of_text", end},
+              {"special_tokens", manifest.special_tokens == SpecialTokens::text ? "text" : "special"}}},
+            {"options", parse_json(manifest.options, "options")},
+            {"inputs", parse_json(manifest.inputs, "inputs")},
+            {"token_bytes", manifest.token_bytes()},
+            {"shard_tokens", manifest.shard_tokens},
+            {"splits", {{"train", to_json(manifest.train)}, {"validation", to_json(manifest.validation)}}}};
+  if (masked) json["masks"] = true;
+  return json;
 }
 
 std::string hash_of(const Json& document) { return to_hex(hash128(to_text(document))); }
@@ -73,7 +111,7 @@ void check_split(const SplitEntry& split) {
                         !__builtin_add_overflow(documents, shard.documents, &documents);
     if (!counts)
       fail(ExitCode::input, "the shard {} has {} tokens and {} documents", shard.file, shard.tokens, shard.documents);
-    if (!stays_below(shard.file))
+    if (!stays_below(shard.outside ? shard.outside->documents : shard.file))
       fail(ExitCode::input, "the shard '{}' does not lie in the dataset's folder", shard.file);
   }
 }
@@ -100,7 +138,7 @@ DatasetManifest manifest_from(const Json& document) {
   if (!tokenizer.at("end_of_text").is_null())
     manifest.end_of_text = integer_from<std::int32_t>(tokenizer.at("end_of_text"));
   if (tokenizer.value("special_tokens", "special") == "text") manifest.special_tokens = SpecialTokens::text;
-  if (document.at("version") == masked_version) manifest.masks = TokenMasks::present;
+  if (document.value("masks", false)) manifest.masks = TokenMasks::present;
   manifest.options = to_text(document.at("options"));
   manifest.inputs = to_text(document.value("inputs", Json()));
   manifest.shard_tokens = integer_from<std::int64_t>(document.at("shard_tokens"));
@@ -124,10 +162,10 @@ DatasetManifest read_dataset_manifest(const Path& folder) {
   if (!document.is_object() || document.value("format", Json()) != "lockstep dataset")
     fail(ExitCode::input, "{} is not the manifest of a dataset", path.string());
   const Json version = document.value("version", Json());
-  if (version != format_version && version != masked_version) {
+  if (version != format_version && version != newer_version) {
     throw Error(ExitCode::input,
-                fmt::format("{} has format version {}; this program reads versions {} and, with masks, {}",
-                            path.string(), to_text(version), format_version, masked_version),
+                fmt::format("{} has format version {}; this program reads versions {} and {}", path.string(),
+                            to_text(version), format_version, newer_version),
                 "prepare the dataset again");
   }
   const Json stored = document.value("self_hash", Json());

@@ -5,6 +5,7 @@
 #include "layout/dtype.hpp"
 #include "store/hdf5.hpp"
 #include "store/shard_datasets.hpp"
+#include "store/token_elements.hpp"
 
 #include <fcntl.h>
 
@@ -19,25 +20,73 @@ namespace lockstep {
 
 namespace {
 
+constexpr const char* places_path = "/places";
+
 template <class Element>
 std::span<const Element> elements(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const Element*>(bytes.data()), bytes.size() / sizeof(Element)};
 }
 
-// A mapped shard. Datasets of less than a page may lie anywhere in the file; those are copied so that elements are
+void require_length(const Path& path, std::uint64_t bytes, std::uint64_t expected) {
+  if (bytes == expected) return;
+  fail(ExitCode::input, "{} has {} bytes, DATASET.json says {}", path.string(), bytes, expected);
+}
+
+// A mapped file with datasets. Those of less than a page may lie anywhere in it; they are copied so that elements are
 // aligned.
+class MappedDatasets {
+ public:
+  MappedDatasets(const Path& path, std::uint64_t bytes) : path_(path), file_(path) {
+    require_length(path, file_.bytes().size(), bytes);
+    hdf5_.emplace(Hdf5File::open(path));
+  }
+  std::span<const std::byte> view(const char* name, DType dtype, std::int64_t count) {
+    const Hdf5Dataset dataset = hdf5_->has(name) ? hdf5_->dataset(name) : Hdf5Dataset{};
+    const Shape expected{count};
+    if (dataset.path.empty() || dataset.dtype != dtype || dataset.shape != expected ||
+        dataset.offset > file_.bytes().size() || dataset.bytes > file_.bytes().size() - dataset.offset) {
+      fail(ExitCode::input, "{}: {} is not a whole dataset of {} elements of {}, as DATASET.json says", path_.string(),
+           name, count, name_of(dtype));
+    }
+    const std::span<const std::byte> bytes = file_.bytes().subspan(dataset.offset, dataset.bytes);
+    if (dataset.offset % sizeof(std::uint64_t) == 0) return bytes;
+    std::vector<std::uint64_t>& copy = copies_.emplace_back();
+    copy.resize((bytes.size() + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t));
+    std::memcpy(copy.data(), bytes.data(), bytes.size());
+    return std::as_bytes(std::span(copy)).first(bytes.size());
+  }
+  void close_hdf5() { hdf5_.reset(); }  // what was viewed stays mapped
+
+ private:
+  Path path_;
+  MappedFile file_;
+  std::optional<Hdf5File> hdf5_;
+  std::deque<std::vector<std::uint64_t>> copies_;
+};
+
+// A mapped shard: where tokens lie, and where documents start.
 class Shard {
  public:
-  Shard(const Path& path, const ShardEntry& entry, int token_bytes, TokenMasks masks, std::int64_t first)
-      : path_(path), entry_(entry), token_bytes_(token_bytes), first_(first), file_(path) {
-    if (file_.bytes().size() != entry.bytes) {
-      fail(ExitCode::input, "{} has {} bytes, DATASET.json says {}", path.string(), file_.bytes().size(), entry.bytes);
+  Shard(const Path& folder, const ShardEntry& entry, int token_bytes, TokenMasks masks, std::int64_t first)
+      : path_(folder / entry.file),
+        entry_(entry),
+        first_(first),
+        dtype_(entry.outside      ? entry.outside->dtype
+               : token_bytes == 2 ? DType::u16
+                                  : DType::u32),
+        datasets_(folder / (entry.outside ? entry.outside->documents : entry.file),
+                  entry.outside ? entry.outside->document_bytes : entry.bytes) {
+    if (entry.outside) {
+      tokens_ = view_outside(*entry.outside);
+      if (entry.outside->apart)
+        places_ = elements<std::uint64_t>(datasets_.view(places_path, DType::u64, entry.documents));
+    } else {
+      tokens_ = datasets_.view(shard_tokens_path, dtype_, entry.tokens);
     }
-    const Hdf5File hdf5 = Hdf5File::open(path);
-    tokens_ = view(hdf5, shard_tokens_path, token_bytes == 2 ? DType::u16 : DType::u32, entry.tokens, token_copy_);
-    documents_ = elements<std::uint64_t>(view(hdf5, shard_documents_path, DType::u64, entry.documents, document_copy_));
+    documents_ = elements<std::uint64_t>(datasets_.view(shard_documents_path, DType::u64, entry.documents));
     if (masks == TokenMasks::present)
-      mask_ = elements<std::uint8_t>(view(hdf5, shard_mask_path, DType::u8, entry.tokens, mask_copy_));
+      mask_ = elements<std::uint8_t>(datasets_.view(shard_mask_path, DType::u8, entry.tokens));
+    datasets_.close_hdf5();
   }
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
@@ -46,16 +95,17 @@ class Shard {
   std::int64_t end() const { return first_ + entry_.tokens; }
   std::span<const std::uint64_t> documents() const { return documents_; }
 
-  /// Copies tokens from stream position `begin` to the front of `out`; returns how many, and the highest.
+  /// Copies tokens from stream position `begin` to the front of `out`; returns how many, and which ids they are among.
   struct Copied {
     std::size_t tokens = 0;
-    std::uint32_t highest = 0;
+    IdRange ids;
   };
   Copied copy(std::int64_t begin, std::span<std::int32_t> out) const {
-    const auto offset = static_cast<std::size_t>(begin - first_);
+    const auto offset = static_cast<std::uint64_t>(begin - first_);
     const std::size_t count = std::min(out.size(), static_cast<std::size_t>(end() - begin));
-    return token_bytes_ == 2 ? copy(elements<std::uint16_t>(tokens_).subspan(offset, count), out)
-                             : copy(elements<std::uint32_t>(tokens_).subspan(offset, count), out);
+    if (!entry_.outside || !entry_.outside->apart)
+      return {count, copy_ids(tokens_.subspan(offset * width(), count * width()), dtype_, out)};
+    return copy_apart(offset, out.first(count));
   }
 
   /// Copies the mask likewise; all 1 where there is none.
@@ -78,59 +128,70 @@ class Shard {
   }
 
  private:
-  template <class Token>
-  static Copied copy(std::span<const Token> tokens, std::span<std::int32_t> out) {
-    std::uint32_t highest = 0;
-    std::ranges::transform(tokens, out.begin(), [&highest](Token token) {
-      highest = std::max<std::uint32_t>(highest, token);
-      return static_cast<std::int32_t>(token);
-    });
-    return {tokens.size(), highest};
+  std::size_t width() const { return static_cast<std::size_t>(size_of(dtype_)); }
+
+  std::span<const std::byte> view_outside(const OutsideTokens& outside) {
+    outside_.emplace(path_);
+    const std::span<const std::byte> bytes = outside_->bytes();
+    require_length(path_, bytes.size(), entry_.bytes);
+    const bool whole = outside.offset <= bytes.size() && outside.extent <= bytes.size() - outside.offset &&
+                       static_cast<std::uint64_t>(entry_.tokens) <= outside.extent / width();
+    if (!whole) {
+      fail(ExitCode::input, "{} has {} bytes: DATASET.json says that {} tokens of {} lie in {} from byte {} on",
+           path_.string(), bytes.size(), entry_.tokens, name_of(dtype_), outside.extent, outside.offset);
+    }
+    return bytes.subspan(outside.offset, outside.extent);
   }
 
-  std::span<const std::byte> view(const Hdf5File& hdf5, const char* name, DType dtype, std::int64_t count,
-                                  std::vector<std::uint64_t>& copy) const {
-    const Hdf5Dataset dataset = hdf5.has(name) ? hdf5.dataset(name) : Hdf5Dataset{};
-    const Shape expected{count};
-    if (dataset.path.empty() || dataset.dtype != dtype || dataset.shape != expected ||
-        dataset.offset > file_.bytes().size() || dataset.bytes > file_.bytes().size() - dataset.offset) {
-      fail(ExitCode::input, "{}: {} is not a whole dataset of {} elements of {}, as DATASET.json says", path_.string(),
-           name, count, name_of(dtype));
+  // Document by document: up to the next start in tokens, from its place in bytes.
+  Copied copy_apart(std::uint64_t offset, std::span<std::int32_t> out) const {
+    Copied copied;
+    const auto tokens = static_cast<std::uint64_t>(entry_.tokens);
+    auto document = static_cast<std::size_t>(std::ranges::upper_bound(documents_, offset) - documents_.begin());
+    if (document == 0) fail_damaged("tokens lie in front of its first document");
+    for (--document; copied.tokens < out.size(); ++document) {
+      const std::uint64_t start = documents_[document];
+      const std::uint64_t end = document + 1 < documents_.size() ? documents_[document + 1] : tokens;
+      if (start > offset || end <= offset || end > tokens)
+        fail_damaged("its documents do not start one after the other");
+      const std::uint64_t count = std::min(end - offset, out.size() - copied.tokens);
+      const std::uint64_t place = places_[document] - entry_.outside->offset;  // of its first token
+      if (place > tokens_.size() || (offset - start + count) > (tokens_.size() - place) / width())
+        fail_damaged("a document lies outside of its bytes");
+      const auto bytes = tokens_.subspan(place + (offset - start) * width(), count * width());
+      copied.ids.add(copy_ids(bytes, dtype_, out.subspan(copied.tokens)));
+      copied.tokens += count;
+      offset += count;
     }
-    const std::span<const std::byte> bytes = file_.bytes().subspan(dataset.offset, dataset.bytes);
-    if (dataset.offset % sizeof(std::uint64_t) == 0) return bytes;
-    copy.resize((bytes.size() + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t));
-    std::memcpy(copy.data(), bytes.data(), bytes.size());
-    return std::as_bytes(std::span(copy)).first(bytes.size());
+    return copied;
   }
 
   Path path_;
   ShardEntry entry_;
-  int token_bytes_;
   std::int64_t first_;
-  MappedFile file_;
+  DType dtype_;
+  std::optional<MappedFile> outside_;
+  MappedDatasets datasets_;
   std::span<const std::byte> tokens_;
   std::span<const std::uint64_t> documents_;
+  std::span<const std::uint64_t> places_;
   std::span<const std::uint8_t> mask_;
-  std::vector<std::uint64_t> token_copy_;
-  std::vector<std::uint64_t> document_copy_;
-  std::vector<std::uint64_t> mask_copy_;
 };
 
 using UsePart = std::function<void(std::span<const std::byte> part, std::uint64_t offset)>;
 
-// Hashes a file part by part, each of which `use` sees before the next is read. Anew, not as mapped memory: where a
-// disk fails, that is an error.
-Hash128 hash_of_file(const Path& path, std::uint64_t bytes, const UsePart& use) {
+// Hashes `bytes` of a file from `first` on, part by part, each of which `use` sees before the next is read. Anew, not
+// as mapped memory: where a disk fails, that is an error.
+Hash128 hash_of_file(const Path& path, std::uint64_t first, std::uint64_t bytes, const UsePart& use) {
   constexpr std::uint64_t most = std::uint64_t{4} << 20;  // bytes at once
   const FileDescriptor file = open_file(path, O_RDONLY | O_CLOEXEC);
   std::vector<std::byte> buffer(std::min(most, bytes));
   StreamHash hash;
   for (std::uint64_t done = 0; done < bytes;) {
     const auto part = std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), bytes - done));
-    read_at(file, part, done, path);
+    read_at(file, part, first + done, path);
     hash.add(part);
-    use(part, done);
+    use(part, first + done);
     done += part.size();
   }
   return hash.digest();
@@ -145,21 +206,38 @@ std::uint64_t sum_within(std::span<const std::byte> part, std::uint64_t offset, 
 
 struct GivenUp {};
 
-void verify_hash(const Path& path, const ShardEntry& entry, const std::function<bool()>& given_up) {
+/// Bytes of a file that a shard is made of, and their hash.
+struct HashedBytes {
+  Path path;
+  std::uint64_t first = 0;
+  std::uint64_t bytes = 0;
   Hash128 hash;
-  try {
-    if (given_up && given_up()) return;
-    hash = hash_of_file(path, entry.bytes, [&](auto, auto) {
-      if (given_up && given_up()) throw GivenUp();
-    });
-  } catch (const GivenUp&) {
-    return;
-  }
-  if (hash == entry.hash) return;
+};
+
+std::vector<HashedBytes> hashed_bytes(const Path& folder, const ShardEntry& entry) {
+  if (!entry.outside) return {{folder / entry.file, 0, entry.bytes, entry.hash}};
+  const OutsideTokens& outside = *entry.outside;
+  return {{folder / entry.file, outside.offset, outside.extent, entry.hash},
+          {folder / outside.documents, 0, outside.document_bytes, outside.document_hash}};
+}
+
+void verify_hash(const HashedBytes& part, const std::function<bool()>& given_up) {
+  if (given_up && given_up()) throw GivenUp();
+  const Hash128 hash = hash_of_file(part.path, part.first, part.bytes, [&](auto, auto) {
+    if (given_up && given_up()) throw GivenUp();
+  });
+  if (hash == part.hash) return;
   throw Error(ExitCode::input,
-              fmt::format("{} is damaged: its hash is {}, DATASET.json says {}", path.string(), to_hex(hash),
-                          to_hex(entry.hash)),
+              fmt::format("{} is damaged: its hash is {}, DATASET.json says {}", part.path.string(), to_hex(hash),
+                          to_hex(part.hash)),
               "prepare-data --verify names all damaged shards; prepare or copy the dataset anew");
+}
+
+void verify_hashes(const Path& folder, const ShardEntry& entry, const std::function<bool()>& given_up) {
+  try {
+    for (const HashedBytes& part : hashed_bytes(folder, entry)) verify_hash(part, given_up);
+  } catch (const GivenUp&) {
+  }
 }
 
 }  // namespace
@@ -175,10 +253,16 @@ void number_shards(SplitEntry& split) {
   }
 }
 
+void add_content(StreamHash& hash, const SplitEntry& split) {
+  for (const ShardEntry& shard : split.shards) {
+    hash.add(to_hex(shard.hash));
+    if (shard.outside) hash.add(to_hex(shard.outside->document_hash));
+  }
+}
+
 struct TokenStream::State {
   Path folder;
   std::vector<ShardEntry> entries;
-  std::int64_t shard_tokens = 1;
   std::int64_t tokens = 0;
   std::int64_t documents = 0;
   std::int64_t vocabulary = 0;
@@ -189,12 +273,18 @@ struct TokenStream::State {
   std::vector<std::shared_ptr<const Shard>> mapped;  // by number; null: not mapped
   std::deque<std::size_t> in_order;                  // in which they were mapped
 
+  // The number of the shard that holds a token.
+  std::size_t number_at(std::int64_t position) const {
+    return static_cast<std::size_t>(std::ranges::upper_bound(entries, position, {}, &ShardEntry::first_token) -
+                                    entries.begin()) -
+           1;
+  }
   std::shared_ptr<const Shard> at(std::int64_t position) {
-    const auto number = static_cast<std::size_t>(position / shard_tokens);
+    const std::size_t number = number_at(position);
     const std::lock_guard lock(mutex);
     if (!mapped[number]) {
       const ShardEntry& entry = entries[number];
-      mapped[number] = std::make_shared<const Shard>(folder / entry.file, entry, token_bytes, masks, entry.first_token);
+      mapped[number] = std::make_shared<const Shard>(folder, entry, token_bytes, masks, entry.first_token);
       in_order.push_back(number);
       if (in_order.size() > most_mapped) {
         mapped[in_order.front()].reset();  // who reads it keeps it until then
@@ -210,14 +300,14 @@ TokenStream::TokenStream(const Path& folder, const DatasetManifest& manifest, Da
   const SplitEntry& entry = manifest.of(split);
   state_->folder = folder;
   state_->entries = entry.shards;
-  state_->shard_tokens = manifest.shard_tokens;
   state_->vocabulary = manifest.vocabulary;
   state_->token_bytes = manifest.token_bytes();
   state_->masks = manifest.masks;
   state_->mapped.resize(entry.shards.size());
   for (const ShardEntry& shard : entry.shards) {
     const bool last = &shard == &entry.shards.back();
-    if (shard.tokens > manifest.shard_tokens || (!last && shard.tokens != manifest.shard_tokens)) {
+    const bool shorter = !last && !shard.outside && shard.tokens != manifest.shard_tokens;
+    if (shard.tokens > manifest.shard_tokens || shorter) {
       fail(ExitCode::input, "{}: the shard {} has {} tokens instead of {}", folder.string(), shard.file, shard.tokens,
            manifest.shard_tokens);
     }
@@ -247,10 +337,8 @@ void TokenStream::copy(std::int64_t begin, std::span<std::int32_t> out) const {
   while (!out.empty()) {
     const auto shard = state_->at(begin);
     const Shard::Copied copied = shard->copy(begin, out);
-    if (std::cmp_greater_equal(copied.highest, state_->vocabulary)) {
-      shard->fail_damaged(
-          fmt::format("it holds the token {}, the vocabulary has {}", copied.highest, state_->vocabulary));
-    }
+    if (const auto id = copied.ids.outside(state_->vocabulary))
+      shard->fail_damaged(fmt::format("it holds the token {}, the vocabulary has {}", *id, state_->vocabulary));
     out = out.subspan(copied.tokens);
     begin += static_cast<std::int64_t>(copied.tokens);
   }
@@ -292,17 +380,33 @@ std::vector<std::int64_t> TokenStream::document_starts(std::int64_t begin, std::
 }
 
 std::int64_t TokenStream::shards() const { return std::ssize(state_->entries); }
-std::int64_t TokenStream::shard_at(std::int64_t position) const { return position / state_->shard_tokens; }
+std::int64_t TokenStream::shard_at(std::int64_t position) const {
+  return static_cast<std::int64_t>(state_->number_at(position));
+}
 
 void TokenStream::verify_shard(std::int64_t shard, const std::function<bool()>& given_up) const {
-  const ShardEntry& entry = state_->entries.at(static_cast<std::size_t>(shard));
-  verify_hash(state_->folder / entry.file, entry, given_up);
+  verify_hashes(state_->folder, state_->entries.at(static_cast<std::size_t>(shard)), given_up);
 }
 
 void verify_shard_file(const Path& folder, const DatasetManifest& manifest, const ShardEntry& shard) {
-  const Path path = folder / shard.file;
-  (void)Shard(path, shard, manifest.token_bytes(), manifest.masks, 0);
-  verify_hash(path, shard, {});
+  (void)Shard(folder, shard, manifest.token_bytes(), manifest.masks, 0);
+  verify_hashes(folder, shard, {});
+}
+
+void write_document_starts(const Path& path, std::span<const std::uint64_t> starts,
+                           std::span<const std::uint64_t> places, OutsideTokens& outside) {
+  {
+    Hdf5File hdf5 = Hdf5File::create(path);
+    hdf5.set_attribute("/", "format", "lockstep documents");
+    hdf5.set_attribute("/", "version", std::int64_t{1});
+    const Shape shape{std::ssize(starts)};
+    hdf5.add(shard_documents_path, DType::u64, shape, std::as_bytes(starts));
+    if (outside.apart) hdf5.add(places_path, DType::u64, shape, std::as_bytes(places));
+    hdf5.close();
+  }
+  sync_file(open_file(path, O_RDONLY | O_CLOEXEC), path);
+  outside.document_bytes = length_of(path).value_or(0);
+  outside.document_hash = hash_of_file(path, 0, outside.document_bytes, [](auto, auto) {});
 }
 
 ShardEntry describe_shard(const Path& path, std::uint64_t written, const std::function<void()>& alive) {
@@ -318,7 +422,7 @@ ShardEntry describe_shard(const Path& path, std::uint64_t written, const std::fu
   entry.documents = documents.shape.at(0);
   entry.bytes = length_of(path).value_or(0);
   std::uint64_t sum = 0;
-  entry.hash = hash_of_file(path, entry.bytes, [&](std::span<const std::byte> part, std::uint64_t offset) {
+  entry.hash = hash_of_file(path, 0, entry.bytes, [&](std::span<const std::byte> part, std::uint64_t offset) {
     for (const Hdf5Dataset& dataset : {tokens, documents, mask})
       sum = add_content_sums(sum, sum_within(part, offset, dataset));
     if (alive) alive();

@@ -1,14 +1,16 @@
 // A prepared dataset on disk: FOLDER/DATASET.json, written last, and FOLDER/{train,validation}/tokens-NNNNN.h5. A split
-// is one stream of tokens, documents one after the other, cut into shards of equal length; a shard is mapped when it is
-// first read. Documents of text are joined by the end-of-text token; those made of records stand back to back, and a
-// mask says which of their tokens may count as labels. Who makes them: data/prepare.hpp. Which tokens a training step
-// takes: data/data_loader.hpp.
+// is one stream of tokens, documents one after the other, cut into shards; a shard is mapped when it is first read.
+// Shards of our own are equally long; others lie in place, as a part of a token file that another program wrote.
+// Documents of text are joined by the end-of-text token; those made of records stand back to back, and a mask says
+// which of their tokens may count as labels. Who makes them: data/prepare.hpp. Which tokens a training step takes:
+// data/data_loader.hpp.
 #pragma once
 
 #include "base/files.hpp"
 #include "base/hash.hpp"
 #include "base/json_fwd.hpp"
 #include "config/special_tokens.hpp"
+#include "layout/dtype.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -24,14 +26,28 @@ namespace lockstep {
 enum class DataSplit { train, validation };
 std::string_view name_of(DataSplit split);  // "train", "validation": also the folder's name
 
+/// Where the tokens of a shard lie in a file of another program, which stays as it is. Where its documents start stands
+/// in a file of ours.
+struct OutsideTokens {
+  std::uint64_t offset = 0;          // of the first of the bytes in which the tokens lie
+  std::uint64_t extent = 0;          // how many these are
+  DType dtype = DType::u16;          // an integer, little-endian
+  bool apart = false;                // other bytes lie between documents, of which each starts where `documents` says
+  std::string documents;             // HDF5, within the dataset's folder: "train/documents-00000.h5"
+  std::uint64_t document_bytes = 0;  // of that file
+  Hash128 document_hash = {};        // of that file
+};
+
 struct ShardEntry {
-  std::string file;              // within the dataset's folder: "train/tokens-00000.h5"
+  std::string
+      file;  // within the dataset's folder: "train/tokens-00000.h5"; outside of it "../corpus.bin", "/data/a.bin"
   std::int64_t first_token = 0;  // of the stream
   std::int64_t tokens = 0;
-  std::int64_t first_document = 0;  // that starts here or behind
-  std::int64_t documents = 0;       // that start in this shard
-  std::uint64_t bytes = 0;          // of the file
-  Hash128 hash;                     // of the file
+  std::int64_t first_document = 0;            // that starts here or behind
+  std::int64_t documents = 0;                 // that start in this shard
+  std::uint64_t bytes = 0;                    // of the file
+  Hash128 hash;                               // of the file, or of the bytes in it that are the shard's
+  std::optional<OutsideTokens> outside = {};  // absent: a shard of our own
 };
 
 struct SplitEntry {
@@ -49,6 +65,8 @@ enum class TokenMasks {
 
 /// Sets where each shard begins, from what the shards before it hold.
 void number_shards(SplitEntry& split);
+/// Adds what tells the content of a split from any other: hashes of all its shards.
+void add_content(StreamHash& hash, const SplitEntry& split);
 
 /// The manifest is what DATASET.json says.
 struct DatasetManifest {
@@ -57,7 +75,7 @@ struct DatasetManifest {
   std::int64_t vocabulary = 0;
   std::optional<std::int32_t> end_of_text;
   SpecialTokens special_tokens = SpecialTokens::special;  // how those that documents spell out were read
-  std::int64_t shard_tokens = 0;                          // of every shard of a split but the last
+  std::int64_t shard_tokens = 0;                          // of every shard of a split but the last; outside, at most
   TokenMasks masks = TokenMasks::absent;
   std::string options;          // JSON text of what made it, for people and for look-up
   std::string inputs = "null";  // JSON text of what it was made from, likewise
@@ -110,6 +128,12 @@ class TokenStream {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// Writes where the documents of tokens outside start: `starts`, counted in tokens from the shard's first, and, if they
+/// lie apart, the bytes of the file at which they do. Durable; sets the members of `outside` that tell of the file, but
+/// its name. Throws Error(storage).
+void write_document_starts(const Path& path, std::span<const std::uint64_t> starts,
+                           std::span<const std::uint64_t> places, OutsideTokens& outside);
 
 /// Makes the file of a shard, whose tokens and document starts ShardWriters then write. Throws Error(storage).
 void create_shard(const Path& path, int token_bytes, std::int64_t tokens, std::int64_t documents,

@@ -13,38 +13,39 @@ namespace {
 
 struct MetricFacts {
   BestMetric metric;
-  const char* name;  // in manifests
+  const char* name;  // in manifests, behind the name of the set
   bool higher;       // values are better
   double EvalRecord::* value;
 };
 
-constexpr MetricFacts all_metrics[] = {
-    {BestMetric::loss, "validation_loss", false, &EvalRecord::loss},
-    {BestMetric::perplexity, "validation_perplexity", false, &EvalRecord::perplexity},
-    {BestMetric::accuracy, "validation_accuracy", true, &EvalRecord::accuracy}};
+constexpr MetricFacts all_metrics[] = {{BestMetric::loss, "loss", false, &EvalRecord::loss},
+                                       {BestMetric::perplexity, "perplexity", false, &EvalRecord::perplexity},
+                                       {BestMetric::accuracy, "accuracy", true, &EvalRecord::accuracy}};
+
+std::string name_of(const MetricFacts& facts, const std::string& set) { return fmt::format("{}_{}", set, facts.name); }
 
 double cost_of(const BestBy& by, double value) { return *by.higher ? -value : value; }
 
 }  // namespace
 
-BestBy best_by(const CheckpointOptions& options) {
+BestBy best_by(const CheckpointOptions& options, const std::string& set) {
   const auto* const facts = std::ranges::find(all_metrics, options.best_metric, &MetricFacts::metric);
   switch (options.best_direction) {
-    case BestDirection::automatic: return {facts->name, facts->higher};
-    case BestDirection::lower: return {facts->name, false};
-    case BestDirection::higher: return {facts->name, true};
+    case BestDirection::automatic: return {name_of(*facts, set), facts->higher};
+    case BestDirection::lower: return {name_of(*facts, set), false};
+    case BestDirection::higher: return {name_of(*facts, set), true};
   }
   fail(ExitCode::bug, "a direction that there is not");
 }
 
 std::string to_text(const BestBy& by) { return fmt::format("{} {}", *by.higher ? "highest" : "lowest", by.metric); }
 
-std::vector<Metric> metrics_of(const EvalRecord& evaluation, const CheckpointOptions& options) {
-  const BestBy by = best_by(options);
+std::vector<Metric> metrics_of(const EvalRecord& evaluation, const CheckpointOptions& options, const std::string& set) {
+  const BestBy by = best_by(options, set);
   std::vector<Metric> metrics;
   for (const MetricFacts& facts : all_metrics)
     if (const double value = evaluation.*facts.value; std::isfinite(value))
-      metrics.push_back({facts.name, value, by.metric == facts.name ? *by.higher : facts.higher});
+      metrics.push_back({name_of(facts, set), value, by.metric == name_of(facts, set) ? *by.higher : facts.higher});
   return metrics;
 }
 

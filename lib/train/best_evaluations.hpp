@@ -16,10 +16,11 @@
 namespace lockstep {
 
 /// What an evaluation measured, under the names that manifests have, each with the direction that is better: for the
-/// metric of checkpoint.best_metric the one that is asked for. What is not finite is left out. Local.
-std::vector<Metric> metrics_of(const EvalRecord& evaluation, const CheckpointOptions& options);
-/// What checkpoint.best_metric and checkpoint.best_direction say; `higher` is there. Local.
-BestBy best_by(const CheckpointOptions& options);
+/// metric of checkpoint.best_metric the one that is asked for. `set` is what its metrics are named after, "validation".
+/// What is not finite is left out. Local.
+std::vector<Metric> metrics_of(const EvalRecord& evaluation, const CheckpointOptions& options, const std::string& set);
+/// What checkpoint.best_metric and checkpoint.best_direction say of the set that decides; `higher` is there. Local.
+BestBy best_by(const CheckpointOptions& options, const std::string& set);
 
 std::string to_text(const BestBy& by);  // "lowest validation_loss"
 

@@ -45,17 +45,17 @@ class SampleCallback : public Callback {
  private:
   SampledText begin(const RunView& view, std::size_t index) {
     if (next_.candidates.empty())
-      next_ = {.candidates = ids_with_text(view.tokenizer), .stop_token = view.tokenizer.end_of_text().value_or(-1)};
+      next_ = {.candidates = ids_with_text(*view.tokenizer), .stop_token = view.tokenizer->end_of_text().value_or(-1)};
     SampleOptions options = options_;
     // equal prompts give different texts; the largest seed goes on with the smallest
     options.seed = static_cast<std::int64_t>(static_cast<std::uint64_t>(options.seed) + index);
-    return {view.tokenizer.encode(options_.prompts[index]), options, view.window, next_};
+    return {view.tokenizer->encode(options_.prompts[index]), options, view.window, next_};
   }
 
   static void write(const RunView& view, const std::string& prompt, std::span<const std::int32_t> added) {
     view.records.write(SampleRecord{.step = view.train_state.step,
                                     .prompt = prompt,
-                                    .text = view.tokenizer.decode(added),
+                                    .text = view.tokenizer->decode(added),
                                     .tokens = static_cast<std::int64_t>(added.size())});
   }
 

@@ -25,8 +25,8 @@ namespace lockstep {
 struct RunView {
   Session& session;
   Engine& engine;
-  const TextWindow& window;  // of texts that are sampled
-  const Tokenizer& tokenizer;
+  const TextWindow& window;    // of texts that are sampled
+  const Tokenizer* tokenizer;  // null where all tokens are made, and no callback reads text
   const TrainState& train_state;
   Recorder& records;
 };

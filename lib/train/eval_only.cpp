@@ -8,6 +8,7 @@
 #include "train/run_setup.hpp"
 
 #include <cmath>
+#include <vector>
 
 namespace lockstep {
 
@@ -17,7 +18,8 @@ int evaluate_only(const TrainConfig& config, Session& session, Output& output) {
   const Machines machines = set_up_machines(config, world);
   const TrainPlan plan = agree_on_plan(config, world);
   const std::unique_ptr<ShardVerifier> verifier = make_verifier(config.data.verify, world.rank(), machines.hosts);
-  verifier->use(*plan.validation, 0, plan.validation->tokens());
+  for (const EvaluationPlan& evaluation : plan.evaluations)
+    if (const auto& stream = evaluation.set.stream) verifier->use(*stream, 0, stream->tokens());
   std::optional<RunState> state;
   together(world, "make the model", [&] {
     session.enter(Phase::start_up);
@@ -27,16 +29,25 @@ int evaluate_only(const TrainConfig& config, Session& session, Output& output) {
 
   Transport transport = make_transport(session, plan.programs);
   Engine engine(state->model, *state->optimizer, plan.programs, session, transport, config.optimizer.clip_norm);
-  const EvalRecord record = evaluate(engine, config, plan, session, state->train_state.step);
+  std::vector<EvalRecord> measured;
+  for (const EvaluationPlan& evaluation : plan.evaluations)
+    measured.push_back(evaluate(engine, config, plan, evaluation, session, state->train_state.step));
   verifier->settle(session);
   together(world, "print the loss", [&] {
-    session.enter(Phase::shutdown, record.step);
+    session.enter(Phase::shutdown, state->train_state.step);
     if (world.rank() != 0) return;
-    output.log().info("{}: validation loss {:.4f} on {}", checkpoint ? checkpoint->string() : *config.model.path,
-                      record.loss, plan.evaluation);
-    output.print(to_text(to_json(record)) + "\n");
+    for (std::size_t i = 0; i < measured.size(); ++i) {
+      output.log().info("{}: {} loss {:.4f} on {}", checkpoint ? checkpoint->string() : *config.model.path,
+                        plan.evaluations[i].metrics, measured[i].loss, plan.evaluations[i].identity);
+      output.print(to_text(to_json(measured[i])) + "\n");
+    }
   });
-  if (!std::isfinite(record.loss)) throw AgreedError(Error(ExitCode::numerics, "the validation loss is not finite"), 0);
+  for (const EvalRecord& record : measured)
+    if (!std::isfinite(record.loss))
+      throw AgreedError(
+          Error(ExitCode::numerics, record.name ? fmt::format("the loss on {} is not finite", *record.name)
+                                                : "the validation loss is not finite"),
+          0);
   return 0;
 }
 

@@ -18,15 +18,15 @@ Batch muted(Batch batch) {
 
 }  // namespace
 
-EvalRecord evaluate(Engine& engine, const TrainConfig& config, const TrainPlan& plan, Session& session,
-                    std::int64_t step) {
+EvalRecord evaluate(Engine& engine, const TrainConfig& config, const TrainPlan& plan, const EvaluationPlan& evaluation,
+                    Session& session, std::int64_t step) {
   const double start_s = monotonic_seconds();
-  const EvaluationDataLoader loader(*plan.validation_samples,
+  const EvaluationDataLoader loader(*evaluation.set.samples,
                                     plan.loader(config, SampleUse::evaluation, session.world().rank()),
-                                    config.eval.batches);
+                                    evaluation.set.batches);
   const std::int64_t chunk = plan.programs.eval.micro_batches;
   EvaluationOutcome total;
-  for (std::int64_t round = 0; round < plan.evaluation_rounds; ++round) {
+  for (std::int64_t round = 0; round < evaluation.rounds; ++round) {
     std::vector<Batch> batches;
     for (std::int64_t i = round * chunk; i < (round + 1) * chunk; ++i) {
       batches.push_back(i < loader.micro_batches() ? loader.batch(i) : muted(loader.batch(0)));
@@ -38,7 +38,8 @@ EvalRecord evaluate(Engine& engine, const TrainConfig& config, const TrainPlan& 
   }
   const double loss = total.loss_sum / static_cast<double>(total.tokens);
   return {.step = step,
-          .split = config.data.validation_split,
+          .name = names_evaluations(config) ? std::optional(evaluation.set.name) : std::nullopt,
+          .split = evaluation.set.dataset ? std::string(name_of(evaluation.set.split)) : DatasetChoice::dummy,
           .loss = loss,
           .perplexity = std::exp(loss),
           .accuracy = static_cast<double>(total.hits) / static_cast<double>(total.tokens),

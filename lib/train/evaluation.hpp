@@ -1,4 +1,5 @@
-// The loss and what else is measured over a validation split: every rank computes its share, all ranks know the result.
+// The loss and what else is measured over a set that is evaluated: every rank computes its share, all ranks know the
+// result.
 #pragma once
 
 #include "config/train_config.hpp"
@@ -10,9 +11,9 @@
 
 namespace lockstep {
 
-/// The loss over the split (or over eval.batches of it), weighted by tokens, of the model as it is after `step` steps;
-/// whether it is the best is not said. Collective over the world.
-EvalRecord evaluate(Engine& engine, const TrainConfig& config, const TrainPlan& plan, Session& session,
-                    std::int64_t step);
+/// The loss over a set of the plan (or over so many batches of it), weighted by tokens, of the model as it is after
+/// `step` steps; whether it is the best is not said. Collective over the world.
+EvalRecord evaluate(Engine& engine, const TrainConfig& config, const TrainPlan& plan, const EvaluationPlan& evaluation,
+                    Session& session, std::int64_t step);
 
 }  // namespace lockstep

@@ -36,6 +36,7 @@ std::string FailedSaves::on_save_failure(const AgreedError& error, std::int64_t 
             fmt::format(" (failed saves in a row: {}, checkpoint.max_failures is {})", in_a_row_,
                         config_.checkpoint.max_failures),
             stays);
+  if (after == AfterSave::end_of_run) return fmt::format("{}\n  {}; no other save follows", error.what(), stays);
   const auto next = next_save(config_, step);
   const bool other_ways = config_.checkpoint.interval || config_.checkpoint.every_epochs;
   return fmt::format("{}\n  {}; training goes on, {}", error.what(), stays,

@@ -11,7 +11,11 @@
 namespace lockstep {
 
 /// What the loop does after a save.
-enum class AfterSave { more_steps, nothing };
+enum class AfterSave {
+  more_steps,
+  nothing,     // it is the last one, which the run's end rests on
+  end_of_run,  // it was under way when the run came to its end, for whatever reason
+};
 
 class FailedSaves {
  public:

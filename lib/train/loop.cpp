@@ -10,7 +10,9 @@
 #include "train/components.hpp"
 #include "train/nonfinite.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -28,10 +30,11 @@ void flip_bit(const Model& model) {
   }
 }
 
-Retention retention_of(const CheckpointOptions& options) {
+Retention retention_of(const TrainConfig& config, const TrainPlan& plan) {
+  const CheckpointOptions& options = config.checkpoint;
   return {.keep_last = options.keep_last,
           .keep_best = options.keep_best,
-          .best_by = best_by(options),
+          .best_by = best_by(options, plan.deciding_metrics(config)),
           .keep_every = options.keep_every,
           .pinned = options.pinned};
 }
@@ -56,7 +59,8 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
     profile_.emplace(parts.plan.programs, parts.session.world().rank(), steps->first, steps->last);
   if (parts.files.local() == nullptr) return;
   promotions_.emplace(Promotions::Parts{parts_.config, parts_.session, parts_.files, journal_,
-                                        retention_of(parts_.config.checkpoint), [this](const PromotionReport& report) {
+                                        retention_of(parts_.config, parts_.plan),
+                                        [this](const PromotionReport& report) {
                                           stop_.save_took(last_save_s_ + report.seconds);  // which an end waits for
                                           if (report.step == saved_step_) last_checkpoint_ = report.path.string();
                                           journal_.promoted(report);
@@ -64,6 +68,15 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
 }
 
 LoopEnd TrainingLoop::run() {
+  try {
+    return run_steps();
+  } catch (const AgreedError&) {
+    finish_save_of_failed_run();
+    throw;
+  }
+}
+
+LoopEnd TrainingLoop::run_steps() {
   TrainState& now = parts_.train_state;
   if (finished()) {
     if (promotions_) promotions_->finish(now.step);
@@ -87,14 +100,16 @@ LoopEnd TrainingLoop::run() {
   while (!finished()) {
     const DataPosition began_at = now.position;
     const StepOutcome outcome = step();
-    carry_on_save(false);
+    carry_on_save();
     if (promotions_) promotions_->carry_on(now.step);
     const bool last = finished();
     if (due(parts_.config.eval.every) || (last && parts_.config.eval.at_end) ||
         asks(outcome.requests, Request::evaluate))
       evaluate();
-    if (outcome.stop == StopLevel::now || (outcome.stop != StopLevel::none && asked_again()))
+    if (outcome.stop == StopLevel::now || (outcome.stop != StopLevel::none && asked_again())) {
+      finish_save(AfterSave::end_of_run);
       return LoopEnd::stopped_now;
+    }
     const bool stopping = outcome.stop == StopLevel::after_step && !last;
     if (stopping || due(parts_.config.checkpoint.every) || epochs_are_full(began_at) ||
         (last && parts_.config.checkpoint.at_end) || asks(outcome.requests, Request::save) || save_is_lost_) {
@@ -220,23 +235,37 @@ void TrainingLoop::evaluate() {
   const ProfiledScope scope(profile_of(now.step), "evaluation");
   const double start_s = monotonic_seconds();
   const AveragedWeights average(parts_.cells, parts_.engine, parts_.session, now.step);
-  if (parts_.plan.validation) {
+  const std::vector<EvaluationPlan>& sets = parts_.plan.evaluations;
+  if (!sets.empty()) {
     parts_.session.enter(Phase::evaluation, now.step);
-    parts_.verifier.use(*parts_.plan.validation, 0, parts_.plan.validation->tokens());
+    for (const EvaluationPlan& evaluation : sets)
+      if (const auto& stream = evaluation.set.stream) parts_.verifier.use(*stream, 0, stream->tokens());
     forget_incomparable_best();
-    EvalRecord record = lockstep::evaluate(parts_.engine, parts_.config, parts_.plan, parts_.session, now.step);
-    now.eval_loss = std::isfinite(record.loss) ? std::optional(record.loss) : std::nullopt;
-    measured_ = metrics_of(record, parts_.config.checkpoint);
+    std::vector<EvalRecord> measured;
+    measured_.clear();
+    for (const EvaluationPlan& evaluation : sets) {
+      parts_.session.enter(Phase::evaluation, now.step);
+      measured.push_back(
+          lockstep::evaluate(parts_.engine, parts_.config, parts_.plan, evaluation, parts_.session, now.step));
+      std::ranges::copy(metrics_of(measured.back(), parts_.config.checkpoint, evaluation.metrics),
+                        std::back_inserter(measured_));
+    }
+    EvalRecord& deciding = measured[parts_.plan.deciding];
+    now.eval_loss = std::isfinite(deciding.loss) ? std::optional(deciding.loss) : std::nullopt;
     if (now.eval_loss) evaluated_step_ = now.step;
-    record.best = take_evaluation();
-    journal_.evaluation(record);
-    if (!now.eval_loss)
-      journal_.warn({.step = now.step,
-                     .name = "nonfinite_validation",
-                     .message = fmt::format("validation loss {} is not finite", record.loss)});
+    deciding.best = take_evaluation();
+    for (const EvalRecord& record : measured) tell_evaluation(record);
   }
   callbacks_.after_evaluation(view());
   journal_.exclude(monotonic_seconds() - start_s);
+}
+
+void TrainingLoop::tell_evaluation(const EvalRecord& record) {
+  journal_.evaluation(record);
+  if (std::isfinite(record.loss)) return;
+  journal_.warn({.step = record.step,
+                 .name = "nonfinite_validation",
+                 .message = fmt::format("{} loss {} is not finite", record.name.value_or("validation"), record.loss)});
 }
 
 bool TrainingLoop::take_evaluation() {
@@ -254,20 +283,20 @@ bool TrainingLoop::take_evaluation() {
 
 void TrainingLoop::forget_incomparable_best() {
   TrainState& now = parts_.train_state;
-  if (now.best_eval_loss && now.evaluation != parts_.plan.evaluation) {
+  if (now.best_eval_loss && now.evaluation != parts_.plan.evaluation()) {
     journal_.warn({.step = now.step,
                    .name = "evaluation_changed",
                    .message = fmt::format(
                        "the best validation loss so far, {:.4f}, was measured on {}, from here on it "
                        "is {}: what is the best counts anew",
                        *now.best_eval_loss, now.evaluation.empty() ? "samples of an earlier version" : now.evaluation,
-                       parts_.plan.evaluation),
+                       parts_.plan.evaluation()),
                    .loss = now.best_eval_loss});
     now.best_eval_loss.reset();
     now.best_evaluations.ranked.clear();
   }
   BestEvaluations& best = now.best_evaluations;
-  if (const BestBy by = best_by(parts_.config.checkpoint); best.by != by) {
+  if (const BestBy by = best_by(parts_.config.checkpoint, parts_.plan.deciding_metrics(parts_.config)); best.by != by) {
     if (!best.ranked.empty())
       journal_.warn({.step = now.step,
                      .name = "best_metric_changed",
@@ -278,7 +307,7 @@ void TrainingLoop::forget_incomparable_best() {
                     0);
     best = {by, {}};
   }
-  now.evaluation = parts_.plan.evaluation;
+  now.evaluation = parts_.plan.evaluation();
 }
 
 void TrainingLoop::save(AfterSave after) {
@@ -294,7 +323,7 @@ void TrainingLoop::save(AfterSave after) {
                     0);
       return;
     }
-    carry_on_save(true);
+    finish_save(AfterSave::more_steps);
   }
   bool around_local = std::exchange(save_is_lost_, false);
   if (saved_step_ == now.step) return;
@@ -346,7 +375,7 @@ void TrainingLoop::tell_local_failure(const AgreedError& error, std::int64_t ste
 }
 
 void TrainingLoop::end_saves() {
-  carry_on_save(true);
+  finish_save(promotions_ ? AfterSave::more_steps : AfterSave::end_of_run);
   if (save_is_lost_) save(AfterSave::nothing);
   if (promotions_) promotions_->finish(parts_.train_state.step);
 }
@@ -388,7 +417,19 @@ std::vector<Component> TrainingLoop::settled_components() {
   return components;
 }
 
-void TrainingLoop::carry_on_save(bool to_the_end) {
+void TrainingLoop::carry_on_save() { advance_save(false, AfterSave::more_steps); }
+
+void TrainingLoop::finish_save(AfterSave after) { advance_save(true, after); }
+
+void TrainingLoop::finish_save_of_failed_run() {
+  try {
+    finish_save(AfterSave::end_of_run);
+  } catch (const AgreedError& error) {
+    journal_.warn({.step = begun_step_, .name = "save_failed", .message = error.what()}, error.owner());
+  }
+}
+
+void TrainingLoop::advance_save(bool to_the_end, AfterSave after) {
   if (!saver_.under_way()) return;
   const double start_s = monotonic_seconds();
   std::optional<SaveReport> report;
@@ -396,11 +437,11 @@ void TrainingLoop::carry_on_save(bool to_the_end) {
     report = saver_.advance(to_the_end);
   } catch (const AgreedError& error) {
     if (error.code() != ExitCode::storage) throw;
-    save_is_lost_ = promotions_.has_value();
+    save_is_lost_ = promotions_.has_value() && after == AfterSave::more_steps;
     if (save_is_lost_)
       tell_local_failure(error, begun_step_);
     else
-      tell_failed_save(reason_of(error), begun_step_, AfterSave::more_steps);
+      tell_failed_save(reason_of(error), begun_step_, after);
   }
   journal_.exclude(monotonic_seconds() - start_s);
   if (!report) return;
@@ -440,7 +481,7 @@ SaveRequest TrainingLoop::request_for(RunFolder& folder) const {
                       .step = now.step,
                       .world = parts_.world,
                       .documents = parts_.documents,
-                      .retention = retention_of(parts_.config.checkpoint),
+                      .retention = retention_of(parts_.config, parts_.plan),
                       .trash = folder.trash(),
                       .share = share_of_now(),
                       .read_back = parts_.config.checkpoint.read_back,

@@ -39,7 +39,7 @@ struct LoopParts {
   RunFiles& files;
   Engine& engine;
   const Model& model;
-  const Tokenizer& tokenizer;
+  const Tokenizer* tokenizer;  // null where all tokens are made
   const std::vector<Component>& components;
   CellState& cells;
   const std::vector<std::pair<std::string, std::string>>& documents;  // saved with each checkpoint
@@ -57,12 +57,14 @@ class TrainingLoop {
  public:
   explicit TrainingLoop(const LoopParts& parts);
 
-  /// Runs to the last step or to a request to stop. Collective over the world.
+  /// Runs to the last step or to a request to stop. A save that is under way then, or when all ranks fail, is waited
+  /// for. Collective over the world.
   LoopEnd run();
   /// The folder of the last checkpoint of this process group. Local.
   const std::optional<std::string>& last_checkpoint() const { return last_checkpoint_; }
 
  private:
+  LoopEnd run_steps();
   bool finished() const { return parts_.train_state.step >= parts_.config.train.max_steps; }
   /// Whether a second request came in while the step that the first one ends was still running. Collective over the
   /// world.
@@ -80,6 +82,7 @@ class TrainingLoop {
   /// Collective over the world.
   void skip_step(const StepOutcome& outcome);
   void evaluate();
+  void tell_evaluation(const EvalRecord& record);
   /// Counts the evaluation of now, of which `measured_` tells; returns whether it is the best so far.
   bool take_evaluation();
   /// What the best evaluations were measured on, or are ranked by, may have changed with a resume.
@@ -95,8 +98,14 @@ class TrainingLoop {
   /// The same, of which ranks that should hold the same have become of one mind, as checkpoint.on_difference says; a
   /// save compares what it does not. Collective over the world. Throws AgreedError(verdict).
   std::vector<Component> settled_components();
-  /// Goes on with a save in the background, if one is under way. Collective over the world.
-  void carry_on_save(bool to_the_end);
+  /// Goes on with a save in the background, if one is under way, as far as all ranks have come. Collective over the
+  /// world.
+  void carry_on_save();
+  /// Waits for it. Collective over the world.
+  void finish_save(AfterSave after);
+  /// The same where the run ends with a failure, which stays the one explanation. Collective over the world.
+  void finish_save_of_failed_run();
+  void advance_save(bool to_the_end, AfterSave after);
   void saved(const SaveReport& report, double stall_s, int waves);
   std::uint64_t snapshot_memory() const;  // bytes of a rank's copy at most; 0: as many as it takes
   bool saves_in_background() const { return parts_.plan.snapshot_limit.has_value(); }

@@ -38,30 +38,85 @@ Row dropout_row(const DropoutRates& rates) {
 }
 
 Row data_row(const TrainConfig& config, const TrainPlan& plan) {
-  if (!plan.training) {
-    const std::string text = fmt::format("need the dataset {}, which is not there", config.data.path);
+  if (plan.training.empty()) {
+    std::vector<std::string> paths;
+    for (const TrainingDataset& dataset : training_datasets(config))
+      if (!dataset.is_dummy()) paths.push_back(dataset.path);
+    const std::string text = paths.size() == 1
+                                 ? fmt::format("need the dataset {}, which is not there", paths.front())
+                                 : fmt::format("need the datasets {}, not all of which are there", join(paths, ", "));
     return {.section = "data", .key = "unknown", .label = "epochs, evaluation", .value = text, .text = text};
   }
   const double epochs = static_cast<double>(config.train.max_steps * config.train.global_batch) /
                         static_cast<double>(plan.samples_per_epoch);
+  std::int64_t tokens = 0;
+  for (const RunDataset& dataset : plan.training)
+    tokens += dataset.stream ? dataset.stream->tokens()
+                             : dataset.samples->samples() * dataset.choice.length.value_or(config.data.sequence_length);
   return {.section = "data",
           .key = "epochs",
           .label = "epochs",
           .value = epochs,
           .text = fmt::format("{:.2f}: {} over {} tokens, {} an epoch", epochs, counted(config.train.max_steps, "step"),
-                              human_count(static_cast<double>(plan.training->tokens())),
-                              counted(plan.samples_per_epoch, "sample"))};
+                              human_count(static_cast<double>(tokens)), counted(plan.samples_per_epoch, "sample"))};
+}
+
+/// What the run takes of each dataset.
+std::vector<Row> dataset_rows(const TrainConfig& config, const TrainPlan& plan) {
+  std::vector<Row> rows;
+  if (config.data.datasets.empty()) return rows;
+  const std::optional<Turns> turns = plan.proportions ? std::optional<Turns>(*plan.proportions) : std::nullopt;
+  const std::int64_t all = config.train.max_steps * config.train.global_batch;
+  for (std::size_t i = 0; i < plan.training.size(); ++i) {
+    const RunDataset& dataset = plan.training[i];
+    const auto samples = static_cast<double>(dataset.samples->samples());
+    const double epochs = turns ? static_cast<double>(turns->taken(i, all)) / samples
+                                : static_cast<double>(all) / static_cast<double>(plan.samples_per_epoch);
+    const std::string share =
+        plan.proportions ? fmt::format(", {} of {} of the run's", plan.proportions->parts[i], plan.proportions->whole)
+                         : "";
+    rows.push_back({.section = "data",
+                    .key = "dataset_" + dataset.name,
+                    .label = "dataset " + dataset.name,
+                    .value = epochs,
+                    .text = fmt::format("{}{}: {:.2f} epochs of them", counted(dataset.samples->samples(), "sample"),
+                                        share, epochs)});
+  }
+  return rows;
+}
+
+/// The sets that are evaluated, where they have names.
+std::vector<Row> evaluation_rows(const TrainConfig& config, const TrainPlan& plan) {
+  std::vector<Row> rows;
+  if (!names_evaluations(config)) return rows;
+  for (const EvaluationPlan& evaluation : plan.evaluations) {
+    const bool decides = &evaluation == &plan.evaluations[plan.deciding] && plan.evaluations.size() > 1;
+    rows.push_back(
+        {.section = "data",
+         .key = "evaluation_" + evaluation.set.name,
+         .label = "evaluation " + evaluation.set.name,
+         .value = evaluation.samples,
+         .text = fmt::format("{} of {}{}", evaluation.samples, counted(evaluation.set.samples->samples(), "sample"),
+                             decides ? ", decides which checkpoint is the best" : "")});
+  }
+  return rows;
 }
 
 /// How documents lie in rows, for training and for evaluations.
-std::vector<Row> packing_rows(const TrainPlan& plan) {
+std::vector<Row> packing_rows(const TrainConfig& config, const TrainPlan& plan) {
   std::vector<Row> rows;
-  const auto add = [&rows](const std::string& key, const std::string& label, const auto& samples) {
-    const std::string text = samples ? packing_text(*samples) : std::string();
-    if (!text.empty()) rows.push_back({.section = "data", .key = key, .label = label, .value = text, .text = text});
+  const auto add = [&rows](const std::string& key, const std::string& label, const RunDataset& dataset, bool named) {
+    const std::string text = packing_text(*dataset.samples);
+    if (text.empty()) return;
+    rows.push_back({.section = "data",
+                    .key = named ? key + "_" + dataset.name : key,
+                    .label = named ? label + " " + dataset.name : label,
+                    .value = text,
+                    .text = text});
   };
-  add("packing", "packing", plan.training_samples);
-  add("evaluation_packing", "packing of evaluations", plan.validation_samples);
+  for (const RunDataset& dataset : plan.training) add("packing", "packing", dataset, !config.data.datasets.empty());
+  for (const EvaluationPlan& evaluation : plan.evaluations)
+    add("evaluation_packing", "packing of evaluations", evaluation.set, names_evaluations(config));
   return rows;
 }
 
@@ -128,7 +183,8 @@ std::vector<Row> rows_of(const TrainConfig& config, const TrainPlan& plan, const
   std::vector<Row> rows{model_row(plan.architecture.config)};
   if (plan.architecture.config.dropout.any()) rows.push_back(dropout_row(plan.architecture.config.dropout));
   rows.push_back(data_row(config, plan));
-  std::ranges::copy(packing_rows(plan), std::back_inserter(rows));
+  for (const auto& more : {dataset_rows(config, plan), evaluation_rows(config, plan), packing_rows(config, plan)})
+    std::ranges::copy(more, std::back_inserter(rows));
   std::vector<Row> more = dry_run(facts, plan.model, plan.programs);
   if (sequence_ranks(plan.mesh).ring > 1)
     more.insert(std::ranges::find_if(more, [](const Row& row) { return row.section != "mesh"; }),

@@ -10,6 +10,7 @@
 #include "train/best_evaluations.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace lockstep {
 
@@ -138,19 +139,16 @@ void check_steps_left(const TrainConfig& config, const CheckpointReader& reader)
                           done));
 }
 
-/// The samples that a position in the data counts: those of one split, packed in one way.
+/// The samples that a position in the data counts: those of one split, or of several as they are mixed, packed in one
+/// way.
 void compare_samples(std::vector<std::string>& problems, const TrainConfig& config, const TrainPlan& plan,
                      const CheckpointReader& reader) {
-  const std::string saved = document(reader, "dataset");
-  // Earlier versions said it of the split train, whatever was trained on.
-  if (saved != dataset_identity(plan.dataset, DataSplit::train))
-    compare(problems, "content of data.path", saved,
-            dataset_identity(plan.dataset, split_of(config, SampleUse::training)));
+  std::ranges::copy(dataset_differences(document(reader, "dataset"), plan.training), std::back_inserter(problems));
   if (!problems.empty()) return;  // of which packings are others
   const auto& documents = reader.manifest().documents;
   const auto packed = std::ranges::find(documents, "packing", &std::pair<std::string, std::string>::first);
   compare(problems, "packing (data.pad_to_multiple_of keeps it where parallel.ring is another)",
-          packed == documents.end() ? "windows" : packed->second, packing_identity(config, plan.mesh, plan.dataset));
+          packed == documents.end() ? "windows" : packed->second, packing_identity(config, plan.mesh, plan.training));
 }
 
 void check_same_trajectory(const TrainConfig& config, const TrainPlan& plan, const CheckpointReader& reader) {
@@ -264,11 +262,11 @@ ChoosePart part_of_start(const TrainConfig& config, const TrainPlan& plan) {
 }
 
 /// Loads what `request` wants and logs what it passed over. Collective over the world.
-Resumed load_as_asked(const TrainConfig& config, Session& session, Log& log, const LoadedState& state,
-                      ResumeRequest request) {
+Resumed load_as_asked(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
+                      const LoadedState& state, ResumeRequest request) {
   Communicator& world = session.world();
   request.threads = thread_count();
-  request.best_by = best_by(config.checkpoint);
+  request.best_by = best_by(config.checkpoint, plan.deciding_metrics(config));
   request.patience_s = config.checkpoint.patience.value;
   request.refresh = state.refresh;
   request.storage = state.storage;
@@ -288,13 +286,6 @@ Resumed load_as_asked(const TrainConfig& config, Session& session, Log& log, con
 
 }  // namespace
 
-std::string dataset_identity(const Dataset& dataset, DataSplit split) {
-  StreamHash hash;
-  hash.add(to_hex(dataset.manifest.tokenizer_hash));
-  for (const ShardEntry& shard : dataset.manifest.of(split).shards) hash.add(to_hex(shard.hash));
-  return to_hex(hash.digest());
-}
-
 std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& plan, Session& session, Log& log,
                                     const LoadedState& state) {
   Communicator& world = session.world();
@@ -312,7 +303,7 @@ std::optional<Path> resume_or_start(const TrainConfig& config, const TrainPlan& 
     if (state.accepted) state.accepted(reader);
   };
   const Resumed resumed = load_as_asked(
-      config, session, log, state,
+      config, plan, session, log, state,
       {.run = config.train.run_dir, .wanted = wanted, .accept = accept, .part = part_of_start(config, plan)});
   if (!resumed.checkpoint) {
     if (config.checkpoint.resume.from == Resume::From::automatic) return std::nullopt;
@@ -334,7 +325,7 @@ std::optional<Path> load_to_evaluate(const TrainConfig& config, const TrainPlan&
   if (config.checkpoint.resume.from != Resume::From::never) {
     const Wanted wanted = wanted_by(config, session.world());
     const Resumed resumed =
-        load_as_asked(config, session, log, state,
+        load_as_asked(config, plan, session, log, state,
                       {.run = wanted.by == Wanted::By::start ? wanted.start : Path(config.train.run_dir),
                        .wanted = wanted,
                        .accept = [&](const CheckpointReader& reader) { check_same_model(plan, reader); },

@@ -19,9 +19,6 @@
 
 namespace lockstep {
 
-/// Text that identifies what the run was trained on, saved with it: the hashes of the token shards of a split.
-std::string dataset_identity(const Dataset& dataset, DataSplit split);
-
 /// What a checkpoint is loaded into.
 struct LoadedState {
   std::vector<Component> components;

@@ -46,11 +46,11 @@ std::optional<LocalTier> RunFiles::local_tier() const {
 }
 
 void RunFiles::open(Communicator& world, const TrainConfig& config, const std::string& config_yaml,
-                    const Tokenizer& tokenizer) {
+                    const Tokenizer* tokenizer) {
   together(world, "open the run directory", [&] {
     if (world.rank() != 0) return;
     publish_file(folder() / "config.yaml", config_yaml);
-    save_tokenizer(tokenizer, folder() / "tokenizer");
+    if (tokenizer != nullptr) save_tokenizer(*tokenizer, folder() / "tokenizer");
     records_.add("records.jsonl", file_sink(folder() / "records.jsonl"));
     // Open MPI gives ranks a terminal of its own as stdout, whatever the user's is: under a launcher records always go
     // there.

@@ -21,9 +21,9 @@ class RunFiles {
   /// Error(storage).
   RunFiles(Communicator& world, const TrainConfig& config, RunStorage storage, const RunStorage& nodes, Log& log);
 
-  /// Writes config.yaml and tokenizer/, opens the sinks: records.jsonl, stdout unless it is a terminal, TensorBoard if
-  /// configured. Collective over `world`. Throws Error(storage).
-  void open(Communicator& world, const TrainConfig& config, const std::string& config_yaml, const Tokenizer& tokenizer);
+  /// Writes config.yaml and, if there is one, tokenizer/; opens the sinks: records.jsonl, stdout unless it is a
+  /// terminal, TensorBoard if configured. Collective over `world`. Throws Error(storage).
+  void open(Communicator& world, const TrainConfig& config, const std::string& config_yaml, const Tokenizer* tokenizer);
 
   RunFolder& run() { return run_; }
   const Path& folder() const { return run_.path(); }

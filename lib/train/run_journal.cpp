@@ -111,7 +111,7 @@ void RunJournal::step(const TrainState& now, const StepOutcome& outcome, const S
 void RunJournal::evaluation(const EvalRecord& record) {
   if (rank_ != 0) return;
   files_.records().write(record);
-  output_.log().info("step {}: validation loss {:.4f}{}", record.step, record.loss,
+  output_.log().info("step {}: {} loss {:.4f}{}", record.step, record.name.value_or("validation"), record.loss,
                      record.best.value_or(false) ? ", the best so far" : "");
 }
 

@@ -6,9 +6,11 @@
 #include "base/text.hpp"
 #include "base/words.hpp"
 #include "comm/together.hpp"
+#include "data/dummy_source.hpp"
 #include "data/packing_index.hpp"
 #include "exchange/model_folder.hpp"
 #include "layout/sequence.hpp"
+#include "program/batch_plan.hpp"
 #include "tensor/runtime.hpp"
 #include "train/run_mesh.hpp"
 
@@ -50,12 +52,15 @@ std::vector<Path> packing_folders(const TrainConfig& config, const Dataset& data
 void prepare_packing(const TrainConfig& config, const PackingSettings& settings, const Dataset& dataset,
                      DataSplit split, Log& log) {
   const std::string identity = identity_of(settings, dataset.manifest.of(split));
+  const TokenStream stream = dataset.open(split);
   std::vector<std::string> problems;
-  const bool found = find_packing(packing_folders(config, dataset), identity, problems).has_value();
+  const std::optional<Packing> found = find_packing(packing_folders(config, dataset), identity, problems);
+  if (found && found->made_from() != hash_of_documents(stream))
+    problems.push_back(
+        fmt::format("the packing of {} was made while a shard was damaged, or one is damaged now", name_of(split)));
   for (const std::string& problem : problems) log.warning("{}: it is made anew", problem);
   if (found && problems.empty()) return;
   const double start_s = monotonic_seconds();
-  const TokenStream stream = dataset.open(split);
   const Packing packing = make_packing(stream, settings, thread_count());
   const Path path = keep_packing(packing_folders(config, dataset), identity, packing);
   log.info("packed {} of {} into {} in {}: {}", counted(packing.counts().documents, "document"), name_of(split),
@@ -69,21 +74,6 @@ double fill_of(const SampleSource& samples, const Packing& packing) {
 }
 
 }  // namespace
-
-DataSplit split_named(const std::string& name, std::string_view option) {
-  for (const DataSplit split : {DataSplit::train, DataSplit::validation}) {
-    if (name_of(split) == name) return split;
-  }
-  throw Error(ExitCode::usage,
-              fmt::format("{} is '{}', but a dataset has the splits train and validation", option, name));
-}
-
-DataSplit split_of(const TrainConfig& config, SampleUse use) {
-  return use == SampleUse::training ? split_named(config.data.train_split, "data.train_split")
-                                    : split_named(config.data.validation_split, "data.validation_split");
-}
-
-bool evaluates(const TrainConfig& config) { return config.eval.every || config.eval.at_end || config.eval_only; }
 
 std::optional<PackingSettings> packing_of(const TrainConfig& config, SampleUse use, const Mesh& mesh) {
   constexpr std::int64_t usual_group = 100000;
@@ -105,8 +95,22 @@ std::optional<std::int64_t> row_multiple(const TrainConfig& config, SampleUse us
   return config.data.pad_to_multiple_of.value_or(shares);
 }
 
+Shuffled shuffled_of(const TrainConfig& config) {
+  const bool by_weights = training_datasets(config).front().weight.has_value();
+  switch (config.data.shuffle_where.value_or(by_weights ? ShuffleWhere::datasets : ShuffleWhere::mixture)) {
+    case ShuffleWhere::mixture: return Shuffled::mixture;
+    case ShuffleWhere::datasets: return Shuffled::datasets;
+    case ShuffleWhere::both: return Shuffled::both;
+  }
+  return Shuffled::mixture;
+}
+
+namespace {
+
+/// All samples of a stream. Throws what the sources and make_packing throw.
 std::shared_ptr<const SampleSource> samples_of(const TrainConfig& config, SampleUse use, const Mesh& mesh,
-                                               const Dataset& dataset, const TokenStream& stream) {
+                                               const RunDataset& dataset) {
+  const TokenStream& stream = *dataset.stream;
   const std::optional<PackingSettings> settings = packing_of(config, use, mesh);
   if (!settings)
     return std::make_shared<WindowSource>(stream, config.data.sequence_length,
@@ -114,10 +118,57 @@ std::shared_ptr<const SampleSource> samples_of(const TrainConfig& config, Sample
                                           use == SampleUse::training ? WindowTail::unused : WindowTail::padded);
   std::vector<std::string> told_by_rank_0;
   std::optional<Packing> packing =
-      find_packing(packing_folders(config, dataset), identity_of(*settings, dataset.manifest.of(split_of(config, use))),
-                   told_by_rank_0);
+      find_packing(packing_folders(config, *dataset.dataset),
+                   identity_of(*settings, dataset.dataset->manifest.of(dataset.split)), told_by_rank_0);
   if (!packing) packing = make_packing(stream, *settings, thread_count());
   return std::make_shared<PackedSource>(stream, *std::move(packing), *settings);
+}
+
+std::shared_ptr<const SampleSource> dummy_samples(const TrainConfig& config, const DatasetChoice& choice,
+                                                  std::int64_t vocabulary) {
+  DummySettings settings{.samples = *choice.samples,
+                         .row_length = config.data.sequence_length,
+                         .tokens = choice.length.value_or(config.data.sequence_length),
+                         .vocabulary = vocabulary};
+  switch (choice.tokens.value_or(DummyTokens::random)) {
+    case DummyTokens::random:
+      settings.seed = static_cast<std::uint64_t>(config.data.seed.value_or(config.train.seed));
+      break;
+    case DummyTokens::constant: break;
+  }
+  return std::make_shared<DummySource>(settings);
+}
+
+}  // namespace
+
+void make_samples(const TrainConfig& config, SampleUse use, const Mesh& mesh, std::int64_t vocabulary,
+                  RunDataset& dataset) {
+  const DatasetChoice& choice = dataset.choice;
+  if (dataset.dataset) dataset.stream = std::make_shared<const TokenStream>(dataset.dataset->open(dataset.split));
+  dataset.samples =
+      dataset.dataset ? samples_of(config, use, mesh, dataset) : dummy_samples(config, choice, vocabulary);
+  SampleRange range{0, std::min(dataset.samples->samples(), choice.samples.value_or(dataset.samples->samples()))};
+  const auto take = [&](const std::optional<PartChoice>& part) {
+    if (!part) return;
+    const SampleRange share = share_of(range.count, part->parts, part->part - 1);
+    if (share.count == 0)
+      throw Error(ExitCode::usage,
+                  fmt::format("the part {} of the dataset {} has no sample: there are {}", part->text(), dataset.name,
+                              counted(range.count, "sample")),
+                  "use fewer parts (data.shard, and shard of a dataset)");
+    range = {range.begin + share.begin, share.count};
+  };
+  take(choice.shard);
+  if (use == SampleUse::training) take(config.data.shard);
+  if (range.count < dataset.samples->samples())
+    dataset.samples = std::make_shared<PartOfSource>(dataset.samples, range.begin, range.count);
+}
+
+std::shared_ptr<const SampleSource> joined_samples(const std::vector<RunDataset>& datasets) {
+  if (datasets.size() == 1) return datasets.front().samples;
+  std::vector<std::shared_ptr<const SampleSource>> sources;
+  for (const RunDataset& dataset : datasets) sources.push_back(dataset.samples);
+  return std::make_shared<JoinedSource>(std::move(sources));
 }
 
 std::string packing_text(const SampleSource& samples) {
@@ -157,10 +208,12 @@ Json packing_facts(const SampleSource& samples) {
           {"packed_labels", counts.packed_labels}};
 }
 
-std::string packing_identity(const TrainConfig& config, const Mesh& mesh, const Dataset& dataset) {
+std::string packing_identity(const TrainConfig& config, const Mesh& mesh, const std::vector<RunDataset>& training) {
   const std::optional<PackingSettings> settings = packing_of(config, SampleUse::training, mesh);
   if (!settings) return "windows";
-  return identity_of(*settings, dataset.manifest.of(split_of(config, SampleUse::training)));
+  if (training.size() > 1) return to_text(*settings);
+  const RunDataset& only = training.front();
+  return only.dataset ? identity_of(*settings, only.dataset->manifest.of(only.split)) : to_text(*settings);
 }
 
 void prepare_packings(const TrainConfig& config, Communicator& world, Log& log) {
@@ -169,12 +222,11 @@ void prepare_packings(const TrainConfig& config, Communicator& world, Log& log) 
   rank0_tells(world, "pack the documents", [&] {
     const HfConfig model = read_hf_config(Path(config.model.path ? *config.model.path : *config.model.config));
     const Mesh mesh = mesh_of(config.parallel, config.post_local_sgd, model, world.size());
-    const Dataset dataset = open_dataset(config.data.path);
     for (const SampleUse use : {SampleUse::training, SampleUse::evaluation}) {
       const std::optional<PackingSettings> settings = packing_of(config, use, mesh);
-      const DataSplit split = split_of(config, use);
-      const bool used = use == SampleUse::training || (evaluates(config) && dataset.manifest.of(split).tokens > 1);
-      if (settings && used) prepare_packing(config, *settings, dataset, split, log);
+      if (!settings) continue;
+      for (const RunDataset& dataset : open_datasets(config, use))
+        if (dataset.dataset) prepare_packing(config, *settings, *dataset.dataset, dataset.split, log);
     }
     return std::string();
   });

@@ -34,17 +34,34 @@ LoopEnd run_loop(TrainingLoop& loop, Session& session) {
 
 /// Verifies all data before anything rests on them. Collective over the session's world.
 void verify_now(ShardVerifier& verifier, const TrainPlan& plan, Session& session) {
-  verifier.use(*plan.training, 0, plan.training->tokens());
-  if (plan.validation) verifier.use(*plan.validation, 0, plan.validation->tokens());
+  for (const RunDataset& dataset : plan.training)
+    if (dataset.stream) verifier.use(*dataset.stream, 0, dataset.stream->tokens());
+  for (const EvaluationPlan& evaluation : plan.evaluations)
+    if (const auto& stream = evaluation.set.stream) verifier.use(*stream, 0, stream->tokens());
   verifier.settle(session);
 }
 
-/// Of documents into rows, by use; null where samples are windows.
-std::shared_ptr<const Json> packing_of_run(const TrainPlan& plan) {
-  const Json training = packing_facts(*plan.training_samples);
-  const Json evaluation = plan.validation_samples ? packing_facts(*plan.validation_samples) : Json();
-  if (training.is_null() && evaluation.is_null()) return nullptr;
-  return std::make_shared<Json>(Json{{"training", training}, {"evaluation", evaluation}});
+/// Of documents into rows, by use; null where samples are windows. Of several datasets by name.
+std::shared_ptr<const Json> packing_of_run(const TrainConfig& config, const TrainPlan& plan) {
+  const auto facts = [](bool by_name, const std::vector<const RunDataset*>& datasets) {
+    Json all;
+    for (const RunDataset* dataset : datasets) {
+      const Json one = packing_facts(*dataset->samples);
+      if (one.is_null()) continue;
+      if (by_name)
+        all[dataset->name] = one;
+      else
+        all = one;
+    }
+    return all;
+  };
+  std::vector<const RunDataset*> training, evaluated;
+  for (const RunDataset& dataset : plan.training) training.push_back(&dataset);
+  for (const EvaluationPlan& evaluation : plan.evaluations) evaluated.push_back(&evaluation.set);
+  const Json of_training = facts(!config.data.datasets.empty(), training);
+  const Json of_evaluation = facts(names_evaluations(config), evaluated);
+  if (of_training.is_null() && of_evaluation.is_null()) return nullptr;
+  return std::make_shared<Json>(Json{{"training", of_training}, {"evaluation", of_evaluation}});
 }
 
 RunRecord run_record(const TrainConfig& config, const TrainPlan& plan, const Output& output, const Machines& machines,
@@ -71,7 +88,7 @@ RunRecord run_record(const TrainConfig& config, const TrainPlan& plan, const Out
           .global_batch = config.train.global_batch,
           .tokens_per_step = tokens_per_step,
           .flops_per_step = plan.flops_per_token * static_cast<double>(tokens_per_step),
-          .packing = packing_of_run(plan),
+          .packing = packing_of_run(config, plan),
           .start_step = start.step,
           .resumed_from = resumed ? std::optional(resumed->string()) : std::nullopt};
 }
@@ -158,7 +175,7 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   std::unique_ptr<Tokenizer> tokenizer;
   together(world, "make the model", [&] {
     state.emplace(config, plan, world.rank());
-    tokenizer = plan.dataset.tokenizer();
+    if (const Dataset* dataset = plan.dataset_with_tokenizer()) tokenizer = dataset->tokenizer();
   });
   const std::optional<Path> resumed = state->fill(config, plan, ranks, files.local_tier(), session, output.log());
   TrainState& train_state = state->train_state;
@@ -168,14 +185,14 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   std::vector<std::pair<std::string, std::string>> documents{
       {"config.yaml", config_yaml},
       {"config.json", to_text(*plan.architecture.config.original)},
-      {"dataset", dataset_identity(plan.dataset, split_of(config, SampleUse::training))},
-      {"packing", packing_identity(config, plan.mesh, plan.dataset)}};
+      {"dataset", dataset_identity(plan.training)},
+      {"packing", packing_identity(config, plan.mesh, plan.training)}};
   if (!config.checkpoint.metadata.empty()) {
     Json metadata = Json::object();
     for (const MetadataEntry& entry : config.checkpoint.metadata) metadata[entry.key] = entry.value;
     documents.emplace_back("metadata", to_text(metadata));
   }
-  files.open(world, config, config_yaml, *tokenizer);
+  files.open(world, config, config_yaml, tokenizer.get());
   if (world.rank() == 0) {
     log_start(config, plan, machines, start, resumed, output.log());
     files.records().write(run_record(config, plan, output, machines, start, resumed));
@@ -190,8 +207,8 @@ int train(const TrainConfig& config, Session& session, Output& output) {
   Transport transport = make_transport(session, plan.programs);
   Engine engine(state->model, *state->optimizer, plan.programs, session, transport, config.optimizer.clip_norm,
                 plan.types.reduce);
-  TrainingLoop loop({config, plan, ranks, session, output, files, engine, state->model, *tokenizer, state->components,
-                     state->cells, documents, train_state, *verifier});
+  TrainingLoop loop({config, plan, ranks, session, output, files, engine, state->model, tokenizer.get(),
+                     state->components, state->cells, documents, train_state, *verifier});
   const LoopEnd end = run_loop(loop, session);
 
   session.enter(Phase::shutdown, train_state.step);

@@ -6,6 +6,7 @@
 #include "base/checked_cast.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/rounding.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
 #include "checkpoint/read_plan.hpp"
@@ -35,13 +36,6 @@ HfConfig read_model_config(const ModelOptions& options) {
   rates.attention = options.attention_dropout.value_or(rates.attention);
   rates.residual = options.residual_dropout.value_or(rates.residual);
   return config;
-}
-
-void check_vocabulary(const TrainConfig& config, const HfConfig& model, const DatasetManifest& data) {
-  if (data.vocabulary > model.vocabulary) {
-    fail(ExitCode::usage, "the dataset {} has {} token ids ({}), but the model's vocab_size is {}", config.data.path,
-         data.vocabulary, data.tokenizer, model.vocabulary);
-  }
 }
 
 /// Which tensors are frozen, and which form units of their own.
@@ -98,18 +92,20 @@ int pipeline_ranks(const Mesh& mesh) {
 }
 
 /// Text that is equal where losses of evaluations may be compared: what is evaluated, in how many samples.
-std::string evaluation_identity(const TrainConfig& config, const TrainPlan& plan, const EvaluationDataLoader& loader) {
+std::string evaluation_identity(const TrainConfig& config, const TrainPlan& plan, const RunDataset& set,
+                                const EvaluationDataLoader& loader) {
+  const std::string of = fmt::format("{} of {} samples of {} tokens", loader.samples(), set.samples->samples(),
+                                     config.data.sequence_length);
+  if (!set.dataset) return of + " that are made";
   StreamHash content;
-  content.add(to_hex(plan.dataset.manifest.tokenizer_hash));
-  const DataSplit split = split_of(config, SampleUse::evaluation);
-  for (const ShardEntry& shard : plan.dataset.manifest.of(split).shards) content.add(to_hex(shard.hash));
+  content.add(to_hex(set.dataset->manifest.tokenizer_hash));
+  add_content(content, set.dataset->manifest.of(set.split));
   const auto packing = packing_of(config, SampleUse::evaluation, plan.mesh);
+  const std::string part = set.choice.shard ? fmt::format(", part {}", set.choice.shard->text()) : "";
   const std::string how = packing                         ? fmt::format(", {}", to_text(*packing))
                           : config.data.isolate_documents ? ", documents isolated"
                                                           : "";
-  return fmt::format("{} of {} samples of {} tokens of the split {} ({}){}", loader.samples(),
-                     plan.validation_samples->samples(), config.data.sequence_length, name_of(split),
-                     to_hex(content.digest()), how);
+  return fmt::format("{} of the split {} ({}){}{}", of, name_of(set.split), to_hex(content.digest()), part, how);
 }
 
 /// Of a sample that attention keeps apart: the most that is planned for.
@@ -118,50 +114,110 @@ std::int64_t most_segments(const TrainConfig& config, const TrainPlan& plan) {
   if (!config.data.isolate_documents && !packs(SampleUse::training) && !packs(SampleUse::evaluation)) return 1;
   const std::int64_t length = config.data.sequence_length;
   const std::int64_t planned = std::min(config.data.max_documents_per_row.value_or(length), length);
-  if (sequence_ranks(plan.mesh).ring == 1 || !plan.training) return planned;
+  if (sequence_ranks(plan.mesh).ring == 1 || plan.training.empty()) return planned;
   std::int64_t most = 1;
-  for (const auto& samples : {plan.training_samples, plan.validation_samples})
-    if (samples) most = std::max(most, samples->most_segments());
+  std::string of;
+  const auto look_at = [&](const RunDataset& dataset) {
+    if (const std::int64_t segments = dataset.samples->most_segments(); segments > most) {
+      most = segments;
+      of = dataset.choice.path;
+    }
+  };
+  for (const RunDataset& dataset : plan.training) look_at(dataset);
+  for (const EvaluationPlan& evaluation : plan.evaluations) look_at(evaluation.set);
   if (most > planned)
     throw Error(ExitCode::input,
                 fmt::format("cannot plan for {} a sample (data.max_documents_per_row): {} has samples of {}",
-                            counted(planned, "document"), config.data.path, counted(most, "document")),
+                            counted(planned, "document"), of, counted(most, "document")),
                 fmt::format("set data.max_documents_per_row to {}, or leave it out", most));
   return most;
 }
 
-/// Opens the dataset; the batch is planned.
+/// Which of the sets decides what the best evaluation is.
+std::size_t deciding_of(const TrainConfig& config, const std::vector<EvaluationPlan>& evaluations) {
+  const auto& wanted = config.checkpoint.best_dataset;
+  if (!wanted) return 0;
+  std::vector<std::string> names;
+  for (const EvaluationPlan& evaluation : evaluations) names.push_back(evaluation.metrics);
+  const auto found = std::ranges::find(names, *wanted);
+  if (found == names.end())
+    throw Error(
+        ExitCode::usage,
+        fmt::format("checkpoint.best_dataset is {}, but {}", *wanted,
+                    names.empty() ? "the run evaluates nothing" : "the evaluated sets are " + join(names, ", ")),
+        "name one of eval.datasets, or leave it out: then the first decides");
+  return static_cast<std::size_t>(found - names.begin());
+}
+
+/// Opens the datasets; the batch is planned.
 void plan_data(const TrainConfig& config, TrainPlan& plan) {
-  plan.dataset = open_dataset(config.data.path);
-  check_vocabulary(config, plan.architecture.config, plan.dataset.manifest);
-  plan.training = std::make_shared<const TokenStream>(plan.dataset.open(split_of(config, SampleUse::training)));
-  const DataSplit validation = split_of(config, SampleUse::evaluation);
-  if (evaluates(config) && plan.dataset.manifest.of(validation).tokens > 1) {
-    plan.validation = std::make_shared<const TokenStream>(plan.dataset.open(validation));
-  } else if (config.eval.every || config.eval_only) {
-    const std::string_view option = config.eval_only ? "--eval-only" : "eval.every";
-    throw Error(ExitCode::usage, fmt::format("{} is set, but {} has no validation split", option, config.data.path),
-                fmt::format("prepare the data with data.validation, or leave {} out", option));
-  }
-  plan.training_samples = samples_of(config, SampleUse::training, plan.mesh, plan.dataset, *plan.training);
-  if (plan.validation)
-    plan.validation_samples = samples_of(config, SampleUse::evaluation, plan.mesh, plan.dataset, *plan.validation);
+  const std::int64_t vocabulary = plan.architecture.config.vocabulary;
+  plan.training = open_datasets(config, SampleUse::training);
+  for (RunDataset& set : open_datasets(config, SampleUse::evaluation))
+    plan.evaluations.push_back({.set = set, .metrics = metrics_name(config, set), .identity = {}});
+  std::vector<const RunDataset*> all;
+  for (const RunDataset& dataset : plan.training) all.push_back(&dataset);
+  for (const EvaluationPlan& evaluation : plan.evaluations) all.push_back(&evaluation.set);
+  check_tokenizers(all, vocabulary);
+  plan.proportions = proportions_of(plan.training);
+  plan.deciding = deciding_of(config, plan.evaluations);
+  for (RunDataset& dataset : plan.training) make_samples(config, SampleUse::training, plan.mesh, vocabulary, dataset);
+  for (EvaluationPlan& evaluation : plan.evaluations)
+    make_samples(config, SampleUse::evaluation, plan.mesh, vocabulary, evaluation.set);
+  plan.training_samples = joined_samples(plan.training);
   plan.samples_per_epoch =
       TrainingDataLoader(*plan.training_samples, plan.loader(config, SampleUse::training, 0)).samples_per_epoch();
 }
 
-/// Micro-batches of an evaluation program; sets how often it is executed.
+/// Micro-batches of an evaluation program, at most evaluation_chunk, for sets of so many: of one set, as few executions
+/// as can be, which are as long; of several, what costs least, an execution for itself as much as a micro-batch.
+std::int64_t evaluation_program(const std::vector<std::int64_t>& micro_batches) {
+  const auto rounds = [](std::int64_t total, std::int64_t chunk) { return divided_up(total, chunk); };
+  if (micro_batches.size() == 1)
+    return divided_up(micro_batches.front(), rounds(micro_batches.front(), evaluation_chunk));
+  std::int64_t best = 1, least = std::numeric_limits<std::int64_t>::max();
+  for (std::int64_t chunk = 1; chunk <= evaluation_chunk; ++chunk) {
+    std::int64_t cost = 0;
+    for (const std::int64_t total : micro_batches) cost += rounds(total, chunk) * (chunk + 1);
+    if (cost <= least) {
+      least = cost;
+      best = chunk;
+    }
+  }
+  return best;
+}
+
+/// Micro-batches of an evaluation program; sets how often it is executed for each set.
 std::int64_t plan_evaluation(const TrainConfig& config, TrainPlan& plan) {
-  if (!plan.validation) return 0;
-  const EvaluationDataLoader loader(*plan.validation_samples, plan.loader(config, SampleUse::evaluation, 0),
-                                    config.eval.batches);
-  const std::int64_t total = loader.micro_batches();
-  plan.evaluation = evaluation_identity(config, plan, loader);
-  plan.evaluation_rounds = (total + evaluation_chunk - 1) / evaluation_chunk;
-  return (total + plan.evaluation_rounds - 1) / plan.evaluation_rounds;
+  if (plan.evaluations.empty()) return 0;
+  std::vector<std::int64_t> micro_batches;
+  for (EvaluationPlan& evaluation : plan.evaluations) {
+    const EvaluationDataLoader loader(*evaluation.set.samples, plan.loader(config, SampleUse::evaluation, 0),
+                                      evaluation.set.batches);
+    evaluation.identity = evaluation_identity(config, plan, evaluation.set, loader);
+    evaluation.samples = loader.samples();
+    micro_batches.push_back(loader.micro_batches());
+  }
+  const std::int64_t chunk = evaluation_program(micro_batches);
+  for (std::size_t i = 0; i < micro_batches.size(); ++i)
+    plan.evaluations[i].rounds = divided_up(micro_batches[i], chunk);
+  return chunk;
 }
 
 }  // namespace
+
+std::string TrainPlan::deciding_metrics(const TrainConfig& config) const {
+  if (!evaluations.empty()) return evaluations[deciding].metrics;
+  return config.checkpoint.best_dataset.value_or("validation");
+}
+
+const Dataset* TrainPlan::dataset_with_tokenizer() const {
+  for (const RunDataset& dataset : training)
+    if (dataset.dataset) return &*dataset.dataset;
+  for (const EvaluationPlan& evaluation : evaluations)
+    if (evaluation.set.dataset) return &*evaluation.set.dataset;
+  return nullptr;
+}
 
 std::int64_t TrainPlan::snapshot_bytes(Rank rank) const {
   if (!snapshot_limit) return 0;
@@ -187,7 +243,9 @@ DataLoaderSettings TrainPlan::loader(const TrainConfig& config, SampleUse use, R
                      : config.data.repeat_order ? Shuffle::once
                                                 : Shuffle::every_epoch,
           .tail = config.data.drop_last ? EpochTail::dropped : EpochTail::joined,
-          .pad_to_multiple = row_multiple(config, use, mesh)};
+          .pad_to_multiple = row_multiple(config, use, mesh),
+          .proportions = use == SampleUse::training ? proportions : std::nullopt,
+          .shuffled = shuffled_of(config)};
 }
 
 OffloadOptions offload_options(const TrainOptions& train) {
@@ -266,9 +324,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
       plan_passes(config.train.global_batch, data_place(plan.mesh, 0).count,
                   {config.train.micro_batch, config.parallel.micro_batches, config.train.accumulation});
   plan.batch = batch;
-  std::error_code unknown;  // then opening it tells more
-  const bool missing = !std::filesystem::exists(config.data.path, unknown) && !unknown;
-  if (without == WithoutDataset::refused || !missing) plan_data(config, plan);
+  if (without == WithoutDataset::refused || datasets_are_there(config)) plan_data(config, plan);
   plan.segments = most_segments(config, plan);
   plan.flops_per_token = flops_per_token(plan.architecture, config.data.sequence_length);
   const Precision precision = config.precision.dtype;

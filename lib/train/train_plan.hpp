@@ -7,12 +7,14 @@
 #include "config/train_config.hpp"
 #include "data/data_loader.hpp"
 #include "data/dataset.hpp"
+#include "data/mixture.hpp"
 #include "engine/make_model_plan.hpp"
 #include "layout/nodes.hpp"
 #include "model/sampled_text.hpp"
 #include "program/batch_plan.hpp"
 #include "program/catalogue.hpp"
 #include "program/dry_run.hpp"
+#include "train/run_datasets.hpp"
 #include "train/run_samples.hpp"
 
 #include <cstdint>
@@ -26,12 +28,22 @@ namespace lockstep {
 /// What lies in host memory. Local.
 OffloadOptions offload_options(const TrainOptions& train);
 
+/// A set that is evaluated.
+struct EvaluationPlan {
+  RunDataset set;
+  std::string metrics;       // what its losses are recorded as
+  std::string identity;      // what is evaluated: losses may be compared where it is equal
+  std::int64_t samples = 0;  // of all that the set has
+  std::int64_t rounds = 0;   // executions of programs.eval that cover it
+};
+
 struct TrainPlan {
   Architecture architecture;
-  Dataset dataset;
-  std::shared_ptr<const TokenStream> training;                               // null if the dataset is not there
-  std::shared_ptr<const TokenStream> validation;                             // null if the run does not evaluate
-  std::shared_ptr<const SampleSource> training_samples, validation_samples;  // of these streams, null with them
+  std::vector<RunDataset> training;                      // empty if they are not there
+  std::optional<Proportions> proportions;                // of them; absent: each sample once an epoch
+  std::shared_ptr<const SampleSource> training_samples;  // of all of them; null if they are not there
+  std::vector<EvaluationPlan> evaluations;               // empty if the run does not evaluate
+  std::size_t deciding = 0;                              // of them, whose loss says what the best is
   Mesh mesh;
   int ranks = 1;
   BatchPlan batch;  // samples of a step over ranks and micro-batches
@@ -43,12 +55,16 @@ struct TrainPlan {
   Catalogue programs;                   // verified over all ranks
   TextWindow text;                      // of texts that are sampled
   std::optional<ModelPlan> text_model;  // on the longest of them; absent if none are
-  std::int64_t evaluation_rounds = 0;   // executions of programs.eval that cover the evaluation
-  std::string evaluation;               // what is evaluated: losses may be compared where it is equal
   double flops_per_token = 0;
   std::optional<std::int64_t> snapshot_limit;  // bytes of a rank's copies for saves in the background; absent: none
   std::string no_snapshot;                     // why saves are waited for that checkpoint.background auto left open
 
+  /// What decides which evaluation is the best, as checkpoints name its metrics: "validation".
+  std::string deciding_metrics(const TrainConfig& config) const;
+  /// The identity of what decides; empty if the run does not evaluate.
+  std::string evaluation() const { return evaluations.empty() ? std::string() : evaluations[deciding].identity; }
+  /// The one whose tokenizer is that of the run; null where all tokens are made.
+  const Dataset* dataset_with_tokenizer() const;
   /// What rank `rank` holds of such copies.
   std::int64_t snapshot_bytes(Rank rank) const;
   /// What it has at most as it loads a checkpoint, which it does before its first step: its state, and blocks that are
@@ -58,11 +74,11 @@ struct TrainPlan {
   DataLoaderSettings loader(const TrainConfig& config, SampleUse use, Rank rank) const;
 };
 
-/// A start needs the dataset; a plan for other machines may do without one that is not there: nothing of it, and no
-/// evaluation, is planned then.
+/// A start needs the datasets; a plan for other machines may do without those that are not there: nothing of them, and
+/// no evaluation, is planned then.
 enum class WithoutDataset { refused, planned };
 
-/// For ranks with such a `processor`. Local; opens the model's config and the dataset, reads no weights. Throws
+/// For ranks with such a `processor`. Local; opens the model's config and the datasets, reads no weights. Throws
 /// Error(usage) for what contradicts model, data or ranks, Error(input) for a missing or malformed file,
 /// Error(resources) for more ranks than samples a step.
 TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor,

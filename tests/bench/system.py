@@ -156,7 +156,8 @@ def start_up(folder, rounds, config):
 
 
 def saving(folder, rounds, config):
-    place, command = train(folder, config, "--data.sequence_length", 64, "--train.global_batch", 2, "--train.max_steps", 3, "--checkpoint.every", 1)
+    place, command = train(folder, config, "--data.sequence_length", 64, "--train.global_batch", 2, "--train.max_steps", 3, "--checkpoint.every", 1,
+                           "--checkpoint.background", "false")
     run(1, *command, threads=2)
     saves = records(place, "checkpoint")
     ours = max(record["bytes"] / record["save_ms"] / 1e6 for record in saves)

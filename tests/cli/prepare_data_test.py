@@ -126,7 +126,7 @@ def test_any_number_of_threads_and_ranks_writes_the_same_bytes(tmp):
     common = [tmp / "in", "--data.shard_tokens", 77777]
     variants = {"bytes": ["--data.validation", "hash:0.1"], "chars": ["--data.tokenizer", "chars", "--data.validation", "tail:0.3"]}
     try:
-        variants["gpt2"] = ["--data.tokenizer", shared_data("tokenizers/gpt2"), "--data.validation", "hash:0.2", "--data.seed", 5]
+        variants["gpt2"] = ["--data.tokenizer", shared_data("tokenizers/gpt2"), "--data.validation", "hash:0.2", "--data.validation_seed", 5]
     except unittest.SkipTest as absent:
         print("#", absent)
     for name, options in variants.items():
@@ -235,7 +235,7 @@ def test_the_hash_split_depends_on_content_alone(tmp):
     chosen = {}
     for name, order, seed in [("a", 1, 0), ("b", -1, 0), ("c", 1, 1)]:
         write_jsonl(tmp / f"{name}.jsonl", texts[::order])
-        prepare(tmp / f"{name}.jsonl", "--output", tmp / name, "--data.validation", "hash:0.1", "--data.seed", seed)
+        prepare(tmp / f"{name}.jsonl", "--output", tmp / name, "--data.validation", "hash:0.1", "--data.validation_seed", seed)
         parts = {split: {bytes(t for t in tokens if t != JOINT).decode() for tokens in documents(tmp / name, split)} for split in ("train", "validation")}
         assert parts["train"] | parts["validation"] == set(texts) and not parts["train"] & parts["validation"]
         chosen[name] = parts["validation"]
@@ -504,7 +504,7 @@ def test_standard_input_gives_the_dataset_that_a_file_gives(tmp):
         done = subprocess.run(command, input=text, capture_output=True, timeout=PATIENCE_S)
         assert done.returncode == code and message in done.stderr.decode(), done.stderr
     done = prepare(tmp / "b.txt", "--format", "txt", "--output", tmp / "none", expect=2)
-    assert "--format is of standard input" in done.stderr
+    assert "--format txt, jsonl, json, csv and tsv are of standard input" in done.stderr
 
 
 def test_malformed_documents_are_skipped_counted_and_named_if_asked_for(tmp):

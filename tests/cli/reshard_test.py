@@ -309,7 +309,7 @@ def test_ranks_that_share_the_work_are_planned_with_bytes_and_memory_of_each(tmp
     assert len(plan["processes"]) == 3 and len(alone["processes"]) == 1 and not (tmp / "new").exists()
     for key in ["bytes", "pieces"]:
         assert sum(process[key] for process in plan["processes"]) == plan[key] == alone["processes"][0][key], plan
-    assert max(process["peak_memory_bytes"] for process in plan["processes"]) == plan["peak_memory_bytes"] == alone["peak_memory_bytes"], plan
+    assert max(process["peak_memory_bytes"] for process in plan["processes"]) == plan["peak_memory_bytes"] <= alone["peak_memory_bytes"], plan
     text = run("checkpoint-reshard", *arguments, ranks=2).stdout
     assert text.count("process 0  reads and writes") == text.count("process 1  reads and writes") == 1 and "for pieces in work of a process" in text, text
 

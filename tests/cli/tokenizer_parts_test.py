@@ -192,6 +192,8 @@ def test_what_cannot_be_honoured_is_refused_by_name(tmp):
         'pre_tokenizer "UnicodeScripts" is not supported': {"pre_tokenizer": {"type": "UnicodeScripts"}},
         'pretokenizers "Digits" is not supported': {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [base["pre_tokenizer"], {"type": "Digits", "individual_digits": True}]}},
         'post_processor "Surprise" is not supported': {"post_processor": {"type": "Surprise"}},
+        'post_processor "TemplateProcessing": single = ': {"post_processor": {"type": "TemplateProcessing", "pair": [], "special_tokens": {}, "single": [
+            {"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]}},
         'decoder "CTC" is not supported': {"decoder": {"type": "CTC", "pad_token": "", "word_delimiter_token": "", "cleanup": True}},
         "dropout = 0.1 is not supported": {"model": base["model"] | {"dropout": 0.1}},
         'model "Surprise" is not supported': {"model": {"type": "Surprise"}},

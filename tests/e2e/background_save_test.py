@@ -5,12 +5,16 @@ import errno
 import json
 import os
 import pathlib
+import signal
+import subprocess
+import time
 
 from checkpoint_files import state_digest, step_folders
-from lockstep_testing import BUILD, LLAMA_TINY, records, run, sample_text, write_config
+from lockstep_testing import BUILD, LLAMA_TINY, PATIENCE_S, SOURCE, program, records, run, sample_text, write_config
+from running_jobs import is_delivered, ranks_of, wait_for_pause, wait_until
 
 STEPS = 12
-BACKGROUND = ["--checkpoint.background", "true"]   # and a save that is due waits for the one before
+WAITED, BACKGROUND = ["--checkpoint.background", "false"], ["--checkpoint.background", "true"]   # one that is due waits for the one before
 
 
 def prepare(tmp):
@@ -19,10 +23,19 @@ def prepare(tmp):
     write_config(tmp / "model", LLAMA_TINY)
 
 
+def options(tmp, name, *more, steps=STEPS, every=2):
+    return ["--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / name, "--train.max_steps", steps,
+            "--schedule.decay_steps", 20, "--data.sequence_length", 32, "--optimizer.lr", 1e-3, "--train.global_batch", 6, "--log.every", 1,
+            "--checkpoint.keep_last", 99, "--checkpoint.every", every, *more]
+
+
 def train(tmp, name, *more, ranks=None, expect=0, steps=STEPS, every=2, env=None):
-    return run("train", "--model.config", tmp / "model", "--data.path", tmp / "data", "--train.run_dir", tmp / name, "--train.max_steps", steps,
-               "--schedule.decay_steps", 20, "--data.sequence_length", 32, "--optimizer.lr", 1e-3, "--train.global_batch", 6, "--log.every", 1,
-               "--checkpoint.keep_last", 99, "--checkpoint.every", every, *more, ranks=ranks, expect=expect, env=env)
+    return run("train", *options(tmp, name, *more, steps=steps, every=every), ranks=ranks, expect=expect, env=env)
+
+
+def start(tmp, name, ranks, *more):
+    command = [SOURCE / "tests/harness/mpirun.sh", ranks, program("train"), *options(tmp, name, *more)]
+    return subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
 def digests(folder):
@@ -37,6 +50,10 @@ def events(folder, name):
     return [record for record in records(folder, "event") if record["name"] == name]
 
 
+def left_over(folder):
+    return sorted(path.name for path in (folder / "checkpoints").iterdir() if not path.name.startswith("step-") and path.name != "LATEST")
+
+
 def test_they_hold_what_saves_that_are_waited_for_hold_and_training_is_the_same(tmp):
     prepare(tmp)
     for number, (ranks, layout) in enumerate([(None, []), (3, []), (3, ["--parallel.dp_shard", 3]),
@@ -44,7 +61,7 @@ def test_they_hold_what_saves_that_are_waited_for_hold_and_training_is_the_same(
                                               (2, ["--parallel.pp", 2, "--parallel.micro_batches", 6]),
                                               (2, ["--post_local_sgd.start_step", 3, "--post_local_sgd.period", 4])]):
         plain, beside, small = (f"{name}-{number}" for name in ["plain", "beside", "small"])
-        train(tmp, plain, *layout, ranks=ranks)
+        train(tmp, plain, *layout, *WAITED, ranks=ranks)
         train(tmp, beside, *layout, *BACKGROUND, ranks=ranks)
         told = train(tmp, small, *layout, *BACKGROUND, "--checkpoint.snapshot_memory", "64KiB", ranks=ranks).stderr
         assert "copies, one after the other" in told, told
@@ -60,11 +77,11 @@ def test_a_save_that_is_due_while_one_is_under_way_is_skipped_or_waits(tmp):
     prepare(tmp)
     train(tmp, "waits", *BACKGROUND, every=1, ranks=2)
     assert len(step_folders(tmp / "waits")) == STEPS and not events(tmp / "waits", "save_skipped")
-    train(tmp, "skips", "--checkpoint.background", "true", "--checkpoint.on_busy", "skip", every=1, ranks=2)   # a save takes more than a step
+    train(tmp, "skips", *BACKGROUND, "--checkpoint.on_busy", "skip", every=1, ranks=2)   # a save takes more than a step
     saved = {record["step"] for record in records(tmp / "skips", "checkpoint")}
     skipped = {event["step"] for event in events(tmp / "skips", "save_skipped")}
     assert skipped and not saved & skipped and saved | skipped == set(range(1, STEPS + 1)) and STEPS in saved, (saved, skipped)
-    refused = run("train", "--checkpoint.on_busy", "wait", expect=2).stderr
+    refused = run("train", *WAITED, "--checkpoint.on_busy", "wait", expect=2).stderr
     assert "checkpoint.on_busy has no effect: without checkpoint.background each save is waited for" in refused, refused
 
 
@@ -94,7 +111,7 @@ def test_storage_that_fails_behind_training_fails_that_save_and_training_goes_on
         assert "training goes on" in done.stderr
         kept = digests(tmp / name)
         assert len(kept) == STEPS / 2 - 1 and kept.items() <= digests(tmp / "whole").items() and losses(tmp / name) == losses(tmp / "whole"), name
-        assert not [path for path in (tmp / name / "checkpoints").iterdir() if path.name.startswith(".stage")]
+        assert not left_over(tmp / name)
 
 
 def test_a_run_that_is_stopped_amid_a_save_waits_for_it_and_saves_its_last_step(tmp):
@@ -105,6 +122,47 @@ def test_a_run_that_is_stopped_amid_a_save_waits_for_it_and_saves_its_last_step(
     assert "step-0000000006" in saved and {name: saved[name] for name in saved if name in digests(tmp / "whole")}.items() <= digests(tmp / "whole").items()
     train(tmp, "stopped", *BACKGROUND, ranks=2)
     assert digests(tmp / "whole")[f"step-{STEPS:010d}"] == digests(tmp / "stopped")[f"step-{STEPS:010d}"]
+
+
+def test_a_run_that_ends_for_any_other_reason_waits_for_the_save_under_way(tmp):
+    """Which is begun after six steps, by default in the background; the seventh, number 6 of an injection, is the last."""
+    prepare(tmp)
+    train(tmp, "whole", *WAITED, ranks=2)
+    want = {name: digest for name, digest in digests(tmp / "whole").items() if name <= "step-0000000006"}
+    for name, more, code in [("fails", ["--train.inject", "rank=1,phase=forward,step=6,kind=throw,code=5"], 5),
+                             ("diverges", ["--train.inject", "rank=0,phase=forward,step=6,kind=nan", "--train.on_nonfinite", "stop"], 6),
+                             ("ends", ["--checkpoint.at_end", "false"], 0)]:
+        done = train(tmp, name, *more, ranks=2, steps=7, expect=code)
+        assert digests(tmp / name) == want and records(tmp / name, "checkpoint")[-1]["step"] == 6, (name, done.stderr)
+        assert not left_over(tmp / name), name
+
+    process = start(tmp, "asked", 2, "--train.inject", "rank=1,phase=forward,step=6,kind=pause")   # so that no rank answers before both have come
+    paused, asked = wait_for_pause(process, 1), ranks_of(process)[0]
+    for _ in range(2):
+        os.kill(asked, signal.SIGUSR1)
+        wait_until(lambda: is_delivered(asked), process, "the signal is delivered")
+        time.sleep(3)   # two signals within 0.2 s are one request
+    os.kill(paused, signal.SIGCONT)
+    told = process.communicate(timeout=PATIENCE_S)[1]
+    assert process.returncode == 1 and "what came after the last checkpoint is not saved" in told, (process.returncode, told)
+    assert digests(tmp / "asked") == want and not left_over(tmp / "asked")
+
+
+def test_a_save_that_fails_where_the_run_fails_is_told_beside_it(tmp):
+    prepare(tmp)
+    train(tmp, "whole", *WAITED, ranks=2)
+    faults = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"),
+              "LOCKSTEP_TEST_FAULTS": f"pwrite {errno.ENOSPC} 1 0 1 /.stage-0000000006"}
+    for name, more, code in [("fails", ["--train.inject", "rank=1,phase=forward,step=6,kind=throw,code=5"], 5), ("ends", ["--checkpoint.at_end", "false"], 0)]:
+        done = train(tmp, name, *more, "--checkpoint.ranks_per_file", 1, ranks=2, steps=7, env=faults, expect=code)
+        failed, = events(tmp / name, "save_failed")
+        assert failed["step"] == 6 and os.strerror(errno.ENOSPC) in failed["message"], failed
+        assert "step 4 stays current; no other save follows" in failed["message"] and failed["message"].splitlines()[0] in done.stderr, failed
+        explained = [line for line in done.stderr.splitlines() if "error: " in line]
+        assert len(explained) == (1 if code else 0) and all("injected failure in forward" in line for line in explained), done.stderr
+        assert json.loads((tmp / name / "status.json").read_text())["code"] == code
+        found = digests(tmp / name)
+        assert sorted(found) == ["step-0000000002", "step-0000000004"] and found.items() <= digests(tmp / "whole").items() and not left_over(tmp / name)
 
 
 def memory_of_the_machine():
@@ -125,7 +183,7 @@ def memory_of_the_machine():
 
 def test_auto_saves_in_the_background_where_memory_has_room_for_the_copy_and_says_why_not(tmp):
     prepare(tmp)
-    train(tmp, "room", "--checkpoint.background", "auto", steps=4)
+    train(tmp, "room", steps=4)
     assert [record["background_ms"] is None for record in records(tmp / "room", "checkpoint")] == [False, True]
 
     def plan(width, *more, background="auto"):
@@ -147,8 +205,8 @@ def test_auto_saves_in_the_background_where_memory_has_room_for_the_copy_and_say
 
 def test_the_plan_says_what_the_copy_takes(tmp):
     prepare(tmp)
-    plans = [json.loads(train(tmp, "none", *more, "--dry-run", "--json").stdout) for more in [[], ["--checkpoint.background", "true"],
-                                                                                               ["--checkpoint.background", "true", "--checkpoint.snapshot_memory", "64KiB"]]]
+    plans = [json.loads(train(tmp, "none", *more, "--dry-run", "--json").stdout) for more in [WAITED, BACKGROUND,
+                                                                                               [*BACKGROUND, "--checkpoint.snapshot_memory", "64KiB"]]]
     memory = [plan["memory_per_rank"] for plan in plans]
     assert "snapshot_bytes" not in memory[0]
     assert memory[1]["snapshot_bytes"] == memory[1]["master_bytes"] + memory[1]["optimizer_state_bytes"], memory[1]

@@ -16,6 +16,7 @@ from lockstep_testing import BUILD, LLAMA_TINY, PATIENCE_S, run, sample_text, wr
 
 EVERY = int(os.environ.get("LOCKSTEP_TEST_CRASHES", 30))
 CHECKPOINTS = "run/checkpoints"
+WAITED = ["--checkpoint.background", "false"]
 
 
 def prepare(tmp):
@@ -144,12 +145,12 @@ def recordings(tmp):
     """What is asked of the storage, by a name: runs that save, and jobs that save a step that is there already."""
     if not RECORDED:
         prepare(tmp)
-        shards = ["--train.max_steps", 2, "--parallel.dp_shard", 2]
+        shards = ["--train.max_steps", 2, "--parallel.dp_shard", 2, *WAITED]
         RECORDED.update({
-            "one rank": record(tmp, "one", None, "--train.max_steps", 3),
+            "one rank": record(tmp, "one", None, "--train.max_steps", 3, *WAITED),
             "two ranks, parts of their own": record(tmp, "two", 2, *shards, "--checkpoint.ranks_per_file", 1),
             "one part of two ranks": record(tmp, "shared", 2, *shards, "--checkpoint.ranks_per_file", 2),
-            "in the background": record(tmp, "background", 2, "--train.max_steps", 3, "--checkpoint.background", "true", "--checkpoint.on_busy", "wait"),
+            "in the background": record(tmp, "background", 2, "--train.max_steps", 3, "--checkpoint.background", "true"),
             "a step again": record_job(tmp, "again", 1, 2, 2),
             "a step again, where names cannot be exchanged": record_job(tmp, "in-turn", 1, 2, 2, env=NO_EXCHANGE)})
     return RECORDED.items()

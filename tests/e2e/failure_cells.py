@@ -53,9 +53,9 @@ class Outcome:
 
 
 def train(tmp, folder, *more, ranks, injection=None, watchdog="300s", env=None):
-    """5 steps; saves after 2, 4 and 5, evaluates and samples after 3 and 5."""
+    """5 steps; saves after 2, 4 and 5, for which it waits, evaluates and samples after 3 and 5."""
     options = {"model.config": tmp / "model", "data.path": tmp / "data", "data.sequence_length": 16, "train.run_dir": folder, "train.max_steps": 5,
-               "schedule.decay_steps": 9, "train.global_batch": 4, "checkpoint.every": 2, "log.every": 1, "eval.every": 3, "eval.batches": 1,
+               "schedule.decay_steps": 9, "train.global_batch": 4, "checkpoint.every": 2, "checkpoint.background": "false", "log.every": 1, "eval.every": 3, "eval.batches": 1,
                "train.callbacks": '["sample"]', "sample.prompts": '["a"]', "sample.max_tokens": 3, "train.watchdog": watchdog,
                "log.tensorboard": "false"}
     if injection:

@@ -66,14 +66,14 @@ def test_a_start_that_is_not_patient_enough_touches_nothing(tmp):
 def test_a_save_waits_for_what_one_rank_sees_late(tmp):
     prepare(tmp)
     train(tmp, tmp / "whole")
-    background = ["--checkpoint.background", "true", "--checkpoint.on_busy", "wait"]
-    places = [(rank, more) for rank in range(RANKS) for more in [["--checkpoint.ranks_per_file", 1], [], background]]
+    waited, background = ["--checkpoint.background", "false"], ["--checkpoint.background", "true"]
+    places = [(rank, more) for rank in range(RANKS) for more in [[*waited, "--checkpoint.ranks_per_file", 1], waited, background]]
     for number, (rank, more) in enumerate(places if ALL else [places[1], places[8]]):
         folder = tmp / f"run-{number}"
         train(tmp, folder, *more, late=(rank, "/.stage-"))
         assert not records(folder, "event"), (rank, more, records(folder, "event"))
         assert names(folder) == names(tmp / "whole") and digests(folder) == digests(tmp / "whole"), (rank, more, names(folder))
-    told = train(tmp, tmp / "impatient", "--checkpoint.patience", 0, late=(1, "/.stage-"), expect=4).stderr
+    told = train(tmp, tmp / "impatient", *waited, "--checkpoint.patience", 0, late=(1, "/.stage-"), expect=4).stderr
     assert "rank 1 (" in told and "is not there (looked at anew for 0 s)" in told, told
     assert [event["name"] for event in records(tmp / "impatient", "event")] == ["save_failed"]   # of the last, which nothing follows, status.json tells
     assert names(tmp / "impatient") == [], names(tmp / "impatient")

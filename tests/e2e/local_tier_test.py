@@ -9,6 +9,7 @@ from lockstep_testing import BUILD, GPT2_TINY, SOURCE, on_hosts, records, run, s
 
 NODES = ["alpha", "beta"]
 EVERY, STEPS = 2, 6
+WAITED = ["--checkpoint.background", "false"]   # so that what is saved when is certain
 
 
 def prepare(tmp):
@@ -110,7 +111,7 @@ def test_a_run_goes_on_from_disks_of_nodes_or_where_one_is_gone_from_what_was_pr
     prepare(tmp)
     whole = reference(tmp)
     train(tmp, "run", steps=2)
-    train(tmp, "run", "--train.inject", "rank=2,phase=forward,step=4,kind=kill", expect=None)
+    train(tmp, "run", *WAITED, "--train.inject", "rank=2,phase=forward,step=4,kind=kill", expect=None)
     assert sorted(promoted(tmp, "run")) == [2] and sorted(local(tmp, "run", "alpha")) == sorted(local(tmp, "run", "beta")) == [2, 4]
     (tmp / "kept").mkdir()
     copy_of(tmp, "run", "kept")
@@ -174,7 +175,7 @@ def test_a_promotion_that_fails_is_told_and_training_goes_on(tmp):
                                              (f"look {errno.EIO} 1 0 2 step-0000000002/per_group", []), (f"mkdir {errno.EDQUOT} 1 0 0 {in_run}", []),
                                              (None, ["--train.inject", "rank=2,phase=save.promote,step=3,kind=throw,code=4"])]):
         folder = f"failed-{number}"
-        done = train(tmp, folder, *more, faults=faults)
+        done = train(tmp, folder, *WAITED, *more, faults=faults)
         failed = events(tmp, folder, "promotion_failed")
         assert len(failed) == 1 and "promoting the checkpoint of step 2" in failed[0]["message"] and "step 2 stays in disk/" in failed[0]["message"], (faults, failed)
         assert "training goes on" in done.stderr

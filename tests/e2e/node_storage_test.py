@@ -115,7 +115,7 @@ def test_whatever_phase_fails_on_one_node_a_save_is_on_all_nodes_or_none(tmp):
     wanted = {name: digest for name, digest in whole.items() if name != "step-0000000002"}
     before = {"step-0000000002": whole["step-0000000002"]}
     for phase in ["plan", "stage", "write", "seal", "commit"]:
-        told = train(tmp, phase, "--train.inject", f"rank=2,phase=save.{phase},step=4,kind=throw", expect=None).stderr
+        told = train(tmp, phase, "--checkpoint.background", "false", "--train.inject", f"rank=2,phase=save.{phase},step=4,kind=throw", expect=None).stderr
         assert f"rank 2 (beta): " in told and f"injected failure in save.{phase} of step 4" in told, told
         for node in NODES:
             assert digests(tmp, phase, node) == before, (phase, node)

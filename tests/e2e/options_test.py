@@ -11,7 +11,7 @@ from running_jobs import with_short_and_long_deadline
 # What every run here is told; a test changes one option of it.
 BASE = {
     "data.sequence_length": 16, "optimizer.lr": 3e-3, "schedule.warmup_steps": 1, "train.max_steps": 4, "train.global_batch": 4,
-    "checkpoint.every": 2, "log.every": 1, "eval.batches": 2, "train.callbacks": '["sample"]', "sample.prompts": '["The "]',
+    "checkpoint.every": 2, "checkpoint.background": "false", "log.every": 1, "eval.batches": 2, "train.callbacks": '["sample"]', "sample.prompts": '["The "]',
     "sample.max_tokens": 6, "optimizer.clip_norm": 0.5,
 }
 
@@ -60,6 +60,9 @@ EFFECTS = {
     "data.validation_split": lambda tmp: {"data.validation_split": "train"},
     "data.sequence_length": lambda tmp: {"data.sequence_length": 12},
     "data.shuffle": lambda tmp: {"data.shuffle": "false"},
+    "data.datasets": lambda tmp: {"data.path": None, "data.datasets": json.dumps([{"path": str(tmp / name)} for name in ["data", "data2"]])},
+    "data.shard": lambda tmp: {"data.shard": "2/3"},
+    "eval.datasets": lambda tmp: {"eval.datasets": json.dumps([{"path": str(tmp / "data2"), "name": "other"}])},
     "data.seed": lambda tmp: {"data.seed": 5},
     "data.repeat_order": lambda tmp: {**LARGE_BATCHES, "data.repeat_order": "true"},
     "data.drop_last": lambda tmp: {**LARGE_BATCHES, "data.drop_last": "true"},
@@ -137,7 +140,7 @@ BASES = {   # where the effect is against another base
     "optimizer.nesterov": {"optimizer.name": "sgd", "optimizer.momentum": 0.9},
 }
 # Options whose effect is a test of its own, below or elsewhere.
-OWN_TESTS = {"model.path", "model.dropout", "model.embedding_dropout", "model.attention_dropout", "model.residual_dropout", "data.isolate_documents", "data.max_documents_per_row", "data.packing", "data.packing_group", "data.long_documents", "data.pad_to_multiple_of", "data.prefetch", "eval.packing", "data.verify", "parallel.dp_replicate", "parallel.dp_shard", "parallel.zero", "parallel.accumulate", "parallel.reshard_after_forward", "parallel.units", "parallel.reshard_after_backward", "parallel.prefetch", "parallel.pp", "parallel.tp", "parallel.sequence_parallel", "parallel.ep", "parallel.ep_outside", "parallel.ep_capacity", "parallel.ring", "parallel.ulysses", "parallel.cp_fsdp_mode", "parallel.schedule", "parallel.stages_per_rank", "parallel.split_points", "parallel.micro_batches", "parallel.order", "post_local_sgd.start_step", "post_local_sgd.period", "post_local_sgd.cell", "train.accumulation", "train.run_dir", "train.device",
+OWN_TESTS = {"data.shuffle_where", "checkpoint.best_dataset", "model.path", "model.dropout", "model.embedding_dropout", "model.attention_dropout", "model.residual_dropout", "data.isolate_documents", "data.max_documents_per_row", "data.packing", "data.packing_group", "data.long_documents", "data.pad_to_multiple_of", "data.prefetch", "eval.packing", "data.verify", "parallel.dp_replicate", "parallel.dp_shard", "parallel.zero", "parallel.accumulate", "parallel.reshard_after_forward", "parallel.units", "parallel.reshard_after_backward", "parallel.prefetch", "parallel.pp", "parallel.tp", "parallel.sequence_parallel", "parallel.ep", "parallel.ep_outside", "parallel.ep_capacity", "parallel.ring", "parallel.ulysses", "parallel.cp_fsdp_mode", "parallel.schedule", "parallel.stages_per_rank", "parallel.split_points", "parallel.micro_batches", "parallel.order", "post_local_sgd.start_step", "post_local_sgd.period", "post_local_sgd.cell", "train.accumulation", "train.run_dir", "train.device",
              "train.max_time", "train.memory_check", "train.host_memory", "train.watchdog", "train.watchdog_phases", "train.on_nonfinite", "optimizer.in_backward", "checkpoint.resume", "checkpoint.interval", "checkpoint.mtbf", "checkpoint.ranks_per_file", "checkpoint.storage", "checkpoint.local_dir", "checkpoint.max_failures", "checkpoint.patience", "checkpoint.background", "checkpoint.on_difference", "checkpoint.validation", "checkpoint.validation_saves", "checkpoint.on_busy", "checkpoint.snapshot_memory", "checkpoint.read_back", "checkpoint.metadata", "checkpoint.only", "checkpoint.skip",
              "log.profile_start_step", "log.profile_end_step", "precision.matrix_unit", "precision.reduce_dtype", "precision.min_scale", "dialect", "preset"}
 

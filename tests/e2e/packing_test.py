@@ -69,7 +69,8 @@ def test_samples_stay_those_of_one_rank_over_changes_of_ranks_an_epoch_end_and_a
     assert records(tmp / "one", "step")[-1]["epoch"] > 2
     folder = tmp / "changing"
     for ranks, kill in [(1, 2), (2, 5), (3, 8)]:
-        train(tmp, folder, {**changes, "train.inject": f"rank={ranks - 1},phase=forward,step={kill},kind=kill"}, ranks=ranks, expect=None)
+        train(tmp, folder, {**changes, "checkpoint.background": "false", "train.inject": f"rank={ranks - 1},phase=forward,step={kill},kind=kill"},
+              ranks=ranks, expect=None)
         assert step_folders(folder)[-1].name.endswith(f"{kill:02}"), (ranks, kill)
     train(tmp, folder, changes, ranks=5)
     changed = losses(folder)
@@ -118,6 +119,28 @@ def test_an_index_that_is_damaged_is_made_anew_and_one_that_cannot_be_kept_besid
     assert packings(tmp / "data") == [name]
     run("prepare-data", tmp / "docs.jsonl", "--output", tmp / "data", "--data.tokenizer", "bytes", "--data.validation", "none", "--overwrite")
     assert packings(tmp / "data") == []
+
+
+def test_an_index_made_while_a_shard_was_damaged_is_made_anew_once_the_shard_is_repaired(tmp):
+    h5py = needs("h5py")
+    prepare(tmp)
+    short = {"train.max_steps": 2, "eval.at_end": "false"}
+    shard = tmp / "data/train/tokens-00000.h5"
+    sound = shard.read_bytes()
+    with h5py.File(shard, "r+") as file:
+        file["documents"][7] += 1
+    refused = train(tmp, tmp / "damaged", short, expect=3)
+    assert "tokens-00000.h5" in refused.stderr, refused.stderr
+    (name,) = packings(tmp / "data")
+    wrong = (tmp / "data" / name).read_bytes()
+    shard.write_bytes(sound)
+    done = train(tmp, tmp / "repaired", short, ranks=2)
+    assert "was made while a shard was damaged, or one is damaged now: it is made anew" in done.stderr, done.stderr
+    right = (tmp / "data" / name).read_bytes()
+    assert right != wrong
+    (tmp / "data" / name).unlink()
+    train(tmp, tmp / "again", short)
+    assert (tmp / "data" / name).read_bytes() == right and close(losses(tmp / "again"), losses(tmp / "repaired"))
 
 
 # Documents that are packed meet every path of attention.

@@ -6,7 +6,7 @@ from lockstep_testing import LLAMA_TINY, records, run, sample_text, write_config
 
 STEPS = 6
 FLIP = ["--train.inject", "rank=1,phase=save.plan,step=2,kind=flip"]
-BACKGROUND = ["--checkpoint.background", "true", "--checkpoint.on_busy", "wait"]
+WAITED, BACKGROUND = ["--checkpoint.background", "false"], ["--checkpoint.background", "true"]
 
 
 def prepare(tmp):
@@ -35,7 +35,7 @@ def messages(folder, name):
 
 def test_repaired_replicas_train_on_as_if_nothing_had_been(tmp):
     prepare(tmp)
-    for number, (ranks, more) in enumerate([(3, []), (4, ["--precision.dtype", "bf16"]), (3, BACKGROUND), (6, ["--parallel.dp_shard", 2])]):
+    for number, (ranks, more) in enumerate([(3, WAITED), (4, ["--precision.dtype", "bf16"]), (3, BACKGROUND), (6, ["--parallel.dp_shard", 2])]):
         whole, repaired = f"whole-{number}", f"repaired-{number}"
         train(tmp, whole, *more, ranks=ranks)
         told = train(tmp, repaired, *more, *FLIP, "--checkpoint.on_difference", "repair", ranks=ranks).stderr
@@ -73,12 +73,12 @@ def test_saves_in_turn_find_a_difference_within_so_many_also_across_a_resume(tmp
 def test_without_repair_a_difference_ends_the_run_or_is_told_of_and_one_rank_is_saved(tmp):
     prepare(tmp)
     train(tmp, "whole", ranks=3)
-    for more in [[], BACKGROUND]:
-        name = f"ended-{len(more)}"
+    for more in [WAITED, BACKGROUND]:
+        name = f"ended-{more[1]}"
         ended = train(tmp, name, *more, *FLIP, ranks=3, expect=1).stderr
         assert "replicas differ in model/" in ended and "rank 1 against ranks 0,2: 1 of " in ended, ended
         assert not step_folders(tmp / name)
-        name = f"told-{len(more)}"
+        name = f"told-{more[1]}"
         told = train(tmp, name, *more, *FLIP, "--checkpoint.on_difference", "warn", ranks=3).stderr
         assert "warning" in told and "replicas differ in model/" in told, told
         assert [message.split(": ")[1] for message in messages(tmp / name, "replicas_differ")] == ["rank 1 against ranks 0,2"] * 3

@@ -139,7 +139,7 @@ def test_a_failure_after_the_first_update_in_backward_is_the_last_word_of_its_ra
     prepare(tmp)
     for number, (phase, layout) in enumerate([("heartbeat", ["--parallel.dp_shard", 3]), ("heartbeat", []), ("backward", [])]):
         folder = tmp / f"failed-{number}"
-        arguments = options(tmp, folder, *layout, "--checkpoint.every", 1, *IN_BACKWARD)
+        arguments = options(tmp, folder, *layout, "--checkpoint.every", 1, "--checkpoint.background", "false", *IN_BACKWARD)
         done = run("train", *arguments, "--train.inject", f"rank=1,phase={phase},step=2,kind=throw,code=5", "--train.watchdog", 300, ranks=3, expect=5)
         assert done.stderr.count(f"injected failure in {phase} of step 2") == 1 and "rank 1 (" in done.stderr, done.stderr
         assert {path.name for path in step_folders(folder)} == {"step-0000000001", "step-0000000002"}, phase
@@ -173,7 +173,7 @@ def test_a_failure_on_one_rank_ends_all_in_every_phase_of_shards(tmp):
     prepare(tmp)
     for phase in ["gather", "forward", "backward", "reduction", "lane", "norm", "heartbeat", "optimizer"]:
         folder = tmp / f"failed-{phase}"
-        arguments = options(tmp, folder, "--parallel.dp_shard", 3, "--checkpoint.every", 1)
+        arguments = options(tmp, folder, "--parallel.dp_shard", 3, "--checkpoint.every", 1, "--checkpoint.background", "false")
         done = run("train", *arguments, "--train.inject", f"rank=1,phase={phase},step=2,kind=throw,code=5", "--train.watchdog", 300, ranks=3, expect=5)
         assert done.stderr.count("injected failure") == 1, (phase, done.stderr)
         assert {path.name for path in step_folders(folder)} == {"step-0000000001", "step-0000000002"}, phase

@@ -19,7 +19,7 @@ STEPS, EVERY = 6, 2
 RANKS = 3
 SLOW_MS = 20
 PHASES = ["save.plan", "save.stage", "save.write", "save.seal", "save.commit"]
-WAYS = {"waits": [], "background": ["--checkpoint.background", "true", "--checkpoint.on_busy", "wait"]}
+WAYS = {"waits": ["--checkpoint.background", "false"], "background": ["--checkpoint.background", "true"]}
 PLACES = [(phase, (number + offset) % RANKS, way) for offset in range(RANKS) for shift in range(2) for number, phase in enumerate(PHASES)
           for way in [list(WAYS)[(number + shift) % 2]]]
 

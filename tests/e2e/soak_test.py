@@ -43,11 +43,11 @@ def check_flat(tmp, saves, every, *more):
 
 
 def test_memory_descriptors_and_threads_stay_flat_over_many_steps_and_saves(tmp):
-    check_flat(tmp, int(os.environ.get("LOCKSTEP_TEST_SAVES", 40)), 10)
+    check_flat(tmp, int(os.environ.get("LOCKSTEP_TEST_SAVES", 40)), 10, "--checkpoint.background", "false")
 
 
 def test_they_stay_flat_over_many_saves_in_the_background(tmp):
-    check_flat(tmp, int(os.environ.get("LOCKSTEP_TEST_SAVES", 40)), 5, "--checkpoint.background", "true", "--checkpoint.on_busy", "wait")
+    check_flat(tmp, int(os.environ.get("LOCKSTEP_TEST_SAVES", 40)), 5, "--checkpoint.background", "true")
 
 
 def test_memory_stays_flat_over_thousands_of_steps(tmp):

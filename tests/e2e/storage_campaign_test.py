@@ -16,8 +16,9 @@ POINTS = int(os.environ.get("LOCKSTEP_TEST_POINTS", 1))
 ALL = POINTS > 1
 STEPS = 4
 NEVER = 10**9
-BACKGROUND = ["--checkpoint.background", "true", "--checkpoint.on_busy", "wait"]
-WAYS = {"one rank": (None, []), "two ranks": (2, ["--parallel.dp_shard", 2, "--checkpoint.ranks_per_file", 1]), "in the background": (2, BACKGROUND)}
+WAITED, BACKGROUND = ["--checkpoint.background", "false"], ["--checkpoint.background", "true"]
+WAYS = {"one rank": (None, WAITED), "two ranks": (2, [*WAITED, "--parallel.dp_shard", 2, "--checkpoint.ranks_per_file", 1]),
+        "in the background": (2, BACKGROUND)}
 
 
 def prepare(tmp):

@@ -23,15 +23,17 @@ def prepare(tmp):
 
 
 def options(tmp, folder, *more, steps=STEPS, keep=99):
-    """Each rank has files of its own, in which it can fail."""
+    """Each rank has files of its own, in which it can fail, and unless something else is asked for each save is waited for."""
+    more = [*more] if "--checkpoint.background" in more else [*more, "--checkpoint.background", "false"]
     return ["--model.config", tmp / "model", "--data.path", tmp / "data", "--data.sequence_length", 16, "--train.run_dir", folder, "--train.max_steps",
             steps, "--schedule.decay_steps", 99, "--train.global_batch", 6, "--log.every", 1, "--log.tensorboard", "false", "--checkpoint.keep_last", keep,
             "--checkpoint.ranks_per_file", 1, *more]
 
 
 def faults(call, code, first, period=0, rank=0, path="/checkpoints/"):
-    """The environment in which these calls fail. Code "stop": the process stops itself before them; "lie": they write another bit."""
-    words = [call, {"stop": -1, "lie": -2}[code] if code in ["stop", "lie"] else getattr(errno, code) if code else 0, first, period, rank, path]
+    """The environment in which these calls fail. Code "stop": the process stops itself before them; "kill": it is killed before them; "lie": they
+    write another bit."""
+    words = [call, {"stop": -1, "lie": -2, "kill": -9}[code] if code in ["stop", "lie", "kill"] else getattr(errno, code) if code else 0, first, period, rank, path]
     return {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"), "LOCKSTEP_TEST_FAULTS": " ".join(map(str, words))}
 
 
@@ -89,7 +91,7 @@ def test_storage_that_keeps_another_bit_is_found_by_reading_back(tmp):
     run("train", *options(tmp, tmp / "trusts", *settings), ranks=2, env=lie)
     codes = [run("checkpoint-inspect", path, "--verify=hashes", expect=None).returncode for path in step_folders(tmp / "trusts")]
     assert codes.count(1) == 1 and codes.count(0) == STEPS - 1, codes
-    for name, more in [("waits", []), ("background", ["--checkpoint.background", "true", "--checkpoint.on_busy", "wait"])]:
+    for name, more in [("waits", []), ("background", ["--checkpoint.background", "true"])]:
         run("train", *options(tmp, tmp / name, *settings, "--checkpoint.read_back", "true", *more), ranks=2, env=lie)
         (failed,) = events(tmp / name)
         assert "reads back otherwise than it was written" in failed["message"] and "rank 1 (" in failed["message"], failed
@@ -303,14 +305,15 @@ def test_the_only_sound_checkpoint_stays_where_there_is_no_room(tmp):
 
 def test_behind_a_quota_that_free_space_says_nothing_of_an_older_checkpoint_goes_first(tmp):
     prepare(tmp)
-    background = ["--checkpoint.background", "true", "--checkpoint.on_busy", "wait"]
+    background = ["--checkpoint.background", "true"]
     for name, call, code, more, left in [("nothing", "rename", "EIO", [], ["01", "02"]), ("reserve", "allocate", "EDQUOT", [], ["02"]),
                                          ("write", "pwrite", "EDQUOT", background, ["02"])]:
         folder = tmp / name
         saves = ["--checkpoint.every", 1, "--checkpoint.max_failures", 9, *more]
-        # the third save fails; a rank dies when the next one has folders, and nothing of it is written
-        run("train", *options(tmp, folder, *saves, "--train.inject", "rank=1,phase=save.write,step=4,kind=kill", keep=2), ranks=2,
-            env=faults(call, code, 1, 0, 0 if call == "rename" else 1, "0000000003"), expect=None)
+        # the third save fails; a rank dies when the next one has folders, before it writes
+        orders = [faults(call, code, 1, 0, 0 if call == "rename" else 1, "0000000003"), faults("pwrite", "kill", 1, rank=1, path="/.stage-0000000004")]
+        env = dict(orders[0], LOCKSTEP_TEST_FAULTS=";".join(order["LOCKSTEP_TEST_FAULTS"] for order in orders))
+        run("train", *options(tmp, folder, *saves, keep=2), ranks=2, env=env, expect=None)
         assert [event["step"] for event in events(folder)] == [3] and os.strerror(getattr(errno, code)) in events(folder)[0]["message"], name
         assert [path.name[-2:] for path in step_folders(folder)] == left, (name, step_folders(folder))
         run("train", *options(tmp, folder, *saves, keep=2), ranks=2)

@@ -44,7 +44,7 @@ def test_a_run_killed_half_way_and_resumed_ends_with_the_same_bits(tmp):
     for ranks in [1, 2]:
         whole, broken = tmp / f"whole{ranks}", tmp / f"broken{ranks}"
         train(tmp, whole, "--checkpoint.every", 6, ranks=ranks)
-        train(tmp, broken, "--checkpoint.every", 6, "--train.inject", "rank=0,phase=forward,step=8,kind=kill", ranks=ranks, expect=None)
+        train(tmp, broken, "--checkpoint.every", 6, "--checkpoint.background", "false", "--train.inject", "rank=0,phase=forward,step=8,kind=kill", ranks=ranks, expect=None)
         assert step_folders(broken)[-1].name.endswith("0006"), step_folders(broken)
         train(tmp, broken, "--checkpoint.every", 6, ranks=ranks)
         assert state_digest(newest(whole)) == state_digest(newest(broken))
@@ -199,7 +199,7 @@ def test_resume_on_other_numbers_of_ranks_continues_the_same_trajectory(tmp):
     prepare(tmp)
     train(tmp, tmp / "whole", "--precision.dtype", "fp64", ranks=2)
     train(tmp, tmp / "moved", "--precision.dtype", "fp64", "--train.max_steps", 12, "--train.inject",
-          "rank=0,phase=forward,step=6,kind=kill", "--checkpoint.every", 6, ranks=4, expect=None)
+          "rank=0,phase=forward,step=6,kind=kill", "--checkpoint.every", 6, "--checkpoint.background", "false", ranks=4, expect=None)
     train(tmp, tmp / "moved", "--precision.dtype", "fp64", ranks=3)
     whole, moved = losses(tmp / "whole"), losses(tmp / "moved")
     assert whole.keys() == moved.keys()

@@ -129,7 +129,9 @@ std::vector<Target> exchange_targets(const Path& folder) {
     put_file(sharded / "model.safetensors.index.json", text);
     read_all(*open_safetensors(sharded));
   };
-  return {config, file, index};
+  std::vector<Target> targets{config, file, index};
+  for (Target& target : token_file_targets(folder / "tokens")) targets.push_back(std::move(target));
+  return targets;
 }
 
 }  // namespace lockstep::test

@@ -34,12 +34,14 @@ void require(bool holds, const std::string& what);
 void refuse(Target& target, const std::string& pointer, const Json& value);
 
 // Each keeps its files in `folder`, an empty one of its own.
+std::vector<Target> chat_targets(const Path& folder);
 std::vector<Target> checkpoint_targets(const Path& folder);
 std::vector<Target> config_targets(const Path& folder);
 std::vector<Target> corpus_targets(const Path& folder);
 std::vector<Target> exchange_targets(const Path& folder);
 std::vector<Target> run_targets(const Path& folder);
 std::vector<Target> store_targets(const Path& folder);
+std::vector<Target> token_file_targets(const Path& folder);
 
 /// Writes without synchronising: inputs need not survive.
 void put_file(const Path& path, std::string_view content);

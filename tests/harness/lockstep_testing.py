@@ -7,8 +7,8 @@ import pathlib
 import subprocess
 import unittest
 
-BUILD = pathlib.Path(os.environ["LOCKSTEP_BUILD"])
-SOURCE = pathlib.Path(os.environ["LOCKSTEP_SOURCE"])
+BUILD = pathlib.Path(os.environ["LOCKSTEP_BUILD"]).resolve()   # tests run programs in folders of their own
+SOURCE = pathlib.Path(os.environ["LOCKSTEP_SOURCE"]).resolve()
 DATA = SOURCE / "tests/data"   # files that earlier versions wrote
 PATIENCE_S = 600   # for what takes a second on an idle machine: a loaded one may need any time
 

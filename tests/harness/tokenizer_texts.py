@@ -8,8 +8,8 @@ import subprocess
 
 from lockstep_testing import PATIENCE_S
 
-PROBE = pathlib.Path(os.environ["LOCKSTEP_BUILD"]) / "tests/unit/corpus/tokenize-probe"
-SOURCE = pathlib.Path(os.environ["LOCKSTEP_SOURCE"])
+PROBE = pathlib.Path(os.environ["LOCKSTEP_BUILD"]).resolve() / "tests/unit/corpus/tokenize-probe"
+SOURCE = pathlib.Path(os.environ["LOCKSTEP_SOURCE"]).resolve()
 # Random texts for each tokenizer; the campaign of `make test-full` asks for more.
 TEXTS = int(os.environ.get("LOCKSTEP_TOKENIZER_TEXTS", "1000"))
 

@@ -5,7 +5,7 @@ import unittest
 
 from lockstep_testing import BUILD, SOURCE, run_command
 
-ROOMS = ("base report config layout program quant store exchange architecture corpus comm app reshard data artifact "
+ROOMS = ("base report config layout program quant store exchange architecture chat corpus comm app reshard data artifact "
          "tensor model optim engine checkpoint train").split()
 # Headers of a library, and the only rooms whose sources include them.
 LIBRARIES = {
@@ -19,7 +19,7 @@ LIBRARIES = {
     r"pcre2\.h": ["corpus", "config", "optim"],
 }
 # Rooms that take values, never a configuration: who uses them need not know an option. In store, the body of checkpoint-inspect alone does.
-WITHOUT_CONFIGURATION = "base report layout program quant store exchange architecture corpus comm tensor model engine checkpoint".split()
+WITHOUT_CONFIGURATION = "base report layout program quant store exchange architecture chat corpus comm tensor model engine checkpoint".split()
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 
 

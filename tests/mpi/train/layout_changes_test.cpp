@@ -127,7 +127,7 @@ int load_and_save(const TrainConfig& config, Session& session, Output& output) {
   SaveRequest request{config.train.run_dir, state.train_state.step, world_of(plan, machines)};
   request.documents = {{"config.yaml", to_yaml(output.settings(), tool_of(config), PrintExtent::full)},
                        {"config.json", to_text(*plan.architecture.config.original)},
-                       {"dataset", dataset_identity(plan.dataset, DataSplit::train)}};
+                       {"dataset", dataset_identity(plan.training)}};
   request.ranks_per_file = 1;
   Saver(ranks).save(state.components, request);
   return 0;

@@ -7,6 +7,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <set>
+
 using namespace lockstep;
 using namespace lockstep::test;
 
@@ -36,8 +38,8 @@ BOOST_AUTO_TEST_SUITE(train_config)
 
 BOOST_AUTO_TEST_CASE(what_a_run_cannot_do_without_is_asked_for_at_once) {
   const std::string text = message_of<TrainConfig>({});
-  for (const char* const name : {"data.path", "data.sequence_length", "train.run_dir", "train.max_steps",
-                                 "train.global_batch", "model.config or model.path"}) {
+  for (const char* const name : {"data.path or data.datasets", "data.sequence_length", "train.run_dir",
+                                 "train.max_steps", "train.global_batch", "model.config or model.path"}) {
     BOOST_TEST(text.find(std::string(name) + " is needed") != std::string::npos, name);
   }
   BOOST_TEST(train_problem({}).empty());
@@ -178,7 +180,7 @@ BOOST_AUTO_TEST_CASE(counts_have_a_least_and_a_largest_value) {
 
 BOOST_AUTO_TEST_CASE(unions_are_spelled_in_help) {
   const std::string help = *parse_command_line<PrepareConfig>({"--help"}).answer;
-  BOOST_TEST(help.find("--data.validation hash:FRACTION|tail:FRACTION|none") != std::string::npos);
+  BOOST_TEST(help.find("--data.validation hash:FRACTION|tail:FRACTION|count:N|none") != std::string::npos);
   BOOST_TEST(parse_command_line<TrainConfig>({"--help"}).answer->find("--train.max_time DURATION ") !=
              std::string::npos);
 }
@@ -294,7 +296,7 @@ BOOST_AUTO_TEST_CASE(the_other_programs_take_flags_and_arguments) {
   BOOST_TEST((prepare.data.validation->by == ValidationSplit::By::tail));
   const PrepareConfig all = parse_command_line<PrepareConfig>({"a", "-o", "out", "--data.validation", "none"}).config;
   BOOST_TEST((all.data.validation->by == ValidationSplit::By::none));
-  BOOST_TEST((prepare.data.tokenizer.kind == TokenizerChoice::Kind::chars));
+  BOOST_TEST((prepare.data.tokenizer->kind == TokenizerChoice::Kind::chars));
   const InspectConfig inspect = parse_command_line<InspectConfig>({"run", "--verify=hashes"}).config;
   BOOST_TEST((*inspect.verify == VerifyLevel::hashes));
   BOOST_TEST((*parse_command_line<InspectConfig>({"--verify", "run"}).config.verify == VerifyLevel::sizes));
@@ -302,6 +304,53 @@ BOOST_AUTO_TEST_CASE(the_other_programs_take_flags_and_arguments) {
       (parse_command_line<ReshardConfig>({"c", "--to", "parts=3", "--output", "o", "-n"}).config.to->parts == 3));
   BOOST_TEST(
       (parse_command_line<FinalizeConfig>({"c", "--recipe", "int8", "--output", "o"}).config.recipe == Recipe::int8));
+}
+
+BOOST_AUTO_TEST_CASE(one_file_serves_all_programs) {
+  Files files;
+  const std::string file =
+      "model: {config: m.json}\n"
+      "data: {path: corpus, tokenizer: chars, text_field: body, validation_seed: 3, seed: 5, "
+      "sequence_length: 8}\n"
+      "optimizer:\ntrain: {run_dir: r, max_steps: 10, global_batch: 4}\n"
+      "recipe: int8\n";
+  files.write("all.yaml", file);
+  const PrepareConfig prepare = parse_command_line<PrepareConfig>({"all.yaml", "-o", "out"}).config;
+  BOOST_TEST(prepare.text() == std::vector<std::string>{"corpus"});
+  BOOST_TEST(prepare.data.text_field == "body");
+  BOOST_TEST(prepare.data.seed == 3);
+  const PrepareConfig named = parse_command_line<PrepareConfig>({"a.txt", "all.yaml", "-o", "out"}).config;
+  BOOST_TEST(named.text() == std::vector<std::string>{"a.txt"});
+  BOOST_TEST(*parse_command_line<TrainConfig>({"all.yaml"}).config.data.seed == 5);
+  BOOST_TEST(
+      (parse_command_line<FinalizeConfig>({"c", "--config", "all.yaml", "-o", "o"}).config.recipe == Recipe::int8));
+  // What another program reads is checked all the same.
+  files.write("bad.yaml", file + "sample: {max_tokens: many}\ncheckpoint: {kep_last: 2}\nschedulle: {name: cosine}\n");
+  BOOST_TEST(message_of<PrepareConfig>({"bad.yaml", "-o", "out"}) ==
+             "3 problems in the configuration\n"
+             "bad.yaml:6: sample.max_tokens: \"many\" is not a whole number\n"
+             "bad.yaml:7: unknown key \"checkpoint.kep_last\": did you mean \"checkpoint.keep_last\"?\n"
+             "bad.yaml:8: unknown key \"schedulle\": did you mean \"schedule\"?");
+  files.write("shape.yaml", file + "eval: often\ndata_: 1\n");
+  BOOST_TEST(message_of<PrepareConfig>({"shape.yaml", "-o", "out"}).find("\"eval\" is a section") != std::string::npos);
+  // A key that stands outside of a section that the program has it in is a mistake, whatever others make of it.
+  files.write("outside.yaml", file + "threads: 4\n");
+  BOOST_TEST(message_of<TrainConfig>({"outside.yaml"}).find("did you mean \"train.threads\"?") != std::string::npos);
+  BOOST_TEST(*parse_command_line<PrepareConfig>({"outside.yaml", "-o", "out"}).config.threads == 4);
+}
+
+BOOST_AUTO_TEST_CASE(no_program_declares_an_option_twice) {
+  const auto distinct = [](auto config) {
+    Declaration declared;
+    describe(declared, config);
+    std::set<std::string> paths;
+    for (const Option& option : declared.options()) BOOST_TEST(paths.insert(option.path).second, option.path);
+  };
+  distinct(TrainConfig());
+  distinct(PrepareConfig());
+  distinct(InspectConfig());
+  distinct(ReshardConfig());
+  distinct(FinalizeConfig());
 }
 
 BOOST_AUTO_TEST_CASE(every_count_has_a_range_and_what_is_beyond_it_is_refused) {

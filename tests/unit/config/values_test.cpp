@@ -40,6 +40,7 @@ BOOST_AUTO_TEST_CASE(the_text_of_a_value_reads_back_to_it) {
   round_trips<AfterForward>({"true", "false", "2", "16"});
   round_trips<Recompute>({"none", "block", "every:1", "every:2", "every:40"});
   round_trips<RanksPerFile>({"node", "1", "8"});
+  round_trips<PartChoice>({"1/1", "2/3", "1000/1000"});
   round_trips<SaveInterval>({"auto", "90s", "15m", "1h30m", "0.001s"});
   round_trips<Resume>({"auto", "never", "latest", "best", "0", "1200", "runs/a/checkpoints/step-5", "./x"});
   round_trips<ValidationSplit>({"none", "hash:0.01", "tail:0.1"});
@@ -59,6 +60,8 @@ BOOST_AUTO_TEST_CASE(texts_of_another_form_are_refused) {
   for (const char* const text : {"", "0", "-5s", "never", "inf", "5 parsecs"})
     BOOST_TEST(refused<SaveInterval>(text), text);
   for (const char* const text : {"", "0", "-1", "nodes", "2147483648"}) BOOST_TEST(refused<RanksPerFile>(text), text);
+  for (const char* const text : {"", "1", "/", "1/", "/2", "0/2", "3/2", "-1/2", "1/0", "1/2/3", "1.5/2"})
+    BOOST_TEST(refused<PartChoice>(text), text);
   for (const char* const text : {"", "big", "-1", "inf", "5 apples"}) BOOST_TEST(refused<ByteSize>(text), text);
   for (const char* const text : {"", "all", "every", "every:", "every:0", "every:-1", "every:two", "every:3000000000"})
     BOOST_TEST(refused<Recompute>(text), text);

@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(the_global_batch_is_the_same_for_any_ranks_and_accumulation
   const std::int64_t samples = (this->tokens() - 1) / length;
   for (std::int64_t global_batch = 7; global_batch <= 12; ++global_batch) {
     // By arithmetic: the samples of step s are those at positions s·G … of the epochs laid end to end.
-    const SampleOrder order(samples, 3);
+    const SampleOrder order({.datasets = {samples}, .seed = 3});
     for (std::int64_t world = 1; world <= 7; ++world) {
       for (const std::int64_t micro_batch : {1, 2, 3, 5, 100}) {
         DataPosition position;

@@ -12,6 +12,10 @@ using namespace lockstep;
 
 BOOST_AUTO_TEST_SUITE(sample_order)
 
+SampleOrder order_of(std::int64_t samples, std::uint64_t seed, Shuffle shuffle = Shuffle::every_epoch) {
+  return SampleOrder({.datasets = {samples}, .seed = seed, .shuffle = shuffle});
+}
+
 BOOST_AUTO_TEST_CASE(windows_share_their_border_token_and_use_every_label_that_fits) {
   for (std::int64_t length = 1; length <= 7; ++length) {
     for (std::int64_t tokens = length + 1; tokens <= 60; ++tokens) {
@@ -35,7 +39,7 @@ BOOST_AUTO_TEST_CASE(a_stream_shorter_than_a_window_is_refused_with_its_numbers)
 
 BOOST_AUTO_TEST_CASE(every_sample_comes_once_an_epoch_in_an_order_of_its_own) {
   for (const std::int64_t samples : {1, 2, 3, 17, 100}) {
-    const SampleOrder order(samples, 5);
+    const SampleOrder order = order_of(samples, 5);
     std::vector<std::vector<std::int64_t>> epochs;
     for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
       std::vector<std::int64_t> windows;
@@ -46,17 +50,17 @@ BOOST_AUTO_TEST_CASE(every_sample_comes_once_an_epoch_in_an_order_of_its_own) {
       epochs.push_back(windows);
     }
     if (samples >= 17) BOOST_TEST((epochs[0] != epochs[1] && epochs[1] != epochs[2] && epochs[0] != epochs[2]));
-    if (samples >= 17) BOOST_TEST(order.sample_at({0, 3}) != SampleOrder(samples, 6).sample_at({0, 3}));
+    if (samples >= 17) BOOST_TEST(order.sample_at({0, 3}) != order_of(samples, 6).sample_at({0, 3}));
   }
-  const SampleOrder each(17, 5), once(17, 5, Shuffle::once);
+  const SampleOrder each = order_of(17, 5), once = order_of(17, 5, Shuffle::once);
   for (std::int64_t sample = 0; sample < 17; ++sample)
     for (const std::int64_t epoch : {0, 1, 9})
       BOOST_TEST(once.sample_at({epoch, sample}) == each.sample_at({0, sample}));
-  BOOST_TEST(SampleOrder(17, 5, Shuffle::never).sample_at({4, 11}) == 11);
+  BOOST_TEST(order_of(17, 5, Shuffle::never).sample_at({4, 11}) == 11);
 }
 
 BOOST_AUTO_TEST_CASE(positions_advance_over_epochs_as_if_sample_by_sample) {
-  const SampleOrder order(7, 1);
+  const SampleOrder order = order_of(7, 1);
   for (std::int64_t steps = 0; steps < 40; ++steps) {
     DataPosition walked;
     for (std::int64_t i = 0; i < steps; ++i) {

@@ -254,7 +254,7 @@ BOOST_AUTO_TEST_CASE(rows_hold_their_documents_each_a_segment_with_positions_of_
       const PackedSource source(stream, make_packing(stream, settings, 1), settings);
       const auto pad = alone ? std::optional(pads) : std::nullopt;
       const TrainingDataLoader loader(source, {3, 2, 0, 1, 5, Shuffle::every_epoch, {}, pad});
-      const SampleOrder order(source.samples(), 5);
+      const SampleOrder order({.datasets = {source.samples()}, .seed = 5});
       for (DataPosition position; position.epoch == 0; position = loader.next(position)) {
         const StepBatch step = loader.make_step(0, position);
         std::int64_t longest = 0, number = 0, valid = 0;
@@ -333,7 +333,7 @@ BOOST_AUTO_TEST_CASE(a_packing_of_other_documents_is_refused_where_it_would_leav
   for (const Rows& rows : {Rows{{0, 1}, {tokens}, {1}}, Rows{{0, 1}, {tokens - 3}, {3}}, Rows{{0, 1}, {~0ull}, {1}},
                            Rows{{0, 1}, {0}, {0}}, Rows{{0, 1}, {0}, {17}}, Rows{{0, 2}, {0, 20}, {9, 8}},
                            Rows{{0, 1}, {0}, {~0u}}, Rows{{0, 0}, {}, {}}}) {
-    const PackedSource source(stream, Packing(rows.starts, rows.begins, rows.labels, {}, nullptr), settings);
+    const PackedSource source(stream, Packing(rows.starts, rows.begins, rows.labels, {}, {}, nullptr), settings);
     std::vector<std::int32_t> filled(48);
     SampleRow row{std::span(filled).first(16), std::span(filled).subspan(16, 16), std::span(filled).subspan(32)};
     BOOST_CHECK_EXCEPTION(source.fill(0, row), Error, [](const Error& error) {
@@ -383,6 +383,14 @@ BOOST_AUTO_TEST_CASE(a_file_gives_the_packing_that_was_written) {
   BOOST_TEST(std::ranges::equal(found->begins(), packing.begins()));
   BOOST_TEST(std::ranges::equal(found->labels(), packing.labels()));
   BOOST_TEST((found->counts() == packing.counts()));
+  BOOST_TEST((found->made_from() == hash_of_documents(stream)));
+}
+
+BOOST_AUTO_TEST_CASE(a_packing_knows_the_documents_that_it_was_made_from) {
+  const MadeStream made({9, 1, 20, 13});
+  const MadeStream other({9, 2, 19, 13});
+  BOOST_TEST((hash_of_documents(made.stream()) == hash_of_documents(made.stream())));
+  BOOST_TEST((hash_of_documents(made.stream()) != hash_of_documents(other.stream())));
 }
 
 BOOST_AUTO_TEST_CASE(all_that_changes_a_packing_changes_its_name) {

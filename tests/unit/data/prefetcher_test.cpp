@@ -18,7 +18,7 @@ struct Prefetching : TemporaryFolder {
   DatasetManifest manifest = test::manifest_for(1009, 64);
   Prefetching() { test::write_split(path, manifest, DataSplit::train, test::made_split({200, 57, 144}, 1009)); }
   TokenStream tokens() const { return TokenStream(path, manifest, DataSplit::train); }
-  static constexpr DataLoaderSettings settings{.global_batch = 7, .micro_batch = 2, .seed = 3};
+  static inline const DataLoaderSettings settings{.global_batch = 7, .micro_batch = 2, .seed = 3};
 };
 
 std::vector<std::int32_t> tokens_of(const StepBatch& step) {

@@ -112,8 +112,9 @@ BOOST_FIXTURE_TEST_CASE(the_peak_of_memory_follows_what_pieces_may_take, Tempora
   const CheckpointPlan plan = plan_parts(state, 1);
   const auto peak = [&](std::uint64_t memory) { return share_out(source, state, plan, memory, 1).front().peak_memory; };
   constexpr std::uint64_t row = 3 * 2100001 * sizeof(float);  // is never cut into pieces
-  BOOST_TEST(peak(std::uint64_t{1} << 30) >= 2 * row);
-  BOOST_TEST(peak(std::uint64_t{1} << 30) <= 2 * row + block_bytes);
+  constexpr std::uint64_t others = 1 << 20;                   // the other tensor, which is read ahead or before
+  BOOST_TEST(peak(std::uint64_t{1} << 30) >= row + block_bytes);
+  BOOST_TEST(peak(std::uint64_t{1} << 30) <= row + block_bytes + others);
   BOOST_TEST(peak(std::uint64_t{24} << 20) <= std::uint64_t{24} << 20);
 }
 

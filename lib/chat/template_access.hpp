@@ -1,0 +1,93 @@
+// What is inside of values: items gone through one by one, attributes, items by key, slices; arguments of calls.
+#pragma once
+
+#include "chat/template_value.hpp"
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::jinja {
+
+/// Goes through what a value has inside, as Python's iter does.
+class ItemSource {
+ public:
+  /// Throws TemplateFault for what cannot be gone through.
+  ItemSource(const Value& value, TemplateMemory& memory);
+  bool next(Value& item);
+  std::optional<std::int64_t> length() const;  // of the value; nothing for a generator
+
+ private:
+  Value value_;
+  TemplateMemory* memory_;
+  std::size_t at_ = 0;  // bytes of text
+};
+
+bool can_be_gone_through(const Value& value);
+/// Python's list(value), as items in the memory of the rendering.
+Value list_of(const Value& value, TemplateMemory& memory);
+std::vector<Value> items_of(const Value& value, TemplateMemory& memory);
+Value list_from(const std::vector<Value>& items, TemplateMemory& memory);
+/// len(value); nothing if it has none.
+std::optional<std::int64_t> length_of(const Value& value);
+/// item in value.
+bool contains(const Value& value, const Value& item, TemplateMemory& memory);
+
+/// value.name and value[key]: undefined where there is none, as the sandbox has it.
+Value attribute_of(const Value& value, std::string_view name, TemplateMemory& memory);
+Value item_of(const Value& value, const Value& key, TemplateMemory& memory);
+/// value[start:stop:step], of which each may be missing.
+Value slice_of(const Value& value, const Value& start, const Value& stop, const Value& step, TemplateMemory& memory);
+
+/// The attributes that Python's types have, methods that are not understood among them.
+bool has_attribute(Kind kind, std::string_view name);
+
+struct LoopBody {
+  explicit LoopBody(ItemSource items) : source(items) {}
+  bool next(Value& item);
+  Value peek();  // missing at the end
+  std::int64_t length(TemplateMemory& memory);
+
+  ItemSource source;
+  std::int64_t index0 = -1;
+  Value after = Value::missing();
+  Value current = Value::missing();
+  Value before = Value::missing();
+  Value last_changed = Value::missing();
+  std::int64_t known_length = -1;
+};
+
+/// Sets an attribute of a namespace. Throws TemplateFault for names with an underscore first.
+void set_attribute(NamespaceBody& body, std::string_view name, const Value& value, TemplateMemory& memory);
+
+struct CallArguments {
+  std::span<const Value> positional;
+  std::span<const Pair> named;  // by texts
+
+  /// Throws TemplateFault "WHAT takes …" if there are others than these many by position.
+  void require_positional(std::string_view what, std::size_t least, std::size_t most) const;
+};
+
+/// Arguments by the names of parameters, the first `required` of which have to be given; missing where they are not.
+template <std::size_t count>
+std::array<Value, count> bound(std::string_view what, const CallArguments& arguments,
+                               const std::array<std::string_view, count>& names, std::size_t required = 0);
+
+std::int64_t integer_argument(std::string_view what, const Value& value);
+std::string_view text_argument(std::string_view what, const Value& value);
+void bind_arguments(std::string_view what, const CallArguments& arguments, std::span<const std::string_view> names,
+                    std::size_t required, std::span<Value> values);
+
+template <std::size_t count>
+std::array<Value, count> bound(std::string_view what, const CallArguments& arguments,
+                               const std::array<std::string_view, count>& names, std::size_t required) {
+  std::array<Value, count> values;
+  bind_arguments(what, arguments, names, required, values);
+  return values;
+}
+
+}  // namespace lockstep::jinja

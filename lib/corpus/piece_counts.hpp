@@ -1,0 +1,42 @@
+// How often each piece of text occurs, counted by one thread. Where pieces begin and end: corpus/piece_pattern.hpp.
+// Counts of many threads and ranks are brought together in data/count_pieces.hpp.
+#pragma once
+
+#include "corpus/piece_cache.hpp"
+#include "corpus/token_model.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+class PieceCounts {
+ public:
+  /// Counts the piece `text[begin, end)`, which is not empty.
+  void add(std::string_view text, std::size_t begin, std::size_t end);
+  /// Of memory, about.
+  std::size_t bytes() const { return slots_.size() * sizeof(Slot) + long_bytes_; }
+  bool empty() const { return used_ == 0 && long_.empty(); }
+  /// Hands over what was counted, in no order, and begins anew.
+  std::vector<std::pair<std::string, std::uint64_t>> take();
+
+ private:
+  struct Slot {
+    PieceKey key;  // of no piece while empty
+    std::uint64_t count = 0;
+  };
+  static std::size_t mix(const PieceKey& key);
+  void grow();
+
+  std::vector<Slot> slots_;  // pieces of up to PieceKey::longest_piece bytes; a power of two
+  std::size_t used_ = 0;
+  std::unordered_map<std::string, std::uint64_t, TextHash, std::equal_to<>> long_;  // all others
+  std::size_t long_bytes_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+// Samples without files: tokens that are made as they are read, for tests of speed.
+#pragma once
+
+#include "data/sample_source.hpp"
+
+#include <cstdint>
+#include <optional>
+
+namespace lockstep {
+
+struct DummySettings {
+  std::int64_t samples = 0;
+  std::int64_t row_length = 0;             // T, tokens
+  std::int64_t tokens = 0;                 // of a sample, at most as long as a row; padding follows
+  std::int64_t vocabulary = 0;             // tokens are below it
+  std::optional<std::uint64_t> seed = {};  // of random tokens; absent: all are 0
+};
+
+/// Each sample is the same whenever and wherever it is read. Local; from any thread.
+class DummySource : public SampleSource {
+ public:
+  explicit DummySource(const DummySettings& settings) : settings_(settings) {}
+  std::vector<const TokenStream*> streams() const override { return {}; }
+  std::int64_t samples() const override { return settings_.samples; }
+  std::int64_t length() const override { return settings_.row_length; }
+  std::int64_t cost(std::int64_t) const override { return settings_.tokens; }
+  std::int64_t most_segments() const override { return 1; }
+  void fill(std::int64_t sample, SampleRow& row) const override;
+  void declare_use(std::int64_t, ShardVerifier&) const override {}
+
+ private:
+  DummySettings settings_;
+};
+
+}  // namespace lockstep
