@@ -202,6 +202,12 @@ void check_trained(const PrepareConfig& config, Problems& problems) {
 void check(const PrepareConfig& config, Problems& problems) {
   if (config.plot && !config.inspect)
     problems.add({"plot"}, "--plot draws what --inspect shows: name a dataset with it");
+  if (config.samples != ShownSamples{} && !config.inspect)
+    problems.add({"samples.split", "samples.count", "samples.first", "samples.seed", "samples.tokens"},
+                 "samples says what --inspect shows: it has no effect without it");
+  if (config.bpe != TrainedBpeOptions{} && !config.train_tokenizer)
+    problems.add({"bpe.pattern", "bpe.min_count", "bpe.special_tokens"},
+                 "bpe is of the tokenizer that --train-tokenizer makes: it has no effect without it");
   if (config.samples.first && config.samples.seed != 0)
     problems.add({"samples.seed", "samples.first"}, "samples.seed has no effect with samples.first: nothing is drawn");
   if (config.inspect) {
@@ -221,6 +227,10 @@ void check(const PrepareConfig& config, Problems& problems) {
   if (config.train_tokenizer) check_trained(config, problems);
   if (config.train_tokenizer && config.data.write)
     problems.add({"train_tokenizer", "data.write"}, "--train-tokenizer makes a tokenizer, and no tokens to write");
+  if (config.train_tokenizer && config.data.deduplicate != Deduplicate::none)
+    problems.add({"train_tokenizer", "data.deduplicate"},
+                 "--train-tokenizer counts documents that are there twice twice: "
+                 "it takes no data.deduplicate");
   if (config.text().empty()) problems.add({"inputs"}, "INPUT is needed: files, quoted globs or folders of text, or -");
   if (config.output.empty()) problems.add({"output"}, "--output is needed: the folder to create");
   if (std::ranges::find(config.path, "-") != config.path.end())

@@ -47,6 +47,7 @@ struct TrainedBpeOptions {
   TrainedPattern pattern = TrainedPattern::gpt2;
   std::int64_t min_count = 2;               // of a pair that becomes a token
   std::vector<std::string> special_tokens;  // besides the end-of-text token
+  bool operator==(const TrainedBpeOptions&) const = default;
 };
 
 /// What inspect shows.
@@ -56,6 +57,7 @@ struct ShownSamples {
   std::optional<std::int64_t> first;  // the number of the first, others follow; absent: drawn from all
   std::int64_t seed = 0;              // of the drawing
   std::int64_t tokens = 256;          // of a document, at most
+  bool operator==(const ShownSamples&) const = default;
 };
 
 struct PrepareConfig {

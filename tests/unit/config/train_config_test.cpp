@@ -413,4 +413,18 @@ BOOST_AUTO_TEST_CASE(the_other_programs_refuse_contradictions) {
                  .find("does not go with it") != std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(options_of_a_task_that_prepare_data_is_not_given_are_refused) {
+  const auto refused = [](const std::vector<std::string>& more, const char* reason) {
+    std::vector<std::string> words{"a.txt", "-o", "out"};
+    words.insert(words.end(), more.begin(), more.end());
+    BOOST_TEST(message_of<PrepareConfig>(words).find(reason) != std::string::npos);
+  };
+  refused({"--samples.count", "9"}, "samples says what --inspect shows");
+  refused({"--bpe.min_count", "9"}, "bpe is of the tokenizer that --train-tokenizer makes");
+  refused({"--train-tokenizer", "300", "--data.deduplicate", "exact"}, "it takes no data.deduplicate");
+  BOOST_TEST(message_of<PrepareConfig>({"a.txt", "-o", "out", "--train-tokenizer", "300", "--bpe.min_count", "9"}) ==
+             "");
+  BOOST_TEST(message_of<PrepareConfig>({"--inspect", "data", "--samples.count", "9"}) == "");
+}
+
 BOOST_AUTO_TEST_SUITE_END()
