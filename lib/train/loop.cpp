@@ -100,9 +100,13 @@ LoopEnd TrainingLoop::run_steps() {
   while (!finished()) {
     const DataPosition began_at = now.position;
     const StepOutcome outcome = step();
-    carry_on_save();
-    if (promotions_) promotions_->carry_on(now.step);
     const bool last = finished();
+    const bool stopping = outcome.stop == StopLevel::after_step && !last;
+    const bool saves = stopping || due(parts_.config.checkpoint.every) || epochs_are_full(began_at) ||
+                       (last && parts_.config.checkpoint.at_end) || asks(outcome.requests, Request::save);
+    const bool ends = !saves && !promotions_ && (last || outcome.stop == StopLevel::now);
+    carry_on_save(ends ? AfterSave::end_of_run : AfterSave::more_steps);
+    if (promotions_) promotions_->carry_on(now.step);
     if (due(parts_.config.eval.every) || (last && parts_.config.eval.at_end) ||
         asks(outcome.requests, Request::evaluate))
       evaluate();
@@ -110,11 +114,7 @@ LoopEnd TrainingLoop::run_steps() {
       finish_save(AfterSave::end_of_run);
       return LoopEnd::stopped_now;
     }
-    const bool stopping = outcome.stop == StopLevel::after_step && !last;
-    if (stopping || due(parts_.config.checkpoint.every) || epochs_are_full(began_at) ||
-        (last && parts_.config.checkpoint.at_end) || asks(outcome.requests, Request::save) || save_is_lost_) {
-      save(stopping || last ? AfterSave::nothing : AfterSave::more_steps);
-    }
+    if (saves || save_is_lost_) save(stopping || last ? AfterSave::nothing : AfterSave::more_steps);
     if (last || stopping) end_saves();
     if (profile_ && (profile_->ends_with(now.step) || last || stopping)) end_profile();
     if (stopping) return LoopEnd::stopped_saved;
@@ -417,7 +417,7 @@ std::vector<Component> TrainingLoop::settled_components() {
   return components;
 }
 
-void TrainingLoop::carry_on_save() { advance_save(false, AfterSave::more_steps); }
+void TrainingLoop::carry_on_save(AfterSave after) { advance_save(false, after); }
 
 void TrainingLoop::finish_save(AfterSave after) { advance_save(true, after); }
 

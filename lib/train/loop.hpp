@@ -98,9 +98,9 @@ class TrainingLoop {
   /// The same, of which ranks that should hold the same have become of one mind, as checkpoint.on_difference says; a
   /// save compares what it does not. Collective over the world. Throws AgreedError(verdict).
   std::vector<Component> settled_components();
-  /// Goes on with a save in the background, if one is under way, as far as all ranks have come. Collective over the
-  /// world.
-  void carry_on_save();
+  /// Goes on with a save in the background, if one is under way, as far as all ranks have come; `after` says what then
+  /// follows. Collective over the world.
+  void carry_on_save(AfterSave after);
   /// Waits for it. Collective over the world.
   void finish_save(AfterSave after);
   /// The same where the run ends with a failure, which stays the one explanation. Collective over the world.

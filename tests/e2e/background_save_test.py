@@ -33,9 +33,10 @@ def train(tmp, name, *more, ranks=None, expect=0, steps=STEPS, every=2, env=None
     return run("train", *options(tmp, name, *more, steps=steps, every=every), ranks=ranks, expect=expect, env=env)
 
 
-def start(tmp, name, ranks, *more):
-    command = [SOURCE / "tests/harness/mpirun.sh", ranks, program("train"), *options(tmp, name, *more)]
-    return subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
+def start(tmp, name, ranks, *more, steps=STEPS, env=None):
+    command = [SOURCE / "tests/harness/mpirun.sh", ranks, program("train"), *options(tmp, name, *more, steps=steps)]
+    return subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                            env={**os.environ, **(env or {})})
 
 
 def digests(folder):
@@ -163,6 +164,14 @@ def test_a_save_that_fails_where_the_run_fails_is_told_beside_it(tmp):
         assert json.loads((tmp / name / "status.json").read_text())["code"] == code
         found = digests(tmp / name)
         assert sorted(found) == ["step-0000000002", "step-0000000004"] and found.items() <= digests(tmp / "whole").items() and not left_over(tmp / name)
+
+    process = start(tmp, "seen", 2, *BACKGROUND, "--checkpoint.ranks_per_file", 1, "--checkpoint.at_end", "false", "--train.inject",
+                    "rank=0,phase=forward,step=6,kind=pause", steps=7, env=faults)
+    paused = wait_for_pause(process, 0)
+    time.sleep(1)   # so that the last step most likely finds that it has failed, and need not wait for it
+    os.kill(paused, signal.SIGCONT)
+    told = process.communicate(timeout=PATIENCE_S)[1]
+    assert process.returncode == 0 and "step 4 stays current; no other save follows" in told and "training goes on" not in told, told
 
 
 def memory_of_the_machine():
