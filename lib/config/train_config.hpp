@@ -207,14 +207,14 @@ struct CheckpointOptions {
   std::vector<NamePattern> only;  // components, or patterns of full names, of another run that are loaded
   std::vector<NamePattern> skip;  // that are not
   CheckpointStorage storage = CheckpointStorage::shared;  // what train.run_dir is on
-  std::optional<std::string> local_dir;       // where saves go first, on a disk of each node; absent: to train.run_dir
-  RanksPerFile ranks_per_file;                // that share one part file
-  Background background = Background::never;  // whether training goes on while a copy of the state is written
-  std::optional<OnBusy> on_busy;              // what becomes of a save that is due while one is under way; absent: wait
-  std::optional<ByteSize> snapshot_memory;    // for that copy; absent: for all of it at once
-  bool read_back = false;                     // whether what a save wrote is read anew and compared before it counts
-  std::vector<MetadataEntry> metadata;        // kept with each checkpoint, for people
-  Compared validation = Compared::tensor;     // how deeply a save compares what ranks hold alike
+  std::optional<std::string> local_dir;  // where saves go first, on a disk of each node; absent: to train.run_dir
+  RanksPerFile ranks_per_file;           // that share one part file
+  Background background = Background::automatic;  // whether training goes on while a copy of the state is written
+  std::optional<OnBusy> on_busy;            // what becomes of a save that is due while one is under way; absent: wait
+  std::optional<ByteSize> snapshot_memory;  // for that copy; absent: for all of it at once
+  bool read_back = false;                   // whether what a save wrote is read anew and compared before it counts
+  std::vector<MetadataEntry> metadata;      // kept with each checkpoint, for people
+  Compared validation = Compared::tensor;   // how deeply a save compares what ranks hold alike
   std::optional<std::int64_t> validation_saves;     // of rolling: saves that together compare all; absent: 8
   OnDifference on_difference = OnDifference::fail;  // what a save does about ranks that should hold the same and do not
   std::int64_t max_failures = 3;                    // failed saves in a row that end the run

@@ -125,18 +125,18 @@ def test_a_run_that_is_stopped_amid_a_save_waits_for_it_and_saves_its_last_step(
 
 
 def test_a_run_that_ends_for_any_other_reason_waits_for_the_save_under_way(tmp):
-    """Which is begun after six steps, in the background; the seventh, number 6 of an injection, is the last."""
+    """Which is begun after six steps, by default in the background; the seventh, number 6 of an injection, is the last."""
     prepare(tmp)
     train(tmp, "whole", *WAITED, ranks=2)
     want = {name: digest for name, digest in digests(tmp / "whole").items() if name <= "step-0000000006"}
     for name, more, code in [("fails", ["--train.inject", "rank=1,phase=forward,step=6,kind=throw,code=5"], 5),
                              ("diverges", ["--train.inject", "rank=0,phase=forward,step=6,kind=nan", "--train.on_nonfinite", "stop"], 6),
                              ("ends", ["--checkpoint.at_end", "false"], 0)]:
-        done = train(tmp, name, *BACKGROUND, *more, ranks=2, steps=7, expect=code)
+        done = train(tmp, name, *more, ranks=2, steps=7, expect=code)
         assert digests(tmp / name) == want and records(tmp / name, "checkpoint")[-1]["step"] == 6, (name, done.stderr)
         assert not left_over(tmp / name), name
 
-    process = start(tmp, "asked", 2, *BACKGROUND, "--train.inject", "rank=1,phase=forward,step=6,kind=pause")   # so that no rank answers before both have come
+    process = start(tmp, "asked", 2, "--train.inject", "rank=1,phase=forward,step=6,kind=pause")   # so that no rank answers before both have come
     paused, asked = wait_for_pause(process, 1), ranks_of(process)[0]
     for _ in range(2):
         os.kill(asked, signal.SIGUSR1)
@@ -154,7 +154,7 @@ def test_a_save_that_fails_where_the_run_fails_is_told_beside_it(tmp):
     faults = {"LD_PRELOAD": str(BUILD / "tests/libstorage_faults.so"),
               "LOCKSTEP_TEST_FAULTS": f"pwrite {errno.ENOSPC} 1 0 1 /.stage-0000000006"}
     for name, more, code in [("fails", ["--train.inject", "rank=1,phase=forward,step=6,kind=throw,code=5"], 5), ("ends", ["--checkpoint.at_end", "false"], 0)]:
-        done = train(tmp, name, *BACKGROUND, *more, "--checkpoint.ranks_per_file", 1, ranks=2, steps=7, env=faults, expect=code)
+        done = train(tmp, name, *more, "--checkpoint.ranks_per_file", 1, ranks=2, steps=7, env=faults, expect=code)
         failed, = events(tmp / name, "save_failed")
         assert failed["step"] == 6 and os.strerror(errno.ENOSPC) in failed["message"], failed
         assert "step 4 stays current; no other save follows" in failed["message"] and failed["message"].splitlines()[0] in done.stderr, failed
@@ -187,7 +187,7 @@ def memory_of_the_machine():
 
 def test_auto_saves_in_the_background_where_memory_has_room_for_the_copy_and_says_why_not(tmp):
     prepare(tmp)
-    train(tmp, "room", "--checkpoint.background", "auto", steps=4)
+    train(tmp, "room", steps=4)
     assert [record["background_ms"] is None for record in records(tmp / "room", "checkpoint")] == [False, True]
 
     def plan(width, *more, background="auto"):
