@@ -189,6 +189,22 @@ def test_a_promotion_that_fails_is_told_and_training_goes_on(tmp):
     assert promoted(tmp, "last").items() <= whole.items() and 6 in promoted(tmp, "last")
 
 
+def test_storage_that_keeps_another_bit_of_what_is_promoted_is_found_by_reading_back(tmp):
+    prepare(tmp)
+    whole = reference(tmp)
+    lie = "pwrite -2 1 0 2 /run/checkpoints/.stage-0000000002"
+    train(tmp, "trusts", faults=lie)
+    codes = [run("checkpoint-inspect", path, "--verify=hashes", expect=None).returncode for path in step_folders(tmp / "trusts/run")]
+    assert codes == [1, 0, 0], codes
+    train(tmp, "reads", "--checkpoint.read_back", "true", *WAITED, faults=lie)
+    failed, = events(tmp, "reads", "promotion_failed")
+    assert "promoting the checkpoint of step 2" in failed["message"] and "reads back otherwise" in failed["message"], failed
+    assert promoted(tmp, "reads") == {step: digest for step, digest in whole.items() if step != 2} and losses(tmp, "reads") == losses(tmp, "whole")
+    for checkpoint in step_folders(tmp / "reads/run"):
+        run("checkpoint-inspect", checkpoint, "--verify=hashes")
+    nothing_is_left(tmp, "reads")
+
+
 def test_a_disk_of_a_node_that_takes_no_save_is_gone_around(tmp):
     prepare(tmp)
     whole = reference(tmp)

@@ -23,6 +23,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 namespace {
@@ -117,9 +118,12 @@ ssize_t faulty_pwrite(const char* name, int fd, const void* bytes, size_t count,
   static const auto real = next<ssize_t (*)(int, const void*, size_t, off_t)>(name);
   if (!due("pwrite", fd)) return real(fd, bytes, count, offset);
   if (errno == lies) {
-    std::vector<char> other(static_cast<const char*>(bytes), static_cast<const char*>(bytes) + count);
-    if (count > 0) other[count / 2] = static_cast<char>(other[count / 2] ^ 4);
-    return real(fd, other.data(), count, offset);
+    constexpr size_t page = 4096;  // files open past the page cache take aligned memory alone
+    const std::unique_ptr<char, void (*)(void*)> other(
+        static_cast<char*>(std::aligned_alloc(page, (count / page + 1) * page)), std::free);
+    std::memcpy(other.get(), bytes, count);
+    if (count > 0) other.get()[count / 2] = static_cast<char>(other.get()[count / 2] ^ 4);
+    return real(fd, other.get(), count, offset);
   }
   if (errno != 0) return -1;
   return real(fd, bytes, count > 1 ? count / 2 : count, offset);
