@@ -19,8 +19,17 @@ struct Bound {
 };
 
 /// Options that several of say one thing together, which is compared as it is resolved.
-const std::set<std::string> resolved_options{"train.global_batch", "schedule.warmup_steps", "schedule.warmup_ratio",
-                                             "schedule.decay_steps", "schedule.decay_ratio"};
+const std::set<std::string> resolved_options{
+    "train.global_batch",   "schedule.warmup_steps",   "schedule.warmup_ratio",  "schedule.decay_steps",
+    "schedule.decay_ratio", "schedule.cooldown_steps", "schedule.cooldown_ratio"};
+
+/// None of the options that are no more is fixed on resume.
+void forget_former(const Declaration& declaration, Node& document) {
+  for (Node::Entry& section : document.entries)
+    std::erase_if(section.value.entries, [&](const Node::Entry& entry) {
+      return declaration.former().contains(section.key + "." + entry.key);
+    });
+}
 
 /// What a run of an earlier version resolved, which said all of it in steps and samples.
 ResolvedRun resolved_of_options(const TrainConfig& config, const std::string& origin) {
@@ -39,6 +48,7 @@ std::vector<Difference> differing_fixed_options(const SavedRun& run, const Train
   Bound current{now};
   Node document = parse_yaml(run.config_yaml, run.origin, problems);
   std::erase_if(document.entries, [](const Node::Entry& entry) { return entry.key == "dialect"; });
+  forget_former(saved.declaration, document);
   apply(saved.declaration, document, problems);
   if (!problems.empty()) {
     const Problems::Entry& first = problems.entries().front();
@@ -58,9 +68,17 @@ std::vector<Difference> differing_fixed_options(const SavedRun& run, const Train
   };
   compare("train.global_batch", then.global_batch, resolved.global_batch);
   compare("schedule.warmup_steps", then.length.warmup_steps, resolved.length.warmup_steps);
+  const ScheduleName schedule = now.schedule.name;
+  const bool cools = schedule == ScheduleName::wsd || schedule == ScheduleName::infinite;
+  const bool cooling = cools && run.step > std::min(steps_before_cooldown(schedule, then.length),
+                                                    steps_before_cooldown(schedule, resolved.length));
+  if (cooling) compare("schedule.cooldown_steps", then.length.cooldown_steps, resolved.length.cooldown_steps);
+  if (cooling && schedule == ScheduleName::infinite)
+    compare("train.max_steps", then.length.steps, resolved.length.steps);
+  if (schedule == ScheduleName::constant || schedule == ScheduleName::inverse_sqrt) return differences;
+  if (schedule == ScheduleName::wsd && !cooling) return differences;
   // A decay that ends with the run moves as the run is extended: then its learning rates would not be what they were.
-  if (now.schedule.name != ScheduleName::constant)
-    compare("schedule.decay_steps", then.length.decay_steps, resolved.length.decay_steps);
+  compare("schedule.decay_steps", then.length.decay_steps, resolved.length.decay_steps);
   return differences;
 }
 

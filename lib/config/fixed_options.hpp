@@ -4,6 +4,7 @@
 #include "config/run_length.hpp"
 #include "config/train_config.hpp"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,12 +23,14 @@ struct SavedRun {
   std::string config_yaml;
   std::string origin;                   // of it, for messages
   std::optional<ResolvedRun> resolved;  // absent in checkpoints of earlier versions
+  std::int64_t step = 0;                // steps that it has done
 };
 
 /// The options of `now`, which come to `resolved`, that alter trajectory or shapes and differ from those that the run
 /// saved. Files are compared by content elsewhere (dataset hash, tensor shapes), not by the paths that name them. The
 /// global batch, warm-up and the end of the decay are compared as they were resolved, however they are said; the run
-/// may become longer, and a decay that follows it then ends later. Local. Throws Error(usage) naming the origin of
+/// may become longer, and a decay that follows it then ends later. A
+/// cooldown that has not begun may begin at another step. Local. Throws Error(usage) naming the origin of
 /// what is not a configuration of train.
 std::vector<Difference> differing_fixed_options(const SavedRun& run, const TrainConfig& now,
                                                 const ResolvedRun& resolved);

@@ -29,11 +29,27 @@ RunLength length_of(const TrainConfig& config, std::int64_t steps) {
   };
   return {.steps = steps,
           .warmup_steps = part(schedule.warmup_ratio, schedule.warmup_steps),
-          .decay_steps = part(schedule.decay_ratio, schedule.decay_steps.value_or(steps))};
+          .decay_steps = part(schedule.decay_ratio, schedule.decay_steps.value_or(steps)),
+          .cooldown_steps = part(schedule.cooldown_ratio, schedule.cooldown_steps.value_or(0))};
+}
+
+std::int64_t steps_before_cooldown(ScheduleName schedule, const RunLength& length) {
+  if (schedule == ScheduleName::wsd) return length.decay_steps - length.cooldown_steps;
+  if (schedule == ScheduleName::infinite) return length.steps - length.cooldown_steps;
+  return length.steps;
 }
 
 std::string contradiction_of(const ScheduleOptions& schedule, const RunLength& length) {
-  if (schedule.name == ScheduleName::constant || length.warmup_steps <= length.decay_steps) return {};
+  if (schedule.name == ScheduleName::constant || schedule.name == ScheduleName::inverse_sqrt) return {};
+  const std::int64_t cooldown = steps_before_cooldown(schedule.name, length);
+  if (schedule.name == ScheduleName::wsd && length.warmup_steps > cooldown)
+    return fmt::format("warm-up takes {}, but the cooldown begins after step {}: {} before step {}",
+                       counted(length.warmup_steps, "step"), cooldown, counted(length.cooldown_steps, "step"),
+                       length.decay_steps);
+  if (schedule.name == ScheduleName::infinite && length.decay_steps > cooldown)
+    return fmt::format("the decay ends at step {}, but the cooldown begins after step {}: {} before step {}",
+                       length.decay_steps, cooldown, counted(length.cooldown_steps, "step"), length.steps);
+  if (length.warmup_steps <= length.decay_steps) return {};
   return fmt::format("warm-up takes {}, but the decay ends at step {}", counted(length.warmup_steps, "step"),
                      length.decay_steps);
 }
@@ -49,7 +65,8 @@ std::string to_text(const ResolvedRun& run) {
             {"samples_said", nullptr},
             {"steps", run.length.steps},
             {"warmup_steps", run.length.warmup_steps},
-            {"decay_steps", run.length.decay_steps}};
+            {"decay_steps", run.length.decay_steps},
+            {"cooldown_steps", run.length.cooldown_steps}};
   if (run.samples_said) json["samples_said"] = *run.samples_said;
   return to_text(json);
 }
@@ -62,7 +79,7 @@ ResolvedRun parse_resolved(const std::string& text, const std::string& origin) {
   };
   ResolvedRun run{.global_batch = number("global_batch"),
                   .samples_said = {},
-                  .length = {number("steps"), number("warmup_steps"), number("decay_steps")}};
+                  .length = {number("steps"), number("warmup_steps"), number("decay_steps"), number("cooldown_steps")}};
   if (json.contains("samples_said") && !json.at("samples_said").is_null()) run.samples_said = number("samples_said");
   return run;
 }

@@ -12,9 +12,10 @@
 namespace lockstep {
 
 struct RunLength {
-  std::int64_t steps = 0;         // of the whole run; 0: they follow from data that are not there
-  std::int64_t warmup_steps = 0;  // over which the learning rate rises
-  std::int64_t decay_steps = 0;   // at which it has fallen
+  std::int64_t steps = 0;           // of the whole run; 0: they follow from data that are not there
+  std::int64_t warmup_steps = 0;    // over which the learning rate rises
+  std::int64_t decay_steps = 0;     // at which it has fallen
+  std::int64_t cooldown_steps = 0;  // the last ones, of schedules that have a cooldown
   bool operator==(const RunLength&) const = default;
 };
 
@@ -24,6 +25,9 @@ std::int64_t steps_of(const TrainConfig& config, std::int64_t global_batch, std:
 
 /// Of a run of so many steps; ratios are rounded up.
 RunLength length_of(const TrainConfig& config, std::int64_t steps);
+
+/// The steps before the cooldown of such a schedule; all of the run where it has none.
+std::int64_t steps_before_cooldown(ScheduleName schedule, const RunLength& length);
 
 /// Why a schedule of that length cannot be; empty if it can.
 std::string contradiction_of(const ScheduleOptions& schedule, const RunLength& length);

@@ -122,7 +122,8 @@ constexpr std::array<Synonyms, 96> options{{
     {"eval.batches", " eval_iters eval_batches limit_val_batches num_eval_batches val_batches "},
     {"sample.max_tokens", " max_new_tokens max_gen_len "},
     {"checkpoint.every",
-     " save_interval save_steps save_every checkpoint_interval checkpoint_every ckpt_interval checkpoint_freq "},
+     " every_epochs save_interval save_steps save_every checkpoint_interval checkpoint_every ckpt_interval "
+     "checkpoint_freq "},
     {"checkpoint.storage", " save_on_each_node "},
     {"checkpoint.keep_last", " save_total_limit keep keep_checkpoints max_checkpoints save_top_k "},
     {"checkpoint.best_metric", " metric_for_best_model best_model_metric monitor "},
@@ -160,7 +161,9 @@ constexpr std::array<Synonyms, 15> choices{{
     {"fp64", " float64 double f64 64 torch.float64 "},
     {"adamw", " adam adam_w adamw_torch fused_adam fusedadam adamw_torch_fused "},
     {"sgd", " momentum nesterov torch.optim.sgd stochastic_gradient_descent "},
-    {"cosine", " cos cosine_annealing cosineannealing cosine_with_warmup cosineannealinglr "},
+    {"cosine",
+     " cos cosine_annealing cosineannealing cosine_with_warmup cosineannealinglr cosine_with_restarts "
+     "cosine_with_min_lr "},
     {"linear", " lin linear_with_warmup linearlr "},
     {"constant", " const constant_with_warmup none flat "},
     {"block", " full selective layer true yes on "},

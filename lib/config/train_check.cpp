@@ -2,7 +2,7 @@
 #include "base/words.hpp"
 #include "config/data_check.hpp"
 #include "config/ranges.hpp"
-#include "config/run_length.hpp"
+#include "config/schedule_check.hpp"
 #include "config/train_config.hpp"
 
 #include <fmt/format.h>
@@ -47,50 +47,8 @@ void check_batch(const TrainConfig& config, Problems& problems) {
                          static_cast<double>(config.parallel.micro_batches.value_or(1));
   if (samples > most_count)
     problems.add({"train.micro_batch", "train.accumulation"},
-                 fmt::format("train.micro_batch and train.accumulation make {:.0f} samples a step on each rank: too "
-                             "many",
-                             samples));
-}
-
-void check_schedule(const TrainConfig& config, Problems& problems) {
-  const ScheduleOptions& schedule = config.schedule;
-  if (schedule.warmup_steps > 0 && schedule.warmup_ratio)
-    problems.add({"schedule.warmup_steps", "schedule.warmup_ratio"},
-                 fmt::format("schedule.warmup_steps {} and schedule.warmup_ratio {} both say how long warm-up takes: "
-                             "leave one out",
-                             schedule.warmup_steps, *schedule.warmup_ratio));
-  if (schedule.decay_steps && schedule.decay_ratio)
-    problems.add({"schedule.decay_steps", "schedule.decay_ratio"},
-                 fmt::format("schedule.decay_steps {} and schedule.decay_ratio {} both say when the decay ends: leave "
-                             "one out",
-                             *schedule.decay_steps, *schedule.decay_ratio));
-  if (config.train.max_steps) {
-    const std::string contradiction = contradiction_of(schedule, length_of(config, *config.train.max_steps));
-    const std::string end = schedule.decay_steps   ? "schedule.decay_steps"
-                            : schedule.decay_ratio ? "schedule.decay_ratio"
-                                                   : "train.max_steps";
-    if (!contradiction.empty())
-      problems.add({schedule.warmup_ratio ? "schedule.warmup_ratio" : "schedule.warmup_steps", end}, contradiction);
-  }
-  if (schedule.min_lr > config.optimizer.lr) {
-    problems.add(
-        {"schedule.min_lr", "optimizer.lr"},
-        fmt::format("schedule.min_lr {} is above the peak, optimizer.lr {}", schedule.min_lr, config.optimizer.lr));
-  }
-  if (schedule.name != ScheduleName::constant) return;
-  std::vector<std::string> moot, without;
-  const auto look_at = [&](const std::string& option, bool is_set, const std::string& none) {
-    if (!is_set) return;
-    moot.push_back(option);
-    without.push_back(fmt::format(" --{} {}", option, none));
-  };
-  look_at("schedule.decay_steps", schedule.decay_steps.has_value(), "null");
-  look_at("schedule.decay_ratio", schedule.decay_ratio.has_value(), "null");
-  look_at("schedule.min_lr", schedule.min_lr != 0, "0");
-  if (!moot.empty())
-    problems.add({"schedule.name", moot.front()},
-                 fmt::format("a constant schedule does not decay, so that {} would have no effect: add{}",
-                             join(moot, " and "), join(without, "")));
+                 fmt::format("train.micro_batch {} and train.accumulation {} make too many samples a step on each rank",
+                             *train.micro_batch, *train.accumulation));
 }
 
 void check_optimizer(const OptimizerOptions& optimizer, Problems& problems) {
@@ -204,6 +162,14 @@ void check_part(const TrainConfig& config, Problems& problems) {
   }
 }
 
+void check_interval(const CheckpointOptions& checkpoint, Problems& problems) {
+  if (checkpoint.interval && checkpoint.every.unit == Cadence::Unit::time)
+    problems.add(
+        {"checkpoint.interval", "checkpoint.every"},
+        fmt::format("checkpoint.interval {} and checkpoint.every {} are both times between saves: leave one out",
+                    checkpoint.interval->text(), checkpoint.every.text()));
+}
+
 void check_storage(const CheckpointOptions& checkpoint, Problems& problems) {
   if (checkpoint.local_dir && checkpoint.storage == CheckpointStorage::per_node)
     problems.add({"checkpoint.local_dir", "checkpoint.storage"},
@@ -222,11 +188,11 @@ void check_background(const CheckpointOptions& checkpoint, Problems& problems) {
 
 void check_validation(const CheckpointOptions& checkpoint, Problems& problems) {
   const bool rolls = checkpoint.validation == Compared::rolling;
-  if (rolls && !checkpoint.every)
-    problems.add(
-        {"checkpoint.validation", "checkpoint.every"},
-        "checkpoint.validation rolling needs checkpoint.every: the share that a save compares follows from its "
-        "step");
+  if (rolls && checkpoint.every.unit != Cadence::Unit::steps)
+    problems.add({"checkpoint.validation", "checkpoint.every"},
+                 "checkpoint.validation rolling needs checkpoint.every in steps: the share that a save compares "
+                 "follows from its "
+                 "step");
   if (checkpoint.validation_saves && !rolls)
     problems.add({"checkpoint.validation_saves", "checkpoint.validation"},
                  "checkpoint.validation_saves has no effect: only checkpoint.validation rolling goes by turns");
@@ -412,6 +378,7 @@ void check(const TrainConfig& config, Problems& problems) {
   check_offload(config, problems);
   check_data(config, problems);
   check_run(config, problems);
+  check_interval(config.checkpoint, problems);
   check_storage(config.checkpoint, problems);
   check_background(config.checkpoint, problems);
   check_validation(config.checkpoint, problems);

@@ -20,7 +20,8 @@ class Declaration;
 class Problems;
 struct Tool;
 
-enum class ScheduleName { linear, cosine, constant };
+enum class ScheduleName { linear, cosine, constant, polynomial, inverse_sqrt, wsd, infinite };
+enum class CooldownShape { linear, cosine, sqrt };
 enum class Device { cpu, cuda };
 enum class CallbackName { sample };
 enum class Offload { optimizer, shards, activations };
@@ -149,11 +150,19 @@ struct PrecisionOptions {
 
 struct ScheduleOptions {
   ScheduleName name = ScheduleName::cosine;
+  double start_lr = 0;  // absolute, as all rates here
   std::int64_t warmup_steps = 0;
   std::optional<double> warmup_ratio;       // of the steps of the run, instead
   std::optional<std::int64_t> decay_steps;  // step at which min_lr is reached; absent: the last one
   std::optional<double> decay_ratio;        // of the steps of the run, instead
-  double min_lr = 0;                        // absolute
+  double min_lr = 0;
+  std::optional<std::int64_t> cooldown_steps;   // of wsd and infinite: the last ones of the decay, or of the run
+  std::optional<double> cooldown_ratio;         // of the steps of the run, instead
+  std::optional<CooldownShape> cooldown_shape;  // of wsd; absent: linear
+  std::optional<double> constant_lr;            // of infinite, between decay and cooldown
+  std::optional<std::int64_t> cycles;           // of cosine; absent: 1
+  std::optional<double> power;                  // of polynomial; absent: 2
+  std::optional<std::int64_t> timescale;        // of inverse_sqrt, steps; absent: those of warm-up, or 10000
 };
 
 struct PhaseLimit {
@@ -186,7 +195,7 @@ struct TrainOptions {
 };
 
 struct EvalOptions {
-  std::optional<std::int64_t> every;    // steps; absent: only as at_end says
+  Cadence every;                        // never: only as at_end says
   std::optional<std::int64_t> batches;  // global batches an evaluation, spread over the split; absent: all of it
   bool at_end = true;
   std::optional<SamplePacking> packing;     // absent: that of data.packing
@@ -194,10 +203,9 @@ struct EvalOptions {
 };
 
 struct CheckpointOptions {
-  std::optional<std::int64_t> every;         // steps; absent: only when stopped and as at_end says
-  std::optional<std::int64_t> every_epochs;  // epochs
-  std::optional<SaveInterval> interval;      // time between saves besides
-  Seconds mtbf{24 * 3600};                   // mean time between failures of the job, for an interval that is automatic
+  Cadence every;                         // never: only when stopped and as at_end says
+  std::optional<SaveInterval> interval;  // time between saves besides
+  Seconds mtbf{24 * 3600};               // mean time between failures of the job, for an interval that is automatic
   std::int64_t keep_last = 2;
   std::int64_t keep_best = 1;  // those with the best value of best_metric
   BestMetric best_metric = BestMetric::loss;
@@ -230,7 +238,7 @@ inline bool takes_part(const CheckpointOptions& checkpoint) {
 }
 
 struct LogOptions {
-  std::int64_t every = 10;  // steps between records
+  Cadence every{.unit = Cadence::Unit::steps, .steps = 10};  // of step records
   bool tensorboard = true;
   std::optional<std::int64_t> profile_start_step;  // counted from 1; absent: no profile
   std::optional<std::int64_t> profile_end_step;    // included; absent: profile_start_step
@@ -254,6 +262,7 @@ struct TrainConfig {
   bool print_program = false;                  // print the step programs and exit
   bool print_layout = false;                   // print which rank holds what of each tensor and exit
   bool print_components = false;               // print what a checkpoint is made of and exit
+  std::optional<PlotTarget> plot_schedule;     // draw the learning rate over the steps and exit
   std::optional<PlotTarget> plot_program;      // draw the time line of the step programs and exit
   std::optional<std::string> program;          // of step programs, print or draw the one of this name
   std::optional<std::int64_t> rank;            // what is printed of all ranks is printed of this one alone

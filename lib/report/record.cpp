@@ -47,6 +47,9 @@ void describe(RecordFields& visit, const StepRecord& record) {
   visit.field("mfu", record.mfu, "model FLOPs per second divided by the machine's peak; null: the peak is not known");
   visit.field("eta_s", record.eta_s, "seconds until the last step at the present rate");
   visit.field("epoch", record.epoch, "passes over the training split");
+  visit.field("datasets", record.datasets,
+              "by the name of each of data.datasets: samples and valid tokens of it trained on since the run began; "
+              "empty: data.path names the only one, or an earlier version that did not count began the run");
   visit.field("expert_entropy", record.expert_entropy,
               "by layer with experts: entropy of their shares of the step's choices, divided by the logarithm of their "
               "number: 1 if all are equal, 0 if one has all; null: there are no experts");
@@ -118,6 +121,7 @@ void describe(RecordFields& visit, const SummaryRecord& record) {
   visit.field("exit_code", record.exit_code, "that every rank returns");
   visit.field("step", record.step, "steps done");
   visit.field("tokens", record.tokens, "valid tokens trained on since the run began");
+  visit.field("datasets", record.datasets, "as in the last step record");
   visit.field("skipped", record.skipped,
               "steps of the run whose loss or gradient was not finite: they changed nothing");
   visit.field("wall_s", record.wall_s, "duration since this start");

@@ -123,7 +123,8 @@ const std::string& document(const CheckpointReader& reader, const std::string& n
 /// A saved configuration that this program cannot read is of another version: the manifest's hash covers it.
 std::vector<Difference> differing_options(const CheckpointReader& reader, const TrainConfig& config,
                                           const TrainPlan& plan) {
-  SavedRun saved{document(reader, "config.yaml"), reader.path().string() + " (config.yaml)", {}};
+  SavedRun saved{
+      document(reader, "config.yaml"), reader.path().string() + " (config.yaml)", {}, reader.manifest().step};
   const auto& documents = reader.manifest().documents;
   const auto resolved =
       std::ranges::find(documents, ResolvedRun::document, &std::pair<std::string, std::string>::first);
@@ -138,15 +139,17 @@ std::vector<Difference> differing_options(const CheckpointReader& reader, const 
 void check_steps_left(const TrainConfig& config, const TrainPlan& plan, const CheckpointReader& reader) {
   const std::int64_t done = reader.manifest().step;
   if (done <= plan.length.steps) return;
-  const std::string length = config.train.max_steps ? fmt::format("train.max_steps is {}", plan.length.steps)
-                                                    : fmt::format("train.epochs {} are {}", *config.train.epochs,
-                                                                  counted(plan.length.steps, "step"));
-  throw Error(ExitCode::usage, fmt::format("{}, but {} has done {} steps", length, reader.path().string(), done),
-              config.train.max_steps
-                  ? fmt::format("--train.max_steps {} or more goes on with this run; a shorter one needs a "
-                                "train.run_dir of its own",
-                                done)
-                  : "more epochs go on with this run; a shorter one needs a train.run_dir of its own");
+  if (!config.train.max_steps)
+    throw Error(ExitCode::usage,
+                fmt::format("train.epochs {} are {}, but {} has done {} steps", *config.train.epochs,
+                            counted(plan.length.steps, "step"), reader.path().string(), done),
+                "more epochs go on with this run; a shorter one needs a train.run_dir of its own");
+  throw Error(
+      ExitCode::usage,
+      fmt::format("train.max_steps is {}, but {} has done {} steps", plan.length.steps, reader.path().string(), done),
+      fmt::format("--train.max_steps {} or more goes on with this run; a shorter one needs a train.run_dir of "
+                  "its own",
+                  done));
 }
 
 /// The samples that a position in the data counts: those of one split, or of several as they are mixed, packed in one

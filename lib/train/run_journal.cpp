@@ -100,6 +100,7 @@ void RunJournal::step(const TrainState& now, const StepOutcome& outcome, const S
                                     .mfu = reading.mfu,
                                     .eta_s = reading.eta_s,
                                     .epoch = epoch,
+                                    .datasets = plan_.uses_by_name(config_, now),
                                     .expert_entropy = has_experts ? std::optional(shares.entropy) : std::nullopt,
                                     .expert_share = has_experts ? std::optional(shares.largest) : std::nullopt,
                                     .expert_dropped = has_experts ? std::optional(std::int64_t{0}) : std::nullopt});

@@ -171,6 +171,7 @@ RunState::RunState(const TrainConfig& config, const TrainPlan& plan, Rank rank)
       optimizer(make_optimizer(config.optimizer, model.parameters())),
       cells(model, plan.mesh, rank, plan.programs.local_options, plan.types.state),
       components(components_of(model, plan.types.state, cells, train_state, *plan.architecture.config.original)) {
+  train_state.uses.emplace(plan.training.size());
   for (Component& component : components) component = compared_as(config.checkpoint, std::move(component));
   model.set_output_type(scalar_type(plan.types.handed_out()));
   if (!scales_loss(config)) return;
@@ -197,6 +198,7 @@ std::optional<Path> RunState::fill(const TrainConfig& config, const TrainPlan& p
   loaded.components.push_back(config.eval_only ? CellState::left_out() : cells.component());
   const std::optional<Path> resumed = config.eval_only ? load_to_evaluate(config, plan, session, log, loaded)
                                                        : resume_or_start(config, plan, session, log, loaded);
+  if (train_state.uses && train_state.uses->size() != plan.training.size()) train_state.uses.reset();
   cells.drop();
   together(session.world(), "fill the weights", [&] {
     if (!resumed && !in_part) start_weights();

@@ -124,12 +124,14 @@ int exit_code_of(LoopEnd end) {
   return static_cast<int>(ExitCode::bug);
 }
 
-SummaryRecord summary(LoopEnd end, const TrainState& start, const TrainState& now, double wall_s,
+SummaryRecord summary(LoopEnd end, const TrainState& start, const TrainState& now,
+                      const std::shared_ptr<const Json>& datasets, double wall_s,
                       const std::optional<std::string>& checkpoint) {
   SummaryRecord record{.reason = end == LoopEnd::finished ? "finished" : "stopped",
                        .exit_code = exit_code_of(end),
                        .step = now.step,
                        .tokens = now.tokens,
+                       .datasets = datasets,
                        .skipped = now.skipped,
                        .wall_s = wall_s,
                        .tokens_per_s = {},
@@ -215,7 +217,8 @@ int train(const TrainConfig& config, Session& session, Output& output) {
 
   session.enter(Phase::shutdown, train_state.step);
   output.log().debug("left the loop after step {}", train_state.step);
-  SummaryRecord record = summary(end, start, train_state, monotonic_seconds() - start_s, loop.last_checkpoint());
+  SummaryRecord record = summary(end, start, train_state, plan.uses_by_name(config, train_state),
+                                 monotonic_seconds() - start_s, loop.last_checkpoint());
   if (world.rank() == 0) {
     files.records().flush();
     record.records_lost = files.records().lost();

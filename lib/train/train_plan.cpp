@@ -6,6 +6,7 @@
 #include "base/checked_cast.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/json.hpp"
 #include "base/rounding.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
@@ -212,6 +213,16 @@ std::string TrainPlan::deciding_metrics(const TrainConfig& config) const {
   return config.checkpoint.best_dataset.value_or("validation");
 }
 
+std::shared_ptr<const Json> TrainPlan::uses_by_name(const TrainConfig& config, const TrainState& state) const {
+  if (config.data.datasets.empty() || !state.uses) return nullptr;
+  Json uses = Json::object();
+  for (std::size_t i = 0; i < training.size(); ++i) {
+    const DatasetUse& use = state.uses->at(i);
+    uses[training[i].name] = {{"samples", use.samples}, {"tokens", use.tokens}};
+  }
+  return std::make_shared<const Json>(std::move(uses));
+}
+
 const Dataset* TrainPlan::dataset_with_tokenizer() const {
   for (const RunDataset& dataset : training)
     if (dataset.dataset) return &*dataset.dataset;
@@ -364,7 +375,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
       .pipeline = pipeline_options(config.parallel, block_names(plan.model), pipeline_ranks(plan.mesh), passes.passes),
       .shards = shard_options(config.parallel, sharding),
       .update = {.clips = config.optimizer.clip_norm.has_value(),
-                 .heartbeat_bytes = heartbeat_bytes_of(plan.architecture.config),
+                 .heartbeat_bytes = heartbeat_bytes_of(plan.architecture.config, std::ssize(training_datasets(config))),
                  .in_backward = config.optimizer.in_backward},
       .offload = offload_options(config.train),
       .eval_reduction_bytes = heartbeat_bytes,

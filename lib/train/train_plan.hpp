@@ -17,6 +17,7 @@
 #include "program/dry_run.hpp"
 #include "train/run_datasets.hpp"
 #include "train/run_samples.hpp"
+#include "train/train_state.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -72,6 +73,8 @@ struct TrainPlan {
   /// What it has at most as it loads a checkpoint, which it does before its first step: its state, and blocks that are
   /// read, handed on and received.
   std::int64_t load_bytes(Rank rank) const;
+  /// What of each dataset was trained on, by name; null where datasets have none, or it is not known.
+  std::shared_ptr<const Json> uses_by_name(const TrainConfig& config, const TrainState& state) const;
   /// What a start on other ranks goes by.
   ResolvedRun resolved(const TrainConfig& config) const { return {batch.global_batch, samples_said(config), length}; }
   /// How rank `rank` is fed.

@@ -73,6 +73,74 @@ def test_a_run_in_epochs_is_the_run_in_its_steps_and_may_be_extended(tmp):
     assert f"train.epochs 1 are {steps} steps, but" in shorter and f"has done {longer} steps" in shorter, shorter
 
 
+def steps_of_parts(part, samples, batch, last):
+    """The steps in which another `part` of an epoch becomes full, by what has been seen after each."""
+    full = [math.floor(Fraction(step * batch, samples) / Fraction(part)) for step in range(last + 1)]
+    return [step for step in range(1, last + 1) if full[step] > full[step - 1]]
+
+
+def test_what_is_done_by_epochs_is_done_at_the_same_steps_however_often_the_run_is_interrupted(tmp):
+    prepare(tmp)
+    changes = {"data.packing": "best_fit", "train.epochs": 3, "log.every": "0.3 epochs", "checkpoint.every": "0.7 epochs", "checkpoint.keep_last": 99,
+               "checkpoint.background": "false", "data.train_split": "train", "eval.datasets": json.dumps([{"name": "same", "path": str(tmp / "data"), "split": "train"}]),
+               "eval.every": "0.5 epochs", "eval.at_end": "true", "eval.batches": 1}
+    samples = samples_of_epoch(tmp, **{"data.packing": "best_fit"})
+    train(tmp, "whole", changes)
+    last = records(tmp / "whole", "run")[0]["steps"]
+
+    def steps(folder, kind):
+        return sorted({record["step"] for record in records(tmp / folder, kind)})
+
+    def saved(folder):
+        return [int(path.name.removeprefix("step-")) for path in step_folders(tmp / folder)]
+
+    want = {"step": steps_of_parts("0.3", samples, 12, last), "eval": steps_of_parts("0.5", samples, 12, last)}
+    assert len(want["step"]) >= 9 and len(want["eval"]) >= 5
+    for kind, due in want.items():
+        assert steps("whole", kind) == sorted({*due, last}), (kind, due)
+    assert saved("whole") == sorted({*steps_of_parts("0.7", samples, 12, last), last})
+    stops = [2, last // 2, last - 2]
+    for number, stop in enumerate(stops):
+        train(tmp, "parts", changes, "--train.inject", f"rank=0,phase=data,step={stop - 1},kind=stop", ranks=number % 3 + 1, expect=75)
+    train(tmp, "parts", changes, ranks=2)
+    assert steps("parts", "step") == sorted({*want["step"], *stops, last}), "the windows that stops end are logged, too"
+    assert steps("parts", "eval") == steps("whole", "eval")
+    assert saved("parts") == sorted({*saved("whole"), *stops})
+
+
+def test_what_is_done_by_time_or_never(tmp):
+    """A time that is always over is over after each step."""
+    prepare(tmp)
+    always = {"train.epochs": None, "train.max_steps": 5, "log.every": "1e-9s", "eval.every": "1e-9 seconds", "checkpoint.every": "1e-9s", "checkpoint.keep_last": 99,
+              "checkpoint.background": "false", "eval.datasets": json.dumps([{"name": "same", "path": str(tmp / "data"), "split": "train"}]), "eval.batches": 1}
+    train(tmp, "always", always, ranks=2)
+    for kind in ["step", "eval"]:
+        assert [record["step"] for record in records(tmp / "always", kind)] == [1, 2, 3, 4, 5], kind
+    assert len(step_folders(tmp / "always")) == 5
+    never = {**always, "log.every": "never", "eval.every": "never", "checkpoint.every": "never"}
+    train(tmp, "never", never)
+    assert [record["step"] for record in records(tmp / "never", "step")] == [5] and not records(tmp / "never", "eval") and len(step_folders(tmp / "never")) == 1
+    refused = train(tmp, "refused", {**always, "checkpoint.interval": "1m"}, expect=2).stderr
+    assert "checkpoint.interval 1m and checkpoint.every 1e-09s are both times between saves" in refused, refused
+    for value in [2, "null"]:   # as config.yaml of earlier versions may have it
+        (tmp / "former.yaml").write_text(f"checkpoint:\n  every_epochs: {value}\n")
+        former = train(tmp, "never", never, tmp / "former.yaml", expect=0 if value == "null" else 2).stderr
+        assert ("former.yaml:2: checkpoint.every_epochs: this option is no more: checkpoint.every: N epochs says it now" in former) == (value == 2), former
+
+
+def test_a_cooldown_that_has_not_begun_may_move(tmp):
+    prepare(tmp)
+    wsd = {"schedule.name": "wsd", "schedule.cooldown_steps": 3, "train.epochs": None, "train.max_steps": 8, "optimizer.lr": 1e-3}
+    train(tmp, "run", wsd, "--train.inject", "rank=0,phase=data,step=3,kind=stop", expect=75)
+    longer = {**wsd, "train.max_steps": 12, "schedule.cooldown_steps": 4}
+    train(tmp, "run", longer, "--train.inject", "rank=0,phase=data,step=9,kind=stop", expect=75)
+    rates = {record["step"]: record["lr"] for record in records(tmp / "run", "step")}
+    assert [rates[step] for step in range(1, 10)] == [1e-3] * 9 and math.isclose(rates[10], 0.75e-3), rates
+    refused = train(tmp, "run", {**longer, "train.max_steps": 14}, expect=2).stderr
+    assert "schedule.decay_steps: saved 12, now 14" in refused, refused
+    train(tmp, "run", longer)
+
+
 def test_length_and_batch_are_said_once(tmp):
     prepare(tmp)
     for changes, message in [

@@ -37,15 +37,15 @@ BOOST_AUTO_TEST_CASE(epochs_are_as_many_steps_as_begin_in_them) {
 
 BOOST_AUTO_TEST_CASE(ratios_are_parts_of_the_run_rounded_up) {
   TrainConfig config;
-  BOOST_CHECK((length_of(config, 40) == RunLength{40, 0, 40}));
+  BOOST_CHECK((length_of(config, 40) == RunLength{40, 0, 40, 0}));
   config.schedule.warmup_steps = 3;
   config.schedule.decay_steps = 30;
-  BOOST_CHECK((length_of(config, 40) == RunLength{40, 3, 30}));
+  BOOST_CHECK((length_of(config, 40) == RunLength{40, 3, 30, 0}));
   config.schedule = {};
   config.schedule.warmup_ratio = 0.1;
   config.schedule.decay_ratio = 0.8;
-  BOOST_CHECK((length_of(config, 40) == RunLength{40, 4, 32}));
-  BOOST_CHECK((length_of(config, 41) == RunLength{41, 5, 33}));
+  BOOST_CHECK((length_of(config, 40) == RunLength{40, 4, 32, 0}));
+  BOOST_CHECK((length_of(config, 41) == RunLength{41, 5, 33, 0}));
   BOOST_TEST(contradiction_of(config.schedule, length_of(config, 41)).empty());
   config.schedule.warmup_ratio = 0.9;
   BOOST_TEST(contradiction_of(config.schedule, length_of(config, 40)) ==
@@ -68,7 +68,7 @@ BOOST_AUTO_TEST_CASE(a_batch_is_said_in_one_way) {
 
 BOOST_AUTO_TEST_CASE(what_a_run_resolved_is_read_back_and_nothing_else_is) {
   for (const std::optional<std::int64_t> said : {std::optional<std::int64_t>(), std::optional<std::int64_t>(6)}) {
-    const ResolvedRun run{12, said, {100, 5, 80}};
+    const ResolvedRun run{12, said, {100, 5, 80, 7}};
     BOOST_CHECK((parse_resolved(to_text(run), "here") == run));
   }
   for (const char* const text : {"{}", "[]", "3", "{\"global_batch\": 1.5}", "{\"global_batch\": 1}", "no"})

@@ -294,10 +294,24 @@ BOOST_AUTO_TEST_CASE(batch_and_schedule_of_a_resumed_run_are_compared_as_they_we
   // What a checkpoint says that it resolved counts, not what its options would come to.
   const CommandLine<TrainConfig> line = train_line();
   const SavedRun other{to_yaml(line.settings, tool_of(TrainConfig{}), PrintExtent::full), "config.yaml",
-                       ResolvedRun{8, {}, {10, 0, 10}}};
+                       ResolvedRun{8, {}, {10, 0, 10, 0}}};
   const std::vector<Difference> batch = differing_fixed_options(other, line.config, resolved_of(line.config));
   BOOST_REQUIRE(batch.size() == 1u);
   BOOST_TEST((batch[0].option == "train.global_batch" && batch[0].saved == "8" && batch[0].now == "4"));
+}
+
+BOOST_AUTO_TEST_CASE(a_run_that_an_earlier_version_saved_goes_on) {
+  std::string saved = to_yaml(train_line().settings, tool_of(TrainConfig{}), PrintExtent::full);
+  const auto put = [&](const std::string& from, const std::string& to) {
+    const std::size_t at = saved.find(from);
+    BOOST_REQUIRE(at != std::string::npos);
+    saved.replace(at, from.size(), to);
+  };
+  put("checkpoint:\n", "checkpoint:\n  every_epochs: 3\n");
+  for (const char* const gone : {"  epochs: null", "  warmup_ratio: null", "  decay_ratio: null", "  cycles: null"})
+    put(gone, "  #");
+  const TrainConfig now = train_line().config;
+  BOOST_TEST(differing_fixed_options({saved, "config.yaml", {}}, now, resolved_of(now)).empty());
 }
 
 BOOST_AUTO_TEST_CASE(a_resumed_run_must_not_change_what_does) {
