@@ -48,7 +48,7 @@ HeartbeatData heartbeat(Transport& transport, int lane, int group, Communicator&
   wire[failures] = mine.failure ? 1 : 0;
   for (std::size_t bit = 0; bit < request_bits; ++bit)
     wire[first_request + bit] = static_cast<unsigned>(mine.requests) >> bit & 1u;
-  wire.insert(wire.end(), mine.loads.begin(), mine.loads.end());
+  for (const auto* const more : {&mine.loads, &mine.next_uses}) wire.insert(wire.end(), more->begin(), more->end());
   transport.wait(transport.all_reduce(lane, group, std::as_writable_bytes(std::span(wire)), DType::f64, Reduce::sum));
   if (wire[failures] > 0) throw_for_all(world, mine.failure);
 
@@ -60,7 +60,10 @@ HeartbeatData heartbeat(Transport& transport, int lane, int group, Communicator&
   all.tokens = static_cast<std::int64_t>(wire[tokens]);
   all.next_tokens = static_cast<std::int64_t>(wire[next_tokens]);
   all.next_samples = static_cast<std::int64_t>(wire[next_samples]);
-  all.loads.assign(wire.begin() + static_cast<std::ptrdiff_t>(fields), wire.end());
+  const auto loads = wire.begin() + static_cast<std::ptrdiff_t>(fields);
+  const auto uses = loads + std::ssize(mine.loads);
+  all.loads.assign(loads, uses);
+  all.next_uses.assign(uses, wire.end());
   all.stop = wire[stop_now] > 0 ? StopLevel::now : wire[stop_after_step] > 0 ? StopLevel::after_step : StopLevel::none;
   for (std::size_t bit = 0; bit < request_bits; ++bit) {
     if (wire[first_request + bit] > 0) all.requests = all.requests | static_cast<Request>(1u << bit);

@@ -23,21 +23,22 @@ constexpr bool asks(Request all, Request one) { return (static_cast<unsigned>(al
 
 /// HeartbeatData is one rank's part on the way in, and the job's on the way out.
 struct HeartbeatData {
-  double loss_sum = 0;               // Σ over tokens
-  double aux_loss_sum = 0;           // Σ over samples and layers
-  double grad_norm_squared = 0;      // of the distinct pieces this rank answers for
-  std::int64_t hits = 0;             // of an evaluation: tokens held for the most probable
-  std::int64_t tokens = 0;           // valid tokens of this step
-  std::int64_t next_tokens = 0;      // valid tokens of the next step: the loader runs one ahead
-  std::int64_t next_samples = 0;     // and its samples
-  std::vector<double> loads = {};    // of experts: as many numbers on each rank
-  StopLevel stop = StopLevel::none;  // out: the highest
-  Request requests = Request::none;  // out: all of them
+  double loss_sum = 0;                 // Σ over tokens
+  double aux_loss_sum = 0;             // Σ over samples and layers
+  double grad_norm_squared = 0;        // of the distinct pieces this rank answers for
+  std::int64_t hits = 0;               // of an evaluation: tokens held for the most probable
+  std::int64_t tokens = 0;             // valid tokens of this step
+  std::int64_t next_tokens = 0;        // valid tokens of the next step: the loader runs one ahead
+  std::int64_t next_samples = 0;       // and its samples
+  std::vector<double> loads = {};      // of experts: as many numbers on each rank
+  std::vector<double> next_uses = {};  // of datasets by the next step: the same
+  StopLevel stop = StopLevel::none;    // out: the highest
+  Request requests = Request::none;    // out: all of them
   std::exception_ptr
       failure;  // in: what this rank failed with since the last heartbeat; the numbers then do not matter
 };
 
-/// What each rank puts into the reduction, where it has no loads.
+/// What each rank puts into the reduction, where it has neither loads nor uses.
 constexpr std::int64_t heartbeat_bytes = 14 * sizeof(double);
 
 /// Sums the numbers and merges the rest, on a lane of `transport`, over a group that is all of `world`. If any rank

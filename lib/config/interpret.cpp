@@ -356,7 +356,10 @@ Settings apply(Declaration& declaration, const Node& document, Problems& problem
   OtherKeys others(declaration, all_programs, problems);
   for_each_key(declaration, document, problems, [&](const std::string& path, const Node& node) {
     const Option* const option = declaration.find(path);
-    if (option == nullptr) {
+    if (const auto former = declaration.former().find(path); former != declaration.former().end()) {
+      if (node.kind != Node::Kind::null)
+        problems.add_at(node.origin, path, fmt::format("this option is no more: {} says it now", former->second));
+    } else if (option == nullptr) {
       others.take(path, node);
     } else if (option->facts.command_line_only && node.origin != "command line") {
       problems.add_at(node.origin, path, "this option belongs on the command line, not in a file");

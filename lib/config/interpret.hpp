@@ -14,7 +14,8 @@ namespace lockstep {
 
 /// Sets every option that `document` mentions, and says where each option's value comes from. What cannot be set is a
 /// problem and keeps its built-in value. Null takes back what lower layers said: an optional value is absent, another
-/// one built in. What only other programs read, as `all_programs` says, is passed over if they could read it.
+/// one built in. A name that an option no longer has may be null. What only other programs read, as `all_programs`
+/// says, is passed over if they could read it.
 Settings apply(Declaration& declaration, const Node& document, Problems& problems,
                const Declaration* all_programs = nullptr);
 

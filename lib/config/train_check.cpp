@@ -1,9 +1,11 @@
-#include "base/json.hpp"
+#include "base/text.hpp"
 #include "base/words.hpp"
 #include "config/data_check.hpp"
-#include "config/interpret.hpp"
-#include "config/option.hpp"
+#include "config/ranges.hpp"
+#include "config/schedule_check.hpp"
 #include "config/train_config.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
@@ -23,28 +25,30 @@ void check_model(const TrainConfig& config, Problems& problems) {
   }
 }
 
-void check_schedule(const TrainConfig& config, Problems& problems) {
-  const ScheduleOptions& schedule = config.schedule;
-  const std::int64_t end = decay_steps_of(config);
-  if (schedule.name != ScheduleName::constant && schedule.warmup_steps > end) {
-    problems.add(
-        {"schedule.warmup_steps", schedule.decay_steps ? "schedule.decay_steps" : "train.max_steps"},
-        fmt::format("warm-up takes {}, but the decay ends at step {}", counted(schedule.warmup_steps, "step"), end));
-  }
-  if (schedule.min_lr > config.optimizer.lr) {
-    problems.add(
-        {"schedule.min_lr", "optimizer.lr"},
-        fmt::format("schedule.min_lr {} is above the peak, optimizer.lr {}", schedule.min_lr, config.optimizer.lr));
-  }
-  if (schedule.name == ScheduleName::constant && (schedule.decay_steps || schedule.min_lr != 0)) {
-    const bool steps = schedule.decay_steps.has_value();
-    const bool rate = schedule.min_lr != 0;
-    problems.add(
-        {"schedule.name", steps ? "schedule.decay_steps" : "schedule.min_lr"},
-        fmt::format("a constant schedule does not decay, so that {}{}{} would have no effect: add{}{}",
-                    steps ? "schedule.decay_steps" : "", steps && rate ? " and " : "", rate ? "schedule.min_lr" : "",
-                    steps ? " --schedule.decay_steps null" : "", rate ? " --schedule.min_lr 0" : ""));
-  }
+void check_length(const TrainConfig& config, Problems& problems) {
+  const TrainOptions& train = config.train;
+  if (!train.max_steps && !train.epochs)
+    problems.add({"train.max_steps", "train.epochs"}, "train.max_steps or train.epochs is needed: how long to train");
+  if (train.max_steps && train.epochs)
+    problems.add({"train.max_steps", "train.epochs"},
+                 fmt::format("train.max_steps {} and train.epochs {} both say how long to train: leave one out",
+                             *train.max_steps, *train.epochs));
+}
+
+/// Of a rank in a step, which train.micro_batch and its like say together.
+void check_batch(const TrainConfig& config, Problems& problems) {
+  const TrainOptions& train = config.train;
+  if (!train.global_batch && !(train.micro_batch && train.accumulation))
+    problems.add({"train.global_batch"},
+                 "train.global_batch is needed: samples of one step over all ranks; or train.micro_batch and "
+                 "train.accumulation, which make it with the ranks that share the data");
+  if (train.global_batch || !train.micro_batch || !train.accumulation) return;
+  const double samples = static_cast<double>(*train.micro_batch) * static_cast<double>(*train.accumulation) *
+                         static_cast<double>(config.parallel.micro_batches.value_or(1));
+  if (samples > most_count)
+    problems.add({"train.micro_batch", "train.accumulation"},
+                 fmt::format("train.micro_batch {} and train.accumulation {} make too many samples a step on each rank",
+                             *train.micro_batch, *train.accumulation));
 }
 
 void check_optimizer(const OptimizerOptions& optimizer, Problems& problems) {
@@ -158,6 +162,14 @@ void check_part(const TrainConfig& config, Problems& problems) {
   }
 }
 
+void check_interval(const CheckpointOptions& checkpoint, Problems& problems) {
+  if (checkpoint.interval && checkpoint.every.unit == Cadence::Unit::time)
+    problems.add(
+        {"checkpoint.interval", "checkpoint.every"},
+        fmt::format("checkpoint.interval {} and checkpoint.every {} are both times between saves: leave one out",
+                    checkpoint.interval->text(), checkpoint.every.text()));
+}
+
 void check_storage(const CheckpointOptions& checkpoint, Problems& problems) {
   if (checkpoint.local_dir && checkpoint.storage == CheckpointStorage::per_node)
     problems.add({"checkpoint.local_dir", "checkpoint.storage"},
@@ -176,11 +188,11 @@ void check_background(const CheckpointOptions& checkpoint, Problems& problems) {
 
 void check_validation(const CheckpointOptions& checkpoint, Problems& problems) {
   const bool rolls = checkpoint.validation == Compared::rolling;
-  if (rolls && !checkpoint.every)
-    problems.add(
-        {"checkpoint.validation", "checkpoint.every"},
-        "checkpoint.validation rolling needs checkpoint.every: the share that a save compares follows from its "
-        "step");
+  if (rolls && checkpoint.every.unit != Cadence::Unit::steps)
+    problems.add({"checkpoint.validation", "checkpoint.every"},
+                 "checkpoint.validation rolling needs checkpoint.every in steps: the share that a save compares "
+                 "follows from its "
+                 "step");
   if (checkpoint.validation_saves && !rolls)
     problems.add({"checkpoint.validation_saves", "checkpoint.validation"},
                  "checkpoint.validation_saves has no effect: only checkpoint.validation rolling goes by turns");
@@ -212,18 +224,18 @@ void check_run(const TrainConfig& config, Problems& problems) {
   const TrainOptions& train = config.train;
   if (train.device == Device::cuda)
     problems.add({"train.device"}, "this version trains on the CPU only: train.device cuda is not supported yet");
-  if (train.micro_batch && train.global_batch > 0 && *train.micro_batch > train.global_batch) {
-    problems.add(
-        {"train.micro_batch", "train.global_batch"},
-        fmt::format("train.micro_batch {} is more than train.global_batch {}", *train.micro_batch, train.global_batch));
+  if (train.micro_batch && train.global_batch && *train.micro_batch > *train.global_batch) {
+    problems.add({"train.micro_batch", "train.global_batch"},
+                 fmt::format("train.micro_batch {} is more than train.global_batch {}", *train.micro_batch,
+                             *train.global_batch));
   }
   const std::int64_t replicas = config.parallel.dp_replicate.value_or(AxisSize{}).ranks;
   const std::int64_t shards = config.parallel.dp_shard.value_or(AxisSize{1}).ranks;
   const std::int64_t ranks = std::max<std::int64_t>(replicas, 1) * std::max<std::int64_t>(shards, 1);
-  if (train.global_batch > 0 && ranks > train.global_batch) {
+  if (train.global_batch && ranks > *train.global_batch) {
     problems.add({"parallel.dp_replicate", "parallel.dp_shard", "train.global_batch"},
                  fmt::format("{} cannot share {} a step: some would have none", counted(ranks, "rank"),
-                             counted(train.global_batch, "sample")));
+                             counted(*train.global_batch, "sample")));
   }
   const std::set<MeshAxis> ordered(config.parallel.order.begin(), config.parallel.order.end());
   if (ordered.size() < config.parallel.order.size())
@@ -312,13 +324,6 @@ void check_run(const TrainConfig& config, Problems& problems) {
   }
 }
 
-/// A configuration and the declaration that is bound to it.
-struct Bound {
-  TrainConfig config;
-  Declaration declaration;
-  explicit Bound(const TrainConfig& values) : config(values) { describe(declaration, config); }
-};
-
 void check_profile(const TrainConfig& config, Problems& problems) {
   constexpr std::int64_t most_steps = 1000;  // the times of every action of every rank are kept until the last
   const std::optional<std::int64_t>& start = config.log.profile_start_step;
@@ -361,12 +366,10 @@ std::optional<ProfiledSteps> profiled_steps(const TrainConfig& config, std::int6
   return ProfiledSteps{*start, config.log.profile_end_step.value_or(*start)};
 }
 
-std::int64_t decay_steps_of(const TrainConfig& config) {
-  return config.schedule.decay_steps.value_or(config.train.max_steps);
-}
-
 void check(const TrainConfig& config, Problems& problems) {
   check_model(config, problems);
+  check_length(config, problems);
+  check_batch(config, problems);
   check_schedule(config, problems);
   check_optimizer(config.optimizer, problems);
   check_update_in_backward(config, problems);
@@ -375,6 +378,7 @@ void check(const TrainConfig& config, Problems& problems) {
   check_offload(config, problems);
   check_data(config, problems);
   check_run(config, problems);
+  check_interval(config.checkpoint, problems);
   check_storage(config.checkpoint, problems);
   check_background(config.checkpoint, problems);
   check_validation(config.checkpoint, problems);
@@ -382,36 +386,6 @@ void check(const TrainConfig& config, Problems& problems) {
   check_part(config, problems);
   check_profile(config, problems);
   check_switches(config, problems);
-}
-
-std::vector<Difference> differing_fixed_options(const std::string& saved_yaml, const std::string& origin,
-                                                const TrainConfig& now) {
-  Problems problems;
-  Bound saved{TrainConfig{}};
-  Bound current{now};
-  Node document = parse_yaml(saved_yaml, origin, problems);
-  std::erase_if(document.entries, [](const Node::Entry& entry) { return entry.key == "dialect"; });
-  apply(saved.declaration, document, problems);
-  if (!problems.empty()) {
-    const Problems::Entry& first = problems.entries().front();
-    fail(ExitCode::usage, "{}: {} is not a configuration that this version of train wrote",
-         first.where.empty() ? origin : first.where, first.text);
-  }
-  std::vector<Difference> differences;
-  for (const Option& option : current.declaration.options()) {
-    if (!option.facts.fixed_on_resume) continue;
-    if (option.path == "schedule.decay_steps") continue;  // by its effect, below
-    const Json before = saved.declaration.find(option.path)->get();
-    const Json after = option.get();
-    if (before != after) differences.push_back({option.path, to_yaml(before), to_yaml(after)});
-  }
-  // Without decay_steps the decay ends at train.max_steps, which a run may extend: then its learning rates would not be
-  // what they were.
-  if (now.schedule.name != ScheduleName::constant && decay_steps_of(saved.config) != decay_steps_of(now)) {
-    differences.push_back(
-        {"schedule.decay_steps", std::to_string(decay_steps_of(saved.config)), std::to_string(decay_steps_of(now))});
-  }
-  return differences;
 }
 
 }  // namespace lockstep

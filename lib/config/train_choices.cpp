@@ -10,7 +10,16 @@ ChoiceList<OptimizerName> choices_of(OptimizerName) {
 }
 ChoiceList<Decay> choices_of(Decay) { return {{Decay::matrices, "matrices"}, {Decay::all, "all"}}; }
 ChoiceList<ScheduleName> choices_of(ScheduleName) {
-  return {{ScheduleName::linear, "linear"}, {ScheduleName::cosine, "cosine"}, {ScheduleName::constant, "constant"}};
+  return {{ScheduleName::linear, "linear"},
+          {ScheduleName::cosine, "cosine"},
+          {ScheduleName::constant, "constant"},
+          {ScheduleName::polynomial, "polynomial"},
+          {ScheduleName::inverse_sqrt, "inverse_sqrt"},
+          {ScheduleName::wsd, "wsd"},
+          {ScheduleName::infinite, "infinite"}};
+}
+ChoiceList<CooldownShape> choices_of(CooldownShape) {
+  return {{CooldownShape::linear, "linear"}, {CooldownShape::cosine, "cosine"}, {CooldownShape::sqrt, "sqrt"}};
 }
 ChoiceList<AccumulateGradients> choices_of(AccumulateGradients) {
   return {{AccumulateGradients::whole, "whole"},

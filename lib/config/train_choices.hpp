@@ -10,6 +10,7 @@ ChoiceList<Precision> choices_of(Precision);
 ChoiceList<OptimizerName> choices_of(OptimizerName);
 ChoiceList<Decay> choices_of(Decay);
 ChoiceList<ScheduleName> choices_of(ScheduleName);
+ChoiceList<CooldownShape> choices_of(CooldownShape);
 ChoiceList<AccumulateGradients> choices_of(AccumulateGradients);
 ChoiceList<MeshAxis> choices_of(MeshAxis);
 ChoiceList<CpFsdpMode> choices_of(CpFsdpMode);

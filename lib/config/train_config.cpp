@@ -345,25 +345,54 @@ void describe(Declaration& visit, OptimizerOptions& optimizer) {
 }
 
 void describe(Declaration& visit, ScheduleOptions& schedule) {
-  visit.field("name", schedule.name, {.help = "how the learning rate falls after warm-up", .fixed_on_resume = true});
-  visit.field("warmup_steps", schedule.warmup_steps,
-              {.help = "steps over which the learning rate rises linearly from 0",
-               .unit = "steps",
-               .min = 0,
-               .max = most_count,
+  const auto steps = [&](const std::string& name, auto& value, const std::string& help, double least = 1) {
+    visit.field(name, value, {.help = help, .unit = "steps", .min = least, .max = most_count, .fixed_on_resume = true});
+  };
+  const auto ratio = [&](const std::string& name, std::optional<double>& value, const std::string& steps_option,
+                         bool above_min) {
+    visit.field(name, value,
+                {.help = "the same as a part of the steps of the run, rounded up; null: " + steps_option + " says",
+                 .min = 0,
+                 .max = 1,
+                 .above_min = above_min,
+                 .fixed_on_resume = true});
+  };
+  const auto rate = [&](const std::string& name, auto& value, const std::string& help) {
+    visit.field(name, value, {.help = help, .unit = "1/step", .min = 0, .max = 1, .fixed_on_resume = true});
+  };
+  visit.field("name", schedule.name,
+              {.help = "how the learning rate falls after warm-up: as a line, a half cosine or a power of what is left "
+                       "of the decay; not at all; as the inverse root of the step; wsd: not before its cooldown; "
+                       "infinite: as a half cosine to schedule.constant_lr, and again in its cooldown",
                .fixed_on_resume = true});
-  visit.field("decay_steps", schedule.decay_steps,
-              {.help = "step at which min_lr is reached; null: train.max_steps",
-               .unit = "steps",
+  rate("start_lr", schedule.start_lr, "learning rate that warm-up begins from");
+  steps("warmup_steps", schedule.warmup_steps,
+        "steps over which the learning rate rises linearly, the last of them with optimizer.lr", 0);
+  ratio("warmup_ratio", schedule.warmup_ratio, "warmup_steps", false);
+  steps("decay_steps", schedule.decay_steps,
+        "step at which the decay has ended, at min_lr, of infinite at constant_lr; null: the last of the run");
+  ratio("decay_ratio", schedule.decay_ratio, "decay_steps", true);
+  rate("min_lr", schedule.min_lr, "learning rate at the end of the decay, not a fraction of optimizer.lr");
+  steps("cooldown_steps", schedule.cooldown_steps,
+        "steps in which wsd falls to min_lr, the last before decay_steps, or infinite, the last of the run; null: "
+        "infinite stays at constant_lr");
+  ratio("cooldown_ratio", schedule.cooldown_ratio, "cooldown_steps", true);
+  visit.field("cooldown_shape", schedule.cooldown_shape,
+              {.help = "how wsd falls: as a line, a half cosine, or one minus the root of the part that is over; null: "
+                       "linear",
+               .fixed_on_resume = true});
+  rate("constant_lr", schedule.constant_lr,
+       "learning rate of infinite between decay and cooldown, from which it falls as an exponential");
+  visit.field("cycles", schedule.cycles,
+              {.help = "how often a cosine starts anew at optimizer.lr, the first time counted; null: 1",
                .min = 1,
                .max = most_count,
                .fixed_on_resume = true});
-  visit.field("min_lr", schedule.min_lr,
-              {.help = "learning rate at the end of the decay, not a fraction of optimizer.lr",
-               .unit = "1/step",
-               .min = 0,
-               .max = 1,
-               .fixed_on_resume = true});
+  visit.field("power", schedule.power,
+              {.help = "of polynomial; null: 2", .min = 0, .max = 100, .above_min = true, .fixed_on_resume = true});
+  steps("timescale", schedule.timescale,
+        "of inverse_sqrt: steps after which the learning rate, had there been no warm-up, begins to fall, and after "
+        "four times as many is half; null: those of warm-up, or 10000");
 }
 
 void describe(Declaration& visit, TrainOptions& train) {
@@ -372,15 +401,25 @@ void describe(Declaration& visit, TrainOptions& train) {
                .value_name = "DIR",
                .required = true,
                .completes = Completes::folders});
-  visit.field(
-      "max_steps", train.max_steps,
-      {.help = "optimizer steps of the whole run", .unit = "steps", .min = 1, .max = most_count, .required = true});
+  visit.field("max_steps", train.max_steps,
+              {.help = "optimizer steps of the whole run; null: train.epochs says",
+               .unit = "steps",
+               .min = 1,
+               .max = most_count});
+  visit.field("epochs", train.epochs,
+              {.help = "passes over the data, of which the run takes as many steps as begin in them, 1.5 for instance; "
+                       "null: train.max_steps says",
+               .unit = "epochs",
+               .min = 0,
+               .max = most_count,
+               .above_min = true});
   visit.field("global_batch", train.global_batch,
-              {.help = "samples of one step over all ranks",
+              {.help = "samples of one step over all ranks; null: train.micro_batch, train.accumulation and "
+                       "parallel.micro_batches say what a rank computes in a step, and the ranks that share the data "
+                       "at the first start how often",
                .unit = "samples",
                .min = 1,
                .max = most_count,
-               .required = true,
                .fixed_on_resume = true});
   visit.field("micro_batch", train.micro_batch,
               {.help = "samples that a rank computes at once; null: all of its samples of a step",
@@ -443,9 +482,9 @@ void describe(Declaration& visit, TrainOptions& train) {
 }
 
 void describe(Declaration& visit, EvalOptions& eval) {
-  visit.field(
-      "every", eval.every,
-      {.help = "steps between evaluations; null: none during training", .unit = "steps", .min = 1, .max = most_count});
+  visit.field("every", eval.every,
+              {.help = "how often the model is evaluated during training, by steps, by epochs of the data or parts of "
+                       "them, or by the time since it was last done"});
   visit.field(
       "batches", eval.batches,
       {.help = "samples of an evaluation in global batches, spread evenly over the validation split; null: all of "
@@ -476,19 +515,14 @@ void describe(Declaration& visit, SampleOptions& sample) {
 
 void describe(Declaration& visit, CheckpointOptions& checkpoint) {
   visit.field("every", checkpoint.every,
-              {.help = "steps between checkpoints; null: only when stopped and as at_end says",
-               .unit = "steps",
-               .min = 1,
-               .max = most_count});
-  visit.field("every_epochs", checkpoint.every_epochs,
-              {.help = "passes over the data between checkpoints; null: none for that",
-               .unit = "epochs",
-               .min = 1,
-               .max = most_count});
-  visit.field("interval", checkpoint.interval,
-              {.help = "time between checkpoints, counted by rank 0 from the last one; auto: what saves cost and "
-                       "what failures lose is least together, by Daly's estimate from the longest save so far and "
-                       "checkpoint.mtbf"});
+              {.help = "how often a checkpoint is saved, said as eval.every; never: only when stopped and as at_end "
+                       "says"});
+  visit.former("every_epochs", "checkpoint.every: N epochs");
+  visit.field(
+      "interval", checkpoint.interval,
+      {.help = "time between checkpoints besides, counted by rank 0 from the last one; auto: what saves cost and "
+               "what failures lose is least together, by Daly's estimate from the longest save so far and "
+               "checkpoint.mtbf"});
   visit.field("mtbf", checkpoint.mtbf,
               {.help = "mean time between failures of the job, which checkpoint.interval: auto goes by"});
   visit.field("keep_last", checkpoint.keep_last,
@@ -577,7 +611,8 @@ void describe(Declaration& visit, CheckpointOptions& checkpoint) {
 }
 
 void describe(Declaration& visit, LogOptions& log) {
-  visit.field("every", log.every, {.help = "steps between step records", .unit = "steps", .min = 1, .max = most_count});
+  visit.field("every", log.every,
+              {.help = "how often a step record is written, said as eval.every; the last step has one in any case"});
   visit.field("tensorboard", log.tensorboard, {.help = "write event files to RUN/tensorboard"});
   visit.field("profile_start_step", log.profile_start_step,
               {.help = "first step that is profiled: time by kind of work in records and as a table, each "
@@ -695,6 +730,12 @@ void describe(Declaration& visit, TrainConfig& config) {
   visit.field("print_components", config.print_components,
               {.help = "print what a checkpoint is made of, which ranks hold, write and compare it, and exit",
                .command_line_only = true});
+  visit.field("plot_schedule", config.plot_schedule,
+              {.help = "draw the learning rate over the steps of the run, and exit: as a picture, as its values in "
+                       "JSON, or in text on standard output",
+               .bare = "text",
+               .command_line_only = true,
+               .completes = Completes::files});
   visit.field("plot_program", config.plot_program,
               {.help = "draw when each rank does what in a step, by estimated costs, and exit: as a picture, as a "
                        "trace for Perfetto, or in text on standard output",

@@ -20,7 +20,8 @@ class Declaration;
 class Problems;
 struct Tool;
 
-enum class ScheduleName { linear, cosine, constant };
+enum class ScheduleName { linear, cosine, constant, polynomial, inverse_sqrt, wsd, infinite };
+enum class CooldownShape { linear, cosine, sqrt };
 enum class Device { cpu, cuda };
 enum class CallbackName { sample };
 enum class Offload { optimizer, shards, activations };
@@ -149,9 +150,19 @@ struct PrecisionOptions {
 
 struct ScheduleOptions {
   ScheduleName name = ScheduleName::cosine;
+  double start_lr = 0;  // absolute, as all rates here
   std::int64_t warmup_steps = 0;
-  std::optional<std::int64_t> decay_steps;  // step at which min_lr is reached; absent: train.max_steps
-  double min_lr = 0;                        // absolute
+  std::optional<double> warmup_ratio;       // of the steps of the run, instead
+  std::optional<std::int64_t> decay_steps;  // step at which min_lr is reached; absent: the last one
+  std::optional<double> decay_ratio;        // of the steps of the run, instead
+  double min_lr = 0;
+  std::optional<std::int64_t> cooldown_steps;   // of wsd and infinite: the last ones of the decay, or of the run
+  std::optional<double> cooldown_ratio;         // of the steps of the run, instead
+  std::optional<CooldownShape> cooldown_shape;  // of wsd; absent: linear
+  std::optional<double> constant_lr;            // of infinite, between decay and cooldown
+  std::optional<std::int64_t> cycles;           // of cosine; absent: 1
+  std::optional<double> power;                  // of polynomial; absent: 2
+  std::optional<std::int64_t> timescale;        // of inverse_sqrt, steps; absent: those of warm-up, or 10000
 };
 
 struct PhaseLimit {
@@ -161,8 +172,9 @@ struct PhaseLimit {
 
 struct TrainOptions {
   std::string run_dir;
-  std::int64_t max_steps = 0;
-  std::int64_t global_batch = 0;             // samples a step, over all ranks
+  std::optional<std::int64_t> max_steps;     // absent: epochs says
+  std::optional<double> epochs;              // of the data, instead
+  std::optional<std::int64_t> global_batch;  // samples a step, over all ranks; absent: the next two say
   std::optional<std::int64_t> micro_batch;   // samples a rank computes at once; absent: all of its samples of a step
   std::optional<std::int64_t> accumulation;  // passes through the schedule a step; absent: what the batch gives
   Recompute recompute;
@@ -183,7 +195,7 @@ struct TrainOptions {
 };
 
 struct EvalOptions {
-  std::optional<std::int64_t> every;    // steps; absent: only as at_end says
+  Cadence every;                        // never: only as at_end says
   std::optional<std::int64_t> batches;  // global batches an evaluation, spread over the split; absent: all of it
   bool at_end = true;
   std::optional<SamplePacking> packing;     // absent: that of data.packing
@@ -191,10 +203,9 @@ struct EvalOptions {
 };
 
 struct CheckpointOptions {
-  std::optional<std::int64_t> every;         // steps; absent: only when stopped and as at_end says
-  std::optional<std::int64_t> every_epochs;  // epochs
-  std::optional<SaveInterval> interval;      // time between saves besides
-  Seconds mtbf{24 * 3600};                   // mean time between failures of the job, for an interval that is automatic
+  Cadence every;                         // never: only when stopped and as at_end says
+  std::optional<SaveInterval> interval;  // time between saves besides
+  Seconds mtbf{24 * 3600};               // mean time between failures of the job, for an interval that is automatic
   std::int64_t keep_last = 2;
   std::int64_t keep_best = 1;  // those with the best value of best_metric
   BestMetric best_metric = BestMetric::loss;
@@ -227,7 +238,7 @@ inline bool takes_part(const CheckpointOptions& checkpoint) {
 }
 
 struct LogOptions {
-  std::int64_t every = 10;  // steps between records
+  Cadence every{.unit = Cadence::Unit::steps, .steps = 10};  // of step records
   bool tensorboard = true;
   std::optional<std::int64_t> profile_start_step;  // counted from 1; absent: no profile
   std::optional<std::int64_t> profile_end_step;    // included; absent: profile_start_step
@@ -251,6 +262,7 @@ struct TrainConfig {
   bool print_program = false;                  // print the step programs and exit
   bool print_layout = false;                   // print which rank holds what of each tensor and exit
   bool print_components = false;               // print what a checkpoint is made of and exit
+  std::optional<PlotTarget> plot_schedule;     // draw the learning rate over the steps and exit
   std::optional<PlotTarget> plot_program;      // draw the time line of the step programs and exit
   std::optional<std::string> program;          // of step programs, print or draw the one of this name
   std::optional<std::int64_t> rank;            // what is printed of all ranks is printed of this one alone
@@ -281,22 +293,5 @@ void check(const TrainConfig& config, Problems& problems);
 
 /// What is trained on: data.datasets, or data.path as the only one. Local.
 std::vector<TrainingDataset> training_datasets(const TrainConfig& config);
-
-/// The step at which the schedule has decayed to min_lr: schedule.decay_steps, or train.max_steps. Local.
-std::int64_t decay_steps_of(const TrainConfig& config);
-
-/// An option that a resumed run must not change, with both values as the files spell them.
-struct Difference {
-  std::string option;  // "optimizer.lr"
-  std::string saved;
-  std::string now;
-};
-
-/// The options of `now` that alter trajectory or shapes and differ from those in the config.yaml that a run saved.
-/// Files are compared by content elsewhere (dataset hash, tensor shapes), not by the paths that name them;
-/// train.max_steps may grow, and a decay that follows it then ends later. Local. Throws Error(usage) naming `origin` if
-/// `saved_yaml` is not a configuration of train.
-std::vector<Difference> differing_fixed_options(const std::string& saved_yaml, const std::string& origin,
-                                                const TrainConfig& now);
 
 }  // namespace lockstep

@@ -1,8 +1,11 @@
 #include "config/values.hpp"
 
+#include "base/decimal.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "base/words.hpp"
 #include "config/interpret.hpp"
+#include "config/ranges.hpp"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -147,6 +150,40 @@ std::string Resume::text() const {
     case From::path: return path;
   }
   throw Error(ExitCode::bug, "a kind of resume without a text");
+}
+
+std::string Cadence::form() { return "CADENCE: 100 steps, 0.5 epochs, 10m or never"; }
+
+Cadence Cadence::parse(const std::string& text) {
+  if (text == "never") return {};
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [read, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc{} || !(number > 0)) refuse(text, form());
+  const std::string_view unit = trim(std::string_view(read, end));
+  if (unit.empty() || unit == "step" || unit == "steps") {
+    if (number != std::floor(number) || number > most_count) refuse(text, form());
+    return {.unit = Unit::steps, .steps = static_cast<std::int64_t>(number)};
+  }
+  if (unit == "epoch" || unit == "epochs") {
+    if (number > most_count || Decimal::nearest(number).billionths == 0) refuse(text, form());
+    return {.unit = Unit::epochs, .epochs = number};
+  }
+  for (const auto& [word, seconds] : {std::pair("second", 1.0), {"minute", 60.0}, {"hour", 3600.0}, {"day", 86400.0}})
+    if (unit == word || unit == std::string(word) + "s") return {.unit = Unit::time, .time = {number * seconds}};
+  const std::optional<double> seconds = parse_seconds(text);
+  if (!seconds || !std::isfinite(*seconds) || *seconds <= 0) refuse(text, form());
+  return {.unit = Unit::time, .time = {*seconds}};
+}
+
+std::string Cadence::text() const {
+  switch (unit) {
+    case Unit::never: return "never";
+    case Unit::steps: return counted(steps, "step");
+    case Unit::epochs: return fmt::format("{} epochs", epochs);
+    case Unit::time: return time.text();
+  }
+  throw Error(ExitCode::bug, "a cadence without a unit");
 }
 
 std::string SaveInterval::form() { return "auto or a TIME such as 90s, 15m or 1h30m"; }

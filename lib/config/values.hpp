@@ -61,6 +61,22 @@ struct Resume {
   bool operator==(const Resume&) const = default;
 };
 
+/// How often something is done. "100" or "100 steps": after each step whose number is a multiple; "0.5 epochs": after
+/// each step in which another half of an epoch is full; "10m" or "10 minutes": when so much time has passed since it
+/// was done last; "never".
+struct Cadence {
+  enum class Unit { never, steps, epochs, time } unit = Unit::never;
+  std::int64_t steps = 0;  // of Unit::steps
+  double epochs = 0;       // of Unit::epochs
+  Seconds time = {};       // of Unit::time
+  static std::string form();
+  static Cadence parse(const std::string& text);
+  std::string text() const;
+  bool operator==(const Cadence&) const = default;
+  /// Whether it is ever due.
+  explicit operator bool() const { return unit != Unit::never; }
+};
+
 /// The time between saves. "30m": that long; "auto": as often as a failure and the saves together cost least.
 struct SaveInterval {
   bool automatic = false;

@@ -42,13 +42,14 @@ class BatchBuilder {
  public:
   explicit BatchBuilder(std::int64_t length) { batch_.length = length; }
 
-  /// A row with a sample, which has `number` in the step or evaluation.
-  void add_sample(std::int64_t number, const SampleSource& source, std::int64_t sample) {
+  /// A row with a sample, which has `number` in the step or evaluation; returns its labels that count.
+  std::int64_t add_sample(std::int64_t number, const SampleSource& source, std::int64_t sample) {
     SampleRow row = add_row(number);
     source.fill(sample, row);
     const std::int64_t begin = (batch_.samples - 1) * batch_.length;
     for (const std::int64_t segment : row.segments) batch_.documents.push_back(begin + segment);
     batch_.valid_tokens += row.valid_tokens;
+    return row.valid_tokens;
   }
 
   /// A row in which no label counts.
@@ -122,12 +123,17 @@ StepBatch TrainingDataLoader::make_step(std::int64_t step, DataPosition position
   result.step = step;
   result.samples = share.count;
   result.length = length_of_step(position);
+  result.uses.resize(source_->samples_by_dataset().size());
   for (std::int64_t micro = 0; micro < accumulation_; ++micro) {
     BatchBuilder builder(result.length);
     const std::int64_t begin = micro * settings_.micro_batch;
     const std::int64_t end = std::min(begin + settings_.micro_batch, share.count);
-    for (std::int64_t number = share.begin + begin; number < share.begin + end; ++number)
-      builder.add_sample(number, *source_, sample_at(position, number));
+    for (std::int64_t number = share.begin + begin; number < share.begin + end; ++number) {
+      const std::int64_t sample = sample_at(position, number);
+      DatasetUse& use = result.uses[order_.dataset_of(sample)];
+      ++use.samples;
+      use.tokens += builder.add_sample(number, *source_, sample);
+    }
     if (begin >= end) builder.add_padding();
     result.micro_batches.push_back(builder.take());
     result.valid_tokens += result.micro_batches.back().valid_tokens;

@@ -58,11 +58,15 @@ std::int64_t SampleOrder::sample_at(DataPosition position) const {
     epoch = turn.number / settings_.datasets[dataset];
     sample = turn.number % settings_.datasets[dataset];
   } else {
-    dataset = static_cast<std::size_t>(std::ranges::upper_bound(begins_, sample) - begins_.begin() - 1);
+    dataset = dataset_of(sample);
     sample -= begins_[dataset];
   }
   if (permutes(Shuffled::datasets)) sample = permuted(sample, settings_.datasets[dataset], epoch, dataset);
   return begins_[dataset] + sample;
+}
+
+std::size_t SampleOrder::dataset_of(std::int64_t sample) const {
+  return static_cast<std::size_t>(std::ranges::upper_bound(begins_, sample) - begins_.begin() - 1);
 }
 
 DataPosition SampleOrder::advance(DataPosition position, std::int64_t samples) const {

@@ -6,6 +6,7 @@
 #include "base/random.hpp"
 #include "data/mixture.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -68,6 +69,8 @@ class SampleOrder {
   std::int64_t samples() const { return samples_ - settings_.dropped; }  // an epoch
   /// Which sample of the source comes at the position; position.sample < samples().
   std::int64_t sample_at(DataPosition position) const;
+  /// Which dataset a sample of the source is of.
+  std::size_t dataset_of(std::int64_t sample) const;
   /// The position `samples` samples later; epochs follow each other without a gap.
   DataPosition advance(DataPosition position, std::int64_t samples) const;
 

@@ -35,11 +35,12 @@ struct StepOrder {
   std::uint64_t seed = 0;  // of what is drawn: dropout
   double loss_scale = 1;   // the loss's gradient is multiplied with it; gradients are divided by it where they are used
   std::int64_t skipped = 0;  // earlier steps without an update: the optimizer's bias corrections do not count them
-  std::int64_t next_valid_tokens = 0;  // of this rank in the following step: the heartbeat adds them up
-  std::int64_t next_samples = 0;       // and these
-  StopLevel stop = StopLevel::none;    // what this rank was asked
-  Request requests = Request::none;    // what its callbacks and stop channels ask for
-  std::exception_ptr failure;          // of this rank since the last heartbeat: it takes part without computing
+  std::int64_t next_valid_tokens = 0;      // of this rank in the following step: the heartbeat adds them up
+  std::int64_t next_samples = 0;           // and these
+  std::vector<DatasetUse> next_uses = {};  // and these, by dataset
+  StopLevel stop = StopLevel::none;        // what this rank was asked
+  Request requests = Request::none;        // what its callbacks and stop channels ask for
+  std::exception_ptr failure;              // of this rank since the last heartbeat: it takes part without computing
   std::shared_ptr<std::vector<Interval>> times =
       {};  // one for each action of this rank, to be filled with monotonic seconds; null: not measured
 };
@@ -54,6 +55,7 @@ struct StepOutcome {
                              // unless it updates in backward; what averages cells does so all the same
   std::int64_t next_valid_tokens = 0;  // over all ranks
   std::int64_t next_samples = 0;
+  std::vector<DatasetUse> next_uses = {};
   StopLevel stop = StopLevel::none;       // the strongest of any rank
   Request requests = Request::none;       // those of all ranks
   std::vector<double> expert_loads = {};  // by layer with experts and by expert: choices of tokens that fall on it

@@ -4,6 +4,7 @@
 #include "architecture/tensor_parallel.hpp"
 #include "architecture/units.hpp"
 #include "comm/heartbeat.hpp"
+#include "data/batch.hpp"
 #include "tensor/functions/rotary_table.hpp"
 #include "tensor/kernels/attention_kernel.hpp"
 
@@ -99,8 +100,9 @@ ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const Micro
 
 std::int64_t expert_loads(const HfConfig& config) { return config.expert_layers(config.layers) * config.experts.count; }
 
-std::int64_t heartbeat_bytes_of(const HfConfig& config) {
-  return heartbeat_bytes + expert_loads(config) * std::int64_t{sizeof(double)};
+std::int64_t heartbeat_bytes_of(const HfConfig& config, std::int64_t datasets) {
+  return heartbeat_bytes +
+         (expert_loads(config) + std::int64_t{numbers_of_use} * datasets) * std::int64_t{sizeof(double)};
 }
 
 }  // namespace lockstep

@@ -33,7 +33,7 @@ ModelPlan plan_of(const Architecture& whole, const UnitTypes& types, const Micro
 /// Numbers that the heartbeat of a training step adds up beside its own: by layer with experts and by expert how many
 /// choices of tokens fall on it.
 std::int64_t expert_loads(const HfConfig& config);
-/// The whole of what each rank puts in.
-std::int64_t heartbeat_bytes_of(const HfConfig& config);
+/// The whole of what each rank puts in, with the uses of so many datasets.
+std::int64_t heartbeat_bytes_of(const HfConfig& config, std::int64_t datasets = 0);
 
 }  // namespace lockstep

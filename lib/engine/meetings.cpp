@@ -40,6 +40,9 @@ void Engine::heartbeat(Run& run, const Action& action) {
   if (counts_batch()) {  // once, however many ranks share a batch
     mine.next_tokens = run.order->next_valid_tokens;
     mine.next_samples = run.order->next_samples;
+    mine.next_uses = numbers_of(run.order->next_uses);
+  } else {
+    mine.next_uses.resize(numbers_of_use * run.order->next_uses.size());
   }
   mine.stop = run.order->stop;
   mine.requests = run.order->requests;
@@ -56,6 +59,7 @@ void Engine::heartbeat(Run& run, const Action& action) {
                  .updated = std::isfinite(all.loss_sum) && std::isfinite(all.grad_norm_squared),
                  .next_valid_tokens = all.next_tokens,
                  .next_samples = all.next_samples,
+                 .next_uses = uses_of(all.next_uses),
                  .stop = all.stop,
                  .requests = all.requests,
                  .expert_loads = all.loads};

@@ -1,6 +1,6 @@
 #include "optim/schedule.hpp"
 
-#include "config/train_config.hpp"
+#include "base/error.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -8,16 +8,73 @@
 
 namespace lockstep {
 
-double learning_rate(const TrainConfig& config, std::int64_t step) {
-  const double peak = config.optimizer.lr;
-  const std::int64_t warmup = config.schedule.warmup_steps, end = decay_steps_of(config);
-  if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup);
-  if (config.schedule.name == ScheduleName::constant) return peak;
-  if (step >= end) return config.schedule.min_lr;
-  const double progress = static_cast<double>(step - warmup) / static_cast<double>(end - warmup);
-  const double left =
-      config.schedule.name == ScheduleName::linear ? 1 - progress : 0.5 * (1 + std::cos(std::numbers::pi * progress));
-  return config.schedule.min_lr + left * (peak - config.schedule.min_lr);
+namespace {
+
+/// How much of a way of so many steps lies behind; all of it at its end, or where there are none.
+double part_of(std::int64_t done, std::int64_t steps) {
+  if (done <= 0 && steps > 0) return 0;
+  if (done >= steps) return 1;
+  return static_cast<double>(done) / static_cast<double>(steps);
+}
+
+double half_cosine(double part) { return 0.5 * (1 + std::cos(std::numbers::pi * part)); }
+
+double between(double low, double high, double part) { return low + part * (high - low); }
+
+double cosine_left(double part, std::int64_t cycles) {
+  if (part >= 1) return 0;
+  const double turns = part * static_cast<double>(cycles);
+  return half_cosine(turns - std::floor(turns));
+}
+
+double cooldown_left(CooldownShape shape, double part) {
+  switch (shape) {
+    case CooldownShape::linear: return 1 - part;
+    case CooldownShape::cosine: return half_cosine(part);
+    case CooldownShape::sqrt: return 1 - std::sqrt(part);
+  }
+  throw Error(ExitCode::bug, "a shape of a cooldown without a formula");
+}
+
+double inverse_root(const Schedule& schedule, std::int64_t step) {
+  constexpr std::int64_t usual = 10000;
+  const std::int64_t warmup = schedule.length.warmup_steps;
+  const auto scale = static_cast<double>(schedule.options.timescale.value_or(warmup > 0 ? warmup : usual));
+  return std::sqrt(scale / (static_cast<double>(step - warmup) + scale));
+}
+
+double infinite_rate(const Schedule& schedule, double decayed, double cooled) {
+  const double constant = schedule.options.constant_lr.value_or(0);
+  if (cooled > 0) return constant * std::pow(schedule.options.min_lr / constant, cooled);
+  return between(constant, schedule.peak, half_cosine(decayed));
+}
+
+}  // namespace
+
+Schedule schedule_of(const TrainConfig& config, const RunLength& length) {
+  return {.options = config.schedule, .peak = config.optimizer.lr, .length = length};
+}
+
+double learning_rate(const Schedule& schedule, std::int64_t step) {
+  const auto& [options, peak, length] = schedule;
+  const std::int64_t warmup = length.warmup_steps;
+  if (step < warmup) return between(options.start_lr, peak, part_of(step + 1, warmup));
+  const double decayed = part_of(step - warmup, length.decay_steps - warmup);
+  const std::int64_t cooling = step - steps_before_cooldown(options.name, length);
+  const double cooled = cooling < 0 ? 0 : part_of(cooling, length.cooldown_steps);
+  switch (options.name) {
+    case ScheduleName::constant: return peak;
+    case ScheduleName::linear: return between(options.min_lr, peak, 1 - decayed);
+    case ScheduleName::cosine: return between(options.min_lr, peak, cosine_left(decayed, options.cycles.value_or(1)));
+    case ScheduleName::polynomial:
+      return between(options.min_lr, peak, std::pow(1 - decayed, options.power.value_or(2)));
+    case ScheduleName::inverse_sqrt: return std::max(options.min_lr, peak * inverse_root(schedule, step));
+    case ScheduleName::wsd:
+      return between(options.min_lr, peak,
+                     cooldown_left(options.cooldown_shape.value_or(CooldownShape::linear), cooled));
+    case ScheduleName::infinite: return infinite_rate(schedule, decayed, length.cooldown_steps > 0 ? cooled : 0);
+  }
+  throw Error(ExitCode::bug, "a schedule without a formula");
 }
 
 }  // namespace lockstep

@@ -1,16 +1,29 @@
-// The learning rate as a function of the step: warm-up, then constant, linear or cosine decay. A pure function; no
+// The learning rate as a function of the step: warm-up, then what the schedule makes of the rest. A pure function; no
 // state to save.
 #pragma once
+
+#include "config/run_length.hpp"
 
 #include <cstdint>
 
 namespace lockstep {
 
-struct TrainConfig;
+struct Schedule {
+  ScheduleOptions options;
+  double peak = 0;  // optimizer.lr
+  RunLength length;
+};
 
-/// The rate of 0-based `step`, with peak lr = optimizer.lr, W = warmup_steps and S = decay_steps_of(config): lr·(step +
-/// 1)/W while step < W; then lr at step W, falling as a line or a half cosine of (step − W)/(S − W) to min_lr at step S
-/// and after; `constant` stays at lr. nanoGPT's curve, whose warm-up divides by W + 1 instead. Local, pure.
-double learning_rate(const TrainConfig& config, std::int64_t step);
+Schedule schedule_of(const TrainConfig& config, const RunLength& length);
+
+/// The rate of 0-based `step`, from start to peak over the W steps of warm-up: start + (peak − start)·(step + 1)/W, so
+/// that its last step has the peak (nanoGPT divides by W + 1, transformers leaves the + 1 out). From step W on, with
+/// the part p = (step − W)/(S − W) of the decay that ends at step S, and stays at the minimum from there on:
+/// constant is peak; linear minimum + (peak − minimum)·(1 − p); cosine minimum + (peak − minimum)·(1 + cos π·q)/2,
+/// where q is the fraction of cycles·p; polynomial minimum + (peak − minimum)·(1 − p)^power; inverse_sqrt, with T =
+/// timescale, peak·√(T/(step − W + T)), at least the minimum; wsd peak, and over the last C steps before S, of which
+/// the part c is over, minimum + (peak − minimum)·f, where f is 1 − c, (1 + cos π·c)/2 or 1 − √c; infinite constant +
+/// (peak − constant)·(1 + cos π·p)/2, and over the last C steps of the run constant·(minimum/constant)^c. Local, pure.
+double learning_rate(const Schedule& schedule, std::int64_t step);
 
 }  // namespace lockstep

@@ -17,6 +17,7 @@ void describe(RecordFields& visit, const RunRecord& record) {
   visit.field("threads_per_rank", record.threads_per_rank, "threads that a rank computes with");
   visit.field("arithmetic", record.arithmetic, "instructions and matrix products that rank 0 uses");
   visit.field("parameters", record.parameters, "elements of all weights, tied ones once");
+  visit.field("steps", record.steps, "of the whole run");
   visit.field("global_batch", record.global_batch, "samples of one step over all ranks");
   visit.field("tokens_per_step", record.tokens_per_step, "positions of one step over all ranks");
   visit.field("flops_per_step", record.flops_per_step, "floating-point operations of forward and backward of one step");
@@ -46,6 +47,9 @@ void describe(RecordFields& visit, const StepRecord& record) {
   visit.field("mfu", record.mfu, "model FLOPs per second divided by the machine's peak; null: the peak is not known");
   visit.field("eta_s", record.eta_s, "seconds until the last step at the present rate");
   visit.field("epoch", record.epoch, "passes over the training split");
+  visit.field("datasets", record.datasets,
+              "by the name of each of data.datasets: samples and valid tokens of it trained on since the run began; "
+              "empty: data.path names the only one, or an earlier version that did not count began the run");
   visit.field("expert_entropy", record.expert_entropy,
               "by layer with experts: entropy of their shares of the step's choices, divided by the logarithm of their "
               "number: 1 if all are equal, 0 if one has all; null: there are no experts");
@@ -117,6 +121,7 @@ void describe(RecordFields& visit, const SummaryRecord& record) {
   visit.field("exit_code", record.exit_code, "that every rank returns");
   visit.field("step", record.step, "steps done");
   visit.field("tokens", record.tokens, "valid tokens trained on since the run began");
+  visit.field("datasets", record.datasets, "as in the last step record");
   visit.field("skipped", record.skipped,
               "steps of the run whose loss or gradient was not finite: they changed nothing");
   visit.field("wall_s", record.wall_s, "duration since this start");

@@ -35,6 +35,7 @@ struct RunRecord {
   std::int64_t threads_per_rank = 0;
   std::string arithmetic;  // what rank 0 computes with
   std::int64_t parameters = 0;
+  std::int64_t steps = 0;         // of the whole run
   std::int64_t global_batch = 0;  // samples
   std::int64_t tokens_per_step = 0;
   std::optional<double> flops_per_step;
@@ -59,6 +60,7 @@ struct StepRecord {
   std::optional<double> mfu;         // model FLOPs per second by the peak of the machine
   std::optional<double> eta_s;
   double epoch = 0;
+  std::shared_ptr<const Json> datasets = {};  // by name: samples and tokens of what was trained on
   // Of experts, by layer that has such.
   std::optional<std::vector<double>> expert_entropy = {};  // of their shares of choices; 1: all are equal
   std::optional<std::vector<double>> expert_share = {};    // the largest
@@ -131,8 +133,9 @@ struct SummaryRecord {
   std::int64_t exit_code = 0;
   std::int64_t step = 0;  // steps done
   std::int64_t tokens = 0;
-  std::int64_t skipped = 0;  // steps of the run that changed nothing: loss or gradient was not finite
-  double wall_s = 0;         // of this process group
+  std::shared_ptr<const Json> datasets = {};  // as in the step record
+  std::int64_t skipped = 0;                   // steps of the run that changed nothing: loss or gradient was not finite
+  double wall_s = 0;                          // of this process group
   std::optional<double> tokens_per_s;
   std::optional<double> loss;             // of the last step that was not skipped
   std::optional<double> eval_loss;        // of the last evaluation

@@ -104,10 +104,24 @@ Component data_component(TrainState& train_state) {
     StateTree state;
     state.set("epoch", train_state.position.epoch);
     state.set("sample", train_state.position.sample);
+    if (train_state.uses) {
+      Json uses = Json::array();
+      for (const DatasetUse& use : *train_state.uses) uses.push_back({use.samples, use.tokens});
+      state.set("uses", uses);
+    }
     return state;
   };
   component.restore = [&train_state](const StateTree& state) {
     train_state.position = {integer(state, "epoch"), integer(state, "sample")};
+    train_state.uses.reset();
+    if (!state.has_value("uses")) return;
+    train_state.uses.emplace();
+    for (const Json& use : state.value("uses")) {
+      const std::vector<std::int64_t> numbers = integers_from<std::int64_t>(use);
+      if (numbers.size() != numbers_of_use)
+        fail(ExitCode::input, "what was taken of a dataset is {} numbers", numbers.size());
+      train_state.uses->push_back({numbers[0], numbers[1]});
+    }
   };
   return component;
 }

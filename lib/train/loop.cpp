@@ -5,7 +5,6 @@
 #include "checkpoint/replicas.hpp"
 #include "comm/failure.hpp"
 #include "comm/together.hpp"
-#include "optim/schedule.hpp"
 #include "tensor/unit.hpp"
 #include "train/components.hpp"
 #include "train/nonfinite.hpp"
@@ -51,10 +50,13 @@ TrainingLoop::TrainingLoop(const LoopParts& parts)
                  parts.config.train.max_time ? std::optional(parts.config.train.max_time->value) : std::nullopt}),
       saver_(parts.session.world()),
       save_clock_(parts.config.checkpoint, monotonic_seconds()),
+      log_clock_(parts.config.log.every, monotonic_seconds()),
+      eval_clock_(parts.config.eval.every, monotonic_seconds()),
+      schedule_(schedule_of(parts.config, parts.plan.length)),
       journal_(parts.config, parts.plan, parts.output, parts.files, parts.session.world().rank()),
       callbacks_(parts.config, journal_),
       saved_step_(parts.train_state.step),
-      failed_saves_(parts.config) {
+      failed_saves_(parts.config, parts.plan.length) {
   if (const auto steps = profiled_steps(parts.config, parts.train_state.step))
     profile_.emplace(parts.plan.programs, parts.session.world().rank(), steps->first, steps->last);
   if (parts.files.local() == nullptr) return;
@@ -89,7 +91,7 @@ LoopEnd TrainingLoop::run_steps() {
     prefetcher_.emplace(loader_,
                         Prefetcher::Settings{.step = now.step,
                                              .position = now.position,
-                                             .end_step = parts_.config.train.max_steps,
+                                             .end_step = parts_.plan.length.steps,
                                              .ahead = parts_.config.data.prefetch},
                         [this](std::int64_t step) { parts_.session.inject_error(Phase::data, step); });
     batch_ = prefetcher_->take();
@@ -97,13 +99,16 @@ LoopEnd TrainingLoop::run_steps() {
   const bool counts = parts_.engine.counts_batch();
   valid_tokens_ = parts_.session.world().all_reduce(counts ? batch_.valid_tokens : 0, Reduce::sum);
   samples_ = parts_.session.world().all_reduce(counts ? batch_.samples : 0, Reduce::sum);
+  std::vector<double> uses = numbers_of(batch_.uses);
+  if (!counts) std::ranges::fill(uses, 0);
+  parts_.session.world().all_reduce(uses, Reduce::sum);
+  uses_ = uses_of(uses);
   while (!finished()) {
-    const DataPosition began_at = now.position;
     const StepOutcome outcome = step();
     const bool last = finished();
     const bool stopping = outcome.stop == StopLevel::after_step && !last;
-    const bool saves = stopping || due(parts_.config.checkpoint.every) || epochs_are_full(began_at) ||
-                       (last && parts_.config.checkpoint.at_end) || asks(outcome.requests, Request::save);
+    const bool saves = stopping || due(parts_.config.checkpoint.every) || (last && parts_.config.checkpoint.at_end) ||
+                       asks(outcome.requests, Request::save);
     const bool ends = !saves && !promotions_ && (last || outcome.stop == StopLevel::now);
     carry_on_save(ends ? AfterSave::end_of_run : AfterSave::more_steps);
     if (promotions_) promotions_->carry_on(now.step);
@@ -118,7 +123,7 @@ LoopEnd TrainingLoop::run_steps() {
     if (last || stopping) end_saves();
     if (profile_ && (profile_->ends_with(now.step) || last || stopping)) end_profile();
     if (stopping) return LoopEnd::stopped_saved;
-    if (now.step % parts_.config.log.every == 0) tell_holdings();
+    if (logged_step_ == now.step) tell_holdings();
   }
   parts_.verifier.settle(parts_.session);  // no checkpoint, and no end, rests on data that is not verified
   callbacks_.report(view());
@@ -142,10 +147,11 @@ StepOutcome TrainingLoop::step() {
     const ProfiledScope scope(profile, "data");
     loader_.declare_use(now.position, parts_.verifier);
     parts_.verifier.check();
-    if (now.step + 1 < parts_.config.train.max_steps) next = prefetcher_->take();
+    if (now.step + 1 < parts_.plan.length.steps) next = prefetcher_->take();
   } catch (...) {
     failure = std::current_exception();
   }
+  next.uses.resize(parts_.plan.training.size());  // as many numbers on each rank, whatever has failed
   const StopChannels::Asked asked = stop_.poll();
   if (!asked.problem.empty())
     journal_.warn({.step = now.step, .name = "control_ignored", .message = asked.problem},
@@ -153,20 +159,21 @@ StepOutcome TrainingLoop::step() {
   const StepOrder order{.step = now.step,
                         .valid_tokens = valid_tokens_,
                         .samples = samples_,
-                        .lr = learning_rate(parts_.config, now.step - now.loss_scale.overflows),
+                        .lr = learning_rate(schedule_, now.step - now.loss_scale.overflows),
                         .seed = static_cast<std::uint64_t>(parts_.config.train.seed),
                         .loss_scale = now.loss_scale.scale,
                         .skipped = now.skipped,
                         .next_valid_tokens = next.valid_tokens,
                         .next_samples = next.samples,
+                        .next_uses = next.uses,
                         .stop = asked.stop,
-                        .requests = asked.requests | pending_requests_ | requests_of_clock(),
+                        .requests = asked.requests | pending_requests_ | requests_of_clocks(),
                         .failure = failure,
                         .times = profile == nullptr ? nullptr : profile->start_step(now.step + 1)};
-  const std::int64_t positions = parts_.config.train.global_batch * batch_.length;
+  const std::int64_t positions = parts_.plan.batch.global_batch * batch_.length;
   const double fill = static_cast<double>(valid_tokens_) / static_cast<double>(positions);
   const StepOutcome outcome = parts_.engine.run_step(batch_, order);
-  now.position = next_position;
+  began_at_ = std::exchange(now.position, next_position);
   count(outcome);
   journal_.count(now, outcome, valid_tokens_, prefetcher_->waited_s() - waited_s);
   if (scales_loss(parts_.config)) update_loss_scale(outcome);
@@ -174,12 +181,16 @@ StepOutcome TrainingLoop::step() {
   batch_ = std::move(next);
   valid_tokens_ = outcome.next_valid_tokens;
   samples_ = outcome.next_samples;
+  uses_ = outcome.next_uses;
   if (asks(outcome.requests, Request::report)) callbacks_.report(view());
   const ProfiledScope scope(profile, "records");
   pending_requests_ = callbacks_.after_step(view());
-  if (now.step % parts_.config.log.every == 0 || finished() || outcome.stop != StopLevel::none ||
-      asks(outcome.requests, Request::log))
+  if (due(parts_.config.log.every) || finished() || outcome.stop != StopLevel::none ||
+      asks(outcome.requests, Request::log)) {
     journal_.step(now, outcome, order, fill);
+    logged_step_ = now.step;
+    log_clock_.done(monotonic_seconds());
+  }
   return outcome;
 }
 
@@ -188,6 +199,10 @@ void TrainingLoop::count(const StepOutcome& outcome) {
   ++now.step;
   if (outcome.updated) {
     now.tokens += valid_tokens_;
+    for (std::size_t i = 0; now.uses && i < uses_.size(); ++i) {
+      (*now.uses)[i].samples += uses_[i].samples;
+      (*now.uses)[i].tokens += uses_[i].tokens;
+    }
     now.loss = outcome.loss;
     now.skipped_in_a_row = 0;
     return;
@@ -257,6 +272,7 @@ void TrainingLoop::evaluate() {
     for (const EvalRecord& record : measured) tell_evaluation(record);
   }
   callbacks_.after_evaluation(view());
+  eval_clock_.done(monotonic_seconds());
   journal_.exclude(monotonic_seconds() - start_s);
 }
 
@@ -504,7 +520,7 @@ RollingShare TrainingLoop::share_of_now() const {
   if (options.validation != Compared::rolling) return {};
   constexpr std::int64_t usual_saves = 8;
   const std::int64_t saves = options.validation_saves.value_or(usual_saves);
-  const std::int64_t turn = parts_.train_state.step / *options.every % saves;
+  const std::int64_t turn = parts_.train_state.step / options.every.steps % saves;
   return {.number = static_cast<std::uint64_t>(turn), .of = static_cast<std::uint64_t>(saves)};
 }
 
@@ -545,18 +561,17 @@ void TrainingLoop::end_profile() {
   profile_.reset();
 }
 
-bool TrainingLoop::due(const std::optional<std::int64_t>& every) const {
-  return every && parts_.train_state.step % *every == 0;
+bool TrainingLoop::due(const Cadence& every) const {
+  const TrainState& now = parts_.train_state;
+  return due_after(every, now.step, began_at_, now.position, parts_.plan.samples_per_epoch);
 }
 
-bool TrainingLoop::epochs_are_full(const DataPosition& position) const {
-  const std::optional<std::int64_t>& every = parts_.config.checkpoint.every_epochs;
-  return every && parts_.train_state.position.epoch / *every > position.epoch / *every;
-}
-
-Request TrainingLoop::requests_of_clock() const {
-  const bool asks = parts_.session.world().rank() == 0 && save_clock_.due(monotonic_seconds());
-  return asks ? Request::save : Request::none;
+Request TrainingLoop::requests_of_clocks() const {
+  if (parts_.session.world().rank() != 0) return Request::none;
+  const double now_s = monotonic_seconds();
+  return (save_clock_.due(now_s) ? Request::save : Request::none) |
+         (log_clock_.due(now_s) ? Request::log : Request::none) |
+         (eval_clock_.due(now_s) ? Request::evaluate : Request::none);
 }
 
 RunView TrainingLoop::view() const {

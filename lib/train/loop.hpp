@@ -10,7 +10,9 @@
 #include "data/prefetcher.hpp"
 #include "data/shard_verifier.hpp"
 #include "engine/engine.hpp"
+#include "optim/schedule.hpp"
 #include "store/component.hpp"
+#include "train/cadence_clock.hpp"
 #include "train/callbacks.hpp"
 #include "train/cell_state.hpp"
 #include "train/evaluation.hpp"
@@ -48,7 +50,7 @@ struct LoopParts {
 };
 
 enum class LoopEnd {
-  finished,       // train.max_steps are done
+  finished,       // all steps are done
   stopped_saved,  // on request, after a checkpoint
   stopped_now,    // on a second request: what came after the last checkpoint is lost
 };
@@ -65,7 +67,7 @@ class TrainingLoop {
 
  private:
   LoopEnd run_steps();
-  bool finished() const { return parts_.train_state.step >= parts_.config.train.max_steps; }
+  bool finished() const { return parts_.train_state.step >= parts_.plan.length.steps; }
   /// Whether a second request came in while the step that the first one ends was still running. Collective over the
   /// world.
   bool asked_again() const;
@@ -117,11 +119,10 @@ class TrainingLoop {
   void tell_failed_save(const AgreedError& error, std::int64_t step, AfterSave after);
   /// `folder`, which may be null, is the one that is saved to.
   void enter_save(Phase phase, const RunFolder* folder) const;
-  bool due(const std::optional<std::int64_t>& every) const;
-  /// A save, if it is due by time: rank 0 alone counts it.
-  Request requests_of_clock() const;
-  /// Whether the step that began at `position` ended the last of checkpoint.every_epochs epochs.
-  bool epochs_are_full(const DataPosition& position) const;
+  /// Whether it is due after the last step, by steps or epochs.
+  bool due(const Cadence& every) const;
+  /// What is due by time: rank 0 alone counts it.
+  Request requests_of_clocks() const;
   RunView view() const;
   /// The profile if it covers this step, else null.
   Profile* profile_of(std::int64_t step);
@@ -135,12 +136,17 @@ class TrainingLoop {
   Saver saver_;                        // to the local tier, if there is one
   std::optional<Saver> saver_to_run_;  // around it
   SaveClock save_clock_;
+  CadenceClock log_clock_, eval_clock_;
+  Schedule schedule_;
   RunJournal journal_;
   Callbacks callbacks_;
   std::optional<Profile> profile_;  // until its last step is done
   StepBatch batch_;                 // of the next step
   std::int64_t valid_tokens_ = 0;   // of the next step, over all ranks
   std::int64_t samples_ = 0;        // and its samples
+  std::vector<DatasetUse> uses_;    // and what it takes of each dataset
+  DataPosition began_at_;           // where the last step began
+  std::int64_t logged_step_ = -1;
   std::int64_t evaluated_step_ = -1;
   std::vector<Metric> measured_;  // then
   std::int64_t saved_step_ = -1;  // of the newest checkpoint; 0: there is none

@@ -4,12 +4,17 @@
 #include "base/files.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
+#include "optim/schedule.hpp"
 #include "program/layout_text.hpp"
 #include "program/plot.hpp"
+#include "report/curve.hpp"
+#include "report/terminal.hpp"
 #include "train/component_table.hpp"
 #include "train/memory_check.hpp"
 #include "train/run_mesh.hpp"
 #include "train/run_setup.hpp"
+
+#include <algorithm>
 
 namespace lockstep {
 
@@ -77,6 +82,36 @@ void plot_programs(const TrainConfig& config, const TrainPlan& plan, Output& out
   }
 }
 
+/// The learning rate of each step of the run, of a long one of some of them.
+void plot_schedule(const TrainConfig& config, const TrainPlan& plan, Output& output) {
+  constexpr std::int64_t most_points = 2000;
+  constexpr int columns = 100, lines = 20;
+  if (plan.length.steps == 0)
+    throw Error(ExitCode::usage, "how many steps the run has follows from data that are not there",
+                "say them with --train.max_steps");
+  const Schedule schedule = schedule_of(config, plan.length);
+  const std::int64_t points = std::min(plan.length.steps, most_points);
+  Series rates{.name = "learning rate", .points = {}};
+  for (std::int64_t i = 0; i < points; ++i) {
+    const std::int64_t step = points == 1 ? 0 : i * (plan.length.steps - 1) / (points - 1);
+    rates.points.push_back({static_cast<double>(step + 1), learning_rate(schedule, step)});
+  }
+  const CurveLabels labels{.title = "learning rate", .x = "step", .y = "learning rate"};
+  const PlotTarget& target = *config.plot_schedule;
+  switch (target.kind) {
+    case PlotTarget::Kind::text:
+      return output.print(
+          curve_text(labels, {rates}, columns, lines, takes_unicode() ? Charset::unicode : Charset::ascii));
+    case PlotTarget::Kind::svg: return publish_file(target.path, curve_svg(labels, {rates}));
+    case PlotTarget::Kind::json: {
+      Json list = Json::array();
+      for (const Series::Point& point : rates.points)
+        list.push_back({{"step", static_cast<std::int64_t>(point.x)}, {"lr", point.y}});
+      return publish_file(target.path, to_text(list) + "\n");
+    }
+  }
+}
+
 void print_layout(const TrainConfig& config, const TrainPlan& plan, Output& output) {
   std::vector<ParameterPlan> parameters;
   for (const LogicalTensor& tensor : stored_tensors(plan.architecture))
@@ -86,7 +121,8 @@ void print_layout(const TrainConfig& config, const TrainPlan& plan, Output& outp
 }
 
 bool prints(const TrainConfig& config) {
-  return config.print_program || config.print_layout || config.print_components || config.plot_program;
+  return config.print_program || config.print_layout || config.print_components || config.plot_program ||
+         config.plot_schedule;
 }
 
 }  // namespace
@@ -97,17 +133,18 @@ bool asks_for_plan(const TrainConfig& config, const CommonOptions& common) {
     throw Error(ExitCode::usage, "--json says how --dry-run prints the plan: it is for nothing else",
                 "the records of a run are JSON without it: train --print-schema");
   if (!asks && (config.world_size || config.ranks_per_node))
-    throw Error(ExitCode::usage,
-                fmt::format("{} says for which ranks a run is planned, and a start takes those that are there",
-                            config.world_size ? "--world-size" : "--ranks-per-node"),
-                "add --dry-run, --print-program, --print-layout, --print-components or --plot-program");
+    throw Error(
+        ExitCode::usage,
+        fmt::format("{} says for which ranks a run is planned, and a start takes those that are there",
+                    config.world_size ? "--world-size" : "--ranks-per-node"),
+        "add --dry-run, --print-program, --print-layout, --print-components, --plot-program or --plot-schedule");
   return asks;
 }
 
 int answer_from_plan(const TrainConfig& config, Session& session, Output& output) {
   const int ranks = ranks_planned(config, session.world().size());
   const Machines machines = set_up_machines(config, session.world());
-  TrainPlan plan = make_train_plan(config, ranks, processor_of(session.world()),
+  TrainPlan plan = make_train_plan(config, ranks, processor_of(session.world()), agree_on_kept(config, session.world()),
                                    config.world_size ? WithoutDataset::planned : WithoutDataset::refused);
   const std::vector<std::string> notes = notes_on(config, plan);
   const bool for_these_machines = !config.world_size && !config.ranks_per_node;
@@ -126,6 +163,7 @@ int answer_from_plan(const TrainConfig& config, Session& session, Output& output
   if (config.print_layout) print_layout(config, plan, output);
   if (config.print_components) output.print(component_table(config, plan, placement));
   if (config.plot_program) plot_programs(config, plan, output);
+  if (config.plot_schedule) plot_schedule(config, plan, output);
   if (prints(config)) return 0;
   const std::vector<Row> rows = rows_of(config, plan, placement);
   if (output.common().json)

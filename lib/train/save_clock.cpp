@@ -13,7 +13,10 @@ double least_loss_interval(double cost_s, double mtbf_s) {
 }
 
 SaveClock::SaveClock(const CheckpointOptions& options, double now_s)
-    : interval_(options.interval), mtbf_s_(options.mtbf.value), last_s_(now_s) {}
+    : interval_(options.every.unit == Cadence::Unit::time ? SaveInterval{.time = options.every.time}
+                                                          : options.interval),
+      mtbf_s_(options.mtbf.value),
+      last_s_(now_s) {}
 
 double SaveClock::interval_s() const {
   constexpr double first_s = 300;

@@ -1,4 +1,5 @@
-// When a save is due by time: at a fixed interval, or at that at which saves and lost work cost least together.
+// When a save is due by time, as checkpoint.every or checkpoint.interval says: at a fixed interval, or at that at which
+// saves and lost work cost least together.
 #pragma once
 
 #include "config/train_config.hpp"

@@ -6,6 +6,7 @@
 #include "base/checked_cast.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/json.hpp"
 #include "base/rounding.hpp"
 #include "base/text.hpp"
 #include "base/words.hpp"
@@ -16,6 +17,7 @@
 #include "program/activation_budget.hpp"
 #include "program/memory_estimate.hpp"
 #include "tensor/number_types.hpp"
+#include "train/run_batch.hpp"
 #include "train/run_mesh.hpp"
 
 #include <algorithm>
@@ -211,6 +213,16 @@ std::string TrainPlan::deciding_metrics(const TrainConfig& config) const {
   return config.checkpoint.best_dataset.value_or("validation");
 }
 
+std::shared_ptr<const Json> TrainPlan::uses_by_name(const TrainConfig& config, const TrainState& state) const {
+  if (config.data.datasets.empty() || !state.uses) return nullptr;
+  Json uses = Json::object();
+  for (std::size_t i = 0; i < training.size(); ++i) {
+    const DatasetUse& use = state.uses->at(i);
+    uses[training[i].name] = {{"samples", use.samples}, {"tokens", use.tokens}};
+  }
+  return std::make_shared<const Json>(std::move(uses));
+}
+
 const Dataset* TrainPlan::dataset_with_tokenizer() const {
   for (const RunDataset& dataset : training)
     if (dataset.dataset) return &*dataset.dataset;
@@ -234,7 +246,7 @@ std::int64_t TrainPlan::load_bytes(Rank rank) const {
 }
 
 DataLoaderSettings TrainPlan::loader(const TrainConfig& config, SampleUse use, Rank rank) const {
-  return {.global_batch = config.train.global_batch,
+  return {.global_batch = batch.global_batch,
           .micro_batch = batch.micro_batch,
           .rank = data_place(mesh, rank).index,
           .world = batch.ranks,
@@ -288,6 +300,17 @@ RecomputePolicy recompute_policy(const TrainOptions& train, const TrainPlan& pla
           .keeps = keep_set_of(train.recompute_keeps, plan.architecture.config)};
 }
 
+/// What steps follow from is not there for a plan without data.
+RunLength plan_length(const TrainConfig& config, const TrainPlan& plan) {
+  if (plan.training.empty() && !config.train.max_steps) return {};
+  const RunLength length = length_of(config, steps_of(config, plan.batch.global_batch, plan.samples_per_epoch));
+  if (const std::string contradiction = contradiction_of(config.schedule, length); !contradiction.empty())
+    throw Error(
+        ExitCode::usage, contradiction,
+        fmt::format("the run has {}: make its warm-up shorter, or the run longer", counted(length.steps, "step")));
+  return length;
+}
+
 /// An option that would move nothing is refused.
 void check_activations_move(const StepProgram& program, const ModelPlan& model, const OffloadOptions& options) {
   std::int64_t least = std::numeric_limits<std::int64_t>::max();  // of those that may go
@@ -313,18 +336,18 @@ void check_activations_move(const StepProgram& program, const ModelPlan& model, 
 
 }  // namespace
 
-TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor, WithoutDataset without) {
+TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor& processor,
+                          const std::optional<ResolvedRun>& kept, WithoutDataset without) {
   TrainPlan plan;
   plan.ranks = ranks;
   plan.architecture = describe(read_model_config(config.model));
   plan.mesh = mesh_of(config.parallel, config.post_local_sgd, plan.architecture.config, ranks);
   mark_tensors(config, plan.architecture);
   check_length(config, plan.architecture.config);
-  const auto [batch, passes] =
-      plan_passes(config.train.global_batch, data_place(plan.mesh, 0).count,
-                  {config.train.micro_batch, config.parallel.micro_batches, config.train.accumulation});
+  const auto [batch, passes] = plan_run_batch(config, data_place(plan.mesh, 0).count, kept);
   plan.batch = batch;
   if (without == WithoutDataset::refused || datasets_are_there(config)) plan_data(config, plan);
+  plan.length = plan_length(config, plan);
   plan.segments = most_segments(config, plan);
   plan.flops_per_token = flops_per_token(plan.architecture, config.data.sequence_length);
   const Precision precision = config.precision.dtype;
@@ -352,7 +375,7 @@ TrainPlan make_train_plan(const TrainConfig& config, int ranks, const Processor&
       .pipeline = pipeline_options(config.parallel, block_names(plan.model), pipeline_ranks(plan.mesh), passes.passes),
       .shards = shard_options(config.parallel, sharding),
       .update = {.clips = config.optimizer.clip_norm.has_value(),
-                 .heartbeat_bytes = heartbeat_bytes_of(plan.architecture.config),
+                 .heartbeat_bytes = heartbeat_bytes_of(plan.architecture.config, std::ssize(training_datasets(config))),
                  .in_backward = config.optimizer.in_backward},
       .offload = offload_options(config.train),
       .eval_reduction_bytes = heartbeat_bytes,

@@ -2,6 +2,7 @@
 // continue from. Equal on all ranks and independent of how many there are.
 #pragma once
 
+#include "data/batch.hpp"
 #include "data/sample_order.hpp"
 #include "optim/loss_scale.hpp"
 #include "train/best_evaluations.hpp"
@@ -9,13 +10,15 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
 struct TrainState {
-  std::int64_t step = 0;              // steps done, skipped ones included; the next step's 0-based number
-  DataPosition position;              // of the next step's first sample
-  std::int64_t tokens = 0;            // labels trained on
+  std::int64_t step = 0;                        // steps done, skipped ones included; the next step's 0-based number
+  DataPosition position;                        // of the next step's first sample
+  std::int64_t tokens = 0;                      // labels trained on
+  std::optional<std::vector<DatasetUse>> uses;  // by dataset, trained on; absent: begun by a version that did not count
   std::int64_t skipped = 0;           // steps that changed no weight and no moment: loss or gradient was not finite
   std::int64_t skipped_in_a_row = 0;  // since the last step that was not, overflows left out; survives a resume, so
                                       // that it counts the same trajectory

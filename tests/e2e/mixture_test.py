@@ -91,6 +91,48 @@ def test_each_step_has_the_sample_that_weights_and_epochs_give_it(tmp):
     assert [known[round(loss, 9)] for loss in losses(tmp / "first-samples")] == [("third", sample) for sample in range(5)] + [("first", 1)]
 
 
+def test_records_tell_what_of_each_dataset_was_trained_on_for_any_ranks_and_resumes(tmp):
+    prepare(tmp)
+    known, counts = {}, {}
+    for name in NAMES:
+        by_loss, counts[name] = samples_by_loss(tmp, name)
+        known |= by_loss
+    for case, weights in [("weighted", {"first": {"weight": 5}, "second": {"weight": 1}, "third": {"weight": 2}}), ("plain", {name: {} for name in NAMES})]:
+        choices = {"data.datasets": datasets(tmp, *weights.items())}
+        train(tmp, tmp / f"{case}-single", {**choices, "train.max_steps": 60})   # one sample a step tells the sequence
+        sequence = [known[round(loss, 9)][0] for loss in losses(tmp / f"{case}-single")]
+        expected = [{name: {"samples": sequence[:step].count(name), "tokens": 16 * sequence[:step].count(name)} for name in NAMES} for step in range(61)]
+        assert [record["datasets"] for record in records(tmp / f"{case}-single", "step")] == expected[1:]
+        batches = {**choices, "train.global_batch": 5, "train.max_steps": 12, "train.micro_batch": 2}
+        for ranks in [1, 2, 3]:
+            train(tmp, tmp / f"{case}-{ranks}", batches, ranks=ranks)
+            assert [record["datasets"] for record in records(tmp / f"{case}-{ranks}", "step")] == expected[5::5], (case, ranks)
+        for ranks, stop in [(2, 3), (1, 5), (3, 8)]:
+            train(tmp, tmp / f"{case}-parts", batches, "--train.inject", f"rank=0,phase=data,step={stop - 1},kind=stop", ranks=ranks, expect=75)
+        train(tmp, tmp / f"{case}-parts", batches, ranks=2)
+        assert [record["datasets"] for record in records(tmp / f"{case}-parts", "step")] == expected[5::5], case
+        [*_, summary] = records(tmp / f"{case}-parts", "summary")
+        assert summary["datasets"] == expected[60] and sum(use["tokens"] for use in summary["datasets"].values()) == summary["tokens"]
+    train(tmp, tmp / "path", {"data.path": tmp / "first", "train.max_steps": 2})
+    assert all(record["datasets"] == {} for record in records(tmp / "path", "step"))
+
+
+def test_tokens_of_datasets_are_labels_that_count_and_a_skipped_step_has_none(tmp):
+    prepare(tmp)
+    packed = {"data.datasets": datasets(tmp, *((name, {"weight": 1}) for name in NAMES)), "data.packing": "best_fit", "data.sequence_length": 48,
+              "train.global_batch": 4, "train.max_steps": 6}
+    for ranks, more in [(1, {}), (2, {"parallel.tp": 2}), (2, {"parallel.pp": 2}), (2, {"parallel.ulysses": 2}), (2, {"parallel.dp_shard": 2})]:
+        folder = tmp / "-".join([str(ranks), *more])
+        model = {"model.config": tmp / "deep"} if "parallel.pp" in more else {}
+        write_config(tmp / "deep", dict(GPT2_TINY, n_embd=16, n_layer=2, n_head=2))
+        train(tmp, folder, {**packed, **model, **more, "train.inject": "rank=0,phase=backward,step=2,kind=nan"}, ranks=ranks)
+        told = records(folder, "step")
+        assert [sum(use["tokens"] for use in record["datasets"].values()) for record in told] == [record["tokens"] for record in told], more
+        assert [sum(use["samples"] for use in record["datasets"].values()) for record in told] == [4, 8, 8, 12, 16, 20], more
+        if more:
+            assert [record["datasets"] for record in told] == [record["datasets"] for record in records(tmp / "1", "step")], more
+
+
 def test_one_dataset_in_a_list_is_the_run_on_its_path(tmp):
     prepare(tmp, ["second"])
     learning = {"optimizer.lr": 1e-3, "train.max_steps": 6, "train.global_batch": 3, "checkpoint.at_end": "true"}

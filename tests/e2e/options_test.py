@@ -52,6 +52,8 @@ LARGE_BATCHES = {"checkpoint.every": None, "train.global_batch": 600, "train.mic
 ONE_LEFT = {"checkpoint.every": 1, "eval.every": 1, "checkpoint.keep_last": 1}
 # The lowest loss is the last one; the lowest accuracy is the first, or as low as that.
 LOWER_BEST = {**ONE_LEFT, "checkpoint.best_direction": "lower"}
+WSD = {"schedule.name": "wsd", "schedule.cooldown_steps": 2}
+INFINITE = {"schedule.name": "infinite", "schedule.constant_lr": 1e-3, "schedule.decay_steps": 3}
 # option: the values to compare with the base run, and on how many ranks it shows.
 EFFECTS = {
     "model.config": lambda tmp: {"model.config": tmp / "model2"},
@@ -88,8 +90,19 @@ EFFECTS = {
     "schedule.name": lambda tmp: {"schedule.name": "linear"},
     "schedule.warmup_steps": lambda tmp: {"schedule.warmup_steps": 3},
     "schedule.decay_steps": lambda tmp: {"schedule.decay_steps": 9},
+    "schedule.warmup_ratio": lambda tmp: {"schedule.warmup_steps": None, "schedule.warmup_ratio": 0.6},
+    "schedule.decay_ratio": lambda tmp: {"schedule.decay_ratio": 0.7},
+    "schedule.start_lr": lambda tmp: {"schedule.warmup_steps": 2, "schedule.start_lr": 1e-3},
+    "schedule.cooldown_steps": lambda tmp: {**WSD, "schedule.cooldown_steps": 3},
+    "schedule.cooldown_ratio": lambda tmp: {**WSD, "schedule.cooldown_steps": None, "schedule.cooldown_ratio": 0.75},
+    "schedule.cooldown_shape": lambda tmp: {**WSD, "schedule.cooldown_shape": "sqrt"},
+    "schedule.constant_lr": lambda tmp: {**INFINITE, "schedule.constant_lr": 5e-4},
+    "schedule.cycles": lambda tmp: {"schedule.cycles": 2},
+    "schedule.power": lambda tmp: {"schedule.name": "polynomial", "schedule.power": 3},
+    "schedule.timescale": lambda tmp: {"schedule.name": "inverse_sqrt", "schedule.timescale": 5},
     "schedule.min_lr": lambda tmp: {"schedule.min_lr": 1e-3},
     "train.max_steps": lambda tmp: {"train.max_steps": 5},
+    "train.epochs": lambda tmp: {"train.max_steps": None, "train.epochs": 0.03},
     "train.global_batch": lambda tmp: {"train.global_batch": 5},
     "train.micro_batch": lambda tmp: {"train.micro_batch": 1},
     "train.recompute": lambda tmp: {"train.recompute": "every:2"},
@@ -108,7 +121,6 @@ EFFECTS = {
     "sample.top_k": lambda tmp: {"sample.top_k": 1},
     "sample.seed": lambda tmp: {"sample.seed": 3},
     "checkpoint.every": lambda tmp: {"checkpoint.every": 3},
-    "checkpoint.every_epochs": lambda tmp: {**LARGE_BATCHES, "checkpoint.every_epochs": 1},
     "checkpoint.keep_last": lambda tmp: {"checkpoint.keep_last": 1},
     "checkpoint.keep_best": lambda tmp: {**ONE_LEFT, "checkpoint.keep_best": 2},
     "checkpoint.best_metric": lambda tmp: {**LOWER_BEST, "checkpoint.best_metric": "accuracy"},
@@ -121,13 +133,19 @@ EFFECTS = {
     "log.peak_tflops": lambda tmp: {"log.peak_tflops": 1},
 }
 BASES = {   # where the effect is against another base
+    "schedule.start_lr": {"schedule.warmup_steps": 2},
+    "schedule.cooldown_steps": WSD,
+    "schedule.cooldown_ratio": WSD,
+    "schedule.cooldown_shape": WSD,
+    "schedule.constant_lr": INFINITE,
+    "schedule.power": {"schedule.name": "polynomial"},
+    "schedule.timescale": {"schedule.name": "inverse_sqrt"},
     "train.recompute_keeps": {"train.recompute": "block"},
     "precision.init_scale": {"precision.dtype": "fp16"},
     "precision.growth_factor": FP16,
     "precision.backoff_factor": FP16,
     "precision.growth_interval": FP16,
     "eval.at_end": {"eval.every": 3},
-    "checkpoint.every_epochs": LARGE_BATCHES,
     "data.repeat_order": LARGE_BATCHES,
     "data.drop_last": LARGE_BATCHES,
     "checkpoint.keep_best": ONE_LEFT,

@@ -185,7 +185,7 @@ def test_saves_come_by_time_and_by_epochs_too(tmp):
     saved = {}
     for name, steps, more in [("always", 6, ["--checkpoint.interval", "0.000001s"]), ("seldom", 6, ["--checkpoint.interval", "1h"]),
                               ("learning", 6, ["--checkpoint.interval", "auto", "--checkpoint.mtbf", "10m"]),
-                              ("epochs", 60, ["--checkpoint.every_epochs", 2, "--data.train_split", "validation"])]:
+                              ("epochs", 60, ["--checkpoint.every", "2 epochs", "--data.train_split", "validation"])]:
         train(tmp, tmp / name, "--checkpoint.keep_last", 99, *more, ranks=2, steps=steps)
         saved[name] = [record["step"] for record in records(tmp / name, "checkpoint")]
     assert saved["always"] == [1, 2, 3, 4, 5, 6] and saved["seldom"] == saved["learning"] == [6], saved

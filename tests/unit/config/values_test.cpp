@@ -42,6 +42,8 @@ BOOST_AUTO_TEST_CASE(the_text_of_a_value_reads_back_to_it) {
   round_trips<RanksPerFile>({"node", "1", "8"});
   round_trips<PartChoice>({"1/1", "2/3", "1000/1000"});
   round_trips<SaveInterval>({"auto", "90s", "15m", "1h30m", "0.001s"});
+  round_trips<Cadence>({"never", "1", "100 steps", "1 step", "0.5 epochs", "2epoch", "1e-3 epochs", "90s", "10m",
+                        "10 minutes", "1 hour", "1.5 days", "1h30m"});
   round_trips<Resume>({"auto", "never", "latest", "best", "0", "1200", "runs/a/checkpoints/step-5", "./x"});
   round_trips<ValidationSplit>({"none", "hash:0.01", "tail:0.1"});
   round_trips<TokenizerChoice>({"bytes", "chars", "gpt2/tokenizer.json"});
@@ -54,7 +56,19 @@ BOOST_AUTO_TEST_CASE(the_text_of_a_value_reads_back_to_it) {
   round_trips<NamePattern>({"lm_head", "^h\\.[0-9]+\\.mlp"});
 }
 
+BOOST_AUTO_TEST_CASE(a_cadence_is_in_steps_epochs_or_time) {
+  BOOST_TEST(Cadence::parse("7").steps == 7);
+  BOOST_TEST((Cadence::parse("7").text() == "7 steps" && Cadence::parse("1").text() == "1 step"));
+  BOOST_TEST((Cadence::parse("0.5 epochs").epochs == 0.5 && Cadence::parse("0.5 epochs").text() == "0.5 epochs"));
+  BOOST_TEST((Cadence::parse("10 minutes").time.value == 600 && Cadence::parse("10m") == Cadence::parse("10 minutes")));
+  BOOST_TEST(!Cadence::parse("never"));
+  BOOST_TEST(bool(Cadence::parse("1e-3s")));
+}
+
 BOOST_AUTO_TEST_CASE(texts_of_another_form_are_refused) {
+  for (const char* const text : {"", "0", "-3", "1.5", "1.5 steps", "0 epochs", "1e-12 epochs", "soon", "5 parsecs",
+                                 "inf", "nan epochs", "3000000000", "0s", "steps", "often", "2 steps 3"})
+    BOOST_TEST(refused<Cadence>(text), text);
   for (const char* const text : {"", "soon", "-5s", "inf", "5 parsecs", "9007199254740993h"})
     BOOST_TEST(refused<Seconds>(text), text);
   for (const char* const text : {"", "0", "-5s", "never", "inf", "5 parsecs"})

@@ -1,0 +1,73 @@
+"""Learning rates as train draws them, against the schedulers of transformers at every step, and the pictures of them."""
+
+import json
+import math
+import random
+
+from lockstep_testing import GPT2_TINY, needs, run, write_config
+
+STEPS = 60
+
+
+def drawn(tmp, *arguments, target="rates.json"):
+    """What train draws of a run, without its data."""
+    write_config(tmp / "model", dict(GPT2_TINY, n_embd=16, n_layer=1, n_head=2))
+    shown = run("train", "--model.config", tmp / "model", "--data.path", tmp / "none", "--data.sequence_length", 8, "--train.run_dir", tmp / "run",
+                "--train.max_steps", STEPS, "--train.global_batch", 4, "--optimizer.lr", 0.5, "--world-size", 1, *arguments,
+                "--plot-schedule" if target == "text" else f"--plot-schedule={tmp / target}").stdout
+    return shown if target == "text" else (tmp / target).read_text()
+
+
+def test_rates_are_those_of_transformers_at_every_step(tmp):
+    """There warm-up leaves the first step out, and so is one step behind; what follows is the same."""
+    torch, optimization = needs("torch"), needs("transformers.optimization")
+    draw = random.Random(5)
+    for number in range(21):
+        name = ["constant", "linear", "cosine", "restarts", "polynomial", "inverse_sqrt", "wsd"][number % 7]
+        warmup, floor = draw.randrange(12), draw.choice([0, 0.1, 0.25])
+        options = ["--schedule.warmup_steps", warmup]
+        length = {"num_warmup_steps": warmup, "num_training_steps": STEPS}
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))], lr=0.5)
+        if name == "constant":
+            theirs = optimization.get_constant_schedule_with_warmup(optimizer, warmup)
+        elif name == "linear":
+            theirs = optimization.get_linear_schedule_with_warmup(optimizer, **length)
+        elif name == "cosine":
+            theirs = optimization.get_cosine_with_min_lr_schedule_with_warmup(optimizer, **length, min_lr_rate=floor)
+            options += ["--schedule.min_lr", 0.5 * floor]
+        elif name == "restarts":
+            cycles = draw.randrange(1, 5)
+            theirs = optimization.get_cosine_with_hard_restarts_schedule_with_warmup(optimizer, **length, num_cycles=cycles)
+            options += ["--schedule.cycles", cycles]
+        elif name == "polynomial":
+            power = draw.choice([0.5, 1, 3])
+            theirs = optimization.get_polynomial_decay_schedule_with_warmup(optimizer, **length, lr_end=0.01, power=power)
+            options += ["--schedule.power", power, "--schedule.min_lr", 0.01]
+        elif name == "inverse_sqrt":
+            timescale = draw.choice([None, 7, 40])
+            theirs = optimization.get_inverse_sqrt_schedule(optimizer, warmup, timescale)
+            options += ["--schedule.timescale", timescale] if timescale else []
+        else:
+            cooldown, shape = draw.randrange(1, 20), draw.choice(["linear", "cosine"])
+            theirs = optimization.get_wsd_schedule(optimizer, warmup, cooldown, num_training_steps=STEPS, decay_type=shape, min_lr_ratio=floor)
+            options += ["--schedule.cooldown_steps", cooldown, "--schedule.cooldown_shape", shape, "--schedule.min_lr", 0.5 * floor]
+            options += ["--schedule.start_lr", 0.5 * floor] if warmup else []   # theirs begins warm-up there
+        rates = []
+        for _ in range(STEPS + 1):
+            rates.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            theirs.step()
+        ours = json.loads(drawn(tmp, "--schedule.name", "cosine" if name == "restarts" else name, *options))
+        assert [point["step"] for point in ours] == list(range(1, STEPS + 1))
+        for step, point in enumerate(ours):
+            want = rates[step + 1] if step < warmup else rates[step]
+            assert math.isclose(point["lr"], want, rel_tol=1e-9, abs_tol=1e-12), (name, options, step, point["lr"], want)
+
+
+def test_a_schedule_is_drawn_as_text_picture_and_values(tmp):
+    text = drawn(tmp, "--schedule.name", "wsd", "--schedule.cooldown_ratio", 0.2, target="text")
+    assert "learning rate" in text and len(text.splitlines()) > 20
+    assert drawn(tmp, target="rates.svg").startswith("<svg")
+    refused = run("train", "--model.config", tmp / "model", "--data.path", tmp / "none", "--data.sequence_length", 8, "--train.run_dir", tmp / "run",
+                  "--train.epochs", 2, "--train.global_batch", 4, "--world-size", 1, "--plot-schedule", expect=2).stderr
+    assert "how many steps the run has follows from data that are not there" in refused, refused
