@@ -233,6 +233,12 @@ std::string InputFile::place(std::int64_t line) const {
   return fmt::format("{}:{}{}", name(), has_lines ? "" : " record ", line);
 }
 
+std::optional<TextFormat> form_by_name(const Path& name) {
+  if (name.filename().string().starts_with('.') || describes_data(name.filename())) return std::nullopt;
+  const auto file = classified(name);
+  return file ? std::optional(file->format) : std::nullopt;
+}
+
 InputFiles find_inputs(const std::vector<std::string>& words) {
   Finder finder;
   for (const std::string& word : words) finder.take_word(word);

@@ -39,6 +39,9 @@ struct InputFiles {
   std::vector<std::string> notes;  // what was passed over in folders and globs, for the log
 };
 
+/// What a file of that name holds, compressed or not; nothing for other types, hidden files, and what describes data.
+std::optional<TextFormat> form_by_name(const Path& name);
+
 /// The files in the order of the words; within a folder (with all its sub-folders, links followed) or a glob sorted by
 /// path, bytewise. What is passed over there has a note: files of other types, hidden and empty ones, links that lead
 /// nowhere or back to a folder above them. Empty files that are named themselves are, too; a file of another type is

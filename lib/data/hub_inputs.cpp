@@ -1,0 +1,254 @@
+#include "data/hub_inputs.hpp"
+
+#include "base/error.hpp"
+#include "base/files.hpp"
+#include "base/json.hpp"
+#include "base/text.hpp"
+#include "base/words.hpp"
+#include "comm/together.hpp"
+#include "corpus/input_files.hpp"
+#include "data/long_work.hpp"
+#include "remote/hub_cache.hpp"
+#include "remote/hub_client.hpp"
+#include "remote/hub_environment.hpp"
+#include "remote/hub_splits.hpp"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <optional>
+
+namespace lockstep {
+
+namespace {
+
+constexpr const char* readme_name = "README.md";
+
+// A word that may as well be a path is one, there or not.
+bool looks_like_a_path(const std::string& word) {
+  constexpr std::array<std::string_view, 5> of_token_files{".bin", ".idx", ".ds", ".yaml", ".yml"};
+  const std::string suffix = Path(word).extension().string();
+  return is_there(word) || is_there(word.substr(0, word.find('/'))) || form_by_name(word) ||
+         std::ranges::find(of_token_files, suffix) != of_token_files.end();
+}
+
+std::optional<HubReference> hub_input(const std::string& word) {
+  auto reference = hub_reference(word);
+  if (reference && !word.starts_with("hf:") && looks_like_a_path(word)) return std::nullopt;
+  return reference;
+}
+
+// By name, so that files of one kind are told from others; empty: no data.
+std::string form_of(std::string_view name) {
+  for (const std::string& folder : split(std::string(name), '/'))
+    if (folder.starts_with('.') || folder.starts_with("__")) return "";
+  const auto form = form_by_name(Path(name));
+  if (!form) return "";
+  switch (*form) {
+    case TextFormat::text: return "text";
+    case TextFormat::json_lines:
+    case TextFormat::json: return "JSON";
+    case TextFormat::csv:
+    case TextFormat::tsv: return "a table of text";
+    case TextFormat::parquet: return "Parquet";
+    case TextFormat::arrow: return "Arrow";
+  }
+  return "";
+}
+
+/// What a dataset contributes.
+struct HubPlan {
+  HubReference dataset;  // with its revision
+  std::string commit;
+  std::vector<std::string> names;     // what is prepared
+  std::vector<HubFile> missing;       // what is not in the cache, README.md of it as well
+  std::optional<HubListing> listing;  // to be kept: as the hub gave it
+  std::vector<std::string> notes;
+
+  std::uint64_t missing_bytes() const {
+    std::uint64_t bytes = 0;
+    for (const HubFile& file : missing) bytes += file.bytes;
+    return bytes;
+  }
+  std::string missing_text() const {
+    return fmt::format("{}, {}, of hf://datasets/{}", counted(std::ssize(missing), "file"),
+                       human_bytes(missing_bytes()), dataset.id);
+  }
+};
+
+class Planner {
+ public:
+  Planner(HubReference dataset, const HubDatasetOptions& options, const std::function<void()>& alive)
+      : dataset_(std::move(dataset)), cache_(dataset_.id), alive_(alive) {
+    if (dataset_.revision.empty()) dataset_.revision = options.revision.value_or("main");
+    if (!dataset_.files.empty()) {
+      choice_.data_files = {dataset_.files};
+    } else {
+      choice_ = {options.configuration, options.split, options.data_files};
+    }
+  }
+
+  HubPlan plan() const {
+    const auto commit = cache_.commit_of(dataset_.revision);
+    if (const auto listing = commit ? cache_.listing(*commit) : std::nullopt) {
+      HubPlan plan = planned(*listing);
+      if (!plan.missing.empty() && hub_is_offline()) refuse_offline(plan.missing_text());
+      return plan;
+    }
+    if (commit) {
+      if (auto plan = of_snapshot(*commit)) return *plan;
+    }
+    if (hub_is_offline()) refuse_offline("its list of files");
+    const HubListing listing = client().list(dataset_.revision);
+    HubPlan plan = planned(listing);
+    plan.listing = listing;
+    return plan;
+  }
+
+ private:
+  // What another program has put into the cache; whether the dataset has more files is not known.
+  std::optional<HubPlan> of_snapshot(const std::string& commit) const {
+    const HubListing there = cache_.snapshot(commit);
+    if (there.files.empty()) return std::nullopt;
+    HubPlan plan;
+    try {
+      plan = planned(there);
+    } catch (const Error&) {
+      if (hub_is_offline()) throw;
+      return std::nullopt;  // the hub may have what is missing
+    }
+    if (announces_more(plan.names)) {
+      if (hub_is_offline()) refuse_offline("files that the names of those in the cache announce");
+      return std::nullopt;
+    }
+    plan.notes.push_back(
+        fmt::format("{}: {} from the cache, put there by another program; whether there are more was "
+                    "not asked",
+                    named(commit).text(), counted(std::ssize(plan.names), "file")));
+    return plan;
+  }
+
+  HubPlan planned(const HubListing& listing) const {
+    HubPlan plan{dataset_, listing.commit, {}, {}, std::nullopt, {}};
+    HubDatasetFiles files{dataset_.id, {}, ""};
+    for (const HubFile& file : listing.files) files.names.push_back(file.name);
+    const auto wants = [&](const HubFile& file) {
+      if (!cache_.has(listing.commit, file)) plan.missing.push_back(file);
+    };
+    const auto readme = std::ranges::find(listing.files, readme_name, &HubFile::name);
+    if (choice_.data_files.empty() && readme != listing.files.end()) {
+      files.readme = text_of(listing.commit, *readme);
+      wants(*readme);
+    }
+    plan.names = files_of_split(files, choice_, form_of);
+    for (const HubFile& file : listing.files)
+      if (std::ranges::binary_search(plan.names, file.name)) wants(file);
+    return plan;
+  }
+
+  std::string text_of(const std::string& commit, const HubFile& file) const {
+    if (cache_.has(commit, file)) return read_file(cache_.path_of(commit, file.name));
+    if (hub_is_offline()) refuse_offline(file.name);
+    return client().read(commit, file);
+  }
+
+  HubClient client() const { return HubClient(dataset_.id, alive_); }
+  HubReference named(const std::string& commit) const { return {dataset_.id, commit, ""}; }
+
+  [[noreturn]] void refuse_offline(const std::string& what) const {
+    throw Error(ExitCode::input,
+                fmt::format("cannot read {}: the cache {} lacks {}, and HF_HUB_OFFLINE forbids fetching",
+                            dataset_.text(), cache_.folder().parent_path().string(), what),
+                fmt::format("where there is a network: hf download --repo-type dataset {} --revision {}", dataset_.id,
+                            dataset_.revision));
+  }
+
+  HubReference dataset_;
+  HubCache cache_;
+  SplitChoice choice_;
+  const std::function<void()>& alive_;
+};
+
+void fetch(const HubPlan& plan, const std::function<void()>& alive) {
+  const HubCache cache(plan.dataset.id);
+  if (plan.listing) cache.keep(*plan.listing);  // first: by it shows what a killed job left out
+  if (!plan.missing.empty()) {
+    const HubClient client(plan.dataset.id, alive);
+    for (const HubFile& file : plan.missing) {
+      const auto complete = [&](const Path& part) { client.fetch(plan.commit, file, part); };
+      cache.bring(plan.commit, file, complete, alive);
+    }
+  }
+  if (plan.listing) cache.keep(plan.dataset.revision, plan.commit);
+}
+
+void require_effect(const HubDatasetOptions& options, const std::vector<HubReference>& datasets) {
+  const bool whole = std::ranges::any_of(datasets, [](const HubReference& one) { return one.files.empty(); });
+  const bool open = std::ranges::any_of(datasets, [](const HubReference& one) { return one.revision.empty(); });
+  const auto refuse = [](const char* option, const char* why) {
+    throw Error(ExitCode::usage, fmt::format("{} has no effect: {}", option, why),
+                "a dataset of the hub is named hf://datasets/OWNER/NAME");
+  };
+  constexpr const char* no_whole = "no INPUT is a dataset of the Hugging Face hub, without files of its own named";
+  if (options.configuration && !whole) refuse("data.name", no_whole);
+  if (options.split && !whole) refuse("data.split", no_whole);
+  if (!options.data_files.empty() && !whole) refuse("data.data_files", no_whole);
+  if (options.revision && !open)
+    refuse("data.revision", "no INPUT is a dataset of the Hugging Face hub, without a revision of its own");
+}
+
+}  // namespace
+
+LocalInputs bring_hub_inputs(const PrepareConfig& config, Session& session, Output& output) {
+  Communicator& world = session.world();
+  const bool is_root = world.rank() == 0;
+  const bool dry_run = output.common().dry_run;
+  std::vector<HubReference> datasets;
+  LocalInputs local{config.text(), true};
+  together(world, "find the input", [&] {
+    if (!is_root) return;
+    for (const std::string& word : config.text())
+      if (auto dataset = hub_input(word)) datasets.push_back(std::move(*dataset));
+    require_effect(config.hub, datasets);
+  });
+  if (world.all_reduce(std::ssize(datasets), Reduce::max) == 0) return local;
+
+  std::vector<HubPlan> plans;
+  long_work_together(session, "find the input", [&](const std::function<void()>& alive) {
+    for (const HubReference& dataset : datasets) plans.push_back(Planner(dataset, config.hub, alive).plan());
+  });
+  for (const HubPlan& plan : plans) {
+    for (const std::string& note : plan.notes) output.log().info("{}", note);
+    if (plan.missing.empty()) continue;
+    const std::string what = fmt::format("{}, at {}, from {} to {}", plan.missing_text(), plan.commit, hub_endpoint(),
+                                         hub_cache_folder().string());
+    output.log().info("{} {}", dry_run ? "would fetch" : "fetching", what);
+  }
+  if (!dry_run)
+    long_work_together(session, "fetch the input", [&](const std::function<void()>& alive) {
+      for (const HubPlan& plan : plans) fetch(plan, alive);
+    });
+
+  const auto told = [&] {
+    Json words = Json::array();
+    bool complete = true;
+    std::size_t next = 0;
+    for (const std::string& word : config.text()) {
+      if (!hub_input(word)) {
+        words.push_back(word);
+        continue;
+      }
+      const HubPlan& plan = plans[next++];
+      complete = complete && (!dry_run || plan.missing.empty());
+      for (const std::string& name : plan.names)
+        words.push_back(HubCache(plan.dataset.id).path_of(plan.commit, name).string());
+    }
+    return to_text({{"words", words}, {"complete", complete}});
+  };
+  const Json answer = parse_json(rank0_tells(world, "find the input", told), "inputs of the hub");
+  local.words = answer["words"].get<std::vector<std::string>>();
+  local.complete = answer["complete"];
+  return local;
+}
+
+}  // namespace lockstep
