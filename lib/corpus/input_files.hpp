@@ -1,5 +1,5 @@
-// Which files a corpus consists of, and in which order: words of the command line (files, globs, folders) to a list of
-// files. Reading them: corpus/block_reader.hpp.
+// Which files a corpus consists of, and in which order: words of the command line (files, globs, folders, objects of
+// stores) to a list of files. Reading them: corpus/block_reader.hpp.
 #pragma once
 
 #include "base/files.hpp"
@@ -20,6 +20,7 @@ struct InputFile {
   TextFormat format = TextFormat::text;
   Compression compression = Compression::none;
   std::uint64_t bytes = 0;                     // on disk
+  std::int64_t modified_ns = 0;                // of an object of a store, which its path is the URI of; else 0
   std::string called = {};                     // in messages, of a copy of the input: what was copied
   std::optional<TextFormat> copied_from = {};  // of a copy as JSON lines: the form of what it is a copy of
 

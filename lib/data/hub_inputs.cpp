@@ -182,73 +182,79 @@ void fetch(const HubPlan& plan, const std::function<void()>& alive) {
   if (plan.listing) cache.keep(plan.dataset.revision, plan.commit);
 }
 
-void require_effect(const HubDatasetOptions& options, const std::vector<HubReference>& datasets) {
-  const bool whole = std::ranges::any_of(datasets, [](const HubReference& one) { return one.files.empty(); });
-  const bool open = std::ranges::any_of(datasets, [](const HubReference& one) { return one.revision.empty(); });
-  const auto refuse = [](const char* option, const char* why) {
-    throw Error(ExitCode::usage, fmt::format("{} has no effect: {}", option, why),
-                "a dataset of the hub is named hf://datasets/OWNER/NAME");
+/// The inputs, and those of them that are datasets of the hub.
+struct NamedInput {
+  std::string word;
+  std::optional<HubReference> dataset;
+  HubPlan plan = {};  // of the dataset
+};
+
+void require_effect(const HubDatasetOptions& options, const std::vector<NamedInput>& inputs) {
+  bool whole = false, open = false;
+  for (const NamedInput& input : inputs) {
+    whole = whole || (input.dataset && input.dataset->files.empty());
+    open = open || (input.dataset && input.dataset->revision.empty());
+  }
+  const auto refuse = [](const char* option, const char* named) {
+    throw Error(ExitCode::usage,
+                fmt::format("{} has no effect: no INPUT is a dataset of the Hugging Face hub without {} of its own",
+                            option, named),
+                "such a dataset is named hf://datasets/OWNER/NAME");
   };
-  constexpr const char* no_whole = "no INPUT is a dataset of the Hugging Face hub, without files of its own named";
-  if (options.configuration && !whole) refuse("data.name", no_whole);
-  if (options.split && !whole) refuse("data.split", no_whole);
-  if (!options.data_files.empty() && !whole) refuse("data.data_files", no_whole);
-  if (options.revision && !open)
-    refuse("data.revision", "no INPUT is a dataset of the Hugging Face hub, without a revision of its own");
+  if (options.configuration && !whole) refuse("data.name", "files");
+  if (options.split && !whole) refuse("data.split", "files");
+  if (!options.data_files.empty() && !whole) refuse("data.data_files", "files");
+  if (options.revision && !open) refuse("data.revision", "a revision");
+}
+
+std::string told(const std::vector<NamedInput>& inputs, bool dry_run) {
+  Json words = Json::array();
+  bool complete = true;
+  for (const auto& [word, dataset, plan] : inputs) {
+    if (!dataset) {
+      words.push_back(word);
+      continue;
+    }
+    complete = complete && (!dry_run || plan.missing.empty());
+    for (const std::string& name : plan.names)
+      words.push_back(HubCache(dataset->id).path_of(plan.commit, name).string());
+  }
+  return to_text({{"words", words}, {"complete", complete}});
 }
 
 }  // namespace
 
 LocalInputs bring_hub_inputs(const PrepareConfig& config, Session& session, Output& output) {
   Communicator& world = session.world();
-  const bool is_root = world.rank() == 0;
   const bool dry_run = output.common().dry_run;
-  std::vector<HubReference> datasets;
-  LocalInputs local{config.text(), true};
+  std::vector<NamedInput> inputs;  // on rank 0
   together(world, "find the input", [&] {
-    if (!is_root) return;
-    for (const std::string& word : config.text())
-      if (auto dataset = hub_input(word)) datasets.push_back(std::move(*dataset));
-    require_effect(config.hub, datasets);
+    if (world.rank() != 0) return;
+    for (const std::string& word : config.text()) inputs.push_back({word, hub_input(word)});
+    require_effect(config.hub, inputs);
   });
-  if (world.all_reduce(std::ssize(datasets), Reduce::max) == 0) return local;
+  const bool any = std::ranges::any_of(inputs, [](const NamedInput& input) { return input.dataset.has_value(); });
+  if (world.all_reduce(std::int64_t{any ? 1 : 0}, Reduce::max) == 0) return {config.text(), true};
 
-  std::vector<HubPlan> plans;
   long_work_together(session, "find the input", [&](const std::function<void()>& alive) {
-    for (const HubReference& dataset : datasets) plans.push_back(Planner(dataset, config.hub, alive).plan());
+    for (NamedInput& input : inputs)
+      if (input.dataset) input.plan = Planner(*input.dataset, config.hub, alive).plan();
   });
-  for (const HubPlan& plan : plans) {
-    for (const std::string& note : plan.notes) output.log().info("{}", note);
-    if (plan.missing.empty()) continue;
-    const std::string what = fmt::format("{}, at {}, from {} to {}", plan.missing_text(), plan.commit, hub_endpoint(),
-                                         hub_cache_folder().string());
-    output.log().info("{} {}", dry_run ? "would fetch" : "fetching", what);
+  for (const NamedInput& input : inputs) {
+    for (const std::string& note : input.plan.notes) output.log().info("{}", note);
+    if (input.plan.missing.empty()) continue;
+    output.log().info("{} {}, at {}, from {} to {}", dry_run ? "would fetch" : "fetching", input.plan.missing_text(),
+                      input.plan.commit, hub_endpoint(), hub_cache_folder().string());
   }
-  if (!dry_run)
+  if (!dry_run) {
     long_work_together(session, "fetch the input", [&](const std::function<void()>& alive) {
-      for (const HubPlan& plan : plans) fetch(plan, alive);
+      for (const NamedInput& input : inputs)
+        if (input.dataset) fetch(input.plan, alive);
     });
-
-  const auto told = [&] {
-    Json words = Json::array();
-    bool complete = true;
-    std::size_t next = 0;
-    for (const std::string& word : config.text()) {
-      if (!hub_input(word)) {
-        words.push_back(word);
-        continue;
-      }
-      const HubPlan& plan = plans[next++];
-      complete = complete && (!dry_run || plan.missing.empty());
-      for (const std::string& name : plan.names)
-        words.push_back(HubCache(plan.dataset.id).path_of(plan.commit, name).string());
-    }
-    return to_text({{"words", words}, {"complete", complete}});
-  };
-  const Json answer = parse_json(rank0_tells(world, "find the input", told), "inputs of the hub");
-  local.words = answer["words"].get<std::vector<std::string>>();
-  local.complete = answer["complete"];
-  return local;
+  }
+  const Json answer =
+      parse_json(rank0_tells(world, "find the input", [&] { return told(inputs, dry_run); }), "inputs of the hub");
+  return {answer["words"].get<std::vector<std::string>>(), answer["complete"].get<bool>()};
 }
 
 }  // namespace lockstep

@@ -54,8 +54,8 @@ InputFiles agreed_inputs(Communicator& world, const std::vector<std::string>& wo
     const InputFiles inputs = find_inputs(words);
     Json files = Json::array();
     for (const InputFile& file : inputs.files) {
-      files.push_back(
-          {file.path.string(), static_cast<int>(file.format), static_cast<int>(file.compression), file.bytes});
+      files.push_back({file.path.string(), static_cast<int>(file.format), static_cast<int>(file.compression),
+                       file.bytes, file.modified_ns});
     }
     return to_text({{"files", files}, {"notes", inputs.notes}});
   });
@@ -63,7 +63,7 @@ InputFiles agreed_inputs(Communicator& world, const std::vector<std::string>& wo
   InputFiles inputs;
   for (const Json& file : json["files"]) {
     inputs.files.push_back({file[0].get<std::string>(), static_cast<TextFormat>(integer_from<int>(file[1])),
-                            static_cast<Compression>(integer_from<int>(file[2])), file[3]});
+                            static_cast<Compression>(integer_from<int>(file[2])), file[3], file[4]});
   }
   inputs.notes = json["notes"].get<std::vector<std::string>>();
   return inputs;
@@ -271,7 +271,7 @@ class Preparation {
       more = world_.all_reduce(std::int64_t{ended ? 0 : 1}, Reduce::sum) > 0;
     }
     bytes = static_cast<std::uint64_t>(world_.all_reduce(static_cast<std::int64_t>(bytes), Reduce::max));
-    inputs_.files.push_back({path, text_format_of(*config_.format), Compression::none, bytes, "standard input"});
+    inputs_.files.push_back({path, text_format_of(*config_.format), Compression::none, bytes, 0, "standard input"});
     bytes_read_ += bytes;
   }
 
@@ -388,8 +388,10 @@ class Preparation {
 
   Json description_of_inputs(const TokenizedCorpus& corpus) const {
     Json files = Json::array();
-    for (const InputFile& file : inputs_.files)
+    for (const InputFile& file : inputs_.files) {
       files.push_back({{"file", hub_name_of(file.path).value_or(file.name())}, {"bytes", file.bytes}});
+      if (file.modified_ns != 0) files.back()["modified_ns"] = file.modified_ns;
+    }
     Json inputs{{"files", files},
                 {"empty_documents", corpus.empty_documents},
                 {"malformed_documents", corpus.malformed_documents},

@@ -3,8 +3,6 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <cctype>
 
@@ -37,19 +35,6 @@ std::string with_slashes(std::string_view text) {
   std::string result(text);
   for (std::size_t at = 0; (at = result.find("%2F", at)) != std::string::npos;) result.replace(at, 3, "/");
   return result;
-}
-
-bool parts_match(const std::vector<std::string>& pattern, std::size_t p, const std::vector<std::string>& path,
-                 std::size_t at) {
-  for (; p < pattern.size(); ++p, ++at) {
-    if (pattern[p] == "**") {
-      for (std::size_t next = at; next <= path.size(); ++next)
-        if (parts_match(pattern, p + 1, path, next)) return true;
-      return false;
-    }
-    if (at == path.size() || ::fnmatch(pattern[p].c_str(), path[at].c_str(), FNM_PERIOD) != 0) return false;
-  }
-  return true;  // all of the path, or a folder on its way
 }
 
 }  // namespace
@@ -87,11 +72,6 @@ std::optional<HubReference> hub_reference(const std::string& word) {
   while (rest.ends_with('/')) rest.remove_suffix(1);
   reference.files = rest;
   return reference;
-}
-
-bool matches_files(std::string_view pattern, std::string_view path) {
-  if (pattern.starts_with("./")) pattern.remove_prefix(2);
-  return parts_match(split(std::string(pattern), '/'), 0, split(std::string(path), '/'), 0);
 }
 
 bool is_commit(std::string_view revision) {

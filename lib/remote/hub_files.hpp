@@ -32,10 +32,6 @@ struct HubListing {
   std::vector<HubFile> files;
 };
 
-/// Whether a path with slashes matches: * and ? and [...] within a name, ** over any number of folders. A pattern that
-/// matches a folder matches all that is in it.
-bool matches_files(std::string_view pattern, std::string_view path);
-
 bool is_commit(std::string_view revision);  // 40 hex digits
 
 }  // namespace lockstep

@@ -3,7 +3,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "config/document.hpp"
-#include "remote/hub_files.hpp"
+#include "remote/file_pattern.hpp"
 
 #include <algorithm>
 #include <array>

@@ -114,11 +114,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_file(files[file], **facts)
 
 
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, address):
+        """A client may go away at any time."""
+
+
 @contextlib.contextmanager
 def served(hub, handler=Handler):
     """Serves while the block runs; the server, whose `endpoint` is its URL."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", 0), handler)
     server.hub, server.stored, server.endpoint = hub, {}, f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
