@@ -57,9 +57,7 @@ std::shared_ptr<arrow::fs::FileSystem> open_s3(const std::string& uri, std::stri
   static const arrow::Status started = [] {
     arrow::fs::S3GlobalOptions options = arrow::fs::S3GlobalOptions::Defaults();
     options.log_level = arrow::fs::S3LogLevel::Off;
-    const arrow::Status status = arrow::fs::InitializeS3(options);
-    std::atexit([] { static_cast<void>(arrow::fs::EnsureS3Finalized()); });  // before what was made until here goes
-    return status;
+    return arrow::fs::InitializeS3(options);  // what it starts ends with the process, by _Exit (app/leave.hpp)
   }();
   require_ok(started);
   auto options = value_of(arrow::fs::S3Options::FromUri(with_endpoint(uri), &path));

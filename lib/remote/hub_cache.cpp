@@ -22,11 +22,13 @@ namespace lockstep {
 namespace {
 
 constexpr const char* prefix = "datasets--";
+constexpr const char* prefix_of_models = "models--";
 constexpr const char* listings = ".lockstep";
 
-std::string folder_name(const std::string& id) {
+std::string folder_name(const std::string& id, HubKind kind) {
   const std::size_t slash = id.find('/');
-  return fmt::format("{}{}--{}", prefix, id.substr(0, slash), id.substr(slash + 1));
+  return fmt::format("{}{}--{}", kind == HubKind::model ? prefix_of_models : prefix, id.substr(0, slash),
+                     id.substr(slash + 1));
 }
 
 // huggingface_hub takes turns by the same file in the same way.
@@ -67,7 +69,8 @@ void list_below(const Path& folder, const std::string& before, std::vector<HubFi
 
 }  // namespace
 
-HubCache::HubCache(const std::string& id) : root_(hub_cache_folder()), folder_(root_ / folder_name(id)) {}
+HubCache::HubCache(const std::string& id, HubKind kind)
+    : root_(hub_cache_folder()), folder_(root_ / folder_name(id, kind)) {}
 
 std::optional<std::string> HubCache::commit_of(const std::string& revision) const {
   if (is_commit(revision)) return revision;
@@ -143,6 +146,15 @@ void HubCache::link(const std::string& commit, const HubFile& file) const {
   const Path beside = path.string() + ".link-" + std::to_string(::getpid());
   if (::symlink(target.c_str(), beside.c_str()) != 0) fail_errno("link", beside);
   publish_rename(beside, path);
+}
+
+std::optional<Path> cached_model(const std::string& word) {
+  const auto reference = word.starts_with("hf:") ? std::nullopt : hub_reference(word);
+  if (!reference) return std::nullopt;
+  const HubCache cache(reference->id, HubKind::model);
+  const auto commit = cache.commit_of("main");
+  if (!commit || !is_folder(cache.path_of(*commit, ""))) return std::nullopt;
+  return cache.path_of(*commit, "").parent_path();
 }
 
 std::optional<std::string> hub_name_of(const Path& path) {

@@ -1,4 +1,4 @@
-// Datasets of the hub on this machine, where and as huggingface_hub keeps them: datasets--OWNER--NAME with refs,
+// What is of the hub on this machine, where and as huggingface_hub keeps it: datasets--OWNER--NAME with refs,
 // snapshots of commits, whose names are links, and blobs; beside these, listings of commits of our own, by which a
 // snapshot that lacks files shows. Local.
 #pragma once
@@ -13,10 +13,12 @@
 
 namespace lockstep {
 
+enum class HubKind { dataset, model };
+
 class HubCache {
  public:
   /// In the folder that HF_HUB_CACHE, HF_HOME or XDG_CACHE_HOME say, else ~/.cache/huggingface/hub.
-  explicit HubCache(const std::string& id);
+  explicit HubCache(const std::string& id, HubKind kind = HubKind::dataset);
 
   const Path& folder() const { return folder_; }  // of the dataset
   /// The commit of a revision when it was last fetched; a commit is itself. Nothing if it never was.
@@ -43,6 +45,10 @@ class HubCache {
   Path root_;
   Path folder_;
 };
+
+/// The folder of a model OWNER/NAME, as main of the cache has it; nothing if `word` is no such name, or it is not
+/// there.
+std::optional<Path> cached_model(const std::string& word);
 
 /// "hf://datasets/OWNER/NAME@COMMIT/FILE" of the path of a file of a snapshot; nothing for other paths.
 std::optional<std::string> hub_name_of(const Path& path);

@@ -245,3 +245,26 @@ def test_names_that_lead_out_of_the_cache_are_refused(tmp):
     for name in ["../../evil.jsonl", "/evil.jsonl", "a//b.jsonl", "a\\b.jsonl"]:
         with served(Hub({"some/set": {name: lines("a")}})) as server:
             assert "in a form that is not known" in refused(tmp, environment(tmp, server.endpoint), "some/set")
+
+
+def test_a_tokenizer_is_taken_from_the_cache_of_the_hub(tmp):
+    hub_library = needs("huggingface_hub")
+    needs("tokenizers")
+    import tokenizers
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab={"a": 0, "b": 1, "ab": 2, "<end>": 3}, merges=[("a", "b")]))
+    tokenizer.add_special_tokens(["<end>"])
+    (tmp / "tokenizer").mkdir()
+    tokenizer.save(str(tmp / "tokenizer/tokenizer.json"))
+    snapshot = tmp / "hf/hub/models--some--model/snapshots" / ("c" * 40)
+    snapshot.mkdir(parents=True)
+    (tmp / "hf/hub/models--some--model/refs").mkdir()
+    (tmp / "hf/hub/models--some--model/refs/main").write_text("c" * 40)
+    (snapshot / "tokenizer.json").write_bytes((tmp / "tokenizer/tokenizer.json").read_bytes())
+    assert hub_library.try_to_load_from_cache("some/model", "tokenizer.json", cache_dir=tmp / "hf/hub") == str(snapshot / "tokenizer.json")
+    (tmp / "a.jsonl").write_bytes(lines("ab", "ba"))
+    settings = ["--data.end_of_text", "<end>", "--data.validation", "none"]
+    for name, tokenizer in [("hub", "some/model"), ("local", tmp / "tokenizer")]:
+        prepare(tmp / "a.jsonl", "--output", tmp / name, "--data.tokenizer", tokenizer, *settings, env=environment(tmp), ranks=2)
+    assert documents(tmp / "hub", "train") == documents(tmp / "local", "train")
+    error = prepare(tmp / "a.jsonl", "--output", tmp / "none", "--data.tokenizer", "some/other", *settings, env=environment(tmp), expect=3).stderr
+    assert "no model of the cache of the Hugging Face hub" in error, error
