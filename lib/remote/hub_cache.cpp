@@ -1,10 +1,9 @@
 #include "remote/hub_cache.hpp"
 
 #include "base/error.hpp"
-#include "base/json.hpp"
-#include "base/json_integer.hpp"
 #include "base/text.hpp"
 #include "remote/hub_environment.hpp"
+#include "remote/hub_listing.hpp"
 #include "remote/sha256.hpp"
 
 #include <fcntl.h>
@@ -85,10 +84,7 @@ std::optional<std::string> HubCache::commit_of(const std::string& revision) cons
 std::optional<HubListing> HubCache::listing(const std::string& commit) const {
   const Path path = folder_ / listings / (commit + ".json");
   if (!is_there(path)) return std::nullopt;
-  HubListing listing{commit, {}};
-  for (const Json& file : parse_json(read_file(path), path.string()))
-    listing.files.push_back({file[0].get<std::string>(), integer_from<std::uint64_t>(file[1]), file[2]});
-  return listing;
+  return kept_listing(read_file(path), commit, path.string());
 }
 
 HubListing HubCache::snapshot(const std::string& commit) const {
@@ -108,11 +104,9 @@ bool HubCache::has(const std::string& commit, const HubFile& file) const {
 }
 
 void HubCache::keep(const HubListing& listing) const {
-  Json files = Json::array();
-  for (const HubFile& file : listing.files) files.push_back({file.name, file.bytes, file.etag});
   const Path path = folder_ / listings / (listing.commit + ".json");
   make_folder(path.parent_path());
-  publish_file(path, to_text(files));
+  publish_file(path, text_of(listing));
 }
 
 void HubCache::keep(const std::string& revision, const std::string& commit) const {

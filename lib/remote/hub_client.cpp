@@ -1,13 +1,9 @@
 #include "remote/hub_client.hpp"
 
 #include "base/error.hpp"
-#include "base/json.hpp"
-#include "base/json_integer.hpp"
-#include "base/nesting.hpp"
-#include "base/text.hpp"
 #include "remote/hub_environment.hpp"
+#include "remote/hub_listing.hpp"
 
-#include <algorithm>
 #include <cctype>
 #include <utility>
 
@@ -30,31 +26,6 @@ std::string escaped(std::string_view text, std::string_view kept) {
     }
   }
   return url;
-}
-
-// A name that leads nowhere but below the folder of a snapshot.
-bool is_safe(const std::string& name) {
-  const bool plain = std::ranges::all_of(name, [](unsigned char c) { return c >= ' ' && c != 0x7f && c != '\\'; });
-  const auto parts = split(name, '/');
-  return plain && std::ranges::none_of(
-                      parts, [](const std::string& part) { return part.empty() || part == "." || part == ".."; });
-}
-
-bool is_etag(const std::string& etag) {
-  return (etag.size() == 40 || etag.size() == 64) &&
-         std::ranges::all_of(etag, [](unsigned char c) { return std::isdigit(c) != 0 || (c >= 'a' && c <= 'f'); });
-}
-
-// A file as the hub lists it; that of a large one stands under lfs.
-HubFile file_in(const Json& sibling) {
-  HubFile file;
-  file.name = sibling.at("rfilename").get<std::string>();
-  const bool large = sibling.contains("lfs") && sibling["lfs"].is_object();
-  const Json& facts = large ? sibling["lfs"] : sibling;
-  file.bytes = integer_from<std::uint64_t>(facts.at("size"), "size");
-  file.etag = facts.at(large ? "sha256" : "blobId").get<std::string>();
-  if (!is_safe(file.name) || !is_etag(file.etag)) fail(ExitCode::input, "a file has the name '{}'", file.name);
-  return file;
 }
 
 }  // namespace
@@ -102,20 +73,7 @@ HubListing HubClient::list(const std::string& revision) const {
       fmt::format("{}/api/datasets/{}/revision/{}?blobs=true", endpoint_, id_, escaped(revision, ""));
   const HttpAnswer answer = http_.get(url, most_listing);
   require(answer, what);
-  HubListing listing;
-  try {
-    refuse_deep_nesting(answer.body, what);
-    const Json json = parse_json(answer.body, what);
-    listing.commit = json.at("sha").get<std::string>();
-    if (!is_commit(listing.commit)) fail(ExitCode::input, "its commit is '{}'", listing.commit);
-    for (const Json& sibling : json.at("siblings")) listing.files.push_back(file_in(sibling));
-  } catch (const std::exception& error) {
-    throw Error(ExitCode::input,
-                fmt::format("{} lists {} in a form that is not known: {}", endpoint_, what, error.what()),
-                "HF_ENDPOINT names another hub than https://huggingface.co");
-  }
-  std::ranges::sort(listing.files, {}, &HubFile::name);
-  return listing;
+  return hub_listing(answer.body, fmt::format("what {} answers for {}", endpoint_, what));
 }
 
 std::string HubClient::read(const std::string& commit, const HubFile& file) const {

@@ -219,7 +219,7 @@ def test_a_hub_that_is_busy_is_asked_again_and_one_that_stays_so_is_told(tmp):
             error = refused(tmp, environment(tmp / str(status), server.endpoint), "some/set", expect=code)
             assert says in error and server.endpoint in error and "some/set" in error, error
         hub.faults[:] = [lambda handler, path: handler.reply(200, b"<html>", retry_after="0") or True]
-        assert "in a form that is not known" in refused(tmp, environment(tmp / "html", server.endpoint), "some/set")
+        assert "is no listing of files" in refused(tmp, environment(tmp / "html", server.endpoint), "some/set")
         hub.faults.clear()
         assert "it has no such revision" in refused(tmp, environment(tmp / "rev", server.endpoint), "hf://datasets/some/set@v9")
         assert "there is no such dataset" in refused(tmp, environment(tmp / "none", server.endpoint), "some/other")
@@ -244,7 +244,7 @@ def test_names_that_lead_out_of_the_cache_are_refused(tmp):
     needs_http()
     for name in ["../../evil.jsonl", "/evil.jsonl", "a//b.jsonl", "a\\b.jsonl"]:
         with served(Hub({"some/set": {name: lines("a")}})) as server:
-            assert "in a form that is not known" in refused(tmp, environment(tmp, server.endpoint), "some/set")
+            assert "is no listing of files" in refused(tmp, environment(tmp, server.endpoint), "some/set")
 
 
 def test_a_tokenizer_is_taken_from_the_cache_of_the_hub(tmp):

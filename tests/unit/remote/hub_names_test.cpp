@@ -6,6 +6,9 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <fnmatch.h>
+
+#include <random>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -61,6 +64,31 @@ BOOST_AUTO_TEST_CASE(patterns_match_names_folders_and_any_depth) {
                                                                {"**", "a/b", true},
                                                                {"*", ".hidden", false}})
     BOOST_TEST(matches_files(pattern, path) == matches, pattern + " " + path);
+}
+
+BOOST_AUTO_TEST_CASE(patterns_of_names_match_as_those_of_the_shell) {
+  const std::string letters = "ab*?[]!-.";
+  std::mt19937 draw(7);
+  const auto drawn = [&](std::size_t kinds) {
+    std::string text(draw() % 7, ' ');
+    for (char& c : text) c = letters[draw() % kinds];
+    return text;
+  };
+  int matched = 0;
+  for (int i = 0; i < 200'000; ++i) {
+    const std::string pattern = drawn(letters.size()), name = drawn(letters.size());
+    // What POSIX leaves open: ranges that end before they begin, [. of a class, and names of nothing.
+    if (pattern.empty() || name.empty() || pattern == "**" || pattern == ".." ||
+        pattern.find("[.") != std::string::npos || pattern.find("-") != std::string::npos)
+      continue;
+    const bool expected = ::fnmatch(pattern.c_str(), name.c_str(), FNM_PERIOD | FNM_NOESCAPE) == 0;
+    BOOST_TEST_REQUIRE(matches_files(pattern, name) == expected, pattern + " " + name);
+    matched += expected ? 1 : 0;
+  }
+  BOOST_TEST(matched > 1000);
+  std::string many;
+  for (int i = 0; i < 200; ++i) many += "*a";
+  BOOST_TEST(!matches_files(many + "b", std::string(400, 'a')));  // in time that grows as the square at most
 }
 
 BOOST_AUTO_TEST_CASE(files_that_names_announce_are_missed) {
