@@ -12,6 +12,9 @@
 #include "remote/hub_client.hpp"
 #include "remote/hub_environment.hpp"
 #include "remote/hub_splits.hpp"
+#include "report/progress.hpp"
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -169,18 +172,41 @@ class Planner {
   const std::function<void()>& alive_;
 };
 
-void fetch(const HubPlan& plan, const std::function<void()>& alive) {
-  const HubCache cache(plan.dataset.id);
-  if (plan.listing) cache.keep(*plan.listing);  // first: by it shows what a killed job left out
-  if (!plan.missing.empty()) {
-    const HubClient client(plan.dataset.id, alive);
-    for (const HubFile& file : plan.missing) {
-      const auto complete = [&](const Path& part) { client.fetch(plan.commit, file, part); };
-      cache.bring(plan.commit, file, complete, alive);
+/// Brings here what plans lack, one file after the other.
+class Fetching {
+ public:
+  Fetching(Progress& progress, const std::function<void()>& alive) : progress_(progress), alive_(alive) {}
+
+  void fetch(const HubPlan& plan) {
+    const HubCache cache(plan.dataset.id);
+    if (plan.listing) cache.keep(*plan.listing);  // first: by it shows what a killed job left out
+    if (!plan.missing.empty()) {
+      const HubClient client(plan.dataset.id, [this] { show(); });
+      for (const HubFile& file : plan.missing) {
+        const auto complete = [&](const Path& part) {
+          part_ = part;
+          client.fetch(plan.commit, file, part);
+        };
+        cache.bring(plan.commit, file, complete, alive_);
+        part_.clear();
+        bytes_ += file.bytes;
+      }
     }
+    if (plan.listing) cache.keep(plan.dataset.revision, plan.commit);
   }
-  if (plan.listing) cache.keep(plan.dataset.revision, plan.commit);
-}
+
+ private:
+  void show() const {
+    alive_();
+    const std::uint64_t of_part = part_.empty() ? 0 : length_of(part_).value_or(0);
+    progress_.update(static_cast<double>(bytes_ + of_part));
+  }
+
+  Progress& progress_;
+  const std::function<void()>& alive_;
+  Path part_;                // that grows
+  std::uint64_t bytes_ = 0;  // of files that are here
+};
 
 /// The inputs, and those of them that are datasets of the hub.
 struct NamedInput {
@@ -205,6 +231,19 @@ void require_effect(const HubDatasetOptions& options, const std::vector<NamedInp
   if (options.split && !whole) refuse("data.split", "files");
   if (!options.data_files.empty() && !whole) refuse("data.data_files", "files");
   if (options.revision && !open) refuse("data.revision", "a revision");
+}
+
+void fetch_together(const std::vector<NamedInput>& inputs, Session& session, Output& output) {
+  std::uint64_t bytes = 0;
+  for (const NamedInput& input : inputs) bytes += input.plan.missing_bytes();
+  const auto style = bytes == 0 ? Progress::Style::none : progress_style(output.common().progress, STDERR_FILENO);
+  Progress progress(output.log(), {"fetch", "bytes", static_cast<double>(bytes), style});
+  long_work_together(session, "fetch the input", [&](const std::function<void()>& alive) {
+    Fetching fetching(progress, alive);
+    for (const NamedInput& input : inputs)
+      if (input.dataset) fetching.fetch(input.plan);
+  });
+  progress.finish(static_cast<double>(bytes));
 }
 
 std::string told(const std::vector<NamedInput>& inputs, bool dry_run) {
@@ -246,12 +285,7 @@ LocalInputs bring_hub_inputs(const PrepareConfig& config, Session& session, Outp
     output.log().info("{} {}, at {}, from {} to {}", dry_run ? "would fetch" : "fetching", input.plan.missing_text(),
                       input.plan.commit, hub_endpoint(), hub_cache_folder().string());
   }
-  if (!dry_run) {
-    long_work_together(session, "fetch the input", [&](const std::function<void()>& alive) {
-      for (const NamedInput& input : inputs)
-        if (input.dataset) fetch(input.plan, alive);
-    });
-  }
+  if (!dry_run) fetch_together(inputs, session, output);
   const Json answer =
       parse_json(rank0_tells(world, "find the input", [&] { return told(inputs, dry_run); }), "inputs of the hub");
   return {answer["words"].get<std::vector<std::string>>(), answer["complete"].get<bool>()};

@@ -4,6 +4,8 @@
 #include <curl/curl.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <string>
 
 namespace {
@@ -54,7 +56,8 @@ bool get(const HttpCall* call, char* problem, std::size_t room) {
   curl_easy_setopt(curl, CURLOPT_USERAGENT, "lockstep");
   curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+  const bool encrypted = std::strncmp(call->url, "https:", 6) == 0;  // and stays so
+  curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, encrypted ? "https" : "http,https");
   curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
   curl_easy_setopt(curl, CURLOPT_MAXREDIRS, most_redirections);
   curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, connect_s);

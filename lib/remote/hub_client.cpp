@@ -52,6 +52,11 @@ void HubClient::require(const HttpAnswer& answer, const std::string& what) const
                 "--data.revision main is the usual one");
   if (answer.status == 404 && code == "EntryNotFound")
     throw Error(ExitCode::input, fmt::format("{}: the file is not there", tried), "");
+  if (code == "GatedRepo")
+    throw Error(ExitCode::storage,
+                fmt::format("{}: its owners decide who may read it, and {}{}", tried,
+                            has_token_ ? "the token is of nobody whom they let" : "no token is there", with_word),
+                has_token_ ? "ask for access on the page of the dataset" : login);
   if (answer.status == 401 || answer.status == 404)
     throw Error(ExitCode::input,
                 fmt::format("{}: there is no such dataset, or it is private and {}{}", tried,
@@ -62,7 +67,7 @@ void HubClient::require(const HttpAnswer& answer, const std::string& what) const
         ExitCode::storage,
         fmt::format("{}: {}{}", tried,
                     has_token_ ? "the token has no right to it" : "it asks for a token, and none is there", with_word),
-        code == "GatedRepo" ? "ask for access on the page of the dataset" : login);
+        login);
   throw Error(ExitCode::storage, fmt::format("{}: it answers with status {}{}", tried, answer.status, with_word),
               answer.status == 429 ? "it takes no more requests for now: try again later" : "try again later");
 }

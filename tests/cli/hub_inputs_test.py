@@ -3,11 +3,15 @@ afterwards as huggingface_hub reads it, and what is said where the hub does not 
 
 import json
 import os
+import signal
+import subprocess
+import threading
 import unittest
 
 from hub_server import Hub, environment, everything_below, served
-from lockstep_testing import BUILD, needs
+from lockstep_testing import BUILD, PATIENCE_S, needs, program
 from prepare_data_test import digest, documents, manifest, prepare
+from running_jobs import wait_until
 
 TOKEN = "hf_aVerySecretTokenOfThisTest"
 COMMON = ["--data.tokenizer", "bytes", "--data.validation", "none"]
@@ -218,6 +222,10 @@ def test_a_hub_that_is_busy_is_asked_again_and_one_that_stays_so_is_told(tmp):
             hub.faults[:] = [lambda handler, path, status=status: handler.reply(status, b"", retry_after="0") or True]
             error = refused(tmp, environment(tmp / str(status), server.endpoint), "some/set", expect=code)
             assert says in error and server.endpoint in error and "some/set" in error, error
+        for token, says in [("", "no token is there"), (TOKEN, "the token is of nobody whom they let")]:
+            hub.faults[:] = [lambda handler, path, token=token: handler.reply(403 if token else 401, b"", x_error_code="GatedRepo") or True]
+            error = refused(tmp, environment(tmp / "gated", server.endpoint, HF_TOKEN=token), "some/set", expect=4)
+            assert "its owners decide who may read it, and " + says in error and TOKEN not in error, error
         hub.faults[:] = [lambda handler, path: handler.reply(200, b"<html>", retry_after="0") or True]
         assert "is no listing of files" in refused(tmp, environment(tmp / "html", server.endpoint), "some/set")
         hub.faults.clear()
@@ -268,3 +276,67 @@ def test_a_tokenizer_is_taken_from_the_cache_of_the_hub(tmp):
     assert documents(tmp / "hub", "train") == documents(tmp / "local", "train")
     error = prepare(tmp / "a.jsonl", "--output", tmp / "none", "--data.tokenizer", "some/other", *settings, env=environment(tmp), expect=3).stderr
     assert "no model of the cache of the Hugging Face hub" in error, error
+
+
+class Held:
+    """A fault: of each answer to a request for a file a part is sent, and the rest when the test is done with what it wants to see."""
+
+    def __init__(self, content, count):
+        self.content, self.count, self.reached, self.done = content, count, threading.Event(), threading.Event()
+
+    def __call__(self, handler, path):
+        if "/resolve/" not in path or self.done.is_set():
+            return False
+        handler.send_response(200)
+        handler.send_header("content-length", str(len(self.content)))
+        handler.end_headers()
+        handler.wfile.write(self.content[:self.count])
+        handler.wfile.flush()
+        self.reached.set()
+        self.done.wait()
+        handler.close_connection = True
+        return True
+
+
+def test_a_fetch_that_is_ended_goes_on_where_it_was(tmp):
+    needs_http()
+    content = lines(*(f"{number} " + "x" * 1000 for number in range(300)))
+    for how, code in [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 1)]:
+        place = tmp / how.name
+        hub = Hub({"some/set": {"train.jsonl": content}})
+        held = Held(content, 100_000)
+        hub.faults.append(held)
+        with served(hub) as server:
+            env = {**os.environ, **environment(place, server.endpoint)}
+            job = subprocess.Popen([program("prepare-data"), "some/set", "--output", place / "data", *COMMON], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            part = place / "hf/hub/datasets--some--set/blobs"
+            assert held.reached.wait(PATIENCE_S)
+            wait_until(lambda: part.exists() and [path for path in part.iterdir() if path.stat().st_size == 100_000], job, "the part is there")
+            job.send_signal(how)
+            error = job.communicate(timeout=PATIENCE_S)[1]
+            held.done.set()
+            assert job.returncode == code, (job.returncode, error)
+            assert not (place / "data").exists()
+            assert "lacks 1 file, " in refused(tmp, environment(place, server.endpoint, HF_HUB_OFFLINE="1"), f"hf://datasets/some/set@{hub.commits['some/set']}")
+            assert len(prepared(place, environment(place, server.endpoint), "some/set")) == 300
+            assert [asked for _, path, asked, _ in hub.requests if "/resolve/" in path] == [None, "bytes=100000-"]
+
+
+def test_two_jobs_share_what_one_of_them_fetches(tmp):
+    needs_http()
+    content = lines(*(f"{number} " + "x" * 1000 for number in range(300)))
+    hub = Hub({"some/set": {"train.jsonl": content}})
+    listed = threading.Barrier(2)
+
+    def both(handler, path):
+        if path.startswith("/api/"):
+            listed.wait(PATIENCE_S)   # so that both find the cache empty
+
+    hub.faults.append(both)
+    with served(hub) as server:
+        env = {**os.environ, **environment(tmp, server.endpoint)}
+        jobs = [subprocess.Popen([program("prepare-data"), "some/set", "--output", tmp / f"data-{number}", *COMMON], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for number in range(2)]
+        errors = [job.communicate(timeout=PATIENCE_S)[1] for job in jobs]
+        assert [job.returncode for job in jobs] == [0, 0], errors
+        assert hub.fetched() == ["train.jsonl"]
+        assert digest(tmp / "data-0/train") == digest(tmp / "data-1/train")
