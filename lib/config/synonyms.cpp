@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 93> options{{
+constexpr std::array<Synonyms, 96> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " dropout_rate "},
@@ -128,6 +128,9 @@ constexpr std::array<Synonyms, 93> options{{
      " resume resume_from resume_from_checkpoint auto_resume load load_checkpoint ckpt_path restore "},
     {"log.every", " log_interval logging_steps log_every log_every_n_steps log_steps log_freq print_every "},
     {"log.tensorboard", " use_tensorboard tensorboard_dir report_to logger "},
+    {"data.name", " dataset_config dataset_config_name subset "},
+    {"data.revision", " dataset_revision dataset_version "},
+    {"data.data_files", " datafiles "},
     {"data.text_field", " json_key json_keys text_key text_column "},
     {"data.validation", " val_fraction validation_fraction validation_size test_size val_size valid_fraction "},
     {"data.tokenizer", " tokenizer_path tokenizer_name tokenizer_type tokenizer_model tokenizer_file "},

@@ -340,3 +340,11 @@ def test_two_jobs_share_what_one_of_them_fetches(tmp):
         assert [job.returncode for job in jobs] == [0, 0], errors
         assert hub.fetched() == ["train.jsonl"]
         assert digest(tmp / "data-0/train") == digest(tmp / "data-1/train")
+
+
+def test_a_tokenizer_is_trained_on_a_dataset_of_the_hub(tmp):
+    needs_http()
+    hub = Hub({"some/set": {"train.jsonl": lines("the other the other", "theory")}})
+    with served(hub) as server:
+        prepare("some/set", "--train-tokenizer", "300", "--output", tmp / "bpe", env=environment(tmp, server.endpoint), ranks=2)
+        assert f"hf://datasets/some/set@{hub.commits['some/set']}/train.jsonl" in (tmp / "bpe/TRAINED.json").read_text()
