@@ -44,7 +44,8 @@ void describe(Declaration& visit, PrepareDataOptions& data) {
   visit.field(
       "tokenizer", data.tokenizer,
       {.help = "what turns text into tokens: bytes, chars (a vocabulary of the characters that occur), a "
-               "tokenizer.json or tokenizer.model, or a folder with one or with vocab.json and merges.txt; null: "
+               "tokenizer.json or tokenizer.model, a folder with one or with vocab.json and merges.txt, or a model "
+               "OWNER/NAME in the cache of the Hugging Face hub; null: "
                "bytes, and of token files none",
        .completes = Completes::files});
   visit.field("text_field", data.text_field,
@@ -91,8 +92,8 @@ void describe(Declaration& visit, PrepareConfig& config) {
       "inputs", config.inputs,
       {.help =
            "text (.txt) or records (.jsonl, .json, .csv, .tsv), plain or compressed (.gz, .zst, .bz2, .xz), or tables "
-           "(.parquet, .arrow), or token files of other programs, or a prepared dataset: files, quoted globs, folders; "
-           "or - for standard input",
+           "(.parquet, .arrow), or token files of other programs, or a prepared dataset: files, quoted globs, folders, "
+           "datasets of the Hugging Face hub (hf://datasets/OWNER/NAME); or - for standard input",
        .value_name = "INPUT",
        .positional = true,
        .completes = Completes::files});
@@ -142,6 +143,16 @@ void describe(Declaration& visit, PrepareConfig& config) {
                          "globs, folders",
                  .value_name = "PATH",
                  .completes = Completes::files});
+    visit.field("name", config.hub.configuration,
+                {.help = "configuration of a dataset of the Hugging Face hub; null: its default, or its only one"});
+    visit.field("split", config.hub.split,
+                {.help = "split of a dataset of the Hugging Face hub that is prepared; null: train"});
+    visit.field("revision", config.hub.revision,
+                {.help = "branch, tag or commit of a dataset of the Hugging Face hub; null: main"});
+    visit.field("data_files", config.hub.data_files,
+                {.help = "files of a dataset of the Hugging Face hub that are prepared, whatever its splits are: names "
+                         "with * ? [ ] as in a shell, and ** for any folders",
+                 .value_name = "PATTERN"});
     describe(visit, config.data);
   });
   visit.section("bpe", "the tokenizer that --train-tokenizer makes", [&] {
@@ -233,6 +244,8 @@ void check(const PrepareConfig& config, Problems& problems) {
                  "it takes no data.deduplicate");
   if (config.text().empty()) problems.add({"inputs"}, "INPUT is needed: files, quoted globs or folders of text, or -");
   if (config.output.empty()) problems.add({"output"}, "--output is needed: the folder to create");
+  if (config.hub.split && *config.hub.split != "train" && !config.hub.data_files.empty())
+    problems.add({"data.split", "data.data_files"}, "data.data_files says which files are prepared: they are no split");
   if (std::ranges::find(config.path, "-") != config.path.end())
     problems.add({"data.path"},
                  "standard input (-) is prepared where it is named on the command line: data.path takes "

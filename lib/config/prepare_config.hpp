@@ -42,6 +42,15 @@ struct PrepareDataOptions {
   TokenizerChoice tokenizer_or_bytes() const { return tokenizer.value_or(TokenizerChoice{}); }
 };
 
+/// Which part of a dataset of the Hugging Face hub is the input.
+struct HubDatasetOptions {
+  std::optional<std::string> configuration;  // of its README.md; absent: the default one
+  std::optional<std::string> split;          // absent: train
+  std::optional<std::string> revision;       // absent: main
+  std::vector<std::string> data_files;       // patterns: these files, whatever rules say
+  bool operator==(const HubDatasetOptions&) const = default;
+};
+
 /// Of the tokenizer that train_tokenizer makes.
 struct TrainedBpeOptions {
   TrainedPattern pattern = TrainedPattern::gpt2;
@@ -61,7 +70,7 @@ struct ShownSamples {
 };
 
 struct PrepareConfig {
-  std::vector<std::string> inputs;              // files, globs, folders; "-" alone: standard input
+  std::vector<std::string> inputs;              // files, globs, folders; datasets of the hub; "-" alone: standard input
   std::string output;                           // folder to create
   std::optional<std::string> verify;            // a dataset to check; nothing is made then
   std::optional<std::string> inspect;           // a dataset to look into; nothing is made then
@@ -72,6 +81,7 @@ struct PrepareConfig {
   std::optional<std::int64_t> threads;          // a rank; absent: cores / local ranks
   Seconds watchdog{600};                        // without progress of a rank; 0: none
   std::vector<std::string> path;                // of the text where no inputs are named
+  HubDatasetOptions hub;                        // of inputs that are such datasets
   PrepareDataOptions data;
   TrainedBpeOptions bpe;
   ShownSamples samples;

@@ -1,6 +1,7 @@
 #include "corpus/byte_reader.hpp"
 
 #include "base/error.hpp"
+#include "corpus/object_store.hpp"
 #include "corpus/record_lines.hpp"
 #include "corpus/table_files.hpp"
 
@@ -21,8 +22,7 @@ namespace {
 
 class PlainReader : public ByteReader {
  public:
-  explicit PlainReader(const Path& path, std::uint64_t offset = 0)
-      : path_(path), file_(open_regular(path)), offset_(offset) {}
+  PlainReader(const Path& path, std::uint64_t offset) : path_(path), file_(open_regular(path)), offset_(offset) {}
   std::size_t read(std::span<char> out) override {
     while (true) {
       const ssize_t got = ::pread(file_.get(), out.data(), out.size(), static_cast<off_t>(offset_ + consumed_));
@@ -41,20 +41,26 @@ class PlainReader : public ByteReader {
   std::uint64_t consumed_ = 0;
 };
 
+// A file of this machine, or an object of a store.
+std::unique_ptr<ByteReader> open_stored(const Path& path, std::uint64_t offset = 0) {
+  if (names_objects(path.string())) return open_object(path.string(), offset);
+  return std::make_unique<PlainReader>(path, offset);
+}
+
 // The compressed bytes that a decoder has not taken yet.
 class CompressedInput {
  public:
-  explicit CompressedInput(const Path& path) : path_(path), plain_(path), buffer_(std::size_t{1} << 17) {}
+  explicit CompressedInput(const Path& path) : path_(path), stored_(open_stored(path)), buffer_(std::size_t{1} << 17) {}
   /// False at the end of the file.
   bool refill() {
     if (begin_ < end_) return true;
     begin_ = 0;
-    end_ = plain_.read(buffer_);
+    end_ = stored_->read(buffer_);
     return end_ > 0;
   }
   std::span<char> left() { return {buffer_.data() + begin_, end_ - begin_}; }
   void take(std::size_t bytes) { begin_ += bytes; }
-  std::uint64_t consumed() const { return plain_.consumed(); }
+  std::uint64_t consumed() const { return stored_->consumed(); }
   [[noreturn]] void fail_damaged(const std::string& reason) const {
     fail(ExitCode::input, "{}: cannot decompress: {}", path_.string(), reason);
   }
@@ -64,7 +70,7 @@ class CompressedInput {
 
  private:
   Path path_;
-  PlainReader plain_;
+  std::unique_ptr<ByteReader> stored_;
   std::vector<char> buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
@@ -232,7 +238,7 @@ class XzReader : public ByteReader {
 
 std::unique_ptr<ByteReader> open_decompressed(const InputFile& file, std::uint64_t offset = 0) {
   switch (file.compression) {
-    case Compression::none: return std::make_unique<PlainReader>(file.path, offset);
+    case Compression::none: return open_stored(file.path, offset);
     case Compression::gzip: return std::make_unique<GzipReader>(file.path);
     case Compression::zstd: return std::make_unique<ZstdReader>(file.path);
     case Compression::bzip2: return std::make_unique<Bzip2Reader>(file.path);

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
+#include "corpus/object_store.hpp"
 
 #include <glob.h>
 #include <sys/stat.h>
@@ -103,6 +104,12 @@ class Finder {
   void take_word(const std::string& word) {
     PassedOver passed_over;
     const std::size_t before = result.files.size();
+    if (names_objects(word)) {
+      take_objects(word, passed_over);
+      passed_over.note(word, result.notes);
+      if (result.files.size() == before) first_empty_ = passed_over.first_of(PassedOver::empty);
+      return;
+    }
     const auto status = status_of(word);
     if (status && S_ISDIR(status->st_mode)) {
       std::vector<InputFile> files;
@@ -188,6 +195,29 @@ class Finder {
     return json.is_object() && json.contains(name) && json[name].is_array() ? json[name] : Json::array();
   }
 
+  // As of folders and globs; of one object the type has to be known.
+  void take_objects(const std::string& word, PassedOver& passed_over) {
+    std::vector<InputFile> files;
+    const std::vector<StoredObject> objects = find_objects(word);
+    for (const StoredObject& object : objects) {
+      if (describes_data(Path(object.key).filename())) continue;
+      auto file = classified(object.key);
+      if (Path(object.key).filename().string().starts_with('.')) {
+        passed_over.add(PassedOver::hidden, object.uri);
+      } else if (!file) {
+        passed_over.add(PassedOver::other_type, object.uri);
+      } else if (object.bytes == 0) {
+        passed_over.add(PassedOver::empty, object.uri);
+      } else {
+        file->path = object.uri;
+        file->bytes = object.bytes;
+        file->modified_ns = object.modified_ns;
+        files.push_back(std::move(*file));
+      }
+    }
+    take_all(word, std::move(files), passed_over);
+  }
+
   static std::vector<Path> matches_of(const std::string& pattern) {
     glob_t found{};
     const int error = ::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found);
@@ -231,6 +261,12 @@ std::string InputFile::place(std::int64_t line) const {
   const TextFormat form = copied_from.value_or(format);
   const bool has_lines = form == TextFormat::text || form == TextFormat::json_lines;
   return fmt::format("{}:{}{}", name(), has_lines ? "" : " record ", line);
+}
+
+std::optional<TextFormat> form_by_name(const Path& name) {
+  if (name.filename().string().starts_with('.') || describes_data(name.filename())) return std::nullopt;
+  const auto file = classified(name);
+  return file ? std::optional(file->format) : std::nullopt;
 }
 
 InputFiles find_inputs(const std::vector<std::string>& words) {

@@ -1,5 +1,5 @@
-// Which files a corpus consists of, and in which order: words of the command line (files, globs, folders) to a list of
-// files. Reading them: corpus/block_reader.hpp.
+// Which files a corpus consists of, and in which order: words of the command line (files, globs, folders, objects of
+// stores) to a list of files. Reading them: corpus/block_reader.hpp.
 #pragma once
 
 #include "base/files.hpp"
@@ -20,6 +20,7 @@ struct InputFile {
   TextFormat format = TextFormat::text;
   Compression compression = Compression::none;
   std::uint64_t bytes = 0;                     // on disk
+  std::int64_t modified_ns = 0;                // of an object of a store, which its path is the URI of; else 0
   std::string called = {};                     // in messages, of a copy of the input: what was copied
   std::optional<TextFormat> copied_from = {};  // of a copy as JSON lines: the form of what it is a copy of
 
@@ -38,6 +39,9 @@ struct InputFiles {
   std::vector<InputFile> files;
   std::vector<std::string> notes;  // what was passed over in folders and globs, for the log
 };
+
+/// What a file of that name holds, compressed or not; nothing for other types, hidden files, and what describes data.
+std::optional<TextFormat> form_by_name(const Path& name);
 
 /// The files in the order of the words; within a folder (with all its sub-folders, links followed) or a glob sorted by
 /// path, bytewise. What is passed over there has a note: files of other types, hidden and empty ones, links that lead

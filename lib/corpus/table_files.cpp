@@ -1,42 +1,13 @@
 #include "corpus/table_files.hpp"
 
 #include "base/error.hpp"
-
-#include <dlfcn.h>
+#include "base/plugin.hpp"
 
 #include <array>
-#include <filesystem>
-#include <vector>
 
 namespace lockstep {
 
 namespace {
-
-constexpr const char* plugin_file = "lockstep-tables.so";
-
-const TablePlugin* load_plugin() {
-  std::error_code unknown;
-  const Path program = std::filesystem::read_symlink("/proc/self/exe", unknown);
-  // Installed beside bin, or in a build folder, where tests lie deeper than programs.
-  std::vector<Path> places;
-  for (Path folder = program.parent_path(); places.size() < 8 && folder.has_relative_path();
-       folder = folder.parent_path()) {
-    places.push_back(folder / "libexec/lockstep" / plugin_file);
-    places.push_back(folder / "lib/corpus" / plugin_file);
-  }
-  for (const Path& path : places) {
-    if (!std::filesystem::exists(path, unknown)) continue;
-    void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr)
-      throw Error(ExitCode::input, fmt::format("cannot load {}: {}", path.string(), ::dlerror()),
-                  "it needs the libraries of the pyarrow wheel where they were when it was built: build anew");
-    const auto tables = reinterpret_cast<const TablePlugin* (*)()>(::dlsym(library, TablePlugin::entry));
-    if (tables == nullptr || tables()->version != TablePlugin::version_here)
-      fail(ExitCode::input, "{} is of another version of this program: build anew", path.string());
-    return tables();
-  }
-  return nullptr;
-}
 
 class Table : public ByteReader {
  public:
@@ -63,7 +34,8 @@ class Table : public ByteReader {
 }  // namespace
 
 std::unique_ptr<ByteReader> open_table(const InputFile& file) {
-  static const TablePlugin* const plugin = load_plugin();
+  static const auto* const plugin = static_cast<const TablePlugin*>(
+      open_plugin("corpus", "lockstep-tables.so", TablePlugin::entry, TablePlugin::version_here));
   if (plugin == nullptr)
     throw Error(ExitCode::input, fmt::format("cannot read {}: this build reads neither Parquet nor Arrow", file.name()),
                 "scripts/setup --tables, then build anew; or convert it to .jsonl");

@@ -1,9 +1,9 @@
 // The plug-in that reads Parquet and Arrow files. What it offers: corpus/table_files.hpp.
+#include "corpus/arrow_files.hpp"
 #include "corpus/json_string.hpp"
 #include "corpus/table_files.hpp"
 
 #include <arrow/api.h>
-#include <arrow/io/file.h>
 #include <arrow/ipc/reader.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/properties.h>
@@ -20,15 +20,9 @@
 namespace {
 
 using arrow::Type;
-
-void require(const arrow::Status& status) {
-  if (!status.ok()) throw std::runtime_error(status.message());
-}
-template <class T>
-T value_of(arrow::Result<T> result) {
-  require(result.status());
-  return std::move(result).ValueUnsafe();
-}
+using lockstep::open_to_read;
+using lockstep::tell_problem;
+using lockstep::value_of;
 
 template <class Number>
 void append_number(std::string& json, Number value) {
@@ -165,7 +159,7 @@ class RowWriter {
 class Table {
  public:
   Table(const std::string& path, bool parquet) {
-    file_ = value_of(arrow::io::ReadableFile::Open(path));
+    file_ = open_to_read(path);
     bytes_ = static_cast<std::uint64_t>(value_of(file_->GetSize()));
     if (parquet) {
       open_parquet();
@@ -219,12 +213,12 @@ class Table {
     forms.set_batch_size(1 << 12);
     forms.set_pre_buffer(false);
     parquet::arrow::FileReaderBuilder builder;
-    require(builder.Open(file_, properties));
+    lockstep::require_ok(builder.Open(file_, properties));
     builder.properties(forms);
-    require(builder.Build(&parquet_));
+    lockstep::require_ok(builder.Build(&parquet_));
     rows_ = parquet_->parquet_reader()->metadata()->num_rows();
     std::shared_ptr<arrow::Schema> schema;
-    require(parquet_->GetSchema(&schema));
+    lockstep::require_ok(parquet_->GetSchema(&schema));
     stream_ = value_of(parquet_->GetRecordBatchReader());
   }
 
@@ -234,7 +228,7 @@ class Table {
     if (got == sizeof magic && std::memcmp(magic, "ARROW1", sizeof magic) == 0) {
       batches_ = value_of(arrow::ipc::RecordBatchFileReader::Open(file_));
     } else {
-      file_ = value_of(arrow::io::ReadableFile::Open(path));
+      file_ = open_to_read(path);
       stream_ = value_of(arrow::ipc::RecordBatchStreamReader::Open(file_));
     }
   }
@@ -246,17 +240,17 @@ class Table {
     if (batches_) {
       if (next_ < batches_->num_record_batches()) batch_ = value_of(batches_->ReadRecordBatch(next_++));
     } else {
-      require(stream_->ReadNext(&batch_));
+      lockstep::require_ok(stream_->ReadNext(&batch_));
     }
     if (!batch_) {
       ended_ = true;
       return false;
     }
-    require(batch_->ValidateFull());  // lengths and offsets that a damaged file gives
+    lockstep::require_ok(batch_->ValidateFull());  // lengths and offsets that a damaged file gives
     return true;
   }
 
-  std::shared_ptr<arrow::io::ReadableFile> file_;
+  std::shared_ptr<arrow::io::RandomAccessFile> file_;
   std::uint64_t bytes_ = 0;
   std::unique_ptr<parquet::arrow::FileReader> parquet_;
   std::shared_ptr<arrow::RecordBatchReader> stream_;
@@ -270,17 +264,11 @@ class Table {
   std::size_t given_ = 0;
 };
 
-void tell(char* problem, std::size_t room, const char* what) {
-  std::strncpy(problem, what, room - 1);
-  problem[room - 1] = '\0';
-  if (char* const end = std::strchr(problem, '\n')) *end = '\0';
-}
-
 void* open(const char* path, bool parquet, char* problem, std::size_t room) {
   try {
     return new Table(path, parquet);
   } catch (const std::exception& error) {
-    tell(problem, room, error.what());
+    tell_problem(problem, room, error.what());
     return nullptr;
   }
 }
@@ -289,7 +277,7 @@ std::int64_t read(void* table, char* out, std::size_t bytes, char* problem, std:
   try {
     return static_cast<Table*>(table)->read(out, bytes);
   } catch (const std::exception& error) {
-    tell(problem, room, error.what());
+    tell_problem(problem, room, error.what());
     return -1;
   }
 }

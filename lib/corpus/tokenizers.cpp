@@ -7,6 +7,7 @@
 #include "corpus/tokenizer_files.hpp"
 #include "corpus/tokenizer_json.hpp"
 #include "corpus/utf8.hpp"
+#include "remote/hub_cache.hpp"
 
 #include <algorithm>
 #include <array>
@@ -87,9 +88,14 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& word, const std::st
     fail(ExitCode::usage,
          "the tokenizer 'chars' is made from a corpus: prepare-data does it, and the dataset carries it");
   if (!is_there(word)) {
-    throw Error(ExitCode::input,
-                fmt::format("no tokenizer '{}': neither bytes nor chars, and no such file or folder", word),
-                "name a folder with tokenizer.json, tokenizer.model, or vocab.json and merges.txt, or such a file");
+    if (const auto folder = cached_model(word)) return file_tokenizer(*folder, end_name, reading);
+    throw Error(
+        ExitCode::input,
+        fmt::format(
+            "no tokenizer '{}': neither bytes nor chars, no such file or folder, and no model of the cache of the "
+            "Hugging Face hub",
+            word),
+        "name a folder with tokenizer.json, tokenizer.model, or vocab.json and merges.txt, or such a file");
   }
   return file_tokenizer(word, end_name, reading);
 }

@@ -14,6 +14,7 @@
 #include "data/assemble.hpp"
 #include "data/dataset.hpp"
 #include "data/estimate.hpp"
+#include "data/hub_inputs.hpp"
 #include "data/inspect_dataset.hpp"
 #include "data/long_work.hpp"
 #include "data/prepare_tokens.hpp"
@@ -21,6 +22,7 @@
 #include "data/train_tokenizer.hpp"
 #include "data/unpack.hpp"
 #include "data/verify_dataset.hpp"
+#include "remote/hub_cache.hpp"
 #include "report/progress.hpp"
 #include "report/table.hpp"
 
@@ -52,8 +54,8 @@ InputFiles agreed_inputs(Communicator& world, const std::vector<std::string>& wo
     const InputFiles inputs = find_inputs(words);
     Json files = Json::array();
     for (const InputFile& file : inputs.files) {
-      files.push_back(
-          {file.path.string(), static_cast<int>(file.format), static_cast<int>(file.compression), file.bytes});
+      files.push_back({file.path.string(), static_cast<int>(file.format), static_cast<int>(file.compression),
+                       file.bytes, file.modified_ns});
     }
     return to_text({{"files", files}, {"notes", inputs.notes}});
   });
@@ -61,7 +63,7 @@ InputFiles agreed_inputs(Communicator& world, const std::vector<std::string>& wo
   InputFiles inputs;
   for (const Json& file : json["files"]) {
     inputs.files.push_back({file[0].get<std::string>(), static_cast<TextFormat>(integer_from<int>(file[1])),
-                            static_cast<Compression>(integer_from<int>(file[2])), file[3]});
+                            static_cast<Compression>(integer_from<int>(file[2])), file[3], file[4]});
   }
   inputs.notes = json["notes"].get<std::vector<std::string>>();
   return inputs;
@@ -269,7 +271,7 @@ class Preparation {
       more = world_.all_reduce(std::int64_t{ended ? 0 : 1}, Reduce::sum) > 0;
     }
     bytes = static_cast<std::uint64_t>(world_.all_reduce(static_cast<std::int64_t>(bytes), Reduce::max));
-    inputs_.files.push_back({path, text_format_of(*config_.format), Compression::none, bytes, "standard input"});
+    inputs_.files.push_back({path, text_format_of(*config_.format), Compression::none, bytes, 0, "standard input"});
     bytes_read_ += bytes;
   }
 
@@ -386,7 +388,10 @@ class Preparation {
 
   Json description_of_inputs(const TokenizedCorpus& corpus) const {
     Json files = Json::array();
-    for (const InputFile& file : inputs_.files) files.push_back({{"file", file.name()}, {"bytes", file.bytes}});
+    for (const InputFile& file : inputs_.files) {
+      files.push_back({{"file", hub_name_of(file.path).value_or(file.name())}, {"bytes", file.bytes}});
+      if (file.modified_ns != 0) files.back()["modified_ns"] = file.modified_ns;
+    }
     Json inputs{{"files", files},
                 {"empty_documents", corpus.empty_documents},
                 {"malformed_documents", corpus.malformed_documents},
@@ -461,12 +466,16 @@ class Preparation {
 
 }  // namespace
 
-int prepare_data(const PrepareConfig& config, Session& session, Output& output) {
-  const Path folder = config.verify ? *config.verify : config.inspect.value_or(config.output);
-  session.configure({.watchdog_s = config.watchdog.value, .folder = absolute_path(folder).parent_path()});
+int prepare_data(const PrepareConfig& named, Session& session, Output& output) {
+  const Path folder = named.verify ? *named.verify : named.inspect.value_or(named.output);
+  session.configure({.watchdog_s = named.watchdog.value, .folder = absolute_path(folder).parent_path()});
   session.accept_stop_signals();
-  if (config.verify) return verify_dataset(*config.verify, session, output);
-  if (config.inspect) return inspect_dataset(config, session, output);
+  if (named.verify) return verify_dataset(*named.verify, session, output);
+  if (named.inspect) return inspect_dataset(named, session, output);
+  const LocalInputs local = bring_hub_inputs(named, session, output);
+  if (!local.complete) return static_cast<int>(ExitCode::done);
+  PrepareConfig config = named;
+  config.inputs = local.words;
   if (!config.train_tokenizer) {
     if (const auto tokens = find_token_input(config, session)) {
       prepare_tokens(config, *tokens, session, output);

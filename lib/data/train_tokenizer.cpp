@@ -8,6 +8,7 @@
 #include "corpus/tokenizer_files.hpp"
 #include "corpus/tokenizer_json.hpp"
 #include "corpus/tokenizers.hpp"
+#include "remote/hub_cache.hpp"
 
 #include <algorithm>
 #include <set>
@@ -38,7 +39,7 @@ std::string vocabulary_text(const ModelDescription& model) {
 std::string record_of(const TrainedBpe& trained, const TokenizerTraining& settings, const CountedCorpus& corpus,
                       const std::vector<InputFile>& inputs) {
   Json files = Json::array();
-  for (const InputFile& file : inputs) files.push_back(file.name());
+  for (const InputFile& file : inputs) files.push_back(hub_name_of(file.path).value_or(file.name()));
   const Json record{{"format", "lockstep trained tokenizer"},
                     {"version", 1},
                     {"pattern", expression_of(settings.counting.rule)},

@@ -48,6 +48,7 @@ UnpackedInput unpack_large_files(Session& session, const std::vector<InputFile>&
                          is_text ? TextFormat::text : TextFormat::json_lines,
                          Compression::none,
                          0,
+                         0,
                          files[i].name(),
                          files[i].format};
       if (reader_of(files, i, world.size()) == world.rank())

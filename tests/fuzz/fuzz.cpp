@@ -216,7 +216,7 @@ Choices parse(int count, char** words) {
 std::vector<Target> all_targets(const Path& folder) {
   std::vector<Target> targets;
   for (const auto make : {config_targets, store_targets, checkpoint_targets, run_targets, exchange_targets,
-                          corpus_targets, chat_targets}) {
+                          remote_targets, corpus_targets, chat_targets}) {
     const Path own = folder / fmt::format("{}", targets.size());
     make_folder(own);
     for (Target& target : make(own)) targets.push_back(std::move(target));

@@ -39,6 +39,7 @@ std::vector<Target> checkpoint_targets(const Path& folder);
 std::vector<Target> config_targets(const Path& folder);
 std::vector<Target> corpus_targets(const Path& folder);
 std::vector<Target> exchange_targets(const Path& folder);
+std::vector<Target> remote_targets(const Path& folder);
 std::vector<Target> run_targets(const Path& folder);
 std::vector<Target> store_targets(const Path& folder);
 std::vector<Target> token_file_targets(const Path& folder);

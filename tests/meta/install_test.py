@@ -30,7 +30,7 @@ def test_programs_pages_and_completions_have_a_name_of_their_own_and_a_bare_one(
             expected[name.format(tool)] = name.format(f"lockstep-{tool}")
         if found or folder == "bin":   # without mandoc there are no pages and completions
             assert found == expected, (folder, found)
-    plugins = {"lockstep-tables.so"} if (BUILD / "lib/corpus/lockstep-tables.so").exists() else set()
+    plugins = {path.name for path in [BUILD / "lib/corpus/lockstep-tables.so", BUILD / "lib/remote/lockstep-http.so"] if path.exists()}
     assert {path.name for path in (prefix / "libexec/lockstep").iterdir()} == {"train-job"} | plugins
 
 

@@ -5,7 +5,7 @@ import unittest
 
 from lockstep_testing import BUILD, SOURCE, run_command
 
-ROOMS = ("base report config layout program quant store exchange architecture chat corpus comm app reshard data artifact "
+ROOMS = ("base report config layout program quant store exchange architecture chat remote corpus comm app reshard data artifact "
          "tensor model optim engine checkpoint train").split()
 # Headers of a library, and the only rooms whose sources include them.
 LIBRARIES = {
@@ -17,9 +17,10 @@ LIBRARIES = {
     r"spdlog/.*": ["report"],
     r"simdjson\.h": ["exchange", "corpus"],
     r"pcre2\.h": ["corpus", "config", "optim"],
+    r"curl/.*": ["remote"],
 }
 # Rooms that take values, never a configuration: who uses them need not know an option. In store, the body of checkpoint-inspect alone does.
-WITHOUT_CONFIGURATION = "base report layout program quant store exchange architecture chat corpus comm tensor model engine checkpoint".split()
+WITHOUT_CONFIGURATION = "base report layout program quant store exchange architecture chat remote corpus comm tensor model engine checkpoint".split()
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 
 

@@ -192,7 +192,7 @@ BOOST_FIXTURE_TEST_CASE(folders_without_a_tokenizer_and_malformed_ones_are_refus
       return error.code() == ExitCode::input && std::string(error.what()).find(part) != std::string::npos;
     });
   };
-  refused(path / "absent", "neither bytes nor chars, and no such file or folder");
+  refused(path / "absent", "neither bytes nor chars, no such file or folder, and no model of the cache");
   make_folder(path / "empty");
   refused(path / "empty", "holds no tokenizer");
   make_folder(path / "half");

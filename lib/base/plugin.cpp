@@ -1,0 +1,37 @@
+#include "base/plugin.hpp"
+
+#include "base/error.hpp"
+#include "base/files.hpp"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <vector>
+
+namespace lockstep {
+
+const void* open_plugin(const std::string& room, const std::string& file, const char* entry, int version) {
+  std::error_code unknown;
+  const Path program = std::filesystem::read_symlink("/proc/self/exe", unknown);
+  // Installed beside bin, or in a build folder, where tests lie deeper than programs.
+  std::vector<Path> places;
+  for (Path folder = program.parent_path(); places.size() < 8 && folder.has_relative_path();
+       folder = folder.parent_path()) {
+    places.push_back(folder / "libexec/lockstep" / file);
+    places.push_back(folder / "lib" / room / file);
+  }
+  for (const Path& path : places) {
+    if (!std::filesystem::exists(path, unknown)) continue;
+    void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr)
+      throw Error(ExitCode::input, fmt::format("cannot load {}: {}", path.string(), ::dlerror()),
+                  "it needs the libraries where they were when it was built: build anew");
+    const auto tables = reinterpret_cast<const void* (*)()>(::dlsym(library, entry));
+    if (tables == nullptr || *static_cast<const int*>(tables()) != version)
+      fail(ExitCode::input, "{} is of another version of this program: build anew", path.string());
+    return tables();
+  }
+  return nullptr;
+}
+
+}  // namespace lockstep
