@@ -79,7 +79,7 @@ void describe(Declaration& visit, PrepareDataOptions& data) {
   visit.field("special_tokens", data.special_tokens,
               {.help = "what a special token is that a document spells out, such as <|endoftext|>: special, the ids "
                        "that the tokenizers library gives with the dataset's tokenizer.json; text, ids of its "
-                       "characters"});
+                       "characters; null: special, and in messages, where roles are special tokens, text"});
   visit.field("write", data.write,
               {.help = "what is written: token shards, or files as another program reads them; null: token shards, "
                        "and of token files, which are used where they lie, nothing"});

@@ -43,6 +43,7 @@ class Tokenizer {
   virtual std::int64_t vocabulary() const = 0;                  // V: every id is below it
   virtual std::optional<std::int32_t> end_of_text() const = 0;  // the id that joins documents
   virtual SpecialTokens special_tokens() const = 0;             // how those that a text spells out are read
+  virtual std::vector<std::string> special_names() const = 0;   // the texts of special tokens
   virtual std::unique_ptr<Encoder> encoder() const = 0;         // must not outlive the tokenizer
   /// The text of the ids; bytes that are not UTF-8 alone may result from a cut sequence. Throws Error(input) for an id
   /// outside V.

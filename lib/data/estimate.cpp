@@ -139,13 +139,13 @@ std::unique_ptr<Tokenizer> tokenizer_for(const PrepareDataOptions& options, cons
   const std::string end_name = options.end_of_text.value_or("");
   const TokenizerChoice choice = options.tokenizer_or_bytes();
   if (choice.kind != TokenizerChoice::Kind::chars)
-    return make_tokenizer(choice.text(), end_name, options.special_tokens);
+    return make_tokenizer(choice.text(), end_name, options.special_tokens_in_text());
   std::set<char32_t> found;
   for (const std::string& text : texts) {
     for (std::size_t at = 0; at < text.size();) found.insert(next_code_point(text, at));
   }
   return chars_tokenizer({found.begin(), found.end()}, end_name.empty() ? default_end_name : end_name,
-                         options.special_tokens);
+                         options.special_tokens_in_text());
 }
 
 std::string about(double count) { return count < 1000 ? fmt::format("{:.0f}", count) : human_count(count); }

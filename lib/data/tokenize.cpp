@@ -126,7 +126,7 @@ class BlockEncoder {
         malformed_(settings.malformed),
         deduplicate_(settings.deduplicate) {
     if (settings.records.form == RecordForm::text) return;
-    reader_ = record_reader(tokenizer, settings.records);
+    reader_ = record_reader(tokenizer, settings.records, settings.messages.get());
     shape_ = sample_shape(tokenizer, settings.records);
   }
 
