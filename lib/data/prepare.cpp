@@ -163,9 +163,9 @@ class Preparation {
                                   from, config_.output, on));
       return;
     }
-    std::optional<PreparationEstimate> estimate;  // of text; standard input can be read only once
+    std::optional<PreparationEstimate> estimate;  // standard input can be read only once
     long_work_together(session_, "estimate", [&](const std::function<void()>& alive) {
-      if (is_root() && !inputs_.files.empty() && !makes_records())
+      if (is_root() && !inputs_.files.empty())
         estimate = estimate_preparation(inputs_.files, config_.data, world_.size(), threads_, alive);
     });
     if (!is_root()) return;

@@ -141,6 +141,29 @@ def test_an_estimate_of_a_large_input_reads_a_part_of_it_and_is_near(tmp):
     assert "estimated from " in text and " of the input:\n  about " in text and "bytes/token" in text and " free)" in text, text
 
 
+def test_an_estimate_of_records_is_what_is_made_of_them(tmp):
+    rng = random.Random(5)
+    said = lambda: " ".join(rng.choice(["the", "naïve", "日本語"]) for _ in range(rng.randrange(1, 40)))   # noqa: E731
+    forms = {"prompt": lambda: {"prompt": said(), "completion": said()}, "tokenized": lambda: {"input_ids": [rng.randrange(256) for _ in range(rng.randrange(1, 300))]},
+             "messages": lambda: {"messages": [{"role": role, "content": said()} for role in ("user", "assistant") * rng.randrange(1, 4)]}}
+    (tmp / "chat.jinja").write_text("{% for m in messages %}<{{ m.role }}> {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}<assistant> {% endif %}")
+    for form, record in forms.items():
+        for count in 200, 20000:
+            (tmp / "in.jsonl").write_text("".join(json.dumps({**record(), "note": "n" * 1000}) + "\n" for _ in range(count)))   # large, but for its tokens
+            options = ["--data.chat_template", tmp / "chat.jinja"] if form == "messages" else []
+            common = [tmp / "in.jsonl", "--data.records", form, "--data.max_length", 250, "--data.validation", "none", *options, "-o", tmp / f"{form}-{count}"]
+            told = estimate(*common)
+            summary = json.loads(run("prepare-data", *common, "--json").stdout)
+            split, size = made(tmp / f"{form}-{count}")
+            found = {"tokens": split["tokens"], "documents": split["documents"], "text_bytes": split["text_bytes"], "trained_tokens": summary["records"]["trained_tokens"]}
+            assert told["whole_input"] == (count == 200)
+            for key, value in found.items():
+                assert told[key] == value if count == 200 else abs(told[key] - value) <= 0.1 * value, (form, key, told, found)
+            assert abs(told["dataset_bytes"] / size - 1) < 0.1 or abs(told["dataset_bytes"] - size) < 15000, (told, size)
+            text = run("prepare-data", *common, "--overwrite", "--dry-run").stdout
+            assert "(labels: about " in text and " samples, " in text, text
+
+
 def test_a_dry_run_meets_what_would_stop_the_preparation(tmp):
     (tmp / "a.jsonl").write_text('{"text": "a"}\n{"text": oops}\n')
     done = run("prepare-data", tmp / "a.jsonl", "-o", tmp / "out", "--dry-run", expect=3)
