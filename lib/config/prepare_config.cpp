@@ -64,7 +64,9 @@ void describe(Declaration& visit, PrepareDataOptions& data) {
                "it and name the first ones"});
   visit.field("deduplicate", data.deduplicate,
               {.help = "leave out documents that are there already, by a hash of their text with each run of white "
-                       "space as one space, none at the ends: exact; caseless, of lower-case letters as well"});
+                       "space as one space, none at the ends: exact; caseless, of lower-case letters as well; of "
+                       "records that do not hold "
+                       "text, exact leaves out samples with the same tokens of which the same count"});
   visit.field("shard_tokens", data.shard_tokens,
               {.help = "size of a shard file, at most", .unit = "tokens", .min = 1, .max = 0x1p40});
   visit.field("shards", data.shards,
@@ -261,8 +263,9 @@ void check(const PrepareDataOptions& data, Problems& problems) {
       problems.add({"data.text_field", "data.records"}, "data.text_field has no effect unless data.records is text");
     if (data.write)
       problems.add({"data.write", "data.records"}, "data.write has no place for masks: data.records must be text");
-    if (data.deduplicate != Deduplicate::none)
-      problems.add({"data.deduplicate", "data.records"}, "data.deduplicate compares texts: data.records must be text");
+    if (data.deduplicate == Deduplicate::caseless)
+      problems.add({"data.deduplicate", "data.records"},
+                   "data.deduplicate caseless compares texts: of data.records of another form it takes exact");
     if (data.tokenizer_or_bytes().kind == TokenizerChoice::Kind::chars)
       problems.add({"data.tokenizer", "data.records"},
                    "data.tokenizer chars is made of text: data.records of another form needs a tokenizer of a folder");

@@ -365,8 +365,9 @@ class Preparation {
     duplicates_ = corpus.duplicate_documents;
     manifest_.train = std::move(splits.train);
     manifest_.validation = std::move(splits.validation);
-    Json options{{"text_field", config_.data.text_field}, {"deduplicate", name_of(config_.data.deduplicate)}};
+    Json options{{"text_field", config_.data.text_field}};
     if (makes_records()) options = lockstep::json_of(config_.data.records);
+    options["deduplicate"] = name_of(config_.data.deduplicate);
     if (messages) options["chat_template"] = lockstep::json_of(*messages);
     options["validation"] = splits.by.text();
     options["malformed"] = config_.data.malformed == OnMalformed::skip ? "skip" : "stop";
