@@ -14,8 +14,8 @@ namespace lockstep {
 
 struct MessageFormat {
   ConversationFormat conversations;
-  std::string origin;  // of the template, for people
-  std::string hash;    // of the template and of what it sees besides messages and tools
+  std::string origin = {};  // of the template, for people
+  std::string hash = {};    // of the template and of what it sees besides messages and tools
   SpecialTokens spelled = SpecialTokens::text;
 };
 
