@@ -13,7 +13,7 @@ struct Synonyms {
   std::string_view words;  // in lower case, between blanks
 };
 
-constexpr std::array<Synonyms, 93> options{{
+constexpr std::array<Synonyms, 96> options{{
     {"model.config", " model_config architecture arch config_path config_name "},
     {"model.path", " model_name_or_path pretrained pretrained_model init_from weights load_weights checkpoint_path "},
     {"model.dropout", " dropout_rate "},
@@ -128,6 +128,10 @@ constexpr std::array<Synonyms, 93> options{{
      " resume resume_from resume_from_checkpoint auto_resume load load_checkpoint ckpt_path restore "},
     {"log.every", " log_interval logging_steps log_every log_every_n_steps log_steps log_freq print_every "},
     {"log.tensorboard", " use_tensorboard tensorboard_dir report_to logger "},
+    {"data.messages_field", " field_messages messages_column messages_key conversation_column "},
+    {"data.chat_template", " chat_template_jinja chat_template_path "},
+    {"data.train_on",
+     " train_on_inputs train_on_prompt roles_to_train assistant_only_loss completion_only_loss mask_history "},
     {"data.text_field", " json_key json_keys text_key text_column "},
     {"data.validation", " val_fraction validation_fraction validation_size test_size val_size valid_fraction "},
     {"data.tokenizer", " tokenizer_path tokenizer_name tokenizer_type tokenizer_model tokenizer_file "},

@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -60,6 +61,13 @@ class Tokenizer {
   std::vector<std::int32_t> encode(std::string_view text) const;
   /// Of the name and of all files that decide ids: equal hashes mean equal ids.
   Hash128 hash() const;
+
+  /// A chat_template.jinja, which lies beside the tokenizer and goes along with it; it decides no ids.
+  const std::optional<std::string>& chat_template() const { return chat_template_; }
+  void set_chat_template(std::string text) { chat_template_ = std::move(text); }
+
+ private:
+  std::optional<std::string> chat_template_;
 };
 
 }  // namespace lockstep

@@ -39,7 +39,8 @@ std::shared_ptr<const MessageFormat> message_format(const PrepareDataOptions& op
   file.variables.update(named_special_tokens(tokenizer));
   const Hash128 hash = hash128(to_text(Json{{"template", file.text}, {"variables", file.variables}}));
   return std::make_shared<const MessageFormat>(
-      MessageFormat{.conversations = {ChatTemplate(std::move(file.text), file.origin), std::move(file.variables)},
+      MessageFormat{.conversations = {ChatTemplate(file.text, file.origin), std::move(file.variables)},
+                    .text = std::move(file.text),
                     .origin = file.origin,
                     .hash = to_hex(hash),
                     .spelled = options.special_tokens_in_messages()});

@@ -14,6 +14,7 @@ namespace lockstep {
 
 struct MessageFormat {
   ConversationFormat conversations;
+  std::string text = {};    // of the template
   std::string origin = {};  // of the template, for people
   std::string hash = {};    // of the template and of what it sees besides messages and tools
   SpecialTokens spelled = SpecialTokens::text;

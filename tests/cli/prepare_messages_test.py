@@ -364,6 +364,9 @@ def test_the_template_is_the_one_beside_the_tokenizer_or_the_one_that_is_named(t
     (tokens.folder / "tokenizer_config.json").write_text(json.dumps({**config, "bos_token": "<|endoftext|>", "chat_template": TEMPLATES["gemma, marked"]}))
     prepared(tmp, source, name="other", chat_template=tokens.folder / "chat_template.jinja", **settings)
     assert manifest(tmp / "other")["options"]["chat_template"]["hash"] != told[1]["hash"], "what the template sees is part of it"
+    for name in "beside", "named":   # it goes along, to where the model is exported
+        assert (tmp / name / "tokenizer/chat_template.jinja").read_text() == TEMPLATES["llama 3, marked" if name == "beside" else "gemma, marked"]
+        assert "all hashes are" in prepare("--verify", tmp / name).stdout
     (tmp / "wrong.jinja").write_text("\n{% for m in messages %}{{ m.content | urlize }}{% endfor %}")
     refused = prepare(source, "--output", tmp / "no", "--data.tokenizer", tokens.folder, "--data.records", "messages", "--data.chat_template", tmp / "wrong.jinja", expect=3, ranks=2).stderr
     assert "wrong.jinja:2: the filter 'urlize' is not understood" in refused and not (tmp / "no").exists(), refused

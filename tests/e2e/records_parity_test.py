@@ -113,8 +113,11 @@ def test_losses_over_conversations_are_those_of_transformers_with_what_the_assis
     random_model(tmp / "model", GPT2_TINY)
     for packing, steps, ranks in [("windows", in_windows(samples), 1), ("none", each_alone(samples), 2), ("sequential", next_fit(samples), 3)]:
         expected = reference(random_model(tmp / "again", GPT2_TINY), steps)
-        losses = [record["loss"] for record in train(tmp, packing, packing, ranks)]
+        losses = [record["loss"] for record in train(tmp, packing, packing, ranks, "--checkpoint.every", STEPS)]
         assert all(abs(a - b) < 1e-10 * abs(b) for a, b in zip(losses, expected, strict=True)), (packing, losses, expected)
+    run("finalize-quantize", tmp / "windows", "--output", tmp / "exported")
+    exported = transformers.AutoTokenizer.from_pretrained(tmp / "exported")
+    assert exported.apply_chat_template(chats[0])["input_ids"] == samples[0][0], "the model brings the template along"
 
 
 def test_evaluation_counts_the_labels_of_records_and_a_run_on_them_is_exported(tmp):
